@@ -1,0 +1,29 @@
+//! For whom a token is valid.
+
+/// A protection domain. NetworkDirect hides one in each adapter, Winsock Direct one in each socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DomainId(pub u32);
+
+/// A queue pair's number: random, 24 bits, unique in its adapter while it lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct QueuePairId(pub u32);
+
+/// A connection: a number and an epoch, so that its successor is somebody else (WSD A-8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConnectionId {
+    /// Number; may be used again.
+    pub number: u32,
+    /// Differs each time the number is used.
+    pub epoch: u32,
+}
+
+/// Who may use a token. Fixed when the token is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// Every queue pair of the domain.
+    Domain(DomainId),
+    /// One queue pair.
+    QueuePair(DomainId, QueuePairId),
+    /// One connection, and not its successor.
+    Connection(DomainId, ConnectionId),
+}

@@ -1,0 +1,133 @@
+//! What a wire tells its engine.
+
+use crate::{MessageId, PeerError, ReadLimits};
+
+/// One step of [`Wire::decode`](crate::Wire::decode).
+#[derive(Debug, PartialEq, Eq)]
+pub struct Decoded<'b> {
+    /// Bytes used up. 0 = more are needed, nothing was consumed, `event` is `None`.
+    pub consumed: usize,
+    /// What they meant to the engine, if anything.
+    pub event: Option<Event<'b>>,
+}
+
+/// A read request of the peer that is being answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ReadSlot(pub u32);
+
+/// How the outcome of a Write or Send becomes known to its initiator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verdicts {
+    /// The peer acknowledges every message with its status.
+    Acknowledged,
+    /// A zero-length Read behind a signalled Write; Sends complete when they are sent.
+    ProbedByRead,
+    /// Not at all: requests complete when they are sent.
+    SentOnly,
+}
+
+/// Something the engine must act on. Payload borrows the bytes handed to `decode`.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Event<'b> {
+    // ---- start-up ----
+    /// Passive side: a peer asks to connect.
+    ConnectRequest {
+        /// What the peer offers, seen from here: `inbound` is how many reads *we* may serve it,
+        /// `outbound` how many we may have under way.
+        limits: ReadLimits,
+        /// The application's bytes, exactly as sent.
+        private: &'b [u8],
+    },
+    /// Active side: accepted; [`Wire::confirm`](crate::Wire::confirm) completes it.
+    Accepted {
+        /// Agreed limits, seen from here.
+        limits: ReadLimits,
+        /// The application's bytes.
+        private: &'b [u8],
+    },
+    /// Active side: rejected by the peer's program.
+    Rejected {
+        /// The application's bytes.
+        private: &'b [u8],
+    },
+    /// Passive side: the active side has completed the connection.
+    Established,
+
+    // ---- inbound messages ----
+    /// A Write of `length` bytes is about to arrive: check the whole of it now.
+    WriteAnnounced {
+        /// Token it names.
+        token: u32,
+        /// First byte.
+        address: u64,
+        /// All of its bytes.
+        length: u64,
+    },
+    /// Bytes of a Write, in increasing address order.
+    Write {
+        /// Token it names.
+        token: u32,
+        /// Where `payload` begins.
+        address: u64,
+        /// The bytes.
+        payload: &'b [u8],
+        /// The message is complete with these.
+        last: bool,
+    },
+    /// Bytes of a Send.
+    Send {
+        /// Offset of `payload` in the message.
+        offset: u32,
+        /// The bytes.
+        payload: &'b [u8],
+        /// The message is complete with these.
+        last: bool,
+        /// The sender asked for a solicited event (valid with `last`).
+        solicited: bool,
+        /// Token to invalidate before the receive completes (valid with `last`).
+        invalidate: Option<u32>,
+    },
+    /// The peer wants to read. If the engine does not refuse, the wire asks for the bytes with
+    /// frames whose payload is [`Payload::Memory`](crate::Payload::Memory).
+    ReadRequest {
+        /// Names the request until its last frame.
+        slot: ReadSlot,
+        /// Token it names.
+        token: u32,
+        /// First byte.
+        address: u64,
+        /// Bytes asked for.
+        length: u32,
+    },
+    /// Bytes of an answer to our read. The wire has verified that they are the ones expected next.
+    ReadData {
+        /// Which read.
+        id: MessageId,
+        /// Offset of `payload` in what was asked for.
+        offset: u32,
+        /// The bytes.
+        payload: &'b [u8],
+        /// The read is complete with these.
+        last: bool,
+    },
+
+    // ---- about our own messages ----
+    /// Every Send and Write up to and including this one has succeeded, as far as
+    /// [`Verdicts`] can tell. Reads end with their data.
+    Done {
+        /// The youngest of them.
+        through: MessageId,
+    },
+    /// The peer ended the stream with an error. `id` is the message it blames, when that is known.
+    PeerFailed {
+        /// The message of ours that was refused.
+        id: Option<MessageId>,
+        /// What the peer said.
+        error: PeerError,
+    },
+    /// Something a [`Begin::Wait`](crate::Begin::Wait) waited for has changed.
+    Resume,
+    /// The peer holds a Send for which it has no credit; give it one from the shared queue when
+    /// there is one ([`Wire::receives_posted`](crate::Wire::receives_posted)).
+    CreditWanted,
+}

@@ -1,0 +1,65 @@
+//! What a wire wants written.
+
+use crate::{MessageId, ReadSlot};
+
+/// Room for the largest header that any wire puts in front of a payload, and for the largest frame
+/// that has no payload of the engine's (a start-up frame is larger and travels in pieces).
+pub const MAX_HEADER: usize = 128;
+
+/// One frame to write: header bytes, then `length` bytes of payload, then what
+/// [`Wire::seal`](crate::Wire::seal) adds.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// Header; the first `header_length` bytes count.
+    pub header: [u8; MAX_HEADER],
+    /// Bytes of `header` in use.
+    pub header_length: u8,
+    /// Where the payload comes from.
+    pub payload: Payload,
+    /// Bytes of payload.
+    pub length: u32,
+    /// The frame needs [`Wire::seal`](crate::Wire::seal); start-up frames do not.
+    pub sealed: bool,
+    /// The message (or the answer to a read) is complete with this frame.
+    pub last: bool,
+}
+
+/// Where a frame's payload comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// The frame has none.
+    None,
+    /// Bytes of a message of ours, from `offset` on.
+    Message {
+        /// Which.
+        id: MessageId,
+        /// First byte of this frame's payload in it.
+        offset: u32,
+    },
+    /// Bytes of our memory that the peer reads: to be checked anew for each frame.
+    Memory {
+        /// Which of the peer's reads.
+        slot: ReadSlot,
+        /// Token the peer named.
+        token: u32,
+        /// First byte of this frame's payload.
+        address: u64,
+    },
+}
+
+impl Frame {
+    /// The header bytes in use.
+    #[must_use]
+    pub fn header(&self) -> &[u8] {
+        &self.header[..usize::from(self.header_length).min(MAX_HEADER)]
+    }
+}
+
+/// Up to 8 bytes behind a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trailer {
+    /// The bytes; the first `length` count.
+    pub bytes: [u8; 8],
+    /// Bytes in use.
+    pub length: u8,
+}

@@ -1,0 +1,126 @@
+//! The vocabulary between an RDMA engine and any wire.
+//!
+//! A *wire* turns bytes (or packets, or ring entries) into RDMA messages and back. It owns what is
+//! peculiar to it: start-up frames, segmentation, sequence numbers, credits, acknowledgements,
+//! retry. The *engine* owns what every wire shares: ordering, fences, completions, flush, and the
+//! question to `transom-memory` whether a byte may move. This crate holds the words they use with
+//! each other, and nothing that decides.
+//!
+//! A wire has no socket, clock, thread or randomness: bytes, [`Time`] and limits are arguments, and
+//! everything it wants done comes back as an [`Event`] or a [`Frame`].
+
+#![forbid(unsafe_code)]
+
+mod event;
+mod frame;
+mod message;
+mod refusal;
+mod setup;
+mod time;
+
+pub use event::{Decoded, Event, ReadSlot, Verdicts};
+pub use frame::{Frame, MAX_HEADER, Payload, Trailer};
+pub use message::{Begin, Message, MessageId, Operation, Waiting};
+pub use refusal::{Blame, PeerError, Refusal, RefusalClass, Violation};
+pub use setup::{Facts, ReadLimits, Role, SetupError};
+pub use time::Time;
+
+/// One connection's protocol engine: start-up, then messages in both directions.
+///
+/// The engine drives it in this order on every pass: [`decode`](Wire::decode) while bytes are left,
+/// [`poll_event`](Wire::poll_event) until it is dry, [`begin`](Wire::begin) for requests that may
+/// start, [`next_frame`](Wire::next_frame) while the link has room.
+pub trait Wire: Send {
+    // ---- start-up -------------------------------------------------------------------------
+
+    /// Active side: queue the connection request. `limits` are what this side offers.
+    fn connect(&mut self, now: Time, limits: ReadLimits, private: &[u8]) -> Result<(), SetupError>;
+
+    /// Passive side, after [`Event::ConnectRequest`]: queue the acceptance.
+    fn accept(&mut self, now: Time, limits: ReadLimits, private: &[u8]) -> Result<(), SetupError>;
+
+    /// Passive side, after [`Event::ConnectRequest`]: queue the rejection. The engine closes the
+    /// link once every frame has been written.
+    fn reject(&mut self, now: Time, private: &[u8]) -> Result<(), SetupError>;
+
+    /// Active side, after [`Event::Accepted`]: the program has completed the connection; queue the
+    /// ready-to-receive frame if one was agreed.
+    fn confirm(&mut self, now: Time) -> Result<(), SetupError>;
+
+    // ---- inbound --------------------------------------------------------------------------
+
+    /// Look at the next bytes of the stream. Nothing reaches an [`Event`] before its checksum (when
+    /// one was agreed) and its header fields were verified. On `Err` the stream is dead: the wire
+    /// has queued what the protocol lets it say, the engine sends that, then closes the link.
+    ///
+    /// The engine calls it again with `bytes[consumed..]` until `consumed == 0`, and then keeps the
+    /// rest (never more than [`Facts::largest_frame`] bytes) until more arrive.
+    fn decode<'b>(&mut self, now: Time, bytes: &'b [u8]) -> Result<Decoded<'b>, Violation>;
+
+    /// The engine has placed and delivered everything of the last inbound message up to and
+    /// including the piece that carried `last`. Counts towards the acknowledgement owed.
+    fn executed(&mut self, now: Time);
+
+    /// The engine refuses the inbound message whose event was returned last. Queues the error the
+    /// protocol has for it; the stream is dead afterwards, as after a [`Violation`].
+    fn refuse(&mut self, now: Time, refusal: &Refusal<'_>);
+
+    /// The total number of receives this side has posted so far for this connection. A wire with
+    /// receive credits tells the peer. `shared`: the receives come from a shared queue, so they are
+    /// granted one at a time when the peer asks ([`Event::CreditWanted`]).
+    fn receives_posted(&mut self, now: Time, total: u64, shared: bool);
+
+    // ---- outbound -------------------------------------------------------------------------
+
+    /// Start a message of ours. Ids are consecutive. At most one message is under way at a time:
+    /// the engine calls `begin` again only after the frame with `last` of the one before.
+    fn begin(&mut self, now: Time, id: MessageId, message: &Message) -> Begin;
+
+    /// The next frame to write, control frames and answers to reads included; `None` when there is
+    /// nothing to say now. The engine fills in the payload, then calls [`seal`](Wire::seal).
+    fn next_frame(&mut self, now: Time) -> Option<Frame>;
+
+    /// Complete a frame in place. `out[start..]` holds the frame's header followed by its payload;
+    /// the wire appends padding and checksum, and inserts markers where the peer asked for them.
+    fn seal(&mut self, frame: &Frame, out: &mut Vec<u8>, start: usize);
+
+    /// The bytes that follow the payload, when they do not depend on it (no checksum, no markers):
+    /// lets the engine hand header, application memory and trailer to the link without a copy. If it
+    /// returns `Some`, the frame counts as sealed.
+    fn trailer(&mut self, frame: &Frame) -> Option<Trailer>;
+
+    /// The payload of `frame`, which [`next_frame`](Wire::next_frame) returned last, could not be
+    /// supplied (its memory is gone or no longer open). A frame already begun must not be sent; the
+    /// stream is dead afterwards, as after [`refuse`](Wire::refuse).
+    fn abandon(&mut self, now: Time, frame: &Frame, refusal: &Refusal<'_>);
+
+    /// Whether frames of its own are waiting (an answer, an error, start-up), whatever their pacing.
+    fn has_output(&self) -> bool;
+
+    // ---- events, time, end ----------------------------------------------------------------
+
+    /// Events that did not come from bytes: verdicts that became known, credit that arrived.
+    fn poll_event(&mut self) -> Option<Event<'static>>;
+
+    /// A progress pass found nothing to do. Two of them release an owed acknowledgement.
+    fn idle_pass(&mut self, now: Time);
+
+    /// Release every owed acknowledgement now: a thread is about to block, or the connection ends.
+    fn flush(&mut self, now: Time);
+
+    /// When [`on_deadline`](Wire::on_deadline) wants to be called next.
+    fn deadline(&self) -> Option<Time>;
+
+    /// Time has passed. `Err` as in [`decode`](Wire::decode).
+    fn on_deadline(&mut self, now: Time) -> Result<(), Violation>;
+
+    /// The link has ended (end of stream or reset) as the wire sees it. `Err` when it ended in the
+    /// middle of a frame or of start-up.
+    fn link_closed(&mut self, now: Time) -> Result<(), Violation>;
+
+    /// The largest payload that one link segment holds (the TCP maximum segment size), when known.
+    fn set_segment_size(&mut self, bytes: u32);
+
+    /// What was agreed with the peer; `None` until start-up is over.
+    fn facts(&self) -> Option<Facts>;
+}

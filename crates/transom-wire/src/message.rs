@@ -1,0 +1,97 @@
+//! What one side asks the other to do.
+
+use std::time::Duration;
+
+/// Number of an outbound message on its connection. Consecutive, starting at 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MessageId(pub u64);
+
+/// The kind of a message, for refusals and traces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// A Send of any kind.
+    Send,
+    /// An RDMA Write.
+    Write,
+    /// An RDMA Read.
+    Read,
+    /// An invalidation asked for by the peer (Send with Invalidate).
+    Invalidate,
+}
+
+/// An outbound message. Payload is not here: the engine supplies it frame by frame
+/// ([`Payload::Message`](crate::Payload::Message)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// Consume a receive at the peer.
+    Send {
+        /// Payload bytes.
+        length: u32,
+        /// Raise the peer's completion event if it is armed for solicited events only.
+        solicited: bool,
+        /// Token at the peer to invalidate when the message is delivered.
+        invalidate: Option<u32>,
+    },
+    /// Place bytes in the peer's memory.
+    Write {
+        /// Token, address and payload bytes at the peer.
+        token: u32,
+        /// First byte at the peer.
+        address: u64,
+        /// Payload bytes.
+        length: u32,
+        /// The request will produce a completion that must carry the target's verdict. A wire
+        /// without acknowledgements has to find another way ([`Verdicts`](crate::Verdicts)).
+        verdict: bool,
+    },
+    /// Fetch bytes from the peer's memory.
+    Read {
+        /// Where they are.
+        token: u32,
+        /// First byte at the peer.
+        address: u64,
+        /// Bytes asked for.
+        length: u32,
+        /// What our side calls the sink on the wire. The peer echoes it and the wire verifies the
+        /// echo; placement goes by [`MessageId`], never by these.
+        sink_token: u32,
+        /// See `sink_token`.
+        sink_address: u64,
+    },
+}
+
+impl Message {
+    /// The kind.
+    #[must_use]
+    pub fn operation(&self) -> Operation {
+        match self {
+            Message::Send { .. } => Operation::Send,
+            Message::Write { .. } => Operation::Write,
+            Message::Read { .. } => Operation::Read,
+        }
+    }
+}
+
+/// Answer to [`Wire::begin`](crate::Wire::begin).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begin {
+    /// Frames will follow.
+    Started,
+    /// Not now; nothing was changed. Try again after [`Event::Resume`](crate::Event::Resume).
+    Wait(Waiting),
+}
+
+/// Why a message cannot start yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// The peer has no receive for it. The engine fails the request after `limit`, if there is one:
+    /// a plain queue has about a second, a shared receive queue has for ever.
+    Receive {
+        /// How long a Send may wait.
+        limit: Option<Duration>,
+    },
+    /// As many reads as the peer allows are under way.
+    ReadSlot,
+    /// Start-up is not over, or the stream's first frame must come from the peer.
+    Start,
+}

@@ -1,0 +1,83 @@
+//! Errors, and whose fault they are.
+
+use crate::Operation;
+
+/// Whose fault an error is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Blame {
+    /// The program on this side.
+    Caller,
+    /// The program or the adapter on the other side.
+    Peer,
+    /// The bytes in between: a checksum, a frame cut short.
+    Wire,
+    /// This machine: memory, descriptors, the kernel.
+    System,
+}
+
+/// Why the engine refuses a message of the peer. A wire maps these to its own codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RefusalClass {
+    /// No live token of that value.
+    Token,
+    /// The token belongs to another domain, queue pair or connection.
+    Scope,
+    /// The token does not grant this operation.
+    Right,
+    /// The range lies outside the grant.
+    Bounds,
+    /// The range wraps around the end of the address space.
+    Wrap,
+    /// A Send found no receive.
+    NoReceive,
+    /// A Send is longer than the receive it met.
+    TooLong,
+    /// The token cannot be invalidated by this peer.
+    NotInvalidatable,
+    /// The memory behind a valid grant is gone, or this side failed otherwise.
+    Internal,
+}
+
+/// A refusal, as handed to a wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal<'a> {
+    /// What the peer asked for.
+    pub operation: Operation,
+    /// Why not.
+    pub class: RefusalClass,
+    /// What the peer may be told beyond the class (the owner decides); sent only where the wire has
+    /// a place for it.
+    pub explanation: Option<&'a str>,
+}
+
+/// What the peer said when it ended the stream with an error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerError {
+    /// The class, when the wire's code has one.
+    pub class: Option<RefusalClass>,
+    /// The operation it blames, when known.
+    pub operation: Option<Operation>,
+    /// The wire's own code in the wire's own words, e.g. `Terminate 1/1/01: base or bounds`.
+    pub code: String,
+    /// The peer's explanation, if it gave one. Untrusted text: printable, bounded.
+    pub explanation: Option<String>,
+}
+
+/// The stream broke a rule of its protocol. It is dead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Who is to blame.
+    pub blame: Blame,
+    /// The rule, e.g. `RFC 5041 7.1`.
+    pub rule: &'static str,
+    /// What was seen and what would have been right, in a sentence.
+    pub detail: String,
+}
+
+impl std::fmt::Display for Violation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({})", self.detail, self.rule)
+    }
+}
+
+impl std::error::Error for Violation {}

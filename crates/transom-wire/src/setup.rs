@@ -1,0 +1,54 @@
+//! Words of connection set-up.
+
+use crate::Verdicts;
+
+/// Who speaks first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// The side that connects.
+    Active,
+    /// The side that listens.
+    Passive,
+}
+
+/// Reads that may be under way at a time, seen from one side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ReadLimits {
+    /// Reads of the peer that this side serves at a time.
+    pub inbound: u32,
+    /// Reads of this side at a time.
+    pub outbound: u32,
+}
+
+/// A set-up call that makes no sense now, or whose arguments do not fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetupError {
+    /// The call belongs to another state or role.
+    Order,
+    /// More private data than the wire carries; the limit in bytes.
+    PrivateData {
+        /// What would have been accepted.
+        limit: usize,
+    },
+}
+
+/// What two sides have agreed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// The wire, e.g. `iWARP over TCP (MPA revision 2)`.
+    pub wire: &'static str,
+    /// A checksum covers every frame.
+    pub checksum: bool,
+    /// The peer asked for markers.
+    pub markers: bool,
+    /// Both sides are Transoms and use the extension.
+    pub extension: bool,
+    /// How requests learn their outcome.
+    pub verdicts: Verdicts,
+    /// Agreed read limits; the user's, without a slot the wire keeps for itself.
+    pub limits: ReadLimits,
+    /// The largest frame that can arrive, in bytes: what the engine may have to keep.
+    pub largest_frame: usize,
+    /// The largest payload this side puts in one frame.
+    pub largest_payload: usize,
+}
