@@ -88,7 +88,8 @@ pub enum Event<'b> {
         invalidate: Option<u32>,
     },
     /// The peer wants to read. If the engine does not refuse, the wire asks for the bytes with
-    /// frames whose payload is [`Payload::Memory`](crate::Payload::Memory).
+    /// frames whose payload is [`Payload::Memory`](crate::Payload::Memory). Reads of no bytes are
+    /// answered by the wire itself: there is nothing to check.
     ReadRequest {
         /// Names the request until its last frame.
         slot: ReadSlot,

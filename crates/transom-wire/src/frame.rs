@@ -20,14 +20,15 @@ pub struct Frame {
     pub length: u32,
     /// The frame needs [`Wire::seal`](crate::Wire::seal); start-up frames do not.
     pub sealed: bool,
-    /// The message (or the answer to a read) is complete with this frame.
+    /// The message (or the answer to a read) that `payload` names is complete with this frame;
+    /// `false` where it names none. A message without bytes has one frame, of length 0.
     pub last: bool,
 }
 
 /// Where a frame's payload comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload {
-    /// The frame has none.
+    /// The frame has none and belongs to no message: start-up, acknowledgements, errors.
     None,
     /// Bytes of a message of ours, from `offset` on.
     Message {

@@ -118,6 +118,13 @@ pub trait Wire: Send {
     /// middle of a frame or of start-up.
     fn link_closed(&mut self, now: Time) -> Result<(), Violation>;
 
+    /// After [`link_closed`](Wire::link_closed) on an active side: the peer ended the link without
+    /// a word, as one that does not know the newest form of start-up does. Connect again, once, with
+    /// an older form of this wire.
+    fn retry_older(&self) -> bool {
+        false
+    }
+
     /// The largest payload that one link segment holds (the TCP maximum segment size), when known.
     fn set_segment_size(&mut self, bytes: u32);
 

@@ -1,0 +1,134 @@
+//! What one side wants of a connection. Everything a peer may see differently is a value here, so
+//! that a test can imitate another implementation ([`Config::siw`]).
+
+use std::time::Duration;
+use transom_wire::{ReadLimits, Role};
+
+/// The largest FPDU sent by default, in bytes: the largest that is a multiple of four and fits one
+/// segment of Linux's loopback (65,483 bytes). A few bytes more would add a runt segment per frame.
+pub const DEFAULT_FRAME: u32 = 65_480;
+
+/// MPA revision of the first start-up frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Revision {
+    /// RFC 5044: no read limits, no ready-to-receive frame.
+    One,
+    /// RFC 6581: enhanced set-up.
+    Two,
+}
+
+/// The frame with which an active side says that it is ready (RFC 6581 9.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ready {
+    /// A zero-length Send (B).
+    Send,
+    /// A zero-length Write (C).
+    Write,
+    /// A zero-length Read (D).
+    Read,
+}
+
+/// Bit order of the Terminate control word (iW 7.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TerminateForm {
+    /// RFC 5040 4.8.
+    Rfc,
+    /// What Linux's siw sends on little-endian machines: nibbles swapped, flags in the low bits,
+    /// lengths without the header.
+    Siw,
+}
+
+/// What one side of a connection wants. [`Config::new`] gives the profile of iW 13.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Who speaks first.
+    pub role: Role,
+    /// Active side: revision of the Request. The passive side mirrors the peer's.
+    pub revision: Revision,
+    /// Ask for CRC32c. It is on when either side asks (RFC 5044 7.1.1).
+    pub checksum: bool,
+    /// Offer, or accept, Transom's extension.
+    pub extension: bool,
+    /// Active side, revision 2: ask for a ready-to-receive frame (A).
+    pub peer_to_peer: bool,
+    /// Passive side: the ready-to-receive frame to choose when the peer offers it.
+    pub preferred_ready: Ready,
+    /// Passive side: send nothing before the first frame of the peer (iW 1.2 rule 4). siw does not
+    /// keep this rule when no ready-to-receive frame was agreed.
+    pub fence: bool,
+    /// Towards a peer without the extension: learn the outcome of a signalled Write from a
+    /// zero-length Read, in an extra slot of the read limit.
+    pub verdict_reads: bool,
+    /// The largest FPDU to send, in bytes, header and checksum included.
+    pub largest_frame: u32,
+    /// Payloads of all segments but the last are a multiple of this many bytes.
+    pub payload_multiple: u32,
+    /// The most private data to send, in bytes. At most 512 (508 with the enhanced word).
+    pub private_limit: usize,
+    /// The most reads at a time, whatever is asked for.
+    pub read_caps: ReadLimits,
+    /// Active side, peer without the extension: how long the first frame waits behind the Reply
+    /// unless the peer speaks first (iW 18 L1).
+    pub hold: Duration,
+    /// How long start-up frames may take, from the constructor (passive) or `connect` (active).
+    pub handshake_timeout: Duration,
+    /// Passive side: how long the ready-to-receive frame may take. It waits for the other program.
+    pub confirm_timeout: Option<Duration>,
+    /// How long a Send may wait for a plain receive queue at the peer (extension).
+    pub receive_wait: Duration,
+    /// How long an owed acknowledgement waits for a frame to ride on (extension).
+    pub ack_delay: Duration,
+    /// Owed acknowledgements that are not kept waiting (extension).
+    pub ack_limit: u32,
+    /// Bit order of our Terminates.
+    pub terminate: TerminateForm,
+}
+
+impl Config {
+    /// The profile for peers of any kind.
+    #[must_use]
+    pub fn new(role: Role) -> Config {
+        Config {
+            role,
+            revision: Revision::Two,
+            checksum: true,
+            extension: true,
+            peer_to_peer: true,
+            preferred_ready: Ready::Read,
+            fence: true,
+            verdict_reads: true,
+            largest_frame: DEFAULT_FRAME,
+            payload_multiple: 8,
+            private_limit: 508,
+            read_caps: ReadLimits { inbound: 128, outbound: 128 },
+            hold: Duration::from_millis(20),
+            handshake_timeout: Duration::from_secs(5),
+            confirm_timeout: Some(Duration::from_secs(60)),
+            receive_wait: Duration::from_secs(1),
+            ack_delay: Duration::from_micros(20),
+            ack_limit: 16,
+            terminate: TerminateForm::Rfc,
+        }
+    }
+
+    /// Behave as Linux's siw does (iW 9), for replays and for tests of the other side.
+    #[must_use]
+    pub fn siw(role: Role) -> Config {
+        Config {
+            checksum: false,
+            extension: false,
+            peer_to_peer: false,
+            preferred_ready: Ready::Write,
+            fence: false,
+            verdict_reads: false,
+            private_limit: 252,
+            hold: Duration::ZERO,
+            handshake_timeout: match role {
+                Role::Active => Duration::from_secs(10),
+                Role::Passive => Duration::from_secs(5),
+            },
+            terminate: TerminateForm::Siw,
+            ..Config::new(role)
+        }
+    }
+}
