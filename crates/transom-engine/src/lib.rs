@@ -1,1 +1,5 @@
 //! See Cargo.toml; under construction.
+
+#![deny(unsafe_code)]
+
+pub mod sys;

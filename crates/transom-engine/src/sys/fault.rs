@@ -1,0 +1,142 @@
+//! The handler for SIGSEGV and SIGBUS: acts on faults of our copy routine only, and hands every
+//! other one to whoever handled the signal before.
+
+use std::cell::{Cell, UnsafeCell};
+use std::mem::MaybeUninit;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The handlers that were there before ours: the very first, and the one found last. They differ
+/// when a program installed another one on top and we went on top of that again.
+struct Previous {
+    first: UnsafeCell<MaybeUninit<libc::sigaction>>,
+    latest: UnsafeCell<MaybeUninit<libc::sigaction>>,
+}
+
+// SAFETY: written under `INSTALL` before the handler that reads it is installed. A later change
+// (`recheck`) replaces plain words while only faults that are not ours read them.
+unsafe impl Sync for Previous {}
+
+const SIGNALS: [i32; 2] = [libc::SIGSEGV, libc::SIGBUS];
+static PREVIOUS: [Previous; 2] = [const {
+    Previous {
+        first: UnsafeCell::new(MaybeUninit::zeroed()),
+        latest: UnsafeCell::new(MaybeUninit::zeroed()),
+    }
+}; 2];
+static INSTALLED: AtomicBool = AtomicBool::new(false);
+static INSTALL: Mutex<()> = Mutex::new(());
+
+thread_local! {
+    /// This thread is in a handler that ours called: if it calls ours back, go to the first one.
+    static CHAINED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Install the handler if that has not happened yet. One load when it has.
+#[inline]
+pub(super) fn install() {
+    if !INSTALLED.load(Ordering::Acquire) {
+        recheck();
+    }
+}
+
+/// Install the handler, or put it back on top if the program has installed another one since.
+/// Asked at registration, because asking costs a system call per signal.
+#[cold]
+pub fn recheck() {
+    let _one = INSTALL.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let first_time = !INSTALLED.load(Ordering::Relaxed);
+    for (signal, previous) in SIGNALS.into_iter().zip(&PREVIOUS) {
+        let mut now = MaybeUninit::<libc::sigaction>::zeroed();
+        // SAFETY: asks for the current action; `now` is room for it.
+        if unsafe { libc::sigaction(signal, std::ptr::null(), now.as_mut_ptr()) } != 0 {
+            continue;
+        }
+        // SAFETY: filled in by the call above; all-zero bytes are a valid sigaction too.
+        let now = unsafe { now.assume_init() };
+        if now.sa_sigaction == handler as *const () as usize {
+            continue;
+        }
+        // SAFETY: under INSTALL; see `Previous`.
+        unsafe {
+            if first_time {
+                *previous.first.get() = MaybeUninit::new(now);
+            }
+            *previous.latest.get() = MaybeUninit::new(now);
+        }
+        let mut ours = now;
+        ours.sa_sigaction = handler as *const () as usize;
+        ours.sa_flags = libc::SA_SIGINFO
+            | libc::SA_ONSTACK
+            | (now.sa_flags & (libc::SA_NODEFER | libc::SA_RESTART));
+        // SAFETY: `ours` is a complete action; the handler is async-signal-safe.
+        unsafe { libc::sigaction(signal, &raw const ours, std::ptr::null_mut()) };
+    }
+    INSTALLED.store(true, Ordering::Release);
+}
+
+extern "C" fn handler(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: with SA_SIGINFO the kernel passes both; si_code > 0 means that the kernel raised the
+    // signal for an instruction of this thread, not that somebody sent it.
+    if unsafe { (*info).si_code } > 0 && redirect(context) {
+        return;
+    }
+    chain(signal, info, context);
+}
+
+#[cfg(target_arch = "x86_64")]
+fn redirect(context: *mut libc::c_void) -> bool {
+    // SAFETY: the kernel's context of the interrupted thread, writable until we return.
+    let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
+    let Some(at) = registers.get_mut(libc::REG_RIP as usize) else { return false };
+    match super::copy::machine::resume(*at as usize) {
+        Some(to) => {
+            *at = to as i64;
+            true
+        }
+        None => false,
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn redirect(_context: *mut libc::c_void) -> bool {
+    false
+}
+
+fn chain(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let previous = &PREVIOUS[usize::from(signal == libc::SIGBUS)];
+    let again = CHAINED.with(|c| c.replace(true));
+    let cell = if again { &previous.first } else { &previous.latest };
+    // SAFETY: written before this handler was installed; see `Previous`.
+    let action = unsafe { (*cell.get()).assume_init() };
+    match action.sa_sigaction {
+        // The default, and what the kernel does about ignored faults: die. Put the default back
+        // and return; the instruction faults again. A signal somebody sent is sent again.
+        libc::SIG_DFL | libc::SIG_IGN => {
+            // SAFETY: sigaction and raise are async-signal-safe; a zeroed action is the default.
+            unsafe {
+                if action.sa_sigaction == libc::SIG_IGN && (*info).si_code <= 0 {
+                    CHAINED.with(|c| c.set(again));
+                    return;
+                }
+                let default: libc::sigaction = std::mem::zeroed();
+                libc::sigaction(signal, &raw const default, std::ptr::null_mut());
+                if (*info).si_code <= 0 {
+                    libc::raise(signal);
+                }
+            }
+        }
+        address if action.sa_flags & libc::SA_SIGINFO != 0 => {
+            // SAFETY: installed by somebody as a three-argument handler of this signal.
+            let f: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) =
+                unsafe { std::mem::transmute::<usize, _>(address) };
+            f(signal, info, context);
+        }
+        address => {
+            // SAFETY: installed by somebody as a one-argument handler of this signal.
+            let f: extern "C" fn(i32) = unsafe { std::mem::transmute::<usize, _>(address) };
+            f(signal);
+        }
+    }
+    CHAINED.with(|c| c.set(again));
+}

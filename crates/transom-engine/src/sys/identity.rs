@@ -1,0 +1,122 @@
+//! Who is there: the addresses of this machine, and the user behind a loopback connection.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// One address of one interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// The interface's name.
+    pub name: String,
+    /// The address.
+    pub address: IpAddr,
+    /// It reaches this machine only.
+    pub loopback: bool,
+    /// It is up.
+    pub up: bool,
+}
+
+/// Every IP address of this machine.
+pub fn interfaces() -> std::io::Result<Vec<Interface>> {
+    let mut head: *mut libc::ifaddrs = std::ptr::null_mut();
+    // SAFETY: on success `head` is a list that we free below.
+    if unsafe { libc::getifaddrs(&raw mut head) } != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    let mut found = Vec::new();
+    let mut at = head;
+    while !at.is_null() {
+        // SAFETY: an entry of the list, alive until it is freed.
+        let entry = unsafe { &*at };
+        // SAFETY: the entry's address is null or a socket address of its own family.
+        if let Some(address) = unsafe { ip_of(entry.ifa_addr) } {
+            // SAFETY: every entry has a name, a C string.
+            let name = unsafe { std::ffi::CStr::from_ptr(entry.ifa_name) };
+            found.push(Interface {
+                name: name.to_string_lossy().into_owned(),
+                address,
+                loopback: entry.ifa_flags & libc::IFF_LOOPBACK as u32 != 0,
+                up: entry.ifa_flags & libc::IFF_UP as u32 != 0,
+            });
+        }
+        at = entry.ifa_next;
+    }
+    // SAFETY: the list from above, freed once.
+    unsafe { libc::freeifaddrs(head) };
+    Ok(found)
+}
+
+/// # Safety
+/// `address` is null or points to a socket address of the family that it names.
+unsafe fn ip_of(address: *const libc::sockaddr) -> Option<IpAddr> {
+    if address.is_null() {
+        return None;
+    }
+    // SAFETY: not null, hence a socket address.
+    match i32::from(unsafe { (*address).sa_family }) {
+        libc::AF_INET => {
+            // SAFETY: AF_INET says that it is this structure.
+            let v4 = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
+            Some(IpAddr::V4(Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr))))
+        }
+        libc::AF_INET6 => {
+            // SAFETY: AF_INET6 says that it is this structure.
+            let v6 = unsafe { address.cast::<libc::sockaddr_in6>().read_unaligned() };
+            Some(IpAddr::V6(Ipv6Addr::from(v6.sin6_addr.s6_addr)))
+        }
+        _ => None,
+    }
+}
+
+/// Whether the other end of a connection from `local` to `peer` is a socket of this machine that
+/// belongs to our user. `false` when that cannot be known.
+#[must_use]
+pub fn peer_is_same_user(local: SocketAddr, peer: SocketAddr) -> bool {
+    let ours = peer.ip().to_canonical();
+    if !(ours.is_loopback() || ours == local.ip().to_canonical()) {
+        return false;
+    }
+    let uid = rustix::process::geteuid().as_raw();
+    // An IPv4 peer may use an IPv6 socket: its line is then in the other file, mapped.
+    ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|file| {
+        std::fs::read_to_string(file).is_ok_and(|text| owner_in(&text, peer, local) == Some(uid))
+    })
+}
+
+/// The user of the socket whose local end is `local` and whose remote end is `remote`.
+pub(super) fn owner_in(text: &str, local: SocketAddr, remote: SocketAddr) -> Option<u32> {
+    text.lines().skip(1).find_map(|line| {
+        let mut words = line.split_ascii_whitespace();
+        let (from, to) = (words.nth(1)?, words.next()?);
+        (parse(from)? == canonical(local) && parse(to)? == canonical(remote)).then_some(())?;
+        // A socket that nobody holds (not accepted yet, or closed) is shown as root's.
+        let state = words.next()?;
+        let user = words.nth(3)?.parse().ok()?;
+        let held = words.nth(1)? != "0";
+        (state == ESTABLISHED && held).then_some(user)
+    })
+}
+
+const ESTABLISHED: &str = "01";
+
+fn canonical(a: SocketAddr) -> (IpAddr, u16) {
+    (a.ip().to_canonical(), a.port())
+}
+
+/// `0100007F:1F90`: each 32-bit word in the machine's byte order.
+fn parse(text: &str) -> Option<(IpAddr, u16)> {
+    let (address, port) = text.split_once(':')?;
+    let port = u16::from_str_radix(port, 16).ok()?;
+    let word = |i: usize| u32::from_str_radix(address.get(i * 8..i * 8 + 8)?, 16).ok();
+    let ip = match address.len() {
+        8 => IpAddr::V4(Ipv4Addr::from(word(0)?.to_ne_bytes())),
+        32 => {
+            let mut bytes = [0; 16];
+            for (i, four) in bytes.chunks_exact_mut(4).enumerate() {
+                four.copy_from_slice(&word(i)?.to_ne_bytes());
+            }
+            IpAddr::V6(Ipv6Addr::from(bytes)).to_canonical()
+        }
+        _ => return None,
+    };
+    Some((ip, port))
+}

@@ -1,0 +1,25 @@
+//! The operating system: the only module of the engine with `unsafe` in it, and the one that a
+//! port to another system replaces. Everything goes through raw system calls (rustix), never
+//! through libc's socket wrappers, so that an interposed libc cannot call itself through us.
+
+#![allow(unsafe_code)]
+
+mod copy;
+mod event;
+mod fault;
+mod fd;
+mod identity;
+mod pages;
+mod process;
+mod socket;
+#[cfg(test)]
+mod tests;
+
+pub use copy::{Fault, copy_in, copy_out};
+pub use event::{Doorbell, Epoll, poll_any};
+pub use fault::recheck as recheck_fault_handler;
+pub use fd::Fd;
+pub use identity::{Interface, interfaces, peer_is_same_user};
+pub use pages::{PageError, check_pages};
+pub use process::{cpu_time, fork_generation, now, random_seed, spawn_quiet};
+pub use socket::{Bytes, IoError, Listener, Options, Stream};

@@ -1,0 +1,80 @@
+//! Time, randomness, threads, forks.
+
+use rustix::time::{ClockId, clock_gettime};
+use std::sync::Once;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use transom_wire::Time;
+
+/// Monotonic time.
+#[must_use]
+pub fn now() -> Time {
+    let t = clock_gettime(ClockId::Monotonic);
+    let seconds = u64::try_from(t.tv_sec).unwrap_or(0);
+    let nanos = u64::try_from(t.tv_nsec).unwrap_or(0);
+    Time(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
+}
+
+/// CPU time that this process has used, in all threads.
+#[must_use]
+pub fn cpu_time() -> Duration {
+    let t = clock_gettime(ClockId::ProcessCPUTime);
+    let seconds = u64::try_from(t.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(t.tv_nsec).unwrap_or(0))
+}
+
+/// Unpredictable bytes. `Err` if the kernel has none, which no supported kernel says.
+pub fn random_seed() -> std::io::Result<[u8; 32]> {
+    let mut seed = [0; 32];
+    let mut filled = 0;
+    while filled < seed.len() {
+        let Some(rest) = seed.get_mut(filled..) else { break };
+        match rustix::rand::getrandom(rest, rustix::rand::GetRandomFlags::empty()) {
+            Ok(n) => filled += n,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(seed)
+}
+
+static FORKS: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn in_child() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// How many forks lie between this process and the one that asked first. A handle made in another
+/// generation belongs to the parent: its threads, its sockets' other ends, its memory.
+#[must_use]
+pub fn fork_generation() -> u64 {
+    static WATCH: Once = Once::new();
+    WATCH.call_once(|| {
+        // SAFETY: the callback only adds to an atomic, which is allowed in a forked child.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    });
+    FORKS.load(Ordering::Relaxed)
+}
+
+/// Start a thread that takes no signal of the program's: all are blocked, except those that the
+/// kernel raises for the thread's own instructions (blocked, they would kill).
+pub fn spawn_quiet<F: FnOnce() + Send + 'static>(
+    name: &str,
+    work: F,
+) -> std::io::Result<std::thread::JoinHandle<()>> {
+    // SAFETY: plain signal-set calls on local sets; the caller's mask is put back below.
+    let before = unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        let mut before: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut set);
+        for own in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP] {
+            libc::sigdelset(&raw mut set, own);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const set, &raw mut before);
+        before
+    };
+    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work);
+    // SAFETY: `before` was filled in above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
+    thread
+}

@@ -1,0 +1,309 @@
+//! TCP sockets, non-blocking, on raw system calls.
+
+use super::Fd;
+use rustix::fd::AsRawFd;
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Why a call on a socket failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum IoError {
+    /// Nothing to read, or no room to write, now.
+    NotNow,
+    /// The memory to be sent is gone, and nothing of it was sent.
+    Fault,
+    /// The peer refused the connection.
+    Refused,
+    /// The peer reset the connection.
+    Reset,
+    /// The peer's host does not answer.
+    TimedOut,
+    /// No way to the peer.
+    Unreachable,
+    /// The address or port is in use.
+    InUse,
+    /// Not an address of this machine.
+    NotLocal,
+    /// No free port, descriptor or memory.
+    Exhausted,
+    /// Not allowed.
+    Forbidden,
+    /// Anything else: the system's number for it.
+    Other(i32),
+}
+
+impl From<Errno> for IoError {
+    fn from(e: Errno) -> IoError {
+        match e {
+            Errno::AGAIN | Errno::INTR | Errno::INPROGRESS | Errno::ALREADY => IoError::NotNow,
+            Errno::FAULT => IoError::Fault,
+            Errno::CONNREFUSED => IoError::Refused,
+            Errno::CONNRESET | Errno::PIPE | Errno::CONNABORTED => IoError::Reset,
+            Errno::TIMEDOUT => IoError::TimedOut,
+            Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::NETDOWN => IoError::Unreachable,
+            Errno::ADDRINUSE => IoError::InUse,
+            Errno::ADDRNOTAVAIL => IoError::NotLocal,
+            Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => IoError::Exhausted,
+            Errno::ACCESS | Errno::PERM => IoError::Forbidden,
+            e => IoError::Other(e.raw_os_error()),
+        }
+    }
+}
+
+impl std::fmt::Display for IoError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            IoError::NotNow => "nothing can be moved now",
+            IoError::Fault => "the memory to be sent is gone",
+            IoError::Refused => "the peer's host refused the connection: nobody listens there",
+            IoError::Reset => "the peer reset the connection",
+            IoError::TimedOut => "the peer's host does not answer",
+            IoError::Unreachable => "no route to the peer's host",
+            IoError::InUse => "the address and port are in use",
+            IoError::NotLocal => "not an address of this machine",
+            IoError::Exhausted => "the system is out of ports, descriptors or memory",
+            IoError::Forbidden => "the system does not allow it",
+            IoError::Other(n) => return write!(f, "{}", std::io::Error::from_raw_os_error(*n)),
+        })
+    }
+}
+
+impl std::error::Error for IoError {}
+
+type Result<T> = std::result::Result<T, IoError>;
+
+/// Options of every connection.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Give up on a peer host that acknowledges nothing for so long (TCP_USER_TIMEOUT).
+    pub silence: Duration,
+    /// Congestion control to pin, if any; ignored if the system does not have it.
+    pub congestion: Option<String>,
+}
+
+/// A run of bytes to send: host address and length. The layout is the kernel's `struct iovec`.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug)]
+pub struct Bytes(libc::iovec);
+
+// SAFETY: a plain pair of numbers; `Stream::send_many` vouches for what it points to.
+unsafe impl Send for Bytes {}
+
+impl Bytes {
+    /// Bytes of ours, which the caller keeps alive until they are sent.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Bytes {
+        Bytes(libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() })
+    }
+
+    /// Bytes of an application's memory.
+    #[must_use]
+    pub fn host(address: u64, length: usize) -> Bytes {
+        let address = usize::try_from(address).unwrap_or(0) as *mut libc::c_void;
+        Bytes(libc::iovec { iov_base: address, iov_len: length })
+    }
+
+    /// How many.
+    #[must_use]
+    pub fn length(&self) -> usize {
+        self.0.iov_len
+    }
+}
+
+fn socket_for(address: &SocketAddr) -> Result<Fd> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    Ok(net::socket_with(family, SocketType::STREAM, flags, Some(net::ipproto::TCP))?.into())
+}
+
+fn local_address(fd: &Fd) -> Result<SocketAddr> {
+    let any = net::getsockname(fd)?;
+    SocketAddr::try_from(any).map_err(|_| IoError::Other(0))
+}
+
+/// A socket that accepts.
+#[derive(Debug)]
+pub struct Listener(Fd);
+
+impl Listener {
+    /// Listen at `address`; port 0 lets the system choose.
+    pub fn bind(address: SocketAddr, backlog: u16) -> Result<Listener> {
+        let fd = socket_for(&address)?;
+        sockopt::set_socket_reuseaddr(&fd, true)?;
+        net::bind(&fd, &address)?;
+        net::listen(&fd, i32::from(backlog))?;
+        Ok(Listener(fd))
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> Result<SocketAddr> {
+        local_address(&self.0)
+    }
+
+    /// The next connection, if there is one.
+    pub fn accept(&self, options: &Options) -> Result<(Stream, SocketAddr)> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let (fd, peer) = net::acceptfrom_with(&self.0, flags)?;
+        let peer = peer.and_then(|p| SocketAddr::try_from(p).ok()).ok_or(IoError::Other(0))?;
+        let stream = Stream(fd.into());
+        stream.configure(options)?;
+        Ok((stream, peer))
+    }
+
+    /// The descriptor, to wait for.
+    #[must_use]
+    pub fn fd(&self) -> &Fd {
+        &self.0
+    }
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct Stream(Fd);
+
+impl Stream {
+    /// Begin to connect from `local` (port 0: any) to `peer`. It is done when the socket becomes
+    /// writable; then ask [`Stream::connected`].
+    pub fn connect(
+        local: Option<SocketAddr>,
+        peer: SocketAddr,
+        options: &Options,
+    ) -> Result<Stream> {
+        let stream = Stream(socket_for(&peer)?);
+        stream.configure(options)?;
+        if let Some(local) = local {
+            // Without it, 16,384 short-lived connections exhaust the ports for a minute.
+            sockopt::set_socket_reuseaddr(&stream.0, true)?;
+            if local.port() == 0 {
+                // The port is chosen by `connect`, which knows the peer: more are free then.
+                stream.option(libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1);
+            }
+            net::bind(&stream.0, &local)?;
+        }
+        match net::connect(&stream.0, &peer) {
+            Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok(stream),
+            // Every port towards this peer is taken: not the fault of the address.
+            Err(Errno::ADDRNOTAVAIL) => Err(IoError::Exhausted),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// Whether a connect has succeeded; `NotNow` while it is under way.
+    pub fn connected(&self) -> Result<()> {
+        sockopt::socket_error(&self.0)?.map_err(IoError::from)?;
+        match net::getpeername(&self.0) {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) | Err(Errno::NOTCONN) => Err(IoError::NotNow),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    fn configure(&self, options: &Options) -> Result<()> {
+        sockopt::set_tcp_nodelay(&self.0, true)?;
+        let millis = u32::try_from(options.silence.as_millis()).unwrap_or(u32::MAX);
+        sockopt::set_tcp_user_timeout(&self.0, millis)?;
+        // Probes find a silent host also while we have nothing to say to it.
+        sockopt::set_socket_keepalive(&self.0, true)?;
+        let probe = (options.silence / 4).max(Duration::from_secs(1));
+        sockopt::set_tcp_keepidle(&self.0, probe)?;
+        sockopt::set_tcp_keepintvl(&self.0, probe)?;
+        if let Some(name) = &options.congestion {
+            let _ = sockopt::set_tcp_congestion(&self.0, name);
+        }
+        Ok(())
+    }
+
+    fn option(&self, level: i32, name: i32, value: i32) {
+        // SAFETY: passes a 4-byte value and its size; failure is harmless here.
+        unsafe {
+            libc::syscall(
+                libc::SYS_setsockopt,
+                self.0.as_raw_fd(),
+                level,
+                name,
+                &raw const value,
+                size_of::<i32>(),
+            );
+        }
+    }
+
+    /// This end's address.
+    pub fn local(&self) -> Result<SocketAddr> {
+        local_address(&self.0)
+    }
+
+    /// The congestion control in use.
+    #[must_use]
+    pub fn congestion(&self) -> Option<String> {
+        sockopt::tcp_congestion(&self.0).ok()
+    }
+
+    /// The maximum segment size.
+    #[must_use]
+    pub fn segment_size(&self) -> Option<u32> {
+        let mut value = 0i32;
+        let mut size: libc::socklen_t = 4;
+        // SAFETY: asks for a 4-byte value and gives room for it; rustix has no call for it.
+        let r = unsafe {
+            libc::syscall(
+                libc::SYS_getsockopt,
+                self.0.as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_MAXSEG,
+                &raw mut value,
+                &raw mut size,
+            )
+        };
+        if r == 0 { u32::try_from(value).ok().filter(|v| *v > 0) } else { None }
+    }
+
+    /// Receive. `Ok(0)`: the peer will send no more.
+    pub fn receive(&self, into: &mut [u8]) -> Result<usize> {
+        Ok(net::recv(&self.0, into, RecvFlags::DONTWAIT)?.0)
+    }
+
+    /// Send; fewer bytes than given may be taken.
+    pub fn send(&self, bytes: &[u8]) -> Result<usize> {
+        Ok(net::send(&self.0, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?)
+    }
+
+    /// Send several runs. The kernel copies them before this returns; memory that is not there
+    /// ends the run early, or is [`IoError::Fault`] if it is the first byte.
+    ///
+    /// # Safety
+    /// Each run is alive or registered memory, which the caller may read.
+    pub unsafe fn send_many(&self, runs: &[Bytes]) -> Result<usize> {
+        // SAFETY: a zeroed msghdr is a valid, empty one.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = runs.as_ptr().cast::<libc::iovec>().cast_mut();
+        message.msg_iovlen = runs.len() as _;
+        let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+        // SAFETY: the kernel reads the header and the runs during the call, and reports a run that
+        // is not mapped.
+        let n = unsafe {
+            libc::syscall(libc::SYS_sendmsg, self.0.as_raw_fd(), &raw const message, flags)
+        };
+        usize::try_from(n).map_err(|_| {
+            let code = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
+            Errno::from_raw_os_error(code).into()
+        })
+    }
+
+    /// Say that no more will be sent (FIN). What was sent before still arrives.
+    pub fn finish(&self) {
+        let _ = net::shutdown(&self.0, net::Shutdown::Write);
+    }
+
+    /// End both directions for every process that holds the descriptor: a forked child may.
+    pub fn shut(&self) {
+        let _ = net::shutdown(&self.0, net::Shutdown::Both);
+    }
+
+    /// The descriptor, to wait for.
+    #[must_use]
+    pub fn fd(&self) -> &Fd {
+        &self.0
+    }
+}

@@ -1,0 +1,349 @@
+//! Tests of the copy, the page check and the sockets, on the real system.
+
+use super::*;
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+const PAGE: usize = 4096;
+
+/// Two pages, of which the second one is taken away in some manner.
+struct Pages {
+    base: *mut u8,
+}
+
+impl Pages {
+    fn new() -> Pages {
+        let rw = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a fresh private mapping.
+        let base = unsafe { mmap_anonymous(std::ptr::null_mut(), 2 * PAGE, rw, MapFlags::PRIVATE) };
+        Pages { base: base.unwrap().cast() }
+    }
+    fn of_file(length: u64) -> (Pages, rustix::fd::OwnedFd) {
+        let file = rustix::fs::memfd_create("transom", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        rustix::fs::ftruncate(&file, length).unwrap();
+        let rw = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a fresh mapping.
+        let base = unsafe {
+            mmap(std::ptr::null_mut(), 2 * PAGE, rw, MapFlags::SHARED, &file, 0).unwrap()
+        };
+        (Pages { base: base.cast() }, file)
+    }
+    fn at(&self, offset: usize) -> u64 {
+        self.base as u64 + offset as u64
+    }
+    fn unmap_second(&self) {
+        // SAFETY: the second page is ours and no reference to it exists.
+        unsafe { munmap(self.base.wrapping_add(PAGE).cast(), PAGE).unwrap() };
+    }
+    fn protect_second(&self, to: MprotectFlags) {
+        // SAFETY: as above.
+        unsafe { mprotect(self.base.wrapping_add(PAGE).cast(), PAGE, to).unwrap() };
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: ours; unmapping a hole is not an error.
+        unsafe { munmap(self.base.cast(), 2 * PAGE).unwrap() };
+    }
+}
+
+fn put(host: u64, bytes: &[u8]) -> Result<(), Fault> {
+    // SAFETY: every test passes its own pages, mapped or vanished.
+    unsafe { copy_in(host, bytes) }
+}
+
+fn get(host: u64, length: usize) -> Result<Vec<u8>, Fault> {
+    let mut into = vec![0; length];
+    // SAFETY: as above.
+    unsafe { copy_out(host, &mut into) }.map(|()| into)
+}
+
+#[test]
+fn copies_every_length_at_every_alignment_and_nothing_beside() {
+    let pages = Pages::new();
+    let source: Vec<u8> = (0..300u32).map(|i| (i % 251) as u8 + 1).collect();
+    for offset in 0..16 {
+        for length in (0..200).chain([255, 256, 257, 300]) {
+            put(pages.at(0), &[0; 400]).unwrap();
+            put(pages.at(offset + 8), &source[..length]).unwrap();
+            let seen = get(pages.at(0), 400).unwrap();
+            assert!(seen[..offset + 8].iter().all(|b| *b == 0), "{offset} {length}");
+            assert_eq!(&seen[offset + 8..offset + 8 + length], &source[..length]);
+            assert!(seen[offset + 8 + length..].iter().all(|b| *b == 0), "{offset} {length}");
+        }
+    }
+}
+
+/// Rule 8: whatever took the page away, the process lives and the report is exact to the byte.
+#[test]
+fn a_fault_reports_the_exact_bytes_placed() {
+    type Vanish = fn(&Pages, Option<&rustix::fd::OwnedFd>);
+    let ways: [(&str, Vanish); 3] = [
+        ("munmap", |p, _| p.unmap_second()),
+        ("mprotect", |p, _| p.protect_second(MprotectFlags::empty())),
+        ("truncation", |_, f| rustix::fs::ftruncate(f.unwrap(), PAGE as u64).unwrap()),
+    ];
+    for (name, vanish) in ways {
+        let (pages, file) = Pages::of_file(2 * PAGE as u64);
+        vanish(&pages, Some(&file));
+        for before in (0..130).chain([1000, PAGE]) {
+            for after in [1, 2, 3, 7, 8, 9, 63, 64, 65, 1000] {
+                let at = pages.at(PAGE - before);
+                let source = vec![0xa5; before + after];
+                put(at, &vec![0; before]).unwrap();
+                assert_eq!(put(at, &source), Err(Fault { placed: before }), "{name} {after}");
+                assert_eq!(get(at, before).unwrap(), vec![0xa5; before], "{name} {after}");
+                let mut into = vec![0; before + after];
+                // SAFETY: our own pages.
+                let read = unsafe { copy_out(at, &mut into) };
+                assert_eq!(read, Err(Fault { placed: before }), "{name} {after}");
+                assert!(into[..before].iter().all(|b| *b == 0xa5));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_read_only_page_can_be_read_and_not_written() {
+    let pages = Pages::new();
+    pages.protect_second(MprotectFlags::READ);
+    assert_eq!(put(pages.at(PAGE - 3), &[1; 10]), Err(Fault { placed: 3 }));
+    assert_eq!(get(pages.at(PAGE - 3), 4).unwrap(), [1, 1, 1, 0]);
+}
+
+/// Addresses that no process can have: the processor raises another exception for those.
+#[test]
+fn an_impossible_address_is_a_fault_too() {
+    assert_eq!(put(0x8000_0000_0000_0000, &[1; 100]), Err(Fault { placed: 0 }));
+    assert_eq!(put(0, &[1; 8]), Err(Fault { placed: 0 }));
+    assert_eq!(put(u64::MAX - 3, &[1; 8]), Err(Fault { placed: 0 }));
+}
+
+/// Rule 11: whoever sees the last word sees all words before it.
+#[test]
+fn the_last_word_becomes_visible_after_all_others() {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    const WORDS: usize = 512;
+    let memory: Vec<AtomicU64> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
+    let host = memory.as_ptr() as u64;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for lap in 1..=2000u64 {
+                let bytes: Vec<u8> =
+                    std::iter::repeat_n(lap.to_ne_bytes(), WORDS).flatten().collect();
+                put(host, &bytes).unwrap();
+            }
+        });
+        loop {
+            let last = memory[WORDS - 1].load(Ordering::Acquire);
+            for word in &memory {
+                assert!(word.load(Ordering::Relaxed) >= last);
+            }
+            if last == 2000 {
+                break;
+            }
+        }
+    });
+}
+
+/// Run this very test again in a process of its own, because signal handlers are the process's.
+/// `None`: this is that process.
+fn in_a_process(test: &str) -> Option<std::process::ExitStatus> {
+    if std::env::var_os("TRANSOM_TEST_CHILD").is_some() {
+        return None;
+    }
+    let name = format!("sys::tests::{test}");
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", &name]).env("TRANSOM_TEST_CHILD", "1");
+    Some(child.output().unwrap().status)
+}
+
+/// Faults that are not ours go to whoever handled them before.
+#[test]
+fn foreign_faults_reach_the_previous_handler() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    static SEEN: AtomicUsize = AtomicUsize::new(0);
+    extern "C" fn theirs(_: i32) {
+        SEEN.fetch_add(1, Ordering::Relaxed);
+    }
+    if let Some(status) = in_a_process("foreign_faults_reach_the_previous_handler") {
+        assert!(status.success(), "{status}");
+        return;
+    }
+    // A program that installs its own handler after ours: we go on top at the next registration.
+    // SAFETY: a complete action whose handler only counts; raise is a plain call.
+    unsafe {
+        recheck_fault_handler();
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = theirs as *const () as usize;
+        libc::sigaction(libc::SIGBUS, &raw const action, std::ptr::null_mut());
+        recheck_fault_handler();
+        libc::raise(libc::SIGBUS);
+    }
+    assert_eq!(SEEN.load(Ordering::Relaxed), 1);
+    let (pages, _file) = Pages::of_file(PAGE as u64);
+    assert_eq!(put(pages.at(PAGE - 1), &[1; 2]), Err(Fault { placed: 1 }));
+    assert_eq!(SEEN.load(Ordering::Relaxed), 1, "our own fault was none of their business");
+}
+
+/// A program that dereferences a wild pointer still dies of it.
+#[test]
+fn a_crash_of_the_program_is_still_a_crash() {
+    use std::os::unix::process::ExitStatusExt;
+    if let Some(status) = in_a_process("a_crash_of_the_program_is_still_a_crash") {
+        assert_eq!(status.signal(), Some(libc::SIGSEGV));
+        return;
+    }
+    assert!(put(0, &[1]).is_err());
+    // SAFETY: deliberately not: address 16 is never mapped, and the process dies here.
+    unsafe { std::ptr::without_provenance_mut::<u8>(16).write_volatile(1) };
+}
+
+/// ND2 R9, by the kernel's query and by the text of the maps file alike.
+#[test]
+fn ranges_without_the_needed_memory_are_refused() {
+    type Check = fn(u64, u64, bool) -> Result<(), PageError>;
+    let checks: [Check; 2] = [check_pages, super::pages::check_by_text];
+    for check in checks {
+        let pages = Pages::new();
+        let (at, second) = (pages.at(0), pages.at(PAGE));
+        assert_eq!(check(at, 2 * PAGE as u64, true), Ok(()));
+        pages.protect_second(MprotectFlags::READ);
+        assert_eq!(check(at, 2 * PAGE as u64, false), Ok(()));
+        assert_eq!(check(at, PAGE as u64, true), Ok(()));
+        assert_eq!(check(at, PAGE as u64 + 1, true), Err(PageError::ReadOnly { at: second }));
+        pages.protect_second(MprotectFlags::empty());
+        assert_eq!(check(second, 1, false), Err(PageError::NoAccess { at: second }));
+        pages.unmap_second();
+        assert_eq!(check(at, PAGE as u64 + 1, false), Err(PageError::Hole { at: second }));
+        assert_eq!(check(u64::MAX - 10, 100, false), Err(PageError::Hole { at: u64::MAX - 10 }));
+    }
+}
+
+fn loopback() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, 0).into()
+}
+
+fn options() -> Options {
+    Options { silence: Duration::from_secs(10), congestion: Some("cubic".into()) }
+}
+
+fn pair() -> (Stream, Stream, SocketAddr, SocketAddr) {
+    let listener = Listener::bind(loopback(), 16).unwrap();
+    let at = listener.address().unwrap();
+    let active = Stream::connect(Some(loopback()), at, &options()).unwrap();
+    let quiet = Doorbell::new().unwrap();
+    poll_any(&[(listener.fd(), false)], &quiet, None).unwrap();
+    let (passive, from) = listener.accept(&options()).unwrap();
+    assert_eq!(active.connected(), Ok(()));
+    (active, passive, at, from)
+}
+
+#[test]
+fn a_stream_carries_bytes_and_an_end() {
+    let (active, passive, _, from) = pair();
+    assert_eq!(active.local().unwrap(), from);
+    assert_eq!(passive.receive(&mut [0; 8]), Err(IoError::NotNow));
+    let (head, body) = (*b"head", *b"body");
+    // SAFETY: both are alive.
+    let sent = unsafe { active.send_many(&[Bytes::of(&head), Bytes::of(&body)]) };
+    assert_eq!(sent, Ok(8));
+    active.finish();
+    let quiet = Doorbell::new().unwrap();
+    poll_any(&[(passive.fd(), false)], &quiet, None).unwrap();
+    let mut into = [0; 16];
+    assert_eq!(passive.receive(&mut into), Ok(8));
+    assert_eq!(&into[..8], b"headbody");
+    poll_any(&[(passive.fd(), false)], &quiet, None).unwrap();
+    assert_eq!(passive.receive(&mut into), Ok(0));
+    assert!(active.segment_size().unwrap() > 500);
+    assert_eq!(active.congestion().as_deref(), Some("cubic"));
+}
+
+/// Rule 8: memory that is gone is a fault, not a signal; a prefix counts as sent.
+#[test]
+fn sending_memory_that_is_gone_faults() {
+    let (active, _passive, ..) = pair();
+    let pages = Pages::new();
+    pages.unmap_second();
+    // SAFETY: our own pages, of which one has vanished.
+    let sent = unsafe { active.send_many(&[Bytes::host(pages.at(PAGE), 8)]) };
+    assert_eq!(sent, Err(IoError::Fault));
+}
+
+/// A descriptor that somebody closed under us is a dead link, not a panic.
+#[test]
+fn a_closed_descriptor_is_an_error() {
+    use rustix::fd::AsRawFd;
+    let bell = Doorbell::new().unwrap();
+    let fd = Fd::from(rustix::fs::memfd_create("x", rustix::fs::MemfdFlags::CLOEXEC).unwrap());
+    // A number that nothing else of this process uses, so that closing it harms no other test.
+    // SAFETY: duplicates a descriptor of ours to a number far above any other, then closes that.
+    let far = unsafe {
+        let far = libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 900);
+        libc::close(far);
+        <rustix::fd::OwnedFd as rustix::fd::FromRawFd>::from_raw_fd(far)
+    };
+    let closed = Fd::from(far);
+    assert!(rustix::io::write(&closed, b"x").is_err());
+    bell.ring();
+    poll_any(&[(&closed, false)], &bell, None).unwrap();
+    drop(closed);
+}
+
+#[test]
+fn nobody_listening_is_a_refusal() {
+    let at = Listener::bind(loopback(), 1).unwrap().address().unwrap();
+    let stream = match Stream::connect(None, at, &options()) {
+        Err(e) => return assert_eq!(e, IoError::Refused),
+        Ok(stream) => stream,
+    };
+    let quiet = Doorbell::new().unwrap();
+    poll_any(&[(stream.fd(), true)], &quiet, None).unwrap();
+    assert_eq!(stream.connected(), Err(IoError::Refused));
+}
+
+#[test]
+fn a_loopback_peer_of_our_user_is_recognised() {
+    let (active, passive, at, from) = pair();
+    assert!(peer_is_same_user(at, from), "seen from the passive side");
+    assert!(peer_is_same_user(from, at), "seen from the active side");
+    drop(active);
+    assert!(!peer_is_same_user(at, from), "a socket that nobody holds is nobody's");
+    drop(passive);
+    let elsewhere: SocketAddr = ([192, 0, 2, 1], 7).into();
+    assert!(!peer_is_same_user(at, elsewhere));
+}
+
+#[test]
+fn the_machine_has_a_loopback_address() {
+    let all = interfaces().unwrap();
+    assert!(all.iter().any(|i| i.loopback && i.up && i.address.is_loopback()), "{all:?}");
+}
+
+#[test]
+fn a_doorbell_wakes_and_a_oneshot_event_fires_once() {
+    let epoll = Epoll::new().unwrap();
+    let bell = Doorbell::new().unwrap();
+    epoll.add(&bell, 7).unwrap();
+    let mut keys = Vec::new();
+    bell.ring();
+    epoll.wait(&mut keys, Some(Duration::ZERO)).unwrap();
+    assert!(keys.is_empty(), "not armed");
+    epoll.arm(&bell, 7, true, false).unwrap();
+    epoll.wait(&mut keys, None).unwrap();
+    assert_eq!(keys, [7]);
+    epoll.wait(&mut keys, Some(Duration::ZERO)).unwrap();
+    assert_eq!(keys, [7], "one shot");
+    assert!(bell.silence());
+    assert!(!bell.silence());
+}
+
+#[test]
+fn seeds_differ_and_time_goes_on() {
+    assert_ne!(random_seed().unwrap(), random_seed().unwrap());
+    let before = now();
+    assert!(now() >= before);
+}
