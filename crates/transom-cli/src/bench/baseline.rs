@@ -1,0 +1,129 @@
+//! The baseline: what the same bytes cost over a bare TCP socket. All of it is on this page.
+//!
+//! One connection, Nagle off, congestion control pinned. Either side spins on non-blocking calls or
+//! blocks. Small messages go back and forth; bulk goes one way in calls of 64 KiB or 1 MiB, and a
+//! byte comes back when the last of it has arrived.
+
+use std::io::{ErrorKind, Read, Result, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use rustix::net::sockopt;
+
+/// Call sizes of the stream; the faster one counts.
+pub(crate) const CALLS: [usize; 2] = [64 << 10, 1 << 20];
+/// In the first byte of a message: another one follows, or this was the last.
+const MORE: u8 = 0;
+const LAST: u8 = 1;
+
+/// Both sides: no delay, this congestion control.
+pub(crate) fn prepare(stream: &TcpStream, congestion: &str) -> Result<()> {
+    stream.set_nodelay(true)?;
+    Ok(sockopt::set_tcp_congestion(stream, congestion)?)
+}
+
+/// All of `bytes`, in as few calls as the socket allows; spinning if it is non-blocking.
+fn send(stream: &mut TcpStream, mut bytes: &[u8]) -> Result<()> {
+    while !bytes.is_empty() {
+        match stream.write(bytes) {
+            Ok(n) => bytes = bytes.get(n..).unwrap_or_default(),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => std::hint::spin_loop(),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn receive(stream: &mut TcpStream, bytes: &mut [u8]) -> Result<()> {
+    let mut at = 0;
+    while at < bytes.len() {
+        match stream.read(bytes.get_mut(at..).unwrap_or_default()) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(n) => at += n,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => std::hint::spin_loop(),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Half round trips in nanoseconds, one per message of `size` bytes.
+pub(crate) fn ping(s: &mut TcpStream, size: usize, spin: bool, time: Duration) -> Result<Vec<f64>> {
+    s.set_nonblocking(spin)?;
+    let (mut message, mut samples, begin) = (vec![MORE; size], Vec::new(), Instant::now());
+    loop {
+        let last = begin.elapsed() >= time;
+        message.fill(if last { LAST } else { MORE });
+        let sent = Instant::now();
+        send(s, &message)?;
+        receive(s, &mut message)?;
+        samples.push(sent.elapsed().as_nanos() as f64 / 2.0);
+        if last {
+            s.set_nonblocking(false)?;
+            return Ok(samples);
+        }
+    }
+}
+
+/// The other side of [`ping`].
+pub(crate) fn pong(s: &mut TcpStream, size: usize, spin: bool) -> Result<()> {
+    s.set_nonblocking(spin)?;
+    let mut message = vec![MORE; size];
+    loop {
+        receive(s, &mut message)?;
+        send(s, &message)?;
+        if message.first() == Some(&LAST) {
+            return s.set_nonblocking(false);
+        }
+    }
+}
+
+/// Bytes per second, in calls of `call` bytes. The clock stops when the last byte has arrived.
+pub(crate) fn source(s: &mut TcpStream, call: usize, spin: bool, time: Duration) -> Result<f64> {
+    s.set_nonblocking(spin)?;
+    let (mut block, mut sent, begin) = (vec![MORE; call], 0.0, Instant::now());
+    while block.first() == Some(&MORE) {
+        if begin.elapsed() >= time {
+            block.fill(LAST);
+        }
+        send(s, &block)?;
+        sent += call as f64;
+    }
+    receive(s, &mut [0])?;
+    s.set_nonblocking(false)?;
+    Ok(sent / begin.elapsed().as_secs_f64())
+}
+
+/// The other side of [`source`].
+pub(crate) fn sink(s: &mut TcpStream, call: usize, spin: bool) -> Result<()> {
+    s.set_nonblocking(spin)?;
+    let mut block = vec![MORE; call];
+    while block.first() == Some(&MORE) {
+        receive(s, &mut block)?;
+    }
+    send(s, &[0])?;
+    s.set_nonblocking(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_sides_agree_when_it_is_over() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap();
+        let other = std::thread::spawn(move || {
+            let (mut s, _) = listener.accept().unwrap();
+            pong(&mut s, 8, false).unwrap();
+            sink(&mut s, CALLS[0], false).unwrap();
+            source(&mut s, CALLS[1], false, Duration::ZERO).unwrap()
+        });
+        let mut s = TcpStream::connect(to).unwrap();
+        prepare(&s, "reno").unwrap();
+        assert!(!ping(&mut s, 8, false, Duration::from_millis(1)).unwrap().is_empty());
+        assert!(source(&mut s, CALLS[0], true, Duration::ZERO).unwrap() > 0.0);
+        sink(&mut s, CALLS[1], true).unwrap();
+        assert!(other.join().unwrap() > 0.0);
+    }
+}

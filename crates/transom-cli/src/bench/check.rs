@@ -1,0 +1,195 @@
+//! `bench check`: what it costs to judge one access, guard included.
+//!
+//! Baseline: one unguarded load of a 64-byte entry, in the same order. Two ways of asking: each
+//! access depends on the answer before it (latency), or not (the loads overlap).
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use transom_memory::{
+    Access, Actor, Config, DomainId, Memory, Purpose, QueuePairId, Registration, Rights, Scope,
+    Segment, Token,
+};
+
+use super::stats;
+use crate::exit::{Exit, Failure, Outcome};
+
+/// One entry of the baseline: a cache line, as the table's own are.
+#[repr(align(64))]
+struct Line(u64);
+
+/// Results in nanoseconds per check.
+pub(crate) struct Checked {
+    pub(crate) ours: Vec<f64>,
+    pub(crate) baseline: Vec<f64>,
+}
+
+impl Checked {
+    pub(crate) fn ratio(&self) -> stats::Ratio {
+        stats::pairwise(&self.ours, &self.baseline)
+    }
+}
+
+/// A table of `live` tokens, and the order in which they are asked for.
+pub(crate) struct Bench {
+    memory: Memory,
+    actor: Actor,
+    lines: Vec<Line>,
+    /// Token and line, shuffled: read in sequence, by both sides.
+    order: Vec<(Token, u32)>,
+}
+
+const BASE: u64 = 0x7000_0000_0000;
+const LENGTH: u64 = 4096;
+
+impl Bench {
+    pub(crate) fn new(live: usize) -> Outcome<Bench> {
+        let mut random = Random::new();
+        let memory = Memory::new(random.seed(), Config { largest_region: u64::MAX });
+        let domain = DomainId(1);
+        let mut order = Vec::with_capacity(live);
+        for index in 0..live {
+            let registration = Registration {
+                scope: Scope::Domain(domain),
+                rights: Rights::LOCAL_READ | Rights::REMOTE_READ,
+                base: BASE,
+                segments: &[Segment { host: BASE, length: LENGTH }],
+            };
+            let token = memory.register(&registration).map_err(|why| {
+                Failure::new(Exit::System, format!("registering {live} regions: {why:?}"))
+            })?;
+            order.push((token, u32::try_from(index).unwrap_or(u32::MAX)));
+        }
+        random.shuffle(&mut order);
+        let lines = (0..live).map(|index| Line(index as u64 | 1)).collect();
+        let actor = Actor { domain, queue_pair: QueuePairId(7), connection: None };
+        Ok(Bench { memory, actor, lines, order })
+    }
+
+    /// `pairs` pairs of measurements of `checks` checks each.
+    pub(crate) fn run(&self, dependent: bool, pairs: usize, checks: usize) -> Outcome<Checked> {
+        let mut result = Checked { ours: Vec::new(), baseline: Vec::new() };
+        // A zero that the compiler does not know: it makes the next access wait for the last one.
+        let mask = black_box(0_u64);
+        let mut start = 0;
+        // The first pair warms up and does not count.
+        for pair in 0..=pairs {
+            let (baseline, ours) = if dependent {
+                (self.loads(start, checks, mask), self.checks(start, checks, mask)?)
+            } else {
+                (self.loads_overlapped(start, checks), self.checks_overlapped(start, checks)?)
+            };
+            start = (start + checks) % self.order.len();
+            if pair > 0 {
+                result.baseline.push(baseline);
+                result.ours.push(ours);
+            }
+        }
+        Ok(result)
+    }
+
+    fn at(&self, position: usize) -> (Token, u32) {
+        self.order.get(position).copied().unwrap_or((Token(0), 0))
+    }
+
+    fn line(&self, index: u32) -> u64 {
+        self.lines.get(index as usize).map_or(0, |line| line.0)
+    }
+
+    fn loads(&self, start: usize, checks: usize, mask: u64) -> f64 {
+        let (mut position, mut last, begin) = (start, 0, Instant::now());
+        for _ in 0..checks {
+            last = self.line(self.at(position + (last & mask) as usize).1);
+            position = self.next(position);
+        }
+        black_box(last);
+        begin.elapsed().as_nanos() as f64 / checks as f64
+    }
+
+    fn loads_overlapped(&self, start: usize, checks: usize) -> f64 {
+        let (mut position, mut sum, begin) = (start, 0_u64, Instant::now());
+        for _ in 0..checks {
+            sum = sum.wrapping_add(self.line(self.at(position).1));
+            position = self.next(position);
+        }
+        black_box(sum);
+        begin.elapsed().as_nanos() as f64 / checks as f64
+    }
+
+    fn checks(&self, start: usize, checks: usize, mask: u64) -> Outcome<f64> {
+        let mut lane = self.memory.lane();
+        let (mut position, mut last, begin) = (start, 0, Instant::now());
+        for _ in 0..checks {
+            last = self.one(&mut lane, self.at(position + (last & mask) as usize).0)?;
+            position = self.next(position);
+        }
+        black_box(last);
+        Ok(begin.elapsed().as_nanos() as f64 / checks as f64)
+    }
+
+    fn checks_overlapped(&self, start: usize, checks: usize) -> Outcome<f64> {
+        let mut lane = self.memory.lane();
+        let (mut position, mut sum, begin) = (start, 0_u64, Instant::now());
+        for _ in 0..checks {
+            sum = sum.wrapping_add(self.one(&mut lane, self.at(position).0)?);
+            position = self.next(position);
+        }
+        black_box(sum);
+        Ok(begin.elapsed().as_nanos() as f64 / checks as f64)
+    }
+
+    /// One check: the guard is taken, its answer looked at, the guard dropped.
+    #[inline(always)]
+    fn one(&self, lane: &mut transom_memory::Lane, token: Token) -> Outcome<u64> {
+        let access = Access {
+            actor: self.actor,
+            purpose: Purpose::LocalSource,
+            token,
+            address: BASE + 64,
+            length: 64,
+        };
+        match self.memory.check(lane, &access, 0) {
+            Ok(grant) => Ok(grant.segments().next().map_or(0, |segment| segment.host)),
+            Err(denial) => {
+                Err(Failure::new(Exit::CheckFailed, format!("a live token was refused: {denial:?}")))
+            }
+        }
+    }
+
+    fn next(&self, position: usize) -> usize {
+        if position + 1 < self.order.len() { position + 1 } else { 0 }
+    }
+}
+
+/// A small generator (xorshift), seeded by the hash keys of this process: the order of questions
+/// needs to be shuffled, not secret.
+struct Random(u64);
+
+impl Random {
+    fn new() -> Random {
+        use std::hash::{BuildHasher, RandomState};
+        Random(RandomState::new().hash_one(0) | 1)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn seed(&mut self) -> [u8; 32] {
+        let mut seed = [0; 32];
+        for part in seed.chunks_mut(8) {
+            part.copy_from_slice(&self.next().to_ne_bytes());
+        }
+        seed
+    }
+
+    fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            let other = (self.next() % (last as u64 + 1)) as usize;
+            items.swap(last, other);
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! How a run ends.
+
+use std::process::ExitCode;
+
+use transom::{Blame, ErrorKind};
+
+/// Exit codes; documented in `transom --help`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Exit {
+    /// It ran, and something was not as it must be.
+    CheckFailed = 1,
+    /// What was asked cannot be (clap uses 2 for what it cannot parse).
+    Usage = 2,
+    /// Nobody answers there, or not with a yes.
+    NoConnection = 3,
+    /// The peer refused an access, or broke the protocol.
+    Peer = 4,
+    /// This machine said no.
+    System = 5,
+    /// Comes in a later version.
+    NotBuilt = 6,
+}
+
+/// The table for `--help`.
+pub(crate) const EXIT_CODES: &str = "\
+Exit status:
+  0  done, and everything was as it must be
+  1  it ran, but something was not as it must be (the output says what)
+  2  the command line asks for something that cannot be
+  3  no connection: nobody answers, the peer says no, or it fell silent
+  4  the peer refused an access or broke the protocol
+  5  this machine said no: a file, a port, memory
+  6  not built in this version";
+
+/// Why a command failed: a sentence, and what to try.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    pub(crate) sentence: String,
+    pub(crate) remedy: Option<String>,
+}
+
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, sentence: impl Into<String>) -> Failure {
+        Failure { exit, sentence: sentence.into(), remedy: None }
+    }
+
+    pub(crate) fn try_this(mut self, remedy: impl Into<String>) -> Failure {
+        self.remedy = Some(remedy.into());
+        self
+    }
+
+    /// Says it on stderr.
+    pub(crate) fn report(&self) -> ExitCode {
+        eprintln!("transom: {}", self.sentence.trim_end_matches('.'));
+        if let Some(remedy) = &self.remedy {
+            eprintln!("    try: {remedy}");
+        }
+        ExitCode::from(self.exit as u8)
+    }
+}
+
+impl From<transom::Error> for Failure {
+    fn from(error: transom::Error) -> Failure {
+        let exit = match (error.kind(), error.blame()) {
+            (
+                ErrorKind::Unreachable
+                | ErrorKind::Rejected
+                | ErrorKind::NotConnected
+                | ErrorKind::Canceled
+                | ErrorKind::TimedOut,
+                _,
+            ) => Exit::NoConnection,
+            (ErrorKind::AddressInUse, _) | (_, Blame::System) => Exit::System,
+            (_, Blame::Caller) => Exit::Usage,
+            (_, Blame::Peer | Blame::Wire) => Exit::Peer,
+        };
+        let remedy = error.would_accept().map(str::to_owned);
+        let mut sentence = format!("{}: {}", error.asked(), error.why());
+        if let Some(explanation) = error.explanation() {
+            sentence = format!("{sentence}; the peer says: {explanation}");
+        }
+        Failure { exit, sentence, remedy }
+    }
+}
+
+/// An operating-system error, with what was being done.
+pub(crate) fn system(doing: &str) -> impl FnOnce(std::io::Error) -> Failure {
+    move |error| Failure::new(Exit::System, format!("{doing}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_exit_code_is_documented_and_distinct() {
+        for exit in [
+            Exit::CheckFailed,
+            Exit::Usage,
+            Exit::NoConnection,
+            Exit::Peer,
+            Exit::System,
+            Exit::NotBuilt,
+        ] {
+            let line = format!("\n  {}  ", exit as u8);
+            assert_eq!(EXIT_CODES.matches(&line).count(), 1, "{exit:?}");
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! What can go wrong, and whose fault it is.
+
+use std::any::Any;
+use std::fmt;
+
+use transom_memory::Denial;
+use transom_wire::Blame;
+
+/// A result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The kinds of error that a program may want to tell apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A peer refused an access to its memory, or an access of a peer to ours was refused. The
+    /// connection is over.
+    Refused,
+    /// Something still hangs on it: windows on a region that was to be deregistered.
+    Busy,
+    /// An argument that no state of the world would make acceptable.
+    Invalid,
+    /// More than fits: a queue is full, a message too long, a limit reached.
+    TooMuch,
+    /// The request was given up because its connection ended.
+    Canceled,
+    /// There is no connection, or not any more.
+    NotConnected,
+    /// Nobody answers at that address.
+    Unreachable,
+    /// The peer's program said no to the connection.
+    Rejected,
+    /// The address is taken.
+    AddressInUse,
+    /// No answer in time.
+    TimedOut,
+    /// The peer does not keep to the protocol.
+    Protocol,
+    /// Memory of ours has gone: unmapped, protected, or the file behind it cut short.
+    MemoryGone,
+    /// The operating system said no.
+    System,
+    /// The process has forked: handles belong to the parent.
+    Forked,
+}
+
+/// An error: whose fault, what was asked, why not, what would have been accepted.
+///
+/// `Display` is one sentence with a remedy where there is one. The parts are there for programs.
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    blame: Blame,
+    asked: String,
+    why: String,
+    accepted: Option<String>,
+    denial: Option<Denial>,
+    explanation: Option<String>,
+    given_back: Option<Box<dyn Any + Send + Sync>>,
+}
+
+impl Error {
+    pub(crate) fn new(
+        kind: ErrorKind,
+        blame: Blame,
+        asked: impl Into<String>,
+        why: impl Into<String>,
+    ) -> Error {
+        Error(Box::new(Inner {
+            kind,
+            blame,
+            asked: asked.into(),
+            why: why.into(),
+            accepted: None,
+            denial: None,
+            explanation: None,
+            given_back: None,
+        }))
+    }
+
+    pub(crate) fn caller(
+        kind: ErrorKind,
+        asked: impl Into<String>,
+        why: impl Into<String>,
+    ) -> Error {
+        Error::new(kind, Blame::Caller, asked, why)
+    }
+
+    pub(crate) fn peer(kind: ErrorKind, asked: impl Into<String>, why: impl Into<String>) -> Error {
+        Error::new(kind, Blame::Peer, asked, why)
+    }
+
+    pub(crate) fn system(asked: impl Into<String>, why: impl fmt::Display) -> Error {
+        Error::new(ErrorKind::System, Blame::System, asked, why.to_string())
+    }
+
+    pub(crate) fn accepted(mut self, what: impl Into<String>) -> Error {
+        self.0.accepted = Some(what.into());
+        self
+    }
+
+    pub(crate) fn with_denial(mut self, denial: Option<Denial>) -> Error {
+        self.0.denial = denial;
+        self
+    }
+
+    pub(crate) fn with_explanation(mut self, explanation: Option<String>) -> Error {
+        self.0.explanation = explanation;
+        self
+    }
+
+    pub(crate) fn giving_back(mut self, what: impl Any + Send + Sync) -> Error {
+        self.0.given_back = Some(Box::new(what));
+        self
+    }
+
+    /// What kind of error.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// Whose fault: this program, the peer, the bytes in between, or this machine.
+    #[must_use]
+    pub fn blame(&self) -> Blame {
+        self.0.blame
+    }
+
+    /// What was asked.
+    #[must_use]
+    pub fn asked(&self) -> &str {
+        &self.0.asked
+    }
+
+    /// Why it was not done.
+    #[must_use]
+    pub fn why(&self) -> &str {
+        &self.0.why
+    }
+
+    /// What would have been accepted, if that can be said.
+    #[must_use]
+    pub fn would_accept(&self) -> Option<&str> {
+        self.0.accepted.as_deref()
+    }
+
+    /// The full record, if the refusal was this side's own: rule, ranges, rights, likeliest
+    /// mistake. What a *peer* refused is in the peer's record; see
+    /// [`explanation`](Error::explanation).
+    #[must_use]
+    pub fn denial(&self) -> Option<&Denial> {
+        self.0.denial.as_ref()
+    }
+
+    /// What the peer said about its refusal, as far as it is willing to (by default only to the
+    /// same user on the same host). Untrusted text: printable and bounded.
+    #[must_use]
+    pub fn explanation(&self) -> Option<&str> {
+        self.0.explanation.as_deref()
+    }
+
+    /// What the failed call had consumed, if it hands it back: a [`Region`](crate::Region) whose
+    /// deregistration found windows still bound.
+    ///
+    /// `Err` returns the error unchanged if there is no such thing in it.
+    pub fn recover<T: Any>(mut self) -> Result<T, Error> {
+        if !self.0.given_back.as_ref().is_some_and(|it| (**it).is::<T>()) {
+            return Err(self);
+        }
+        match self.0.given_back.take().map(|it| (it as Box<dyn Any>).downcast::<T>()) {
+            Some(Ok(it)) => Ok(*it),
+            _ => Err(self),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.0.asked, self.0.why)?;
+        if let Some(explanation) = &self.0.explanation {
+            write!(f, "; the peer says: {}", explanation.trim_end_matches('.'))?;
+        }
+        match &self.0.accepted {
+            Some(accepted) => write!(f, "; would be accepted: {accepted}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Error")
+            .field("kind", &self.0.kind)
+            .field("blame", &self.0.blame)
+            .field("asked", &self.0.asked)
+            .field("why", &self.0.why)
+            .field("accepted", &self.0.accepted)
+            .field("explanation", &self.0.explanation)
+            .field("denial", &self.0.denial)
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_a_sentence_with_a_remedy() {
+        let error = Error::caller(ErrorKind::TooMuch, "send of 9000 bytes", "inline is up to 4096")
+            .accepted("send_from a registered slice");
+        assert_eq!(
+            error.to_string(),
+            "send of 9000 bytes: inline is up to 4096; would be accepted: send_from a registered slice"
+        );
+    }
+
+    #[test]
+    fn what_a_failed_call_consumed_comes_back_once_and_as_its_own_type() {
+        let error = Error::caller(ErrorKind::Busy, "a", "b").giving_back(vec![1_u8]);
+        let error = error.recover::<String>().unwrap_err();
+        // A wrong guess must not lose the thing.
+        assert_eq!(error.recover::<Vec<u8>>().unwrap(), vec![1]);
+    }
+
+    #[test]
+    fn errors_cross_threads() {
+        fn check<T: Send + Sync + 'static>() {}
+        check::<Error>();
+    }
+}

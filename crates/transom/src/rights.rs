@@ -1,0 +1,55 @@
+//! What a window lets its peer do.
+
+use std::fmt;
+use std::ops::BitOr;
+
+/// What a window lets its peer do. Combine with `|`.
+///
+/// ```
+/// use transom::Rights;
+/// assert!((Rights::READ | Rights::WRITE).contains(Rights::READ));
+/// assert!(!Rights::READ.contains(Rights::WRITE)); // a read-only window never allows a write
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Rights(u8);
+
+impl Rights {
+    /// Nothing. Such a window is legal (ND2 W8): it keeps its region busy and refuses everyone.
+    pub const NONE: Rights = Rights(0);
+    /// The peer may read.
+    pub const READ: Rights = Rights(1);
+    /// The peer may write. The region's memory must be writable (ND2 W7).
+    pub const WRITE: Rights = Rights(2);
+
+    /// Whether every right of `other` is here.
+    #[must_use]
+    pub const fn contains(self, other: Rights) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    pub(crate) const fn bits(self) -> u8 {
+        self.0
+    }
+
+    pub(crate) const fn from_bits(bits: u8) -> Option<Rights> {
+        if bits <= 3 { Some(Rights(bits)) } else { None }
+    }
+}
+
+impl BitOr for Rights {
+    type Output = Rights;
+    fn bitor(self, other: Rights) -> Rights {
+        Rights(self.0 | other.0)
+    }
+}
+
+impl fmt::Display for Rights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            0 => "no access",
+            1 => "read-only",
+            2 => "write-only",
+            _ => "read and write",
+        })
+    }
+}

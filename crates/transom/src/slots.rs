@@ -1,0 +1,258 @@
+//! Requests under way: where a completion finds whoever waits for it.
+//!
+//! A context is a slot number and a generation, never a pointer, so that nothing the engine hands
+//! back can be dereferenced by mistake. Slots are made ahead (one per request that a queue holds),
+//! so that posting does not allocate.
+
+use std::task::{Poll, Waker};
+
+/// Requests under way. `K` is what the request keeps alive, `R` its result.
+#[derive(Debug)]
+pub(crate) struct Slots<K, R> {
+    slots: Vec<Slot<K, R>>,
+    free: Vec<u32>,
+    /// Results that nobody was waiting for any more.
+    unclaimed: u64,
+}
+
+#[derive(Debug)]
+struct Slot<K, R> {
+    generation: u32,
+    state: State<K, R>,
+}
+
+#[derive(Debug)]
+enum State<K, R> {
+    Free,
+    Pending { keep: K, waiter: Waiter },
+    Done(R),
+}
+
+#[derive(Debug)]
+enum Waiter {
+    /// Nobody has asked yet.
+    Nobody,
+    /// A future was polled.
+    Task(Waker),
+    /// The `Posted` was dropped. That is not cancelling: the request goes on.
+    Gone,
+}
+
+/// Names a request under way. As a `u64` it is the engine's request context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    index: u32,
+    generation: u32,
+}
+
+impl Key {
+    pub(crate) fn to_context(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.index)
+    }
+
+    pub(crate) fn from_context(context: u64) -> Key {
+        Key { index: context as u32, generation: (context >> 32) as u32 }
+    }
+}
+
+/// What must be done once the lock is gone: wake user code, drop user data.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Settled<K, R> {
+    pub(crate) waker: Option<Waker>,
+    /// What the request kept alive.
+    pub(crate) keep: K,
+    /// The result, if nobody will ever claim it.
+    pub(crate) unclaimed: Option<R>,
+}
+
+impl<K, R> Slots<K, R> {
+    pub(crate) fn new(count: usize) -> Slots<K, R> {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        Slots {
+            slots: (0..count).map(|_| Slot { generation: 1, state: State::Free }).collect(),
+            free: (0..count).rev().collect(),
+            unclaimed: 0,
+        }
+    }
+
+    /// A slot for a request about to be posted. `None`: all are taken, by requests under way or by
+    /// results that were not fetched yet; `keep` comes back.
+    pub(crate) fn insert(&mut self, keep: K) -> Result<Key, K> {
+        let Some(index) = self.free.pop() else { return Err(keep) };
+        let Some(slot) = self.slots.get_mut(index as usize) else { return Err(keep) };
+        slot.state = State::Pending { keep, waiter: Waiter::Nobody };
+        Ok(Key { index, generation: slot.generation })
+    }
+
+    fn slot(&mut self, key: Key) -> Option<&mut Slot<K, R>> {
+        self.slots.get_mut(key.index as usize).filter(|slot| slot.generation == key.generation)
+    }
+
+    fn release(&mut self, key: Key) {
+        if let Some(slot) = self.slots.get_mut(key.index as usize) {
+            slot.state = State::Free;
+            slot.generation = slot.generation.wrapping_add(1).max(1);
+            self.free.push(key.index);
+        }
+    }
+
+    /// The post failed inline: there will be no completion.
+    pub(crate) fn remove(&mut self, key: Key) -> Option<K> {
+        let slot = self.slot(key)?;
+        let state = std::mem::replace(&mut slot.state, State::Free);
+        self.release(key);
+        match state {
+            State::Pending { keep, .. } => Some(keep),
+            _ => None,
+        }
+    }
+
+    /// A completion has arrived. `None` if no such request is under way.
+    pub(crate) fn settle(&mut self, key: Key, result: R) -> Option<Settled<K, R>> {
+        let slot = self.slot(key)?;
+        match std::mem::replace(&mut slot.state, State::Free) {
+            State::Pending { keep, waiter: Waiter::Gone } => {
+                self.release(key);
+                self.unclaimed += 1;
+                Some(Settled { waker: None, keep, unclaimed: Some(result) })
+            }
+            State::Pending { keep, waiter } => {
+                slot.state = State::Done(result);
+                let waker = match waiter {
+                    Waiter::Task(waker) => Some(waker),
+                    _ => None,
+                };
+                Some(Settled { waker, keep, unclaimed: None })
+            }
+            // Completed twice: the engine does not do that; keep what is there.
+            other => {
+                slot.state = other;
+                None
+            }
+        }
+    }
+
+    /// Whether the result is there.
+    pub(crate) fn is_done(&mut self, key: Key) -> bool {
+        matches!(self.slot(key), Some(Slot { state: State::Done(_), .. }))
+    }
+
+    /// Fetch the result, or leave a waker. A waker that was replaced is dropped by the caller.
+    pub(crate) fn claim(
+        &mut self,
+        key: Key,
+        waker: Option<&Waker>,
+    ) -> (Poll<Option<R>>, Option<Waker>) {
+        let Some(slot) = self.slot(key) else { return (Poll::Ready(None), None) };
+        match &mut slot.state {
+            State::Pending { waiter, .. } => {
+                let Some(waker) = waker else { return (Poll::Pending, None) };
+                let old = match waiter {
+                    Waiter::Task(old) if old.will_wake(waker) => None,
+                    _ => match std::mem::replace(waiter, Waiter::Task(waker.clone())) {
+                        Waiter::Task(old) => Some(old),
+                        _ => None,
+                    },
+                };
+                (Poll::Pending, old)
+            }
+            State::Done(_) => {
+                let state = std::mem::replace(&mut slot.state, State::Free);
+                self.release(key);
+                match state {
+                    State::Done(result) => (Poll::Ready(Some(result)), None),
+                    _ => (Poll::Ready(None), None),
+                }
+            }
+            State::Free => (Poll::Ready(None), None),
+        }
+    }
+
+    /// Nobody will ask for the result any more. Returns a result that was there already.
+    pub(crate) fn abandon(&mut self, key: Key) -> (Option<R>, Option<Waker>) {
+        let Some(slot) = self.slot(key) else { return (None, None) };
+        match &mut slot.state {
+            State::Pending { waiter, .. } => match std::mem::replace(waiter, Waiter::Gone) {
+                Waiter::Task(waker) => (None, Some(waker)),
+                _ => (None, None),
+            },
+            State::Done(_) => {
+                let (result, _) = self.claim(key, None);
+                self.unclaimed += 1;
+                match result {
+                    Poll::Ready(result) => (result, None),
+                    Poll::Pending => (None, None),
+                }
+            }
+            State::Free => (None, None),
+        }
+    }
+
+    /// Requests under way whose result somebody may still want.
+    pub(crate) fn pending(&self) -> usize {
+        self.slots.iter().filter(|slot| matches!(slot.state, State::Pending { .. })).count()
+    }
+
+    /// How many results were never looked at.
+    pub(crate) fn unclaimed(&self) -> u64 {
+        self.unclaimed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::task::Wake;
+
+    struct Count(AtomicU32);
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_result_finds_the_one_who_asked_last() {
+        let mut slots: Slots<&str, u8> = Slots::new(1);
+        let key = slots.insert("buffer").unwrap();
+        let (first, second) =
+            (Arc::new(Count(AtomicU32::new(0))), Arc::new(Count(AtomicU32::new(0))));
+        assert!(slots.claim(key, Some(&first.clone().into())).0.is_pending());
+        assert!(slots.claim(key, Some(&second.clone().into())).0.is_pending());
+        let settled = slots.settle(key, 9).unwrap();
+        assert_eq!(settled.keep, "buffer", "the buffer is released at completion, not before");
+        settled.waker.unwrap().wake();
+        assert_eq!((first.0.load(Ordering::Relaxed), second.0.load(Ordering::Relaxed)), (0, 1));
+        assert_eq!(slots.claim(key, None).0, Poll::Ready(Some(9)));
+    }
+
+    #[test]
+    fn dropping_is_not_cancelling() {
+        let mut slots: Slots<&str, u8> = Slots::new(1);
+        let key = slots.insert("buffer").unwrap();
+        slots.abandon(key);
+        assert_eq!(slots.pending(), 1, "the request goes on");
+        assert!(slots.insert("other").is_err(), "and so its slot is taken");
+        let settled = slots.settle(key, 3).unwrap();
+        assert_eq!((settled.keep, settled.unclaimed), ("buffer", Some(3)));
+        assert_eq!(slots.unclaimed(), 1, "counted");
+        assert!(slots.insert("other").is_ok());
+    }
+
+    #[test]
+    fn a_stale_context_names_nobody() {
+        let mut slots: Slots<(), u8> = Slots::new(1);
+        let old = slots.insert(()).unwrap();
+        slots.remove(old);
+        let new = slots.insert(()).unwrap();
+        assert_ne!(old.to_context(), new.to_context());
+        assert!(slots.settle(Key::from_context(old.to_context()), 1).is_none());
+        assert!(slots.settle(Key::from_context(u64::MAX), 1).is_none());
+        assert!(slots.settle(new, 1).is_some());
+        assert!(slots.settle(new, 2).is_none(), "once only");
+        assert_eq!(slots.claim(new, None).0, Poll::Ready(Some(1)));
+    }
+}
