@@ -61,12 +61,13 @@ pub struct Config {
     pub verdict_reads: bool,
     /// The largest FPDU to send, in bytes, header and checksum included.
     pub largest_frame: u32,
-    /// Payloads of all segments but the last are a multiple of this many bytes.
-    pub payload_multiple: u32,
     /// The most private data to send, in bytes. At most 512 (508 with the enhanced word).
     pub private_limit: usize,
     /// The most reads at a time, whatever is asked for.
     pub read_caps: ReadLimits,
+    /// The least read limit that is put on the wire: siw gives a peer that says 0 none at all,
+    /// in either direction (iW 18 L2).
+    pub least_reads: u32,
     /// Active side, peer without the extension: how long the first frame waits behind the Reply
     /// unless the peer speaks first (iW 18 L1).
     pub hold: Duration,
@@ -98,9 +99,9 @@ impl Config {
             fence: true,
             verdict_reads: true,
             largest_frame: DEFAULT_FRAME,
-            payload_multiple: 8,
             private_limit: 508,
             read_caps: ReadLimits { inbound: 128, outbound: 128 },
+            least_reads: 1,
             hold: Duration::from_millis(20),
             handshake_timeout: Duration::from_secs(5),
             confirm_timeout: Some(Duration::from_secs(60)),
@@ -122,6 +123,7 @@ impl Config {
             fence: false,
             verdict_reads: false,
             private_limit: 252,
+            least_reads: 0,
             hold: Duration::ZERO,
             handshake_timeout: match role {
                 Role::Active => Duration::from_secs(10),

@@ -3,7 +3,14 @@
 #![forbid(unsafe_code)]
 
 mod config;
+pub mod ddp;
+pub mod extension;
+pub mod faults;
+pub mod fpdu;
+pub mod mpa;
+pub mod rdmap;
 mod stream;
+pub mod terminate;
 
 pub use config::{Config, DEFAULT_FRAME, Ready, Revision, TerminateForm};
 pub use stream::Stream;

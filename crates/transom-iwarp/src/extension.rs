@@ -1,0 +1,167 @@
+//! Transom's extension: frames of the experimental opcode (RFC 6580) on queues of its own. They
+//! exist only where both start-up frames agreed to them.
+//!
+//! | queue | frame | header fields | payload |
+//! |---|---|---|---|
+//! | 4 | acknowledgement | ULP = flags, MSN = Sends and Writes executed, MO = receives granted | none |
+//! | 5 | announcement | ULP = token, MSN = 0, MO = total length of the Write that follows | address |
+//! | 6 | refusal | ULP = operation and class, MSN = message, MO = offset of the text | text |
+//!
+//! All counts are cumulative since start-up and wrap at 2^32, so none of these frames is ever
+//! repeated or missed. A refusal counts like an acknowledgement: Sends and Writes from 1; a Read by
+//! its message number on the read queue.
+
+use transom_wire::{Operation, RefusalClass};
+
+use crate::ddp::{Header, Target};
+use crate::rdmap::{Opcode, segment};
+
+/// Queue of acknowledgements.
+pub const ACK_QUEUE: u32 = 4;
+/// Queue of announcements.
+pub const ANNOUNCE_QUEUE: u32 = 5;
+/// Queue of refusals.
+pub const REFUSAL_QUEUE: u32 = 6;
+/// The most text a refusal carries, in bytes.
+pub const EXPLANATION: usize = 512;
+/// Text in one frame of a refusal.
+pub const TEXT: usize = 96;
+
+const SHARED: u32 = 1;
+const WANTED: u32 = 2;
+
+/// An extension frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extra<'b> {
+    /// What has been executed, and what may be sent.
+    Ack(Ack),
+    /// The next Write has more than one segment.
+    Announce(Announce),
+    /// Why the Terminate that follows is sent.
+    Refusal(Refused<'b>),
+}
+
+/// See [`Extra::Ack`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ack {
+    /// Sends and Writes of the peer that have been executed.
+    pub executed: u32,
+    /// Sends of the peer for which there is, or was, a receive.
+    pub credits: u32,
+    /// Receives come from a shared queue: they are granted when asked for.
+    pub shared: bool,
+    /// The sender holds back a Send for want of credit.
+    pub wanted: bool,
+}
+
+/// See [`Extra::Announce`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Announce {
+    /// Token the Write names.
+    pub token: u32,
+    /// First byte.
+    pub address: u64,
+    /// All of its bytes.
+    pub length: u32,
+}
+
+/// See [`Extra::Refusal`]. A text longer than one frame comes in several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused<'b> {
+    /// What was asked.
+    pub operation: Operation,
+    /// Why not.
+    pub class: RefusalClass,
+    /// Which message: its number among Sends and Writes, or among Reads.
+    pub number: u32,
+    /// Where `text` belongs in the explanation.
+    pub offset: u32,
+    /// Part of what the owner lets the peer know.
+    pub text: &'b [u8],
+    /// The refusal is complete.
+    pub last: bool,
+}
+
+const OPERATIONS: [Operation; 4] =
+    [Operation::Send, Operation::Write, Operation::Read, Operation::Invalidate];
+
+const CLASSES: [RefusalClass; 9] = [
+    RefusalClass::Token,
+    RefusalClass::Scope,
+    RefusalClass::Right,
+    RefusalClass::Bounds,
+    RefusalClass::Wrap,
+    RefusalClass::NoReceive,
+    RefusalClass::TooLong,
+    RefusalClass::NotInvalidatable,
+    RefusalClass::Internal,
+];
+
+fn code<T: PartialEq>(all: &[T], one: &T) -> u32 {
+    let at = all.iter().position(|each| each == one);
+    at.and_then(|at| u32::try_from(at).ok()).unwrap_or(0xFF)
+}
+
+fn header(queue: u32, last: bool, ulp: u32, number: u32, offset: u32) -> Header {
+    segment(Opcode::Experimental, last, Target::Untagged { ulp, queue, number, offset }).header()
+}
+
+impl Ack {
+    /// The whole frame: it has no payload.
+    #[must_use]
+    pub fn header(&self) -> Header {
+        let ulp = if self.shared { SHARED } else { 0 } | if self.wanted { WANTED } else { 0 };
+        header(ACK_QUEUE, true, ulp, self.executed, self.credits)
+    }
+}
+
+impl Announce {
+    /// Its header; the address follows.
+    #[must_use]
+    pub fn header(&self) -> Header {
+        header(ANNOUNCE_QUEUE, true, self.token, 0, self.length)
+    }
+}
+
+impl Refused<'_> {
+    /// Its header; the text follows.
+    #[must_use]
+    pub fn header(&self) -> Header {
+        let ulp = code(&OPERATIONS, &self.operation) << 24 | code(&CLASSES, &self.class) << 16;
+        header(REFUSAL_QUEUE, self.last, ulp, self.number, self.offset)
+    }
+}
+
+impl<'b> Extra<'b> {
+    /// Reads a frame of the experimental opcode. `Err(true)`: no such queue; `Err(false)`: malformed.
+    pub fn parse(target: Target, last: bool, payload: &'b [u8]) -> Result<Extra<'b>, bool> {
+        let Target::Untagged { ulp, queue, number, offset } = target else { return Err(false) };
+        match queue {
+            ACK_QUEUE if last && payload.is_empty() => Ok(Extra::Ack(Ack {
+                executed: number,
+                credits: offset,
+                shared: ulp & SHARED != 0,
+                wanted: ulp & WANTED != 0,
+            })),
+            ANNOUNCE_QUEUE if last => {
+                let address = u64::from_be_bytes(payload.try_into().map_err(|_| false)?);
+                Ok(Extra::Announce(Announce { token: ulp, address, length: offset }))
+            }
+            REFUSAL_QUEUE if payload.len() <= EXPLANATION => {
+                let [operation, class, ..] = ulp.to_be_bytes();
+                let operation = *OPERATIONS.get(usize::from(operation)).ok_or(false)?;
+                let class = *CLASSES.get(usize::from(class)).ok_or(false)?;
+                Ok(Extra::Refusal(Refused {
+                    operation,
+                    class,
+                    number,
+                    offset,
+                    text: payload,
+                    last,
+                }))
+            }
+            ACK_QUEUE | ANNOUNCE_QUEUE | REFUSAL_QUEUE => Err(false),
+            _ => Err(true),
+        }
+    }
+}

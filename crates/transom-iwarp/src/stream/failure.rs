@@ -1,0 +1,344 @@
+//! The end of a stream: faults and refusals become last words, the peer's last words become events.
+
+use transom_wire::{
+    Blame, Event, Frame, MessageId, Operation, Payload, PeerError, Refusal, RefusalClass, Violation,
+};
+
+use super::inbound::Offending;
+use super::outbound::{Asker, What, control};
+use super::{Phase, Stream};
+use crate::TerminateForm;
+use crate::ddp::{Segment, Target};
+use crate::extension::{EXPLANATION, Refused, TEXT};
+use crate::faults::{self, Fault};
+use crate::rdmap::{self, READ_QUEUE, ReadRequest, SEND_QUEUE, TERMINATE_QUEUE};
+use crate::terminate::{About, Terminate};
+
+/// What is still to be said. One Terminate per stream and direction (RFC 5040 7.1); what the peer
+/// did right before, and to a Transom the reason, go first.
+#[derive(Debug)]
+pub(super) struct LastWords {
+    refusal: Option<Refusing>,
+    fault: Fault,
+    about: Offending,
+}
+
+/// A refusal on its way out.
+#[derive(Debug)]
+struct Refusing {
+    operation: Operation,
+    class: RefusalClass,
+    number: u32,
+    text: String,
+    sent: usize,
+}
+
+/// A refusal of the peer that has come in, until its Terminate does.
+#[derive(Debug)]
+pub(super) struct Blamed {
+    id: Option<MessageId>,
+    operation: Operation,
+    class: RefusalClass,
+    text: Vec<u8>,
+}
+
+/// Cuts a text to what fits, at a character's boundary.
+fn fitting(text: &str) -> String {
+    let mut end = text.len().min(EXPLANATION);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.get(..end).unwrap_or("").to_owned()
+}
+
+/// Text of a peer, for people to read: printable, whatever it sent.
+fn printable(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+impl Stream {
+    /// Nothing more will be said or heard, but for what is queued.
+    pub(super) fn end(&mut self) {
+        self.phase = Phase::Closing;
+        self.timeout = None;
+        self.held = None;
+    }
+
+    /// The stream is dead and the protocol has no word for it (any more).
+    pub(super) fn silent(&mut self, blame: Blame, rule: &'static str, detail: String) -> Violation {
+        self.end();
+        self.start_up = (Vec::new(), 0);
+        Violation { blame, rule, detail }
+    }
+
+    /// The peer broke a rule: the stream is dead, a Terminate says why.
+    pub(super) fn fault(&mut self, fault: Fault, detail: String) -> Violation {
+        let about = self.inbound.last;
+        self.terminate(fault, about, None);
+        let row = fault.row();
+        let blame = match fault {
+            Fault::Crc => Blame::Wire,
+            _ => Blame::Peer,
+        };
+        Violation { blame, rule: row.rule, detail: format!("{}: {detail}", row.name) }
+    }
+
+    fn terminate(&mut self, fault: Fault, about: Offending, refusal: Option<Refusing>) {
+        if self.can_terminate() {
+            let refusal = refusal.filter(|_| self.agreed.extension);
+            self.last_words = Some(Box::new(LastWords { refusal, fault, about }));
+        }
+        self.end();
+    }
+
+    /// The engine refuses what the last event asked for.
+    pub(super) fn refuse_last(&mut self, refusal: &Refusal<'_>) {
+        let number = self.inbound.blamed;
+        let about = self.inbound.last;
+        self.refuse_with(refusal, number, about);
+    }
+
+    fn refuse_with(&mut self, refusal: &Refusal<'_>, number: u32, about: Offending) {
+        let refusing = Refusing {
+            operation: refusal.operation,
+            class: refusal.class,
+            number,
+            text: fitting(refusal.explanation.unwrap_or("")),
+            sent: 0,
+        };
+        let fault = Fault::of(refusal.operation, refusal.class);
+        self.terminate(fault, about, Some(refusing));
+    }
+
+    /// The payload of a frame that was handed out could not be supplied.
+    pub(super) fn abandon_frame(&mut self, frame: &Frame, refusal: &Refusal<'_>) {
+        let Payload::Memory { slot, token, address } = frame.payload else {
+            // A message of ours: nothing the peer did, and no message to name.
+            self.terminate(Fault::Local, Offending::default(), None);
+            return;
+        };
+        // The Read Request comes back with the progress made (iW 7.1).
+        let sink = frame.header.get(2..).and_then(Segment::parse).map(|segment| segment.target);
+        let (sink_stag, sink_offset) = match sink {
+            Some(Target::Tagged { stag, offset }) => (stag, offset),
+            _ => (0, 0),
+        };
+        let rest = self.inbound.answers.front().filter(|answer| answer.number == slot.0);
+        let size = frame.length + rest.map_or(0, |answer| answer.request.size - answer.sent);
+        let request = ReadRequest {
+            sink_stag,
+            sink_offset,
+            size,
+            source_stag: token,
+            source_offset: address,
+        };
+        let target = Target::Untagged { ulp: 0, queue: READ_QUEUE, number: slot.0, offset: 0 };
+        let header = rdmap::segment(rdmap::Opcode::ReadRequest, true, target).header();
+        let about = Offending::of(header.as_ref(), &request.to_bytes(), 46);
+        self.refuse_with(refusal, slot.0, about);
+    }
+
+    /// The next frame of a dead stream: acknowledgements, refusal, Terminate.
+    pub(super) fn last_word(&mut self) -> Option<Frame> {
+        if self.agreed.extension && self.acks.owed() {
+            return Some(control(self.acks.take().header().as_ref(), &[]));
+        }
+        let words = self.last_words.as_mut()?;
+        if let Some(refusing) = &mut words.refusal {
+            let text = refusing.text.as_bytes().get(refusing.sent..).unwrap_or(&[]);
+            let piece = text.get(..TEXT).unwrap_or(text);
+            let frame = Refused {
+                operation: refusing.operation,
+                class: refusing.class,
+                number: refusing.number,
+                offset: u32::try_from(refusing.sent).unwrap_or(0),
+                text: piece,
+                last: piece.len() == text.len(),
+            };
+            let said = control(frame.header().as_ref(), piece);
+            refusing.sent += piece.len();
+            if frame.last {
+                words.refusal = None;
+            }
+            return Some(said);
+        }
+        let words = self.last_words.take()?;
+        Some(terminate_frame(words.fault, &words.about, self.config.terminate))
+    }
+
+    // ---- the peer's last words ----------------------------------------------------------------
+
+    /// A refusal precedes its Terminate. Only the text of several frames must fit together.
+    pub(super) fn take_refusal(&mut self, refused: &Refused<'_>) -> Result<(), (Fault, String)> {
+        let id = self.named(refused.operation, refused.number);
+        let blamed = self.blamed.get_or_insert_with(|| {
+            let (operation, class) = (refused.operation, refused.class);
+            Box::new(Blamed { id, operation, class, text: Vec::new() })
+        });
+        let fits = u32::try_from(blamed.text.len()) == Ok(refused.offset)
+            && blamed.text.len() + refused.text.len() <= EXPLANATION
+            && (blamed.operation, blamed.class) == (refused.operation, refused.class);
+        if !fits {
+            return Err((Fault::Extension, "a refusal whose parts do not fit together".into()));
+        }
+        blamed.text.extend_from_slice(refused.text);
+        Ok(())
+    }
+
+    /// The message of ours that a refusal names.
+    fn named(&self, operation: Operation, number: u32) -> Option<MessageId> {
+        if operation == Operation::Read {
+            return self.read_numbered(number);
+        }
+        // Counted from 1, modulo 2^32, and never settled before.
+        let first = (self.outbound.settled & 0xFFFF_FFFF) as u32;
+        let ahead = number.wrapping_sub(1).wrapping_sub(first);
+        match self.outbound.at(self.outbound.settled + u64::from(ahead)) {
+            Some(sent) => Some(sent.id),
+            // Refused at its announcement, before its last frame has gone.
+            None => self.outbound.current_id(),
+        }
+    }
+
+    fn read_numbered(&self, number: u32) -> Option<MessageId> {
+        let read = self.outbound.reads.iter().find(|read| read.number == number)?;
+        match read.asker {
+            Asker::Program(id) => Some(id),
+            _ => None,
+        }
+    }
+
+    /// The message of ours that the header in a Terminate belongs to.
+    fn blamed_by(&self, about: &About<'_>) -> (Option<MessageId>, Option<Operation>) {
+        let Some(segment) = Segment::parse(about.header) else { return (None, None) };
+        let sent = &self.outbound.sent;
+        match segment.target {
+            Target::Untagged { queue: READ_QUEUE, number, .. } => {
+                (self.read_numbered(number), Some(Operation::Read))
+            }
+            Target::Untagged { queue: SEND_QUEUE, number: blamed, .. } => {
+                let is = |what: What| matches!(what, What::Send { number } if number == blamed);
+                let id = sent.iter().rev().find(|sent| is(sent.what)).map(|sent| sent.id);
+                let id = id.or_else(|| self.outbound.current_send(blamed));
+                (id, Some(Operation::Send))
+            }
+            Target::Tagged { stag, offset } => {
+                let is = |what: What| match what {
+                    What::Write { token, address, length } => {
+                        token == stag && offset.wrapping_sub(address) < u64::from(length.max(1))
+                    }
+                    What::Send { .. } => false,
+                };
+                // The oldest without a verdict, or else the youngest that was thought to be done.
+                let settled = usize::try_from(self.outbound.settled - self.outbound.base);
+                let settled = settled.unwrap_or(0);
+                let id = sent.iter().skip(settled).find(|sent| is(sent.what));
+                let id = id.or_else(|| sent.iter().take(settled).rev().find(|sent| is(sent.what)));
+                let id = id.map(|sent| sent.id);
+                let id = id.or_else(|| self.outbound.current_write(stag, offset));
+                (id, Some(Operation::Write))
+            }
+            Target::Untagged { .. } => (None, None),
+        }
+    }
+
+    /// The peer ends the stream. Nothing is answered, whatever it looks like (RFC 5040 5.4).
+    pub(super) fn take_terminate<'b>(&mut self, segment: &Segment<'b>) -> Option<Event<'b>> {
+        let start_up = self.config.role == transom_wire::Role::Passive && !self.acquainted;
+        self.end();
+        let place = Target::Untagged { ulp: 0, queue: TERMINATE_QUEUE, number: 1, offset: 0 };
+        let right = match (segment.target, place) {
+            (
+                Target::Untagged { queue, number, offset, .. },
+                Target::Untagged { queue: q, number: n, offset: o, .. },
+            ) => (queue, number, offset) == (q, n, o) && segment.last,
+            _ => false,
+        };
+        let said = Terminate::parse(segment.payload, start_up).filter(|_| right);
+        let blamed = self.blamed.take();
+        let Some((terminate, form)) = said else {
+            return Some(failed(blamed, None, None, None, "a malformed Terminate".into()));
+        };
+        let (layer, kind, code) = terminate.code;
+        let row = faults::received(terminate.code);
+        let name = row.map_or("unregistered code", |row| row.name);
+        let order = if form == TerminateForm::Siw { " (siw's bit order)" } else { "" };
+        let words = format!("Terminate {layer}/{kind}/{code:02x}: {name}{order}");
+        let (id, about) = terminate.about.map_or((None, None), |about| self.blamed_by(&about));
+        let known = row.and_then(|row| row.refusal);
+        // The table names an operation, the header says which it was.
+        let operation = match known {
+            Some((Operation::Invalidate, _)) => Some(Operation::Invalidate),
+            _ => about.or(known.map(|(operation, _)| operation)),
+        };
+        let done = id.filter(|_| !self.agreed.extension).and_then(|id| self.settle_before(id));
+        let class = known
+            .map(|(_, class)| class)
+            .or((layer == 0 && kind == 0).then_some(RefusalClass::Internal));
+        let failed = failed(blamed, id, operation, class, words);
+        let Some(through) = done else { return Some(failed) };
+        self.pending.failed = Some(failed);
+        Some(Event::Done { through })
+    }
+
+    /// Messages are executed in order: those before the one that a plain peer blames were right.
+    fn settle_before(&mut self, id: MessageId) -> Option<MessageId> {
+        let out = &mut self.outbound;
+        let ahead = out.sent.iter().take_while(|sent| sent.id < id).count();
+        out.vouch(out.base + ahead as u64);
+        self.settle_below(id)
+    }
+
+    /// After the link: a refusal whose Terminate never came counts all the same.
+    pub(super) fn last_farewell(&mut self) -> Result<(), Violation> {
+        self.last_words = None;
+        if let Some(blamed) = self.blamed.take() {
+            let event = failed(Some(blamed), None, None, None, "refused; no Terminate came".into());
+            self.pending.failed = Some(event);
+        }
+        Ok(())
+    }
+}
+
+fn failed(
+    blamed: Option<Box<Blamed>>,
+    id: Option<MessageId>,
+    operation: Option<Operation>,
+    class: Option<RefusalClass>,
+    code: String,
+) -> Event<'static> {
+    match blamed {
+        Some(blamed) => {
+            let explanation = (!blamed.text.is_empty()).then(|| printable(&blamed.text));
+            let (operation, class) = (Some(blamed.operation), Some(blamed.class));
+            let error = PeerError { class, operation, code, explanation };
+            Event::PeerFailed { id: blamed.id, error }
+        }
+        None => {
+            let error = PeerError { class, operation, code, explanation: None };
+            Event::PeerFailed { id, error }
+        }
+    }
+}
+
+/// A Terminate as a frame. Errors of the layers below DDP and local ones name no segment (iW 7.2).
+fn terminate_frame(fault: Fault, about: &Offending, form: TerminateForm) -> Frame {
+    let code = fault.row().code;
+    let (header, request) = about.parts();
+    let named = !header.is_empty() && code.0 != 2 && (code.0, code.1) != (0, 0);
+    // RFC 5040 fig. 10: the Read Request's own header only for RDMAP's protection errors.
+    let request = if (code.0, code.1) == (0, 1) { request } else { &[] };
+    let length = match form {
+        TerminateForm::Rfc => about.length,
+        TerminateForm::Siw => {
+            let headers = header.len() + about.parts().1.len();
+            about.length.saturating_sub(u16::try_from(headers).unwrap_or(u16::MAX))
+        }
+    };
+    let about = named.then_some(About { length, length_valid: true, header, request });
+    let (bytes, used) = Terminate { code, about }.to_bytes(form);
+    let target = Target::Untagged { ulp: 0, queue: TERMINATE_QUEUE, number: 1, offset: 0 };
+    let header = rdmap::segment(rdmap::Opcode::Terminate, true, target).header();
+    control(header.as_ref(), bytes.get(..used).unwrap_or(&bytes))
+}

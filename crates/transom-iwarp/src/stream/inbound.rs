@@ -1,0 +1,541 @@
+//! Frames of the peer: validated in the order of iW 5.5, then handed to the engine as events.
+//!
+//! A frame is checked as a whole (length, checksum, headers, sequence) before anything of it leaves
+//! this module, and a fault ends the stream: nothing here has to be undone.
+
+use std::collections::VecDeque;
+
+use transom_wire::{Decoded, Event, MessageId, Operation, ReadSlot, Time, Violation};
+
+use super::outbound::Asker;
+use super::{NOTHING, Phase, Stream};
+use crate::ddp::{self, Segment, Target};
+use crate::extension::{Ack, Announce, Extra};
+use crate::faults::Fault;
+use crate::fpdu::{self, Broken};
+use crate::rdmap::{self, Opcode, READ_QUEUE, READ_REQUEST, ReadRequest, SEND_QUEUE};
+
+/// A fault and what was seen.
+type Found = (Fault, String);
+
+/// The stream as far as it came from the peer.
+#[derive(Debug)]
+pub(super) struct Inbound {
+    /// Expected message numbers of the two queues; both start at 1 (RFC 5041 4.2).
+    send_number: u32,
+    read_number: u32,
+    /// The message whose last segment has not come.
+    partial: Partial,
+    /// The Write that must come next.
+    announced: Option<Announce>,
+    /// Sends and Writes that have come completely; the number of the one under way is one more.
+    messages: u32,
+    /// Of those, how many the engine has not reported as executed.
+    pub(super) unexecuted: u32,
+    /// Number, among Sends and Writes, of the message of the last event.
+    pub(super) blamed: u32,
+    pub(super) operation: Option<Operation>,
+    /// The headers of the last frame, for a Terminate about it.
+    pub(super) last: Offending,
+    /// A first frame that was verified and announced as `Established`; its length field is used up.
+    verified: Option<u16>,
+    /// Reads of the peer, in order; at most as many as it was told.
+    pub(super) answers: VecDeque<Answer>,
+}
+
+impl Default for Inbound {
+    fn default() -> Inbound {
+        Inbound {
+            send_number: 1,
+            read_number: 1,
+            partial: Partial::None,
+            announced: None,
+            messages: 0,
+            unexecuted: 0,
+            blamed: 0,
+            operation: None,
+            last: Offending::default(),
+            verified: None,
+            answers: VecDeque::new(),
+        }
+    }
+}
+
+impl Inbound {
+    /// A message has begun and not ended.
+    pub(super) fn unfinished(&self) -> bool {
+        self.partial != Partial::None
+    }
+}
+
+/// An unfinished message of the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Partial {
+    None,
+    Send { opcode: Opcode, next: u32 },
+    Write { stag: u32, next: u64, total: u64 },
+    Response,
+}
+
+/// A read of the peer that is being answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answer {
+    pub(super) number: u32,
+    pub(super) request: ReadRequest,
+    pub(super) sent: u32,
+}
+
+/// The headers of a frame that may be complained about.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Offending {
+    bytes: [u8; ddp::UNTAGGED + READ_REQUEST],
+    used: usize,
+    /// ULPDU_Length.
+    pub(super) length: u16,
+}
+
+impl Default for Offending {
+    fn default() -> Offending {
+        Offending { bytes: [0; ddp::UNTAGGED + READ_REQUEST], used: 0, length: 0 }
+    }
+}
+
+impl Offending {
+    fn keep(&mut self, ulpdu: &[u8]) {
+        self.used = ulpdu.len().min(self.bytes.len());
+        self.length = u16::try_from(ulpdu.len()).unwrap_or(u16::MAX);
+        if let (Some(room), Some(bytes)) = (self.bytes.get_mut(..self.used), ulpdu.get(..self.used))
+        {
+            room.copy_from_slice(bytes);
+        }
+    }
+
+    /// A header that did not come in this form: an announced Write's, an answer's request.
+    pub(super) fn of(header: &[u8], request: &[u8], length: u16) -> Offending {
+        let mut offending = Offending::default();
+        for (room, byte) in offending.bytes.iter_mut().zip(header.iter().chain(request)) {
+            *room = *byte;
+        }
+        offending.used = header.len() + request.len();
+        offending.length = length;
+        offending
+    }
+
+    /// The DDP header, if a whole one came, and the Read Request behind it, if it was one.
+    pub(super) fn parts(&self) -> (&[u8], &[u8]) {
+        let bytes = self.bytes.get(..self.used).unwrap_or(&[]);
+        let Some(segment) = Segment::parse(bytes) else { return (&[], &[]) };
+        let (header, rest) = bytes.split_at(bytes.len() - segment.payload.len());
+        let is_read = header.len() == ddp::UNTAGGED
+            && rdmap::opcode(segment.control) == Some(Opcode::ReadRequest);
+        (header, rest.get(..READ_REQUEST).filter(|_| is_read).unwrap_or(&[]))
+    }
+}
+
+impl Stream {
+    pub(super) fn take_frame<'b>(
+        &mut self,
+        now: Time,
+        bytes: &'b [u8],
+    ) -> Result<Decoded<'b>, Violation> {
+        let verified = self.inbound.verified;
+        let (ulpdu, consumed) = match verified {
+            Some(length) => {
+                let size = fpdu::size(usize::from(length)) - fpdu::LENGTH;
+                match (bytes.get(..usize::from(length)), bytes.get(..size)) {
+                    (Some(ulpdu), Some(_)) => (ulpdu, size),
+                    _ => return Ok(NOTHING),
+                }
+            }
+            None => match fpdu::parse(bytes, self.agreed.checksum) {
+                Ok(Some(parsed)) => parsed,
+                Ok(None) => return Ok(NOTHING),
+                Err(broken) => return Err(self.broken(broken)),
+            },
+        };
+        self.inbound.verified = None;
+        self.inbound.last.keep(ulpdu);
+        self.held = None;
+        if self.fenced || self.phase == Phase::WaitReady {
+            return self.first_frame(ulpdu, consumed);
+        }
+        let taken = self.take_segment(now, ulpdu);
+        self.acquainted = true;
+        match taken {
+            Ok(event) => Ok(Decoded { consumed, event }),
+            Err((fault, detail)) => Err(self.fault(fault, detail)),
+        }
+    }
+
+    fn broken(&mut self, broken: Broken) -> Violation {
+        self.inbound.last = Offending::default();
+        match broken {
+            Broken::Short(length) => {
+                let detail = format!("a frame of {length} bytes; the shortest header has 14");
+                self.fault(Fault::ShortFrame, detail)
+            }
+            Broken::Crc => {
+                let detail = "a frame whose CRC32c does not match its bytes".to_owned();
+                self.fault(Fault::Crc, detail)
+            }
+        }
+    }
+
+    /// The frame that ends start-up on a passive side. A ready-to-receive frame is used up here; of
+    /// any other, only its length field is: the next call finds the rest, already verified.
+    fn first_frame<'b>(&mut self, ulpdu: &[u8], consumed: usize) -> Result<Decoded<'b>, Violation> {
+        let was_open = self.phase == Phase::Open;
+        self.phase = Phase::Open;
+        self.fenced = false;
+        self.timeout = None;
+        self.start_acks();
+        self.pending.resume = true;
+        let ready_write = Segment::parse(ulpdu).is_some_and(|segment| {
+            segment.payload.is_empty()
+                && segment.last
+                && segment.version() == ddp::VERSION
+                && segment.control == Opcode::Write.control()
+                && matches!(segment.target, Target::Tagged { .. })
+        });
+        if ready_write && !was_open {
+            return Ok(Decoded { consumed, event: Some(Event::Established) });
+        }
+        self.inbound.verified = Some(self.inbound.last.length);
+        let event = if was_open { None } else { Some(Event::Established) };
+        Ok(Decoded { consumed: fpdu::LENGTH, event })
+    }
+
+    /// One DDP segment, whole and with its checksum verified.
+    fn take_segment<'b>(&mut self, now: Time, ulpdu: &'b [u8]) -> Result<Option<Event<'b>>, Found> {
+        let Some(segment) = Segment::parse(ulpdu) else {
+            return Err((Fault::ShortFrame, format!("{} bytes of untagged segment", ulpdu.len())));
+        };
+        let tagged = matches!(segment.target, Target::Tagged { .. });
+        if segment.version() != ddp::VERSION {
+            let fault = if tagged { Fault::DdpVersionTagged } else { Fault::DdpVersionUntagged };
+            return Err((fault, format!("DDP version {}; expected 1", segment.version())));
+        }
+        if rdmap::version(segment.control) != rdmap::VERSION {
+            let found = rdmap::version(segment.control);
+            return Err((Fault::RdmapVersion, format!("RDMAP version {found}; expected 1")));
+        }
+        let Some(opcode) = rdmap::opcode(segment.control) else {
+            return Err((Fault::Opcode, format!("opcode {}", segment.control & 0x0F)));
+        };
+        if opcode.tagged() != tagged {
+            let is = if tagged { "a tagged" } else { "an untagged" };
+            return Err((Fault::TagBit, format!("{is} segment of {opcode:?}")));
+        }
+        if segment.payload.is_empty() && !segment.last && opcode != Opcode::Experimental {
+            let detail = format!("a segment of {opcode:?} without bytes that is not the last");
+            return Err((Fault::EmptySegment, detail));
+        }
+        match (opcode, segment.target) {
+            (Opcode::Write, Target::Tagged { stag, offset }) => {
+                self.take_write(&segment, stag, offset)
+            }
+            (Opcode::ReadResponse, Target::Tagged { stag, offset }) => {
+                self.take_response(&segment, stag, offset)
+            }
+            (Opcode::Terminate, _) => Ok(self.take_terminate(&segment)),
+            (Opcode::Experimental, target) if self.agreed.extension => {
+                match Extra::parse(target, segment.last, segment.payload) {
+                    Ok(extra) => self.take_extra(now, extra),
+                    Err(true) => Err(wrong_queue(opcode, target)),
+                    Err(false) => Err((Fault::Extension, "a malformed extension frame".into())),
+                }
+            }
+            (Opcode::ReadRequest, Target::Untagged { queue, number, offset, .. }) => {
+                if queue != READ_QUEUE {
+                    return Err(wrong_queue(opcode, segment.target));
+                }
+                self.take_read(&segment, number, offset)
+            }
+            (
+                Opcode::Send
+                | Opcode::SendInvalidate
+                | Opcode::SendSolicited
+                | Opcode::SendSolicitedInvalidate,
+                Target::Untagged { ulp, queue, number, offset },
+            ) => {
+                if queue != SEND_QUEUE {
+                    return Err(wrong_queue(opcode, segment.target));
+                }
+                self.take_send(&segment, opcode, ulp, number, offset)
+            }
+            _ => Err((Fault::Opcode, format!("{opcode:?}, which this side does not speak"))),
+        }
+    }
+
+    fn idle_or(&self, what: &str) -> Result<(), Found> {
+        match self.inbound.partial {
+            Partial::None => Ok(()),
+            partial => {
+                Err((Fault::Interleaved, format!("{what} inside an unfinished {partial:?}")))
+            }
+        }
+    }
+
+    /// A Send or Write is complete, or a part of it has come.
+    fn count(&mut self, operation: Operation, last: bool) {
+        self.inbound.blamed = self.inbound.messages.wrapping_add(1);
+        self.inbound.operation = Some(operation);
+        if last {
+            self.inbound.messages = self.inbound.blamed;
+            self.inbound.unexecuted = self.inbound.unexecuted.saturating_add(1);
+            self.inbound.partial = Partial::None;
+        }
+    }
+
+    fn take_write<'b>(
+        &mut self,
+        segment: &Segment<'b>,
+        stag: u32,
+        offset: u64,
+    ) -> Result<Option<Event<'b>>, Found> {
+        let (payload, last) = (segment.payload, segment.last);
+        let length = payload.len() as u64;
+        let before = match self.inbound.partial {
+            Partial::Write { stag: expected, .. } if stag != expected => {
+                let detail = format!("token {stag:#010x} in a Write to {expected:#010x}");
+                return Err((Fault::WriteToken, detail));
+            }
+            Partial::Write { next, .. } if offset != next => {
+                let detail = format!("a Write goes on at {offset:#x}; expected {next:#x}");
+                return Err((Fault::WriteBounds, detail));
+            }
+            Partial::Write { total, .. } => total,
+            _ => {
+                self.idle_or("a Write")?;
+                self.check_announced(stag, offset, last)?;
+                0
+            }
+        };
+        if length > 0 && offset.checked_add(length - 1).is_none() {
+            let detail = format!("a Write of {length} bytes at {offset:#x} wraps around");
+            return Err((Fault::WriteWrap, detail));
+        }
+        let total = before + length;
+        let announced = self.inbound.announced.map(|announce| u64::from(announce.length));
+        if total > announced.unwrap_or(u64::from(u32::MAX))
+            || last && announced.is_some_and(|announced| announced != total)
+        {
+            let detail = format!("a Write of {total} bytes, announced with {announced:?}");
+            return Err((Fault::WriteBounds, detail));
+        }
+        self.inbound.partial = Partial::Write { stag, next: offset.wrapping_add(length), total };
+        if last {
+            self.inbound.announced = None;
+        }
+        self.count(Operation::Write, last);
+        Ok(Some(Event::Write { token: stag, address: offset, payload, last }))
+    }
+
+    /// With the extension, a Write of more than one segment is the announced one.
+    fn check_announced(&self, stag: u32, offset: u64, last: bool) -> Result<(), Found> {
+        match self.inbound.announced {
+            Some(write) if (write.token, write.address) != (stag, offset) => Err((
+                Fault::Extension,
+                format!("a Write to {stag:#010x} at {offset:#x} after {write:?}"),
+            )),
+            None if self.agreed.extension && !last => {
+                Err((Fault::Extension, "a Write of several frames that was not announced".into()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn take_send<'b>(
+        &mut self,
+        segment: &Segment<'b>,
+        opcode: Opcode,
+        ulp: u32,
+        number: u32,
+        offset: u32,
+    ) -> Result<Option<Event<'b>>, Found> {
+        let (payload, last) = (segment.payload, segment.last);
+        let expected = match self.inbound.partial {
+            Partial::Send { opcode: begun, next } if begun == opcode => next,
+            _ => {
+                self.idle_or("a Send")?;
+                self.check_unannounced("a Send")?;
+                0
+            }
+        };
+        self.check_number(number, self.inbound.send_number)?;
+        let end = u64::from(offset) + payload.len() as u64;
+        let Ok(next) = u32::try_from(end) else {
+            return Err((Fault::TooLong, format!("a Send of at least {end} bytes")));
+        };
+        if offset != expected {
+            let detail = format!("a Send goes on at offset {offset}; expected {expected}");
+            return Err((Fault::Offset, detail));
+        }
+        self.inbound.partial = Partial::Send { opcode, next };
+        self.count(Operation::Send, last);
+        if last {
+            self.inbound.send_number = number.wrapping_add(1);
+        }
+        Ok(Some(Event::Send {
+            offset,
+            payload,
+            last,
+            solicited: opcode.solicited(),
+            invalidate: opcode.invalidates().then_some(ulp),
+        }))
+    }
+
+    fn check_number(&self, number: u32, expected: u32) -> Result<(), Found> {
+        if number == expected {
+            return Ok(());
+        }
+        Err((Fault::Number, format!("message number {number}; expected {expected}")))
+    }
+
+    fn check_unannounced(&self, what: &str) -> Result<(), Found> {
+        match self.inbound.announced {
+            None => Ok(()),
+            Some(write) => Err((Fault::Extension, format!("{what} after {write:?}"))),
+        }
+    }
+
+    fn take_read<'b>(
+        &mut self,
+        segment: &Segment<'b>,
+        number: u32,
+        offset: u32,
+    ) -> Result<Option<Event<'b>>, Found> {
+        self.idle_or("a read request")?;
+        self.check_unannounced("a read request")?;
+        self.check_number(number, self.inbound.read_number)?;
+        if offset != 0 {
+            return Err((Fault::Offset, format!("a read request at offset {offset}; expected 0")));
+        }
+        let length = segment.payload.len();
+        if length < READ_REQUEST {
+            return Err((Fault::ShortFrame, format!("a read request of {length} bytes, not 28")));
+        }
+        let Some(request) = ReadRequest::parse(segment.payload).filter(|_| segment.last) else {
+            let detail = "a read request of more than one segment or more than 28 bytes".into();
+            return Err((Fault::ReadRequestLength, detail));
+        };
+        let limit = self.agreed.ird;
+        if u32::try_from(self.inbound.answers.len()).unwrap_or(u32::MAX) >= limit {
+            let detail = format!("more than the {limit} reads at a time that were agreed");
+            return Err((Fault::ReadLimit, detail));
+        }
+        let ReadRequest { source_stag, source_offset, size, .. } = request;
+        if size > 0 && source_offset.checked_add(u64::from(size) - 1).is_none() {
+            let detail = format!("a read of {size} bytes at {source_offset:#x} wraps around");
+            return Err((Fault::ReadWrap, detail));
+        }
+        self.inbound.read_number = number.wrapping_add(1);
+        self.inbound.blamed = number;
+        self.inbound.operation = Some(Operation::Read);
+        self.inbound.answers.push_back(Answer { number, request, sent: 0 });
+        // A read of nothing names nothing that could be checked (RFC 5040 5.2).
+        Ok((size > 0).then_some(Event::ReadRequest {
+            slot: ReadSlot(number),
+            token: source_stag,
+            address: source_offset,
+            length: size,
+        }))
+    }
+
+    fn take_response<'b>(
+        &mut self,
+        segment: &Segment<'b>,
+        stag: u32,
+        offset: u64,
+    ) -> Result<Option<Event<'b>>, Found> {
+        if self.inbound.partial != Partial::Response {
+            self.idle_or("the answer to a read")?;
+            self.check_unannounced("the answer to a read")?;
+        }
+        let (payload, last) = (segment.payload, segment.last);
+        let Some(read) = self.outbound.reads.front_mut() else {
+            return Err((Fault::UnaskedResponse, "the answer to a read nobody asked for".into()));
+        };
+        let request = read.request;
+        let expected = request.sink_offset.wrapping_add(u64::from(read.received));
+        let left = request.size - read.received;
+        // An answer of no bytes names nothing that could be checked (RFC 5041 5.2).
+        if !payload.is_empty() && stag != request.sink_stag {
+            let detail =
+                format!("an answer for {stag:#010x}; expected {:#010x}", request.sink_stag);
+            return Err((Fault::ResponseToken, detail));
+        }
+        let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+        if !payload.is_empty() && offset != expected || length > left || last != (length == left) {
+            let detail = format!(
+                "an answer of {length} bytes at {offset:#x}{}; expected up to {left} at {expected:#x}",
+                if last { ", the last," } else { "" },
+            );
+            return Err((Fault::ResponseRange, detail));
+        }
+        let begin = read.received;
+        read.received += length;
+        let asker = read.asker;
+        self.inbound.partial = if last { Partial::None } else { Partial::Response };
+        if last {
+            self.outbound.reads.pop_front();
+        }
+        Ok(match asker {
+            Asker::Program(id) => {
+                if last {
+                    self.outbound.finish_read(&mut self.pending.resume);
+                }
+                Some(Event::ReadData { id, offset: begin, payload, last })
+            }
+            Asker::Ready => None,
+            Asker::Verdict { through } => {
+                self.outbound.vouch(through);
+                self.settle().map(|through| Event::Done { through })
+            }
+        })
+    }
+
+    fn take_extra<'b>(&mut self, now: Time, extra: Extra<'_>) -> Result<Option<Event<'b>>, Found> {
+        match extra {
+            Extra::Ack(ack) => {
+                self.take_ack(&ack).map(|done| done.map(|through| Event::Done { through }))
+            }
+            Extra::Announce(write) => {
+                self.idle_or("an announcement")?;
+                self.check_unannounced("an announcement")?;
+                let Announce { token, address, length } = write;
+                if length > 0 && address.checked_add(u64::from(length) - 1).is_none() {
+                    let detail = format!("a Write of {length} bytes at {address:#x} wraps around");
+                    return Err((Fault::WriteWrap, detail));
+                }
+                self.inbound.announced = Some(write);
+                self.count(Operation::Write, false);
+                // A refusal answers the Write, not its announcement.
+                let target = Target::Tagged { stag: token, offset: address };
+                let header = rdmap::segment(Opcode::Write, false, target).header();
+                let length_field = u16::try_from(length).unwrap_or(u16::MAX);
+                self.inbound.last = Offending::of(header.as_ref(), &[], length_field);
+                Ok(Some(Event::WriteAnnounced { token, address, length: u64::from(length) }))
+            }
+            Extra::Refusal(refused) => {
+                let _ = now;
+                self.take_refusal(&refused)?;
+                Ok(None)
+            }
+        }
+    }
+
+    fn take_ack(&mut self, ack: &Ack) -> Result<Option<MessageId>, Found> {
+        let done = self.acknowledged(ack.executed)?;
+        let Some(news) = self.acks.learn(ack) else {
+            return Err((Fault::Extension, "the peer takes back receives it granted".into()));
+        };
+        self.pending.resume |= news.resume;
+        self.pending.credit_wanted |= news.wanted;
+        Ok(done)
+    }
+}
+
+fn wrong_queue(opcode: Opcode, target: Target) -> Found {
+    (Fault::Queue, format!("{opcode:?} on the wrong queue: {target:?}"))
+}

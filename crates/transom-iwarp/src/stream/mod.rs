@@ -1,0 +1,351 @@
+//! One MPA stream: what a [`Wire`] is over TCP. The state is here, with the calls that only touch
+//! the surface; start-up, the two directions and the end of a stream have a file each.
+
+mod acks;
+mod failure;
+mod inbound;
+mod outbound;
+mod setup;
+
+use transom_wire::{
+    Begin, Decoded, Event, Facts, Frame, Message, MessageId, ReadLimits, Refusal, SetupError, Time,
+    Trailer, Verdicts, Violation, Wire,
+};
+
+use crate::fpdu::{self, Markers};
+use crate::{Config, Ready, Revision};
+use acks::Acks;
+use failure::{Blamed, LastWords};
+use inbound::Inbound;
+use outbound::Outbound;
+use setup::Asked;
+
+/// One iWARP connection as a [`Wire`]: bytes in, events out; messages in, frames out.
+#[derive(Debug)]
+pub struct Stream {
+    config: Config,
+    phase: Phase,
+    agreed: Agreed,
+    /// Passive side: what the Request asked for.
+    asked: Asked,
+    /// A start-up frame on its way out, and how much of it has gone.
+    start_up: (Vec<u8>, usize),
+    /// When start-up has taken too long.
+    timeout: Option<Time>,
+    /// Active side: no frame before this moment (iW 18 L1).
+    held: Option<Time>,
+    /// Passive side: no frame before the peer's first (iW 1.2 rule 4).
+    fenced: bool,
+    /// Bytes of the peer have been seen at all.
+    heard: bool,
+    /// The last call of `decode` left the beginning of a frame over.
+    cut: bool,
+    /// An active side may try again with revision 1.
+    retry_older: bool,
+    /// The largest segment of the link, 0 if unknown.
+    segment: u32,
+    /// The longest ULPDU to send; follows from `segment` and what was agreed.
+    ulpdu: usize,
+    markers: Option<Markers>,
+    inbound: Inbound,
+    outbound: Outbound,
+    acks: Acks,
+    pending: Pending,
+    last_words: Option<Box<LastWords>>,
+    /// What the peer refused, until its Terminate comes.
+    blamed: Option<Box<Blamed>>,
+    /// A frame of the peer has been taken as a message.
+    acquainted: bool,
+}
+
+/// Where a connection stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Active: `connect` has not been called.
+    Idle,
+    /// Active: the Request is out.
+    WaitReply,
+    /// Active: accepted; `confirm` has not been called.
+    Accepted,
+    /// Passive: nothing has come.
+    WaitRequest,
+    /// Passive: the Request is here, the program thinks.
+    Pending,
+    /// Passive: accepted; the peer's first frame has not come.
+    WaitReady,
+    /// Messages flow.
+    Open,
+    /// Ended: the rest is sent, what arrives is thrown away.
+    Closing,
+}
+
+/// What the two start-up frames agreed on.
+#[derive(Clone, Debug)]
+struct Agreed {
+    revision: Revision,
+    checksum: bool,
+    extension: bool,
+    /// Read limits without the hidden slot.
+    limits: ReadLimits,
+    /// Reads the peer may have under way, as it was told.
+    ird: u32,
+    /// Reads we may have under way, the hidden slot included.
+    ord: u32,
+    verdicts: Verdicts,
+    /// Active: the frame to begin with.
+    ready: Option<Ready>,
+}
+
+/// Events that wait for `poll_event`.
+#[derive(Debug, Default)]
+struct Pending {
+    established: bool,
+    done: Option<MessageId>,
+    resume: bool,
+    credit_wanted: bool,
+    failed: Option<Event<'static>>,
+}
+
+impl Stream {
+    /// A stream before its first byte. A passive side's handshake timeout begins to run.
+    #[must_use]
+    pub fn new(config: Config, now: Time) -> Stream {
+        let active = config.role == transom_wire::Role::Active;
+        let mut stream = Stream {
+            phase: if active { Phase::Idle } else { Phase::WaitRequest },
+            agreed: Agreed {
+                revision: config.revision,
+                checksum: false,
+                extension: false,
+                limits: ReadLimits::default(),
+                ird: 0,
+                ord: 0,
+                verdicts: Verdicts::SentOnly,
+                ready: None,
+            },
+            asked: Asked::default(),
+            start_up: (Vec::new(), 0),
+            timeout: (!active).then(|| now.after(config.handshake_timeout)),
+            held: None,
+            fenced: false,
+            heard: false,
+            cut: false,
+            retry_older: false,
+            segment: 0,
+            ulpdu: 0,
+            markers: None,
+            inbound: Inbound::default(),
+            outbound: Outbound::default(),
+            acks: Acks::default(),
+            pending: Pending::default(),
+            last_words: None,
+            blamed: None,
+            acquainted: false,
+            config,
+        };
+        stream.measure();
+        stream
+    }
+
+    /// Derives the longest ULPDU (iW 3.1, 3.2). A plain peer gets frames that fit a segment and the
+    /// RFC's limit; between Transoms a frame fills a whole number of segments.
+    fn measure(&mut self) {
+        let wanted = usize::try_from(self.config.largest_frame).unwrap_or(fpdu::LARGEST);
+        let segment = usize::try_from(self.segment).unwrap_or(0);
+        let frame = match (self.agreed.extension, segment) {
+            (true, 0) => wanted,
+            (true, segment) if segment < wanted => wanted / segment * segment,
+            (true, _) => wanted,
+            (false, 0) => wanted.min(fpdu::size(fpdu::RFC_ULPDU)),
+            (false, segment) => wanted.min(fpdu::size(fpdu::RFC_ULPDU)).min(segment),
+        };
+        let markers = if self.markers.is_some() { 4 * frame.div_ceil(512) } else { 0 };
+        let overhead = fpdu::LENGTH + fpdu::CRC + frame % 4 + markers;
+        self.ulpdu = frame.saturating_sub(overhead).clamp(128, 65_535);
+    }
+
+    /// Whether frames other than start-up and last words may leave; time may have released them.
+    fn may_send(&mut self, now: Time) -> bool {
+        if self.held.is_some_and(|until| now >= until) {
+            self.held = None;
+        }
+        self.phase == Phase::Open && !self.fenced && self.held.is_none()
+    }
+}
+
+impl Wire for Stream {
+    fn connect(&mut self, now: Time, limits: ReadLimits, bytes: &[u8]) -> Result<(), SetupError> {
+        self.send_request(now, limits, bytes)
+    }
+
+    fn accept(&mut self, now: Time, limits: ReadLimits, bytes: &[u8]) -> Result<(), SetupError> {
+        self.send_reply(now, limits, bytes)
+    }
+
+    fn reject(&mut self, _now: Time, bytes: &[u8]) -> Result<(), SetupError> {
+        self.send_reject(bytes)
+    }
+
+    fn confirm(&mut self, now: Time) -> Result<(), SetupError> {
+        if self.phase != Phase::Accepted {
+            return Err(SetupError::Order);
+        }
+        self.phase = Phase::Open;
+        self.outbound.ready = self.agreed.ready;
+        self.start_acks();
+        let _ = self.may_send(now);
+        self.pending.resume = true;
+        Ok(())
+    }
+
+    fn decode<'b>(&mut self, now: Time, bytes: &'b [u8]) -> Result<Decoded<'b>, Violation> {
+        self.heard |= !bytes.is_empty();
+        let decoded = match self.phase {
+            Phase::WaitReply => self.take_reply(now, bytes),
+            Phase::WaitRequest => self.take_request(bytes),
+            Phase::Idle | Phase::Pending if bytes.is_empty() => Ok(NOTHING),
+            Phase::Idle | Phase::Pending => Err(self.early(bytes)),
+            Phase::Accepted | Phase::WaitReady | Phase::Open => self.take_frame(now, bytes),
+            Phase::Closing => Ok(Decoded { consumed: bytes.len(), event: None }),
+        };
+        self.cut = matches!(decoded, Ok(Decoded { consumed: 0, .. })) && !bytes.is_empty();
+        decoded
+    }
+
+    fn executed(&mut self, now: Time) {
+        if self.inbound.unexecuted > 0 {
+            self.inbound.unexecuted -= 1;
+            if self.agreed.extension {
+                self.acks.executed(now);
+            }
+        }
+    }
+
+    fn refuse(&mut self, _now: Time, refusal: &Refusal<'_>) {
+        self.refuse_last(refusal);
+    }
+
+    fn receives_posted(&mut self, now: Time, total: u64, shared: bool) {
+        self.acks.receives_posted(now, total, shared);
+    }
+
+    fn begin(&mut self, now: Time, id: MessageId, message: &Message) -> Begin {
+        self.begin_message(now, id, message)
+    }
+
+    fn next_frame(&mut self, now: Time) -> Option<Frame> {
+        self.choose_frame(now)
+    }
+
+    fn seal(&mut self, frame: &Frame, out: &mut Vec<u8>, start: usize) {
+        if !frame.sealed {
+            return;
+        }
+        match &mut self.markers {
+            Some(markers) => markers.seal(out, start, self.agreed.checksum),
+            None => fpdu::seal(out, start, self.agreed.checksum),
+        }
+    }
+
+    fn trailer(&mut self, frame: &Frame) -> Option<Trailer> {
+        if !frame.sealed {
+            return Some(Trailer { bytes: [0; 8], length: 0 });
+        }
+        if self.agreed.checksum || self.markers.is_some() {
+            return None;
+        }
+        // Padding and an unused checksum field, all zeros.
+        let padding = (4 - (u32::from(frame.header_length) + frame.length) % 4) % 4;
+        let length = u8::try_from(padding).unwrap_or(0) + 4;
+        Some(Trailer { bytes: [0; 8], length })
+    }
+
+    fn abandon(&mut self, _now: Time, frame: &Frame, refusal: &Refusal<'_>) {
+        self.abandon_frame(frame, refusal);
+    }
+
+    fn has_output(&self) -> bool {
+        self.start_up.1 < self.start_up.0.len()
+            || self.last_words.is_some()
+            || (self.phase == Phase::Open
+                && (self.outbound.busy() || !self.inbound.answers.is_empty() || self.acks.owed()))
+    }
+
+    fn poll_event(&mut self) -> Option<Event<'static>> {
+        let pending = &mut self.pending;
+        if std::mem::take(&mut pending.established) {
+            return Some(Event::Established);
+        }
+        if let Some(through) = pending.done.take() {
+            return Some(Event::Done { through });
+        }
+        if std::mem::take(&mut pending.credit_wanted) {
+            return Some(Event::CreditWanted);
+        }
+        if std::mem::take(&mut pending.resume) {
+            return Some(Event::Resume);
+        }
+        pending.failed.take()
+    }
+
+    fn idle_pass(&mut self, _now: Time) {
+        self.acks.idle_pass();
+    }
+
+    fn flush(&mut self, _now: Time) {
+        self.acks.flush();
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        let held = self.held.filter(|_| self.phase == Phase::Open);
+        let owed = self.acks.deadline(self.config.ack_delay);
+        let owed = owed.filter(|_| self.phase == Phase::Open && !self.fenced && held.is_none());
+        [self.timeout, held, owed].into_iter().flatten().min()
+    }
+
+    fn on_deadline(&mut self, now: Time) -> Result<(), Violation> {
+        if self.timeout.is_some_and(|at| now >= at) {
+            return Err(self.timed_out());
+        }
+        if self.phase == Phase::Open && self.held.is_some_and(|until| now >= until) {
+            self.held = None;
+            self.pending.resume = true;
+        }
+        if self.acks.deadline(self.config.ack_delay).is_some_and(|at| now >= at) {
+            self.acks.flush();
+        }
+        Ok(())
+    }
+
+    fn link_closed(&mut self, _now: Time) -> Result<(), Violation> {
+        self.end_of_link()
+    }
+
+    fn retry_older(&self) -> bool {
+        self.retry_older
+    }
+
+    fn set_segment_size(&mut self, bytes: u32) {
+        self.segment = bytes;
+        self.measure();
+    }
+
+    fn facts(&self) -> Option<Facts> {
+        let known = matches!(self.phase, Phase::Accepted | Phase::WaitReady | Phase::Open);
+        known.then(|| Facts {
+            wire: match self.agreed.revision {
+                Revision::One => "iWARP over TCP (MPA revision 1)",
+                Revision::Two => "iWARP over TCP (MPA revision 2)",
+            },
+            checksum: self.agreed.checksum,
+            markers: self.markers.is_some(),
+            extension: self.agreed.extension,
+            verdicts: self.agreed.verdicts,
+            limits: self.agreed.limits,
+            largest_frame: fpdu::LARGEST,
+            largest_payload: self.ulpdu - crate::ddp::TAGGED,
+        })
+    }
+}
+
+const NOTHING: Decoded<'static> = Decoded { consumed: 0, event: None };

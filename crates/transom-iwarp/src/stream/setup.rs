@@ -1,0 +1,379 @@
+//! Start-up (RFC 5044 7.1, RFC 6581 9): two frames, and what follows from them.
+
+use transom_wire::{
+    Blame, Decoded, Event, ReadLimits, Role, SetupError, Time, Verdicts, Violation,
+};
+
+use super::{NOTHING, Phase, Stream};
+use crate::faults::Fault;
+use crate::fpdu::Markers;
+use crate::mpa::{self, Enhanced, Kind, Malformed, StartUp, UNLIMITED};
+use crate::{Ready, Revision};
+
+/// What a Request asked for, as far as the Reply depends on it.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    revision: u8,
+    flags: u8,
+    enhanced: Option<Enhanced>,
+}
+
+impl Asked {
+    fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// A read limit as it travels.
+fn wire_limit(reads: u32) -> u16 {
+    u16::try_from(reads).unwrap_or(UNLIMITED).min(UNLIMITED - 1)
+}
+
+/// The user's share of the reads that may be under way, and whether one is left for verdicts: the
+/// hidden slot lies above the user's limit, and the user keeps the only one.
+fn share(total: u32, wanted: u32) -> (u32, bool) {
+    match total {
+        0 => (0, false),
+        1 => (wanted.min(1), wanted == 0),
+        _ => (wanted.min(total - 1), true),
+    }
+}
+
+impl Stream {
+    fn capped(&self, limits: ReadLimits) -> ReadLimits {
+        ReadLimits {
+            inbound: limits.inbound.min(self.config.read_caps.inbound),
+            outbound: limits.outbound.min(self.config.read_caps.outbound),
+        }
+    }
+
+    /// Whether the Request counts one read more than its program wants: for verdicts by a peer that
+    /// turns out to be a plain one. An offer of the extension always does.
+    fn hides_a_slot(&self) -> bool {
+        self.config.verdict_reads || self.config.extension
+    }
+
+    fn check_private(&self, enhanced: bool, private: &[u8]) -> Result<(), SetupError> {
+        let most = mpa::MAX_PRIVATE - if enhanced { 4 } else { 0 };
+        let limit = most.min(self.config.private_limit);
+        if private.len() > limit { Err(SetupError::PrivateData { limit }) } else { Ok(()) }
+    }
+
+    fn queue_start_up(&mut self, frame: &StartUp<'_>) {
+        self.start_up = (Vec::with_capacity(mpa::HEADER + 4 + frame.private.len()), 0);
+        frame.write(&mut self.start_up.0);
+    }
+
+    // ---- active side --------------------------------------------------------------------------
+
+    pub(super) fn send_request(
+        &mut self,
+        now: Time,
+        limits: ReadLimits,
+        private: &[u8],
+    ) -> Result<(), SetupError> {
+        if self.phase != Phase::Idle {
+            return Err(SetupError::Order);
+        }
+        let two = self.config.revision == Revision::Two;
+        self.check_private(two, private)?;
+        let limits = self.capped(limits);
+        let least = self.config.least_reads;
+        let hidden = u32::from(two && self.hides_a_slot());
+        // A Read as ready-to-receive frame takes a slot too.
+        let least_ord = least.max(u32::from(self.config.peer_to_peer));
+        self.agreed.limits = limits;
+        self.agreed.ird = limits.inbound.max(least);
+        self.agreed.ord =
+            if two { (limits.outbound + hidden).max(least_ord) } else { limits.outbound };
+        let flags = if self.config.checksum { mpa::CHECKSUM } else { 0 }
+            | if two { mpa::ENHANCED } else { 0 }
+            | if self.config.extension { mpa::OFFER } else { 0 };
+        let enhanced = two.then(|| Enhanced {
+            peer_to_peer: self.config.peer_to_peer,
+            send: false,
+            write: self.config.peer_to_peer,
+            read: self.config.peer_to_peer,
+            ird: wire_limit(self.agreed.ird),
+            ord: wire_limit(self.agreed.ord),
+        });
+        let revision = if two { 2 } else { 1 };
+        self.queue_start_up(&StartUp { kind: Kind::Request, flags, revision, enhanced, private });
+        self.timeout = Some(now.after(self.config.handshake_timeout));
+        self.phase = Phase::WaitReply;
+        Ok(())
+    }
+
+    pub(super) fn take_reply<'b>(
+        &mut self,
+        now: Time,
+        bytes: &'b [u8],
+    ) -> Result<Decoded<'b>, Violation> {
+        let (reply, consumed) = match StartUp::parse(bytes, Kind::Reply) {
+            Ok(Some(parsed)) => parsed,
+            Ok(None) => return Ok(NOTHING),
+            Err(malformed) => return Err(self.malformed(malformed)),
+        };
+        let private = reply.private;
+        if reply.has(mpa::REJECT) {
+            self.end();
+            return Ok(Decoded { consumed, event: Some(Event::Rejected { private }) });
+        }
+        let two = self.config.revision == Revision::Two;
+        if reply.revision != if two { 2 } else { 1 } || reply.enhanced.is_some() != two {
+            let detail = format!(
+                "the peer answered start-up in revision {}{}; expected the revision of the request",
+                reply.revision,
+                if reply.enhanced.is_some() { "" } else { " without read limits" },
+            );
+            return Err(self.silent(Blame::Peer, "iW 12.1", detail));
+        }
+        let agreed = &mut self.agreed;
+        agreed.checksum = self.config.checksum || reply.has(mpa::CHECKSUM);
+        // A Reply with the offer's bit comes from a peer that mirrors what it does not know.
+        agreed.extension =
+            self.config.extension && reply.has(mpa::ACCEPT) && !reply.has(mpa::OFFER);
+        self.markers = reply.has(mpa::MARKERS).then(Markers::default);
+        let fault = reply.enhanced.and_then(|word| self.agree_as_initiator(word));
+        self.settle_verdicts(two);
+        self.measure();
+        self.timeout = None;
+        if !self.agreed.extension && !self.config.hold.is_zero() {
+            self.held = Some(now.after(self.config.hold));
+        }
+        if let Some((fault, detail)) = fault {
+            return Err(self.fault(fault, detail));
+        }
+        self.phase = Phase::Accepted;
+        let limits = self.agreed.limits;
+        Ok(Decoded { consumed, event: Some(Event::Accepted { limits, private }) })
+    }
+
+    /// RFC 6581 9.1, 9.2, seen from the initiator.
+    fn agree_as_initiator(&mut self, word: Enhanced) -> Option<(Fault, String)> {
+        let agreed = &mut self.agreed;
+        if word.ird != UNLIMITED {
+            agreed.ord = agreed.ord.min(u32::from(word.ird));
+        }
+        if word.ord != UNLIMITED {
+            let needed = u32::from(word.ord);
+            if needed > agreed.ird {
+                let have = agreed.ird;
+                let detail =
+                    format!("the peer wants {needed} reads at a time of this side's {have}");
+                return Some((Fault::StartReads, detail));
+            }
+            agreed.limits.inbound = agreed.limits.inbound.min(needed);
+        }
+        if self.config.peer_to_peer && word.peer_to_peer {
+            agreed.ready = match word {
+                Enhanced { write: true, .. } => Some(Ready::Write),
+                Enhanced { read: true, .. } => Some(Ready::Read),
+                _ => {
+                    let detail =
+                        "the peer's reply names no ready-to-receive frame that was offered";
+                    return Some((Fault::StartReady, detail.into()));
+                }
+            };
+        }
+        None
+    }
+
+    /// Divides the outbound reads between user and verdicts.
+    fn settle_verdicts(&mut self, enhanced: bool) {
+        let config = &self.config;
+        let agreed = &mut self.agreed;
+        let wanted = agreed.limits.outbound;
+        if agreed.extension {
+            agreed.verdicts = Verdicts::Acknowledged;
+            agreed.ord = agreed.ord.min(wanted);
+        } else if enhanced && config.verdict_reads {
+            let (user, hidden) = share(agreed.ord, wanted);
+            agreed.limits.outbound = user;
+            agreed.verdicts = if hidden { Verdicts::ProbedByRead } else { Verdicts::SentOnly };
+        }
+        agreed.limits.outbound = agreed.limits.outbound.min(agreed.ord);
+    }
+
+    // ---- passive side -------------------------------------------------------------------------
+
+    pub(super) fn take_request<'b>(&mut self, bytes: &'b [u8]) -> Result<Decoded<'b>, Violation> {
+        let (request, consumed) = match StartUp::parse(bytes, Kind::Request) {
+            Ok(Some(parsed)) => parsed,
+            Ok(None) => return Ok(NOTHING),
+            Err(malformed) => return Err(self.malformed(malformed)),
+        };
+        let private = request.private;
+        self.asked =
+            Asked { revision: request.revision, flags: request.flags, enhanced: request.enhanced };
+        self.timeout = None;
+        self.phase = Phase::Pending;
+        let limits = self.offered();
+        Ok(Decoded { consumed, event: Some(Event::ConnectRequest { limits, private }) })
+    }
+
+    fn takes_extension(&self) -> bool {
+        self.config.extension && self.asked.has(mpa::OFFER)
+    }
+
+    /// What the Request offers, seen from here, without hidden slots of either side.
+    fn offered(&self) -> ReadLimits {
+        let Some(word) = self.asked.enhanced else { return self.config.read_caps };
+        let caps = self.config.read_caps;
+        let of = |limit: u16| if limit == UNLIMITED { u32::MAX } else { u32::from(limit) };
+        let (mut inbound, mut outbound) = (of(word.ord), of(word.ird));
+        if self.takes_extension() {
+            inbound = inbound.saturating_sub(1);
+        } else if self.config.verdict_reads {
+            outbound = share(outbound, outbound).0;
+        }
+        ReadLimits { inbound: inbound.min(caps.inbound), outbound: outbound.min(caps.outbound) }
+    }
+
+    pub(super) fn send_reply(
+        &mut self,
+        now: Time,
+        limits: ReadLimits,
+        private: &[u8],
+    ) -> Result<(), SetupError> {
+        if self.phase != Phase::Pending {
+            return Err(SetupError::Order);
+        }
+        self.check_private(self.asked.enhanced.is_some(), private)?;
+        let offered = self.offered();
+        let limits = self.capped(limits);
+        self.agreed.revision = if self.asked.revision >= 2 { Revision::Two } else { Revision::One };
+        self.agreed.checksum = self.config.checksum || self.asked.has(mpa::CHECKSUM);
+        self.agreed.extension = self.takes_extension();
+        self.agreed.limits = ReadLimits {
+            inbound: limits.inbound.min(offered.inbound),
+            outbound: limits.outbound.min(offered.outbound),
+        };
+        self.agreed.ird = self.agreed.limits.inbound;
+        self.agreed.ord = self.agreed.limits.outbound;
+        let enhanced = self.asked.enhanced.map(|word| self.agree_as_responder(word, limits));
+        self.settle_verdicts(enhanced.is_some());
+        self.markers = self.asked.has(mpa::MARKERS).then(Markers::default);
+        self.measure();
+        let flags = if self.agreed.checksum { mpa::CHECKSUM } else { 0 }
+            | if enhanced.is_some() { mpa::ENHANCED } else { 0 }
+            | if self.agreed.extension { mpa::ACCEPT } else { 0 };
+        let revision = self.asked.revision;
+        self.queue_start_up(&StartUp { kind: Kind::Reply, flags, revision, enhanced, private });
+        self.fenced = self.config.fence || self.agreed.extension;
+        let speaks_first = enhanced.is_some_and(|word| word.peer_to_peer) || self.agreed.extension;
+        if speaks_first {
+            self.timeout = self.config.confirm_timeout.map(|wait| now.after(wait));
+            self.phase = Phase::WaitReady;
+        } else {
+            // Nothing else will say that the peer is there (iW 2.4).
+            self.phase = Phase::Open;
+            self.pending.established = true;
+        }
+        Ok(())
+    }
+
+    /// RFC 6581 9.1, 9.2, seen from the responder: the enhanced word of the Reply.
+    fn agree_as_responder(&mut self, word: Enhanced, limits: ReadLimits) -> Enhanced {
+        let mut reply = Enhanced { peer_to_peer: word.peer_to_peer, ..Enhanced::default() };
+        if word.peer_to_peer {
+            match (word.read, word.write, self.config.preferred_ready) {
+                (true, true, Ready::Write) | (false, true, _) => reply.write = true,
+                (true, ..) => reply.read = true,
+                // iW S12: name what we support; the initiator will end it.
+                (false, false, _) => (reply.read, reply.write) = (true, true),
+            }
+        }
+        let agreed = &mut self.agreed;
+        let least = self.config.least_reads;
+        let ready_read = u32::from(reply.read);
+        if self.config.verdict_reads && !agreed.extension && word.ird != UNLIMITED {
+            agreed.ord = (limits.outbound + 1).min(u32::from(word.ird));
+        } else if word.ird == UNLIMITED {
+            agreed.ord = limits.outbound + u32::from(self.config.verdict_reads);
+        }
+        agreed.ird = agreed.ird.max(least).max(ready_read);
+        reply.ird = if word.ord == UNLIMITED { UNLIMITED } else { wire_limit(agreed.ird) };
+        reply.ord = if word.ird == UNLIMITED { UNLIMITED } else { wire_limit(agreed.ord) };
+        reply
+    }
+
+    pub(super) fn send_reject(&mut self, private: &[u8]) -> Result<(), SetupError> {
+        if self.phase != Phase::Pending {
+            return Err(SetupError::Order);
+        }
+        let enhanced = self.asked.enhanced;
+        self.check_private(enhanced.is_some(), private)?;
+        let checksum = self.config.checksum || self.asked.has(mpa::CHECKSUM);
+        let flags = mpa::REJECT
+            | if checksum { mpa::CHECKSUM } else { 0 }
+            | if enhanced.is_some() { mpa::ENHANCED } else { 0 };
+        let revision = self.asked.revision;
+        self.end();
+        self.queue_start_up(&StartUp { kind: Kind::Reply, flags, revision, enhanced, private });
+        Ok(())
+    }
+
+    // ---- what can go wrong --------------------------------------------------------------------
+
+    fn malformed(&mut self, malformed: Malformed) -> Violation {
+        let (rule, detail) = match malformed {
+            Malformed::OtherKey => (
+                "iW 1.2 rule 6",
+                "the peer plays the same part in start-up as this side; one has to listen".into(),
+            ),
+            Malformed::Key => (
+                "RFC 5044 7.1.1",
+                "the peer does not speak MPA; expected the key of a start-up frame".into(),
+            ),
+            Malformed::Revision(found) => {
+                ("iW 1.3", format!("MPA revision {found} in start-up; this side speaks 1 and 2"))
+            }
+            Malformed::PrivateLength(found) => (
+                "RFC 5044 7.1.1",
+                format!("{found} bytes of private data in start-up; at most 512"),
+            ),
+            Malformed::ShortEnhanced => {
+                ("RFC 6581 9", "enhanced start-up without the 4 bytes of its read limits".into())
+            }
+        };
+        self.silent(Blame::Peer, rule, detail)
+    }
+
+    /// Bytes where none may be.
+    pub(super) fn early(&mut self, bytes: &[u8]) -> Violation {
+        let detail = format!("{} bytes before the peer was answered", bytes.len());
+        self.silent(Blame::Peer, "iW 1.2 rule 2", detail)
+    }
+
+    pub(super) fn timed_out(&mut self) -> Violation {
+        let detail = match (self.phase, self.config.role) {
+            (Phase::WaitReady, _) => "the peer did not complete the connection in time",
+            (_, Role::Active) => "the peer did not answer the connection request in time",
+            (_, Role::Passive) => "the peer did not send a connection request in time",
+        };
+        self.silent(Blame::Peer, "iW 1.2 rule 7", detail.into())
+    }
+
+    /// The link is gone.
+    pub(super) fn end_of_link(&mut self) -> Result<(), Violation> {
+        let phase = self.phase;
+        let detail = match phase {
+            Phase::Closing => return self.last_farewell(),
+            Phase::WaitReply if !self.heard => {
+                self.retry_older = self.config.revision == Revision::Two;
+                "the peer ended the link instead of answering the connection request"
+            }
+            Phase::Idle | Phase::WaitReply | Phase::Accepted => "the link ended during start-up",
+            Phase::WaitRequest | Phase::Pending => "the link ended during start-up",
+            Phase::WaitReady => "the peer went away instead of completing the connection",
+            Phase::Open if self.cut => "the link ended in the middle of a frame",
+            Phase::Open if self.inbound.unfinished() => "the link ended in the middle of a message",
+            Phase::Open => {
+                self.end();
+                return self.last_farewell();
+            }
+        };
+        Err(self.silent(Blame::Peer, "RFC 5044 8 (1)", detail.into()))
+    }
+}
