@@ -96,6 +96,12 @@ impl Stream {
     pub(super) fn refuse_last(&mut self, refusal: &Refusal<'_>) {
         let number = self.inbound.blamed;
         let about = self.inbound.last;
+        if self.inbound.answered {
+            // Our sink is gone: to the peer, a segment that may not be placed (iW H21).
+            let fault = Fault::of(Operation::Write, refusal.class);
+            self.terminate(fault, about, None);
+            return;
+        }
         self.refuse_with(refusal, number, about);
     }
 

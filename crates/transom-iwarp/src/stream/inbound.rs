@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use transom_wire::{Decoded, Event, MessageId, Operation, ReadSlot, Time, Violation};
+use transom_wire::{Decoded, Event, MessageId, ReadSlot, Time, Violation};
 
 use super::outbound::Asker;
 use super::{NOTHING, Phase, Stream};
@@ -34,7 +34,8 @@ pub(super) struct Inbound {
     pub(super) unexecuted: u32,
     /// Number, among Sends and Writes, of the message of the last event.
     pub(super) blamed: u32,
-    pub(super) operation: Option<Operation>,
+    /// That event was the answer to a read of ours: refusing it is about our own memory.
+    pub(super) answered: bool,
     /// The headers of the last frame, for a Terminate about it.
     pub(super) last: Offending,
     /// A first frame that was verified and announced as `Established`; its length field is used up.
@@ -53,7 +54,7 @@ impl Default for Inbound {
             messages: 0,
             unexecuted: 0,
             blamed: 0,
-            operation: None,
+            answered: false,
             last: Offending::default(),
             verified: None,
             answers: VecDeque::new(),
@@ -277,9 +278,9 @@ impl Stream {
     }
 
     /// A Send or Write is complete, or a part of it has come.
-    fn count(&mut self, operation: Operation, last: bool) {
+    fn count(&mut self, last: bool) {
         self.inbound.blamed = self.inbound.messages.wrapping_add(1);
-        self.inbound.operation = Some(operation);
+        self.inbound.answered = false;
         if last {
             self.inbound.messages = self.inbound.blamed;
             self.inbound.unexecuted = self.inbound.unexecuted.saturating_add(1);
@@ -327,7 +328,7 @@ impl Stream {
         if last {
             self.inbound.announced = None;
         }
-        self.count(Operation::Write, last);
+        self.count(last);
         Ok(Some(Event::Write { token: stag, address: offset, payload, last }))
     }
 
@@ -372,7 +373,7 @@ impl Stream {
             return Err((Fault::Offset, detail));
         }
         self.inbound.partial = Partial::Send { opcode, next };
-        self.count(Operation::Send, last);
+        self.count(last);
         if last {
             self.inbound.send_number = number.wrapping_add(1);
         }
@@ -431,7 +432,7 @@ impl Stream {
         }
         self.inbound.read_number = number.wrapping_add(1);
         self.inbound.blamed = number;
-        self.inbound.operation = Some(Operation::Read);
+        self.inbound.answered = false;
         self.inbound.answers.push_back(Answer { number, request, sent: 0 });
         // A read of nothing names nothing that could be checked (RFC 5040 5.2).
         Ok((size > 0).then_some(Event::ReadRequest {
@@ -473,6 +474,7 @@ impl Stream {
             );
             return Err((Fault::ResponseRange, detail));
         }
+        self.inbound.answered = true;
         let begin = read.received;
         read.received += length;
         let asker = read.asker;
@@ -509,7 +511,7 @@ impl Stream {
                     return Err((Fault::WriteWrap, detail));
                 }
                 self.inbound.announced = Some(write);
-                self.count(Operation::Write, false);
+                self.count(false);
                 // A refusal answers the Write, not its announcement.
                 let target = Target::Tagged { stag: token, offset: address };
                 let header = rdmap::segment(Opcode::Write, false, target).header();
