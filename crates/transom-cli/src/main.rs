@@ -1,2 +1,55 @@
-//! The transom command.
-fn main() {}
+//! The command `transom`.
+
+mod adapters;
+mod bench;
+mod exit;
+mod quickstart;
+mod rping;
+mod show;
+mod watchdog;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// An RDMA adapter in software: a tour, tools, and measurements.
+#[derive(Debug, Parser)]
+#[command(name = "transom", version, after_help = exit::EXIT_CODES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Take the tour: two processes, one window, a file through it, and what happens when it closes
+    Quickstart(quickstart::Args),
+    /// List the addresses at which an adapter can be opened
+    Adapters(adapters::Args),
+    /// Speak with rping programs (rdma-core), on any iWARP peer
+    Rping(rping::Args),
+    /// Measure, against the same bytes over a bare socket
+    #[command(subcommand)]
+    Bench(bench::Command),
+    /// The other process of `quickstart`
+    #[command(hide = true)]
+    QuickstartOwner(quickstart::OwnerArgs),
+    /// The other process of `bench`
+    #[command(hide = true)]
+    BenchPeer(bench::PeerArgs),
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Quickstart(args) => quickstart::run(&args),
+        Command::Adapters(args) => adapters::run(&args),
+        Command::Rping(args) => rping::run(&args),
+        Command::Bench(command) => bench::run(&command),
+        Command::QuickstartOwner(args) => quickstart::owner::run(&args),
+        Command::BenchPeer(args) => bench::peer::run(&args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

@@ -17,7 +17,7 @@ impl Listener {
     }
 
     /// The next peer that asks to connect.
-    pub fn next(&mut self) -> Pending<'_, Incoming> {
+    pub fn next(&mut self) -> Pending<Incoming> {
         todo!()
     }
 }
@@ -67,9 +67,9 @@ impl Connect {
 
 impl IntoFuture for Connect {
     type Output = Result<QueuePair>;
-    type IntoFuture = Pending<'static, QueuePair>;
+    type IntoFuture = Pending<QueuePair>;
 
-    fn into_future(self) -> Pending<'static, QueuePair> {
+    fn into_future(self) -> Pending<QueuePair> {
         todo!()
     }
 }
@@ -114,7 +114,7 @@ impl Incoming {
     }
 
     /// Accept: done when the peer has completed the connection.
-    pub fn accept(self) -> Pending<'static, QueuePair> {
+    pub fn accept(self) -> Pending<QueuePair> {
         todo!()
     }
 

@@ -90,7 +90,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use grant::Grant;
 pub use mapped::{Map, MappedFile};
 pub use posted::{Message, Pending, Posted};
-pub use queue_pair::{ConnectionInfo, QueuePair};
+pub use queue_pair::{ConnectionInfo, QueuePair, Recv};
 pub use region::{Region, Slice};
 pub use rights::Rights;
 pub use transom_memory::{Denial, Mistake, Named, NamedState, Rule, Token};

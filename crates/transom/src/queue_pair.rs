@@ -1,12 +1,15 @@
 //! One end of a connection.
 
+use std::future::Future;
 use std::net::SocketAddr;
 use std::ops::RangeBounds;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use transom_wire::Verdicts;
 
-use crate::{Buffer, Grant, Message, Pending, Posted, Region, Result, Rights, Slice, Window};
+use crate::{Buffer, Error, Grant, Message, Posted, Region, Result, Rights, Slice, Window};
 
 /// One end of a connection. Dropping it disconnects; neither ever blocks on the peer.
 #[derive(Debug)]
@@ -60,7 +63,18 @@ impl QueuePair {
     }
 
     /// The next message. Messages wait in posted receives; dropping this loses none.
-    pub fn recv(&self) -> Pending<'_, Message> {
+    pub fn recv(&self) -> Recv<'_> {
+        todo!()
+    }
+
+    /// The next message, if there is one already.
+    pub fn try_recv(&self) -> Result<Option<Message>> {
+        todo!()
+    }
+
+    /// Why the connection has ended, if it has.
+    #[must_use]
+    pub fn ended(&self) -> Option<Error> {
         todo!()
     }
 
@@ -105,6 +119,29 @@ impl QueuePair {
     /// End the connection: every window on it is closed and every request given up when this
     /// returns. The peer is told, not waited for.
     pub fn disconnect(&self) -> Result<()> {
+        todo!()
+    }
+}
+
+/// The next message of a [`QueuePair`]: await it, or [`wait`](Recv::wait) for it. Dropping it loses
+/// no message.
+#[derive(Debug)]
+#[must_use = "await it or wait for it"]
+pub struct Recv<'a> {
+    queue: &'a QueuePair,
+}
+
+impl Recv<'_> {
+    /// Block until there is one, or the connection has ended.
+    pub fn wait(self) -> Result<Message> {
+        todo!()
+    }
+}
+
+impl Future for Recv<'_> {
+    type Output = Result<Message>;
+
+    fn poll(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<Result<Message>> {
         todo!()
     }
 }

@@ -11,27 +11,125 @@ use transom_memory::{
     Segment, Token,
 };
 
-use super::stats;
+use serde::Serialize;
+
+use super::{CheckArgs, Order, PAIRS, stats};
+use crate::adapters::print_json;
 use crate::exit::{Exit, Failure, Outcome};
+
+/// One result; nanoseconds per check.
+#[derive(Debug, Serialize)]
+struct Report {
+    bench: &'static str,
+    path: Option<&'static str>,
+    size: usize,
+    order: &'static str,
+    tokens: usize,
+    wait: Option<&'static str>,
+    crc: Option<&'static str>,
+    unit: &'static str,
+    median: f64,
+    p99: f64,
+    baseline_median: f64,
+    baseline: &'static str,
+    ratio: f64,
+    ratio_quartiles: [f64; 2],
+    pairs: usize,
+    largest_frame: Option<usize>,
+}
+
+#[derive(Debug, Serialize)]
+struct Both {
+    bench: &'static str,
+    orders: Vec<Report>,
+}
+
+pub(super) fn run(args: &CheckArgs) -> Outcome {
+    if !(1..=8 << 20).contains(&args.tokens) {
+        return Err(Failure::new(Exit::Usage, format!("--tokens {}: out of range", args.tokens))
+            .try_this("--tokens 1000, --tokens 1000000"));
+    }
+    let slice = super::slice(args.seconds)?;
+    let bench = Bench::new(args.tokens)?;
+    let mut orders = Vec::new();
+    for (name, dependent) in [("dependent", true), ("overlapped", false)] {
+        if matches!((args.order, dependent), (Order::Dependent, false) | (Order::Overlapped, true))
+        {
+            continue;
+        }
+        // How many fit into a slice, both sides together.
+        let (trial, begin) = (100_000, Instant::now());
+        bench.run(dependent, 0, trial)?;
+        let per_second = trial as f64 / begin.elapsed().as_secs_f64();
+        let checks = (per_second * slice.as_secs_f64()) as usize;
+        orders.push(report(args, name, bench.run(dependent, PAIRS, checks.max(1000))?));
+    }
+    if !args.json {
+        for report in &orders {
+            report.print();
+        }
+    } else if orders.len() == 1 {
+        orders.iter().for_each(print_json);
+    } else {
+        print_json(&Both { bench: "check", orders });
+    }
+    Ok(())
+}
+
+fn report(args: &CheckArgs, order: &'static str, checked: Checked) -> Report {
+    let ratio = checked.ratio();
+    let mut ours = checked.ours;
+    Report {
+        bench: "check",
+        path: None,
+        size: 64,
+        order,
+        tokens: args.tokens,
+        wait: None,
+        crc: None,
+        unit: "ns",
+        median: stats::median(&mut ours),
+        p99: stats::quantile(&mut ours, 0.99),
+        baseline_median: stats::median(&mut checked.baseline.clone()),
+        baseline: "one unguarded load of a 64-byte entry, same order",
+        ratio: ratio.median,
+        ratio_quartiles: ratio.quartiles,
+        pairs: ours.len(),
+        largest_frame: None,
+    }
+}
+
+impl Report {
+    fn print(&self) {
+        println!("check  {} live tokens, random, {}", self.tokens, self.order);
+        println!("  transom    {:.1} ns, guard included", self.median);
+        println!("  baseline   {:.1} ns   {}", self.baseline_median, self.baseline);
+        let [low, high] = self.ratio_quartiles;
+        println!(
+            "  ratio      {:.2}   quartiles {low:.2} to {high:.2}, {} pairs",
+            self.ratio, self.pairs
+        );
+    }
+}
 
 /// One entry of the baseline: a cache line, as the table's own are.
 #[repr(align(64))]
 struct Line(u64);
 
 /// Results in nanoseconds per check.
-pub(crate) struct Checked {
-    pub(crate) ours: Vec<f64>,
-    pub(crate) baseline: Vec<f64>,
+struct Checked {
+    ours: Vec<f64>,
+    baseline: Vec<f64>,
 }
 
 impl Checked {
-    pub(crate) fn ratio(&self) -> stats::Ratio {
+    fn ratio(&self) -> stats::Ratio {
         stats::pairwise(&self.ours, &self.baseline)
     }
 }
 
 /// A table of `live` tokens, and the order in which they are asked for.
-pub(crate) struct Bench {
+struct Bench {
     memory: Memory,
     actor: Actor,
     lines: Vec<Line>,
@@ -43,7 +141,7 @@ const BASE: u64 = 0x7000_0000_0000;
 const LENGTH: u64 = 4096;
 
 impl Bench {
-    pub(crate) fn new(live: usize) -> Outcome<Bench> {
+    fn new(live: usize) -> Outcome<Bench> {
         let mut random = Random::new();
         let memory = Memory::new(random.seed(), Config { largest_region: u64::MAX });
         let domain = DomainId(1);
@@ -67,7 +165,7 @@ impl Bench {
     }
 
     /// `pairs` pairs of measurements of `checks` checks each.
-    pub(crate) fn run(&self, dependent: bool, pairs: usize, checks: usize) -> Outcome<Checked> {
+    fn run(&self, dependent: bool, pairs: usize, checks: usize) -> Outcome<Checked> {
         let mut result = Checked { ours: Vec::new(), baseline: Vec::new() };
         // A zero that the compiler does not know: it makes the next access wait for the last one.
         let mask = black_box(0_u64);
@@ -150,9 +248,10 @@ impl Bench {
         };
         match self.memory.check(lane, &access, 0) {
             Ok(grant) => Ok(grant.segments().next().map_or(0, |segment| segment.host)),
-            Err(denial) => {
-                Err(Failure::new(Exit::CheckFailed, format!("a live token was refused: {denial:?}")))
-            }
+            Err(denial) => Err(Failure::new(
+                Exit::CheckFailed,
+                format!("a live token was refused: {denial:?}"),
+            )),
         }
     }
 

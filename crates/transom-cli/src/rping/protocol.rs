@@ -73,7 +73,9 @@ pub(crate) fn payload(round: u64, size: usize) -> Vec<u8> {
 /// How a payload is printed: up to its 0.
 pub(crate) fn printable(bytes: &[u8]) -> String {
     let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
-    text.iter().map(|b| if b.is_ascii_graphic() || *b == b' ' { char::from(*b) } else { '.' }).collect()
+    text.iter()
+        .map(|b| if b.is_ascii_graphic() || *b == b' ' { char::from(*b) } else { '.' })
+        .collect()
 }
 
 #[cfg(test)]
@@ -104,7 +106,7 @@ mod tests {
         let second = b"rdma-ping-1: BCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrs\0";
         assert_eq!(payload(0, 64), first);
         assert_eq!(payload(1, 64), second);
-        assert_eq!(payload(58, 64)[12..15], *b" AB", "58 letters later it begins anew");
+        assert_eq!(payload(58, 64)[13..16], *b" AB", "58 letters later it begins anew");
         assert_eq!(payload(0, 200)[13 + 58], b'A', "after z comes A");
         assert_eq!(payload(u64::MAX, SMALLEST).len(), SMALLEST);
         assert_eq!(printable(first).len(), 63);

@@ -1,0 +1,105 @@
+//! `bench write-bandwidth` and `read-bandwidth`: several requests at a time.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use transom::Posted;
+
+use super::peer::{Job, Side, start};
+use super::report::{Baseline, Report};
+use super::{PAIRS, Plan, Wait, baseline, congestion, stats};
+use crate::exit::{Outcome, system};
+
+/// Requests under way.
+const AHEAD: usize = 16;
+
+pub(super) fn run(plan: &Plan, write: bool) -> Outcome {
+    let (mut side, _peer) = start(plan)?;
+    let spin = plan.wait == Wait::Spin;
+    let mut ours = Vec::with_capacity(PAIRS);
+    let mut variants: Vec<Baseline> = Vec::new();
+    if plan.baseline {
+        for call in baseline::CALLS {
+            for (spin, how) in [(true, "spinning"), (false, "blocking")] {
+                let name = format!("raw, {how}, calls of {} KiB", call >> 10);
+                variants.push(Baseline { name, values: Vec::new() });
+                // Warm up: the first second of a connection is not like the others.
+                stream(&mut side, call, spin, plan.slice / 2)?;
+            }
+        }
+    }
+    transfer(&mut side, write, spin, plan.slice / 2)?;
+    for _ in 0..PAIRS {
+        ours.push(transfer(&mut side, write, spin, plan.slice)?);
+        let kinds = baseline::CALLS.iter().flat_map(|call| [(*call, true), (*call, false)]);
+        for (variant, (call, spin)) in variants.iter_mut().zip(kinds) {
+            variant.values.push(stream(&mut side, call, spin, plan.slice)?);
+        }
+    }
+    let info = side.queue.info();
+    let mut report = Report {
+        bench: if write { "write-bandwidth" } else { "read-bandwidth" },
+        path: info.path,
+        size: plan.size,
+        wait: if spin { "spin" } else { "block" },
+        crc: if info.crc { "on" } else { "off" },
+        unit: "bytes/s",
+        median: stats::median(&mut ours.clone()),
+        p99: stats::quantile(&mut ours.clone(), 0.01),
+        baseline_median: None,
+        baseline: None,
+        ratio: None,
+        ratio_quartiles: None,
+        pairs: 0,
+        largest_frame: info.largest_frame,
+        congestion: congestion(),
+    };
+    let fastest = variants.iter().max_by(|a, b| {
+        let of = |variant: &Baseline| stats::median(&mut variant.values.clone());
+        of(a).total_cmp(&of(b))
+    });
+    if let Some(fastest) = fastest {
+        report.compare(&ours, fastest);
+    }
+    report.print(plan.json);
+    side.tell(Job::Quit, 0, false)
+}
+
+fn stream(side: &mut Side, call: usize, spin: bool, time: Duration) -> Outcome<f64> {
+    side.tell(Job::RawSink, call, spin)?;
+    baseline::source(&mut side.raw, call, spin, time).map_err(system("the plain socket"))
+}
+
+/// Bytes per second. The clock stops when the other side has said of the last one that it is there.
+fn transfer(side: &mut Side, write: bool, spin: bool, time: Duration) -> Outcome<f64> {
+    side.tell(Job::Passive, 0, spin)?;
+    let (mut under_way, mut bytes) = (VecDeque::with_capacity(AHEAD), 0.0);
+    let begin = Instant::now();
+    while begin.elapsed() < time || under_way.is_empty() {
+        if under_way.len() == AHEAD {
+            under_way.pop_front().map_or(Ok(()), |oldest| finish(side, oldest, spin))?;
+        }
+        let local = side.local.slice(..);
+        under_way.push_back(if write {
+            side.queue.write(side.theirs, local)?
+        } else {
+            side.queue.read(side.theirs, local)?
+        });
+        bytes += side.theirs.len() as f64;
+    }
+    for posted in under_way {
+        finish(side, posted, spin)?;
+    }
+    let seconds = begin.elapsed().as_secs_f64();
+    side.queue.send([])?.wait()?;
+    Ok(bytes / seconds)
+}
+
+fn finish(side: &Side, posted: Posted<()>, spin: bool) -> Outcome {
+    if spin {
+        while !posted.is_done() {
+            side.queue.poll();
+        }
+    }
+    Ok(posted.wait()?)
+}

@@ -1,0 +1,160 @@
+//! `bench memory`: what things cost in bytes of this process.
+//!
+//! Measured where memory comes from: an allocator that counts. What the kernel keeps for a socket
+//! is not ours and not counted; what a thread's stack touches is not counted either.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use clap::Args as ClapArgs;
+use serde::Serialize;
+use transom::{Adapter, QueuePair};
+use transom_memory::{Config, DomainId, Memory, Registration, Rights, Scope, Segment};
+
+use crate::adapters::print_json;
+use crate::exit::{Exit, Failure, Outcome};
+
+/// Options of `memory`.
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct Args {
+    /// Registrations
+    #[arg(long, default_value_t = 1_000_000)]
+    registrations: usize,
+    /// Idle connections
+    #[arg(long, default_value_t = 100)]
+    connections: usize,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    bench: &'static str,
+    unit: &'static str,
+    registrations: usize,
+    bytes_per_registration: f64,
+    connections: usize,
+    /// At each end, with one posted receive of 64 bytes.
+    bytes_per_idle_connection: f64,
+}
+
+/// Receives that each end of a connection holds: buffers are the program's choice, so few and small.
+const RECEIVES: (u32, u32) = (1, 64);
+
+pub(super) fn run(args: &Args) -> Outcome {
+    if args.registrations == 0 || args.connections == 0 {
+        return Err(Failure::new(Exit::Usage, "nothing to measure")
+            .try_this("--registrations 1000000 --connections 100"));
+    }
+    let report = Report {
+        bench: "memory",
+        unit: "bytes",
+        registrations: args.registrations,
+        bytes_per_registration: registrations(args.registrations)?,
+        connections: args.connections,
+        bytes_per_idle_connection: connections(args.connections)?,
+    };
+    if args.json {
+        print_json(&report);
+    } else {
+        println!("memory");
+        println!(
+            "  registration      {:.1} bytes each, of {}",
+            report.bytes_per_registration, report.registrations
+        );
+        println!(
+            "  idle connection   {:.0} bytes of ours at each end, of {}",
+            report.bytes_per_idle_connection, report.connections
+        );
+    }
+    Ok(())
+}
+
+fn registrations(count: usize) -> Outcome<f64> {
+    let before = in_use();
+    let memory = Memory::new([7; 32], Config { largest_region: u64::MAX });
+    for index in 0..count {
+        let registration = Registration {
+            scope: Scope::Domain(DomainId(1)),
+            rights: Rights::LOCAL_READ,
+            base: 4096,
+            segments: &[Segment { host: 4096, length: 64 }],
+        };
+        memory.register(&registration).map_err(|why| {
+            Failure::new(Exit::System, format!("registration {index} of {count}: {why:?}"))
+        })?;
+    }
+    Ok((in_use() - before) as f64 / count as f64)
+}
+
+fn connections(count: usize) -> Outcome<f64> {
+    let adapter = Adapter::open(Ipv4Addr::LOCALHOST.into())?;
+    let mut listener = adapter.listen((Ipv4Addr::LOCALHOST, 0).into())?;
+    let to = listener.address();
+    let mut ends: Vec<QueuePair> = Vec::with_capacity(2 * count);
+    let (receives, size) = RECEIVES;
+    // The first one pays for what all share.
+    let mut before = 0;
+    for index in 0..=count {
+        let (active, passive) = std::thread::scope(|both| {
+            let active = both.spawn(|| adapter.connect(to).receives(receives, size).wait());
+            let passive =
+                listener.next().wait().and_then(|it| it.receives(receives, size).accept().wait());
+            (active.join(), passive)
+        });
+        let active = active.map_err(|_| Failure::new(Exit::System, "a thread is gone"))??;
+        let passive = passive?;
+        // A message each way, so that what is made on first use is there.
+        active.send([1])?.wait()?;
+        passive.recv().wait()?;
+        passive.send([2])?.wait()?;
+        active.recv().wait()?;
+        ends.push(active);
+        ends.push(passive);
+        if index == 0 {
+            before = in_use();
+        }
+    }
+    Ok((in_use() - before) as f64 / (2 * count) as f64)
+}
+
+/// The allocator of this program: the system's, and a counter.
+struct Counting;
+
+static IN_USE: AtomicI64 = AtomicI64::new(0);
+
+fn in_use() -> i64 {
+    IN_USE.load(Ordering::Relaxed)
+}
+
+// SAFETY: every call goes to the system's allocator with the caller's own arguments.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        IN_USE.fetch_add(layout.size() as i64, Ordering::Relaxed);
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        IN_USE.fetch_add(layout.size() as i64, Ordering::Relaxed);
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
+        IN_USE.fetch_sub(layout.size() as i64, Ordering::Relaxed);
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.dealloc(start, layout) }
+    }
+
+    unsafe fn realloc(&self, start: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        IN_USE.fetch_add(size as i64 - layout.size() as i64, Ordering::Relaxed);
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.realloc(start, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;

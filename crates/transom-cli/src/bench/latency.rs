@@ -1,0 +1,146 @@
+//! `bench write-latency`: half a round trip of two Writes.
+//!
+//! Spinning: each side Writes and then watches the last byte of its own memory, which the other
+//! side's Write changes, while it polls its completion queue. Blocking: nobody can sleep on a byte
+//! of memory, so an empty Send follows each Write and each side sleeps until it receives one.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use super::peer::{Job, Side, start};
+use super::report::{Baseline, Report};
+use super::{PAIRS, Plan, Wait, baseline, congestion, stats};
+use crate::exit::{Exit, Failure, Outcome, system};
+
+/// In the last byte of a message: this was the last one.
+const LAST: u8 = 0xff;
+
+pub(super) fn run(plan: &Plan) -> Outcome {
+    let (mut side, _peer) = start(plan)?;
+    let spin = plan.wait == Wait::Spin;
+    let how = if spin { "spinning" } else { "blocking" };
+    let mut raw = Baseline { name: format!("raw, {how}"), values: Vec::new() };
+    let (mut all, mut ours) = (Vec::new(), Vec::new());
+    if plan.baseline {
+        raw_ping(&mut side, plan, plan.slice / 2)?;
+    }
+    ping(&mut side, spin, plan.slice / 2)?;
+    for _ in 0..PAIRS {
+        let mut samples = ping(&mut side, spin, plan.slice)?;
+        ours.push(stats::median(&mut samples));
+        all.append(&mut samples);
+        if plan.baseline {
+            raw.values.push(stats::median(&mut raw_ping(&mut side, plan, plan.slice)?));
+        }
+    }
+    let info = side.queue.info();
+    let mut report = Report {
+        bench: "write-latency",
+        path: info.path,
+        size: plan.size,
+        wait: if spin { "spin" } else { "block" },
+        crc: if info.crc { "on" } else { "off" },
+        unit: "ns",
+        median: stats::median(&mut ours.clone()),
+        p99: stats::quantile(&mut all, 0.99),
+        baseline_median: None,
+        baseline: None,
+        ratio: None,
+        ratio_quartiles: None,
+        pairs: 0,
+        largest_frame: info.largest_frame,
+        congestion: congestion(),
+    };
+    if plan.baseline {
+        report.compare(&ours, &raw);
+    }
+    report.print(plan.json);
+    side.tell(Job::Quit, 0, false)
+}
+
+fn raw_ping(side: &mut Side, plan: &Plan, time: Duration) -> Outcome<Vec<f64>> {
+    let spin = plan.wait == Wait::Spin;
+    side.tell(Job::RawPong, plan.size, spin)?;
+    baseline::ping(&mut side.raw, plan.size, spin, time).map_err(system("the plain socket"))
+}
+
+/// Half round trips in nanoseconds.
+fn ping(side: &mut Side, spin: bool, time: Duration) -> Outcome<Vec<f64>> {
+    side.tell(Job::Pong, 0, spin)?;
+    let (mut samples, mut turn, begin) = (Vec::new(), 0_u8, Instant::now());
+    loop {
+        let last = begin.elapsed() >= time;
+        turn = if last { LAST } else { (turn + 1) % LAST };
+        let sent = Instant::now();
+        put(side, turn, spin)?;
+        let answer = take(side, turn, spin)?;
+        samples.push(sent.elapsed().as_nanos() as f64 / 2.0);
+        if answer != turn {
+            return Err(Failure::new(
+                Exit::CheckFailed,
+                format!("round {turn} was answered with {answer}"),
+            ));
+        }
+        if last {
+            // The next run begins with a silent bell. Nobody else writes to it until then.
+            return quiet(side).map(|()| samples);
+        }
+    }
+}
+
+/// The other side of [`ping`].
+pub(super) fn pong(side: &mut Side, spin: bool) -> Outcome {
+    let mut turn = 0;
+    loop {
+        turn = (turn + 1) % LAST;
+        let seen = take(side, turn, spin)?;
+        if seen == LAST {
+            quiet(side)?;
+        }
+        put(side, seen, spin)?;
+        if seen == LAST {
+            return Ok(());
+        }
+    }
+}
+
+fn quiet(side: &Side) -> Outcome {
+    bell(side)?.store(0, Ordering::Release);
+    Ok(())
+}
+
+fn bell(side: &Side) -> Outcome<&AtomicU8> {
+    Ok(side.memory.atomic_u8(side.memory.len().saturating_sub(1))?)
+}
+
+/// Write all of our buffer, with `turn` in its last byte, over all of theirs.
+fn put(side: &Side, turn: u8, spin: bool) -> Outcome {
+    let last = side.local.len().saturating_sub(1);
+    side.local.atomic_u8(last)?.store(turn, Ordering::Release);
+    // The acknowledgements come with the answer; nobody waits for them. If something is refused, the
+    // connection ends, and that is noticed.
+    drop(side.queue.write(side.theirs, side.local.slice(..))?);
+    if !spin {
+        drop(side.queue.send([])?);
+    }
+    Ok(())
+}
+
+/// What the other side wrote, when it is `turn` or the last one.
+fn take(side: &Side, turn: u8, spin: bool) -> Outcome<u8> {
+    let bell = bell(side)?;
+    if !spin {
+        side.queue.recv().wait()?;
+        return Ok(bell.load(Ordering::Acquire));
+    }
+    loop {
+        let seen = bell.load(Ordering::Acquire);
+        if seen == turn || seen == LAST {
+            return Ok(seen);
+        }
+        side.queue.poll();
+        if let Some(why) = side.queue.ended() {
+            return Err(why.into());
+        }
+    }
+}

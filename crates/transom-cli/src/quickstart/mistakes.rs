@@ -1,0 +1,130 @@
+//! Six classic mistakes, and the names of rules.
+
+use transom::{Denial, Grant, Mistake, Rule};
+
+use super::talk::Record;
+
+/// What the reader does wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wrong {
+    /// The four bytes of the token in the other order.
+    TokenBytesSwapped,
+    /// The window is closed already.
+    StaleToken,
+    /// More bytes than there are.
+    PastTheEnd,
+    /// A Write into a window for reading.
+    MissingRight,
+    /// Counting from 0 rather than from the window's address.
+    OffsetForAddress,
+    /// The token of a window that was opened to another connection.
+    AnotherConnection,
+}
+
+pub(super) const ALL: [Wrong; 6] = [
+    Wrong::TokenBytesSwapped,
+    Wrong::StaleToken,
+    Wrong::PastTheEnd,
+    Wrong::MissingRight,
+    Wrong::OffsetForAddress,
+    Wrong::AnotherConnection,
+];
+
+/// Bytes that each mistake asks for.
+pub(super) const ASKED: u64 = 64;
+/// So far past the end reaches [`Wrong::PastTheEnd`].
+pub(super) const TOO_FAR: u64 = 41;
+
+impl Wrong {
+    /// Its name in JSON.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Wrong::TokenBytesSwapped => "token_bytes_swapped",
+            Wrong::StaleToken => "stale_token",
+            Wrong::PastTheEnd => "past_the_end",
+            Wrong::MissingRight => "missing_right",
+            Wrong::OffsetForAddress => "offset_for_address",
+            Wrong::AnotherConnection => "another_connection",
+        }
+    }
+
+    /// For people.
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Wrong::TokenBytesSwapped => "token in the wrong byte order",
+            Wrong::StaleToken => "token of a window closed since",
+            Wrong::PastTheEnd => "41 bytes past the end",
+            Wrong::MissingRight => "Write through a window for reading",
+            Wrong::OffsetForAddress => "offset where an address belongs",
+            Wrong::AnotherConnection => "token of another connection",
+        }
+    }
+
+    /// What the owner must have found: rule and likeliest mistake.
+    pub(super) fn expected(self) -> (&'static str, &'static str) {
+        match self {
+            Wrong::TokenBytesSwapped => ("live_token", "token_bytes_swapped"),
+            Wrong::StaleToken => ("live_token", "stale"),
+            Wrong::PastTheEnd => ("bounds", "past_the_end"),
+            Wrong::MissingRight => ("right", "missing_right"),
+            Wrong::OffsetForAddress => ("bounds", "offset_instead_of_address"),
+            Wrong::AnotherConnection => ("scope", "another_queue_pair"),
+        }
+    }
+
+    /// What is asked for, given what was lent (to another connection, for that mistake).
+    pub(super) fn ask(self, lent: Grant) -> Grant {
+        let asked = lent.range(..ASKED.min(lent.len()));
+        match self {
+            Wrong::TokenBytesSwapped => Grant::from_parts(
+                lent.token().swap_bytes(),
+                asked.address(),
+                asked.len(),
+                lent.rights(),
+            ),
+            Wrong::PastTheEnd => lent.range(lent.len().saturating_sub(ASKED)..lent.len() + TOO_FAR),
+            Wrong::OffsetForAddress => {
+                Grant::from_parts(lent.token(), 0, asked.len(), lent.rights())
+            }
+            Wrong::StaleToken | Wrong::MissingRight | Wrong::AnotherConnection => asked,
+        }
+    }
+}
+
+/// A refusal as the owner records it.
+pub(super) fn record(denial: &Denial) -> Record {
+    Record {
+        rule: rule(denial.rule).to_owned(),
+        likely: likely(denial.likely).to_owned(),
+        text: format!("{denial:?}"),
+    }
+}
+
+fn rule(rule: Rule) -> &'static str {
+    match rule {
+        Rule::LiveToken => "live_token",
+        Rule::Scope => "scope",
+        Rule::Connected => "connected",
+        Rule::Right => "right",
+        Rule::Wrap => "wrap",
+        Rule::Bounds => "bounds",
+    }
+}
+
+fn likely(likely: Mistake) -> &'static str {
+    match likely {
+        Mistake::TokenBytesSwapped => "token_bytes_swapped",
+        Mistake::Stale => "stale",
+        Mistake::NotYetBound => "not_yet_bound",
+        Mistake::AnotherQueuePair => "another_queue_pair",
+        Mistake::AnotherDomain => "another_domain",
+        Mistake::PastTheEnd { .. } => "past_the_end",
+        Mistake::BeforeTheBeginning { .. } => "before_the_beginning",
+        Mistake::MissingRight => "missing_right",
+        Mistake::OffsetInsteadOfAddress => "offset_instead_of_address",
+        Mistake::WrapsAround => "wraps_around",
+        Mistake::NotConnected => "not_connected",
+        Mistake::NeverIssued => "never_issued",
+        Mistake::Unknown => "unknown",
+    }
+}

@@ -1,0 +1,99 @@
+//! What the tour looks like.
+
+use std::time::Duration;
+
+use super::mistakes::Wrong;
+use super::talk::Record;
+use crate::show;
+
+/// Where the tour is told; silent for `--json`.
+pub(super) struct Screen {
+    loud: bool,
+}
+
+/// Width of the text.
+const WIDTH: usize = 88;
+
+impl Screen {
+    pub(super) fn new(loud: bool) -> Screen {
+        Screen { loud }
+    }
+
+    fn line(&self, text: &str) {
+        if self.loud {
+            println!("{}", text.trim_end());
+        }
+    }
+
+    fn fact(&self, name: &str, text: &str) {
+        self.line(&format!("  {name:<10}{text}"));
+    }
+
+    pub(super) fn opening(&self, file: &str, bytes: u64, digest: &str, owner: u32) {
+        self.line(
+            "Transom: one process opens a window on its memory, another one reads through it.",
+        );
+        self.line("");
+        self.fact("file", &format!("{file}  {}", show::bytes(bytes)));
+        self.fact("digest", &format!("SHA-256 {}", show::digest(digest)));
+        self.fact(
+            "processes",
+            &format!("owner {owner} lends the file, reader {} fetches it", std::process::id()),
+        );
+    }
+
+    pub(super) fn path(&self, path: &str, wire: &str, crc: bool, extension: bool) {
+        let crc = if crc { "CRC on" } else { "CRC off" };
+        let done = if extension { "acknowledged by the other side" } else { "complete when sent" };
+        self.fact("path", &format!("{path}: {wire}, {crc}, {done}"));
+        self.fact("needed", "no root, no kernel module, no pinned memory");
+        self.line("");
+    }
+
+    pub(super) fn step(&self, number: usize, title: &str) {
+        self.line(&format!("{number}  {title}"));
+    }
+
+    pub(super) fn moved(&self, bytes: u64, rate: f64, ok: bool) {
+        let ok = if ok { "SHA-256 verified" } else { "SHA-256 DIFFERS" };
+        self.line(&format!("     {}  at {}  {ok}", show::bytes(bytes), show::rate(rate)));
+    }
+
+    pub(super) fn closed(&self, took: Duration) {
+        self.line(&format!(
+            "     closed in {}; the reader asks for 8 bytes more",
+            show::time(took)
+        ));
+    }
+
+    pub(super) fn refused(&self, sentence: &str) {
+        for line in show::wrap(sentence, WIDTH - 5) {
+            self.line(&format!("     {line}"));
+        }
+    }
+
+    pub(super) fn stacks(&self) {
+        self.line("     Other stacks say the same to all six: REM_ACCESS_ERR (verbs),");
+        self.line("     ND_ACCESS_VIOLATION (NetworkDirect). Transom says:");
+    }
+
+    pub(super) fn mistake(&self, wrong: Wrong, record: &Record, told: &str) {
+        let said = if told.is_empty() { &record.text } else { told };
+        self.line(&format!("     - {}", wrong.title()));
+        for line in show::wrap(said, WIDTH - 9) {
+            self.line(&format!("         {line}"));
+        }
+    }
+
+    pub(super) fn farewell(&self) {
+        self.line("");
+        self.line("Everything went as it must. Next:");
+        self.fact("Rust", "cargo run --release -p transom --example share");
+        self.fact(
+            "C++",
+            "cargo doc --open -p transom-engine      the raw layer that C fronts stand on",
+        );
+        self.fact("Linux", "transom rping -s -v      then on a machine with siw or an iWARP card:");
+        self.fact("", "rping -c -a THIS_HOST -v -C 10");
+    }
+}

@@ -1,0 +1,64 @@
+//! The client's side of rping.
+
+use std::net::SocketAddr;
+
+use transom::{Adapter, QueuePair, Rights, Window};
+
+use super::Args;
+use super::protocol::{self, Descriptor, MESSAGE};
+use crate::exit::{Exit, Failure, Outcome};
+
+pub(super) fn run(args: &Args, to: SocketAddr) -> Outcome {
+    let adapter = Adapter::options().crc(args.crc.is_on()).extension(!args.no_extension);
+    let adapter = adapter.route_to(to)?;
+    let server = adapter.connect(to).reads(1).receives(2, MESSAGE as u32).wait()?;
+    let size = args.size as u64;
+    // The source is opened for reading only, the sink for writing only, and to this peer alone.
+    let source = adapter.register(vec![0; args.size])?;
+    let sink = adapter.register(vec![0; args.size])?;
+    let lend_source = server.bind(&source, .., Rights::READ)?;
+    let lend_sink = server.bind(&sink, .., Rights::WRITE)?;
+
+    let mut round = 0;
+    while args.count == 0 || round < args.count {
+        let ping = protocol::payload(round, args.size);
+        source.copy_in(0, &ping)?;
+        sink.copy_in(0, &vec![0; args.size])?;
+        announce(&server, &lend_source, size)?;
+        go_ahead(&server)?; // it has read
+        announce(&server, &lend_sink, size)?;
+        go_ahead(&server)?; // it has written
+        let mut pong = vec![0; args.size];
+        sink.copy_out(0, &mut pong)?;
+        if args.validate && pong != ping {
+            let at = ping.iter().zip(&pong).position(|(a, b)| a != b).unwrap_or(0);
+            return Err(Failure::new(
+                Exit::CheckFailed,
+                format!("round {round}: what came back differs from byte {at} on"),
+            ));
+        }
+        if args.verbose {
+            println!("ping data: {}", protocol::printable(&pong));
+        }
+        round += 1;
+    }
+    server.disconnect()?;
+    Ok(())
+}
+
+fn announce(server: &QueuePair, window: &Window, size: u64) -> Outcome {
+    let grant = window.grant();
+    let descriptor = Descriptor {
+        address: grant.address(),
+        key: grant.token(),
+        size: u32::try_from(size).unwrap_or(u32::MAX),
+    };
+    Ok(server.send(descriptor.to_bytes())?.wait()?)
+}
+
+fn go_ahead(server: &QueuePair) -> Outcome {
+    match server.recv().wait()?.len() {
+        MESSAGE => Ok(()),
+        got => Err(protocol::bogus("a go-ahead", got)),
+    }
+}

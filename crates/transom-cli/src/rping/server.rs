@@ -1,0 +1,107 @@
+//! The server's side of rping.
+
+use std::io::Write;
+use std::net::SocketAddr;
+
+use transom::{ErrorKind, Grant, Incoming, QueuePair, Region, Rights};
+
+use super::Args;
+use super::protocol::{self, Descriptor, MESSAGE};
+use crate::exit::{Exit, Failure, Outcome};
+
+pub(super) fn run(args: &Args, at: SocketAddr) -> Outcome {
+    let adapter = args.open(at.ip())?;
+    let mut listener = adapter.listen(at)?;
+    // Whoever started us may want to know the port, or that we are ready.
+    println!("rping server at {}", listener.address());
+    let _ = std::io::stdout().flush();
+    loop {
+        let incoming = listener.next().wait()?;
+        let served = serve(args, &adapter, incoming);
+        if !args.persistent {
+            return served;
+        }
+        if let Err(failure) = served {
+            // One client's fault is not the next one's.
+            let _ = failure.report();
+        }
+    }
+}
+
+fn serve(args: &Args, adapter: &transom::Adapter, incoming: Incoming) -> Outcome {
+    let buffer = adapter.register(vec![0; protocol::LARGEST])?;
+    let client = incoming.reads(1).receives(2, MESSAGE as u32).accept().wait()?;
+    let mut rounds = 0;
+    while args.count == 0 || rounds < args.count {
+        match round(args, &client, &buffer) {
+            Ok(true) => rounds += 1,
+            Ok(false) if rounds > 0 => return Ok(()),
+            Ok(false) => {
+                return Err(Failure::new(Exit::NoConnection, "the client left before any round")
+                    .try_this("on the client: rping -c -a THIS_HOST -v -C 10"));
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+    // The client disconnects; it may still have to read our last go-ahead.
+    while client.recv().wait().is_ok() {}
+    Ok(())
+}
+
+/// One round; `false` if the client has left instead.
+fn round(args: &Args, client: &QueuePair, buffer: &Region<Vec<u8>>) -> Outcome<bool> {
+    let source = match client.recv().wait() {
+        Ok(message) => Descriptor::from_bytes(&message)?,
+        Err(error) if ended(&error) => return Ok(false),
+        Err(error) => return Err(error.into()),
+    };
+    let size = bounded(source)?;
+    client.read(grant(source, Rights::READ), buffer.slice(..size))?.wait()?;
+    if args.verbose {
+        let mut ping = vec![0; source.size as usize];
+        buffer.copy_out(0, &mut ping)?;
+        println!("server ping data: {}", protocol::printable(&ping));
+    }
+    client.send([0; MESSAGE])?.wait()?;
+
+    let sink = match client.recv().wait() {
+        Ok(message) => Descriptor::from_bytes(&message)?,
+        Err(error) if ended(&error) => return Ok(false),
+        Err(error) => return Err(error.into()),
+    };
+    if sink.size < source.size {
+        return Err(Failure::new(
+            Exit::Peer,
+            format!("the client lends {} bytes and wants {} back", sink.size, source.size),
+        ));
+    }
+    // Posted together: the go-ahead is executed behind the Write whose bytes it announces.
+    let written = client.write(grant(sink, Rights::WRITE), buffer.slice(..size))?;
+    let told = client.send([0; MESSAGE])?;
+    written.wait()?;
+    match told.wait() {
+        Err(error) if !ended(&error) => Err(error.into()),
+        _ => Ok(true),
+    }
+}
+
+fn ended(error: &transom::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotConnected | ErrorKind::Canceled)
+}
+
+/// The size a client asks for, if this side has room for it.
+fn bounded(descriptor: Descriptor) -> Outcome<u64> {
+    let size = descriptor.size as usize;
+    if size > protocol::LARGEST {
+        return Err(Failure::new(
+            Exit::Peer,
+            format!("the client asks for {size} bytes per round"),
+        )
+        .try_this(format!("at most {} on its side (-S)", protocol::LARGEST)));
+    }
+    Ok(size as u64)
+}
+
+fn grant(descriptor: Descriptor, rights: Rights) -> Grant {
+    Grant::from_parts(descriptor.key, descriptor.address, descriptor.size.into(), rights)
+}
