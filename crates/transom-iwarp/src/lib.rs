@@ -9,6 +9,7 @@ pub mod faults;
 pub mod fpdu;
 pub mod mpa;
 pub mod rdmap;
+pub mod rfc7306;
 mod stream;
 pub mod terminate;
 

@@ -1,7 +1,7 @@
 //! A [`Stream`] plays each side of each recorded session of siw, with tokens, addresses and payloads
 //! as recorded: whatever it emits must be what siw emitted, byte for byte.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use transom_captures::{Session, Unit};
 use transom_iwarp::ddp::{Segment, Target};
@@ -176,8 +176,7 @@ impl<'s> Player<'s> {
 
     fn emit(&mut self, recorded: &Unit) -> Vec<u8> {
         let mut out = Vec::new();
-        loop {
-            let Some(frame) = self.stream.next_frame(Time(0)) else { break };
+        while let Some(frame) = self.stream.next_frame(Time(0)) {
             out.extend_from_slice(frame.header());
             let payload = if frame.sealed { Segment::parse(ulpdu(recorded)) } else { None };
             if frame.payload != Payload::None {

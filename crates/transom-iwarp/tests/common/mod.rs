@@ -362,3 +362,25 @@ impl Pair {
         self.run();
     }
 }
+
+/// Bytes from hexadecimal digits, blanks ignored.
+pub fn hex(digits: &str) -> Vec<u8> {
+    let digits: Vec<u8> = digits.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
+    let value = |digit: u8| (digit as char).to_digit(16).unwrap() as u8;
+    digits.chunks(2).map(|pair| value(pair[0]) << 4 | value(pair[1])).collect()
+}
+
+/// The code of the Terminate that `bytes` end with, RFC order.
+pub fn terminate_code(bytes: &[u8]) -> Option<(u8, u8, u8)> {
+    use transom_iwarp::{ddp::Segment, fpdu, terminate::Terminate};
+    let mut rest = bytes;
+    let mut code = None;
+    while let Ok(Some((ulpdu, used))) = fpdu::parse(rest, false) {
+        let segment = Segment::parse(ulpdu).unwrap();
+        if segment.control == 0x47 {
+            code = Terminate::parse(segment.payload, false).map(|(said, _)| said.code);
+        }
+        rest = &rest[used..];
+    }
+    code
+}
