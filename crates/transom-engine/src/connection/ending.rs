@@ -1,0 +1,183 @@
+//! How connections end (ND2 4.5, 4.9).
+
+use transom_wire::{MessageId, Operation, PeerError, Refusal, RefusalClass, Role, Time};
+
+use super::{CLOSE_WITHIN, Connection, LinkEnd, Phase};
+use crate::dialect::PeerGone;
+use crate::queue::Progress;
+use crate::trace::What;
+use crate::{ConnectionEvent, Cx, DenialCause, End, EndReason, QueuePairState, Status};
+
+impl Connection {
+    /// The program disconnects (ND2 4.9): acknowledged requests have succeeded, everything else is
+    /// canceled in one batch, and the peer hears of it. Call [`transmit`](Connection::transmit) and
+    /// write before returning to the program: it may exit at once.
+    pub fn disconnect(&mut self, cx: &mut Cx<'_>) {
+        if self.ended.is_none() {
+            self.end(cx, EndReason::Disconnected, 0);
+        } else {
+            // Its dialect has kept the requests of a connection that the peer ended.
+            self.flush_execution(cx, 0);
+        }
+        if let Some(execution) = &mut self.execution
+            && self.opened
+        {
+            execution.state = QueuePairState::Disconnected;
+        }
+    }
+
+    /// The program flushes the queue pair: nothing can be received any more, so the connection ends.
+    pub fn flush(&mut self, cx: &mut Cx<'_>) {
+        if self.ended.is_none() && self.phase == Phase::Open {
+            self.end(cx, EndReason::Flushed, 0);
+        } else {
+            self.flush_execution(cx, 0);
+        }
+    }
+
+    /// A Connect was canceled or rejected: the link ends, and nothing completes. The queue pair's half
+    /// goes back ([`take_unused`](Connection::take_unused)).
+    pub fn give_up(&mut self, cx: &mut Cx<'_>) {
+        if self.ended.is_none() {
+            self.ended = Some(End { reason: EndReason::Disconnected, denial: 0 });
+            self.close(cx.now);
+        }
+    }
+
+    /// A completion queue of the queue pair is dead, or this side cannot go on for another reason.
+    /// The peer's oldest request fails (ND2 4.5, "peer-side failure").
+    pub fn fail(&mut self, cx: &mut Cx<'_>, reason: EndReason) {
+        if self.ended.is_some() {
+            return;
+        }
+        if self.phase == Phase::Open {
+            let (operation, class) = (Operation::Send, RefusalClass::Internal);
+            self.wire.refuse(cx.now, &Refusal { operation, class, explanation: None });
+        }
+        self.end(cx, reason, 0);
+    }
+
+    /// The link has ended, and everything that came before was [received](Connection::receive).
+    pub fn link_closed(&mut self, cx: &mut Cx<'_>, how: LinkEnd) {
+        if self.phase == Phase::Closed {
+            return;
+        }
+        // A frame cut short makes no difference to what the sides see of each other's end.
+        let _ = self.wire.link_closed(cx.now);
+        self.poll(cx);
+        match how {
+            LinkEnd::Closed => self.end(cx, EndReason::PeerDisconnected, 0),
+            LinkEnd::TimedOut => self.time_out(cx),
+            LinkEnd::Failed(status) => self.end(cx, EndReason::Link(status), 0),
+        }
+        self.phase = Phase::Closed;
+    }
+
+    /// The peer is lost: the oldest request that it owes an answer times out, the rest are canceled.
+    pub(super) fn time_out(&mut self, cx: &mut Cx<'_>) {
+        if let Some(execution) = &mut self.execution
+            && self.ended.is_none()
+        {
+            let oldest = execution.owed().unwrap_or(execution.requests.first());
+            execution.fail(oldest, Status::IoTimeout, 0);
+        }
+        self.end(cx, EndReason::TimedOut, 0);
+    }
+
+    /// The peer ended the stream with an error.
+    pub(super) fn peer_failed(&mut self, cx: &mut Cx<'_>, id: Option<MessageId>, error: PeerError) {
+        let (class, operation) = (error.class, error.operation);
+        let Some(execution) = &mut self.execution else {
+            let denial = self.record(cx, None, DenialCause::ByPeer(error));
+            return self.end(cx, EndReason::PeerFailed, denial);
+        };
+        if let Some(id) = id {
+            // It executes in order: what came before the one it blames was executed.
+            let begun = execution.next_message;
+            execution.succeeded = execution.succeeded.max(id.0.min(begun));
+        }
+        let blamed = id
+            .and_then(|id| execution.find(id.0))
+            .filter(|sequence| {
+                execution.requests.get(*sequence).is_some_and(|s| s.progress != Progress::Done)
+            })
+            .or_else(|| execution.owed_kind(operation))
+            .or_else(|| execution.owed());
+        let status = match class {
+            Some(
+                RefusalClass::Token
+                | RefusalClass::Scope
+                | RefusalClass::Right
+                | RefusalClass::Bounds
+                | RefusalClass::Wrap,
+            ) if operation != Some(Operation::Send) => Status::RemoteAccess,
+            Some(RefusalClass::NoReceive) => Status::IoTimeout,
+            Some(RefusalClass::TooLong) => Status::PeerReceiveTooSmall,
+            _ => Status::RemoteError,
+        };
+        let context = blamed.and_then(|s| execution.requests.get(s)).map(|slot| slot.context);
+        let denial = self.record(cx, context, DenialCause::ByPeer(error));
+        if let Some(execution) = &mut self.execution
+            && let Some(sequence) = blamed
+        {
+            execution.fail(sequence, status, denial);
+        }
+        self.end(cx, EndReason::PeerFailed, denial);
+    }
+
+    /// The connection is over. Remote access ends first, then the program hears of it, then its
+    /// requests complete (ND2 W20, 4.9).
+    pub(super) fn end(&mut self, cx: &mut Cx<'_>, reason: EndReason, denial: u64) {
+        if self.ended.is_some() {
+            return;
+        }
+        let end = End { reason, denial };
+        self.ended = Some(end);
+        self.parked = None;
+        self.wire.flush(cx.now);
+        self.close(cx.now);
+        cx.memory.close_connection(self.config.id, cx.now.0);
+        if let Some(execution) = &mut self.execution
+            && (self.opened || self.config.role == Role::Passive)
+        {
+            cx.memory.close_queue_pair(execution.number, cx.now.0);
+            let _ = execution.retire(cx.effects);
+            execution.state = QueuePairState::Error;
+        }
+        self.trace(cx, What::Ended { reason });
+        cx.effects.event(ConnectionEvent::Ended(end));
+        let keep = self.config.dialect.peer_gone == PeerGone::Keep;
+        if !(keep && reason == EndReason::PeerDisconnected) {
+            self.flush_execution(cx, denial);
+        }
+    }
+
+    fn flush_execution(&mut self, cx: &mut Cx<'_>, denial: u64) {
+        if !self.unused()
+            && let Some(execution) = &mut self.execution
+        {
+            execution.flush(cx.effects, cx.memory, cx.shared, cx.now, denial);
+        }
+    }
+
+    /// Complete what was posted to a connection that has ended (ND2 4.1).
+    pub(super) fn cancel_late_posts(&mut self, cx: &mut Cx<'_>) {
+        if let Some(end) = self.ended
+            && self
+                .execution
+                .as_ref()
+                .is_some_and(|e| !e.requests.is_empty() || (!e.shared && !e.receives.is_empty()))
+            && !(self.config.dialect.peer_gone == PeerGone::Keep
+                && end.reason == EndReason::PeerDisconnected)
+        {
+            self.flush_execution(cx, end.denial);
+        }
+    }
+
+    pub(super) fn close(&mut self, now: Time) {
+        if matches!(self.phase, Phase::Setup | Phase::Open) {
+            self.phase = Phase::Closing;
+            self.close_by = Some(now.after(CLOSE_WITHIN));
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! Bytes of the peer: messages placed, checked, delivered.
+
+use transom_memory::{Purpose, Token};
+use transom_wire::{Decoded, Event, MessageId, Operation, Refusal, RefusalClass, Time};
+
+use super::{Connection, Phase, Received};
+use crate::copy::{Bad, By};
+use crate::queue::Progress;
+use crate::trace::What;
+use crate::{ConnectionEvent, Cx, DenialCause, DenialRecord, EndReason, QueuePairState, Status};
+
+/// A piece of a Send that found no receive. Plain peers know no credits (pitfalls 1.5); between
+/// Transoms the sender holds the Send instead.
+#[derive(Debug)]
+pub(super) struct Parked {
+    pub(super) since: Time,
+    send: Send,
+    payload: Vec<u8>,
+}
+
+/// A piece of a Send, without its bytes.
+#[derive(Clone, Copy, Debug)]
+struct Send {
+    offset: u32,
+    last: bool,
+    solicited: bool,
+    invalidate: Option<u32>,
+}
+
+impl Connection {
+    /// The next bytes of the link. Call it again with what was not consumed and more behind it.
+    pub fn receive(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) -> Received {
+        self.heard = cx.now;
+        self.blocked = false;
+        self.resume(cx);
+        let mut consumed = 0;
+        while self.parked.is_none() {
+            if matches!(self.phase, Phase::Closing | Phase::Closed) {
+                // Read, and thrown away: unread bytes would turn the end into a reset.
+                consumed = bytes.len();
+                break;
+            }
+            let rest = bytes.get(consumed..).unwrap_or_default();
+            match self.wire.decode(cx.now, rest) {
+                Ok(Decoded { consumed: 0, .. }) => break,
+                Ok(Decoded { consumed: count, event }) => {
+                    consumed = (consumed + count).min(bytes.len());
+                    // What earlier bytes told about our own requests comes first (ND2 4.2 rule 5).
+                    self.poll(cx);
+                    if let Some(event) = event {
+                        self.handle(cx, event);
+                    }
+                }
+                Err(violation) => {
+                    let denial = self.record(cx, None, DenialCause::Violation(violation));
+                    self.end(cx, EndReason::Violation, denial);
+                }
+            }
+        }
+        self.poll(cx);
+        self.retire(cx);
+        Received { consumed, paused: self.parked.is_some() }
+    }
+
+    /// Events that did not come from bytes.
+    pub(super) fn poll(&mut self, cx: &mut Cx<'_>) {
+        while let Some(event) = self.wire.poll_event() {
+            self.handle(cx, event);
+        }
+    }
+
+    /// Complete what can be completed.
+    pub(super) fn retire(&mut self, cx: &mut Cx<'_>) {
+        let Some(execution) = &mut self.execution else { return };
+        if execution.retire(cx.effects) {
+            let denial = execution.requests.front().map_or(0, |slot| slot.denial);
+            self.end(cx, EndReason::RequestFailed, denial);
+        }
+    }
+
+    fn handle(&mut self, cx: &mut Cx<'_>, event: Event<'_>) {
+        match event {
+            Event::ConnectRequest { limits, private } => {
+                cx.effects.event(ConnectionEvent::Requested { limits, private: private.into() });
+            }
+            Event::Accepted { limits, private } => {
+                cx.effects.event(ConnectionEvent::Accepted { limits, private: private.into() });
+            }
+            Event::Rejected { private } => {
+                cx.effects.event(ConnectionEvent::Rejected { private: private.into() });
+                self.give_up(cx);
+            }
+            Event::Established => self.open(cx),
+            Event::Done { through } => self.done(cx, through),
+            Event::PeerFailed { id, error } => self.peer_failed(cx, id, error),
+            Event::Resume => self.blocked = false,
+            Event::CreditWanted => self.credit_wanted = true,
+            Event::WriteAnnounced { token, address, length } => {
+                self.used(cx);
+                if let Err(bad) =
+                    self.remote(Purpose::RemoteWrite, |by| by.probe(cx, token, address, length))
+                {
+                    self.refuse(cx, Operation::Write, bad);
+                }
+            }
+            Event::Write { token, address, payload, last } => {
+                self.used(cx);
+                self.write(cx, token, address, payload, last);
+            }
+            Event::Send { offset, payload, last, solicited, invalidate } => {
+                self.used(cx);
+                let send = Send { offset, last, solicited, invalidate };
+                if !self.send(cx, send, payload) {
+                    self.parked = Some(Parked { since: cx.now, send, payload: payload.to_vec() });
+                }
+            }
+            Event::ReadRequest { token, address, length, .. } => {
+                self.used(cx);
+                if let Err(bad) = self.remote(Purpose::RemoteRead, |by| {
+                    by.probe(cx, token, address, u64::from(length))
+                }) {
+                    self.refuse(cx, Operation::Read, bad);
+                } else {
+                    self.trace(cx, What::Executed { operation: Operation::Read });
+                }
+            }
+            Event::ReadData { id, offset, payload, last } => {
+                self.read_data(cx, id, offset, payload, last);
+            }
+        }
+    }
+
+    /// The active side uses the connection: it is established, whatever else was agreed
+    /// (ND2 4.1, 4.7.2 "or first data").
+    fn used(&mut self, cx: &mut Cx<'_>) {
+        if self.phase == Phase::Setup && self.execution.is_some() {
+            self.open(cx);
+        }
+    }
+
+    /// Judge on behalf of the peer.
+    fn remote(
+        &self,
+        purpose: Purpose,
+        then: impl FnOnce(By) -> Result<(), Bad>,
+    ) -> Result<(), Bad> {
+        match &self.execution {
+            Some(execution) => then(By { actor: execution.actor(self.config.id), purpose }),
+            None => Err(Bad::Missing),
+        }
+    }
+
+    fn write(&mut self, cx: &mut Cx<'_>, token: u32, address: u64, payload: &[u8], last: bool) {
+        if let Err(bad) =
+            self.remote(Purpose::RemoteWrite, |by| by.place(cx, token, address, payload))
+        {
+            return self.refuse(cx, Operation::Write, bad);
+        }
+        if cx.trace.is_some() {
+            let (operation, length) = (Operation::Write, payload.len() as u32);
+            self.trace(cx, What::Placed { operation, address, length });
+        }
+        if last {
+            self.executed(cx, Operation::Write);
+        }
+    }
+
+    fn executed(&mut self, cx: &mut Cx<'_>, operation: Operation) {
+        self.wire.executed(cx.now);
+        self.trace(cx, What::Executed { operation });
+    }
+
+    /// Deliver a piece of a Send. `false`: there is no receive for it.
+    fn send(&mut self, cx: &mut Cx<'_>, send: Send, payload: &[u8]) -> bool {
+        let Some(execution) = &mut self.execution else { return true };
+        if !execution.receiving {
+            if execution.receives.is_empty()
+                && !(execution.shared
+                    && cx.shared.is_some_and(|shared| {
+                        shared.take(execution.number, &mut execution.receives)
+                    }))
+            {
+                return false;
+            }
+            execution.receiving = true;
+        }
+        let Some(slot) = execution.receives.front().copied() else { return false };
+        let offset = u64::from(send.offset);
+        let end = offset + payload.len() as u64;
+        let by = By { actor: execution.actor(self.config.id), purpose: Purpose::ReceiveBuffer };
+        if end > slot.length {
+            let cause = DenialCause::Other(
+                "the peer's message is longer than the receive that it met: post longer receives, \
+                 or send less",
+            );
+            self.refuse_receive(cx, Status::ReceiveTooSmall, RefusalClass::TooLong, cause);
+            return true;
+        }
+        if let Err(bad) = by.place_list(cx, &execution.receives, &slot, offset, payload) {
+            // The peer did nothing wrong and learns no more than that (ND2 4.5).
+            let cause = bad.cause(false);
+            self.refuse_receive(cx, Status::LocalAccess, RefusalClass::Internal, cause);
+            return true;
+        }
+        if !send.last {
+            return true;
+        }
+        if let Some(token) = send.invalidate {
+            let actor = by.actor;
+            if let Err(error) = cx.memory.close_for_peer(Token(token), &actor, cx.now.0) {
+                let (class, cause) = match error {
+                    transom_memory::DeregisterError::NotYours(denial) => {
+                        (crate::copy::class(&denial), DenialCause::Peer(denial))
+                    }
+                    _ => (
+                        RefusalClass::NotInvalidatable,
+                        DenialCause::Other("the peer asked to close what is not a live window"),
+                    ),
+                };
+                let denial = self.record(cx, None, cause);
+                self.tell(cx, Operation::Invalidate, class, denial);
+                if let Some(execution) = &mut self.execution {
+                    let status = Status::InvalidRequest;
+                    execution.complete_receive(cx.effects, status, 0, false, None, denial);
+                }
+                self.end(cx, EndReason::Refused, denial);
+                return true;
+            }
+        }
+        execution.complete_receive(
+            cx.effects,
+            Status::Success,
+            end as u32,
+            send.solicited,
+            send.invalidate,
+            0,
+        );
+        self.executed(cx, Operation::Send);
+        true
+    }
+
+    /// A receive failed: it completes with `status`, the peer's Send with what its dialect makes of
+    /// `class`, and both queue pairs end.
+    fn refuse_receive(
+        &mut self,
+        cx: &mut Cx<'_>,
+        status: Status,
+        class: RefusalClass,
+        cause: DenialCause,
+    ) {
+        let context =
+            self.execution.as_ref().and_then(|e| e.receives.front()).map(|slot| slot.context);
+        let denial = self.record(cx, context, cause);
+        self.tell(cx, Operation::Send, class, denial);
+        if let Some(execution) = &mut self.execution {
+            execution.complete_receive(cx.effects, status, 0, false, None, denial);
+        }
+        self.end(cx, EndReason::Refused, denial);
+    }
+
+    /// The Send that waits has waited long enough: nothing completes here (ND2 4.5).
+    pub(super) fn refuse_parked(&mut self, cx: &mut Cx<'_>, cause: DenialCause) {
+        let denial = self.record(cx, None, cause);
+        self.tell(cx, Operation::Send, RefusalClass::NoReceive, denial);
+        self.end(cx, EndReason::Refused, denial);
+    }
+
+    /// Try the Send that waits for a receive, if one does.
+    pub(super) fn resume(&mut self, cx: &mut Cx<'_>) {
+        let Some(parked) = self.parked.take() else { return };
+        if matches!(self.phase, Phase::Open | Phase::Setup)
+            && !self.send(cx, parked.send, &parked.payload)
+        {
+            self.parked = Some(parked);
+        }
+    }
+
+    fn read_data(
+        &mut self,
+        cx: &mut Cx<'_>,
+        id: MessageId,
+        offset: u32,
+        payload: &[u8],
+        last: bool,
+    ) {
+        let Some(execution) = &mut self.execution else { return };
+        // The wire has matched the answer to a request of ours that it knows to be unanswered.
+        let Some(sequence) = execution.find(id.0) else { return };
+        let Some(slot) = execution.requests.get(sequence).copied() else { return };
+        let by = By { actor: execution.actor(self.config.id), purpose: Purpose::ReadSink };
+        let offset = u64::from(offset);
+        if let Err(bad) = by.place_list(cx, &execution.requests, &slot, offset, payload) {
+            let class = bad.class();
+            let denial = self.record(cx, Some(slot.context), bad.cause(false));
+            self.tell(cx, Operation::Read, class, denial);
+            if let Some(execution) = &mut self.execution {
+                execution.fail(sequence, Status::LocalAccess, denial);
+            }
+            return self.end(cx, EndReason::RequestFailed, denial);
+        }
+        if last {
+            if let Some(slot) = execution.requests.get_mut(sequence) {
+                slot.progress = Progress::Done;
+            }
+            execution.reads = execution.reads.saturating_sub(1);
+            self.blocked = false;
+            self.retire(cx);
+        }
+    }
+
+    fn done(&mut self, cx: &mut Cx<'_>, through: MessageId) {
+        let Some(execution) = &mut self.execution else { return };
+        // Never further than what has left completely, whatever the peer claims.
+        let begun = execution.next_message - u64::from(execution.under_way.is_some());
+        execution.succeeded = execution.succeeded.max(through.0.saturating_add(1)).min(begun);
+        self.trace(cx, What::Acknowledged { through });
+        self.retire(cx);
+    }
+
+    /// Refuse what the peer asked for last.
+    pub(super) fn refuse(&mut self, cx: &mut Cx<'_>, operation: Operation, bad: Bad) {
+        let class = bad.class();
+        let denial = self.record(cx, None, bad.cause(true));
+        self.tell(cx, operation, class, denial);
+        self.end(cx, EndReason::Refused, denial);
+    }
+
+    /// Have the wire say it. The peer learns the class, and more only if the owner says so.
+    fn tell(&mut self, cx: &mut Cx<'_>, operation: Operation, class: RefusalClass, denial: u64) {
+        let text = self.explanation(cx, denial);
+        let explanation = text.as_deref();
+        self.wire.refuse(cx.now, &Refusal { operation, class, explanation });
+    }
+
+    pub(super) fn explanation(&self, cx: &Cx<'_>, denial: u64) -> Option<String> {
+        if self.config.explain { cx.denials.explain(denial) } else { None }
+    }
+
+    pub(super) fn record(&self, cx: &mut Cx<'_>, request: Option<u64>, cause: DenialCause) -> u64 {
+        let queue_pair = self.execution.as_ref().map(|e| e.number);
+        let denial = cx.denials.record(DenialRecord { time: cx.now, queue_pair, request, cause });
+        self.trace(cx, What::Denied { denial });
+        denial
+    }
+
+    /// Whether the program may post already.
+    pub(super) fn is_open(&self) -> bool {
+        self.phase == Phase::Open
+            && self
+                .execution
+                .as_ref()
+                .is_some_and(|execution| execution.state == QueuePairState::Connected)
+    }
+}

@@ -1,0 +1,324 @@
+//! One connection: a wire, and the half of a queue pair that works on it.
+//!
+//! The driver calls, under the link's lock: [`Connection::receive`] while bytes come in,
+//! [`Connection::transmit`] while the link takes bytes, [`Connection::on_deadline`] when
+//! [`Connection::deadline`] has passed, [`Connection::link_closed`] once everything before the end
+//! was received. Around a pass it calls [`QueuePair::exchange`](crate::QueuePair::exchange), and
+//! afterwards, with the lock dropped, it carries out the [`Effects`](crate::Effects).
+
+mod ending;
+mod inbound;
+mod outbound;
+mod timers;
+
+use std::time::Duration;
+
+use transom_memory::ConnectionId;
+use transom_wire::{Facts, ReadLimits, Role, SetupError, Time, Wire};
+
+use crate::trace::{TraceEvent, What};
+use crate::{ConnectionEvent, Cx, Dialect, End, Execution, Status};
+use inbound::Parked;
+
+/// How long an ended connection may take to write what the protocol still has to say, and to read
+/// what the peer had under way.
+const CLOSE_WITHIN: Duration = Duration::from_secs(2);
+
+/// What a connection is made with.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectionConfig {
+    /// Its number and epoch.
+    pub id: ConnectionId,
+    /// Who speaks first.
+    pub role: Role,
+    /// The rules it follows.
+    pub dialect: &'static Dialect,
+    /// Tell the peer all about a refusal (design rule 4: the owner decides).
+    pub explain: bool,
+}
+
+/// Where a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Start-up.
+    Setup,
+    /// Messages flow.
+    Open,
+    /// Over: what the wire still has to say is written, what comes in is thrown away.
+    Closing,
+    /// The link is gone.
+    Closed,
+}
+
+/// What [`Connection::receive`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Bytes used up. The rest is to be kept and given again, with more behind it.
+    pub consumed: usize,
+    /// Do not read on: a message waits for a receive. [`Connection::wants_read`] says when.
+    pub paused: bool,
+}
+
+/// How a link ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkEnd {
+    /// The peer closed it, in order or by a reset.
+    Closed,
+    /// The network gave up on it.
+    TimedOut,
+    /// It could not be made, or failed otherwise.
+    Failed(Status),
+}
+
+/// What the driver should do with the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkWish {
+    /// Keep it.
+    Keep,
+    /// Write what is queued, shut down the writing side, read to the end, close.
+    Finish,
+    /// Close it now.
+    Close,
+}
+
+/// One connection.
+pub struct Connection {
+    config: ConnectionConfig,
+    wire: Box<dyn Wire>,
+    phase: Phase,
+    execution: Option<Execution>,
+    facts: Option<Facts>,
+    ended: Option<End>,
+    parked: Option<Parked>,
+    /// The next request waits for the wire; until when, if there is a limit.
+    blocked: bool,
+    blocked_until: Option<Time>,
+    /// The peer asks for a receive of the shared queue.
+    credit_wanted: bool,
+    /// Receives the wire knows of.
+    told_receives: Option<u64>,
+    /// Last sign of life.
+    heard: Time,
+    /// Since when the peer owes something.
+    owing: Time,
+    close_by: Option<Time>,
+    /// Nothing but the wire's own frames may leave, and one that was not came up.
+    muted: bool,
+    /// Messages have flowed, or could have.
+    opened: bool,
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection")
+            .field("config", &self.config)
+            .field("phase", &self.phase)
+            .field("ended", &self.ended)
+            .finish_non_exhaustive()
+    }
+}
+
+impl From<SetupError> for Status {
+    fn from(error: SetupError) -> Status {
+        match error {
+            SetupError::Order => Status::InvalidState,
+            SetupError::PrivateData { .. } => Status::InvalidBufferSize,
+        }
+    }
+}
+
+impl Connection {
+    /// A connection over `wire`, before its first byte.
+    #[must_use]
+    pub fn new(config: ConnectionConfig, wire: Box<dyn Wire>, now: Time) -> Connection {
+        Connection {
+            config,
+            wire,
+            phase: Phase::Setup,
+            execution: None,
+            facts: None,
+            ended: None,
+            parked: None,
+            blocked: false,
+            blocked_until: None,
+            credit_wanted: false,
+            told_receives: None,
+            heard: now,
+            owing: now,
+            close_by: None,
+            muted: false,
+            opened: false,
+        }
+    }
+
+    /// Its number and epoch.
+    #[must_use]
+    pub fn id(&self) -> ConnectionId {
+        self.config.id
+    }
+
+    /// What was agreed with the peer, once it was.
+    #[must_use]
+    pub fn facts(&self) -> Option<&Facts> {
+        self.facts.as_ref()
+    }
+
+    /// How it ended, if it has.
+    #[must_use]
+    pub fn ended(&self) -> Option<End> {
+        self.ended
+    }
+
+    /// The queue pair's half, for [`QueuePair::exchange`](crate::QueuePair::exchange).
+    pub fn execution(&mut self) -> Option<&mut Execution> {
+        self.execution.as_mut()
+    }
+
+    /// Whether to tell the peer all about refusals from now on.
+    pub fn set_explain(&mut self, explain: bool) {
+        self.config.explain = explain;
+    }
+
+    /// The wire, for what only it and the driver know (segment size, older start-up forms).
+    pub fn wire(&mut self) -> &mut dyn Wire {
+        &mut *self.wire
+    }
+
+    /// Active side, once the link exists: ask the peer.
+    pub fn connect(
+        &mut self,
+        cx: &mut Cx<'_>,
+        execution: Execution,
+        limits: ReadLimits,
+        private: &[u8],
+    ) -> Result<(), Status> {
+        self.execution = Some(execution);
+        self.announce(cx);
+        Ok(self.wire.connect(cx.now, limits, private)?)
+    }
+
+    /// Passive side: accept the request. The execution comes back in the error.
+    pub fn accept(
+        &mut self,
+        cx: &mut Cx<'_>,
+        execution: Execution,
+        limits: ReadLimits,
+        private: &[u8],
+    ) -> Result<(), (Status, Execution)> {
+        if self.ended.is_some() {
+            return Err((Status::ConnectionAborted, execution));
+        }
+        self.execution = Some(execution);
+        self.announce(cx);
+        match self.wire.accept(cx.now, limits, private) {
+            Ok(()) => Ok(()),
+            Err(error) => match self.execution.take() {
+                Some(execution) => Err((error.into(), execution)),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// Passive side: reject the request. The link ends once the answer has been written.
+    pub fn reject(&mut self, cx: &mut Cx<'_>, private: &[u8]) -> Result<(), Status> {
+        if self.ended.is_some() {
+            return Err(Status::ConnectionAborted);
+        }
+        self.wire.reject(cx.now, private)?;
+        self.close(cx.now);
+        Ok(())
+    }
+
+    /// Active side: complete the connection that the peer has accepted.
+    pub fn confirm(&mut self, cx: &mut Cx<'_>) -> Result<(), Status> {
+        if self.ended.is_some() {
+            return Err(Status::ConnectionAborted);
+        }
+        self.wire.confirm(cx.now)?;
+        self.open(cx);
+        Ok(())
+    }
+
+    /// The queue pair's half of a Connect that came to nothing, for
+    /// [`QueuePair::detach`](crate::QueuePair::detach): the queue pair is as it was before. Ask after
+    /// every pass that reported [`ConnectionEvent::Rejected`] or [`ConnectionEvent::Ended`], and after
+    /// calls that end a connection.
+    pub fn take_unused(&mut self) -> Option<Execution> {
+        if self.ended.is_some() && self.unused() { self.execution.take() } else { None }
+    }
+
+    fn unused(&self) -> bool {
+        !self.opened && self.config.role == Role::Active
+    }
+
+    /// Messages flow from now on.
+    fn open(&mut self, cx: &mut Cx<'_>) {
+        if self.phase != Phase::Setup {
+            return;
+        }
+        self.phase = Phase::Open;
+        self.opened = true;
+        self.facts = self.wire.facts();
+        self.heard = cx.now;
+        if let Some(execution) = &mut self.execution {
+            execution.state = crate::QueuePairState::Connected;
+        }
+        self.trace(cx, What::Established);
+        if self.config.role == Role::Passive {
+            cx.effects.event(ConnectionEvent::Established);
+        }
+    }
+
+    /// Whether there is something to transmit.
+    #[must_use]
+    pub fn wants_write(&self) -> bool {
+        match self.phase {
+            Phase::Closed => false,
+            Phase::Closing => !self.muted && self.wire.has_output(),
+            Phase::Setup => self.wire.has_output(),
+            Phase::Open => {
+                self.wire.has_output()
+                    || self.execution.as_ref().is_some_and(|execution| {
+                        execution.under_way.is_some()
+                            || (!self.blocked && execution.startable().is_some())
+                    })
+            }
+        }
+    }
+
+    /// Whether to read from the link: not while a message waits for a receive.
+    #[must_use]
+    pub fn wants_read(&self) -> bool {
+        self.parked.is_none()
+    }
+
+    /// What the driver should do with the link once its buffer is empty.
+    #[must_use]
+    pub fn link_wish(&self) -> LinkWish {
+        match self.phase {
+            Phase::Setup | Phase::Open => LinkWish::Keep,
+            Phase::Closing if self.wants_write() => LinkWish::Keep,
+            Phase::Closing => LinkWish::Finish,
+            Phase::Closed => LinkWish::Close,
+        }
+    }
+
+    /// A pass found nothing to do.
+    pub fn idle_pass(&mut self, now: Time) {
+        self.wire.idle_pass(now);
+    }
+
+    /// A thread is about to block: let owed acknowledgements go. Call
+    /// [`transmit`](Connection::transmit) afterwards.
+    pub fn before_blocking(&mut self, now: Time) {
+        self.wire.flush(now);
+    }
+
+    fn trace(&self, cx: &mut Cx<'_>, what: What) {
+        if let Some(tracer) = cx.trace.as_deref_mut() {
+            let queue_pair = self.execution.as_ref().map(|execution| execution.number);
+            let connection = self.config.id.number;
+            tracer.event(&TraceEvent { time: cx.now, connection, queue_pair, what });
+        }
+    }
+}

@@ -1,0 +1,397 @@
+//! Requests of ours: started in order, framed, completed.
+
+use transom_memory::Purpose;
+use transom_wire::{
+    Begin, Frame, Message, MessageId, Operation as WireOperation, Payload, ReadSlot, Refusal,
+    RefusalClass, Waiting,
+};
+
+use super::{Connection, Phase};
+use crate::copy::{Bad, By, LARGEST_COPY};
+use crate::dialect::DeadWindow;
+use crate::output::{Direct, Output};
+use crate::queue::{Progress, Slot};
+use crate::trace::What;
+use crate::{Cx, DenialCause, EndReason, Flags, Operation, Status};
+
+/// What the wire calls the sink of a Read of ours. The peer only echoes it.
+const SINK: u32 = 1;
+
+impl Connection {
+    /// Write what there is to write while `out` has room.
+    pub fn transmit(&mut self, cx: &mut Cx<'_>, out: &mut dyn Output) {
+        self.resume(cx);
+        loop {
+            self.work(cx);
+            if self.phase == Phase::Closed || self.muted || out.room() == 0 {
+                break;
+            }
+            let Some(frame) = self.wire.next_frame(cx.now) else { break };
+            if self.phase == Phase::Closing && frame.payload != Payload::None {
+                // Its requests have completed: their memory is the program's again (ND2 4.9).
+                self.muted = true;
+                break;
+            }
+            self.emit(cx, &frame, out);
+        }
+        self.poll(cx);
+        self.retire(cx);
+    }
+
+    /// Tell the wire of new receives, and start what may start.
+    fn work(&mut self, cx: &mut Cx<'_>) {
+        self.cancel_late_posts(cx);
+        self.announce(cx);
+        if !self.is_open() {
+            return;
+        }
+        while !self.blocked && self.start(cx) {}
+        self.retire(cx);
+    }
+
+    /// Tell the wire how many receives there have been.
+    pub(super) fn announce(&mut self, cx: &mut Cx<'_>) {
+        let Some(execution) = &mut self.execution else { return };
+        if execution.shared {
+            let first = self.told_receives.is_none();
+            let granted = self.credit_wanted
+                && cx
+                    .shared
+                    .is_some_and(|shared| shared.take(execution.number, &mut execution.receives));
+            if granted {
+                self.credit_wanted = false;
+                execution.receives_posted += 1;
+            }
+            if first || granted {
+                self.told_receives = Some(execution.receives_posted);
+                self.wire.receives_posted(cx.now, execution.receives_posted, true);
+            }
+        } else if self.told_receives != Some(execution.receives_posted) {
+            self.told_receives = Some(execution.receives_posted);
+            self.wire.receives_posted(cx.now, execution.receives_posted, false);
+        }
+    }
+
+    /// Start the next request. `false`: there is none, or it has to wait.
+    fn start(&mut self, cx: &mut Cx<'_>) -> bool {
+        let Some(execution) = &self.execution else { return false };
+        let Some(slot) = execution.startable().copied() else { return false };
+        if slot.flags.contains(Flags::READ_FENCE) && execution.reads > 0 {
+            return false;
+        }
+        match slot.operation {
+            Operation::Bind { window } => {
+                let live = cx.memory.activate(window);
+                self.local(cx, &slot, live);
+                true
+            }
+            Operation::Invalidate { window } => {
+                let number = Some(execution.number);
+                let closed = cx.memory.close(window, number, cx.now.0).is_ok();
+                let ignored = self.config.dialect.dead_window == DeadWindow::Ignored;
+                self.local(cx, &slot, closed || ignored);
+                true
+            }
+            _ => self.begin(cx, &slot),
+        }
+    }
+
+    /// A request without a message was executed.
+    fn local(&mut self, cx: &mut Cx<'_>, slot: &Slot, worked: bool) {
+        if worked {
+            if let Some(execution) = &mut self.execution {
+                execution.advance(Progress::Done);
+            }
+        } else {
+            let cause = DenialCause::Other(
+                "the window is not bound on this queue pair: its Bind was undone, or it was closed \
+                 before (ND2 W16, W19)",
+            );
+            self.fail_next(cx, Status::InvalidRequest, Some((slot.context, cause)));
+        }
+    }
+
+    /// The next request fails by itself, once all before it have completed.
+    pub(super) fn fail_next(
+        &mut self,
+        cx: &mut Cx<'_>,
+        status: Status,
+        why: Option<(u64, DenialCause)>,
+    ) {
+        let denial = why.map_or(0, |(context, cause)| self.record(cx, Some(context), cause));
+        if let Some(execution) = &mut self.execution {
+            let sequence = execution.next;
+            execution.fail(sequence, status, denial);
+            execution.next += 1;
+        }
+    }
+
+    fn begin(&mut self, cx: &mut Cx<'_>, slot: &Slot) -> bool {
+        let Some(execution) = &self.execution else { return false };
+        let reads = matches!(slot.operation, Operation::Read { .. });
+        let purpose = if reads { Purpose::ReadSink } else { Purpose::LocalSource };
+        let by = By { actor: execution.actor(self.config.id), purpose };
+        if !slot.inline
+            && let Err(bad) = by.probe_list(cx, &execution.requests, slot)
+        {
+            let cause = bad.cause(false);
+            self.fail_next(cx, Status::LocalAccess, Some((slot.context, cause)));
+            return false;
+        }
+        if reads && self.facts.as_ref().is_some_and(|facts| facts.limits.outbound == 0) {
+            let cause = DenialCause::Other(
+                "the read limit agreed for this direction is 0: ask for more when connecting \
+                 (ND2 4.8)",
+            );
+            self.fail_next(cx, Status::InvalidRequest, Some((slot.context, cause)));
+            return false;
+        }
+        let length = slot.length as u32;
+        let message = match slot.operation {
+            Operation::Write { token, address } => Message::Write {
+                token,
+                address,
+                length,
+                verdict: !slot.flags.contains(Flags::SILENT_SUCCESS),
+            },
+            Operation::Read { token, address } => {
+                Message::Read { token, address, length, sink_token: SINK, sink_address: 0 }
+            }
+            Operation::SendWithInvalidate { token } => Message::Send {
+                length,
+                solicited: slot.flags.contains(Flags::SOLICIT),
+                invalidate: Some(token),
+            },
+            _ => Message::Send {
+                length,
+                solicited: slot.flags.contains(Flags::SOLICIT),
+                invalidate: None,
+            },
+        };
+        let id = MessageId(execution.next_message);
+        match self.wire.begin(cx.now, id, &message) {
+            Begin::Wait(waiting) => {
+                self.blocked = true;
+                if let Waiting::Receive { limit } = waiting {
+                    let until = limit.map(|limit| cx.now.after(limit));
+                    self.blocked_until = self.blocked_until.or(until);
+                } else {
+                    self.blocked_until = None;
+                }
+                false
+            }
+            Begin::Started => {
+                self.blocked_until = None;
+                let Some(execution) = &mut self.execution else { return false };
+                if execution.owed().is_none() {
+                    self.owing = cx.now;
+                }
+                if let Some(slot) = execution.requests.get_mut(execution.next) {
+                    slot.message = id.0;
+                }
+                execution.next_message += 1;
+                execution.reads += u32::from(reads);
+                execution.under_way = Some(execution.next);
+                execution.advance(Progress::Running);
+                let operation = message.operation();
+                self.trace(cx, What::Begun { id, operation, length });
+                true
+            }
+        }
+    }
+
+    /// Write one frame.
+    fn emit(&mut self, cx: &mut Cx<'_>, frame: &Frame, out: &mut dyn Output) {
+        let result = match frame.payload {
+            Payload::None => {
+                self.copy(out, frame, |_| Ok(()));
+                Ok(())
+            }
+            Payload::Message { id, offset } => self.emit_message(cx, frame, id, offset, out),
+            Payload::Memory { slot, token, address } => {
+                self.emit_memory(cx, frame, slot, token, address, out)
+            }
+        };
+        if cx.trace.is_some() {
+            let (header, payload) = (frame.header_length, frame.length);
+            self.trace(cx, What::FrameOut { header, payload });
+        }
+        if let Err(torn) = result
+            && torn
+        {
+            // Half a frame is out: nothing further can be said on this link.
+            self.phase = Phase::Closed;
+        }
+    }
+
+    /// Copy a frame into the buffer.
+    fn copy(
+        &mut self,
+        out: &mut dyn Output,
+        frame: &Frame,
+        payload: impl FnOnce(&mut Vec<u8>) -> Result<(), Bad>,
+    ) -> Option<Bad> {
+        let buffer = out.buffer();
+        let start = buffer.len();
+        buffer.extend_from_slice(frame.header());
+        if let Err(bad) = payload(buffer) {
+            buffer.truncate(start);
+            return Some(bad);
+        }
+        if frame.sealed {
+            self.wire.seal(frame, buffer, start);
+        }
+        None
+    }
+
+    /// A frame of a message of ours. `Err(true)`: the link is torn.
+    fn emit_message(
+        &mut self,
+        cx: &mut Cx<'_>,
+        frame: &Frame,
+        id: MessageId,
+        offset: u32,
+        out: &mut dyn Output,
+    ) -> Result<(), bool> {
+        let Some(execution) = &self.execution else { return Ok(()) };
+        let sequence = execution.under_way;
+        let Some(slot) = sequence.and_then(|s| execution.requests.get(s)).copied() else {
+            return Ok(());
+        };
+        debug_assert_eq!(slot.message, id.0, "a wire frames the message under way");
+        let by = By { actor: execution.actor(self.config.id), purpose: Purpose::LocalSource };
+        let (offset, length) = (u64::from(offset), u64::from(frame.length));
+        // A Read Request has a message and no payload.
+        let one = if slot.inline || length == 0 {
+            None
+        } else {
+            execution.requests.piece(&slot, offset).filter(|piece| piece.length >= length)
+        };
+        let direct = match one {
+            Some(piece) => self.direct(cx, frame, by, piece.token, piece.address, out),
+            None => Ok(Direct::Copy),
+        };
+        let torn = matches!(direct, Ok(Direct::Torn));
+        let bad = match direct {
+            Ok(Direct::Taken) => None,
+            Ok(Direct::Copy) => {
+                // Taken out for the call: the wire and the queue are both parts of `self`.
+                let Some(execution) = self.execution.take() else { return Ok(()) };
+                let bad = self.copy(out, frame, |buffer| {
+                    if length == 0 {
+                        return Ok(());
+                    }
+                    by.fetch_list(cx, &execution.requests, &slot, offset, length, buffer)
+                });
+                self.execution = Some(execution);
+                bad
+            }
+            Ok(Direct::Fault | Direct::Torn) => {
+                let piece = one.unwrap_or(crate::queue::Piece { token: 0, address: 0, length });
+                Some(Bad::Vanished { token: piece.token, address: piece.address, length })
+            }
+            Err(bad) => Some(bad),
+        };
+        let Some(bad) = bad else {
+            if frame.last
+                && let Some(execution) = &mut self.execution
+            {
+                execution.under_way = None;
+                if let Some(slot) = sequence.and_then(|s| execution.requests.get_mut(s)) {
+                    slot.progress = Progress::Sent;
+                }
+            }
+            return Ok(());
+        };
+        let denial = self.record(cx, Some(slot.context), bad.cause(false));
+        if let Some(execution) = &mut self.execution
+            && let Some(sequence) = sequence
+        {
+            execution.fail(sequence, Status::LocalAccess, denial);
+        }
+        let operation = match slot.operation {
+            Operation::Write { .. } => WireOperation::Write,
+            Operation::Read { .. } => WireOperation::Read,
+            _ => WireOperation::Send,
+        };
+        let class = RefusalClass::Internal;
+        let explanation = None;
+        self.wire.abandon(cx.now, frame, &Refusal { operation, class, explanation });
+        self.end(cx, EndReason::RequestFailed, denial);
+        Err(torn)
+    }
+
+    /// A frame of an answer to the peer's Read: checked anew, as every piece is.
+    fn emit_memory(
+        &mut self,
+        cx: &mut Cx<'_>,
+        frame: &Frame,
+        _slot: ReadSlot,
+        token: u32,
+        address: u64,
+        out: &mut dyn Output,
+    ) -> Result<(), bool> {
+        let Some(execution) = &self.execution else { return Ok(()) };
+        let by = By { actor: execution.actor(self.config.id), purpose: Purpose::RemoteRead };
+        let length = u64::from(frame.length);
+        let direct = if length == 0 {
+            Ok(Direct::Copy)
+        } else {
+            self.direct(cx, frame, by, token, address, out)
+        };
+        let torn = matches!(direct, Ok(Direct::Torn));
+        let bad = match direct {
+            Ok(Direct::Taken) => None,
+            Ok(Direct::Copy) => {
+                self.copy(out, frame, |buffer| by.fetch(cx, token, address, length, buffer))
+            }
+            Ok(Direct::Fault | Direct::Torn) => Some(Bad::Vanished { token, address, length }),
+            Err(bad) => Some(bad),
+        };
+        let Some(bad) = bad else { return Ok(()) };
+        let class = bad.class();
+        let denial = self.record(cx, None, bad.cause(true));
+        let text = self.explanation(cx, denial);
+        let operation = WireOperation::Read;
+        let refusal = Refusal { operation, class, explanation: text.as_deref() };
+        self.wire.abandon(cx.now, frame, &refusal);
+        self.end(cx, EndReason::Refused, denial);
+        Err(torn)
+    }
+
+    /// Offer a frame without a copy: only where nothing in it depends on the payload.
+    fn direct(
+        &mut self,
+        cx: &mut Cx<'_>,
+        frame: &Frame,
+        by: By,
+        token: u32,
+        address: u64,
+        out: &mut dyn Output,
+    ) -> Result<Direct, Bad> {
+        let length = u64::from(frame.length);
+        if length > LARGEST_COPY as u64 || !out.wants_direct(frame.length as usize) {
+            return Ok(Direct::Copy);
+        }
+        let Some(trailer) = self.wire.trailer(frame) else { return Ok(Direct::Copy) };
+        let tail = trailer.bytes.get(..usize::from(trailer.length)).unwrap_or_default();
+        let lent = by.lend(cx, token, address, length, |segments| {
+            out.direct(frame.header(), segments, tail)
+        })?;
+        match lent {
+            Some(Direct::Copy) | None => {
+                // The frame counts as sealed: finish it here.
+                let buffer = out.buffer();
+                let start = buffer.len();
+                buffer.extend_from_slice(frame.header());
+                if let Err(bad) = by.fetch(cx, token, address, length, buffer) {
+                    buffer.truncate(start);
+                    return Err(bad);
+                }
+                buffer.extend_from_slice(tail);
+                Ok(Direct::Taken)
+            }
+            Some(done) => Ok(done),
+        }
+    }
+}

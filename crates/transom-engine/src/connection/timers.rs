@@ -1,0 +1,90 @@
+//! Time. The driver asks for the [`deadline`](Connection::deadline) and calls when it has passed.
+
+use transom_wire::Time;
+
+use super::{Connection, Phase};
+use crate::{Cx, DenialCause, EndReason, Status};
+
+impl Connection {
+    /// When [`on_deadline`](Connection::on_deadline) wants to be called next.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        if self.phase == Phase::Closed {
+            return None;
+        }
+        [
+            self.wire.deadline(),
+            self.blocked_until,
+            self.silent_at(),
+            self.parked_until(),
+            self.close_by,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// When a peer that owes something has been silent for too long.
+    fn silent_at(&self) -> Option<Time> {
+        if self.phase != Phase::Open {
+            return None;
+        }
+        self.execution.as_ref()?.owed()?;
+        Some(self.heard.max(self.owing).after(self.config.dialect.silence))
+    }
+
+    /// Until when a Send of a plain peer may wait for a receive here.
+    fn parked_until(&self) -> Option<Time> {
+        let parked = self.parked.as_ref()?;
+        if self.execution.as_ref()?.shared {
+            return None;
+        }
+        Some(parked.since.after(self.config.dialect.receive_wait?))
+    }
+
+    /// Time has passed.
+    pub fn on_deadline(&mut self, cx: &mut Cx<'_>) {
+        let due = |time: Option<Time>| time.is_some_and(|time| time <= cx.now);
+        if self.phase == Phase::Closed {
+            return;
+        }
+        if due(self.close_by) {
+            // The peer does not read what we have to say, or does not close.
+            self.phase = Phase::Closed;
+            return;
+        }
+        let (blocked, parked, silent) =
+            (due(self.blocked_until), due(self.parked_until()), due(self.silent_at()));
+        if due(self.wire.deadline())
+            && let Err(violation) = self.wire.on_deadline(cx.now)
+        {
+            let setup = self.phase == Phase::Setup;
+            let denial = self.record(cx, None, DenialCause::Violation(violation));
+            let reason = if setup { EndReason::TimedOut } else { EndReason::Violation };
+            self.end(cx, reason, denial);
+            return;
+        }
+        self.poll(cx);
+        if silent {
+            return self.time_out(cx);
+        }
+        if parked {
+            self.resume(cx);
+            if self.parked.is_some() {
+                let cause = DenialCause::Other("a Send of the peer found no receive in time");
+                return self.refuse_parked(cx, cause);
+            }
+        }
+        if blocked {
+            self.blocked_until = None;
+            let context = self.execution.as_ref().and_then(|e| e.startable()).map(|s| s.context);
+            if let Some(context) = context {
+                let cause = DenialCause::Other(
+                    "the peer posted no receive for this Send in time (ND2 C42)",
+                );
+                self.fail_next(cx, Status::IoTimeout, Some((context, cause)));
+            }
+        }
+        self.retire(cx);
+    }
+}

@@ -1,0 +1,185 @@
+//! What the core is given on every call, and what it gives back.
+
+use transom_memory::{Lane, Memory};
+use transom_wire::{ReadLimits, Time};
+
+use crate::queue::RequestQueue;
+use crate::trace::Tracer;
+use crate::{Completion, DenialRecord, Status};
+
+/// Everything a call into the core may use. No clock, socket or randomness: the driver supplies them.
+pub struct Cx<'a> {
+    /// The moment, as the driver counts.
+    pub now: Time,
+    /// Who may touch which byte.
+    pub memory: &'a Memory,
+    /// The calling thread's place to announce what it touches.
+    pub lane: &'a mut Lane,
+    /// The application's memory.
+    pub host: &'a dyn HostMemory,
+    /// Where refusals are kept.
+    pub denials: &'a dyn Denials,
+    /// The shared receive queue of the queue pair concerned, if it has one.
+    pub shared: Option<&'a dyn SharedReceives>,
+    /// What is to be done afterwards, in this order.
+    pub effects: &'a mut Effects,
+    /// The event stream; `None` = off, and costs one branch.
+    pub trace: Option<&'a mut dyn Tracer>,
+}
+
+impl std::fmt::Debug for Cx<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cx").field("now", &self.now).finish_non_exhaustive()
+    }
+}
+
+/// The pages behind an address that passed every check are gone or closed to us (design rule 8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault;
+
+/// The application's memory. Called under a [`Grant`](transom_memory::Grant), for at most 64 KiB.
+pub trait HostMemory: Sync {
+    /// Append `length` bytes at `from` to `out`. On a fault, `out` is as long as before.
+    fn append(&self, from: u64, length: usize, out: &mut Vec<u8>) -> Result<(), Fault>;
+
+    /// Copy `bytes` to `to`: in increasing address order, the last of them with a release store,
+    /// because programs spin on them (ND2 4.2 rule 7). On a fault a prefix may stand.
+    fn write(&self, to: u64, bytes: &[u8]) -> Result<(), Fault>;
+}
+
+/// Keeper of refusals. The driver puts a [`DenialLog`](crate::DenialLog) behind a lock.
+pub trait Denials: Sync {
+    /// Keep a record; its id, never 0.
+    fn record(&self, record: DenialRecord) -> u64;
+
+    /// A kept record as a sentence, for a peer that the owner lets know.
+    fn explain(&self, id: u64) -> Option<String>;
+}
+
+/// A shared receive queue as a connection sees it. The driver puts a
+/// [`SharedReceiveQueue`](crate::SharedReceiveQueue) behind a lock.
+pub trait SharedReceives: Sync {
+    /// Move the oldest receive into `into`. If there is none, remember that `queue_pair` waits: its
+    /// connection is to be run when a receive is posted.
+    fn take(&self, queue_pair: transom_memory::QueuePairId, into: &mut RequestQueue) -> bool;
+
+    /// Put receives that were taken and not used back in front.
+    fn give_back(&self, unused: &mut RequestQueue);
+}
+
+/// Which of a queue pair's two completion queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// Requests of this side.
+    Initiator,
+    /// Receives.
+    Receive,
+}
+
+/// Something to be done once every lock of the link is dropped, in the order of the list.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Add to a completion queue. Neighbours are to be added together before notifications fire
+    /// (N10).
+    Complete(Side, Completion),
+    /// Tell the connector (or the listener's backlog).
+    Event(ConnectionEvent),
+    /// An asynchronous call has finished.
+    Finished(Finished),
+}
+
+/// The end of an asynchronous call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// What the caller passed when it began.
+    pub waiter: u64,
+    /// How it ended.
+    pub status: Status,
+}
+
+/// What happened to a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConnectionEvent {
+    /// Passive side: a peer asks.
+    Requested {
+        /// What the peer offers, seen from here.
+        limits: ReadLimits,
+        /// Its private data.
+        private: Box<[u8]>,
+    },
+    /// Active side: the peer's program accepted.
+    Accepted {
+        /// Agreed limits, seen from here.
+        limits: ReadLimits,
+        /// Its private data.
+        private: Box<[u8]>,
+    },
+    /// Active side: the peer's program rejected.
+    Rejected {
+        /// Its private data.
+        private: Box<[u8]>,
+    },
+    /// Passive side: the active side has completed the connection, or has begun to use it.
+    Established,
+    /// The connection has ended. Comes before the completions that the end flushes (ND2 4.9).
+    Ended(End),
+}
+
+/// How a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct End {
+    /// Why.
+    pub reason: EndReason,
+    /// The record that explains it; 0 = none.
+    pub denial: u64,
+}
+
+/// Why a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EndReason {
+    /// The peer disconnected, or its process ended.
+    PeerDisconnected,
+    /// The peer reported an error.
+    PeerFailed,
+    /// The peer fell silent, or start-up took too long.
+    TimedOut,
+    /// The peer's bytes broke a rule of the wire.
+    Violation,
+    /// This side refused a message of the peer.
+    Refused,
+    /// A request of this side failed.
+    RequestFailed,
+    /// The program flushed the queue pair.
+    Flushed,
+    /// The program disconnected.
+    Disconnected,
+    /// A completion queue of the queue pair ran over.
+    Overrun,
+    /// The link could not be made or kept: the driver says why.
+    Link(Status),
+}
+
+/// The list of effects of one pass. The driver keeps it and empties it, so that passes do not
+/// allocate.
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// In the order in which they are to be carried out.
+    pub list: Vec<Effect>,
+}
+
+impl Effects {
+    /// Report a completion.
+    pub fn complete(&mut self, side: Side, completion: Completion) {
+        self.list.push(Effect::Complete(side, completion));
+    }
+
+    /// Report an event.
+    pub fn event(&mut self, event: ConnectionEvent) {
+        self.list.push(Effect::Event(event));
+    }
+
+    /// Report the end of a call.
+    pub fn finish(&mut self, waiter: u64, status: Status) {
+        self.list.push(Effect::Finished(Finished { waiter, status }));
+    }
+}

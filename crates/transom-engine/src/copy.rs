@@ -1,0 +1,218 @@
+//! The only places where application bytes move: each piece is checked anew, under a grant of at
+//! most 64 KiB that lives for one copy (design rules 1, 5).
+
+use transom_memory::{Access, Actor, Denial, Purpose, Rule, Segment, Token};
+use transom_wire::RefusalClass;
+
+use crate::queue::{RequestQueue, Slot};
+use crate::{Cx, DenialCause};
+
+/// The most bytes of one grant.
+pub(crate) const LARGEST_COPY: usize = 64 * 1024;
+
+/// Why bytes did not move.
+#[derive(Debug)]
+pub(crate) enum Bad {
+    /// The check said no.
+    Denied(Denial),
+    /// The check said yes, and the pages are gone.
+    Vanished { token: u32, address: u64, length: u64 },
+    /// A piece that its list does not hold: a defect on this side.
+    Missing,
+}
+
+impl Bad {
+    /// What the peer may know of it, when the peer asked for the bytes.
+    pub(crate) fn class(&self) -> RefusalClass {
+        match self {
+            Bad::Denied(denial) => class(denial),
+            Bad::Vanished { .. } | Bad::Missing => RefusalClass::Internal,
+        }
+    }
+
+    /// For the record.
+    pub(crate) fn cause(self, of_peer: bool) -> DenialCause {
+        match self {
+            Bad::Denied(denial) if of_peer => DenialCause::Peer(denial),
+            Bad::Denied(denial) => DenialCause::Own(denial),
+            Bad::Vanished { token, address, length } => {
+                DenialCause::Vanished { token, address, length }
+            }
+            Bad::Missing => DenialCause::Other("a piece lies outside its own list"),
+        }
+    }
+}
+
+/// The class of rule that a denial belongs to.
+pub(crate) fn class(denial: &Denial) -> RefusalClass {
+    match denial.rule {
+        Rule::LiveToken => RefusalClass::Token,
+        Rule::Scope | Rule::Connected => RefusalClass::Scope,
+        Rule::Right => RefusalClass::Right,
+        Rule::Wrap => RefusalClass::Wrap,
+        Rule::Bounds => RefusalClass::Bounds,
+    }
+}
+
+/// Who accesses what for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct By {
+    pub(crate) actor: Actor,
+    pub(crate) purpose: Purpose,
+}
+
+impl By {
+    fn access(self, token: u32, address: u64, length: u64) -> Access {
+        let Self { actor, purpose } = self;
+        Access { actor, purpose, token: Token(token), address, length }
+    }
+
+    /// Judge a whole extent ahead of its bytes.
+    pub(crate) fn probe(
+        self,
+        cx: &Cx<'_>,
+        token: u32,
+        address: u64,
+        length: u64,
+    ) -> Result<(), Bad> {
+        cx.memory.probe(&self.access(token, address, length), cx.now.0).map_err(Bad::Denied)
+    }
+
+    /// Judge a whole list. Entries of no bytes are skipped (ND2 5.3).
+    pub(crate) fn probe_list(
+        self,
+        cx: &Cx<'_>,
+        queue: &RequestQueue,
+        slot: &Slot,
+    ) -> Result<(), Bad> {
+        queue
+            .list(slot)
+            .filter(|sge| sge.length > 0)
+            .try_for_each(|sge| self.probe(cx, sge.token, sge.address, u64::from(sge.length)))
+    }
+
+    /// Copy `bytes` to where the token lets them go.
+    pub(crate) fn place(
+        self,
+        cx: &mut Cx<'_>,
+        token: u32,
+        address: u64,
+        bytes: &[u8],
+    ) -> Result<(), Bad> {
+        let mut at = address;
+        for piece in bytes.chunks(LARGEST_COPY) {
+            let length = piece.len() as u64;
+            let access = self.access(token, at, length);
+            let grant = cx.memory.check(cx.lane, &access, cx.now.0).map_err(Bad::Denied)?;
+            let mut rest = piece;
+            for segment in grant.segments() {
+                let count = usize::try_from(segment.length).unwrap_or(usize::MAX).min(rest.len());
+                let (now, later) = rest.split_at(count);
+                if cx.host.write(segment.host, now).is_err() {
+                    return Err(Bad::Vanished { token, address: at, length });
+                }
+                rest = later;
+            }
+            drop(grant);
+            at = at.wrapping_add(length);
+        }
+        Ok(())
+    }
+
+    /// Copy `bytes` to where the list puts them, `offset` bytes into the message.
+    pub(crate) fn place_list(
+        self,
+        cx: &mut Cx<'_>,
+        queue: &RequestQueue,
+        slot: &Slot,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), Bad> {
+        let (mut offset, mut rest) = (offset, bytes);
+        while !rest.is_empty() {
+            let piece = queue.piece(slot, offset).ok_or(Bad::Missing)?;
+            let count = usize::try_from(piece.length).unwrap_or(usize::MAX).min(rest.len());
+            let (now, later) = rest.split_at(count);
+            self.place(cx, piece.token, piece.address, now)?;
+            (offset, rest) = (offset + count as u64, later);
+        }
+        Ok(())
+    }
+
+    /// Append what the token lets us read to `out`. After an error `out` may hold a part of it.
+    pub(crate) fn fetch(
+        self,
+        cx: &mut Cx<'_>,
+        token: u32,
+        address: u64,
+        length: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Bad> {
+        let (mut at, mut rest) = (address, length);
+        while rest > 0 {
+            let length = rest.min(LARGEST_COPY as u64);
+            let access = self.access(token, at, length);
+            let grant = cx.memory.check(cx.lane, &access, cx.now.0).map_err(Bad::Denied)?;
+            for segment in grant.segments() {
+                if cx.host.append(segment.host, segment.length as usize, out).is_err() {
+                    return Err(Bad::Vanished { token, address: at, length });
+                }
+            }
+            drop(grant);
+            (at, rest) = (at.wrapping_add(length), rest - length);
+        }
+        Ok(())
+    }
+
+    /// Append `length` bytes of a list's message from `offset` on to `out`.
+    pub(crate) fn fetch_list(
+        self,
+        cx: &mut Cx<'_>,
+        queue: &RequestQueue,
+        slot: &Slot,
+        offset: u64,
+        length: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Bad> {
+        if slot.inline {
+            return if queue.inline(slot, offset, length, out) {
+                Ok(())
+            } else {
+                Err(Bad::Missing)
+            };
+        }
+        let (mut offset, mut rest) = (offset, length);
+        while rest > 0 {
+            let piece = queue.piece(slot, offset).ok_or(Bad::Missing)?;
+            let count = piece.length.min(rest);
+            self.fetch(cx, piece.token, piece.address, count, out)?;
+            (offset, rest) = (offset + count, rest - count);
+        }
+        Ok(())
+    }
+
+    /// Let `then` have the segments of one access of at most 64 KiB, under its grant. `None` when
+    /// they are too many to name.
+    pub(crate) fn lend<T>(
+        self,
+        cx: &mut Cx<'_>,
+        token: u32,
+        address: u64,
+        length: u64,
+        then: impl FnOnce(&[Segment]) -> T,
+    ) -> Result<Option<T>, Bad> {
+        const MOST: usize = 8;
+        let access = self.access(token, address, length);
+        let grant = cx.memory.check(cx.lane, &access, cx.now.0).map_err(Bad::Denied)?;
+        let mut segments = [Segment { host: 0, length: 0 }; MOST];
+        let mut count = 0;
+        for segment in grant.segments() {
+            match segments.get_mut(count) {
+                Some(place) => *place = segment,
+                None => return Ok(None),
+            }
+            count += 1;
+        }
+        Ok(Some(then(segments.get(..count).unwrap_or_default())))
+    }
+}

@@ -1,0 +1,209 @@
+//! Completion queues and their notifications (ND2 4.4, N1-N11).
+//!
+//! A plain value: the driver puts it behind a lock (N11), adds a whole batch, calls
+//! [`CompletionQueue::fire`] once (N10), and runs what fired with the lock dropped.
+
+use std::collections::VecDeque;
+
+use crate::{Completion, CompletionFlags, Finished, Status};
+
+/// How deep a completion queue is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Capacity {
+    /// What was asked for, or the sum of the depths of the queues bound to it, if that is more
+    /// (ND2 C38).
+    Elastic,
+    /// What was asked for.
+    Exact,
+}
+
+/// What a notification waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NotifyKind {
+    /// The next entry of any kind (N6).
+    Any,
+    /// The next solicited receive, or any entry with an error (N5).
+    Solicited,
+    /// The failure of the queue itself (N7).
+    Errors,
+}
+
+/// A ring of completions.
+#[derive(Debug)]
+pub struct CompletionQueue {
+    ring: VecDeque<Completion>,
+    kind: Capacity,
+    requested: usize,
+    bound: usize,
+    /// Entries ever added.
+    added: u64,
+    /// `added` when the youngest entry that satisfies a solicited notification was added.
+    added_solicited: u64,
+    /// `added` when a notification last fired (N1).
+    signalled: u64,
+    /// What the outstanding notifications wait for.
+    armed: Option<NotifyKind>,
+    waiters: Vec<u64>,
+    error_waiters: Vec<u64>,
+    failed: Option<Status>,
+}
+
+impl CompletionQueue {
+    /// An empty queue. The ring grows as it is used.
+    #[must_use]
+    pub fn new(depth: usize, kind: Capacity) -> CompletionQueue {
+        CompletionQueue {
+            ring: VecDeque::new(),
+            kind,
+            requested: depth,
+            bound: 0,
+            added: 0,
+            added_solicited: 0,
+            signalled: 0,
+            armed: None,
+            waiters: Vec::new(),
+            error_waiters: Vec::new(),
+            failed: None,
+        }
+    }
+
+    /// Completions it can hold.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        match self.kind {
+            Capacity::Elastic => self.requested.max(self.bound),
+            Capacity::Exact => self.requested,
+        }
+    }
+
+    /// A queue of `depth` requests or receives will complete here.
+    pub fn bind(&mut self, depth: usize) {
+        self.bound = self.bound.saturating_add(depth);
+    }
+
+    /// Such a queue is gone. Its entries stay (ND2 1.3 rule 6).
+    pub fn unbind(&mut self, depth: usize) {
+        self.bound = self.bound.saturating_sub(depth).max(0);
+    }
+
+    /// Change the depth that was asked for. Fewer than the entries in it: `BufferOverflow`, nothing
+    /// changed (ND2 C29).
+    pub fn resize(&mut self, depth: usize) -> Result<(), Status> {
+        if depth < self.ring.len() {
+            return Err(Status::BufferOverflow);
+        }
+        self.requested = depth;
+        Ok(())
+    }
+
+    /// Entries not yet retrieved.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ring.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ring.is_empty()
+    }
+
+    /// How the queue failed, if it did.
+    #[must_use]
+    pub fn failure(&self) -> Option<Status> {
+        self.failed
+    }
+
+    /// Add an entry. `Err` when it finds the queue full or dead: the queue is dead then, and the
+    /// caller ends every queue pair bound to it (ND2 4.4). Call [`fire`](Self::fire) after the batch.
+    pub fn push(&mut self, completion: Completion) -> Result<(), Status> {
+        if let Some(status) = self.failed {
+            return Err(status);
+        }
+        if self.ring.len() >= self.capacity() {
+            // Nothing more is reported, not even what was queued.
+            self.ring.clear();
+            self.failed = Some(Status::QueueOverrun);
+            return Err(Status::QueueOverrun);
+        }
+        self.added += 1;
+        if !completion.status.is_success() || completion.flags.contains(CompletionFlags::SOLICITED)
+        {
+            self.added_solicited = self.added;
+        }
+        self.ring.push_back(completion);
+        Ok(())
+    }
+
+    /// The batch is complete: every notification that has something new to report goes to `fired`.
+    /// One entry fires at most once (N2), and one firing ends all that wait (N3).
+    pub fn fire(&mut self, fired: &mut Vec<Finished>) {
+        if let Some(status) = self.failed {
+            let all = self.waiters.drain(..).chain(self.error_waiters.drain(..));
+            fired.extend(all.map(|waiter| Finished { waiter, status }));
+            self.armed = None;
+            return;
+        }
+        if self.armed.is_some_and(|kind| self.has_news(kind)) {
+            self.armed = None;
+            self.signalled = self.added;
+            let all = self.waiters.drain(..);
+            fired.extend(all.map(|waiter| Finished { waiter, status: Status::Success }));
+        }
+    }
+
+    /// Whether an unretrieved entry that counts for `kind` was added after the last firing (N1).
+    fn has_news(&self, kind: NotifyKind) -> bool {
+        let seen = self.signalled.max(self.added - self.ring.len() as u64);
+        match kind {
+            NotifyKind::Any => self.added > seen,
+            NotifyKind::Solicited => self.added_solicited > seen,
+            NotifyKind::Errors => false,
+        }
+    }
+
+    /// Ask to be told. `waiter` comes back in `fired`, now or later.
+    pub fn notify(&mut self, kind: NotifyKind, waiter: u64, fired: &mut Vec<Finished>) {
+        if kind == NotifyKind::Errors {
+            self.error_waiters.push(waiter);
+        } else {
+            self.waiters.push(waiter);
+            if self.armed != Some(NotifyKind::Any) {
+                self.armed = Some(kind); // ANY beats SOLICITED (N4)
+            }
+        }
+        self.fire(fired);
+    }
+
+    /// Cancel every outstanding notification, in the order in which they were asked for.
+    pub fn cancel(&mut self, fired: &mut Vec<Finished>) {
+        let all = self.waiters.drain(..).chain(self.error_waiters.drain(..));
+        fired.extend(all.map(|waiter| Finished { waiter, status: Status::Canceled }));
+        self.armed = None;
+    }
+
+    /// Cancel one notification; `false` if it is not outstanding. For waiters that stop waiting.
+    pub fn cancel_one(&mut self, waiter: u64) -> bool {
+        let before = self.waiters.len() + self.error_waiters.len();
+        self.waiters.retain(|w| *w != waiter);
+        self.error_waiters.retain(|w| *w != waiter);
+        if self.waiters.is_empty() {
+            self.armed = None;
+        }
+        before != self.waiters.len() + self.error_waiters.len()
+    }
+
+    /// Retrieve up to `results.len()` entries, in order; how many. Fewer = drained.
+    pub fn poll(&mut self, results: &mut [Completion]) -> usize {
+        let count = results.len().min(self.ring.len());
+        for (to, from) in results.iter_mut().zip(self.ring.drain(..count)) {
+            *to = from;
+        }
+        count
+    }
+
+    /// Retrieve one entry.
+    pub fn pop(&mut self) -> Option<Completion> {
+        self.ring.pop_front()
+    }
+}

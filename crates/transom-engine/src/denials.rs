@@ -1,0 +1,112 @@
+//! The owner's record of everything that was refused.
+
+use std::collections::VecDeque;
+
+use transom_memory::{Denial, QueuePairId};
+use transom_wire::{PeerError, Time, Violation};
+
+/// One refusal, by this side or by the peer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DenialRecord {
+    /// When.
+    pub time: Time,
+    /// On which queue pair, if one was attached.
+    pub queue_pair: Option<QueuePairId>,
+    /// Context of the request of ours that failed, if it was one.
+    pub request: Option<u64>,
+    /// What.
+    pub cause: DenialCause,
+}
+
+/// Who refused, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DenialCause {
+    /// This side's memory, to a request of its own program.
+    Own(Denial),
+    /// This side's memory, to the peer.
+    Peer(Denial),
+    /// The peer, to us, in the peer's words.
+    ByPeer(PeerError),
+    /// The peer's bytes broke a rule.
+    Violation(Violation),
+    /// The check passed, and the pages were gone when they were copied.
+    Vanished {
+        /// The token.
+        token: u32,
+        /// First byte of the copy.
+        address: u64,
+        /// Its bytes.
+        length: u64,
+    },
+    /// Something else; a sentence.
+    Other(&'static str),
+}
+
+impl std::fmt::Display for DenialCause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            DenialCause::Own(denial) | DenialCause::Peer(denial) => write!(f, "{denial:?}"),
+            DenialCause::ByPeer(error) => match &error.explanation {
+                Some(text) => write!(f, "{text} (peer: {})", error.code),
+                None => write!(f, "the peer refused it: {}", error.code),
+            },
+            DenialCause::Violation(violation) => violation.fmt(f),
+            DenialCause::Vanished { token, address, length } => write!(
+                f,
+                "the {length} bytes at {address:#x} are registered (token {token:#010x}), but their \
+                 pages are gone: unmapped, protected, or cut off their file"
+            ),
+            DenialCause::Other(text) => f.write_str(text),
+        }
+    }
+}
+
+/// The latest refusals of an adapter. Older ones make room; the counters never forget.
+#[derive(Debug)]
+pub struct DenialLog {
+    records: VecDeque<DenialRecord>,
+    capacity: usize,
+    /// Id of the first record kept.
+    first: u64,
+}
+
+impl DenialLog {
+    /// A log that keeps `capacity` records (at least one).
+    #[must_use]
+    pub fn new(capacity: usize) -> DenialLog {
+        DenialLog { records: VecDeque::new(), capacity: capacity.max(1), first: 1 }
+    }
+
+    /// Keep a record; its id, counted from 1.
+    pub fn record(&mut self, record: DenialRecord) -> u64 {
+        if self.records.len() >= self.capacity {
+            self.records.pop_front();
+            self.first += 1;
+        }
+        self.records.push_back(record);
+        self.first + self.records.len() as u64 - 1
+    }
+
+    /// A record, if it is still kept.
+    #[must_use]
+    pub fn get(&self, id: u64) -> Option<&DenialRecord> {
+        self.records.get(usize::try_from(id.checked_sub(self.first)?).ok()?)
+    }
+
+    /// Records kept, oldest first, with their ids.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &DenialRecord)> {
+        (self.first..).zip(&self.records)
+    }
+
+    /// Refusals ever recorded.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.first - 1 + self.records.len() as u64
+    }
+
+    /// Of these, how many made room for others.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.first - 1
+    }
+}

@@ -1,0 +1,112 @@
+//! How the generations differ: one value each, fixed when an object is made (pitfalls 1.12).
+
+use std::time::Duration;
+
+use crate::tables::{self, ConnectorTable, ListenerTable, PostingTable};
+use crate::{Capacity, Status};
+
+/// What happens to the requests of a queue pair whose peer has disconnected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeerGone {
+    /// Flushed at once (ND2 C19).
+    Flush,
+    /// Left until the program disconnects (ND1 T28, NDK DC-5).
+    Keep,
+}
+
+/// What a request that names a dead window gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeadWindow {
+    /// The request fails, and with it the connection (ND2 C10).
+    Fatal,
+    /// It succeeds (iW 8.4).
+    Ignored,
+}
+
+/// One generation of the interface.
+#[derive(Clone, Copy, Debug)]
+pub struct Dialect {
+    /// For traces and tests.
+    pub name: &'static str,
+    /// See [`PeerGone`].
+    pub peer_gone: PeerGone,
+    /// What Accept says when the active side backs out behind our reply.
+    pub backed_out: Status,
+    /// What a pending NotifyDisconnect says when this side disconnects (ND2 C33).
+    pub notify_on_disconnect: Status,
+    /// Disconnect finishes at once, rather than when the peer has disconnected too (ND2 4.9).
+    pub disconnect_at_once: bool,
+    /// How deep completion queues are.
+    pub completion_queues: Capacity,
+    /// See [`DeadWindow`].
+    pub dead_window: DeadWindow,
+    /// A receive that comes too late: how long a Send of a plain peer may wait for one here. Between
+    /// Transoms the sender holds the Send and has the same limit. `None` = for ever. Shared queues
+    /// always wait for ever (ND2 C42).
+    pub receive_wait: Option<Duration>,
+    /// How long a peer that owes something may say nothing at all before it counts as lost
+    /// (ND2 4.5; README).
+    pub silence: Duration,
+    /// What may be posted when (ND2 4.1).
+    pub posting: &'static PostingTable,
+    /// Every connector call in every state (ND2 4.7.3).
+    pub connector: &'static ConnectorTable,
+    /// Every listener call in every state.
+    pub listener: &'static ListenerTable,
+}
+
+/// NetworkDirect SPI version 2.
+pub const ND2: Dialect = Dialect {
+    name: "ND2",
+    peer_gone: PeerGone::Flush,
+    backed_out: Status::ConnectionRefused,
+    notify_on_disconnect: Status::ConnectionDisconnected,
+    disconnect_at_once: true,
+    completion_queues: Capacity::Elastic,
+    dead_window: DeadWindow::Fatal,
+    receive_wait: Some(Duration::from_secs(1)),
+    silence: Duration::from_secs(10),
+    posting: &tables::POSTING_ND2,
+    connector: &tables::CONNECTOR_ND2,
+    listener: &tables::LISTENER_ND2,
+};
+
+/// NetworkDirect SPI version 1 (laid out; its front checks it against ND1).
+pub const ND1: Dialect = Dialect {
+    name: "ND1",
+    peer_gone: PeerGone::Keep,
+    backed_out: Status::ConnectionAborted,
+    completion_queues: Capacity::Exact,
+    ..ND2
+};
+
+/// NDKPI (laid out).
+pub const NDK: Dialect = Dialect {
+    name: "NDK",
+    peer_gone: PeerGone::Keep,
+    backed_out: Status::ConnectionAborted,
+    completion_queues: Capacity::Exact,
+    posting: &tables::POSTING_INVALID_AFTER_FLUSH,
+    ..ND2
+};
+
+/// Winsock Direct (laid out): receives are waited for without limit (WSD N-2), Disconnect waits for
+/// the peer.
+pub const WSD: Dialect = Dialect {
+    name: "WSD",
+    disconnect_at_once: false,
+    completion_queues: Capacity::Exact,
+    receive_wait: None,
+    ..ND2
+};
+
+/// Linux verbs (laid out): closing a dead window is no error (iW 8.4).
+pub const VERBS: Dialect = Dialect {
+    name: "verbs",
+    completion_queues: Capacity::Exact,
+    dead_window: DeadWindow::Ignored,
+    ..ND2
+};
+
+/// Every dialect, for tests that iterate them.
+pub const ALL: [&Dialect; 5] = [&ND2, &ND1, &NDK, &WSD, &VERBS];

@@ -1,0 +1,259 @@
+//! The half of a queue pair that its connection works on, under the link's lock.
+
+use transom_memory::{Actor, ConnectionId, DomainId, Memory, QueuePairId};
+use transom_wire::Time;
+
+use crate::context::{Effects, SharedReceives, Side};
+use crate::queue::{Progress, RequestQueue, Slot};
+use crate::tables::QueuePairState;
+use crate::{
+    Completion, CompletionFlags, CompletionKind, Flags, Operation, QueuePairConfig, Status,
+};
+
+/// Requests under way, receives, and what is known of their outcome.
+#[derive(Debug)]
+pub struct Execution {
+    pub(crate) number: QueuePairId,
+    pub(crate) domain: DomainId,
+    pub(crate) context: u64,
+    pub(crate) shared: bool,
+    pub(crate) state: QueuePairState,
+    /// All requests that have not completed, in posting order.
+    pub(crate) requests: RequestQueue,
+    /// Receives; the oldest is being filled when `receiving`.
+    pub(crate) receives: RequestQueue,
+    pub(crate) receives_posted: u64,
+    pub(crate) receiving: bool,
+    /// Sequence number of the next request to start.
+    pub(crate) next: u64,
+    /// Number of the next message.
+    pub(crate) next_message: u64,
+    /// The request whose frames are leaving.
+    pub(crate) under_way: Option<u64>,
+    /// Sends and Writes below this number have succeeded.
+    pub(crate) succeeded: u64,
+    /// Reads started and not finished.
+    pub(crate) reads: u32,
+    /// A request has failed by itself: nothing further starts, and the connection ends when all
+    /// before it have completed.
+    pub(crate) failed: bool,
+    pub(crate) freed: u32,
+    pub(crate) freed_receives: u32,
+}
+
+impl Execution {
+    pub(crate) fn new(config: &QueuePairConfig, state: QueuePairState) -> Execution {
+        Execution {
+            number: config.number,
+            domain: config.domain,
+            context: config.context,
+            shared: config.shared,
+            state,
+            requests: RequestQueue::default(),
+            receives: RequestQueue::default(),
+            receives_posted: 0,
+            receiving: false,
+            next: 0,
+            next_message: 0,
+            under_way: None,
+            succeeded: 0,
+            reads: 0,
+            failed: false,
+            freed: 0,
+            freed_receives: 0,
+        }
+    }
+
+    /// Its queue pair's number.
+    #[must_use]
+    pub fn number(&self) -> QueuePairId {
+        self.number
+    }
+
+    pub(crate) fn actor(&self, connection: ConnectionId) -> Actor {
+        Actor { domain: self.domain, queue_pair: self.number, connection: Some(connection) }
+    }
+
+    /// The next request to start, unless something before it has failed.
+    pub(crate) fn startable(&self) -> Option<&Slot> {
+        if self.failed || self.under_way.is_some() {
+            return None;
+        }
+        self.requests.get(self.next)
+    }
+
+    /// The next request is executed or begun; go on to the one behind it.
+    pub(crate) fn advance(&mut self, progress: Progress) {
+        if let Some(slot) = self.requests.get_mut(self.next) {
+            slot.progress = progress;
+        }
+        self.next += 1;
+    }
+
+    /// The request `sequence` has failed by itself.
+    pub(crate) fn fail(&mut self, sequence: u64, status: Status, denial: u64) {
+        if let Some(slot) = self.requests.get_mut(sequence) {
+            slot.progress = Progress::Done;
+            slot.status = status;
+            slot.denial = denial;
+            self.failed = true;
+        }
+    }
+
+    /// Sequence number of the request with message `id`.
+    pub(crate) fn find(&self, id: u64) -> Option<u64> {
+        // Numbers grow along the queue, and what has one comes before `next`.
+        let end = self.next.min(self.requests.end());
+        (self.requests.first()..end)
+            .find(|sequence| self.requests.get(*sequence).is_some_and(|s| s.message == id))
+    }
+
+    fn finished(&self, slot: &Slot) -> bool {
+        match slot.progress {
+            Progress::Done => true,
+            Progress::Sent => {
+                !matches!(slot.operation, Operation::Read { .. }) && slot.message < self.succeeded
+            }
+            Progress::Waiting | Progress::Running => false,
+        }
+    }
+
+    /// Sequence number of the oldest request that the peer owes an answer, if it does.
+    pub(crate) fn owed(&self) -> Option<u64> {
+        let started = self.requests.first()..self.next.min(self.requests.end());
+        started.into_iter().find(|sequence| {
+            self.requests.get(*sequence).is_some_and(|slot| {
+                matches!(slot.progress, Progress::Running | Progress::Sent) && !self.finished(slot)
+            })
+        })
+    }
+
+    /// The oldest of these that is of the kind a peer blames.
+    pub(crate) fn owed_kind(&self, kind: Option<transom_wire::Operation>) -> Option<u64> {
+        use transom_wire::Operation as Wire;
+        let kind = kind?;
+        (self.owed()?..self.next.min(self.requests.end())).find(|sequence| {
+            self.requests.get(*sequence).is_some_and(|slot| {
+                slot.progress != Progress::Done
+                    && match slot.operation {
+                        Operation::Read { .. } => kind == Wire::Read,
+                        Operation::Write { .. } => kind == Wire::Write,
+                        Operation::Send => kind == Wire::Send,
+                        Operation::SendWithInvalidate { .. } => {
+                            matches!(kind, Wire::Send | Wire::Invalidate)
+                        }
+                        _ => false,
+                    }
+            })
+        })
+    }
+
+    /// Complete what has succeeded, in posting order. `true`: a failed request is the oldest now, so
+    /// the connection has to end.
+    pub(crate) fn retire(&mut self, effects: &mut Effects) -> bool {
+        while let Some(slot) = self.requests.front() {
+            if !self.finished(slot) {
+                return false;
+            }
+            if !slot.status.is_success() {
+                return true;
+            }
+            self.pop_request(effects, Status::Success, 0);
+        }
+        false
+    }
+
+    fn pop_request(&mut self, effects: &mut Effects, status: Status, denial: u64) {
+        let Some(slot) = self.requests.pop() else { return };
+        self.next = self.next.max(self.requests.first());
+        self.freed += 1;
+        if status.is_success() && slot.flags.contains(Flags::SILENT_SUCCESS) {
+            return;
+        }
+        effects.complete(Side::Initiator, self.completion(&slot, status, slot.length, denial));
+    }
+
+    fn completion(&self, slot: &Slot, status: Status, length: u64, denial: u64) -> Completion {
+        Completion {
+            request_context: slot.context,
+            queue_pair_context: self.context,
+            queue_pair: self.number,
+            kind: slot.operation.kind(),
+            status,
+            length: if status.is_success() { length as u32 } else { 0 },
+            value: 0,
+            flags: CompletionFlags::default(),
+            denial,
+        }
+    }
+
+    /// Complete the receive that was being filled.
+    pub(crate) fn complete_receive(
+        &mut self,
+        effects: &mut Effects,
+        status: Status,
+        length: u32,
+        solicited: bool,
+        invalidated: Option<u32>,
+        denial: u64,
+    ) {
+        let Some(slot) = self.receives.pop() else { return };
+        self.receiving = false;
+        self.freed_receives += 1;
+        let mut flags = CompletionFlags::default();
+        if solicited {
+            flags.0 |= CompletionFlags::SOLICITED.0;
+        }
+        if invalidated.is_some() {
+            flags.0 |= CompletionFlags::INVALIDATED.0;
+        }
+        effects.complete(
+            Side::Receive,
+            Completion {
+                kind: CompletionKind::Receive,
+                flags,
+                value: invalidated.unwrap_or(0),
+                ..self.completion(&slot, status, u64::from(length), denial)
+            },
+        );
+    }
+
+    /// Complete everything: what has succeeded so far, what has failed with its status, the rest
+    /// canceled (ND2 4.5, 4.9). Binds that did not execute never will.
+    pub(crate) fn flush(
+        &mut self,
+        effects: &mut Effects,
+        memory: &Memory,
+        shared: Option<&dyn SharedReceives>,
+        now: Time,
+        denial: u64,
+    ) {
+        while let Some(slot) = self.requests.front() {
+            let (status, id) = if !slot.status.is_success() {
+                (slot.status, slot.denial)
+            } else if self.finished(slot) {
+                (Status::Success, 0)
+            } else {
+                if let Operation::Bind { window } = slot.operation {
+                    memory.abandon(window, now.0);
+                }
+                (Status::Canceled, denial)
+            };
+            self.pop_request(effects, status, id);
+        }
+        self.under_way = None;
+        self.reads = 0;
+        if self.shared {
+            if self.receiving {
+                self.complete_receive(effects, Status::Canceled, 0, false, None, denial);
+            }
+            if let Some(shared) = shared {
+                shared.give_back(&mut self.receives);
+            }
+        } else {
+            while !self.receives.is_empty() {
+                self.complete_receive(effects, Status::Canceled, 0, false, None, denial);
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Where frames go.
+
+use transom_memory::Segment;
+
+/// What became of a frame that was offered without a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direct {
+    /// It is on its way: what the link did not take at once was copied behind the buffer.
+    Taken,
+    /// Nothing was done: copy it into the buffer.
+    Copy,
+    /// The pages are gone, nothing was sent: as a failed copy.
+    Fault,
+    /// The pages are gone and part of the frame has been sent: the link must be cut.
+    Torn,
+}
+
+/// A link's outgoing side, as [`Connection::transmit`](crate::Connection::transmit) sees it.
+pub trait Output {
+    /// Bytes that may still be queued; 0 ends the pass. A frame that has begun is always finished,
+    /// so a buffer may grow by one frame beyond it.
+    fn room(&self) -> usize;
+
+    /// Bytes waiting to be written, in order. Frames are appended.
+    fn buffer(&mut self) -> &mut Vec<u8>;
+
+    /// Whether a payload of so many bytes is worth offering to [`direct`](Output::direct).
+    fn wants_direct(&self, length: usize) -> bool {
+        let _ = length;
+        false
+    }
+
+    /// Write a frame straight from the application's memory: the buffer first, then `header`, the
+    /// segments, `trailer`. Must not block; what does not fit is copied into the buffer before it
+    /// returns, because the segments may be touched during this call only.
+    fn direct(&mut self, header: &[u8], payload: &[Segment], trailer: &[u8]) -> Direct {
+        let _ = (header, payload, trailer);
+        Direct::Copy
+    }
+}
+
+/// A plain buffer with a limit.
+#[derive(Debug, Default)]
+pub struct Buffer {
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// How many may wait.
+    pub limit: usize,
+}
+
+impl Output for Buffer {
+    fn room(&self) -> usize {
+        self.limit.saturating_sub(self.bytes.len())
+    }
+
+    fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+}

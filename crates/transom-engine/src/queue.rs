@@ -1,0 +1,227 @@
+//! The queue of requests and of receives: slots, and one arena for their lists.
+//!
+//! Requests leave in the order in which they came, so their scatter/gather entries and inline bytes
+//! live in rings that grow to the program's working set and then never allocate again. An idle queue
+//! holds nothing.
+
+use std::collections::VecDeque;
+
+use crate::{Data, Flags, Operation, Sge, Status};
+
+/// How far a request has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// Nothing was done yet.
+    Waiting,
+    /// Some of its frames may have left.
+    Running,
+    /// All of its frames have left; the outcome is not known.
+    Sent,
+    /// The outcome is known: see [`Slot::status`].
+    Done,
+}
+
+/// One request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slot {
+    pub(crate) context: u64,
+    pub(crate) operation: Operation,
+    pub(crate) flags: Flags,
+    pub(crate) progress: Progress,
+    pub(crate) inline: bool,
+    /// Not success as soon as it has failed.
+    pub(crate) status: Status,
+    /// Entries of its list.
+    entries: u32,
+    /// Bytes in all.
+    pub(crate) length: u64,
+    /// Number of its message, once it has one.
+    pub(crate) message: u64,
+    pub(crate) denial: u64,
+    /// Where its list (or its inline bytes) begins, counted since the ring was made.
+    start: u64,
+}
+
+/// A run of one scatter/gather entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) token: u32,
+    pub(crate) address: u64,
+    pub(crate) length: u64,
+}
+
+/// Requests in order.
+#[derive(Debug, Default)]
+pub struct RequestQueue {
+    slots: VecDeque<Slot>,
+    /// Sequence number of the first slot.
+    first: u64,
+    sges: VecDeque<Sge>,
+    first_sge: u64,
+    bytes: VecDeque<u8>,
+    first_byte: u64,
+}
+
+impl RequestQueue {
+    /// Requests in it.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether it is empty.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Sequence number of the oldest slot.
+    pub(crate) fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// Sequence number behind the youngest slot.
+    pub(crate) fn end(&self) -> u64 {
+        self.first + self.slots.len() as u64
+    }
+
+    pub(crate) fn get(&self, sequence: u64) -> Option<&Slot> {
+        self.slots.get(usize::try_from(sequence.checked_sub(self.first)?).ok()?)
+    }
+
+    pub(crate) fn get_mut(&mut self, sequence: u64) -> Option<&mut Slot> {
+        self.slots.get_mut(usize::try_from(sequence.checked_sub(self.first)?).ok()?)
+    }
+
+    pub(crate) fn front(&self) -> Option<&Slot> {
+        self.slots.front()
+    }
+
+    /// Add a request. `length` is the sum of the list, which the caller has computed anyway.
+    pub(crate) fn push(
+        &mut self,
+        context: u64,
+        operation: Operation,
+        flags: Flags,
+        data: Data<'_>,
+        length: u64,
+    ) {
+        let (inline, entries, start) = match data {
+            Data::Sges(list) => {
+                let start = self.first_sge + self.sges.len() as u64;
+                self.sges.extend(list);
+                (false, list.len(), start)
+            }
+            Data::Inline(bytes) => {
+                let start = self.first_byte + self.bytes.len() as u64;
+                self.bytes.extend(bytes);
+                (true, 0, start)
+            }
+        };
+        self.slots.push_back(Slot {
+            context,
+            operation,
+            flags,
+            progress: Progress::Waiting,
+            inline,
+            status: Status::Success,
+            entries: entries as u32,
+            length,
+            message: u64::MAX,
+            denial: 0,
+            start,
+        });
+    }
+
+    /// Remove the oldest request and its list.
+    pub(crate) fn pop(&mut self) -> Option<Slot> {
+        let slot = self.slots.pop_front()?;
+        self.first += 1;
+        if slot.inline {
+            let bytes = (slot.length as usize).min(self.bytes.len());
+            self.bytes.drain(..bytes);
+            self.first_byte += bytes as u64;
+        } else {
+            let entries = (slot.entries as usize).min(self.sges.len());
+            self.sges.drain(..entries);
+            self.first_sge += entries as u64;
+        }
+        Some(slot)
+    }
+
+    /// Move everything of `other` behind what is here.
+    pub(crate) fn append(&mut self, other: &mut RequestQueue) {
+        if other.slots.is_empty() {
+            return;
+        }
+        if self.slots.is_empty() {
+            // The usual case costs three swaps; sequence numbers go on from ours.
+            let end = self.first + other.slots.len() as u64;
+            std::mem::swap(self, other);
+            let theirs = self.first + self.slots.len() as u64;
+            self.first = end - self.slots.len() as u64;
+            other.first = theirs;
+            return;
+        }
+        while other.move_first(self) {}
+    }
+
+    /// Move the oldest request to the end of `to`. `false` if there is none.
+    pub(crate) fn move_first(&mut self, to: &mut RequestQueue) -> bool {
+        let Some(mut slot) = self.slots.pop_front() else { return false };
+        self.first += 1;
+        if slot.inline {
+            let count = (slot.length as usize).min(self.bytes.len());
+            slot.start = to.first_byte + to.bytes.len() as u64;
+            to.bytes.extend(self.bytes.drain(..count));
+            self.first_byte += count as u64;
+        } else {
+            let count = (slot.entries as usize).min(self.sges.len());
+            slot.start = to.first_sge + to.sges.len() as u64;
+            to.sges.extend(self.sges.drain(..count));
+            self.first_sge += count as u64;
+        }
+        to.slots.push_back(slot);
+        true
+    }
+
+    /// The list of a request.
+    pub(crate) fn list(&self, slot: &Slot) -> impl Iterator<Item = Sge> + '_ {
+        let start = slot.start.saturating_sub(self.first_sge) as usize;
+        let count = if slot.inline { 0 } else { slot.entries as usize };
+        self.sges.iter().skip(start).take(count).copied()
+    }
+
+    /// The longest run of one entry that begins `offset` bytes into the message.
+    pub(crate) fn piece(&self, slot: &Slot, offset: u64) -> Option<Piece> {
+        let mut before = 0;
+        for sge in self.list(slot) {
+            let inside = offset - before;
+            if inside < u64::from(sge.length) {
+                return Some(Piece {
+                    token: sge.token,
+                    address: sge.address.wrapping_add(inside),
+                    length: u64::from(sge.length) - inside,
+                });
+            }
+            before += u64::from(sge.length);
+        }
+        None
+    }
+
+    /// Append `length` inline bytes from `offset` on to `out`; `false` if it has not that many.
+    pub(crate) fn inline(&self, slot: &Slot, offset: u64, length: u64, out: &mut Vec<u8>) -> bool {
+        let start = (slot.start.saturating_sub(self.first_byte) + offset) as usize;
+        let Some(end) = start.checked_add(length as usize).filter(|end| *end <= self.bytes.len())
+        else {
+            return false;
+        };
+        let (left, right) = self.bytes.as_slices();
+        let split = left.len();
+        out.extend_from_slice(left.get(start.min(split)..end.min(split)).unwrap_or_default());
+        out.extend_from_slice(
+            right.get(start.saturating_sub(split)..end.saturating_sub(split)).unwrap_or_default(),
+        );
+        true
+    }
+}

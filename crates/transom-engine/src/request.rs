@@ -1,0 +1,236 @@
+//! What programs post, and what they get back.
+
+use transom_memory::{QueuePairId, Token};
+
+use crate::Status;
+
+/// One entry of a scatter/gather list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sge {
+    /// Local token of the region.
+    pub token: u32,
+    /// First byte.
+    pub address: u64,
+    /// Bytes. Entries of no bytes are skipped without a look at the token (ND2 5.3).
+    pub length: u32,
+}
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Operation {
+    /// Consume a receive of the peer.
+    Send,
+    /// The same, and close a window at the peer (ND1, NDK; iW 8.4).
+    SendWithInvalidate {
+        /// The window's token, as the peer made it known.
+        token: u32,
+    },
+    /// Place bytes in the peer's memory.
+    Write {
+        /// Remote token.
+        token: u32,
+        /// Remote address.
+        address: u64,
+    },
+    /// Fetch bytes of the peer's memory.
+    Read {
+        /// Remote token.
+        token: u32,
+        /// Remote address.
+        address: u64,
+    },
+    /// Let a reserved window live.
+    Bind {
+        /// What `Memory::reserve` returned.
+        window: Token,
+    },
+    /// Close a window in queue order.
+    Invalidate {
+        /// Its token.
+        window: Token,
+    },
+    /// A receive. Posted with [`QueuePair::post_receive`](crate::QueuePair::post_receive).
+    Receive,
+
+    // Named so that their numbers are taken; refused with `NotSupported` for now.
+    /// Reserved: a Send that carries four bytes for the completion.
+    SendWithImmediate {
+        /// The bytes.
+        immediate: u32,
+    },
+    /// Reserved: a Write that consumes a receive.
+    WriteWithImmediate {
+        /// Remote token.
+        token: u32,
+        /// Remote address.
+        address: u64,
+        /// The bytes.
+        immediate: u32,
+    },
+    /// Reserved: a Read that closes its sink's token at the end.
+    ReadWithInvalidate {
+        /// Remote token.
+        token: u32,
+        /// Remote address.
+        address: u64,
+    },
+    /// Reserved: an 8-byte atomic.
+    Atomic {
+        /// Remote token.
+        token: u32,
+        /// Remote address.
+        address: u64,
+    },
+    /// Reserved: registration in queue order (NDK 5).
+    FastRegister {
+        /// The region's constant token.
+        region: Token,
+    },
+    /// Reserved: deregistration in queue order.
+    LocalInvalidate {
+        /// The region's token.
+        region: Token,
+    },
+}
+
+impl Operation {
+    /// Whether it moves bytes of a scatter/gather list.
+    #[must_use]
+    pub const fn has_data(&self) -> bool {
+        !matches!(
+            self,
+            Operation::Bind { .. }
+                | Operation::Invalidate { .. }
+                | Operation::FastRegister { .. }
+                | Operation::LocalInvalidate { .. }
+        )
+    }
+}
+
+/// Flags of a request (ND2 4.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags(pub u16);
+
+impl Flags {
+    /// No flag.
+    pub const NONE: Flags = Flags(0);
+    /// Success makes no completion; failure always does.
+    pub const SILENT_SUCCESS: Flags = Flags(1);
+    /// Starts only after all earlier Reads of the queue pair have completed.
+    pub const READ_FENCE: Flags = Flags(1 << 1);
+    /// The peer's receive completion is solicited.
+    pub const SOLICIT: Flags = Flags(1 << 2);
+
+    /// Whether every flag of `other` is here.
+    #[must_use]
+    pub const fn contains(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl std::ops::BitOr for Flags {
+    type Output = Flags;
+    fn bitor(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+}
+
+/// A request to be posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Comes back in the completion.
+    pub context: u64,
+    /// What to do.
+    pub operation: Operation,
+    /// How.
+    pub flags: Flags,
+}
+
+/// The local side of a request.
+#[derive(Clone, Copy, Debug)]
+pub enum Data<'a> {
+    /// Registered memory. Read during the call only.
+    Sges(&'a [Sge]),
+    /// The bytes themselves, captured by the call; no token is needed (ND2 2.9).
+    Inline(&'a [u8]),
+}
+
+/// The kind of a completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CompletionKind {
+    /// A receive.
+    Receive,
+    /// A Send of either kind.
+    Send,
+    /// A Write.
+    Write,
+    /// A Read.
+    Read,
+    /// A Bind.
+    Bind,
+    /// An Invalidate.
+    Invalidate,
+    /// One of the reserved operations.
+    Other,
+}
+
+/// Flags of a completion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CompletionFlags(pub u16);
+
+impl CompletionFlags {
+    /// The sender asked for a solicited event (N5).
+    pub const SOLICITED: CompletionFlags = CompletionFlags(1);
+    /// `value` is the token of a window that the message closed.
+    pub const INVALIDATED: CompletionFlags = CompletionFlags(1 << 1);
+    /// `value` is immediate data.
+    pub const IMMEDIATE: CompletionFlags = CompletionFlags(1 << 2);
+
+    /// Whether every flag of `other` is here.
+    #[must_use]
+    pub const fn contains(self, other: CompletionFlags) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+/// One completion: a plain value that outlives everything it names (ND2 1.3 rule 6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// The request's context.
+    pub request_context: u64,
+    /// The queue pair's context.
+    pub queue_pair_context: u64,
+    /// The queue pair's number.
+    pub queue_pair: QueuePairId,
+    /// What was asked for.
+    pub kind: CompletionKind,
+    /// How it ended.
+    pub status: Status,
+    /// Bytes received, for receives; bytes asked for otherwise.
+    pub length: u32,
+    /// See `flags`.
+    pub value: u32,
+    /// Which members count.
+    pub flags: CompletionFlags,
+    /// Names the record that explains a failure ([`DenialLog`](crate::DenialLog)); 0 = none.
+    pub denial: u64,
+}
+
+impl Operation {
+    /// The kind its completion shows.
+    #[must_use]
+    pub const fn kind(&self) -> CompletionKind {
+        match self {
+            Operation::Send
+            | Operation::SendWithInvalidate { .. }
+            | Operation::SendWithImmediate { .. } => CompletionKind::Send,
+            Operation::Write { .. } | Operation::WriteWithImmediate { .. } => CompletionKind::Write,
+            Operation::Read { .. } | Operation::ReadWithInvalidate { .. } => CompletionKind::Read,
+            Operation::Bind { .. } => CompletionKind::Bind,
+            Operation::Invalidate { .. } => CompletionKind::Invalidate,
+            Operation::Receive => CompletionKind::Receive,
+            _ => CompletionKind::Other,
+        }
+    }
+}

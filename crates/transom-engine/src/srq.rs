@@ -1,0 +1,121 @@
+//! Shared receive queues (ND2 2.7).
+
+use transom_memory::QueuePairId;
+
+use crate::queue::RequestQueue;
+use crate::{Data, Finished, Flags, Operation, Sge, Status, qp};
+
+/// Receives that several queue pairs share. They belong to the queue: the end of a queue pair
+/// flushes none of them.
+#[derive(Debug)]
+pub struct SharedReceiveQueue {
+    receives: RequestQueue,
+    depth: usize,
+    max_sge: usize,
+    largest_transfer: u64,
+    threshold: usize,
+    waiters: Vec<u64>,
+    /// Queue pairs that found it empty.
+    hungry: Vec<QueuePairId>,
+}
+
+impl SharedReceiveQueue {
+    /// An empty queue of `depth` receives of up to `max_sge` entries.
+    #[must_use]
+    pub fn new(depth: usize, max_sge: usize, largest_transfer: u64) -> SharedReceiveQueue {
+        SharedReceiveQueue {
+            receives: RequestQueue::default(),
+            depth,
+            max_sge,
+            largest_transfer,
+            threshold: 0,
+            waiters: Vec::new(),
+            hungry: Vec::new(),
+        }
+    }
+
+    /// Post a receive. The connections of the queue pairs appended to `wake` are to be run.
+    pub fn post(
+        &mut self,
+        context: u64,
+        list: &[Sge],
+        wake: &mut Vec<QueuePairId>,
+    ) -> Result<(), Status> {
+        let length = qp::admit(list, self.max_sge, self.largest_transfer)?;
+        if self.receives.len() >= self.depth {
+            return Err(Status::NoMoreEntries);
+        }
+        self.receives.push(context, Operation::Receive, Flags::NONE, Data::Sges(list), length);
+        wake.append(&mut self.hungry);
+        Ok(())
+    }
+
+    /// For [`SharedReceives::take`](crate::SharedReceives::take).
+    pub fn take(
+        &mut self,
+        queue_pair: QueuePairId,
+        into: &mut RequestQueue,
+        fired: &mut Vec<Finished>,
+    ) -> bool {
+        if !self.receives.move_first(into) {
+            if !self.hungry.contains(&queue_pair) {
+                self.hungry.push(queue_pair);
+            }
+            return false;
+        }
+        self.fire(fired);
+        true
+    }
+
+    /// For [`SharedReceives::give_back`](crate::SharedReceives::give_back): they become the oldest.
+    pub fn give_back(&mut self, unused: &mut RequestQueue) {
+        unused.append(&mut self.receives);
+        std::mem::swap(unused, &mut self.receives);
+    }
+
+    /// Receives that wait. One that a connection has taken no longer counts.
+    #[must_use]
+    pub fn outstanding(&self) -> usize {
+        self.receives.len()
+    }
+
+    /// Change depth and threshold; 0 leaves a value as it is. A depth below the receives
+    /// outstanding: `BufferOverflow`, nothing changed.
+    pub fn modify(
+        &mut self,
+        depth: usize,
+        threshold: usize,
+        fired: &mut Vec<Finished>,
+    ) -> Result<(), Status> {
+        if depth != 0 && depth < self.outstanding() {
+            return Err(Status::BufferOverflow);
+        }
+        if depth != 0 {
+            self.depth = depth;
+        }
+        if threshold != 0 {
+            self.threshold = threshold;
+        }
+        self.fire(fired);
+        Ok(())
+    }
+
+    /// Ask to be told when fewer receives than the threshold wait.
+    pub fn notify(&mut self, waiter: u64, fired: &mut Vec<Finished>) {
+        self.waiters.push(waiter);
+        self.fire(fired);
+    }
+
+    /// Cancel every outstanding notification.
+    pub fn cancel(&mut self, fired: &mut Vec<Finished>) {
+        let all = self.waiters.drain(..);
+        fired.extend(all.map(|waiter| Finished { waiter, status: Status::Canceled }));
+    }
+
+    fn fire(&mut self, fired: &mut Vec<Finished>) {
+        if self.receives.len() < self.threshold {
+            let all = self.waiters.drain(..);
+            fired.extend(all.map(|waiter| Finished { waiter, status: Status::Success }));
+        }
+    }
+}

@@ -1,0 +1,405 @@
+//! The tables of ND2 4.1, 4.5, 4.7.3 and 4.8 as data. The state machines look their answers up here;
+//! the tests drive every cell over a [`Pair`](crate::testing::Pair) and compare what happens.
+
+use crate::Status::{self, *};
+
+// ---- 4.1: what may be posted ------------------------------------------------------------------
+
+/// State of a queue pair.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum QueuePairState {
+    /// Never connected, or a Connect has failed.
+    #[default]
+    Idle,
+    /// Active side, until CompleteConnect has succeeded.
+    Connecting,
+    /// Passive side, until the connection is established or the first message was delivered.
+    Accepting,
+    /// Usable.
+    Connected,
+    /// A request failed, the peer disconnected or failed, or the program flushed.
+    Error,
+    /// This side has disconnected.
+    Disconnected,
+}
+
+impl QueuePairState {
+    /// All of them, in the order of the table's columns.
+    pub const ALL: [QueuePairState; 6] = [
+        QueuePairState::Idle,
+        QueuePairState::Connecting,
+        QueuePairState::Accepting,
+        QueuePairState::Connected,
+        QueuePairState::Error,
+        QueuePairState::Disconnected,
+    ];
+}
+
+/// What becomes of a post.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Posting {
+    /// Queued.
+    Accept,
+    /// Refused inline.
+    Refuse(Status),
+    /// Accepted; completes canceled at once (ND2 C44).
+    Cancel,
+}
+
+/// What may be posted in which state, in the order of [`QueuePairState::ALL`].
+#[derive(Debug)]
+pub struct PostingTable {
+    /// Receives.
+    pub receive: [Posting; 6],
+    /// Send, Read, Write, Bind, Invalidate.
+    pub initiator: [Posting; 6],
+}
+
+const INVALID: Posting = Posting::Refuse(ConnectionInvalid);
+
+/// ND2 4.1.
+pub static POSTING_ND2: PostingTable = PostingTable {
+    //          Idle             Connecting       Accepting        Connected        Error            Disconnected
+    receive: [
+        Posting::Accept,
+        Posting::Accept,
+        Posting::Accept,
+        Posting::Accept,
+        Posting::Cancel,
+        Posting::Cancel,
+    ],
+    initiator: [INVALID, INVALID, INVALID, Posting::Accept, Posting::Cancel, Posting::Cancel],
+};
+
+/// As [`POSTING_ND2`], but nothing may be posted behind a flush (pitfalls 1.12).
+pub static POSTING_INVALID_AFTER_FLUSH: PostingTable = PostingTable {
+    receive: [Posting::Accept, Posting::Accept, Posting::Accept, Posting::Accept, INVALID, INVALID],
+    initiator: [INVALID, INVALID, INVALID, Posting::Accept, INVALID, INVALID],
+};
+
+// ---- 4.5: what goes wrong, and what each side sees --------------------------------------------
+
+/// A situation of ND2 4.5.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Situation {
+    /// A list names memory outside its region, a dead or unknown token, or a sink without the right.
+    LocalList,
+    /// The peer's token is unknown, dead, another's, lacks the right, or the range is outside.
+    RemoteGrant,
+    /// A Send is longer than the peer's receive.
+    ReceiveTooSmall,
+    /// A Send meets no receive of a plain queue.
+    NoReceive,
+    /// A Send meets an empty shared queue.
+    EmptySharedQueue,
+    /// The peer's host is lost.
+    PeerLost,
+    /// The peer disconnects, or releases what it connected with.
+    PeerDisconnects,
+    /// The peer's completion queue runs over, or it fails otherwise.
+    PeerFails,
+    /// Invalidate of a window that is not bound.
+    MalformedRequest,
+    /// The receive's own memory is bad when a message arrives.
+    BadReceive,
+    /// A completion queue of this side runs over.
+    OwnOverrun,
+}
+
+/// What a side sees of a situation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The situation.
+    pub situation: Situation,
+    /// Completion of the request concerned at its initiator; `None` = it makes none (yet).
+    pub initiator: Option<Status>,
+    /// Completion of the receive concerned at the peer, when it is not just flushed.
+    pub receive: Option<Status>,
+    /// Both queue pairs end.
+    pub fatal: bool,
+}
+
+/// ND2 4.5, in the engine's words: fronts map `LocalAccess` and `RemoteAccess` to their codes.
+pub static OUTCOMES: [Outcome; 11] = [
+    Outcome {
+        situation: Situation::LocalList,
+        initiator: Some(LocalAccess),
+        receive: None,
+        fatal: true,
+    },
+    Outcome {
+        situation: Situation::RemoteGrant,
+        initiator: Some(RemoteAccess),
+        receive: None,
+        fatal: true,
+    },
+    Outcome {
+        situation: Situation::ReceiveTooSmall,
+        initiator: Some(PeerReceiveTooSmall),
+        receive: Some(ReceiveTooSmall),
+        fatal: true,
+    },
+    Outcome {
+        situation: Situation::NoReceive,
+        initiator: Some(IoTimeout),
+        receive: None,
+        fatal: true,
+    },
+    Outcome {
+        situation: Situation::EmptySharedQueue,
+        initiator: None,
+        receive: None,
+        fatal: false,
+    },
+    Outcome {
+        situation: Situation::PeerLost,
+        initiator: Some(IoTimeout),
+        receive: None,
+        fatal: true,
+    },
+    Outcome {
+        situation: Situation::PeerDisconnects,
+        initiator: Some(Canceled),
+        receive: None,
+        fatal: true,
+    },
+    Outcome {
+        situation: Situation::PeerFails,
+        initiator: Some(RemoteError),
+        receive: None,
+        fatal: true,
+    },
+    Outcome {
+        situation: Situation::MalformedRequest,
+        initiator: Some(InvalidRequest),
+        receive: None,
+        fatal: true,
+    },
+    Outcome {
+        situation: Situation::BadReceive,
+        initiator: Some(RemoteError),
+        receive: Some(LocalAccess),
+        fatal: true,
+    },
+    Outcome { situation: Situation::OwnOverrun, initiator: None, receive: None, fatal: true },
+];
+
+// ---- 4.7.3: every call in every state ---------------------------------------------------------
+
+/// State of a connector (ND2 4.7.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ConnectorState {
+    /// Created.
+    #[default]
+    Idle,
+    /// Has an address; also after a Connect that failed.
+    Bound,
+    /// Handed to a listener, no request yet.
+    Queued,
+    /// Has a request of a peer.
+    Requested,
+    /// Accept waits for the active side.
+    Accepting,
+    /// Connect waits for the passive side.
+    Connecting,
+    /// Connect has succeeded.
+    Replied,
+    /// Established.
+    Connected,
+    /// Disconnect waits for the peer.
+    Disconnecting,
+    /// The peer has disconnected, or the connection is lost.
+    PeerGone,
+    /// Terminal.
+    Disconnected,
+}
+
+impl ConnectorState {
+    /// All of them, in the order of the table's columns.
+    pub const ALL: [ConnectorState; 11] = [
+        ConnectorState::Idle,
+        ConnectorState::Bound,
+        ConnectorState::Queued,
+        ConnectorState::Requested,
+        ConnectorState::Accepting,
+        ConnectorState::Connecting,
+        ConnectorState::Replied,
+        ConnectorState::Connected,
+        ConnectorState::Disconnecting,
+        ConnectorState::PeerGone,
+        ConnectorState::Disconnected,
+    ];
+}
+
+/// A call on a connector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum ConnectorCall {
+    Bind,
+    Connect,
+    CompleteConnect,
+    Accept,
+    Reject,
+    GetReadLimits,
+    GetPrivateData,
+    GetLocalAddress,
+    GetPeerAddress,
+    NotifyDisconnect,
+    Disconnect,
+    /// As the argument of a listener's GetConnectionRequest.
+    TakeRequest,
+}
+
+impl ConnectorCall {
+    /// All of them, in the order of the table's rows.
+    pub const ALL: [ConnectorCall; 12] = [
+        ConnectorCall::Bind,
+        ConnectorCall::Connect,
+        ConnectorCall::CompleteConnect,
+        ConnectorCall::Accept,
+        ConnectorCall::Reject,
+        ConnectorCall::GetReadLimits,
+        ConnectorCall::GetPrivateData,
+        ConnectorCall::GetLocalAddress,
+        ConnectorCall::GetPeerAddress,
+        ConnectorCall::NotifyDisconnect,
+        ConnectorCall::Disconnect,
+        ConnectorCall::TakeRequest,
+    ];
+}
+
+/// What a call does in a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cell {
+    /// Proceeds.
+    Ok,
+    /// Fails and changes nothing.
+    Fail(Status),
+    /// Proceeds if a Reject carried data; else fails.
+    IfRejected(Status),
+    /// Fails with the first if the connector ever got a reply, with the second otherwise.
+    IfReplied(Status, Status),
+    /// Fails with the first if the peer left first, with the second otherwise.
+    IfPeerLeft(Status, Status),
+}
+
+/// Every call in every state: `[call][state]`.
+pub type ConnectorTable = [[Cell; 11]; 12];
+
+const OK: Cell = Cell::Ok;
+const INV: Cell = Cell::Fail(ConnectionInvalid);
+const ACT: Cell = Cell::Fail(ConnectionActive);
+const ABT: Cell = Cell::Fail(ConnectionAborted);
+const STA: Cell = Cell::Fail(InvalidState);
+const AAS: Cell = Cell::Fail(AddressAssociated);
+const NAS: Cell = Cell::Fail(AddressNotAssociated);
+const DIS: Cell = Cell::Fail(ConnectionDisconnected);
+/// "INV, ok if a Reject carried data".
+const REJ: Cell = Cell::IfRejected(ConnectionInvalid);
+/// "ABT (INV if never connecting)".
+const NEV: Cell = Cell::IfReplied(ConnectionAborted, ConnectionInvalid);
+/// "INV; ABT if the peer left first".
+const PLF: Cell = Cell::IfPeerLeft(ConnectionAborted, ConnectionInvalid);
+
+/// ND2 4.7.3.
+#[rustfmt::skip]
+pub static CONNECTOR_ND2: ConnectorTable = [
+    //                Idle Bound Queued Reqd Accng Conng Repld Cond Discg PGone Disc
+    /* Bind */       [OK,  AAS,  AAS,  AAS,  AAS,  AAS,  AAS,  AAS,  AAS,  AAS,  AAS],
+    /* Connect */    [NAS, OK,   STA,  ACT,  ACT,  ACT,  ACT,  ACT,  ACT,  ACT,  STA],
+    /* Complete */   [INV, INV,  INV,  INV,  INV,  INV,  OK,   INV,  INV,  INV,  NEV],
+    /* Accept */     [INV, INV,  INV,  OK,   ACT,  ACT,  ACT,  ACT,  ACT,  ACT,  ABT],
+    /* Reject */     [STA, STA,  STA,  OK,   STA,  STA,  OK,   STA,  STA,  STA,  PLF],
+    /* ReadLimits */ [INV, INV,  INV,  OK,   OK,   INV,  OK,   OK,   INV,  INV,  INV],
+    /* Private */    [INV, REJ,  INV,  OK,   OK,   INV,  OK,   OK,   INV,  INV,  REJ],
+    /* Local */      [INV, OK,   INV,  OK,   OK,   OK,   OK,   OK,   OK,   OK,   OK ],
+    /* Peer */       [INV, INV,  INV,  OK,   OK,   OK,   OK,   OK,   OK,   OK,   OK ],
+    /* Notify */     [INV, INV,  INV,  INV,  INV,  INV,  INV,  OK,   DIS,  OK,   DIS],
+    /* Disconnect */ [INV, INV,  INV,  INV,  INV,  INV,  INV,  OK,   STA,  OK,   INV],
+    /* Take */       [OK,  ACT,  ACT,  ACT,  ACT,  ACT,  ACT,  ACT,  ACT,  ACT,  ACT],
+];
+
+/// State of a listener.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ListenerState {
+    /// Created.
+    #[default]
+    Idle,
+    /// Has an address.
+    Bound,
+    /// Takes requests.
+    Listening,
+}
+
+impl ListenerState {
+    /// All of them, in the order of the table's columns.
+    pub const ALL: [ListenerState; 3] =
+        [ListenerState::Idle, ListenerState::Bound, ListenerState::Listening];
+}
+
+/// A call on a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum ListenerCall {
+    Bind,
+    Listen,
+    GetLocalAddress,
+    GetConnectionRequest,
+}
+
+impl ListenerCall {
+    /// All of them, in the order of the table's rows.
+    pub const ALL: [ListenerCall; 4] = [
+        ListenerCall::Bind,
+        ListenerCall::Listen,
+        ListenerCall::GetLocalAddress,
+        ListenerCall::GetConnectionRequest,
+    ];
+}
+
+/// Every call in every state: `[call][state]`.
+pub type ListenerTable = [[Cell; 3]; 4];
+
+/// ND2 4.7.3, second table.
+#[rustfmt::skip]
+pub static LISTENER_ND2: ListenerTable = [
+    //                Idle Bound Listening
+    /* Bind */       [OK,  AAS,  AAS],
+    /* Listen */     [STA, OK,   STA],
+    /* Local */      [STA, OK,   OK ],
+    /* Request */    [STA, STA,  OK ],
+];
+
+// ---- 4.8: read limits -------------------------------------------------------------------------
+
+/// One row of ND2 4.8: what both sides ask for, what their adapters can, and what both get.
+#[derive(Clone, Copy, Debug)]
+pub struct LimitsRow {
+    /// (inbound, outbound) asked for on Connect, and the active adapter's limits.
+    pub connect: ((u32, u32), (u32, u32)),
+    /// (inbound, outbound) asked for on Accept, and the passive adapter's limits.
+    pub accept: ((u32, u32), (u32, u32)),
+    /// What the passive side's GetReadLimits says before Accept.
+    pub offered: (u32, u32),
+    /// What the active side gets.
+    pub active: (u32, u32),
+    /// What the passive side gets.
+    pub passive: (u32, u32),
+}
+
+/// Rows that cover each sentence of ND2 4.8.
+#[rustfmt::skip]
+pub static LIMITS: [LimitsRow; 6] = [
+    // All is granted.
+    LimitsRow { connect: ((4, 2), (16, 16)), accept: ((2, 4), (16, 16)), offered: (2, 4), active: (4, 2), passive: (2, 4) },
+    // Above the active adapter: clamped silently.
+    LimitsRow { connect: ((99, 99), (8, 6)), accept: ((99, 99), (32, 32)), offered: (6, 8), active: (8, 6), passive: (6, 8) },
+    // Above the passive adapter: clamped silently.
+    LimitsRow { connect: ((16, 16), (16, 16)), accept: ((16, 16), (3, 5)), offered: (3, 5), active: (5, 3), passive: (3, 5) },
+    // The accepting side asks for less: the active side sees it mirrored.
+    LimitsRow { connect: ((16, 16), (16, 16)), accept: ((1, 2), (16, 16)), offered: (16, 16), active: (2, 1), passive: (1, 2) },
+    // The peer offered 0: outbound is clamped to 0 (C35).
+    LimitsRow { connect: ((0, 4), (16, 16)), accept: ((4, 4), (16, 16)), offered: (4, 0), active: (0, 4), passive: (4, 0) },
+    // 0 on both sides is legal.
+    LimitsRow { connect: ((0, 0), (16, 16)), accept: ((0, 0), (16, 16)), offered: (0, 0), active: (0, 0), passive: (0, 0) },
+];

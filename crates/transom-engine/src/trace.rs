@@ -1,0 +1,93 @@
+//! One typed stream of events out of the engine (design.md): tracing, counters, replay and later
+//! captures hang on it. Off costs one branch.
+
+use transom_memory::QueuePairId;
+use transom_wire::{MessageId, Operation, Time};
+
+use crate::{CompletionKind, EndReason, Status};
+
+/// One event. Self-contained; the schema is this type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceEvent {
+    /// When, in the driver's time.
+    pub time: Time,
+    /// Number of the connection.
+    pub connection: u32,
+    /// Queue pair, once there is one.
+    pub queue_pair: Option<QueuePairId>,
+    /// What happened.
+    pub what: What,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A message of ours began.
+    Begun {
+        /// Which.
+        id: MessageId,
+        /// Its kind.
+        operation: Operation,
+        /// Its bytes.
+        length: u32,
+    },
+    /// A frame of ours was handed to the link.
+    FrameOut {
+        /// Header bytes.
+        header: u8,
+        /// Payload bytes.
+        payload: u32,
+    },
+    /// Bytes of the peer were placed.
+    Placed {
+        /// By which operation.
+        operation: Operation,
+        /// First byte.
+        address: u64,
+        /// Bytes.
+        length: u32,
+    },
+    /// A message of the peer was executed.
+    Executed {
+        /// Its kind.
+        operation: Operation,
+    },
+    /// Our messages up to and including this one have succeeded.
+    Acknowledged {
+        /// The youngest of them.
+        through: MessageId,
+    },
+    /// A completion was made.
+    Completed {
+        /// Of what.
+        kind: CompletionKind,
+        /// How.
+        status: Status,
+        /// Bytes.
+        length: u32,
+    },
+    /// Something was refused.
+    Denied {
+        /// The record's id.
+        denial: u64,
+    },
+    /// The connection is established.
+    Established,
+    /// The connection has ended.
+    Ended {
+        /// Why.
+        reason: EndReason,
+    },
+}
+
+/// Receives the stream.
+pub trait Tracer {
+    /// One event.
+    fn event(&mut self, event: &TraceEvent);
+}
+
+impl<F: FnMut(&TraceEvent)> Tracer for F {
+    fn event(&mut self, event: &TraceEvent) {
+        self(event);
+    }
+}
