@@ -157,7 +157,9 @@ impl Stream {
         self.inbound.verified = None;
         self.inbound.last.keep(ulpdu);
         self.held = None;
-        if self.fenced || self.phase == Phase::WaitReady {
+        // A Terminate instead of a ready-to-receive frame: the connection never came to be.
+        let farewell = ulpdu.get(1) == Some(&Opcode::Terminate.control());
+        if (self.fenced || self.phase == Phase::WaitReady) && !farewell {
             return self.first_frame(ulpdu, consumed);
         }
         let taken = self.take_segment(now, ulpdu);

@@ -372,13 +372,14 @@ pub fn hex(digits: &str) -> Vec<u8> {
 
 /// The code of the Terminate that `bytes` end with, RFC order.
 pub fn terminate_code(bytes: &[u8]) -> Option<(u8, u8, u8)> {
-    use transom_iwarp::{ddp::Segment, fpdu, terminate::Terminate};
+    use transom_iwarp::{ddp::Segment, fpdu};
     let mut rest = bytes;
     let mut code = None;
     while let Ok(Some((ulpdu, used))) = fpdu::parse(rest, false) {
         let segment = Segment::parse(ulpdu).unwrap();
         if segment.control == 0x47 {
-            code = Terminate::parse(segment.payload, false).map(|(said, _)| said.code);
+            let [layer, number, ..] = *segment.payload else { unreachable!() };
+            code = Some((layer >> 4, layer & 0x0F, number));
         }
         rest = &rest[used..];
     }

@@ -1,0 +1,479 @@
+//! Transom's extension: absent unless both sides know it; acknowledgements, announcements, credits,
+//! refusals.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Got, LIMITS, Pair, Side};
+use transom_iwarp::extension::{Ack, Extra};
+use transom_iwarp::rdmap::Opcode;
+use transom_iwarp::{Config, ddp::Segment, fpdu, mpa};
+use transom_wire::{Event, Message, Operation, RefusalClass, Role, Verdicts, Waiting, Wire};
+
+/// The frames in `bytes`: acknowledgements as such, others by opcode.
+#[derive(Debug, PartialEq, Eq)]
+enum Frame {
+    Ack(Ack),
+    Announce(u32, u64, u32),
+    Refusal(String),
+    Other(Opcode),
+}
+
+fn frames(mut bytes: &[u8]) -> Vec<Frame> {
+    let mut frames = Vec::new();
+    while !bytes.is_empty() {
+        let (ulpdu, used) = fpdu::parse(bytes, true).unwrap().unwrap();
+        bytes = &bytes[used..];
+        let segment = Segment::parse(ulpdu).unwrap();
+        let opcode = transom_iwarp::rdmap::opcode(segment.control).unwrap();
+        frames.push(if opcode == Opcode::Experimental {
+            match Extra::parse(segment.target, segment.last, segment.payload).unwrap() {
+                Extra::Ack(ack) => Frame::Ack(ack),
+                Extra::Announce(write) => Frame::Announce(write.token, write.address, write.length),
+                Extra::Refusal(refused) => {
+                    Frame::Refusal(String::from_utf8_lossy(refused.text).into_owned())
+                }
+            }
+        } else {
+            Frame::Other(opcode)
+        });
+    }
+    frames
+}
+
+fn ack(executed: u32, credits: u32) -> Frame {
+    Frame::Ack(Ack { executed, credits, shared: false, wanted: false })
+}
+
+/// Two Transoms that owe each other nothing, with 1000 receives each.
+fn quiet() -> Pair {
+    let mut pair = Pair::transoms();
+    pair.settle();
+    pair.active.taken();
+    pair.passive.taken();
+    pair
+}
+
+// ---- agreement ----------------------------------------------------------------------------------
+
+#[test]
+fn it_is_used_only_if_both_sides_know_it() {
+    for (offer, accept) in [(true, true), (true, false), (false, true), (false, false)] {
+        let config = |role, extension| Config { extension, ..Config::new(role) };
+        let pair = Pair::connected(config(Role::Active, offer), config(Role::Passive, accept));
+        for side in [&pair.active, &pair.passive] {
+            let facts = side.wire.facts().unwrap();
+            assert_eq!(facts.extension, offer && accept);
+            let expected =
+                if offer && accept { Verdicts::Acknowledged } else { Verdicts::ProbedByRead };
+            assert_eq!(facts.verdicts, expected);
+        }
+    }
+}
+
+#[test]
+fn a_peer_that_mirrors_reserved_bits_does_not_accept_by_that() {
+    // siw answers a Request with the Request's own flag byte (iW 9.3).
+    let mut active = Side::new(Config::new(Role::Active));
+    active.wire.connect(active.now, LIMITS, b"").unwrap();
+    let request = active.talk();
+    assert_eq!(request[16] & 0x0F, mpa::OFFER);
+    let mut reply = request.clone();
+    reply[..16].copy_from_slice(&mpa::REPLY_KEY);
+    reply[20..24].copy_from_slice(&common::hex("8004 8004"));
+    active.feed(&reply);
+    assert!(!active.wire.facts().unwrap().extension);
+    // Nor does one that sets every bit there is.
+    let mut active = Side::new(Config::new(Role::Active));
+    active.wire.connect(active.now, LIMITS, b"").unwrap();
+    active.talk();
+    reply[16] |= 0x0F;
+    active.feed(&reply);
+    assert!(!active.wire.facts().unwrap().extension);
+}
+
+#[test]
+fn the_passive_side_answers_with_another_bit_and_never_mirrors() {
+    let mut passive = Side::new(Config::new(Role::Passive));
+    let mut active = Side::new(Config::new(Role::Active));
+    active.wire.connect(active.now, LIMITS, b"").unwrap();
+    let mut request = active.talk();
+    request[16] |= 0x09;
+    passive.feed(&request);
+    passive.wire.accept(passive.now, LIMITS, b"").unwrap();
+    assert_eq!(passive.talk()[16] & 0x0F, mpa::ACCEPT);
+}
+
+#[test]
+fn read_limits_are_the_programs_own() {
+    // The Request counts a slot for verdicts that an accepted extension does not need.
+    let mut pair = Pair::new(Config::new(Role::Active), Config::new(Role::Passive));
+    pair.connect(LIMITS, LIMITS);
+    assert!(pair.passive.got.contains(&Got::Request { limits: LIMITS, private: b"hello".into() }));
+    assert!(
+        pair.active.got.contains(&Got::Accepted { limits: LIMITS, private: b"welcome".into() })
+    );
+    assert_eq!(pair.active.wire.facts().unwrap().limits, LIMITS);
+    assert_eq!(pair.passive.wire.facts().unwrap().limits, LIMITS);
+}
+
+// ---- acknowledgements ---------------------------------------------------------------------------
+
+#[test]
+fn an_owed_acknowledgement_rides_on_the_next_frame_before_its_data() {
+    let mut pair = quiet();
+    pair.active.send(b"ping");
+    pair.passive.feed(&pair.active.talk());
+    assert_eq!(pair.passive.talk(), [], "alone, it waits");
+    pair.passive.send(b"pong");
+    let answer = pair.passive.talk();
+    assert_eq!(frames(&answer), [ack(1, 1000), Frame::Other(Opcode::Send)]);
+    pair.active.feed(&answer);
+    let pong = Got::Send { data: b"pong".to_vec(), solicited: false, invalidate: None };
+    assert_eq!(pair.active.taken(), [Got::Done(0), pong]);
+}
+
+/// A passive side that has executed one message and said nothing.
+fn owing() -> Side {
+    let mut pair = quiet();
+    pair.active.send(b"ping");
+    pair.passive.feed(&pair.active.talk());
+    assert_eq!(pair.passive.talk(), []);
+    pair.passive
+}
+
+#[test]
+fn alone_it_leaves_after_two_idle_passes() {
+    let mut side = owing();
+    side.wire.idle_pass(side.now);
+    assert_eq!(side.talk(), []);
+    side.wire.idle_pass(side.now);
+    assert_eq!(frames(&side.talk()), [ack(1, 1000)]);
+    side.wire.idle_pass(side.now);
+    side.wire.idle_pass(side.now);
+    assert_eq!(side.talk(), [], "once");
+}
+
+#[test]
+fn alone_it_leaves_after_20_us() {
+    let mut side = owing();
+    assert_eq!(side.wire.deadline(), Some(side.now.after(Duration::from_micros(20))));
+    side.wait(Duration::from_nanos(19_999));
+    assert_eq!(side.talk(), []);
+    side.wait(Duration::from_nanos(1));
+    assert_eq!(frames(&side.talk()), [ack(1, 1000)]);
+    assert_eq!(side.wire.deadline(), None, "an idle connection wants no timer");
+}
+
+#[test]
+fn alone_it_leaves_on_flush() {
+    let mut side = owing();
+    assert!(side.wire.has_output());
+    side.wire.flush(side.now);
+    assert_eq!(frames(&side.talk()), [ack(1, 1000)]);
+    assert!(!side.wire.has_output());
+    side.wire.flush(side.now);
+    assert_eq!(side.talk(), []);
+}
+
+#[test]
+fn sixteen_owed_are_not_kept_waiting() {
+    let mut pair = quiet();
+    for round in 0..16 {
+        pair.active.write(7, 0, b"data", true);
+        pair.passive.feed(&pair.active.talk());
+        let said = pair.passive.talk();
+        assert_eq!(said.is_empty(), round < 15, "round {round}");
+        pair.active.feed(&said);
+    }
+    assert_eq!(pair.active.taken(), [Got::Done(15)]);
+}
+
+#[test]
+fn nothing_is_acknowledged_before_it_was_executed() {
+    let mut pair = quiet();
+    pair.passive.busy = true;
+    pair.active.send(b"ping");
+    pair.settle();
+    assert_eq!(pair.active.taken(), []);
+    pair.passive.wire.executed(pair.passive.now);
+    pair.settle();
+    assert_eq!(pair.active.taken(), [Got::Done(0)]);
+    // Reports of what never came are not passed on.
+    pair.passive.wire.executed(pair.passive.now);
+    pair.settle();
+    assert_eq!((pair.active.taken(), &pair.active.violation), (vec![], &None));
+}
+
+#[test]
+fn reads_are_not_counted() {
+    let mut pair = quiet();
+    pair.active.read(1, 0, 8);
+    pair.active.send(b"ping");
+    pair.active.read(1, 0, 8);
+    pair.settle();
+    let got = pair.active.taken();
+    assert!(got.contains(&Got::Done(1)), "{got:?}");
+    assert!(!got.iter().any(|got| matches!(got, Got::Done(0 | 2))), "{got:?}");
+}
+
+fn extra(header: &str, payload: &[u8]) -> Vec<u8> {
+    let ulpdu = [&common::hex(header)[..], payload].concat();
+    let mut bytes = [&u16::try_from(ulpdu.len()).unwrap().to_be_bytes()[..], &ulpdu].concat();
+    fpdu::seal(&mut bytes, 0, true);
+    bytes
+}
+
+fn extension_fault(mut side: Side, bytes: &[u8]) {
+    side.feed(bytes);
+    assert_eq!(side.taken(), []);
+    assert_eq!(side.violation.as_ref().map(|violation| violation.rule), Some("Transom extension"));
+    assert_eq!(common::terminate_code(&side.talk()), Some((0, 2, 0xFF)));
+}
+
+#[test]
+fn hostile_acknowledgements_and_refusals_end_the_stream() {
+    // Of a message never sent; taking back a receive; with bytes behind it; not whole.
+    extension_fault(quiet().active, &extra("414f 00000000 00000004 00000001 000003e8", b""));
+    extension_fault(quiet().active, &extra("414f 00000000 00000004 00000000 000003e7", b""));
+    extension_fault(quiet().active, &extra("414f 00000000 00000004 00000000 000003e8", b"x"));
+    extension_fault(quiet().active, &extra("014f 00000000 00000004 00000000 000003e8", b""));
+    // A refusal with an unknown operation, with a gap in its text.
+    extension_fault(quiet().active, &extra("414f 07000000 00000006 00000001 00000000", b"no"));
+    extension_fault(quiet().active, &extra("414f 00000000 00000006 00000001 00000001", b"no"));
+    // An announcement of another size; two of them; with another message behind it.
+    extension_fault(quiet().active, &extra("414f 00000007 00000005 00000000 00000100", b"short"));
+    let announce = extra("414f 00000007 00000005 00000000 00000100", &[0; 8]);
+    let send = extra("4143 00000000 00000000 00000001 00000000", b"data");
+    let elsewhere = extra("8140 00000007 0000000000000008", b"data");
+    for second in [&announce, &send, &elsewhere] {
+        let mut side = quiet().active;
+        side.feed(&announce);
+        assert_eq!(side.taken(), [Got::Announced { token: 7, address: 0, length: 256 }]);
+        extension_fault(side, second);
+    }
+    // A Write of several frames without announcement.
+    extension_fault(quiet().active, &extra("8140 00000007 0000000000000000", b"data"));
+}
+
+#[test]
+fn refusals_cannot_fill_memory() {
+    let mut side = quiet().active;
+    let text = [b'x'; 96];
+    for part in 0..5 {
+        side.feed(&extra(&format!("014f 00000000 00000006 00000001 {:08x}", part * 96), &text));
+        assert_eq!(side.violation, None);
+    }
+    extension_fault(side, &extra("014f 00000000 00000006 00000001 000001e0", &text));
+}
+
+// ---- announcements ------------------------------------------------------------------------------
+
+#[test]
+fn writes_of_several_segments_are_announced_and_others_are_not() {
+    let mut pair = quiet();
+    let largest = pair.active.wire.facts().unwrap().largest_payload;
+    pair.active.write(7, 0x1000, &vec![1; largest], true);
+    assert_eq!(frames(&pair.active.talk()), [Frame::Other(Opcode::Write)]);
+    pair.active.write(7, 0x1000, &vec![1; largest + 1], true);
+    let said = frames(&pair.active.talk());
+    let announce = Frame::Announce(7, 0x1000, u32::try_from(largest + 1).unwrap());
+    assert_eq!(said, [announce, Frame::Other(Opcode::Write), Frame::Other(Opcode::Write)]);
+}
+
+#[test]
+fn a_write_refused_at_its_announcement_moves_no_byte() {
+    let mut pair = quiet();
+    pair.passive.refuse = Some((
+        |event| matches!(event, Event::WriteAnnounced { .. }),
+        RefusalClass::Bounds,
+        "41 bytes past the end",
+    ));
+    pair.active.send(b"before");
+    pair.active.write(7, 0x1000, &[1; 200_000], true);
+    pair.run();
+    let before = Got::Send { data: b"before".to_vec(), solicited: false, invalidate: None };
+    assert_eq!(pair.passive.taken(), [before]);
+    let got = pair.active.taken();
+    let [Got::Done(0), Got::Failed { id: Some(1), error }] = &got[..] else {
+        unreachable!("{got:?}")
+    };
+    assert_eq!(error.class, Some(RefusalClass::Bounds));
+    assert_eq!(error.operation, Some(Operation::Write));
+    assert_eq!(error.explanation.as_deref(), Some("41 bytes past the end"));
+    assert!(error.code.starts_with("Terminate 1/1/01"), "{}", error.code);
+}
+
+// ---- refusals -----------------------------------------------------------------------------------
+
+/// Posts four messages, of which the peer refuses the first that `which` accepts.
+fn refused(which: fn(&Event<'_>) -> bool, class: RefusalClass, why: &'static str) -> Vec<Got> {
+    let mut pair = quiet();
+    pair.passive.refuse = Some((which, class, why));
+    pair.active.send(b"first");
+    pair.active.write(7, 0, b"second", true);
+    pair.active.read(9, 0, 8);
+    let message = Message::Send { length: 0, solicited: false, invalidate: Some(3) };
+    pair.active.post(message, b"");
+    pair.run();
+    pair.active.taken()
+}
+
+#[test]
+fn a_refusal_names_the_message_and_what_came_before_it_has_succeeded() {
+    let write = |event: &Event<'_>| matches!(event, Event::Write { .. });
+    let read = |event: &Event<'_>| matches!(event, Event::ReadRequest { .. });
+    let invalidate = |event: &Event<'_>| matches!(event, Event::Send { invalidate: Some(_), .. });
+    let cases: [(fn(&Event<'_>) -> bool, _, _, Option<u64>, _); 3] = [
+        (write, RefusalClass::Right, Some(0), Some(1), Operation::Write),
+        (read, RefusalClass::Token, Some(1), Some(2), Operation::Read),
+        (invalidate, RefusalClass::NotInvalidatable, Some(1), Some(3), Operation::Invalidate),
+    ];
+    for (which, class, done, blamed, operation) in cases {
+        let got = refused(which, class, "why not");
+        let last =
+            got.iter().rev().find_map(|got| if let Got::Done(id) = got { Some(*id) } else { None });
+        assert_eq!(last, done, "{got:?}");
+        let Some(Got::Failed { id, error }) = got.last() else { unreachable!("{got:?}") };
+        assert_eq!((*id, error.class, error.operation), (blamed, Some(class), Some(operation)));
+        assert_eq!(error.explanation.as_deref(), Some("why not"));
+    }
+}
+
+#[test]
+fn an_explanation_of_several_frames_arrives_whole_and_bounded() {
+    let why: &'static str = "€ is three bytes ".repeat(60).leak();
+    let got = refused(|event| matches!(event, Event::Write { .. }), RefusalClass::Right, why);
+    let Some(Got::Failed { error, .. }) = got.last() else { unreachable!("{got:?}") };
+    let explanation = error.explanation.as_deref().unwrap();
+    assert!(explanation.len() > 500 && why.starts_with(explanation), "{explanation}");
+}
+
+#[test]
+fn a_peers_text_is_made_printable() {
+    let why = "two\nlines\x1b[31m and \0";
+    let got = refused(|event| matches!(event, Event::Write { .. }), RefusalClass::Right, why);
+    let Some(Got::Failed { error, .. }) = got.last() else { unreachable!("{got:?}") };
+    assert_eq!(error.explanation.as_deref(), Some("two lines [31m and  "));
+}
+
+#[test]
+fn a_plain_peer_gets_no_explanation() {
+    let mut pair = Pair::plain();
+    pair.passive.refuse = Some((|_| true, RefusalClass::Bounds, "secret"));
+    pair.active.write(7, 0, b"data", true);
+    pair.passive.feed(&pair.active.talk());
+    let said = pair.passive.talk();
+    assert!(!said.windows(6).any(|bytes| bytes == b"secret"));
+    assert_eq!(common::terminate_code(&said), Some((1, 1, 1)));
+}
+
+#[test]
+fn a_refusal_whose_terminate_was_lost_still_counts() {
+    let mut pair = quiet();
+    pair.passive.refuse = Some((|_| true, RefusalClass::Bounds, "no"));
+    pair.active.write(7, 0, b"data", true);
+    pair.passive.feed(&pair.active.talk());
+    let said = pair.passive.talk();
+    let terminate = fpdu::size(18 + 4 + 2 + 14);
+    pair.active.feed(&said[..said.len() - terminate]);
+    assert_eq!(pair.active.wire.link_closed(pair.active.now), Ok(()));
+    pair.active.listen();
+    assert!(matches!(pair.active.taken()[..], [Got::Failed { id: Some(0), .. }]));
+}
+
+// ---- credits ------------------------------------------------------------------------------------
+
+/// Two Transoms; the passive side has `receives` from a plain or a shared queue.
+fn with_receives(receives: u64, shared: bool) -> Pair {
+    let mut pair = Pair::new(Config::new(Role::Active), Config::new(Role::Passive));
+    let Pair { active: a, passive: p } = &mut pair;
+    a.wire.connect(a.now, LIMITS, b"").unwrap();
+    p.feed(&a.talk());
+    p.wire.receives_posted(p.now, receives, shared);
+    p.wire.accept(p.now, LIMITS, b"").unwrap();
+    a.feed(&p.talk());
+    a.wire.confirm(a.now).unwrap();
+    pair.run();
+    pair.active.taken();
+    pair.passive.taken();
+    pair
+}
+
+#[test]
+fn a_send_without_credit_waits_at_its_sender() {
+    let mut pair = with_receives(1, false);
+    pair.active.send(b"one");
+    pair.active.send(b"two");
+    pair.run();
+    let limit = Some(Config::new(Role::Active).receive_wait);
+    assert_eq!(pair.active.waiting, Some(Waiting::Receive { limit }));
+    assert_eq!(pair.passive.taken().len(), 1);
+    // Nobody blocks what stands behind nothing: the connection works on.
+    pair.passive.send(b"other way");
+    pair.active.wire.receives_posted(pair.active.now, 1, false);
+    pair.run();
+    assert_eq!(pair.active.violation, None);
+    // A receive is posted: the peer waits, so it learns at once.
+    pair.passive.wire.receives_posted(pair.passive.now, 2, false);
+    pair.run();
+    assert_eq!(pair.active.waiting, None);
+    let two = Got::Send { data: b"two".to_vec(), solicited: false, invalidate: None };
+    assert_eq!(pair.passive.taken(), [Got::Done(0), two]);
+}
+
+#[test]
+fn an_empty_shared_queue_never_fails_a_send() {
+    let mut pair = with_receives(0, true);
+    pair.active.send(b"one");
+    pair.run();
+    assert_eq!(pair.active.waiting, Some(Waiting::Receive { limit: None }));
+    assert_eq!(pair.passive.taken(), [Got::CreditWanted]);
+    pair.passive.wire.receives_posted(pair.passive.now, 1, true);
+    pair.run();
+    let one = Got::Send { data: b"one".to_vec(), solicited: false, invalidate: None };
+    assert_eq!(pair.passive.taken(), [one]);
+    // One credit, one Send.
+    pair.active.send(b"two");
+    pair.run();
+    assert_eq!(pair.passive.taken(), [Got::CreditWanted]);
+}
+
+#[test]
+fn writes_and_reads_need_no_credit() {
+    let mut pair = with_receives(0, false);
+    pair.active.write(7, 0, b"data", true);
+    pair.active.read(9, 0, 8);
+    pair.settle();
+    assert_eq!(pair.active.waiting, None);
+    assert_eq!(pair.passive.taken().len(), 2);
+}
+
+#[test]
+fn plain_peers_know_no_credit() {
+    let mut pair = Pair::plain();
+    pair.passive.taken();
+    for _ in 0..2000 {
+        pair.active.send(b"x");
+    }
+    pair.run();
+    assert_eq!(pair.passive.taken().len(), 2000);
+}
+
+#[test]
+fn the_first_message_needs_no_hold_and_no_extra_flight() {
+    // The ready-to-receive frame and the first credits leave at once.
+    let mut pair = Pair::new(Config::new(Role::Active), Config::new(Role::Passive));
+    let Pair { active: a, passive: p } = &mut pair;
+    a.wire.connect(a.now, LIMITS, b"").unwrap();
+    a.wire.receives_posted(a.now, 4, false);
+    p.feed(&a.talk());
+    p.wire.accept(p.now, LIMITS, b"").unwrap();
+    p.wire.receives_posted(p.now, 4, false);
+    a.feed(&p.talk());
+    a.wire.confirm(a.now).unwrap();
+    assert_eq!(frames(&a.talk()), [Frame::Other(Opcode::ReadRequest), ack(0, 4)]);
+}
