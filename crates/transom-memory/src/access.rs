@@ -1,6 +1,6 @@
-//! The question and the answer.
+//! The question.
 
-use crate::{ConnectionId, Denial, DomainId, QueuePairId, Token};
+use crate::{ConnectionId, DomainId, QueuePairId, Rights, Token};
 
 /// Who asks: every check names it, local ones too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,36 @@ pub enum Purpose {
     RemoteWrite,
     /// A peer does an atomic on it (`REMOTE_ATOMIC`).
     RemoteAtomic,
+    /// A window is bound to it (`BIND`). In records of [`Memory::reserve`](crate::Memory::reserve);
+    /// touches no byte.
+    Bind,
+    /// It is closed. In records of closes and deregistrations; no right permits an access for it.
+    Close,
+}
+
+impl Purpose {
+    /// The rights of which one is needed.
+    #[must_use]
+    #[inline]
+    pub const fn rights(self) -> Rights {
+        match self {
+            Purpose::LocalSource => Rights::LOCAL_READ,
+            Purpose::ReceiveBuffer => Rights::LOCAL_WRITE,
+            Purpose::ReadSink => Rights(Rights::LOCAL_WRITE.0 | Rights::READ_SINK.0),
+            Purpose::RemoteRead => Rights::REMOTE_READ,
+            Purpose::RemoteWrite => Rights::REMOTE_WRITE,
+            Purpose::RemoteAtomic => Rights::REMOTE_ATOMIC,
+            Purpose::Bind => Rights::BIND,
+            Purpose::Close => Rights::NONE,
+        }
+    }
+
+    /// Whether it is a peer who asks.
+    #[must_use]
+    #[inline]
+    pub const fn is_remote(self) -> bool {
+        matches!(self, Purpose::RemoteRead | Purpose::RemoteWrite | Purpose::RemoteAtomic)
+    }
 }
 
 /// One access to be judged.
@@ -53,35 +83,3 @@ pub struct Segment {
     /// Bytes.
     pub length: u64,
 }
-
-/// A place where one thread at a time announces what it is touching, so that a close can wait for
-/// it. Each driver thread owns one.
-#[derive(Debug)]
-pub struct Lane {}
-
-/// Permission for one non-blocking copy of at most 64 KiB. While it lives, a close of the token
-/// waits; so it is never held while waiting for bytes, a lock or user code.
-#[derive(Debug)]
-pub struct Grant<'lane> {
-    _lane: std::marker::PhantomData<&'lane mut Lane>,
-}
-
-impl Grant<'_> {
-    /// The region that holds the bytes: its token.
-    #[must_use]
-    pub fn region(&self) -> Token {
-        todo!()
-    }
-    /// Offset of the first byte in the region.
-    #[must_use]
-    pub fn offset(&self) -> u64 {
-        todo!()
-    }
-    /// Where the bytes really lie, in order.
-    pub fn segments(&self) -> impl Iterator<Item = Segment> + '_ {
-        std::iter::empty()
-    }
-}
-
-/// The answer to a check.
-pub(crate) type _Checked<'lane> = Result<Grant<'lane>, Denial>;

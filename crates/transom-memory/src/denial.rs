@@ -1,15 +1,15 @@
 //! The record of a refusal.
 
-use crate::{Access, Nanoseconds, Rights, Scope, Token};
+use crate::{Access, Nanoseconds, Purpose, Rights, Scope, Token};
 
 /// The rule that was broken, in the order in which they are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rule {
-    /// The token is live (ND2 5.4, W1, W13, R18).
+    /// The token is live (ND2 5.4, W1, W13, R18), and of the right kind.
     LiveToken,
     /// The token belongs to the actor's domain, queue pair or connection (ND2 W3, W18; WSD ).
     Scope,
-    /// The connection is established (ND2 R23; WSD A-9).
+    /// The connection is established (ND2 R23; WSD A-11).
     Connected,
     /// The token grants the operation (ND2 5.5, R11, R12, W8).
     Right,
@@ -24,6 +24,8 @@ pub enum Rule {
 pub struct Named {
     /// The token as it was issued.
     pub token: Token,
+    /// The region: itself, or a window's.
+    pub region: Token,
     /// Window or region.
     pub window: bool,
     /// Its state.
@@ -41,7 +43,7 @@ pub struct Named {
 /// State of what a token names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamedState {
-    /// Bind was called, and has not executed yet.
+    /// Bind was called, and has not executed yet; or a region is waiting for its memory.
     Reserved,
     /// Usable.
     Live,
@@ -63,8 +65,12 @@ pub enum Mistake {
     Stale,
     /// The window is reserved: its Bind has not executed.
     NotYetBound,
-    /// The token is another queue pair's or connection's.
+    /// The token names a region where a window belongs, or the other way round.
+    WrongKind,
+    /// The token is another queue pair's.
     AnotherQueuePair,
+    /// The token is another connection's; perhaps an earlier one of the same pair (WSD A-8).
+    AnotherConnection,
     /// The token is another domain's.
     AnotherDomain,
     /// So many bytes of the range lie past the end.
@@ -81,25 +87,58 @@ pub enum Mistake {
     MissingRight,
     /// The address is an offset from the beginning rather than an address.
     OffsetInsteadOfAddress,
+    /// The address is right with its bytes in the other order.
+    AddressBytesSwapped,
     /// Address and length wrap around the end of the address space.
     WrapsAround,
     /// The connection is not, or no longer, established.
     NotConnected,
-    /// No token of this value was ever issued, as far as memory reaches.
+    /// No token of this value was ever issued.
     NeverIssued,
     /// Cannot tell.
     Unknown,
 }
 
-/// One refusal: everything the owner may know. `Display` is a sentence.
+/// One refusal: everything the owner may know. `Display` is a full account; what the peer may see
+/// without its owner's leave is [`Denial::for_peer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Denial {
     /// What was asked, and by whom.
     pub access: Access,
     /// The first rule it broke.
     pub rule: Rule,
-    /// What the token names.
+    /// The rights of which one was needed.
+    pub wanted: Rights,
+    /// What the token names, or named last; `None` if it never named anything, or too long ago.
     pub named: Option<Named>,
+    /// What was probably meant: the token whose bytes were swapped.
+    pub meant: Option<Named>,
     /// The likeliest reason.
     pub likely: Mistake,
 }
+
+/// What a refused peer learns: the class of rule, and its own request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Refused {
+    /// The class.
+    pub rule: Rule,
+    /// What it wanted to do.
+    pub purpose: Purpose,
+    /// The token it named.
+    pub token: Token,
+    /// First byte it named.
+    pub address: u64,
+    /// Bytes.
+    pub length: u64,
+}
+
+impl Denial {
+    /// The short form, which tells a peer nothing that it did not know, but for the class of rule.
+    #[must_use]
+    pub fn for_peer(&self) -> Refused {
+        let Access { purpose, token, address, length, .. } = self.access;
+        Refused { rule: self.rule, purpose, token, address, length }
+    }
+}
+
+impl std::error::Error for Denial {}

@@ -7,24 +7,38 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod close;
 mod denial;
+mod display;
+mod entry;
+mod explain;
+mod grant;
+mod hazard;
+mod judge;
+mod ledger;
+mod memory;
+mod random;
+mod range;
 mod rights;
 mod scope;
+mod segments;
+mod sync;
 mod table;
+mod token;
+mod types;
 
-pub use access::{Access, Actor, Grant, Lane, Purpose, Segment};
-pub use denial::{Denial, Mistake, Named, NamedState, Rule};
+pub use access::{Access, Actor, Purpose, Segment};
+pub use denial::{Denial, Mistake, Named, NamedState, Refused, Rule};
+pub use grant::{Grant, LARGEST_GRANT, Lane};
+pub use memory::Memory;
 pub use rights::Rights;
 pub use scope::{ConnectionId, DomainId, QueuePairId, Scope};
-pub use table::{
-    BindError, CloseReason, Config, Counts, DeregisterError, Memory, RegisterError, Registration,
-    Unless, WindowSpec,
+pub use segments::Segments;
+pub use token::Token;
+pub use types::{
+    BindError, CloseReason, Config, Counts, DeregisterError, RegisterError, Registration, Unless,
+    WindowSpec,
 };
-
-/// A 32-bit token: what `ibverbs` calls a key, iWARP an STag and NetworkDirect a token. 0 is never
-/// handed out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Token(pub u32);
 
 /// A moment in nanoseconds since an origin of the caller's choice; only differences are used, to
 /// say how long ago a token died.

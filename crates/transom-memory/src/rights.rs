@@ -23,8 +23,19 @@ impl Rights {
     /// May be the sink of a local Read even without `LOCAL_WRITE` (ND2 5.5, C13).
     pub const READ_SINK: Rights = Rights(1 << 6);
 
+    /// Everything a peer can be granted.
+    pub const REMOTE: Rights = Rights(0b1_1100);
+
+    /// Whether any right of `other` is here.
+    #[must_use]
+    #[inline]
+    pub const fn intersects(self, other: Rights) -> bool {
+        self.0 & other.0 != 0
+    }
+
     /// Whether every right of `other` is here.
     #[must_use]
+    #[inline]
     pub const fn contains(self, other: Rights) -> bool {
         self.0 & other.0 == other.0
     }
@@ -34,5 +45,26 @@ impl std::ops::BitOr for Rights {
     type Output = Rights;
     fn bitor(self, other: Rights) -> Rights {
         Rights(self.0 | other.0)
+    }
+}
+
+impl std::fmt::Display for Rights {
+    /// The names, joined by ` | `.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names = [
+            (Rights::LOCAL_READ, "LOCAL_READ"),
+            (Rights::LOCAL_WRITE, "LOCAL_WRITE"),
+            (Rights::REMOTE_READ, "REMOTE_READ"),
+            (Rights::REMOTE_WRITE, "REMOTE_WRITE"),
+            (Rights::REMOTE_ATOMIC, "REMOTE_ATOMIC"),
+            (Rights::BIND, "BIND"),
+            (Rights::READ_SINK, "READ_SINK"),
+        ];
+        let mut before = "";
+        for (_, name) in names.iter().filter(|(right, _)| self.contains(*right)) {
+            write!(f, "{before}{name}")?;
+            before = " | ";
+        }
+        if before.is_empty() { f.write_str("no rights") } else { Ok(()) }
     }
 }

@@ -1,5 +1,7 @@
 //! For whom a token is valid.
 
+use crate::Actor;
+
 /// A protection domain. NetworkDirect hides one in each adapter, Winsock Direct one in each socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DomainId(pub u32);
@@ -26,4 +28,43 @@ pub enum Scope {
     QueuePair(DomainId, QueuePairId),
     /// One connection, and not its successor.
     Connection(DomainId, ConnectionId),
+}
+
+impl ConnectionId {
+    /// As one word of a table entry.
+    #[inline]
+    pub(crate) fn word(self) -> u64 {
+        u64::from(self.number) | u64::from(self.epoch) << 32
+    }
+
+    pub(crate) fn from_word(word: u64) -> ConnectionId {
+        ConnectionId { number: word as u32, epoch: (word >> 32) as u32 }
+    }
+}
+
+impl Scope {
+    /// The domain it lies in.
+    #[must_use]
+    pub fn domain(&self) -> DomainId {
+        match *self {
+            Scope::Domain(domain) | Scope::QueuePair(domain, _) | Scope::Connection(domain, _) => {
+                domain
+            }
+        }
+    }
+
+    /// Whether nobody who is in `other` is outside `self`.
+    pub(crate) fn covers(&self, other: &Scope) -> bool {
+        self == other || *self == Scope::Domain(other.domain())
+    }
+
+    /// An actor that stands for the scope, for records of calls that name none.
+    pub(crate) fn actor(&self) -> Actor {
+        let (queue_pair, connection) = match *self {
+            Scope::Domain(_) => (QueuePairId(0), None),
+            Scope::QueuePair(_, queue_pair) => (queue_pair, None),
+            Scope::Connection(_, connection) => (QueuePairId(0), Some(connection)),
+        };
+        Actor { domain: self.domain(), queue_pair, connection }
+    }
 }

@@ -143,7 +143,7 @@ const LENGTH: u64 = 4096;
 impl Bench {
     fn new(live: usize) -> Outcome<Bench> {
         let mut random = Random::new();
-        let memory = Memory::new(random.seed(), Config { largest_region: u64::MAX });
+        let memory = Memory::new(random.seed(), Config::default());
         let domain = DomainId(1);
         let mut order = Vec::with_capacity(live);
         for index in 0..live {

@@ -1,0 +1,375 @@
+//! The end of tokens. When a function of this file returns, whatever it returns, nothing is under
+//! way through the token it was asked to close, and nothing will begin.
+
+use std::sync::MutexGuard;
+
+use crate::entry::{Entry, Facts, Head, State};
+use crate::hazard::Held;
+use crate::judge::admits;
+use crate::ledger::{Control, Owner};
+use crate::sync::pause;
+use crate::token::Place;
+use crate::{
+    Access, Actor, CloseReason, ConnectionId, Counts, Denial, DeregisterError, DomainId, Memory,
+    Nanoseconds, Purpose, QueuePairId, Rule, Scope, Token, Unless,
+};
+
+/// Tokens closed under one hold of the control mutex.
+const BATCH: usize = 1024;
+
+impl Memory {
+    /// A reservation whose Bind was flushed: the token never lives.
+    pub fn abandon(&self, window: Token, now: Nanoseconds) {
+        let mut control = self.lock();
+        let place = Place::of(window);
+        let Some(entry) = self.table.entry(place) else { return };
+        // No guard to wait for: nobody was ever let in.
+        if entry.head().is_window() && entry.give_up(window, now) {
+            self.unlist(&mut control, place, entry);
+            self.recycle(&mut control, place, entry);
+        }
+    }
+
+    /// Remove a registration, and with it the windows that `unless` tolerates. When it returns, no
+    /// copy is under way and none will begin (ND2 R18); except after `Busy`, which changes nothing.
+    pub fn deregister(
+        &self,
+        region: Token,
+        unless: Unless,
+        now: Nanoseconds,
+    ) -> Result<(), DeregisterError> {
+        let mut control = self.lock();
+        let place = Place::of(region);
+        let Some((entry, _, _)) = self.named(region, |head| !head.is_window()) else {
+            return Err(self.too_late(control, region, now));
+        };
+        if unless != Unless::default() {
+            let counts = self.count(&mut control, place, region);
+            let busy = unless.windows && counts.windows > 0
+                || unless.posted && counts.posted > 0
+                || unless.guards && counts.guards > 0;
+            if busy {
+                return Err(DeregisterError::Busy(counts));
+            }
+        }
+        let mut places = Vec::new();
+        while let Some(window) = control.first_window(place) {
+            if let Some(entry) = self.table.entry(window) {
+                entry.kill(CloseReason::Deregistered, now);
+                self.unlist(&mut control, window, entry);
+            }
+            places.push(window);
+        }
+        entry.kill(CloseReason::Deregistered, now);
+        self.unlist(&mut control, place, entry);
+        places.push(place);
+        self.settle(control, &places);
+        Ok(())
+    }
+
+    /// What hangs on a region; `None` if it is not live.
+    #[must_use]
+    pub fn counts(&self, region: Token) -> Option<Counts> {
+        let mut control = self.lock();
+        self.named(region, |head| !head.is_window())?;
+        Some(self.count(&mut control, Place::of(region), region))
+    }
+
+    /// A request that names the region was posted. For fronts whose deregistration is refused
+    /// meanwhile (WSD A-18); others need not count.
+    pub fn posted(&self, region: Token, now: Nanoseconds) -> Result<(), DeregisterError> {
+        let mut control = self.lock();
+        if self.named(region, |head| !head.is_window()).is_none() {
+            return Err(self.too_late(control, region, now));
+        }
+        let ledger = control.ledger(Place::of(region));
+        ledger.posted = ledger.posted.saturating_add(1);
+        Ok(())
+    }
+
+    /// Such a request has completed.
+    pub fn retired(&self, region: Token) {
+        let mut control = self.lock();
+        if self.named(region, |head| !head.is_window()).is_some() {
+            let ledger = control.ledger(Place::of(region));
+            ledger.posted = ledger.posted.saturating_sub(1);
+        }
+    }
+
+    /// Close a window, or take the memory from a reserved region, on behalf of its owner. When it
+    /// returns, no copy is under way through it and none will begin. `queue_pair`: the one on which
+    /// the owner invalidates, if the front insists that it be the right one (ND2 W19).
+    pub fn close(
+        &self,
+        window: Token,
+        queue_pair: Option<QueuePairId>,
+        now: Nanoseconds,
+    ) -> Result<(), DeregisterError> {
+        let mut control = self.lock();
+        let open =
+            |head: Head| head.is_window() || head.is_standing() && head.state() == State::Live;
+        let Some((entry, head, facts)) = self.named(window, open) else {
+            return Err(self.too_late(control, window, now));
+        };
+        if let (Some(asked), Scope::QueuePair(domain, bound)) =
+            (queue_pair, facts.scope(head.scope_kind()))
+        {
+            if asked != bound {
+                let actor = Actor { domain, queue_pair: asked, connection: None };
+                let access = close_access(window, actor);
+                let seen = Some((head, facts));
+                let denial = self.explain(&mut control, &access, Rule::Scope, seen, now);
+                return Err(DeregisterError::NotYours(denial));
+            }
+        }
+        self.close_one(control, Place::of(window), entry, head, CloseReason::Invalidated, now)
+    }
+
+    /// Close a window on behalf of a peer (Send with Invalidate): windows and reserved regions open
+    /// to this very actor only (NDK INV-9). Closing one that the same actor's close had already
+    /// reached is not an error.
+    pub fn close_for_peer(
+        &self,
+        window: Token,
+        actor: &Actor,
+        now: Nanoseconds,
+    ) -> Result<(), DeregisterError> {
+        let mut control = self.lock();
+        let place = Place::of(window);
+        let access = close_access(window, *actor);
+        let named = self.table.entry(place).map(|entry| (entry, entry.head(), entry.facts()));
+        let named = named.filter(|(_, head, _)| head.token() == window);
+        let Some((entry, head, facts)) = named else {
+            return Err(self.too_late_for(control, &access, now));
+        };
+        let seen = Some((head, facts));
+        if let Err(rule) = admits(head, &facts, actor, true) {
+            let denial = self.explain(&mut control, &access, rule, seen, now);
+            return Err(DeregisterError::NotYours(denial));
+        }
+        match head.state() {
+            State::Live if closable(head) => {
+                let reason = CloseReason::InvalidatedByPeer;
+                self.close_one(control, place, entry, head, reason, now)
+            }
+            State::Dead if closable(head) && closed_by_name(head) => {
+                drop(self.wait_for(control, window));
+                Ok(())
+            }
+            _ => Err(self.too_late_for(control, &access, now)),
+        }
+    }
+
+    /// Close every token of a queue pair: it was disconnected, failed, or is gone (ND2 W20).
+    pub fn close_queue_pair(&self, queue_pair: QueuePairId, now: Nanoseconds) {
+        self.close_owner(Owner::QueuePair(queue_pair), now);
+    }
+
+    /// Close every token of a connection, regions included (WSD ).
+    pub fn close_connection(&self, connection: ConnectionId, now: Nanoseconds) {
+        self.close_owner(Owner::Connection(connection), now);
+    }
+
+    fn close_owner(&self, owner: Owner, now: Nanoseconds) {
+        loop {
+            let mut control = self.lock();
+            let mut places = Vec::new();
+            // Youngest first: windows before their regions, also across batches. A region's windows
+            // are in this list too, because nobody outside its scope can have one.
+            while let Some(place) = control.youngest(owner) {
+                let Some(entry) = self.table.entry(place) else { break };
+                entry.kill(CloseReason::Disconnected, now);
+                self.unlist(&mut control, place, entry);
+                places.push(place);
+                if places.len() == BATCH {
+                    break;
+                }
+            }
+            let more = places.len() == BATCH;
+            self.settle(control, &places);
+            if !more {
+                return;
+            }
+        }
+    }
+
+    /// Close what was found open.
+    fn close_one(
+        &self,
+        mut control: MutexGuard<'_, Control>,
+        place: Place,
+        entry: &Entry,
+        head: Head,
+        reason: CloseReason,
+        now: Nanoseconds,
+    ) -> Result<(), DeregisterError> {
+        if head.is_window() {
+            entry.kill(reason, now);
+            self.unlist(&mut control, place, entry);
+            self.settle(control, &[place]);
+            return Ok(());
+        }
+        // A standing token: its memory goes, its slot stays. While windows are bound to that memory,
+        // it cannot go.
+        let counts = self.count(&mut control, place, head.token());
+        if counts.windows > 0 {
+            return Err(DeregisterError::Busy(counts));
+        }
+        entry.suspend(reason, now);
+        let control = self.wait_for(control, head.token());
+        // Unless a deregistration took the slot meanwhile.
+        if entry.head() == head.dead(reason) {
+            self.drop_list(entry);
+            entry.rest();
+        }
+        drop(control);
+        Ok(())
+    }
+
+    /// Take a token that was just made dead out of every list.
+    fn unlist(&self, control: &mut Control, place: Place, entry: &Entry) {
+        let (head, facts) = (entry.head(), entry.facts());
+        control.leave(place, &facts.scope(head.scope_kind()));
+        if head.is_window() {
+            control.drop_window(Place::of(facts.region), place);
+        }
+    }
+
+    /// Wait for the guards on tokens that are dead and in no list, then free their slots: windows
+    /// stand before their regions.
+    fn settle<'a>(&'a self, control: MutexGuard<'a, Control>, places: &[Place]) {
+        let held = control.hazards.holding(|token| places.contains(&Place::of(token)));
+        let mut control = self.outlast(control, &held);
+        let mut turn = 0;
+        for place in places {
+            // Somebody else may still be waiting for a copy through a window of the region.
+            while control.ledger(*place).windows > 0 {
+                drop(control);
+                pause(turn);
+                turn = turn.saturating_add(1);
+                control = self.lock();
+            }
+            if let Some(entry) = self.table.entry(*place) {
+                self.recycle(&mut control, *place, entry);
+            }
+        }
+    }
+
+    /// A dead token's slot waits for its next use.
+    fn recycle(&self, control: &mut Control, place: Place, entry: &Entry) {
+        if entry.head().is_window() {
+            control.window_gone(Place::of(entry.facts().region));
+        } else {
+            control.ledger(place).posted = 0;
+            self.drop_list(entry);
+        }
+        control.issuer.put_back(place);
+    }
+
+    /// The region's segment list, if it has one, goes with its memory.
+    fn drop_list(&self, entry: &Entry) {
+        if entry.head().is_many() {
+            self.lists.remove(entry.facts().host);
+        }
+    }
+
+    /// Wait until nothing is under way through a token that is dead.
+    fn wait_for<'a>(
+        &'a self,
+        control: MutexGuard<'a, Control>,
+        token: Token,
+    ) -> MutexGuard<'a, Control> {
+        let held = control.hazards.holding(|announced| announced == token);
+        self.outlast(control, &held)
+    }
+
+    /// Wait for guards, without holding the mutex.
+    fn outlast<'a>(
+        &'a self,
+        control: MutexGuard<'a, Control>,
+        held: &[Held],
+    ) -> MutexGuard<'a, Control> {
+        if held.is_empty() {
+            return control;
+        }
+        drop(control);
+        held.iter().for_each(Held::wait);
+        self.lock()
+    }
+
+    /// What a token names, if it is open (or reserved, or standing) and of the kind wanted.
+    fn named(&self, token: Token, kind: impl Fn(Head) -> bool) -> Option<(&Entry, Head, Facts)> {
+        let entry = self.table.entry(Place::of(token))?;
+        let head = entry.head();
+        let open = match head.state() {
+            State::Reserved | State::Live => true,
+            State::Dead => head.is_standing(),
+            State::Unused => false,
+        };
+        (head.token() == token && open && kind(head)).then(|| (entry, head, entry.facts()))
+    }
+
+    fn count(&self, control: &mut Control, place: Place, region: Token) -> Counts {
+        let belongs = |token: Token| {
+            self.table.entry(Place::of(token)).is_some_and(|entry| {
+                entry.head().token() == token && entry.facts().region == region
+            })
+        };
+        let guards = control.hazards.holding(belongs).len() as u32;
+        let ledger = control.ledger(place);
+        Counts { windows: ledger.windows, posted: ledger.posted, guards }
+    }
+
+    /// The owner named something that cannot be closed, or was closed before: another thread's close
+    /// may still be waiting for a copy, so wait for it too.
+    fn too_late(
+        &self,
+        control: MutexGuard<'_, Control>,
+        token: Token,
+        now: Nanoseconds,
+    ) -> DeregisterError {
+        let entry = self.table.entry(Place::of(token));
+        let scope = entry.map(|entry| entry.facts().scope(entry.head().scope_kind()));
+        let actor = scope.unwrap_or(Scope::Domain(DomainId(0))).actor();
+        let denial = self.closed(control, &close_access(token, actor), now);
+        DeregisterError::NotLive(denial)
+    }
+
+    fn too_late_for(
+        &self,
+        control: MutexGuard<'_, Control>,
+        access: &Access,
+        now: Nanoseconds,
+    ) -> DeregisterError {
+        DeregisterError::NotYours(self.closed(control, access, now))
+    }
+
+    fn closed(
+        &self,
+        mut control: MutexGuard<'_, Control>,
+        access: &Access,
+        now: Nanoseconds,
+    ) -> Box<Denial> {
+        let denial = self.explain(&mut control, access, Rule::LiveToken, None, now);
+        if let Some(named) = denial.named {
+            if matches!(named.state, crate::NamedState::Dead { .. }) {
+                drop(self.wait_for(control, access.token));
+            }
+        }
+        denial
+    }
+}
+
+/// What Invalidate may end (NDK DR-1, INV-1): windows and standing tokens, never a registration.
+fn closable(head: Head) -> bool {
+    head.is_window() || head.is_standing()
+}
+
+/// Closed by somebody who named it, rather than by the end of something else.
+fn closed_by_name(head: Head) -> bool {
+    matches!(head.reason(), CloseReason::Invalidated | CloseReason::InvalidatedByPeer)
+}
+
+fn close_access(token: Token, actor: Actor) -> Access {
+    Access { actor, purpose: Purpose::Close, token, address: 0, length: 0 }
+}

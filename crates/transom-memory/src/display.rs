@@ -1,0 +1,297 @@
+//! Denials as sentences.
+
+use std::fmt::{Display, Formatter, Result};
+
+use crate::{
+    Access, Actor, CloseReason, Denial, Mistake, Named, NamedState, Nanoseconds, Purpose, Refused,
+    Rule, Scope, Token,
+};
+
+impl Display for Token {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        write!(f, "{:#010x}", self.0)
+    }
+}
+
+impl Display for Scope {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        match self {
+            Scope::Domain(domain) => write!(f, "every queue pair of domain {}", domain.0),
+            Scope::QueuePair(domain, queue_pair) => {
+                write!(f, "queue pair {} of domain {}", queue_pair.0, domain.0)
+            }
+            Scope::Connection(domain, connection) => write!(
+                f,
+                "connection {} (epoch {}) of domain {}",
+                connection.number, connection.epoch, domain.0
+            ),
+        }
+    }
+}
+
+impl Display for Actor {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        write!(f, "queue pair {} of domain {}, ", self.queue_pair.0, self.domain.0)?;
+        match self.connection {
+            Some(connection) => {
+                write!(f, "connection {} (epoch {})", connection.number, connection.epoch)
+            }
+            None => f.write_str("not connected"),
+        }
+    }
+}
+
+impl Display for Purpose {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        f.write_str(match self {
+            Purpose::LocalSource => "local source",
+            Purpose::ReceiveBuffer => "receive buffer",
+            Purpose::ReadSink => "sink of a local Read",
+            Purpose::RemoteRead => "Read by the peer",
+            Purpose::RemoteWrite => "Write by the peer",
+            Purpose::RemoteAtomic => "atomic operation by the peer",
+            Purpose::Bind => "Bind",
+            Purpose::Close => "close",
+        })
+    }
+}
+
+impl Display for Rule {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        f.write_str(match self {
+            Rule::LiveToken => "the token must be live (ND2 5.4, W1, W13, R18)",
+            Rule::Scope => {
+                "the token must be this queue pair's, connection's or domain's (ND2 W3, W18, R6)"
+            }
+            Rule::Connected => "the connection must be established (ND2 R23, WSD A-11)",
+            Rule::Right => "the token must grant the operation (ND2 5.5)",
+            Rule::Wrap => "address and length must not wrap around the address space (ND2 5.3)",
+            Rule::Bounds => "the range must lie inside what the token covers (ND2 5.3, W6)",
+        })
+    }
+}
+
+/// `[first, end)`; the end may be 2^64.
+struct Range(u64, u64);
+
+impl Display for Range {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        let end = u128::from(self.0) + u128::from(self.1);
+        write!(f, "{} bytes at [{:#x}, {end:#x})", self.1, self.0)
+    }
+}
+
+/// A time that a reader can grasp.
+struct Ago(Nanoseconds);
+
+impl Display for Ago {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        let (unit, name) = match self.0 {
+            0..1_000 => return write!(f, "{} ns", self.0),
+            1_000..1_000_000 => (1_000, "us"),
+            1_000_000..1_000_000_000 => (1_000_000, "ms"),
+            _ => (1_000_000_000, "s"),
+        };
+        write!(f, "{}.{} {name}", self.0 / unit, self.0 % unit * 10 / unit)
+    }
+}
+
+impl Display for CloseReason {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        f.write_str(match self {
+            CloseReason::Invalidated => "invalidated by its owner (ND2 W12)",
+            CloseReason::InvalidatedByPeer => "invalidated by its peer (ND2 5.7)",
+            CloseReason::Deregistered => "closed by the deregistration of its region (ND2 R18)",
+            CloseReason::Disconnected => "closed by the end of its connection (ND2 W20)",
+            CloseReason::NeverBound => "given up: its Bind never executed (ND1 MW-5)",
+        })
+    }
+}
+
+impl Display for Named {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        if self.window {
+            write!(f, "a window of region {} over ", self.region)?;
+        } else {
+            f.write_str("a region of ")?;
+        }
+        let (range, rights, scope) = (Range(self.base, self.length), self.rights, self.scope);
+        write!(f, "{range}, granting {rights} to {scope}")?;
+        match self.state {
+            NamedState::Live => Ok(()),
+            NamedState::Reserved if self.window => f.write_str("; its Bind has not executed yet"),
+            NamedState::Reserved => f.write_str("; it waits for its memory"),
+            NamedState::Dead { reason, ago } => write!(f, "; it was {reason} {} before", Ago(ago)),
+        }
+    }
+}
+
+impl Display for Access {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        let Access { purpose, token, address, length, actor } = self;
+        match purpose {
+            Purpose::Close => write!(f, "{purpose} of token {token} for {actor}"),
+            Purpose::Bind => {
+                write!(f, "{purpose} of {} to token {token}", Range(*address, *length))
+            }
+            _ => write!(
+                f,
+                "{purpose}, {} through token {token}, on {actor},",
+                Range(*address, *length)
+            ),
+        }
+    }
+}
+
+impl Display for Refused {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        let Refused { rule, purpose, token, address, length } = self;
+        write!(f, "{purpose}, {} through token {token}: {rule}", Range(*address, *length))
+    }
+}
+
+impl Display for Denial {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        write!(f, "{} was refused: {}. ", self.access, self.rule)?;
+        match &self.named {
+            Some(named) if matches!(named.state, NamedState::Dead { .. }) => {
+                write!(f, "It last named {named}. ")?;
+            }
+            Some(named) => write!(f, "It names {named}. ")?,
+            None => f.write_str("It names nothing. ")?,
+        }
+        if self.rule == Rule::Right {
+            let granted = self.named.map(|named| named.rights).unwrap_or_default();
+            write!(f, "Wanted: {}; granted: {granted}. ", self.wanted)?;
+        }
+        f.write_str("Likeliest mistake: ")?;
+        self.advise(f)
+    }
+}
+
+impl Denial {
+    /// The likeliest mistake, and what would have been right.
+    fn advise(&self, f: &mut Formatter<'_>) -> Result {
+        let named = self.named.as_ref();
+        let covered = named.map_or(Range(0, 0), |named| Range(named.base, named.length));
+        let token = self.access.token;
+        match self.likely {
+            Mistake::TokenBytesSwapped => {
+                let swapped = Token(token.0.swap_bytes());
+                write!(f, "the token's bytes are in the wrong order: {swapped} ")?;
+                match &self.meant {
+                    Some(meant) => write!(f, "names {meant}. ")?,
+                    None => f.write_str("is live. ")?,
+                }
+                f.write_str("Tokens travel as the bytes they are; do not swap them (ND2 5.4).")
+            }
+            Mistake::Stale if named.is_some() => f.write_str(
+                "the token was used after it was closed. Stop using a token before its owner closes \
+                 it (ND2 W15), and ask for a new one: every Bind and Register makes its own.",
+            ),
+            Mistake::Stale => f.write_str(
+                "the token was issued once, and closed so long ago that its slot is in use again. \
+                 Ask its owner for a new one.",
+            ),
+            Mistake::NotYetBound if named.is_some_and(|named| !named.window) => f.write_str(
+                "the region was used before its memory was registered. Fast-register first.",
+            ),
+            Mistake::NotYetBound => f.write_str(
+                "the token was used before its Bind had executed. Send it behind the Bind on the \
+                 same queue pair, or wait for the Bind's completion (ND2 W10, ND1 MW-3).",
+            ),
+            Mistake::WrongKind if named.is_some_and(|named| named.window) => f.write_str(
+                "a window's token where a region's belongs. Windows are bound to regions, and \
+                 invalidated rather than deregistered.",
+            ),
+            Mistake::WrongKind => f.write_str(
+                "a region's token where a window's belongs. Windows are invalidated, regions \
+                 deregistered (ND2 W16, NDK DR-1).",
+            ),
+            Mistake::AnotherQueuePair => f.write_str(
+                "a window that is bound to another queue pair. A window serves the peer of the one \
+                 queue pair it is bound to: bind one for this peer too (ND2 W3, W18).",
+            ),
+            Mistake::AnotherConnection => f.write_str(
+                "a token of another connection, perhaps of an earlier one between the same two. \
+                 Each connection needs tokens of its own (WSD A-7, A-8).",
+            ),
+            Mistake::AnotherDomain => f.write_str(
+                "a token of another protection domain. Register the memory with the adapter or \
+                 domain of this queue pair (ND2 R6, W5).",
+            ),
+            Mistake::PastTheEnd { bytes } => {
+                write!(f, "{bytes} bytes past the end. The token covers {covered}.")
+            }
+            Mistake::BeforeTheBeginning { bytes } => {
+                write!(f, "{bytes} bytes before the beginning. The token covers {covered}.")
+            }
+            Mistake::MissingRight => self.advise_right(f),
+            Mistake::OffsetInsteadOfAddress => {
+                let base = named.map_or(0, |named| named.base);
+                let right = base.wrapping_add(self.access.address);
+                write!(
+                    f,
+                    "an offset was given where an address belongs. There is no zero-based \
+                     addressing (ND2 R22): offset {:#x} has the address {right:#x}.",
+                    self.access.address
+                )
+            }
+            Mistake::AddressBytesSwapped => write!(
+                f,
+                "the address' bytes are in the wrong order: {:#x} lies inside {covered}. Addresses \
+                 are in host order on both sides (ND2 5.4).",
+                self.access.address.swap_bytes()
+            ),
+            Mistake::WrapsAround => write!(
+                f,
+                "the length: from that address the address space has only {} bytes left. The token \
+                 covers {covered}.",
+                u128::from(u64::MAX) + 1 - u128::from(self.access.address)
+            ),
+            Mistake::NotConnected => f.write_str(
+                "the queue pair is not connected, or not any more. Remote access lasts as long as \
+                 the connection (ND2 R23).",
+            ),
+            Mistake::NeverIssued if token == Token(0) => f.write_str(
+                "the token is 0, which a window has before its first Bind. Read the token after \
+                 Bind has returned (ND2 5.4, W10).",
+            ),
+            Mistake::NeverIssued => f.write_str(
+                "no token of this value was ever issued here. Use the token as the owner sent it, \
+                 on a connection to that owner.",
+            ),
+            Mistake::Unknown if named.is_some() && self.rule == Rule::Bounds => {
+                write!(f, "unknown; the address lies elsewhere. The token covers {covered}.")
+            }
+            Mistake::Unknown => f.write_str("unknown."),
+        }
+    }
+
+    fn advise_right(&self, f: &mut Formatter<'_>) -> Result {
+        let window = self.named.is_some_and(|named| named.window);
+        match self.access.purpose {
+            purpose if window && !purpose.is_remote() => f.write_str(
+                "a window's token in a local request. Windows are for peers; local requests use \
+                 the region's own token (ND2 W17).",
+            ),
+            Purpose::Bind => write!(
+                f,
+                "the region was registered without {}, which this Bind needs (ND2 W7).",
+                self.wanted
+            ),
+            purpose if purpose.is_remote() && !window => write!(
+                f,
+                "the region's own token, which does not grant {}. Bind a window with that right \
+                 for this peer, or register the region with it (ND2 R7, R12).",
+                self.wanted
+            ),
+            purpose if purpose.is_remote() => {
+                write!(f, "the window was bound without {} (ND2 W8, 5.5).", self.wanted)
+            }
+            _ => {
+                write!(f, "the region was registered without {} (ND2 R11, R13, 5.5).", self.wanted)
+            }
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! One line of the table: what a check reads.
+//!
+//! Everything is written by the control path (one thread at a time, under the table's mutex), except
+//! that [`Entry::activate`] and [`Entry::give_up`] decide a race by compare-and-swap. Readers have
+//! announced the token before ([`crate::hazard`]), so what they read after seeing it live stays put
+//! until they are done.
+
+use crate::sync::{AtomicU64, Ordering};
+use crate::{CloseReason, ConnectionId, DomainId, QueuePairId, Rights, Scope, Token};
+
+/// Token, rights, state, kind of scope and of thing in one word, so that one comparison of one load
+/// decides whether all of them belong together.
+///
+/// `token:32 | rights:16 | reason:4 | standing:1 many:1 window:1 - | scope:2 | state:2`
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Head(pub(crate) u64);
+
+/// The life of a token (ND2 5.6, W10; "two steps": ND1 MW-1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    /// The slot was never used.
+    Unused,
+    /// Bind was called and has not executed; or a standing token without memory.
+    Reserved,
+    /// Usable.
+    Live,
+    /// Closed. The rest of the entry says what it named, until the slot is used again.
+    Dead,
+}
+
+const STATE: u64 = 0b11;
+const SCOPE_SHIFT: u32 = 2;
+const WINDOW: u64 = 1 << 5;
+const MANY: u64 = 1 << 6;
+const STANDING: u64 = 1 << 7;
+const REASON_SHIFT: u32 = 8;
+const REASON: u64 = 0b1111 << REASON_SHIFT;
+const RIGHTS_SHIFT: u32 = 16;
+const TOKEN_SHIFT: u32 = 32;
+
+/// Which of the three scopes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ScopeKind {
+    Domain,
+    QueuePair,
+    Connection,
+}
+
+impl Head {
+    pub(crate) fn new(token: Token, rights: Rights, scope: &Scope, window: bool) -> Head {
+        let kind = match scope {
+            Scope::Domain(_) => 0,
+            Scope::QueuePair(..) => 1,
+            Scope::Connection(..) => 2,
+        };
+        Head(
+            u64::from(token.0) << TOKEN_SHIFT
+                | u64::from(rights.0) << RIGHTS_SHIFT
+                | kind << SCOPE_SHIFT
+                | if window { WINDOW } else { 0 },
+        )
+    }
+
+    pub(crate) fn in_state(self, state: State) -> Head {
+        let bits = match state {
+            State::Unused => 0,
+            State::Reserved => 1,
+            State::Live => 2,
+            State::Dead => 3,
+        };
+        Head(self.0 & !STATE | bits)
+    }
+
+    pub(crate) fn dead(self, reason: CloseReason) -> Head {
+        let bits = reason.code() << REASON_SHIFT;
+        Head(self.0 & !REASON | bits).in_state(State::Dead)
+    }
+
+    pub(crate) fn with_many(self, many: bool) -> Head {
+        if many { Head(self.0 | MANY) } else { Head(self.0 & !MANY) }
+    }
+
+    pub(crate) fn with_standing(self) -> Head {
+        Head(self.0 | STANDING)
+    }
+
+    #[inline]
+    pub(crate) fn token(self) -> Token {
+        Token((self.0 >> TOKEN_SHIFT) as u32)
+    }
+
+    #[inline]
+    pub(crate) fn state(self) -> State {
+        match self.0 & STATE {
+            0 => State::Unused,
+            1 => State::Reserved,
+            2 => State::Live,
+            _ => State::Dead,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn rights(self) -> Rights {
+        Rights((self.0 >> RIGHTS_SHIFT) as u16)
+    }
+
+    #[inline]
+    pub(crate) fn scope_kind(self) -> ScopeKind {
+        match self.0 >> SCOPE_SHIFT & 0b11 {
+            0 => ScopeKind::Domain,
+            1 => ScopeKind::QueuePair,
+            _ => ScopeKind::Connection,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_window(self) -> bool {
+        self.0 & WINDOW != 0
+    }
+
+    /// Its bytes lie in more than one segment.
+    #[inline]
+    pub(crate) fn is_many(self) -> bool {
+        self.0 & MANY != 0
+    }
+
+    /// The token outlives its memory (fast registration, NDK FR-13).
+    pub(crate) fn is_standing(self) -> bool {
+        self.0 & STANDING != 0
+    }
+
+    pub(crate) fn reason(self) -> CloseReason {
+        CloseReason::from_code((self.0 & REASON) >> REASON_SHIFT)
+    }
+}
+
+/// What a token names: the entry without its head.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Facts {
+    /// First byte, as programs and peers name it.
+    pub(crate) base: u64,
+    /// Bytes.
+    pub(crate) length: u64,
+    /// Host address of the first byte; of many segments, the number of their list.
+    pub(crate) host: u64,
+    /// Queue pair or connection, as a word; 0 for a domain.
+    pub(crate) who: u64,
+    /// Its domain.
+    pub(crate) domain: DomainId,
+    /// The region: its own token, or a window's region's.
+    pub(crate) region: Token,
+    /// Offset of the first byte in the region.
+    pub(crate) offset: u64,
+}
+
+impl Facts {
+    pub(crate) fn scope(&self, kind: ScopeKind) -> Scope {
+        match kind {
+            ScopeKind::Domain => Scope::Domain(self.domain),
+            ScopeKind::QueuePair => Scope::QueuePair(self.domain, QueuePairId(self.who as u32)),
+            ScopeKind::Connection => {
+                Scope::Connection(self.domain, ConnectionId::from_word(self.who))
+            }
+        }
+    }
+
+    /// The word that `who` holds for a scope.
+    pub(crate) fn who(scope: &Scope) -> u64 {
+        match *scope {
+            Scope::Domain(_) => 0,
+            Scope::QueuePair(_, queue_pair) => u64::from(queue_pair.0),
+            Scope::Connection(_, connection) => connection.word(),
+        }
+    }
+}
+
+/// One cache line.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub(crate) struct Entry {
+    head: AtomicU64,
+    base: AtomicU64,
+    length: AtomicU64,
+    host: AtomicU64,
+    who: AtomicU64,
+    /// Domain in the high half, region in the low.
+    home: AtomicU64,
+    offset: AtomicU64,
+    /// When it was closed. Read under the table's mutex only.
+    died: AtomicU64,
+}
+
+impl Entry {
+    pub(crate) fn new() -> Entry {
+        Entry {
+            head: AtomicU64::new(0),
+            base: AtomicU64::new(0),
+            length: AtomicU64::new(0),
+            host: AtomicU64::new(0),
+            who: AtomicU64::new(0),
+            home: AtomicU64::new(0),
+            offset: AtomicU64::new(0),
+            died: AtomicU64::new(0),
+        }
+    }
+
+    /// The head. Acquire: what was published with it is seen by whoever sees it.
+    #[inline]
+    pub(crate) fn head(&self) -> Head {
+        Head(self.head.load(Ordering::Acquire))
+    }
+
+    /// Everything but the head.
+    #[inline]
+    pub(crate) fn facts(&self) -> Facts {
+        let home = self.home.load(Ordering::Relaxed);
+        Facts {
+            base: self.base.load(Ordering::Relaxed),
+            length: self.length.load(Ordering::Relaxed),
+            host: self.host.load(Ordering::Relaxed),
+            who: self.who.load(Ordering::Relaxed),
+            domain: DomainId((home >> 32) as u32),
+            region: Token(home as u32),
+            offset: self.offset.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Fill the slot. No reader may be left that saw what it named before as live.
+    pub(crate) fn publish(&self, head: Head, facts: &Facts) {
+        self.base.store(facts.base, Ordering::Relaxed);
+        self.length.store(facts.length, Ordering::Relaxed);
+        self.host.store(facts.host, Ordering::Relaxed);
+        self.who.store(facts.who, Ordering::Relaxed);
+        let home = u64::from(facts.domain.0) << 32 | u64::from(facts.region.0);
+        self.home.store(home, Ordering::Relaxed);
+        self.offset.store(facts.offset, Ordering::Relaxed);
+        self.head.store(head.0, Ordering::Release);
+    }
+
+    /// Reserved becomes live. `false` if it is not reserved (any more).
+    pub(crate) fn activate(&self, token: Token) -> bool {
+        self.move_on(token, |head| head.in_state(State::Live))
+    }
+
+    /// Reserved becomes dead. `false` if it is not reserved (any more): then it may be in use.
+    pub(crate) fn give_up(&self, token: Token, now: u64) -> bool {
+        self.died.store(now, Ordering::Relaxed);
+        self.move_on(token, |head| head.dead(CloseReason::NeverBound))
+    }
+
+    fn move_on(&self, token: Token, to: impl Fn(Head) -> Head) -> bool {
+        let head = self.head();
+        head.token() == token
+            && head.state() == State::Reserved
+            && self
+                .head
+                .compare_exchange(head.0, to(head).0, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+    }
+
+    /// Make it dead. Readers that announced the token before may still be at it: whoever calls this
+    /// waits for them ([`crate::hazard::Hazards::holding`]) before the slot or the memory is reused.
+    pub(crate) fn kill(&self, reason: CloseReason, now: u64) {
+        self.die(now, |head| Head(head.dead(reason).0 & !STANDING));
+    }
+
+    /// As [`Entry::kill`], but a standing token keeps its slot: [`Entry::rest`] follows.
+    pub(crate) fn suspend(&self, reason: CloseReason, now: u64) {
+        self.die(now, |head| head.dead(reason));
+    }
+
+    fn die(&self, now: u64, dead: impl Fn(Head) -> Head) {
+        self.died.store(now, Ordering::Relaxed);
+        // An activation may come in between: the loop makes the death win.
+        let mut head = self.head();
+        loop {
+            match self.head.compare_exchange(
+                head.0,
+                dead(head).0,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
+                Ok(_) => return,
+                Err(newer) => head = Head(newer),
+            }
+        }
+    }
+
+    /// A standing token waits for its next memory.
+    pub(crate) fn rest(&self) {
+        let resting = self.head().with_many(false).in_state(State::Reserved);
+        self.head.store(resting.0, Ordering::Release);
+    }
+
+    /// When it was closed.
+    pub(crate) fn died(&self) -> u64 {
+        self.died.load(Ordering::Relaxed)
+    }
+}

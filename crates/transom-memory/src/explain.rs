@@ -1,0 +1,157 @@
+//! Why an access was refused, and what was probably meant. Runs under the control mutex, after the
+//! refusal: it decides nothing.
+
+use crate::entry::{Facts, Head, ScopeKind, State};
+use crate::judge::admits;
+use crate::ledger::Control;
+use crate::range::{Fit, fit};
+use crate::token::Place;
+use crate::{
+    Access, Denial, Memory, Mistake, Named, NamedState, Nanoseconds, Purpose, Rule, Token,
+};
+
+impl Memory {
+    /// The record of a refusal. `seen`: what the judgement was about.
+    #[cold]
+    pub(crate) fn explain(
+        &self,
+        control: &mut Control,
+        access: &Access,
+        rule: Rule,
+        seen: Option<(Head, Facts)>,
+        now: Nanoseconds,
+    ) -> Box<Denial> {
+        let mut denial = Denial {
+            access: *access,
+            rule,
+            wanted: access.purpose.rights(),
+            named: None,
+            meant: None,
+            likely: Mistake::Unknown,
+        };
+        // What was seen live was guarded; what was not may have been rewritten since: look again.
+        let seen = seen.filter(|_| rule != Rule::LiveToken).or_else(|| self.read(access.token));
+        match seen.filter(|(head, _)| head.token() == access.token) {
+            Some((head, facts)) => {
+                let named = self.name(head, &facts, now);
+                denial.named = Some(named);
+                denial.likely = match rule {
+                    Rule::LiveToken => dead_or_wrong(&named, access),
+                    Rule::Scope => wrong_actor(head, &facts, access),
+                    Rule::Connected => Mistake::NotConnected,
+                    Rule::Right => Mistake::MissingRight,
+                    Rule::Wrap | Rule::Bounds => wrong_range(&facts, access),
+                };
+            }
+            None => {
+                denial.meant = self.swapped(access, now);
+                denial.likely = if denial.meant.is_some() {
+                    Mistake::TokenBytesSwapped
+                } else if self.was_issued(control, access.token) {
+                    Mistake::Stale
+                } else {
+                    Mistake::NeverIssued
+                };
+            }
+        }
+        Box::new(denial)
+    }
+
+    /// What lies in a token's slot, under the mutex.
+    fn read(&self, token: Token) -> Option<(Head, Facts)> {
+        let entry = self.table.entry(Place::of(token))?;
+        Some((entry.head(), entry.facts())).filter(|(head, _)| head.state() != State::Unused)
+    }
+
+    fn name(&self, head: Head, facts: &Facts, now: Nanoseconds) -> Named {
+        let state = match head.state() {
+            State::Unused | State::Reserved => NamedState::Reserved,
+            State::Live => NamedState::Live,
+            State::Dead => {
+                let died = self.table.entry(Place::of(head.token())).map_or(now, |e| e.died());
+                NamedState::Dead { reason: head.reason(), ago: now.saturating_sub(died) }
+            }
+        };
+        Named {
+            token: head.token(),
+            region: facts.region,
+            window: head.is_window(),
+            state,
+            base: facts.base,
+            length: facts.length,
+            rights: head.rights(),
+            scope: facts.scope(head.scope_kind()),
+        }
+    }
+
+    /// What the token names with its bytes in the other order, if that is open to this actor: a
+    /// token that happens to be somebody else's is no explanation.
+    fn swapped(&self, access: &Access, now: Nanoseconds) -> Option<Named> {
+        let swapped = Token(access.token.0.swap_bytes());
+        let (head, facts) = self.read(swapped)?;
+        let fits = head.token() == swapped
+            && head.state() == State::Live
+            && admits(head, &facts, &access.actor, false).is_ok();
+        fits.then(|| self.name(head, &facts, now))
+    }
+
+    /// Whether a token was handed out before its slot was used again.
+    fn was_issued(&self, control: &mut Control, token: Token) -> bool {
+        let place = Place::of(token);
+        if self.table.entry(place).is_none() {
+            return false;
+        }
+        let cycle = control.ledger(place).cycle;
+        control.issuer.has_issued(token, &cycle)
+    }
+}
+
+/// The token is not live, or is the wrong thing to bind to or to close.
+fn dead_or_wrong(named: &Named, access: &Access) -> Mistake {
+    match named.state {
+        NamedState::Dead { .. } => Mistake::Stale,
+        NamedState::Live if matches!(access.purpose, Purpose::Bind | Purpose::Close) => {
+            Mistake::WrongKind
+        }
+        // Live now: its Bind executed between the refusal and this record of it.
+        NamedState::Reserved | NamedState::Live => Mistake::NotYetBound,
+    }
+}
+
+fn wrong_actor(head: Head, facts: &Facts, access: &Access) -> Mistake {
+    if facts.domain != access.actor.domain {
+        return Mistake::AnotherDomain;
+    }
+    match head.scope_kind() {
+        ScopeKind::Domain => Mistake::Unknown,
+        ScopeKind::QueuePair => Mistake::AnotherQueuePair,
+        ScopeKind::Connection => Mistake::AnotherConnection,
+    }
+}
+
+fn wrong_range(facts: &Facts, access: &Access) -> Mistake {
+    let (base, size) = (facts.base, facts.length);
+    let (address, length) = (access.address, access.length);
+    let inside = |address| fit(base, size, address, length) == Fit::Inside;
+    if inside(address.swap_bytes()) {
+        return Mistake::AddressBytesSwapped;
+    }
+    let Some(before) = base.checked_sub(address).filter(|bytes| *bytes > 0) else {
+        // It begins at the beginning or behind it.
+        let offset = address - base;
+        return if crate::range::wraps(address, length) {
+            Mistake::WrapsAround
+        } else if offset <= size {
+            Mistake::PastTheEnd { bytes: length.saturating_sub(size - offset) }
+        } else {
+            Mistake::Unknown
+        };
+    };
+    if before < length {
+        // It begins too early, and reaches into the memory.
+        return Mistake::BeforeTheBeginning { bytes: before };
+    }
+    // Far below, where an offset would be. Near below it may be either.
+    let offset = fit(0, size, address, length) == Fit::Inside;
+    if offset && before > size { Mistake::OffsetInsteadOfAddress } else { Mistake::Unknown }
+}

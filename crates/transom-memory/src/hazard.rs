@@ -1,0 +1,116 @@
+//! How a close waits for the copies under way, and for nothing else.
+//!
+//! A reader *announces* the token it is about to use in a cell of its own, a full fence, then reads
+//! the entry's head. A closer makes the head dead, a full fence, then looks at every cell. So one of
+//! them sees the other: the reader finds the token dead, or the closer finds it announced and waits
+//! until the cell changes. Cells are a thread's own cache line: no reader ever waits for another.
+
+use crate::Token;
+use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering, fence, pause};
+
+/// What one lane has announced: a turn number in the high half, the token in the low, 0 for nothing.
+/// On two lines of its own, because processors fetch lines in pairs.
+#[repr(align(128))]
+#[derive(Debug)]
+pub(crate) struct Cell {
+    announced: AtomicU64,
+    taken: AtomicBool,
+}
+
+impl Cell {
+    /// The copy is over. Release: it happened before whatever the closer does next.
+    #[inline]
+    pub(crate) fn clear(&self) {
+        self.announced.store(0, Ordering::Release);
+    }
+}
+
+/// The right to announce in one cell.
+#[derive(Debug)]
+pub(crate) struct Hazard {
+    cell: Arc<Cell>,
+    turn: u64,
+}
+
+impl Hazard {
+    /// From here on, until the cell changes, a close of `token` waits; or the token was closed
+    /// before, which the caller sees at the entry's head, read after this.
+    ///
+    /// The turn number lets a closer tell a guard from the next one on the same token, which it need
+    /// not wait for; so nobody can delay it by asking again and again.
+    #[inline]
+    pub(crate) fn announce(&mut self, token: Token) {
+        self.turn = self.turn.wrapping_add(1 << 32);
+        // Release: a closer that sees this knows that the copy before is over.
+        self.cell.announced.store(self.turn | u64::from(token.0), Ordering::Release);
+        fence(Ordering::SeqCst);
+    }
+
+    #[inline]
+    pub(crate) fn cell(&self) -> &Cell {
+        &self.cell
+    }
+}
+
+impl Drop for Hazard {
+    fn drop(&mut self) {
+        self.cell.clear();
+        self.cell.taken.store(false, Ordering::Release);
+    }
+}
+
+/// Every cell of one table.
+#[derive(Debug, Default)]
+pub(crate) struct Hazards {
+    cells: Vec<Arc<Cell>>,
+}
+
+impl Hazards {
+    /// A cell for one more lane: one that a former lane has left, or a new one.
+    pub(crate) fn join(&mut self) -> Hazard {
+        for cell in &self.cells {
+            if !cell.taken.swap(true, Ordering::AcqRel) {
+                return Hazard { cell: Arc::clone(cell), turn: 0 };
+            }
+        }
+        let cell = Arc::new(Cell { announced: AtomicU64::new(0), taken: AtomicBool::new(true) });
+        self.cells.push(Arc::clone(&cell));
+        Hazard { cell, turn: 0 }
+    }
+
+    /// The guards on tokens that `is_closing` names, after these were made dead. Does not wait.
+    pub(crate) fn holding(&self, is_closing: impl Fn(Token) -> bool) -> Vec<Held> {
+        fence(Ordering::SeqCst);
+        let mut held = Vec::new();
+        for cell in &self.cells {
+            let value = cell.announced.load(Ordering::Acquire);
+            if value != 0 && is_closing(Token(value as u32)) {
+                held.push(Held { cell: Arc::clone(cell), value });
+            }
+        }
+        held
+    }
+
+    /// Memory it occupies, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.cells.capacity() * size_of::<Arc<Cell>>() + self.cells.len() * size_of::<Cell>()
+    }
+}
+
+/// A guard that was seen, and may be gone by now.
+#[derive(Debug)]
+pub(crate) struct Held {
+    cell: Arc<Cell>,
+    value: u64,
+}
+
+impl Held {
+    /// Returns when the guard is gone: after one copy at most.
+    pub(crate) fn wait(&self) {
+        let mut turn = 0;
+        while self.cell.announced.load(Ordering::Acquire) == self.value {
+            pause(turn);
+            turn = turn.saturating_add(1);
+        }
+    }
+}

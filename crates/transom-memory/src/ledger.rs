@@ -1,0 +1,192 @@
+//! What only the control path knows of a token: counts, and the lists it hangs in.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use crate::hazard::Hazards;
+use crate::token::{CHUNK, Cycle, DIRECTORY, Issuer, Place};
+use crate::{ConnectionId, QueuePairId, Scope};
+
+/// A place in a doubly linked list.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Links {
+    before: Place,
+    after: Place,
+}
+
+const ALONE: Links = Links { before: Place::NONE, after: Place::NONE };
+
+/// One slot's line in the books.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    pub(crate) cycle: Cycle,
+    /// Requests posted that name the region, if the front counts them.
+    pub(crate) posted: u32,
+    /// Windows of the region that are reserved or bound, or whose close still waits.
+    pub(crate) windows: u32,
+    first_window: Place,
+    /// Among the windows of one region.
+    sibling: Links,
+    /// Among the tokens of one queue pair or connection.
+    fellow: Links,
+}
+
+/// Whose tokens a list holds.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Owner {
+    QueuePair(QueuePairId),
+    Connection(ConnectionId),
+}
+
+impl Owner {
+    /// A domain keeps no list: it ends with its table.
+    pub(crate) fn of(scope: &Scope) -> Option<Owner> {
+        match *scope {
+            Scope::Domain(_) => None,
+            Scope::QueuePair(_, queue_pair) => Some(Owner::QueuePair(queue_pair)),
+            Scope::Connection(_, connection) => Some(Owner::Connection(connection)),
+        }
+    }
+}
+
+/// Owners are numbered by this adapter, not by a peer: a multiplication is hash enough.
+#[derive(Default)]
+pub(crate) struct Mix(u64);
+
+impl Hasher for Mix {
+    fn finish(&self) -> u64 {
+        self.0 ^ self.0 >> 32
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+    fn write_u32(&mut self, word: u32) {
+        self.write_u64(u64::from(word));
+    }
+    fn write_isize(&mut self, word: isize) {
+        self.write_u64(word as u64);
+    }
+    fn write_u64(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+/// Everything behind the control mutex.
+#[derive(Debug)]
+pub(crate) struct Control {
+    pub(crate) issuer: Issuer,
+    pub(crate) hazards: Hazards,
+    /// Directory position to index in `chunks`.
+    index: Vec<u16>,
+    chunks: Vec<Box<[Ledger]>>,
+    owners: HashMap<Owner, Place, BuildHasherDefault<Mix>>,
+}
+
+impl Control {
+    pub(crate) fn new(issuer: Issuer) -> Control {
+        Control {
+            issuer,
+            hazards: Hazards::default(),
+            index: vec![0; DIRECTORY],
+            chunks: Vec::new(),
+            owners: HashMap::default(),
+        }
+    }
+
+    /// Books for a new chunk.
+    pub(crate) fn add_chunk(&mut self, position: usize) {
+        let ledgers = self.issuer.add_chunk(position).into_iter().map(|cycle| Ledger {
+            cycle,
+            posted: 0,
+            windows: 0,
+            first_window: Place::NONE,
+            sibling: ALONE,
+            fellow: ALONE,
+        });
+        self.index[position] = self.chunks.len() as u16;
+        self.chunks.push(ledgers.collect());
+    }
+
+    /// The books of a place whose chunk exists: places come from the issuer, or were looked up in
+    /// the table before.
+    pub(crate) fn ledger(&mut self, place: Place) -> &mut Ledger {
+        let chunk = usize::from(self.index[place.position()]);
+        &mut self.chunks[chunk][place.slot()]
+    }
+
+    /// Enter a token in the list of its owner.
+    pub(crate) fn join(&mut self, place: Place, scope: &Scope) {
+        let Some(owner) = Owner::of(scope) else { return };
+        let first = self.owners.insert(owner, place).unwrap_or(Place::NONE);
+        self.ledger(place).fellow = Links { before: Place::NONE, after: first };
+        if first != Place::NONE {
+            self.ledger(first).fellow.before = place;
+        }
+    }
+
+    /// Take it out again.
+    pub(crate) fn leave(&mut self, place: Place, scope: &Scope) {
+        let Some(owner) = Owner::of(scope) else { return };
+        let Links { before, after } = std::mem::replace(&mut self.ledger(place).fellow, ALONE);
+        if after != Place::NONE {
+            self.ledger(after).fellow.before = before;
+        }
+        if before != Place::NONE {
+            self.ledger(before).fellow.after = after;
+        } else if after != Place::NONE {
+            self.owners.insert(owner, after);
+        } else {
+            self.owners.remove(&owner);
+        }
+    }
+
+    /// The youngest token of an owner. A window is younger than its region.
+    pub(crate) fn youngest(&self, owner: Owner) -> Option<Place> {
+        self.owners.get(&owner).copied()
+    }
+
+    /// Count a window of a region and enter it in its list.
+    pub(crate) fn add_window(&mut self, region: Place, window: Place) {
+        let ledger = self.ledger(region);
+        ledger.windows += 1;
+        let first = std::mem::replace(&mut ledger.first_window, window);
+        self.ledger(window).sibling = Links { before: Place::NONE, after: first };
+        if first != Place::NONE {
+            self.ledger(first).sibling.before = window;
+        }
+    }
+
+    /// Take it out of the list. It still counts until [`Control::window_gone`].
+    pub(crate) fn drop_window(&mut self, region: Place, window: Place) {
+        let Links { before, after } = std::mem::replace(&mut self.ledger(window).sibling, ALONE);
+        if after != Place::NONE {
+            self.ledger(after).sibling.before = before;
+        }
+        if before != Place::NONE {
+            self.ledger(before).sibling.after = after;
+        } else {
+            self.ledger(region).first_window = after;
+        }
+    }
+
+    /// Nothing is under way through one of the region's windows any more.
+    pub(crate) fn window_gone(&mut self, region: Place) {
+        let ledger = self.ledger(region);
+        ledger.windows = ledger.windows.saturating_sub(1);
+    }
+
+    /// A window of a region that is still in its list.
+    pub(crate) fn first_window(&mut self, region: Place) -> Option<Place> {
+        Some(self.ledger(region).first_window).filter(|place| *place != Place::NONE)
+    }
+
+    /// Memory it occupies, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let owners = self.owners.capacity() * (size_of::<Owner>() + size_of::<Place>() + 2);
+        self.issuer.bytes()
+            + self.hazards.bytes()
+            + self.index.capacity() * size_of::<u16>()
+            + self.chunks.len() * CHUNK * size_of::<Ledger>()
+            + owners
+    }
+}

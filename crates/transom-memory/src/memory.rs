@@ -1,0 +1,382 @@
+//! The table of everything registered with one adapter: checks, and the making of tokens.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::entry::{Entry, Facts, Head, State};
+use crate::grant::{LARGEST_GRANT, Lane};
+use crate::judge::judge;
+use crate::ledger::Control;
+use crate::range::{Fit, fit, wraps};
+use crate::segments::{Layout, Lists};
+use crate::table::Table;
+use crate::token::{CHUNK, DIRECTORY, Issuer, Place};
+use crate::{
+    Access, BindError, Config, Denial, Grant, Nanoseconds, Purpose, RegisterError, Registration,
+    Rights, Rule, Scope, Segment, Token, WindowSpec,
+};
+
+/// The table of everything registered with one adapter.
+///
+/// Checks run on [`Lane`]s and never wait for each other, nor for anybody else. What makes and
+/// closes tokens is serialised by a mutex that is never held while waiting for a copy.
+#[derive(Debug)]
+pub struct Memory {
+    /// Tells its lanes from those of other tables.
+    id: u64,
+    config: Config,
+    pub(crate) table: Table,
+    pub(crate) lists: Lists,
+    control: Mutex<Control>,
+}
+
+impl Memory {
+    /// An empty table. `seed` must be unpredictable: tokens are drawn from it.
+    #[must_use]
+    pub fn new(seed: [u8; 32], config: Config) -> Memory {
+        static TABLES: AtomicU64 = AtomicU64::new(0);
+        let chunks = config.most_tokens.div_ceil(CHUNK).clamp(1, DIRECTORY - 1);
+        Memory {
+            id: TABLES.fetch_add(1, Ordering::Relaxed),
+            config,
+            table: Table::new(),
+            lists: Lists::default(),
+            control: Mutex::new(Control::new(Issuer::new(seed, chunks))),
+        }
+    }
+
+    /// A lane for one driver thread.
+    #[must_use]
+    pub fn lane(&self) -> Lane {
+        Lane { table: self.id, hazard: self.lock().hazards.join(), list: None }
+    }
+
+    /// Judge an access and permit one copy of it: at most [`LARGEST_GRANT`] bytes, for a longer one
+    /// piece by piece. Takes no lock and allocates nothing, unless it refuses or the memory lies in
+    /// several segments (then a lock is taken before the guard, never under it).
+    ///
+    /// A lane of another table becomes one of this table.
+    #[inline]
+    pub fn check<'lane>(
+        &self,
+        lane: &'lane mut Lane,
+        access: &Access,
+        now: Nanoseconds,
+    ) -> Result<Grant<'lane>, Box<Denial>> {
+        debug_assert!(access.length <= LARGEST_GRANT, "a grant covers one short copy");
+        self.look(lane, access, now)
+    }
+
+    /// Judge an access without permitting a copy: for extents announced or posted ahead, of any
+    /// length.
+    pub fn probe(
+        &self,
+        lane: &mut Lane,
+        access: &Access,
+        now: Nanoseconds,
+    ) -> Result<(), Box<Denial>> {
+        self.look(lane, access, now).map(drop)
+    }
+
+    #[inline]
+    fn look<'lane>(
+        &self,
+        lane: &'lane mut Lane,
+        access: &Access,
+        now: Nanoseconds,
+    ) -> Result<Grant<'lane>, Box<Denial>> {
+        if lane.table != self.id {
+            self.adopt(lane);
+        }
+        if access.length == 0 {
+            return Ok(nothing(lane));
+        }
+        let Some(entry) = self.table.entry(Place::of(access.token)) else {
+            return Err(self.refuse(lane, access, Rule::LiveToken, None, now));
+        };
+        lane.hazard.announce(access.token);
+        let (head, facts) = (entry.head(), entry.facts());
+        if let Err(rule) = judge(head, &facts, access) {
+            return Err(self.refuse(lane, access, rule, Some((head, facts)), now));
+        }
+        if head.is_many() {
+            return self.look_at_many(lane, access, entry, now);
+        }
+        Ok(grant(lane, access, head, &facts))
+    }
+
+    /// As [`Memory::look`], for memory in several segments: their list is fetched, under a lock,
+    /// while nothing is announced; then everything is judged again.
+    #[cold]
+    fn look_at_many<'lane>(
+        &self,
+        lane: &'lane mut Lane,
+        access: &Access,
+        entry: &Entry,
+        now: Nanoseconds,
+    ) -> Result<Grant<'lane>, Box<Denial>> {
+        loop {
+            let (head, facts) = (entry.head(), entry.facts());
+            if let Err(rule) = judge(head, &facts, access) {
+                return Err(self.refuse(lane, access, rule, Some((head, facts)), now));
+            }
+            let known = lane.list.as_ref().is_some_and(|(number, _)| *number == facts.host);
+            if known || !head.is_many() {
+                return Ok(grant(lane, access, head, &facts));
+            }
+            lane.hazard.cell().clear();
+            lane.list = self.lists.get(facts.host).map(|list| (facts.host, list));
+            lane.hazard.announce(access.token);
+        }
+    }
+
+    #[cold]
+    fn adopt(&self, lane: &mut Lane) {
+        *lane = self.lane();
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refuse(
+        &self,
+        lane: &mut Lane,
+        access: &Access,
+        rule: Rule,
+        seen: Option<(Head, Facts)>,
+        now: Nanoseconds,
+    ) -> Box<Denial> {
+        lane.hazard.cell().clear();
+        self.explain(&mut self.lock(), access, rule, seen, now)
+    }
+
+    /// Register. The token serves for local and remote use alike.
+    pub fn register(&self, registration: &Registration<'_>) -> Result<Token, RegisterError> {
+        let (layout, length) = self.measure(registration)?;
+        let mut control = self.lock();
+        let (place, token) = self.draw(&mut control).ok_or(RegisterError::Exhausted)?;
+        let head = Head::new(token, registration.rights, &registration.scope, false);
+        self.fill(place, head, registration, layout, length);
+        control.join(place, &registration.scope);
+        Ok(token)
+    }
+
+    /// A token for memory that is not known yet, and that it will outlive: `BIND`, register, close,
+    /// register something else, as often as wanted, under a token that never changes (fast
+    /// registration, NDK FR-5, FR-13). Deregistering ends it.
+    pub fn reserve_region(&self, scope: Scope) -> Result<Token, RegisterError> {
+        let mut control = self.lock();
+        let (place, token) = self.draw(&mut control).ok_or(RegisterError::Exhausted)?;
+        let head = Head::new(token, Rights::NONE, &scope, false).with_standing();
+        let facts = Facts {
+            base: 0,
+            length: 0,
+            host: 0,
+            who: Facts::who(&scope),
+            domain: scope.domain(),
+            region: token,
+            offset: 0,
+        };
+        if let Some(entry) = self.table.entry(place) {
+            entry.publish(head.in_state(State::Reserved), &facts);
+        }
+        control.join(place, &scope);
+        Ok(token)
+    }
+
+    /// Give a reserved region its memory: access begins. The scope must be the one it was reserved
+    /// with.
+    pub fn fast_register(
+        &self,
+        region: Token,
+        registration: &Registration<'_>,
+    ) -> Result<(), RegisterError> {
+        let (layout, length) = self.measure(registration)?;
+        let _control = self.lock();
+        let place = Place::of(region);
+        let entry = self.table.entry(place).ok_or(RegisterError::NotReserved)?;
+        let head = entry.head();
+        let reserved = head.state() == State::Reserved && head.is_standing();
+        let same_scope = entry.facts().scope(head.scope_kind()) == registration.scope;
+        if head.token() != region || !reserved || !same_scope {
+            return Err(RegisterError::NotReserved);
+        }
+        let head = Head::new(region, registration.rights, &registration.scope, false);
+        self.fill(place, head.with_standing(), registration, layout, length);
+        Ok(())
+    }
+
+    /// Whether a registration makes sense, where its bytes lie, and how many they are.
+    fn measure(&self, registration: &Registration<'_>) -> Result<(Layout, u64), RegisterError> {
+        let layout = Layout::of(registration.segments)?;
+        let length = layout.length();
+        if length > self.config.largest_region {
+            return Err(RegisterError::TooLarge { limit: self.config.largest_region });
+        }
+        if wraps(registration.base, length) {
+            return Err(RegisterError::Wraps);
+        }
+        Ok((layout, length))
+    }
+
+    /// Fill in a region, and make it live.
+    fn fill(
+        &self,
+        place: Place,
+        head: Head,
+        registration: &Registration<'_>,
+        layout: Layout,
+        length: u64,
+    ) {
+        let (host, many) = match layout {
+            Layout::One(Segment { host, .. }) => (host, false),
+            Layout::Many(list, _) => (self.lists.add(list), true),
+        };
+        let facts = Facts {
+            base: registration.base,
+            length,
+            host,
+            who: Facts::who(&registration.scope),
+            domain: registration.scope.domain(),
+            region: head.token(),
+            offset: 0,
+        };
+        if let Some(entry) = self.table.entry(place) {
+            entry.publish(head.with_many(many).in_state(State::Live), &facts);
+        }
+    }
+
+    /// First half of Bind: the token exists and the region is busy; nobody can use it.
+    pub fn reserve(&self, window: &WindowSpec, now: Nanoseconds) -> Result<Token, BindError> {
+        if window.length == 0 {
+            return Err(BindError::Empty);
+        }
+        if !Rights::REMOTE.contains(window.rights) {
+            return Err(BindError::LocalRights);
+        }
+        let mut control = self.lock();
+        let (region, entry) =
+            (Place::of(window.region), self.table.entry(Place::of(window.region)));
+        let (head, facts) = match entry.map(|entry| (entry.head(), entry.facts())) {
+            Some((head, facts))
+                if head.token() == window.region
+                    && head.state() == State::Live
+                    && !head.is_window() =>
+            {
+                (head, facts)
+            }
+            seen => {
+                let access = window.access();
+                let denial = self.explain(&mut control, &access, Rule::LiveToken, seen, now);
+                return Err(BindError::Region(denial));
+            }
+        };
+        if facts.domain != window.domain || window.scope.domain() != window.domain {
+            return Err(BindError::Domain);
+        }
+        if !facts.scope(head.scope_kind()).covers(&window.scope) {
+            return Err(BindError::Scope);
+        }
+        let mut deny = |rule, wanted| {
+            let seen = Some((head, facts));
+            let mut denial = self.explain(&mut control, &window.access(), rule, seen, now);
+            denial.wanted = wanted;
+            denial
+        };
+        if !head.rights().contains(Rights::BIND) {
+            return Err(BindError::Right(deny(Rule::Right, Rights::BIND)));
+        }
+        let writes = window.rights.intersects(Rights::REMOTE_WRITE | Rights::REMOTE_ATOMIC);
+        if writes && !head.rights().contains(Rights::LOCAL_WRITE) {
+            return Err(BindError::Right(deny(Rule::Right, Rights::LOCAL_WRITE)));
+        }
+        match fit(facts.base, facts.length, window.base, window.length) {
+            Fit::Inside => {}
+            Fit::Wraps => return Err(BindError::Bounds(deny(Rule::Wrap, Rights::BIND))),
+            Fit::Outside => return Err(BindError::Bounds(deny(Rule::Bounds, Rights::BIND))),
+        }
+        let (place, token) = self.draw(&mut control).ok_or(BindError::Exhausted)?;
+        let skip = window.base - facts.base;
+        let facts = Facts {
+            base: window.base,
+            length: window.length,
+            // A list's number stays what it is; the offset finds the bytes in it.
+            host: if head.is_many() { facts.host } else { facts.host + skip },
+            who: Facts::who(&window.scope),
+            domain: window.domain,
+            region: window.region,
+            offset: skip,
+        };
+        let new = Head::new(token, window.rights, &window.scope, true).with_many(head.is_many());
+        if let Some(entry) = self.table.entry(place) {
+            entry.publish(new.in_state(State::Reserved), &facts);
+        }
+        control.join(place, &window.scope);
+        control.add_window(region, place);
+        Ok(token)
+    }
+
+    /// Second half of Bind: access begins. `false` if the reservation is gone.
+    #[must_use]
+    pub fn activate(&self, window: Token) -> bool {
+        self.table.entry(Place::of(window)).is_some_and(|entry| entry.activate(window))
+    }
+
+    /// Memory that the table occupies, in bytes: everything but the lists of regions that lie in
+    /// several segments.
+    #[must_use]
+    pub fn footprint(&self) -> usize {
+        let control = self.lock();
+        size_of::<Memory>() + Table::bytes(control.issuer.slots()) + control.bytes()
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Control> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A new token and its place.
+    fn draw(&self, control: &mut Control) -> Option<(Place, Token)> {
+        if let Some(position) = control.issuer.wants_chunk() {
+            if self.table.add_chunk(position) {
+                control.add_chunk(position);
+            }
+        }
+        let place = control.issuer.take()?;
+        let mut cycle = control.ledger(place).cycle;
+        let token = control.issuer.issue(place, &mut cycle);
+        control.ledger(place).cycle = cycle;
+        Some((place, token))
+    }
+}
+
+/// The permission to touch no byte.
+fn nothing(lane: &mut Lane) -> Grant<'_> {
+    let cell = lane.hazard.cell();
+    cell.clear();
+    Grant { cell, list: None, host: 0, region: Token(0), offset: 0, length: 0 }
+}
+
+/// The permission, once everything was judged and the guard is in place.
+#[inline]
+fn grant<'lane>(lane: &'lane Lane, access: &Access, head: Head, facts: &Facts) -> Grant<'lane> {
+    // Cannot overflow: the range was judged to lie inside.
+    let skip = access.address.wrapping_sub(facts.base);
+    let list = if head.is_many() { lane.list.as_ref().map(|(_, list)| &**list) } else { None };
+    Grant {
+        cell: lane.hazard.cell(),
+        list,
+        host: facts.host.wrapping_add(skip),
+        region: facts.region,
+        offset: facts.offset.wrapping_add(skip),
+        length: access.length,
+    }
+}
+
+impl WindowSpec {
+    /// The Bind, as an access to its region, for records.
+    fn access(&self) -> Access {
+        let mut actor = self.scope.actor();
+        actor.domain = self.domain;
+        let (address, length) = (self.base, self.length);
+        Access { actor, purpose: Purpose::Bind, token: self.region, address, length }
+    }
+}

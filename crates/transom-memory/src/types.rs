@@ -1,0 +1,215 @@
+//! What is asked of a [`Memory`](crate::Memory), and how it fails.
+
+use crate::{Denial, DomainId, Rights, Scope, Segment, Token};
+
+/// Limits of a [`Memory`](crate::Memory).
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Largest registration in bytes (ND2 R8).
+    pub largest_region: u64,
+    /// Slots at most, rounded up to the next 4096; a sixteenth of them, and at least 2048, is kept
+    /// waiting between uses.
+    pub most_tokens: usize,
+}
+
+impl Default for Config {
+    /// No limits but those of a 32-bit token.
+    fn default() -> Config {
+        Config { largest_region: u64::MAX, most_tokens: usize::MAX }
+    }
+}
+
+/// A registration to be made (ND2 5.1).
+#[derive(Clone, Copy, Debug)]
+pub struct Registration<'a> {
+    /// Who may use it.
+    pub scope: Scope,
+    /// What it grants.
+    pub rights: Rights,
+    /// The address of its first byte as programs and peers name it.
+    pub base: u64,
+    /// Where the bytes really lie; one segment for an ordinary buffer.
+    pub segments: &'a [Segment],
+}
+
+/// A window to be bound (ND2 5.2).
+#[derive(Clone, Copy, Debug)]
+pub struct WindowSpec {
+    /// The region.
+    pub region: Token,
+    /// Who binds: must be in the region's domain.
+    pub domain: DomainId,
+    /// Who may use it: nobody who is outside the region's own scope. A queue pair for NetworkDirect
+    /// and type-2 windows, a domain for type-1 windows.
+    pub scope: Scope,
+    /// First byte, in the region's addresses.
+    pub base: u64,
+    /// Bytes.
+    pub length: u64,
+    /// What it grants: remote rights only.
+    pub rights: Rights,
+}
+
+/// Why something was closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CloseReason {
+    /// Its owner invalidated it.
+    Invalidated,
+    /// The peer invalidated it.
+    InvalidatedByPeer,
+    /// The registration was removed.
+    Deregistered,
+    /// Its queue pair or connection ended (ND2 W20).
+    Disconnected,
+    /// Its Bind never executed.
+    NeverBound,
+}
+
+impl CloseReason {
+    pub(crate) fn code(self) -> u64 {
+        self as u64
+    }
+
+    pub(crate) fn from_code(code: u64) -> CloseReason {
+        match code {
+            0 => CloseReason::Invalidated,
+            1 => CloseReason::InvalidatedByPeer,
+            2 => CloseReason::Deregistered,
+            3 => CloseReason::Disconnected,
+            _ => CloseReason::NeverBound,
+        }
+    }
+}
+
+/// What hangs on a region.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Windows reserved or bound.
+    pub windows: u32,
+    /// Requests posted, if the front counts them.
+    pub posted: u32,
+    /// Copies under way at this moment, through the region's own token or its windows.
+    pub guards: u32,
+}
+
+/// What makes a deregistration refuse rather than proceed: the front decides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unless {
+    /// Refuse while windows are bound (ND2 R16); else they are closed too.
+    pub windows: bool,
+    /// Refuse while requests are posted (WSD A-18).
+    pub posted: bool,
+    /// Refuse while copies are under way (WSD A-18); else wait for them.
+    pub guards: bool,
+}
+
+/// Why a registration was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RegisterError {
+    /// No bytes.
+    Empty,
+    /// More bytes than the limit.
+    TooLarge {
+        /// The limit.
+        limit: u64,
+    },
+    /// Base and length, or a segment, wrap around the address space.
+    Wraps,
+    /// No free token.
+    Exhausted,
+    /// The token is not a region reserved for this scope, or it has memory already (NDK FR-14).
+    NotReserved,
+}
+
+/// Why a Bind was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BindError {
+    /// The region's token is not live, or not a region's.
+    Region(Box<Denial>),
+    /// The region belongs to another domain (ND2 W5).
+    Domain,
+    /// No bytes.
+    Empty,
+    /// Write access to a region without `LOCAL_WRITE` (ND2 W7), or no right to bind.
+    Right(Box<Denial>),
+    /// Not inside the region (ND2 W6).
+    Bounds(Box<Denial>),
+    /// The window would let in somebody whom the region's own scope keeps out.
+    Scope,
+    /// Windows grant remote rights only.
+    LocalRights,
+    /// No free token.
+    Exhausted,
+}
+
+/// Why a deregistration or a close was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeregisterError {
+    /// Not registered (ND2 R19), or not a window (ND2 W16), or already closed.
+    NotLive(Box<Denial>),
+    /// Something hangs on it.
+    Busy(Counts),
+    /// Not this actor's to close (ND2 W19, NDK INV-9).
+    NotYours(Box<Denial>),
+}
+
+impl std::fmt::Display for RegisterError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            RegisterError::Empty => f.write_str("a registration needs at least one byte"),
+            RegisterError::TooLarge { limit } => {
+                write!(f, "the registration is larger than the adapter's limit of {limit} bytes")
+            }
+            RegisterError::Wraps => f.write_str(
+                "the registration wraps around the end of the address space: \
+                 base and length of it and of each segment must end at or below 2^64",
+            ),
+            RegisterError::Exhausted => f.write_str(
+                "no free token is left: deregister or invalidate something, or raise the limit",
+            ),
+            RegisterError::NotReserved => f.write_str(
+                "the token is not a region reserved for fast registration in this scope, \
+                 or it has its memory already: invalidate it first",
+            ),
+        }
+    }
+}
+
+impl std::fmt::Display for BindError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            BindError::Region(denial) | BindError::Right(denial) | BindError::Bounds(denial) => {
+                denial.fmt(f)
+            }
+            BindError::Domain => f.write_str(
+                "region, window and queue pair must belong to one protection domain (ND2 W5)",
+            ),
+            BindError::Empty => f.write_str("a window needs at least one byte (ND2 5.3)"),
+            BindError::Scope => f.write_str(
+                "the window would be open to somebody whom the region's own scope keeps out",
+            ),
+            BindError::LocalRights => f.write_str(
+                "a window grants remote rights only: local requests use the region's own token",
+            ),
+            BindError::Exhausted => RegisterError::Exhausted.fmt(f),
+        }
+    }
+}
+
+impl std::fmt::Display for DeregisterError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            DeregisterError::NotLive(denial) | DeregisterError::NotYours(denial) => denial.fmt(f),
+            DeregisterError::Busy(counts) => write!(
+                f,
+                "the region is busy: {} windows bound, {} requests posted, {} copies under way; \
+                 invalidate the windows and let the requests complete first (ND2 R16)",
+                counts.windows, counts.posted, counts.guards
+            ),
+        }
+    }
+}
+
+impl std::error::Error for RegisterError {}
+impl std::error::Error for BindError {}
+impl std::error::Error for DeregisterError {}
