@@ -14,7 +14,7 @@ pub(crate) const LARGEST_COPY: usize = 64 * 1024;
 #[derive(Debug)]
 pub(crate) enum Bad {
     /// The check said no.
-    Denied(Denial),
+    Denied(Box<Denial>),
     /// The check said yes, and the pages are gone.
     Vanished { token: u32, address: u64, length: u64 },
     /// A piece that its list does not hold: a defect on this side.
@@ -70,18 +70,19 @@ impl By {
     /// Judge a whole extent ahead of its bytes.
     pub(crate) fn probe(
         self,
-        cx: &Cx<'_>,
+        cx: &mut Cx<'_>,
         token: u32,
         address: u64,
         length: u64,
     ) -> Result<(), Bad> {
-        cx.memory.probe(&self.access(token, address, length), cx.now.0).map_err(Bad::Denied)
+        let access = self.access(token, address, length);
+        cx.memory.probe(cx.lane, &access, cx.now.0).map_err(Bad::Denied)
     }
 
     /// Judge a whole list. Entries of no bytes are skipped (ND2 5.3).
     pub(crate) fn probe_list(
         self,
-        cx: &Cx<'_>,
+        cx: &mut Cx<'_>,
         queue: &RequestQueue,
         slot: &Slot,
     ) -> Result<(), Bad> {

@@ -22,9 +22,9 @@ pub struct DenialRecord {
 #[derive(Clone, Debug, PartialEq)]
 pub enum DenialCause {
     /// This side's memory, to a request of its own program.
-    Own(Denial),
+    Own(Box<Denial>),
     /// This side's memory, to the peer.
-    Peer(Denial),
+    Peer(Box<Denial>),
     /// The peer, to us, in the peer's words.
     ByPeer(PeerError),
     /// The peer's bytes broke a rule.
@@ -45,7 +45,7 @@ pub enum DenialCause {
 impl std::fmt::Display for DenialCause {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            DenialCause::Own(denial) | DenialCause::Peer(denial) => write!(f, "{denial:?}"),
+            DenialCause::Own(denial) | DenialCause::Peer(denial) => denial.fmt(f),
             DenialCause::ByPeer(error) => match &error.explanation {
                 Some(text) => write!(f, "{text} (peer: {})", error.code),
                 None => write!(f, "the peer refused it: {}", error.code),

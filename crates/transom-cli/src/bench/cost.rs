@@ -74,7 +74,7 @@ pub(super) fn run(args: &Args) -> Outcome {
 
 fn registrations(count: usize) -> Outcome<f64> {
     let before = in_use();
-    let memory = Memory::new([7; 32], Config { largest_region: u64::MAX });
+    let memory = Memory::new([7; 32], Config::default());
     for index in 0..count {
         let registration = Registration {
             scope: Scope::Domain(DomainId(1)),
