@@ -327,7 +327,8 @@ fn a_refusal_names_the_message_and_what_came_before_it_has_succeeded() {
     let write = |event: &Event<'_>| matches!(event, Event::Write { .. });
     let read = |event: &Event<'_>| matches!(event, Event::ReadRequest { .. });
     let invalidate = |event: &Event<'_>| matches!(event, Event::Send { invalidate: Some(_), .. });
-    let cases: [(fn(&Event<'_>) -> bool, _, _, Option<u64>, _); 3] = [
+    type Which = fn(&Event<'_>) -> bool;
+    let cases: [(Which, _, _, Option<u64>, _); 3] = [
         (write, RefusalClass::Right, Some(0), Some(1), Operation::Write),
         (read, RefusalClass::Token, Some(1), Some(2), Operation::Read),
         (invalidate, RefusalClass::NotInvalidatable, Some(1), Some(3), Operation::Invalidate),

@@ -543,3 +543,69 @@ impl Stream {
 fn wrong_queue(opcode: Opcode, target: Target) -> Found {
     (Fault::Queue, format!("{opcode:?} on the wrong queue: {target:?}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use transom_wire::{Event, Role, Time, Wire};
+
+    use super::*;
+    use crate::{Config, Stream, TerminateForm};
+
+    /// A passive side that has been told nothing and takes frames without checksum.
+    fn open() -> Stream {
+        let config =
+            Config { checksum: false, terminate: TerminateForm::Rfc, ..Config::siw(Role::Passive) };
+        let mut stream = Stream::new(config, Time(0));
+        stream.phase = Phase::Open;
+        stream.agreed.ird = 4;
+        stream
+    }
+
+    fn send(number: u32) -> Vec<u8> {
+        let target = Target::Untagged { ulp: 0, queue: SEND_QUEUE, number, offset: 0 };
+        let mut bytes = vec![0, 18];
+        bytes.extend_from_slice(rdmap::segment(Opcode::Send, true, target).header().as_ref());
+        fpdu::seal(&mut bytes, 0, false);
+        bytes
+    }
+
+    #[test]
+    fn h7_message_numbers_wrap_at_2_to_the_32() {
+        let mut stream = open();
+        stream.inbound.send_number = u32::MAX;
+        for number in [u32::MAX, 0, 1] {
+            let bytes = send(number);
+            let decoded = stream.decode(Time(0), &bytes).unwrap();
+            assert!(matches!(decoded.event, Some(Event::Send { last: true, .. })));
+        }
+        // And on the read queue.
+        stream.inbound.read_number = u32::MAX;
+        for number in [u32::MAX, 0] {
+            let target = Target::Untagged { ulp: 0, queue: READ_QUEUE, number, offset: 0 };
+            let header = rdmap::segment(Opcode::ReadRequest, true, target).header();
+            let mut bytes = [&[0, 46], header.as_ref(), &[0; READ_REQUEST]].concat();
+            fpdu::seal(&mut bytes, 0, false);
+            assert!(stream.decode(Time(0), &bytes).is_ok());
+        }
+    }
+
+    #[test]
+    fn h12_a_write_of_4_gib_has_no_last_byte() {
+        // RFC 5041 4: a message is shorter than 2^32 bytes.
+        let mut stream = open();
+        let next = 0x1_0000_0000;
+        stream.inbound.partial = Partial::Write { stag: 7, next, total: u64::from(u32::MAX) - 3 };
+        let header = |last, offset| {
+            let target = Target::Tagged { stag: 7, offset };
+            rdmap::segment(Opcode::Write, last, target).header()
+        };
+        let frame = |last, offset| {
+            let mut bytes = [&[0, 16], header(last, offset).as_ref(), &[1, 2]].concat();
+            fpdu::seal(&mut bytes, 0, false);
+            bytes
+        };
+        assert!(stream.decode(Time(0), &frame(false, next)).is_ok());
+        let violation = stream.decode(Time(0), &frame(true, next + 2)).unwrap_err();
+        assert!(violation.detail.starts_with("base or bounds"), "{violation}");
+    }
+}

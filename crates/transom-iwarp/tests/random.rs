@@ -1,0 +1,365 @@
+//! Random messages in random pieces arrive as they were; random bytes break nothing.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{Got, LIMITS, Pair, Side, fuzz, memory};
+use proptest::prelude::*;
+use transom_captures::Session;
+use transom_iwarp::{Config, Ready, Revision};
+use transom_wire::{Message, Role, Wire};
+
+#[derive(Clone, Debug)]
+enum Op {
+    Send { length: u32, solicited: bool, invalidate: Option<u32> },
+    Write { token: u32, address: u64, length: u32, verdict: bool },
+    Read { token: u32, address: u64, length: u32 },
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let length = prop_oneof![Just(0u32), 1..64u32, 1..5000u32, 65_400..65_600u32, 1..200_000u32];
+    let address = prop_oneof![any::<u32>().prop_map(u64::from), Just(0u64), Just(!0u64 - 300_000)];
+    prop_oneof![
+        (length.clone(), any::<bool>(), any::<Option<u32>>())
+            .prop_map(|(length, solicited, invalidate)| Op::Send { length, solicited, invalidate }),
+        (any::<u32>(), address.clone(), length.clone(), any::<bool>()).prop_map(
+            |(token, address, length, verdict)| Op::Write { token, address, length, verdict }
+        ),
+        (any::<u32>(), address, length).prop_map(|(token, address, length)| Op::Read {
+            token,
+            address,
+            length
+        }),
+    ]
+}
+
+#[derive(Clone, Debug)]
+struct Options {
+    checksum: bool,
+    extension: bool,
+    peer_to_peer: bool,
+    verdict_reads: bool,
+    one: bool,
+    ready: Ready,
+    segment: u32,
+    gather: bool,
+}
+
+fn options() -> impl Strategy<Value = Options> {
+    let ready = prop_oneof![Just(Ready::Write), Just(Ready::Read)];
+    let segment = prop_oneof![Just(0u32), Just(536), Just(1448), Just(65_483), 300..9000u32];
+    (
+        any::<bool>(),
+        any::<bool>(),
+        any::<bool>(),
+        any::<bool>(),
+        prop::bool::weighted(0.2),
+        ready,
+        segment,
+        any::<bool>(),
+    )
+        .prop_map(
+            |(checksum, extension, peer_to_peer, verdict_reads, one, ready, segment, gather)| {
+                Options {
+                    checksum,
+                    extension,
+                    peer_to_peer,
+                    verdict_reads,
+                    one,
+                    ready,
+                    segment,
+                    gather,
+                }
+            },
+        )
+}
+
+fn config(role: Role, options: &Options) -> Config {
+    Config {
+        checksum: options.checksum,
+        extension: options.extension,
+        peer_to_peer: options.peer_to_peer,
+        verdict_reads: options.verdict_reads,
+        revision: if options.one { Revision::One } else { Revision::Two },
+        preferred_ready: options.ready,
+        fence: options.peer_to_peer || options.extension,
+        ..Config::new(role)
+    }
+}
+
+fn data(op: &Op) -> Vec<u8> {
+    match op {
+        Op::Send { length, .. } => memory(0x5EED, 0, *length as usize),
+        Op::Write { address, length, .. } => memory(0xDA7A, *address, *length as usize),
+        Op::Read { .. } => vec![],
+    }
+}
+
+fn post(side: &mut Side, op: &Op) {
+    let message = match *op {
+        Op::Send { length, solicited, invalidate } => {
+            Message::Send { length, solicited, invalidate }
+        }
+        Op::Write { token, address, length, verdict } => {
+            Message::Write { token, address, length, verdict }
+        }
+        Op::Read { token, address, length } => {
+            Message::Read { token, address, length, sink_token: 3, sink_address: address }
+        }
+    };
+    side.post(message, &data(op));
+}
+
+/// What the other side must have seen, in order; and the reads that must have come back.
+fn expected(ops: &[Op]) -> (Vec<Got>, Vec<Got>) {
+    let (mut there, mut here) = (vec![], vec![]);
+    for (id, op) in (0..).zip(ops) {
+        match *op {
+            Op::Send { solicited, invalidate, .. } => {
+                there.push(Got::Send { data: data(op), solicited, invalidate });
+            }
+            Op::Write { token, address, .. } => {
+                there.push(Got::Write { token, address, data: data(op) });
+            }
+            Op::Read { token, address, length } => {
+                if length > 0 {
+                    there.push(Got::Asked { slot: 0, token, address, length });
+                }
+                here.push(Got::Read { id, data: memory(token, address, length as usize) });
+            }
+        }
+    }
+    (there, here)
+}
+
+/// Carries bytes in pieces until nobody has anything to say.
+fn carry(pair: &mut Pair, sizes: &[usize]) {
+    let mut sizes = sizes.iter().cycle();
+    let mut quiet = 0;
+    while quiet < 3 {
+        let mut said = false;
+        for to_passive in [true, false] {
+            let (from, to) = if to_passive {
+                (&mut pair.active, &mut pair.passive)
+            } else {
+                (&mut pair.passive, &mut pair.active)
+            };
+            let bytes = from.talk();
+            said |= !bytes.is_empty();
+            let mut rest = &bytes[..];
+            while !rest.is_empty() {
+                let (piece, behind) = rest.split_at((*sizes.next().unwrap()).min(rest.len()));
+                to.feed(piece);
+                rest = behind;
+            }
+        }
+        if said {
+            quiet = 0;
+        } else {
+            quiet += 1;
+            pair.wait(std::time::Duration::from_millis(20));
+            pair.active.wire.flush(pair.active.now);
+            pair.passive.wire.flush(pair.passive.now);
+        }
+    }
+}
+
+fn seen(side: &mut Side) -> (Vec<Got>, Vec<Got>, Option<u64>) {
+    let (mut messages, mut reads, mut done) = (vec![], vec![], None);
+    for got in side.taken() {
+        match got {
+            Got::Asked { token, address, length, .. } => {
+                messages.push(Got::Asked { slot: 0, token, address, length });
+            }
+            Got::Send { .. } | Got::Write { .. } => messages.push(got),
+            Got::Read { .. } => reads.push(got),
+            Got::Done(id) => {
+                assert!(done < Some(id), "verdicts go forward");
+                done = Some(id);
+            }
+            _ => {}
+        }
+    }
+    (messages, reads, done)
+}
+
+fn exchange(options: &Options, there: &[Op], back: &[Op], sizes: &[usize]) {
+    let mut pair = Pair::new(config(Role::Active, options), config(Role::Passive, options));
+    for side in [&mut pair.active, &mut pair.passive] {
+        side.wire.set_segment_size(options.segment);
+        side.gather = options.gather;
+    }
+    pair.connect(LIMITS, LIMITS);
+    pair.active.taken();
+    pair.passive.taken();
+    for op in there {
+        post(&mut pair.active, op);
+    }
+    for op in back {
+        post(&mut pair.passive, op);
+    }
+    carry(&mut pair, sizes);
+    assert_eq!((&pair.active.violation, &pair.passive.violation), (&None, &None));
+    let (active, passive) = (seen(&mut pair.active), seen(&mut pair.passive));
+    let (expected_there, expected_here) = (expected(there), expected(back));
+    assert!(passive.0 == expected_there.0, "messages to the passive side");
+    assert!(active.1 == expected_there.1, "reads of the active side");
+    assert!(active.0 == expected_here.0, "messages to the active side");
+    assert!(passive.1 == expected_here.1, "reads of the passive side");
+    for (ops, done) in [(there, active.2), (back, passive.2)] {
+        let last = ops.iter().rposition(|op| !matches!(op, Op::Read { .. }));
+        assert_eq!(done, last.map(|id| id as u64), "every message is done");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn messages_arrive_as_they_were(
+        options in options(),
+        there in prop::collection::vec(op(), 0..12),
+        back in prop::collection::vec(op(), 0..12),
+        sizes in prop::collection::vec(prop_oneof![1..4usize, 1..3000usize, Just(1 << 20)], 1..8),
+    ) {
+        // Pieces of a byte or two are slow work for megabytes.
+        let few = sizes.iter().all(|size| *size < 4);
+        let sizes = if few { vec![3, 70_000] } else { sizes };
+        exchange(&options, &there, &back, &sizes);
+    }
+
+    #[test]
+    fn any_bytes_break_nothing(input in prop::collection::vec(any::<u8>(), 0..4000)) {
+        fuzz::stream(&input);
+    }
+}
+
+// ---- the fuzz target's function over mutated captures -------------------------------------------
+
+/// What `fuzz/corpus` holds: each side of a few short sessions, as input of the fuzz function.
+fn seeds() -> Vec<Vec<u8>> {
+    let mut seeds = Vec::new();
+    for session in transom_captures::siw().unwrap() {
+        let short = |session: &Session| session.turns.iter().map(|t| t.bytes.len()).sum::<usize>();
+        if short(&session) > 4000 {
+            continue;
+        }
+        for from_client in [true, false] {
+            let bytes = session.bytes(from_client);
+            let role = if from_client { 0 } else { fuzz::ACTIVE };
+            let a = if session.name.contains("strict") { fuzz::PEER_TO_PEER } else { 0 };
+            for more in [0, fuzz::REFUSE, fuzz::SILENT] {
+                seeds.push([&[role | a | more, 200][..], &bytes].concat());
+            }
+        }
+    }
+    // And a Transom's own bytes.
+    let mut pair = Pair::new(Config::new(Role::Active), Config::new(Role::Passive));
+    let Pair { active: a, passive: p } = &mut pair;
+    a.wire.connect(a.now, LIMITS, b"private").unwrap();
+    let mut there = a.talk();
+    p.feed(&there);
+    p.wire.accept(p.now, LIMITS, b"").unwrap();
+    let mut back = p.talk();
+    a.feed(&back);
+    a.wire.confirm(a.now).unwrap();
+    for side in [&mut *a, &mut *p] {
+        side.wire.receives_posted(side.now, 8, false);
+        side.wire.set_segment_size(1448);
+    }
+    for round in 0..4 {
+        a.send(b"a Send");
+        a.write(7, 0x1000, &[round; 3000], true);
+        a.read(9, 0x2000, 3000);
+        p.send(b"another");
+        let bytes = a.talk();
+        p.feed(&bytes);
+        there.extend_from_slice(&bytes);
+        let bytes = p.talk();
+        a.feed(&bytes);
+        back.extend_from_slice(&bytes);
+    }
+    for more in [0, fuzz::REFUSE, fuzz::SILENT] {
+        let on = fuzz::EXTENSION | fuzz::PEER_TO_PEER | more;
+        seeds.push([&[on, 200][..], &there].concat());
+        seeds.push([&[on | fuzz::ACTIVE, 200][..], &back].concat());
+    }
+    seeds
+}
+
+/// A small generator (xorshift), so that a failure comes again.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % sides.max(1) as u64) as usize
+    }
+}
+
+fn mutate(seed: &[u8], dice: &mut Dice) -> Vec<u8> {
+    const VALUES: [u8; 8] = [0, 1, 0x40, 0x7F, 0x80, 0xC1, 0xFE, 0xFF];
+    let mut input = seed.to_vec();
+    for _ in 0..=dice.roll(4) {
+        let at = dice.roll(input.len());
+        match dice.roll(6) {
+            0 => input[at] ^= 1 << dice.roll(8),
+            1 => input[at] = VALUES[dice.roll(8)],
+            2 => input.truncate(at.max(2)),
+            3 => drop(input.drain(at..(at + dice.roll(40)).min(input.len()))),
+            4 => {
+                let piece = input[at..(at + dice.roll(80)).min(input.len())].to_vec();
+                input.splice(at..at, piece);
+            }
+            _ => input[1] = VALUES[dice.roll(8)],
+        }
+        if input.len() < 3 {
+            break;
+        }
+    }
+    input
+}
+
+#[test]
+fn mutated_sessions_break_nothing() {
+    let seeds = seeds();
+    let mut dice = Dice(0x7261_6e64_6f6d);
+    for seed in &seeds {
+        fuzz::stream(seed);
+    }
+    for round in 0..6000 {
+        let input = mutate(&seeds[round % seeds.len()], &mut dice);
+        let played = std::panic::catch_unwind(|| fuzz::stream(&input));
+        assert!(played.is_ok(), "round {round}: {}", hexadecimal(&input));
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// `cargo test -p transom-iwarp --test random -- --ignored write_the_corpus` writes the corpus of
+/// the fuzz target anew.
+#[test]
+#[ignore = "writes fuzz/corpus/stream"]
+fn write_the_corpus() {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/stream");
+    std::fs::create_dir_all(directory).unwrap();
+    for (number, seed) in seeds().iter().enumerate() {
+        std::fs::write(format!("{directory}/{number:03}"), seed).unwrap();
+    }
+}
+
+#[test]
+fn the_corpus_of_the_fuzz_target_breaks_nothing() {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/stream");
+    let mut files = 0;
+    for file in std::fs::read_dir(directory).unwrap() {
+        fuzz::stream(&std::fs::read(file.unwrap().path()).unwrap());
+        files += 1;
+    }
+    assert!(files > 20, "{files} files");
+}
