@@ -193,8 +193,10 @@ impl Connector {
         let mut execution = queue_pair.attach(QueuePairState::Accepting)?;
         queue_pair.exchange(&mut execution);
         let limits = clamp(asked, self.limits);
-        if let Err((status, execution)) = connection.accept(cx, execution, limits, private) {
-            queue_pair.detach(execution);
+        if let Err(status) = connection.accept(cx, execution, limits, private) {
+            if let Some(execution) = connection.take_execution() {
+                queue_pair.detach(execution);
+            }
             return Err(status);
         }
         self.limits = limits;

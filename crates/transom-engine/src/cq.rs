@@ -83,7 +83,7 @@ impl CompletionQueue {
 
     /// Such a queue is gone. Its entries stay (ND2 1.3 rule 6).
     pub fn unbind(&mut self, depth: usize) {
-        self.bound = self.bound.saturating_sub(depth).max(0);
+        self.bound = self.bound.saturating_sub(depth);
     }
 
     /// Change the depth that was asked for. Fewer than the entries in it: `BufferOverflow`, nothing

@@ -21,6 +21,8 @@ mod srq;
 mod status;
 pub mod sys;
 pub mod tables;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod trace;
 
 pub use cm::{Caps, Connector, Incoming, Listener, Offer};

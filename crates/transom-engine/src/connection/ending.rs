@@ -146,10 +146,16 @@ impl Connection {
         }
         self.trace(cx, What::Ended { reason });
         cx.effects.event(ConnectionEvent::Ended(end));
-        let keep = self.config.dialect.peer_gone == PeerGone::Keep;
-        if !(keep && reason == EndReason::PeerDisconnected) {
+        if !self.keeps(reason) {
             self.flush_execution(cx, denial);
         }
+    }
+
+    /// Its dialect leaves the requests of a connection that the peer ended to the program.
+    fn keeps(&self, reason: EndReason) -> bool {
+        self.opened
+            && reason == EndReason::PeerDisconnected
+            && self.config.dialect.peer_gone == PeerGone::Keep
     }
 
     fn flush_execution(&mut self, cx: &mut Cx<'_>, denial: u64) {
@@ -167,8 +173,7 @@ impl Connection {
                 .execution
                 .as_ref()
                 .is_some_and(|e| !e.requests.is_empty() || (!e.shared && !e.receives.is_empty()))
-            && !(self.config.dialect.peer_gone == PeerGone::Keep
-                && end.reason == EndReason::PeerDisconnected)
+            && !self.keeps(end.reason)
         {
             self.flush_execution(cx, end.denial);
         }

@@ -210,6 +210,7 @@ impl Connection {
             if let Err(error) = cx.memory.close_for_peer(Token(token), &actor, cx.now.0) {
                 let (class, cause) = match error {
                     transom_memory::DeregisterError::NotYours(denial) => {
+                        let denial: Box<transom_memory::Denial> = denial;
                         (crate::copy::class(&denial), DenialCause::Peer(denial))
                     }
                     _ => (

@@ -197,26 +197,22 @@ impl Connection {
         Ok(self.wire.connect(cx.now, limits, private)?)
     }
 
-    /// Passive side: accept the request. The execution comes back in the error.
-    pub fn accept(
+    /// Passive side: accept the request.
+    pub(crate) fn accept(
         &mut self,
         cx: &mut Cx<'_>,
         execution: Execution,
         limits: ReadLimits,
         private: &[u8],
-    ) -> Result<(), (Status, Execution)> {
-        if self.ended.is_some() {
-            return Err((Status::ConnectionAborted, execution));
-        }
+    ) -> Result<(), Status> {
         self.execution = Some(execution);
         self.announce(cx);
-        match self.wire.accept(cx.now, limits, private) {
-            Ok(()) => Ok(()),
-            Err(error) => match self.execution.take() {
-                Some(execution) => Err((error.into(), execution)),
-                None => Ok(()),
-            },
-        }
+        Ok(self.wire.accept(cx.now, limits, private)?)
+    }
+
+    /// The half that came with an Accept that failed.
+    pub(crate) fn take_execution(&mut self) -> Option<Execution> {
+        self.execution.take()
     }
 
     /// Passive side: reject the request. The link ends once the answer has been written.

@@ -26,7 +26,10 @@ impl Connection {
             if self.phase == Phase::Closed || self.muted || out.room() == 0 {
                 break;
             }
-            let Some(frame) = self.wire.next_frame(cx.now) else { break };
+            let Some(frame) = self.wire.next_frame(cx.now) else {
+                self.muted |= self.phase == Phase::Closing;
+                break;
+            };
             if self.phase == Phase::Closing && frame.payload != Payload::None {
                 // Its requests have completed: their memory is the program's again (ND2 4.9).
                 self.muted = true;
@@ -40,6 +43,7 @@ impl Connection {
 
     /// Tell the wire of new receives, and start what may start.
     fn work(&mut self, cx: &mut Cx<'_>) {
+        self.poll(cx);
         self.cancel_late_posts(cx);
         self.announce(cx);
         if !self.is_open() {

@@ -1,0 +1,59 @@
+//! Application memory at made-up addresses.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::{Fault, HostMemory};
+
+/// Buffers at addresses of their own. A buffer can vanish, like pages that are unmapped.
+#[derive(Debug, Default)]
+pub struct Arena {
+    buffers: Mutex<BTreeMap<u64, Vec<u8>>>,
+}
+
+impl Arena {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Vec<u8>>> {
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Put a buffer at `address`.
+    pub fn insert(&self, address: u64, bytes: Vec<u8>) {
+        self.lock().insert(address, bytes);
+    }
+
+    /// The buffer at `address` is gone.
+    pub fn vanish(&self, address: u64) {
+        self.lock().remove(&address);
+    }
+
+    /// A copy of what lies at `address`; `None` where nothing is.
+    #[must_use]
+    pub fn read(&self, address: u64, length: usize) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        self.append(address, length, &mut out).ok().map(|()| out)
+    }
+
+    /// Do `then` with the bytes at `address`.
+    fn at<T>(
+        &self,
+        address: u64,
+        length: usize,
+        then: impl FnOnce(&mut [u8]) -> T,
+    ) -> Result<T, Fault> {
+        let mut buffers = self.lock();
+        let (base, bytes) = buffers.range_mut(..=address).next_back().ok_or(Fault)?;
+        let start = usize::try_from(address - base).map_err(|_| Fault)?;
+        let end = start.checked_add(length).ok_or(Fault)?;
+        Ok(then(bytes.get_mut(start..end).ok_or(Fault)?))
+    }
+}
+
+impl HostMemory for Arena {
+    fn append(&self, from: u64, length: usize, out: &mut Vec<u8>) -> Result<(), Fault> {
+        self.at(from, length, |bytes| out.extend_from_slice(bytes))
+    }
+
+    fn write(&self, to: u64, bytes: &[u8]) -> Result<(), Fault> {
+        self.at(to, bytes.len(), |place| place.copy_from_slice(bytes))
+    }
+}

@@ -1,0 +1,11 @@
+//! Two engines in one thread, in virtual time: for the tests of this crate, of those above it, and
+//! of a later simulator. Real [`transom_iwarp`] streams run over a link whose bytes the test
+//! controls.
+
+mod arena;
+mod host;
+mod pair;
+
+pub use arena::Arena;
+pub use host::{Buffer, Host, HostConfig, Seen};
+pub use pair::{ACTIVE, PASSIVE, Pair, PairConfig, Wires};

@@ -1,0 +1,419 @@
+//! Two hosts and the link between them.
+
+use std::time::Duration;
+
+use transom_iwarp::{Config, Stream};
+use transom_memory::ConnectionId;
+use transom_wire::{ReadLimits, Role, Time};
+
+use super::host::{Host, HostConfig};
+use crate::{
+    Buffer as OutBuffer, Connection, ConnectionConfig, Dialect, Flags, LinkEnd, LinkWish,
+    Operation, Sge, Status,
+};
+
+/// Index of the host that connects.
+pub const ACTIVE: usize = 0;
+/// Index of the host that listens.
+pub const PASSIVE: usize = 1;
+
+/// What the two sides say on the wire.
+#[derive(Clone, Debug)]
+pub struct Wires {
+    /// The active side.
+    pub active: Config,
+    /// The passive side.
+    pub passive: Config,
+}
+
+impl Wires {
+    /// Two Transoms.
+    #[must_use]
+    pub fn transom() -> Wires {
+        Wires { active: Config::new(Role::Active), passive: Config::new(Role::Passive) }
+    }
+
+    /// Two sides of which neither knows the extension.
+    #[must_use]
+    pub fn plain() -> Wires {
+        let mut wires = Wires::transom();
+        (wires.active.extension, wires.passive.extension) = (false, false);
+        wires
+    }
+}
+
+/// What a pair is made with.
+#[derive(Clone, Debug)]
+pub struct PairConfig {
+    /// The two hosts.
+    pub hosts: [HostConfig; 2],
+    /// What they say.
+    pub wires: Wires,
+    /// Bytes delivered at a time, each way.
+    pub chunk: usize,
+    /// Bytes that may be under way, each way.
+    pub window: usize,
+}
+
+impl PairConfig {
+    /// Two alike, of a dialect.
+    #[must_use]
+    pub fn new(dialect: &'static Dialect) -> PairConfig {
+        PairConfig {
+            hosts: [HostConfig::new(dialect); 2],
+            wires: Wires::transom(),
+            chunk: usize::MAX,
+            window: 1 << 20,
+        }
+    }
+}
+
+/// One direction of the link.
+#[derive(Debug, Default)]
+struct Way {
+    /// On their way.
+    flight: Vec<u8>,
+    /// Delivered and not consumed.
+    held: Vec<u8>,
+    /// The sender has closed, or the link is cut: nothing comes behind `flight`.
+    closed: bool,
+    /// Nothing is delivered.
+    stalled: bool,
+    /// The receiver was told of the end.
+    ended: bool,
+}
+
+/// Two hosts, a link, a clock.
+#[derive(Debug)]
+pub struct Pair {
+    /// [`ACTIVE`] and [`PASSIVE`].
+    pub hosts: [Host; 2],
+    /// The clock.
+    pub now: Time,
+    config: PairConfig,
+    out: [OutBuffer; 2],
+    /// Towards each host.
+    ways: [Way; 2],
+    epoch: u32,
+}
+
+impl Pair {
+    /// Two idle hosts.
+    #[must_use]
+    pub fn new(config: PairConfig) -> Pair {
+        let [active, passive] = config.hosts;
+        let limit = config.window;
+        Pair {
+            hosts: [Host::new(active, 0xA), Host::new(passive, 0xB)],
+            now: Time(1_000_000_000),
+            out: [0, 1].map(|_| OutBuffer { bytes: Vec::new(), limit }),
+            ways: [Way::default(), Way::default()],
+            epoch: 0,
+            config,
+        }
+    }
+
+    /// Two connected Transoms of a dialect.
+    #[must_use]
+    pub fn connected(dialect: &'static Dialect) -> Pair {
+        Pair::connected_with(PairConfig::new(dialect))
+    }
+
+    /// Two connected hosts.
+    #[must_use]
+    pub fn connected_with(config: PairConfig) -> Pair {
+        let mut pair = Pair::new(config);
+        pair.establish();
+        pair
+    }
+
+    /// Bind, listen, connect, accept, complete.
+    pub fn establish(&mut self) {
+        let reads = self.config.hosts[ACTIVE].caps.reads;
+        self.listen();
+        let _ = self.take_request(1);
+        let _ = self.connect(2, reads, &[]);
+        let _ = self.accept(3, reads, &[]);
+        let _ = self.complete();
+        self.pump();
+    }
+
+    /// Passive side: an address, and ready for requests.
+    pub fn listen(&mut self) {
+        let _ = self.hosts[PASSIVE].listener.bind();
+        let _ = self.hosts[PASSIVE].listener.listen(0);
+    }
+
+    /// Passive side: GetConnectionRequest.
+    pub fn take_request(&mut self, waiter: u64) -> Result<(), Status> {
+        let host = &mut self.hosts[PASSIVE];
+        let incoming = host.listener.take_request(&mut host.connector, 0, waiter)?;
+        if let Some(incoming) = incoming {
+            let now = self.now;
+            host.with(now, |connector, _, _, cx| connector.request(incoming.offer, cx.effects));
+        }
+        Ok(())
+    }
+
+    /// Active side: Connect, over a new link. Runs until nothing moves.
+    pub fn connect(
+        &mut self,
+        waiter: u64,
+        limits: ReadLimits,
+        private: &[u8],
+    ) -> Result<(), Status> {
+        let (now, dialects) = (self.now, [ACTIVE, PASSIVE].map(|i| self.hosts[i].config));
+        let host = &mut self.hosts[ACTIVE];
+        let _ = host.connector.bind();
+        let (execution, limits) =
+            host.connector.connect(&mut host.queue_pair, waiter, limits, private.len())?;
+        self.epoch += 1;
+        self.ways = [Way::default(), Way::default()];
+        for (host, wire) in [ACTIVE, PASSIVE]
+            .into_iter()
+            .zip([self.config.wires.active.clone(), self.config.wires.passive.clone()])
+        {
+            self.out[host].bytes.clear();
+            let config = ConnectionConfig {
+                id: ConnectionId { number: 1, epoch: self.epoch },
+                role: if host == ACTIVE { Role::Active } else { Role::Passive },
+                dialect: dialects[host].dialect,
+                explain: dialects[host].explain,
+            };
+            let wire = Box::new(Stream::new(wire, now));
+            self.hosts[host].connection = Some(Connection::new(config, wire, now));
+        }
+        let result = self.hosts[ACTIVE].with(now, |_, connection, _, cx| match connection {
+            Some(connection) => connection.connect(cx, execution, limits, private),
+            None => Err(Status::InternalError),
+        });
+        self.pump();
+        result
+    }
+
+    /// Passive side: Accept.
+    pub fn accept(
+        &mut self,
+        waiter: u64,
+        limits: ReadLimits,
+        private: &[u8],
+    ) -> Result<(), Status> {
+        let now = self.now;
+        let result = self.hosts[PASSIVE].with(now, |connector, connection, queue_pair, cx| {
+            connector.accept(cx, connection, queue_pair, waiter, limits, private)
+        });
+        self.pump();
+        result
+    }
+
+    /// Active side: CompleteConnect.
+    pub fn complete(&mut self) -> Result<(), Status> {
+        let now = self.now;
+        let result = self.hosts[ACTIVE]
+            .with(now, |connector, connection, _, cx| connector.complete_connect(cx, connection));
+        self.pump();
+        result
+    }
+
+    /// Reject.
+    pub fn reject(&mut self, host: usize, private: &[u8]) -> Result<(), Status> {
+        let now = self.now;
+        let result = self.hosts[host]
+            .with(now, |connector, connection, _, cx| connector.reject(cx, connection, private));
+        self.pump();
+        result
+    }
+
+    /// NotifyDisconnect.
+    pub fn notify_disconnect(&mut self, host: usize, waiter: u64) -> Result<(), Status> {
+        let now = self.now;
+        self.hosts[host]
+            .with(now, |connector, _, _, cx| connector.notify_disconnect(waiter, cx.effects))
+    }
+
+    /// Disconnect. Does not run on: the notice is on its way.
+    pub fn disconnect(&mut self, host: usize, waiter: u64) -> Result<(), Status> {
+        let now = self.now;
+        let result = self.hosts[host]
+            .with(now, |connector, connection, _, cx| connector.disconnect(cx, connection, waiter));
+        self.write(host);
+        result
+    }
+
+    /// Flush the queue pair.
+    pub fn flush(&mut self, host: usize) {
+        let now = self.now;
+        self.hosts[host].with(now, |_, connection, queue_pair, cx| match connection {
+            Some(connection) if queue_pair.attached() => connection.flush(cx),
+            _ => queue_pair.flush(cx.effects),
+        });
+    }
+
+    /// Cancel what the connector has outstanding.
+    pub fn cancel(&mut self, host: usize) {
+        let now = self.now;
+        self.hosts[host].with(now, |connector, connection, _, cx| connector.cancel(cx, connection));
+    }
+
+    /// Last release of the connector.
+    pub fn release(&mut self, host: usize) {
+        let now = self.now;
+        self.hosts[host]
+            .with(now, |connector, connection, _, cx| connector.release(cx, connection));
+        self.write(host);
+    }
+
+    /// Post a request and let it be written.
+    pub fn post(
+        &mut self,
+        host: usize,
+        context: u64,
+        operation: Operation,
+        flags: Flags,
+        list: &[Sge],
+    ) -> Result<(), Status> {
+        self.hosts[host].post(context, operation, flags, list)
+    }
+
+    // ---- the link -----------------------------------------------------------------------------
+
+    /// Bytes on their way to a host.
+    #[must_use]
+    pub fn in_flight(&self, to: usize) -> usize {
+        self.ways[to].flight.len()
+    }
+
+    /// Put bytes of an attacker's behind what is on its way to a host.
+    pub fn inject(&mut self, to: usize, bytes: &[u8]) {
+        self.ways[to].flight.extend_from_slice(bytes);
+    }
+
+    /// Deliver nothing to a host any more, or go on.
+    pub fn stall(&mut self, to: usize, stalled: bool) {
+        self.ways[to].stalled = stalled;
+    }
+
+    /// Deliver so many bytes at a time.
+    pub fn set_chunk(&mut self, chunk: usize) {
+        self.config.chunk = chunk;
+    }
+
+    /// Deliver exactly so many of the bytes on their way to a host.
+    pub fn deliver(&mut self, to: usize, count: usize) {
+        let way = &mut self.ways[to];
+        let count = count.min(way.flight.len());
+        way.held.extend(way.flight.drain(..count));
+        let (now, host) = (self.now, &mut self.hosts[to]);
+        let held = std::mem::take(&mut self.ways[to].held);
+        let received = host.receive(now, &held);
+        self.ways[to].held = held.get(received.consumed..).unwrap_or_default().to_vec();
+    }
+
+    /// The process of a host is gone: what it wrote arrives, then the end.
+    pub fn kill(&mut self, host: usize) {
+        self.ways[1 - host].closed = true;
+        self.hosts[host].connection = None;
+    }
+
+    /// The network has given up on the link, as TCP_USER_TIMEOUT makes it: told to `host`.
+    pub fn time_out(&mut self, host: usize) {
+        let now = self.now;
+        self.hosts[host].with(now, |_, connection, _, cx| {
+            if let Some(connection) = connection {
+                connection.link_closed(cx, LinkEnd::TimedOut);
+            }
+        });
+    }
+
+    fn write(&mut self, host: usize) -> bool {
+        let now = self.now;
+        self.hosts[host].transmit(now, &mut self.out[host]);
+        let written = std::mem::take(&mut self.out[host].bytes);
+        let way = &mut self.ways[1 - host];
+        if !way.closed {
+            way.flight.extend_from_slice(&written);
+        }
+        let wish =
+            self.hosts[host].connection.as_ref().map_or(LinkWish::Close, Connection::link_wish);
+        let closes = wish != LinkWish::Keep && !way.closed;
+        way.closed |= wish != LinkWish::Keep;
+        closes || !written.is_empty()
+    }
+
+    fn read(&mut self, host: usize) -> bool {
+        let way = &mut self.ways[host];
+        if way.stalled {
+            return false;
+        }
+        let reads = self.hosts[host].connection.as_ref().is_some_and(Connection::wants_read);
+        if !way.flight.is_empty() && reads {
+            self.deliver(host, self.config.chunk);
+            return true;
+        }
+        if way.flight.is_empty() && way.closed && !way.ended {
+            way.ended = true;
+            let now = self.now;
+            self.hosts[host].with(now, |connector, connection, _, cx| {
+                if let Some(connection) = connection {
+                    connection.link_closed(cx, LinkEnd::Closed);
+                }
+                connector.link_gone(cx.effects);
+            });
+            return true;
+        }
+        false
+    }
+
+    /// Run until nothing moves, without time passing.
+    pub fn pump(&mut self) {
+        loop {
+            let mut moved = false;
+            for host in [ACTIVE, PASSIVE] {
+                moved |= self.write(host);
+                moved |= self.read(host);
+            }
+            if !moved {
+                // Two passes without work let owed acknowledgements go.
+                let now = self.now;
+                for host in &mut self.hosts {
+                    if let Some(connection) = &mut host.connection {
+                        connection.before_blocking(now);
+                    }
+                }
+                if ![ACTIVE, PASSIVE].into_iter().any(|host| self.write(host)) {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Let time pass, deadline by deadline, and run.
+    pub fn advance(&mut self, by: Duration) {
+        let end = self.now.after(by);
+        loop {
+            self.pump();
+            let next = self
+                .hosts
+                .iter()
+                .filter_map(|host| host.connection.as_ref()?.deadline())
+                .min()
+                .filter(|next| *next <= end);
+            let Some(next) = next else { break };
+            // A deadline that does not move would hold the clock.
+            self.now = next.max(Time(self.now.0 + 1));
+            let now = self.now;
+            for host in &mut self.hosts {
+                if host.connection.as_ref().is_some_and(|c| c.deadline().is_some_and(|d| d <= now))
+                {
+                    host.with(now, |_, connection, _, cx| {
+                        if let Some(connection) = connection {
+                            connection.on_deadline(cx);
+                        }
+                    });
+                }
+            }
+        }
+        self.now = end;
+        self.pump();
+    }
+}

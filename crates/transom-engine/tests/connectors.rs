@@ -1,0 +1,524 @@
+//! ND2 4.7, 4.8: every call in every state, the transitions, private data and read limits.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::time::Duration;
+
+use transom_engine::dialect::{self, Dialect, PeerGone};
+use transom_engine::tables::{
+    Cell, ConnectorCall, ConnectorState, LIMITS, ListenerCall, ListenerState,
+};
+use transom_engine::testing::{ACTIVE, Host, PASSIVE, Pair, PairConfig, Seen, Wires};
+use transom_engine::{Connector, Flags, LinkEnd, Listener, Operation, QueuePairState, Status};
+use transom_memory::Rights;
+use transom_wire::ReadLimits;
+
+const READS: ReadLimits = ReadLimits { inbound: 4, outbound: 4 };
+const CALL: u64 = 1000;
+
+/// A host in a state. `None`: the dialect passes through it.
+fn in_state(dialect: &'static Dialect, state: ConnectorState) -> Option<(Pair, usize)> {
+    let mut pair = Pair::new(PairConfig::new(dialect));
+    let host = match state {
+        ConnectorState::Idle => ACTIVE,
+        ConnectorState::Bound => {
+            pair.hosts[ACTIVE].connector.bind().unwrap();
+            ACTIVE
+        }
+        ConnectorState::Queued => {
+            pair.listen();
+            pair.take_request(1).unwrap();
+            PASSIVE
+        }
+        ConnectorState::Requested | ConnectorState::Connecting => {
+            pair.listen();
+            pair.take_request(1).unwrap();
+            pair.connect(2, READS, b"hello").unwrap();
+            if state == ConnectorState::Connecting { ACTIVE } else { PASSIVE }
+        }
+        ConnectorState::Accepting | ConnectorState::Replied => {
+            pair.listen();
+            pair.take_request(1).unwrap();
+            pair.connect(2, READS, b"hello").unwrap();
+            pair.accept(3, READS, b"welcome").unwrap();
+            if state == ConnectorState::Replied { ACTIVE } else { PASSIVE }
+        }
+        ConnectorState::Connected
+        | ConnectorState::Disconnecting
+        | ConnectorState::PeerGone
+        | ConnectorState::Disconnected => {
+            pair.establish();
+            match state {
+                ConnectorState::Connected => {}
+                ConnectorState::PeerGone => {
+                    pair.disconnect(ACTIVE, 5).unwrap();
+                    pair.pump();
+                }
+                ConnectorState::Disconnecting if dialect.disconnect_at_once => return None,
+                ConnectorState::Disconnecting => pair.disconnect(PASSIVE, 5).unwrap(),
+                _ => {
+                    pair.disconnect(PASSIVE, 5).unwrap();
+                    pair.pump();
+                }
+            }
+            PASSIVE
+        }
+    };
+    assert_eq!(pair.hosts[host].connector.state(), state, "{}", dialect.name);
+    Some((pair, host))
+}
+
+fn call(pair: &mut Pair, host: usize, call: ConnectorCall) -> Result<(), Status> {
+    let now = pair.now;
+    match call {
+        ConnectorCall::Bind => pair.hosts[host].connector.bind(),
+        ConnectorCall::Connect => {
+            let host = &mut pair.hosts[host];
+            host.connector.connect(&mut host.queue_pair, CALL, READS, 0).map(|_| ())
+        }
+        ConnectorCall::CompleteConnect => pair.hosts[host]
+            .with(now, |connector, link, _, cx| connector.complete_connect(cx, link)),
+        ConnectorCall::Accept => pair.hosts[host]
+            .with(now, |connector, link, qp, cx| connector.accept(cx, link, qp, CALL, READS, &[])),
+        ConnectorCall::Reject => {
+            pair.hosts[host].with(now, |connector, link, _, cx| connector.reject(cx, link, b"no"))
+        }
+        ConnectorCall::GetReadLimits => pair.hosts[host].connector.read_limits().map(|_| ()),
+        ConnectorCall::GetPrivateData => pair.hosts[host].connector.private_data().map(|_| ()),
+        ConnectorCall::GetLocalAddress | ConnectorCall::GetPeerAddress => {
+            pair.hosts[host].connector.gate(call)
+        }
+        ConnectorCall::NotifyDisconnect => pair.notify_disconnect(host, CALL),
+        ConnectorCall::Disconnect => pair.disconnect(host, CALL),
+        ConnectorCall::TakeRequest => {
+            let mut listener = Listener::new(pair.hosts[host].config.dialect);
+            listener.bind().unwrap();
+            listener.listen(0).unwrap();
+            let connector = &mut pair.hosts[host].connector;
+            listener.take_request(connector, 0, CALL).map(|_| ())
+        }
+    }
+}
+
+/// A dialect whose Disconnect waits for the peer, so that its state can be looked at.
+static WAITING: Dialect =
+    Dialect { name: "ND2, waiting", disconnect_at_once: false, ..dialect::ND2 };
+
+/// Where a call that proceeds leads (ND2 4.7.2); `None` = the state stays.
+fn leads_to(call: ConnectorCall, from: ConnectorState, at_once: bool) -> Option<ConnectorState> {
+    Some(match (call, from) {
+        (ConnectorCall::Bind, _) => ConnectorState::Bound,
+        (ConnectorCall::Connect, _) => ConnectorState::Connecting,
+        (ConnectorCall::CompleteConnect, _) => ConnectorState::Connected,
+        (ConnectorCall::Accept, _) => ConnectorState::Accepting,
+        (ConnectorCall::Reject, _) => ConnectorState::Disconnected,
+        (ConnectorCall::Disconnect, ConnectorState::Connected) if !at_once => {
+            ConnectorState::Disconnecting
+        }
+        (ConnectorCall::Disconnect, _) => ConnectorState::Disconnected,
+        (ConnectorCall::TakeRequest, _) => ConnectorState::Queued,
+        _ => return None,
+    })
+}
+
+#[test]
+fn nd2_4_7_3_every_call_in_every_state() {
+    let mut cells = 0;
+    for dialect in dialect::ALL.into_iter().chain([&WAITING]) {
+        for state in ConnectorState::ALL {
+            for (row, kind) in ConnectorCall::ALL.into_iter().enumerate() {
+                let Some((mut pair, host)) = in_state(dialect, state) else { continue };
+                let cell = dialect.connector[row][state as usize];
+                let expected = match cell {
+                    Cell::Ok => Ok(()),
+                    // What the road to the state in `in_state` makes of the conditions.
+                    Cell::Fail(status)
+                    | Cell::IfRejected(status)
+                    | Cell::IfReplied(_, status)
+                    | Cell::IfPeerLeft(_, status) => Err(status),
+                };
+                let name = format!("{}: {kind:?} in {state:?}", dialect.name);
+                assert_eq!(call(&mut pair, host, kind), expected, "{name}");
+                let now = pair.hosts[host].connector.state();
+                match leads_to(kind, state, dialect.disconnect_at_once) {
+                    Some(next) if expected.is_ok() => assert_eq!(now, next, "{name}"),
+                    _ => assert_eq!(now, state, "{name}: a refused call changes nothing"),
+                }
+                cells += 1;
+            }
+        }
+    }
+    assert_eq!(cells, 12 * (5 * 11 - 4 + 11), "all cells but four dialects' Disconnecting");
+}
+
+/// The cells with conditions, on the other side of their condition.
+#[test]
+fn nd2_4_7_3_cells_with_conditions() {
+    let refused = |private: &'static [u8]| {
+        let (mut pair, _) = in_state(&dialect::ND2, ConnectorState::Requested).unwrap();
+        pair.reject(PASSIVE, private).unwrap();
+        pair
+    };
+    let pair = refused(b"no room");
+    assert_eq!(pair.hosts[ACTIVE].connector.state(), ConnectorState::Bound);
+    assert_eq!(pair.hosts[ACTIVE].connector.private_data(), Ok(&b"no room"[..]));
+    let pair = refused(b"");
+    assert_eq!(pair.hosts[ACTIVE].connector.private_data(), Err(Status::ConnectionInvalid));
+    // "ABT (INV if never connecting)", "INV; ABT if the peer left first".
+    let (mut pair, host) = in_state(&dialect::ND2, ConnectorState::Replied).unwrap();
+    pair.kill(PASSIVE);
+    pair.pump();
+    assert_eq!(pair.hosts[host].connector.state(), ConnectorState::Disconnected);
+    let aborted = Err(Status::ConnectionAborted);
+    assert_eq!(call(&mut pair, host, ConnectorCall::CompleteConnect), aborted);
+    assert_eq!(call(&mut pair, host, ConnectorCall::Reject), aborted);
+}
+
+#[test]
+fn nd2_4_7_3_every_listener_call_in_every_state() {
+    for dialect in dialect::ALL {
+        for (column, state) in ListenerState::ALL.into_iter().enumerate() {
+            for (row, kind) in ListenerCall::ALL.into_iter().enumerate() {
+                let mut listener = Listener::new(dialect);
+                if column > 0 {
+                    listener.bind().unwrap();
+                }
+                if column > 1 {
+                    listener.listen(0).unwrap();
+                }
+                assert_eq!(listener.state(), state);
+                let caps = Pair::new(PairConfig::new(dialect)).hosts[0].config.caps;
+                let mut connector = Connector::new(dialect, caps);
+                let result = match kind {
+                    ListenerCall::Bind => listener.bind(),
+                    ListenerCall::Listen => listener.listen(1),
+                    ListenerCall::GetLocalAddress => listener.gate(kind),
+                    ListenerCall::GetConnectionRequest => {
+                        listener.take_request(&mut connector, 0, 0).map(|_| ())
+                    }
+                };
+                let expected = match dialect.listener[row][column] {
+                    Cell::Ok => Ok(()),
+                    Cell::Fail(status) => Err(status),
+                    other => panic!("{other:?}"),
+                };
+                assert_eq!(result, expected, "{}: {kind:?} in {state:?}", dialect.name);
+            }
+        }
+    }
+}
+
+fn finished(host: &Host, waiter: u64) -> Option<Status> {
+    host.finished(waiter)
+}
+
+/// ND2 4.7.2, row by row where calls alone do not show it.
+#[test]
+fn nd2_4_7_2_a_connection_is_made_in_three_steps() {
+    let mut pair = Pair::new(PairConfig::new(&dialect::ND2));
+    pair.listen();
+    pair.take_request(1).unwrap();
+    assert_eq!(finished(&pair.hosts[PASSIVE], 1), None);
+    pair.connect(2, READS, b"hello").unwrap();
+    assert_eq!(finished(&pair.hosts[PASSIVE], 1), Some(Status::Success));
+    assert_eq!(pair.hosts[PASSIVE].connector.private_data(), Ok(&b"hello"[..]));
+    assert_eq!(finished(&pair.hosts[ACTIVE], 2), None);
+    pair.accept(3, READS, b"welcome").unwrap();
+    assert_eq!(finished(&pair.hosts[ACTIVE], 2), Some(Status::Success));
+    assert_eq!(pair.hosts[ACTIVE].connector.private_data(), Ok(&b"welcome"[..]));
+    assert_eq!(finished(&pair.hosts[PASSIVE], 3), None);
+    assert_eq!(pair.hosts[ACTIVE].queue_pair.state(), QueuePairState::Connecting);
+    assert_eq!(pair.hosts[PASSIVE].queue_pair.state(), QueuePairState::Accepting);
+    pair.complete().unwrap();
+    assert_eq!(finished(&pair.hosts[PASSIVE], 3), Some(Status::Success));
+    assert_eq!(pair.hosts[PASSIVE].connector.state(), ConnectorState::Connected);
+}
+
+#[test]
+fn nd2_4_7_2_a_refused_connect_may_be_tried_again_with_the_same_queue_pair() {
+    for how in 0..3 {
+        let (mut pair, _) = in_state(&dialect::ND2, ConnectorState::Requested).unwrap();
+        let buffer = pair.hosts[ACTIVE].register(vec![0; 8], Rights::LOCAL_WRITE);
+        pair.hosts[ACTIVE].post_receive(7, &[buffer.all()]).unwrap();
+        match how {
+            0 => pair.reject(PASSIVE, b"").unwrap(),
+            1 => {
+                pair.release(PASSIVE);
+                pair.pump();
+            }
+            _ => {
+                pair.kill(PASSIVE);
+                pair.pump();
+            }
+        }
+        assert_eq!(finished(&pair.hosts[ACTIVE], 2), Some(Status::ConnectionRefused), "{how}");
+        assert_eq!(pair.hosts[ACTIVE].connector.state(), ConnectorState::Bound);
+        assert_eq!(pair.hosts[ACTIVE].queue_pair.state(), QueuePairState::Idle);
+        assert_eq!(pair.hosts[ACTIVE].outcomes(), [], "receives stay posted");
+        let dialect = &dialect::ND2;
+        pair.hosts[PASSIVE] = Host::new(pair.hosts[PASSIVE].config, 0xB);
+        pair.hosts[PASSIVE].connector = Connector::new(dialect, pair.hosts[0].config.caps);
+        pair.establish();
+        pair.hosts[PASSIVE].post(1, Operation::Send, Flags::NONE, &[]).unwrap();
+        pair.pump();
+        assert_eq!(pair.hosts[ACTIVE].outcomes(), [(7, Status::Success)]);
+    }
+}
+
+#[test]
+fn nd2_4_7_2_a_connect_that_cannot_reach_anybody_ends_with_the_reason() {
+    let status = Status::HostUnreachable;
+    for (end, status) in [(LinkEnd::Failed(status), status), (LinkEnd::TimedOut, Status::IoTimeout)]
+    {
+        let (mut pair, _) = in_state(&dialect::ND2, ConnectorState::Connecting).unwrap();
+        let now = pair.now;
+        pair.hosts[ACTIVE].with(now, |_, link, _, cx| link.unwrap().link_closed(cx, end));
+        assert_eq!(finished(&pair.hosts[ACTIVE], 2), Some(status));
+        assert_eq!(pair.hosts[ACTIVE].connector.state(), ConnectorState::Bound);
+        assert_eq!(pair.hosts[ACTIVE].queue_pair.state(), QueuePairState::Idle);
+    }
+    // Nobody answers at all: the wire's own limit.
+    let mut pair = Pair::new(PairConfig::new(&dialect::ND2));
+    pair.connect(2, READS, b"").unwrap();
+    pair.stall(PASSIVE, true);
+    pair.advance(Duration::from_secs(30));
+    assert_eq!(finished(&pair.hosts[ACTIVE], 2), Some(Status::IoTimeout));
+}
+
+/// Active side backs out behind the reply: REFUSED (C18), by Reject, release or death.
+#[test]
+fn nd2_c18_an_accept_whose_peer_backs_out_is_refused() {
+    for dialect in dialect::ALL {
+        for how in 0..3 {
+            let (mut pair, _) = in_state(dialect, ConnectorState::Replied).unwrap();
+            pair.hosts[PASSIVE].post_receive(7, &[]).unwrap();
+            match how {
+                0 => pair.reject(ACTIVE, b"").unwrap(),
+                1 => pair.release(ACTIVE),
+                _ => pair.kill(ACTIVE),
+            }
+            pair.pump();
+            assert_eq!(finished(&pair.hosts[PASSIVE], 3), Some(dialect.backed_out));
+            assert_eq!(pair.hosts[PASSIVE].outcomes(), [(7, Status::Canceled)]);
+            assert_eq!(pair.hosts[PASSIVE].connector.state(), ConnectorState::Disconnected);
+        }
+    }
+}
+
+#[test]
+fn nd2_4_7_2_an_active_side_that_is_gone_makes_accept_abort() {
+    let (mut pair, _) = in_state(&dialect::ND2, ConnectorState::Requested).unwrap();
+    pair.kill(ACTIVE);
+    pair.pump();
+    let aborted = Err(Status::ConnectionAborted);
+    assert_eq!(pair.accept(3, READS, b""), aborted);
+    assert_eq!(pair.reject(PASSIVE, b""), aborted);
+}
+
+/// TEST:NdReceiveConnClosed; pitfalls 1.8: what was queued before the end counts.
+#[test]
+fn nd2_4_7_2_accept_succeeds_when_the_active_side_completes_and_leaves_at_once() {
+    let (mut pair, _) = in_state(&dialect::ND2, ConnectorState::Replied).unwrap();
+    pair.hosts[PASSIVE].post_receive(7, &[]).unwrap();
+    pair.stall(PASSIVE, true);
+    pair.complete().unwrap();
+    pair.disconnect(ACTIVE, 9).unwrap();
+    pair.kill(ACTIVE);
+    pair.stall(PASSIVE, false);
+    pair.pump();
+    let host = &mut pair.hosts[PASSIVE];
+    assert_eq!(finished(host, 3), Some(Status::Success));
+    assert_eq!(host.connector.state(), ConnectorState::PeerGone);
+    assert_eq!(host.outcomes(), [(7, Status::Canceled)]);
+    assert_eq!(pair.disconnect(PASSIVE, 10), Ok(()));
+    assert_eq!(finished(&pair.hosts[PASSIVE], 10), Some(Status::Success));
+}
+
+#[test]
+fn nd2_4_7_2_an_accept_that_nobody_completes_times_out() {
+    let (mut pair, _) = in_state(&dialect::ND2, ConnectorState::Accepting).unwrap();
+    pair.hosts[PASSIVE].post_receive(7, &[]).unwrap();
+    pair.advance(Duration::from_secs(59));
+    assert_eq!(finished(&pair.hosts[PASSIVE], 3), None, "clients may be slow");
+    pair.advance(Duration::from_secs(2));
+    assert_eq!(finished(&pair.hosts[PASSIVE], 3), Some(Status::IoTimeout));
+    assert_eq!(pair.hosts[PASSIVE].outcomes(), [(7, Status::Canceled)]);
+}
+
+/// ND2 4.1, 4.2 rule 8: the active side's first message is as good as its CompleteConnect.
+#[test]
+fn nd2_4_7_2_first_data_establishes_too() {
+    let mut wires = Wires::plain();
+    wires.active.peer_to_peer = false;
+    wires.active.hold = Duration::ZERO;
+    let mut pair = Pair::new(PairConfig { wires, ..PairConfig::new(&dialect::ND2) });
+    pair.establish();
+    pair.hosts[PASSIVE].post_receive(7, &[]).unwrap();
+    pair.hosts[ACTIVE].post(1, Operation::Send, Flags::NONE, &[]).unwrap();
+    pair.pump();
+    assert_eq!(finished(&pair.hosts[PASSIVE], 3), Some(Status::Success));
+    assert_eq!(pair.hosts[PASSIVE].outcomes(), [(7, Status::Success)]);
+}
+
+/// ND2 4.9, C19, C33: a notification comes before the flush; the local one says so.
+#[test]
+fn nd2_4_9_the_notice_comes_before_the_flush() {
+    for dialect in dialect::ALL {
+        let mut pair = Pair::connected(dialect);
+        for host in [ACTIVE, PASSIVE] {
+            pair.hosts[host].post_receive(7, &[]).unwrap();
+            pair.notify_disconnect(host, 50).unwrap();
+            pair.hosts[host].seen.clear();
+        }
+        pair.pump();
+        pair.disconnect(ACTIVE, 60).unwrap();
+        pair.pump();
+        let order = |host: &Host| {
+            let seen = host.seen.iter().filter_map(|seen| match seen {
+                Seen::Finished(finished) => Some((finished.waiter, finished.status)),
+                Seen::Completion(_, c) => Some((c.request_context, c.status)),
+                _ => None,
+            });
+            seen.collect::<Vec<_>>()
+        };
+        assert_eq!(
+            order(&pair.hosts[ACTIVE]),
+            [(50, dialect.notify_on_disconnect), (7, Status::Canceled), (60, Status::Success)],
+            "{}",
+            dialect.name
+        );
+        let mut expected = vec![(50, Status::Success)];
+        if dialect.peer_gone == PeerGone::Flush {
+            expected.push((7, Status::Canceled));
+        }
+        assert_eq!(order(&pair.hosts[PASSIVE]), expected, "{}", dialect.name);
+        // Kept requests go when the program disconnects (ND1 T28).
+        pair.disconnect(PASSIVE, 61).unwrap();
+        assert_eq!(pair.hosts[PASSIVE].outcomes(), [(7, Status::Canceled)], "{}", dialect.name);
+    }
+}
+
+/// ND2 4.7.4, row by row.
+#[test]
+fn nd2_4_7_4_cancel() {
+    let (mut pair, host) = in_state(&dialect::ND2, ConnectorState::Connecting).unwrap();
+    pair.cancel(host);
+    assert_eq!(finished(&pair.hosts[host], 2), Some(Status::Canceled));
+    assert_eq!(pair.hosts[host].connector.state(), ConnectorState::Disconnected);
+    assert_eq!(pair.hosts[host].queue_pair.state(), QueuePairState::Idle);
+
+    let (mut pair, host) = in_state(&dialect::ND2, ConnectorState::Accepting).unwrap();
+    pair.cancel(host);
+    assert_eq!(finished(&pair.hosts[host], 3), Some(Status::Canceled));
+    assert_eq!(pair.hosts[host].connector.state(), ConnectorState::Disconnected);
+
+    let (mut pair, host) = in_state(&dialect::ND2, ConnectorState::Connected).unwrap();
+    pair.notify_disconnect(host, 50).unwrap();
+    pair.cancel(host);
+    assert_eq!(finished(&pair.hosts[host], 50), Some(Status::Canceled));
+    assert_eq!(pair.hosts[host].connector.state(), ConnectorState::Connected);
+    pair.hosts[ACTIVE]
+        .post(1, Operation::Write { token: 0, address: 0 }, Flags::NONE, &[])
+        .unwrap();
+    pair.pump();
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, Status::Success)], "unaffected");
+
+    let (mut pair, host) = in_state(&WAITING, ConnectorState::Disconnecting).unwrap();
+    pair.cancel(host);
+    assert_eq!(finished(&pair.hosts[host], 5), Some(Status::Canceled));
+    assert_eq!(pair.hosts[host].connector.state(), ConnectorState::Disconnected);
+
+    for state in [ConnectorState::Idle, ConnectorState::Bound, ConnectorState::Requested] {
+        let (mut pair, host) = in_state(&dialect::ND2, state).unwrap();
+        pair.cancel(host);
+        assert_eq!(pair.hosts[host].connector.state(), state);
+    }
+}
+
+/// ND2 4.7.2, 2.3 rule 10: a canceled listener gives its connectors back.
+#[test]
+fn nd2_4_7_2_a_canceled_listener_gives_its_connectors_back() {
+    let (mut pair, host) = in_state(&dialect::ND2, ConnectorState::Queued).unwrap();
+    assert_eq!(pair.hosts[host].listener.cancel(), [0]);
+    let now = pair.now;
+    pair.hosts[host].with(now, |connector, _, _, cx| connector.unqueue(cx.effects));
+    assert_eq!(finished(&pair.hosts[host], 1), Some(Status::Canceled));
+    assert_eq!(pair.hosts[host].connector.state(), ConnectorState::Idle);
+}
+
+/// ND2 2.11: requests without a taker wait, up to the backlog.
+#[test]
+fn nd2_2_11_the_backlog_waits_and_is_refused_at_the_end() {
+    let mut pair = Pair::new(PairConfig::new(&dialect::ND2));
+    pair.listen();
+    pair.connect(2, READS, b"early").unwrap();
+    pair.take_request(1).unwrap();
+    assert_eq!(finished(&pair.hosts[PASSIVE], 1), Some(Status::Success));
+    assert_eq!(pair.hosts[PASSIVE].connector.private_data(), Ok(&b"early"[..]));
+
+    let mut listener = Listener::new(&dialect::ND2);
+    listener.bind().unwrap();
+    listener.listen(1).unwrap();
+    assert!(listener.has_room());
+    let offer = transom_engine::Offer { limits: READS, private: Box::default() };
+    let incoming = transom_engine::Incoming { link: 9, offer };
+    assert_eq!(listener.arrived(incoming), None);
+    assert!(!listener.has_room());
+    assert_eq!(listener.close(), (vec![], vec![9]));
+}
+
+/// ND2 4.8 sizes; C17: an error about arguments changes nothing.
+#[test]
+fn nd2_4_8_private_data_limits_are_exact_and_exceeding_them_is_harmless() {
+    let mut pair = Pair::new(PairConfig::new(&dialect::ND2));
+    let most = vec![7; pair.hosts[0].config.caps.caller_data];
+    let over = vec![7; most.len() + 1];
+    pair.listen();
+    pair.take_request(1).unwrap();
+    let too_long = Err(Status::InvalidBufferSize);
+    assert_eq!(pair.connect(2, READS, &over), too_long);
+    assert_eq!(pair.hosts[ACTIVE].queue_pair.state(), QueuePairState::Idle);
+    assert_eq!(pair.connect(2, READS, &most), Ok(()));
+    assert_eq!(pair.accept(3, READS, &over), too_long);
+    assert_eq!(pair.hosts[PASSIVE].connector.state(), ConnectorState::Requested);
+    assert_eq!(pair.accept(3, READS, &most), Ok(()));
+    assert_eq!(pair.hosts[ACTIVE].connector.private_data(), Ok(&most[..]));
+    assert_eq!(pair.hosts[PASSIVE].connector.private_data(), Ok(&most[..]));
+    pair.complete().unwrap();
+    // None at all: success, no bytes.
+    let mut pair = Pair::new(PairConfig::new(&dialect::ND2));
+    pair.establish();
+    assert_eq!(pair.hosts[ACTIVE].connector.private_data(), Ok(&[][..]));
+}
+
+#[test]
+fn nd2_4_8_read_limits_row_by_row() {
+    let limits = |(inbound, outbound)| ReadLimits { inbound, outbound };
+    for dialect in dialect::ALL {
+        for row in &LIMITS {
+            for mut wires in [Wires::transom(), Wires::plain()] {
+                for side in [&mut wires.active, &mut wires.passive] {
+                    // What the wire adds for itself: a slot for verdicts, one for a Read that says
+                    // ready, and one because siw cannot live with 0 (iW 18 L2).
+                    side.verdict_reads = false;
+                    side.peer_to_peer = false;
+                    side.least_reads = 0;
+                }
+                let mut config = PairConfig { wires, ..PairConfig::new(dialect) };
+                config.hosts[ACTIVE].caps.reads = limits(row.connect.1);
+                config.hosts[PASSIVE].caps.reads = limits(row.accept.1);
+                let mut pair = Pair::new(config);
+                pair.listen();
+                pair.take_request(1).unwrap();
+                pair.connect(2, limits(row.connect.0), b"").unwrap();
+                let read = |pair: &Pair, host: usize| pair.hosts[host].connector.read_limits();
+                assert_eq!(read(&pair, PASSIVE), Ok(limits(row.offered)), "{row:?}");
+                pair.accept(3, limits(row.accept.0), b"").unwrap();
+                assert_eq!(read(&pair, PASSIVE), Ok(limits(row.passive)), "{row:?}");
+                assert_eq!(read(&pair, ACTIVE), Ok(limits(row.active)), "{row:?}");
+                pair.complete().unwrap();
+                assert_eq!(read(&pair, ACTIVE), Ok(limits(row.active)), "{row:?}");
+            }
+        }
+    }
+}

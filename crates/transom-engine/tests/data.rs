@@ -1,0 +1,175 @@
+//! Messages move, in order, and complete in order (ND2 4.2, 4.3).
+
+#![allow(clippy::unwrap_used)]
+
+use transom_engine::testing::{ACTIVE, PASSIVE, Pair, PairConfig, Wires};
+use transom_engine::{
+    CompletionFlags, CompletionKind, Flags, Operation, QueuePairState, Request, Sge, Side, Status,
+    dialect, testing::Seen,
+};
+use transom_memory::Rights;
+
+const RW: Rights = Rights(Rights::REMOTE_READ.0 | Rights::REMOTE_WRITE.0);
+
+fn bytes(length: usize, seed: u8) -> Vec<u8> {
+    (0..length).map(|i| (i as u8).wrapping_mul(31).wrapping_add(seed)).collect()
+}
+
+/// Both kinds of peer, and bytes in lumps and in crumbs.
+fn each(test: impl Fn(Pair)) {
+    for wires in [Wires::transom(), Wires::plain()] {
+        for chunk in [usize::MAX, 1000, 7] {
+            let config = PairConfig { wires: wires.clone(), ..PairConfig::new(&dialect::ND2) };
+            let mut pair = Pair::connected_with(config);
+            assert_eq!(pair.hosts[ACTIVE].queue_pair.state(), QueuePairState::Connected);
+            pair.advance(std::time::Duration::from_millis(20)); // iW 18 L1
+            assert_eq!(pair.hosts[PASSIVE].queue_pair.state(), QueuePairState::Connected);
+            pair.set_chunk(chunk);
+            test(pair);
+        }
+    }
+}
+
+#[test]
+fn send_write_and_read_move_bytes() {
+    each(|mut pair| {
+        let [a, p] = &mut pair.hosts;
+        let source = a.register(bytes(200_000, 1), Rights::NONE);
+        let sink = a.register(vec![0; 200_000], Rights::LOCAL_WRITE);
+        let inbox = p.register(vec![0; 100], Rights::LOCAL_WRITE);
+        let target = p.register(vec![0; 200_000], RW | Rights::LOCAL_WRITE);
+        p.post_receive(77, &[inbox.sge(0, 10), inbox.sge(50, 50)]).unwrap();
+        let write = Operation::Write { token: target.token.0, address: target.address + 1 };
+        let read = Operation::Read { token: target.token.0, address: target.address };
+        a.post(1, write, Flags::NONE, &[source.sge(5, 100_000), source.sge(0, 3)]).unwrap();
+        a.post(2, Operation::Send, Flags::SOLICIT, &[source.sge(0, 60)]).unwrap();
+        a.post(3, read, Flags::NONE, &[sink.sge(7, 99_990), sink.sge(0, 7)]).unwrap();
+        pair.pump();
+        let [a, p] = &mut pair.hosts;
+        let mut expected = vec![0];
+        expected.extend(&bytes(200_000, 1)[5..100_005]);
+        expected.extend(&bytes(200_000, 1)[..3]);
+        assert_eq!(p.arena.read(target.address, 100_004).unwrap(), expected);
+        assert_eq!(a.arena.read(sink.address + 7, 99_990).unwrap(), expected[..99_990]);
+        assert_eq!(a.arena.read(sink.address, 7).unwrap(), expected[99_990..99_997]);
+        assert_eq!(a.arena.read(sink.address + 99_997, 1).unwrap(), [0]);
+        assert_eq!(p.arena.read(inbox.address, 10).unwrap(), bytes(10, 1));
+        assert_eq!(p.arena.read(inbox.address + 50, 50).unwrap(), bytes(60, 1)[10..]);
+        let done = a.completions();
+        assert_eq!(
+            done.iter()
+                .map(|c| (c.request_context, c.kind, c.status, c.length))
+                .collect::<Vec<_>>(),
+            [
+                (1, CompletionKind::Write, Status::Success, 100_003),
+                (2, CompletionKind::Send, Status::Success, 60),
+                (3, CompletionKind::Read, Status::Success, 99_997),
+            ]
+        );
+        assert_eq!(done[0].queue_pair_context, a.queue_pair.config().context);
+        let received = p.completions();
+        assert_eq!(received.len(), 1);
+        assert_eq!((received[0].request_context, received[0].length), (77, 60));
+        assert!(received[0].flags.contains(CompletionFlags::SOLICITED));
+        assert_eq!(pair.hosts.each_ref().map(|h| h.queue_pair.outstanding()), [(0, 0), (0, 0)]);
+    });
+}
+
+#[test]
+fn messages_of_no_bytes_need_no_token() {
+    each(|mut pair| {
+        pair.hosts[PASSIVE].post_receive(9, &[]).unwrap();
+        let host = &mut pair.hosts[ACTIVE];
+        let dead = Sge { token: 0xDEAD, address: 1, length: 0 };
+        host.post(1, Operation::Write { token: 0, address: 3 }, Flags::NONE, &[]).unwrap();
+        host.post(2, Operation::Read { token: 5, address: 3 }, Flags::NONE, &[dead]).unwrap();
+        host.post(3, Operation::Send, Flags::NONE, &[]).unwrap();
+        pair.pump();
+        let ok = Status::Success;
+        assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, ok), (2, ok), (3, ok)]);
+        assert_eq!(pair.hosts[PASSIVE].outcomes(), [(9, ok)]);
+    });
+}
+
+#[test]
+fn a_window_opens_and_closes_in_queue_order() {
+    each(|mut pair| {
+        let [a, p] = &mut pair.hosts;
+        let target = p.register(bytes(100, 3), Rights::LOCAL_WRITE);
+        let sink = a.register(vec![0; 100], Rights::LOCAL_WRITE);
+        let request = Request { context: 5, operation: Operation::Receive, flags: Flags::NONE };
+        let window = p.bind(&target, 10, 20, Rights::REMOTE_READ, request).unwrap();
+        pair.pump();
+        let [a, p] = &mut pair.hosts;
+        assert_eq!(p.outcomes(), [(5, Status::Success)]);
+        let read = Operation::Read { token: window.token.0, address: window.address };
+        a.post(1, read, Flags::NONE, &[sink.sge(0, 20)]).unwrap();
+        pair.pump();
+        let [a, p] = &mut pair.hosts;
+        assert_eq!(a.outcomes(), [(1, Status::Success)]);
+        assert_eq!(a.arena.read(sink.address, 20).unwrap(), bytes(100, 3)[10..30]);
+        let close = Operation::Invalidate { window: window.token };
+        p.post(6, close, Flags::NONE, &[]).unwrap();
+        pair.pump();
+        let [a, p] = &mut pair.hosts;
+        assert_eq!(p.outcomes(), [(6, Status::Success)]);
+        a.post(2, read, Flags::NONE, &[sink.sge(0, 20)]).unwrap();
+        pair.pump();
+        assert_eq!(pair.hosts[ACTIVE].outcomes(), [(2, Status::RemoteAccess)]);
+    });
+}
+
+#[test]
+fn silent_success_makes_no_completion_and_frees_its_place() {
+    each(|mut pair| {
+        let a = &mut pair.hosts[ACTIVE];
+        for context in 0..64 {
+            let write = Operation::Write { token: 0, address: 0 };
+            a.post(context, write, Flags::SILENT_SUCCESS, &[]).unwrap();
+        }
+        let full = a.post(64, Operation::Write { token: 0, address: 0 }, Flags::NONE, &[]);
+        assert_eq!(full, Err(Status::NoMoreEntries));
+        pair.pump();
+        let a = &mut pair.hosts[ACTIVE];
+        assert_eq!(a.outcomes(), []);
+        assert_eq!(a.queue_pair.outstanding(), (0, 0));
+    });
+}
+
+/// ND2 4.2 rules 5 and 6, in one pass that holds the acknowledgement, an answer and the end.
+#[test]
+fn a_send_completes_before_what_the_peer_did_upon_it() {
+    let mut pair = Pair::connected(&dialect::ND2);
+    let [a, p] = &mut pair.hosts;
+    let memory = a.register(vec![0; 64], Rights::LOCAL_WRITE);
+    a.post_receive(10, &[memory.all()]).unwrap();
+    a.post_receive(11, &[memory.all()]).unwrap();
+    p.post_receive(20, &[]).unwrap();
+    pair.pump();
+    pair.stall(ACTIVE, true);
+    pair.hosts[ACTIVE].post(1, Operation::Send, Flags::NONE, &[]).unwrap();
+    pair.pump();
+    assert_eq!(pair.hosts[PASSIVE].outcomes(), [(20, Status::Success)]);
+    pair.hosts[PASSIVE].post(2, Operation::Send, Flags::NONE, &[]).unwrap();
+    pair.pump();
+    pair.disconnect(PASSIVE, 99).unwrap();
+    pair.hosts[ACTIVE].seen.clear();
+    pair.stall(ACTIVE, false);
+    pair.pump();
+    let seen: Vec<_> = pair.hosts[ACTIVE]
+        .seen
+        .iter()
+        .filter_map(|seen| match seen {
+            Seen::Completion(side, c) => Some((*side, c.request_context, c.status)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            (Side::Initiator, 1, Status::Success),
+            (Side::Receive, 10, Status::Success),
+            (Side::Receive, 11, Status::Canceled),
+        ]
+    );
+}
