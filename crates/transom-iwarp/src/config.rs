@@ -17,11 +17,10 @@ pub enum Revision {
     Two,
 }
 
-/// The frame with which an active side says that it is ready (RFC 6581 9.2).
+/// The frame with which an active side says that it is ready (RFC 6581 9.2). The third, a Send, would
+/// use up a receive of the peer's program: it is neither offered nor chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ready {
-    /// A zero-length Send (B).
-    Send,
     /// A zero-length Write (C).
     Write,
     /// A zero-length Read (D).

@@ -444,6 +444,28 @@ fn an_empty_shared_queue_never_fails_a_send() {
 }
 
 #[test]
+fn a_wish_that_crossed_its_credit_asks_for_no_second() {
+    let mut pair = with_receives(0, true);
+    pair.active.send(b"one");
+    let wish = pair.active.talk();
+    pair.passive.feed(&wish);
+    assert_eq!(pair.passive.taken(), [Got::CreditWanted]);
+    pair.passive.wire.receives_posted(pair.passive.now, 1, true);
+    let grant = pair.passive.talk();
+    // Before the grant arrives, the waiting side says something else that repeats the wish.
+    pair.passive.taken();
+    pair.active.wire.receives_posted(pair.active.now, 1001, false);
+    pair.active.wire.flush(pair.active.now);
+    let again = pair.active.talk();
+    assert!(frames(&again).iter().any(|frame| matches!(frame, Frame::Ack(ack) if ack.wanted)));
+    pair.passive.feed(&again);
+    assert_eq!(pair.passive.taken(), []);
+    pair.active.feed(&grant);
+    pair.run();
+    assert!(matches!(pair.passive.taken()[..], [Got::Send { .. }]));
+}
+
+#[test]
 fn writes_and_reads_need_no_credit() {
     let mut pair = with_receives(0, false);
     pair.active.write(7, 0, b"data", true);

@@ -327,10 +327,10 @@ fn do_not_negotiate_keeps_both_sides_own_limits() {
     assert_eq!(side.wire.facts().unwrap().limits, LIMITS);
     // We never say it ourselves.
     let mut side = Side::new(Config {
-        read_caps: ReadLimits { inbound: u32::MAX, outbound: 70_000 },
+        read_caps: ReadLimits { inbound: u32::MAX, outbound: u32::MAX },
         ..plain(Role::Active)
     });
-    side.wire.connect(side.now, reads(u32::MAX, 70_000), b"").unwrap();
+    side.wire.connect(side.now, reads(u32::MAX, u32::MAX), b"").unwrap();
     assert_eq!(side.talk()[20..], hex("bffe fffe"));
 }
 

@@ -90,7 +90,8 @@ pub enum Waiting {
         /// How long a Send may wait.
         limit: Option<Duration>,
     },
-    /// As many reads as the peer allows are under way.
+    /// As many reads as the peer allows are under way. For ever, if it allows none
+    /// ([`Facts::limits`](crate::Facts::limits)).
     ReadSlot,
     /// Start-up is not over, or the stream's first frame must come from the peer.
     Start,

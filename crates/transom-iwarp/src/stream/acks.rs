@@ -129,8 +129,9 @@ impl Acks {
         self.peer_shared
     }
 
-    /// Takes in what the peer says about credit. `None`: it takes a grant back.
-    pub(super) fn learn(&mut self, ack: &Ack) -> Option<News> {
+    /// Takes in what the peer says about credit; `sends` of it have come. `None`: it takes a grant
+    /// back.
+    pub(super) fn learn(&mut self, ack: &Ack, sends: u32) -> Option<News> {
         let more = ack.credits.wrapping_sub(self.granted);
         if more > i32::MAX as u32 {
             return None;
@@ -142,12 +143,12 @@ impl Acks {
             self.waiting = false;
         }
         if ack.wanted {
-            if self.now.credits == self.told.credits {
+            if self.now.credits == sends {
                 self.peer_wants = true;
                 news.wanted = self.now.shared;
-            } else {
+            } else if self.now.credits != self.told.credits {
                 self.urgent = true;
-            }
+            } // else a credit and this wish have crossed
         }
         Some(news)
     }

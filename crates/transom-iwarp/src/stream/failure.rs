@@ -200,10 +200,12 @@ impl Stream {
         // Counted from 1, modulo 2^32, and never settled before.
         let first = (self.outbound.settled & 0xFFFF_FFFF) as u32;
         let ahead = number.wrapping_sub(1).wrapping_sub(first);
-        match self.outbound.at(self.outbound.settled + u64::from(ahead)) {
+        let index = self.outbound.settled + u64::from(ahead);
+        match self.outbound.at(index) {
             Some(sent) => Some(sent.id),
-            // Refused at its announcement, before its last frame has gone.
-            None => self.outbound.current_id(),
+            // Refused before its last frame has gone.
+            None if index == self.outbound.gone() => self.outbound.current_id(),
+            None => None,
         }
     }
 

@@ -531,7 +531,7 @@ impl Stream {
 
     fn take_ack(&mut self, ack: &Ack) -> Result<Option<MessageId>, Found> {
         let done = self.acknowledged(ack.executed)?;
-        let Some(news) = self.acks.learn(ack) else {
+        let Some(news) = self.acks.learn(ack, self.inbound.send_number.wrapping_sub(1)) else {
             return Err((Fault::Extension, "the peer takes back receives it granted".into()));
         };
         self.pending.resume |= news.resume;

@@ -281,12 +281,6 @@ impl Stream {
                 control(rdmap::segment(Opcode::Write, true, target).header().as_ref(), &[])
             }
             Ready::Read => self.read_of_nothing(Asker::Ready),
-            Ready::Send => {
-                let number = self.outbound.send_number;
-                self.outbound.send_number = number.wrapping_add(1);
-                let target = Target::Untagged { ulp: 0, queue: SEND_QUEUE, number, offset: 0 };
-                control(rdmap::segment(Opcode::Send, true, target).header().as_ref(), &[])
-            }
         }
     }
 

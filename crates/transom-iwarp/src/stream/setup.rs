@@ -84,8 +84,11 @@ impl Stream {
         let least_ord = least.max(u32::from(self.config.peer_to_peer));
         self.agreed.limits = limits;
         self.agreed.ird = limits.inbound.max(least);
-        self.agreed.ord =
-            if two { (limits.outbound + hidden).max(least_ord) } else { limits.outbound };
+        self.agreed.ord = if two {
+            limits.outbound.saturating_add(hidden).max(least_ord)
+        } else {
+            limits.outbound
+        };
         let flags = if self.config.checksum { mpa::CHECKSUM } else { 0 }
             | if two { mpa::ENHANCED } else { 0 }
             | if self.config.extension { mpa::OFFER } else { 0 };
@@ -288,9 +291,9 @@ impl Stream {
         let least = self.config.least_reads;
         let ready_read = u32::from(reply.read);
         if self.config.verdict_reads && !agreed.extension && word.ird != UNLIMITED {
-            agreed.ord = (limits.outbound + 1).min(u32::from(word.ird));
+            agreed.ord = limits.outbound.saturating_add(1).min(u32::from(word.ird));
         } else if word.ird == UNLIMITED {
-            agreed.ord = limits.outbound + u32::from(self.config.verdict_reads);
+            agreed.ord = limits.outbound.saturating_add(u32::from(self.config.verdict_reads));
         }
         agreed.ird = agreed.ird.max(least).max(ready_read);
         reply.ird = if word.ord == UNLIMITED { UNLIMITED } else { wire_limit(agreed.ird) };
