@@ -217,6 +217,23 @@ pub struct Completion {
     pub denial: u64,
 }
 
+impl Default for Completion {
+    /// A blank one, to be filled by [`CompletionQueue::poll`](crate::CompletionQueue::poll).
+    fn default() -> Completion {
+        Completion {
+            request_context: 0,
+            queue_pair_context: 0,
+            queue_pair: QueuePairId(0),
+            kind: CompletionKind::Other,
+            status: Status::Success,
+            length: 0,
+            value: 0,
+            flags: CompletionFlags::default(),
+            denial: 0,
+        }
+    }
+}
+
 impl Operation {
     /// The kind its completion shows.
     #[must_use]

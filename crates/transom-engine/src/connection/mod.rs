@@ -211,7 +211,7 @@ impl Connection {
     }
 
     /// The half that came with an Accept that failed.
-    pub(crate) fn take_execution(&mut self) -> Option<Execution> {
+    pub fn take_execution(&mut self) -> Option<Execution> {
         self.execution.take()
     }
 

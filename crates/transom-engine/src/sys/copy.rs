@@ -43,10 +43,19 @@ pub unsafe fn copy_in(host: u64, bytes: &[u8]) -> Result<(), Fault> {
 /// The bytes at `host` are registered: whoever registered them has promised that the adapter may
 /// read them. They need not be mapped, and may change while they are read.
 pub unsafe fn copy_out(host: u64, into: &mut [u8]) -> Result<(), Fault> {
+    // SAFETY: the destination is a live exclusive slice; the source is the caller's promise.
+    unsafe { copy_out_raw(host, into.as_mut_ptr(), into.len()) }
+}
+
+/// [`copy_out`] to memory that need not be initialised.
+///
+/// # Safety
+/// As [`copy_out`]; and `into` is valid for writes of `length` bytes.
+pub(crate) unsafe fn copy_out_raw(host: u64, into: *mut u8, length: usize) -> Result<(), Fault> {
     let Ok(address) = usize::try_from(host) else { return Err(Fault { placed: 0 }) };
-    // SAFETY: the destination is a live exclusive slice; the source is the caller's promise, and
-    // a fault on it is recovered. No tail: nobody spins on our buffer.
-    unsafe { machine::copy(into.as_mut_ptr(), address as *const u8, into.len(), 0) }
+    // SAFETY: the caller's promises; a fault on the source is recovered. No tail: nobody spins on
+    // our buffer.
+    unsafe { machine::copy(into, address as *const u8, length, 0) }
 }
 
 /// x86-64: assembly whose faults the handler in [`super::fault`] redirects.

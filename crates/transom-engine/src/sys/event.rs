@@ -4,8 +4,12 @@
 use super::Fd;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 use rustix::fd::AsFd;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
 use std::io;
 use std::time::Duration;
+use transom_wire::Time;
 
 /// A set of descriptors to wait for, each of which fires once and then sleeps until it is armed
 /// again.
@@ -41,6 +45,12 @@ impl Epoll {
         Ok(epoll::modify(&self.0, fd, data, interest(read, write))?)
     }
 
+    /// Keep quiet about a descriptor.
+    pub fn disarm(&self, fd: impl AsFd, key: u64) {
+        let data = epoll::EventData::new_u64(key);
+        let _ = epoll::modify(&self.0, fd, data, epoll::EventFlags::ONESHOT);
+    }
+
     /// Forget a descriptor. Harmless if it is unknown.
     pub fn remove(&self, fd: impl AsFd) {
         let _ = epoll::delete(&self.0, fd);
@@ -65,6 +75,36 @@ impl Epoll {
             Err(rustix::io::Errno::INTR) => Ok(()),
             Err(e) => Err(e.into()),
         }
+    }
+}
+
+/// Makes a waiting thread wake at a moment (a timerfd). Setting it wakes nobody.
+#[derive(Debug)]
+pub struct Alarm(Fd);
+
+impl Alarm {
+    /// One that is not set.
+    pub fn new() -> io::Result<Alarm> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        Ok(Alarm(timerfd_create(TimerfdClockId::Monotonic, flags)?.into()))
+    }
+
+    /// Go off at `when`, and not at any moment set before.
+    pub fn set(&self, when: Time) {
+        let moment = timespec(Duration::from_nanos(when.0.max(1)));
+        let spec = Itimerspec { it_interval: timespec(Duration::ZERO), it_value: moment };
+        let _ = timerfd_settime(&self.0, TimerfdTimerFlags::ABSTIME, &spec);
+    }
+
+    /// Stop going off.
+    pub fn silence(&self) {
+        let _ = rustix::io::read(&self.0, &mut [0; 8]);
+    }
+}
+
+impl AsFd for Alarm {
+    fn as_fd(&self) -> rustix::fd::BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

@@ -123,18 +123,31 @@ fn local_address(fd: &Fd) -> Result<SocketAddr> {
     SocketAddr::try_from(any).map_err(|_| IoError::Other(0))
 }
 
+/// The local address from which `peer` is reached: what a datagram socket would use. Nothing is
+/// sent.
+pub fn route_to(peer: SocketAddr) -> Result<SocketAddr> {
+    let family = if peer.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let fd: Fd = net::socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?.into();
+    net::connect(&fd, &peer)?;
+    local_address(&fd)
+}
+
 /// A socket that accepts.
 #[derive(Debug)]
 pub struct Listener(Fd);
 
 impl Listener {
-    /// Listen at `address`; port 0 lets the system choose.
-    pub fn bind(address: SocketAddr, backlog: u16) -> Result<Listener> {
+    /// A socket at `address`; port 0 lets the system choose.
+    pub fn bind(address: SocketAddr) -> Result<Listener> {
         let fd = socket_for(&address)?;
         sockopt::set_socket_reuseaddr(&fd, true)?;
         net::bind(&fd, &address)?;
-        net::listen(&fd, i32::from(backlog))?;
         Ok(Listener(fd))
+    }
+
+    /// Let peers connect; `backlog` of them may wait to be accepted.
+    pub fn listen(&self, backlog: u16) -> Result<()> {
+        Ok(net::listen(&self.0, i32::from(backlog))?)
     }
 
     /// Where it listens.

@@ -231,7 +231,8 @@ fn options() -> Options {
 }
 
 fn pair() -> (Stream, Stream, SocketAddr, SocketAddr) {
-    let listener = Listener::bind(loopback(), 16).unwrap();
+    let listener = Listener::bind(loopback()).unwrap();
+    listener.listen(16).unwrap();
     let at = listener.address().unwrap();
     let active = Stream::connect(Some(loopback()), at, &options()).unwrap();
     let quiet = Doorbell::new().unwrap();
@@ -295,7 +296,7 @@ fn a_closed_descriptor_is_an_error() {
 
 #[test]
 fn nobody_listening_is_a_refusal() {
-    let at = Listener::bind(loopback(), 1).unwrap().address().unwrap();
+    let at = Listener::bind(loopback()).unwrap().address().unwrap();
     let stream = match Stream::connect(None, at, &options()) {
         Err(e) => return assert_eq!(e, IoError::Refused),
         Ok(stream) => stream,

@@ -1,0 +1,117 @@
+//! How many strangers may be half-way through start-up at a time (iW 14): per listener and per
+//! address, because a handshake that was begun holds memory and a timer before anybody has said
+//! who they are.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Limits of one listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HalfOpen {
+    /// From everywhere together.
+    pub total: usize,
+    /// From one address (from one /64 network of IPv6).
+    pub per_address: usize,
+}
+
+impl Default for HalfOpen {
+    fn default() -> HalfOpen {
+        HalfOpen { total: 1024, per_address: 256 }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    total: usize,
+    from: HashMap<IpAddr, usize>,
+    turned_away: u64,
+}
+
+/// Counts the half-open connections of one listener.
+#[derive(Clone, Debug)]
+pub(crate) struct Admission {
+    limits: HalfOpen,
+    counts: Arc<Mutex<Counts>>,
+}
+
+/// One half-open connection. Dropped when start-up is over, either way.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    from: IpAddr,
+    counts: Arc<Mutex<Counts>>,
+}
+
+fn network_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from(u128::from(v6) & !u128::from(u64::MAX))),
+        v4 => v4,
+    }
+}
+
+impl Admission {
+    pub(crate) fn new(limits: HalfOpen) -> Admission {
+        Admission { limits, counts: Arc::default() }
+    }
+
+    /// Let a connection in, or not.
+    pub(crate) fn admit(&self, address: IpAddr) -> Option<Ticket> {
+        let from = network_of(address);
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let here = counts.from.get(&from).copied().unwrap_or(0);
+        if counts.total >= self.limits.total || here >= self.limits.per_address {
+            counts.turned_away += 1;
+            return None;
+        }
+        counts.total += 1;
+        counts.from.insert(from, here + 1);
+        Some(Ticket { from, counts: self.counts.clone() })
+    }
+
+    /// Connections that were turned away so far.
+    pub(crate) fn turned_away(&self) -> u64 {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).turned_away
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.total = counts.total.saturating_sub(1);
+        match counts.from.get_mut(&self.from) {
+            Some(n) if *n > 1 => *n -= 1,
+            _ => {
+                counts.from.remove(&self.from);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_address_cannot_take_all_places_and_places_come_back() {
+        let door = Admission::new(HalfOpen { total: 3, per_address: 2 });
+        let [a, b, c] = [[10, 0, 0, 1], [10, 0, 0, 2], [10, 0, 0, 3]].map(IpAddr::from);
+        let first = door.admit(a).unwrap();
+        let _second = door.admit(a).unwrap();
+        assert!(door.admit(a).is_none(), "two from one address");
+        let _third = door.admit(b).unwrap();
+        assert!(door.admit(c).is_none(), "three in all");
+        drop(first);
+        assert!(door.admit(c).is_some());
+        assert_eq!(door.turned_away(), 2);
+    }
+
+    #[test]
+    fn an_ipv6_peer_counts_by_its_network() {
+        let door = Admission::new(HalfOpen { total: 9, per_address: 1 });
+        let one: IpAddr = "2001:db8::1".parse().unwrap();
+        let neighbour: IpAddr = "2001:db8::2".parse().unwrap();
+        let _ticket = door.admit(one).unwrap();
+        assert!(door.admit(neighbour).is_none());
+        assert!(door.admit("2001:db8:0:1::1".parse().unwrap()).is_some());
+    }
+}

@@ -1,0 +1,409 @@
+//! A connector with its lock, its link and its waiters.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use transom_iwarp::Revision;
+use transom_memory::ConnectionId;
+use transom_wire::{ReadLimits, Role};
+
+use super::link::{ARM, Link, State};
+use super::mail::{Delivery, Owner};
+use super::options::{Explain, status_of};
+use super::qp::Qp;
+use super::shared::Shared;
+use super::sink::{Sink, Sinks, Told};
+use crate::sys::{self, Stream};
+use crate::tables::ConnectorCall;
+use crate::{Connection, ConnectionConfig, Connector, Cx, Effect, Effects, Offer, Status};
+
+/// A call's result, and what a caller may be told besides.
+pub(crate) type Outcome<T> = Result<T, Status>;
+
+#[derive(Debug)]
+pub(crate) struct Conn {
+    pub(crate) name: u64,
+    shared: Arc<Shared>,
+    sinks: Sinks,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) connector: Connector,
+    link: Option<Arc<Link>>,
+    local: Option<SocketAddr>,
+    peer: Option<SocketAddr>,
+}
+
+/// What a connection is made with.
+pub(super) fn configuration(shared: &Shared, key: u64, role: Role) -> ConnectionConfig {
+    ConnectionConfig {
+        // Keys are never used again, so number and epoch together are not either.
+        id: ConnectionId { number: key as u32, epoch: (key >> 32) as u32 },
+        role,
+        dialect: shared.options.dialect,
+        explain: shared.options.explain != Explain::Nobody,
+    }
+}
+
+pub(super) fn new_connection(shared: &Shared, key: u64, role: Role) -> Connection {
+    let now = sys::now();
+    let wire = transom_iwarp::Stream::new(shared.options.wire(role, Revision::Two), now);
+    Connection::new(configuration(shared, key, role), Box::new(wire), now)
+}
+
+impl Conn {
+    pub(crate) fn new(shared: &Arc<Shared>) -> Arc<Conn> {
+        let connector = Connector::new(shared.options.dialect, shared.options.caps());
+        Arc::new(Conn {
+            name: shared.new_key(),
+            shared: shared.clone(),
+            sinks: Sinks::default(),
+            inner: Mutex::new(Inner { connector, link: None, local: None, peer: None }),
+        })
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn keep(&self, sink: Sink) -> u64 {
+        self.sinks.keep(sink)
+    }
+
+    pub(super) fn forget(&self, waiter: u64) {
+        let _ = self.sinks.take(waiter);
+    }
+
+    /// Carry out effects of the connector alone.
+    pub(super) fn carry_out(&self, effects: &mut Effects, told: &mut Told) {
+        for effect in effects.list.drain(..) {
+            if let Effect::Finished(finished) = effect
+                && let Some(sink) = self.sinks.take(finished.waiter)
+            {
+                told.push(sink, finished.status);
+            }
+        }
+    }
+
+    /// Read the link's mail.
+    pub(super) fn deliver(self: &Arc<Conn>, link: &Link) {
+        let mut told = Told::default();
+        self.read(&mut self.lock(), link, &mut told);
+        told.tell();
+    }
+
+    fn read(self: &Arc<Conn>, inner: &mut Inner, link: &Link, told: &mut Told) {
+        let mine = || matches!(link.owner(), Owner::Conn(c) if c.as_ptr() == Arc::as_ptr(self));
+        let mut effects = Effects::default();
+        link.mail.read(
+            told,
+            |delivery, told| {
+                match delivery {
+                    Delivery::Event(event) => inner.connector.on_event(&event, &mut effects),
+                    Delivery::Finished(f) => effects.list.push(Effect::Finished(f)),
+                    Delivery::Gone => {
+                        inner.connector.link_gone(&mut effects);
+                        if inner.link.as_ref().is_some_and(|l| std::ptr::eq(&**l, link)) {
+                            inner.link = None;
+                        }
+                    }
+                }
+                self.carry_out(&mut effects, told);
+            },
+            mine,
+        );
+    }
+
+    /// A call on the connector and, if there is one, on its connection.
+    fn call<R>(
+        self: &Arc<Conn>,
+        work: impl FnOnce(&mut Connector, &mut Cx<'_>, Option<&mut State>, Option<&Arc<Link>>) -> R,
+    ) -> R {
+        let mut told = Told::default();
+        let mut inner = self.lock();
+        let link = inner.link.clone();
+        let mut result = None;
+        let mut work = Some(work);
+        let mut left = false;
+        if let Some(link) = &link {
+            // What has happened already comes first.
+            self.read(&mut inner, link, &mut told);
+            let connector = &mut inner.connector;
+            let (done, again) = link.control(&mut told, |state, cx| {
+                work.take().map(|work| work(connector, cx, Some(state), Some(link)))
+            });
+            result = done.flatten();
+            left = again;
+            self.read(&mut inner, link, &mut told);
+        }
+        if let Some(work) = work {
+            let mut worker = self.shared.workers.take();
+            let mut effects = Effects::default();
+            let mut cx = Cx {
+                now: sys::now(),
+                memory: &self.shared.memory,
+                lane: &mut worker.lane,
+                host: &sys::Host,
+                denials: &*self.shared,
+                shared: None,
+                effects: &mut effects,
+                trace: None,
+            };
+            result = Some(work(&mut inner.connector, &mut cx, None, None));
+            drop(worker);
+            self.carry_out(&mut effects, &mut told);
+        }
+        drop(inner);
+        told.tell();
+        if let Some(link) = link {
+            if left {
+                link.drive(0);
+            }
+            link.deliver();
+        }
+        match result {
+            Some(result) => result,
+            None => unreachable!("the work was done on one of two ways"),
+        }
+    }
+
+    // ---- calls (ND2 4.7.3) ---------------------------------------------------------------------
+
+    /// Give it a local address (port 0: any).
+    pub(crate) fn bind(&self, local: SocketAddr) -> Outcome<()> {
+        let mut inner = self.lock();
+        inner.connector.bind()?;
+        inner.local = Some(local);
+        Ok(())
+    }
+
+    /// Begin to connect. `sink` hears of the answer; or of the reason why there is none.
+    pub(crate) fn connect(
+        self: &Arc<Conn>,
+        qp: &Arc<Qp>,
+        peer: SocketAddr,
+        asked: ReadLimits,
+        private: &[u8],
+        sink: Sink,
+    ) -> Outcome<()> {
+        let mut told = Told::default();
+        let mut inner = self.lock();
+        if let Some(old) = inner.link.clone() {
+            self.read(&mut inner, &old, &mut told);
+        }
+        let waiter = self.keep(sink);
+        let begun = inner.connector.connect(&mut qp.front().pair, waiter, asked, private.len());
+        let (execution, limits) = match begun {
+            Ok(begun) => begun,
+            Err(status) => {
+                self.forget(waiter);
+                return Err(status);
+            }
+        };
+        let key = self.shared.new_key();
+        let options = self.shared.options.sockets();
+        let stream = Stream::connect(inner.local, peer, &options);
+        let link = match stream {
+            Ok(stream) => {
+                let connection = new_connection(&self.shared, key, Role::Active);
+                let owner = Owner::Conn(Arc::downgrade(self));
+                Link::new(&self.shared, key, stream, peer, connection, owner, None)
+            }
+            Err(e) => {
+                qp.front().pair.detach(execution);
+                let mut effects = Effects::default();
+                inner.connector.link_failed(status_of(e), &mut effects);
+                self.carry_out(&mut effects, &mut told);
+                drop(inner);
+                told.tell();
+                return Ok(());
+            }
+        };
+        inner.peer = Some(peer);
+        inner.link = Some(link.clone());
+        qp.attach(&link);
+        let added = self.shared.add_link(&link);
+        let (result, _) = link.control(&mut told, |state, cx| {
+            state.qp = Some(qp.clone());
+            let result = state.connection.connect(cx, execution, limits, private);
+            if result.is_err() || added.is_err() {
+                state.connection.give_up(cx);
+            }
+            result
+        });
+        let failed = match (result, added) {
+            (Some(Ok(())), Ok(())) => None,
+            (Some(Err(status)), _) => Some(status),
+            (None, _) | (_, Err(_)) => Some(Status::InsufficientResources),
+        };
+        if let Some(status) = failed {
+            let mut effects = Effects::default();
+            inner.connector.link_failed(status, &mut effects);
+            self.carry_out(&mut effects, &mut told);
+        }
+        drop(inner);
+        told.tell();
+        link.drive(ARM);
+        link.deliver();
+        Ok(())
+    }
+
+    pub(crate) fn complete_connect(self: &Arc<Conn>) -> Outcome<()> {
+        self.call(|connector, cx, state, _| {
+            connector.complete_connect(cx, state.map(|s| &mut s.connection))
+        })
+    }
+
+    /// Accept the request. `sink` hears when the peer has completed the connection.
+    pub(crate) fn accept(
+        self: &Arc<Conn>,
+        qp: &Arc<Qp>,
+        asked: ReadLimits,
+        private: &[u8],
+        sink: Sink,
+    ) -> Outcome<()> {
+        let waiter = self.keep(sink);
+        let result = self.call(|connector, cx, state, link| {
+            let mut front = qp.front();
+            match state {
+                Some(state) => {
+                    let connection = Some(&mut state.connection);
+                    connector.accept(cx, connection, &mut front.pair, waiter, asked, private)?;
+                    drop(front);
+                    state.qp = Some(qp.clone());
+                    if let Some(link) = link {
+                        qp.attach(link);
+                    }
+                    Ok(())
+                }
+                None => connector.accept(cx, None, &mut front.pair, waiter, asked, private),
+            }
+        });
+        if result.is_err() {
+            self.forget(waiter);
+        }
+        result
+    }
+
+    pub(crate) fn reject(self: &Arc<Conn>, private: &[u8]) -> Outcome<()> {
+        self.call(|connector, cx, state, _| {
+            connector.reject(cx, state.map(|s| &mut s.connection), private)
+        })
+    }
+
+    /// Be told when the peer disconnects.
+    pub(crate) fn notify_disconnect(self: &Arc<Conn>, sink: Sink) -> Outcome<()> {
+        let waiter = self.keep(sink);
+        let result =
+            self.call(|connector, cx, _, _| connector.notify_disconnect(waiter, cx.effects));
+        if result.is_err() {
+            self.forget(waiter);
+        }
+        result
+    }
+
+    /// Disconnect: everything is flushed, and the notice is on its way, when this returns.
+    pub(crate) fn disconnect(self: &Arc<Conn>, sink: Sink) -> Outcome<()> {
+        let waiter = self.keep(sink);
+        let result = self.call(|connector, cx, state, _| {
+            connector.disconnect(cx, state.map(|s| &mut s.connection), waiter)
+        });
+        if result.is_err() {
+            self.forget(waiter);
+        }
+        result
+    }
+
+    /// The last handle is gone.
+    pub(crate) fn release(self: &Arc<Conn>) {
+        self.call(|connector, cx, state, _| {
+            connector.release(cx, state.map(|s| &mut s.connection));
+        });
+    }
+
+    /// Cancel what is outstanding (ND2 4.7.4).
+    pub(crate) fn cancel(self: &Arc<Conn>) {
+        self.call(|connector, cx, state, _| {
+            connector.cancel(cx, state.map(|s| &mut s.connection));
+        });
+    }
+
+    // ---- questions -----------------------------------------------------------------------------
+
+    pub(crate) fn state(&self) -> crate::tables::ConnectorState {
+        self.lock().connector.state()
+    }
+
+    pub(crate) fn read_limits(&self) -> Outcome<ReadLimits> {
+        self.lock().connector.read_limits()
+    }
+
+    pub(crate) fn private_data(&self) -> Outcome<Vec<u8>> {
+        self.lock().connector.private_data().map(<[u8]>::to_vec)
+    }
+
+    pub(crate) fn local(&self) -> Outcome<SocketAddr> {
+        let inner = self.lock();
+        inner.connector.gate(ConnectorCall::GetLocalAddress)?;
+        let asked = inner.link.as_ref().and_then(|link| link.local().ok());
+        asked.or(inner.local).ok_or(Status::ConnectionInvalid)
+    }
+
+    pub(crate) fn peer(&self) -> Outcome<SocketAddr> {
+        let inner = self.lock();
+        inner.connector.gate(ConnectorCall::GetPeerAddress)?;
+        inner.peer.ok_or(Status::ConnectionInvalid)
+    }
+
+    /// What was agreed, once it was.
+    pub(crate) fn facts(self: &Arc<Conn>) -> Option<transom_wire::Facts> {
+        self.call(|_, _, state, _| state.and_then(|s| s.connection.facts().cloned()))
+    }
+
+    // ---- from a listener -------------------------------------------------------------------------
+
+    /// A request for it has arrived. `false`: it does not wait for one any more.
+    pub(super) fn take(self: &Arc<Conn>, link: &Arc<Link>, offer: Offer) -> bool {
+        let mut told = Told::default();
+        let mut inner = self.lock();
+        if inner.connector.state() != crate::tables::ConnectorState::Queued {
+            return false;
+        }
+        self.give(&mut inner, link, offer, &mut told);
+        drop(inner);
+        told.tell();
+        link.deliver();
+        true
+    }
+
+    pub(super) fn give(
+        self: &Arc<Conn>,
+        inner: &mut Inner,
+        link: &Arc<Link>,
+        offer: Offer,
+        told: &mut Told,
+    ) {
+        link.set_owner(Owner::Conn(Arc::downgrade(self)));
+        inner.local = link.local().ok();
+        inner.peer = Some(link.peer);
+        inner.link = Some(link.clone());
+        self.request(inner, offer, told);
+    }
+
+    pub(super) fn request(&self, inner: &mut Inner, offer: Offer, told: &mut Told) {
+        let mut effects = Effects::default();
+        inner.connector.request(offer, &mut effects);
+        self.carry_out(&mut effects, told);
+    }
+
+    /// Its listener does not listen any more.
+    pub(super) fn unqueue(&self) {
+        let mut told = Told::default();
+        let mut effects = Effects::default();
+        self.lock().connector.unqueue(&mut effects);
+        self.carry_out(&mut effects, &mut told);
+        told.tell();
+    }
+}

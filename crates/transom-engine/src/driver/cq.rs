@@ -1,0 +1,204 @@
+//! A completion queue with its waiters and the links that feed it.
+
+use std::cell::OnceCell;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use transom_wire::Time;
+
+use super::link::Link;
+use super::sink::{Sink, Sinks, Told};
+use crate::sys::{self, Doorbell, poll_any};
+use crate::{Capacity, Completion, CompletionQueue, NotifyKind, Status};
+
+/// Links that a polling or waiting thread looks at by itself. A queue that more links feed is
+/// served by the background thread.
+pub(crate) const HOT: usize = 8;
+
+#[derive(Debug)]
+pub(crate) struct Cq {
+    queue: Mutex<CompletionQueue>,
+    sinks: Sinks,
+    links: Mutex<Vec<Weak<Link>>>,
+    /// The doorbells of the threads that sleep, or are about to, and how many they are.
+    sleepers: Mutex<Vec<Arc<Doorbell>>>,
+    asleep: AtomicU32,
+    /// It ran over, and its queue pairs are to be ended.
+    overrun: AtomicBool,
+}
+
+impl Cq {
+    pub(crate) fn new(depth: usize, kind: Capacity) -> Cq {
+        Cq {
+            queue: Mutex::new(CompletionQueue::new(depth, kind)),
+            sinks: Sinks::default(),
+            links: Mutex::default(),
+            sleepers: Mutex::default(),
+            asleep: AtomicU32::new(0),
+            overrun: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn queue(&self) -> MutexGuard<'_, CompletionQueue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Add one of a batch. [`Cq::fire`] follows.
+    pub(crate) fn add(&self, completion: Completion) {
+        if self.queue().push(completion) == Err(Status::QueueOverrun) {
+            self.overrun.store(true, Ordering::Release);
+        }
+    }
+
+    /// The batch is complete: collect the sinks to tell, wake who sleeps.
+    pub(crate) fn fire(self: &Arc<Cq>, told: &mut Told) {
+        let mut fired = Vec::new();
+        self.queue().fire(&mut fired);
+        self.sinks.finished(&mut fired, told);
+        if self.overrun.load(Ordering::Relaxed) && self.overrun.swap(false, Ordering::AcqRel) {
+            told.overrun(self);
+        }
+        fence(Ordering::SeqCst);
+        if self.asleep.load(Ordering::Relaxed) != 0 {
+            for bell in self.sleepers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+                bell.ring();
+            }
+        }
+    }
+
+    /// The links that feed it.
+    pub(crate) fn links(&self) -> Vec<Arc<Link>> {
+        let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        links.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    pub(crate) fn attach(&self, link: &Arc<Link>) {
+        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        links.retain(|l| l.strong_count() > 0);
+        if !links.iter().any(|l| std::ptr::eq(l.as_ptr(), Arc::as_ptr(link))) {
+            links.push(Arc::downgrade(link));
+        }
+    }
+
+    pub(crate) fn detach(&self, link: &Link) {
+        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        links.retain(|l| !std::ptr::eq(l.as_ptr(), link));
+    }
+
+    /// The few links that a thread may look at by itself.
+    fn hot(&self) -> [Option<Arc<Link>>; HOT] {
+        let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hot = [const { None }; HOT];
+        if links.len() <= HOT {
+            for (slot, link) in hot.iter_mut().zip(links.iter()) {
+                *slot = link.upgrade();
+            }
+        }
+        hot
+    }
+
+    /// Retrieve entries; when there are none, look for some on the links (and keep the background
+    /// thread away from them for a while).
+    pub(crate) fn poll(&self, results: &mut [Completion]) -> usize {
+        let found = self.queue().poll(results);
+        if found != 0 || results.is_empty() {
+            return found;
+        }
+        self.progress();
+        self.queue().poll(results)
+    }
+
+    /// Make progress on the links, as a polling thread does.
+    pub(crate) fn progress(&self) {
+        let now = sys::now();
+        for link in self.hot().iter().flatten() {
+            link.poll(now);
+        }
+    }
+
+    pub(crate) fn notify(&self, kind: NotifyKind, sink: Sink) {
+        let number = self.sinks.keep(sink);
+        let mut fired = Vec::new();
+        self.queue().notify(kind, number, &mut fired);
+        let mut told = Told::default();
+        self.sinks.finished(&mut fired, &mut told);
+        told.tell();
+    }
+
+    /// End every outstanding notification as canceled.
+    pub(crate) fn cancel(&self) {
+        let mut fired = Vec::new();
+        self.queue().cancel(&mut fired);
+        let mut told = Told::default();
+        self.sinks.finished(&mut fired, &mut told);
+        told.tell();
+    }
+
+    /// Block until there is an entry, or the queue has failed, or the time is up. The thread waits
+    /// for the sockets itself: no other has to be woken first to wake it.
+    pub(crate) fn wait(&self, limit: Option<Duration>) -> std::io::Result<bool> {
+        let deadline = limit.map(|limit| sys::now().after(limit));
+        let asleep = Asleep::new(self)?;
+        loop {
+            if self.has_news() {
+                return Ok(true);
+            }
+            let hot = self.hot();
+            let waits: Vec<_> = hot.iter().flatten().map(Link::wait_here).collect();
+            // What these last passes have found, or what arrived before we were seen asleep.
+            if self.has_news() {
+                return Ok(true);
+            }
+            let left = match deadline.map(|d: Time| d.since(sys::now())) {
+                Some(Duration::ZERO) => return Ok(false),
+                left => left,
+            };
+            let fds: Vec<_> = waits.iter().map(super::link::Waiting::interest).collect();
+            poll_any(&fds, &asleep.bell, left)?;
+            asleep.bell.silence();
+            drop(fds);
+            drop(waits);
+            self.progress();
+        }
+    }
+
+    fn has_news(&self) -> bool {
+        let queue = self.queue();
+        !queue.is_empty() || queue.failure().is_some()
+    }
+}
+
+thread_local! {
+    static BELL: OnceCell<Arc<Doorbell>> = const { OnceCell::new() };
+}
+
+/// This thread among the sleepers.
+struct Asleep<'a> {
+    cq: &'a Cq,
+    bell: Arc<Doorbell>,
+}
+
+impl<'a> Asleep<'a> {
+    fn new(cq: &'a Cq) -> std::io::Result<Asleep<'a>> {
+        let bell = BELL.with(|cell| match cell.get() {
+            Some(bell) => Ok(bell.clone()),
+            None => Doorbell::new().map(|bell| cell.get_or_init(|| Arc::new(bell)).clone()),
+        })?;
+        bell.silence();
+        cq.sleepers.lock().unwrap_or_else(PoisonError::into_inner).push(bell.clone());
+        cq.asleep.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        Ok(Asleep { cq, bell })
+    }
+}
+
+impl Drop for Asleep<'_> {
+    fn drop(&mut self) {
+        self.cq.asleep.fetch_sub(1, Ordering::Relaxed);
+        let mut sleepers = self.cq.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(mine) = sleepers.iter().position(|bell| Arc::ptr_eq(bell, &self.bell)) {
+            sleepers.swap_remove(mine);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The lock of a link, and the promise that no post is lost.
+//!
+//! Whoever wants progress *tries* the lock. If somebody holds it, the work is left as a mark, and
+//! the holder looks at the mark after its unlock. Control calls take the lock for real; while one
+//! waits, whoever makes progress ends its pass early and stays away, so the wait is one frame long.
+//! `tests/latch_loom.rs` runs every interleaving of this file.
+
+use super::sync::{AtomicBool, AtomicU32, Mutex, MutexGuard, Ordering, fence};
+
+/// A lock that progress tries and control calls take.
+#[derive(Debug)]
+pub(crate) struct Latch<T> {
+    inner: Mutex<T>,
+    /// Work was left since the holder last looked.
+    left: AtomicBool,
+    /// Control calls that wait for the lock.
+    wanted: AtomicU32,
+}
+
+impl<T> Latch<T> {
+    pub(crate) fn new(inner: T) -> Latch<T> {
+        Latch { inner: Mutex::new(inner), left: AtomicBool::new(false), wanted: AtomicU32::new(0) }
+    }
+
+    fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        use std::sync::TryLockError;
+        if self.is_wanted() {
+            return None;
+        }
+        match self.inner.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(p)) => Some(p.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Have work done that was made known elsewhere before this call: by this thread, or by the one
+    /// that holds the lock. `after` gets what `work` returns with the lock released. Both may run
+    /// more than once, or not at all here.
+    pub(crate) fn drive<R>(&self, mut work: impl FnMut(&mut T) -> R, mut after: impl FnMut(R)) {
+        self.left.store(true, Ordering::Relaxed);
+        loop {
+            // Pairs with the fence after an unlock (and, in `control`, after `wanted` was taken
+            // back): either we find the lock free, or its holder finds the mark.
+            fence(Ordering::SeqCst);
+            let Some(mut guard) = self.try_lock() else { return };
+            self.left.store(false, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+            let result = work(&mut guard);
+            drop(guard);
+            after(result);
+            fence(Ordering::SeqCst);
+            if !self.left.load(Ordering::Relaxed) {
+                return;
+            }
+        }
+    }
+
+    /// Take the lock for real. The second value: work was left meanwhile, and the caller must
+    /// [`drive`](Latch::drive).
+    pub(crate) fn control<R>(&self, work: impl FnOnce(&mut T) -> R) -> (R, bool) {
+        self.wanted.fetch_add(1, Ordering::Relaxed);
+        let mut guard = match self.inner.lock() {
+            Ok(guard) => guard,
+            Err(poisoned) => poisoned.into_inner(),
+        };
+        self.wanted.fetch_sub(1, Ordering::Relaxed);
+        let result = work(&mut guard);
+        drop(guard);
+        fence(Ordering::SeqCst);
+        (result, self.left.load(Ordering::Relaxed))
+    }
+
+    /// A control call waits: whoever holds the lock for progress ends its pass.
+    #[inline]
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed) != 0
+    }
+}

@@ -1,0 +1,515 @@
+//! A link: one TCP connection with its lock, buffers, readiness, fairness and lease.
+//!
+//! Three kinds of thread make progress on a link, all by [`Link::drive`]: one that posts, one that
+//! polls or waits for completions, and the background thread. While a thread polls it holds a
+//! *lease*: the background thread neither touches the link nor arms its descriptor, looks again
+//! when the lease ends, and takes over if it has lapsed. A thread that blocks counts as a *waiter*,
+//! with the same effect and no clock.
+//!
+//! Invariant: a link that is not gone is armed in epoll, or noted in the timers, or has a waiter.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use transom_wire::Time;
+
+use super::admission::Ticket;
+use super::latch::Latch;
+use super::mail::{Mail, Owner};
+use super::options::Explain;
+use super::qp::Qp;
+use super::shared::Shared;
+use super::sink::Told;
+use crate::sys::{self, Fd, Host, IoError, Stream};
+use crate::trace::{TraceEvent, Tracer};
+use crate::{Buffer, Connection, Cx, DenialRecord, Denials, EndReason, LinkWish, SharedReceives};
+
+/// Receive before sending.
+pub(crate) const RECEIVE: u8 = 1;
+/// A thread is about to block: owed acknowledgements go out.
+pub(crate) const FLUSH: u8 = 1 << 1;
+/// Have epoll watch afterwards, unless somebody else does.
+pub(crate) const ARM: u8 = 1 << 2;
+
+/// Bytes queued for a link at a time, which one system call tries to write: enough for a few of the
+/// largest frames.
+const OUT: usize = 224 * 1024;
+const NEVER: u64 = u64::MAX;
+
+pub(crate) struct Link {
+    pub(crate) key: u64,
+    pub(crate) peer: SocketAddr,
+    pub(super) stream: Stream,
+    pub(super) shared: Arc<Shared>,
+    pub(super) latch: Latch<State>,
+    /// What those who lost the `try_lock` want done.
+    todo: AtomicU8,
+    /// Until when a polling thread keeps the background thread away.
+    lease: AtomicU64,
+    /// When the timers will have the background thread look.
+    noted: AtomicU64,
+    waiters: AtomicU32,
+    /// Output waits for room.
+    stuck: AtomicBool,
+    pub(super) mail: Mail,
+    pub(super) owner: Mutex<Owner>,
+}
+
+/// What the latch guards.
+pub(crate) struct State {
+    pub(crate) connection: Connection,
+    pub(crate) qp: Option<Arc<Qp>>,
+    pub(super) effects: crate::Effects,
+    /// The TCP connection is being made.
+    pub(super) connecting: bool,
+    /// The beginning of a frame whose rest has not arrived.
+    pub(super) partial: Vec<u8>,
+    /// A message waited for a receive: `partial` may hold whole frames.
+    pub(super) paused: bool,
+    pub(super) out: Buffer,
+    /// Bytes of `out` that were written.
+    pub(super) written: usize,
+    /// The pass ended with more to send.
+    pub(super) more: bool,
+    fin_sent: bool,
+    gone: bool,
+    ticket: Option<Ticket>,
+}
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Link").field("key", &self.key).field("peer", &self.peer).finish()
+    }
+}
+
+/// Refusals of one link: who may learn more is a question about its peer.
+struct LinkDenials<'a>(&'a Link);
+
+impl Denials for LinkDenials<'_> {
+    fn record(&self, record: DenialRecord) -> u64 {
+        self.0.shared.denials().record(record)
+    }
+
+    fn explain(&self, id: u64) -> Option<String> {
+        let link = self.0;
+        let allowed = match link.shared.options.explain {
+            Explain::Nobody => false,
+            Explain::Everyone => true,
+            // Asked only now, because it means reading a table as long as the machine has sockets.
+            Explain::SameUser => {
+                link.stream.local().is_ok_and(|local| sys::peer_is_same_user(local, link.peer))
+            }
+        };
+        let denials = link.shared.denials();
+        denials.get(id).filter(|_| allowed).map(|record| record.cause.to_string())
+    }
+}
+
+impl Link {
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        key: u64,
+        stream: Stream,
+        peer: SocketAddr,
+        connection: Connection,
+        owner: Owner,
+        ticket: Option<Ticket>,
+    ) -> Arc<Link> {
+        let connecting = ticket.is_none();
+        let state = State {
+            connection,
+            qp: None,
+            effects: crate::Effects::default(),
+            connecting,
+            partial: Vec::new(),
+            paused: false,
+            out: Buffer { bytes: Vec::new(), limit: OUT },
+            written: 0,
+            more: false,
+            fin_sent: false,
+            gone: false,
+            ticket,
+        };
+        Arc::new(Link {
+            key,
+            peer,
+            stream,
+            shared: shared.clone(),
+            latch: Latch::new(state),
+            todo: AtomicU8::new(0),
+            lease: AtomicU64::new(0),
+            noted: AtomicU64::new(NEVER),
+            waiters: AtomicU32::new(0),
+            stuck: AtomicBool::new(false),
+            mail: Mail::default(),
+            owner: Mutex::new(owner),
+        })
+    }
+
+    pub(crate) fn fd(&self) -> &Fd {
+        self.stream.fd()
+    }
+
+    pub(crate) fn local(&self) -> Result<SocketAddr, IoError> {
+        self.stream.local()
+    }
+
+    // ---- who makes progress, and why -----------------------------------------------------------
+
+    /// Make a pass, or have whoever is making one make another.
+    pub(crate) fn drive(&self, bits: u8) {
+        self.todo.fetch_or(bits, Ordering::AcqRel);
+        self.latch.drive(
+            |state| {
+                let bits = self.todo.swap(0, Ordering::AcqRel);
+                let mut told = Told::default();
+                self.pass(state, bits, &mut told);
+                told
+            },
+            |told| {
+                told.tell();
+                self.deliver();
+            },
+        );
+    }
+
+    /// Something was posted.
+    pub(crate) fn posted(&self) {
+        self.drive(0);
+    }
+
+    /// A thread polls.
+    pub(crate) fn poll(&self, now: Time) {
+        self.take_lease(now);
+        self.drive(RECEIVE);
+    }
+
+    fn take_lease(&self, now: Time) {
+        let length = self.shared.options.lease;
+        if self.lease.load(Ordering::Relaxed) >= now.after(length / 2).0 {
+            return;
+        }
+        let until = now.after(length);
+        self.lease.store(until.0, Ordering::Relaxed);
+        // Pairs with the fence in `due`: it sees the lease, or we see that nothing is noted.
+        fence(Ordering::SeqCst);
+        self.note(until);
+    }
+
+    fn is_leased(&self, now: Time) -> bool {
+        self.lease.load(Ordering::Relaxed) > now.0
+    }
+
+    fn is_waited_for(&self) -> bool {
+        self.waiters.load(Ordering::Relaxed) != 0
+    }
+
+    /// Have the background thread look at `when` or earlier.
+    fn note(&self, when: Time) {
+        if self.noted.load(Ordering::Relaxed) > when.0 {
+            self.noted.store(when.0, Ordering::Relaxed);
+            self.shared.note(self.key, when);
+        }
+    }
+
+    /// The background thread: a time that was noted has come.
+    pub(crate) fn due(&self, now: Time) {
+        self.noted.store(NEVER, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        self.ready(now);
+    }
+
+    /// The background thread: the descriptor is ready, or it is time to look.
+    pub(crate) fn ready(&self, now: Time) {
+        if self.is_waited_for() {
+            self.drive(0);
+        } else if self.is_leased(now) {
+            self.note(Time(self.lease.load(Ordering::Relaxed)));
+        } else {
+            self.drive(RECEIVE | FLUSH | ARM);
+        }
+    }
+
+    /// This thread is going to wait for the link's descriptor.
+    pub(crate) fn wait_here(self: &Arc<Link>) -> Waiting {
+        self.waiters.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        self.drive(RECEIVE | FLUSH);
+        Waiting(self.clone())
+    }
+
+    // ---- one pass ------------------------------------------------------------------------------
+
+    /// Run `work` with everything the core may use.
+    fn with_cx<R>(
+        &self,
+        state: &mut State,
+        work: impl FnOnce(&mut State, &mut Cx<'_>, &mut Vec<u8>) -> R,
+    ) -> R {
+        let mut worker = self.shared.workers.take();
+        let worker = &mut *worker;
+        let qp = state.qp.clone();
+        let mut effects = std::mem::take(&mut state.effects);
+        let denials = LinkDenials(self);
+        let trace = self.shared.options.trace.clone();
+        let mut tracer = trace.map(|trace| move |event: &TraceEvent| (trace.0)(event));
+        let mut cx = Cx {
+            now: sys::now(),
+            memory: &self.shared.memory,
+            lane: &mut worker.lane,
+            host: &Host,
+            denials: &denials,
+            shared: qp
+                .as_ref()
+                .and_then(|qp| qp.shared.as_deref())
+                .map(|shared| shared as &dyn SharedReceives),
+            effects: &mut effects,
+            trace: tracer.as_mut().map(|tracer| tracer as &mut dyn Tracer),
+        };
+        state.exchange();
+        let result = work(state, &mut cx, &mut worker.staging);
+        state.exchange();
+        state.effects = effects;
+        result
+    }
+
+    fn pass(&self, state: &mut State, bits: u8, told: &mut Told) {
+        if state.gone {
+            return;
+        }
+        let now = self.with_cx(state, |state, cx, staging| {
+            self.step(state, cx, staging, bits);
+            cx.now
+        });
+        self.conclude(state, told);
+        if !state.gone {
+            self.rest(state, now, bits);
+        }
+    }
+
+    /// Receive, keep time, send.
+    fn step(&self, state: &mut State, cx: &mut Cx<'_>, staging: &mut Vec<u8>, bits: u8) {
+        let due = state.connection.deadline().is_some_and(|deadline| deadline <= cx.now);
+        if due {
+            state.connection.on_deadline(cx);
+        }
+        if state.connecting && !self.connected(state, cx) {
+            return;
+        }
+        if bits & RECEIVE != 0 && !self.receive(state, cx, staging) {
+            state.connection.idle_pass(cx.now);
+        }
+        if bits & FLUSH != 0 {
+            state.connection.before_blocking(cx.now);
+        }
+        self.send(state, cx);
+        if state.paused && state.connection.wants_read() {
+            self.receive(state, cx, staging);
+            self.send(state, cx);
+        }
+    }
+
+    /// Hang up if the connection wants that, and carry out what it has decided.
+    fn conclude(&self, state: &mut State, told: &mut Told) {
+        let all_written = state.out.bytes.is_empty();
+        match state.connection.link_wish() {
+            LinkWish::Keep => {}
+            LinkWish::Finish => {
+                if all_written && !state.fin_sent && !state.connecting {
+                    state.fin_sent = true;
+                    self.stream.finish();
+                }
+            }
+            LinkWish::Close => state.gone = true,
+        }
+        if state.connecting && state.connection.ended().is_some() {
+            state.gone = true; // there is nobody to take leave of
+        }
+        let qp = state.qp.clone();
+        if let Some(execution) = state.connection.take_unused()
+            && let Some(qp) = state.qp.take()
+        {
+            qp.detach(self, execution, told);
+        }
+        let established = state.connection.facts().is_some();
+        if established {
+            state.ticket = None;
+        }
+        self.mail.post(&mut state.effects, qp.as_ref(), told);
+        if state.gone {
+            self.tear_down(state, told);
+        }
+    }
+
+    fn tear_down(&self, state: &mut State, told: &mut Told) {
+        let execution = state.connection.take_execution();
+        if let (Some(qp), Some(execution)) = (state.qp.take(), execution) {
+            qp.detach(self, execution, told);
+        }
+        state.ticket = None;
+        state.partial = Vec::new();
+        state.out.bytes = Vec::new();
+        self.mail.hang_up();
+        self.shared.epoll.remove(self.fd());
+        self.stream.shut();
+        self.shared.remove(self.key);
+    }
+
+    /// See to it that somebody looks at the link again.
+    fn rest(&self, state: &mut State, now: Time, bits: u8) {
+        let pending = !state.out.bytes.is_empty() || state.more || state.connecting;
+        if self.stuck.load(Ordering::Relaxed) != pending {
+            self.stuck.store(pending, Ordering::Relaxed);
+        }
+        let arming = bits & ARM != 0;
+        let leased = self.is_leased(now);
+        let waited = self.is_waited_for();
+        if let Some(mut when) = state.connection.deadline() {
+            if !arming {
+                // A thread of the program was here just now and may be back at once; what is due
+                // sooner than a lease can wait for it that long.
+                when = when.max(now.after(self.shared.options.lease));
+            }
+            self.note(when);
+        }
+        if leased {
+            self.note(Time(self.lease.load(Ordering::Relaxed)));
+        } else if arming || pending {
+            let read = state.connection.wants_read() && !waited && !state.connecting;
+            if read || pending {
+                let _ = self.shared.epoll.arm(self.fd(), self.key, read, pending);
+            }
+        }
+        if arming {
+            // Going to sleep: an idle connection holds no buffers.
+            if state.partial.is_empty() {
+                state.partial = Vec::new();
+            }
+            if state.out.bytes.is_empty() {
+                state.out.bytes = Vec::new();
+            }
+        }
+    }
+
+    // ---- control -------------------------------------------------------------------------------
+
+    /// A control call: takes the lock for real, and is finished, notices written, when it returns.
+    /// What came in before it counts (ND2 4.2 rules 5 and 6). `Some(true)`: the caller must
+    /// [`drive`](Link::drive) once it holds no lock. `None`: the link is gone.
+    pub(crate) fn control<R>(
+        &self,
+        told: &mut Told,
+        work: impl FnOnce(&mut State, &mut Cx<'_>) -> R,
+    ) -> (Option<R>, bool) {
+        self.latch.control(|state| {
+            if state.gone {
+                return None;
+            }
+            let (now, result) = self.with_cx(state, |state, cx, staging| {
+                if !state.connecting {
+                    self.receive(state, cx, staging);
+                }
+                let result = work(state, cx);
+                state.connection.before_blocking(cx.now);
+                if !state.connecting {
+                    self.send(state, cx);
+                }
+                (cx.now, result)
+            });
+            self.conclude(state, told);
+            if !state.gone {
+                let attended = self.is_leased(now) || self.is_waited_for();
+                self.rest(state, now, if attended { 0 } else { ARM });
+            }
+            Some(result)
+        })
+    }
+
+    /// The program flushes the queue pair. [`Link::settle`] follows, with no lock held.
+    pub(crate) fn flush(&self, told: &mut Told) {
+        let _ = self.control(told, |state, cx| state.connection.flush(cx));
+    }
+
+    /// Catch up with what was left while a control call held the lock.
+    pub(crate) fn settle(&self) {
+        self.drive(0);
+        self.deliver();
+    }
+
+    /// The last handle of the queue pair is gone: as a disconnect without anybody who waits.
+    pub(crate) fn release(&self) {
+        if let Owner::Conn(conn) = self.owner()
+            && let Some(conn) = conn.upgrade()
+        {
+            conn.release();
+        }
+    }
+
+    /// The connection cannot go on, for a reason outside of it.
+    pub(crate) fn fail(&self, reason: EndReason) {
+        let mut told = Told::default();
+        let _ = self.control(&mut told, |state, cx| state.connection.fail(cx, reason));
+        told.tell();
+        self.settle();
+    }
+
+    /// Nobody will take the request that came over it.
+    pub(crate) fn turn_away(&self) {
+        let mut told = Told::default();
+        let _ = self.control(&mut told, |state, cx| {
+            if state.connection.reject(cx, &[]).is_err() {
+                state.connection.give_up(cx);
+            }
+        });
+        told.tell();
+        self.settle();
+    }
+
+    /// Cut the link at once and forget it: its adapter is closed. Nothing touches memory through it
+    /// when this returns.
+    pub(crate) fn cut(&self) {
+        let mut told = Told::default();
+        let _ = self.control(&mut told, |state, cx| {
+            state.connection.disconnect(cx);
+            state.gone = true;
+        });
+        told.tell();
+        self.deliver();
+    }
+
+    pub(crate) fn set_owner(&self, owner: Owner) {
+        *self.owner.lock().unwrap_or_else(PoisonError::into_inner) = owner;
+    }
+
+    pub(crate) fn owner(&self) -> Owner {
+        self.owner.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl State {
+    /// Carry new posts over and freed places back.
+    fn exchange(&mut self) {
+        if let (Some(qp), Some(execution)) = (&self.qp, self.connection.execution()) {
+            qp.front().pair.exchange(execution);
+        }
+    }
+}
+
+/// A thread that waits for the link.
+pub(crate) struct Waiting(Arc<Link>);
+
+impl Waiting {
+    /// What to wait for: the descriptor, and whether for room to write too.
+    pub(crate) fn interest(&self) -> (&Fd, bool) {
+        (self.0.fd(), self.0.stuck.load(Ordering::Relaxed))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        // First the lease, so that somebody is responsible at every moment.
+        self.0.take_lease(sys::now());
+        self.0.waiters.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,158 @@
+//! What a connection has decided, on its way to completion queues, connectors and listeners.
+//!
+//! Completions are queued under the link's lock, so that they keep their order. Events concern a
+//! connector, whose lock comes before the link's; they wait in the link's mail until the lock is
+//! dropped, and everything behind them waits too, because a disconnect is told before the requests
+//! that it flushes (ND2 4.9).
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+
+use super::conn::Conn;
+use super::link::Link;
+use super::port::Port;
+use super::qp::Qp;
+use super::sink::Told;
+use crate::{ConnectionEvent, Effect, Effects};
+
+/// Who hears of a link's events.
+#[derive(Clone, Debug)]
+pub(crate) enum Owner {
+    /// The listener at which it arrived.
+    Port(Weak<Port>),
+    /// A connector.
+    Conn(Weak<Conn>),
+}
+
+#[derive(Debug)]
+enum Letter {
+    Effect(Effect, Option<std::sync::Arc<Qp>>),
+    /// The link is gone.
+    Gone,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    letters: VecDeque<Letter>,
+    delivering: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Mail {
+    inner: Mutex<Inner>,
+    waiting: AtomicBool,
+}
+
+/// Something for a connector or a listener.
+#[derive(Debug)]
+pub(crate) enum Delivery {
+    Event(ConnectionEvent),
+    Finished(crate::Finished),
+    Gone,
+}
+
+impl Mail {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Under the link's lock: queue completions, keep the rest.
+    pub(crate) fn post(
+        &self,
+        effects: &mut Effects,
+        qp: Option<&std::sync::Arc<Qp>>,
+        told: &mut Told,
+    ) {
+        if effects.list.is_empty() {
+            return;
+        }
+        let mut inner = self.lock();
+        for effect in effects.list.drain(..) {
+            match (effect, qp) {
+                (Effect::Complete(side, completion), Some(qp))
+                    if inner.letters.is_empty() && !inner.delivering =>
+                {
+                    qp.complete(side, completion);
+                }
+                (effect, qp) => {
+                    inner.letters.push_back(Letter::Effect(effect, qp.cloned()));
+                    self.waiting.store(true, Ordering::Release);
+                }
+            }
+        }
+        drop(inner);
+        if let Some(qp) = qp {
+            qp.fire(told);
+        }
+    }
+
+    /// The link is gone: the last letter.
+    pub(crate) fn hang_up(&self) {
+        self.lock().letters.push_back(Letter::Gone);
+        self.waiting.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waiting.load(Ordering::Acquire)
+    }
+
+    /// Read the mail in order, under the lock of whoever it is for. `take` acts on one letter;
+    /// `false`: it is not for them any more.
+    pub(crate) fn read(
+        &self,
+        told: &mut Told,
+        mut take: impl FnMut(Delivery, &mut Told),
+        mut is_mine: impl FnMut() -> bool,
+    ) {
+        let mut touched: Vec<std::sync::Arc<Qp>> = Vec::new();
+        loop {
+            let letter = {
+                let mut inner = self.lock();
+                inner.delivering = false;
+                if !is_mine() {
+                    break;
+                }
+                let Some(letter) = inner.letters.pop_front() else {
+                    self.waiting.store(false, Ordering::Release);
+                    break;
+                };
+                inner.delivering = true;
+                letter
+            };
+            match letter {
+                Letter::Gone => take(Delivery::Gone, told),
+                Letter::Effect(Effect::Event(event), _) => take(Delivery::Event(event), told),
+                Letter::Effect(Effect::Finished(f), _) => take(Delivery::Finished(f), told),
+                Letter::Effect(Effect::Complete(side, completion), Some(qp)) => {
+                    qp.complete(side, completion);
+                    if !touched.iter().any(|t| std::sync::Arc::ptr_eq(t, &qp)) {
+                        touched.push(qp);
+                    }
+                }
+                Letter::Effect(Effect::Complete(..), None) => {}
+            }
+        }
+        for qp in touched {
+            qp.fire(told);
+        }
+    }
+}
+
+impl Link {
+    /// Carry the mail to whoever it is for. No lock may be held.
+    pub(crate) fn deliver(&self) {
+        while self.mail.is_waiting() {
+            let known = match self.owner() {
+                Owner::Port(port) => port.upgrade().map(|port| port.deliver(self)),
+                Owner::Conn(conn) => conn.upgrade().map(|conn| conn.deliver(self)),
+            };
+            if known.is_none() {
+                // Nobody is left to hear of it, but completions are completions.
+                let mut told = Told::default();
+                self.mail.read(&mut told, |_, _| {}, || true);
+                told.tell();
+            }
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Links, threads and time: what moves bytes between sockets and the state machines.
+
+mod admission;
+mod conn;
+mod cq;
+mod latch;
+mod link;
+mod mail;
+mod options;
+mod port;
+mod qp;
+mod shared;
+mod sink;
+mod srq;
+mod timers;
+mod traffic;
+mod workers;
+
+pub use admission::HalfOpen;
+pub use options::{Explain, Options, Trace};
+pub use sink::Sink;
+
+pub(crate) use conn::Conn;
+pub(crate) use cq::Cq;
+pub(crate) use options::status_of;
+pub(crate) use port::Port;
+pub(crate) use qp::Qp;
+pub(crate) use shared::Shared;
+pub(crate) use sink::Told;
+pub(crate) use srq::Srq;
+
+/// What the latch is built of; its model test puts loom's in their place.
+mod sync {
+    pub(super) use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+    pub(super) use std::sync::{Mutex, MutexGuard};
+}

@@ -1,0 +1,125 @@
+//! How an adapter is opened.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use transom_iwarp::{Config, Revision};
+use transom_wire::{ReadLimits, Role};
+
+use super::admission::HalfOpen;
+use crate::sys::IoError;
+use crate::trace::TraceEvent;
+use crate::{Caps, Dialect, Status, dialect};
+
+/// Who may learn why an access was refused, beyond the class of rule (design rule 4). The owner
+/// always keeps the whole record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Explain {
+    /// Nobody.
+    Nobody,
+    /// The same user on the same host.
+    #[default]
+    SameUser,
+    /// Every peer. An attacker learns from refusals.
+    Everyone,
+}
+
+/// Options of an adapter. All have defaults.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The generation of interface that its objects follow.
+    pub dialect: &'static Dialect,
+    /// Ask for a checksum over every frame. A peer that asks for it gets it either way.
+    pub checksum: bool,
+    /// Offer, or accept, Transom's extension.
+    pub extension: bool,
+    /// Reads served, and under way, at a time (ND2 4.8).
+    pub reads: ReadLimits,
+    /// Largest registration in bytes (ND2 R8).
+    pub largest_region: u64,
+    /// Largest transfer in bytes (ND2 3.3).
+    pub largest_transfer: u64,
+    /// The largest frame to send; the wire keeps to the link's segment size below that.
+    pub largest_frame: u32,
+    /// How long a thread that polls keeps the background thread away from its links.
+    pub lease: Duration,
+    /// See [`Explain`].
+    pub explain: Explain,
+    /// How many strangers may be half-way through start-up.
+    pub half_open: HalfOpen,
+    /// Give up on a peer host that acknowledges no byte for so long (TCP_USER_TIMEOUT).
+    pub silence: Duration,
+    /// Congestion control to pin, e.g. `cubic`; ignored if the system does not have it.
+    pub congestion: Option<String>,
+    /// See [`Trace`].
+    pub trace: Option<Trace>,
+}
+
+/// Receives every event of the engine, on the thread that made it and under that link's lock: it
+/// must be quick and call nothing of the adapter.
+#[derive(Clone)]
+pub struct Trace(pub Arc<dyn Fn(&TraceEvent) + Send + Sync>);
+
+impl std::fmt::Debug for Trace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Trace")
+    }
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            dialect: &dialect::ND2,
+            checksum: true,
+            extension: true,
+            reads: ReadLimits { inbound: 16, outbound: 16 },
+            largest_region: 1 << 46,
+            largest_transfer: 1 << 30,
+            largest_frame: transom_iwarp::DEFAULT_FRAME,
+            lease: Duration::from_millis(1),
+            explain: Explain::default(),
+            half_open: HalfOpen::default(),
+            silence: Duration::from_secs(10),
+            congestion: None,
+            trace: None,
+        }
+    }
+}
+
+impl Options {
+    /// What the wire is to be asked for.
+    pub(crate) fn wire(&self, role: Role, revision: Revision) -> Config {
+        Config {
+            revision,
+            checksum: self.checksum,
+            extension: self.extension,
+            largest_frame: self.largest_frame,
+            read_caps: self.reads,
+            ..Config::new(role)
+        }
+    }
+
+    /// Limits of connectors. Private data: what fits an MPA frame beside the enhanced word.
+    pub(crate) fn caps(&self) -> Caps {
+        let private = Config::new(Role::Active).private_limit;
+        Caps { reads: self.reads, caller_data: private, callee_data: private }
+    }
+
+    pub(crate) fn sockets(&self) -> crate::sys::Options {
+        crate::sys::Options { silence: self.silence, congestion: self.congestion.clone() }
+    }
+}
+
+/// What a front is told about a failure of the link (ND2 3.5).
+pub(crate) fn status_of(e: IoError) -> Status {
+    match e {
+        IoError::Refused => Status::ConnectionRefused,
+        IoError::Reset => Status::ConnectionAborted,
+        IoError::TimedOut => Status::IoTimeout,
+        IoError::Unreachable => Status::HostUnreachable,
+        IoError::InUse => Status::SharingViolation,
+        IoError::NotLocal | IoError::Forbidden => Status::InvalidAddress,
+        IoError::Exhausted => Status::TooManyAddresses,
+        IoError::NotNow | IoError::Fault | IoError::Other(_) => Status::InternalError,
+    }
+}

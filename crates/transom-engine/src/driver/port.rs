@@ -1,0 +1,228 @@
+//! A listener: its socket, its backlog, and who may be half-way through start-up.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use transom_wire::Role;
+
+use super::admission::Admission;
+use super::conn::{Conn, Outcome, new_connection};
+use super::link::{ARM, FLUSH, Link, RECEIVE};
+use super::mail::{Delivery, Owner};
+use super::shared::Shared;
+use super::sink::{Sink, Told};
+use crate::sys::{self, Fd, IoError, Listener as Socket};
+use crate::{ConnectionEvent, Incoming, Listener, Offer, Status};
+
+/// Connections accepted in one go before links have their turn.
+const BATCH: usize = 64;
+/// Pause when the system is out of descriptors: the next attempt would fail, too.
+const RETRY: Duration = Duration::from_millis(20);
+
+#[derive(Debug)]
+pub(crate) struct Port {
+    pub(crate) key: u64,
+    socket: Socket,
+    shared: Arc<Shared>,
+    admission: Admission,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    listener: Listener,
+    /// The connectors that wait, by their names.
+    waiting: HashMap<u64, Weak<Conn>>,
+}
+
+impl Port {
+    /// A listener at `address`, not listening yet.
+    pub(crate) fn bind(shared: &Arc<Shared>, address: SocketAddr) -> Result<Arc<Port>, IoError> {
+        let mut listener = Listener::new(shared.options.dialect);
+        let socket = Socket::bind(address)?;
+        let _ = listener.bind();
+        Ok(Arc::new(Port {
+            key: shared.new_key(),
+            socket,
+            shared: shared.clone(),
+            admission: Admission::new(shared.options.half_open),
+            inner: Mutex::new(Inner { listener, waiting: HashMap::new() }),
+        }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn fd(&self) -> &Fd {
+        self.socket.fd()
+    }
+
+    pub(crate) fn address(&self) -> Result<SocketAddr, IoError> {
+        self.socket.address()
+    }
+
+    pub(crate) fn turned_away(&self) -> u64 {
+        self.admission.turned_away()
+    }
+
+    /// Take requests; at most `backlog` wait (0 = no limit but that of half-open connections).
+    pub(crate) fn listen(self: &Arc<Port>, backlog: usize) -> Outcome<()> {
+        self.lock().listener.listen(backlog)?;
+        let wrong = |e: IoError| super::options::status_of(e);
+        self.socket.listen(u16::try_from(backlog).unwrap_or(u16::MAX).max(128)).map_err(wrong)?;
+        self.shared.add_port(self).map_err(|_| Status::InsufficientResources)
+    }
+
+    /// The background thread: connections wait to be accepted.
+    pub(crate) fn accept(self: &Arc<Port>) {
+        let options = self.shared.options.sockets();
+        for _ in 0..BATCH {
+            match self.socket.accept(&options) {
+                Ok((stream, peer)) => {
+                    let ticket = self.admission.admit(peer.ip());
+                    if let Some(ticket) = ticket.filter(|_| self.lock().listener.has_room()) {
+                        let key = self.shared.new_key();
+                        let connection = new_connection(&self.shared, key, Role::Passive);
+                        let owner = Owner::Port(Arc::downgrade(self));
+                        let link = Link::new(
+                            &self.shared,
+                            key,
+                            stream,
+                            peer,
+                            connection,
+                            owner,
+                            Some(ticket),
+                        );
+                        if self.shared.add_link(&link).is_ok() {
+                            link.drive(RECEIVE | FLUSH | ARM);
+                        }
+                    }
+                }
+                Err(IoError::NotNow) => break,
+                Err(IoError::Exhausted) => {
+                    return self.shared.note(self.key, sys::now().after(RETRY));
+                }
+                // One that was reset before we came to it, or a socket somebody has closed: then
+                // arming fails below and nothing more is heard of it.
+                Err(_) => {}
+            }
+        }
+        let _ = self.shared.epoll.arm(self.fd(), self.key, true, false);
+    }
+
+    /// Read the mail of a link that nobody has taken yet.
+    pub(super) fn deliver(self: &Arc<Port>, link: &Link) {
+        let mut told = Told::default();
+        let mut arrived = None;
+        let mine = || matches!(link.owner(), Owner::Port(p) if p.as_ptr() == Arc::as_ptr(self));
+        let mut inner = self.lock();
+        link.mail.read(
+            &mut told,
+            |delivery, _| match delivery {
+                Delivery::Event(ConnectionEvent::Requested { limits, private }) => {
+                    arrived = Some(Offer { limits, private });
+                }
+                Delivery::Event(ConnectionEvent::Ended(_)) | Delivery::Gone => {
+                    arrived = None;
+                    inner.listener.gone(link.key);
+                }
+                Delivery::Event(_) | Delivery::Finished(_) => {}
+            },
+            mine,
+        );
+        drop(inner);
+        told.tell();
+        if let Some(offer) = arrived {
+            self.arrived(link.key, offer);
+        }
+    }
+
+    /// A request has arrived: for a connector that waits, or for the backlog.
+    fn arrived(self: &Arc<Port>, key: u64, offer: Offer) {
+        let Some(link) = self.shared.link(key) else { return };
+        let mut incoming = Incoming { link: key, offer };
+        loop {
+            let taker = {
+                let mut inner = self.lock();
+                let Some((name, back)) = inner.listener.arrived(incoming) else { return };
+                incoming = back;
+                inner.waiting.remove(&name).and_then(|conn| conn.upgrade())
+            };
+            // With the listener's lock released, because a connector's comes before it.
+            if let Some(conn) = taker
+                && conn.take(&link, incoming.offer.clone())
+            {
+                return;
+            }
+        }
+    }
+
+    /// GetConnectionRequest: `sink` hears when a request has arrived for `conn`.
+    pub(crate) fn get_request(self: &Arc<Port>, conn: &Arc<Conn>, sink: Sink) -> Outcome<()> {
+        let waiter = conn.keep(sink);
+        let mut told = Told::default();
+        let mut owner = conn.lock();
+        let mut inner = self.lock();
+        let taken = inner.listener.take_request(&mut owner.connector, conn.name, waiter);
+        let incoming = match taken {
+            Ok(Some(incoming)) => incoming,
+            Ok(None) => {
+                let Inner { listener, waiting } = &mut *inner;
+                waiting.retain(|name, conn| {
+                    let alive = conn.strong_count() > 0;
+                    if !alive {
+                        listener.forget(*name);
+                    }
+                    alive
+                });
+                waiting.insert(conn.name, Arc::downgrade(conn));
+                return Ok(());
+            }
+            Err(status) => {
+                conn.forget(waiter);
+                return Err(status);
+            }
+        };
+        let link = self.shared.link(incoming.link);
+        match &link {
+            Some(link) => conn.give(&mut owner, link, incoming.offer, &mut told),
+            // Gone this very moment: Accept will say so.
+            None => conn.request(&mut owner, incoming.offer, &mut told),
+        }
+        drop(inner);
+        drop(owner);
+        told.tell();
+        if let Some(link) = link {
+            link.deliver();
+        }
+        Ok(())
+    }
+
+    /// Cancel every outstanding GetConnectionRequest, in order.
+    pub(crate) fn cancel(&self) {
+        let conns: Vec<_> = {
+            let mut inner = self.lock();
+            let names = inner.listener.cancel();
+            names.iter().filter_map(|name| inner.waiting.remove(name)).collect()
+        };
+        for conn in conns.iter().filter_map(Weak::upgrade) {
+            conn.unqueue();
+        }
+    }
+
+    /// Stop listening. Requests that nobody has taken are refused.
+    pub(crate) fn close(self: &Arc<Port>) {
+        self.cancel();
+        let _ = self.lock().listener.close();
+        self.shared.epoll.remove(self.fd());
+        self.shared.remove(self.key);
+        for link in self.shared.links() {
+            if matches!(link.owner(), Owner::Port(p) if p.as_ptr() == Arc::as_ptr(self)) {
+                link.turn_away();
+            }
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! A queue pair with its completion queues, and the link that works on it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use transom_memory::QueuePairId;
+
+use super::cq::Cq;
+use super::link::Link;
+use super::sink::Told;
+use super::srq::Srq;
+use crate::{Completion, Data, Effect, Effects, Execution, QueuePair, Request, Sge, Side, Status};
+
+/// What a posting thread touches, under a lock that is never held while bytes move.
+#[derive(Debug)]
+pub(crate) struct Front {
+    pub(crate) pair: QueuePair,
+    link: Weak<Link>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Qp {
+    pub(crate) number: QueuePairId,
+    pub(crate) initiator: Arc<Cq>,
+    pub(crate) receive: Arc<Cq>,
+    pub(crate) shared: Option<Arc<Srq>>,
+    front: Mutex<Front>,
+}
+
+impl Qp {
+    pub(crate) fn new(
+        pair: QueuePair,
+        initiator: Arc<Cq>,
+        receive: Arc<Cq>,
+        shared: Option<Arc<Srq>>,
+    ) -> Qp {
+        let number = pair.config().number;
+        initiator.queue().bind(pair.config().initiator_depth as usize);
+        receive.queue().bind(pair.config().receive_depth as usize);
+        let front = Mutex::new(Front { pair, link: Weak::new() });
+        Qp { number, initiator, receive, shared, front }
+    }
+
+    pub(crate) fn front(&self) -> MutexGuard<'_, Front> {
+        self.front.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn link(&self) -> Option<Arc<Link>> {
+        self.front().link.upgrade()
+    }
+
+    /// A link works on it from now on; its completion queues poll that link.
+    pub(crate) fn attach(&self, link: &Arc<Link>) {
+        self.front().link = Arc::downgrade(link);
+        self.initiator.attach(link);
+        self.receive.attach(link);
+    }
+
+    /// The link is done with it.
+    pub(crate) fn detach(&self, link: &Link, execution: Execution, told: &mut Told) {
+        {
+            let mut front = self.front();
+            front.pair.detach(execution);
+            front.link = Weak::new();
+        }
+        self.initiator.detach(link);
+        self.receive.detach(link);
+        self.settle(told);
+    }
+
+    pub(crate) fn post(&self, request: &Request, data: Data<'_>) -> Result<(), Status> {
+        let link = {
+            let mut front = self.front();
+            front.pair.post(request, data)?;
+            front.link.upgrade()
+        };
+        self.run(link);
+        Ok(())
+    }
+
+    pub(crate) fn post_receive(&self, context: u64, list: &[Sge]) -> Result<(), Status> {
+        let link = {
+            let mut front = self.front();
+            front.pair.post_receive(context, list)?;
+            front.link.upgrade()
+        };
+        self.run(link);
+        Ok(())
+    }
+
+    fn run(&self, link: Option<Arc<Link>>) {
+        match link {
+            Some(link) => link.posted(),
+            None => {
+                let mut told = Told::default();
+                self.settle(&mut told);
+                told.tell();
+            }
+        }
+    }
+
+    /// Complete what was posted behind the end, when there is no link to do it.
+    fn settle(&self, told: &mut Told) {
+        let mut effects = Effects::default();
+        let mut front = self.front();
+        front.pair.settle(&mut effects);
+        // Under the front's lock: two threads that post must not complete out of order.
+        self.complete_all(effects, told);
+    }
+
+    /// Flush without a link (ND2 4.9).
+    pub(crate) fn flush(&self, told: &mut Told) {
+        let mut effects = Effects::default();
+        let mut front = self.front();
+        front.pair.flush(&mut effects);
+        self.complete_all(effects, told);
+    }
+
+    fn complete_all(&self, mut effects: Effects, told: &mut Told) {
+        if effects.list.is_empty() {
+            return;
+        }
+        for effect in effects.list.drain(..) {
+            if let Effect::Complete(side, completion) = effect {
+                self.complete(side, completion);
+            }
+        }
+        self.fire(told);
+    }
+
+    /// Queue one completion. [`Qp::fire`] follows the batch.
+    pub(crate) fn complete(&self, side: Side, completion: Completion) {
+        match side {
+            Side::Initiator => self.initiator.add(completion),
+            Side::Receive => self.receive.add(completion),
+        }
+    }
+
+    pub(crate) fn fire(&self, told: &mut Told) {
+        if let Some(shared) = &self.shared {
+            shared.fire(told);
+        }
+        Cq::fire(&self.initiator, told);
+        if !Arc::ptr_eq(&self.initiator, &self.receive) {
+            Cq::fire(&self.receive, told);
+        }
+    }
+}
+
+impl Drop for Qp {
+    fn drop(&mut self) {
+        let config = *self.front().pair.config();
+        self.initiator.queue().unbind(config.initiator_depth as usize);
+        self.receive.queue().unbind(config.receive_depth as usize);
+    }
+}

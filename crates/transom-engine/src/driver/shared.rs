@@ -1,0 +1,238 @@
+//! What the parts of one adapter share, and its background thread.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+
+use transom_memory::{Memory, QueuePairId};
+use transom_wire::Time;
+
+use super::link::Link;
+use super::options::Options;
+use super::port::Port;
+use super::qp::Qp;
+use super::timers::Timers;
+use super::workers::Workers;
+use crate::sys::{self, Alarm, Doorbell, Epoll};
+use crate::{DenialLog, DenialRecord, Denials};
+
+/// Records of refusals that an adapter keeps.
+const DENIALS: usize = 1024;
+const BELL: u64 = 0;
+const ALARM: u64 = 1;
+const FIRST: u64 = 2;
+
+/// Something that epoll and timers know by a key.
+#[derive(Clone, Debug)]
+enum Thing {
+    Link(Arc<Link>),
+    Port(Arc<Port>),
+}
+
+pub(crate) struct Shared {
+    pub(crate) options: Options,
+    pub(crate) memory: Memory,
+    pub(crate) workers: Workers,
+    pub(crate) epoll: Epoll,
+    denials: Mutex<DenialLog>,
+    bell: Doorbell,
+    alarm: Alarm,
+    timers: Mutex<Timers>,
+    things: RwLock<HashMap<u64, Thing>>,
+    queue_pairs: Mutex<HashMap<u32, Weak<Qp>>>,
+    next_key: AtomicU64,
+    stopping: AtomicBool,
+    /// The process that opened it.
+    generation: u64,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+impl Denials for Shared {
+    fn record(&self, record: DenialRecord) -> u64 {
+        self.denials().record(record)
+    }
+
+    fn explain(&self, _id: u64) -> Option<String> {
+        None
+    }
+}
+
+impl Shared {
+    /// Everything, and a background thread that runs until [`Shared::stop`].
+    pub(crate) fn start(options: Options, memory: Memory) -> std::io::Result<Arc<Shared>> {
+        let shared = Arc::new(Shared {
+            options,
+            workers: Workers::new(&memory),
+            memory,
+            epoll: Epoll::new()?,
+            denials: Mutex::new(DenialLog::new(DENIALS)),
+            bell: Doorbell::new()?,
+            alarm: Alarm::new()?,
+            timers: Mutex::default(),
+            things: RwLock::default(),
+            queue_pairs: Mutex::default(),
+            next_key: AtomicU64::new(FIRST),
+            stopping: AtomicBool::new(false),
+            generation: sys::fork_generation(),
+        });
+        shared.epoll.add(&shared.bell, BELL)?;
+        shared.epoll.add(&shared.alarm, ALARM)?;
+        let background = shared.clone();
+        sys::spawn_quiet("transom", move || background.run())?;
+        Ok(shared)
+    }
+
+    /// Whether this is a forked child: nothing here may be touched then, its locks included.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.generation != sys::fork_generation()
+    }
+
+    pub(crate) fn denials(&self) -> MutexGuard<'_, DenialLog> {
+        self.denials.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    // ---- links, ports, queue pairs ----------------------------------------------------------
+
+    pub(crate) fn new_key(&self) -> u64 {
+        self.next_key.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn add_link(&self, link: &Arc<Link>) -> std::io::Result<()> {
+        self.epoll.add(link.fd(), link.key)?;
+        self.add(link.key, Thing::Link(link.clone()));
+        Ok(())
+    }
+
+    pub(crate) fn add_port(&self, port: &Arc<Port>) -> std::io::Result<()> {
+        self.epoll.add(port.fd(), port.key)?;
+        self.add(port.key, Thing::Port(port.clone()));
+        self.epoll.arm(port.fd(), port.key, true, false)
+    }
+
+    fn add(&self, key: u64, thing: Thing) {
+        self.things.write().unwrap_or_else(PoisonError::into_inner).insert(key, thing);
+    }
+
+    /// Forget a link or a port.
+    pub(crate) fn remove(&self, key: u64) {
+        self.timers().forget(key);
+        // Dropped with the lock released: it may be the last reference.
+        let _thing = self.things.write().unwrap_or_else(PoisonError::into_inner).remove(&key);
+    }
+
+    fn thing(&self, key: u64) -> Option<Thing> {
+        self.things.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
+    }
+
+    pub(crate) fn link(&self, key: u64) -> Option<Arc<Link>> {
+        match self.thing(key) {
+            Some(Thing::Link(link)) => Some(link),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn links(&self) -> Vec<Arc<Link>> {
+        let things = self.things.read().unwrap_or_else(PoisonError::into_inner);
+        let link = |thing: &Thing| match thing {
+            Thing::Link(link) => Some(link.clone()),
+            Thing::Port(_) => None,
+        };
+        things.values().filter_map(link).collect()
+    }
+
+    /// A number for a queue pair: random, 24 bits, nobody else's.
+    pub(crate) fn add_queue_pair(
+        &self,
+        make: impl FnOnce(QueuePairId) -> Arc<Qp>,
+    ) -> std::io::Result<Arc<Qp>> {
+        let mut all = self.queue_pairs.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= 1 << 22 {
+            return Err(rustix::io::Errno::NOBUFS.into());
+        }
+        loop {
+            let seed = sys::random_seed()?;
+            let number = u32::from_ne_bytes([seed[0], seed[1], seed[2], 0]);
+            // 0 and 1 name special queue pairs elsewhere.
+            if number > 1 && !all.contains_key(&number) {
+                let qp = make(QueuePairId(number));
+                all.insert(number, Arc::downgrade(&qp));
+                return Ok(qp);
+            }
+        }
+    }
+
+    pub(crate) fn remove_queue_pair(&self, number: QueuePairId) {
+        self.queue_pairs.lock().unwrap_or_else(PoisonError::into_inner).remove(&number.0);
+    }
+
+    pub(crate) fn queue_pair(&self, number: QueuePairId) -> Option<Arc<Qp>> {
+        let all = self.queue_pairs.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(&number.0).and_then(Weak::upgrade)
+    }
+
+    // ---- time -------------------------------------------------------------------------------
+
+    fn timers(&self) -> MutexGuard<'_, Timers> {
+        self.timers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Have the background thread look at `key` at `when`, if it does not do so earlier anyway.
+    pub(crate) fn note(&self, key: u64, when: Time) {
+        let mut timers = self.timers();
+        if timers.note(key, when) {
+            self.alarm.set(when);
+        }
+    }
+
+    // ---- the background thread --------------------------------------------------------------
+
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.bell.ring();
+    }
+
+    fn run(&self) {
+        let mut ready = Vec::new();
+        let mut due = Vec::new();
+        let arm = |fd: &dyn Fn() -> std::io::Result<()>| fd().is_ok();
+        while !self.stopping.load(Ordering::Acquire)
+            && arm(&|| self.epoll.arm(&self.bell, BELL, true, false))
+            && arm(&|| self.epoll.arm(&self.alarm, ALARM, true, false))
+        {
+            ready.clear();
+            if self.epoll.wait(&mut ready, None).is_err() {
+                return; // somebody has closed our descriptor; every link is dead to us
+            }
+            if ready.contains(&BELL) {
+                self.bell.silence();
+            }
+            if ready.contains(&ALARM) {
+                self.alarm.silence();
+                let mut timers = self.timers();
+                timers.due(sys::now(), &mut due);
+                if let Some(next) = timers.next() {
+                    self.alarm.set(next);
+                }
+            }
+            for key in due.drain(..) {
+                match self.thing(key) {
+                    Some(Thing::Link(link)) => link.due(sys::now()),
+                    Some(Thing::Port(port)) => port.accept(),
+                    None => {}
+                }
+            }
+            for key in ready.iter().filter(|key| **key >= FIRST) {
+                match self.thing(*key) {
+                    Some(Thing::Link(link)) => link.ready(sys::now()),
+                    Some(Thing::Port(port)) => port.accept(),
+                    None => {}
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! A shared receive queue with its lock and its waiters.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use transom_memory::QueuePairId;
+
+use super::sink::{Sink, Sinks, Told};
+use crate::{Finished, RequestQueue, Sge, SharedReceiveQueue, SharedReceives, Status};
+
+#[derive(Debug)]
+struct Inner {
+    queue: SharedReceiveQueue,
+    /// Notifications that fired under a link's lock, to be told later.
+    fired: Vec<Finished>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Srq {
+    inner: Mutex<Inner>,
+    sinks: Sinks,
+}
+
+impl SharedReceives for Srq {
+    fn take(&self, queue_pair: QueuePairId, into: &mut RequestQueue) -> bool {
+        let mut inner = self.lock();
+        let Inner { queue, fired } = &mut *inner;
+        queue.take(queue_pair, into, fired)
+    }
+
+    fn give_back(&self, unused: &mut RequestQueue) {
+        self.lock().queue.give_back(unused);
+    }
+}
+
+impl Srq {
+    pub(crate) fn new(queue: SharedReceiveQueue) -> Srq {
+        Srq { inner: Mutex::new(Inner { queue, fired: Vec::new() }), sinks: Sinks::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Post a receive; the links of the queue pairs in `wake` are to be run.
+    pub(crate) fn post(
+        &self,
+        context: u64,
+        list: &[Sge],
+        wake: &mut Vec<QueuePairId>,
+    ) -> Result<(), Status> {
+        self.lock().queue.post(context, list, wake)
+    }
+
+    /// Collect the sinks to tell.
+    pub(crate) fn fire(&self, told: &mut Told) {
+        let mut fired = std::mem::take(&mut self.lock().fired);
+        self.sinks.finished(&mut fired, told);
+    }
+
+    pub(crate) fn modify(&self, depth: usize, threshold: usize) -> Result<(), Status> {
+        let mut told = Told::default();
+        let result = {
+            let mut inner = self.lock();
+            let Inner { queue, fired } = &mut *inner;
+            queue.modify(depth, threshold, fired)
+        };
+        self.fire(&mut told);
+        told.tell();
+        result
+    }
+
+    /// Be told when fewer receives than the threshold wait.
+    pub(crate) fn notify(&self, sink: Sink) {
+        let number = self.sinks.keep(sink);
+        self.quietly(|queue, fired| queue.notify(number, fired));
+    }
+
+    /// End every outstanding notification as canceled.
+    pub(crate) fn cancel(&self) {
+        self.quietly(SharedReceiveQueue::cancel);
+    }
+
+    fn quietly(&self, change: impl FnOnce(&mut SharedReceiveQueue, &mut Vec<Finished>)) {
+        {
+            let mut inner = self.lock();
+            let Inner { queue, fired } = &mut *inner;
+            change(queue, fired);
+        }
+        let mut told = Told::default();
+        self.fire(&mut told);
+        told.tell();
+    }
+}

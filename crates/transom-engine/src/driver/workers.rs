@@ -1,0 +1,62 @@
+//! What a thread needs while it makes progress, whoever's thread it is: a lane of the memory table
+//! and room to receive into.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use transom_memory::{Lane, Memory};
+
+/// Bytes received at a time: four of the largest frames. More would not fit the cache.
+pub(crate) const STAGING: usize = 256 * 1024;
+
+/// One set of tools.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    pub(crate) lane: Lane,
+    /// Taken into use, and backed by memory, at the first receive.
+    pub(crate) staging: Vec<u8>,
+}
+
+/// A few sets, so that threads of the application and ours seldom meet.
+#[derive(Debug)]
+pub(crate) struct Workers {
+    sets: Box<[Mutex<Worker>]>,
+}
+
+thread_local! {
+    static HINT: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
+fn hint() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    HINT.with(|hint| {
+        if hint.get() == usize::MAX {
+            hint.set(NEXT.fetch_add(1, Ordering::Relaxed) & (usize::MAX >> 1));
+        }
+        hint.get()
+    })
+}
+
+impl Workers {
+    pub(crate) fn new(memory: &Memory) -> Workers {
+        let threads = std::thread::available_parallelism().map_or(4, usize::from);
+        let set = || Mutex::new(Worker { lane: memory.lane(), staging: Vec::new() });
+        Workers { sets: (0..(2 * threads).clamp(8, 64)).map(|_| set()).collect() }
+    }
+
+    /// A set of tools: usually the one this thread had last time.
+    pub(crate) fn take(&self) -> MutexGuard<'_, Worker> {
+        let hint = hint();
+        let count = self.sets.len().max(1);
+        for i in 0..count {
+            match self.sets.get((hint + i) % count).map(Mutex::try_lock) {
+                Some(Ok(guard)) => return guard,
+                Some(Err(TryLockError::Poisoned(p))) => return p.into_inner(),
+                Some(Err(TryLockError::WouldBlock)) | None => {}
+            }
+        }
+        // Whoever holds one gives it back after one pass over one link.
+        let Some(set) = self.sets.get(hint % count) else { unreachable!("there are at least 8") };
+        set.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,221 @@
+//! Connectors and listeners (ND2 4.7).
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use transom_wire::{Facts, ReadLimits};
+
+use super::adapter::Owner;
+use super::{Adapter, Error, QueuePair, Result, Sink};
+use crate::Status;
+use crate::driver::{Conn, Port};
+use crate::tables::ConnectorState;
+
+/// What two sides have agreed, and how they reach each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectionInfo {
+    /// This end.
+    pub local: SocketAddr,
+    /// The other end.
+    pub peer: SocketAddr,
+    /// The path: `tcp`.
+    pub path: &'static str,
+    /// What the wires have agreed.
+    pub facts: Facts,
+}
+
+/// A connector. Dropping the last clone disconnects, or rejects.
+#[derive(Clone, Debug)]
+pub struct Connector(Arc<Handle>);
+
+#[derive(Debug)]
+struct Handle {
+    owner: Arc<Owner>,
+    conn: Arc<Conn>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if !self.owner.shared.is_foreign() {
+            self.conn.release();
+        }
+    }
+}
+
+impl Adapter {
+    /// A connector, idle.
+    pub fn connector(&self) -> Result<Connector> {
+        let conn = Conn::new(self.0.here()?);
+        Ok(Connector(Arc::new(Handle { owner: self.0.clone(), conn })))
+    }
+
+    /// A listener at `address` (port 0: any free one), not listening yet.
+    pub fn listener(&self, address: SocketAddr) -> Result<Listener> {
+        let port = Port::bind(self.0.here()?, address)
+            .map_err(|e| Error::link(e, &format!("bind a listener to {address}")))?;
+        Ok(Listener(Arc::new(Ear { owner: self.0.clone(), port })))
+    }
+}
+
+impl Connector {
+    fn conn(&self) -> Result<&Arc<Conn>> {
+        self.0.owner.here()?;
+        Ok(&self.0.conn)
+    }
+
+    /// Give it a local address (port 0: any).
+    pub fn bind(&self, local: SocketAddr) -> Result<()> {
+        self.conn()?.bind(local).map_err(|s| Error::state(s, "bind"))
+    }
+
+    /// Begin to connect. `sink` is told `Success` when the peer has accepted, and why not otherwise.
+    pub fn connect(
+        &self,
+        queue_pair: &QueuePair,
+        peer: SocketAddr,
+        limits: ReadLimits,
+        private: &[u8],
+        sink: Sink,
+    ) -> Result<()> {
+        if peer.ip().is_unspecified() || peer.ip().is_multicast() || peer.port() == 0 {
+            return Err(Error::caller(
+                Status::BadNetworkName,
+                format!("connect: {peer} cannot be a destination; give an address and a port"),
+            ));
+        }
+        let conn = self.conn()?;
+        conn.connect(&queue_pair.0.qp, peer, limits, private, sink)
+            .map_err(|s| Error::state(s, "connect"))
+    }
+
+    /// Complete the connection that the peer has accepted.
+    pub fn complete_connect(&self) -> Result<()> {
+        self.conn()?.complete_connect().map_err(|s| Error::state(s, "complete a connection"))
+    }
+
+    /// Accept the request that [`Listener::get_request`] has put here. `sink` is told when the peer
+    /// has completed the connection.
+    pub fn accept(
+        &self,
+        queue_pair: &QueuePair,
+        limits: ReadLimits,
+        private: &[u8],
+        sink: Sink,
+    ) -> Result<()> {
+        let conn = self.conn()?;
+        conn.accept(&queue_pair.0.qp, limits, private, sink).map_err(|s| Error::state(s, "accept"))
+    }
+
+    /// Reject: a request, or a peer's acceptance. The notice is on its way when this returns.
+    pub fn reject(&self, private: &[u8]) -> Result<()> {
+        self.conn()?.reject(private).map_err(|s| Error::state(s, "reject"))
+    }
+
+    /// Be told when the peer disconnects.
+    pub fn notify_disconnect(&self, sink: Sink) -> Result<()> {
+        let conn = self.conn()?;
+        conn.notify_disconnect(sink).map_err(|s| Error::state(s, "notify of a disconnect"))
+    }
+
+    /// Disconnect. Everything is flushed and the notice is on its way when this returns, so that
+    /// the program may exit at once (ND2 4.9).
+    pub fn disconnect(&self, sink: Sink) -> Result<()> {
+        self.conn()?.disconnect(sink).map_err(|s| Error::state(s, "disconnect"))
+    }
+
+    /// Cancel what is outstanding (ND2 4.7.4), before this returns.
+    pub fn cancel(&self) -> Result<()> {
+        self.conn()?.cancel();
+        Ok(())
+    }
+
+    /// Its state.
+    #[must_use]
+    pub fn state(&self) -> ConnectorState {
+        self.0.conn.state()
+    }
+
+    /// Read limits, offered or agreed, seen from here (ND2 4.8).
+    pub fn read_limits(&self) -> Result<ReadLimits> {
+        self.conn()?.read_limits().map_err(|s| Error::state(s, "get the read limits"))
+    }
+
+    /// The peer's private data, exactly as sent.
+    pub fn private_data(&self) -> Result<Vec<u8>> {
+        self.conn()?.private_data().map_err(|s| Error::state(s, "get the private data"))
+    }
+
+    /// This end's address.
+    pub fn local(&self) -> Result<SocketAddr> {
+        self.conn()?.local().map_err(|s| Error::state(s, "get the local address"))
+    }
+
+    /// The other end's address.
+    pub fn peer(&self) -> Result<SocketAddr> {
+        self.conn()?.peer().map_err(|s| Error::state(s, "get the peer's address"))
+    }
+
+    /// What was agreed; while the connection lasts.
+    pub fn info(&self) -> Result<ConnectionInfo> {
+        let conn = self.conn()?;
+        let (local, peer) = (self.local()?, self.peer()?);
+        let facts = conn
+            .facts()
+            .ok_or_else(|| Error::state(Status::ConnectionInvalid, "tell what was agreed"))?;
+        Ok(ConnectionInfo { local, peer, path: "tcp", facts })
+    }
+}
+
+/// A listener. Dropping the last clone refuses the requests that nobody has taken.
+#[derive(Clone, Debug)]
+pub struct Listener(Arc<Ear>);
+
+#[derive(Debug)]
+struct Ear {
+    owner: Arc<Owner>,
+    port: Arc<Port>,
+}
+
+impl Drop for Ear {
+    fn drop(&mut self) {
+        if !self.owner.shared.is_foreign() {
+            self.port.close();
+        }
+    }
+}
+
+impl Listener {
+    fn port(&self) -> Result<&Arc<Port>> {
+        self.0.owner.here()?;
+        Ok(&self.0.port)
+    }
+
+    /// Take requests; at most `backlog` wait for the program (0: no limit but that of half-open
+    /// connections).
+    pub fn listen(&self, backlog: usize) -> Result<()> {
+        self.port()?.listen(backlog).map_err(|s| Error::state(s, "listen"))
+    }
+
+    /// Where it is; tells the port if any was asked for.
+    pub fn address(&self) -> Result<SocketAddr> {
+        self.port()?.address().map_err(|e| Error::link(e, "get the listener's address"))
+    }
+
+    /// Put the next request into `connector`; `sink` is told when that has happened.
+    pub fn get_request(&self, connector: &Connector, sink: Sink) -> Result<()> {
+        let conn = connector.conn()?;
+        self.port()?.get_request(conn, sink).map_err(|s| Error::state(s, "get a request"))
+    }
+
+    /// End every outstanding [`Listener::get_request`] as canceled, in order, before this returns.
+    pub fn cancel(&self) -> Result<()> {
+        self.port()?.cancel();
+        Ok(())
+    }
+
+    /// Connections that were turned away because too many were half-way through start-up.
+    #[must_use]
+    pub fn turned_away(&self) -> u64 {
+        self.0.port.turned_away()
+    }
+}

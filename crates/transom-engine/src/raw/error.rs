@@ -1,0 +1,86 @@
+//! Why a call failed.
+
+use std::borrow::Cow;
+
+use transom_wire::Blame;
+
+use crate::Status;
+use crate::driver::status_of;
+use crate::sys::IoError;
+
+/// A call that failed: a status that a front maps to its own code, whose fault it was, and a
+/// sentence for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    /// For fronts.
+    pub status: Status,
+    /// Whose fault.
+    pub blame: Blame,
+    /// What was asked, and what would have been accepted.
+    pub detail: Cow<'static, str>,
+}
+
+/// Of a call.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub(crate) fn caller(status: Status, detail: impl Into<Cow<'static, str>>) -> Error {
+        Error { status, blame: Blame::Caller, detail: detail.into() }
+    }
+
+    pub(crate) fn system(status: Status, detail: impl Into<Cow<'static, str>>) -> Error {
+        Error { status, blame: Blame::System, detail: detail.into() }
+    }
+
+    /// A call that needs another state; the table's answer.
+    pub(crate) fn state(status: Status, call: &'static str) -> Error {
+        let why = match status {
+            Status::ConnectionInvalid => "it needs a connection that is in another state",
+            Status::ConnectionActive => "it is connecting or connected already",
+            Status::ConnectionAborted => "the peer was gone already",
+            Status::ConnectionDisconnected => "this side has disconnected",
+            Status::AddressAssociated => "it has an address already",
+            Status::AddressNotAssociated => "it has no address yet; bind it first",
+            Status::InvalidBufferSize => "the private data is longer than the wire carries",
+            _ => "the object is in another state",
+        };
+        Error::caller(status, format!("{call}: {why}"))
+    }
+
+    /// A post that was refused inline.
+    pub(crate) fn post(status: Status, what: &'static str) -> Error {
+        let why = match status {
+            Status::ConnectionInvalid => "the queue pair is not connected (ND2 4.1)",
+            Status::NoMoreEntries => {
+                "as many as the queue holds are outstanding; retrieve completions first, or make \
+                 it deeper"
+            }
+            Status::DataOverrun => "its list has more entries than the queue pair was made for",
+            Status::BufferOverflow => {
+                "it has more bytes than a transfer, or an inline one, may have"
+            }
+            Status::NotSupported => "this operation is not built",
+            _ => "the operation and its data do not fit each other",
+        };
+        Error::caller(status, format!("{what}: {why}"))
+    }
+
+    /// A failure of the link.
+    pub(crate) fn link(e: IoError, what: &str) -> Error {
+        let blame = match e {
+            IoError::Refused | IoError::Reset => Blame::Peer,
+            IoError::TimedOut | IoError::Unreachable => Blame::Wire,
+            IoError::InUse | IoError::NotLocal => Blame::Caller,
+            _ => Blame::System,
+        };
+        Error { status: status_of(e), blame, detail: format!("{what}: {e}").into() }
+    }
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.detail)
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,25 @@
+//! The handle layer: what fronts stand on, the safe Rust API and the C ones alike.
+//!
+//! Handles are cheap, `Send + Sync`, and belong to one [`Adapter`]; requests carry 64-bit contexts;
+//! a [`Sink`] is called with no lock held and may call anything. Calls follow the dialect that the
+//! adapter was opened with, and answer as its tables say (ND2 4.7.3). Dropping the last handle of a
+//! queue pair or connector disconnects; nothing here ever blocks on a peer, except
+//! [`CompletionQueue::wait`].
+
+mod adapter;
+mod connector;
+mod error;
+mod queue_pair;
+mod queues;
+#[cfg(test)]
+#[allow(unsafe_code)]
+mod tests;
+
+pub use adapter::{Adapter, Counters, Domain, Window};
+pub use connector::{ConnectionInfo, Connector, Listener};
+pub use error::{Error, Result};
+pub use queue_pair::{QueuePair, QueuePairOptions};
+pub use queues::{CompletionQueue, SharedReceiveQueue};
+
+pub use crate::driver::{Explain, HalfOpen, Options, Sink, Trace};
+pub use crate::sys::{Interface, interfaces};

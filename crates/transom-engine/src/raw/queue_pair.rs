@@ -1,0 +1,161 @@
+//! Queue pairs.
+
+use std::sync::Arc;
+
+use super::adapter::Owner;
+use super::{Adapter, CompletionQueue, Domain, Error, Result, SharedReceiveQueue};
+use crate::driver::{Qp, Told};
+use crate::{Data, QueuePairConfig, QueuePairKind, QueuePairState, Request, Sge, Status};
+
+/// What a queue pair is made with.
+#[derive(Clone, Copy, Debug)]
+pub struct QueuePairOptions {
+    /// Comes back in every completion.
+    pub context: u64,
+    /// Requests outstanding at a time.
+    pub initiator_depth: u32,
+    /// Receives outstanding at a time; ignored with a shared queue.
+    pub receive_depth: u32,
+    /// Entries of a request's list.
+    pub initiator_sge: u32,
+    /// Entries of a receive's list.
+    pub receive_sge: u32,
+    /// Bytes of an inline request.
+    pub inline_size: u32,
+}
+
+impl Default for QueuePairOptions {
+    fn default() -> QueuePairOptions {
+        QueuePairOptions {
+            context: 0,
+            initiator_depth: 128,
+            receive_depth: 128,
+            initiator_sge: 16,
+            receive_sge: 16,
+            inline_size: 4096,
+        }
+    }
+}
+
+/// A queue pair. Dropping the last clone disconnects it (ND2 4.9).
+#[derive(Clone, Debug)]
+pub struct QueuePair(pub(super) Arc<Handle>);
+
+#[derive(Debug)]
+pub(super) struct Handle {
+    pub(super) owner: Arc<Owner>,
+    pub(super) qp: Arc<Qp>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if self.owner.shared.is_foreign() {
+            return;
+        }
+        if let Some(link) = self.qp.link() {
+            link.release();
+        }
+        self.owner.shared.remove_queue_pair(self.qp.number);
+        // Windows that were bound without a connection.
+        self.owner.shared.memory.close_queue_pair(self.qp.number, crate::sys::now().0);
+    }
+}
+
+impl Adapter {
+    /// A queue pair in `domain`, whose requests complete at `initiator` and whose receives at
+    /// `receive`.
+    pub fn queue_pair(
+        &self,
+        domain: Domain,
+        initiator: &CompletionQueue,
+        receive: &CompletionQueue,
+        shared_receives: Option<&SharedReceiveQueue>,
+        options: &QueuePairOptions,
+    ) -> Result<QueuePair> {
+        let shared = self.0.here()?;
+        let strangers = !Arc::ptr_eq(&initiator.owner, &self.0)
+            || !Arc::ptr_eq(&receive.owner, &self.0)
+            || shared_receives.is_some_and(|srq| !Arc::ptr_eq(&srq.owner, &self.0));
+        if strangers {
+            return Err(Error::caller(
+                Status::InvalidParameter(2),
+                "create a queue pair: its queues belong to another adapter",
+            ));
+        }
+        let make = |number| {
+            let pair = crate::QueuePair::new(QueuePairConfig {
+                number,
+                domain: domain.0,
+                context: options.context,
+                kind: QueuePairKind::Rc,
+                dialect: shared.options.dialect,
+                initiator_depth: options.initiator_depth,
+                receive_depth: if shared_receives.is_some() { 0 } else { options.receive_depth },
+                initiator_sge: options.initiator_sge,
+                receive_sge: options.receive_sge,
+                inline_size: options.inline_size,
+                largest_transfer: shared.options.largest_transfer,
+                shared: shared_receives.is_some(),
+            });
+            let srq = shared_receives.map(|srq| srq.srq.clone());
+            Arc::new(Qp::new(pair, initiator.cq.clone(), receive.cq.clone(), srq))
+        };
+        let qp = shared.add_queue_pair(make).map_err(|e| {
+            Error::system(Status::InsufficientResources, format!("create a queue pair: {e}"))
+        })?;
+        Ok(QueuePair(Arc::new(Handle { owner: self.0.clone(), qp })))
+    }
+}
+
+impl QueuePair {
+    /// Post a request. Arguments are judged now, memory when the request executes; either way the
+    /// outcome is a completion (ND2 4.5: never inline).
+    pub fn post(&self, request: &Request, data: Data<'_>) -> Result<()> {
+        self.0.owner.here()?;
+        self.0.qp.post(request, data).map_err(|status| Error::post(status, "post a request"))
+    }
+
+    /// Post a receive.
+    pub fn post_receive(&self, context: u64, list: &[Sge]) -> Result<()> {
+        self.0.owner.here()?;
+        self.0.qp.post_receive(context, list).map_err(|s| Error::post(s, "post a receive"))
+    }
+
+    /// Cancel everything that is outstanding, in one batch, before this returns (ND2 4.9). A
+    /// connected queue pair cannot be used afterwards.
+    pub fn flush(&self) -> Result<()> {
+        self.0.owner.here()?;
+        let qp = &self.0.qp;
+        let mut told = Told::default();
+        match qp.link() {
+            Some(link) => {
+                link.flush(&mut told);
+                told.tell();
+                link.settle();
+            }
+            None => {
+                qp.flush(&mut told);
+                told.tell();
+            }
+        }
+        Ok(())
+    }
+
+    /// Its state.
+    #[must_use]
+    pub fn state(&self) -> QueuePairState {
+        self.0.qp.front().pair.state()
+    }
+
+    /// What it was made with.
+    #[must_use]
+    pub fn config(&self) -> QueuePairConfig {
+        *self.0.qp.front().pair.config()
+    }
+
+    /// Requests and receives posted and not completed.
+    #[must_use]
+    pub fn outstanding(&self) -> (u32, u32) {
+        self.0.qp.front().pair.outstanding()
+    }
+}

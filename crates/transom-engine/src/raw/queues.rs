@@ -1,0 +1,154 @@
+//! Completion queues and shared receive queues.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::adapter::Owner;
+use super::{Adapter, Error, Result, Sink};
+use crate::driver::{Cq, Srq};
+use crate::{Completion, NotifyKind, Sge, Status};
+
+/// A completion queue.
+#[derive(Clone, Debug)]
+pub struct CompletionQueue {
+    pub(super) owner: Arc<Owner>,
+    pub(super) cq: Arc<Cq>,
+}
+
+impl Adapter {
+    /// A completion queue for `depth` completions; how exactly the depth is taken is the dialect's.
+    pub fn completion_queue(&self, depth: usize) -> Result<CompletionQueue> {
+        let shared = self.0.here()?;
+        let kind = shared.options.dialect.completion_queues;
+        Ok(CompletionQueue { owner: self.0.clone(), cq: Arc::new(Cq::new(depth, kind)) })
+    }
+
+    /// A shared receive queue of `depth` receives of up to `max_sge` entries.
+    pub fn shared_receive_queue(&self, depth: usize, max_sge: usize) -> Result<SharedReceiveQueue> {
+        let shared = self.0.here()?;
+        let largest = shared.options.largest_transfer;
+        let queue = crate::SharedReceiveQueue::new(depth, max_sge, largest);
+        Ok(SharedReceiveQueue { owner: self.0.clone(), srq: Arc::new(Srq::new(queue)) })
+    }
+}
+
+impl CompletionQueue {
+    /// Retrieve completions; how many. When there are none, make progress on the links that feed
+    /// the queue and look again. Fewer than there is room for: the queue was drained (ND2 4.4).
+    pub fn poll(&self, results: &mut [Completion]) -> usize {
+        if self.owner.here().is_err() { 0 } else { self.cq.poll(results) }
+    }
+
+    /// Make progress without retrieving anything, for programs that watch memory.
+    pub fn progress(&self) {
+        if self.owner.here().is_ok() {
+            self.cq.progress();
+        }
+    }
+
+    /// Block until there is a completion (`true`), or the time is up. This thread then moves the
+    /// bytes itself; no other is woken to wake it.
+    pub fn wait(&self, at_most: Option<Duration>) -> Result<bool> {
+        self.owner.here()?;
+        self.check()?;
+        let result = self.cq.wait(at_most).map_err(|e| {
+            Error::system(Status::InsufficientResources, format!("wait for completions: {e}"))
+        });
+        self.check()?;
+        result
+    }
+
+    fn check(&self) -> Result<()> {
+        match self.cq.queue().failure() {
+            Some(status) => Err(Error::caller(
+                status,
+                "the completion queue ran over: poll it before more requests complete than it \
+                 holds, or make it deeper (ND2 4.4)",
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Ask to be told, once (ND2 4.4). The sink may be called before this returns.
+    pub fn notify(&self, kind: NotifyKind, sink: Sink) -> Result<()> {
+        self.owner.here()?;
+        self.cq.notify(kind, sink);
+        Ok(())
+    }
+
+    /// End every outstanding notification as canceled, before this returns.
+    pub fn cancel(&self) {
+        if self.owner.here().is_ok() {
+            self.cq.cancel();
+        }
+    }
+
+    /// Change the depth (ND2 C29).
+    pub fn resize(&self, depth: usize) -> Result<()> {
+        self.owner.here()?;
+        self.cq.queue().resize(depth).map_err(|status| {
+            Error::caller(status, "resize: more completions than that are in the queue")
+        })
+    }
+
+    /// Completions it can hold.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.cq.queue().capacity()
+    }
+
+    /// How it failed, if it did.
+    #[must_use]
+    pub fn failure(&self) -> Option<Status> {
+        self.cq.queue().failure()
+    }
+}
+
+/// A shared receive queue.
+#[derive(Clone, Debug)]
+pub struct SharedReceiveQueue {
+    pub(super) owner: Arc<Owner>,
+    pub(super) srq: Arc<Srq>,
+}
+
+impl SharedReceiveQueue {
+    /// Post a receive.
+    ///
+    /// # Errors
+    /// `NoMoreEntries` when it is full.
+    pub fn post_receive(&self, context: u64, list: &[Sge]) -> Result<()> {
+        let shared = self.owner.here()?;
+        let mut wake = Vec::new();
+        self.srq
+            .post(context, list, &mut wake)
+            .map_err(|status| Error::post(status, "post a shared receive"))?;
+        for number in wake {
+            if let Some(link) = shared.queue_pair(number).and_then(|qp| qp.link()) {
+                link.posted();
+            }
+        }
+        Ok(())
+    }
+
+    /// Change depth and threshold; 0 leaves a value as it is.
+    pub fn modify(&self, depth: usize, threshold: usize) -> Result<()> {
+        self.owner.here()?;
+        self.srq.modify(depth, threshold).map_err(|status| {
+            Error::caller(status, "modify: more receives than that are outstanding")
+        })
+    }
+
+    /// Be told, once, when fewer receives than the threshold wait.
+    pub fn notify(&self, sink: Sink) -> Result<()> {
+        self.owner.here()?;
+        self.srq.notify(sink);
+        Ok(())
+    }
+
+    /// End every outstanding notification as canceled.
+    pub fn cancel(&self) {
+        if self.owner.here().is_ok() {
+            self.srq.cancel();
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Tests of the handle layer over real sockets.
+
+mod harness;
+mod traffic;

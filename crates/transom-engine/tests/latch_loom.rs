@@ -1,0 +1,94 @@
+//! Every interleaving of the post protocol, on the shipped source file.
+#![allow(missing_docs, dead_code)]
+
+mod sync {
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+    pub(crate) use loom::sync::{Mutex, MutexGuard};
+}
+#[path = "../src/driver/latch.rs"]
+mod latch;
+
+use latch::Latch;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU32, Ordering};
+use loom::thread;
+
+/// A queue that anybody may fill, and a count of what was taken from it under the lock.
+struct Shared {
+    queued: AtomicU32,
+    sent: AtomicU32,
+    latch: Latch<u32>,
+}
+
+impl Shared {
+    fn new() -> Arc<Shared> {
+        Arc::new(Shared {
+            queued: AtomicU32::new(0),
+            sent: AtomicU32::new(0),
+            latch: Latch::new(0),
+        })
+    }
+    fn drive(&self) {
+        let work = |done: &mut u32| {
+            *done += self.queued.swap(0, Ordering::AcqRel);
+            // The pass goes on for a while after it has looked: others find the lock taken.
+            self.sent.fetch_add(1, Ordering::AcqRel);
+        };
+        self.latch.drive(work, |()| {});
+    }
+    fn post(&self) {
+        self.queued.fetch_add(1, Ordering::AcqRel);
+        self.drive();
+    }
+    fn control(&self) {
+        let ((), left) = self.latch.control(|_| ());
+        if left {
+            self.drive();
+        }
+    }
+    fn done(&self) -> u32 {
+        self.latch.control(|done| *done).0
+    }
+}
+
+/// Decision 4: a post that loses the `try_lock` is done by the holder.
+#[test]
+fn no_post_is_lost_between_two_posters() {
+    loom::model(|| {
+        let shared = Shared::new();
+        let other = shared.clone();
+        let t = thread::spawn(move || other.post());
+        shared.post();
+        t.join().unwrap();
+        assert_eq!(shared.done(), 2);
+    });
+}
+
+/// A control call makes progress stay away; what was posted meanwhile is done after it.
+#[test]
+fn no_post_is_lost_against_a_control_call() {
+    loom::model(|| {
+        let shared = Shared::new();
+        let other = shared.clone();
+        let t = thread::spawn(move || other.post());
+        shared.control();
+        t.join().unwrap();
+        assert_eq!(shared.done(), 1);
+    });
+}
+
+#[test]
+fn no_post_is_lost_among_three() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(|| {
+        let shared = Shared::new();
+        let (a, b) = (shared.clone(), shared.clone());
+        let t = thread::spawn(move || a.post());
+        let u = thread::spawn(move || b.control());
+        shared.post();
+        t.join().unwrap();
+        u.join().unwrap();
+        assert_eq!(shared.done(), 2);
+    });
+}
