@@ -77,6 +77,8 @@ struct Way {
     held: Vec<u8>,
     /// The sender has closed, or the link is cut: nothing comes behind `flight`.
     closed: bool,
+    /// The receiver paused: what is held is to be given again.
+    paused: bool,
     /// Nothing is delivered.
     stalled: bool,
     /// The receiver was told of the end.
@@ -307,6 +309,7 @@ impl Pair {
         let held = std::mem::take(&mut self.ways[to].held);
         let received = host.receive(now, &held);
         self.ways[to].held = held.get(received.consumed..).unwrap_or_default().to_vec();
+        self.ways[to].paused = received.paused;
     }
 
     /// The process of a host is gone: what it wrote arrives, then the end.
@@ -346,7 +349,7 @@ impl Pair {
             return false;
         }
         let reads = self.hosts[host].connection.as_ref().is_some_and(Connection::wants_read);
-        if !way.flight.is_empty() && reads {
+        if (!way.flight.is_empty() || way.paused) && reads {
             self.deliver(host, self.config.chunk);
             return true;
         }

@@ -1,0 +1,265 @@
+//! Completion queues: ND2 4.4, rule by rule.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::{Arc, Barrier, Mutex};
+
+use transom_engine::{
+    Capacity, Completion, CompletionFlags, CompletionKind, CompletionQueue, Finished, NotifyKind,
+    Status,
+};
+use transom_memory::QueuePairId;
+
+fn entry(context: u64, status: Status, flags: CompletionFlags) -> Completion {
+    Completion {
+        request_context: context,
+        queue_pair_context: 0,
+        queue_pair: QueuePairId(1),
+        kind: CompletionKind::Receive,
+        status,
+        length: 0,
+        value: 0,
+        flags,
+        denial: 0,
+    }
+}
+
+fn ok(context: u64) -> Completion {
+    entry(context, Status::Success, CompletionFlags::default())
+}
+
+/// A queue with everything that fired so far.
+struct Cq {
+    queue: CompletionQueue,
+    fired: Vec<Finished>,
+}
+
+impl Cq {
+    fn new() -> Cq {
+        Cq { queue: CompletionQueue::new(8, Capacity::Elastic), fired: Vec::new() }
+    }
+
+    fn add(&mut self, batch: &[Completion]) {
+        for completion in batch {
+            self.queue.push(*completion).unwrap();
+        }
+        self.queue.fire(&mut self.fired);
+    }
+
+    fn notify(&mut self, kind: NotifyKind, waiter: u64) {
+        self.queue.notify(kind, waiter, &mut self.fired);
+    }
+
+    /// Waiters that fired since the last call.
+    fn fired(&mut self) -> Vec<(u64, Status)> {
+        self.fired.drain(..).map(|fired| (fired.waiter, fired.status)).collect()
+    }
+}
+
+const S: Status = Status::Success;
+
+#[test]
+fn n1_any_fires_at_once_for_entries_that_came_before_it() {
+    let mut cq = Cq::new();
+    cq.add(&[ok(1)]);
+    cq.notify(NotifyKind::Any, 10);
+    assert_eq!(cq.fired(), [(10, S)]);
+    let mut cq = Cq::new();
+    cq.add(&[ok(1)]);
+    cq.queue.pop().unwrap();
+    cq.notify(NotifyKind::Any, 10);
+    assert_eq!(cq.fired(), [], "what was retrieved is no news");
+    cq.add(&[ok(2)]);
+    assert_eq!(cq.fired(), [(10, S)]);
+}
+
+#[test]
+fn n2_an_entry_fires_once_even_if_it_stays() {
+    let mut cq = Cq::new();
+    cq.notify(NotifyKind::Any, 10);
+    cq.add(&[ok(1), ok(2)]);
+    assert_eq!(cq.fired(), [(10, S)]);
+    cq.notify(NotifyKind::Any, 11);
+    assert_eq!(cq.fired(), []);
+    cq.queue.pop().unwrap();
+    cq.notify(NotifyKind::Any, 12);
+    assert_eq!(cq.fired(), []);
+    cq.add(&[ok(3)]);
+    assert_eq!(cq.fired(), [(11, S), (12, S)]);
+}
+
+#[test]
+fn n3_one_firing_ends_all_that_wait_and_disarms() {
+    let mut cq = Cq::new();
+    for waiter in 10..13 {
+        cq.notify(NotifyKind::Any, waiter);
+    }
+    cq.add(&[ok(1)]);
+    assert_eq!(cq.fired(), [(10, S), (11, S), (12, S)]);
+    cq.add(&[ok(2)]);
+    assert_eq!(cq.fired(), []);
+}
+
+#[test]
+fn n4_any_beats_solicited_in_either_order() {
+    for kinds in
+        [[NotifyKind::Solicited, NotifyKind::Any], [NotifyKind::Any, NotifyKind::Solicited]]
+    {
+        let mut cq = Cq::new();
+        cq.notify(kinds[0], 10);
+        cq.notify(kinds[1], 11);
+        cq.add(&[ok(1)]);
+        assert_eq!(cq.fired(), [(10, S), (11, S)]);
+    }
+}
+
+#[test]
+fn n5_solicited_fires_for_solicited_receives_and_for_errors() {
+    for (completion, fires) in [
+        (ok(1), false),
+        (entry(1, S, CompletionFlags::SOLICITED), true),
+        (entry(1, Status::RemoteAccess, CompletionFlags::default()), true),
+        (entry(1, Status::Canceled, CompletionFlags::default()), true),
+    ] {
+        let mut cq = Cq::new();
+        cq.notify(NotifyKind::Solicited, 10);
+        cq.add(&[completion]);
+        assert_eq!(!cq.fired().is_empty(), fires, "{completion:?}");
+        // And when it was there before.
+        let mut cq = Cq::new();
+        cq.add(&[completion, ok(2)]);
+        cq.notify(NotifyKind::Solicited, 10);
+        assert_eq!(!cq.fired().is_empty(), fires, "{completion:?}");
+    }
+}
+
+#[test]
+fn n6_any_fires_for_canceled_entries() {
+    let mut cq = Cq::new();
+    cq.notify(NotifyKind::Any, 10);
+    cq.add(&[entry(1, Status::Canceled, CompletionFlags::default())]);
+    assert_eq!(cq.fired(), [(10, S)]);
+}
+
+#[test]
+fn n7_errors_fires_for_the_failure_of_the_queue_alone() {
+    let mut cq = Cq::new();
+    cq.notify(NotifyKind::Errors, 10);
+    cq.add(&[ok(1), entry(2, Status::InternalError, CompletionFlags::default())]);
+    assert_eq!(cq.fired(), []);
+    for context in 3.. {
+        if cq.queue.push(ok(context)).is_err() {
+            break;
+        }
+    }
+    cq.queue.fire(&mut cq.fired);
+    assert_eq!(cq.fired(), [(10, Status::QueueOverrun)]);
+}
+
+/// N8, N11: one thread retrieves until it finds nothing, arms, and waits; another adds. Every entry
+/// is retrieved, so no wake-up was lost. The queue is behind a lock, as the driver keeps it.
+#[test]
+fn n8_n11_no_entry_between_the_last_retrieval_and_the_notify_is_missed() {
+    const ENTRIES: u64 = 20_000;
+    let cq = Arc::new((Mutex::new(Cq::new()), std::sync::Condvar::new(), Barrier::new(2)));
+    cq.0.lock().unwrap().queue.resize(ENTRIES as usize).unwrap();
+    let adder = std::thread::spawn({
+        let cq = Arc::clone(&cq);
+        move || {
+            cq.2.wait();
+            for context in 0..ENTRIES {
+                cq.0.lock().unwrap().add(&[ok(context)]);
+                cq.1.notify_all();
+            }
+        }
+    });
+    cq.2.wait();
+    let mut got = 0;
+    while got < ENTRIES {
+        let mut lock = cq.0.lock().unwrap();
+        while let Some(completion) = lock.queue.pop() {
+            assert_eq!(completion.request_context, got);
+            got += 1;
+        }
+        drop(lock); // the entry that comes here must fire
+        if got < ENTRIES {
+            cq.0.lock().unwrap().notify(NotifyKind::Any, 1);
+            let mut lock = cq.0.lock().unwrap();
+            while lock.fired().is_empty() {
+                lock = cq.1.wait(lock).unwrap();
+            }
+        }
+    }
+    adder.join().unwrap();
+}
+
+#[test]
+fn n9_after_a_failure_every_notify_ends_with_it() {
+    let mut cq = Cq::new();
+    cq.notify(NotifyKind::Solicited, 10);
+    for context in 0..8 {
+        cq.queue.push(ok(context)).unwrap();
+    }
+    assert_eq!(cq.queue.push(ok(8)), Err(Status::QueueOverrun));
+    cq.queue.fire(&mut cq.fired);
+    assert_eq!(cq.fired(), [(10, Status::QueueOverrun)]);
+    for (waiter, kind) in [(11, NotifyKind::Any), (12, NotifyKind::Errors)] {
+        cq.notify(kind, waiter);
+        assert_eq!(cq.fired(), [(waiter, Status::QueueOverrun)]);
+    }
+    assert_eq!(cq.queue.pop(), None, "nothing more is reported");
+    assert_eq!(cq.queue.push(ok(9)), Err(Status::QueueOverrun));
+}
+
+#[test]
+fn n10_a_batch_is_there_when_the_notification_fires() {
+    let mut cq = Cq::new();
+    cq.notify(NotifyKind::Any, 10);
+    cq.queue.push(ok(1)).unwrap();
+    cq.queue.push(ok(2)).unwrap();
+    assert_eq!(cq.fired(), [], "not before the whole batch is in");
+    cq.queue.fire(&mut cq.fired);
+    assert_eq!(cq.fired(), [(10, S)]);
+    assert_eq!(cq.queue.len(), 2);
+}
+
+/// ND2 4.4, C38; and exact queues for the dialects that have them.
+#[test]
+fn capacity_is_what_was_asked_for_or_what_is_bound() {
+    for (kind, bound, expected) in
+        [(Capacity::Elastic, 10, 10), (Capacity::Elastic, 1, 2), (Capacity::Exact, 10, 2)]
+    {
+        let mut queue = CompletionQueue::new(2, kind);
+        queue.bind(bound);
+        assert_eq!(queue.capacity(), expected);
+        let fits = (0..20).take_while(|context| queue.push(ok(*context)).is_ok()).count();
+        assert_eq!(fits, expected);
+    }
+}
+
+/// ND2 C29.
+#[test]
+fn resizing_below_the_content_changes_nothing() {
+    let mut queue = CompletionQueue::new(4, Capacity::Exact);
+    for context in 0..3 {
+        queue.push(ok(context)).unwrap();
+    }
+    assert_eq!(queue.resize(2), Err(Status::BufferOverflow));
+    assert_eq!(queue.capacity(), 4);
+    assert_eq!(queue.resize(3), Ok(()));
+    assert_eq!(queue.len(), 3);
+}
+
+/// ND2 2.3 rules 9, 10.
+#[test]
+fn cancel_ends_every_notification_in_order_and_keeps_the_entries() {
+    let mut cq = Cq::new();
+    for (waiter, kind) in [(10, NotifyKind::Any), (11, NotifyKind::Solicited)] {
+        cq.notify(kind, waiter);
+    }
+    cq.queue.cancel(&mut cq.fired);
+    assert_eq!(cq.fired(), [(10, Status::Canceled), (11, Status::Canceled)]);
+    cq.add(&[ok(1)]);
+    assert_eq!(cq.fired(), []);
+    assert_eq!(cq.queue.len(), 1);
+}
