@@ -1,4 +1,36 @@
 //! iWARP without I/O: MPA, DDP and RDMAP as one implementation of [`transom_wire::Wire`].
+//!
+//! | file | layer | what it holds |
+//! |---|---|---|
+//! | [`mpa`] | MPA | start-up frames, the enhanced word |
+//! | [`fpdu`] | MPA | frames: length, padding, CRC32c, generated markers |
+//! | [`ddp`] | DDP | segment headers |
+//! | [`rdmap`] | RDMAP | control byte, Read Request |
+//! | [`terminate`] | RDMAP | Terminate, in the RFC's and in siw's bit order |
+//! | [`rfc7306`] | RDMAP | atomics, codec only |
+//! | [`faults`] | all | every violation and refusal, and what a Terminate says about it |
+//! | [`extension`] | ours | acknowledgements, announcements, refusals |
+//!
+//! Each codec is a function that cannot panic from bytes to a meaning, and one back. [`Stream`] puts
+//! them together; [`Config`] says what one side wants, and can imitate another implementation.
+//!
+//! # What is done
+//!
+//! Revisions 1 and 2 with enhanced set-up and both kinds of ready-to-receive frame; checksums either
+//! way, verified before anything leaves [`decode`](transom_wire::Wire::decode); markers for a peer
+//! that asks; Send in all four kinds, Write, Read; the validation of iW 4 to 7; read limits in both
+//! directions, a hidden slot for verdicts; one Terminate, mapped to the message it blames.
+//!
+//! # What is not
+//!
+//! - Markers are never asked for, so none are understood.
+//! - Atomics and immediate data are refused like unknown opcodes.
+//! - Revision 0 (RDMAC) is refused.
+//! - Segments of a message must come in order, and those of two messages may not mix. Every known
+//!   peer sends them so; RFC 5041 5.3 only recommends it.
+//! - After a wrong checksum the stream is dead: there is no resynchronisation without markers.
+//!
+//! `rules.toml` says which test holds which rule.
 
 #![forbid(unsafe_code)]
 

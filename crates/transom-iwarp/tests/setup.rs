@@ -433,6 +433,34 @@ fn a_signalled_write_is_done_when_the_read_behind_it_is_answered() {
 }
 
 #[test]
+fn verdicts_never_go_back() {
+    // A Send was done when its frame was handed out; nobody has asked for events since.
+    let mut pair = Pair::plain();
+    pair.active.taken();
+    pair.active.write(7, 0, b"signalled", true);
+    let sent = pair.active.talk();
+    pair.passive.feed(&sent);
+    let answer = pair.passive.talk();
+    let Pair { active, .. } = &mut pair;
+    let now = active.now;
+    let send = Message::Send { length: 0, solicited: false, invalidate: None };
+    let hand_out = |active: &mut Side, id| {
+        assert_eq!(active.wire.begin(now, MessageId(id), &send), Begin::Started);
+        assert!(active.wire.next_frame(now).is_some());
+    };
+    hand_out(active, 1);
+    active.feed(&answer);
+    assert_eq!(active.taken(), [Got::Done(1)]);
+    // The same with an older verdict waiting: told once, with the younger.
+    let write = Message::Write { token: 7, address: 0, length: 0, verdict: true };
+    hand_out(active, 2);
+    assert_eq!(active.wire.begin(now, MessageId(3), &write), Begin::Started);
+    while active.wire.next_frame(now).is_some() {}
+    active.feed(&hex("000e c142 00000000 0000000000000000 6975d6ca"));
+    assert_eq!(active.taken(), [Got::Done(3)]);
+}
+
+#[test]
 fn one_read_vouches_for_all_writes_before_it() {
     let mut pair = Pair::plain();
     pair.active.taken();

@@ -286,6 +286,7 @@ impl Stream {
             .or((layer == 0 && kind == 0).then_some(RefusalClass::Internal));
         let failed = failed(blamed, id, operation, class, words);
         let Some(through) = done else { return Some(failed) };
+        self.overtake(done);
         self.pending.failed = Some(failed);
         Some(Event::Done { through })
     }

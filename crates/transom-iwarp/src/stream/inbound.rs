@@ -494,7 +494,9 @@ impl Stream {
             Asker::Ready => None,
             Asker::Verdict { through } => {
                 self.outbound.vouch(through);
-                self.settle().map(|through| Event::Done { through })
+                let done = self.settle();
+                self.overtake(done);
+                done.map(|through| Event::Done { through })
             }
         })
     }

@@ -427,6 +427,13 @@ impl Stream {
         through
     }
 
+    /// A verdict that is told now makes an older one, not told yet, superfluous.
+    pub(super) fn overtake(&mut self, done: Option<MessageId>) {
+        if done.is_some() {
+            self.pending.done = None;
+        }
+    }
+
     /// With the extension: the peer has executed this many messages.
     pub(super) fn acknowledged(
         &mut self,
