@@ -315,7 +315,7 @@ impl Memory {
                 entry.head().token() == token && entry.facts().region == region
             })
         };
-        let guards = control.hazards.holding(belongs).len() as u32;
+        let guards = control.hazards.count(belongs) as u32;
         let ledger = control.ledger(place);
         Counts { windows: ledger.windows, posted: ledger.posted, guards }
     }

@@ -158,9 +158,7 @@ impl Facts {
         match kind {
             ScopeKind::Domain => Scope::Domain(self.domain),
             ScopeKind::QueuePair => Scope::QueuePair(self.domain, QueuePairId(self.who as u32)),
-            ScopeKind::Connection => {
-                Scope::Connection(self.domain, ConnectionId::from_word(self.who))
-            }
+            ScopeKind::Connection => Scope::Connection(self.domain, connection_of(self.who)),
         }
     }
 
@@ -169,9 +167,19 @@ impl Facts {
         match *scope {
             Scope::Domain(_) => 0,
             Scope::QueuePair(_, queue_pair) => u64::from(queue_pair.0),
-            Scope::Connection(_, connection) => connection.word(),
+            Scope::Connection(_, connection) => connection_word(connection),
         }
     }
+}
+
+/// A connection as one word.
+#[inline]
+pub(crate) fn connection_word(connection: ConnectionId) -> u64 {
+    u64::from(connection.number) | u64::from(connection.epoch) << 32
+}
+
+fn connection_of(word: u64) -> ConnectionId {
+    ConnectionId { number: word as u32, epoch: (word >> 32) as u32 }
 }
 
 /// One cache line.
@@ -208,6 +216,12 @@ impl Entry {
     #[inline]
     pub(crate) fn head(&self) -> Head {
         Head(self.head.load(Ordering::Acquire))
+    }
+
+    /// Bring the line here; the value means nothing.
+    #[inline]
+    pub(crate) fn touch(&self) -> u64 {
+        self.head.load(Ordering::Relaxed)
     }
 
     /// Everything but the head.

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::Token;
-use crate::hazard::{Cell, Hazard};
+use crate::hazard::{Cell, EVERYTHING, Hazard};
 use crate::segments::{List, Segments};
+use crate::{Access, Denial, Memory, Nanoseconds, Token};
 
 /// The most bytes of one [`Grant`], so that a close waits for one short copy at most.
 pub const LARGEST_GRANT: u64 = 64 * 1024;
@@ -37,7 +37,8 @@ impl Lane {
 #[derive(Debug)]
 #[must_use = "the permission ends when the grant is dropped"]
 pub struct Grant<'lane> {
-    pub(crate) cell: &'lane Cell,
+    /// Cleared at the end. A pass clears it itself.
+    pub(crate) cell: Option<&'lane Cell>,
     pub(crate) list: Option<&'lane List>,
     pub(crate) host: u64,
     pub(crate) region: Token,
@@ -80,6 +81,51 @@ impl Grant<'_> {
 impl Drop for Grant<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.cell.clear();
+        if let Some(cell) = self.cell {
+            cell.clear();
+        }
+    }
+}
+
+/// Several accesses in a row under one guard: [`Memory::pass`]. As long as it lives, every close
+/// waits; so, like a [`Grant`], it is never held while waiting for bytes, a lock or user code. It
+/// starts a new guard of itself after [`LARGEST_GRANT`] bytes or [`LONGEST_PASS`] checks.
+#[derive(Debug)]
+pub struct Pass<'lane> {
+    memory: &'lane Memory,
+    lane: &'lane mut Lane,
+    bytes: u64,
+    checks: u32,
+}
+
+/// The most checks under one guard of a [`Pass`].
+pub const LONGEST_PASS: u32 = 64;
+
+impl<'lane> Pass<'lane> {
+    pub(crate) fn new(memory: &'lane Memory, lane: &'lane mut Lane) -> Pass<'lane> {
+        Pass { memory, lane, bytes: 0, checks: 0 }
+    }
+
+    /// As [`Memory::check`], for a guard's fence now and then rather than each time.
+    #[inline(always)]
+    pub fn check(&mut self, access: &Access, now: Nanoseconds) -> Result<Grant<'_>, Box<Denial>> {
+        if access.length > self.bytes || self.checks == 0 {
+            self.lane.hazard.announce(EVERYTHING);
+            (self.bytes, self.checks) = (LARGEST_GRANT.max(access.length), LONGEST_PASS);
+        }
+        self.bytes -= access.length;
+        self.checks -= 1;
+        let answer = self.memory.judge_in_pass(self.lane, access, now);
+        if answer.is_err() {
+            // The refusal has ended the guard.
+            self.checks = 0;
+        }
+        answer
+    }
+}
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        self.lane.hazard.cell().clear();
     }
 }

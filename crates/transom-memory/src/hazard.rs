@@ -8,6 +8,9 @@
 use crate::Token;
 use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering, fence, pause};
 
+/// Announced in place of a token: whatever the lane finds live.
+pub(crate) const EVERYTHING: Token = Token(0);
+
 /// What one lane has announced: a turn number in the high half, the token in the low, 0 for nothing.
 /// On two lines of its own, because processors fetch lines in pairs.
 #[repr(align(128))]
@@ -78,17 +81,26 @@ impl Hazards {
         Hazard { cell, turn: 0 }
     }
 
-    /// The guards on tokens that `is_closing` names, after these were made dead. Does not wait.
+    /// The guards on tokens that `is_closing` names, after these were made dead, and those on
+    /// everything. Does not wait.
     pub(crate) fn holding(&self, is_closing: impl Fn(Token) -> bool) -> Vec<Held> {
         fence(Ordering::SeqCst);
         let mut held = Vec::new();
         for cell in &self.cells {
             let value = cell.announced.load(Ordering::Acquire);
-            if value != 0 && is_closing(Token(value as u32)) {
+            let token = Token(value as u32);
+            if value != 0 && (token == EVERYTHING || is_closing(token)) {
                 held.push(Held { cell: Arc::clone(cell), value });
             }
         }
         held
+    }
+
+    /// How many lanes have announced a token that `belongs` names.
+    pub(crate) fn count(&self, belongs: impl Fn(Token) -> bool) -> usize {
+        fence(Ordering::SeqCst);
+        let announced = self.cells.iter().map(|cell| cell.announced.load(Ordering::Acquire));
+        announced.filter(|value| belongs(Token(*value as u32))).count()
     }
 
     /// Memory it occupies, in bytes.

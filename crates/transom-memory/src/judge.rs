@@ -1,6 +1,6 @@
 //! The judgement: pure, and the only one.
 
-use crate::entry::{Facts, Head, ScopeKind, State};
+use crate::entry::{Facts, Head, ScopeKind, State, connection_word};
 use crate::range::{Fit, fit};
 use crate::{Access, Actor, Rule};
 
@@ -36,7 +36,7 @@ pub(crate) fn admits(head: Head, facts: &Facts, actor: &Actor, remote: bool) -> 
         }
         (ScopeKind::Connection, None) => return Err(Rule::Connected),
         (ScopeKind::Connection, Some(connection)) => {
-            if facts.who != connection.word() {
+            if facts.who != connection_word(connection) {
                 return Err(Rule::Scope);
             }
         }

@@ -71,14 +71,19 @@ impl Hasher for Mix {
     }
 }
 
+/// Ledgers are allocated by half chunks, which is little enough for an allocator to take them from
+/// its heap. So the chunks of entries, which it maps, lie side by side, and random checks in a large
+/// table miss fewer pages of the page table (a third less time when checks overlap).
+const HALF: usize = CHUNK / 2;
+
 /// Everything behind the control mutex.
 #[derive(Debug)]
 pub(crate) struct Control {
     pub(crate) issuer: Issuer,
     pub(crate) hazards: Hazards,
-    /// Directory position to index in `chunks`.
+    /// Directory position to index in `halves`.
     index: Vec<u16>,
-    chunks: Vec<Box<[Ledger]>>,
+    halves: Vec<Box<[Ledger]>>,
     owners: HashMap<Owner, Place, BuildHasherDefault<Mix>>,
 }
 
@@ -88,14 +93,14 @@ impl Control {
             issuer,
             hazards: Hazards::default(),
             index: vec![0; DIRECTORY],
-            chunks: Vec::new(),
+            halves: Vec::new(),
             owners: HashMap::default(),
         }
     }
 
     /// Books for a new chunk.
     pub(crate) fn add_chunk(&mut self, position: usize) {
-        let ledgers = self.issuer.add_chunk(position).into_iter().map(|cycle| Ledger {
+        let mut ledgers = self.issuer.add_chunk(position).into_iter().map(|cycle| Ledger {
             cycle,
             posted: 0,
             windows: 0,
@@ -103,15 +108,16 @@ impl Control {
             sibling: ALONE,
             fellow: ALONE,
         });
-        self.index[position] = self.chunks.len() as u16;
-        self.chunks.push(ledgers.collect());
+        self.index[position] = self.halves.len() as u16;
+        self.halves.push(ledgers.by_ref().take(HALF).collect());
+        self.halves.push(ledgers.collect());
     }
 
     /// The books of a place whose chunk exists: places come from the issuer, or were looked up in
     /// the table before.
     pub(crate) fn ledger(&mut self, place: Place) -> &mut Ledger {
-        let chunk = usize::from(self.index[place.position()]);
-        &mut self.chunks[chunk][place.slot()]
+        let half = usize::from(self.index[place.position()]);
+        &mut self.halves[half + place.slot() / HALF][place.slot() % HALF]
     }
 
     /// Enter a token in the list of its owner.
@@ -186,7 +192,7 @@ impl Control {
         self.issuer.bytes()
             + self.hazards.bytes()
             + self.index.capacity() * size_of::<u16>()
-            + self.chunks.len() * CHUNK * size_of::<Ledger>()
+            + self.halves.len() * HALF * size_of::<Ledger>()
             + owners
     }
 }

@@ -29,7 +29,7 @@ mod types;
 
 pub use access::{Access, Actor, Purpose, Segment};
 pub use denial::{Denial, Mistake, Named, NamedState, Refused, Rule};
-pub use grant::{Grant, LARGEST_GRANT, Lane};
+pub use grant::{Grant, LARGEST_GRANT, LONGEST_PASS, Lane, Pass};
 pub use memory::Memory;
 pub use rights::Rights;
 pub use scope::{ConnectionId, DomainId, QueuePairId, Scope};

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::entry::{Entry, Facts, Head, State};
-use crate::grant::{LARGEST_GRANT, Lane};
+use crate::grant::{LARGEST_GRANT, Lane, Pass};
+use crate::hazard::EVERYTHING;
 use crate::judge::judge;
 use crate::ledger::Control;
 use crate::range::{Fit, fit, wraps};
@@ -56,7 +57,7 @@ impl Memory {
     /// several segments (then a lock is taken before the guard, never under it).
     ///
     /// A lane of another table becomes one of this table.
-    #[inline]
+    #[inline(always)]
     pub fn check<'lane>(
         &self,
         lane: &'lane mut Lane,
@@ -64,7 +65,37 @@ impl Memory {
         now: Nanoseconds,
     ) -> Result<Grant<'lane>, Box<Denial>> {
         debug_assert!(access.length <= LARGEST_GRANT, "a grant covers one short copy");
-        self.look(lane, access, now)
+        self.look(lane, access, now, false)
+    }
+
+    /// Fetch the entries of tokens that are about to be checked, so that in a table larger than the
+    /// caches their misses overlap: a hint, a dozen at a time, worthless for one.
+    #[inline]
+    pub fn warm(&self, tokens: impl IntoIterator<Item = Token>) {
+        let mut touched = 0;
+        for token in tokens {
+            touched ^= self.table.entry(Place::of(token)).map_or(0, Entry::touch);
+        }
+        std::hint::black_box(touched);
+    }
+
+    /// Check several accesses in a row, a gather list or a burst of small messages, under one guard.
+    #[must_use]
+    pub fn pass<'lane>(&'lane self, lane: &'lane mut Lane) -> Pass<'lane> {
+        if lane.table != self.id {
+            self.adopt(lane);
+        }
+        Pass::new(self, lane)
+    }
+
+    #[inline(always)]
+    pub(crate) fn judge_in_pass<'lane>(
+        &self,
+        lane: &'lane mut Lane,
+        access: &Access,
+        now: Nanoseconds,
+    ) -> Result<Grant<'lane>, Box<Denial>> {
+        self.look(lane, access, now, true)
     }
 
     /// Judge an access without permitting a copy: for extents announced or posted ahead, of any
@@ -75,34 +106,38 @@ impl Memory {
         access: &Access,
         now: Nanoseconds,
     ) -> Result<(), Box<Denial>> {
-        self.look(lane, access, now).map(drop)
+        self.look(lane, access, now, false).map(drop)
     }
 
-    #[inline]
+    /// `pass`: the lane has announced everything already, and keeps doing so.
+    #[inline(always)]
     fn look<'lane>(
         &self,
         lane: &'lane mut Lane,
         access: &Access,
         now: Nanoseconds,
+        pass: bool,
     ) -> Result<Grant<'lane>, Box<Denial>> {
-        if lane.table != self.id {
+        if !pass && lane.table != self.id {
             self.adopt(lane);
         }
         if access.length == 0 {
-            return Ok(nothing(lane));
+            return Ok(nothing(lane, pass));
         }
         let Some(entry) = self.table.entry(Place::of(access.token)) else {
             return Err(self.refuse(lane, access, Rule::LiveToken, None, now));
         };
-        lane.hazard.announce(access.token);
+        if !pass {
+            lane.hazard.announce(access.token);
+        }
         let (head, facts) = (entry.head(), entry.facts());
         if let Err(rule) = judge(head, &facts, access) {
             return Err(self.refuse(lane, access, rule, Some((head, facts)), now));
         }
         if head.is_many() {
-            return self.look_at_many(lane, access, entry, now);
+            return self.look_at_many(lane, access, entry, now, pass);
         }
-        Ok(grant(lane, access, head, &facts))
+        Ok(grant(lane, access, head, &facts, pass))
     }
 
     /// As [`Memory::look`], for memory in several segments: their list is fetched, under a lock,
@@ -114,6 +149,7 @@ impl Memory {
         access: &Access,
         entry: &Entry,
         now: Nanoseconds,
+        pass: bool,
     ) -> Result<Grant<'lane>, Box<Denial>> {
         loop {
             let (head, facts) = (entry.head(), entry.facts());
@@ -122,11 +158,11 @@ impl Memory {
             }
             let known = lane.list.as_ref().is_some_and(|(number, _)| *number == facts.host);
             if known || !head.is_many() {
-                return Ok(grant(lane, access, head, &facts));
+                return Ok(grant(lane, access, head, &facts, pass));
             }
             lane.hazard.cell().clear();
             lane.list = self.lists.get(facts.host).map(|list| (facts.host, list));
-            lane.hazard.announce(access.token);
+            lane.hazard.announce(if pass { EVERYTHING } else { access.token });
         }
     }
 
@@ -349,20 +385,27 @@ impl Memory {
 }
 
 /// The permission to touch no byte.
-fn nothing(lane: &mut Lane) -> Grant<'_> {
-    let cell = lane.hazard.cell();
-    cell.clear();
-    Grant { cell, list: None, host: 0, region: Token(0), offset: 0, length: 0 }
+fn nothing(lane: &mut Lane, pass: bool) -> Grant<'_> {
+    if !pass {
+        lane.hazard.cell().clear();
+    }
+    Grant { cell: None, list: None, host: 0, region: Token(0), offset: 0, length: 0 }
 }
 
 /// The permission, once everything was judged and the guard is in place.
 #[inline]
-fn grant<'lane>(lane: &'lane Lane, access: &Access, head: Head, facts: &Facts) -> Grant<'lane> {
+fn grant<'lane>(
+    lane: &'lane Lane,
+    access: &Access,
+    head: Head,
+    facts: &Facts,
+    pass: bool,
+) -> Grant<'lane> {
     // Cannot overflow: the range was judged to lie inside.
     let skip = access.address.wrapping_sub(facts.base);
     let list = if head.is_many() { lane.list.as_ref().map(|(_, list)| &**list) } else { None };
     Grant {
-        cell: lane.hazard.cell(),
+        cell: (!pass).then(|| lane.hazard.cell()),
         list,
         host: facts.host.wrapping_add(skip),
         region: facts.region,

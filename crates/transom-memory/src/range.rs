@@ -29,3 +29,76 @@ pub(crate) fn fit(base: u64, size: u64, address: u64, length: u64) -> Fit {
 pub(crate) fn wraps(address: u64, length: u64) -> bool {
     length > 0 && length - 1 > u64::MAX - address
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// ND2 5.3 in arithmetic that cannot overflow.
+    fn oracle(base: u64, size: u64, address: u64, length: u64) -> Fit {
+        let [base, size, address, length] = [base, size, address, length].map(u128::from);
+        if address >= base && address + length <= base + size {
+            Fit::Inside
+        } else if address + length > 1 << 64 {
+            Fit::Wraps
+        } else {
+            Fit::Outside
+        }
+    }
+
+    /// Edges more often than the middle.
+    fn word() -> impl Strategy<Value = u64> {
+        prop_oneof![
+            any::<u64>(),
+            0..20_u64,
+            (0..20_u64).prop_map(|near| u64::MAX - near),
+            (0..64_u32, 0..3_u64)
+                .prop_map(|(bit, off)| (1_u64 << bit).wrapping_add(off).wrapping_sub(1)),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn nd2_5_3_arithmetic_agrees_with_128_bits(
+            base in word(), size in word(), address in word(), length in word()
+        ) {
+            // An object that wraps cannot be registered.
+            let size = size.min((u64::MAX - base).saturating_add(1));
+            prop_assert_eq!(fit(base, size, address, length), oracle(base, size, address, length));
+        }
+
+        #[test]
+        fn nd2_5_3_arithmetic_agrees_near_an_object(
+            base in word(), size in 0..40_u64, back in 0..20_u64, on in 0..60_u64, length in 0..60_u64
+        ) {
+            let size = size.min((u64::MAX - base).saturating_add(1));
+            let address = base.wrapping_sub(back).wrapping_add(on);
+            prop_assert_eq!(fit(base, size, address, length), oracle(base, size, address, length));
+        }
+    }
+
+    #[test]
+    fn nd2_5_3_edges_of_the_address_space() {
+        let max = u64::MAX;
+        assert_eq!(fit(0, max, 0, max), Fit::Inside);
+        assert_eq!(fit(max, 1, max, 1), Fit::Inside);
+        assert_eq!(fit(max, 1, max, 2), Fit::Wraps);
+        assert_eq!(fit(max, 1, 0, 1), Fit::Outside);
+        assert_eq!(fit(1, max, 1, max), Fit::Inside);
+        assert_eq!(fit(1, max, 0, 1), Fit::Outside);
+        assert_eq!(fit(1, max, 2, max), Fit::Wraps);
+        assert_eq!(fit(5, 0, 5, 0), Fit::Inside);
+        assert_eq!(fit(5, 0, 6, 0), Fit::Outside);
+    }
+
+    #[test]
+    fn nothing_wraps_before_the_last_byte() {
+        assert!(!wraps(u64::MAX, 1));
+        assert!(wraps(u64::MAX, 2));
+        assert!(!wraps(u64::MAX, 0));
+        assert!(!wraps(0, u64::MAX));
+        assert!(wraps(1, u64::MAX) == (1_u128 + u128::from(u64::MAX) > 1 << 64));
+        assert!(wraps(2, u64::MAX));
+    }
+}

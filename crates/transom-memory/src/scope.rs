@@ -30,18 +30,6 @@ pub enum Scope {
     Connection(DomainId, ConnectionId),
 }
 
-impl ConnectionId {
-    /// As one word of a table entry.
-    #[inline]
-    pub(crate) fn word(self) -> u64 {
-        u64::from(self.number) | u64::from(self.epoch) << 32
-    }
-
-    pub(crate) fn from_word(word: u64) -> ConnectionId {
-        ConnectionId { number: word as u32, epoch: (word >> 32) as u32 }
-    }
-}
-
 impl Scope {
     /// The domain it lies in.
     #[must_use]

@@ -58,25 +58,26 @@ impl List {
         let first = self.pieces.partition_point(|(start, _)| *start <= offset).saturating_sub(1);
         let rest = self.pieces.get(first..).unwrap_or_default();
         let skip = offset.saturating_sub(rest.first().map_or(0, |(start, _)| *start));
-        Segments { one: None, rest, skip, left: length }
+        Segments { left: length, host: 0, pieces: rest, skip }
     }
 }
 
 /// Where the bytes of a [`Grant`](crate::Grant) lie, in order.
 #[derive(Clone, Debug)]
 pub struct Segments<'a> {
-    one: Option<Segment>,
-    rest: &'a [(u64, Segment)],
-    /// Bytes to leave out of the first of `rest`.
-    skip: u64,
+    /// Bytes still to come.
     left: u64,
+    /// Where they lie, if `pieces` is empty.
+    host: u64,
+    pieces: &'a [(u64, Segment)],
+    /// Bytes to leave out of the first piece.
+    skip: u64,
 }
 
 impl Segments<'_> {
     #[inline]
     pub(crate) fn one(host: u64, length: u64) -> Segments<'static> {
-        let one = if length > 0 { Some(Segment { host, length }) } else { None };
-        Segments { one, rest: &[], skip: 0, left: 0 }
+        Segments { left: length, host, pieces: &[], skip: 0 }
     }
 }
 
@@ -85,17 +86,18 @@ impl Iterator for Segments<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<Segment> {
-        if self.one.is_some() {
-            return self.one.take();
-        }
         if self.left == 0 {
             return None;
         }
-        let ((_, piece), rest) = self.rest.split_first()?;
-        self.rest = rest;
+        let Some(((_, piece), pieces)) = self.pieces.split_first() else {
+            let length = std::mem::take(&mut self.left);
+            return Some(Segment { host: self.host, length });
+        };
+        self.pieces = pieces;
         let skip = std::mem::take(&mut self.skip);
         let length = (piece.length - skip).min(self.left);
-        self.left -= length;
+        // After the last piece nothing is left: lists are cut inside their length.
+        self.left = if pieces.is_empty() { 0 } else { self.left - length };
         Some(Segment { host: piece.host + skip, length })
     }
 }

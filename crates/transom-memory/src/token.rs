@@ -5,14 +5,14 @@
 //! of the directory. Free slots wait in a queue; a new token takes a random one from its older half.
 //! Each slot walks its own secret cycle through its 256 keys.
 //!
-//! **Reuse.** A slot that was freed is used again only after at least [`QUARANTINE`]` / 2` = 1,024
-//! other slots were taken or freed; a table with `n` slots keeps at least `n / 16` free ones waiting,
-//! so that it is `n / 32` for large ones. A token's value comes back after its slot was used 256
-//! times: not before 256 x 1,024 = 262,144 tokens were taken or freed in between, 8 million for
-//! a table of 2^20 slots. A token that was closed therefore stays dead for as long as anyone can
-//! reasonably hold on to it; not for ever, which 32 bits cannot promise (a bind every 150 ns uses up
-//! all 2^32 values in eleven minutes). Standing tokens (fast registration) never change: their
-//! reuse distance is zero, by demand (NDK FR-13), and their scope has to defend them.
+//! **Reuse.** Between the freeing of a slot and its next use at least [`QUARANTINE`] = 2,048 other
+//! slots are taken or freed; a table of `n` slots keeps `n / 16` free ones waiting, if that is more,
+//! and then it is `n / 16`. A token's value comes back when its slot has been used 256 times more: not
+//! before 256 x 2,048 = 524,288 tokens were taken or closed, 16 million in a table of 2^20 slots. A
+//! token that was closed stays dead for as long as anyone can reasonably hold on to it; not for ever,
+//! which 32 bits cannot promise (a bind every 150 ns uses up all 2^32 values in eleven minutes).
+//! Standing tokens (fast registration) never change: their reuse distance is zero, by demand (NDK
+//! FR-13), and their scope has to defend them.
 //!
 //! **Guessing.** The scope is the first defence: tokens of another queue pair or connection are
 //! refused even when guessed, so only live tokens of scope `Domain` with remote rights can be hit,
@@ -180,5 +180,185 @@ impl Issuer {
     /// Memory it occupies besides itself, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.free.capacity() * size_of::<Place>() + self.positions.capacity() * size_of::<u16>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::{HashMap, HashSet};
+
+    /// An issuer with its slots' cycles, as the control path uses it.
+    struct Table {
+        issuer: Issuer,
+        cycles: HashMap<Place, Cycle>,
+    }
+
+    impl Table {
+        fn new(seed: u8, chunks: usize) -> Table {
+            Table { issuer: Issuer::new([seed; 32], chunks), cycles: HashMap::new() }
+        }
+
+        fn issue(&mut self) -> Option<Token> {
+            if let Some(position) = self.issuer.wants_chunk() {
+                let cycles = self.issuer.add_chunk(position);
+                let places = (0..CHUNK).map(|slot| Place::new(position, slot));
+                self.cycles.extend(places.zip(cycles));
+            }
+            let place = self.issuer.take()?;
+            let cycle = self.cycles.get_mut(&place).unwrap();
+            Some(self.issuer.issue(place, cycle))
+        }
+    }
+
+    /// ND2 5.4: a stale token does not come back to life. The stated reuse distance holds in
+    /// the case in which slots come back soonest: a full table that closes each token at once.
+    #[test]
+    fn nd2_5_4_no_token_returns_before_the_stated_distance() {
+        let mut table = Table::new(1, 1);
+        // One chunk: slot and key tell its tokens apart.
+        let mut last = vec![0; CHUNK * KEYS];
+        let (mut returned, mut soonest) = (0, u32::MAX);
+        // As short a queue as there can be.
+        while table.cycles.is_empty() || table.issuer.free.len() > QUARANTINE + 1 {
+            table.issue();
+        }
+        for time in 1..550_000 {
+            let token = table.issue().unwrap();
+            table.issuer.put_back(Place::of(token));
+            let before = std::mem::replace(&mut last[token.0 as usize % (CHUNK * KEYS)], time);
+            if before > 0 {
+                returned += 1;
+                soonest = soonest.min(time - before);
+            }
+        }
+        // Each turn takes one and frees one.
+        let stated = (KEYS * QUARANTINE / 2) as u32;
+        assert!(returned > 0, "the test must reach the first return");
+        assert!(soonest >= stated, "a token came back after {soonest}, not {stated}");
+    }
+
+    /// A slot rests while at least QUARANTINE others are taken or freed.
+    #[test]
+    fn nd2_5_4_a_freed_slot_rests_in_the_younger_half() {
+        let mut table = Table::new(2, 1);
+        let mut live = Vec::new();
+        while let Some(token) = table.issue() {
+            live.push(token);
+        }
+        // As short a queue as there can be, and it stays so.
+        let mut freed: HashMap<Place, u64> = HashMap::new();
+        for time in 0..100_000_u64 {
+            let place = Place::of(live.swap_remove(time as usize * 7919 % live.len()));
+            table.issuer.put_back(place);
+            freed.insert(place, time);
+            let token = table.issue().unwrap();
+            if let Some(then) = freed.get(&Place::of(token)) {
+                // Each turn takes one and frees one.
+                assert!(time - then >= (QUARANTINE / 2) as u64, "slept {}", time - then);
+            }
+            live.push(token);
+        }
+    }
+
+    /// ND2 5.4: REC never 0. The directory's first position is never used, so no draw can make it.
+    #[test]
+    fn nd2_5_4_no_token_is_zero() {
+        let mut issuer = Issuer::new([3; 32], usize::MAX);
+        assert_eq!(issuer.positions.len(), DIRECTORY - 1);
+        let positions: HashSet<u16> = issuer.positions.iter().copied().collect();
+        assert_eq!(positions.len(), DIRECTORY - 1);
+        assert!(!positions.contains(&0));
+        // Nor does a slot issue it at any step of its cycle.
+        let position = issuer.wants_chunk().unwrap();
+        for (slot, mut cycle) in issuer.add_chunk(position).into_iter().enumerate() {
+            for _ in 0..3 {
+                assert_ne!(issuer.issue(Place::new(position, slot), &mut cycle), Token(0));
+            }
+        }
+    }
+
+    #[test]
+    fn a_slot_uses_all_its_keys_before_any_again() {
+        let mut issuer = Issuer::new([4; 32], 1);
+        let position = issuer.wants_chunk().unwrap();
+        let mut cycles = issuer.add_chunk(position);
+        let place = Place::new(position, 17);
+        let cycle = &mut cycles[17];
+        let first: Vec<Token> = (0..KEYS).map(|_| issuer.issue(place, cycle)).collect();
+        assert_eq!(first.iter().collect::<HashSet<_>>().len(), KEYS);
+        assert!(first.iter().all(|token| Place::of(*token) == place));
+        let second: Vec<Token> = (0..KEYS).map(|_| issuer.issue(place, cycle)).collect();
+        assert_eq!(first, second);
+    }
+
+    #[test]
+    fn a_slot_remembers_what_it_issued() {
+        let mut issuer = Issuer::new([5; 32], 1);
+        let position = issuer.wants_chunk().unwrap();
+        let mut cycle = issuer.add_chunk(position)[9];
+        let place = Place::new(position, 9);
+        let mut issued = HashSet::new();
+        for _ in 0..KEYS {
+            for key in 0..=u8::MAX {
+                let token = place.with_key(key);
+                assert_eq!(issuer.has_issued(token, &cycle), issued.contains(&token));
+            }
+            issued.insert(issuer.issue(place, &mut cycle));
+        }
+        // And once round, everything.
+        issuer.issue(place, &mut cycle);
+        assert!((0..=u8::MAX).all(|key| issuer.has_issued(place.with_key(key), &cycle)));
+    }
+
+    /// ND2 5.4, design rule 7: unpredictable. Two seeds share neither positions, slots nor keys; and
+    /// slots of one table do not walk the same cycle.
+    #[test]
+    fn tokens_depend_on_the_seed_and_cycles_on_the_slot() {
+        let draw = |seed| {
+            let mut table = Table::new(seed, 8);
+            (0..64).map(|_| table.issue().unwrap()).collect::<Vec<_>>()
+        };
+        let (one, two) = (draw(6), draw(7));
+        assert_eq!(one, draw(6));
+        assert!(one.iter().zip(&two).all(|(a, b)| a != b));
+        assert_ne!(Place::of(one[0]).position(), Place::of(two[0]).position());
+        let mut issuer = Issuer::new([8; 32], 1);
+        let position = issuer.wants_chunk().unwrap();
+        let mut cycles = issuer.add_chunk(position);
+        let walks: HashSet<Vec<u32>> = (0..100)
+            .map(|slot| {
+                let place = Place::new(position, slot);
+                (0..8).map(|_| issuer.issue(place, &mut cycles[slot]).0 & 0xff).collect()
+            })
+            .collect();
+        assert!(walks.len() > 95, "only {} different walks of 100", walks.len());
+    }
+
+    /// The next slot is one of the older half, and any of them: a peer that has seen one token
+    /// cannot tell the next.
+    #[test]
+    fn slots_are_drawn_from_all_of_the_older_half() {
+        let mut seen = HashSet::new();
+        for seed in 0..200 {
+            let mut table = Table::new(seed, 1);
+            seen.insert(Place::of(table.issue().unwrap()).slot());
+        }
+        assert!(seen.iter().all(|slot| *slot < CHUNK / 2));
+        assert!(seen.len() > 150, "only {} different slots of 200", seen.len());
+    }
+
+    #[test]
+    fn a_chunk_is_added_when_few_slots_wait_and_not_before() {
+        let mut table = Table::new(9, 3);
+        assert_eq!(table.issuer.slots(), 0);
+        let mut issued = 0;
+        while table.issue().is_some() {
+            issued += 1;
+            let short = QUARANTINE.max(table.issuer.slots() / SPARE);
+            assert!(table.issuer.slots() <= issued + short + CHUNK);
+        }
+        // The last ones stay in quarantine.
+        assert_eq!((table.issuer.slots(), issued), (3 * CHUNK, 3 * CHUNK - QUARANTINE));
     }
 }
