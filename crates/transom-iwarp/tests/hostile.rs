@@ -40,6 +40,7 @@ fn closed_silently(mut side: Side, blame: Blame) {
     assert_eq!(side.talk(), []);
     assert!(!side.wire.has_output());
     assert_eq!(side.wire.deadline(), None);
+    assert!(side.wire.facts().is_none());
 }
 
 #[test]
@@ -288,7 +289,7 @@ fn refused(side: &mut Side, code: (u8, u8, u8)) {
     // Once, and nothing after it (RFC 5040 7.1).
     assert_eq!(side.talk(), []);
     assert!(!side.wire.has_output());
-    assert!(side.wire.facts().is_none());
+    assert!(side.wire.facts().is_some(), "what was agreed stays known");
     // What comes later is thrown away.
     let late = frame("4143 00000000 00000000 00000001 00000000", b"late");
     assert_eq!(side.wire.decode(side.now, &late).unwrap().consumed, late.len());

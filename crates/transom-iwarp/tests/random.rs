@@ -83,7 +83,8 @@ fn config(role: Role, options: &Options) -> Config {
         verdict_reads: options.verdict_reads,
         revision: if options.one { Revision::One } else { Revision::Two },
         preferred_ready: options.ready,
-        fence: options.peer_to_peer || options.extension,
+        // Without a frame that ends start-up, a passive side may have to speak first (iW 2.4).
+        fence: options.peer_to_peer && !options.one || options.extension,
         ..Config::new(role)
     }
 }

@@ -410,6 +410,20 @@ fn m1_request_of_revision_1() {
     assert_eq!(side.talk(), bytes);
 }
 
+#[test]
+fn private_data_that_does_not_fit_is_cut_by_the_codec() {
+    let enhanced = Some(Enhanced::default());
+    for (enhanced, most) in [(None, 512), (enhanced, 508)] {
+        let flags = if enhanced.is_some() { mpa::ENHANCED } else { 0 };
+        let private = &[7; 600];
+        let frame = StartUp { kind: Kind::Reply, flags, revision: 2, enhanced, private };
+        let mut bytes = Vec::new();
+        frame.write(&mut bytes);
+        let (frame, used) = StartUp::parse(&bytes, Kind::Reply).unwrap().unwrap();
+        assert_eq!((frame.private.len(), used), (most, bytes.len()));
+    }
+}
+
 const SIXTEEN: ReadLimits = ReadLimits { inbound: 16, outbound: 16 };
 
 #[test]

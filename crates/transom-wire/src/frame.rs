@@ -51,6 +51,7 @@ pub enum Payload {
 impl Frame {
     /// The header bytes in use.
     #[must_use]
+    #[inline]
     pub fn header(&self) -> &[u8] {
         &self.header[..usize::from(self.header_length).min(MAX_HEADER)]
     }

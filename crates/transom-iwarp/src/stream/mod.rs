@@ -26,6 +26,8 @@ pub struct Stream {
     config: Config,
     phase: Phase,
     agreed: Agreed,
+    /// Both start-up frames have been seen or said.
+    known: bool,
     /// Passive side: what the Request asked for.
     asked: Asked,
     /// A start-up frame on its way out, and how much of it has gone.
@@ -123,6 +125,7 @@ impl Stream {
                 verdicts: Verdicts::SentOnly,
                 ready: None,
             },
+            known: false,
             asked: Asked::default(),
             start_up: (Vec::new(), 0),
             timeout: (!active).then(|| now.after(config.handshake_timeout)),
@@ -331,8 +334,7 @@ impl Wire for Stream {
     }
 
     fn facts(&self) -> Option<Facts> {
-        let known = matches!(self.phase, Phase::Accepted | Phase::WaitReady | Phase::Open);
-        known.then(|| Facts {
+        self.known.then(|| Facts {
             wire: match self.agreed.revision {
                 Revision::One => "iWARP over TCP (MPA revision 1)",
                 Revision::Two => "iWARP over TCP (MPA revision 2)",

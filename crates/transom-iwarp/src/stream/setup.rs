@@ -148,6 +148,7 @@ impl Stream {
             return Err(self.fault(fault, detail));
         }
         self.phase = Phase::Accepted;
+        self.known = true;
         let limits = self.agreed.limits;
         Ok(Decoded { consumed, event: Some(Event::Accepted { limits, private }) })
     }
@@ -263,6 +264,7 @@ impl Stream {
             | if self.agreed.extension { mpa::ACCEPT } else { 0 };
         let revision = self.asked.revision;
         self.queue_start_up(&StartUp { kind: Kind::Reply, flags, revision, enhanced, private });
+        self.known = true;
         self.fenced = self.config.fence || self.agreed.extension;
         let speaks_first = enhanced.is_some_and(|word| word.peer_to_peer) || self.agreed.extension;
         if speaks_first {
