@@ -2,6 +2,8 @@
 //! both sides in one thread, without a link. `cargo run --release -p transom-engine --example
 //! core_cost --features testing`
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
 use std::time::Instant;
 
 use transom_engine::testing::{ACTIVE, PASSIVE, Pair};

@@ -84,7 +84,9 @@ fn the_data_path_does_not_allocate() {
 #[test]
 fn an_idle_connection_is_small() {
     let mut pair = Pair::connected(&dialect::ND2);
-    pair.hosts[ACTIVE].post(1, Operation::Write { token: 0, address: 0 }, Flags::NONE, &[]).unwrap();
+    pair.hosts[ACTIVE]
+        .post(1, Operation::Write { token: 0, address: 0 }, Flags::NONE, &[])
+        .unwrap();
     pair.pump();
     let before = BYTES.get();
     pair.hosts[ACTIVE].connection = None;

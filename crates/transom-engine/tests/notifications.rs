@@ -1,6 +1,6 @@
 //! Completion queues: ND2 4.4, rule by rule.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 use std::sync::{Arc, Barrier, Mutex};
 
