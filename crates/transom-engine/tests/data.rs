@@ -173,3 +173,47 @@ fn a_send_completes_before_what_the_peer_did_upon_it() {
         ]
     );
 }
+
+/// ND2 4.2 rule 2: receives are consumed in posting order, messages arrive once and in order.
+#[test]
+fn receives_are_consumed_in_posting_order() {
+    each(|mut pair| {
+        let [a, p] = &mut pair.hosts;
+        let source = a.register((0..32).collect(), Rights::NONE);
+        let inbox = p.register(vec![0; 32], Rights::LOCAL_WRITE);
+        for at in 0..32 {
+            p.post_receive(at, &[inbox.sge(at, 1)]).unwrap();
+            a.post(at, Operation::Send, Flags::NONE, &[source.sge(at, 1)]).unwrap();
+        }
+        pair.pump();
+        let expected: Vec<_> = (0..32).map(|context| (context, Status::Success)).collect();
+        assert_eq!(pair.hosts[PASSIVE].outcomes(), expected);
+        assert_eq!(pair.hosts[ACTIVE].outcomes(), expected);
+        let bytes: Vec<u8> = (0..32).collect();
+        assert_eq!(pair.hosts[PASSIVE].arena.read(inbox.address, 32).unwrap(), bytes);
+    });
+}
+
+/// ND2 4.2 rule 7, as far as it is the core's: pieces are placed in increasing address order. Within
+/// a piece it is the copy's (`sys`).
+#[test]
+fn a_write_is_placed_in_increasing_address_order() {
+    use transom_engine::trace::What;
+    each(|mut pair| {
+        let [a, p] = &mut pair.hosts;
+        let source = a.register(bytes(300_000, 1), Rights::NONE);
+        let target = p.register(vec![0; 300_000], RW | Rights::LOCAL_WRITE);
+        p.trace = Some(Vec::new());
+        let write = Operation::Write { token: target.token.0, address: target.address };
+        a.post(1, write, Flags::NONE, &[source.all()]).unwrap();
+        pair.pump();
+        let mut next = target.address;
+        for event in pair.hosts[PASSIVE].trace.take().unwrap() {
+            if let What::Placed { address, length, .. } = event.what {
+                assert_eq!(address, next);
+                next += u64::from(length);
+            }
+        }
+        assert_eq!(next, target.address + 300_000);
+    });
+}
