@@ -2,8 +2,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::{Buffer, Connect, Listener, Region, Result};
+use transom_engine::{Completion, DenialCause, raw};
+use transom_memory::{Rights, Segment, Token};
+
+use crate::region::Registered;
+use crate::{Buffer, Connect, Error, ErrorKind, Listener, Region, Result, explain};
 
 /// An RDMA adapter in software, at one local address. Clones are the same adapter; it ends with the
 /// last handle that belongs to it.
@@ -13,7 +18,13 @@ pub struct Adapter {
 }
 
 #[derive(Debug)]
-pub(crate) struct Shared {}
+pub(crate) struct Shared {
+    raw: raw::Adapter,
+    domain: raw::Domain,
+    address: IpAddr,
+    depth: usize,
+    unclaimed: AtomicU64,
+}
 
 /// Who may learn why an access was refused, beyond the class of rule. The owner always keeps the
 /// whole record.
@@ -36,6 +47,7 @@ pub struct Options {
     pub(crate) extension: bool,
     pub(crate) explain: Explain,
     pub(crate) depth: usize,
+    pub(crate) congestion: Option<String>,
 }
 
 impl Options {
@@ -65,16 +77,40 @@ impl Options {
         self
     }
 
+    /// Pin the congestion control of its TCP connections, e.g. `cubic` (default: the system's).
+    /// Ignored if the system does not have it.
+    pub fn congestion(mut self, name: &str) -> Options {
+        self.congestion = Some(name.to_owned());
+        self
+    }
+
     /// Open an adapter at a local address.
     pub fn open(self, address: IpAddr) -> Result<Adapter> {
-        let _ = address;
-        todo!()
+        let asked = || format!("opening an adapter at {address}");
+        let options = raw::Options {
+            checksum: self.crc,
+            extension: self.extension,
+            explain: match self.explain {
+                Explain::Nobody => raw::Explain::Nobody,
+                Explain::SameUser => raw::Explain::SameUser,
+                Explain::Everyone => raw::Explain::Everyone,
+            },
+            congestion: self.congestion,
+            ..raw::Options::default()
+        };
+        let raw = raw::Adapter::open(address, options)
+            .map_err(|error| explain::call(&asked(), &error))?;
+        let domain = raw.domain().map_err(|error| explain::call(&asked(), &error))?;
+        let shared = Shared { raw, domain, address, depth: self.depth, unclaimed: AtomicU64::new(0) };
+        Ok(Adapter { shared: Arc::new(shared) })
     }
 
     /// Open an adapter at the local address from which `peer` is reached.
     pub fn route_to(self, peer: SocketAddr) -> Result<Adapter> {
-        let _ = peer;
-        todo!()
+        let asked = || format!("looking for the way to {peer}");
+        let local =
+            raw::Adapter::route_to(peer).map_err(|error| explain::call(&asked(), &error))?;
+        self.open(local)
     }
 }
 
@@ -84,7 +120,7 @@ impl Options {
 pub struct Counters {
     /// Results that arrived after their [`Posted`](crate::Posted) was dropped.
     pub unclaimed: u64,
-    /// Accesses of peers that were refused here.
+    /// Refusals recorded here: of accesses of peers by this side, and of our own.
     pub refused: u64,
 }
 
@@ -113,43 +149,134 @@ impl Adapter {
 
     /// Options, all at their defaults.
     pub fn options() -> Options {
-        Options { crc: true, extension: true, explain: Explain::SameUser, depth: 128 }
+        Options { crc: true, extension: true, explain: Explain::SameUser, depth: 128, congestion: None }
     }
 
     /// The addresses at which an adapter can be opened on this machine.
     pub fn list() -> Result<Vec<AdapterInfo>> {
-        todo!()
+        let all = raw::interfaces().map_err(|e| Error::system("listing the interfaces", e))?;
+        Ok(all
+            .into_iter()
+            .filter(|one| one.up)
+            .map(|one| AdapterInfo {
+                interface: one.name,
+                address: one.address,
+                loopback: one.loopback,
+            })
+            .collect())
     }
 
     /// Where it is.
     #[must_use]
     pub fn address(&self) -> IpAddr {
-        todo!()
+        self.shared.address
     }
 
     /// Hand a buffer over. No peer can touch it before a window is opened on it
     /// ([`QueuePair::bind`](crate::QueuePair::bind)).
     pub fn register<B: Buffer>(&self, buffer: B) -> Result<Region<B>> {
-        let _ = buffer;
-        todo!()
+        Region::new(self, buffer)
     }
 
     /// Wait for peers at a local address. Port 0: any free port.
     pub fn listen(&self, at: SocketAddr) -> Result<Listener> {
-        let _ = at;
-        todo!()
+        Listener::open(self, at)
     }
 
     /// Connect to a peer. Nothing happens before the result is awaited or
     /// [`wait`](Connect::wait)ed for.
     pub fn connect(&self, to: SocketAddr) -> Connect {
-        let _ = to;
-        todo!()
+        Connect::new(self, to)
     }
 
     /// What happened so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        todo!()
+        Counters {
+            unclaimed: self.shared.unclaimed.load(Ordering::Relaxed),
+            refused: self.shared.raw.counters().denials,
+        }
+    }
+
+    pub(crate) fn raw(&self) -> &raw::Adapter {
+        &self.shared.raw
+    }
+
+    /// # Safety
+    /// As [`raw::Adapter::register`].
+    pub(crate) unsafe fn raw_register(
+        &self,
+        base: u64,
+        length: u64,
+        writable: bool,
+    ) -> raw::Result<Token> {
+        let local =
+            if writable { Rights::LOCAL_READ | Rights::LOCAL_WRITE } else { Rights::LOCAL_READ };
+        let segments = [Segment { host: base, length }];
+        // SAFETY: the caller's promise, passed on.
+        unsafe {
+            self.raw().register(self.shared.domain, base, &segments, local | Rights::BIND)
+        }
+    }
+
+    pub(crate) fn deregister(&self, region: Token) -> raw::Result<()> {
+        self.raw().deregister(region, false)
+    }
+
+    pub(crate) fn windows(&self, region: Token) -> u32 {
+        self.raw().counts(region).map_or(0, |counts| counts.windows)
+    }
+
+    /// Whether this is a forked child, which has a copy of the handles and no adapter.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.raw().memory().is_err()
+    }
+
+    /// A queue pair and the queue where everything of it completes.
+    pub(crate) fn raw_queue_pair(
+        &self,
+        receives: u32,
+    ) -> raw::Result<(raw::CompletionQueue, raw::QueuePair)> {
+        let depth = self.shared.depth;
+        // Twice the slots: a Bind has none, and must not wait for one.
+        let options = raw::QueuePairOptions {
+            initiator_depth: u32::try_from(2 * depth).unwrap_or(u32::MAX),
+            receive_depth: receives,
+            initiator_sge: 1,
+            receive_sge: 1,
+            inline_size: crate::QueuePair::SEND_LIMIT as u32,
+            ..raw::QueuePairOptions::default()
+        };
+        let queue = self.raw().completion_queue(2 * depth + receives as usize)?;
+        let pair = self.raw().queue_pair(self.shared.domain, &queue, &queue, None, &options)?;
+        Ok((queue, pair))
+    }
+
+    /// That a region is of this adapter: another one's token names nothing here, or something else.
+    pub(crate) fn owns(&self, region: &Registered, asked: &dyn std::fmt::Display) -> Result<()> {
+        if Arc::ptr_eq(&self.shared, &region.adapter.shared) {
+            return Ok(());
+        }
+        let why = "the memory is registered with another adapter";
+        Err(Error::caller(ErrorKind::Invalid, asked.to_string(), why)
+            .accepted("memory registered with the adapter of the connection (ND2 W5)"))
+    }
+
+    /// Why a request has failed, or, failing that, why its connection has ended.
+    pub(crate) fn cause(&self, completion: &Completion) -> Option<DenialCause> {
+        let own = (completion.denial != 0).then(|| self.raw().denial(completion.denial)).flatten();
+        let last = || {
+            let mut all = self.raw().denials(|record| record.queue_pair == completion.queue_pair);
+            all.pop().map(|(_, record)| record)
+        };
+        own.or_else(last).map(|record| record.cause)
+    }
+
+    pub(crate) fn depth(&self) -> usize {
+        self.shared.depth
+    }
+
+    pub(crate) fn count_unclaimed(&self) {
+        self.shared.unclaimed.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -2,51 +2,113 @@
 
 use std::future::IntoFuture;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
-use crate::{Pending, QueuePair, Result};
+use transom_engine::{Status, raw};
+use transom_wire::ReadLimits;
+
+use crate::endpoint::Endpoint;
+use crate::posted::Cell;
+use crate::{Adapter, Error, ErrorKind, Pending, QueuePair, Result, explain};
 
 /// Waits for peers.
 #[derive(Debug)]
-pub struct Listener {}
+pub struct Listener {
+    adapter: Adapter,
+    raw: raw::Listener,
+    address: SocketAddr,
+    /// The request for the next peer, once it was asked for: it outlives a future that is dropped.
+    next: Option<Arc<Cell<Incoming>>>,
+}
 
 impl Listener {
+    pub(crate) fn open(adapter: &Adapter, at: SocketAddr) -> Result<Listener> {
+        let asked = || format!("listening at {at}");
+        let raw = adapter.raw().listener(at).map_err(|error| explain::call(&asked(), &error))?;
+        raw.listen(0).map_err(|error| explain::call(&asked(), &error))?;
+        let address = raw.address().map_err(|error| explain::call(&asked(), &error))?;
+        Ok(Listener { adapter: adapter.clone(), raw, address, next: None })
+    }
+
     /// Where it listens; tells the port if any free one was asked for.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        todo!()
+        self.address
     }
 
-    /// The next peer that asks to connect.
+    /// The next peer that asks to connect. A peer that comes while nobody waits is not lost.
     pub fn next(&mut self) -> Pending<Incoming> {
-        todo!()
+        let cell = match self.next.take().filter(|cell| !cell.is_spent()) {
+            Some(cell) => cell,
+            None => self.ask(),
+        };
+        let pending = Pending::of(&cell);
+        self.next = Some(cell);
+        pending
+    }
+
+    fn ask(&self) -> Arc<Cell<Incoming>> {
+        let cell: Arc<Cell<Incoming>> = Arc::default();
+        let asked = format!("waiting for a peer at {}", self.address);
+        let connector = match self.adapter.raw().connector() {
+            Ok(connector) => connector,
+            Err(error) => {
+                cell.put(Err(explain::call(&asked, &error)));
+                return cell;
+            }
+        };
+        let (theirs, adapter, arrived) = (cell.clone(), self.adapter.clone(), connector.clone());
+        let sink = raw::Sink::call(move |status| {
+            theirs.put(if status.is_success() {
+                Ok(Incoming { adapter, connector: Some(arrived), terms: Terms::default() })
+            } else {
+                Err(Error::caller(ErrorKind::NotConnected, asked, "the listener was closed"))
+            });
+        });
+        if let Err(error) = self.raw.get_request(&connector, sink) {
+            cell.put(Err(explain::call("waiting for a peer", &error)));
+        }
+        cell
     }
 }
 
 /// What both sides of a connection may ask for.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Terms {
-    pub(crate) reads: u32,
-    pub(crate) receives: u32,
-    pub(crate) receive_size: u32,
-    pub(crate) private: Vec<u8>,
+    reads: u32,
+    receives: u32,
+    receive_size: u32,
+    private: Vec<u8>,
+}
+
+impl Default for Terms {
+    fn default() -> Terms {
+        Terms { reads: 16, receives: 16, receive_size: 4096, private: Vec::new() }
+    }
 }
 
 /// A connection to be made: await it, or [`wait`](Connect::wait) for it.
 #[derive(Debug)]
 #[must_use = "nothing happens before it is awaited or waited for"]
 pub struct Connect {
+    adapter: Adapter,
+    to: SocketAddr,
     terms: Terms,
 }
 
 impl Connect {
+    pub(crate) fn new(adapter: &Adapter, to: SocketAddr) -> Connect {
+        Connect { adapter: adapter.clone(), to, terms: Terms::default() }
+    }
+
     /// Reads that may be under way at a time, each way (default 16). The peer has a say.
     pub fn reads(mut self, reads: u32) -> Connect {
         self.terms.reads = reads;
         self
     }
 
-    /// Keep `count` receives of `size` bytes posted (default 16 of 4096): how many messages the peer
-    /// may be ahead, and the longest message it may send.
+    /// Keep `count` receives of `size` bytes posted (default 16 of 4096, at least one): how many
+    /// messages the peer may be ahead, and the longest message it may send.
     pub fn receives(mut self, count: u32, size: u32) -> Connect {
         self.terms.receives = count;
         self.terms.receive_size = size;
@@ -63,6 +125,29 @@ impl Connect {
     pub fn wait(self) -> Result<QueuePair> {
         self.into_future().wait()
     }
+
+    fn begin(self, cell: &Arc<Cell<QueuePair>>) -> Result<()> {
+        let Connect { adapter, to, terms } = self;
+        let asked = format!("connecting to {to}");
+        let failed = |error: raw::Error| explain::call(&asked, &error);
+        let connector = adapter.raw().connector().map_err(failed)?;
+        connector.bind(SocketAddr::new(adapter.address(), 0)).map_err(failed)?;
+        let endpoint = Endpoint::new(&adapter, connector.clone(), terms.receives, terms.receive_size)?;
+        let (theirs, peer, raw) = (cell.clone(), endpoint.clone(), connector.clone());
+        let sentence = asked.clone();
+        let sink = raw::Sink::call(move |status| {
+            if !status.is_success() {
+                return theirs.put(Err(not_connected(&sentence, status)));
+            }
+            theirs.put(match raw.complete_connect() {
+                Ok(()) => established(peer, &sentence, status),
+                Err(error) => Err(explain::call(&sentence, &error)),
+            });
+        });
+        connector
+            .connect(&endpoint.raw, to, terms.limits(), &terms.private, sink)
+            .map_err(|error| explain::call(&asked, &error))
+    }
 }
 
 impl IntoFuture for Connect {
@@ -70,7 +155,45 @@ impl IntoFuture for Connect {
     type IntoFuture = Pending<QueuePair>;
 
     fn into_future(self) -> Pending<QueuePair> {
-        todo!()
+        let (pending, cell) = Pending::new();
+        if let Err(error) = self.begin(&cell) {
+            cell.put(Err(error));
+        }
+        pending
+    }
+}
+
+impl Terms {
+    fn limits(&self) -> ReadLimits {
+        ReadLimits { inbound: self.reads, outbound: self.reads }
+    }
+}
+
+fn established(endpoint: Arc<Endpoint>, asked: &str, status: Status) -> Result<QueuePair> {
+    if !status.is_success() {
+        return Err(not_connected(asked, status));
+    }
+    let info = endpoint.info(asked)?;
+    Ok(QueuePair::new(endpoint, info))
+}
+
+fn not_connected(asked: &str, status: Status) -> Error {
+    let (kind, why) = match status {
+        Status::ConnectionRefused => (ErrorKind::Rejected, "nobody listens there, or its program said no"),
+        Status::IoTimeout => (ErrorKind::TimedOut, "nobody answers"),
+        Status::NetworkUnreachable => (ErrorKind::Unreachable, "there is no route to that network"),
+        Status::HostUnreachable => (ErrorKind::Unreachable, "there is no route to that host"),
+        Status::Canceled => (ErrorKind::Canceled, "it was given up"),
+        Status::ConnectionAborted => (ErrorKind::NotConnected, "the peer backed out"),
+        Status::TooManyAddresses => (ErrorKind::TooMuch, "no local port is left"),
+        _ => (ErrorKind::Protocol, "the start-up failed"),
+    };
+    let error = Error::peer(kind, asked, why);
+    match kind {
+        ErrorKind::Rejected | ErrorKind::TimedOut => {
+            error.accepted("an address and port where a program listens")
+        }
+        _ => error,
     }
 }
 
@@ -78,6 +201,8 @@ impl IntoFuture for Connect {
 #[derive(Debug)]
 #[must_use = "accept or reject it"]
 pub struct Incoming {
+    adapter: Adapter,
+    connector: Option<raw::Connector>,
     terms: Terms,
 }
 
@@ -85,13 +210,15 @@ impl Incoming {
     /// Who asks.
     #[must_use]
     pub fn peer(&self) -> SocketAddr {
-        todo!()
+        let nobody = SocketAddr::from(([0, 0, 0, 0], 0));
+        let peer = self.connector.as_ref().and_then(|connector| connector.peer().ok());
+        peer.unwrap_or(nobody)
     }
 
     /// What its program sent along.
     #[must_use]
-    pub fn private_data(&self) -> &[u8] {
-        todo!()
+    pub fn private_data(&self) -> Vec<u8> {
+        self.connector.as_ref().and_then(|it| it.private_data().ok()).unwrap_or_default()
     }
 
     /// As [`Connect::reads`].
@@ -114,13 +241,46 @@ impl Incoming {
     }
 
     /// Accept: done when the peer has completed the connection.
-    pub fn accept(self) -> Pending<QueuePair> {
-        todo!()
+    pub fn accept(mut self) -> Pending<QueuePair> {
+        let (pending, cell) = Pending::new();
+        if let Err(error) = self.begin(&cell) {
+            cell.put(Err(error));
+        }
+        pending
+    }
+
+    fn begin(&mut self, cell: &Arc<Cell<QueuePair>>) -> Result<()> {
+        let asked = format!("accepting {}", self.peer());
+        let terms = &self.terms;
+        let Some(connector) = self.connector.take() else {
+            return Err(Error::caller(ErrorKind::Invalid, asked, "it was answered already"));
+        };
+        let endpoint =
+            Endpoint::new(&self.adapter, connector.clone(), terms.receives, terms.receive_size)?;
+        let (theirs, peer, sentence) = (cell.clone(), endpoint.clone(), asked.clone());
+        let sink =
+            raw::Sink::call(move |status| theirs.put(established(peer, &sentence, status)));
+        connector
+            .accept(&endpoint.raw, terms.limits(), &terms.private, sink)
+            .map_err(|error| explain::call(&asked, &error))
     }
 
     /// Reject; the bytes go to the peer's program.
-    pub fn reject(self, bytes: &[u8]) -> Result<()> {
-        let _ = bytes;
-        todo!()
+    pub fn reject(mut self, bytes: &[u8]) -> Result<()> {
+        match self.connector.take() {
+            Some(connector) => connector
+                .reject(bytes)
+                .map_err(|error| explain::call("rejecting a peer", &error)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        if let Some(connector) = self.connector.take() {
+            // The peer may be gone already, which is as good.
+            let _ = connector.reject(&[]);
+        }
     }
 }

@@ -73,7 +73,9 @@
 mod adapter;
 mod buffer;
 mod connect;
+mod endpoint;
 mod error;
+mod explain;
 mod grant;
 mod mapped;
 mod posted;

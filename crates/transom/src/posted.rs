@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::future::Future;
-use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use crate::Result;
+use crate::endpoint::Endpoint;
+use crate::slots::Key;
+use crate::{Error, ErrorKind, Result};
 
 /// The result of a request that has been posted. Await it, or [`wait`](Posted::wait) for it.
 ///
@@ -21,30 +22,126 @@ use crate::Result;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 #[must_use = "the request is under way, but its outcome is only told here: .await or .wait() it"]
 pub struct Posted<T> {
-    _result: PhantomData<T>,
+    state: State<T>,
+}
+
+enum State<T> {
+    /// The result is here.
+    Ready(Option<Result<T>>),
+    /// The result will be in a slot.
+    Slot { endpoint: Arc<Endpoint>, key: Key, asked: Asked, value: fn() -> T },
+    /// It was fetched.
+    Fetched,
+}
+
+/// What a request asked for; a sentence is made of it only when it is needed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Asked {
+    Send(u64),
+    Read(u64),
+    Write(u64),
+}
+
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Asked::Send(bytes) => write!(f, "send of {bytes} bytes"),
+            Asked::Read(bytes) => write!(f, "read of {bytes} bytes"),
+            Asked::Write(bytes) => write!(f, "write of {bytes} bytes"),
+        }
+    }
+}
+
+// Nothing in it is pinned.
+impl<T> Unpin for Posted<T> {}
+
+impl Posted<()> {
+    pub(crate) fn slot(endpoint: &Arc<Endpoint>, key: Key, asked: Asked) -> Posted<()> {
+        let endpoint = Arc::clone(endpoint);
+        Posted { state: State::Slot { endpoint, key, asked, value: || () } }
+    }
 }
 
 impl<T> Posted<T> {
-    /// Block until the result is there. Makes progress itself; no other thread has to wake it.
-    pub fn wait(self) -> Result<T> {
-        todo!()
+    pub(crate) fn ready(result: Result<T>) -> Posted<T> {
+        Posted { state: State::Ready(Some(result)) }
     }
 
-    /// Whether the result is there.
+    /// Block until the result is there. Makes progress itself; no other thread has to wake it.
+    pub fn wait(mut self) -> Result<T> {
+        if let State::Slot { endpoint, .. } = &self.state {
+            let endpoint = Arc::clone(endpoint);
+            return endpoint.block(&mut || match self.fetch(None) {
+                Poll::Ready(result) => Some(result),
+                Poll::Pending => None,
+            });
+        }
+        match self.fetch(None) {
+            Poll::Ready(result) => result,
+            Poll::Pending => Err(twice()),
+        }
+    }
+
+    /// Whether the result is there. Makes no progress: see [`QueuePair::poll`](crate::QueuePair::poll).
     #[must_use]
     pub fn is_done(&self) -> bool {
-        todo!()
+        match &self.state {
+            State::Slot { endpoint, key, .. } => endpoint.is_done(*key),
+            _ => true,
+        }
     }
+
+    fn fetch(&mut self, waker: Option<&Waker>) -> Poll<Result<T>> {
+        let result = match &mut self.state {
+            State::Ready(result) => result.take().unwrap_or_else(|| Err(twice())),
+            State::Fetched => Err(twice()),
+            State::Slot { endpoint, key, asked, value } => match endpoint.claim(*key, waker) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(None) => Err(twice()),
+                Poll::Ready(Some(done)) if done.status.is_success() => Ok(value()),
+                Poll::Ready(Some(done)) => Err(endpoint.failed(&done, &asked.to_string())),
+            },
+        };
+        self.state = State::Fetched;
+        Poll::Ready(result)
+    }
+}
+
+fn twice() -> Error {
+    Error::caller(ErrorKind::Invalid, "asking for a result", "it was fetched already")
 }
 
 impl<T> Future for Posted<T> {
     type Output = Result<T>;
 
-    fn poll(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<Result<T>> {
-        todo!()
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
+        if let Poll::Ready(result) = self.fetch(Some(context.waker())) {
+            return Poll::Ready(result);
+        }
+        if let State::Slot { endpoint, .. } = &self.state {
+            endpoint.arm();
+            endpoint.drain();
+        }
+        self.fetch(Some(context.waker()))
+    }
+}
+
+impl<T> Drop for Posted<T> {
+    fn drop(&mut self) {
+        if let State::Slot { endpoint, key, .. } = &self.state {
+            endpoint.abandon(*key);
+        }
+    }
+}
+
+impl<T> fmt::Debug for Posted<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.state {
+            State::Slot { asked, .. } => write!(f, "Posted({asked})"),
+            _ => f.write_str("Posted"),
+        }
     }
 }
 
@@ -78,7 +175,7 @@ impl<T> Pending<T> {
     pub fn wait(self) -> Result<T> {
         let mut inner = self.cell.lock();
         loop {
-            if let Some(result) = inner.result.take() {
+            if let Some(result) = inner.take() {
                 return result;
             }
             inner = self.cell.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
@@ -91,7 +188,7 @@ impl<T> Future for Pending<T> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
         let mut inner = self.cell.lock();
-        if let Some(result) = inner.result.take() {
+        if let Some(result) = inner.take() {
             return Poll::Ready(result);
         }
         let old = inner.waker.replace(context.waker().clone());
@@ -116,15 +213,32 @@ pub(crate) struct Cell<T> {
 struct CellInner<T> {
     result: Option<Result<T>>,
     waker: Option<Waker>,
+    /// The outcome was fetched.
+    spent: bool,
 }
 
 impl<T> Default for Cell<T> {
     fn default() -> Cell<T> {
-        Cell { inner: Mutex::new(CellInner { result: None, waker: None }), changed: Condvar::new() }
+        Cell { inner: Mutex::new(CellInner { result: None, waker: None, spent: false }), changed: Condvar::new() }
+    }
+}
+
+impl<T> CellInner<T> {
+    fn take(&mut self) -> Option<Result<T>> {
+        if self.spent && self.result.is_none() {
+            return Some(Err(twice()));
+        }
+        self.spent |= self.result.is_some();
+        self.result.take()
     }
 }
 
 impl<T> Cell<T> {
+    /// Whether the outcome was fetched.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.lock().spent
+    }
+
     fn lock(&self) -> MutexGuard<'_, CellInner<T>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }

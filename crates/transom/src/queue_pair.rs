@@ -4,16 +4,22 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::ops::RangeBounds;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
+use transom_engine::Operation;
 use transom_wire::Verdicts;
 
-use crate::{Buffer, Error, Grant, Message, Posted, Region, Result, Rights, Slice, Window};
+use crate::endpoint::{Endpoint, Local};
+use crate::posted::Asked;
+use crate::{Buffer, Error, ErrorKind, Grant, Message, Posted, Region, Result, Rights, Slice, Window};
 
 /// One end of a connection. Dropping it disconnects; neither ever blocks on the peer.
 #[derive(Debug)]
-pub struct QueuePair {}
+pub struct QueuePair {
+    endpoint: Arc<Endpoint>,
+    info: ConnectionInfo,
+}
 
 /// What two sides have agreed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,55 +46,90 @@ pub struct ConnectionInfo {
 }
 
 impl QueuePair {
-    /// What was agreed.
-    #[must_use]
-    pub fn info(&self) -> ConnectionInfo {
-        todo!()
+    pub(crate) fn new(endpoint: Arc<Endpoint>, info: ConnectionInfo) -> QueuePair {
+        QueuePair { endpoint, info }
     }
 
-    /// Send a message of at most [`SEND_LIMIT`](QueuePair::SEND_LIMIT) bytes; they are copied now.
-    pub fn send(&self, bytes: impl AsRef<[u8]>) -> Result<Posted<()>> {
-        let _ = bytes.as_ref();
-        todo!()
+    /// What was agreed.
+    #[must_use]
+    pub fn info(&self) -> &ConnectionInfo {
+        &self.info
     }
 
     /// Most bytes that [`send`](QueuePair::send) copies. More go from registered memory
     /// ([`send_from`](QueuePair::send_from)).
     pub const SEND_LIMIT: usize = 4096;
 
+    /// Send a message of at most [`SEND_LIMIT`](QueuePair::SEND_LIMIT) bytes; they are copied now.
+    pub fn send(&self, bytes: impl AsRef<[u8]>) -> Result<Posted<()>> {
+        let bytes = bytes.as_ref();
+        let asked = Asked::Send(bytes.len() as u64);
+        if bytes.len() > Self::SEND_LIMIT {
+            let limit = Self::SEND_LIMIT;
+            return Err(Error::caller(
+                ErrorKind::TooMuch,
+                asked.to_string(),
+                format!("bytes are copied up to {limit}"),
+            )
+            .accepted("send_from, with a slice of a region"));
+        }
+        self.post(Operation::Send, Local::Bytes(bytes), asked)
+    }
+
     /// Send a message from registered memory.
     pub fn send_from(&self, from: Slice) -> Result<Posted<()>> {
-        let _ = from;
-        todo!()
+        let asked = Asked::Send(from.len());
+        self.post(Operation::Send, Local::Slice(from), asked)
     }
 
     /// The next message. Messages wait in posted receives; dropping this loses none.
     pub fn recv(&self) -> Recv<'_> {
-        todo!()
+        Recv { queue: self }
     }
 
-    /// The next message, if there is one already.
+    /// The next message, if there is one already. Makes no progress: see [`poll`](QueuePair::poll).
     pub fn try_recv(&self) -> Result<Option<Message>> {
-        todo!()
+        match self.endpoint.take_message(None) {
+            Poll::Ready(message) => message.map(Some),
+            Poll::Pending => Ok(None),
+        }
     }
 
     /// Why the connection has ended, if it has.
     #[must_use]
     pub fn ended(&self) -> Option<Error> {
-        todo!()
+        self.endpoint.ended().map(|why| why.because("the connection"))
     }
 
-    /// Read the peer's memory: all of `from` into `into`, which must be at least as long.
+    /// Read the peer's memory: all of `from` to the beginning of `into`, which must be at least as
+    /// long.
     pub fn read(&self, from: Grant, into: Slice) -> Result<Posted<()>> {
-        let _ = (from, into);
-        todo!()
+        let asked = Asked::Read(from.len());
+        if into.len() < from.len() {
+            return Err(Error::caller(
+                ErrorKind::Invalid,
+                asked.to_string(),
+                format!("the slice has {} bytes", into.len()),
+            )
+            .accepted("a slice that is as long as the grant, or the grant's range(..)"));
+        }
+        let operation = Operation::Read { token: from.token(), address: from.address() };
+        self.post(operation, Local::Slice(into.first(from.len())), asked)
     }
 
     /// Write all of `from` to the beginning of the peer's `to`. Done when the peer's adapter has
     /// placed it (see [`ConnectionInfo::verdicts`] about peers that are not Transoms).
+    ///
+    /// A `from` that is longer than `to` is posted all the same: the owner judges.
     pub fn write(&self, to: Grant, from: Slice) -> Result<Posted<()>> {
-        let _ = (to, from);
-        todo!()
+        let asked = Asked::Write(from.len());
+        let operation = Operation::Write { token: to.token(), address: to.address() };
+        self.post(operation, Local::Slice(from), asked)
+    }
+
+    fn post(&self, operation: Operation, local: Local<'_>, asked: Asked) -> Result<Posted<()>> {
+        let key = self.endpoint.post(operation, local, asked)?;
+        Ok(Posted::slot(&self.endpoint, key, asked))
     }
 
     /// Open a window on a range of `region` to this connection's peer. The token exists when this
@@ -99,27 +140,29 @@ impl QueuePair {
         range: impl RangeBounds<u64>,
         rights: Rights,
     ) -> Result<Window> {
-        let _ = (region, range, rights);
-        todo!()
+        let slice = region.slice(range);
+        let token = self.endpoint.bind(&slice, rights)?;
+        let grant = Grant::from_parts(token, slice.address(), slice.len(), rights);
+        Ok(Window::new(&self.endpoint, &slice.region, grant))
     }
 
     /// Make progress without blocking; says whether anything completed. For programs that watch
     /// memory rather than results.
     pub fn poll(&self) -> bool {
-        todo!()
-    }
-
-    /// Block until something completes on this queue pair or the time is up; says whether anything
-    /// did.
-    pub fn wait(&self, at_most: Duration) -> bool {
-        let _ = at_most;
-        todo!()
+        self.endpoint.drain()
     }
 
     /// End the connection: every window on it is closed and every request given up when this
     /// returns. The peer is told, not waited for.
     pub fn disconnect(&self) -> Result<()> {
-        todo!()
+        self.endpoint.disconnect()
+    }
+}
+
+impl Drop for QueuePair {
+    fn drop(&mut self) {
+        // A connection that has ended already is as disconnected as it can be.
+        let _ = self.endpoint.disconnect();
     }
 }
 
@@ -134,14 +177,24 @@ pub struct Recv<'a> {
 impl Recv<'_> {
     /// Block until there is one, or the connection has ended.
     pub fn wait(self) -> Result<Message> {
-        todo!()
+        let endpoint = &self.queue.endpoint;
+        endpoint.block(&mut || match endpoint.take_message(None) {
+            Poll::Ready(message) => Some(message),
+            Poll::Pending => None,
+        })
     }
 }
 
 impl Future for Recv<'_> {
     type Output = Result<Message>;
 
-    fn poll(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<Result<Message>> {
-        todo!()
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Message>> {
+        let endpoint = &self.queue.endpoint;
+        if let Poll::Ready(message) = endpoint.take_message(Some(context.waker())) {
+            return Poll::Ready(message);
+        }
+        endpoint.arm();
+        endpoint.drain();
+        endpoint.take_message(Some(context.waker()))
     }
 }

@@ -1,11 +1,17 @@
 //! Registered memory.
 
+use std::any::Any;
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::{Buffer, Posted, Result};
+use transom_engine::{Status, sys};
+use transom_memory::Token;
+
+use crate::buffer::Owned;
+use crate::grant::resolve;
+use crate::{Adapter, Blame, Buffer, Error, ErrorKind, Posted, Result, explain};
 
 /// A registered buffer. Owns it, and gives it back on [`deregister`](Region::deregister).
 ///
@@ -44,8 +50,37 @@ pub struct Region<B: Buffer> {
     _buffer: PhantomData<fn() -> B>,
 }
 
-#[derive(Debug)]
-pub(crate) struct Registered {}
+/// What a region, its slices, its windows and the requests that use it hold together. The last of
+/// them deregisters, and then frees the buffer: in this order, always.
+pub(crate) struct Registered {
+    pub(crate) adapter: Adapter,
+    pub(crate) token: Token,
+    pub(crate) base: u64,
+    pub(crate) len: u64,
+    writable: bool,
+    /// An `Owned<B>`; gone once the buffer was given back.
+    buffer: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+impl std::fmt::Debug for Registered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes at {:#x}", self.len, self.base)
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        let buffer = self.buffer.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if buffer.is_none() {
+            return; // deregistered, and given back
+        }
+        // No window is bound any more: each holds a `Registered`. When this has succeeded, no access
+        // is under way and none will begin (ND2 R18), and the buffer may go. If not, it must stay.
+        if self.adapter.deregister(self.token).is_err() && !self.adapter.is_foreign() {
+            std::mem::forget(buffer);
+        }
+    }
+}
 
 /// A range of a registered buffer: where a request takes its bytes from or puts them. Keeps the
 /// buffer alive.
@@ -56,58 +91,190 @@ pub struct Slice {
     pub(crate) len: u64,
 }
 
+impl Slice {
+    /// How many bytes.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Its first bytes.
+    pub(crate) fn first(self, len: u64) -> Slice {
+        Slice { len, ..self }
+    }
+
+    pub(crate) fn address(&self) -> u64 {
+        self.region.base.wrapping_add(self.offset)
+    }
+}
+
 impl<B: Buffer> Region<B> {
+    pub(crate) fn new(adapter: &Adapter, buffer: B) -> Result<Region<B>> {
+        let (owned, base, len) = Owned::new(buffer);
+        let asked = || format!("registering {len} bytes");
+        if len == 0 {
+            return Err(Error::caller(ErrorKind::Invalid, asked(), "there is nothing to register")
+                .accepted("a buffer of at least one byte"));
+        }
+        // SAFETY: the buffer is apart; `Registered` holds its parts, and lets go of them only after
+        // deregistration. `Buffer` promises that nobody else uses the memory.
+        let token = unsafe { adapter.raw_register(base, len, B::WRITABLE) }
+            .map_err(|error| explain::call(&asked(), &error))?;
+        let buffer: Mutex<Option<Box<dyn Any + Send>>> = Mutex::new(Some(Box::new(owned)));
+        let adapter = adapter.clone();
+        let shared =
+            Arc::new(Registered { adapter, token, base, len, writable: B::WRITABLE, buffer });
+        Ok(Region { shared, _buffer: PhantomData })
+    }
+
     /// Bytes.
     #[must_use]
     pub fn len(&self) -> u64 {
-        todo!()
+        self.shared.len
     }
 
     /// Whether there are none. (Never: such a buffer is not accepted.)
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.shared.len == 0
     }
 
     /// A range of it. Nothing is judged here: a range that reaches past the end is refused when it
     /// is used.
     #[must_use]
     pub fn slice(&self, range: impl RangeBounds<u64>) -> Slice {
-        let _ = range;
-        todo!()
+        let (start, end) = resolve(&range, self.shared.len);
+        Slice {
+            region: Arc::clone(&self.shared),
+            offset: start,
+            len: end.saturating_sub(start),
+        }
     }
 
     /// Copy bytes out, from offset `at`. They may change while they are copied; the copy is yours.
     /// Fails if the pages have vanished.
     pub fn copy_out(&self, at: u64, into: &mut [u8]) -> Result<()> {
-        let _ = (at, into);
-        todo!()
+        self.shared.copy_out(at, into)
     }
 
     /// Copy bytes in, to offset `at`. The buffer must be writable.
     pub fn copy_in(&self, at: u64, bytes: &[u8]) -> Result<()> {
-        let _ = (at, bytes);
-        todo!()
+        let len = bytes.len() as u64;
+        let host = self.shared.host("copying in", at, len)?;
+        self.shared.must_be_writable(|| format!("copying {len} bytes in at offset {at}"))?;
+        // SAFETY: the range is inside the registered buffer (checked), which is writable (checked)
+        // and apart while `self` lives, so that no reference to it exists.
+        unsafe { sys::copy_in(host, bytes) }
+            .map_err(|fault| gone(format!("copying {len} bytes in at offset {at}"), fault.placed))
     }
 
     /// The byte at offset `at`, to watch or to set while peers write. A Write's bytes become visible
     /// in increasing address order, so its last byte says that all of it is there (load with
-    /// `Acquire`). The buffer must be writable.
+    /// `Acquire`). The buffer must be writable, and its pages must stay: memory of this process, not
+    /// of a file.
     pub fn atomic_u8(&self, at: u64) -> Result<&AtomicU8> {
-        let _ = at;
-        todo!()
+        let host = self.shared.atomic::<AtomicU8>(at)?;
+        // SAFETY: see `Registered::atomic`; the reference borrows `self`, which must be whole to be
+        // deregistered.
+        Ok(unsafe { AtomicU8::from_ptr(host) })
     }
 
     /// Eight bytes at offset `at`, which must be a multiple of 8 in memory.
     pub fn atomic_u64(&self, at: u64) -> Result<&AtomicU64> {
-        let _ = at;
-        todo!()
+        let host = self.shared.atomic::<AtomicU64>(at)?;
+        // SAFETY: as above, and aligned.
+        Ok(unsafe { AtomicU64::from_ptr(host.cast()) })
     }
 
     /// Take the buffer back. When the result is there, no access is under way and none will begin
     /// (ND2 R18). With windows still bound it is refused as [`Busy`](crate::ErrorKind::Busy), and
     /// [`Error::recover`](crate::Error::recover) hands the region back.
+    ///
+    /// Requests that were posted with a [`Slice`] of it and have not completed are refused when
+    /// their turn comes (ND2 R17).
     pub fn deregister(self) -> Posted<B> {
-        todo!()
+        let shared = &self.shared;
+        let asked = format!("deregistering {} bytes", shared.len);
+        if let Err(error) = shared.adapter.deregister(shared.token) {
+            if error.status != Status::DeviceBusy {
+                return Posted::ready(Err(explain::call(&asked, &error)));
+            }
+            let windows = match shared.adapter.windows(shared.token) {
+                1 => "1 window is".to_owned(),
+                count => format!("{count} windows are"),
+            };
+            let why = format!("{windows} still bound to it (ND2 R16)");
+            return Posted::ready(Err(Error::caller(ErrorKind::Busy, asked, why)
+                .accepted("revoke them first; Error::recover hands the region back")
+                .giving_back(self)));
+        }
+        let buffer = shared.buffer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let owned = buffer.and_then(|buffer| (buffer as Box<dyn Any>).downcast::<Owned<B>>().ok());
+        // SAFETY: deregistration has succeeded: the engine touches the memory no more. `self` is
+        // the only way to a copy or an atomic, and it ends here.
+        match owned.and_then(|owned| unsafe { owned.take() }) {
+            Some(buffer) => Posted::ready(Ok(buffer)),
+            None => Posted::ready(Err(Error::system(asked, "the buffer is not there"))),
+        }
     }
+}
+
+impl Registered {
+    /// The address of `len` bytes at offset `at`, if they are inside.
+    fn host(&self, doing: &str, at: u64, len: u64) -> Result<u64> {
+        if at <= self.len && len <= self.len - at {
+            return Ok(self.base + at);
+        }
+        Err(Error::caller(
+            ErrorKind::Invalid,
+            format!("{doing} {len} bytes at offset {at}"),
+            format!("the buffer has {} bytes", self.len),
+        ))
+    }
+
+    pub(crate) fn copy_out(&self, at: u64, into: &mut [u8]) -> Result<()> {
+        let len = into.len() as u64;
+        let host = self.host("copying out", at, len)?;
+        // SAFETY: the range is inside the registered buffer (checked), which is apart while its
+        // `Region` lives, so that nobody has a mutable reference to it.
+        unsafe { sys::copy_out(host, into) }
+            .map_err(|fault| gone(format!("copying {len} bytes out at offset {at}"), fault.placed))
+    }
+
+    fn must_be_writable(&self, asked: impl FnOnce() -> String) -> Result<()> {
+        if self.writable {
+            return Ok(());
+        }
+        Err(Error::caller(ErrorKind::Invalid, asked(), "the buffer is read-only")
+            .accepted("a buffer of writable memory, such as a Vec<u8>"))
+    }
+
+    /// Where an atomic of type `T` lies: inside, writable, aligned. Everyone else reaches these
+    /// bytes by address (peers' writes through the engine's copy, `copy_in`, other atomics), never by
+    /// a reference.
+    fn atomic<T>(&self, at: u64) -> Result<*mut u8> {
+        let (size, align) = (size_of::<T>() as u64, align_of::<T>() as u64);
+        let host = self.host("an atomic of", at, size)?;
+        let asked = || format!("an atomic of {size} bytes at offset {at}");
+        self.must_be_writable(asked)?;
+        if host % align != 0 {
+            let offset = at + (align - host % align);
+            return Err(Error::caller(ErrorKind::Invalid, asked(), "it would not be aligned")
+                .accepted(format!("offset {offset}")));
+        }
+        usize::try_from(host)
+            .map(std::ptr::with_exposed_provenance_mut)
+            .map_err(|_| Error::system(asked(), "no such address"))
+    }
+}
+
+fn gone(asked: String, placed: usize) -> Error {
+    let why = format!("its pages are gone from byte {placed} on: unmapped, protected, or cut off their file");
+    Error::new(ErrorKind::MemoryGone, Blame::System, asked, why)
 }

@@ -27,6 +27,18 @@ impl Rights {
         self.0 & other.0 == other.0
     }
 
+    /// In the engine's words.
+    pub(crate) fn memory(self) -> transom_memory::Rights {
+        let mut rights = transom_memory::Rights::NONE;
+        if self.contains(Rights::READ) {
+            rights = rights | transom_memory::Rights::REMOTE_READ;
+        }
+        if self.contains(Rights::WRITE) {
+            rights = rights | transom_memory::Rights::REMOTE_WRITE;
+        }
+        rights
+    }
+
     pub(crate) const fn bits(self) -> u8 {
         self.0
     }

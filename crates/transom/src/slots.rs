@@ -92,7 +92,8 @@ impl<K, R> Slots<K, R> {
     fn release(&mut self, key: Key) {
         if let Some(slot) = self.slots.get_mut(key.index as usize) {
             slot.state = State::Free;
-            slot.generation = slot.generation.wrapping_add(1).max(1);
+            // 31 bits: the topmost bit of a context is somebody else's.
+            slot.generation = (slot.generation % 0x7fff_ffff) + 1;
             self.free.push(key.index);
         }
     }

@@ -1,5 +1,9 @@
 //! An opening in registered memory.
 
+use std::sync::Arc;
+
+use crate::endpoint::Endpoint;
+use crate::region::Registered;
 use crate::{Grant, Posted};
 
 /// A range of a [`Region`](crate::Region), opened to one peer.
@@ -15,9 +19,16 @@ use crate::{Grant, Posted};
 #[derive(Debug)]
 pub struct Window {
     grant: Grant,
+    endpoint: Arc<Endpoint>,
+    /// The memory lives as long as the window: forgetting a window can only leak.
+    _region: Arc<Registered>,
 }
 
 impl Window {
+    pub(crate) fn new(endpoint: &Arc<Endpoint>, region: &Arc<Registered>, grant: Grant) -> Window {
+        Window { grant, endpoint: Arc::clone(endpoint), _region: Arc::clone(region) }
+    }
+
     /// What the peer must know to use it. It names nothing before the bind has executed and nothing
     /// after the revocation.
     #[must_use]
@@ -29,7 +40,15 @@ impl Window {
     /// An access under way is refused with its next piece.
     ///
     /// The result is there at once; it is a [`Posted`] so that it reads like every other request.
+    /// A window that had ended with its connection is closed already, which is no error.
     pub fn revoke(self) -> Posted<()> {
-        todo!()
+        drop(self);
+        Posted::ready(Ok(()))
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        self.endpoint.revoke(self.grant.token());
     }
 }

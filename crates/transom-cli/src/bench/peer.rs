@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use transom::{Adapter, Grant, QueuePair, Region, Rights, Window};
 
-use super::{OnOff, PeerArgs, Plan, baseline, congestion, latency};
+use super::{PeerArgs, Plan, baseline, congestion, latency};
 use crate::exit::{Exit, Failure, Outcome, system};
 use crate::watchdog;
 
@@ -89,7 +89,8 @@ pub(super) fn start(plan: &Plan) -> Outcome<(Side, Peer)> {
     };
     let raw = TcpStream::connect(raw).map_err(system("connecting the plain socket"))?;
     baseline::prepare(&raw, &congestion).map_err(system("preparing the plain socket"))?;
-    let adapter = Adapter::options().crc(plan.crc.is_on()).open(to.ip())?;
+    let options = Adapter::options().crc(plan.crc.is_on()).congestion(&congestion);
+    let adapter = options.open(to.ip())?;
     let queue = adapter.connect(to).reads(16).wait()?;
     Ok((Side::meet(raw, &adapter, queue, plan.size)?, peer))
 }
@@ -109,7 +110,8 @@ pub(crate) fn run(args: &PeerArgs) -> Outcome {
     watchdog::end_with_parent();
     let here = Ipv4Addr::LOCALHOST;
     let plain = TcpListener::bind((here, 0)).map_err(system("opening a plain port"))?;
-    let adapter = Adapter::options().crc(args.crc == OnOff::On).open(here.into())?;
+    let options = Adapter::options().crc(args.crc.is_on()).congestion(&args.congestion);
+    let adapter = options.open(here.into())?;
     let mut listener = adapter.listen((here, 0).into())?;
     let at = plain.local_addr().map_err(system("opening a plain port"))?;
     println!("{at} {}", listener.address());

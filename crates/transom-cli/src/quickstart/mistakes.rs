@@ -96,7 +96,7 @@ pub(super) fn record(denial: &Denial) -> Record {
     Record {
         rule: rule(denial.rule).to_owned(),
         likely: likely(denial.likely).to_owned(),
-        text: format!("{denial:?}"),
+        text: denial.to_string(),
     }
 }
 

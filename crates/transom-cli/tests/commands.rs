@@ -1,0 +1,62 @@
+//! Arguments, exit codes and sentences of every command, and the shapes of their output.
+
+mod common;
+
+use common::run;
+
+#[test]
+fn help_documents_the_exit_codes() {
+    let ran = run(&["--help"]);
+    assert_eq!(ran.code, 0);
+    for code in 0..=6 {
+        assert!(ran.out.contains(&format!("\n  {code}  ")), "{code} is not in:\n{}", ran.out);
+    }
+    for hidden in ["quickstart-owner", "bench-peer"] {
+        assert!(!ran.out.contains(hidden), "{hidden} is nobody's business");
+    }
+}
+
+#[test]
+fn adapters_are_listed_for_people_and_programs() {
+    let ran = run(&["adapters"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.out.contains("127.0.0.1"), "{ran:?}");
+    let json = run(&["adapters", "--json"]).json();
+    let all = json["adapters"].as_array().expect("a list");
+    let here = all.iter().find(|one| one["address"] == "127.0.0.1").expect("loopback");
+    assert_eq!(here["reach"], "this machine");
+    assert_eq!(here["paths"][0], "tcp");
+}
+
+#[test]
+fn what_cannot_be_is_usage() {
+    run(&["rping", "-c", "127.0.0.1", "-S", "10"]).failed(2, &["-S 10", "-S 24"]);
+    run(&["rping", "-c", "no address"]).failed(2, &["no address"]);
+    run(&["bench", "write-latency", "--size", "0"]).failed(2, &["--size 0"]);
+    run(&["bench", "write-latency", "--seconds", "0"]).failed(2, &["--seconds"]);
+    run(&["bench", "check", "--tokens", "0"]).failed(2, &["--tokens 0"]);
+    assert_eq!(run(&["rping"]).code, 2, "one role is needed");
+    assert_eq!(run(&["rping", "-s", "-c", "127.0.0.1"]).code, 2, "and only one");
+}
+
+#[test]
+fn the_same_host_path_is_not_built_yet() {
+    for bench in ["write-latency", "write-bandwidth", "read-bandwidth"] {
+        run(&["bench", bench, "--path", "process"]).failed(6, &["not built", "--path tcp"]);
+    }
+}
+
+#[test]
+fn nobody_answers() {
+    // A port that was free a moment ago.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let ran = run(&["rping", "-c", &format!("127.0.0.1:{port}"), "-C", "1"]);
+    ran.failed(3, &["127.0.0.1", &port.to_string()]);
+}
+
+#[test]
+fn a_port_that_is_taken() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    run(&["rping", "-s", "-a", "127.0.0.1", "-p", &port]).failed(5, &[&port]);
+}

@@ -1,0 +1,123 @@
+//! `transom quickstart`: the first thing a stranger sees (issue 2, section 5).
+
+mod common;
+
+use common::run;
+
+/// A file of bytes that are not all alike; removed when dropped.
+struct Sample(std::path::PathBuf);
+
+impl Sample {
+    fn new(name: &str, length: usize) -> Sample {
+        let path = std::env::temp_dir().join(format!("transom-{name}-{}", std::process::id()));
+        let bytes: Vec<u8> = (0..length).map(|at| (at * 31 + at / 251) as u8).collect();
+        std::fs::write(&path, bytes).expect("the sample is written");
+        Sample(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("UTF-8")
+    }
+}
+
+impl Drop for Sample {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn json_says_what_happened_and_the_exit_status_that_all_went_as_it_must() {
+    let sample = Sample::new("json", 3_000_001);
+    let ran = run(&["quickstart", sample.path(), "--json"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let tour = ran.json();
+    assert_eq!(tour["file"], sample.path());
+    assert_eq!(tour["bytes"], 3_000_001);
+    assert_eq!(tour["digest_ok"], true);
+    assert_eq!(tour["write_digest_ok"], true);
+    for rate in ["read_bytes_per_second", "write_bytes_per_second"] {
+        assert!(tour[rate].as_f64().is_some_and(|rate| rate > 0.0), "{rate}: {tour}");
+    }
+    let revoked = &tour["revoked_read"];
+    assert_eq!(revoked["status"], "refused");
+    assert_eq!(revoked["rule"], "live_token");
+    assert_eq!(revoked["likely"], "stale");
+    assert!(revoked["explanation"].as_str().is_some_and(|text| text.len() > 20), "{revoked}");
+
+    let mistakes = tour["mistakes"].as_array().expect("a list");
+    let found: Vec<[&str; 3]> = mistakes
+        .iter()
+        .map(|it| ["name", "rule", "likely"].map(|field| it[field].as_str().unwrap_or("?")))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            ["token_bytes_swapped", "live_token", "token_bytes_swapped"],
+            ["stale_token", "live_token", "stale"],
+            ["past_the_end", "bounds", "past_the_end"],
+            ["missing_right", "right", "missing_right"],
+            ["offset_for_address", "bounds", "offset_instead_of_address"],
+            ["another_connection", "scope", "another_queue_pair"],
+        ]
+    );
+    let mut explanations: Vec<_> = mistakes.iter().map(|it| it["explanation"].as_str()).collect();
+    assert!(explanations.iter().all(|text| text.is_some_and(|text| !text.is_empty())));
+    explanations.sort_unstable();
+    explanations.dedup();
+    assert_eq!(explanations.len(), 6, "every mistake has an explanation of its own");
+}
+
+#[test]
+fn people_are_told_the_same_on_one_screen() {
+    let sample = Sample::new("people", 70_000);
+    let ran = run(&["quickstart", sample.path()]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let mut rest = ran.out.as_str();
+    for landmark in [
+        "SHA-256",
+        "owner",
+        "path",
+        "tcp",
+        "no root, no kernel module, no pinned memory",
+        "read-only window",
+        "SHA-256 verified",
+        "write-only window",
+        "SHA-256 verified",
+        "closes the window",
+        "REM_ACCESS_ERR",
+        "ND_ACCESS_VIOLATION",
+        "wrong byte order",
+        "41 bytes past the end",
+        "another connection",
+        "Next",
+        "Rust",
+        "C++",
+        "transom rping -s",
+    ] {
+        let at = rest.find(landmark);
+        assert!(at.is_some(), "{landmark:?} is missing, or out of order, in:\n{}", ran.out);
+        rest = &rest[at.unwrap_or(0)..];
+    }
+    assert!(ran.out.lines().count() <= 60, "more than a screen:\n{}", ran.out);
+    let widest = ran.out.lines().map(|line| line.chars().count()).max();
+    // The path of the sample is as long as it is.
+    assert!(widest.is_some_and(|widest| widest <= 100 + sample.path().len()), "{widest:?}");
+}
+
+/// Its own executable by default; a file of one byte is a file.
+#[test]
+fn any_file_will_do() {
+    let sample = Sample::new("tiny", 1);
+    let ran = run(&["quickstart", sample.path(), "--json"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(ran.json()["bytes"], 1);
+}
+
+#[test]
+fn a_file_that_is_not_there_is_said_in_a_sentence() {
+    let ran = run(&["quickstart", "/no/such/file"]);
+    ran.failed(5, &["/no/such/file"]);
+    let ran = run(&["quickstart", "/"]);
+    ran.failed(2, &["regular file"]);
+}

@@ -1,0 +1,410 @@
+//! What stands behind a queue pair: its completion queue, the requests under way, the messages that
+//! have arrived, and who waits for which.
+//!
+//! *Draining* moves completions from the engine's queue to whoever waits for them. Anybody may
+//! drain: a program that polls, a thread that blocks, the engine's notification. One does it at a
+//! time, so that messages stay in order; one who finds it taken leaves a note and goes, and the
+//! holder looks again after its unlock. User code (wakers, drops of buffers) runs with no lock held.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use transom_engine::{
+    Completion, CompletionFlags, CompletionKind, Data, Flags, NotifyKind, Operation, Request, Sge, Status, raw,
+};
+use transom_memory::{QueuePairId, Token};
+
+use crate::region::Registered;
+use crate::slots::{Key, Settled, Slots};
+use crate::explain::{self, Ended};
+use crate::posted::Asked;
+use crate::{Adapter, ConnectionInfo, Error, ErrorKind, Message, Region, Result, Rights, Slice};
+
+/// What a request keeps alive until it has completed: the memory it names.
+pub(crate) type Keep = Option<Arc<Registered>>;
+
+/// Context of receives: their number, with this bit.
+const RECEIVE: u64 = 1 << 63;
+/// Context of requests whose result nobody wants.
+const NOBODY: u64 = u64::MAX;
+/// Completions fetched at a time.
+const BATCH: usize = 16;
+const EMPTY: Completion = Completion {
+    request_context: NOBODY,
+    queue_pair_context: 0,
+    queue_pair: QueuePairId(0),
+    kind: CompletionKind::Other,
+    status: Status::Success,
+    length: 0,
+    value: 0,
+    flags: CompletionFlags(0),
+    denial: 0,
+};
+/// A thread that sleeps looks up now and then: another one may have fetched what it waits for.
+const PATIENCE: Duration = Duration::from_millis(5);
+
+pub(crate) struct Endpoint {
+    pub(crate) adapter: Adapter,
+    pub(crate) raw: raw::QueuePair,
+    pub(crate) queue: raw::CompletionQueue,
+    pub(crate) connector: raw::Connector,
+    requests: Mutex<Slots<Keep, Completion>>,
+    inbox: Mutex<Inbox>,
+    /// Why nothing more will arrive.
+    ended: OnceLock<Ended>,
+    draining: Mutex<()>,
+    again: AtomicBool,
+    /// A notification is outstanding.
+    armed: AtomicBool,
+    this: Weak<Endpoint>,
+}
+
+/// The local side of a request.
+pub(crate) enum Local<'a> {
+    /// Registered memory.
+    Slice(Slice),
+    /// Bytes to be copied.
+    Bytes(&'a [u8]),
+}
+
+/// Messages that wait in their receives, and who waits for the next one.
+struct Inbox {
+    /// Posted receives lie here, one after the other.
+    buffers: Region<Vec<u8>>,
+    size: u32,
+    /// Arrived, in order: which receive, how many bytes.
+    arrived: VecDeque<(u32, u32)>,
+    wakers: Vec<Waker>,
+    closed: bool,
+}
+
+impl std::fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Endpoint")
+    }
+}
+
+/// A lock that a panic in user code cannot have poisoned, because none runs under it.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Endpoint {
+    /// A queue pair with `count` receives of `size` bytes, all of them posted.
+    pub(crate) fn new(
+        adapter: &Adapter,
+        connector: raw::Connector,
+        count: u32,
+        size: u32,
+    ) -> Result<Arc<Endpoint>> {
+        let (count, size) = (count.max(1), size.max(1));
+        let depth = adapter.depth();
+        let (queue, raw) = adapter
+            .raw_queue_pair(count)
+            .map_err(|error| explain::call("making a queue pair", &error))?;
+        let buffers = adapter.register(vec![0; count as usize * size as usize])?;
+        let inbox = Inbox {
+            buffers,
+            size,
+            arrived: VecDeque::with_capacity(count as usize),
+            wakers: Vec::new(),
+            closed: false,
+        };
+        let endpoint = Arc::new_cyclic(|this| Endpoint {
+            adapter: adapter.clone(),
+            raw,
+            queue,
+            connector,
+            requests: Mutex::new(Slots::new(depth)),
+            inbox: Mutex::new(inbox),
+            ended: OnceLock::new(),
+            draining: Mutex::new(()),
+            again: AtomicBool::new(false),
+            armed: AtomicBool::new(false),
+            this: this.clone(),
+        });
+        for index in 0..count {
+            endpoint.post_receive(index)?;
+        }
+        Ok(endpoint)
+    }
+
+    fn post_receive(&self, index: u32) -> Result<()> {
+        let inbox = lock(&self.inbox);
+        let address = inbox.buffers.shared.base + u64::from(index) * u64::from(inbox.size);
+        let token = inbox.buffers.shared.token.0;
+        let sge = Sge { token, address, length: inbox.size };
+        drop(inbox);
+        self.raw
+            .post_receive(RECEIVE | u64::from(index), &[sge])
+            .map_err(|error| explain::call("posting a receive", &error))
+    }
+
+    /// Post a request. Its result will be found under the key.
+    pub(crate) fn post(&self, operation: Operation, local: Local<'_>, asked: Asked) -> Result<Key> {
+        let (sges, bytes, keep) = match local {
+            Local::Bytes(bytes) => ([Sge::default()], Some(bytes), None),
+            Local::Slice(slice) => {
+                self.adapter.owns(&slice.region, &asked)?;
+                let Ok(length) = u32::try_from(slice.len) else {
+                    let why = "one request moves less than 4 GiB";
+                    return Err(Error::caller(ErrorKind::TooMuch, asked.to_string(), why)
+                        .accepted("several requests"));
+                };
+                let sge = Sge { token: slice.region.token.0, address: slice.address(), length };
+                ([sge], None, Some(slice.region))
+            }
+        };
+        let key = match lock(&self.requests).insert(keep) {
+            Ok(key) => key,
+            Err(_) => return Err(self.full(asked.to_string())),
+        };
+        let request = Request { context: key.to_context(), operation, flags: Flags::NONE };
+        let data = bytes.map_or(Data::Sges(&sges), Data::Inline);
+        // The slot keeps the memory until the request has completed.
+        match self.raw.post(&request, data) {
+            Ok(()) => Ok(key),
+            Err(error) => {
+                let keep = lock(&self.requests).remove(key);
+                drop(keep);
+                Err(self.not_posted(asked.to_string(), &error))
+            }
+        }
+    }
+
+    /// Post a request whose success interests nobody; its failure ends the connection.
+    pub(crate) fn post_silent(&self, operation: Operation, asked: &str) -> Result<()> {
+        let request = Request { context: NOBODY, operation, flags: Flags::SILENT_SUCCESS };
+        self.raw
+            .post(&request, Data::Sges(&[]))
+            .map_err(|error| self.not_posted(asked.to_owned(), &error))
+    }
+
+    fn full(&self, asked: String) -> Error {
+        let depth = self.adapter.depth();
+        Error::caller(ErrorKind::TooMuch, asked, format!("{depth} requests are under way"))
+            .accepted("wait for one of them, or Options::depth")
+    }
+
+    fn not_posted(&self, asked: String, error: &raw::Error) -> Error {
+        self.drain();
+        match (error.status, self.ended.get()) {
+            (Status::NoMoreEntries, _) => self.full(asked),
+            (_, Some(why)) => why.because(asked),
+            _ => explain::call(&asked, error),
+        }
+    }
+
+    /// Move what has completed to whoever waits for it. Whether there was anything.
+    pub(crate) fn drain(&self) -> bool {
+        let mut any = false;
+        self.again.store(true, SeqCst);
+        while self.again.load(SeqCst) {
+            let one = match self.draining.try_lock() {
+                Ok(one) => one,
+                Err(TryLockError::Poisoned(one)) => one.into_inner(),
+                // The holder looks at `again` after its unlock.
+                Err(TryLockError::WouldBlock) => return any,
+            };
+            self.again.store(false, SeqCst);
+            let mut batch = [EMPTY; BATCH];
+            let count = self.queue.poll(&mut batch);
+            let mut settled = [const { None }; BATCH];
+            let mut wakers = Vec::new();
+            for (completion, settled) in batch.iter().take(count).zip(&mut settled) {
+                *settled = self.settle(completion, &mut wakers);
+            }
+            if count == BATCH {
+                self.again.store(true, SeqCst);
+            }
+            drop(one);
+            any |= count > 0;
+            for one in settled.into_iter().flatten() {
+                drop(one.keep);
+                if let Some(waker) = one.waker {
+                    waker.wake();
+                }
+            }
+            wakers.into_iter().for_each(Waker::wake);
+        }
+        any
+    }
+
+    /// One completion. What is to be woken and dropped afterwards.
+    fn settle(
+        &self,
+        completion: &Completion,
+        wakers: &mut Vec<Waker>,
+    ) -> Option<Settled<Keep, Completion>> {
+        if !completion.status.is_success() {
+            self.note_end(completion);
+        }
+        if completion.request_context == NOBODY {
+            return None;
+        }
+        if completion.kind == CompletionKind::Receive {
+            let mut inbox = lock(&self.inbox);
+            if completion.status.is_success() {
+                let index = (completion.request_context & !RECEIVE) as u32;
+                inbox.arrived.push_back((index, completion.length));
+            } else {
+                inbox.closed = true;
+            }
+            wakers.append(&mut inbox.wakers);
+            return None;
+        }
+        lock(&self.requests).settle(Key::from_context(completion.request_context), *completion)
+    }
+
+    /// Keep the first reason for which the connection ended.
+    fn note_end(&self, completion: &Completion) {
+        if self.ended.get().is_none() {
+            let why = explain::ended(&self.adapter, completion);
+            let _ = self.ended.set(why);
+        }
+    }
+
+    /// Why the connection has ended.
+    pub(crate) fn ended(&self) -> Option<&Ended> {
+        self.ended.get()
+    }
+
+    /// The result of a request, or a place in the queue of those who wait for it.
+    pub(crate) fn claim(&self, key: Key, waker: Option<&Waker>) -> Poll<Option<Completion>> {
+        let (result, old) = lock(&self.requests).claim(key, waker);
+        drop(old);
+        result
+    }
+
+    /// Why a request has failed.
+    pub(crate) fn failed(&self, done: &Completion, asked: &str) -> Error {
+        explain::completion(&self.adapter, done, asked)
+    }
+
+    pub(crate) fn is_done(&self, key: Key) -> bool {
+        lock(&self.requests).is_done(key)
+    }
+
+    /// Nobody will ask for this result.
+    pub(crate) fn abandon(&self, key: Key) {
+        let (result, waker) = lock(&self.requests).abandon(key);
+        if result.is_some() {
+            self.adapter.count_unclaimed();
+        }
+        drop(waker);
+    }
+
+    /// The next message: copied out of its receive, which is then posted again. `Pending` leaves the
+    /// waker.
+    pub(crate) fn take_message(&self, waker: Option<&Waker>) -> Poll<Result<Message>> {
+        let mut inbox = lock(&self.inbox);
+        let Some((index, length)) = inbox.arrived.pop_front() else {
+            if inbox.closed {
+                drop(inbox);
+                return Poll::Ready(Err(self.why_ended("receiving a message")));
+            }
+            if let Some(waker) = waker {
+                if !inbox.wakers.iter().any(|other| other.will_wake(waker)) {
+                    inbox.wakers.push(waker.clone());
+                }
+            }
+            return Poll::Pending;
+        };
+        let mut bytes = vec![0; length.min(inbox.size) as usize];
+        let at = u64::from(index) * u64::from(inbox.size);
+        let copied = inbox.buffers.copy_out(at, &mut bytes);
+        drop(inbox);
+        // If the connection has ended meanwhile there is nothing to be posted, and the next call
+        // says so.
+        let _ = self.post_receive(index);
+        Poll::Ready(copied.map(|()| Message(bytes)))
+    }
+
+    /// Why a request on an ended connection fails.
+    pub(crate) fn why_ended(&self, asked: &str) -> Error {
+        match self.ended.get() {
+            Some(why) => why.because(asked),
+            None => Error::caller(ErrorKind::NotConnected, asked, "the connection has ended"),
+        }
+    }
+
+    /// Block until `ready` says so. Makes progress itself.
+    pub(crate) fn block<T>(&self, mut ready: impl FnMut() -> Option<T>) -> T {
+        loop {
+            self.drain();
+            if let Some(it) = ready() {
+                return it;
+            }
+            // It fails when the queue has, or in a forked child; both show in what is awaited.
+            let _ = self.queue.wait(Some(PATIENCE));
+        }
+    }
+
+    /// Ask to be told of the next completion, for futures: nobody polls for them.
+    pub(crate) fn arm(&self) {
+        if self.armed.swap(true, SeqCst) {
+            return;
+        }
+        let this = self.this.clone();
+        let sink = raw::Sink::call(move |status| {
+            if let (true, Some(this)) = (status.is_success(), this.upgrade()) {
+                this.armed.store(false, SeqCst);
+                this.drain();
+                this.arm();
+            }
+        });
+        let _ = self.queue.notify(NotifyKind::Any, sink);
+    }
+
+    /// Open a window for the peer. Its token.
+    pub(crate) fn bind(&self, slice: &Slice, rights: Rights) -> Result<u32> {
+        let asked = format!("binding a window of {} bytes ({rights})", slice.len);
+        self.adapter.mine(&slice.region, &asked)?;
+        let token = self
+            .raw
+            .reserve(slice.region.token.0, slice.address(), slice.len, rights.memory())
+            .map_err(|error| explain::call(&asked, &error))?;
+        match self.post_silent(Operation::Bind { window: token }, &asked) {
+            Ok(()) => Ok(token.0),
+            Err(error) => {
+                self.adapter.raw().abandon_window(token);
+                Err(error)
+            }
+        }
+    }
+
+    /// Close a window, now. One that has ended with its connection is closed already.
+    pub(crate) fn revoke(&self, token: u32) {
+        let _ = self.adapter.raw().revoke(Token(token));
+    }
+
+    /// What was agreed.
+    pub(crate) fn info(&self, asked: &str) -> Result<ConnectionInfo> {
+        let info = self.connector.info().map_err(|error| explain::call(asked, &error))?;
+        Ok(ConnectionInfo {
+            local: info.local,
+            peer: info.peer,
+            path: info.path,
+            wire: info.facts.wire,
+            crc: info.facts.checksum,
+            extension: info.facts.extension,
+            verdicts: info.facts.verdicts,
+            reads: info.facts.limits.outbound,
+            largest_frame: info.facts.largest_frame,
+        })
+    }
+
+    /// End the connection.
+    pub(crate) fn disconnect(&self) -> Result<()> {
+        let done = self.connector.disconnect(raw::Sink::call(|_| ()));
+        self.drain();
+        match done {
+            Ok(()) => Ok(()),
+            Err(error) if error.status == Status::ConnectionInvalid => Ok(()),
+            Err(error) => Err(explain::call("disconnecting", &error)),
+        }
+    }
+}

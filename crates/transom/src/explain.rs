@@ -1,0 +1,117 @@
+//! From the engine's words to sentences.
+
+use transom_engine::{Completion, DenialCause, Status, raw};
+use transom_memory::Denial;
+use transom_wire::Blame;
+
+use crate::{Adapter, Error, ErrorKind};
+
+/// Why a connection is over.
+#[derive(Clone, Debug)]
+pub(crate) struct Ended {
+    kind: ErrorKind,
+    blame: Blame,
+    why: String,
+    denial: Option<Denial>,
+    explanation: Option<String>,
+}
+
+impl Ended {
+    /// The same, as the reason why something else was not done.
+    pub(crate) fn because(&self, asked: impl Into<String>) -> Error {
+        Error::new(self.kind, self.blame, asked, self.why.clone())
+            .with_denial(self.denial)
+            .with_explanation(self.explanation.clone())
+    }
+}
+
+/// A call that failed inline.
+pub(crate) fn call(asked: &str, error: &raw::Error) -> Error {
+    let kind = match error.status {
+        Status::ConnectionInvalid | Status::ConnectionDisconnected | Status::InvalidState => {
+            ErrorKind::NotConnected
+        }
+        Status::Canceled | Status::ConnectionAborted => ErrorKind::Canceled,
+        Status::ConnectionRefused => ErrorKind::Rejected,
+        Status::IoTimeout => ErrorKind::TimedOut,
+        Status::NoMoreEntries
+        | Status::DataOverrun
+        | Status::BufferOverflow
+        | Status::InvalidBufferSize
+        | Status::TooManyAddresses => ErrorKind::TooMuch,
+        Status::DeviceBusy => ErrorKind::Busy,
+        Status::NetworkUnreachable | Status::HostUnreachable | Status::BadNetworkName => {
+            ErrorKind::Unreachable
+        }
+        Status::SharingViolation => ErrorKind::AddressInUse,
+        Status::LocalAccess | Status::InvalidParameter(_) | Status::InvalidAddress => {
+            ErrorKind::Invalid
+        }
+        Status::DeviceRemoved => ErrorKind::Forked,
+        _ => ErrorKind::System,
+    };
+    Error::new(kind, error.blame, asked, error.detail.to_string())
+}
+
+/// A completion that says that its request has failed.
+pub(crate) fn completion(adapter: &Adapter, completion: &Completion, asked: &str) -> Error {
+    ended(adapter, completion).because(asked)
+}
+
+/// What a failed completion says about its connection.
+pub(crate) fn ended(adapter: &Adapter, completion: &Completion) -> Ended {
+    let cause = adapter.cause(completion);
+    let (kind, blame, why) = match completion.status {
+        Status::RemoteAccess => {
+            (ErrorKind::Refused, Blame::Peer, "refused by the owner of the memory")
+        }
+        Status::LocalAccess => (ErrorKind::Invalid, Blame::Caller, "it names memory that it may not"),
+        Status::Canceled => (ErrorKind::Canceled, Blame::Peer, "the connection has ended"),
+        Status::IoTimeout => (ErrorKind::TimedOut, Blame::Peer, "the peer did not answer in time"),
+        Status::PeerReceiveTooSmall => {
+            (ErrorKind::TooMuch, Blame::Caller, "it is longer than the peer's receives")
+        }
+        Status::ReceiveTooSmall => {
+            (ErrorKind::TooMuch, Blame::Peer, "the peer's message is longer than our receives")
+        }
+        Status::RemoteError => (ErrorKind::Protocol, Blame::Peer, "the peer ended the connection"),
+        Status::InvalidRequest => {
+            (ErrorKind::Invalid, Blame::Caller, "it made no sense when its turn came")
+        }
+        _ => (ErrorKind::System, Blame::System, "this side failed"),
+    };
+    let mut ended = Ended { kind, blame, why: why.to_owned(), denial: None, explanation: None };
+    match cause {
+        Some(DenialCause::Own(denial)) => {
+            ended.why = denial.to_string();
+            ended.denial = Some(denial);
+        }
+        Some(DenialCause::Peer(denial)) => {
+            ended.kind = ErrorKind::Refused;
+            ended.blame = Blame::Peer;
+            ended.why = format!("the connection ended when the peer was refused: {denial}");
+            ended.denial = Some(denial);
+        }
+        Some(DenialCause::ByPeer(error)) => {
+            if completion.status == Status::Canceled {
+                ended.why = format!("the connection has ended: {}", error.code);
+            } else {
+                ended.why = format!("{why} ({})", error.code);
+            }
+            ended.explanation = error.explanation;
+        }
+        Some(DenialCause::Violation(violation)) => {
+            ended.kind = ErrorKind::Protocol;
+            ended.blame = violation.blame;
+            ended.why = format!("the connection has ended: {violation}");
+        }
+        Some(cause @ DenialCause::Vanished { .. }) => {
+            ended.kind = ErrorKind::MemoryGone;
+            ended.blame = Blame::System;
+            ended.why = cause.to_string();
+        }
+        Some(cause @ DenialCause::Other(_)) => ended.why = cause.to_string(),
+        None => {}
+    }
+    ended
+}

@@ -1,0 +1,462 @@
+//! What a program relies on, over TCP on this machine.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use transom::{
+    Adapter, Blame, Error, ErrorKind, Grant, MappedFile, QueuePair, Region, Result, Rights, Window,
+};
+
+fn here() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 0))
+}
+
+/// Two ends of a connection, each with its adapter.
+struct Pair {
+    owner_adapter: Adapter,
+    owner: QueuePair,
+    peer_adapter: Adapter,
+    peer: QueuePair,
+}
+
+impl Pair {
+    fn new() -> Pair {
+        let adapter = || Adapter::open(here().ip()).unwrap();
+        Pair::of(adapter(), adapter(), (16, 4096))
+    }
+
+    fn of(owner_adapter: Adapter, peer_adapter: Adapter, (count, size): (u32, u32)) -> Pair {
+        let mut listener = owner_adapter.listen(here()).unwrap();
+        let connecting = peer_adapter.connect(listener.address()).receives(count, size);
+        let (owner, peer) = std::thread::scope(|both| {
+            let peer = both.spawn(|| connecting.wait());
+            let owner = listener.next().wait().unwrap().receives(count, size).accept().wait();
+            (owner.unwrap(), peer.join().unwrap().unwrap())
+        });
+        Pair { owner_adapter, owner, peer_adapter, peer }
+    }
+
+    /// A window on `region`, and what the peer knows of it.
+    fn lend(&self, region: &Region<Vec<u8>>, rights: Rights) -> (Window, Grant) {
+        let window = self.owner.bind(region, .., rights).unwrap();
+        self.owner.send(window.grant().to_bytes()).unwrap().wait().unwrap();
+        let grant = Grant::from_bytes(&self.peer.recv().wait().unwrap()).unwrap();
+        (window, grant)
+    }
+}
+
+/// An executor of one future, to show that any will do.
+fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker: Waker = Arc::new(Unpark(std::thread::current())).into();
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return value;
+        }
+        std::thread::park();
+    }
+}
+
+fn bytes(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 7 + at / 256) as u8).collect()
+}
+
+/// Until something is so that another thread brings about.
+fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !so() {
+        assert!(begin.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn the_sketch_of_the_front_page() {
+    async fn owner(adapter: Adapter, mut listener: transom::Listener) -> Result<()> {
+        let this = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/api.rs");
+        let file = adapter.register(MappedFile::open(this)?)?;
+        let peer = listener.next().await?.receives(16, 4096).accept().await?;
+        let window = peer.bind(&file, .., Rights::READ)?;
+        peer.send(window.grant().to_bytes())?.await?;
+        peer.recv().await?;
+        window.revoke().await?;
+        peer.send(b"revoked")?.await?;
+        file.deregister().await?;
+        // The peer is to find out for itself.
+        let _ = peer.recv().await;
+        Ok(())
+    }
+    async fn peer(to: SocketAddr) -> Result<(Vec<u8>, Error)> {
+        let adapter = Adapter::route_to(to)?;
+        let owner = adapter.connect(to).reads(16).receives(16, 4096).await?;
+        let grant = Grant::from_bytes(&owner.recv().await?)?;
+        let sink = adapter.register(vec![0; grant.len() as usize])?;
+        let mid = grant.len() / 2;
+        let head = owner.read(grant.range(..mid), sink.slice(..mid))?;
+        let tail = owner.read(grant.range(mid..), sink.slice(mid..))?;
+        (head.await?, tail.await?);
+        owner.send(b"I have it")?.await?;
+        owner.recv().await?;
+        let refused = owner.read(grant.range(..8), sink.slice(..8))?.await.unwrap_err();
+        Ok((sink.deregister().await?, refused))
+    }
+    let adapter = Adapter::open(here().ip()).unwrap();
+    let listener = adapter.listen(here()).unwrap();
+    let to = listener.address();
+    let lending = std::thread::spawn(move || block_on(owner(adapter, listener)));
+    let (fetched, refused) = block_on(peer(to)).unwrap();
+    lending.join().unwrap().unwrap();
+    assert!(fetched == include_bytes!("api.rs"));
+    assert_eq!(refused.kind(), ErrorKind::Refused);
+    assert_eq!(refused.blame(), Blame::Peer);
+    // The same user on the same host is told why.
+    assert!(refused.explanation().is_some_and(|text| text.contains("invalidated")), "{refused}");
+    assert!(refused.to_string().starts_with("read of 8 bytes"), "{refused}");
+}
+
+#[test]
+fn writes_arrive_and_the_last_byte_says_so() {
+    let pair = Pair::new();
+    let memory = pair.owner_adapter.register(vec![0; 100_000]).unwrap();
+    let (_window, grant) = pair.lend(&memory, Rights::WRITE);
+    let mut sent = bytes(100_000);
+    sent[99_999] = 0xaa;
+    let source = pair.peer_adapter.register(sent.clone()).unwrap();
+    let posted = pair.peer.write(grant, source.slice(..)).unwrap();
+    // The owner does nothing but watch: the adapter's own thread moves the bytes.
+    let bell = memory.atomic_u8(99_999).unwrap();
+    until("it never arrived", || bell.load(Ordering::Acquire) == 0xaa);
+    let mut seen = vec![0; 100_000];
+    memory.copy_out(0, &mut seen).unwrap();
+    assert!(seen == sent, "all of it is there when its last byte is");
+    posted.wait().unwrap();
+}
+
+/// ND2 5.5 (c).
+#[test]
+fn a_window_allows_what_it_says_and_nothing_else() {
+    for (rights, write) in [(Rights::READ, true), (Rights::WRITE, false), (Rights::NONE, false)] {
+        let pair = Pair::new();
+        let memory = pair.owner_adapter.register(vec![1; 64]).unwrap();
+        let (_window, grant) = pair.lend(&memory, rights);
+        let local = pair.peer_adapter.register(vec![2; 64]).unwrap();
+        let posted = if write {
+            pair.peer.write(grant, local.slice(..))
+        } else {
+            pair.peer.read(grant, local.slice(..))
+        };
+        let refused = posted.unwrap().wait().unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Refused, "{rights}: {refused}");
+        // The owner has the whole record.
+        let ended = pair.owner.recv().wait().unwrap_err();
+        let denial = ended.denial().unwrap_or_else(|| panic!("no record in {ended:?}"));
+        assert_eq!(denial.rule, transom::Rule::Right, "{ended}");
+        assert_eq!(denial.likely, transom::Mistake::MissingRight);
+        assert_eq!(pair.owner_adapter.counters().refused, 1);
+        let (mut ours, mut theirs) = ([0; 64], [0; 64]);
+        memory.copy_out(0, &mut ours).unwrap();
+        local.copy_out(0, &mut theirs).unwrap();
+        assert_eq!((ours, theirs), ([1; 64], [2; 64]), "not a byte has moved");
+    }
+}
+
+/// ND2 R16.
+#[test]
+fn deregistering_with_a_window_bound_is_busy_and_hands_the_region_back() {
+    let pair = Pair::new();
+    let memory = pair.owner_adapter.register(bytes(64)).unwrap();
+    let window = pair.owner.bind(&memory, .., Rights::READ).unwrap();
+    let busy = memory.deregister().wait().unwrap_err();
+    assert_eq!(busy.kind(), ErrorKind::Busy);
+    assert!(busy.to_string().contains("1 window"), "{busy}");
+    let memory: Region<Vec<u8>> = busy.recover().expect("the region");
+    window.revoke().wait().unwrap();
+    assert_eq!(memory.deregister().wait().unwrap(), bytes(64));
+}
+
+#[test]
+fn a_vec_comes_back_without_a_copy() {
+    let adapter = Adapter::open(here().ip()).unwrap();
+    let vec = bytes(5000);
+    let at = vec.as_ptr();
+    let back = adapter.register(vec).unwrap().deregister().wait().unwrap();
+    assert_eq!(back.as_ptr(), at);
+    assert_eq!(back, bytes(5000));
+}
+
+/// Leaking is safe: the memory stays, the window stays, and the end of the connection closes it.
+#[test]
+fn forgetting_leaks_and_no_more() {
+    let pair = Pair::new();
+    let memory = pair.owner_adapter.register(bytes(64)).unwrap();
+    let (window, grant) = pair.lend(&memory, Rights::READ);
+    std::mem::forget(window);
+    std::mem::forget(memory);
+    let sink = pair.peer_adapter.register(vec![0; 64]).unwrap();
+    pair.peer.read(grant, sink.slice(..)).unwrap().wait().unwrap();
+    assert_eq!(sink.deregister().wait().unwrap(), bytes(64), "still lent, still there");
+    pair.owner.disconnect().unwrap();
+    let sink = pair.peer_adapter.register(vec![0; 64]).unwrap();
+    let late = pair.peer.read(grant, sink.slice(..)).and_then(|posted| posted.wait());
+    assert!(late.is_err(), "closed with its connection");
+}
+
+/// A dropped region goes when the last window on it has gone; nothing of the kind may crash.
+#[test]
+fn handles_may_be_dropped_in_any_order() {
+    let pair = Pair::new();
+    let memory = pair.owner_adapter.register(bytes(64)).unwrap();
+    let (window, grant) = pair.lend(&memory, Rights::READ);
+    drop(memory);
+    let sink = pair.peer_adapter.register(vec![0; 64]).unwrap();
+    pair.peer.read(grant, sink.slice(..)).unwrap().wait().unwrap();
+    let Pair { owner_adapter, owner, peer_adapter, peer } = pair;
+    drop(owner_adapter);
+    drop(peer_adapter);
+    drop(owner);
+    drop(window);
+    let late = peer.read(grant, sink.slice(..)).and_then(|posted| posted.wait());
+    assert!(late.is_err(), "its owner has gone");
+    drop(peer);
+    drop(sink);
+}
+
+#[test]
+fn dropping_is_not_cancelling() {
+    let pair = Pair::new();
+    let memory = pair.owner_adapter.register(vec![0; 1 << 20]).unwrap();
+    let (window, grant) = pair.lend(&memory, Rights::WRITE);
+    {
+        let source = pair.peer_adapter.register(bytes(1 << 20)).unwrap();
+        drop(pair.peer.write(grant, source.slice(..)).unwrap());
+        // The region's handle goes too: the request keeps the buffer alive.
+    }
+    pair.peer.send(b"behind it").unwrap().wait().unwrap();
+    pair.owner.recv().wait().unwrap();
+    window.revoke().wait().unwrap();
+    assert!(memory.deregister().wait().unwrap() == bytes(1 << 20), "all of it was written");
+    assert_eq!(pair.peer_adapter.counters().unclaimed, 1, "and nobody asked how it went");
+}
+
+/// ND2 4.2: a message is delivered when everything posted before it has been placed.
+#[test]
+fn what_was_written_is_there_when_a_message_behind_it_is() {
+    let pair = Pair::new();
+    let memory = pair.owner_adapter.register(vec![0; 300_000]).unwrap();
+    let (window, grant) = pair.lend(&memory, Rights::WRITE);
+    let source = pair.peer_adapter.register(bytes(300_000)).unwrap();
+    let written = pair.peer.write(grant, source.slice(..)).unwrap();
+    let told = pair.peer.send(b"done").unwrap();
+    assert_eq!(&*pair.owner.recv().wait().unwrap(), b"done");
+    window.revoke().wait().unwrap();
+    assert!(memory.deregister().wait().unwrap() == bytes(300_000));
+    written.wait().unwrap();
+    told.wait().unwrap();
+}
+
+#[test]
+fn messages_wait_in_order_and_a_dropped_recv_loses_none() {
+    let adapter = || Adapter::open(here().ip()).unwrap();
+    let pair = Pair::of(adapter(), adapter(), (4, 16));
+    std::thread::scope(|both| {
+        // More than there are receives: the sender waits for credit, the receiver for nothing.
+        let sender = both.spawn(|| {
+            (0..64_u8).try_for_each(|number| pair.peer.send([number])?.wait())
+        });
+        for number in 0..64 {
+            let polled = pin!(pair.owner.recv()).poll(&mut Context::from_waker(Waker::noop()));
+            let message = match polled {
+                Poll::Ready(message) => message,
+                Poll::Pending => pair.owner.recv().wait(),
+            };
+            assert_eq!(*message.unwrap(), [number]);
+        }
+        sender.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_waker_may_call_back() {
+    /// Does with the queue pair, from within `wake`, what a program might.
+    struct Meddler {
+        queue: Arc<QueuePair>,
+        woken: AtomicBool,
+    }
+    impl Wake for Meddler {
+        fn wake(self: Arc<Self>) {
+            self.queue.poll();
+            drop(self.queue.send(b"from a waker"));
+            drop(self.queue.try_recv());
+            self.woken.store(true, Ordering::Release);
+        }
+    }
+    let Pair { owner, peer, owner_adapter, peer_adapter } = Pair::new();
+    let peer = Arc::new(peer);
+    let meddler = Arc::new(Meddler { queue: peer.clone(), woken: AtomicBool::new(false) });
+    let waker: Waker = meddler.clone().into();
+    let mut first = pin!(peer.recv());
+    assert!(first.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    owner.send(b"one").unwrap().wait().unwrap();
+    assert_eq!(&*owner.recv().wait().unwrap(), b"from a waker");
+    until("it never returned", || meddler.woken.load(Ordering::Acquire));
+    drop((owner_adapter, peer_adapter));
+}
+
+#[test]
+fn several_threads_wait_on_one_queue_pair() {
+    const PART: usize = 1 << 16;
+    let pair = Pair::new();
+    let memory = pair.owner_adapter.register(bytes(4 * PART)).unwrap();
+    let (_window, grant) = pair.lend(&memory, Rights::READ);
+    std::thread::scope(|all| {
+        for part in bytes(4 * PART).chunks(PART).enumerate() {
+            let pair = &pair;
+            let (at, expected) = (part.0 * PART, part.1.to_vec());
+            all.spawn(move || {
+                let from = grant.range(at as u64..(at + PART) as u64);
+                for _ in 0..50 {
+                    let sink = pair.peer_adapter.register(vec![0; PART]).unwrap();
+                    pair.peer.read(from, sink.slice(..)).unwrap().wait().unwrap();
+                    assert!(sink.deregister().wait().unwrap() == expected);
+                }
+            });
+        }
+    });
+}
+
+/// No SIGBUS, no crash: an error on the side that asked, a record on the side that owns.
+#[test]
+fn a_file_cut_short_is_an_error() {
+    let path = std::env::temp_dir().join(format!("transom-cut-{}", std::process::id()));
+    std::fs::write(&path, bytes(64 << 10)).unwrap();
+    let pair = Pair::new();
+    let file = pair.owner_adapter.register(MappedFile::open(&path).unwrap()).unwrap();
+    let window = pair.owner.bind(&file, .., Rights::READ).unwrap();
+    pair.owner.send(window.grant().to_bytes()).unwrap().wait().unwrap();
+    let grant = Grant::from_bytes(&pair.peer.recv().wait().unwrap()).unwrap();
+    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(4096).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let gone = file.copy_out(8192, &mut [0; 16]).unwrap_err();
+    assert_eq!(gone.kind(), ErrorKind::MemoryGone, "{gone}");
+    let sink = pair.peer_adapter.register(vec![0; 64 << 10]).unwrap();
+    let read = pair.peer.read(grant, sink.slice(..)).unwrap().wait();
+    assert!(read.is_err(), "there is nothing to be read");
+    let ended = pair.owner.recv().wait().unwrap_err();
+    assert_eq!(ended.kind(), ErrorKind::MemoryGone, "{ended}");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_it_is_posted() {
+    let pair = Pair::new();
+    let adapter = &pair.peer_adapter;
+    let region = adapter.register(vec![0; 64]).unwrap();
+    assert_eq!(adapter.register(Vec::new()).unwrap_err().kind(), ErrorKind::Invalid);
+    let grant = Grant::from_parts(1, 2, 65, Rights::READ);
+    let short = pair.peer.read(grant, region.slice(..)).unwrap_err();
+    assert!(short.to_string().contains("64 bytes"), "{short}");
+    let long = pair.peer.send(vec![0; QueuePair::SEND_LIMIT + 1]).unwrap_err();
+    assert_eq!(long.kind(), ErrorKind::TooMuch);
+    assert!(long.to_string().contains("send_from"), "{long}");
+    assert!(region.copy_out(60, &mut [0; 8]).is_err());
+    assert!(region.copy_in(u64::MAX, &[0; 8]).is_err());
+    assert!(region.atomic_u8(64).is_err());
+    let aligned = (0..8).filter(|at| region.atomic_u64(*at).is_ok()).count();
+    assert_eq!(aligned, 1, "one offset in eight");
+    // A region of another adapter, and a window outside the region.
+    let foreign = pair.owner_adapter.register(vec![0; 64]).unwrap();
+    for wrong in [
+        pair.peer.bind(&foreign, .., Rights::READ).unwrap_err(),
+        pair.peer.bind(&region, ..65, Rights::READ).unwrap_err(),
+        pair.peer.send_from(foreign.slice(..)).unwrap_err(),
+    ] {
+        assert_eq!(wrong.blame(), Blame::Caller, "{wrong}");
+    }
+    // The connection is none the worse for it.
+    pair.peer.send(b"still here").unwrap().wait().unwrap();
+    assert_eq!(&*pair.owner.recv().wait().unwrap(), b"still here");
+}
+
+/// ND2 W7.
+#[test]
+fn a_window_for_writing_on_read_only_memory_is_refused() {
+    let pair = Pair::new();
+    let file = MappedFile::open(std::env::current_exe().unwrap()).unwrap();
+    let file = pair.owner_adapter.register(file).unwrap();
+    let refused = pair.owner.bind(&file, ..64, Rights::WRITE).unwrap_err();
+    assert_eq!(refused.blame(), Blame::Caller, "{refused}");
+    assert!(file.copy_in(0, &[0]).is_err());
+    assert!(file.atomic_u8(0).is_err());
+}
+
+#[test]
+fn private_data_and_rejection() {
+    let adapter = Adapter::open(here().ip()).unwrap();
+    let mut listener = adapter.listen(here()).unwrap();
+    let to = listener.address();
+    let connecting = std::thread::spawn(move || {
+        let adapter = Adapter::route_to(to).unwrap();
+        adapter.connect(to).private_data(b"let me in").wait().map(drop)
+    });
+    let incoming = listener.next().wait().unwrap();
+    assert_eq!(incoming.private_data(), b"let me in");
+    assert_eq!(incoming.peer().ip(), here().ip());
+    incoming.reject(b"no").unwrap();
+    assert_eq!(connecting.join().unwrap().unwrap_err().kind(), ErrorKind::Rejected);
+}
+
+#[test]
+fn nobody_listens_there() {
+    let port = std::net::TcpListener::bind(here()).unwrap().local_addr().unwrap();
+    let error = Adapter::route_to(port).unwrap().connect(port).wait().unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Rejected | ErrorKind::Unreachable), "{error:?}");
+    assert!(error.to_string().contains(&port.to_string()), "{error}");
+}
+
+#[test]
+fn without_the_extension_everything_still_works() {
+    let plain = Adapter::options().extension(false).open(here().ip()).unwrap();
+    let pair = Pair::of(Adapter::open(here().ip()).unwrap(), plain, (16, 4096));
+    let Pair { owner_adapter, owner, peer_adapter, peer } = &pair;
+    assert!(!peer.info().extension && !owner.info().extension);
+    // The active side speaks first, as it must with plain peers.
+    peer.send(b"hello").unwrap().wait().unwrap();
+    owner.recv().wait().unwrap();
+    let memory = owner_adapter.register(vec![0; 10_000]).unwrap();
+    let (window, grant) = pair.lend(&memory, Rights::READ | Rights::WRITE);
+    let source = peer_adapter.register(bytes(10_000)).unwrap();
+    let sink = peer_adapter.register(vec![0; 10_000]).unwrap();
+    peer.write(grant, source.slice(..)).unwrap().wait().unwrap();
+    peer.read(grant, sink.slice(..)).unwrap().wait().unwrap();
+    assert!(sink.deregister().wait().unwrap() == bytes(10_000));
+    window.revoke().wait().unwrap();
+    let again = peer.read(grant.range(..8), source.slice(..8)).unwrap().wait().unwrap_err();
+    assert_eq!(again.kind(), ErrorKind::Refused, "{again}");
+    assert_eq!(again.explanation(), None, "a plain peer cannot be told more");
+}
+
+/// The owner decides who learns more than the class of rule.
+#[test]
+fn the_owner_decides_who_is_told_why() {
+    for (explain, told) in [(transom::Explain::Nobody, false), (transom::Explain::Everyone, true)] {
+        let owner = Adapter::options().explain(explain).open(here().ip()).unwrap();
+        let pair = Pair::of(owner, Adapter::open(here().ip()).unwrap(), (16, 4096));
+        let sink = pair.peer_adapter.register(vec![0; 8]).unwrap();
+        let guess = Grant::from_parts(0x1234_5678, 0x1000, 8, Rights::READ);
+        let refused = pair.peer.read(guess, sink.slice(..)).unwrap().wait().unwrap_err();
+        assert_eq!(refused.explanation().is_some(), told, "{explain:?}: {refused}");
+        let ended = pair.owner.recv().wait().unwrap_err();
+        assert!(ended.denial().is_some(), "the owner always knows: {ended}");
+    }
+}
