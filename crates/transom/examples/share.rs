@@ -40,7 +40,9 @@ fn main() -> Outcome {
             println!("fetched {} bytes, SHA-256 verified", bytes.len());
             server.join().map_err(|_| "the server has panicked")?
         }
-        _ => Err("share serve FILE [ADDR:PORT] | share fetch ADDR:PORT [OUT] | share [FILE]".into()),
+        _ => {
+            Err("share serve FILE [ADDR:PORT] | share fetch ADDR:PORT [OUT] | share [FILE]".into())
+        }
     }
 }
 

@@ -50,7 +50,11 @@ async fn serve(adapter: Adapter, mut listener: Listener, path: PathBuf) -> Outco
     Ok(())
 }
 
-async fn lend(incoming: Incoming, file: std::sync::Arc<Region<MappedFile>>, digest: [u8; 32]) -> Outcome {
+async fn lend(
+    incoming: Incoming,
+    file: std::sync::Arc<Region<MappedFile>>,
+    digest: [u8; 32],
+) -> Outcome {
     let peer = incoming.receives(4, 64).accept().await?;
     let window = peer.bind(&file, .., Rights::READ)?;
     let offer = [&window.grant().to_bytes()[..], &digest[..]].concat();
@@ -84,6 +88,8 @@ async fn fetch(from: SocketAddr) -> Outcome<Vec<u8>> {
 
 async fn digest_of(path: &Path) -> Outcome<[u8; 32]> {
     let path = path.to_owned();
-    Ok(tokio::task::spawn_blocking(move || std::fs::read(path).map(|bytes| Sha256::digest(bytes).into()))
-        .await??)
+    Ok(tokio::task::spawn_blocking(move || {
+        std::fs::read(path).map(|bytes| Sha256::digest(bytes).into())
+    })
+    .await??)
 }

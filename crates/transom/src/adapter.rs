@@ -101,7 +101,8 @@ impl Options {
         let raw = raw::Adapter::open(address, options)
             .map_err(|error| explain::call(&asked(), &error))?;
         let domain = raw.domain().map_err(|error| explain::call(&asked(), &error))?;
-        let shared = Shared { raw, domain, address, depth: self.depth, unclaimed: AtomicU64::new(0) };
+        let shared =
+            Shared { raw, domain, address, depth: self.depth, unclaimed: AtomicU64::new(0) };
         Ok(Adapter { shared: Arc::new(shared) })
     }
 
@@ -149,7 +150,13 @@ impl Adapter {
 
     /// Options, all at their defaults.
     pub fn options() -> Options {
-        Options { crc: true, extension: true, explain: Explain::SameUser, depth: 128, congestion: None }
+        Options {
+            crc: true,
+            extension: true,
+            explain: Explain::SameUser,
+            depth: 128,
+            congestion: None,
+        }
     }
 
     /// The addresses at which an adapter can be opened on this machine.
@@ -214,9 +221,7 @@ impl Adapter {
             if writable { Rights::LOCAL_READ | Rights::LOCAL_WRITE } else { Rights::LOCAL_READ };
         let segments = [Segment { host: base, length }];
         // SAFETY: the caller's promise, passed on.
-        unsafe {
-            self.raw().register(self.shared.domain, base, &segments, local | Rights::BIND)
-        }
+        unsafe { self.raw().register(self.shared.domain, base, &segments, local | Rights::BIND) }
     }
 
     pub(crate) fn deregister(&self, region: Token) -> raw::Result<()> {
@@ -266,7 +271,8 @@ impl Adapter {
     pub(crate) fn cause(&self, completion: &Completion) -> Option<DenialCause> {
         let own = (completion.denial != 0).then(|| self.raw().denial(completion.denial)).flatten();
         let last = || {
-            let mut all = self.raw().denials(|record| record.queue_pair == completion.queue_pair);
+            let mut all =
+                self.raw().denials(|record| record.queue_pair == Some(completion.queue_pair));
             all.pop().map(|(_, record)| record)
         };
         own.or_else(last).map(|record| record.cause)

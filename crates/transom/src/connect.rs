@@ -132,7 +132,8 @@ impl Connect {
         let failed = |error: raw::Error| explain::call(&asked, &error);
         let connector = adapter.raw().connector().map_err(failed)?;
         connector.bind(SocketAddr::new(adapter.address(), 0)).map_err(failed)?;
-        let endpoint = Endpoint::new(&adapter, connector.clone(), terms.receives, terms.receive_size)?;
+        let endpoint =
+            Endpoint::new(&adapter, connector.clone(), terms.receives, terms.receive_size)?;
         let (theirs, peer, raw) = (cell.clone(), endpoint.clone(), connector.clone());
         let sentence = asked.clone();
         let sink = raw::Sink::call(move |status| {
@@ -179,7 +180,9 @@ fn established(endpoint: Arc<Endpoint>, asked: &str, status: Status) -> Result<Q
 
 fn not_connected(asked: &str, status: Status) -> Error {
     let (kind, why) = match status {
-        Status::ConnectionRefused => (ErrorKind::Rejected, "nobody listens there, or its program said no"),
+        Status::ConnectionRefused => {
+            (ErrorKind::Rejected, "nobody listens there, or its program said no")
+        }
         Status::IoTimeout => (ErrorKind::TimedOut, "nobody answers"),
         Status::NetworkUnreachable => (ErrorKind::Unreachable, "there is no route to that network"),
         Status::HostUnreachable => (ErrorKind::Unreachable, "there is no route to that host"),
@@ -258,8 +261,7 @@ impl Incoming {
         let endpoint =
             Endpoint::new(&self.adapter, connector.clone(), terms.receives, terms.receive_size)?;
         let (theirs, peer, sentence) = (cell.clone(), endpoint.clone(), asked.clone());
-        let sink =
-            raw::Sink::call(move |status| theirs.put(established(peer, &sentence, status)));
+        let sink = raw::Sink::call(move |status| theirs.put(established(peer, &sentence, status)));
         connector
             .accept(&endpoint.raw, terms.limits(), &terms.private, sink)
             .map_err(|error| explain::call(&asked, &error))
@@ -268,9 +270,9 @@ impl Incoming {
     /// Reject; the bytes go to the peer's program.
     pub fn reject(mut self, bytes: &[u8]) -> Result<()> {
         match self.connector.take() {
-            Some(connector) => connector
-                .reject(bytes)
-                .map_err(|error| explain::call("rejecting a peer", &error)),
+            Some(connector) => {
+                connector.reject(bytes).map_err(|error| explain::call("rejecting a peer", &error))
+            }
             None => Ok(()),
         }
     }

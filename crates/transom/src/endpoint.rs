@@ -13,14 +13,15 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use transom_engine::{
-    Completion, CompletionFlags, CompletionKind, Data, Flags, NotifyKind, Operation, Request, Sge, Status, raw,
+    Completion, CompletionFlags, CompletionKind, Data, Flags, NotifyKind, Operation, Request, Sge,
+    Status, raw,
 };
 use transom_memory::{QueuePairId, Token};
 
-use crate::region::Registered;
-use crate::slots::{Key, Settled, Slots};
 use crate::explain::{self, Ended};
 use crate::posted::Asked;
+use crate::region::Registered;
+use crate::slots::{Key, Settled, Slots};
 use crate::{Adapter, ConnectionInfo, Error, ErrorKind, Message, Region, Result, Rights, Slice};
 
 /// What a request keeps alive until it has completed: the memory it names.
@@ -362,10 +363,17 @@ impl Endpoint {
     /// Open a window for the peer. Its token.
     pub(crate) fn bind(&self, slice: &Slice, rights: Rights) -> Result<u32> {
         let asked = format!("binding a window of {} bytes ({rights})", slice.len);
-        self.adapter.mine(&slice.region, &asked)?;
+        self.adapter.owns(&slice.region, &asked)?;
+        let window = raw::Window {
+            region: slice.region.token,
+            base: slice.address(),
+            length: slice.len,
+            rights: rights.memory(),
+        };
         let token = self
-            .raw
-            .reserve(slice.region.token.0, slice.address(), slice.len, rights.memory())
+            .adapter
+            .raw()
+            .reserve_window(&window, &self.raw)
             .map_err(|error| explain::call(&asked, &error))?;
         match self.post_silent(Operation::Bind { window: token }, &asked) {
             Ok(()) => Ok(token.0),

@@ -65,7 +65,9 @@ pub(crate) fn ended(adapter: &Adapter, completion: &Completion) -> Ended {
         Status::RemoteAccess => {
             (ErrorKind::Refused, Blame::Peer, "refused by the owner of the memory")
         }
-        Status::LocalAccess => (ErrorKind::Invalid, Blame::Caller, "it names memory that it may not"),
+        Status::LocalAccess => {
+            (ErrorKind::Invalid, Blame::Caller, "it names memory that it may not")
+        }
         Status::Canceled => (ErrorKind::Canceled, Blame::Peer, "the connection has ended"),
         Status::IoTimeout => (ErrorKind::TimedOut, Blame::Peer, "the peer did not answer in time"),
         Status::PeerReceiveTooSmall => {
@@ -84,13 +86,13 @@ pub(crate) fn ended(adapter: &Adapter, completion: &Completion) -> Ended {
     match cause {
         Some(DenialCause::Own(denial)) => {
             ended.why = denial.to_string();
-            ended.denial = Some(denial);
+            ended.denial = Some(*denial);
         }
         Some(DenialCause::Peer(denial)) => {
             ended.kind = ErrorKind::Refused;
             ended.blame = Blame::Peer;
             ended.why = format!("the connection ended when the peer was refused: {denial}");
-            ended.denial = Some(denial);
+            ended.denial = Some(*denial);
         }
         Some(DenialCause::ByPeer(error)) => {
             if completion.status == Status::Canceled {

@@ -159,13 +159,6 @@ impl<T> Pending<T> {
         (Pending { cell: Arc::clone(&cell) }, cell)
     }
 
-    /// Something that has happened.
-    pub(crate) fn ready(result: Result<T>) -> Pending<T> {
-        let (pending, cell) = Pending::new();
-        cell.put(result);
-        pending
-    }
-
     /// Another one who waits for the same. Whoever comes first gets it.
     pub(crate) fn of(cell: &Arc<Cell<T>>) -> Pending<T> {
         Pending { cell: Arc::clone(cell) }
@@ -219,7 +212,10 @@ struct CellInner<T> {
 
 impl<T> Default for Cell<T> {
     fn default() -> Cell<T> {
-        Cell { inner: Mutex::new(CellInner { result: None, waker: None, spent: false }), changed: Condvar::new() }
+        Cell {
+            inner: Mutex::new(CellInner { result: None, waker: None, spent: false }),
+            changed: Condvar::new(),
+        }
     }
 }
 

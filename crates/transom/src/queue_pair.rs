@@ -12,7 +12,9 @@ use transom_wire::Verdicts;
 
 use crate::endpoint::{Endpoint, Local};
 use crate::posted::Asked;
-use crate::{Buffer, Error, ErrorKind, Grant, Message, Posted, Region, Result, Rights, Slice, Window};
+use crate::{
+    Buffer, Error, ErrorKind, Grant, Message, Posted, Region, Result, Rights, Slice, Window,
+};
 
 /// One end of a connection. Dropping it disconnects; neither ever blocks on the peer.
 #[derive(Debug)]

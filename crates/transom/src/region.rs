@@ -150,11 +150,7 @@ impl<B: Buffer> Region<B> {
     #[must_use]
     pub fn slice(&self, range: impl RangeBounds<u64>) -> Slice {
         let (start, end) = resolve(&range, self.shared.len);
-        Slice {
-            region: Arc::clone(&self.shared),
-            offset: start,
-            len: end.saturating_sub(start),
-        }
+        Slice { region: Arc::clone(&self.shared), offset: start, len: end.saturating_sub(start) }
     }
 
     /// Copy bytes out, from offset `at`. They may change while they are copied; the copy is yours.
@@ -275,6 +271,8 @@ impl Registered {
 }
 
 fn gone(asked: String, placed: usize) -> Error {
-    let why = format!("its pages are gone from byte {placed} on: unmapped, protected, or cut off their file");
+    let why = format!(
+        "its pages are gone from byte {placed} on: unmapped, protected, or cut off their file"
+    );
     Error::new(ErrorKind::MemoryGone, Blame::System, asked, why)
 }

@@ -190,13 +190,13 @@ impl<K, R> Slots<K, R> {
         }
     }
 
-    /// Requests under way whose result somebody may still want.
-    pub(crate) fn pending(&self) -> usize {
+    #[cfg(test)]
+    fn pending(&self) -> usize {
         self.slots.iter().filter(|slot| matches!(slot.state, State::Pending { .. })).count()
     }
 
-    /// How many results were never looked at.
-    pub(crate) fn unclaimed(&self) -> u64 {
+    #[cfg(test)]
+    fn unclaimed(&self) -> u64 {
         self.unclaimed
     }
 }

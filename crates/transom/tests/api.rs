@@ -272,9 +272,8 @@ fn messages_wait_in_order_and_a_dropped_recv_loses_none() {
     let pair = Pair::of(adapter(), adapter(), (4, 16));
     std::thread::scope(|both| {
         // More than there are receives: the sender waits for credit, the receiver for nothing.
-        let sender = both.spawn(|| {
-            (0..64_u8).try_for_each(|number| pair.peer.send([number])?.wait())
-        });
+        let sender =
+            both.spawn(|| (0..64_u8).try_for_each(|number| pair.peer.send([number])?.wait()));
         for number in 0..64 {
             let polled = pin!(pair.owner.recv()).poll(&mut Context::from_waker(Waker::noop()));
             let message = match polled {
