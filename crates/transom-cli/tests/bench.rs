@@ -1,6 +1,8 @@
 //! `transom bench`: that it runs and what its output looks like. No figure is judged here: the
 //! machine that runs the tests is shared.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
 mod common;
 
 use common::run;

@@ -1,5 +1,7 @@
 //! Arguments, exit codes and sentences of every command, and the shapes of their output.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
 mod common;
 
 use common::run;

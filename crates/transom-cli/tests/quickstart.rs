@@ -1,5 +1,7 @@
 //! `transom quickstart`: the first thing a stranger sees (issue 2, section 5).
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
 mod common;
 
 use common::run;

@@ -1,5 +1,7 @@
 //! `transom rping` with itself, in both roles, with and without the extension and checksums.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
 mod common;
 
 use common::{Server, run};

@@ -1,6 +1,8 @@
 //! `transom rping` against a peer that has never heard of Transom: what the Linux kernel's siw and
 //! rping say to each other (as captured), spoken over a plain socket, in both roles.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
 mod common;
 
 use std::io::{Read, Write};
@@ -149,7 +151,8 @@ fn client(crc: &str) {
         plain.reads += 1;
         assert_eq!(read[..2], [0x41, READ_REQUEST]);
         assert_eq!(read[6..14], [&[0, 0, 0, 1][..], &plain.reads.to_be_bytes()].concat());
-        let sink = (u32::from_be_bytes(number(&read[18..])), u64::from_be_bytes(number(&read[22..])));
+        let sink =
+            (u32::from_be_bytes(number(&read[18..])), u64::from_be_bytes(number(&read[22..])));
         assert_eq!(read[30..34], SIZE.to_be_bytes());
         assert_eq!(read[34..38], SOURCE.0.to_be_bytes());
         assert_eq!(read[38..46], SOURCE.1.to_be_bytes());

@@ -37,6 +37,7 @@ impl Listener {
     }
 
     /// The next peer that asks to connect. A peer that comes while nobody waits is not lost.
+    #[expect(clippy::should_implement_trait, reason = "as tokio's and futures' streams call it")]
     pub fn next(&mut self) -> Pending<Incoming> {
         let cell = match self.next.take().filter(|cell| !cell.is_spent()) {
             Some(cell) => cell,

@@ -224,6 +224,9 @@ impl Endpoint {
             drop(one);
             any |= count > 0;
             for one in settled.into_iter().flatten() {
+                if one.unclaimed.is_some() {
+                    self.adapter.count_unclaimed();
+                }
                 drop(one.keep);
                 if let Some(waker) = one.waker {
                     waker.wake();

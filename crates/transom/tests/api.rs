@@ -1,5 +1,7 @@
 //! What a program relies on, over TCP on this machine.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -106,7 +108,8 @@ fn the_sketch_of_the_front_page() {
         let mid = grant.len() / 2;
         let head = owner.read(grant.range(..mid), sink.slice(..mid))?;
         let tail = owner.read(grant.range(mid..), sink.slice(mid..))?;
-        (head.await?, tail.await?);
+        head.await?;
+        tail.await?;
         owner.send(b"I have it")?.await?;
         owner.recv().await?;
         let refused = owner.read(grant.range(..8), sink.slice(..8))?.await.unwrap_err();

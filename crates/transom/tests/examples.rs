@@ -1,5 +1,7 @@
 //! Every example runs, and says so with its exit status.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
 use std::path::PathBuf;
 use std::process::Command;
 

@@ -19,7 +19,7 @@ The other side is any rping program on an iWARP adapter. With the Linux kernel's
   peer$ modprobe siw && rdma link add siw0 type siw netdev eth0
   peer$ rping -c -a THIS_HOST -v -C 10        # against: transom rping -s
   peer$ rping -s -v -C 10                     # against: transom rping -c PEER -v -C 10")]
-#[group(id = "role", required = true, multiple = false, args = ["server", "client"])]
+#[command(group = clap::ArgGroup::new("role").required(true).args(["server", "client"]))]
 pub(crate) struct Args {
     /// Serve: wait for a client, and end with it (-P: go on)
     #[arg(short = 's')]

@@ -1,5 +1,5 @@
 //! Running the command.
-#![allow(dead_code, reason = "each test file uses some of it")]
+#![allow(dead_code, unreachable_pub, reason = "each test file uses some of it")]
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, Stdio};
