@@ -42,6 +42,17 @@ pub enum DenialCause {
     Other(&'static str),
 }
 
+impl DenialCause {
+    /// The same for the peer that was refused, who knows what it asked for. A wire may cut it short.
+    #[must_use]
+    pub fn for_peer(&self) -> String {
+        match self {
+            DenialCause::Own(denial) | DenialCause::Peer(denial) => denial.summary().to_string(),
+            other => other.to_string(),
+        }
+    }
+}
+
 impl std::fmt::Display for DenialCause {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

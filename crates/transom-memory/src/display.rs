@@ -169,7 +169,29 @@ impl Display for Denial {
     }
 }
 
+/// A denial in a sentence or two, for somebody who knows what was asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Summary<'a>(&'a Denial);
+
+impl Display for Summary<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        let Summary(denial) = self;
+        write!(f, "{}; ", denial.rule)?;
+        if let Some(NamedState::Dead { reason, ago }) = denial.named.map(|named| named.state) {
+            write!(f, "it was {reason} {} before; ", Ago(ago))?;
+        }
+        f.write_str("likeliest mistake: ")?;
+        denial.advise(f)
+    }
+}
+
 impl Denial {
+    /// Rule and likeliest mistake, without what was asked and without who else may do what.
+    #[must_use]
+    pub fn summary(&self) -> Summary<'_> {
+        Summary(self)
+    }
+
     /// The likeliest mistake, and what would have been right.
     fn advise(&self, f: &mut Formatter<'_>) -> Result {
         let named = self.named.as_ref();

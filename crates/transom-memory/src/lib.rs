@@ -29,6 +29,7 @@ mod types;
 
 pub use access::{Access, Actor, Purpose, Segment};
 pub use denial::{Denial, Mistake, Named, NamedState, Refused, Rule};
+pub use display::Summary;
 pub use grant::{Grant, LARGEST_GRANT, LONGEST_PASS, Lane, Pass};
 pub use memory::Memory;
 pub use rights::Rights;

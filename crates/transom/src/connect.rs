@@ -24,7 +24,9 @@ pub struct Listener {
 impl Listener {
     pub(crate) fn open(adapter: &Adapter, at: SocketAddr) -> Result<Listener> {
         let asked = || format!("listening at {at}");
-        let raw = adapter.raw().listener(at).map_err(|error| explain::call(&asked(), &error))?;
+        let raw = adapter.raw().listener(at).map_err(|error| {
+            explain::call(&asked(), &error).accepted("a free port of this machine; port 0 is any")
+        })?;
         raw.listen(0).map_err(|error| explain::call(&asked(), &error))?;
         let address = raw.address().map_err(|error| explain::call(&asked(), &error))?;
         Ok(Listener { adapter: adapter.clone(), raw, address, next: None })

@@ -50,7 +50,9 @@ pub(crate) fn call(asked: &str, error: &raw::Error) -> Error {
         Status::DeviceRemoved => ErrorKind::Forked,
         _ => ErrorKind::System,
     };
-    Error::new(kind, error.blame, asked, error.detail.to_string())
+    // The raw layer begins with what it was asked, in its own words.
+    let why = error.detail.split_once(": ").map_or(&*error.detail, |(_, why)| why);
+    Error::new(kind, error.blame, asked, why)
 }
 
 /// A completion that says that its request has failed.

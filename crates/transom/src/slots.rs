@@ -1,8 +1,8 @@
 //! Requests under way: where a completion finds whoever waits for it.
 //!
 //! A context is a slot number and a generation, never a pointer, so that nothing the engine hands
-//! back can be dereferenced by mistake. Slots are made ahead (one per request that a queue holds),
-//! so that posting does not allocate.
+//! back can be dereferenced by mistake. There are as many slots as requests were ever under way at
+//! the same time: a queue that has been used so deep before does not allocate.
 
 use std::task::{Poll, Waker};
 
@@ -11,6 +11,7 @@ use std::task::{Poll, Waker};
 pub(crate) struct Slots<K, R> {
     slots: Vec<Slot<K, R>>,
     free: Vec<u32>,
+    limit: usize,
     /// Results that nobody was waiting for any more.
     unclaimed: u64,
 }
@@ -67,19 +68,22 @@ pub(crate) struct Settled<K, R> {
 }
 
 impl<K, R> Slots<K, R> {
-    pub(crate) fn new(count: usize) -> Slots<K, R> {
-        let count = u32::try_from(count).unwrap_or(u32::MAX);
-        Slots {
-            slots: (0..count).map(|_| Slot { generation: 1, state: State::Free }).collect(),
-            free: (0..count).rev().collect(),
-            unclaimed: 0,
-        }
+    /// Room for `limit` requests.
+    pub(crate) fn new(limit: usize) -> Slots<K, R> {
+        Slots { slots: Vec::new(), free: Vec::new(), limit, unclaimed: 0 }
     }
 
     /// A slot for a request about to be posted. `None`: all are taken, by requests under way or by
     /// results that were not fetched yet; `keep` comes back.
     pub(crate) fn insert(&mut self, keep: K) -> Result<Key, K> {
-        let Some(index) = self.free.pop() else { return Err(keep) };
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None if self.slots.len() < self.limit => {
+                self.slots.push(Slot { generation: 1, state: State::Free });
+                (self.slots.len() - 1) as u32
+            }
+            None => return Err(keep),
+        };
         let Some(slot) = self.slots.get_mut(index as usize) else { return Err(keep) };
         slot.state = State::Pending { keep, waiter: Waiter::Nobody };
         Ok(Key { index, generation: slot.generation })

@@ -35,10 +35,13 @@ pub(super) struct Tour {
 
 #[derive(Debug, Serialize)]
 struct Refused {
-    status: String,
+    status: &'static str,
     rule: String,
     likely: String,
+    /// What the reader was told.
     explanation: String,
+    /// What the owner has on record.
+    record: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -48,6 +51,7 @@ struct Mistaken {
     rule: String,
     likely: String,
     explanation: String,
+    record: String,
     expected: bool,
 }
 
@@ -61,7 +65,7 @@ impl Tour {
         if !self.write_digest_ok {
             wrong.push("what was written differs from the file".to_owned());
         }
-        if self.revoked_read.status != "refused" || self.revoked_read.likely != "stale" {
+        if !self.revoked_read.told_all() || self.revoked_read.likely != "stale" {
             wrong.push(format!("a read after the revocation: {}", self.revoked_read.status));
         }
         for mistake in &self.mistakes {
@@ -126,13 +130,12 @@ pub(super) fn tour(file: &Path, screen: &mut Screen) -> Outcome<Tour> {
     let revoked_read = owner.refused(told)?;
     screen.refused(&revoked_read.explanation);
 
-    screen.step(4, "Six classic mistakes");
-    screen.stacks();
+    screen.step(4, "Six classic mistakes, and who says what");
     let mut mistakes = Vec::new();
     for wrong in mistakes::ALL {
         let mistake = make(wrong, &connect, &scratch, &mut owner)?;
-        screen.mistake(wrong, &mistake.1, &mistake.0.explanation);
-        mistakes.push(mistake.0);
+        screen.mistake(wrong, &mistake.others, &mistake.explanation);
+        mistakes.push(mistake);
     }
     Ok(Tour {
         file: file.display().to_string(),
@@ -158,7 +161,7 @@ fn make(
     connect: &impl Fn() -> transom::Result<QueuePair>,
     memory: &Region<Vec<u8>>,
     owner: &mut Owner,
-) -> Outcome<(Mistaken, Record)> {
+) -> Outcome<Mistaken> {
     let peer = connect()?;
     // Kept until the mistake is made: its window must still be open then.
     let other = if wrong == Wrong::AnotherConnection { Some(connect()?) } else { None };
@@ -173,21 +176,24 @@ fn make(
         _ => refusal(peer.read(ask, memory.slice(..ask.len()))),
     };
     let refused = owner.refused(told)?;
-    let expected = wrong.expected() == (refused.rule.as_str(), refused.likely.as_str());
-    let record = Record {
-        rule: refused.rule.clone(),
-        likely: refused.likely.clone(),
-        text: refused.explanation.clone(),
-    };
-    let mistake = Mistaken {
+    let found = (refused.rule.as_str(), refused.likely.as_str());
+    let expected = wrong.expected() == found && refused.told_all();
+    Ok(Mistaken {
         name: wrong.name(),
         others: ["REM_ACCESS_ERR", "ND_ACCESS_VIOLATION"],
         rule: refused.rule,
         likely: refused.likely,
         explanation: refused.explanation,
+        record: refused.record,
         expected,
-    };
-    Ok((mistake, record))
+    })
+}
+
+impl Refused {
+    /// The reader is the same user on the same host, so it is told what the owner knows.
+    fn told_all(&self) -> bool {
+        self.status == "refused" && !self.explanation.is_empty()
+    }
 }
 
 /// Status and explanation of an access that must not succeed.
@@ -195,7 +201,7 @@ fn refusal(posted: transom::Result<Posted<()>>) -> (&'static str, String) {
     match posted.and_then(Posted::wait) {
         Ok(()) => ("success", String::from("nobody objected")),
         Err(error) if error.kind() == ErrorKind::Refused => {
-            ("refused", error.explanation().map_or_else(|| error.to_string(), str::to_owned))
+            ("refused", error.explanation().unwrap_or_default().to_owned())
         }
         Err(error) => ("failed", error.to_string()),
     }
@@ -287,16 +293,12 @@ impl Owner {
     fn refused(&mut self, told: (&'static str, String)) -> Outcome<Refused> {
         let (status, explanation) = told;
         if status != "refused" {
-            let none = String::from("none");
-            return Ok(Refused {
-                status: status.into(),
-                rule: none.clone(),
-                likely: none,
-                explanation,
-            });
+            let none = || String::from("none");
+            let (rule, likely, record) = (none(), none(), none());
+            return Ok(Refused { status, rule, likely, explanation, record });
         }
-        let record: Record = parse(self.line()?.as_bytes())?;
-        Ok(Refused { status: status.into(), rule: record.rule, likely: record.likely, explanation })
+        let Record { rule, likely, text } = parse(self.line()?.as_bytes())?;
+        Ok(Refused { status, rule, likely, explanation, record: text })
     }
 }
 

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::mistakes::Wrong;
-use super::talk::Record;
 use crate::show;
 
 /// Where the tour is told; silent for `--json`.
@@ -26,7 +25,7 @@ impl Screen {
     }
 
     fn fact(&self, name: &str, text: &str) {
-        self.line(&format!("  {name:<10}{text}"));
+        self.line(&format!("  {name:<11}{text}"));
     }
 
     pub(super) fn opening(&self, file: &str, bytes: u64, digest: &str, owner: u32) {
@@ -66,22 +65,24 @@ impl Screen {
         ));
     }
 
-    pub(super) fn refused(&self, sentence: &str) {
-        for line in show::wrap(sentence, WIDTH - 5) {
-            self.line(&format!("     {line}"));
-        }
+    /// What the reader is told when it asks again.
+    pub(super) fn refused(&self, explanation: &str) {
+        self.wrapped("     refused: ", explanation);
     }
 
-    pub(super) fn stacks(&self) {
-        self.line("     Other stacks say the same to all six: REM_ACCESS_ERR (verbs),");
-        self.line("     ND_ACCESS_VIOLATION (NetworkDirect). Transom says:");
+    /// What the others say, and what we say.
+    pub(super) fn mistake(&self, wrong: Wrong, others: &[&str], explanation: &str) {
+        self.line(&format!("   {}", wrong.title()));
+        self.line(&format!("     others   {}", others.join(" (verbs), ") + " (NetworkDirect)"));
+        self.wrapped("     Transom  ", explanation);
     }
 
-    pub(super) fn mistake(&self, wrong: Wrong, record: &Record, told: &str) {
-        let said = if told.is_empty() { &record.text } else { told };
-        self.line(&format!("     - {}", wrong.title()));
-        for line in show::wrap(said, WIDTH - 9) {
-            self.line(&format!("         {line}"));
+    /// A text behind a head, its further lines under its first.
+    fn wrapped(&self, head: &str, text: &str) {
+        let indent = head.chars().count();
+        for (at, line) in show::wrap(text, WIDTH - indent).iter().enumerate() {
+            let margin = if at == 0 { head } else { "" };
+            self.line(&format!("{margin:indent$}{line}"));
         }
     }
 

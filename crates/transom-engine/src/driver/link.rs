@@ -102,7 +102,7 @@ impl Denials for LinkDenials<'_> {
             }
         };
         let denials = link.shared.denials();
-        denials.get(id).filter(|_| allowed).map(|record| record.cause.to_string())
+        denials.get(id).filter(|_| allowed).map(|record| record.cause.for_peer())
     }
 }
 

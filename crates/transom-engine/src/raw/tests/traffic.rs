@@ -62,5 +62,5 @@ fn a_refused_write_says_so_and_ends_both_sides() {
     let kept = passive.adapter.denials(|_| true);
     assert_eq!(kept.len(), 1, "{kept:?}");
     let learnt = active.adapter.denial(verdict.denial).unwrap().cause.to_string();
-    assert!(learnt.contains(&kept[0].1.cause.to_string()), "{learnt} / {kept:?}");
+    assert!(learnt.contains(&kept[0].1.cause.for_peer()), "{learnt} / {kept:?}");
 }
