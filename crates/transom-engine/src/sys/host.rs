@@ -41,7 +41,6 @@ pub(crate) mod hook {
     static HOOKS: Mutex<Vec<(Range<u64>, Action)>> = Mutex::new(Vec::new());
 
     /// Do `action` when the next copy touches `range`.
-    #[allow(dead_code)]
     pub(crate) fn before_copy(range: Range<u64>, action: impl FnOnce() + Send + 'static) {
         let mut hooks = HOOKS.lock().unwrap_or_else(PoisonError::into_inner);
         hooks.push((range, Box::new(action)));

@@ -47,7 +47,10 @@ impl End {
 
     /// One more connection of an adapter.
     pub(crate) fn on(adapter: &Adapter) -> End {
-        let domain = adapter.domain().unwrap();
+        End::in_domain(adapter, adapter.domain().unwrap())
+    }
+
+    pub(crate) fn in_domain(adapter: &Adapter, domain: Domain) -> End {
         let cq = adapter.completion_queue(64).unwrap();
         let qp = adapter.queue_pair(domain, &cq, &cq, None, &QueuePairOptions::default()).unwrap();
         let connector = adapter.connector().unwrap();

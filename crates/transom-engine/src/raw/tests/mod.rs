@@ -1,4 +1,8 @@
 //! Tests of the handle layer over real sockets.
 
+mod calls;
 mod harness;
+mod hostile;
+mod processes;
 mod traffic;
+mod vanishing;

@@ -1,0 +1,205 @@
+//! Calls in odd moments: from sinks, behind the end, by nobody who polls.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use transom_memory::Rights;
+
+use super::harness::*;
+use crate::raw::{Options, QueuePairOptions, Sink};
+use crate::tables::ConnectorState;
+use crate::{Completion, CompletionKind, NotifyKind, Operation, QueuePairState, Status};
+
+/// Design rule 12: sinks are called with no lock held, so they may call anything.
+#[test]
+fn sinks_may_call_back() {
+    let (active, passive) = (End::new(&Options::default()), End::new(&Options::default()));
+    let listener = passive.adapter.listener(loopback()).unwrap();
+    listener.listen(0).unwrap();
+    // The passive side accepts from the sink of its request.
+    let (conn, qp) = (passive.connector.clone(), passive.qp.clone());
+    let (accepted, is_accepted) = signal();
+    let sink = Sink::call(move |status| {
+        assert_eq!(status, Status::Success);
+        conn.accept(&qp, LIMITS, b"", accepted).unwrap();
+    });
+    listener.get_request(&passive.connector, sink).unwrap();
+    // The active side completes, and asks for the disconnect, from the sink of its Connect.
+    active.connector.bind(loopback()).unwrap();
+    let conn = active.connector.clone();
+    let (gone, is_gone) = mpsc::channel();
+    let sink = Sink::call(move |status| {
+        assert_eq!(status, Status::Success);
+        conn.complete_connect().unwrap();
+        let inner = conn.clone();
+        let sink = Sink::call(move |status| {
+            let again = inner.disconnect(Sink::call(|_| ()));
+            gone.send((status, again)).unwrap();
+        });
+        conn.notify_disconnect(sink).unwrap();
+    });
+    active.connector.connect(&active.qp, listener.address().unwrap(), LIMITS, b"", sink).unwrap();
+    assert_eq!(is_accepted.wait(), Status::Success);
+    // A completion's notification polls the queue and posts the next request.
+    let buffer = passive.buffer(64);
+    let (cq, end, more) = (active.cq.clone(), active.qp.clone(), active.buffer(64));
+    let (seen, saw) = mpsc::channel();
+    let list = [more.all()];
+    let sink = Sink::call(move |_| {
+        let mut one = [Completion::default()];
+        assert_eq!(cq.poll(&mut one), 1);
+        end.post_receive(2, &list).unwrap();
+        seen.send(one[0]).unwrap();
+    });
+    active.qp.post_receive(1, &[more.all()]).unwrap();
+    active.cq.notify(NotifyKind::Any, sink).unwrap();
+    passive.post(Operation::Send, &[buffer.all()]);
+    let got = saw.recv_timeout(PATIENCE).unwrap();
+    assert_eq!((got.kind, got.request_context), (CompletionKind::Receive, 1));
+    passive.expect(CompletionKind::Send);
+    passive.connector.disconnect(Sink::call(|_| ())).unwrap();
+    assert_eq!(is_gone.recv_timeout(PATIENCE).unwrap(), (Status::Success, Ok(())));
+}
+
+/// A passive target progresses while its program computes: also right after it has polled, when
+/// its lease keeps the background thread away.
+#[test]
+fn a_lease_lapses() {
+    let (active, passive) = pair();
+    let (from, to) = (active.buffer(64), passive.buffer(64));
+    let window = passive.window(&to, Rights::REMOTE_WRITE);
+    for _ in 0..20 {
+        assert_eq!(passive.cq.poll(&mut [Completion::default()]), 0);
+        active.post(Operation::Write { token: window.0, address: to.address() }, &[from.all()]);
+        active.expect(CompletionKind::Write);
+    }
+}
+
+/// Nobody polls and nobody waits: a notification is enough.
+#[test]
+fn a_notification_needs_no_polling() {
+    let (active, passive) = pair();
+    let (from, to) = (active.buffer(64), passive.buffer(64));
+    passive.qp.post_receive(1, &[to.all()]).unwrap();
+    let (sink, arrived) = signal();
+    passive.cq.notify(NotifyKind::Any, sink).unwrap();
+    active.post(Operation::Send, &[from.all()]);
+    assert_eq!(arrived.wait(), Status::Success);
+    passive.expect(CompletionKind::Receive);
+}
+
+#[test]
+fn a_wait_ends_in_time() {
+    let (active, _passive) = pair();
+    assert_eq!(active.cq.wait(Some(Duration::from_millis(5))), Ok(false));
+    assert_eq!(active.cq.wait(Some(Duration::ZERO)), Ok(false));
+}
+
+/// Several threads sleep on one queue; all of them wake.
+#[test]
+fn every_thread_that_waits_is_woken() {
+    let (active, passive) = pair();
+    let (from, to) = (active.buffer(64), passive.buffer(64));
+    passive.qp.post_receive(1, &[to.all()]).unwrap();
+    std::thread::scope(|scope| {
+        let wait = || passive.cq.wait(Some(PATIENCE));
+        let (a, b) = (scope.spawn(wait), scope.spawn(wait));
+        active.post(Operation::Send, &[from.all()]);
+        assert_eq!((a.join().unwrap(), b.join().unwrap()), (Ok(true), Ok(true)));
+    });
+}
+
+/// ND2 4.9: everything is flushed, and the peer will hear of it, when Disconnect returns.
+#[test]
+fn disconnect_is_finished_when_it_returns() {
+    let (active, passive) = pair();
+    let buffer = active.buffer(64);
+    for context in 0..3 {
+        active.qp.post_receive(context, &[buffer.all()]).unwrap();
+    }
+    let (sink, gone) = signal();
+    passive.connector.notify_disconnect(sink).unwrap();
+    active.connector.disconnect(Sink::call(|status| assert_eq!(status, Status::Success))).unwrap();
+    let mut all = [Completion::default(); 8];
+    assert_eq!(active.cq.poll(&mut all), 3);
+    for (context, c) in all[..3].iter().enumerate() {
+        assert_eq!((c.request_context, c.status), (context as u64, Status::Canceled));
+    }
+    assert_eq!(gone.wait(), Status::Success);
+    assert_eq!(passive.connector.state(), ConnectorState::PeerGone);
+    passive.connector.disconnect(Sink::call(|_| ())).unwrap();
+    // ND2 4.1, C44: what is posted behind the end is accepted and canceled.
+    active.post(Operation::Send, &[buffer.all()]);
+    assert_eq!(active.next().status, Status::Canceled);
+    assert_eq!(active.qp.state(), QueuePairState::Disconnected);
+}
+
+#[test]
+fn nobody_listens_there_and_connecting_can_be_tried_again() {
+    let (active, passive) = (End::new(&Options::default()), End::new(&Options::default()));
+    let free = passive.adapter.listener(loopback()).unwrap();
+    let at = free.address().unwrap();
+    active.connector.bind(loopback()).unwrap();
+    let (sink, told) = signal();
+    active.connector.connect(&active.qp, at, LIMITS, b"", sink).unwrap();
+    assert_eq!(told.wait(), Status::ConnectionRefused);
+    assert_eq!(active.qp.state(), QueuePairState::Idle);
+    free.listen(0).unwrap();
+    let (sink, requested) = signal();
+    free.get_request(&passive.connector, sink).unwrap();
+    let (sink, told) = signal();
+    active.connector.connect(&active.qp, at, LIMITS, b"", sink).unwrap();
+    assert_eq!(requested.wait(), Status::Success);
+    passive.connector.reject(b"not today").unwrap();
+    assert_eq!(told.wait(), Status::ConnectionRefused);
+    assert_eq!(active.connector.private_data().unwrap(), b"not today");
+    assert_eq!(active.qp.state(), QueuePairState::Idle);
+}
+
+#[test]
+fn a_dropped_handle_disconnects() {
+    for drop_the_queue_pair in [true, false] {
+        let (active, passive) = pair();
+        let (sink, gone) = signal();
+        passive.connector.notify_disconnect(sink).unwrap();
+        if drop_the_queue_pair {
+            drop(active.qp);
+        } else {
+            drop(active.connector);
+        }
+        assert_eq!(gone.wait(), Status::Success);
+    }
+}
+
+/// Receives of a shared queue serve whichever connection needs one.
+#[test]
+fn a_shared_receive_queue_serves_two_connections() {
+    let passive = End::new(&Options::default());
+    let srq = passive.adapter.shared_receive_queue(16, 4).unwrap();
+    let buffer = passive.buffer(64);
+    let ends: Vec<_> = (0..2)
+        .map(|_| {
+            let mut end = End::in_domain(&passive.adapter, passive.domain);
+            let options = QueuePairOptions::default();
+            end.qp = passive
+                .adapter
+                .queue_pair(passive.domain, &end.cq, &end.cq, Some(&srq), &options)
+                .unwrap();
+            let active = End::new(&Options::default());
+            join(&active, &end);
+            (active, end)
+        })
+        .collect();
+    // The Sends wait for receives, without limit (ND2 C42), and each finds one.
+    for (active, _) in &ends {
+        let from = active.buffer(64);
+        active.post(Operation::Send, &[from.all()]);
+    }
+    for context in 0..2 {
+        srq.post_receive(context, &[buffer.all()]).unwrap();
+    }
+    for (active, end) in &ends {
+        end.expect(CompletionKind::Receive);
+        active.expect(CompletionKind::Send);
+    }
+}

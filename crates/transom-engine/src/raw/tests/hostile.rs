@@ -1,0 +1,207 @@
+//! Peers that stall, flood, or write as fast as they can while their window closes.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+
+use transom_memory::Rights;
+
+use super::harness::*;
+use crate::raw::{HalfOpen, Options};
+use crate::{Completion, CompletionKind, Data, Flags, Operation, Request, Status};
+
+/// A wire between two ends that can be cut off in the middle of a frame.
+struct Dam {
+    at: SocketAddr,
+    /// Bytes towards the listener that may still pass.
+    allowance: Arc<(Mutex<usize>, Condvar)>,
+    passed: Arc<AtomicUsize>,
+}
+
+impl Dam {
+    fn before(target: SocketAddr) -> Dam {
+        let listener = TcpListener::bind(loopback()).unwrap();
+        let at = listener.local_addr().unwrap();
+        let allowance = Arc::new((Mutex::new(usize::MAX), Condvar::new()));
+        let passed = Arc::new(AtomicUsize::new(0));
+        let (gate, count) = (allowance.clone(), passed.clone());
+        std::thread::spawn(move || {
+            let (mut from, _) = listener.accept().unwrap();
+            let mut to = TcpStream::connect(target).unwrap();
+            let (mut back_from, mut back_to) = (to.try_clone().unwrap(), from.try_clone().unwrap());
+            std::thread::spawn(move || std::io::copy(&mut back_from, &mut back_to));
+            let mut buffer = [0; 4096];
+            while let Ok(n @ 1..) = from.read(&mut buffer) {
+                for byte in buffer[..n].chunks(1000) {
+                    let (left, changed) = &*gate;
+                    let mut left = left.lock().unwrap();
+                    while *left < byte.len() {
+                        left = changed.wait(left).unwrap();
+                    }
+                    *left -= byte.len();
+                    drop(left);
+                    if to.write_all(byte).is_err() {
+                        return;
+                    }
+                    count.fetch_add(byte.len(), Ordering::SeqCst);
+                }
+            }
+        });
+        Dam { at, allowance, passed }
+    }
+
+    fn allow(&self, bytes: usize) {
+        *self.allowance.0.lock().unwrap() = bytes;
+        self.allowance.1.notify_all();
+    }
+}
+
+/// Connect through a dam.
+fn dammed(passive: &End) -> (End, Dam) {
+    let listener = passive.adapter.listener(loopback()).unwrap();
+    listener.listen(0).unwrap();
+    let dam = Dam::before(listener.address().unwrap());
+    let active = End::new(&Options::default());
+    let (sink, requested) = signal();
+    listener.get_request(&passive.connector, sink).unwrap();
+    active.connector.bind(loopback()).unwrap();
+    let (sink, connected) = signal();
+    active.connector.connect(&active.qp, dam.at, LIMITS, b"", sink).unwrap();
+    assert_eq!(requested.wait(), Status::Success);
+    let (sink, accepted) = signal();
+    passive.connector.accept(&passive.qp, LIMITS, b"", sink).unwrap();
+    assert_eq!(connected.wait(), Status::Success);
+    active.connector.complete_connect().unwrap();
+    assert_eq!(accepted.wait(), Status::Success);
+    (active, dam)
+}
+
+/// Design rules 5 and 12: a peer that stops in the middle of a frame delays nobody else, and no
+/// call of the owner waits for it.
+#[test]
+fn a_stalled_connection_blocks_neither_others_nor_its_owner() {
+    const LENGTH: usize = 400_000;
+    let passive = End::new(&Options::default());
+    let (active, dam) = dammed(&passive);
+    let (from, to) = (active.buffer(LENGTH), passive.buffer(LENGTH));
+    let (window, other) =
+        (passive.window(&to, Rights::REMOTE_WRITE), passive.window(&to, Rights::REMOTE_READ));
+    dam.allow(100_000);
+    let before = dam.passed.load(Ordering::SeqCst);
+    active.post(Operation::Write { token: window.0, address: to.address() }, &[from.all()]);
+    while dam.passed.load(Ordering::SeqCst) < before + 99_000 {
+        std::thread::yield_now();
+    }
+
+    // Another connection of the same adapter goes on.
+    let neighbour = End::on(&passive.adapter);
+    let friend = End::new(&Options::default());
+    join(&friend, &neighbour);
+    let (mine, theirs) = (friend.buffer(4096), neighbour.buffer(4096));
+    let open = neighbour.window(&theirs, Rights::REMOTE_WRITE);
+    for _ in 0..200 {
+        friend.post(Operation::Write { token: open.0, address: theirs.address() }, &[mine.all()]);
+        friend.expect(CompletionKind::Write);
+    }
+
+    // The owner closes what the stalled peer is writing to, three ways.
+    passive.adapter.revoke(window).unwrap();
+    passive.post(Operation::Invalidate { window: other }, &[]);
+    passive.expect(CompletionKind::Invalidate);
+    passive.adapter.deregister(to.token, false).unwrap();
+    to.fill(|_| 0xc5);
+
+    // The peer goes on, and is refused.
+    dam.allow(usize::MAX);
+    let verdict = active.next();
+    assert_eq!((verdict.kind, verdict.status), (CompletionKind::Write, Status::RemoteAccess));
+    assert!(to.bytes().iter().all(|b| *b == 0xc5), "nothing moved after the close");
+}
+
+/// Design rule 5, under load: from the moment at which `revoke` returns no byte of a peer lands,
+/// however fast it writes.
+#[test]
+fn nothing_lands_after_a_revoke() {
+    const LENGTH: usize = 8 * 1024;
+    let owner = End::new(&Options::default());
+    let writer = End::new(&Options::default());
+    let (canaries, source) = (owner.buffer(LENGTH), writer.buffer(LENGTH));
+    source.fill(|_| 0x77);
+    for round in 0..60 {
+        let (active, passive) = (
+            End::in_domain(&writer.adapter, writer.domain),
+            End::in_domain(&owner.adapter, owner.domain),
+        );
+        join(&active, &passive);
+        canaries.fill(|_| 0);
+        let window = passive.window(&canaries, Rights::REMOTE_WRITE);
+        std::thread::scope(|scope| {
+            let (source, canaries) = (&source, &canaries);
+            let peer = scope.spawn(move || {
+                let operation = Operation::Write { token: window.0, address: canaries.address() };
+                let request = Request { context: 0, operation, flags: Flags::NONE };
+                let mut refused = false;
+                while !refused {
+                    for _ in 0..32 {
+                        let _ = active.qp.post(&request, Data::Sges(&[source.all()]));
+                    }
+                    let mut some = [Completion::default(); 32];
+                    assert!(active.cq.wait(Some(PATIENCE)).unwrap());
+                    let count = active.cq.poll(&mut some);
+                    let bad = some[..count].iter().find(|c| c.status != Status::Success);
+                    if let Some(c) = bad {
+                        assert_eq!(c.status, Status::RemoteAccess, "the first that fails");
+                        refused = true;
+                    }
+                }
+            });
+            while canaries.bytes()[LENGTH - 1] == 0 {
+                std::hint::spin_loop();
+            }
+            for _ in 0..round * 50 {
+                std::hint::spin_loop();
+            }
+            passive.adapter.revoke(window).unwrap();
+            canaries.fill(|_| 0x5a);
+            peer.join().unwrap();
+            assert!(canaries.bytes().iter().all(|b| *b == 0x5a), "round {round}");
+        });
+    }
+}
+
+/// iW 14: strangers who connect and say nothing take only so many places, and give them back.
+#[test]
+fn a_flood_of_silent_connections_is_turned_away() {
+    let half_open = HalfOpen { total: 8, per_address: 8 };
+    let passive = End::new(&Options { half_open, ..Options::default() });
+    let listener = passive.adapter.listener(loopback()).unwrap();
+    listener.listen(0).unwrap();
+    let at = listener.address().unwrap();
+    let silent: Vec<TcpStream> = (0..50).map(|_| TcpStream::connect(at).unwrap()).collect();
+    while listener.turned_away() < 42 {
+        std::thread::yield_now();
+    }
+    assert_eq!(listener.turned_away(), 42);
+    drop(silent);
+    while passive.adapter.counters().links > 0 {
+        std::thread::yield_now();
+    }
+    join_at(&End::new(&Options::default()), &passive, &listener);
+}
+
+/// iW 14: bytes that are no start-up end that connection and nothing else.
+#[test]
+fn garbage_ends_only_its_own_connection() {
+    let passive = End::new(&Options::default());
+    let listener = passive.adapter.listener(loopback()).unwrap();
+    listener.listen(0).unwrap();
+    let at = listener.address().unwrap();
+    for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 100], &[0; 4096]] {
+        let mut stranger = TcpStream::connect(at).unwrap();
+        stranger.write_all(garbage).unwrap();
+        // Told by the end of the stream, or by a reset.
+        let _ = stranger.read(&mut [0; 64]);
+    }
+    join_at(&End::new(&Options::default()), &passive, &listener);
+}

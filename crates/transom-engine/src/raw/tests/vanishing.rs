@@ -1,0 +1,113 @@
+//! Design rule 8: pages that vanish between the check and the copy. The process lives, and the
+//! completion says so.
+
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mprotect, munmap};
+use transom_memory::Rights;
+
+use super::harness::*;
+use crate::sys::host::hook::before_copy;
+use crate::{Completion, CompletionKind, Operation, Status};
+
+const LENGTH: usize = 64 * 1024;
+
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Unmap,
+    Protect,
+    Truncate,
+}
+
+const WAYS: [Way; 3] = [Way::Unmap, Way::Protect, Way::Truncate];
+
+/// A registered mapping of a file whose pages go away when a copy is about to touch them.
+fn doomed(end: &End, way: Way) -> Buffer {
+    let file = memfd_create("doomed", MemfdFlags::CLOEXEC).unwrap();
+    ftruncate(&file, LENGTH as u64).unwrap();
+    let rw = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a fresh mapping.
+    let base = unsafe {
+        mmap(std::ptr::null_mut(), LENGTH, rw, MapFlags::SHARED, &file, 0).unwrap().cast::<u8>()
+    };
+    let buffer = Buffer::at(end, base, LENGTH, ALL);
+    let at = base as usize;
+    before_copy(at as u64..(at + LENGTH) as u64, move || {
+        let base = at as *mut std::ffi::c_void;
+        match way {
+            // Taken by an inaccessible mapping of ours, so that no other test's memory gets there.
+            // SAFETY: the test's own mapping, to which nobody holds a reference.
+            Way::Unmap => unsafe {
+                munmap(base, LENGTH).unwrap();
+            },
+            // SAFETY: as above.
+            Way::Protect => unsafe {
+                mprotect(base, LENGTH, MprotectFlags::empty()).unwrap();
+            },
+            Way::Truncate => ftruncate(&file, 0).unwrap(),
+        }
+    });
+    buffer
+}
+
+fn outcome(end: &End) -> (CompletionKind, Status) {
+    let Completion { kind, status, .. } = end.next();
+    (kind, status)
+}
+
+#[test]
+fn under_a_receive() {
+    for way in WAYS {
+        let (active, passive) = pair();
+        let (from, to) = (active.buffer(LENGTH), doomed(&passive, way));
+        passive.qp.post_receive(1, &[to.all()]).unwrap();
+        active.post(Operation::Send, &[from.all()]);
+        assert_eq!(outcome(&passive), (CompletionKind::Receive, Status::LocalAccess), "{way:?}");
+        assert_eq!(outcome(&active), (CompletionKind::Send, Status::RemoteError), "{way:?}");
+    }
+}
+
+#[test]
+fn under_the_source_of_a_read() {
+    for way in WAYS {
+        let (active, passive) = pair();
+        let (to, from) = (active.buffer(LENGTH), doomed(&passive, way));
+        let window = passive.window(&from, Rights::REMOTE_READ);
+        active.post(Operation::Read { token: window.0, address: from.address() }, &[to.all()]);
+        assert_eq!(outcome(&active), (CompletionKind::Read, Status::RemoteError), "{way:?}");
+    }
+}
+
+#[test]
+fn under_the_source_of_a_write() {
+    for way in WAYS {
+        let (active, passive) = pair();
+        let (from, to) = (doomed(&active, way), passive.buffer(LENGTH));
+        let window = passive.window(&to, Rights::REMOTE_WRITE);
+        active.post(Operation::Write { token: window.0, address: to.address() }, &[from.all()]);
+        assert_eq!(outcome(&active), (CompletionKind::Write, Status::LocalAccess), "{way:?}");
+    }
+}
+
+#[test]
+fn under_the_sink_of_a_read() {
+    for way in WAYS {
+        let (active, passive) = pair();
+        let (to, from) = (doomed(&active, way), passive.buffer(LENGTH));
+        let window = passive.window(&from, Rights::REMOTE_READ);
+        active.post(Operation::Read { token: window.0, address: from.address() }, &[to.all()]);
+        assert_eq!(outcome(&active), (CompletionKind::Read, Status::LocalAccess), "{way:?}");
+    }
+}
+
+#[test]
+fn under_a_window_that_is_written_to() {
+    for way in WAYS {
+        let (active, passive) = pair();
+        let (from, to) = (active.buffer(LENGTH), doomed(&passive, way));
+        let window = passive.window(&to, Rights::REMOTE_WRITE);
+        active.post(Operation::Write { token: window.0, address: to.address() }, &[from.all()]);
+        assert_eq!(outcome(&active), (CompletionKind::Write, Status::RemoteError), "{way:?}");
+        let kept = passive.adapter.denials(|_| true);
+        assert_eq!(kept.len(), 1, "{way:?}: the owner knows what happened: {kept:?}");
+    }
+}
