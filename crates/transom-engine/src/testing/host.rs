@@ -317,7 +317,8 @@ impl Host {
         })
     }
 
-    fn register_at(&mut self, address: u64, bytes: Vec<u8>, rights: Rights) -> Option<Buffer> {
+    /// Memory of `bytes` at an address of the caller's, registered: for replays.
+    pub fn register_at(&mut self, address: u64, bytes: Vec<u8>, rights: Rights) -> Option<Buffer> {
         let length = bytes.len() as u64;
         self.arena.insert(address, bytes);
         let token = self
