@@ -147,3 +147,38 @@ fn markers_come_every_512_bytes_whatever_the_frames_are() {
     }
     assert!(largest + 3 * 4 <= 1448, "{largest}");
 }
+
+#[test]
+fn a_trailer_is_offered_when_it_does_not_depend_on_the_payload() {
+    for (checksum, markers) in [(true, false), (false, false), (false, true)] {
+        let config = Config {
+            checksum,
+            extension: false,
+            peer_to_peer: false,
+            hold: std::time::Duration::ZERO,
+            ..Config::new(Role::Active)
+        };
+        let mut side = Side::new(config);
+        side.wire.connect(side.now, common::LIMITS, b"").unwrap();
+        let start_up = side.wire.next_frame(side.now).unwrap();
+        assert_eq!(side.wire.trailer(&start_up).map(|trailer| trailer.length), Some(0));
+        let flags = if markers { "90" } else { "10" };
+        let mut reply = mpa::REPLY_KEY.to_vec();
+        reply.extend_from_slice(&common::hex(&format!("{flags} 02 0004 0004 0004")));
+        side.feed(&reply);
+        side.wire.confirm(side.now).unwrap();
+        for length in 0..8 {
+            let data = vec![0xAA; length];
+            side.send(&data);
+            let before = side.out.len();
+            let frame = side.step().unwrap();
+            let sealed = side.out[before..].to_vec();
+            let trailer = side.wire.trailer(&frame);
+            assert_eq!(trailer.is_some(), !checksum && !markers);
+            if let Some(trailer) = trailer {
+                let end = &trailer.bytes[..usize::from(trailer.length)];
+                assert_eq!([frame.header(), &data, end].concat(), sealed);
+            }
+        }
+    }
+}

@@ -333,6 +333,10 @@ fn n_o_p_rfc_7306_is_understood_by_the_codec_and_refused_by_the_stream() {
     let (immediate, bytes) =
         both_ways("001a 4148 00000000 00000000 00000004 00000000 0000000012345678 b16c7437");
     assert_eq!(immediate.payload, 0x1234_5678_u64.to_be_bytes());
+    let named = |segment: &Segment<'_>| rdmap::opcode(segment.control);
+    assert_eq!(named(&request), Some(Opcode::AtomicRequest));
+    assert_eq!(named(&response), Some(Opcode::AtomicResponse));
+    assert_eq!(named(&immediate), Some(Opcode::Immediate));
     for frame in [atomic, bytes] {
         let mut pair = Pair::plain();
         pair.passive.feed(&frame);
