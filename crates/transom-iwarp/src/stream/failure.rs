@@ -4,8 +4,9 @@ use transom_wire::{
     Blame, Event, Frame, MessageId, Operation, Payload, PeerError, Refusal, RefusalClass, Violation,
 };
 
+use super::frames::control;
 use super::inbound::Offending;
-use super::outbound::{Asker, What, control};
+use super::outbound::{Asker, What};
 use super::{Phase, Stream};
 use crate::TerminateForm;
 use crate::ddp::{Segment, Target};
@@ -58,6 +59,11 @@ fn printable(bytes: &[u8]) -> String {
 }
 
 impl Stream {
+    /// Whether a fault may still be answered with a Terminate.
+    fn can_terminate(&self) -> bool {
+        matches!(self.phase, Phase::WaitReply | Phase::Accepted | Phase::WaitReady | Phase::Open)
+    }
+
     /// Nothing more will be said or heard, but for what is queued.
     pub(super) fn end(&mut self) {
         self.phase = Phase::Closing;

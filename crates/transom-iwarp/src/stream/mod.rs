@@ -3,7 +3,9 @@
 
 mod acks;
 mod failure;
+mod frames;
 mod inbound;
+mod messages;
 mod outbound;
 mod setup;
 

@@ -1,20 +1,17 @@
-//! Messages of ours, and answers to the peer's reads, as frames.
+//! Which message or answer is next, and what became of those that went out.
 //!
 //! Segments of two messages are never mixed (iW 4.1). Acknowledgements may stand between segments:
 //! only a Transom gets them. Messages and answers take turns.
 
 use std::collections::VecDeque;
 
-use transom_wire::{
-    Begin, Frame, MAX_HEADER, Message, MessageId, Payload, ReadSlot, Time, Verdicts, Waiting,
-};
+use transom_wire::{Begin, Frame, Message, MessageId, Time, Verdicts, Waiting};
 
-use super::{Phase, Stream};
+use super::Stream;
+use super::frames::control;
 use crate::Ready;
-use crate::ddp::{TAGGED, Target, UNTAGGED};
-use crate::extension::Announce;
 use crate::faults::Fault;
-use crate::rdmap::{self, Opcode, READ_QUEUE, ReadRequest, SEND_QUEUE};
+use crate::rdmap::ReadRequest;
 
 /// Settled messages that are remembered, so that a late Terminate can be mapped to one.
 const HISTORY: usize = 32;
@@ -25,24 +22,24 @@ pub(super) struct Outbound {
     /// The ready-to-receive frame that must go first.
     pub(super) ready: Option<Ready>,
     /// The next message numbers of the two queues.
-    send_number: u32,
-    read_number: u32,
-    current: Option<Current>,
+    pub(super) send_number: u32,
+    pub(super) read_number: u32,
+    pub(super) current: Option<Current>,
     /// The program's Sends and Writes that have gone out, settled ones first.
     pub(super) sent: VecDeque<Sent>,
     /// How many messages have gone out before the first of `sent`, and how many are settled.
     pub(super) base: u64,
     pub(super) settled: u64,
     /// Messages the peer vouches for, and the youngest that needs it (both: messages gone out).
-    vouched: u64,
-    verdict_for: u64,
-    probing: bool,
+    pub(super) vouched: u64,
+    pub(super) verdict_for: u64,
+    pub(super) probing: bool,
     /// Reads under way, in order; the program's among them.
     pub(super) reads: VecDeque<Reading>,
     program_reads: u32,
     waits_for_read: bool,
     /// Answers and messages take turns: an answer had the last one.
-    answered: bool,
+    pub(super) answered: bool,
 }
 
 impl Default for Outbound {
@@ -68,11 +65,11 @@ impl Default for Outbound {
 
 /// The message under way.
 #[derive(Clone, Copy, Debug)]
-struct Current {
-    id: MessageId,
-    message: Message,
-    sent: u32,
-    announced: bool,
+pub(super) struct Current {
+    pub(super) id: MessageId,
+    pub(super) message: Message,
+    pub(super) sent: u32,
+    pub(super) announced: bool,
 }
 
 /// A Send or Write that has gone out.
@@ -152,39 +149,12 @@ impl Outbound {
         self.base + self.sent.len() as u64
     }
 
-    fn under_way(&self) -> u32 {
+    pub(super) fn under_way(&self) -> u32 {
         u32::try_from(self.reads.len()).unwrap_or(u32::MAX)
     }
 }
 
-/// A frame with a header and no payload yet. `length` counts the payload that will follow.
-fn frame(parts: [&[u8]; 2], payload: Payload, length: u32, last: bool) -> Frame {
-    let mut header = [0; MAX_HEADER];
-    let [first, second] = parts;
-    let mut used = 2;
-    for part in [first, second] {
-        if let Some(room) = header.get_mut(used..used + part.len()) {
-            room.copy_from_slice(part);
-            used += part.len();
-        }
-    }
-    let ulpdu = u16::try_from(used as u64 - 2 + u64::from(length)).unwrap_or(u16::MAX);
-    header[..2].copy_from_slice(&ulpdu.to_be_bytes());
-    let header_length = u8::try_from(used).unwrap_or(u8::MAX);
-    Frame { header, header_length, payload, length, sealed: true, last }
-}
-
-/// A frame that belongs to no message.
-pub(super) fn control(first: &[u8], second: &[u8]) -> Frame {
-    frame([first, second], Payload::None, 0, false)
-}
-
 impl Stream {
-    /// How much of `left` fits behind a header of `header` bytes.
-    fn piece(&self, left: u32, header: usize) -> u32 {
-        u32::try_from(self.ulpdu - header).unwrap_or(u32::MAX).min(left)
-    }
-
     // ---- beginning ----------------------------------------------------------------------------
 
     pub(super) fn begin_message(&mut self, now: Time, id: MessageId, message: &Message) -> Begin {
@@ -254,147 +224,10 @@ impl Stream {
         self.message_frame()
     }
 
-    fn start_up_frame(&mut self) -> Option<Frame> {
-        let (bytes, sent) = &mut self.start_up;
-        let rest = bytes.get(*sent..).filter(|rest| !rest.is_empty())?;
-        let piece = rest.len().min(MAX_HEADER);
-        let mut header = [0; MAX_HEADER];
-        for (room, byte) in header.iter_mut().zip(rest) {
-            *room = *byte;
-        }
-        *sent += piece;
-        if *sent == bytes.len() {
-            self.start_up = (Vec::new(), 0);
-        }
-        let header_length = u8::try_from(piece).unwrap_or(u8::MAX);
-        let payload = Payload::None;
-        Some(Frame { header, header_length, payload, length: 0, sealed: false, last: false })
-    }
-
-    // ---- frames -------------------------------------------------------------------------------
-
-    fn ready_frame(&mut self, ready: Ready) -> Frame {
-        match ready {
-            // Token 1: Chelsio's hardware refuses 0, even for no bytes (iW 2.4).
-            Ready::Write => {
-                let target = Target::Tagged { stag: 1, offset: 0 };
-                control(rdmap::segment(Opcode::Write, true, target).header().as_ref(), &[])
-            }
-            Ready::Read => self.read_of_nothing(Asker::Ready),
-        }
-    }
-
-    fn read_of_nothing(&mut self, asker: Asker) -> Frame {
-        let request =
-            ReadRequest { sink_stag: 0, sink_offset: 0, size: 0, source_stag: 1, source_offset: 0 };
-        self.read_frame(asker, request, Payload::None)
-    }
-
-    fn read_frame(&mut self, asker: Asker, request: ReadRequest, payload: Payload) -> Frame {
-        let out = &mut self.outbound;
-        let number = out.read_number;
-        out.read_number = number.wrapping_add(1);
-        out.reads.push_back(Reading { asker, number, request, received: 0 });
-        let target = Target::Untagged { ulp: 0, queue: READ_QUEUE, number, offset: 0 };
-        let header = rdmap::segment(Opcode::ReadRequest, true, target).header();
-        let last = payload != Payload::None;
-        frame([header.as_ref(), &request.to_bytes()], payload, 0, last)
-    }
-
-    /// A signalled Write has gone out that no verdict is under way for, and a slot is free.
-    fn wants_probe(&self) -> bool {
-        let out = &self.outbound;
-        !out.probing && out.verdict_for > out.vouched && out.under_way() < self.agreed.ord
-    }
-
-    fn probe_frame(&mut self) -> Frame {
-        self.outbound.probing = true;
-        self.read_of_nothing(Asker::Verdict { through: self.outbound.gone() })
-    }
-
-    fn message_frame(&mut self) -> Option<Frame> {
-        let mut current = self.outbound.current?;
-        let Current { id, message, sent, announced } = current;
-        let payload = Payload::Message { id, offset: sent };
-        let (frame, what, verdict) = match message {
-            Message::Send { length, solicited, invalidate } => {
-                let number = self.outbound.send_number;
-                let piece = self.piece(length - sent, UNTAGGED);
-                let last = sent + piece == length;
-                let ulp = invalidate.unwrap_or(0);
-                let target = Target::Untagged { ulp, queue: SEND_QUEUE, number, offset: sent };
-                let opcode = Opcode::send(solicited, invalidate.is_some());
-                let header = rdmap::segment(opcode, last, target).header();
-                if last {
-                    self.outbound.send_number = number.wrapping_add(1);
-                }
-                (frame([header.as_ref(), &[]], payload, piece, last), What::Send { number }, false)
-            }
-            Message::Write { token, address, length, verdict } => {
-                let piece = self.piece(length - sent, TAGGED);
-                let last = sent + piece == length;
-                if self.agreed.extension && !last && !announced {
-                    current.announced = true;
-                    self.outbound.current = Some(current);
-                    let announce = Announce { token, address, length };
-                    return Some(control(announce.header().as_ref(), &address.to_be_bytes()));
-                }
-                let offset = address.wrapping_add(u64::from(sent));
-                let target = Target::Tagged { stag: token, offset };
-                let header = rdmap::segment(Opcode::Write, last, target).header();
-                let what = What::Write { token, address, length };
-                (frame([header.as_ref(), &[]], payload, piece, last), what, verdict)
-            }
-            Message::Read { token, address, length, sink_token, sink_address } => {
-                self.outbound.current = None;
-                self.outbound.answered = false;
-                let request = ReadRequest {
-                    sink_stag: sink_token,
-                    sink_offset: sink_address,
-                    size: length,
-                    source_stag: token,
-                    source_offset: address,
-                };
-                return Some(self.read_frame(Asker::Program(id), request, payload));
-            }
-        };
-        current.sent += frame.length;
-        self.outbound.current = if frame.last { None } else { Some(current) };
-        if frame.last {
-            self.outbound.answered = false;
-            self.gone_out(id, what, verdict);
-        }
-        Some(frame)
-    }
-
-    fn answer_frame(&mut self) -> Option<Frame> {
-        let answer = *self.inbound.answers.front()?;
-        let ReadRequest { sink_stag, sink_offset, size, source_stag, source_offset } =
-            answer.request;
-        let piece = self.piece(size - answer.sent, TAGGED);
-        let sent = u64::from(answer.sent);
-        let last = answer.sent + piece == size;
-        let target = Target::Tagged { stag: sink_stag, offset: sink_offset.wrapping_add(sent) };
-        let header = rdmap::segment(Opcode::ReadResponse, last, target).header();
-        let payload = Payload::Memory {
-            slot: ReadSlot(answer.number),
-            token: source_stag,
-            address: source_offset.wrapping_add(sent),
-        };
-        let payload = if size == 0 { Payload::None } else { payload };
-        if last {
-            self.inbound.answers.pop_front();
-            self.outbound.answered = true;
-        } else if let Some(answer) = self.inbound.answers.front_mut() {
-            answer.sent += piece;
-        }
-        Some(frame([header.as_ref(), &[]], payload, piece, last && size > 0))
-    }
-
     // ---- outcome ------------------------------------------------------------------------------
 
     /// The last frame of a Send or Write was handed out.
-    fn gone_out(&mut self, id: MessageId, what: What, verdict: bool) {
+    pub(super) fn gone_out(&mut self, id: MessageId, what: What, verdict: bool) {
         let verdict = verdict && self.agreed.verdicts == Verdicts::ProbedByRead;
         self.outbound.sent.push_back(Sent { id, what, verdict });
         if verdict {
@@ -475,12 +308,5 @@ impl Outbound {
             self.sent.pop_front();
             self.base += 1;
         }
-    }
-}
-
-impl Stream {
-    /// Whether a fault may still be answered with a Terminate.
-    pub(super) fn can_terminate(&self) -> bool {
-        matches!(self.phase, Phase::WaitReply | Phase::Accepted | Phase::WaitReady | Phase::Open)
     }
 }

@@ -1,0 +1,289 @@
+//! The peer's messages, segment by segment: sequence, contiguity and length, as far as they can be
+//! judged without asking whose memory it is. What passes becomes an event.
+
+use transom_wire::{Event, MessageId, ReadSlot, Time};
+
+use super::Stream;
+use super::inbound::{Answer, Found, Offending, Partial};
+use super::outbound::Asker;
+use crate::ddp::{Segment, Target};
+use crate::extension::{Ack, Announce, Extra};
+use crate::faults::Fault;
+use crate::rdmap::{self, Opcode, READ_REQUEST, ReadRequest};
+
+impl Stream {
+    fn idle_or(&self, what: &str) -> Result<(), Found> {
+        match self.inbound.partial {
+            Partial::None => Ok(()),
+            partial => {
+                Err((Fault::Interleaved, format!("{what} inside an unfinished {partial:?}")))
+            }
+        }
+    }
+
+    /// A Send or Write is complete, or a part of it has come.
+    fn count(&mut self, last: bool) {
+        self.inbound.blamed = self.inbound.messages.wrapping_add(1);
+        self.inbound.answered = false;
+        if last {
+            self.inbound.messages = self.inbound.blamed;
+            self.inbound.unexecuted = self.inbound.unexecuted.saturating_add(1);
+            self.inbound.partial = Partial::None;
+        }
+    }
+
+    pub(super) fn take_write<'b>(
+        &mut self,
+        segment: &Segment<'b>,
+        stag: u32,
+        offset: u64,
+    ) -> Result<Option<Event<'b>>, Found> {
+        let (payload, last) = (segment.payload, segment.last);
+        let length = payload.len() as u64;
+        let before = match self.inbound.partial {
+            Partial::Write { stag: expected, .. } if stag != expected => {
+                let detail = format!("token {stag:#010x} in a Write to {expected:#010x}");
+                return Err((Fault::WriteToken, detail));
+            }
+            Partial::Write { next, .. } if offset != next => {
+                let detail = format!("a Write goes on at {offset:#x}; expected {next:#x}");
+                return Err((Fault::WriteBounds, detail));
+            }
+            Partial::Write { total, .. } => total,
+            _ => {
+                self.idle_or("a Write")?;
+                self.check_announced(stag, offset, last)?;
+                0
+            }
+        };
+        if length > 0 && offset.checked_add(length - 1).is_none() {
+            let detail = format!("a Write of {length} bytes at {offset:#x} wraps around");
+            return Err((Fault::WriteWrap, detail));
+        }
+        let total = before + length;
+        let announced = self.inbound.announced.map(|announce| u64::from(announce.length));
+        if total > announced.unwrap_or(u64::from(u32::MAX))
+            || last && announced.is_some_and(|announced| announced != total)
+        {
+            let detail = format!("a Write of {total} bytes, announced with {announced:?}");
+            return Err((Fault::WriteBounds, detail));
+        }
+        self.inbound.partial = Partial::Write { stag, next: offset.wrapping_add(length), total };
+        if last {
+            self.inbound.announced = None;
+        }
+        self.count(last);
+        Ok(Some(Event::Write { token: stag, address: offset, payload, last }))
+    }
+
+    /// With the extension, a Write of more than one segment is the announced one.
+    fn check_announced(&self, stag: u32, offset: u64, last: bool) -> Result<(), Found> {
+        match self.inbound.announced {
+            Some(write) if (write.token, write.address) != (stag, offset) => Err((
+                Fault::Extension,
+                format!("a Write to {stag:#010x} at {offset:#x} after {write:?}"),
+            )),
+            None if self.agreed.extension && !last => {
+                Err((Fault::Extension, "a Write of several frames that was not announced".into()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn take_send<'b>(
+        &mut self,
+        segment: &Segment<'b>,
+        opcode: Opcode,
+        ulp: u32,
+        number: u32,
+        offset: u32,
+    ) -> Result<Option<Event<'b>>, Found> {
+        let (payload, last) = (segment.payload, segment.last);
+        let expected = match self.inbound.partial {
+            Partial::Send { opcode: begun, next } if begun == opcode => next,
+            _ => {
+                self.idle_or("a Send")?;
+                self.check_unannounced("a Send")?;
+                0
+            }
+        };
+        self.check_number(number, self.inbound.send_number)?;
+        let end = u64::from(offset) + payload.len() as u64;
+        let Ok(next) = u32::try_from(end) else {
+            return Err((Fault::TooLong, format!("a Send of at least {end} bytes")));
+        };
+        if offset != expected {
+            let detail = format!("a Send goes on at offset {offset}; expected {expected}");
+            return Err((Fault::Offset, detail));
+        }
+        self.inbound.partial = Partial::Send { opcode, next };
+        self.count(last);
+        if last {
+            self.inbound.send_number = number.wrapping_add(1);
+        }
+        Ok(Some(Event::Send {
+            offset,
+            payload,
+            last,
+            solicited: opcode.solicited(),
+            invalidate: opcode.invalidates().then_some(ulp),
+        }))
+    }
+
+    fn check_number(&self, number: u32, expected: u32) -> Result<(), Found> {
+        if number == expected {
+            return Ok(());
+        }
+        Err((Fault::Number, format!("message number {number}; expected {expected}")))
+    }
+
+    fn check_unannounced(&self, what: &str) -> Result<(), Found> {
+        match self.inbound.announced {
+            None => Ok(()),
+            Some(write) => Err((Fault::Extension, format!("{what} after {write:?}"))),
+        }
+    }
+
+    pub(super) fn take_read<'b>(
+        &mut self,
+        segment: &Segment<'b>,
+        number: u32,
+        offset: u32,
+    ) -> Result<Option<Event<'b>>, Found> {
+        self.idle_or("a read request")?;
+        self.check_unannounced("a read request")?;
+        self.check_number(number, self.inbound.read_number)?;
+        if offset != 0 {
+            return Err((Fault::Offset, format!("a read request at offset {offset}; expected 0")));
+        }
+        let length = segment.payload.len();
+        if length < READ_REQUEST {
+            return Err((Fault::ShortFrame, format!("a read request of {length} bytes, not 28")));
+        }
+        let Some(request) = ReadRequest::parse(segment.payload).filter(|_| segment.last) else {
+            let detail = "a read request of more than one segment or more than 28 bytes".into();
+            return Err((Fault::ReadRequestLength, detail));
+        };
+        let limit = self.agreed.ird;
+        if u32::try_from(self.inbound.answers.len()).unwrap_or(u32::MAX) >= limit {
+            let detail = format!("more than the {limit} reads at a time that were agreed");
+            return Err((Fault::ReadLimit, detail));
+        }
+        let ReadRequest { source_stag, source_offset, size, .. } = request;
+        if size > 0 && source_offset.checked_add(u64::from(size) - 1).is_none() {
+            let detail = format!("a read of {size} bytes at {source_offset:#x} wraps around");
+            return Err((Fault::ReadWrap, detail));
+        }
+        self.inbound.read_number = number.wrapping_add(1);
+        self.inbound.blamed = number;
+        self.inbound.answered = false;
+        self.inbound.answers.push_back(Answer { number, request, sent: 0 });
+        // A read of nothing names nothing that could be checked (RFC 5040 5.2).
+        Ok((size > 0).then_some(Event::ReadRequest {
+            slot: ReadSlot(number),
+            token: source_stag,
+            address: source_offset,
+            length: size,
+        }))
+    }
+
+    pub(super) fn take_response<'b>(
+        &mut self,
+        segment: &Segment<'b>,
+        stag: u32,
+        offset: u64,
+    ) -> Result<Option<Event<'b>>, Found> {
+        if self.inbound.partial != Partial::Response {
+            self.idle_or("the answer to a read")?;
+            self.check_unannounced("the answer to a read")?;
+        }
+        let (payload, last) = (segment.payload, segment.last);
+        let Some(read) = self.outbound.reads.front_mut() else {
+            return Err((Fault::UnaskedResponse, "the answer to a read nobody asked for".into()));
+        };
+        let request = read.request;
+        let expected = request.sink_offset.wrapping_add(u64::from(read.received));
+        let left = request.size - read.received;
+        // An answer of no bytes names nothing that could be checked (RFC 5041 5.2).
+        if !payload.is_empty() && stag != request.sink_stag {
+            let detail =
+                format!("an answer for {stag:#010x}; expected {:#010x}", request.sink_stag);
+            return Err((Fault::ResponseToken, detail));
+        }
+        let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+        if !payload.is_empty() && offset != expected || length > left || last != (length == left) {
+            let detail = format!(
+                "an answer of {length} bytes at {offset:#x}{}; expected up to {left} at {expected:#x}",
+                if last { ", the last," } else { "" },
+            );
+            return Err((Fault::ResponseRange, detail));
+        }
+        self.inbound.answered = true;
+        let begin = read.received;
+        read.received += length;
+        let asker = read.asker;
+        self.inbound.partial = if last { Partial::None } else { Partial::Response };
+        if last {
+            self.outbound.reads.pop_front();
+        }
+        Ok(match asker {
+            Asker::Program(id) => {
+                if last {
+                    self.outbound.finish_read(&mut self.pending.resume);
+                }
+                Some(Event::ReadData { id, offset: begin, payload, last })
+            }
+            Asker::Ready => None,
+            Asker::Verdict { through } => {
+                self.outbound.vouch(through);
+                let done = self.settle();
+                self.overtake(done);
+                done.map(|through| Event::Done { through })
+            }
+        })
+    }
+
+    pub(super) fn take_extra<'b>(
+        &mut self,
+        now: Time,
+        extra: Extra<'_>,
+    ) -> Result<Option<Event<'b>>, Found> {
+        match extra {
+            Extra::Ack(ack) => {
+                self.take_ack(&ack).map(|done| done.map(|through| Event::Done { through }))
+            }
+            Extra::Announce(write) => {
+                self.idle_or("an announcement")?;
+                self.check_unannounced("an announcement")?;
+                let Announce { token, address, length } = write;
+                if length > 0 && address.checked_add(u64::from(length) - 1).is_none() {
+                    let detail = format!("a Write of {length} bytes at {address:#x} wraps around");
+                    return Err((Fault::WriteWrap, detail));
+                }
+                self.inbound.announced = Some(write);
+                self.count(false);
+                // A refusal answers the Write, not its announcement.
+                let target = Target::Tagged { stag: token, offset: address };
+                let header = rdmap::segment(Opcode::Write, false, target).header();
+                let length_field = u16::try_from(length).unwrap_or(u16::MAX);
+                self.inbound.last = Offending::of(header.as_ref(), &[], length_field);
+                Ok(Some(Event::WriteAnnounced { token, address, length: u64::from(length) }))
+            }
+            Extra::Refusal(refused) => {
+                let _ = now;
+                self.take_refusal(&refused)?;
+                Ok(None)
+            }
+        }
+    }
+
+    pub(super) fn take_ack(&mut self, ack: &Ack) -> Result<Option<MessageId>, Found> {
+        let done = self.acknowledged(ack.executed)?;
+        let Some(news) = self.acks.learn(ack, self.inbound.send_number.wrapping_sub(1)) else {
+            return Err((Fault::Extension, "the peer takes back receives it granted".into()));
+        };
+        self.pending.resume |= news.resume;
+        self.pending.credit_wanted |= news.wanted;
+        Ok(done)
+    }
+}
