@@ -73,7 +73,7 @@ fn a_check_is_compared_with_a_load_in_both_orders() {
 
 #[test]
 fn memory_is_counted() {
-    let args = ["bench", "memory", "--registrations", "10000", "--connections", "5", "--json"];
+    let args = ["bench", "memory", "--registrations", "10000", "--connections", "20", "--json"];
     let ran = run(&args);
     assert_eq!(ran.code, 0, "{ran:?}");
     let object = ran.json();
