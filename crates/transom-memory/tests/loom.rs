@@ -1,7 +1,7 @@
 //! Every interleaving of guard against close, activation, reuse of a slot and fast registration, on
 //! the shipped sources: `entry.rs` and `hazard.rs` are compiled here against loom's primitives.
 
-#![allow(dead_code, missing_docs)]
+#![allow(dead_code, missing_docs, clippy::unwrap_used)]
 
 #[path = "../src/entry.rs"]
 mod entry;
