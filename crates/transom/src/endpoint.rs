@@ -7,10 +7,9 @@
 //! holder looks again after its unlock. User code (wakers, drops of buffers) runs with no lock held.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
 use std::task::{Poll, Waker};
-use std::time::Duration;
 
 use transom_engine::{
     Completion, CompletionFlags, CompletionKind, Data, Flags, NotifyKind, Operation, Request, Sge,
@@ -44,8 +43,6 @@ const EMPTY: Completion = Completion {
     flags: CompletionFlags(0),
     denial: 0,
 };
-/// A thread that sleeps looks up now and then: another one may have fetched what it waits for.
-const PATIENCE: Duration = Duration::from_millis(5);
 
 pub(crate) struct Endpoint {
     pub(crate) adapter: Adapter,
@@ -58,6 +55,8 @@ pub(crate) struct Endpoint {
     ended: OnceLock<Ended>,
     draining: Mutex<()>,
     again: AtomicBool,
+    /// How often something was delivered.
+    deliveries: AtomicU64,
     /// A notification is outstanding.
     armed: AtomicBool,
     this: Weak<Endpoint>,
@@ -124,6 +123,7 @@ impl Endpoint {
             ended: OnceLock::new(),
             draining: Mutex::new(()),
             again: AtomicBool::new(false),
+            deliveries: AtomicU64::new(0),
             armed: AtomicBool::new(false),
             this: this.clone(),
         });
@@ -222,7 +222,11 @@ impl Endpoint {
                 self.again.store(true, SeqCst);
             }
             drop(one);
-            any |= count > 0;
+            if count > 0 {
+                any = true;
+                self.deliveries.fetch_add(1, SeqCst);
+                self.queue.wake();
+            }
             for one in settled.into_iter().flatten() {
                 if one.unclaimed.is_some() {
                     self.adapter.count_unclaimed();
@@ -335,15 +339,23 @@ impl Endpoint {
         }
     }
 
-    /// Block until `ready` says so. Makes progress itself.
-    pub(crate) fn block<T>(&self, mut ready: impl FnMut() -> Option<T>) -> T {
+    /// Block until `ready` has something. Makes progress itself.
+    pub(crate) fn block<T>(
+        &self,
+        asked: &dyn std::fmt::Display,
+        mut ready: impl FnMut() -> Option<T>,
+    ) -> Result<T> {
         loop {
+            let seen = self.deliveries.load(SeqCst);
             self.drain();
             if let Some(it) = ready() {
-                return it;
+                return Ok(it);
             }
-            // It fails when the queue has, or in a forked child; both show in what is awaited.
-            let _ = self.queue.wait(Some(PATIENCE));
+            // Another thread may deliver what this one waits for.
+            let delivered = || self.deliveries.load(SeqCst) != seen;
+            self.queue
+                .wait_until(None, &delivered)
+                .map_err(|error| explain::call(&asked.to_string(), &error))?;
         }
     }
 

@@ -71,12 +71,12 @@ impl<T> Posted<T> {
 
     /// Block until the result is there. Makes progress itself; no other thread has to wake it.
     pub fn wait(mut self) -> Result<T> {
-        if let State::Slot { endpoint, .. } = &self.state {
-            let endpoint = Arc::clone(endpoint);
-            return endpoint.block(&mut || match self.fetch(None) {
+        if let State::Slot { endpoint, asked, .. } = &self.state {
+            let (endpoint, asked) = (Arc::clone(endpoint), *asked);
+            return endpoint.block(&asked, || match self.fetch(None) {
                 Poll::Ready(result) => Some(result),
                 Poll::Pending => None,
-            });
+            })?;
         }
         match self.fetch(None) {
             Poll::Ready(result) => result,

@@ -180,10 +180,10 @@ impl Recv<'_> {
     /// Block until there is one, or the connection has ended.
     pub fn wait(self) -> Result<Message> {
         let endpoint = &self.queue.endpoint;
-        endpoint.block(&mut || match endpoint.take_message(None) {
+        endpoint.block(&"receiving a message", || match endpoint.take_message(None) {
             Poll::Ready(message) => Some(message),
             Poll::Pending => None,
-        })
+        })?
     }
 }
 

@@ -59,6 +59,11 @@ impl Cq {
         if self.overrun.load(Ordering::Relaxed) && self.overrun.swap(false, Ordering::AcqRel) {
             told.overrun(self);
         }
+        self.wake();
+    }
+
+    /// Have every thread that sleeps look again. What it looks at was changed before.
+    pub(crate) fn wake(&self) {
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) != 0 {
             for bell in self.sleepers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
@@ -135,19 +140,23 @@ impl Cq {
         told.tell();
     }
 
-    /// Block until there is an entry, or the queue has failed, or the time is up. The thread waits
-    /// for the sockets itself: no other has to be woken first to wake it.
-    pub(crate) fn wait(&self, limit: Option<Duration>) -> std::io::Result<bool> {
+    /// Block until there is an entry, or the queue has failed, or `until` says so, or the time is up.
+    /// The thread waits for the sockets itself: no other has to be woken first to wake it.
+    pub(crate) fn wait(
+        &self,
+        limit: Option<Duration>,
+        until: &dyn Fn() -> bool,
+    ) -> std::io::Result<bool> {
         let deadline = limit.map(|limit| sys::now().after(limit));
         let asleep = Asleep::new(self)?;
         loop {
-            if self.has_news() {
+            if self.has_news() || until() {
                 return Ok(true);
             }
             let hot = self.hot();
             let waits: Vec<_> = hot.iter().flatten().map(Link::wait_here).collect();
             // What these last passes have found, or what arrived before we were seen asleep.
-            if self.has_news() {
+            if self.has_news() || until() {
                 return Ok(true);
             }
             let left = match deadline.map(|d: Time| d.since(sys::now())) {

@@ -49,13 +49,26 @@ impl CompletionQueue {
     /// Block until there is a completion (`true`), or the time is up. This thread then moves the
     /// bytes itself; no other is woken to wake it.
     pub fn wait(&self, at_most: Option<Duration>) -> Result<bool> {
+        self.wait_until(at_most, &|| false)
+    }
+
+    /// The same, and until `until` says so: when several threads wait, one may retrieve what another
+    /// waits for. It then makes that known, and calls [`CompletionQueue::wake`].
+    pub fn wait_until(&self, at_most: Option<Duration>, until: &dyn Fn() -> bool) -> Result<bool> {
         self.owner.here()?;
         self.check()?;
-        let result = self.cq.wait(at_most).map_err(|e| {
+        let result = self.cq.wait(at_most, until).map_err(|e| {
             Error::system(Status::InsufficientResources, format!("wait for completions: {e}"))
         });
         self.check()?;
         result
+    }
+
+    /// Have every thread that is blocked here look again at what it waits for.
+    pub fn wake(&self) {
+        if self.owner.here().is_ok() {
+            self.cq.wake();
+        }
     }
 
     fn check(&self) -> Result<()> {
