@@ -865,3 +865,65 @@ fn iw_14_5_last_words_nobody_reads_are_given_up() {
         assert_eq!(link.link_wish(), transom_engine::LinkWish::Close);
     });
 }
+
+/// ND2 4.5, 4.2 rule 1: a request that fails by itself waits for those before it.
+#[test]
+fn a_bad_list_does_not_take_earlier_requests_with_it() {
+    each(|mut pair, dialect| {
+        let target = pair.hosts[PASSIVE].register(vec![0; 64], WRITABLE);
+        let a = &mut pair.hosts[ACTIVE];
+        let source = a.register(vec![1; 64], Rights::NONE);
+        a.post(1, write(&target, 0), Flags::NONE, &[source.all()]).unwrap();
+        a.post(2, write(&target, 0), Flags::NONE, &[source.sge(1, 64)]).unwrap();
+        a.post(3, write(&target, 0), Flags::NONE, &[source.all()]).unwrap();
+        pair.pump();
+        assert_eq!(
+            pair.hosts[ACTIVE].outcomes(),
+            [(1, Status::Success), (2, Status::LocalAccess), (3, Status::Canceled)],
+            "{}",
+            dialect.name
+        );
+    });
+}
+
+/// ND2 4.9: once this side has disconnected, nothing more of its memory leaves, not even the rest of
+/// an answer.
+#[test]
+fn nd2_4_9_no_answer_goes_on_behind_a_disconnect() {
+    each(|mut pair, dialect| {
+        let target = pair.hosts[PASSIVE].register(vec![7; 400_000], Rights::REMOTE_READ);
+        let a = &mut pair.hosts[ACTIVE];
+        let sink = a.register(vec![0; 400_000], Rights::LOCAL_WRITE);
+        a.post(1, read(&target, 0), Flags::NONE, &[sink.all()]).unwrap();
+        let now = pair.now;
+        let mut request = transom_engine::Buffer { bytes: Vec::new(), limit: 1 << 20 };
+        pair.hosts[ACTIVE].transmit(now, &mut request);
+        pair.hosts[PASSIVE].receive(now, &request.bytes);
+        let mut out = transom_engine::Buffer { bytes: Vec::new(), limit: 100_000 };
+        pair.hosts[PASSIVE].transmit(now, &mut out);
+        assert!(out.bytes.len() > 60_000);
+        pair.hosts[PASSIVE].with(now, |c, link, _, cx| c.disconnect(cx, link, 50)).unwrap();
+        let mut rest = transom_engine::Buffer { bytes: Vec::new(), limit: 1 << 20 };
+        pair.hosts[PASSIVE].transmit(now, &mut rest);
+        assert!(rest.bytes.len() < 1000, "{}: {}", dialect.name, rest.bytes.len());
+    });
+}
+
+/// ND2 2.7: a receive that was granted to a peer and not used goes back to the shared queue.
+#[test]
+fn a_granted_receive_goes_back_to_the_shared_queue() {
+    let mut config = PairConfig::new(&dialect::ND2);
+    config.hosts[PASSIVE].shared = true;
+    let mut pair = Pair::connected_with(config);
+    pair.hosts[ACTIVE].post(1, Operation::Send, Flags::NONE, &[]).unwrap();
+    pair.pump();
+    pair.stall(ACTIVE, true);
+    pair.hosts[PASSIVE].post_receive(20, &[]).unwrap();
+    pair.pump();
+    let outstanding = |pair: &Pair| pair.hosts[PASSIVE].shared.0.lock().unwrap().0.outstanding();
+    assert_eq!(outstanding(&pair), 0, "promised to the peer");
+    pair.disconnect(ACTIVE, 50).unwrap();
+    pair.pump();
+    assert_eq!(outstanding(&pair), 1);
+    assert_eq!(pair.hosts[PASSIVE].outcomes(), []);
+}

@@ -1,0 +1,180 @@
+//! What the engine makes of a wire that behaves differently from iWARP, or lies.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use transom_engine::testing::{Host, Pair, PairConfig, Seen};
+use transom_engine::{
+    Buffer, Connection, ConnectionConfig, ConnectionEvent, Flags, Operation, QueuePairState,
+    Status, dialect,
+};
+use transom_memory::ConnectionId;
+use transom_wire::{
+    Begin, Decoded, Event, Facts, Frame, Message, MessageId, Payload, ReadLimits, Refusal, Role,
+    SetupError, Time, Trailer, Verdicts, Violation, Wire,
+};
+
+/// Says what it is told to: `polled` is known before the event of the one byte that comes in.
+#[derive(Default)]
+struct Script {
+    polled: Arc<Mutex<VecDeque<Event<'static>>>>,
+    decoded: Option<Event<'static>>,
+    frame: Option<Frame>,
+}
+
+const LIMITS: ReadLimits = ReadLimits { inbound: 1, outbound: 1 };
+
+impl Wire for Script {
+    fn connect(&mut self, _: Time, _: ReadLimits, _: &[u8]) -> Result<(), SetupError> {
+        Ok(())
+    }
+    fn accept(&mut self, _: Time, _: ReadLimits, _: &[u8]) -> Result<(), SetupError> {
+        Ok(())
+    }
+    fn reject(&mut self, _: Time, _: &[u8]) -> Result<(), SetupError> {
+        Ok(())
+    }
+    fn confirm(&mut self, _: Time) -> Result<(), SetupError> {
+        Ok(())
+    }
+    fn decode<'b>(&mut self, _: Time, bytes: &'b [u8]) -> Result<Decoded<'b>, Violation> {
+        match bytes {
+            [] => Ok(Decoded { consumed: 0, event: None }),
+            _ => Ok(Decoded { consumed: 1, event: self.decoded.take() }),
+        }
+    }
+    fn executed(&mut self, _: Time) {}
+    fn refuse(&mut self, _: Time, _: &Refusal<'_>) {}
+    fn receives_posted(&mut self, _: Time, _: u64, _: bool) {}
+    fn begin(&mut self, _: Time, _: MessageId, _: &Message) -> Begin {
+        Begin::Started
+    }
+    fn next_frame(&mut self, _: Time) -> Option<Frame> {
+        self.frame.take() // without one, the message is under way for ever
+    }
+    fn seal(&mut self, _: &Frame, _: &mut Vec<u8>, _: usize) {}
+    fn trailer(&mut self, _: &Frame) -> Option<Trailer> {
+        None
+    }
+    fn abandon(&mut self, _: Time, _: &Frame, _: &Refusal<'_>) {}
+    fn has_output(&self) -> bool {
+        false
+    }
+    fn poll_event(&mut self) -> Option<Event<'static>> {
+        self.polled.lock().unwrap().pop_front()
+    }
+    fn idle_pass(&mut self, _: Time) {}
+    fn flush(&mut self, _: Time) {}
+    fn deadline(&self) -> Option<Time> {
+        None
+    }
+    fn on_deadline(&mut self, _: Time) -> Result<(), Violation> {
+        Ok(())
+    }
+    fn link_closed(&mut self, _: Time) -> Result<(), Violation> {
+        Ok(())
+    }
+    fn set_segment_size(&mut self, _: u32) {}
+    fn facts(&self) -> Option<Facts> {
+        Some(Facts {
+            wire: "script",
+            checksum: false,
+            markers: false,
+            extension: true,
+            verdicts: Verdicts::Acknowledged,
+            limits: LIMITS,
+            largest_frame: 1,
+            largest_payload: 1,
+        })
+    }
+}
+
+const SEND: Event<'static> =
+    Event::Send { offset: 0, payload: &[], last: true, solicited: false, invalidate: None };
+
+/// A connected active host on a script that has begun one Write and not finished its frames.
+fn host(script: Script) -> Host {
+    let [mut host, _] = Pair::new(PairConfig::new(&dialect::ND2)).hosts;
+    let id = ConnectionId { number: 1, epoch: 1 };
+    let config =
+        ConnectionConfig { id, role: Role::Active, dialect: &dialect::ND2, explain: false };
+    host.connection = Some(Connection::new(config, Box::new(script), Time(0)));
+    let execution = host.queue_pair.attach(QueuePairState::Connecting).unwrap();
+    host.with(Time(0), |_, link, _, cx| {
+        let link = link.unwrap();
+        link.connect(cx, execution, LIMITS, &[]).unwrap();
+        link.confirm(cx).unwrap();
+    });
+    host.post_receive(20, &[]).unwrap();
+    host.post(1, Operation::Write { token: 0, address: 0 }, Flags::NONE, &[]).unwrap();
+    host
+}
+
+/// A peer (or a wire) that acknowledges what has not left completely is not believed.
+#[test]
+fn a_request_that_has_not_left_completely_cannot_succeed() {
+    let done = Event::Done { through: MessageId(7) };
+    let mut host = host(Script { decoded: Some(done), ..Script::default() });
+    host.transmit(Time(1), &mut Buffer { bytes: Vec::new(), limit: 1000 });
+    host.receive(Time(2), &[0]);
+    assert_eq!(host.outcomes(), []);
+    host.post(2, Operation::Write { token: 0, address: 0 }, Flags::NONE, &[]).unwrap();
+    host.receive(Time(3), &[0]);
+    assert_eq!(host.outcomes(), [], "nor what comes behind it");
+}
+
+/// ND2 4.2 rule 5, for wires that report verdicts by `poll_event` alone: what was known before a
+/// message comes before its receive.
+#[test]
+fn what_a_wire_knows_comes_before_what_it_decodes() {
+    let frame = Frame {
+        header: [0; transom_wire::MAX_HEADER],
+        header_length: 1,
+        payload: Payload::Message { id: MessageId(0), offset: 0 },
+        length: 0,
+        sealed: false,
+        last: true,
+    };
+    let shared = Arc::new(Mutex::new(VecDeque::new()));
+    let script = Script { polled: Arc::clone(&shared), decoded: Some(SEND), frame: Some(frame) };
+    let mut host = host(script);
+    host.transmit(Time(1), &mut Buffer { bytes: Vec::new(), limit: 1000 });
+    assert_eq!(host.outcomes(), []);
+    shared.lock().unwrap().push_back(Event::Done { through: MessageId(0) });
+    host.receive(Time(2), &[0]);
+    assert_eq!(host.outcomes(), [(1, Status::Success), (20, Status::Success)]);
+}
+
+/// ND2 4.7.2 "or first data": a passive side whose wire reports no `Established` is established by
+/// the first message.
+#[test]
+fn the_first_message_establishes_on_any_wire() {
+    let [mut host, _] = Pair::new(PairConfig::new(&dialect::ND2)).hosts;
+    let id = ConnectionId { number: 1, epoch: 1 };
+    let config =
+        ConnectionConfig { id, role: Role::Passive, dialect: &dialect::ND2, explain: false };
+    let asks = Event::ConnectRequest { limits: LIMITS, private: &[] };
+    let polled = Arc::new(Mutex::new(VecDeque::from([asks])));
+    let script = Script { polled, decoded: Some(SEND), frame: None };
+    host.connection = Some(Connection::new(config, Box::new(script), Time(0)));
+    host.listener.bind().unwrap();
+    host.listener.listen(0).unwrap();
+    host.listener.take_request(&mut host.connector, 0, 1).unwrap();
+    host.receive(Time(1), &[]);
+    host.post_receive(20, &[]).unwrap();
+    host.with(Time(2), |connector, link, queue_pair, cx| {
+        connector.accept(cx, link, queue_pair, 2, LIMITS, &[]).unwrap();
+    });
+    assert_eq!(host.queue_pair.state(), QueuePairState::Accepting);
+    host.seen.clear();
+    host.receive(Time(3), &[0]);
+    assert_eq!(host.queue_pair.state(), QueuePairState::Connected);
+    let [Seen::Event(ConnectionEvent::Established), Seen::Finished(accept), Seen::Completion(..)] =
+        &host.seen[..]
+    else {
+        panic!("{:?}", host.seen);
+    };
+    assert_eq!((accept.waiter, accept.status), (2, Status::Success));
+}
