@@ -3,6 +3,7 @@
 //! `cargo run --release -p transom-engine --example measure -- [cubic|bbr] [pairs]`
 
 #![allow(unsafe_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::io::{BufRead, BufReader, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
