@@ -284,12 +284,24 @@ fn main() {
     while raw.connected().is_err() {}
     let buffer = vec![1; BIG];
     let (mut lat, mut lat_crc, mut bw, mut bw_crc) = (vec![], vec![], vec![], vec![]);
-    let (mut base, mut gb) = (vec![], vec![]);
+    let (mut base, mut base_crc, mut gb) = (vec![], vec![], vec![]);
+    let begin = Instant::now();
+    for _ in 0..100_000 {
+        off.poll();
+    }
+    println!("an empty poll: {:.0} ns", begin.elapsed().as_nanos() as f64 / 1e5);
+    let mut word = [0; 8];
+    let begin = Instant::now();
+    for _ in 0..100_000 {
+        let _ = raw.receive(&mut word);
+    }
+    println!("an empty receive: {:.0} ns", begin.elapsed().as_nanos() as f64 / 1e5);
     for i in 0..pairs {
         let r = raw_ping(&raw, ROUNDS, true);
         lat.push(off.ping(ROUNDS, true, i * ROUNDS) / r);
         base.push(r);
         let r = raw_ping(&raw, ROUNDS, true);
+        base_crc.push(r);
         lat_crc.push(on.ping(ROUNDS, true, i * ROUNDS) / r);
         let r = raw_send(&raw, STREAM, &buffer);
         bw.push(off.stream(STREAM) / r);
@@ -299,7 +311,8 @@ fn main() {
         bw_crc.push(on.stream(STREAM) / r);
         raw.send(&[1]).unwrap();
     }
-    println!("{cc}: raw 8 B {} ns, raw stream {} GB/s", quartiles(base), quartiles(gb));
+    let (a, b) = (quartiles(base), quartiles(base_crc));
+    println!("{cc}: raw 8 B {a} and {b} ns, raw stream {} GB/s", quartiles(gb));
     println!("8 B write latency / raw:  crc off {}  crc on {}", quartiles(lat), quartiles(lat_crc));
     println!("1 MiB bandwidth / raw:    crc off {}  crc on {}", quartiles(bw), quartiles(bw_crc));
     let _ = child.stdin.take().map(|mut s| s.write_all(b"\n"));

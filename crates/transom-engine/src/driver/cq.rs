@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use transom_wire::Time;
@@ -20,7 +20,7 @@ pub(crate) const HOT: usize = 8;
 pub(crate) struct Cq {
     queue: Mutex<CompletionQueue>,
     sinks: Sinks,
-    links: Mutex<Vec<Weak<Link>>>,
+    links: Mutex<Vec<Arc<Link>>>,
     /// The doorbells of the threads that sleep, or are about to, and how many they are.
     sleepers: Mutex<Vec<Arc<Doorbell>>>,
     asleep: AtomicU32,
@@ -72,35 +72,37 @@ impl Cq {
         }
     }
 
-    /// The links that feed it.
-    pub(crate) fn links(&self) -> Vec<Arc<Link>> {
-        let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
-        links.iter().filter_map(Weak::upgrade).collect()
+    fn lock_links(&self) -> MutexGuard<'_, Vec<Arc<Link>>> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The links that feed it.
+    pub(crate) fn links(&self) -> Vec<Arc<Link>> {
+        self.lock_links().clone()
+    }
+
+    /// A link feeds it, until it ends ([`Cq::detach`]).
     pub(crate) fn attach(&self, link: &Arc<Link>) {
-        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
-        links.retain(|l| l.strong_count() > 0);
-        if !links.iter().any(|l| std::ptr::eq(l.as_ptr(), Arc::as_ptr(link))) {
-            links.push(Arc::downgrade(link));
+        let mut links = self.lock_links();
+        if !links.iter().any(|l| Arc::ptr_eq(l, link)) {
+            links.push(link.clone());
         }
     }
 
     pub(crate) fn detach(&self, link: &Link) {
-        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
-        links.retain(|l| !std::ptr::eq(l.as_ptr(), link));
+        let mut links = self.lock_links();
+        if let Some(at) = links.iter().position(|l| std::ptr::eq(&**l, link)) {
+            let link = links.swap_remove(at);
+            drop(links);
+            drop(link);
+        }
     }
 
-    /// The few links that a thread may look at by itself.
-    fn hot(&self) -> [Option<Arc<Link>>; HOT] {
-        let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut hot = [const { None }; HOT];
-        if links.len() <= HOT {
-            for (slot, link) in hot.iter_mut().zip(links.iter()) {
-                *slot = link.upgrade();
-            }
-        }
-        hot
+    /// One of the few links that a thread may look at by itself. The list is not locked while it
+    /// does, because a link that ends detaches itself.
+    fn hot(&self, index: usize) -> Option<Arc<Link>> {
+        let links = self.lock_links();
+        if links.len() <= HOT { links.get(index).cloned() } else { None }
     }
 
     /// Retrieve entries; when there are none, look for some on the links (and keep the background
@@ -117,7 +119,8 @@ impl Cq {
     /// Make progress on the links, as a polling thread does.
     pub(crate) fn progress(&self) {
         let now = sys::now();
-        for link in self.hot().iter().flatten() {
+        for index in 0..HOT {
+            let Some(link) = self.hot(index) else { break };
             link.poll(now);
         }
     }
@@ -153,8 +156,8 @@ impl Cq {
             if self.has_news() || until() {
                 return Ok(true);
             }
-            let hot = self.hot();
-            let waits: Vec<_> = hot.iter().flatten().map(Link::wait_here).collect();
+            let hot = (0..HOT).map_while(|index| self.hot(index));
+            let waits: Vec<_> = hot.map(|link| link.wait_here()).collect();
             // What these last passes have found, or what arrived before we were seen asleep.
             if self.has_news() || until() {
                 return Ok(true);

@@ -37,15 +37,21 @@ impl<T> Latch<T> {
     /// Have work done that was made known elsewhere before this call: by this thread, or by the one
     /// that holds the lock. `after` gets what `work` returns with the lock released. Both may run
     /// more than once, or not at all here.
-    pub(crate) fn drive<R>(&self, mut work: impl FnMut(&mut T) -> R, mut after: impl FnMut(R)) {
-        self.left.store(true, Ordering::Relaxed);
-        loop {
-            // Pairs with the fence after an unlock (and, in `control`, after `wanted` was taken
-            // back): either we find the lock free, or its holder finds the mark.
-            fence(Ordering::SeqCst);
-            let Some(mut guard) = self.try_lock() else { return };
-            self.left.store(false, Ordering::Relaxed);
-            fence(Ordering::SeqCst);
+    pub(crate) fn drive<R>(&self, work: impl FnMut(&mut T) -> R, after: impl FnMut(R)) {
+        self.left.store(true, Ordering::Release);
+        // Pairs with the fence after an unlock (and, in `control`, after `wanted` was taken back):
+        // either we find the lock free, or its holder finds the mark.
+        fence(Ordering::SeqCst);
+        self.attempt(work, after);
+    }
+
+    /// Do what there is to do, unless somebody is at it: for threads that will ask again anyway.
+    pub(crate) fn attempt<R>(&self, mut work: impl FnMut(&mut T) -> R, mut after: impl FnMut(R)) {
+        while let Some(mut guard) = self.try_lock() {
+            // Whoever marks from now on is seen after the unlock; whoever has marked, in `work`.
+            if self.left.load(Ordering::Relaxed) {
+                self.left.swap(false, Ordering::AcqRel);
+            }
             let result = work(&mut guard);
             drop(guard);
             after(result);

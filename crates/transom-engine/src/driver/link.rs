@@ -21,6 +21,8 @@ use super::options::Explain;
 use super::qp::Qp;
 use super::shared::Shared;
 use super::sink::Told;
+use super::traffic::First;
+use super::workers::Worker;
 use crate::sys::{self, Fd, Host, IoError, Stream};
 use crate::trace::{TraceEvent, Tracer};
 use crate::{Buffer, Connection, Cx, DenialRecord, Denials, EndReason, LinkWish, SharedReceives};
@@ -31,6 +33,8 @@ pub(crate) const RECEIVE: u8 = 1;
 pub(crate) const FLUSH: u8 = 1 << 1;
 /// Have epoll watch afterwards, unless somebody else does.
 pub(crate) const ARM: u8 = 1 << 2;
+/// Something was posted.
+const POSTED: u8 = 1 << 3;
 
 /// Bytes queued for a link at a time, which one system call tries to write: enough for a few of the
 /// largest frames.
@@ -75,6 +79,8 @@ pub(crate) struct State {
     fin_sent: bool,
     gone: bool,
     ticket: Option<Ticket>,
+    /// The last pass left nothing to do before more bytes, more posts or this time.
+    calm_until: Option<Time>,
 }
 
 impl std::fmt::Debug for Link {
@@ -130,6 +136,7 @@ impl Link {
             fin_sent: false,
             gone: false,
             ticket,
+            calm_until: None,
         };
         Arc::new(Link {
             key,
@@ -167,22 +174,48 @@ impl Link {
                 self.pass(state, bits, &mut told);
                 told
             },
-            |told| {
-                told.tell();
-                self.deliver();
-            },
+            |told| self.afterwards(told),
         );
+    }
+
+    fn afterwards(&self, told: Told) {
+        told.tell();
+        self.deliver();
     }
 
     /// Something was posted.
     pub(crate) fn posted(&self) {
-        self.drive(0);
+        self.drive(POSTED);
     }
 
-    /// A thread polls.
+    /// A thread polls, at `now`: usually in vain, so that is kept short.
     pub(crate) fn poll(&self, now: Time) {
         self.take_lease(now);
-        self.drive(RECEIVE);
+        self.latch.attempt(
+            |state| {
+                let mut bits = RECEIVE;
+                if self.todo.load(Ordering::Relaxed) != 0 {
+                    bits |= self.todo.swap(0, Ordering::AcqRel);
+                }
+                let mut worker = self.shared.workers.take();
+                let calm = bits == RECEIVE && state.calm_until.is_some_and(|until| now < until);
+                let first = if calm { self.glance(state, &mut worker) } else { None };
+                if first == Some(Err(IoError::NotNow)) {
+                    state.connection.idle_pass(now);
+                    if !state.connection.wants_write() {
+                        return None;
+                    }
+                }
+                let mut told = Told::default();
+                self.pass_with(state, &mut worker, bits, first, &mut told);
+                Some(told)
+            },
+            |told| {
+                if let Some(told) = told {
+                    self.afterwards(told);
+                }
+            },
+        );
     }
 
     fn take_lease(&self, now: Time) {
@@ -245,10 +278,9 @@ impl Link {
     fn with_cx<R>(
         &self,
         state: &mut State,
+        worker: &mut Worker,
         work: impl FnOnce(&mut State, &mut Cx<'_>, &mut Vec<u8>) -> R,
     ) -> R {
-        let mut worker = self.shared.workers.take();
-        let worker = &mut *worker;
         let qp = state.qp.clone();
         let mut effects = std::mem::take(&mut state.effects);
         let denials = LinkDenials(self);
@@ -269,17 +301,30 @@ impl Link {
         };
         state.exchange();
         let result = work(state, &mut cx, &mut worker.staging);
-        state.exchange();
         state.effects = effects;
+        state.exchange();
         result
     }
 
     fn pass(&self, state: &mut State, bits: u8, told: &mut Told) {
+        let mut worker = self.shared.workers.take();
+        self.pass_with(state, &mut worker, bits, None, told);
+    }
+
+    /// A pass whose first receive has been done, perhaps.
+    fn pass_with(
+        &self,
+        state: &mut State,
+        worker: &mut Worker,
+        bits: u8,
+        first: First,
+        told: &mut Told,
+    ) {
         if state.gone {
             return;
         }
-        let now = self.with_cx(state, |state, cx, staging| {
-            self.step(state, cx, staging, bits);
+        let now = self.with_cx(state, worker, |state, cx, staging| {
+            self.step(state, cx, staging, bits, first);
             cx.now
         });
         self.conclude(state, told);
@@ -289,7 +334,14 @@ impl Link {
     }
 
     /// Receive, keep time, send.
-    fn step(&self, state: &mut State, cx: &mut Cx<'_>, staging: &mut Vec<u8>, bits: u8) {
+    fn step(
+        &self,
+        state: &mut State,
+        cx: &mut Cx<'_>,
+        staging: &mut Vec<u8>,
+        bits: u8,
+        first: First,
+    ) {
         let due = state.connection.deadline().is_some_and(|deadline| deadline <= cx.now);
         if due {
             state.connection.on_deadline(cx);
@@ -297,7 +349,7 @@ impl Link {
         if state.connecting && !self.connected(state, cx) {
             return;
         }
-        if bits & RECEIVE != 0 && !self.receive(state, cx, staging) {
+        if bits & RECEIVE != 0 && !self.receive(state, cx, staging, first) && first.is_none() {
             state.connection.idle_pass(cx.now);
         }
         if bits & FLUSH != 0 {
@@ -305,7 +357,7 @@ impl Link {
         }
         self.send(state, cx);
         if state.paused && state.connection.wants_read() {
-            self.receive(state, cx, staging);
+            self.receive(state, cx, staging, None);
             self.send(state, cx);
         }
     }
@@ -363,9 +415,12 @@ impl Link {
             self.stuck.store(pending, Ordering::Relaxed);
         }
         let arming = bits & ARM != 0;
+        let calm = !pending && !state.paused && state.connection.wants_read();
+        let deadline = state.connection.deadline();
+        state.calm_until = calm.then(|| deadline.unwrap_or(Time(NEVER)));
         let leased = self.is_leased(now);
         let waited = self.is_waited_for();
-        if let Some(mut when) = state.connection.deadline() {
+        if let Some(mut when) = deadline {
             if !arming {
                 // A thread of the program was here just now and may be back at once; what is due
                 // sooner than a lease can wait for it that long.
@@ -406,9 +461,10 @@ impl Link {
             if state.gone {
                 return None;
             }
-            let (now, result) = self.with_cx(state, |state, cx, staging| {
+            let mut worker = self.shared.workers.take();
+            let (now, result) = self.with_cx(state, &mut worker, |state, cx, staging| {
                 if !state.connecting {
-                    self.receive(state, cx, staging);
+                    self.receive(state, cx, staging, None);
                 }
                 let result = work(state, cx);
                 state.connection.before_blocking(cx.now);

@@ -1,12 +1,15 @@
 //! Bytes between a link's socket and its connection.
 
 use super::link::{Link, State};
-use super::workers::STAGING;
+use super::workers::{Worker, fit};
 use crate::sys::IoError;
 use crate::{Cx, LinkEnd};
 
 /// Bytes received, and bytes sent, in one pass before other links have their turn.
 const QUOTA: usize = 1024 * 1024;
+
+/// The outcome of a receive that was done ahead, if one was.
+pub(super) type First = Option<Result<usize, IoError>>;
 
 impl Link {
     /// Whether the TCP connection has come about. If it never will, the connection hears of it.
@@ -31,17 +34,22 @@ impl Link {
         }
     }
 
+    /// The first receive of a pass that may end with it, into the staging buffer.
+    pub(super) fn glance(&self, state: &State, worker: &mut Worker) -> First {
+        let staging = worker.staging();
+        Some(self.stream.receive(staging.get_mut(state.partial.len()..)?))
+    }
+
     /// Receive until the socket is dry, the quota is used up or a control call waits. `false`:
-    /// there was nothing.
+    /// there was nothing. `first`: what [`Link::glance`] has received.
     pub(super) fn receive(
         &self,
         state: &mut State,
         cx: &mut Cx<'_>,
         staging: &mut Vec<u8>,
+        mut first: First,
     ) -> bool {
-        if staging.len() < STAGING {
-            staging.resize(STAGING, 0);
-        }
+        fit(staging);
         let mut any = false;
         if state.paused && state.connection.wants_read() {
             any = true;
@@ -58,7 +66,8 @@ impl Link {
             let have = kept + state.partial.len();
             let Some(room) = staging.get_mut(have..).filter(|room| !room.is_empty()) else { break };
             let asked = room.len();
-            let count = match self.stream.receive(room) {
+            let received = first.take().unwrap_or_else(|| self.stream.receive(room));
+            let count = match received {
                 Ok(0) => {
                     state.connection.link_closed(cx, LinkEnd::Closed);
                     return true;

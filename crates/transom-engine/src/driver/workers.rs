@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use transom_memory::{Lane, Memory};
 
 /// Bytes received at a time: four of the largest frames. More would not fit the cache.
-pub(crate) const STAGING: usize = 256 * 1024;
+const STAGING: usize = 256 * 1024;
 
 /// One set of tools.
 #[derive(Debug)]
@@ -15,6 +15,21 @@ pub(crate) struct Worker {
     pub(crate) lane: Lane,
     /// Taken into use, and backed by memory, at the first receive.
     pub(crate) staging: Vec<u8>,
+}
+
+/// Take the staging buffer into use.
+pub(crate) fn fit(staging: &mut Vec<u8>) {
+    if staging.len() < STAGING {
+        staging.resize(STAGING, 0);
+    }
+}
+
+impl Worker {
+    /// Room to receive into.
+    pub(crate) fn staging(&mut self) -> &mut Vec<u8> {
+        fit(&mut self.staging);
+        &mut self.staging
+    }
 }
 
 /// A few sets, so that threads of the application and ours seldom meet.
