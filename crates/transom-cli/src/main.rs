@@ -1,5 +1,7 @@
 //! The command `transom`.
 
+#![deny(unsafe_code)]
+
 mod adapters;
 mod bench;
 mod exit;

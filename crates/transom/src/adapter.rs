@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use transom_engine::{Completion, DenialCause, raw};
-use transom_memory::{Rights, Segment, Token};
+use transom_memory::Token;
 
 use crate::region::Registered;
 use crate::{Buffer, Connect, Error, ErrorKind, Listener, Region, Result, explain};
@@ -209,19 +209,8 @@ impl Adapter {
         &self.shared.raw
     }
 
-    /// # Safety
-    /// As [`raw::Adapter::register`].
-    pub(crate) unsafe fn raw_register(
-        &self,
-        base: u64,
-        length: u64,
-        writable: bool,
-    ) -> raw::Result<Token> {
-        let local =
-            if writable { Rights::LOCAL_READ | Rights::LOCAL_WRITE } else { Rights::LOCAL_READ };
-        let segments = [Segment { host: base, length }];
-        // SAFETY: the caller's promise, passed on.
-        unsafe { self.raw().register(self.shared.domain, base, &segments, local | Rights::BIND) }
+    pub(crate) fn domain(&self) -> raw::Domain {
+        self.shared.domain
     }
 
     pub(crate) fn deregister(&self, region: Token) -> raw::Result<()> {

@@ -30,6 +30,8 @@ pub(crate) type Keep = Option<Arc<Registered>>;
 const RECEIVE: u64 = 1 << 63;
 /// Context of requests whose result nobody wants.
 const NOBODY: u64 = u64::MAX;
+/// Most bytes of all receives of a connection.
+const LARGEST_INBOX: u64 = 1 << 30;
 /// Completions fetched at a time.
 const BATCH: usize = 16;
 const EMPTY: Completion = Completion {
@@ -102,6 +104,14 @@ impl Endpoint {
     ) -> Result<Arc<Endpoint>> {
         let (count, size) = (count.max(1), size.max(1));
         let depth = adapter.depth();
+        if u64::from(count) * u64::from(size) > LARGEST_INBOX {
+            return Err(Error::caller(
+                ErrorKind::TooMuch,
+                format!("keeping {count} receives of {size} bytes"),
+                "that is a lot of memory for one connection",
+            )
+            .accepted(format!("up to {LARGEST_INBOX} bytes in all; windows for what is larger")));
+        }
         let (queue, raw) = adapter
             .raw_queue_pair(count)
             .map_err(|error| explain::call("making a queue pair", &error))?;

@@ -70,16 +70,21 @@
 //! | pages that vanish (a file cut short) | copies are fault-tolerant: test `a_file_cut_short_is_an_error` |
 //! | `fork` | handles belong to the process that made them: [`ErrorKind::Forked`] |
 
+#![deny(unsafe_code)]
+
 mod adapter;
+#[expect(unsafe_code, reason = "takes buffers apart")]
 mod buffer;
 mod connect;
 mod endpoint;
 mod error;
 mod explain;
 mod grant;
+#[expect(unsafe_code, reason = "maps files")]
 mod mapped;
 mod posted;
 mod queue_pair;
+#[expect(unsafe_code, reason = "registers, copies, hands out atomics")]
 mod region;
 mod rights;
 mod slots;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use transom_engine::{Status, sys};
-use transom_memory::Token;
+use transom_memory::{Rights, Segment, Token};
 
 use crate::buffer::Owned;
 use crate::grant::resolve;
@@ -122,9 +122,13 @@ impl<B: Buffer> Region<B> {
             return Err(Error::caller(ErrorKind::Invalid, asked(), "there is nothing to register")
                 .accepted("a buffer of at least one byte"));
         }
+        let local =
+            if B::WRITABLE { Rights::LOCAL_READ | Rights::LOCAL_WRITE } else { Rights::LOCAL_READ };
+        let segments = [Segment { host: base, length: len }];
+        let (domain, rights) = (adapter.domain(), local | Rights::BIND);
         // SAFETY: the buffer is apart; `Registered` holds its parts, and lets go of them only after
         // deregistration. `Buffer` promises that nobody else uses the memory.
-        let token = unsafe { adapter.raw_register(base, len, B::WRITABLE) }
+        let token = unsafe { adapter.raw().register(domain, base, &segments, rights) }
             .map_err(|error| explain::call(&asked(), &error))?;
         let buffer: Mutex<Option<Box<dyn Any + Send>>> = Mutex::new(Some(Box::new(owned)));
         let adapter = adapter.clone();

@@ -6,13 +6,14 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use transom::{
-    Adapter, Blame, Error, ErrorKind, Grant, MappedFile, QueuePair, Region, Result, Rights, Window,
+    Adapter, Blame, Buffer, Error, ErrorKind, Grant, MappedFile, QueuePair, Region, Result, Rights,
+    Window,
 };
 
 fn here() -> SocketAddr {
@@ -400,6 +401,47 @@ fn a_window_for_writing_on_read_only_memory_is_refused() {
     assert_eq!(refused.blame(), Blame::Caller, "{refused}");
     assert!(file.copy_in(0, &[0]).is_err());
     assert!(file.atomic_u8(0).is_err());
+}
+
+/// ND2 R18, R20: whatever path leads out, the buffer is dropped after its deregistration, and once.
+#[test]
+fn a_buffer_goes_after_its_registration_and_once() {
+    /// Says when it was put together again.
+    struct Watched(Vec<u8>, Arc<AtomicU32>);
+    // SAFETY: as for the Vec that it holds.
+    unsafe impl Buffer for Watched {
+        type Parts = (<Vec<u8> as Buffer>::Parts, Arc<AtomicU32>);
+        const WRITABLE: bool = true;
+        fn take_apart(self) -> Self::Parts {
+            (self.0.take_apart(), self.1)
+        }
+        fn memory(parts: &Self::Parts) -> (*mut u8, usize) {
+            <Vec<u8> as Buffer>::memory(&parts.0)
+        }
+        unsafe fn put_together(parts: Self::Parts) -> Watched {
+            parts.1.fetch_add(1, Ordering::Relaxed);
+            // SAFETY: the caller's promise, passed on.
+            Watched(unsafe { Buffer::put_together(parts.0) }, parts.1)
+        }
+    }
+    let pair = Pair::new();
+    let back = Arc::new(AtomicU32::new(0));
+    let register = || pair.owner_adapter.register(Watched(bytes(64), back.clone())).unwrap();
+    drop(register());
+    assert_eq!(back.load(Ordering::Relaxed), 1, "dropped");
+    drop(register().deregister().wait().unwrap());
+    assert_eq!(back.load(Ordering::Relaxed), 2, "deregistered");
+    let region = register();
+    let window = pair.owner.bind(&region, .., Rights::READ).unwrap();
+    let slice = region.slice(..);
+    drop(region);
+    assert_eq!(back.load(Ordering::Relaxed), 2, "a window is open on it");
+    drop(window);
+    assert_eq!(back.load(Ordering::Relaxed), 2, "a slice refers to it");
+    let sent = pair.owner.send_from(slice).unwrap();
+    assert_eq!(pair.peer.recv().wait().unwrap().into_vec(), bytes(64));
+    sent.wait().unwrap();
+    until("the request has completed", || back.load(Ordering::Relaxed) == 3);
 }
 
 #[test]

@@ -7,6 +7,7 @@
 mod bandwidth;
 mod baseline;
 mod check;
+#[expect(unsafe_code, reason = "an allocator that counts")]
 mod cost;
 mod latency;
 pub(crate) mod peer;
