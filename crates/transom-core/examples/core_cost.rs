@@ -6,8 +6,8 @@
 
 use std::time::Instant;
 
-use transom_engine::testing::{ACTIVE, PASSIVE, Pair};
-use transom_engine::{Buffer, Flags, Operation, dialect};
+use transom_core::testing::{ACTIVE, PASSIVE, Pair};
+use transom_core::{Buffer, Flags, Operation, dialect};
 use transom_memory::Rights;
 
 fn main() {

@@ -4,12 +4,12 @@
 
 use std::time::Duration;
 
-use transom_engine::dialect::{self, Dialect, PeerGone};
-use transom_engine::tables::{
+use transom_core::dialect::{self, Dialect, PeerGone};
+use transom_core::tables::{
     Cell, ConnectorCall, ConnectorState, LIMITS, ListenerCall, ListenerState,
 };
-use transom_engine::testing::{ACTIVE, Host, PASSIVE, Pair, PairConfig, Seen, Wires};
-use transom_engine::{Connector, Flags, LinkEnd, Listener, Operation, QueuePairState, Status};
+use transom_core::testing::{ACTIVE, Host, PASSIVE, Pair, PairConfig, Seen, Wires};
+use transom_core::{Connector, Flags, LinkEnd, Listener, Operation, QueuePairState, Status};
 use transom_memory::Rights;
 use transom_wire::ReadLimits;
 
@@ -460,8 +460,8 @@ fn nd2_2_11_the_backlog_waits_and_is_refused_at_the_end() {
     listener.bind().unwrap();
     listener.listen(1).unwrap();
     assert!(listener.has_room());
-    let offer = transom_engine::Offer { limits: READS, private: Box::default() };
-    let incoming = transom_engine::Incoming { link: 9, offer };
+    let offer = transom_core::Offer { limits: READS, private: Box::default() };
+    let incoming = transom_core::Incoming { link: 9, offer };
     assert_eq!(listener.arrived(incoming), None);
     assert!(!listener.has_room());
     assert_eq!(listener.close(), (vec![], vec![9]));

@@ -9,11 +9,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use transom_captures::{Session, Unit};
-use transom_engine::tables::ConnectorState;
-use transom_engine::testing::{Host, HostConfig};
-use transom_engine::{
-    Buffer, Connection, ConnectionConfig, Flags, Operation, Sge, Status, dialect,
-};
+use transom_core::tables::ConnectorState;
+use transom_core::testing::{Host, HostConfig};
+use transom_core::{Buffer, Connection, ConnectionConfig, Flags, Operation, Sge, Status, dialect};
 use transom_iwarp::ddp::{Segment, Target};
 use transom_iwarp::mpa::{self, Kind, StartUp};
 use transom_iwarp::rdmap::{self, Opcode, ReadRequest};
@@ -62,7 +60,7 @@ struct Player<'s> {
     sinks: VecDeque<u64>,
     /// What our answers must hold, oldest first.
     answers: VecDeque<Vec<u8>>,
-    receives: transom_engine::testing::Buffer,
+    receives: transom_core::testing::Buffer,
     posted: u64,
     refused: bool,
 }
@@ -304,7 +302,7 @@ impl<'s> Player<'s> {
                 let request = ReadRequest::parse(segment.payload).unwrap();
                 let source_stag = token(&request.source_stag);
                 if let Some(answer) = self.answers.pop_front() {
-                    let _ = transom_engine::HostMemory::write(
+                    let _ = transom_core::HostMemory::write(
                         &self.host.arena,
                         request.source_offset,
                         &answer,

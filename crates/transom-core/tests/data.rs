@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
-use transom_engine::testing::{ACTIVE, PASSIVE, Pair, PairConfig, Wires};
-use transom_engine::{
+use transom_core::testing::{ACTIVE, PASSIVE, Pair, PairConfig, Wires};
+use transom_core::{
     CompletionFlags, CompletionKind, Flags, Operation, QueuePairState, Request, Sge, Side, Status,
     dialect, testing::Seen,
 };
@@ -198,7 +198,7 @@ fn receives_are_consumed_in_posting_order() {
 /// a piece it is the copy's (`sys`).
 #[test]
 fn a_write_is_placed_in_increasing_address_order() {
-    use transom_engine::trace::What;
+    use transom_core::trace::What;
     each(|mut pair| {
         let [a, p] = &mut pair.hosts;
         let source = a.register(bytes(300_000, 1), Rights::NONE);

@@ -5,8 +5,8 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use transom_engine::testing::{Host, Pair, PairConfig, Seen};
-use transom_engine::{
+use transom_core::testing::{Host, Pair, PairConfig, Seen};
+use transom_core::{
     Buffer, Connection, ConnectionConfig, ConnectionEvent, Flags, Operation, QueuePairState,
     Status, dialect,
 };

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use transom_engine::QueuePairState;
-use transom_engine::tables::{ConnectorCall, ListenerCall, OUTCOMES};
+use transom_core::QueuePairState;
+use transom_core::tables::{ConnectorCall, ListenerCall, OUTCOMES};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 

@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Barrier, Mutex};
 
-use transom_engine::{
+use transom_core::{
     Capacity, Completion, CompletionFlags, CompletionKind, CompletionQueue, Finished, NotifyKind,
     Status,
 };

@@ -5,8 +5,8 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use transom_engine::testing::{ACTIVE, PASSIVE, Pair};
-use transom_engine::{Buffer, Flags, Operation, dialect};
+use transom_core::testing::{ACTIVE, PASSIVE, Pair};
+use transom_core::{Buffer, Flags, Operation, dialect};
 use transom_memory::Rights;
 
 thread_local! {
@@ -38,7 +38,7 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 /// One request from post to completion, and its acknowledgement, without the pair's own bookkeeping.
-fn round(pair: &mut Pair, out: &mut [Buffer; 2], operation: Operation, sge: transom_engine::Sge) {
+fn round(pair: &mut Pair, out: &mut [Buffer; 2], operation: Operation, sge: transom_core::Sge) {
     let now = pair.now;
     let [a, p] = &mut pair.hosts;
     a.post(1, operation, Flags::NONE, &[sge]).unwrap();
@@ -92,7 +92,7 @@ fn an_idle_connection_is_small() {
     pair.hosts[ACTIVE].connection = None;
     pair.hosts[PASSIVE].connection = None;
     let freed = before - BYTES.get();
-    let inline = size_of::<transom_engine::Connection>() + size_of::<transom_engine::QueuePair>();
+    let inline = size_of::<transom_core::Connection>() + size_of::<transom_core::QueuePair>();
     let each = freed / 2 + inline as i64;
     assert!(each < 8192, "{each} bytes");
 }

@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
-use transom_engine::dialect::{self, DeadWindow, Dialect, PeerGone};
-use transom_engine::tables::{OUTCOMES, Posting, Situation};
-use transom_engine::testing::{ACTIVE, Buffer, PASSIVE, Pair, PairConfig, Seen, Wires};
-use transom_engine::{
+use transom_core::dialect::{self, DeadWindow, Dialect, PeerGone};
+use transom_core::tables::{OUTCOMES, Posting, Situation};
+use transom_core::testing::{ACTIVE, Buffer, PASSIVE, Pair, PairConfig, Seen, Wires};
+use transom_core::{
     CompletionFlags, ConnectionEvent, Data, DenialCause, EndReason, Flags, Operation,
     QueuePairState, Request, Sge, Status,
 };
@@ -761,7 +761,7 @@ fn n10_a_flush_is_one_batch() {
     pair.pump();
     let p = &mut pair.hosts[PASSIVE];
     let mut fired = Vec::new();
-    p.cq.notify(transom_engine::NotifyKind::Any, 70, &mut fired);
+    p.cq.notify(transom_core::NotifyKind::Any, 70, &mut fired);
     p.seen.clear();
     pair.disconnect(ACTIVE, 50).unwrap();
     pair.pump();
@@ -838,10 +838,10 @@ fn iw_14_5_answers_are_made_as_the_link_takes_them() {
         a.post(context, read(&target, 0), Flags::NONE, &[memory.all()]).unwrap();
     }
     let now = pair.now;
-    let mut requests = transom_engine::Buffer { bytes: Vec::new(), limit: 1 << 20 };
+    let mut requests = transom_core::Buffer { bytes: Vec::new(), limit: 1 << 20 };
     pair.hosts[ACTIVE].transmit(now, &mut requests);
     pair.hosts[PASSIVE].receive(now, &requests.bytes);
-    let mut out = transom_engine::Buffer { bytes: Vec::new(), limit: 200_000 };
+    let mut out = transom_core::Buffer { bytes: Vec::new(), limit: 200_000 };
     for _ in 0..10 {
         pair.hosts[PASSIVE].transmit(now, &mut out);
     }
@@ -862,7 +862,7 @@ fn iw_14_5_last_words_nobody_reads_are_given_up() {
     pair.hosts[PASSIVE].with(deadline, |_, link, _, cx| {
         let link = link.unwrap();
         link.on_deadline(cx);
-        assert_eq!(link.link_wish(), transom_engine::LinkWish::Close);
+        assert_eq!(link.link_wish(), transom_core::LinkWish::Close);
     });
 }
 
@@ -896,14 +896,14 @@ fn nd2_4_9_no_answer_goes_on_behind_a_disconnect() {
         let sink = a.register(vec![0; 400_000], Rights::LOCAL_WRITE);
         a.post(1, read(&target, 0), Flags::NONE, &[sink.all()]).unwrap();
         let now = pair.now;
-        let mut request = transom_engine::Buffer { bytes: Vec::new(), limit: 1 << 20 };
+        let mut request = transom_core::Buffer { bytes: Vec::new(), limit: 1 << 20 };
         pair.hosts[ACTIVE].transmit(now, &mut request);
         pair.hosts[PASSIVE].receive(now, &request.bytes);
-        let mut out = transom_engine::Buffer { bytes: Vec::new(), limit: 100_000 };
+        let mut out = transom_core::Buffer { bytes: Vec::new(), limit: 100_000 };
         pair.hosts[PASSIVE].transmit(now, &mut out);
         assert!(out.bytes.len() > 60_000);
         pair.hosts[PASSIVE].with(now, |c, link, _, cx| c.disconnect(cx, link, 50)).unwrap();
-        let mut rest = transom_engine::Buffer { bytes: Vec::new(), limit: 1 << 20 };
+        let mut rest = transom_core::Buffer { bytes: Vec::new(), limit: 1 << 20 };
         pair.hosts[PASSIVE].transmit(now, &mut rest);
         assert!(rest.bytes.len() < 1000, "{}: {}", dialect.name, rest.bytes.len());
     });

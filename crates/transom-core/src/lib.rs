@@ -1,0 +1,46 @@
+//! Queue pairs, completion queues, connections: the state machines of an RDMA engine, without I/O.
+//!
+//! They take bytes, time and memory as arguments ([`Cx`]) and return [`Effects`]; so a test runs two
+//! of them against each other in virtual time. Clippy holds that (see this crate's clippy.toml).
+//! `transom-engine` gives them sockets, threads and time.
+
+#![forbid(unsafe_code)]
+
+mod cm;
+mod connection;
+mod context;
+mod copy;
+mod cq;
+mod denials;
+pub mod dialect;
+mod exec;
+mod output;
+mod qp;
+mod queue;
+mod request;
+mod srq;
+mod status;
+pub mod tables;
+#[cfg(feature = "testing")]
+pub mod testing;
+pub mod trace;
+
+pub use cm::{Caps, Connector, Incoming, Listener, Offer};
+pub use connection::{Connection, ConnectionConfig, LinkEnd, LinkWish, Received};
+pub use context::{
+    ConnectionEvent, Cx, Denials, Effect, Effects, End, EndReason, Fault, Finished, HostMemory,
+    SharedReceives, Side,
+};
+pub use cq::{Capacity, CompletionQueue, NotifyKind};
+pub use denials::{DenialCause, DenialLog, DenialRecord};
+pub use dialect::Dialect;
+pub use exec::Execution;
+pub use output::{Buffer, Direct, Output};
+pub use qp::{QueuePair, QueuePairConfig, QueuePairKind};
+pub use queue::RequestQueue;
+pub use request::{
+    Completion, CompletionFlags, CompletionKind, Data, Flags, Operation, Request, Sge,
+};
+pub use srq::SharedReceiveQueue;
+pub use status::Status;
+pub use tables::QueuePairState;
