@@ -280,3 +280,64 @@ fn gone(asked: String, placed: usize) -> Error {
     );
     Error::new(ErrorKind::MemoryGone, Blame::System, asked, why)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Put together again, it looks whether its token is still live.
+    struct Suspicious {
+        bytes: Vec<u8>,
+        seen: Arc<Mutex<Seen>>,
+    }
+
+    #[derive(Default)]
+    struct Seen {
+        registered: Option<(Adapter, Token)>,
+        live: Vec<bool>,
+    }
+
+    // SAFETY: as for the Vec that it holds.
+    unsafe impl Buffer for Suspicious {
+        type Parts = (<Vec<u8> as Buffer>::Parts, Arc<Mutex<Seen>>);
+        const WRITABLE: bool = true;
+        fn take_apart(self) -> Self::Parts {
+            (self.bytes.take_apart(), self.seen)
+        }
+        fn memory(parts: &Self::Parts) -> (*mut u8, usize) {
+            <Vec<u8> as Buffer>::memory(&parts.0)
+        }
+        unsafe fn put_together((bytes, seen): Self::Parts) -> Suspicious {
+            let mut inner = seen.lock().unwrap();
+            let live = inner
+                .registered
+                .take()
+                .map(|(adapter, token)| adapter.raw().counts(token).is_some());
+            inner.live.extend(live);
+            drop(inner);
+            // SAFETY: the caller's promise, passed on.
+            Suspicious { bytes: unsafe { Buffer::put_together(bytes) }, seen }
+        }
+    }
+
+    /// ND2 R18: a buffer that is freed while its token lives is somebody else's memory to peers.
+    #[test]
+    fn a_buffer_never_outlives_its_registration_the_wrong_way_round() {
+        let adapter = Adapter::open([127, 0, 0, 1].into()).unwrap();
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        let register = || {
+            let buffer = Suspicious { bytes: vec![0; 64], seen: seen.clone() };
+            let region = adapter.register(buffer).unwrap();
+            assert!(adapter.raw().counts(region.shared.token).is_some(), "registered");
+            seen.lock().unwrap().registered = Some((adapter.clone(), region.shared.token));
+            region
+        };
+        drop(register());
+        drop(register().deregister().wait().unwrap());
+        let region = register();
+        let slice = region.slice(..);
+        drop(region);
+        drop(slice);
+        assert_eq!(seen.lock().unwrap().live, [false; 3]);
+    }
+}
