@@ -70,6 +70,12 @@ impl Execution {
         self.number
     }
 
+    /// Places were freed that [`QueuePair::exchange`](crate::QueuePair::exchange) is to hear of.
+    #[must_use]
+    pub fn has_freed(&self) -> bool {
+        self.freed != 0 || self.freed_receives != 0
+    }
+
     pub(crate) fn actor(&self, connection: ConnectionId) -> Actor {
         Actor { domain: self.domain, queue_pair: self.number, connection: Some(connection) }
     }

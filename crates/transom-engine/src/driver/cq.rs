@@ -16,6 +16,9 @@ use crate::{Capacity, Completion, CompletionQueue, NotifyKind, Status};
 /// served by the background thread.
 pub(crate) const HOT: usize = 8;
 
+/// How often a poll looks at the only link: looking costs less than being called again.
+const LOOKS: u32 = 3;
+
 #[derive(Debug)]
 pub(crate) struct Cq {
     queue: Mutex<CompletionQueue>,
@@ -119,9 +122,16 @@ impl Cq {
     /// Make progress on the links, as a polling thread does.
     pub(crate) fn progress(&self) {
         let now = sys::now();
-        for index in 0..HOT {
+        let (first, count) = {
+            let links = self.lock_links();
+            (links.first().cloned(), links.len())
+        };
+        let Some(first) = first.filter(|_| count <= HOT) else { return };
+        // With one link there is nothing better to do than to look at it again.
+        first.poll(now, if count == 1 { LOOKS } else { 1 });
+        for index in 1..count {
             let Some(link) = self.hot(index) else { break };
-            link.poll(now);
+            link.poll(now, 1);
         }
     }
 

@@ -74,6 +74,8 @@ pub(crate) struct State {
     pub(super) out: Buffer,
     /// Bytes of `out` that were written.
     pub(super) written: usize,
+    /// The system was told that more would follow.
+    pub(super) corked: bool,
     /// The pass ended with more to send.
     pub(super) more: bool,
     fin_sent: bool,
@@ -81,6 +83,8 @@ pub(crate) struct State {
     ticket: Option<Ticket>,
     /// The last pass left nothing to do before more bytes, more posts or this time.
     calm_until: Option<Time>,
+    /// The connection's deadline, as of the last pass.
+    deadline: Option<Time>,
 }
 
 impl std::fmt::Debug for Link {
@@ -132,11 +136,13 @@ impl Link {
             paused: false,
             out: Buffer { bytes: Vec::new(), limit: OUT },
             written: 0,
+            corked: false,
             more: false,
             fin_sent: false,
             gone: false,
             ticket,
             calm_until: None,
+            deadline: None,
         };
         Arc::new(Link {
             key,
@@ -189,7 +195,8 @@ impl Link {
     }
 
     /// A thread polls, at `now`: usually in vain, so that is kept short.
-    pub(crate) fn poll(&self, now: Time) {
+    /// `tries`: how often to look before that is believed.
+    pub(crate) fn poll(&self, now: Time, tries: u32) {
         self.take_lease(now);
         self.latch.attempt(
             |state| {
@@ -199,7 +206,7 @@ impl Link {
                 }
                 let mut worker = self.shared.workers.take();
                 let calm = bits == RECEIVE && state.calm_until.is_some_and(|until| now < until);
-                let first = if calm { self.glance(state, &mut worker) } else { None };
+                let first = if calm { self.glance(state, &mut worker, tries) } else { None };
                 if first == Some(Err(IoError::NotNow)) {
                     state.connection.idle_pass(now);
                     if !state.connection.wants_write() {
@@ -299,10 +306,13 @@ impl Link {
             effects: &mut effects,
             trace: tracer.as_mut().map(|tracer| tracer as &mut dyn Tracer),
         };
-        state.exchange();
         let result = work(state, &mut cx, &mut worker.staging);
         state.effects = effects;
-        state.exchange();
+        if !state.effects.list.is_empty()
+            || state.connection.execution().is_some_and(|e| e.has_freed())
+        {
+            state.exchange();
+        }
         result
     }
 
@@ -323,6 +333,9 @@ impl Link {
         if state.gone {
             return;
         }
+        if bits != RECEIVE {
+            state.exchange();
+        }
         let now = self.with_cx(state, worker, |state, cx, staging| {
             self.step(state, cx, staging, bits, first);
             cx.now
@@ -342,8 +355,7 @@ impl Link {
         bits: u8,
         first: First,
     ) {
-        let due = state.connection.deadline().is_some_and(|deadline| deadline <= cx.now);
-        if due {
+        if state.deadline.is_some_and(|deadline| deadline <= cx.now) {
             state.connection.on_deadline(cx);
         }
         if state.connecting && !self.connected(state, cx) {
@@ -355,7 +367,9 @@ impl Link {
         if bits & FLUSH != 0 {
             state.connection.before_blocking(cx.now);
         }
-        self.send(state, cx);
+        if bits != RECEIVE || state.connection.wants_write() || !state.out.bytes.is_empty() {
+            self.send(state, cx);
+        }
         if state.paused && state.connection.wants_read() {
             self.receive(state, cx, staging, None);
             self.send(state, cx);
@@ -417,6 +431,7 @@ impl Link {
         let arming = bits & ARM != 0;
         let calm = !pending && !state.paused && state.connection.wants_read();
         let deadline = state.connection.deadline();
+        state.deadline = deadline;
         state.calm_until = calm.then(|| deadline.unwrap_or(Time(NEVER)));
         let leased = self.is_leased(now);
         let waited = self.is_waited_for();
@@ -462,6 +477,7 @@ impl Link {
                 return None;
             }
             let mut worker = self.shared.workers.take();
+            state.exchange();
             let (now, result) = self.with_cx(state, &mut worker, |state, cx, staging| {
                 if !state.connecting {
                     self.receive(state, cx, staging, None);
@@ -473,6 +489,7 @@ impl Link {
                 }
                 (cx.now, result)
             });
+            state.exchange();
             self.conclude(state, told);
             if !state.gone {
                 let attended = self.is_leased(now) || self.is_waited_for();

@@ -2,8 +2,10 @@
 
 use super::link::{Link, State};
 use super::workers::{Worker, fit};
-use crate::sys::IoError;
-use crate::{Cx, LinkEnd};
+use transom_memory::Segment;
+
+use crate::sys::{Host, IoError};
+use crate::{Buffer, Cx, Direct, HostMemory, LinkEnd, Output};
 
 /// Bytes received, and bytes sent, in one pass before other links have their turn.
 const QUOTA: usize = 1024 * 1024;
@@ -35,9 +37,16 @@ impl Link {
     }
 
     /// The first receive of a pass that may end with it, into the staging buffer.
-    pub(super) fn glance(&self, state: &State, worker: &mut Worker) -> First {
-        let staging = worker.staging();
-        Some(self.stream.receive(staging.get_mut(state.partial.len()..)?))
+    pub(super) fn glance(&self, state: &State, worker: &mut Worker, tries: u32) -> First {
+        let room = worker.staging().get_mut(state.partial.len()..)?;
+        let mut found = Err(IoError::NotNow);
+        for _ in 0..tries {
+            found = self.stream.receive(room);
+            if found != Err(IoError::NotNow) {
+                break;
+            }
+        }
+        Some(found)
     }
 
     /// Receive until the socket is dry, the quota is used up or a control call waits. `false`:
@@ -117,18 +126,27 @@ impl Link {
     /// Have the connection say what it has to say, and write it.
     pub(super) fn send(&self, state: &mut State, cx: &mut Cx<'_>) {
         let mut sent = 0;
-        state.more = false;
+        let mut flowing = self.write_out(state, cx, &mut sent);
+        // Also when the socket is full: requests that need no socket are executed here.
         loop {
-            let flowing = self.write_out(state, cx, &mut sent);
-            // Also when the socket is full: requests that need no socket are executed here.
-            state.connection.transmit(cx, &mut state.out);
-            if state.out.bytes.is_empty() || !flowing {
-                return;
+            let before = sent;
+            let State { connection, out, written, corked, .. } = state;
+            let stop = sent >= QUOTA || self.latch.is_wanted() && sent > 0;
+            let mut outlet = Outlet { link: self, out, written, corked, sent, flowing, stop };
+            connection.transmit(cx, &mut outlet);
+            (sent, flowing) = (outlet.sent, outlet.flowing);
+            flowing = flowing && self.write_out(state, cx, &mut sent);
+            if !flowing || sent == before {
+                state.more = !flowing;
+                break;
             }
-            if sent >= QUOTA || self.latch.is_wanted() && sent > 0 {
-                state.more = true;
-                return;
+            if sent >= QUOTA || self.latch.is_wanted() {
+                state.more = state.connection.wants_write();
+                break;
             }
+        }
+        if std::mem::take(&mut state.corked) {
+            self.stream.push();
         }
     }
 
@@ -139,6 +157,7 @@ impl Link {
                 Ok(count) => {
                     state.written += count;
                     *sent += count;
+                    state.corked = false;
                 }
                 Err(IoError::NotNow) => return false,
                 Err(_) => {
@@ -178,5 +197,96 @@ fn link_end(e: IoError) -> LinkEnd {
         IoError::Reset => LinkEnd::Closed,
         IoError::TimedOut => LinkEnd::TimedOut,
         e => LinkEnd::Failed(super::options::status_of(e)),
+    }
+}
+
+/// Payloads from this size on are written from where they lie, when nothing in the frame depends
+/// on them: below, a copy is cheaper than a call.
+const DIRECT: usize = 8 * 1024;
+
+/// A link's outgoing side for one call of [`Connection::transmit`](crate::Connection::transmit).
+struct Outlet<'a> {
+    link: &'a Link,
+    out: &'a mut Buffer,
+    written: &'a mut usize,
+    corked: &'a mut bool,
+    sent: usize,
+    flowing: bool,
+    stop: bool,
+}
+
+impl Output for Outlet<'_> {
+    fn room(&self) -> usize {
+        // What was written straight from memory counts as if it were in the buffer, so that a pass
+        // ends.
+        if self.stop || self.sent >= QUOTA { 0 } else { self.out.room() }
+    }
+
+    fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.out.bytes
+    }
+
+    fn wants_direct(&self, length: usize) -> bool {
+        length >= DIRECT && self.flowing
+    }
+
+    fn direct(&mut self, header: &[u8], payload: &[Segment], trailer: &[u8]) -> Direct {
+        let before = self.out.bytes.get(*self.written..).unwrap_or_default();
+        let waiting = before.len();
+        let size: u64 = payload.iter().map(|segment| segment.length).sum();
+        let frame = header.len() + usize::try_from(size).unwrap_or(usize::MAX) + trailer.len();
+        let parts = [before, header, trailer];
+        let taken = match Host.send(&self.link.stream, parts, payload) {
+            Ok(taken) => taken,
+            Err(IoError::Fault) => return Direct::Fault,
+            // Full, or broken: that comes up again when the buffer is written.
+            Err(_) => {
+                self.flowing = false;
+                return Direct::Copy;
+            }
+        };
+        self.sent += taken;
+        *self.corked = true;
+        if taken < waiting {
+            *self.written += taken;
+            self.flowing = false;
+            return Direct::Copy;
+        }
+        self.out.bytes.clear();
+        *self.written = 0;
+        let part = taken - waiting;
+        if part == frame {
+            return Direct::Taken;
+        }
+        // The rest is copied now: the memory may be touched during this call only.
+        self.flowing = false;
+        self.keep_rest(part, header, payload, trailer, frame)
+    }
+}
+
+impl Outlet<'_> {
+    fn keep_rest(
+        &mut self,
+        part: usize,
+        header: &[u8],
+        payload: &[Segment],
+        trailer: &[u8],
+        frame: usize,
+    ) -> Direct {
+        let bytes = &mut self.out.bytes;
+        bytes.extend_from_slice(header.get(part..).unwrap_or_default());
+        let mut skip = part.saturating_sub(header.len()) as u64;
+        for segment in payload {
+            let gone = skip.min(segment.length);
+            skip -= gone;
+            let left = usize::try_from(segment.length - gone).unwrap_or(0);
+            if left > 0 && Host.append(segment.host + gone, left, bytes).is_err() {
+                bytes.clear();
+                return if part == 0 { Direct::Fault } else { Direct::Torn };
+            }
+        }
+        let of_trailer = part.saturating_sub(frame - trailer.len());
+        bytes.extend_from_slice(trailer.get(of_trailer..).unwrap_or_default());
+        Direct::Taken
     }
 }

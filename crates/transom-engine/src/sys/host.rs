@@ -1,6 +1,9 @@
 //! The application's memory, as the core sees it.
 
-use super::copy::{copy_in, copy_out_raw};
+use transom_memory::Segment;
+
+use super::copy::{copy_in, copy_out, copy_out_raw};
+use super::{Bytes, IoError, Stream};
 use crate::{Fault, HostMemory};
 
 /// Registered memory of this process. Crate-private on purpose: the core reaches it under a grant
@@ -28,6 +31,53 @@ impl HostMemory for Host {
         hook::run(to, bytes.len());
         // SAFETY: see `Host`.
         unsafe { copy_in(to, bytes) }.map_err(|_| Fault)
+    }
+}
+
+/// Registered pages are at least this large.
+const PAGE: u64 = 4096;
+/// Runs of one call: what waits, the header, the trailer, and the segments of a grant.
+const RUNS: usize = 12;
+
+impl Host {
+    /// Send `[before, header, payload, trailer]` with more to follow; how many bytes were taken.
+    /// [`IoError::Fault`] if pages of the payload are gone: nothing was sent then, unless they
+    /// vanish during this very call, which ends it with a smaller number.
+    pub(crate) fn send(
+        &self,
+        stream: &Stream,
+        [before, header, trailer]: [&[u8]; 3],
+        payload: &[Segment],
+    ) -> Result<usize, IoError> {
+        if payload.len() + 3 > RUNS {
+            return Err(IoError::NotNow);
+        }
+        let mut runs = [Bytes::of(&[]); RUNS];
+        let mut count = 0;
+        let mut add = |run| {
+            if let Some(place) = runs.get_mut(count) {
+                *place = run;
+                count += 1;
+            }
+        };
+        add(Bytes::of(before));
+        add(Bytes::of(header));
+        for segment in payload {
+            let length = usize::try_from(segment.length).map_err(|_| IoError::Fault)?;
+            #[cfg(test)]
+            hook::run(segment.host, length);
+            // Half a frame cannot be taken back, so every page is touched first.
+            let mut at = segment.host;
+            while at < segment.host.saturating_add(segment.length) {
+                // SAFETY: see `Host`.
+                unsafe { copy_out(at, &mut [0]) }.map_err(|_| IoError::Fault)?;
+                at = (at | (PAGE - 1)).saturating_add(1);
+            }
+            add(Bytes::host(segment.host, length));
+        }
+        add(Bytes::of(trailer));
+        // SAFETY: three live slices, and memory for which see `Host`.
+        unsafe { stream.send_many(runs.get(..count).unwrap_or_default()) }
     }
 }
 

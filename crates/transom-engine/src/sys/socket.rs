@@ -282,8 +282,9 @@ impl Stream {
         Ok(net::send(&self.0, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?)
     }
 
-    /// Send several runs. The kernel copies them before this returns; memory that is not there
-    /// ends the run early, or is [`IoError::Fault`] if it is the first byte.
+    /// Send several runs, with more to follow at once ([`Stream::push`] if not). The kernel copies
+    /// them before this returns; memory that is not there ends the run early, or is
+    /// [`IoError::Fault`] if it is the first byte.
     ///
     /// # Safety
     /// Each run is alive or registered memory, which the caller may read.
@@ -292,7 +293,7 @@ impl Stream {
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_iov = runs.as_ptr().cast::<libc::iovec>().cast_mut();
         message.msg_iovlen = runs.len() as _;
-        let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+        let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT | libc::MSG_MORE;
         // SAFETY: the kernel reads the header and the runs during the call, and reports a run that
         // is not mapped.
         let n = unsafe {
@@ -302,6 +303,11 @@ impl Stream {
             let code = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
             Errno::from_raw_os_error(code).into()
         })
+    }
+
+    /// Nothing follows for now: what was held back in hope of more goes out.
+    pub fn push(&self) {
+        let _ = sockopt::set_tcp_nodelay(&self.0, true);
     }
 
     /// Say that no more will be sent (FIN). What was sent before still arrives.

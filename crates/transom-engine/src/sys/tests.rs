@@ -251,6 +251,7 @@ fn a_stream_carries_bytes_and_an_end() {
     // SAFETY: both are alive.
     let sent = unsafe { active.send_many(&[Bytes::of(&head), Bytes::of(&body)]) };
     assert_eq!(sent, Ok(8));
+    active.push();
     active.finish();
     let quiet = Doorbell::new().unwrap();
     poll_any(&[(passive.fd(), false)], &quiet, None).unwrap();

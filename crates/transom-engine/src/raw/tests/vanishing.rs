@@ -6,6 +6,7 @@ use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mprotect, munmap};
 use transom_memory::Rights;
 
 use super::harness::*;
+use crate::raw::Options;
 use crate::sys::host::hook::before_copy;
 use crate::{Completion, CompletionKind, Operation, Status};
 
@@ -49,6 +50,11 @@ fn doomed(end: &End, way: Way) -> Buffer {
     buffer
 }
 
+/// Without checksums, sources are not copied before they are sent.
+fn unchecked() -> impl Iterator<Item = (Way, bool)> {
+    WAYS.into_iter().map(|way| (way, false))
+}
+
 fn outcome(end: &End) -> (CompletionKind, Status) {
     let Completion { kind, status, .. } = end.next();
     (kind, status)
@@ -68,8 +74,8 @@ fn under_a_receive() {
 
 #[test]
 fn under_the_source_of_a_read() {
-    for way in WAYS {
-        let (active, passive) = pair();
+    for (way, checksum) in WAYS.into_iter().map(|way| (way, true)).chain(unchecked()) {
+        let (active, passive) = pair_with(&Options { checksum, ..Options::default() });
         let (to, from) = (active.buffer(LENGTH), doomed(&passive, way));
         let window = passive.window(&from, Rights::REMOTE_READ);
         active.post(Operation::Read { token: window.0, address: from.address() }, &[to.all()]);
@@ -79,8 +85,8 @@ fn under_the_source_of_a_read() {
 
 #[test]
 fn under_the_source_of_a_write() {
-    for way in WAYS {
-        let (active, passive) = pair();
+    for (way, checksum) in WAYS.into_iter().map(|way| (way, true)).chain(unchecked()) {
+        let (active, passive) = pair_with(&Options { checksum, ..Options::default() });
         let (from, to) = (doomed(&active, way), passive.buffer(LENGTH));
         let window = passive.window(&to, Rights::REMOTE_WRITE);
         active.post(Operation::Write { token: window.0, address: to.address() }, &[from.all()]);
