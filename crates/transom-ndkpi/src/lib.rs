@@ -1,0 +1,19 @@
+//! NDKPI, the interface of `ndkpi.h`, in user space on the engine.
+//!
+//! A front: it holds the types, flags, status values and object lifetimes of one generation and
+//! translates. It compares no bound, right or token; `transom-memory` does.
+
+#![deny(unsafe_code)]
+
+pub mod chain;
+mod deliver;
+pub mod dispatch;
+pub mod flags;
+mod life;
+#[allow(unsafe_code, reason = "C structures with pointers in them")]
+pub mod mdl;
+mod status;
+pub mod types;
+
+pub use deliver::{Done, Mode};
+pub use status::Status;
