@@ -425,6 +425,7 @@ struct NDK_SHARED_ENDPOINT_DISPATCH_T {
 typedef struct {
     ULONG CompletionMode;   /* NDK_COMPLETE_* */
     BOOLEAN ReadSinkNeeded; /* clear RDMA_READ_SINK_NOT_REQUIRED: sinks need RDMA_READ_SINK */
+    ULONG MaxRegistrations; /* more at a time are STATUS_INSUFFICIENT_RESOURCES; 0: no limit */
 } NDK_OPEN_OPTIONS;
 
 /* Version.Minor is the lowest that will do. pAddress: the adapter's address, IPv4 or IPv6.

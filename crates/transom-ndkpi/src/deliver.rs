@@ -115,6 +115,16 @@ impl Deliverer {
         let _ = self.worker.send(job);
     }
 
+    /// Run an event's callback: by the mode if a call of the consumer's caused it, else on the
+    /// provider's thread.
+    pub(crate) fn event(&self, job: Job) {
+        if LEFT.with_borrow(Option::is_some) {
+            self.run(job);
+        } else {
+            self.post(job);
+        }
+    }
+
     /// Run something that became due inside some call of the consumer's, by the mode.
     pub(crate) fn run(&self, job: Job) {
         match self.mode {

@@ -20,6 +20,8 @@ struct State {
     /// Requests whose callback has not returned, and callbacks that are running.
     busy: usize,
     closing: bool,
+    /// What ends with the object: runs once, when nothing hangs on it any more.
+    end: Option<Job>,
     /// What is to be called when the close is over; `None` once it was taken.
     done: Option<Job>,
     over: bool,
@@ -75,8 +77,8 @@ impl Life {
 
     /// Close: never fails (LT-3). `SUCCESS`: it is over, `done` is not called. `PENDING`: `done` is
     /// called once, as the object's last callback. The object has already cancelled what it had
-    /// under way (LT-6).
-    pub(crate) fn close(self: &Arc<Self>, done: Job) -> Status {
+    /// under way (LT-6). `end` runs in either case, before it is over.
+    pub(crate) fn close(self: &Arc<Self>, end: Job, done: Job) -> Status {
         let mut state = lock(&self.state);
         if state.closing {
             // The consumer's fault, and harmless: the first close is the one that counts.
@@ -87,9 +89,11 @@ impl Life {
         if idle && self.deliverer.mode() == Mode::Natural {
             state.over = true;
             drop(state);
+            end();
             self.release();
             return Status::SUCCESS;
         }
+        state.end = Some(end);
         state.done = Some(done);
         drop(state);
         self.settle();
@@ -118,7 +122,11 @@ impl Life {
             return;
         };
         state.over = true;
+        let end = state.end.take();
         drop(state);
+        if let Some(end) = end {
+            end();
+        }
         let life = Arc::clone(self);
         self.deliverer.run(Box::new(move || {
             done();
