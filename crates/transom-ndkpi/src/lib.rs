@@ -5,15 +5,20 @@
 
 #![deny(unsafe_code)]
 
+mod below;
 pub mod chain;
 mod deliver;
 pub mod dispatch;
+#[allow(unsafe_code, reason = "the C entries")]
+mod ffi;
 pub mod flags;
 mod life;
 #[allow(unsafe_code, reason = "C structures with pointers in them")]
 pub mod mdl;
+pub mod objects;
 mod status;
 pub mod types;
 
 pub use deliver::{Done, Mode};
+pub use ffi::{NdkCloseAdapter, NdkExplain, NdkOpenAdapter, OpenOptions};
 pub use status::Status;

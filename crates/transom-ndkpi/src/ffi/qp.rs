@@ -139,12 +139,9 @@ unsafe fn post_send(
         // SAFETY: this function's contract.
         let Some(qp) = (unsafe { get::<Qp>(qp) }) else { return Status::INVALID_PARAMETER };
         let limit = u64::from(qp.inline_limit());
-        // SAFETY: this function's contract; the consumer keeps its memory until the completion.
-        unsafe {
-            with_data(list, count, flags, limit, |data| {
-                qp.send(number(context), data, flags, invalidate)
-            })
-        }
+        let post = |data: &Data<'_>| qp.send(number(context), data, flags, invalidate);
+        // SAFETY: this function's contract.
+        unsafe { with_data(list, count, flags, limit, post) }
     })
 }
 
@@ -180,7 +177,7 @@ unsafe extern "C" fn receive(
     entry(|| {
         // SAFETY: the consumer's pointer.
         let Some(qp) = (unsafe { get::<Qp>(qp) }) else { return Status::INVALID_PARAMETER };
-        // SAFETY: the consumer's list; it keeps its memory until the completion.
+        // SAFETY: the consumer's list.
         unsafe { with_list(list, count, |_, sges| qp.receive(number(context), sges)) }
     })
 }
@@ -197,12 +194,11 @@ unsafe extern "C" fn read(
     entry(|| {
         // SAFETY: the consumer's pointer.
         let Some(qp) = (unsafe { get::<Qp>(qp) }) else { return Status::INVALID_PARAMETER };
-        // SAFETY: the consumer's list; it keeps its memory until the completion.
-        unsafe {
-            with_list(list, count, |_, sges| {
-                qp.read(number(context), sges, address, token, flags)
-            })
-        }
+        let post = |_: &[Sge], sges: &[EngineSge]| {
+            qp.read(number(context), sges, address, token, flags)
+        };
+        // SAFETY: the consumer's list.
+        unsafe { with_list(list, count, post) }
     })
 }
 
@@ -219,12 +215,9 @@ unsafe extern "C" fn write(
         // SAFETY: the consumer's pointer.
         let Some(qp) = (unsafe { get::<Qp>(qp) }) else { return Status::INVALID_PARAMETER };
         let limit = u64::from(qp.inline_limit());
-        // SAFETY: the consumer's list; it keeps its memory until the completion.
-        unsafe {
-            with_data(list, count, flags, limit, |data| {
-                qp.write(number(context), data, address, token, flags)
-            })
-        }
+        let post = |data: &Data<'_>| qp.write(number(context), data, address, token, flags);
+        // SAFETY: the consumer's list.
+        unsafe { with_data(list, count, flags, limit, post) }
     })
 }
 

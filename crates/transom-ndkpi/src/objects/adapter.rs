@@ -58,7 +58,7 @@ impl Adapter {
         options: Options,
     ) -> Result<Arc<Adapter>, Status> {
         let version = negotiate(version)?;
-        let raw = below::open(address)?;
+        let raw = below::open(address.ip(), options.read_sink_needed)?;
         let deliverer =
             Deliverer::new(options.mode).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
         let life = Life::new(&deliverer, &[]);
@@ -107,7 +107,6 @@ impl Adapter {
     /// Close: waits for every object, and for every callback to have returned. Not from a callback.
     pub fn close(&self) {
         self.life.close_and_wait();
-        below::close(&self.raw);
     }
 
     /// The record that a completion's `provider_error_code` names, as a sentence.

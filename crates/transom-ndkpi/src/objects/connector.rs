@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use transom_engine::raw;
+use transom_engine::raw::{self, ReadLimits};
 
 use super::{Adapter, Qp};
 use crate::deliver::{Call, Done, Pending, lock, returned};
@@ -29,7 +29,8 @@ pub struct ConnectionData {
 pub struct Connector {
     pub(crate) life: Arc<Life>,
     pub(crate) adapter: Arc<Adapter>,
-    pub(crate) raw: raw::Connector,
+    /// `None` once closed: the last handle of it disconnects, or rejects.
+    raw: Mutex<Option<raw::Connector>>,
     /// Made by a listener for a request of a peer.
     incoming: bool,
     state: Mutex<State>,
@@ -49,7 +50,7 @@ impl std::fmt::Debug for Connector {
 
 impl Connector {
     pub(crate) fn new(adapter: &Arc<Adapter>) -> Result<Arc<Connector>, Status> {
-        let raw = below::connector(&adapter.raw)?;
+        let raw = below::engine(adapter.raw.connector())?;
         Ok(Connector::around(adapter, raw, &[&adapter.life], false))
     }
 
@@ -60,8 +61,13 @@ impl Connector {
         incoming: bool,
     ) -> Arc<Connector> {
         let life = Life::new(&adapter.deliverer, antecedents);
-        let state = Mutex::default();
-        Arc::new(Connector { life, adapter: Arc::clone(adapter), raw, incoming, state })
+        let (adapter, raw) = (Arc::clone(adapter), Mutex::new(Some(raw)));
+        Arc::new(Connector { life, adapter, raw, incoming, state: Mutex::default() })
+    }
+
+    /// The engine's connector, while this one is open.
+    fn raw(&self) -> Result<raw::Connector, Status> {
+        lock(&self.raw).clone().ok_or(Status::CONNECTION_INVALID)
     }
 
     /// Tie the queue pair's life to this connector's (NDK 2.2).
@@ -107,8 +113,19 @@ impl Connector {
         }
         self.take_qp(qp);
         self.request(done, |told| {
-            below::connect(&self.raw, &qp.raw, (from, to), limits, private, told)
+            let (raw, limits) = (self.raw()?, self.capped(limits));
+            below::bind_connector(&raw, from)?;
+            below::engine(raw.connect(&qp.raw, to, limits, private, below::told(told)))
         })
+    }
+
+    /// CN-3: silently capped to the adapter's limits.
+    fn capped(&self, (inbound, outbound): (u32, u32)) -> ReadLimits {
+        let info = self.adapter.info();
+        ReadLimits {
+            inbound: inbound.min(info.max_inbound_read_limit),
+            outbound: outbound.min(info.max_outbound_read_limit),
+        }
     }
 
     /// `NdkCompleteConnect(Ex)`.
@@ -118,7 +135,11 @@ impl Connector {
         done: Done<()>,
     ) -> Status {
         let _call = Call::enter();
-        self.establish(event, done, |told| below::complete_connect(&self.raw, told))
+        self.establish(event, done, |told| {
+            below::engine(self.raw()?.complete_connect())?;
+            told(Status::SUCCESS);
+            Ok(())
+        })
     }
 
     /// `NdkAccept(Ex)`.
@@ -139,7 +160,8 @@ impl Connector {
         }
         self.take_qp(qp);
         self.establish(event, done, |told| {
-            below::accept(&self.raw, &qp.raw, limits, private, told)
+            let limits = self.capped(limits);
+            below::engine(self.raw()?.accept(&qp.raw, limits, private, below::told(told)))
         })
     }
 
@@ -170,11 +192,16 @@ impl Connector {
             return;
         }
         let connector = Arc::downgrade(self);
-        below::notify_disconnect(&self.raw, move |status| {
+        let gone = Box::new(move |status| {
             if let Some(connector) = connector.upgrade() {
                 connector.peer_gone(status);
             }
         });
+        let Ok(raw) = self.raw() else { return };
+        if raw.notify_disconnect(below::told(gone)).is_err() {
+            // It is gone already: the callback behind us said that it had come up.
+            self.peer_gone(Status::SUCCESS);
+        }
     }
 
     /// DC-3, DC-4: the peer's doing only, and once.
@@ -193,40 +220,48 @@ impl Connector {
     /// `NdkReject`: inline only.
     pub fn reject(&self, private: &[u8]) -> Status {
         let _call = Call::enter();
-        below::reject(&self.raw, private).err().unwrap_or(Status::SUCCESS)
+        let rejected = self.raw().and_then(|raw| below::engine(raw.reject(private)));
+        rejected.err().unwrap_or(Status::SUCCESS)
     }
 
     /// `NdkGetConnectionData`.
     pub fn connection_data(&self) -> Result<ConnectionData, Status> {
         let info = self.adapter.info();
         let required = if self.incoming { info.max_caller_data } else { info.max_callee_data };
-        let (inbound, outbound, mut private) = below::connection_data(&self.raw)?;
+        let raw = self.raw()?;
+        let limits = below::engine(raw.read_limits())?;
+        // Private data can be asked for while the connection is coming up; the limits later too.
+        let mut private = raw.private_data().unwrap_or_default();
         private.resize(required as usize, 0);
-        Ok(ConnectionData { inbound, outbound, private })
+        Ok(ConnectionData { inbound: limits.inbound, outbound: limits.outbound, private })
     }
 
     /// `NdkGetLocalAddress`.
     pub fn local_address(&self) -> Result<SocketAddr, Status> {
-        below::local_address(&self.raw)
+        below::engine(self.raw()?.local())
     }
 
     /// `NdkGetPeerAddress`.
     pub fn peer_address(&self) -> Result<SocketAddr, Status> {
-        below::peer_address(&self.raw)
+        below::engine(self.raw()?.peer())
     }
 
     /// `NdkDisconnect`.
     pub fn disconnect(self: &Arc<Self>, done: Done<()>) -> Status {
         let _call = Call::enter();
         lock(&self.state).event = None; // DC-4
-        self.request(done, |told| below::disconnect(&self.raw, told))
+        self.request(done, |told| below::engine(self.raw()?.disconnect(below::told(told))))
     }
 
     /// `NdkCloseConnector`: ends the connection, rejects an unanswered request (LT-13).
     pub fn close(self: &Arc<Self>, done: impl FnOnce() + Send + 'static) -> Status {
         let _call = Call::enter();
         lock(&self.state).event = None;
-        below::close_connector(&self.raw);
+        if let Some(raw) = lock(&self.raw).take() {
+            // What is under way ends as cancelled before the last handle goes (LT-6).
+            let _ = raw.cancel();
+            drop(raw);
+        }
         let connector = Arc::clone(self);
         let end = move || lock(&connector.state).qp = None;
         self.life.close(Box::new(end), Box::new(done))

@@ -125,13 +125,13 @@ impl Cq {
     /// `NdkGetCqResults(Ex)`: removes up to `results.len()` entries, in order (CQ-9).
     pub fn results(&self, results: &mut [Completion]) -> usize {
         let _call = Call::enter();
-        below::poll(&self.raw, results)
+        self.raw.poll(results)
     }
 
     /// `NdkCloseCq`.
     pub fn close(self: &Arc<Self>, done: impl FnOnce() + Send + 'static) -> Status {
         let _call = Call::enter();
         let cq = Arc::clone(self);
-        self.life.close(Box::new(move || below::cancel_notifications(&cq.raw)), Box::new(done))
+        self.life.close(Box::new(move || cq.raw.cancel()), Box::new(done))
     }
 }

@@ -1,13 +1,13 @@
 //! Listeners (NDK 9).
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use transom_engine::raw;
 
 use super::{Adapter, Connector};
-use crate::deliver::{Call, Done, Pending, returned};
+use crate::deliver::{Call, Done, Pending, lock, returned};
 use crate::life::Life;
 use crate::{Status, below};
 
@@ -19,7 +19,8 @@ pub type ConnectEvent = Box<dyn Fn(Arc<Connector>) + Send + Sync>;
 pub struct Listener {
     pub(crate) life: Arc<Life>,
     pub(crate) adapter: Arc<Adapter>,
-    raw: raw::Listener,
+    /// The port, from Listen to close.
+    raw: Mutex<Option<raw::Listener>>,
     event: ConnectEvent,
     paused: AtomicBool,
 }
@@ -32,23 +33,27 @@ impl std::fmt::Debug for Listener {
 
 impl Listener {
     pub(crate) fn new(adapter: &Arc<Adapter>, event: ConnectEvent) -> Result<Arc<Listener>, Status> {
-        let raw = below::listener(&adapter.raw)?;
         let life = Life::new(&adapter.deliverer, &[&adapter.life]);
         let (adapter, paused) = (Arc::clone(adapter), AtomicBool::new(false));
-        Ok(Arc::new(Listener { life, adapter, raw, event, paused }))
+        Ok(Arc::new(Listener { life, adapter, raw: Mutex::new(None), event, paused }))
     }
 
     /// `NdkListen`.
     pub fn listen(self: &Arc<Self>, address: SocketAddr, done: Done<()>) -> Status {
         let _call = Call::enter();
-        let status = match below::listen(&self.raw, address) {
-            Ok(()) => Status::SUCCESS,
-            Err(status @ Status::INVALID_PARAMETER) => return status,
+        if lock(&self.raw).is_some() {
+            return Status::INVALID_DEVICE_STATE;
+        }
+        let raw = below::engine(self.adapter.raw.listener(address))
+            .and_then(|raw| below::engine(raw.listen(0)).map(|()| raw));
+        let status = match raw {
+            Ok(raw) => {
+                *lock(&self.raw) = Some(raw);
+                self.next_request();
+                Status::SUCCESS
+            }
             Err(status) => status,
         };
-        if status.is_success() {
-            self.next_request();
-        }
         let pending = Pending::new(&self.adapter.deliverer, self.life.busy(), done);
         pending.resolve(status, ());
         returned(pending.settle())
@@ -56,17 +61,18 @@ impl Listener {
 
     /// Wait for one request.
     fn next_request(self: &Arc<Self>) {
-        let Ok(connector) = below::connector(&self.adapter.raw) else { return };
-        let listener = Arc::downgrade(self);
-        below::next_request(&self.raw, connector, move |connector, status| {
+        let Some(raw) = lock(&self.raw).clone() else { return };
+        let Ok(connector) = self.adapter.raw.connector() else { return };
+        let (listener, taken) = (Arc::downgrade(self), connector.clone());
+        let told = Box::new(move |status: Status| {
             let Some(listener) = listener.upgrade() else { return };
             if status.is_success() {
-                listener.arrived(connector);
-            }
-            if status.is_success() || status != Status::CANCELLED {
+                listener.arrived(taken);
                 listener.next_request();
             }
         });
+        // An error is the port's end: nothing more arrives.
+        let _ = raw.get_request(&connector, below::told(told));
     }
 
     fn arrived(self: &Arc<Self>, connector: raw::Connector) {
@@ -74,8 +80,7 @@ impl Listener {
         let paused = self.paused.load(Ordering::Acquire);
         let Some(busy) = busy.filter(|_| !paused) else {
             // As if nobody listened (CN-5, LT-12).
-            let _ = below::reject(&connector, &[]);
-            below::close_connector(&connector);
+            let _ = connector.reject(&[]);
             return;
         };
         let antecedents = [&self.adapter.life, &self.life];
@@ -89,7 +94,8 @@ impl Listener {
 
     /// `NdkGetLocalAddress` of a listener.
     pub fn local_address(&self) -> Result<SocketAddr, Status> {
-        below::listener_address(&self.raw)
+        let raw = lock(&self.raw).clone().ok_or(Status::INVALID_DEVICE_STATE)?;
+        below::engine(raw.address())
     }
 
     /// `NdkControlConnectEvents`.
@@ -102,7 +108,10 @@ impl Listener {
     pub fn close(self: &Arc<Self>, done: impl FnOnce() + Send + 'static) -> Status {
         let _call = Call::enter();
         self.paused.store(true, Ordering::Release);
-        below::close_listener(&self.raw);
+        let raw = lock(&self.raw).take();
+        if let Some(raw) = raw {
+            let _ = raw.cancel();
+        }
         self.life.close(Box::new(|| ()), Box::new(done))
     }
 }

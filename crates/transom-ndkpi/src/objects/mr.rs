@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use transom_engine::raw;
+use transom_memory::Token;
 
 use super::Pd;
 use crate::chain::{ChainError, Piece, translate};
@@ -25,7 +25,7 @@ enum State {
     Created,
     /// Between the call and the end of its completion, in either direction.
     Changing,
-    Registered(raw::MemoryRegion),
+    Registered(Token),
 }
 
 impl Mr {
@@ -63,7 +63,7 @@ impl Mr {
             *state = State::Changing;
         }
         let outcome = adapter.admit_registration().and_then(|()| {
-            let made = below::register(&self.pd.raw, rights, &layout);
+            let made = below::register(&adapter.raw, self.pd.raw, rights, &layout);
             if made.is_err() {
                 adapter.registration_gone();
             }
@@ -93,10 +93,10 @@ impl Mr {
         }
         {
             let mut state = lock(&self.state);
-            let State::Registered(region) = &*state else {
+            let State::Registered(region) = *state else {
                 return Status::INVALID_DEVICE_STATE; // DR-4
             };
-            if let Err(status) = below::deregister(region) {
+            if let Err(status) = below::deregister(&self.pd.adapter.raw, region) {
                 return status; // DR-3
             }
             *state = State::Created;
@@ -114,12 +114,12 @@ impl Mr {
     /// The token; local and remote alike. 0, which names nothing, while there is none (MR-17).
     #[must_use]
     pub fn token(&self) -> u32 {
-        self.with_region(|region| below::region_token(region).0).unwrap_or(0)
+        self.region().map_or(0, |region| region.0)
     }
 
-    pub(crate) fn with_region<T>(&self, f: impl FnOnce(&raw::MemoryRegion) -> T) -> Option<T> {
-        match &*lock(&self.state) {
-            State::Registered(region) => Some(f(region)),
+    pub(crate) fn region(&self) -> Option<Token> {
+        match *lock(&self.state) {
+            State::Registered(region) => Some(region),
             _ => None,
         }
     }
@@ -135,7 +135,7 @@ impl Mr {
         let end = move || {
             let state = std::mem::replace(&mut *lock(&mr.state), State::Changing);
             if let State::Registered(region) = state {
-                below::close_region(&region);
+                below::close_region(&mr.pd.adapter.raw, region);
                 mr.pd.adapter.registration_gone();
             }
         };

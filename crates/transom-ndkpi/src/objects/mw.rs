@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use transom_engine::raw;
+use transom_memory::Token;
 
 use super::{Mr, Pd};
-use crate::Status;
+use crate::{Status, below};
 use crate::deliver::{Call, lock};
 use crate::life::Life;
 
@@ -19,7 +19,7 @@ pub struct Mw {
 
 #[derive(Debug)]
 struct Bound {
-    window: raw::MemoryWindow,
+    window: Token,
     mr: Arc<Mr>,
     /// An Invalidate for it has been posted, so the next Bind is no rebinding.
     invalidated: bool,
@@ -34,17 +34,17 @@ impl Mw {
     /// The token of the youngest Bind, from the moment it was posted (MW-6); 0 before the first.
     #[must_use]
     pub fn token(&self) -> u32 {
-        lock(&self.bound).as_ref().map_or(0, |bound| crate::below::window_token(&bound.window).0)
+        lock(&self.bound).as_ref().map_or(0, |bound| bound.window.0)
     }
 
     /// Whether a Bind would be a rebinding without invalidation (MW-9).
     pub(crate) fn is_bound(&self) -> bool {
         let bound = lock(&self.bound);
-        bound.as_ref().is_some_and(|b| !b.invalidated && crate::below::window_lives(&b.window))
+        bound.as_ref().is_some_and(|b| !b.invalidated && below::is_open(&self.pd.adapter.raw, b.window))
     }
 
     /// A Bind was posted: the region may not go before this window (NDK 2.2).
-    pub(crate) fn set_bound(&self, window: raw::MemoryWindow, mr: &Arc<Mr>) {
+    pub(crate) fn set_bound(&self, window: Token, mr: &Arc<Mr>) {
         self.life.follow(&mr.life);
         let bound = Bound { window, mr: Arc::clone(mr), invalidated: false };
         let before = lock(&self.bound).replace(bound);
@@ -56,13 +56,13 @@ impl Mw {
     /// The window of the youngest Bind, for an Invalidate that was posted for it.
     pub(crate) fn take_invalidated<T>(
         &self,
-        post: impl FnOnce(&raw::MemoryWindow) -> Result<T, Status>,
+        post: impl FnOnce(Token) -> Result<T, Status>,
     ) -> Result<T, Status> {
         let mut bound = lock(&self.bound);
         let Some(bound) = bound.as_mut() else {
             return Err(Status::INVALID_DEVICE_REQUEST); // never bound: there is no token to close
         };
-        let posted = post(&bound.window)?;
+        let posted = post(bound.window)?;
         bound.invalidated = true;
         Ok(posted)
     }
@@ -71,7 +71,7 @@ impl Mw {
     pub fn close(self: &Arc<Self>, done: impl FnOnce() + Send + 'static) -> Status {
         let _call = Call::enter();
         if let Some(bound) = lock(&self.bound).as_ref() {
-            crate::below::revoke(&bound.window);
+            below::revoke(&self.pd.adapter.raw, bound.window);
         }
         self.life.close(Box::new(|| ()), Box::new(done))
     }

@@ -19,7 +19,7 @@ pub struct Pd {
 
 impl Pd {
     pub(crate) fn new(adapter: &Arc<Adapter>) -> Result<Arc<Pd>, Status> {
-        let raw = below::domain(&adapter.raw)?;
+        let raw = below::engine(adapter.raw.domain())?;
         let life = Life::new(&adapter.deliverer, &[&adapter.life]);
         Ok(Arc::new(Pd { life, adapter: Arc::clone(adapter), raw }))
     }

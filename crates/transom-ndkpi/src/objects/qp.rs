@@ -76,7 +76,9 @@ impl Qp {
         if !fits {
             return Err(Status::INVALID_PARAMETER);
         }
-        let raw = below::queue_pair(&pd.raw, &receive_cq.raw, &initiator_cq.raw, context, limits)?;
+        let (receive, initiator) = (&receive_cq.raw, &initiator_cq.raw);
+        let adapter = &pd.adapter.raw;
+        let raw = below::queue_pair(adapter, pd.raw, receive, initiator, context, limits)?;
         let antecedents = [&pd.life, &receive_cq.life, &initiator_cq.life];
         let life = Life::new(&pd.adapter.deliverer, &antecedents);
         Ok(Arc::new(Qp { life, pd: Arc::clone(pd), raw, inline: limits.inline }))
@@ -88,30 +90,20 @@ impl Qp {
     }
 
     /// Post a request whose data are `data`.
-    ///
-    /// # Safety
-    /// Registered memory that the list names stays accessible, or is deregistered, until the
-    /// request has completed.
-    #[allow(unsafe_code, reason = "hands the caller's promise on")]
-    unsafe fn post(
+    fn post(
         &self,
         context: u64,
         operation: Operation,
         flags: Flags,
-        data: &Data<'_>,
+        data: Data<'_>,
     ) -> Result<(), Status> {
         let _call = Call::enter();
         let request = Request { context, operation, flags };
-        // SAFETY: the caller's promise.
-        unsafe { below::post(&self.raw, &request, data) }
+        below::post(&self.raw, &request, data)
     }
 
     /// `NdkSend` and, with a token, `NdkSendAndInvalidate`.
-    ///
-    /// # Safety
-    /// See [`Qp::read`].
-    #[allow(unsafe_code, reason = "hands the caller's promise on")]
-    pub unsafe fn send(
+    pub fn send(
         &self,
         context: u64,
         data: &Data<'_>,
@@ -123,29 +115,18 @@ impl Qp {
             Some(token) => Operation::SendWithInvalidate { token },
         };
         let flags = flags(given, op::SEND_AND_SOLICIT_EVENT | op::INLINE);
-        // SAFETY: the caller's promise.
-        status(flags.and_then(|flags| unsafe { self.post(context, operation, flags, data) }))
+        status(flags.and_then(|flags| self.post(context, operation, flags, *data)))
     }
 
     /// `NdkReceive`: at any time, connected or not (WR-7).
-    ///
-    /// # Safety
-    /// See [`Qp::read`].
-    #[allow(unsafe_code, reason = "hands the caller's promise on")]
-    pub unsafe fn receive(&self, context: u64, sges: &[Sge]) -> Status {
+    pub fn receive(&self, context: u64, sges: &[Sge]) -> Status {
         let _call = Call::enter();
-        // SAFETY: the caller's promise.
-        status(unsafe { below::post_receive(&self.raw, context, sges) })
+        status(below::post_receive(&self.raw, context, sges))
     }
 
     /// `NdkRead`. `RDMA_READ_LOCAL_INVALIDATE` is ignored, as the adapter does not set its flag
     /// (INV-10).
-    ///
-    /// # Safety
-    /// Registered memory that the list names stays accessible until the request has completed, or
-    /// its registration has ended.
-    #[allow(unsafe_code, reason = "hands the caller's promise on")]
-    pub unsafe fn read(
+    pub fn read(
         &self,
         context: u64,
         sges: &[Sge],
@@ -156,16 +137,11 @@ impl Qp {
         let operation = Operation::Read { token, address };
         let flags = flags(given, op::RDMA_READ_LOCAL_INVALIDATE);
         let data = Data::Sges(sges);
-        // SAFETY: the caller's promise.
-        status(flags.and_then(|flags| unsafe { self.post(context, operation, flags, &data) }))
+        status(flags.and_then(|flags| self.post(context, operation, flags, data)))
     }
 
     /// `NdkWrite`.
-    ///
-    /// # Safety
-    /// See [`Qp::read`].
-    #[allow(unsafe_code, reason = "hands the caller's promise on")]
-    pub unsafe fn write(
+    pub fn write(
         &self,
         context: u64,
         data: &Data<'_>,
@@ -175,8 +151,7 @@ impl Qp {
     ) -> Status {
         let operation = Operation::Write { token, address };
         let flags = flags(given, op::INLINE);
-        // SAFETY: the caller's promise.
-        status(flags.and_then(|flags| unsafe { self.post(context, operation, flags, data) }))
+        status(flags.and_then(|flags| self.post(context, operation, flags, *data)))
     }
 
     /// `NdkBind`. The token can be read as soon as it returns (MW-6).
@@ -216,11 +191,10 @@ impl Qp {
             return Err(Status::INVALID_DEVICE_STATE); // MW-9, known before it is posted
         }
         let rights = window_rights(given);
-        let request = Request { context, operation: Operation::Receive, flags };
-        let bound = mr.with_region(|region| {
-            below::bind(&self.raw, &request, region, address, length, rights)
-        });
-        let window = bound.ok_or(Status::INVALID_DEVICE_STATE)??;
+        let region = mr.region().ok_or(Status::INVALID_DEVICE_STATE)?;
+        let adapter = &self.pd.adapter.raw;
+        let (request, range) = ((context, flags), (address, length));
+        let window = below::bind(adapter, &self.raw, request, region, range, rights)?;
         mw.set_bound(window, mr);
         Ok(())
     }
@@ -239,13 +213,14 @@ impl Qp {
     /// `NdkFlush`.
     pub fn flush(&self) {
         let _call = Call::enter();
-        below::flush(&self.raw);
+        // A forked child has nothing to flush.
+        let _ = self.raw.flush();
     }
 
     /// `NdkCloseQp`: flushes; the completions stay in their queues (LT-14).
     pub fn close(self: &Arc<Self>, done: impl FnOnce() + Send + 'static) -> Status {
         let _call = Call::enter();
-        let qp = Arc::clone(self);
-        self.life.close(Box::new(move || below::close_queue_pair(&qp.raw)), Box::new(done))
+        self.flush();
+        self.life.close(Box::new(|| ()), Box::new(done))
     }
 }
