@@ -75,6 +75,14 @@ impl Memory {
         Some(self.count(&mut control, Place::of(region), region))
     }
 
+    /// Whether a token is open: reserved or live. For fronts whose objects outlive their tokens (a
+    /// window that its peer may have invalidated).
+    #[must_use]
+    pub fn is_open(&self, token: Token) -> bool {
+        let _control = self.lock();
+        self.named(token, |head| head.state() != State::Dead).is_some()
+    }
+
     /// Whether a live region has a byte in `[host, host + length)` of this process. For fronts that
     /// are told when memory goes away (WSD 5.5, A-28).
     #[must_use]
