@@ -123,7 +123,7 @@ pub(crate) fn info(adapter: &raw::Adapter) -> AdapterInfo {
 
 /// The record of a refusal, as a sentence.
 pub(crate) fn explain(adapter: &raw::Adapter, code: u32) -> Option<String> {
-    adapter.denial(u64::from(code)).map(|record| record.to_string())
+    adapter.denial(u64::from(code)).map(|record| record.cause.to_string())
 }
 
 // ---- memory ----
