@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use transom_engine::raw;
 
-use crate::below;
+use crate::below::{self, Region};
 use crate::error::{Error, Result};
 
 /// Buffers kept at most; the oldest leaves first.
@@ -27,6 +27,7 @@ pub(crate) struct Key {
 /// The buffers of one adapter.
 #[derive(Debug)]
 pub(crate) struct Cache {
+    adapter: raw::Adapter,
     domain: raw::Domain,
     kept: Mutex<Kept>,
 }
@@ -34,12 +35,13 @@ pub(crate) struct Cache {
 #[derive(Debug, Default)]
 struct Kept {
     clock: u64,
-    regions: HashMap<Key, (u64, raw::MemoryRegion)>,
+    regions: HashMap<Key, (u64, Region)>,
 }
 
 impl Cache {
     pub(crate) fn new(adapter: &raw::Adapter) -> Result<Cache> {
-        Ok(Cache { domain: below::domain(adapter)?, kept: Mutex::default() })
+        let domain = adapter.domain().map_err(below::failed)?;
+        Ok(Cache { adapter: adapter.clone(), domain, kept: Mutex::default() })
     }
 
     fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {
@@ -53,9 +55,8 @@ impl Cache {
 
     /// A registration has ended: keep its buffer.
     pub(crate) fn keep(&self, key: Key) {
-        let Ok(region) = below::register_unreachable(&self.domain, key.address, key.length) else {
-            return; // not kept, which nobody notices
-        };
+        let region = Region::unreachable(&self.adapter, self.domain, key.address, key.length);
+        let Ok(region) = region else { return }; // not kept, which nobody notices
         let mut kept = self.kept();
         kept.clock += 1;
         let now = kept.clock;
@@ -65,7 +66,9 @@ impl Cache {
             gone = oldest.and_then(|key| kept.regions.remove(&key));
         }
         drop(kept);
-        drop(gone.map(|(_, region)| below::close_region(&region)));
+        if let Some((_, region)) = gone {
+            region.close();
+        }
     }
 
     /// Memory goes away: forget every buffer that has a byte in it (5.5: also partly). How many.
@@ -73,14 +76,14 @@ impl Cache {
         let mut kept = self.kept();
         let mut gone = Vec::new();
         kept.regions.retain(|_, (_, region)| {
-            let touched = below::touches(region, address, length);
+            let touched = region.touches(address, length);
             if touched {
                 gone.push(region.clone());
             }
             !touched
         });
         drop(kept);
-        gone.iter().for_each(below::close_region);
+        gone.iter().for_each(Region::close);
         gone.len()
     }
 }

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use transom_engine::{Completion, CompletionKind, Sge, raw};
+use transom_engine::{Completion, CompletionKind, Sge};
 use transom_memory::Purpose;
 
 use crate::error::{Error, Result};
@@ -11,8 +12,9 @@ use crate::descriptor::Descriptor;
 use crate::memory::Handle;
 use crate::overlapped::{Operation, Outcome};
 use crate::provider::lock;
-use crate::socket::{Channel, First, Phase, Posted, Socket, State};
-use crate::{BUFFERS_LIMIT, RDMA_LIMIT, SIZE_LIMIT, below};
+use crate::socket::{First, Phase, Posted, Socket, State};
+use crate::below::{self, Connected, Region};
+use crate::{BUFFERS_LIMIT, RDMA_LIMIT, SIZE_LIMIT};
 
 /// A run of bytes of the switch's.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +29,7 @@ pub struct Range {
 pub(crate) struct Receive {
     operation: Operation,
     sges: Vec<Sge>,
-    regions: Vec<raw::MemoryRegion>,
+    regions: Vec<Region>,
 }
 
 /// Which way an RDMA operation moves bytes.
@@ -40,7 +42,7 @@ pub enum Direction {
 }
 
 /// The context of the private receive; the switch's begin at 1.
-const PRIVATE: u64 = 0;
+pub(crate) const PRIVATE: u64 = 0;
 
 /// The bytes of several buffers, if they are not too many.
 fn total(lengths: impl Iterator<Item = u32>, limit: u32) -> Result<u32> {
@@ -48,23 +50,44 @@ fn total(lengths: impl Iterator<Item = u32>, limit: u32) -> Result<u32> {
     u32::try_from(sum).ok().filter(|sum| *sum <= limit).ok_or(Error::WSAEMSGSIZE)
 }
 
+/// Hold every region, or none.
+fn hold(regions: &[Region]) -> Result<()> {
+    for (held, region) in regions.iter().enumerate() {
+        region.hold().inspect_err(|_| regions.iter().take(held).for_each(Region::release))?;
+    }
+    Ok(())
+}
+
+/// Spread a message over a receive's buffers, piece by piece.
+fn place(channel: &Connected, receive: &Receive, message: &[u8]) -> Result<()> {
+    const PIECE: usize = 32 * 1024;
+    let mut rest = message;
+    for (sge, region) in receive.sges.iter().zip(&receive.regions) {
+        let (mine, others) = rest.split_at(rest.len().min(sge.length as usize));
+        for (index, piece) in mine.chunks(PIECE).enumerate() {
+            region.place(channel, sge.address + (index * PIECE) as u64, piece)?;
+        }
+        rest = others;
+    }
+    if rest.is_empty() { Ok(()) } else { Err(Error::WSAEMSGSIZE) }
+}
+
 impl Socket {
     /// The local side of a message: each buffer's registration, found by its range (M-2).
     fn by_ranges(
         state: &mut State,
-        channel: &Channel,
+        channel: &Connected,
         purpose: Purpose,
         buffers: &[Range],
-    ) -> Result<(Vec<Sge>, Vec<raw::MemoryRegion>)> {
+    ) -> Result<(Vec<Sge>, Vec<Region>)> {
         if buffers.is_empty() || buffers.len() > BUFFERS_LIMIT {
             return Err(Error::WSAEINVAL);
         }
         let mut sges = Vec::with_capacity(buffers.len());
         let mut regions = Vec::with_capacity(buffers.len());
         for &Range { address, length } in buffers {
-            let queue_pair = &channel.connected.queue_pair;
-            let region = state.registrations.by_range(queue_pair, purpose, address, length)?;
-            sges.push(Sge { token: below::region_token(&region), address, length });
+            let region = state.registrations.by_range(channel, purpose, address, length)?;
+            sges.push(Sge { token: region.token.0, address, length });
             regions.push(region);
         }
         Ok((sges, regions))
@@ -76,17 +99,17 @@ impl Socket {
         state: &mut State,
         operation: Operation,
         flags: u32,
-        regions: Vec<raw::MemoryRegion>,
+        regions: Vec<Region>,
         post: impl FnOnce(u64) -> Result<()>,
     ) -> Result<()> {
-        regions.iter().try_for_each(below::hold)?;
+        hold(&regions)?;
         state.next_request += 1;
         let request = state.next_request;
         operation.begin(flags);
         state.posted.insert(request, Posted { operation, regions });
         post(request).inspect_err(|_| {
             if let Some(posted) = state.posted.remove(&request) {
-                posted.regions.iter().for_each(below::release);
+                posted.regions.iter().for_each(Region::release);
             }
             operation.retract();
         })
@@ -108,7 +131,7 @@ impl Socket {
         let (sges, regions) = Socket::by_ranges(&mut state, &channel, purpose, buffers)?;
         total(buffers.iter().map(|range| range.length), SIZE_LIMIT)?;
         Socket::post(&mut state, operation, flags, regions, |request| {
-            below::post_send(&channel.connected.queue_pair, request, &sges)
+            below::post_send(&channel, request, &sges)
         })
     }
 
@@ -127,13 +150,13 @@ impl Socket {
         let purpose = Purpose::ReceiveBuffer;
         let (sges, regions) = Socket::by_ranges(&mut state, &channel, purpose, buffers)?;
         if let First::Waiting { receive: receive @ None, .. } = &mut state.first {
-            regions.iter().try_for_each(below::hold)?;
+            hold(&regions)?;
             operation.begin(flags);
             *receive = Some(Receive { operation, sges, regions });
             return Ok(());
         }
         if let First::Held(message) = std::mem::take(&mut state.first) {
-            regions.iter().try_for_each(below::hold)?;
+            hold(&regions)?;
             operation.begin(flags);
             state.first = First::Done;
             let receive = Receive { operation, sges, regions };
@@ -141,7 +164,7 @@ impl Socket {
             return Ok(());
         }
         Socket::post(&mut state, operation, flags, regions, |request| {
-            below::post_receive(&channel.connected.queue_pair, request, &sges)
+            below::post_receive(&channel, request, &sges)
         })
     }
 
@@ -164,13 +187,12 @@ impl Socket {
             Direction::Read => Purpose::ReadSink,
             Direction::Write => Purpose::LocalSource,
         };
-        let queue_pair = &channel.connected.queue_pair;
         let mut sges = Vec::with_capacity(buffers.len());
         let mut regions = Vec::with_capacity(buffers.len());
         for &(Range { address, length }, handle) in buffers {
             let found =
-                state.registrations.by_handle(queue_pair, handle, purpose, address, length)?;
-            sges.push(Sge { token: below::region_token(&found), address, length });
+                state.registrations.by_handle(&channel, handle, purpose, address, length)?;
+            sges.push(Sge { token: found.token.0, address, length });
             regions.push(found);
         }
         total(buffers.iter().map(|(range, _)| range.length), RDMA_LIMIT)?;
@@ -178,7 +200,7 @@ impl Socket {
         let address = target.base.wrapping_add(u64::from(offset));
         let token = target.token;
         Socket::post(&mut state, operation, flags, regions, |request| {
-            below::post_rdma(queue_pair, direction, request, &sges, token, address)
+            below::post_rdma(&channel, direction, request, &sges, (token, address))
         })
     }
 
@@ -198,17 +220,19 @@ impl Socket {
             match operation.outcome() {
                 Some(outcome) => return Ok(outcome),
                 None if !wait => return Err(Error::WSA_IO_INCOMPLETE),
-                None => below::wait(&channel.queue),
+                None => {
+                    let _ = channel.queue.wait(Some(Duration::from_millis(10)));
+                }
             }
         }
     }
 
     /// Take what has completed off the queue, and ask to be told of the next.
-    pub(crate) fn drain(self: &Arc<Self>, channel: &Arc<Channel>) {
+    pub(crate) fn drain(self: &Arc<Self>, channel: &Arc<Connected>) {
         let order = lock(&self.draining);
         let mut batch = [below::NO_COMPLETION; 16];
         loop {
-            let found = below::poll(&channel.queue, &mut batch);
+            let found = channel.queue.poll(&mut batch);
             if found == 0 {
                 break;
             }
@@ -221,21 +245,30 @@ impl Socket {
     }
 
     /// Have [`Socket::drain`] run whenever something completes.
-    pub(crate) fn watch(self: &Arc<Self>, channel: &Arc<Channel>) {
+    pub(crate) fn watch(self: &Arc<Self>, channel: &Arc<Connected>) {
         let (socket, weak) = (Arc::downgrade(self), Arc::downgrade(channel));
+        // The engine may tell us inside a call of ours that holds a lock; so the work is done on the
+        // upcall thread.
         below::notify(&channel.queue, move |alive| {
-            let (Some(socket), Some(channel)) = (socket.upgrade(), weak.upgrade()) else { return };
-            if alive {
-                socket.watch(&channel);
-            }
-            socket.drain(&channel);
+            let Some(provider) = socket.upgrade().and_then(|socket| socket.provider().ok()) else {
+                return;
+            };
+            provider.upcalls.queue(move || {
+                let (Some(socket), Some(channel)) = (socket.upgrade(), weak.upgrade()) else {
+                    return;
+                };
+                if alive {
+                    socket.watch(&channel);
+                }
+                socket.drain(&channel);
+            });
         });
     }
 
     fn completed(
         self: &Arc<Self>,
         state: &mut State,
-        channel: &Arc<Channel>,
+        channel: &Arc<Connected>,
         completion: &Completion,
     ) {
         let error = self.error_of(state, completion);
@@ -274,7 +307,7 @@ impl Socket {
     fn first_message(
         self: &Arc<Self>,
         state: &mut State,
-        channel: &Arc<Channel>,
+        channel: &Arc<Connected>,
         length: u32,
         error: Option<Error>,
     ) {
@@ -282,7 +315,7 @@ impl Socket {
             return;
         };
         // The adapter lets go of the buffer before anybody reads it.
-        below::close_region(&region);
+        region.close();
         state.first = First::Done;
         let suspended = matches!(state.phase, Phase::Suspended);
         match (error, receive) {
@@ -300,11 +333,11 @@ impl Socket {
     fn hand_over(
         self: &Arc<Self>,
         state: &mut State,
-        channel: &Arc<Channel>,
+        channel: &Arc<Connected>,
         receive: Receive,
         message: &[u8],
     ) {
-        let placed = below::place(&channel.connected.queue_pair, &receive.sges, message);
+        let placed = place(channel, &receive, message);
         match placed {
             Ok(()) => {
                 self.message_bytes.fetch_add(message.len(), Ordering::Relaxed);
@@ -318,7 +351,7 @@ impl Socket {
                 let channel = Arc::clone(channel);
                 if let Ok(provider) = self.provider() {
                     provider.upcalls.queue(move || {
-                        below::end_connection(&channel.connector, &channel.connected);
+                        channel.end();
                     });
                 }
             }
@@ -327,7 +360,7 @@ impl Socket {
 
     fn signal_receive(
         self: &Arc<Self>,
-        state: &mut State,
+        state: &State,
         receive: &Receive,
         error: Option<Error>,
         bytes: u32,
@@ -341,14 +374,14 @@ impl Socket {
         self: &Arc<Self>,
         state: &State,
         operation: Operation,
-        regions: &[raw::MemoryRegion],
+        regions: &[Region],
         error: Option<Error>,
         bytes: u32,
     ) {
         let polled = operation.is_polled();
         let suspended = matches!(state.phase, Phase::Suspended);
         let bytes = if suspended { 0 } else { bytes };
-        regions.iter().for_each(below::release);
+        regions.iter().for_each(Region::release);
         operation.finish(error, bytes);
         self.changed.notify_all();
         if polled {

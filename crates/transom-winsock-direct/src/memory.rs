@@ -5,11 +5,10 @@
 
 use std::collections::HashMap;
 
-use transom_engine::raw;
 use transom_memory::{Purpose, Rights};
 
 use crate::abi::mem;
-use crate::below;
+use crate::below::{Connected, Region};
 use crate::cache::{Cache, Key};
 use crate::descriptor::Descriptor;
 use crate::error::{Error, Result};
@@ -20,7 +19,7 @@ pub struct Handle(pub usize);
 
 #[derive(Debug)]
 struct Local {
-    region: raw::MemoryRegion,
+    region: Region,
     key: Key,
 }
 
@@ -60,13 +59,14 @@ impl Kind {
 impl Registrations {
     pub(crate) fn register_local(
         &mut self,
-        connection: &below::Connected,
+        connection: &Connected,
         cache: &Cache,
         handle: Handle,
         key: Key,
     ) -> Result<()> {
         let rights = Kind::Local.rights(key.flags)?;
-        let region = below::register(connection, rights, key.address, key, cache.hit(key))?;
+        let (base, known) = (key.address, cache.hit(key));
+        let region = Region::of_connection(connection, rights, base, key, known)?;
         self.local.insert(handle, Local { region, key });
         self.order.push(handle);
         Ok(())
@@ -75,14 +75,14 @@ impl Registrations {
     /// `base` is the made-up address of the first byte.
     pub(crate) fn register_remote(
         &mut self,
-        connection: &below::Connected,
+        connection: &Connected,
         cache: &Cache,
         base: u64,
         key: Key,
     ) -> Result<Descriptor> {
         let rights = Kind::Remote.rights(key.flags)?;
-        let region = below::register(connection, rights, base, key, cache.hit(key))?;
-        let descriptor = Descriptor { token: below::region_token(&region), base };
+        let region = Region::of_connection(connection, rights, base, key, cache.hit(key))?;
+        let descriptor = Descriptor { token: region.token.0, base };
         self.remote.insert(descriptor, Local { region, key });
         Ok(descriptor)
     }
@@ -90,7 +90,7 @@ impl Registrations {
     /// WSAEINVAL: not a registration of this socket, or in use.
     pub(crate) fn deregister_local(&mut self, cache: &Cache, handle: Handle) -> Result<()> {
         let local = self.local.get(&handle).ok_or(Error::WSAEINVAL)?;
-        below::deregister(&local.region)?;
+        local.region.deregister()?;
         cache.keep(local.key);
         self.local.remove(&handle);
         self.order.retain(|other| *other != handle);
@@ -103,7 +103,7 @@ impl Registrations {
         descriptor: Descriptor,
     ) -> Result<()> {
         let remote = self.remote.get(&descriptor).ok_or(Error::WSAEINVAL)?;
-        below::deregister(&remote.region)?;
+        remote.region.deregister()?;
         cache.keep(remote.key);
         self.remote.remove(&descriptor);
         Ok(())
@@ -113,14 +113,14 @@ impl Registrations {
     /// WSAEFAULT (WSD 5.6).
     pub(crate) fn by_handle(
         &self,
-        queue_pair: &raw::QueuePair,
+        connected: &Connected,
         handle: Handle,
         purpose: Purpose,
         address: u64,
         length: u32,
-    ) -> Result<raw::MemoryRegion> {
+    ) -> Result<Region> {
         let local = self.local.get(&handle).ok_or(Error::WSAEFAULT)?;
-        match below::permits(queue_pair, &local.region, purpose, address, length) {
+        match local.region.permits(connected, purpose, address, length) {
             true => Ok(local.region.clone()),
             false => Err(Error::WSAEFAULT),
         }
@@ -130,14 +130,14 @@ impl Registrations {
     /// is put to the table; the range is not looked at here.
     pub(crate) fn by_range(
         &mut self,
-        queue_pair: &raw::QueuePair,
+        connected: &Connected,
         purpose: Purpose,
         address: u64,
         length: u32,
-    ) -> Result<raw::MemoryRegion> {
+    ) -> Result<Region> {
         let found = self.order.iter().rposition(|handle| {
             self.local.get(handle).is_some_and(|local| {
-                below::permits(queue_pair, &local.region, purpose, address, length)
+                local.region.permits(connected, purpose, address, length)
             })
         });
         let found = found.ok_or(Error::WSAEFAULT)?;
@@ -149,15 +149,15 @@ impl Registrations {
     /// Memory goes away under live registrations: they become unusable (5.5). How many.
     pub(crate) fn revoke_touched(&mut self, address: u64, length: u64) -> usize {
         let all = self.local.values().chain(self.remote.values());
-        let touched = all.filter(|one| below::touches(&one.region, address, length));
-        touched.map(|one| below::close_region(&one.region)).count()
+        let touched = all.filter(|one| one.region.touches(address, length));
+        touched.map(|one| one.region.close()).count()
     }
 
     /// Everything ends: the socket is closed, or handed to another process.
     pub(crate) fn end(&mut self) {
         for one in self.local.drain().map(|(_, one)| one).chain(self.remote.drain().map(|(_, r)| r))
         {
-            below::close_region(&one.region);
+            one.region.close();
         }
         self.order.clear();
     }

@@ -8,7 +8,11 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
+use transom_engine::sys;
+use transom_memory::Grant;
+
 use crate::SIZE_LIMIT;
+use crate::error::{Error, Result};
 
 /// Room for one message of the greatest size. Untouched pages of it cost nothing.
 #[derive(Debug)]
@@ -47,4 +51,18 @@ impl Drop for PrivateBuffer {
         // SAFETY: allocated in `new` with this layout.
         unsafe { dealloc(self.0.as_ptr(), LAYOUT) };
     }
+}
+
+/// Copy into memory of the switch's under the table's grant. Pages that are gone are an error.
+pub(crate) fn copy(grant: &Grant<'_>, bytes: &[u8]) -> Result<()> {
+    let mut rest = bytes;
+    for segment in grant.segments() {
+        let length = usize::try_from(segment.length).unwrap_or(usize::MAX).min(rest.len());
+        let (piece, others) = rest.split_at(length);
+        // SAFETY: the segment lies in memory that the switch has registered for writing, and the
+        // grant keeps the registration while the copy runs. Pages that are gone fault safely.
+        unsafe { sys::copy_in(segment.host, piece) }.map_err(|_| Error::WSAEFAULT)?;
+        rest = others;
+    }
+    Ok(())
 }

@@ -138,7 +138,7 @@ impl Provider {
         let sockets: Vec<_> = lock(&self.sockets).drain().map(|(_, socket)| socket).collect();
         sockets.iter().for_each(|socket| socket.close());
         let nics: Vec<_> = lock(&self.nics).drain().map(|(_, nic)| nic).collect();
-        nics.iter().for_each(|nic| below::close(&nic.raw));
+        drop(nics);
     }
 
     /// `WSPMemoryRegistrationCacheCallback`: memory of this process goes away. No cached buffer and

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, Weak};
 use transom_engine::raw;
 
 use crate::abi::{FD_ACCEPT, FD_CONNECT};
-use crate::below;
+use crate::below::{Connected, Region};
 use crate::error::{Error, Result};
 use crate::memory::Registrations;
 use crate::overlapped::Operation;
@@ -32,19 +32,11 @@ pub(crate) enum Phase {
     Closed,
 }
 
-/// What a socket with a connection, or on the way to one, has.
-pub(crate) struct Channel {
-    pub(crate) nic: Arc<Nic>,
-    pub(crate) connected: below::Connected,
-    pub(crate) connector: raw::Connector,
-    pub(crate) queue: raw::CompletionQueue,
-}
-
 /// An operation under way.
 pub(crate) struct Posted {
     pub(crate) operation: Operation,
     /// Regions whose deregistration it holds up.
-    pub(crate) regions: Vec<raw::MemoryRegion>,
+    pub(crate) regions: Vec<Region>,
 }
 
 /// The switch's first receive meets the first message here (N-2).
@@ -56,7 +48,7 @@ pub(crate) enum First {
     /// The private receive is posted, and the switch's first receive may be waiting for it.
     Waiting {
         buffer: PrivateBuffer,
-        region: raw::MemoryRegion,
+        region: Region,
         receive: Option<crate::data::Receive>,
     },
     /// The message came before the switch's first receive.
@@ -74,7 +66,9 @@ pub(crate) struct State {
     /// `FD_*` that have happened and were not fetched, with the error of a connect.
     pub(crate) happened: i32,
     pub(crate) connect_error: Option<Error>,
-    pub(crate) channel: Option<Arc<Channel>>,
+    pub(crate) nic: Option<Arc<Nic>>,
+    /// What a socket with a connection, or on the way to one, has.
+    pub(crate) channel: Option<Arc<Connected>>,
     pub(crate) registrations: Registrations,
     pub(crate) first: First,
     pub(crate) posted: HashMap<u64, Posted>,
@@ -121,7 +115,7 @@ impl Socket {
     }
 
     /// The connection, if there is one and it has not failed; else what a call gets that needs one.
-    pub(crate) fn channel(state: &State) -> Result<Arc<Channel>> {
+    pub(crate) fn channel(state: &State) -> Result<Arc<Connected>> {
         match &state.phase {
             Phase::Connected => state.channel.clone().ok_or(Error::WSAENOTCONN),
             Phase::Failed(error) => Err(*error),
@@ -205,14 +199,14 @@ impl Socket {
         };
         self.changed.notify_all();
         if let Some(listener) = listener {
-            below::close_listener(&listener);
+            let _ = listener.cancel();
         }
         for connector in requests {
-            below::refuse(&connector);
+            let _ = connector.reject(&[]);
         }
         if let Some(channel) = &channel {
             // Flushes every request: their completions are in the queue when it returns.
-            below::end_connection(&channel.connector, &channel.connected);
+            channel.end();
             self.drain(channel);
         }
         self.abort_rest(Error::WSA_OPERATION_ABORTED);
@@ -238,7 +232,7 @@ impl Socket {
             state.channel = None;
             channel
         };
-        below::end_connection(&channel.connector, &channel.connected);
+        channel.end();
         self.drain(&channel);
         self.abort_rest(Error::WSA_OPERATION_ABORTED);
         Ok(u32::try_from(self.number).unwrap_or(u32::MAX))
