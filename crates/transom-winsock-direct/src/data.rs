@@ -155,9 +155,10 @@ impl Socket {
             *receive = Some(Receive { operation, sges, regions });
             return Ok(());
         }
-        if let First::Held(message) = std::mem::take(&mut state.first) {
+        if let First::Held(message) = &mut state.first {
             hold(&regions)?;
             operation.begin(flags);
+            let message = std::mem::take(message);
             state.first = First::Done;
             let receive = Receive { operation, sges, regions };
             self.hand_over(&mut state, &channel, receive, &message);
