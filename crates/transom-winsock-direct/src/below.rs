@@ -35,6 +35,10 @@ pub(crate) const NO_COMPLETION: Completion = Completion {
     denial: 0,
 };
 
+/// Goes with every refusal, so that the other side can tell a program that refuses from a port that
+/// is nobody's (C-5).
+pub(crate) const REFUSAL: &[u8] = &[1];
+
 /// What a call's failure is called here.
 pub(crate) fn error(status: Status) -> Error {
     match status {

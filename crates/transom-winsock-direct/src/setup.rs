@@ -8,7 +8,7 @@ use transom_engine::raw::{self, Sink};
 use transom_engine::{Sge, Status};
 
 use crate::abi::{CF_ACCEPT, CF_DEFER, FD_ACCEPT, FD_CONNECT};
-use crate::below::{Connected, Region, connect_error, failed, post_receive};
+use crate::below::{Connected, REFUSAL, Region, connect_error, failed, post_receive};
 use crate::error::{Error, Result};
 use crate::private::PrivateBuffer;
 use crate::provider::lock;
@@ -124,7 +124,7 @@ impl Socket {
         let listens = matches!(state.phase, Phase::Listening);
         if !listens || state.requests.len() >= state.backlog.max(1) {
             drop(state);
-            let _ = connector.reject(&[]);
+            let _ = connector.reject(REFUSAL);
             return;
         }
         state.requests.push_back(connector);
@@ -154,7 +154,7 @@ impl Socket {
                 return Err(Error::WSATRY_AGAIN); // L-7
             }
             _ => {
-                let _ = request.reject(&[]);
+                let _ = request.reject(REFUSAL);
                 self.after_accept();
                 return Err(Error::WSAECONNREFUSED); // L-6
             }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, Weak};
 use transom_engine::raw;
 
 use crate::abi::{FD_ACCEPT, FD_CONNECT};
-use crate::below::{Connected, Region};
+use crate::below::{self, Connected, Region};
 use crate::error::{Error, Result};
 use crate::memory::Registrations;
 use crate::overlapped::Operation;
@@ -202,7 +202,7 @@ impl Socket {
             let _ = listener.cancel();
         }
         for connector in requests {
-            let _ = connector.reject(&[]);
+            let _ = connector.reject(below::REFUSAL);
         }
         if let Some(channel) = &channel {
             // Flushes every request: their completions are in the queue when it returns.
