@@ -85,9 +85,10 @@ pub const ND1: Dialect = Dialect {
     ..ND2
 };
 
-/// NDKPI (laid out).
+/// NDKPI: Disconnect waits for the peer (NDK DC-1).
 pub const NDK: Dialect = Dialect {
     name: "NDK",
+    disconnect_at_once: false,
     peer_gone: PeerGone::Keep,
     backed_out: Status::ConnectionAborted,
     completion_queues: Capacity::Exact,

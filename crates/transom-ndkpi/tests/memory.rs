@@ -53,7 +53,7 @@ fn mr1_mr4_mr8_mr12_mr18_arguments_are_judged_inline() {
         let fast = mr_of(pd, true);
         assert_eq!(register(fast, list.0, 8, 0).0, Status::INVALID_DEVICE_REQUEST.0, "MR-1");
         assert_eq!(deregister(fast).0, Status::INVALID_DEVICE_REQUEST.0, "DR-1");
-        [mr, fast, pd].map(close);
+        close_all(&[mr, fast, pd]);
         close_adapter(adapter);
     });
 }
@@ -87,7 +87,7 @@ fn mr2_mr3_mr10_a_chain_must_be_virtually_contiguous() {
                 assert_eq!(deregister(mr).1, Status::SUCCESS);
             }
         }
-        [mr, pd].map(close);
+        close_all(&[mr, pd]);
         close_adapter(adapter);
     });
 }
@@ -150,7 +150,7 @@ fn mr11_resources_run_out_inline_or_in_the_callback() {
         assert_eq!(token(second), 0);
         assert_eq!(deregister(first).1, Status::SUCCESS);
         assert_eq!(register(second, list.0, 8, 0).1, Status::SUCCESS, "room again");
-        [first, second, pd].map(close);
+        close_all(&[first, second, pd]);
         close_adapter(adapter);
     });
 }

@@ -255,6 +255,12 @@ impl Session {
         Ok(bytes)
     }
 
+    /// Tell the sender what arrived, and how many bytes this side's own RDMA operations moved.
+    pub fn report(&mut self, bytes: &[u8]) -> Result<()> {
+        let (_, fetched) = self.provider.moved(self.socket)?;
+        self.say(&[digest(bytes).to_le_bytes(), (fetched as u64).to_le_bytes()].concat())
+    }
+
     fn expect(&mut self, kind: u8) -> Result<Vec<u8>> {
         let message = self.hear()?;
         match message.split_first() {
@@ -307,25 +313,26 @@ fn receive(peer: SocketAddr, reads: bool) -> Result<()> {
     provider.connect(socket, peer)?;
     let mut session = Session::start(&provider, socket, reads)?;
     let bytes = session.receive_all(reads)?;
-    session.say(&digest(&bytes).to_le_bytes())?;
+    session.report(&bytes)?;
     session.close()?;
     provider.cleanup();
     Ok(())
 }
 
-/// Move bytes to the process at the other end: by messages, by RDMA, as this side's counters say.
-/// What the receiver reads is its own operation, so it is taken from the size there.
+/// Move bytes to the process at the other end, and add up both sides' counters.
 pub fn serve(provider: &Arc<Provider>, listener: usize, bytes: &[u8], reads: bool) -> Result<()> {
     let socket = accept(provider, listener)?;
     let mut session = Session::start(provider, socket, reads)?;
     session.send_all(bytes)?;
     let theirs = session.hear()?;
+    let (their_digest, fetched) = theirs.split_first_chunk::<8>().ok_or(Error::WSAECONNABORTED)?;
+    let fetched = fetched.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
     let (messages, written) = provider.moved(socket)?;
-    let rdma = if reads { bytes.len() - bytes.len().min(1024) } else { written };
+    let rdma = written + fetched as usize;
     let part = 100.0 * rdma as f64 / (rdma + messages).max(1) as f64;
     let way = if reads { "WSPRdmaRead" } else { "WSPRdmaWrite" };
     println!("{} bytes moved: {rdma} by {way}, {messages} in messages: {part:.2} % by RDMA", bytes.len());
-    if theirs != digest(bytes).to_le_bytes() || (bytes.len() > 100_000 && part < 90.0) {
+    if *their_digest != digest(bytes).to_le_bytes() || (bytes.len() > 100_000 && part < 90.0) {
         return Err(Error::WSAECONNABORTED);
     }
     println!("digest {:016x} verified by the receiving process", digest(bytes));

@@ -198,7 +198,7 @@ fn w17_a24_a25_files_move_by_read_and_by_write() {
             assert_eq!(receiver.registered(socket), Ok((2, 0)), "A-24: gone with the transfer");
             let (_, rdma) = receiver.moved(socket).unwrap();
             assert_eq!(rdma, if reads { file.len() - 1024 } else { 0 });
-            session.say(&move_file::digest(&bytes).to_le_bytes()).unwrap();
+            session.report(&bytes).unwrap();
             serving.join().unwrap();
         });
         sender.cleanup();

@@ -116,6 +116,10 @@ pub fn close(object: Ptr) {
     begin_close(object).1.get();
 }
 
+pub fn close_all(objects: &[Ptr]) {
+    objects.iter().for_each(|&object| close(object));
+}
+
 pub fn table<T>(object: Ptr) -> &'static T {
     unsafe { &*(*object).dispatch.cast::<T>() }
 }
