@@ -119,5 +119,4 @@ pub const VERBS: Dialect = Dialect {
 };
 
 /// Every dialect, for tests that iterate them.
-pub const ALL: [&Dialect; 6] =
-    [&ND2, &ND1, &NDK, &NDK_MARKED_SINKS, &WSD, &VERBS];
+pub const ALL: [&Dialect; 6] = [&ND2, &ND1, &NDK, &NDK_MARKED_SINKS, &WSD, &VERBS];

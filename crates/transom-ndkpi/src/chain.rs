@@ -137,7 +137,8 @@ pub fn translate(
         for (index, &page) in piece.pages.iter().enumerate() {
             let offset = next % PAGE_SIZE;
             let virtual_page = next - offset;
-            if index == 0 && last_page.is_some_and(|(at, other)| at == virtual_page && other != page)
+            if index == 0
+                && last_page.is_some_and(|(at, other)| at == virtual_page && other != page)
             {
                 return Err(ChainError::SplitPage { page: virtual_page });
             }
@@ -251,6 +252,9 @@ mod tests {
     /// Pages missing at the end of an MDL.
     #[test]
     fn an_mdl_without_its_pages_is_refused() {
-        assert_eq!(translate([piece(0x1800, 0x1000, &[0xa000])], 0x1000), Err(ChainError::NotBuilt));
+        assert_eq!(
+            translate([piece(0x1800, 0x1000, &[0xa000])], 0x1000),
+            Err(ChainError::NotBuilt)
+        );
     }
 }

@@ -29,8 +29,7 @@ pub enum Mode {
 
 impl Mode {
     /// The three forced modes and the natural one.
-    pub const ALL: [Mode; 4] =
-        [Mode::Natural, Mode::Nested, Mode::OtherThread, Mode::AfterReturn];
+    pub const ALL: [Mode; 4] = [Mode::Natural, Mode::Nested, Mode::OtherThread, Mode::AfterReturn];
 }
 
 /// Something to be run for the consumer.

@@ -3,11 +3,11 @@
 use std::ffi::c_void;
 use std::mem::size_of;
 
+use crate::mdl::Mdl;
 use crate::types::{
     AdapterInfo, ExtensionInterface, GroupAffinity, Guid, LogicalAddressMapping, NdkResult,
     NdkResultEx, Object, ObjectHeader, Sge, Version,
 };
-use crate::mdl::Mdl;
 
 /// `NDK_FN_CREATE_COMPLETION`.
 pub type CreateCompletion = Option<unsafe extern "C" fn(*mut c_void, i32, *mut ObjectHeader)>;
@@ -27,8 +27,7 @@ pub type DisconnectEvent = Option<unsafe extern "C" fn(*mut c_void)>;
 pub type DisconnectEventEx = Option<unsafe extern "C" fn(*mut c_void, u32)>;
 
 /// `NdkClose*`.
-pub type CloseObject =
-    unsafe extern "C" fn(*mut ObjectHeader, CloseCompletion, *mut c_void) -> i32;
+pub type CloseObject = unsafe extern "C" fn(*mut ObjectHeader, CloseCompletion, *mut c_void) -> i32;
 /// `NdkQueryExtension`.
 pub type QueryExtension =
     unsafe extern "C" fn(*mut ObjectHeader, *const Guid, Version, *mut ExtensionInterface) -> i32;
@@ -38,19 +37,49 @@ pub type GetAddress = unsafe extern "C" fn(*mut Object, *mut c_void, *mut u32) -
 pub type GetToken = unsafe extern "C" fn(*mut Object) -> u32;
 /// `NdkCompleteConnect`.
 pub type CompleteConnect = unsafe extern "C" fn(
-    *mut Object, DisconnectEvent, *mut c_void, RequestCompletion, *mut c_void) -> i32;
+    *mut Object,
+    DisconnectEvent,
+    *mut c_void,
+    RequestCompletion,
+    *mut c_void,
+) -> i32;
 /// `NdkCompleteConnectEx`.
 pub type CompleteConnectEx = unsafe extern "C" fn(
-    *mut Object, DisconnectEventEx, *mut c_void, RequestCompletion, *mut c_void) -> i32;
+    *mut Object,
+    DisconnectEventEx,
+    *mut c_void,
+    RequestCompletion,
+    *mut c_void,
+) -> i32;
 /// `NdkAccept`.
-pub type Accept = unsafe extern "C" fn(*mut Object, *mut Object, u32, u32, *const c_void, u32,
-    DisconnectEvent, *mut c_void, RequestCompletion, *mut c_void) -> i32;
+pub type Accept = unsafe extern "C" fn(
+    *mut Object,
+    *mut Object,
+    u32,
+    u32,
+    *const c_void,
+    u32,
+    DisconnectEvent,
+    *mut c_void,
+    RequestCompletion,
+    *mut c_void,
+) -> i32;
 /// `NdkAcceptEx`.
-pub type AcceptEx = unsafe extern "C" fn(*mut Object, *mut Object, u32, u32, *const c_void, u32,
-    DisconnectEventEx, *mut c_void, RequestCompletion, *mut c_void) -> i32;
+pub type AcceptEx = unsafe extern "C" fn(
+    *mut Object,
+    *mut Object,
+    u32,
+    u32,
+    *const c_void,
+    u32,
+    DisconnectEventEx,
+    *mut c_void,
+    RequestCompletion,
+    *mut c_void,
+) -> i32;
 /// `NdkRead`, `NdkWrite`.
-pub type Transfer = unsafe extern "C" fn(
-    *mut Object, *mut c_void, *const Sge, u32, u64, u32, u32) -> i32;
+pub type Transfer =
+    unsafe extern "C" fn(*mut Object, *mut c_void, *const Sge, u32, u64, u32, u32) -> i32;
 
 macro_rules! table {
     ($(#[$doc:meta])* $name:ident, $slots:literal { $($entry:ident: $ty:ty,)* }) => {

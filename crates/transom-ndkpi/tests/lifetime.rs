@@ -27,9 +27,8 @@ fn ob1_ob2_ob5_headers_and_tables() {
         let t = *table::<PdDispatch>(pd);
         let guid = Guid { data1: 1, data2: 2, data3: 3, data4: [4; 8] };
         let mut extension = ExtensionInterface { dispatch: std::ptr::null() };
-        let none = unsafe {
-            (t.query_extension)(pd.cast(), &guid, Version::default(), &mut extension)
-        };
+        let none =
+            unsafe { (t.query_extension)(pd.cast(), &guid, Version::default(), &mut extension) };
         assert_eq!(Status(none), Status::NOT_SUPPORTED, "OB-5");
         // A layer above puts its own table in; the provider must not look there (OB-2).
         unsafe { (*pd).dispatch = std::ptr::null() };
@@ -45,8 +44,7 @@ fn versions_are_negotiated_at_open() {
     for (major, minor, right) in [(1, 0, true), (1, 3, false), (3, 0, false)] {
         let (mut adapter, at) = (std::ptr::null_mut(), address(0));
         let (version, at) = (Version { major, minor }, at.as_ptr().cast());
-        let status =
-            unsafe { NdkOpenAdapter(version, at, 16, std::ptr::null(), &mut adapter) };
+        let status = unsafe { NdkOpenAdapter(version, at, 16, std::ptr::null(), &mut adapter) };
         assert_eq!(status == 0, right);
         if right {
             assert_eq!(unsafe { (*adapter).header.version }, Version { major: 1, minor: 2 });
@@ -177,8 +175,18 @@ fn lt5_lt7_a_callback_closes_the_object_of_its_request() {
             let (from, to) = (from.as_ptr().cast(), to.as_ptr().cast());
             let context = (&raw const closer).cast_mut().cast();
             (t.connect)(
-                connector, side.qp, from, 16, to, 16, 1, 1,
-                std::ptr::null(), 0, Some(close_in_callback), context,
+                connector,
+                side.qp,
+                from,
+                16,
+                to,
+                16,
+                1,
+                1,
+                std::ptr::null(),
+                0,
+                Some(close_in_callback),
+                context,
             )
         };
         if returned == PENDING {
@@ -359,7 +367,13 @@ fn cn5_requests_are_rejected_closed_or_not_seen() {
                 let (mut inbound, mut outbound, mut data, mut length) = (0, 0, [1_u8; 600], 600);
                 let status = unsafe {
                     let data = data.as_mut_ptr().cast();
-                    (t.get_connection_data)(incoming, &mut inbound, &mut outbound, data, &mut length)
+                    (t.get_connection_data)(
+                        incoming,
+                        &mut inbound,
+                        &mut outbound,
+                        data,
+                        &mut length,
+                    )
                 };
                 assert_eq!((Status(status), inbound, outbound), (Status::SUCCESS, 16, 16));
                 assert_eq!((&data[..5], data[5], length), (&b"hello"[..], 0, 508), "9.4: padded");
@@ -367,7 +381,11 @@ fn cn5_requests_are_rejected_closed_or_not_seen() {
                 let status = unsafe {
                     let none = std::ptr::null_mut();
                     (t.get_connection_data)(
-                        incoming, std::ptr::null_mut(), std::ptr::null_mut(), none, &mut small,
+                        incoming,
+                        std::ptr::null_mut(),
+                        std::ptr::null_mut(),
+                        none,
+                        &mut small,
                     )
                 };
                 assert_eq!((Status(status), small), (Status::SUCCESS, 508));

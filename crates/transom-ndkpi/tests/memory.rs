@@ -103,8 +103,7 @@ fn mr5_mr6_mr7_mr9_the_address_is_an_index_into_scattered_pages() {
         pages.fill(|i| (i / PAGE * 50 + i % 251) as u8);
         let order = [2, 0, 3];
         let length = 2 * PAGE + 0x200;
-        let list =
-            List::new(NOWHERE, length).over(&order.map(|page| pages.page(page)));
+        let list = List::new(NOWHERE, length).over(&order.map(|page| pages.page(page)));
         let mr = mr(server.pd);
         assert_eq!(register(mr, list.0, length, flag::ALLOW_REMOTE_READ).1, Status::SUCCESS);
         // Scribbled over before it is freed: whoever still looks at it finds nonsense.
@@ -137,7 +136,8 @@ fn mr5_mr6_mr7_mr9_the_address_is_an_index_into_scattered_pages() {
 #[test]
 fn mr11_resources_run_out_inline_or_in_the_callback() {
     in_every_mode(|mode| {
-        let adapter = open_with(transom_ndkpi::OpenOptions { max_registrations: 1, ..options(mode) });
+        let adapter =
+            open_with(transom_ndkpi::OpenOptions { max_registrations: 1, ..options(mode) });
         let pd = pd(adapter);
         let (first, second) = (mr(pd), mr(pd));
         let pages = Pages::new(1);
@@ -225,8 +225,7 @@ fn mr16_mr20_receives_need_local_write() {
     for (flags, right) in
         [(flag::ALLOW_LOCAL_WRITE, true), (flag::RDMA_READ_SINK, false), (0, false)]
     {
-        let choice =
-            transom_ndkpi::OpenOptions { read_sink_needed: 1, ..options(Mode::Natural) };
+        let choice = transom_ndkpi::OpenOptions { read_sink_needed: 1, ..options(Mode::Natural) };
         let (client, server) = pair_with(options(Mode::Natural), choice);
         let (from, to) = (Pages::new(1), Pages::new(1));
         from.fill(|i| i as u8);
@@ -344,9 +343,8 @@ fn inv6_inv7_a_send_invalidates_a_window_and_nothing_else() {
         let token = if right { window_token(window) } else { region };
         let t = table::<QpDispatch>(client.qp);
         let sge = own.sge(local, 0, 8);
-        let posted = unsafe {
-            (t.send_and_invalidate)(client.qp, std::ptr::null_mut(), &sge, 1, 0, token)
-        };
+        let posted =
+            unsafe { (t.send_and_invalidate)(client.qp, std::ptr::null_mut(), &sge, 1, 0, token) };
         assert_eq!(Status(posted), Status::SUCCESS);
         let received = server.results(1)[0];
         if right {

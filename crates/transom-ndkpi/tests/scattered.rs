@@ -36,8 +36,7 @@ fn a_c_program_lends_scattered_pages_and_another_process_reads_them() {
     assert!(compiled.success());
     // A real file: this very test.
     let file = std::env::current_exe().unwrap();
-    let mut server =
-        Command::new(&program).arg(&file).stdout(Stdio::piped()).spawn().unwrap();
+    let mut server = Command::new(&program).arg(&file).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
     let port: u16 = lines.next().unwrap().unwrap().parse().unwrap();
     let bytes = fetch_pages::fetch(([127, 0, 0, 1], port).into()).unwrap();

@@ -331,7 +331,10 @@ pub fn serve(provider: &Arc<Provider>, listener: usize, bytes: &[u8], reads: boo
     let rdma = written + fetched as usize;
     let part = 100.0 * rdma as f64 / (rdma + messages).max(1) as f64;
     let way = if reads { "WSPRdmaRead" } else { "WSPRdmaWrite" };
-    println!("{} bytes moved: {rdma} by {way}, {messages} in messages: {part:.2} % by RDMA", bytes.len());
+    println!(
+        "{} bytes moved: {rdma} by {way}, {messages} in messages: {part:.2} % by RDMA",
+        bytes.len()
+    );
     if *their_digest != digest(bytes).to_le_bytes() || (bytes.len() > 100_000 && part < 90.0) {
         return Err(Error::WSAECONNABORTED);
     }

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use crate::below;
 use crate::cache::Key;
 use crate::data::{Direction, Range};
 use crate::descriptor::{Descriptor, LENGTH};
@@ -11,7 +12,6 @@ use crate::memory::{Handle, Kind};
 use crate::overlapped::{Operation, Outcome};
 use crate::provider::{Provider, lock};
 use crate::socket::Socket;
-use crate::below;
 
 impl Provider {
     /// `WSPBind`.

@@ -53,9 +53,9 @@ pub(crate) fn error(status: Status) -> Error {
         Status::ConnectionAborted => Error::WSAECONNABORTED,
         Status::ConnectionInvalid => Error::WSAENOTCONN,
         Status::DeviceRemoved => Error::WSAENETDOWN,
-        Status::NoMoreEntries
-        | Status::InsufficientResources
-        | Status::TooManyAddresses => Error::WSAENOBUFS,
+        Status::NoMoreEntries | Status::InsufficientResources | Status::TooManyAddresses => {
+            Error::WSAENOBUFS
+        }
         Status::BufferOverflow => Error::WSAEMSGSIZE,
         _ => Error::WSAEINVAL,
     }
@@ -149,7 +149,12 @@ impl Connected {
         }))
     }
 
-    pub(crate) fn connect(&self, from: Option<SocketAddr>, to: SocketAddr, sink: Sink) -> Result<()> {
+    pub(crate) fn connect(
+        &self,
+        from: Option<SocketAddr>,
+        to: SocketAddr,
+        sink: Sink,
+    ) -> Result<()> {
         let any = SocketAddr::new(self.adapter.address(), 0);
         self.connector.bind(from.unwrap_or(any)).map_err(|e| connect_error(e.status, false))?;
         let result = self.connector.connect(&self.queue_pair, to, READS, &[], sink);
@@ -311,8 +316,7 @@ impl Region {
         let actor = connected.actor();
         let access = Access { actor, purpose, token: self.token, address, length };
         let mut lane = lock(&connected.lane);
-        let grant =
-            memory.check(&mut lane, &access, sys::now().0).map_err(|_| Error::WSAEFAULT)?;
+        let grant = memory.check(&mut lane, &access, sys::now().0).map_err(|_| Error::WSAEFAULT)?;
         crate::private::copy(&grant, bytes)
     }
 }

@@ -7,13 +7,13 @@ use std::time::Duration;
 use transom_engine::{Completion, CompletionKind, Sge};
 use transom_memory::Purpose;
 
-use crate::error::{Error, Result};
+use crate::below::{self, Connected, Region};
 use crate::descriptor::Descriptor;
+use crate::error::{Error, Result};
 use crate::memory::Handle;
 use crate::overlapped::{Operation, Outcome};
 use crate::provider::lock;
 use crate::socket::{First, Phase, Posted, Socket, State};
-use crate::below::{self, Connected, Region};
 use crate::{BUFFERS_LIMIT, RDMA_LIMIT, SIZE_LIMIT};
 
 /// A run of bytes of the switch's.

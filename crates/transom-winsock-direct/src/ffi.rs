@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
+use crate::BUFFERS_LIMIT;
 use crate::abi::{
     CF_REJECT, FD_CONNECT, FD_CONNECT_BIT, Guid, INVALID_SOCKET, NetworkEvents, Overlapped,
     ProtocolInfo, SIO_ADDRESS_LIST_QUERY, SIO_GET_EXTENSION_FUNCTION_POINTER, SOCKET_ERROR,
@@ -20,7 +21,6 @@ use crate::overlapped::Operation;
 use crate::provider::{Options, Provider, lock};
 use crate::switch::Switch;
 use crate::tables::{Condition, ProcTable, Routine, UpcallTableEx};
-use crate::BUFFERS_LIMIT;
 
 /// The provider of this process, and how often it was started (WSD 2.1).
 static PROVIDER: Mutex<Option<(Arc<Provider>, u32)>> = Mutex::new(None);
@@ -352,12 +352,7 @@ unsafe extern "C" fn enum_network_events(
     unsafe { entry(errno, SOCKET_ERROR, run) }
 }
 
-unsafe extern "C" fn event_select(
-    s: usize,
-    event: *mut c_void,
-    mask: i32,
-    errno: *mut i32,
-) -> i32 {
+unsafe extern "C" fn event_select(s: usize, event: *mut c_void, mask: i32, errno: *mut i32) -> i32 {
     let run = || provider()?.event_select(s, event.expose_provenance(), mask).map(|()| 0);
     // SAFETY: the switch's pointer.
     unsafe { entry(errno, SOCKET_ERROR, run) }
@@ -728,8 +723,7 @@ unsafe extern "C" fn ioctl(
             }
             SIO_ADDRESS_LIST_QUERY => {
                 let addresses = provider.addresses();
-                let (needed, written) =
-                    address_list(&addresses, out.cast(), out_length as usize);
+                let (needed, written) = address_list(&addresses, out.cast(), out_length as usize);
                 *returned = u32::try_from(needed).unwrap_or(u32::MAX);
                 if written { Ok(0) } else { Err(Error::WSAEFAULT) }
             }

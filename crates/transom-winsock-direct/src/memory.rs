@@ -136,9 +136,9 @@ impl Registrations {
         length: u32,
     ) -> Result<Region> {
         let found = self.order.iter().rposition(|handle| {
-            self.local.get(handle).is_some_and(|local| {
-                local.region.permits(connected, purpose, address, length)
-            })
+            self.local
+                .get(handle)
+                .is_some_and(|local| local.region.permits(connected, purpose, address, length))
         });
         let found = found.ok_or(Error::WSAEFAULT)?;
         let handle = self.order.remove(found);

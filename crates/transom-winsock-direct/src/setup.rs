@@ -7,13 +7,13 @@ use std::time::Duration;
 use transom_engine::raw::{self, Sink};
 use transom_engine::{Sge, Status};
 
+use crate::SIZE_LIMIT;
 use crate::abi::{CF_ACCEPT, CF_DEFER, FD_ACCEPT, FD_CONNECT};
 use crate::below::{Connected, REFUSAL, Region, connect_error, failed, post_receive};
 use crate::error::{Error, Result};
 use crate::private::PrivateBuffer;
 use crate::provider::lock;
 use crate::socket::{First, Phase, Socket};
-use crate::SIZE_LIMIT;
 
 /// How long accept waits for the last step of a peer that has asked to connect.
 const LAST_STEP: Duration = Duration::from_secs(10);
@@ -217,8 +217,8 @@ impl Socket {
             let nic = match &state.nic {
                 Some(nic) => Arc::clone(nic),
                 None => {
-                    let from = raw::Adapter::route_to(peer)
-                        .map_err(|e| connect_error(e.status, false))?;
+                    let from =
+                        raw::Adapter::route_to(peer).map_err(|e| connect_error(e.status, false))?;
                     provider.nic(from)?
                 }
             };
@@ -254,11 +254,7 @@ impl Socket {
     }
 
     /// The peer has answered, or cannot be reached.
-    fn connected(
-        self: &Arc<Self>,
-        channel: &Arc<Connected>,
-        status: Result<Status>,
-    ) -> Result<()> {
+    fn connected(self: &Arc<Self>, channel: &Arc<Connected>, status: Result<Status>) -> Result<()> {
         let result = status.and_then(|status| match status {
             Status::Success => channel.connector.complete_connect().map_err(failed),
             status => Err(connect_error(status, channel.connector.private_data().is_ok())),

@@ -46,11 +46,7 @@ pub(crate) enum First {
     #[default]
     None,
     /// The private receive is posted, and the switch's first receive may be waiting for it.
-    Waiting {
-        buffer: PrivateBuffer,
-        region: Region,
-        receive: Option<crate::data::Receive>,
-    },
+    Waiting { buffer: PrivateBuffer, region: Region, receive: Option<crate::data::Receive> },
     /// The message came before the switch's first receive.
     Held(Vec<u8>),
     /// Over: receives go to the adapter.

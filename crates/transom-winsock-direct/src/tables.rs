@@ -60,25 +60,62 @@ unsafe impl Send for UpcallTableEx {}
 unsafe impl Sync for UpcallTableEx {}
 
 /// `WSPAccept`.
-pub type Accept = unsafe extern "C" fn(
-    usize, *mut c_void, *mut i32, Condition, usize, *mut i32) -> usize;
+pub type Accept =
+    unsafe extern "C" fn(usize, *mut c_void, *mut i32, Condition, usize, *mut i32) -> usize;
 /// `WSPBind`.
 pub type Bind = unsafe extern "C" fn(usize, *const c_void, i32, *mut i32) -> i32;
 /// `WSPConnect`.
-pub type Connect = unsafe extern "C" fn(usize, *const c_void, i32, *const WsaBuf, *mut WsaBuf,
-    *const c_void, *const c_void, *mut i32) -> i32;
+pub type Connect = unsafe extern "C" fn(
+    usize,
+    *const c_void,
+    i32,
+    *const WsaBuf,
+    *mut WsaBuf,
+    *const c_void,
+    *const c_void,
+    *mut i32,
+) -> i32;
 /// `WSPGetOverlappedResult`.
-pub type GetOverlappedResult = unsafe extern "C" fn(
-    usize, *mut Overlapped, *mut u32, i32, *mut u32, *mut i32) -> i32;
+pub type GetOverlappedResult =
+    unsafe extern "C" fn(usize, *mut Overlapped, *mut u32, i32, *mut u32, *mut i32) -> i32;
 /// `WSPIoctl`.
-pub type Ioctl = unsafe extern "C" fn(usize, u32, *const c_void, u32, *mut c_void, u32, *mut u32,
-    *mut Overlapped, Routine, *mut c_void, *mut i32) -> i32;
+pub type Ioctl = unsafe extern "C" fn(
+    usize,
+    u32,
+    *const c_void,
+    u32,
+    *mut c_void,
+    u32,
+    *mut u32,
+    *mut Overlapped,
+    Routine,
+    *mut c_void,
+    *mut i32,
+) -> i32;
 /// `WSPRecv`.
-pub type Recv = unsafe extern "C" fn(usize, *mut WsaBuf, u32, *mut u32, *mut u32,
-    *mut Overlapped, Routine, *mut c_void, *mut i32) -> i32;
+pub type Recv = unsafe extern "C" fn(
+    usize,
+    *mut WsaBuf,
+    u32,
+    *mut u32,
+    *mut u32,
+    *mut Overlapped,
+    Routine,
+    *mut c_void,
+    *mut i32,
+) -> i32;
 /// `WSPSend`.
-pub type SendMessage = unsafe extern "C" fn(usize, *mut WsaBuf, u32, *mut u32, u32, *mut Overlapped,
-    Routine, *mut c_void, *mut i32) -> i32;
+pub type SendMessage = unsafe extern "C" fn(
+    usize,
+    *mut WsaBuf,
+    u32,
+    *mut u32,
+    u32,
+    *mut Overlapped,
+    Routine,
+    *mut c_void,
+    *mut i32,
+) -> i32;
 
 /// `WSPPROC_TABLE`: 30 entries. Those that the switch serves itself (WSD 2.3) are NULL.
 #[derive(Clone, Copy, Debug)]
@@ -130,15 +167,40 @@ pub type RegisterMemory =
 /// `WSPDeregisterMemory`.
 pub type DeregisterMemory = unsafe extern "C" fn(usize, *mut c_void, *mut i32) -> i32;
 /// `WSPRegisterRdmaMemory`: 0 is success, whatever the typedef in the header says.
-pub type RegisterRdmaMemory = unsafe extern "C" fn(
-    usize, *mut c_void, u32, u32, *mut c_void, *mut u32, *mut i32) -> i32;
+pub type RegisterRdmaMemory =
+    unsafe extern "C" fn(usize, *mut c_void, u32, u32, *mut c_void, *mut u32, *mut i32) -> i32;
 /// `WSPDeregisterRdmaMemory`.
 pub type DeregisterRdmaMemory = unsafe extern "C" fn(usize, *mut c_void, u32, *mut i32) -> i32;
 /// `WSPRdmaRead`, `WSPRdmaWrite`.
-pub type Rdma = unsafe extern "C" fn(usize, *mut WsaBufEx, u32, *mut c_void, u32, u32, *mut u32,
-    u32, *mut Overlapped, Routine, *mut c_void, *mut i32) -> i32;
+pub type Rdma = unsafe extern "C" fn(
+    usize,
+    *mut WsaBufEx,
+    u32,
+    *mut c_void,
+    u32,
+    u32,
+    *mut u32,
+    u32,
+    *mut Overlapped,
+    Routine,
+    *mut c_void,
+    *mut i32,
+) -> i32;
 /// `WSPMemoryRegistrationCacheCallback`.
 pub type CacheCallback = unsafe extern "C" fn(*mut c_void, usize, *mut i32) -> i32;
 
 const _: () = assert!(size_of::<UpcallTableEx>() == 16 * size_of::<usize>());
 const _: () = assert!(size_of::<ProcTable>() == 30 * size_of::<usize>());
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// W2: sizes of the structures and tables.
+    #[test]
+    fn w02_sizes() {
+        assert_eq!(size_of::<UpcallTableEx>(), 16 * size_of::<usize>());
+        assert_eq!(size_of::<ProcTable>(), 30 * size_of::<usize>());
+        assert_eq!(size_of::<WsaBufEx>(), 3 * size_of::<usize>());
+    }
+}

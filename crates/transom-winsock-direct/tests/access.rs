@@ -471,12 +471,9 @@ fn a26_buffers_must_lie_in_memory_of_the_process() {
         local.err()
     };
     assert_eq!(register(pages.address(), 4096), None);
-    for (address, length) in [
-        (0, 4096),
-        (0x0000_6b6b_0000_0000, 8),
-        (0xffff_8000_0000_0000, 8),
-        (u64::MAX, 2),
-    ] {
+    for (address, length) in
+        [(0, 4096), (0x0000_6b6b_0000_0000, 8), (0xffff_8000_0000_0000, 8), (u64::MAX, 2)]
+    {
         assert_eq!(register(address, length), Some(Error::WSAEFAULT), "{address:#x}");
     }
     assert_eq!(register(pages.address(), 0), Some(Error::WSAEINVAL), "no bytes");
@@ -547,7 +544,11 @@ fn a30_a_closed_descriptor_is_no_socket() {
     two.a.close(two.s);
     let gone = Some(Error::WSAENOTSOCK);
     let provider = &two.a.provider;
-    assert_eq!(provider.deregister_rdma_memory(two.s, &descriptor).err(), gone, "late, and harmless");
+    assert_eq!(
+        provider.deregister_rdma_memory(two.s, &descriptor).err(),
+        gone,
+        "late, and harmless"
+    );
     assert_eq!(provider.deregister_memory(two.s, handle).err(), gone);
     assert_eq!(two.a.send(two.s, pages.range(0, 8)).err(), gone);
     assert_eq!(two.a.receive(two.s, pages.range(0, 8)).err(), gone);

@@ -14,10 +14,8 @@ use transom_winsock_direct::{Direction, Error, Options};
 fn w01_extensions_by_guid() {
     for (guid, extension) in EXTENSIONS {
         assert_eq!(find(&guid, Offers::default()), Ok(extension));
-        let optional = matches!(
-            extension,
-            Extension::RdmaRead | Extension::MemoryRegistrationCacheCallback
-        );
+        let optional =
+            matches!(extension, Extension::RdmaRead | Extension::MemoryRegistrationCacheCallback);
         let found = find(&guid, Offers { rdma_read: false, cache: false });
         assert_eq!(found.err(), optional.then_some(Error::WSAEOPNOTSUPP));
     }

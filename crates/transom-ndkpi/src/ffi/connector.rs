@@ -167,9 +167,8 @@ unsafe fn accept_with(
 ) -> i32 {
     entry(|| {
         // SAFETY: this function's contract.
-        let given = unsafe {
-            (get::<Connector>(connector), get::<Qp>(qp), private(data, data_length))
-        };
+        let given =
+            unsafe { (get::<Connector>(connector), get::<Qp>(qp), private(data, data_length)) };
         let (Some(connector), Some(qp), Ok(private)) = given else {
             return Status::INVALID_PARAMETER;
         };

@@ -30,7 +30,9 @@ unsafe extern "C" fn close_listener(
     context: *mut c_void,
 ) -> i32 {
     // SAFETY: the consumer's pointer, given up with this call.
-    unsafe { close::<Listener>(object, (completion, context), |listener, done| listener.close(done)) }
+    unsafe {
+        close::<Listener>(object, (completion, context), |listener, done| listener.close(done))
+    }
 }
 
 unsafe extern "C" fn listen(

@@ -85,8 +85,7 @@ unsafe extern "C" fn create_qp(
 ) -> i32 {
     entry(|| {
         // SAFETY: the consumer's pointers.
-        let objects =
-            unsafe { (get::<Pd>(pd), get::<Cq>(receive_cq), get::<Cq>(initiator_cq)) };
+        let objects = unsafe { (get::<Pd>(pd), get::<Cq>(receive_cq), get::<Cq>(initiator_cq)) };
         let (Some(pd), Some(receive_cq), Some(initiator_cq)) = objects else {
             return Status::INVALID_PARAMETER;
         };

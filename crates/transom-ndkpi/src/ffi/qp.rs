@@ -51,11 +51,8 @@ unsafe fn with_list(
         // SAFETY: this function's contract.
         (false, _) => unsafe { std::slice::from_raw_parts(list, count as usize) },
     };
-    let convert = |sge: &Sge| EngineSge {
-        token: sge.token,
-        address: sge.address,
-        length: sge.length,
-    };
+    let convert =
+        |sge: &Sge| EngineSge { token: sge.token, address: sge.address, length: sge.length };
     let mut short = [EngineSge::default(); SHORT];
     match short.get_mut(..theirs.len()) {
         Some(short) => {
@@ -194,9 +191,8 @@ unsafe extern "C" fn read(
     entry(|| {
         // SAFETY: the consumer's pointer.
         let Some(qp) = (unsafe { get::<Qp>(qp) }) else { return Status::INVALID_PARAMETER };
-        let post = |_: &[Sge], sges: &[EngineSge]| {
-            qp.read(number(context), sges, address, token, flags)
-        };
+        let post =
+            |_: &[Sge], sges: &[EngineSge]| qp.read(number(context), sges, address, token, flags);
         // SAFETY: the consumer's list.
         unsafe { with_list(list, count, post) }
     })
@@ -248,8 +244,7 @@ unsafe extern "C" fn invalidate(
     entry(|| {
         let object = object.cast::<Object>();
         // SAFETY: the consumer's pointers.
-        let (Some(qp), mw, mr) =
-            (unsafe { (get::<Qp>(qp), get::<Mw>(object), get::<Mr>(object)) })
+        let (Some(qp), mw, mr) = (unsafe { (get::<Qp>(qp), get::<Mw>(object), get::<Mr>(object)) })
         else {
             return Status::INVALID_PARAMETER;
         };

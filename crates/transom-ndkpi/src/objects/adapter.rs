@@ -59,8 +59,7 @@ impl Adapter {
     ) -> Result<Arc<Adapter>, Status> {
         let version = negotiate(version)?;
         let raw = below::open(address.ip(), options.read_sink_needed)?;
-        let deliverer =
-            Deliverer::new(options.mode).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
+        let deliverer = Deliverer::new(options.mode).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
         let life = Life::new(&deliverer, &[]);
         let registrations = AtomicU64::new(0);
         Ok(Arc::new(Adapter { raw, deliverer, life, options, version, registrations }))
@@ -69,8 +68,7 @@ impl Adapter {
     /// `NdkQueryAdapterInfo`.
     #[must_use]
     pub fn info(&self) -> AdapterInfo {
-        let mut adapter_flags =
-            flag::IN_ORDER_DMA_SUPPORTED | flag::LOOPBACK_CONNECTIONS_SUPPORTED;
+        let mut adapter_flags = flag::IN_ORDER_DMA_SUPPORTED | flag::LOOPBACK_CONNECTIONS_SUPPORTED;
         if !self.options.read_sink_needed {
             adapter_flags |= flag::RDMA_READ_SINK_NOT_REQUIRED;
         }

@@ -1,8 +1,8 @@
 //! Listeners (NDK 9).
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use transom_engine::raw;
 
@@ -32,7 +32,10 @@ impl std::fmt::Debug for Listener {
 }
 
 impl Listener {
-    pub(crate) fn new(adapter: &Arc<Adapter>, event: ConnectEvent) -> Result<Arc<Listener>, Status> {
+    pub(crate) fn new(
+        adapter: &Arc<Adapter>,
+        event: ConnectEvent,
+    ) -> Result<Arc<Listener>, Status> {
         let life = Life::new(&adapter.deliverer, &[&adapter.life]);
         let (adapter, paused) = (Arc::clone(adapter), AtomicBool::new(false));
         Ok(Arc::new(Listener { life, adapter, raw: Mutex::new(None), event, paused }))

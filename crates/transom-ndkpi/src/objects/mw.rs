@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use transom_memory::Token;
 
 use super::{Mr, Pd};
-use crate::{Status, below};
 use crate::deliver::{Call, lock};
 use crate::life::Life;
+use crate::{Status, below};
 
 /// A memory window.
 #[derive(Debug)]
@@ -40,7 +40,9 @@ impl Mw {
     /// Whether a Bind would be a rebinding without invalidation (MW-9).
     pub(crate) fn is_bound(&self) -> bool {
         let bound = lock(&self.bound);
-        bound.as_ref().is_some_and(|b| !b.invalidated && below::is_open(&self.pd.adapter.raw, b.window))
+        bound
+            .as_ref()
+            .is_some_and(|b| !b.invalidated && below::is_open(&self.pd.adapter.raw, b.window))
     }
 
     /// A Bind was posted: the region may not go before this window (NDK 2.2).

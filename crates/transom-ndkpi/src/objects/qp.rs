@@ -126,14 +126,7 @@ impl Qp {
 
     /// `NdkRead`. `RDMA_READ_LOCAL_INVALIDATE` is ignored, as the adapter does not set its flag
     /// (INV-10).
-    pub fn read(
-        &self,
-        context: u64,
-        sges: &[Sge],
-        address: u64,
-        token: u32,
-        given: u32,
-    ) -> Status {
+    pub fn read(&self, context: u64, sges: &[Sge], address: u64, token: u32, given: u32) -> Status {
         let operation = Operation::Read { token, address };
         let flags = flags(given, op::RDMA_READ_LOCAL_INVALIDATE);
         let data = Data::Sges(sges);

@@ -80,7 +80,9 @@ pub fn end_of(f: impl FnOnce(RequestCompletion, *mut c_void) -> i32) -> Status {
 }
 
 /// A create function: the object.
-pub fn create(f: impl FnOnce(CreateCompletion, *mut c_void, *mut Ptr) -> i32) -> Result<Ptr, Status> {
+pub fn create(
+    f: impl FnOnce(CreateCompletion, *mut c_void, *mut Ptr) -> i32,
+) -> Result<Ptr, Status> {
     let poison = std::ptr::without_provenance_mut(0x5a5a);
     let mut out: Ptr = poison;
     let cell: Arc<Cell<(i32, Shared<Ptr>)>> = Arc::default();
@@ -139,8 +141,7 @@ pub fn options(mode: Mode) -> OpenOptions {
 pub fn open_with(options: OpenOptions) -> Ptr {
     let mut adapter = std::ptr::null_mut();
     let (version, at) = (Version { major: 2, minor: 0 }, address(0));
-    let status =
-        unsafe { NdkOpenAdapter(version, at.as_ptr().cast(), 16, &options, &mut adapter) };
+    let status = unsafe { NdkOpenAdapter(version, at.as_ptr().cast(), 16, &options, &mut adapter) };
     assert_eq!(Status(status), Status::SUCCESS);
     adapter
 }

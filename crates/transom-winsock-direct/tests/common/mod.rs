@@ -135,7 +135,9 @@ impl Process {
         self.try_expose(socket, pages, flags).unwrap()
     }
     pub fn try_expose(&self, socket: usize, pages: &Pages, flags: u32) -> Result<[u8; 16]> {
-        unsafe { self.provider.register_rdma_memory(socket, pages.address(), pages.length(), flags) }
+        unsafe {
+            self.provider.register_rdma_memory(socket, pages.address(), pages.length(), flags)
+        }
     }
 
     // ---- operations that are told by upcall ----
