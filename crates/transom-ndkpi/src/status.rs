@@ -15,7 +15,7 @@ impl Status {
     /// Severity 3. Warnings (`DEVICE_BUSY`, `BUFFER_OVERFLOW`, `NO_MORE_ENTRIES`) are neither.
     #[must_use]
     pub fn is_error(self) -> bool {
-        self.0.cast_unsigned() >> 30 == 3
+        (self.0 as u32) >> 30 == 3
     }
 }
 

@@ -5,7 +5,7 @@
 //!
 //! The receiver, a second process, fetches with WSPRdmaRead; with `--no-rdma-read` it offers its
 //! buffer instead and the sender fills it with WSPRdmaWrite.
-#![allow(unsafe_code, dead_code, unreachable_pub)]
+#![allow(unsafe_code, dead_code, clippy::expect_used)]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ const MESSAGE: usize = 4096;
 const PIECE: usize = 1 << 20;
 
 /// The switch's side of the interface. Everything here is polled, so no upcall matters.
-pub struct Quiet;
+pub(crate) struct Quiet;
 
 impl Switch for Quiet {
     fn create_socket_handle(&self, context: usize) -> Result<usize> {
@@ -38,28 +38,28 @@ impl Switch for Quiet {
 }
 
 /// Memory that the adapter and the peer may touch, so never behind a reference of Rust's.
-pub struct Memory {
+pub(crate) struct Memory {
     at: *mut u8,
     layout: Layout,
 }
 
 impl Memory {
-    pub fn new(length: usize) -> Memory {
+    pub(crate) fn new(length: usize) -> Memory {
         let layout = Layout::from_size_align(length.max(1), 4096).expect("a length that fits");
         // SAFETY: the layout is not empty.
         Memory { at: unsafe { alloc_zeroed(layout) }, layout }
     }
-    pub fn put(&self, offset: usize, bytes: &[u8]) {
+    pub(crate) fn put(&self, offset: usize, bytes: &[u8]) {
         assert!(offset + bytes.len() <= self.layout.size());
         // SAFETY: inside the allocation.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.at.add(offset), bytes.len()) };
     }
-    pub fn get(&self, offset: usize, length: usize) -> Vec<u8> {
+    pub(crate) fn get(&self, offset: usize, length: usize) -> Vec<u8> {
         assert!(offset + length <= self.layout.size());
         // SAFETY: inside the allocation; copied out, not borrowed.
         unsafe { std::slice::from_raw_parts(self.at.add(offset), length) }.to_vec()
     }
-    pub fn range(&self, offset: usize, length: usize) -> Range {
+    pub(crate) fn range(&self, offset: usize, length: usize) -> Range {
         let address = self.at.expose_provenance() as u64 + offset as u64;
         Range { address, length: u32::try_from(length).expect("32 bits") }
     }
@@ -95,9 +95,9 @@ impl Polled {
 }
 
 /// A connected socket with its two regions (seed 004): one for sending, one for receiving.
-pub struct Session {
+pub(crate) struct Session {
     provider: Arc<Provider>,
-    pub socket: usize,
+    pub(crate) socket: usize,
     sending: Memory,
     receiving: Memory,
     handles: [Handle; 2],
@@ -114,7 +114,7 @@ const WR_DONE: u8 = 5;
 
 impl Session {
     /// Register the two regions, post the receives, and agree with the other side.
-    pub fn start(provider: &Arc<Provider>, socket: usize, reads: bool) -> Result<Session> {
+    pub(crate) fn start(provider: &Arc<Provider>, socket: usize, reads: bool) -> Result<Session> {
         let (sending, receiving) =
             (Memory::new(MESSAGES * MESSAGE), Memory::new(MESSAGES * MESSAGE));
         let register = |memory: &Memory, flags| {
@@ -148,14 +148,14 @@ impl Session {
         Ok(())
     }
 
-    pub fn say(&mut self, message: &[u8]) -> Result<()> {
+    pub(crate) fn say(&mut self, message: &[u8]) -> Result<()> {
         self.sending.put(0, message);
         let range = self.sending.range(0, message.len());
         let send = Polled::begin(|op| self.provider.send(self.socket, &[range], 0, op))?;
         send.end(&self.provider, self.socket).map(drop)
     }
 
-    pub fn hear(&mut self) -> Result<Vec<u8>> {
+    pub(crate) fn hear(&mut self) -> Result<Vec<u8>> {
         let (slot, receive) = self.receives.pop_front().ok_or(Error::WSAENOBUFS)?;
         let bytes = receive.end(&self.provider, self.socket)? as usize;
         let message = self.receiving.get(slot * MESSAGE, bytes);
@@ -182,7 +182,7 @@ impl Session {
     }
 
     /// Send bytes: the first of them in the message, the rest by RDMA (8.3, 8.4).
-    pub fn send_all(&mut self, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn send_all(&mut self, bytes: &[u8]) -> Result<()> {
         let inline = bytes.len().min(1024);
         let (first, rest) = bytes.split_at(inline);
         let memory = Memory::new(rest.len());
@@ -219,7 +219,7 @@ impl Session {
     }
 
     /// Receive what [`Session::send_all`] sends. `reads`: fetch it, rather than have it written.
-    pub fn receive_all(&mut self, reads: bool) -> Result<Vec<u8>> {
+    pub(crate) fn receive_all(&mut self, reads: bool) -> Result<Vec<u8>> {
         let message = self.expect(SRC_AVAIL)?;
         let bad = Error::WSAECONNABORTED;
         let (total, rest) = message.split_first_chunk::<8>().ok_or(bad)?;
@@ -256,7 +256,7 @@ impl Session {
     }
 
     /// Tell the sender what arrived, and how many bytes this side's own RDMA operations moved.
-    pub fn report(&mut self, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn report(&mut self, bytes: &[u8]) -> Result<()> {
         let (_, fetched) = self.provider.moved(self.socket)?;
         self.say(&[digest(bytes).to_le_bytes(), (fetched as u64).to_le_bytes()].concat())
     }
@@ -271,26 +271,26 @@ impl Session {
 
     /// Before a socket is closed the switch deregisters what no transfer uses: the sending
     /// region. The receives of the other one are under way; the provider releases it.
-    pub fn close(self) -> Result<()> {
+    pub(crate) fn close(self) -> Result<()> {
         let [sending, _] = self.handles;
         self.provider.deregister_memory(self.socket, sending)?;
         self.provider.close_socket(self.socket)
     }
 }
 
-pub fn provider(reads: bool) -> Result<Arc<Provider>> {
+pub(crate) fn provider(reads: bool) -> Result<Arc<Provider>> {
     let offers = Offers { rdma_read: reads, ..Offers::default() };
     Provider::start(Arc::new(Quiet), Options { offers })
 }
 
-pub fn listen(provider: &Arc<Provider>) -> Result<(usize, SocketAddr)> {
+pub(crate) fn listen(provider: &Arc<Provider>) -> Result<(usize, SocketAddr)> {
     let listener = provider.open_socket((2, 1, 6), false, 1)?;
     provider.bind(listener, SocketAddr::from(([127, 0, 0, 1], 0)))?;
     provider.listen(listener, 4)?;
     Ok((listener, provider.local_address(listener)?))
 }
 
-pub fn accept(provider: &Provider, listener: usize) -> Result<usize> {
+pub(crate) fn accept(provider: &Provider, listener: usize) -> Result<usize> {
     loop {
         match provider.accept(listener, |_| CF_ACCEPT) {
             Err(Error::WSAEWOULDBLOCK) => std::thread::yield_now(),
@@ -300,7 +300,7 @@ pub fn accept(provider: &Provider, listener: usize) -> Result<usize> {
 }
 
 /// A check that two processes can compare (FNV-1a; nothing secret about it).
-pub fn digest(bytes: &[u8]) -> u64 {
+pub(crate) fn digest(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })
@@ -320,7 +320,12 @@ fn receive(peer: SocketAddr, reads: bool) -> Result<()> {
 }
 
 /// Move bytes to the process at the other end, and add up both sides' counters.
-pub fn serve(provider: &Arc<Provider>, listener: usize, bytes: &[u8], reads: bool) -> Result<()> {
+pub(crate) fn serve(
+    provider: &Arc<Provider>,
+    listener: usize,
+    bytes: &[u8],
+    reads: bool,
+) -> Result<()> {
     let socket = accept(provider, listener)?;
     let mut session = Session::start(provider, socket, reads)?;
     session.send_all(bytes)?;

@@ -73,7 +73,7 @@ impl Switch for Table {
         if let Some(complete) = self.table.complete_overlapped_request {
             let overlapped = std::ptr::with_exposed_provenance_mut(overlapped);
             // SAFETY: the switch's function with the switch's handle and structure.
-            unsafe { complete(handle, overlapped, error.cast_unsigned(), bytes, &mut 0) };
+            unsafe { complete(handle, overlapped, error as u32, bytes, &mut 0) };
         }
     }
     fn set_event(&self, which: usize) {

@@ -84,7 +84,7 @@ impl Operation {
 
     /// Everything of it is over (O-9); from here on it is the switch's again.
     pub(crate) fn finish(self, error: Option<Error>, bytes: u32) {
-        let code = error.map_or(0, |error| error.0.cast_unsigned());
+        let code = error.map_or(0, |error| error.0 as u32);
         // SAFETY: no access, only the fields' addresses.
         self.half(|at| unsafe { &raw mut (*at).offset_high }).store(code, Ordering::Relaxed);
         // SAFETY: as above.
@@ -106,7 +106,7 @@ impl Operation {
         // SAFETY: as above.
         let flags = self.half(|at| unsafe { &raw mut (*at).offset }).load(Ordering::Relaxed);
         Some(Outcome {
-            error: (code != 0).then(|| Error(code.cast_signed())),
+            error: (code != 0).then_some(Error(code as i32)),
             bytes: u32::try_from(bytes.load(Ordering::Relaxed)).unwrap_or(u32::MAX),
             flags,
         })

@@ -39,8 +39,8 @@ unsafe extern "C" fn close_cq(
 }
 
 unsafe extern "C" fn arm(cq: *mut Object, kind: u32) {
-    // SAFETY: the consumer's pointer.
     entry_or((), || {
+        // SAFETY: the consumer's pointer.
         if let Some(cq) = unsafe { get::<Cq>(cq) } {
             cq.arm(kind);
         }
