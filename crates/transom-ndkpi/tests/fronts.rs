@@ -2,6 +2,7 @@
 //! at once. The table that this generates is `FRONTS.md`; the test compares.
 //!
 //! v2 is the engine's v2 dialect under its raw handles, with v2's names for its answers.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::type_complexity)]
 #![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
 
 mod common;

@@ -1,4 +1,5 @@
 //! Lifetimes, completion queues and connections (NDK 3, 8, 9), in every completion mode.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::type_complexity)]
 #![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
 
 mod common;

@@ -1,4 +1,5 @@
 //! The access rules A-1 to A-30 (WSD 10), one test each, named after it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::type_complexity)]
 #![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
 
 mod common;

@@ -1,5 +1,6 @@
 //! Section 18 of WSD as far as it concerns what is built: W1, W2, W5, W7, W9 to W13, W15, W17, W18,
 //! W20, and the rules of the switch on the example's small switch.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::type_complexity)]
 #![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
 
 mod common;

@@ -1,4 +1,5 @@
 //! The interface as a switch in C uses it: tables, extension functions by GUID, upcalls.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::type_complexity)]
 #![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
 
 use std::ffi::c_void;
