@@ -9,8 +9,7 @@ use transom_engine::{
     Status as Engine, dialect,
 };
 use transom_memory::{
-    BindError, DeregisterError, QueuePairId, RegisterError, Registration, Rights, Scope, Token,
-    Unless, WindowSpec,
+    BindError, DeregisterError, QueuePairId, Rights, Scope, Token, Unless, WindowSpec,
 };
 
 use crate::Status;
@@ -128,27 +127,21 @@ pub(crate) fn explain(adapter: &raw::Adapter, code: u32) -> Option<String> {
 
 // ---- memory ----
 
-pub(crate) fn register(
+/// # Safety
+/// As [`raw::Adapter::register`] demands of its caller.
+#[allow(unsafe_code, reason = "hands the caller's promise on")]
+pub(crate) unsafe fn register(
     adapter: &raw::Adapter,
     domain: raw::Domain,
     rights: Rights,
     layout: &Layout,
 ) -> Result<Token, Status> {
-    let memory = adapter.memory().map_err(failed)?;
-    let writes = Rights(Rights::LOCAL_WRITE.0 | Rights::REMOTE_WRITE.0 | Rights::READ_SINK.0);
-    for segment in &layout.segments {
-        // Pages that cannot be what the flags ask for: the consumer's duty to pin them (MR-9).
-        sys::check_pages(segment.host, segment.length, rights.intersects(writes))
-            .map_err(|_| Status::INVALID_PARAMETER)?;
-    }
-    sys::recheck_fault_handler();
-    let scope = Scope::Domain(domain.0);
-    let segments = &layout.segments;
-    memory.register(&Registration { scope, rights, base: layout.base, segments }).map_err(|error| {
-        match error {
-            RegisterError::Exhausted => Status::INSUFFICIENT_RESOURCES,
-            _ => Status::INVALID_PARAMETER,
-        }
+    // SAFETY: this function's contract.
+    let made = unsafe { adapter.register(domain, layout.base, &layout.segments, rights) };
+    made.map_err(|error| match error.status {
+        // Pages that are not there, or not writable: pinning them was the consumer's duty (MR-9).
+        Engine::LocalAccess => Status::INVALID_PARAMETER,
+        status => self::status(status),
     })
 }
 

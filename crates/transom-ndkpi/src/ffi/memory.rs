@@ -69,7 +69,9 @@ unsafe extern "C" fn register(
         // SAFETY: the consumer leaves the chain alone until the request completes (MR-9); it is
         // read inside this call only.
         let chain = unsafe { Chain::new(mdl) };
-        mr.register(chain, length as u64, flags, request_done(completion, context))
+        let done = request_done(completion, context);
+        // SAFETY: the consumer has pinned the pages and keeps them until the registration ends.
+        unsafe { mr.register(chain, length as u64, flags, done) }
     })
 }
 

@@ -35,7 +35,13 @@ impl Mr {
     }
 
     /// `NdkRegisterMr`. The chain is read before the call returns and never afterwards (MR-9).
-    pub fn register(
+    ///
+    /// # Safety
+    /// Until the region is deregistered or closed: the pages are the caller's, are not used for
+    /// anything else, and with a right to write no Rust reference to them exists that bytes
+    /// appearing in them would contradict. They may be unmapped.
+    #[allow(unsafe_code, reason = "hands the caller's promise on")]
+    pub unsafe fn register(
         self: &Arc<Self>,
         chain: impl IntoIterator<Item = Result<Piece, ChainError>>,
         length: u64,
@@ -63,7 +69,8 @@ impl Mr {
             *state = State::Changing;
         }
         let outcome = adapter.admit_registration().and_then(|()| {
-            let made = below::register(&adapter.raw, self.pd.raw, rights, &layout);
+            // SAFETY: this function's contract.
+            let made = unsafe { below::register(&adapter.raw, self.pd.raw, rights, &layout) };
             if made.is_err() {
                 adapter.registration_gone();
             }
