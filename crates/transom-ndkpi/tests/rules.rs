@@ -70,3 +70,24 @@ fn every_rule_has_its_tests_or_a_reason() {
         }
     }
 }
+
+/// A front translates and never decides: nothing in its sources judges a bound, a right or a token.
+#[test]
+fn the_sources_judge_no_bound_right_or_token() {
+    const JUDGING: &[&str] =
+        &[".intersects(", "contains(Rights", "rights ==", "rights !=", "token ==", "token !="];
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap();
+            for word in JUDGING {
+                assert!(!text.contains(word), "{}: {word}", path.display());
+            }
+        }
+    }
+}
