@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use transom_memory::Purpose;
+
 use crate::tables::{self, ConnectorTable, ListenerTable, PostingTable};
 use crate::{Capacity, Status};
 
@@ -40,6 +42,8 @@ pub struct Dialect {
     pub completion_queues: Capacity,
     /// See [`DeadWindow`].
     pub dead_window: DeadWindow,
+    /// Which memory may be the sink of a Read.
+    pub sink: Purpose,
     /// A receive that comes too late: how long a Send of a plain peer may wait for one here. Between
     /// Transoms the sender holds the Send and has the same limit. `None` = for ever. Shared queues
     /// always wait for ever (ND2 C42).
@@ -64,6 +68,7 @@ pub const ND2: Dialect = Dialect {
     disconnect_at_once: true,
     completion_queues: Capacity::Elastic,
     dead_window: DeadWindow::Fatal,
+    sink: Purpose::ReadSink,
     receive_wait: Some(Duration::from_secs(1)),
     silence: Duration::from_secs(10),
     posting: &tables::POSTING_ND2,
@@ -80,15 +85,20 @@ pub const ND1: Dialect = Dialect {
     ..ND2
 };
 
-/// NDKPI (laid out).
+/// NDKPI: Disconnect waits for the peer (NDK DC-1).
 pub const NDK: Dialect = Dialect {
     name: "NDK",
+    disconnect_at_once: false,
     peer_gone: PeerGone::Keep,
     backed_out: Status::ConnectionAborted,
     completion_queues: Capacity::Exact,
     posting: &tables::POSTING_INVALID_AFTER_FLUSH,
     ..ND2
 };
+
+/// NDKPI on an adapter whose sinks must be marked (NDK MR-15).
+pub const NDK_MARKED_SINKS: Dialect =
+    Dialect { name: "NDK, marked sinks", sink: Purpose::MarkedReadSink, ..NDK };
 
 /// Winsock Direct (laid out): receives are waited for without limit (WSD N-2), Disconnect waits for
 /// the peer.
@@ -109,4 +119,4 @@ pub const VERBS: Dialect = Dialect {
 };
 
 /// Every dialect, for tests that iterate them.
-pub const ALL: [&Dialect; 5] = [&ND2, &ND1, &NDK, &WSD, &VERBS];
+pub const ALL: [&Dialect; 6] = [&ND2, &ND1, &NDK, &NDK_MARKED_SINKS, &WSD, &VERBS];

@@ -22,6 +22,8 @@ pub enum Purpose {
     ReceiveBuffer,
     /// The answer to the owner's Read goes into it (`LOCAL_WRITE` or `READ_SINK`).
     ReadSink,
+    /// The same where only memory marked as such may be a sink (`READ_SINK`; NDK MR-15).
+    MarkedReadSink,
     /// A peer reads it (`REMOTE_READ`).
     RemoteRead,
     /// A peer writes it (`REMOTE_WRITE`).
@@ -44,6 +46,7 @@ impl Purpose {
             Purpose::LocalSource => Rights::LOCAL_READ,
             Purpose::ReceiveBuffer => Rights::LOCAL_WRITE,
             Purpose::ReadSink => Rights(Rights::LOCAL_WRITE.0 | Rights::READ_SINK.0),
+            Purpose::MarkedReadSink => Rights::READ_SINK,
             Purpose::RemoteRead => Rights::REMOTE_READ,
             Purpose::RemoteWrite => Rights::REMOTE_WRITE,
             Purpose::RemoteAtomic => Rights::REMOTE_ATOMIC,

@@ -11,7 +11,7 @@ use crate::sync::pause;
 use crate::token::Place;
 use crate::{
     Access, Actor, CloseReason, ConnectionId, Counts, Denial, DeregisterError, DomainId, Memory,
-    Nanoseconds, Purpose, QueuePairId, Rule, Scope, Token, Unless,
+    Nanoseconds, Purpose, QueuePairId, Rule, Scope, Segment, Token, Unless, range,
 };
 
 /// Tokens closed under one hold of the control mutex.
@@ -73,6 +73,31 @@ impl Memory {
         let mut control = self.lock();
         self.named(region, |head| !head.is_window())?;
         Some(self.count(&mut control, Place::of(region), region))
+    }
+
+    /// Whether a token is open: reserved or live. For fronts whose objects outlive their tokens (a
+    /// window that its peer may have invalidated).
+    #[must_use]
+    pub fn is_open(&self, token: Token) -> bool {
+        let _control = self.lock();
+        self.named(token, |head| head.state() != State::Dead).is_some()
+    }
+
+    /// Whether a live region has a byte in `[host, host + length)` of this process. For fronts that
+    /// are told when memory goes away (WSD 5.5, A-28).
+    #[must_use]
+    pub fn touches(&self, region: Token, host: u64, length: u64) -> bool {
+        let control = self.lock();
+        let named = self.named(region, |head| !head.is_window() && head.state() == State::Live);
+        let Some((_, head, facts)) = named else { return false };
+        let segments = if head.is_many() {
+            self.lists.get(facts.host).map(|list| list.segments().collect()).unwrap_or_default()
+        } else {
+            vec![Segment { host: facts.host, length: facts.length }]
+        };
+        drop(control);
+        let touches = |own: &Segment| range::touch(own.host, own.length, host, length);
+        segments.iter().any(touches)
     }
 
     /// A request that names the region was posted. For fronts whose deregistration is refused

@@ -46,7 +46,7 @@ impl Display for Purpose {
         f.write_str(match self {
             Purpose::LocalSource => "local source",
             Purpose::ReceiveBuffer => "receive buffer",
-            Purpose::ReadSink => "sink of a local Read",
+            Purpose::ReadSink | Purpose::MarkedReadSink => "sink of a local Read",
             Purpose::RemoteRead => "Read by the peer",
             Purpose::RemoteWrite => "Write by the peer",
             Purpose::RemoteAtomic => "atomic operation by the peer",

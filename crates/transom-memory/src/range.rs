@@ -30,6 +30,13 @@ pub(crate) fn wraps(address: u64, length: u64) -> bool {
     length > 0 && length - 1 > u64::MAX - address
 }
 
+/// Whether two ranges have a byte in common. A range that wraps ends with the address space.
+pub(crate) fn touch(a: u64, a_length: u64, b: u64, b_length: u64) -> bool {
+    let (first, length, second, other) =
+        if a <= b { (a, a_length, b, b_length) } else { (b, b_length, a, a_length) };
+    other > 0 && length > second - first
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -53,6 +53,11 @@ impl Layout {
 }
 
 impl List {
+    /// Every piece.
+    pub(crate) fn segments(&self) -> impl Iterator<Item = Segment> + '_ {
+        self.pieces.iter().map(|(_, segment)| *segment)
+    }
+
     /// The pieces of `[offset, offset + length)`.
     pub(crate) fn cut(&self, offset: u64, length: u64) -> Segments<'_> {
         let first = self.pieces.partition_point(|(start, _)| *start <= offset).saturating_sub(1);

@@ -288,7 +288,8 @@ impl Connection {
         // The wire has matched the answer to a request of ours that it knows to be unanswered.
         let Some(sequence) = execution.find(id.0) else { return };
         let Some(slot) = execution.requests.get(sequence).copied() else { return };
-        let by = By { actor: execution.actor(self.config.id), purpose: Purpose::ReadSink };
+        let purpose = self.config.dialect.sink;
+        let by = By { actor: execution.actor(self.config.id), purpose };
         let offset = u64::from(offset);
         if let Err(bad) = by.place_list(cx, &execution.requests, &slot, offset, payload) {
             let class = bad.class();

@@ -133,7 +133,7 @@ impl Connection {
     fn begin(&mut self, cx: &mut Cx<'_>, slot: &Slot) -> bool {
         let Some(execution) = &self.execution else { return false };
         let reads = matches!(slot.operation, Operation::Read { .. });
-        let purpose = if reads { Purpose::ReadSink } else { Purpose::LocalSource };
+        let purpose = if reads { self.config.dialect.sink } else { Purpose::LocalSource };
         let by = By { actor: execution.actor(self.config.id), purpose };
         if !slot.inline
             && let Err(bad) = by.probe_list(cx, &execution.requests, slot)

@@ -36,11 +36,15 @@ pub(super) struct Inner {
     peer: Option<SocketAddr>,
 }
 
+/// Keys are never used again, so number and epoch together are not either.
+fn connection_id(key: u64) -> ConnectionId {
+    ConnectionId { number: key as u32, epoch: (key >> 32) as u32 }
+}
+
 /// What a connection is made with.
 pub(super) fn configuration(shared: &Shared, key: u64, role: Role) -> ConnectionConfig {
     ConnectionConfig {
-        // Keys are never used again, so number and epoch together are not either.
-        id: ConnectionId { number: key as u32, epoch: (key >> 32) as u32 },
+        id: connection_id(key),
         role,
         dialect: shared.options.dialect,
         explain: shared.options.explain != Explain::Nobody,
@@ -66,6 +70,11 @@ impl Conn {
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The connection it stands for, while there is one.
+    pub(crate) fn connection(&self) -> Option<ConnectionId> {
+        self.lock().link.as_ref().map(|link| connection_id(link.key))
     }
 
     pub(super) fn keep(&self, sink: Sink) -> u64 {

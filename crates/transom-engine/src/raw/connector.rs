@@ -3,10 +3,11 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use transom_wire::{Facts, ReadLimits};
+use transom_memory::ConnectionId;
+use transom_wire::Facts;
 
 use super::adapter::Owner;
-use super::{Adapter, Error, QueuePair, Result, Sink};
+use super::{Adapter, Error, QueuePair, ReadLimits, Result, Sink};
 use crate::Status;
 use crate::driver::{Conn, Port};
 use crate::tables::ConnectorState;
@@ -133,6 +134,13 @@ impl Connector {
     #[must_use]
     pub fn state(&self) -> ConnectorState {
         self.0.conn.state()
+    }
+
+    /// The connection's name in the memory table: for registrations that belong to one connection
+    /// ([`Scope::Connection`](transom_memory::Scope)). `None` when there is none, or none any more.
+    #[must_use]
+    pub fn connection(&self) -> Option<ConnectionId> {
+        self.0.conn.connection()
     }
 
     /// Read limits, offered or agreed, seen from here (ND2 4.8).

@@ -23,3 +23,4 @@ pub use queues::{CompletionQueue, SharedReceiveQueue};
 
 pub use crate::driver::{Explain, HalfOpen, Options, Sink, Trace};
 pub use crate::sys::{Interface, interfaces};
+pub use transom_wire::{Facts, ReadLimits};

@@ -1,0 +1,290 @@
+//! The engine as this front uses it, and its answers in this front's words.
+
+use std::net::{IpAddr, SocketAddr};
+
+use transom_engine::raw::{self, Sink};
+use transom_engine::sys;
+use transom_engine::{
+    Completion, CompletionFlags, CompletionKind, Data, Flags, NotifyKind, Operation, Request, Sge,
+    Status as Engine, dialect,
+};
+use transom_memory::{
+    BindError, DeregisterError, QueuePairId, Rights, Scope, Token, Unless, WindowSpec,
+};
+
+use crate::Status;
+use crate::chain::Layout;
+use crate::objects::QpLimits;
+use crate::types::{AdapterInfo, Version};
+
+/// Private data with Connect, Accept and Reject.
+const PRIVATE: u32 = 508;
+const SGES: u32 = 32;
+const INLINE: u32 = 4096;
+const READS: u32 = 16;
+const DEPTH: u32 = 16_384;
+const TRANSFER: u32 = 1 << 30;
+const REGION: u64 = 1 << 46;
+
+pub(crate) const NO_COMPLETION: Completion = Completion {
+    request_context: 0,
+    queue_pair_context: 0,
+    queue_pair: QueuePairId(0),
+    kind: CompletionKind::Other,
+    status: Engine::Success,
+    length: 0,
+    value: 0,
+    flags: CompletionFlags(0),
+    denial: 0,
+};
+
+/// What the engine's answer is called here (NDK 6, 7.3).
+pub(crate) fn status(engine: Engine) -> Status {
+    match engine {
+        Engine::Success => Status::SUCCESS,
+        Engine::Canceled => Status::CANCELLED,
+        Engine::LocalAccess => Status::ACCESS_VIOLATION,
+        Engine::RemoteAccess | Engine::RemoteError | Engine::PeerReceiveTooSmall => {
+            Status::REMOTE_RESOURCES
+        }
+        Engine::IoTimeout => Status::IO_TIMEOUT,
+        Engine::ReceiveTooSmall => Status::BUFFER_OVERFLOW,
+        Engine::InvalidRequest => Status::INVALID_DEVICE_REQUEST,
+        Engine::ConnectionInvalid => Status::CONNECTION_INVALID,
+        Engine::ConnectionActive => Status::CONNECTION_ACTIVE,
+        Engine::ConnectionRefused => Status::CONNECTION_REFUSED,
+        Engine::ConnectionAborted => Status::CONNECTION_ABORTED,
+        Engine::ConnectionDisconnected => Status::CONNECTION_DISCONNECTED,
+        Engine::InvalidState => Status::INVALID_DEVICE_STATE,
+        Engine::InvalidBufferSize => Status::INVALID_BUFFER_SIZE,
+        Engine::AddressAssociated => Status::ADDRESS_ALREADY_EXISTS,
+        Engine::NoMoreEntries => Status::NO_MORE_ENTRIES,
+        Engine::DataOverrun => Status::DATA_OVERRUN,
+        Engine::BufferOverflow | Engine::QueueOverrun => Status::BUFFER_OVERFLOW,
+        Engine::InvalidParameter(_) => Status::INVALID_PARAMETER,
+        Engine::NotSupported => Status::NOT_SUPPORTED,
+        Engine::DeviceBusy => Status::DEVICE_BUSY,
+        Engine::DeviceRemoved => Status::DEVICE_REMOVED,
+        Engine::InsufficientResources => Status::INSUFFICIENT_RESOURCES,
+        Engine::NetworkUnreachable => Status::NETWORK_UNREACHABLE,
+        Engine::HostUnreachable | Engine::BadNetworkName => Status::HOST_UNREACHABLE,
+        Engine::InvalidAddress | Engine::AddressNotAssociated => Status::INVALID_ADDRESS,
+        Engine::SharingViolation => Status::SHARING_VIOLATION,
+        Engine::TooManyAddresses => Status::TOO_MANY_ADDRESSES,
+        _ => Status::INTERNAL_ERROR,
+    }
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "used with map_err")]
+fn failed(error: raw::Error) -> Status {
+    status(error.status)
+}
+
+// ---- adapter ----
+
+pub(crate) fn open(address: IpAddr, read_sink_needed: bool) -> Result<raw::Adapter, Status> {
+    let options = raw::Options {
+        dialect: if read_sink_needed { &dialect::NDK_MARKED_SINKS } else { &dialect::NDK },
+        largest_region: REGION,
+        largest_transfer: u64::from(TRANSFER),
+        ..raw::Options::default()
+    };
+    raw::Adapter::open(address, options).map_err(failed)
+}
+
+pub(crate) fn info(adapter: &raw::Adapter) -> AdapterInfo {
+    let reads = adapter.options().reads;
+    AdapterInfo {
+        version: Version::default(),
+        vendor_id: 0,
+        device_id: 0,
+        max_registration_size: REGION as usize,
+        max_window_size: REGION as usize,
+        frmr_page_count: 512,
+        max_initiator_request_sge: SGES,
+        max_receive_request_sge: SGES,
+        max_read_request_sge: SGES,
+        max_transfer_length: TRANSFER,
+        max_inline_data_size: INLINE,
+        max_inbound_read_limit: reads.inbound.min(READS),
+        max_outbound_read_limit: reads.outbound.min(READS),
+        max_receive_queue_depth: DEPTH,
+        max_initiator_queue_depth: DEPTH,
+        max_srq_depth: 0,
+        max_cq_depth: 1 << 20,
+        large_request_threshold: 4096,
+        max_caller_data: PRIVATE,
+        max_callee_data: PRIVATE,
+        adapter_flags: 0,
+        rdma_technology: 1, // iWARP
+    }
+}
+
+/// The record of a refusal, as a sentence.
+pub(crate) fn explain(adapter: &raw::Adapter, code: u32) -> Option<String> {
+    adapter.denial(u64::from(code)).map(|record| record.cause.to_string())
+}
+
+// ---- memory ----
+
+/// # Safety
+/// As [`raw::Adapter::register`] demands of its caller.
+#[allow(unsafe_code, reason = "hands the caller's promise on")]
+pub(crate) unsafe fn register(
+    adapter: &raw::Adapter,
+    domain: raw::Domain,
+    rights: Rights,
+    layout: &Layout,
+) -> Result<Token, Status> {
+    // SAFETY: this function's contract.
+    let made = unsafe { adapter.register(domain, layout.base, &layout.segments, rights) };
+    made.map_err(|error| match error.status {
+        // Pages that are not there, or not writable: pinning them was the consumer's duty (MR-9).
+        Engine::LocalAccess => Status::INVALID_PARAMETER,
+        status => self::status(status),
+    })
+}
+
+/// DR-3: windows keep a region from being deregistered.
+pub(crate) fn deregister(adapter: &raw::Adapter, region: Token) -> Result<(), Status> {
+    let memory = adapter.memory().map_err(failed)?;
+    let unless = Unless { windows: true, ..Unless::default() };
+    memory.deregister(region, unless, sys::now().0).map_err(|error| match error {
+        DeregisterError::Busy(_) => Status::DEVICE_BUSY,
+        _ => Status::INVALID_DEVICE_STATE,
+    })
+}
+
+/// End a registration whatever hangs on it (LT-15).
+pub(crate) fn close_region(adapter: &raw::Adapter, region: Token) {
+    if let Ok(memory) = adapter.memory() {
+        let _ = memory.deregister(region, Unless::default(), sys::now().0);
+    }
+}
+
+/// A window that is to be, or is, open.
+pub(crate) fn is_open(adapter: &raw::Adapter, window: Token) -> bool {
+    adapter.memory().is_ok_and(|memory| memory.is_open(window))
+}
+
+pub(crate) fn revoke(adapter: &raw::Adapter, window: Token) {
+    let _ = adapter.revoke(window);
+}
+
+/// Both halves of Bind: the token, and the request that lets it live (MW-2, MW-5, MW-6).
+pub(crate) fn bind(
+    adapter: &raw::Adapter,
+    queue_pair: &raw::QueuePair,
+    (context, flags): (u64, Flags),
+    region: Token,
+    (base, length): (u64, u64),
+    rights: Rights,
+) -> Result<Token, Status> {
+    let memory = adapter.memory().map_err(failed)?;
+    let config = queue_pair.config();
+    let scope = Scope::QueuePair(config.domain, config.number);
+    let spec = WindowSpec { region, domain: config.domain, scope, base, length, rights };
+    let window = memory.reserve(&spec, sys::now().0).map_err(|error| match error {
+        BindError::Right(_) => Status::ACCESS_VIOLATION,
+        BindError::Exhausted => Status::INSUFFICIENT_RESOURCES,
+        _ => Status::INVALID_PARAMETER,
+    })?;
+    let operation = Operation::Bind { window };
+    let request = Request { context, operation, flags };
+    queue_pair.post(&request, Data::Sges(&[])).map_err(|error| {
+        adapter.abandon_window(window);
+        failed(error)
+    })?;
+    Ok(window)
+}
+
+pub(crate) fn invalidate(
+    queue_pair: &raw::QueuePair,
+    context: u64,
+    flags: Flags,
+    window: Token,
+) -> Result<(), Status> {
+    let request = Request { context, operation: Operation::Invalidate { window }, flags };
+    queue_pair.post(&request, Data::Sges(&[])).map_err(failed)
+}
+
+// ---- queues ----
+
+pub(crate) fn completion_queue(
+    adapter: &raw::Adapter,
+    depth: u32,
+) -> Result<raw::CompletionQueue, Status> {
+    adapter.completion_queue(depth as usize).map_err(failed)
+}
+
+pub(crate) fn notify(
+    queue: &raw::CompletionQueue,
+    kind: NotifyKind,
+    told: impl FnOnce(Status) + Send + 'static,
+) {
+    // A forked child is told nothing: it has no adapter.
+    let _ = queue.notify(kind, Sink::call(move |engine| told(status(engine))));
+}
+
+pub(crate) fn queue_pair(
+    adapter: &raw::Adapter,
+    domain: raw::Domain,
+    receive: &raw::CompletionQueue,
+    initiator: &raw::CompletionQueue,
+    context: u64,
+    limits: QpLimits,
+) -> Result<raw::QueuePair, Status> {
+    let options = raw::QueuePairOptions {
+        context,
+        initiator_depth: limits.initiator_depth,
+        receive_depth: limits.receive_depth,
+        initiator_sge: limits.initiator_sge,
+        receive_sge: limits.receive_sge,
+        inline_size: limits.inline,
+    };
+    adapter.queue_pair(domain, initiator, receive, None, &options).map_err(failed)
+}
+
+pub(crate) fn post(
+    queue_pair: &raw::QueuePair,
+    request: &Request,
+    data: Data<'_>,
+) -> Result<(), Status> {
+    queue_pair.post(request, data).map_err(failed)
+}
+
+pub(crate) fn post_receive(
+    queue_pair: &raw::QueuePair,
+    context: u64,
+    sges: &[Sge],
+) -> Result<(), Status> {
+    queue_pair.post_receive(context, sges).map_err(failed)
+}
+
+pub(crate) fn completion_status(completion: &Completion) -> Status {
+    status(completion.status)
+}
+
+// ---- connections ----
+
+pub(crate) fn told(sink: Box<dyn FnOnce(Status) + Send>) -> Sink {
+    Sink::call(move |engine| sink(status(engine)))
+}
+
+/// A connect can be tried again on the same connector, which then has its address already.
+pub(crate) fn bind_connector(connector: &raw::Connector, from: SocketAddr) -> Result<(), Status> {
+    match connector.bind(from) {
+        Err(error) if error.status == Engine::AddressAssociated => Ok(()),
+        other => other.map_err(failed),
+    }
+}
+
+/// Whether the end of a NotifyDisconnect means that the peer has gone (DC-3), rather than that this
+/// side has (DC-4).
+pub(crate) fn is_peers_doing(status: Status) -> bool {
+    !matches!(status, Status::CANCELLED | Status::CONNECTION_DISCONNECTED)
+}
+
+pub(crate) fn engine<T>(result: raw::Result<T>) -> Result<T, Status> {
+    result.map_err(failed)
+}

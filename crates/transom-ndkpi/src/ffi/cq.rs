@@ -1,0 +1,157 @@
+//! `NDK_CQ_DISPATCH`.
+
+use std::ffi::c_void;
+
+use transom_engine::{Completion, CompletionFlags, CompletionKind};
+
+use super::handle::{Kind, get};
+use super::{close, entry_or, query_extension};
+use crate::dispatch::{CloseCompletion, CqDispatch, RequestCompletion};
+use crate::flags::operation;
+use crate::objects::Cq;
+use crate::types::{NdkResult, NdkResultEx, Object, ObjectHeader, ObjectType};
+use crate::{Status, below};
+
+static TABLE: CqDispatch = CqDispatch {
+    close: close_cq,
+    query_extension,
+    resize,
+    arm,
+    get_results,
+    control_interrupt_moderation,
+    get_results_ex,
+};
+
+impl Kind for Cq {
+    const TYPE: ObjectType = ObjectType::Cq;
+    fn table() -> *const c_void {
+        (&raw const TABLE).cast()
+    }
+}
+
+unsafe extern "C" fn close_cq(
+    object: *mut ObjectHeader,
+    completion: CloseCompletion,
+    context: *mut c_void,
+) -> i32 {
+    // SAFETY: the consumer's pointer, given up with this call.
+    unsafe { close::<Cq>(object, (completion, context), |cq, done| cq.close(done)) }
+}
+
+unsafe extern "C" fn arm(cq: *mut Object, kind: u32) {
+    entry_or((), || {
+        // SAFETY: the consumer's pointer.
+        if let Some(cq) = unsafe { get::<Cq>(cq) } {
+            cq.arm(kind);
+        }
+    });
+}
+
+/// Retrieve entries in pieces and write each one out.
+///
+/// # Safety
+/// `results` has room for `count` entries.
+unsafe fn results<T>(
+    cq: *mut Object,
+    results: *mut T,
+    count: u32,
+    convert: impl Fn(&Completion) -> T,
+) -> u32 {
+    entry_or(0, || {
+        // SAFETY: the consumer's pointer.
+        let Some(cq) = (unsafe { get::<Cq>(cq) }) else { return 0 };
+        if results.is_null() {
+            return 0;
+        }
+        let mut piece = [below::NO_COMPLETION; 16];
+        let mut written = 0;
+        while written < count as usize {
+            let room = (count as usize - written).min(piece.len());
+            let found = cq.results(piece.get_mut(..room).unwrap_or_default());
+            for completion in piece.iter().take(found) {
+                // SAFETY: fewer than `count` were written so far.
+                unsafe { results.add(written).write(convert(completion)) };
+                written += 1;
+            }
+            if found < room {
+                break;
+            }
+        }
+        u32::try_from(written).unwrap_or(count)
+    })
+}
+
+fn pointer(context: u64) -> *mut c_void {
+    std::ptr::with_exposed_provenance_mut(context as usize)
+}
+
+fn plain(completion: &Completion) -> NdkResult {
+    NdkResult {
+        status: below::completion_status(completion).0,
+        bytes_transferred: received(completion),
+        qp_context: pointer(completion.queue_pair_context),
+        request_context: pointer(completion.request_context),
+    }
+}
+
+/// WR-14: only receives have a length.
+fn received(completion: &Completion) -> u32 {
+    match completion.kind {
+        CompletionKind::Receive if completion.status.is_success() => completion.length,
+        _ => 0,
+    }
+}
+
+fn extended(completion: &Completion) -> NdkResultEx {
+    let invalidated = completion.flags.contains(CompletionFlags::INVALIDATED);
+    let operation = match completion.kind {
+        CompletionKind::Receive if invalidated => operation::RECEIVE_AND_INVALIDATE,
+        CompletionKind::Receive => operation::RECEIVE,
+        CompletionKind::Send => operation::SEND,
+        CompletionKind::Write => operation::WRITE,
+        CompletionKind::Read => operation::READ,
+        CompletionKind::Bind => operation::BIND,
+        CompletionKind::Invalidate => operation::INVALIDATE,
+        CompletionKind::Other => operation::FAST_REGISTER,
+    };
+    let status = below::completion_status(completion);
+    NdkResultEx {
+        status: status.0,
+        bytes_transferred: received(completion),
+        qp_context: pointer(completion.queue_pair_context),
+        request_context: pointer(completion.request_context),
+        operation,
+        provider_error_code: match status {
+            Status::SUCCESS => 0,
+            _ => completion.denial as u32,
+        },
+        type_specific: if invalidated { completion.value as usize } else { 0 },
+    }
+}
+
+unsafe extern "C" fn get_results(cq: *mut Object, out: *mut NdkResult, count: u32) -> u32 {
+    // SAFETY: the consumer's array.
+    unsafe { results(cq, out, count, plain) }
+}
+
+unsafe extern "C" fn get_results_ex(cq: *mut Object, out: *mut NdkResultEx, count: u32) -> u32 {
+    // SAFETY: the consumer's array.
+    unsafe { results(cq, out, count, extended) }
+}
+
+unsafe extern "C" fn resize(
+    _cq: *mut Object,
+    _depth: u32,
+    _completion: RequestCompletion,
+    _context: *mut c_void,
+) -> i32 {
+    Status::NOT_SUPPORTED.0
+}
+
+unsafe extern "C" fn control_interrupt_moderation(
+    _cq: *mut Object,
+    _interval: u32,
+    _count: u32,
+) -> i32 {
+    Status::NOT_SUPPORTED.0
+}

@@ -1,0 +1,79 @@
+//! `NDK_LISTENER_DISPATCH`.
+
+use std::ffi::c_void;
+
+use super::handle::{Kind, get};
+use super::{address, close, entry, entry_or, query_extension, request_done};
+use crate::Status;
+use crate::dispatch::{CloseCompletion, ListenerDispatch, RequestCompletion};
+use crate::objects::Listener;
+use crate::types::{Object, ObjectHeader, ObjectType};
+
+static TABLE: ListenerDispatch = ListenerDispatch {
+    close: close_listener,
+    query_extension,
+    listen,
+    get_local_address,
+    control_connect_events,
+};
+
+impl Kind for Listener {
+    const TYPE: ObjectType = ObjectType::Listener;
+    fn table() -> *const c_void {
+        (&raw const TABLE).cast()
+    }
+}
+
+unsafe extern "C" fn close_listener(
+    object: *mut ObjectHeader,
+    completion: CloseCompletion,
+    context: *mut c_void,
+) -> i32 {
+    // SAFETY: the consumer's pointer, given up with this call.
+    unsafe {
+        close::<Listener>(object, (completion, context), |listener, done| listener.close(done))
+    }
+}
+
+unsafe extern "C" fn listen(
+    listener: *mut Object,
+    at: *const c_void,
+    length: u32,
+    completion: RequestCompletion,
+    context: *mut c_void,
+) -> i32 {
+    entry(|| {
+        // SAFETY: the consumer's pointers.
+        let (Some(listener), Ok(at)) =
+            (unsafe { (get::<Listener>(listener), address::read(at, length)) })
+        else {
+            return Status::INVALID_PARAMETER;
+        };
+        listener.listen(at, request_done(completion, context))
+    })
+}
+
+unsafe extern "C" fn get_local_address(
+    listener: *mut Object,
+    out: *mut c_void,
+    length: *mut u32,
+) -> i32 {
+    entry(|| {
+        // SAFETY: the consumer's pointers.
+        unsafe {
+            let Some(listener) = get::<Listener>(listener) else {
+                return Status::INVALID_PARAMETER;
+            };
+            address::write(listener.local_address(), out, length)
+        }
+    })
+}
+
+unsafe extern "C" fn control_connect_events(listener: *mut Object, pause: u8) {
+    entry_or((), || {
+        // SAFETY: the consumer's pointer.
+        if let Some(listener) = unsafe { get::<Listener>(listener) } {
+            listener.control_connect_events(pause != 0);
+        }
+    });
+}

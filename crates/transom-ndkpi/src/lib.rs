@@ -1,0 +1,24 @@
+//! NDKPI, the interface of `ndkpi.h`, in user space on the engine.
+//!
+//! A front: it holds the types, flags, status values and object lifetimes of one generation and
+//! translates. It compares no bound, right or token; `transom-memory` does.
+
+#![deny(unsafe_code)]
+
+mod below;
+pub mod chain;
+mod deliver;
+pub mod dispatch;
+#[allow(unsafe_code, reason = "the C entries")]
+mod ffi;
+pub mod flags;
+mod life;
+#[allow(unsafe_code, reason = "C structures with pointers in them")]
+pub mod mdl;
+pub mod objects;
+mod status;
+pub mod types;
+
+pub use deliver::{Done, Mode};
+pub use ffi::{NdkCloseAdapter, NdkExplain, NdkOpenAdapter, OpenOptions};
+pub use status::Status;

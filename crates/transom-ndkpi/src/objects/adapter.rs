@@ -1,0 +1,150 @@
+//! Adapters: open, query, and a close that waits (NDK 4.1, LT-11).
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use transom_engine::raw;
+
+use super::{ConnectEvent, Connector, Cq, CqNotification, Listener, Pd};
+use crate::deliver::{Deliverer, Mode};
+use crate::flags::adapter as flag;
+use crate::life::Life;
+use crate::types::{AdapterInfo, Version};
+use crate::{Status, below};
+
+/// What may be chosen at open.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// When completions are delivered.
+    pub mode: Mode,
+    /// The adapter does not set `RDMA_READ_SINK_NOT_REQUIRED`: the sink of a Read must have been
+    /// registered with `RDMA_READ_SINK` (MR-15).
+    pub read_sink_needed: bool,
+    /// Most registrations at a time; more are `INSUFFICIENT_RESOURCES`. `None`: what memory holds.
+    pub max_registrations: Option<u64>,
+}
+
+/// An open adapter.
+#[derive(Debug)]
+pub struct Adapter {
+    pub(crate) raw: raw::Adapter,
+    pub(crate) deliverer: Deliverer,
+    pub(crate) life: Arc<Life>,
+    pub(crate) options: Options,
+    pub(crate) version: Version,
+    registrations: AtomicU64,
+}
+
+/// The version that a request gets: the highest minor of its major, if the request's minor does not
+/// lie above it (NDK 1).
+pub(crate) fn negotiate(asked: Version) -> Result<Version, Status> {
+    let highest = match asked.major {
+        1 => 2,
+        2 => 1,
+        _ => return Err(Status::BAD_VERSION),
+    };
+    if asked.minor > highest {
+        return Err(Status::BAD_VERSION);
+    }
+    Ok(Version { major: asked.major, minor: highest })
+}
+
+impl Adapter {
+    /// Open the adapter of a local address.
+    pub fn open(
+        version: Version,
+        address: SocketAddr,
+        options: Options,
+    ) -> Result<Arc<Adapter>, Status> {
+        let version = negotiate(version)?;
+        let raw = below::open(address.ip(), options.read_sink_needed)?;
+        let deliverer = Deliverer::new(options.mode).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
+        let life = Life::new(&deliverer, &[]);
+        let registrations = AtomicU64::new(0);
+        Ok(Arc::new(Adapter { raw, deliverer, life, options, version, registrations }))
+    }
+
+    /// `NdkQueryAdapterInfo`.
+    #[must_use]
+    pub fn info(&self) -> AdapterInfo {
+        let mut adapter_flags = flag::IN_ORDER_DMA_SUPPORTED | flag::LOOPBACK_CONNECTIONS_SUPPORTED;
+        if !self.options.read_sink_needed {
+            adapter_flags |= flag::RDMA_READ_SINK_NOT_REQUIRED;
+        }
+        AdapterInfo { version: self.version, adapter_flags, ..below::info(&self.raw) }
+    }
+
+    /// `NdkCreatePd`.
+    pub fn create_pd(self: &Arc<Self>) -> Result<Arc<Pd>, Status> {
+        Pd::new(self)
+    }
+
+    /// `NdkCreateCq`.
+    pub fn create_cq(
+        self: &Arc<Self>,
+        depth: u32,
+        notification: Option<CqNotification>,
+    ) -> Result<Arc<Cq>, Status> {
+        if depth > self.info().max_cq_depth {
+            return Err(Status::INVALID_PARAMETER);
+        }
+        Cq::new(self, depth, notification)
+    }
+
+    /// `NdkCreateConnector`.
+    pub fn create_connector(self: &Arc<Self>) -> Result<Arc<Connector>, Status> {
+        Connector::new(self)
+    }
+
+    /// `NdkCreateListener`.
+    pub fn create_listener(self: &Arc<Self>, event: ConnectEvent) -> Result<Arc<Listener>, Status> {
+        Listener::new(self, event)
+    }
+
+    /// Close: waits for every object, and for every callback to have returned. Not from a callback.
+    pub fn close(&self) {
+        self.life.close_and_wait();
+    }
+
+    /// The record that a completion's `provider_error_code` names, as a sentence.
+    #[must_use]
+    pub fn explain(&self, code: u32) -> Option<String> {
+        below::explain(&self.raw, code)
+    }
+
+    pub(crate) fn admit_registration(&self) -> Result<(), Status> {
+        let before = self.registrations.fetch_add(1, Ordering::Relaxed);
+        if self.options.max_registrations.is_some_and(|most| before >= most) {
+            self.registration_gone();
+            return Err(Status::INSUFFICIENT_RESOURCES);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn registration_gone(&self) {
+        self.registrations.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// NDK 1: the highest minor of the major that was asked for, or BAD_VERSION.
+    #[test]
+    fn version_negotiation() {
+        let v = |major, minor| Version { major, minor };
+        for (asked, got) in [
+            (v(1, 0), Ok(v(1, 2))),
+            (v(1, 1), Ok(v(1, 2))),
+            (v(1, 3), Err(Status::BAD_VERSION)),
+            (v(2, 0), Ok(v(2, 1))),
+            (v(2, 2), Err(Status::BAD_VERSION)),
+            (v(0, 0), Err(Status::BAD_VERSION)),
+            (v(3, 0), Err(Status::BAD_VERSION)),
+        ] {
+            assert_eq!(negotiate(asked), got);
+        }
+    }
+}

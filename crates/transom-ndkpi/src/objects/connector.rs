@@ -1,0 +1,269 @@
+//! Connectors (NDK 9).
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use transom_engine::raw::{self, ReadLimits};
+
+use super::{Adapter, Qp};
+use crate::deliver::{Call, Done, Pending, lock, returned};
+use crate::life::Life;
+use crate::{Status, below};
+
+/// Called once when the peer has disconnected or the connection was lost; the argument is the
+/// reason, 0 where none is known.
+pub type DisconnectEvent = Box<dyn FnOnce(u32) + Send>;
+
+/// What the peer sent, and the read limits as seen from here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectionData {
+    /// Reads of the peer served at a time.
+    pub inbound: u32,
+    /// Reads of this side at a time.
+    pub outbound: u32,
+    /// Private data, padded with zeros to the constant size of this direction (NDK 9.4).
+    pub private: Vec<u8>,
+}
+
+/// A connector.
+pub struct Connector {
+    pub(crate) life: Arc<Life>,
+    pub(crate) adapter: Arc<Adapter>,
+    /// `None` once closed: the last handle of it disconnects, or rejects.
+    raw: Mutex<Option<raw::Connector>>,
+    /// Made by a listener for a request of a peer.
+    incoming: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    qp: Option<Arc<Qp>>,
+    event: Option<DisconnectEvent>,
+}
+
+impl std::fmt::Debug for Connector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connector").field("incoming", &self.incoming).finish_non_exhaustive()
+    }
+}
+
+impl Connector {
+    pub(crate) fn new(adapter: &Arc<Adapter>) -> Result<Arc<Connector>, Status> {
+        let raw = below::engine(adapter.raw.connector())?;
+        Ok(Connector::around(adapter, raw, &[&adapter.life], false))
+    }
+
+    pub(crate) fn around(
+        adapter: &Arc<Adapter>,
+        raw: raw::Connector,
+        antecedents: &[&Arc<Life>],
+        incoming: bool,
+    ) -> Arc<Connector> {
+        let life = Life::new(&adapter.deliverer, antecedents);
+        let (adapter, raw) = (Arc::clone(adapter), Mutex::new(Some(raw)));
+        Arc::new(Connector { life, adapter, raw, incoming, state: Mutex::default() })
+    }
+
+    /// The engine's connector, while this one is open.
+    fn raw(&self) -> Result<raw::Connector, Status> {
+        lock(&self.raw).clone().ok_or(Status::CONNECTION_INVALID)
+    }
+
+    /// Tie the queue pair's life to this connector's (NDK 2.2).
+    fn take_qp(&self, qp: &Arc<Qp>) {
+        let mut state = lock(&self.state);
+        if let Some(before) = state.qp.replace(Arc::clone(qp)) {
+            self.life.leave(&before.life);
+        }
+        self.life.follow(&qp.life);
+    }
+
+    /// A request that ends when the engine says so.
+    fn request(
+        self: &Arc<Self>,
+        done: Done<()>,
+        start: impl FnOnce(Box<dyn FnOnce(Status) + Send>) -> Result<(), Status>,
+    ) -> Status {
+        let pending = Pending::new(&self.adapter.deliverer, self.life.busy(), done);
+        let outcome = Arc::clone(&pending);
+        let told = Box::new(move |status| outcome.resolve(status, ()));
+        if let Err(status) = start(told) {
+            return status; // refused at once: no callback
+        }
+        returned(pending.settle())
+    }
+
+    /// `NdkConnect`.
+    pub fn connect(
+        self: &Arc<Self>,
+        qp: &Arc<Qp>,
+        from: SocketAddr,
+        to: SocketAddr,
+        limits: (u32, u32),
+        private: &[u8],
+        done: Done<()>,
+    ) -> Status {
+        let _call = Call::enter();
+        if !Arc::ptr_eq(&qp.pd.adapter, &self.adapter) {
+            return Status::INVALID_PARAMETER;
+        }
+        if self.incoming {
+            return Status::CONNECTION_INVALID;
+        }
+        self.take_qp(qp);
+        self.request(done, |told| {
+            let (raw, limits) = (self.raw()?, self.capped(limits));
+            below::bind_connector(&raw, from)?;
+            below::engine(raw.connect(&qp.raw, to, limits, private, below::told(told)))
+        })
+    }
+
+    /// CN-3: silently capped to the adapter's limits.
+    fn capped(&self, (inbound, outbound): (u32, u32)) -> ReadLimits {
+        let info = self.adapter.info();
+        ReadLimits {
+            inbound: inbound.min(info.max_inbound_read_limit),
+            outbound: outbound.min(info.max_outbound_read_limit),
+        }
+    }
+
+    /// `NdkCompleteConnect(Ex)`.
+    pub fn complete_connect(
+        self: &Arc<Self>,
+        event: Option<DisconnectEvent>,
+        done: Done<()>,
+    ) -> Status {
+        let _call = Call::enter();
+        self.establish(event, done, |told| {
+            below::engine(self.raw()?.complete_connect())?;
+            told(Status::SUCCESS);
+            Ok(())
+        })
+    }
+
+    /// `NdkAccept(Ex)`.
+    pub fn accept(
+        self: &Arc<Self>,
+        qp: &Arc<Qp>,
+        limits: (u32, u32),
+        private: &[u8],
+        event: Option<DisconnectEvent>,
+        done: Done<()>,
+    ) -> Status {
+        let _call = Call::enter();
+        if !Arc::ptr_eq(&qp.pd.adapter, &self.adapter) {
+            return Status::INVALID_PARAMETER;
+        }
+        if !self.incoming {
+            return Status::CONNECTION_INVALID;
+        }
+        self.take_qp(qp);
+        self.establish(event, done, |told| {
+            let limits = self.capped(limits);
+            below::engine(self.raw()?.accept(&qp.raw, limits, private, below::told(told)))
+        })
+    }
+
+    /// The last step of either side. The disconnect event may come once its callback has returned,
+    /// not earlier (DC-8).
+    fn establish(
+        self: &Arc<Self>,
+        event: Option<DisconnectEvent>,
+        done: Done<()>,
+        start: impl FnOnce(Box<dyn FnOnce(Status) + Send>) -> Result<(), Status>,
+    ) -> Status {
+        lock(&self.state).event = event;
+        let connector = Arc::clone(self);
+        let then = Box::new(move |status: Status, ()| {
+            done(status, ());
+            connector.established(status);
+        });
+        let status = self.request(then, start);
+        if status != Status::PENDING {
+            self.established(status); // inline: `done` was not called
+        }
+        status
+    }
+
+    fn established(self: &Arc<Self>, status: Status) {
+        if !status.is_success() {
+            lock(&self.state).event = None;
+            return;
+        }
+        let connector = Arc::downgrade(self);
+        let gone = Box::new(move |status| {
+            if let Some(connector) = connector.upgrade() {
+                connector.peer_gone(status);
+            }
+        });
+        let Ok(raw) = self.raw() else { return };
+        if raw.notify_disconnect(below::told(gone)).is_err() {
+            // It is gone already: the callback behind us said that it had come up.
+            self.peer_gone(Status::SUCCESS);
+        }
+    }
+
+    /// DC-3, DC-4: the peer's doing only, and once.
+    fn peer_gone(self: &Arc<Self>, status: Status) {
+        if !below::is_peers_doing(status) {
+            return;
+        }
+        let Some(event) = lock(&self.state).event.take() else { return };
+        let Some(busy) = self.life.busy() else { return };
+        self.adapter.deliverer.event(Box::new(move || {
+            event(0);
+            drop(busy);
+        }));
+    }
+
+    /// `NdkReject`: inline only.
+    pub fn reject(&self, private: &[u8]) -> Status {
+        let _call = Call::enter();
+        let rejected = self.raw().and_then(|raw| below::engine(raw.reject(private)));
+        rejected.err().unwrap_or(Status::SUCCESS)
+    }
+
+    /// `NdkGetConnectionData`.
+    pub fn connection_data(&self) -> Result<ConnectionData, Status> {
+        let info = self.adapter.info();
+        let required = if self.incoming { info.max_caller_data } else { info.max_callee_data };
+        let raw = self.raw()?;
+        let limits = below::engine(raw.read_limits())?;
+        // Private data can be asked for while the connection is coming up; the limits later too.
+        let mut private = raw.private_data().unwrap_or_default();
+        private.resize(required as usize, 0);
+        Ok(ConnectionData { inbound: limits.inbound, outbound: limits.outbound, private })
+    }
+
+    /// `NdkGetLocalAddress`.
+    pub fn local_address(&self) -> Result<SocketAddr, Status> {
+        below::engine(self.raw()?.local())
+    }
+
+    /// `NdkGetPeerAddress`.
+    pub fn peer_address(&self) -> Result<SocketAddr, Status> {
+        below::engine(self.raw()?.peer())
+    }
+
+    /// `NdkDisconnect`.
+    pub fn disconnect(self: &Arc<Self>, done: Done<()>) -> Status {
+        let _call = Call::enter();
+        lock(&self.state).event = None; // DC-4
+        self.request(done, |told| below::engine(self.raw()?.disconnect(below::told(told))))
+    }
+
+    /// `NdkCloseConnector`: ends the connection, rejects an unanswered request (LT-13).
+    pub fn close(self: &Arc<Self>, done: impl FnOnce() + Send + 'static) -> Status {
+        let _call = Call::enter();
+        lock(&self.state).event = None;
+        if let Some(raw) = lock(&self.raw).take() {
+            // What is under way ends as cancelled before the last handle goes (LT-6).
+            let _ = raw.cancel();
+            drop(raw);
+        }
+        let connector = Arc::clone(self);
+        let end = move || lock(&connector.state).qp = None;
+        self.life.close(Box::new(end), Box::new(done))
+    }
+}

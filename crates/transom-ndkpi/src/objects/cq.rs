@@ -1,0 +1,137 @@
+//! Completion queues and their notification callback (NDK 8).
+
+use std::sync::{Arc, Mutex};
+
+use transom_engine::{Completion, NotifyKind, raw};
+
+use super::Adapter;
+use crate::deliver::{Call, lock};
+use crate::flags::notify;
+use crate::life::Life;
+use crate::{Status, below};
+
+/// The callback; called once per arm, and not while it is running.
+pub type CqNotification = Box<dyn Fn(Status) + Send + Sync>;
+
+/// A completion queue.
+pub struct Cq {
+    pub(crate) life: Arc<Life>,
+    pub(crate) adapter: Arc<Adapter>,
+    pub(crate) raw: raw::CompletionQueue,
+    notification: Option<CqNotification>,
+    arm: Mutex<Arm>,
+}
+
+#[derive(Debug, Default)]
+struct Arm {
+    /// Armed, and for what: ERRORS < SOLICITED < ANY, whatever their numbers are (CQ-5).
+    armed: Option<u8>,
+    /// The engine has a waiter for the failure of the queue.
+    errors_watched: bool,
+    running: bool,
+    /// Satisfied while the callback was running (CQ-3).
+    due: Option<Status>,
+}
+
+impl std::fmt::Debug for Cq {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cq").field("arm", &self.arm).finish_non_exhaustive()
+    }
+}
+
+impl Cq {
+    pub(crate) fn new(
+        adapter: &Arc<Adapter>,
+        depth: u32,
+        notification: Option<CqNotification>,
+    ) -> Result<Arc<Cq>, Status> {
+        let raw = below::completion_queue(&adapter.raw, depth)?;
+        let life = Life::new(&adapter.deliverer, &[&adapter.life]);
+        let adapter = Arc::clone(adapter);
+        Ok(Arc::new(Cq { life, adapter, raw, notification, arm: Mutex::default() }))
+    }
+
+    /// `NdkArmCq`. Unknown types are ignored (CQ-15). Two arms combine to the greater (CQ-5);
+    /// the engine fires at once for entries newer than the last callback (CQ-4).
+    pub fn arm(self: &Arc<Self>, kind: u32) {
+        let _call = Call::enter();
+        let (rank, kind) = match kind {
+            notify::ERRORS => (0, NotifyKind::Errors),
+            notify::SOLICITED => (1, NotifyKind::Solicited),
+            notify::ANY => (2, NotifyKind::Any),
+            _ => return,
+        };
+        if self.notification.is_none() || self.life.is_closing() {
+            return;
+        }
+        {
+            let mut arm = lock(&self.arm);
+            if arm.armed.is_some_and(|before| before >= rank) {
+                return;
+            }
+            arm.armed = Some(rank);
+            if rank == 0 && std::mem::replace(&mut arm.errors_watched, true) {
+                return;
+            }
+        }
+        let cq = Arc::downgrade(self);
+        below::notify(&self.raw, kind, move |status| {
+            if let Some(cq) = cq.upgrade() {
+                cq.fired(status);
+            }
+        });
+    }
+
+    fn fired(self: &Arc<Self>, status: Status) {
+        if status == Status::CANCELLED {
+            return; // the queue is being closed
+        }
+        {
+            let mut arm = lock(&self.arm);
+            if arm.armed.take().is_none() {
+                return; // an earlier arm that the last callback has answered (CQ-2, CQ-5)
+            }
+            if arm.running {
+                arm.due = Some(status);
+                return;
+            }
+            arm.running = true;
+        }
+        // LT-7: the callback is over before the close is.
+        let Some(busy) = self.life.busy() else { return };
+        let cq = Arc::clone(self);
+        self.adapter.deliverer.event(Box::new(move || {
+            cq.run(status);
+            drop(busy);
+        }));
+    }
+
+    fn run(&self, mut status: Status) {
+        loop {
+            if let Some(notification) = &self.notification {
+                notification(status);
+            }
+            let mut arm = lock(&self.arm);
+            match arm.due.take() {
+                Some(next) if !self.life.is_closing() => status = next,
+                _ => {
+                    arm.running = false;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// `NdkGetCqResults(Ex)`: removes up to `results.len()` entries, in order (CQ-9).
+    pub fn results(&self, results: &mut [Completion]) -> usize {
+        let _call = Call::enter();
+        self.raw.poll(results)
+    }
+
+    /// `NdkCloseCq`.
+    pub fn close(self: &Arc<Self>, done: impl FnOnce() + Send + 'static) -> Status {
+        let _call = Call::enter();
+        let cq = Arc::clone(self);
+        self.life.close(Box::new(move || cq.raw.cancel()), Box::new(done))
+    }
+}

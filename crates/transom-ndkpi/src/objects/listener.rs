@@ -1,0 +1,120 @@
+//! Listeners (NDK 9).
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use transom_engine::raw;
+
+use super::{Adapter, Connector};
+use crate::deliver::{Call, Done, Pending, lock, returned};
+use crate::life::Life;
+use crate::{Status, below};
+
+/// Called for each incoming request. The connector is the callee's: to be accepted or rejected, and
+/// closed in any case.
+pub type ConnectEvent = Box<dyn Fn(Arc<Connector>) + Send + Sync>;
+
+/// A listener.
+pub struct Listener {
+    pub(crate) life: Arc<Life>,
+    pub(crate) adapter: Arc<Adapter>,
+    /// The port, from Listen to close.
+    raw: Mutex<Option<raw::Listener>>,
+    event: ConnectEvent,
+    paused: AtomicBool,
+}
+
+impl std::fmt::Debug for Listener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Listener").field("paused", &self.paused).finish_non_exhaustive()
+    }
+}
+
+impl Listener {
+    pub(crate) fn new(
+        adapter: &Arc<Adapter>,
+        event: ConnectEvent,
+    ) -> Result<Arc<Listener>, Status> {
+        let life = Life::new(&adapter.deliverer, &[&adapter.life]);
+        let (adapter, paused) = (Arc::clone(adapter), AtomicBool::new(false));
+        Ok(Arc::new(Listener { life, adapter, raw: Mutex::new(None), event, paused }))
+    }
+
+    /// `NdkListen`.
+    pub fn listen(self: &Arc<Self>, address: SocketAddr, done: Done<()>) -> Status {
+        let _call = Call::enter();
+        if lock(&self.raw).is_some() {
+            return Status::INVALID_DEVICE_STATE;
+        }
+        let raw = below::engine(self.adapter.raw.listener(address))
+            .and_then(|raw| below::engine(raw.listen(0)).map(|()| raw));
+        let status = match raw {
+            Ok(raw) => {
+                *lock(&self.raw) = Some(raw);
+                self.next_request();
+                Status::SUCCESS
+            }
+            Err(status) => status,
+        };
+        let pending = Pending::new(&self.adapter.deliverer, self.life.busy(), done);
+        pending.resolve(status, ());
+        returned(pending.settle())
+    }
+
+    /// Wait for one request.
+    fn next_request(self: &Arc<Self>) {
+        let Some(raw) = lock(&self.raw).clone() else { return };
+        let Ok(connector) = self.adapter.raw.connector() else { return };
+        let (listener, taken) = (Arc::downgrade(self), connector.clone());
+        let told = Box::new(move |status: Status| {
+            let Some(listener) = listener.upgrade() else { return };
+            if status.is_success() {
+                listener.arrived(taken);
+                listener.next_request();
+            }
+        });
+        // An error is the port's end: nothing more arrives.
+        let _ = raw.get_request(&connector, below::told(told));
+    }
+
+    fn arrived(self: &Arc<Self>, connector: raw::Connector) {
+        let busy = self.life.busy();
+        let paused = self.paused.load(Ordering::Acquire);
+        let Some(busy) = busy.filter(|_| !paused) else {
+            // As if nobody listened (CN-5, LT-12).
+            let _ = connector.reject(&[]);
+            return;
+        };
+        let antecedents = [&self.adapter.life, &self.life];
+        let connector = Connector::around(&self.adapter, connector, &antecedents, true);
+        let listener = Arc::clone(self);
+        self.adapter.deliverer.event(Box::new(move || {
+            (listener.event)(connector);
+            drop(busy);
+        }));
+    }
+
+    /// `NdkGetLocalAddress` of a listener.
+    pub fn local_address(&self) -> Result<SocketAddr, Status> {
+        let raw = lock(&self.raw).clone().ok_or(Status::INVALID_DEVICE_STATE)?;
+        below::engine(raw.address())
+    }
+
+    /// `NdkControlConnectEvents`.
+    pub fn control_connect_events(&self, pause: bool) {
+        self.paused.store(pause, Ordering::Release);
+    }
+
+    /// `NdkCloseListener`: from now on requests are rejected (LT-12), even while the close waits for
+    /// accepted connectors.
+    pub fn close(self: &Arc<Self>, done: impl FnOnce() + Send + 'static) -> Status {
+        let _call = Call::enter();
+        self.paused.store(true, Ordering::Release);
+        let raw = lock(&self.raw).take();
+        if let Some(raw) = raw {
+            let _ = raw.cancel();
+        }
+        self.life.close(Box::new(|| ()), Box::new(done))
+    }
+}

@@ -1,0 +1,19 @@
+//! The objects behind the dispatch tables, without a pointer of the consumer's in them.
+
+mod adapter;
+mod connector;
+mod cq;
+mod listener;
+mod mr;
+mod mw;
+mod pd;
+mod qp;
+
+pub use adapter::{Adapter, Options};
+pub use connector::{ConnectionData, Connector, DisconnectEvent};
+pub use cq::{Cq, CqNotification};
+pub use listener::{ConnectEvent, Listener};
+pub use mr::Mr;
+pub use mw::Mw;
+pub use pd::Pd;
+pub use qp::{Qp, QpLimits};

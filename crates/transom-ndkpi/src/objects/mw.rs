@@ -1,0 +1,80 @@
+//! Memory windows (NDK 11.6).
+
+use std::sync::{Arc, Mutex};
+
+use transom_memory::Token;
+
+use super::{Mr, Pd};
+use crate::deliver::{Call, lock};
+use crate::life::Life;
+use crate::{Status, below};
+
+/// A memory window.
+#[derive(Debug)]
+pub struct Mw {
+    pub(crate) life: Arc<Life>,
+    pub(crate) pd: Arc<Pd>,
+    bound: Mutex<Option<Bound>>,
+}
+
+#[derive(Debug)]
+struct Bound {
+    window: Token,
+    mr: Arc<Mr>,
+    /// An Invalidate for it has been posted, so the next Bind is no rebinding.
+    invalidated: bool,
+}
+
+impl Mw {
+    pub(crate) fn new(pd: &Arc<Pd>) -> Arc<Mw> {
+        let life = Life::new(&pd.adapter.deliverer, &[&pd.life]);
+        Arc::new(Mw { life, pd: Arc::clone(pd), bound: Mutex::new(None) })
+    }
+
+    /// The token of the youngest Bind, from the moment it was posted (MW-6); 0 before the first.
+    #[must_use]
+    pub fn token(&self) -> u32 {
+        lock(&self.bound).as_ref().map_or(0, |bound| bound.window.0)
+    }
+
+    /// Whether a Bind would be a rebinding without invalidation (MW-9).
+    pub(crate) fn is_bound(&self) -> bool {
+        let bound = lock(&self.bound);
+        bound
+            .as_ref()
+            .is_some_and(|b| !b.invalidated && below::is_open(&self.pd.adapter.raw, b.window))
+    }
+
+    /// A Bind was posted: the region may not go before this window (NDK 2.2).
+    pub(crate) fn set_bound(&self, window: Token, mr: &Arc<Mr>) {
+        self.life.follow(&mr.life);
+        let bound = Bound { window, mr: Arc::clone(mr), invalidated: false };
+        let before = lock(&self.bound).replace(bound);
+        if let Some(before) = before {
+            self.life.leave(&before.mr.life);
+        }
+    }
+
+    /// The window of the youngest Bind, for an Invalidate that was posted for it.
+    pub(crate) fn take_invalidated<T>(
+        &self,
+        post: impl FnOnce(Token) -> Result<T, Status>,
+    ) -> Result<T, Status> {
+        let mut bound = lock(&self.bound);
+        let Some(bound) = bound.as_mut() else {
+            return Err(Status::INVALID_DEVICE_REQUEST); // never bound: there is no token to close
+        };
+        let posted = post(bound.window)?;
+        bound.invalidated = true;
+        Ok(posted)
+    }
+
+    /// `NdkCloseMw`: the window dies at once (MW-10).
+    pub fn close(self: &Arc<Self>, done: impl FnOnce() + Send + 'static) -> Status {
+        let _call = Call::enter();
+        if let Some(bound) = lock(&self.bound).as_ref() {
+            below::revoke(&self.pd.adapter.raw, bound.window);
+        }
+        self.life.close(Box::new(|| ()), Box::new(done))
+    }
+}

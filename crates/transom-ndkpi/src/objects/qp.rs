@@ -1,0 +1,219 @@
+//! Queue pairs and what is posted to them (NDK 7).
+
+use std::sync::Arc;
+
+use transom_engine::{Data, Flags, Operation, Request, Sge, raw};
+
+use super::{Cq, Mr, Mw, Pd};
+use crate::deliver::Call;
+use crate::flags::{op, window_rights};
+use crate::life::Life;
+use crate::{Status, below};
+
+/// Depths and sizes of a queue pair, each at most the adapter's limit.
+#[derive(Clone, Copy, Debug)]
+pub struct QpLimits {
+    /// Receives outstanding.
+    pub receive_depth: u32,
+    /// Other requests outstanding.
+    pub initiator_depth: u32,
+    /// Entries of a receive's list.
+    pub receive_sge: u32,
+    /// Entries of a request's list.
+    pub initiator_sge: u32,
+    /// Bytes of an inline request.
+    pub inline: u32,
+}
+
+/// A queue pair.
+#[derive(Debug)]
+pub struct Qp {
+    pub(crate) life: Arc<Life>,
+    pub(crate) pd: Arc<Pd>,
+    pub(crate) raw: raw::QueuePair,
+    inline: u32,
+}
+
+const ANY_REQUEST: u32 = op::SILENT_SUCCESS | op::READ_FENCE | op::DEFER;
+
+/// The flags that the engine knows; any bit outside `allowed` is the caller's mistake (NDK 6.5).
+/// `DEFER` is a hint that nothing is lost by not following (DF-1): what is posted is processed.
+fn flags(given: u32, allowed: u32) -> Result<Flags, Status> {
+    if given & !(ANY_REQUEST | allowed) != 0 {
+        return Err(Status::INVALID_PARAMETER);
+    }
+    let mut flags = Flags::NONE;
+    for (bit, flag) in [
+        (op::SILENT_SUCCESS, Flags::SILENT_SUCCESS),
+        (op::READ_FENCE, Flags::READ_FENCE),
+        (op::SEND_AND_SOLICIT_EVENT, Flags::SOLICIT),
+    ] {
+        if given & bit != 0 {
+            flags = flags | flag;
+        }
+    }
+    Ok(flags)
+}
+
+fn status(result: Result<(), Status>) -> Status {
+    result.err().unwrap_or(Status::SUCCESS)
+}
+
+impl Qp {
+    pub(crate) fn new(
+        pd: &Arc<Pd>,
+        receive_cq: &Arc<Cq>,
+        initiator_cq: &Arc<Cq>,
+        context: u64,
+        limits: QpLimits,
+    ) -> Result<Arc<Qp>, Status> {
+        let info = pd.adapter.info();
+        let fits = limits.receive_depth <= info.max_receive_queue_depth
+            && limits.initiator_depth <= info.max_initiator_queue_depth
+            && limits.receive_sge <= info.max_receive_request_sge
+            && limits.initiator_sge <= info.max_initiator_request_sge
+            && limits.inline <= info.max_inline_data_size;
+        if !fits {
+            return Err(Status::INVALID_PARAMETER);
+        }
+        let (receive, initiator) = (&receive_cq.raw, &initiator_cq.raw);
+        let adapter = &pd.adapter.raw;
+        let raw = below::queue_pair(adapter, pd.raw, receive, initiator, context, limits)?;
+        let antecedents = [&pd.life, &receive_cq.life, &initiator_cq.life];
+        let life = Life::new(&pd.adapter.deliverer, &antecedents);
+        Ok(Arc::new(Qp { life, pd: Arc::clone(pd), raw, inline: limits.inline }))
+    }
+
+    /// Bytes that an inline request may have.
+    pub(crate) fn inline_limit(&self) -> u32 {
+        self.inline
+    }
+
+    /// Post a request whose data are `data`.
+    fn post(
+        &self,
+        context: u64,
+        operation: Operation,
+        flags: Flags,
+        data: Data<'_>,
+    ) -> Result<(), Status> {
+        let _call = Call::enter();
+        let request = Request { context, operation, flags };
+        below::post(&self.raw, &request, data)
+    }
+
+    /// `NdkSend` and, with a token, `NdkSendAndInvalidate`.
+    pub fn send(
+        &self,
+        context: u64,
+        data: &Data<'_>,
+        given: u32,
+        invalidate: Option<u32>,
+    ) -> Status {
+        let operation = match invalidate {
+            None => Operation::Send,
+            Some(token) => Operation::SendWithInvalidate { token },
+        };
+        let flags = flags(given, op::SEND_AND_SOLICIT_EVENT | op::INLINE);
+        status(flags.and_then(|flags| self.post(context, operation, flags, *data)))
+    }
+
+    /// `NdkReceive`: at any time, connected or not (WR-7).
+    pub fn receive(&self, context: u64, sges: &[Sge]) -> Status {
+        let _call = Call::enter();
+        status(below::post_receive(&self.raw, context, sges))
+    }
+
+    /// `NdkRead`. `RDMA_READ_LOCAL_INVALIDATE` is ignored, as the adapter does not set its flag
+    /// (INV-10).
+    pub fn read(&self, context: u64, sges: &[Sge], address: u64, token: u32, given: u32) -> Status {
+        let operation = Operation::Read { token, address };
+        let flags = flags(given, op::RDMA_READ_LOCAL_INVALIDATE);
+        let data = Data::Sges(sges);
+        status(flags.and_then(|flags| self.post(context, operation, flags, data)))
+    }
+
+    /// `NdkWrite`.
+    pub fn write(
+        &self,
+        context: u64,
+        data: &Data<'_>,
+        address: u64,
+        token: u32,
+        given: u32,
+    ) -> Status {
+        let operation = Operation::Write { token, address };
+        let flags = flags(given, op::INLINE);
+        status(flags.and_then(|flags| self.post(context, operation, flags, *data)))
+    }
+
+    /// `NdkBind`. The token can be read as soon as it returns (MW-6).
+    pub fn bind(
+        &self,
+        context: u64,
+        mr: &Arc<Mr>,
+        mw: &Arc<Mw>,
+        address: u64,
+        length: u64,
+        given: u32,
+    ) -> Status {
+        let _call = Call::enter();
+        status(self.try_bind(context, mr, mw, address, length, given))
+    }
+
+    fn try_bind(
+        &self,
+        context: u64,
+        mr: &Arc<Mr>,
+        mw: &Arc<Mw>,
+        address: u64,
+        length: u64,
+        given: u32,
+    ) -> Result<(), Status> {
+        let flags = flags(given, op::ALLOW_REMOTE_READ | op::ALLOW_REMOTE_WRITE)?;
+        let asked = given & (op::ALLOW_REMOTE_READ | op::ALLOW_REMOTE_WRITE);
+        // MW-4: at least one; 0x20 only together with the 0x10 built into it.
+        if !matches!(asked, op::ALLOW_REMOTE_READ | op::ALLOW_REMOTE_WRITE | 0x38) {
+            return Err(Status::INVALID_PARAMETER);
+        }
+        let together = Arc::ptr_eq(&mr.pd, &self.pd) && Arc::ptr_eq(&mw.pd, &self.pd);
+        if !together || mr.is_fast() {
+            return Err(Status::INVALID_PARAMETER); // MW-8
+        }
+        if mw.is_bound() {
+            return Err(Status::INVALID_DEVICE_STATE); // MW-9, known before it is posted
+        }
+        let rights = window_rights(given);
+        let region = mr.region().ok_or(Status::INVALID_DEVICE_STATE)?;
+        let adapter = &self.pd.adapter.raw;
+        let (request, range) = ((context, flags), (address, length));
+        let window = below::bind(adapter, &self.raw, request, region, range, rights)?;
+        mw.set_bound(window, mr);
+        Ok(())
+    }
+
+    /// `NdkInvalidate` of a window. A normal region is never invalidated (INV-1).
+    pub fn invalidate(&self, context: u64, mw: &Arc<Mw>, given: u32) -> Status {
+        let _call = Call::enter();
+        if !Arc::ptr_eq(&mw.pd, &self.pd) {
+            return Status::INVALID_PARAMETER;
+        }
+        status(flags(given, 0).and_then(|flags| {
+            mw.take_invalidated(|window| below::invalidate(&self.raw, context, flags, window))
+        }))
+    }
+
+    /// `NdkFlush`.
+    pub fn flush(&self) {
+        let _call = Call::enter();
+        // A forked child has nothing to flush.
+        let _ = self.raw.flush();
+    }
+
+    /// `NdkCloseQp`: flushes; the completions stay in their queues (LT-14).
+    pub fn close(self: &Arc<Self>, done: impl FnOnce() + Send + 'static) -> Status {
+        let _call = Call::enter();
+        self.flush();
+        self.life.close(Box::new(|| ()), Box::new(done))
+    }
+}

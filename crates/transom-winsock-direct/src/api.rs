@@ -1,0 +1,196 @@
+//! The functions of the interface in Rust, by descriptor. The C entries are thin on top of these.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::below;
+use crate::cache::Key;
+use crate::data::{Direction, Range};
+use crate::descriptor::{Descriptor, LENGTH};
+use crate::error::{Error, Result};
+use crate::memory::{Handle, Kind};
+use crate::overlapped::{Operation, Outcome};
+use crate::provider::{Provider, lock};
+use crate::socket::Socket;
+
+impl Provider {
+    /// `WSPBind`.
+    pub fn bind(&self, socket: usize, address: SocketAddr) -> Result<()> {
+        self.socket(socket)?.bind(address)
+    }
+
+    /// The local address of a socket; the switch keeps its own record of it, tests ask.
+    pub fn local_address(&self, socket: usize) -> Result<SocketAddr> {
+        self.socket(socket)?.local()
+    }
+
+    /// `WSPListen`.
+    pub fn listen(&self, socket: usize, backlog: usize) -> Result<()> {
+        self.socket(socket)?.listen(backlog)
+    }
+
+    /// `WSPConnect`.
+    pub fn connect(&self, socket: usize, peer: SocketAddr) -> Result<()> {
+        self.socket(socket)?.connect(peer)
+    }
+
+    /// `WSPAccept`: the new socket and its peer. `condition` answers `CF_*`.
+    pub fn accept(
+        &self,
+        socket: usize,
+        condition: impl FnOnce(SocketAddr) -> i32,
+    ) -> Result<(usize, SocketAddr)> {
+        self.socket(socket)?.accept(condition)
+    }
+
+    /// `WSPEventSelect`.
+    pub fn event_select(&self, socket: usize, event: usize, mask: i32) -> Result<()> {
+        self.socket(socket)?.select(event, mask)
+    }
+
+    /// `WSPEnumNetworkEvents`: the events, and the error of a connect.
+    pub fn network_events(&self, socket: usize, event: usize) -> Result<(i32, Option<Error>)> {
+        self.socket(socket)?.network_events(event)
+    }
+
+    /// `WSPDuplicateSocket`: what goes into `dwProviderReserved`.
+    pub fn duplicate(&self, socket: usize) -> Result<u32> {
+        self.socket(socket)?.duplicate()
+    }
+
+    /// What every registration needs first: a connected socket, flags, a buffer.
+    fn registering(
+        &self,
+        socket: usize,
+        kind: Kind,
+        (address, length): (u64, u32),
+        flags: u32,
+    ) -> Result<(Arc<Socket>, Key)> {
+        let socket = self.socket(socket)?;
+        Socket::channel(&lock(&socket.state))?;
+        kind.rights(flags)?;
+        if address == 0 {
+            return Err(Error::WSAEFAULT);
+        }
+        Ok((socket, Key { address, length, flags }))
+    }
+
+    /// `WSPRegisterMemory`.
+    ///
+    /// # Safety
+    /// Until it is deregistered, or the socket is closed: the memory is the caller's, is not used
+    /// for anything else, and with `MEM_WRITE` no Rust reference to it exists that bytes appearing
+    /// in it would contradict. It may be unmapped.
+    #[allow(unsafe_code, reason = "the promise is the caller's")]
+    pub unsafe fn register_memory(
+        &self,
+        socket: usize,
+        address: u64,
+        length: u32,
+        flags: u32,
+    ) -> Result<Handle> {
+        let (socket, key) = self.registering(socket, Kind::Local, (address, length), flags)?;
+        let handle = Handle(self.number());
+        let mut state = lock(&socket.state);
+        let channel = Socket::channel(&state)?;
+        let nic = state.nic.clone().ok_or(Error::WSAENOTCONN)?;
+        state.registrations.register_local(&channel, &nic.cache, handle, key)?;
+        Ok(handle)
+    }
+
+    /// `WSPDeregisterMemory`.
+    pub fn deregister_memory(&self, socket: usize, handle: Handle) -> Result<()> {
+        let socket = self.socket(socket)?;
+        let mut state = lock(&socket.state);
+        let nic = state.nic.clone().ok_or(Error::WSAEINVAL)?;
+        state.registrations.deregister_local(&nic.cache, handle)
+    }
+
+    /// `WSPRegisterRdmaMemory`: the descriptor for the peer.
+    ///
+    /// # Safety
+    /// As [`Provider::register_memory`]; the peer reads or writes it at any time.
+    #[allow(unsafe_code, reason = "the promise is the caller's")]
+    pub unsafe fn register_rdma_memory(
+        &self,
+        socket: usize,
+        address: u64,
+        length: u32,
+        flags: u32,
+    ) -> Result<[u8; LENGTH]> {
+        let (socket, key) = self.registering(socket, Kind::Remote, (address, length), flags)?;
+        let base = below::made_up_base()?;
+        let mut state = lock(&socket.state);
+        let channel = Socket::channel(&state)?;
+        let nic = state.nic.clone().ok_or(Error::WSAENOTCONN)?;
+        let made = state.registrations.register_remote(&channel, &nic.cache, base, key)?;
+        Ok(made.encode())
+    }
+
+    /// `WSPDeregisterRdmaMemory`.
+    pub fn deregister_rdma_memory(&self, socket: usize, descriptor: &[u8]) -> Result<()> {
+        let socket = self.socket(socket)?;
+        let descriptor = Descriptor::decode(descriptor)?;
+        let mut state = lock(&socket.state);
+        let nic = state.nic.clone().ok_or(Error::WSAEINVAL)?;
+        state.registrations.deregister_remote(&nic.cache, descriptor)
+    }
+
+    /// `WSPSend`. `Ok`: it is under way (`WSA_IO_PENDING`).
+    pub fn send(
+        &self,
+        socket: usize,
+        buffers: &[Range],
+        flags: u32,
+        operation: Operation,
+    ) -> Result<()> {
+        self.socket(socket)?.send(buffers, flags, operation)
+    }
+
+    /// `WSPRecv`.
+    pub fn receive(
+        &self,
+        socket: usize,
+        buffers: &[Range],
+        flags: u32,
+        operation: Operation,
+    ) -> Result<()> {
+        self.socket(socket)?.receive(buffers, flags, operation)
+    }
+
+    /// `WSPRdmaRead`, `WSPRdmaWrite`: `target` is a descriptor of the peer's and an offset.
+    pub fn rdma(
+        &self,
+        socket: usize,
+        direction: Direction,
+        buffers: &[(Range, Handle)],
+        target: (&[u8], u32),
+        flags: u32,
+        operation: Operation,
+    ) -> Result<()> {
+        if direction == Direction::Read && !self.options.offers.rdma_read {
+            return Err(Error::WSAEOPNOTSUPP);
+        }
+        self.socket(socket)?.rdma(direction, buffers, target, flags, operation)
+    }
+
+    /// `WSPGetOverlappedResult`.
+    pub fn overlapped_result(
+        &self,
+        socket: usize,
+        operation: Operation,
+        wait: bool,
+    ) -> Result<Outcome> {
+        self.socket(socket)?.overlapped_result(operation, wait)
+    }
+
+    /// Registrations alive on a socket: local, for the peer.
+    pub fn registered(&self, socket: usize) -> Result<(usize, usize)> {
+        Ok(self.socket(socket)?.registered())
+    }
+
+    /// Bytes that a socket has moved: by messages, by RDMA operations of its own.
+    pub fn moved(&self, socket: usize) -> Result<(usize, usize)> {
+        Ok(self.socket(socket)?.moved())
+    }
+}

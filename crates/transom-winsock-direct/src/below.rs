@@ -1,0 +1,363 @@
+//! The engine as this front uses it, and its answers in this front's words.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use transom_engine::raw::{self, ReadLimits, Sink};
+use transom_engine::sys;
+use transom_engine::{
+    Completion, CompletionFlags, CompletionKind, Data, Flags, NotifyKind, Operation, Request, Sge,
+    Status, dialect,
+};
+use transom_memory::{
+    Access, Actor, ConnectionId, DeregisterError, Lane, Purpose, QueuePairId, RegisterError,
+    Registration, Rights, Scope, Segment, Token, Unless,
+};
+
+use crate::cache::Key;
+use crate::data::Direction;
+use crate::error::{Error, Result};
+use crate::provider::lock;
+use crate::{BUFFERS_LIMIT, QUEUE_DEPTH, RDMA_LIMIT};
+
+/// Reads under way at a time, either way.
+const READS: ReadLimits = ReadLimits { inbound: 16, outbound: 16 };
+
+pub(crate) const NO_COMPLETION: Completion = Completion {
+    request_context: 0,
+    queue_pair_context: 0,
+    queue_pair: QueuePairId(0),
+    kind: CompletionKind::Other,
+    status: Status::Success,
+    length: 0,
+    value: 0,
+    flags: CompletionFlags(0),
+    denial: 0,
+};
+
+/// Goes with every refusal, so that the other side can tell a program that refuses from a port that
+/// is nobody's (C-5).
+pub(crate) const REFUSAL: &[u8] = &[1];
+
+/// What a call's failure is called here.
+pub(crate) fn error(status: Status) -> Error {
+    match status {
+        Status::LocalAccess => Error::WSAEFAULT,
+        Status::ConnectionRefused => Error::WSAECONNREFUSED,
+        Status::HostUnreachable | Status::NetworkUnreachable | Status::BadNetworkName => {
+            Error::WSAEHOSTUNREACH
+        }
+        Status::InvalidAddress => Error::WSAEADDRNOTAVAIL,
+        Status::SharingViolation => Error::WSAEADDRINUSE,
+        Status::IoTimeout => Error::WSAETIMEDOUT,
+        Status::ConnectionAborted => Error::WSAECONNABORTED,
+        Status::ConnectionInvalid => Error::WSAENOTCONN,
+        Status::DeviceRemoved => Error::WSAENETDOWN,
+        Status::NoMoreEntries | Status::InsufficientResources | Status::TooManyAddresses => {
+            Error::WSAENOBUFS
+        }
+        Status::BufferOverflow => Error::WSAEMSGSIZE,
+        _ => Error::WSAEINVAL,
+    }
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "used with map_err")]
+pub(crate) fn failed(e: raw::Error) -> Error {
+    error(e.status)
+}
+
+/// What a connect's failure is called (C-5): a definitive error only with its guarantee.
+/// `answered`: the peer's program has said no, rather than the port being nobody's.
+pub(crate) fn connect_error(status: Status, answered: bool) -> Error {
+    match status {
+        Status::ConnectionRefused if answered => Error::WSAECONNREFUSED,
+        Status::ConnectionRefused => Error::WSAECONNRESET,
+        Status::HostUnreachable => Error::WSAEHOSTUNREACH,
+        Status::SharingViolation => Error::WSAEADDRINUSE,
+        Status::InvalidAddress => Error::WSAEADDRNOTAVAIL,
+        _ => Error::WSAETIMEDOUT,
+    }
+}
+
+/// How a completion failed, and whether this error stays the connection's: `None` is success.
+pub(crate) fn completion_error(completion: &Completion) -> Option<(Error, bool)> {
+    Some(match completion.status {
+        Status::Success => return None,
+        Status::Canceled => (Error::WSA_OPERATION_ABORTED, true),
+        Status::LocalAccess => (Error::WSAEFAULT, false),
+        Status::ReceiveTooSmall => (Error::WSAEMSGSIZE, false),
+        _ => (Error::WSAECONNABORTED, true),
+    })
+}
+
+// ---- adapter ----
+
+pub(crate) fn open(address: IpAddr) -> Result<raw::Adapter> {
+    let options = raw::Options {
+        dialect: &dialect::WSD,
+        largest_transfer: u64::from(RDMA_LIMIT),
+        ..raw::Options::default()
+    };
+    raw::Adapter::open(address, options).map_err(failed)
+}
+
+pub(crate) fn addresses() -> Vec<IpAddr> {
+    raw::interfaces().map_or_else(|_| Vec::new(), |all| all.iter().map(|one| one.address).collect())
+}
+
+// ---- connections ----
+
+/// One end of a connection: a protection domain of its own, a queue pair, a completion queue.
+#[derive(Debug)]
+pub(crate) struct Connected {
+    pub(crate) adapter: raw::Adapter,
+    domain: raw::Domain,
+    pub(crate) queue_pair: raw::QueuePair,
+    pub(crate) queue: raw::CompletionQueue,
+    pub(crate) connector: raw::Connector,
+    number: QueuePairId,
+    /// The connection's name in the memory table, once it is up.
+    connection: OnceLock<ConnectionId>,
+    lane: Mutex<Lane>,
+}
+
+impl Connected {
+    pub(crate) fn new(adapter: &raw::Adapter, connector: raw::Connector) -> Result<Arc<Connected>> {
+        let domain = adapter.domain().map_err(failed)?;
+        // Every request and receive, and the private one.
+        let queue = adapter.completion_queue(2 * QUEUE_DEPTH as usize + 1).map_err(failed)?;
+        let options = raw::QueuePairOptions {
+            context: 0,
+            initiator_depth: QUEUE_DEPTH,
+            receive_depth: QUEUE_DEPTH + 1,
+            initiator_sge: BUFFERS_LIMIT as u32,
+            receive_sge: BUFFERS_LIMIT as u32,
+            inline_size: 0,
+        };
+        let queue_pair =
+            adapter.queue_pair(domain, &queue, &queue, None, &options).map_err(failed)?;
+        let lane = Mutex::new(adapter.memory().map_err(failed)?.lane());
+        Ok(Arc::new(Connected {
+            adapter: adapter.clone(),
+            domain,
+            number: queue_pair.config().number,
+            queue_pair,
+            queue,
+            connector,
+            connection: OnceLock::new(),
+            lane,
+        }))
+    }
+
+    pub(crate) fn connect(
+        &self,
+        from: Option<SocketAddr>,
+        to: SocketAddr,
+        sink: Sink,
+    ) -> Result<()> {
+        let any = SocketAddr::new(self.adapter.address(), 0);
+        self.connector.bind(from.unwrap_or(any)).map_err(|e| connect_error(e.status, false))?;
+        let result = self.connector.connect(&self.queue_pair, to, READS, &[], sink);
+        result.map_err(|e| connect_error(e.status, false))
+    }
+
+    pub(crate) fn accept(&self, sink: Sink) -> Result<()> {
+        self.connector.accept(&self.queue_pair, READS, &[], sink).map_err(failed)
+    }
+
+    /// It is up: registrations can belong to it from now on.
+    pub(crate) fn name(&self) -> Result<()> {
+        let connection = self.connector.connection().ok_or(Error::WSAECONNRESET)?;
+        let _ = self.connection.set(connection);
+        Ok(())
+    }
+
+    fn actor(&self) -> Actor {
+        Actor {
+            domain: self.domain.0,
+            queue_pair: self.number,
+            connection: self.connection.get().copied(),
+        }
+    }
+
+    /// End the connection: every request is flushed, and every token of it dead, when this returns.
+    pub(crate) fn end(&self) {
+        let _ = self.queue_pair.flush();
+        let _ = self.connector.cancel();
+        if self.connector.disconnect(Sink::call(|_| ())).is_err() {
+            // Not, or no longer, connected: there is nothing to say to the peer.
+        }
+        if let (Ok(memory), Some(connection)) = (self.adapter.memory(), self.connection.get()) {
+            memory.close_connection(*connection, sys::now().0);
+        }
+    }
+}
+
+// ---- memory ----
+
+/// A registration: its token, in its adapter's table.
+#[derive(Clone, Debug)]
+pub(crate) struct Region {
+    adapter: raw::Adapter,
+    pub(crate) token: Token,
+}
+
+impl Region {
+    fn new(
+        adapter: &raw::Adapter,
+        (scope, rights, base): (Scope, Rights, u64),
+        (host, length): (u64, u32),
+    ) -> Result<Region> {
+        let segments = [Segment { host, length: u64::from(length) }];
+        let memory = adapter.memory().map_err(failed)?;
+        let token = memory.register(&Registration { scope, rights, base, segments: &segments });
+        let token = token.map_err(|e| match e {
+            RegisterError::Empty => Error::WSAEINVAL,
+            RegisterError::Wraps => Error::WSAEFAULT,
+            _ => Error::WSAENOBUFS,
+        })?;
+        Ok(Region { adapter: adapter.clone(), token })
+    }
+
+    /// For the switch: belongs to this connection and dies with it. `checked`: the
+    /// pages were looked at before and are still there.
+    pub(crate) fn of_connection(
+        connected: &Connected,
+        rights: Rights,
+        base: u64,
+        key: Key,
+        checked: bool,
+    ) -> Result<Region> {
+        let connection = connected.connection.get().ok_or(Error::WSAENOTCONN)?;
+        if !checked {
+            let write = key.flags & crate::abi::mem::WRITE != 0;
+            sys::check_pages(key.address, u64::from(key.length), write)
+                .map_err(|_| Error::WSAEFAULT)?;
+        }
+        sys::recheck_fault_handler();
+        let scope = Scope::Connection(connected.domain.0, *connection);
+        Region::new(&connected.adapter, (scope, rights, base), (key.address, key.length))
+    }
+
+    /// For a buffer of our own, from before the connection is up.
+    pub(crate) fn own(connected: &Connected, address: u64, length: u32) -> Result<Region> {
+        let scope = Scope::Domain(connected.domain.0);
+        let about = (scope, Rights::LOCAL_WRITE, address);
+        Region::new(&connected.adapter, about, (address, length))
+    }
+
+    /// For the cache: in a domain without queue pairs, without rights.
+    pub(crate) fn unreachable(
+        adapter: &raw::Adapter,
+        domain: raw::Domain,
+        address: u64,
+        length: u32,
+    ) -> Result<Region> {
+        let about = (Scope::Domain(domain.0), Rights::NONE, address);
+        Region::new(adapter, about, (address, length))
+    }
+
+    /// Whether the memory table permits this use of it to this connection's own program.
+    pub(crate) fn permits(
+        &self,
+        connected: &Connected,
+        purpose: Purpose,
+        address: u64,
+        length: u32,
+    ) -> bool {
+        let length = u64::from(length);
+        let actor = connected.actor();
+        let access = Access { actor, purpose, token: self.token, address, length };
+        let Ok(memory) = self.adapter.memory() else { return false };
+        memory.probe(&mut lock(&connected.lane), &access, sys::now().0).is_ok()
+    }
+
+    /// Whether it has a byte in this range of the process.
+    pub(crate) fn touches(&self, address: u64, length: u64) -> bool {
+        self.adapter.memory().is_ok_and(|memory| memory.touches(self.token, address, length))
+    }
+
+    /// A request that uses it is about to be posted: it cannot be deregistered until
+    /// [`Region::release`].
+    pub(crate) fn hold(&self) -> Result<()> {
+        let memory = self.adapter.memory().map_err(failed)?;
+        memory.posted(self.token, sys::now().0).map_err(|_| Error::WSAEFAULT)
+    }
+
+    pub(crate) fn release(&self) {
+        if let Ok(memory) = self.adapter.memory() {
+            memory.retired(self.token);
+        }
+    }
+
+    /// WSAEINVAL while requests are posted or the peer's copy runs (5.7). A region that died with
+    /// its connection or its memory counts as deregistered.
+    pub(crate) fn deregister(&self) -> Result<()> {
+        let memory = self.adapter.memory().map_err(failed)?;
+        let unless = Unless { windows: true, posted: true, guards: true };
+        match memory.deregister(self.token, unless, sys::now().0) {
+            Ok(()) | Err(DeregisterError::NotLive(_)) => Ok(()),
+            Err(_) => Err(Error::WSAEINVAL),
+        }
+    }
+
+    /// End it, whatever uses it.
+    pub(crate) fn close(&self) {
+        if let Ok(memory) = self.adapter.memory() {
+            let _ = memory.deregister(self.token, Unless::default(), sys::now().0);
+        }
+    }
+
+    /// Judge one piece of a copy into it, and make the copy under that judgement.
+    pub(crate) fn place(&self, connected: &Connected, address: u64, bytes: &[u8]) -> Result<()> {
+        let memory = self.adapter.memory().map_err(failed)?;
+        let purpose = Purpose::ReceiveBuffer;
+        let length = bytes.len() as u64;
+        let actor = connected.actor();
+        let access = Access { actor, purpose, token: self.token, address, length };
+        let mut lane = lock(&connected.lane);
+        let grant = memory.check(&mut lane, &access, sys::now().0).map_err(|_| Error::WSAEFAULT)?;
+        crate::private::copy(&grant, bytes)
+    }
+}
+
+// ---- requests ----
+
+pub(crate) fn post_send(connected: &Connected, context: u64, sges: &[Sge]) -> Result<()> {
+    // Behind every RdmaRead: the message may say that the data has been fetched (5.6).
+    let request = Request { context, operation: Operation::Send, flags: Flags::READ_FENCE };
+    connected.queue_pair.post(&request, Data::Sges(sges)).map_err(failed)
+}
+
+pub(crate) fn post_receive(connected: &Connected, context: u64, sges: &[Sge]) -> Result<()> {
+    connected.queue_pair.post_receive(context, sges).map_err(failed)
+}
+
+pub(crate) fn post_rdma(
+    connected: &Connected,
+    direction: Direction,
+    context: u64,
+    sges: &[Sge],
+    (token, address): (u32, u64),
+) -> Result<()> {
+    let operation = match direction {
+        Direction::Read => Operation::Read { token, address },
+        Direction::Write => Operation::Write { token, address },
+    };
+    let request = Request { context, operation, flags: Flags::NONE };
+    connected.queue_pair.post(&request, Data::Sges(sges)).map_err(failed)
+}
+
+/// Call `told` when the queue has something new: with `false` when it is dead.
+pub(crate) fn notify(queue: &raw::CompletionQueue, told: impl FnOnce(bool) + Send + 'static) {
+    let sink = Sink::call(move |status| told(status.is_success()));
+    let _ = queue.notify(NotifyKind::Any, sink);
+}
+
+/// A made-up address for a registration that peers may name: far from every real one's value, and
+/// far from the end of the address space.
+pub(crate) fn made_up_base() -> Result<u64> {
+    let seed = sys::random_seed().map_err(|_| Error::WSAENOBUFS)?;
+    let word = seed.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    Ok((word & 0x3fff_ffff_ffff_f000) | 0x1000_0000_0000_0000)
+}

@@ -1,0 +1,48 @@
+//! A Winsock Direct SAN service provider on the engine.
+//!
+//! A front: it holds the tables, structures, error values and rules of one generation and
+//! translates. It compares no bound, right or token; `transom-memory` does. Each socket has a
+//! protection domain of its own, and each registration belongs to one connection.
+
+#![deny(unsafe_code)]
+
+pub mod abi;
+mod api;
+mod below;
+mod cache;
+mod data;
+pub mod descriptor;
+pub mod error;
+pub mod extension;
+#[allow(unsafe_code, reason = "the C entries")]
+mod ffi;
+mod memory;
+#[allow(unsafe_code, reason = "the switch's structure, by its address")]
+mod overlapped;
+#[allow(unsafe_code, reason = "a buffer that the adapter writes")]
+mod private;
+mod provider;
+mod setup;
+mod socket;
+mod switch;
+#[allow(unsafe_code, reason = "the tables are shared between threads")]
+pub mod tables;
+
+pub use data::{Direction, Range};
+pub use error::{Error, Result};
+pub use ffi::WSPStartupEx;
+pub use memory::Handle;
+pub use overlapped::{Operation, Outcome};
+pub use provider::{Options, Provider};
+pub use switch::Switch;
+
+/// Largest message (`SO_MAX_MSG_SIZE`).
+pub const SIZE_LIMIT: u32 = 64 * 1024;
+/// Largest RDMA transfer (`SO_MAX_RDMA_SIZE`).
+pub const RDMA_LIMIT: u32 = 1 << 30;
+/// Messages are the better way up to here (`SO_RDMA_THRESHOLD_SIZE`).
+pub const RDMA_THRESHOLD: u32 = 4096;
+/// Buffers of one operation; the switch uses at most 4.
+pub const BUFFERS_LIMIT: usize = 8;
+/// Sends, RDMA operations and receives outstanding on a socket, each (M-8 asks for 16).
+pub const QUEUE_DEPTH: u32 = 64;

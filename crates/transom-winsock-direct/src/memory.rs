@@ -1,0 +1,169 @@
+//! Registrations of one socket (WSD 5.1 to 5.5, 10).
+//!
+//! Each registration has a token of its own, valid for this connection only, so reference counts,
+//! scopes and rights need no rule here: the memory table has them.
+
+use std::collections::HashMap;
+
+use transom_memory::{Purpose, Rights};
+
+use crate::abi::mem;
+use crate::below::{Connected, Region};
+use crate::cache::{Cache, Key};
+use crate::descriptor::Descriptor;
+use crate::error::{Error, Result};
+
+/// A handle that `WSPRegisterMemory` returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Handle(pub usize);
+
+#[derive(Debug)]
+struct Local {
+    region: Region,
+    key: Key,
+}
+
+/// The registrations of one connection.
+#[derive(Debug, Default)]
+pub(crate) struct Registrations {
+    local: HashMap<Handle, Local>,
+    /// The order in which ranges are looked up: the one found last comes first.
+    order: Vec<Handle>,
+    remote: HashMap<Descriptor, Local>,
+}
+
+/// Which of the two functions registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Local,
+    Remote,
+}
+
+impl Kind {
+    /// Flags are exactly 1, 2 or 3 (WSD 5.1). Memory for the peer is not for local requests, and
+    /// the other way round.
+    pub(crate) fn rights(self, flags: u32) -> Result<Rights> {
+        let (read, write) = match self {
+            Kind::Local => (Rights::LOCAL_READ, Rights::LOCAL_WRITE),
+            Kind::Remote => (Rights::REMOTE_READ, Rights::REMOTE_WRITE),
+        };
+        match flags {
+            mem::READ => Ok(read),
+            mem::WRITE => Ok(write),
+            mem::READWRITE => Ok(read | write),
+            _ => Err(Error::WSAEINVAL),
+        }
+    }
+}
+
+impl Registrations {
+    pub(crate) fn register_local(
+        &mut self,
+        connection: &Connected,
+        cache: &Cache,
+        handle: Handle,
+        key: Key,
+    ) -> Result<()> {
+        let rights = Kind::Local.rights(key.flags)?;
+        let (base, known) = (key.address, cache.hit(key));
+        let region = Region::of_connection(connection, rights, base, key, known)?;
+        self.local.insert(handle, Local { region, key });
+        self.order.push(handle);
+        Ok(())
+    }
+
+    /// `base` is the made-up address of the first byte.
+    pub(crate) fn register_remote(
+        &mut self,
+        connection: &Connected,
+        cache: &Cache,
+        base: u64,
+        key: Key,
+    ) -> Result<Descriptor> {
+        let rights = Kind::Remote.rights(key.flags)?;
+        let region = Region::of_connection(connection, rights, base, key, cache.hit(key))?;
+        let descriptor = Descriptor { token: region.token.0, base };
+        self.remote.insert(descriptor, Local { region, key });
+        Ok(descriptor)
+    }
+
+    /// WSAEINVAL: not a registration of this socket, or in use.
+    pub(crate) fn deregister_local(&mut self, cache: &Cache, handle: Handle) -> Result<()> {
+        let local = self.local.get(&handle).ok_or(Error::WSAEINVAL)?;
+        local.region.deregister()?;
+        cache.keep(local.key);
+        self.local.remove(&handle);
+        self.order.retain(|other| *other != handle);
+        Ok(())
+    }
+
+    pub(crate) fn deregister_remote(
+        &mut self,
+        cache: &Cache,
+        descriptor: Descriptor,
+    ) -> Result<()> {
+        let remote = self.remote.get(&descriptor).ok_or(Error::WSAEINVAL)?;
+        remote.region.deregister()?;
+        cache.keep(remote.key);
+        self.remote.remove(&descriptor);
+        Ok(())
+    }
+
+    /// The registration that a handle names, if the memory table permits this use of it: else
+    /// WSAEFAULT (WSD 5.6).
+    pub(crate) fn by_handle(
+        &self,
+        connected: &Connected,
+        handle: Handle,
+        purpose: Purpose,
+        address: u64,
+        length: u32,
+    ) -> Result<Region> {
+        let local = self.local.get(&handle).ok_or(Error::WSAEFAULT)?;
+        match local.region.permits(connected, purpose, address, length) {
+            true => Ok(local.region.clone()),
+            false => Err(Error::WSAEFAULT),
+        }
+    }
+
+    /// The registration by which the memory table permits this use of a range (M-2). Each candidate
+    /// is put to the table; the range is not looked at here.
+    pub(crate) fn by_range(
+        &mut self,
+        connected: &Connected,
+        purpose: Purpose,
+        address: u64,
+        length: u32,
+    ) -> Result<Region> {
+        let found = self.order.iter().rposition(|handle| {
+            self.local
+                .get(handle)
+                .is_some_and(|local| local.region.permits(connected, purpose, address, length))
+        });
+        let found = found.ok_or(Error::WSAEFAULT)?;
+        let handle = self.order.remove(found);
+        self.order.push(handle);
+        self.local.get(&handle).map(|local| local.region.clone()).ok_or(Error::WSAEFAULT)
+    }
+
+    /// Memory goes away under live registrations: they become unusable (5.5). How many.
+    pub(crate) fn revoke_touched(&mut self, address: u64, length: u64) -> usize {
+        let all = self.local.values().chain(self.remote.values());
+        let touched = all.filter(|one| one.region.touches(address, length));
+        touched.map(|one| one.region.close()).count()
+    }
+
+    /// Everything ends: the socket is closed, or handed to another process.
+    pub(crate) fn end(&mut self) {
+        for one in self.local.drain().map(|(_, one)| one).chain(self.remote.drain().map(|(_, r)| r))
+        {
+            one.region.close();
+        }
+        self.order.clear();
+    }
+
+    /// Registrations alive, of either kind.
+    pub(crate) fn count(&self) -> (usize, usize) {
+        (self.local.len(), self.remote.len())
+    }
+}

@@ -1,0 +1,183 @@
+//! The provider: its sockets by number, one adapter per local address, and the options.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use transom_engine::raw;
+
+use crate::abi::{
+    SO_DEBUG, SO_MAX_MSG_SIZE, SO_MAX_RDMA_SIZE, SO_RDMA_THRESHOLD_SIZE, SOL_SOCKET,
+    WSA_FLAG_OVERLAPPED,
+};
+use crate::cache::{Cache, never_cached};
+use crate::error::{Error, Result};
+use crate::extension::Offers;
+use crate::socket::Socket;
+use crate::switch::{Switch, Upcalls};
+use crate::{RDMA_LIMIT, RDMA_THRESHOLD, SIZE_LIMIT, below};
+
+/// What may be chosen at start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// The optional functions.
+    pub offers: Offers,
+}
+
+/// Lock without giving up on poison: the state is consistent at every unlock.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An adapter and the buffers that it remembers.
+pub(crate) struct Nic {
+    pub(crate) raw: raw::Adapter,
+    pub(crate) cache: Cache,
+}
+
+/// A SAN service provider.
+pub struct Provider {
+    pub(crate) switch: Arc<dyn Switch>,
+    pub(crate) upcalls: Upcalls,
+    pub(crate) options: Options,
+    sockets: Mutex<HashMap<usize, Arc<Socket>>>,
+    nics: Mutex<HashMap<IpAddr, Arc<Nic>>>,
+    numbers: AtomicUsize,
+    down: AtomicBool,
+}
+
+impl std::fmt::Debug for Provider {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Provider").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl Provider {
+    /// A provider that makes its upcalls to `switch`.
+    pub fn start(switch: Arc<dyn Switch>, options: Options) -> Result<Arc<Provider>> {
+        let upcalls = Upcalls::start().map_err(|_| Error::WSASYSNOTREADY)?;
+        Ok(Arc::new(Provider {
+            switch,
+            upcalls,
+            options,
+            sockets: Mutex::default(),
+            nics: Mutex::default(),
+            // Numbers are not used again, so a socket that was closed is never another one (D-3).
+            numbers: AtomicUsize::new(0x5a0),
+            down: AtomicBool::new(false),
+        }))
+    }
+
+    pub(crate) fn number(&self) -> usize {
+        self.numbers.fetch_add(4, Ordering::Relaxed)
+    }
+
+    pub(crate) fn nic(&self, address: IpAddr) -> Result<Arc<Nic>> {
+        let mut nics = lock(&self.nics);
+        if let Some(nic) = nics.get(&address) {
+            return Ok(Arc::clone(nic));
+        }
+        let raw = below::open(address)?;
+        let cache = Cache::new(&raw)?;
+        let nic = Arc::new(Nic { raw, cache });
+        nics.insert(address, Arc::clone(&nic));
+        Ok(nic)
+    }
+
+    pub(crate) fn add(&self, socket: &Arc<Socket>) {
+        lock(&self.sockets).insert(socket.number, Arc::clone(socket));
+    }
+
+    /// The socket of a descriptor; WSAENOTSOCK once it was closed.
+    pub(crate) fn socket(&self, number: usize) -> Result<Arc<Socket>> {
+        if self.down.load(Ordering::Acquire) {
+            return Err(Error::WSAENETDOWN);
+        }
+        lock(&self.sockets).get(&number).cloned().ok_or(Error::WSAENOTSOCK)
+    }
+
+    /// `WSPSocket`. `duplicated`: it is to continue another process's connection.
+    pub fn open_socket(
+        self: &Arc<Self>,
+        (family, kind, protocol): (i32, i32, i32),
+        duplicated: bool,
+        flags: u32,
+    ) -> Result<usize> {
+        const FAMILIES: [i32; 3] = [2, 10, 23]; // AF_INET; AF_INET6 of Linux and of Windows
+        if self.down.load(Ordering::Acquire) {
+            return Err(Error::WSAENETDOWN);
+        }
+        match (FAMILIES.contains(&family), kind, protocol) {
+            (false, ..) => return Err(Error::WSAEAFNOSUPPORT),
+            (_, kind, _) if kind != 1 => return Err(Error::WSAEPROTOTYPE),
+            (_, _, 0 | 6) => {}
+            _ => return Err(Error::WSAEPROTONOSUPPORT),
+        }
+        if flags & !WSA_FLAG_OVERLAPPED != 0 {
+            return Err(Error::WSAEINVAL);
+        }
+        if duplicated {
+            return Err(Error::WSAEOPNOTSUPP); // see the README: not built
+        }
+        let socket = Socket::new(self)?;
+        self.add(&socket);
+        Ok(socket.number)
+    }
+
+    /// `WSPCloseSocket`: the descriptor is dead from here on; the rest ends behind it.
+    pub fn close_socket(&self, number: usize) -> Result<()> {
+        let socket = lock(&self.sockets).remove(&number).ok_or(Error::WSAENOTSOCK)?;
+        socket.close();
+        Ok(())
+    }
+
+    /// `WSPCleanup`, the last one: everything goes.
+    pub fn cleanup(&self) {
+        self.down.store(true, Ordering::Release);
+        let sockets: Vec<_> = lock(&self.sockets).drain().map(|(_, socket)| socket).collect();
+        sockets.iter().for_each(|socket| socket.close());
+        let nics: Vec<_> = lock(&self.nics).drain().map(|(_, nic)| nic).collect();
+        drop(nics);
+    }
+
+    /// `WSPMemoryRegistrationCacheCallback`: memory of this process goes away. No cached buffer and
+    /// no registration that has a byte in it survives, on any socket (5.5).
+    pub fn memory_goes_away(&self, address: u64, length: u64) -> Result<()> {
+        let nics: Vec<_> = lock(&self.nics).values().cloned().collect();
+        let sockets: Vec<_> = lock(&self.sockets).values().cloned().collect();
+        let cached: usize = nics.iter().map(|nic| nic.cache.forget(address, length)).sum();
+        let live: usize = sockets.iter().map(|socket| socket.revoke_touched(address, length)).sum();
+        if cached + live == 0 {
+            return Err(never_cached());
+        }
+        Ok(())
+    }
+
+    /// `WSPGetSockOpt`: a 32-bit value.
+    pub fn option(&self, number: usize, level: i32, name: i32) -> Result<u32> {
+        self.socket(number)?;
+        match (level, name) {
+            (SOL_SOCKET, SO_MAX_MSG_SIZE) => Ok(SIZE_LIMIT),
+            (SOL_SOCKET, SO_MAX_RDMA_SIZE) => Ok(RDMA_LIMIT),
+            (SOL_SOCKET, SO_RDMA_THRESHOLD_SIZE) => Ok(RDMA_THRESHOLD),
+            (SOL_SOCKET, SO_DEBUG) => Ok(0),
+            _ => Err(Error::WSAENOPROTOOPT),
+        }
+    }
+
+    /// `WSPSetSockOpt`.
+    pub fn set_option(&self, number: usize, level: i32, name: i32) -> Result<()> {
+        self.socket(number)?;
+        match (level, name) {
+            (SOL_SOCKET, SO_DEBUG) => Ok(()),
+            _ => Err(Error::WSAENOPROTOOPT),
+        }
+    }
+
+    /// `SIO_ADDRESS_LIST_QUERY`: the addresses that this provider serves.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        below::addresses().into_iter().map(|address| SocketAddr::new(address, 0)).collect()
+    }
+}

@@ -1,0 +1,236 @@
+//! One socket: its state, its parts, and its end.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, Weak};
+
+use transom_engine::raw;
+
+use crate::abi::{FD_ACCEPT, FD_CONNECT};
+use crate::below::{self, Connected, Region};
+use crate::error::{Error, Result};
+use crate::memory::Registrations;
+use crate::overlapped::Operation;
+use crate::private::PrivateBuffer;
+use crate::provider::{Nic, Provider, lock};
+
+/// Where a socket stands.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Phase {
+    #[default]
+    Created,
+    Bound,
+    Listening,
+    Connecting,
+    /// Connected: memory can be registered, data can move.
+    Connected,
+    /// The connection is gone; the socket waits to be closed.
+    Failed(Error),
+    /// Handed to another process (D-3).
+    Suspended,
+    Closed,
+}
+
+/// An operation under way.
+pub(crate) struct Posted {
+    pub(crate) operation: Operation,
+    /// Regions whose deregistration it holds up.
+    pub(crate) regions: Vec<Region>,
+}
+
+/// The switch's first receive meets the first message here (N-2).
+#[derive(Default)]
+pub(crate) enum First {
+    /// Not connected yet.
+    #[default]
+    None,
+    /// The private receive is posted, and the switch's first receive may be waiting for it.
+    Waiting { buffer: PrivateBuffer, region: Region, receive: Option<crate::data::Receive> },
+    /// The message came before the switch's first receive.
+    Held(Vec<u8>),
+    /// Over: receives go to the adapter.
+    Done,
+}
+
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) phase: Phase,
+    pub(crate) local: Option<SocketAddr>,
+    /// Event object and mask of `WSPEventSelect`.
+    pub(crate) select: Option<(usize, i32)>,
+    /// `FD_*` that have happened and were not fetched, with the error of a connect.
+    pub(crate) happened: i32,
+    pub(crate) connect_error: Option<Error>,
+    pub(crate) nic: Option<Arc<Nic>>,
+    /// What a socket with a connection, or on the way to one, has.
+    pub(crate) channel: Option<Arc<Connected>>,
+    pub(crate) registrations: Registrations,
+    pub(crate) first: First,
+    pub(crate) posted: HashMap<u64, Posted>,
+    pub(crate) next_request: u64,
+    pub(crate) listener: Option<raw::Listener>,
+    pub(crate) backlog: usize,
+    pub(crate) requests: VecDeque<raw::Connector>,
+    /// The handle was given back.
+    pub(crate) handle_closed: bool,
+}
+
+pub(crate) struct Socket {
+    pub(crate) provider: Weak<Provider>,
+    pub(crate) number: usize,
+    pub(crate) handle: usize,
+    pub(crate) state: Mutex<State>,
+    pub(crate) changed: Condvar,
+    /// Completions are taken off the queue by one thread at a time, so that they stay in order.
+    pub(crate) draining: Mutex<()>,
+    /// Bytes moved: by messages, by RDMA.
+    pub(crate) message_bytes: AtomicUsize,
+    pub(crate) rdma_bytes: AtomicUsize,
+}
+
+impl Socket {
+    /// A socket of the provider's, with the switch's handle for it (S-3).
+    pub(crate) fn new(provider: &Arc<Provider>) -> Result<Arc<Socket>> {
+        let number = provider.number();
+        let handle = provider.switch.create_socket_handle(number)?;
+        Ok(Arc::new(Socket {
+            provider: Arc::downgrade(provider),
+            number,
+            handle,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            draining: Mutex::new(()),
+            message_bytes: AtomicUsize::new(0),
+            rdma_bytes: AtomicUsize::new(0),
+        }))
+    }
+
+    pub(crate) fn provider(&self) -> Result<Arc<Provider>> {
+        self.provider.upgrade().ok_or(Error::WSAENETDOWN)
+    }
+
+    /// The connection, if there is one and it has not failed; else what a call gets that needs one.
+    pub(crate) fn channel(state: &State) -> Result<Arc<Connected>> {
+        match &state.phase {
+            Phase::Connected => state.channel.clone().ok_or(Error::WSAENOTCONN),
+            Phase::Failed(error) => Err(*error),
+            Phase::Closed => Err(Error::WSAENOTSOCK),
+            Phase::Suspended => Err(Error::WSAEINVAL),
+            _ => Err(Error::WSAENOTCONN),
+        }
+    }
+
+    /// Something that the switch selected has happened.
+    pub(crate) fn happened(self: &Arc<Self>, state: &mut State, what: i32) {
+        state.happened |= what;
+        let Some((event, _)) = state.select.filter(|(_, mask)| mask & what != 0) else { return };
+        if let Ok(provider) = self.provider() {
+            let switch = Arc::clone(&provider.switch);
+            provider.upcalls.queue(move || switch.set_event(event));
+        }
+    }
+
+    /// `WSPEventSelect`: FD_ACCEPT and FD_CONNECT only (8.7). What happened before counts too.
+    pub(crate) fn select(self: &Arc<Self>, event: usize, mask: i32) -> Result<()> {
+        if mask & !(FD_ACCEPT | FD_CONNECT) != 0 {
+            return Err(Error::WSAEINVAL);
+        }
+        let mut state = lock(&self.state);
+        state.select = (mask != 0).then_some((event, mask));
+        let before = state.happened & mask;
+        if before != 0 {
+            self.happened(&mut state, before);
+        }
+        Ok(())
+    }
+
+    /// `WSPEnumNetworkEvents`: what happened, with the error of the connect; the record is cleared.
+    pub(crate) fn network_events(&self, event: usize) -> Result<(i32, Option<Error>)> {
+        let provider = self.provider()?;
+        let mut state = lock(&self.state);
+        let mask = state.select.map_or(0, |(_, mask)| mask);
+        let events = state.happened & mask;
+        state.happened &= !events;
+        let error = if events & FD_CONNECT != 0 { state.connect_error } else { None };
+        drop(state);
+        if event != 0 {
+            provider.switch.reset_event(event);
+        }
+        Ok((events, error))
+    }
+
+    /// The connection is gone: later calls get the same error at once.
+    pub(crate) fn fail(&self, state: &mut State, error: Error) {
+        if matches!(state.phase, Phase::Connected | Phase::Connecting) {
+            state.phase = Phase::Failed(error);
+            self.changed.notify_all();
+        }
+    }
+
+    pub(crate) fn revoke_touched(&self, address: u64, length: u64) -> usize {
+        lock(&self.state).registrations.revoke_touched(address, length)
+    }
+
+    /// Registrations alive: local, remote.
+    pub(crate) fn registered(&self) -> (usize, usize) {
+        lock(&self.state).registrations.count()
+    }
+
+    /// Bytes moved so far: by messages, by RDMA.
+    pub(crate) fn moved(&self) -> (usize, usize) {
+        let message = self.message_bytes.load(Ordering::Relaxed);
+        (message, self.rdma_bytes.load(Ordering::Relaxed))
+    }
+
+    /// `WSPCloseSocket`, at any moment. First the memory, then the signals, then the
+    /// handle.
+    pub(crate) fn close(self: &Arc<Self>) {
+        let (channel, listener, requests) = {
+            let mut state = lock(&self.state);
+            state.phase = Phase::Closed;
+            state.registrations.end();
+            let requests = std::mem::take(&mut state.requests);
+            (state.channel.take(), state.listener.take(), requests)
+        };
+        self.changed.notify_all();
+        if let Some(listener) = listener {
+            let _ = listener.cancel();
+        }
+        for connector in requests {
+            let _ = connector.reject(below::REFUSAL);
+        }
+        if let Some(channel) = &channel {
+            // Flushes every request: their completions are in the queue when it returns.
+            channel.end();
+            self.drain(channel);
+        }
+        self.abort_rest(Error::WSA_OPERATION_ABORTED);
+        let mut state = lock(&self.state);
+        state.first = First::Done;
+        if !std::mem::replace(&mut state.handle_closed, true)
+            && let Ok(provider) = self.provider()
+        {
+            let (switch, handle) = (Arc::clone(&provider.switch), self.handle);
+            provider.upcalls.queue(move || switch.close_socket_handle(handle));
+        }
+    }
+
+    /// `WSPDuplicateSocket`: every registration of this process on the socket ends, and the
+    /// receives under way complete with no bytes (12.1 step 6). Carrying the connection over is not
+    /// built: it ends here.
+    pub(crate) fn duplicate(self: &Arc<Self>) -> Result<u32> {
+        let channel = {
+            let mut state = lock(&self.state);
+            let channel = Socket::channel(&state)?;
+            state.phase = Phase::Suspended;
+            state.registrations.end();
+            state.channel = None;
+            channel
+        };
+        channel.end();
+        self.drain(&channel);
+        self.abort_rest(Error::WSA_OPERATION_ABORTED);
+        Ok(u32::try_from(self.number).unwrap_or(u32::MAX))
+    }
+}
