@@ -75,6 +75,12 @@ impl Memory {
         Some(self.count(&mut control, Place::of(region), region))
     }
 
+    /// Whether a window's token is reserved or live: bound, as its owner sees it (ND2 W11).
+    #[must_use]
+    pub fn is_bound(&self, window: Token) -> bool {
+        self.named(window, |head| head.is_window()).is_some()
+    }
+
     /// A request that names the region was posted. For fronts whose deregistration is refused
     /// meanwhile (WSD A-18); others need not count.
     pub fn posted(&self, region: Token, now: Nanoseconds) -> Result<(), DeregisterError> {
