@@ -3,7 +3,18 @@
 //! This crate translates: types, flags, status values and object lifetimes of one generation, onto the
 //! engine's handles. It decides nothing about memory or connections.
 
+mod abi;
+mod client;
 mod com;
+mod entry;
+mod explain;
 mod guid;
+mod limits;
+mod list;
+mod nic;
 mod os;
+mod posting;
 mod status;
+mod table;
+mod v1;
+mod v2;

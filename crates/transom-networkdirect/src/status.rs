@@ -54,6 +54,7 @@ pub(crate) const STATUS_BAD_NETWORK_NAME: i32 = 0xC000_00CC_u32 as i32;
 pub(crate) const STATUS_CONNECTION_DISCONNECTED: i32 = 0xC000_020C_u32 as i32;
 pub(crate) const STATUS_ADDRESS_ALREADY_ASSOCIATED: i32 = 0xC000_0238_u32 as i32;
 pub(crate) const STATUS_ADDRESS_NOT_ASSOCIATED: i32 = 0xC000_0239_u32 as i32;
+pub(crate) const S_OK: i32 = 0;
 pub(crate) const S_FALSE: i32 = 0x0000_0001_u32 as i32;
 pub(crate) const E_NOINTERFACE: i32 = 0x8000_4002_u32 as i32;
 pub(crate) const E_POINTER: i32 = 0x8000_4003_u32 as i32;

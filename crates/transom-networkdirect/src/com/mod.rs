@@ -9,7 +9,7 @@ mod object;
 mod ptr;
 
 pub(crate) use object::{AnyPtr, Class, Object, This, live_objects, Alive};
-pub(crate) use ptr::{InPtr, OutPtr};
+pub(crate) use ptr::{InPtr, OutPtr, copy_from_program};
 
 /// What a method returns when its body panicked: no panic crosses into C++.
 pub(crate) trait OnPanic {
@@ -64,10 +64,18 @@ impl<R> Answer<R> for R {
 }
 
 /// The table of methods of a class, in slot order: the three of IUnknown, then those listed. Each
-/// calls the inherent method of the same name on the class's value.
+/// calls the inherent method of the same name on the class's value. Behind the list there is room
+/// for the optional members of [`Class`].
 macro_rules! class {
-    ($class:ty, [$($iid:expr),*], { $(fn $name:ident($($arg:ident: $type:ty),*) -> $ret:ty;)* }) => {
+    (
+        $class:ty, [$($iid:expr),*],
+        { $(fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $ret:ty;)* }
+        $($hooks:tt)*
+    ) => {
         impl $crate::com::Class for $class {
+            $($hooks)*
+
+            const SLOTS: &'static [&'static str] = &[$(stringify!($name)),*];
             const IIDS: &'static [$crate::guid::Guid] = &[$($iid),*];
             const METHODS: &'static [$crate::com::Method] = {
                 $(

@@ -43,6 +43,8 @@ pub(crate) trait Class: Send + Sync + Sized + 'static {
     const IIDS: &'static [Guid];
     /// Its methods in slot order.
     const METHODS: &'static [Method];
+    /// Their names from slot 3 on.
+    const SLOTS: &'static [&'static str];
 
     /// The program has released its last reference.
     fn released(this: &Arc<Self>) {
@@ -187,6 +189,11 @@ struct UnknownMethods {
 }
 
 impl AnyPtr {
+    /// Whether it is null.
+    pub(crate) fn is_null(self) -> bool {
+        self.0.is_none()
+    }
+
     /// The value, if it is an object of class `T` of this library. Asked by QueryInterface, so that
     /// foreign objects are refused and not misread (ND2 1.6).
     pub(crate) fn value<T: Class>(self) -> Option<Arc<T>> {

@@ -54,6 +54,11 @@ impl<T: Copy> OutPtr<T> {
         OutPtr(value, PhantomData)
     }
 
+    /// The same place as a pointer to something else: a field of a structure.
+    pub(crate) fn at(address: usize) -> OutPtr<T> {
+        OutPtr(std::ptr::with_exposed_provenance_mut(address), PhantomData)
+    }
+
     /// Whether there is nothing to write to.
     pub(crate) fn is_null(self) -> bool {
         self.0.is_null()
@@ -100,4 +105,11 @@ impl InPtr<u8> {
     pub(crate) fn socket_address(self, length: usize) -> Option<SocketAddr> {
         address::decode(self.many(length.min(128))?)
     }
+}
+
+/// Copy from the program's memory; `None` if its pages are not there.
+pub(crate) fn copy_from_program(address: u64, into: &mut [u8]) -> Option<()> {
+    // SAFETY: the program says that its bytes are there, and leaves them alone during the call; the
+    // copy survives if they are not.
+    unsafe { transom_engine::sys::copy_out(address, into) }.ok()
 }
