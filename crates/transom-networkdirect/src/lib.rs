@@ -12,6 +12,7 @@ mod guid;
 mod limits;
 mod list;
 mod nic;
+mod notified;
 mod os;
 mod posting;
 mod status;

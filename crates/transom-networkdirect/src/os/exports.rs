@@ -2,7 +2,6 @@
 
 use std::ffi::c_void;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::handle::{Handle, Object};
@@ -376,7 +375,7 @@ extern "C" fn transom_win32_get_overlapped_result(
 ) -> i32 {
     guard(|| {
         bytes.put(0);
-        match result_of(overlapped, wait != 0, || {}) {
+        match result_of(overlapped, wait != 0, |_| {}) {
             Some(ND_PENDING) => fail(ERROR_IO_INCOMPLETE),
             Some(status) => ok(status >= 0, win32_error(status)),
             None => fail(ERROR_INVALID_PARAMETER),
@@ -393,6 +392,8 @@ extern "C" fn transom_win32_set_file_completion_notification_modes(file: Handle,
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use super::super::overlapped::{File, Overlapped};
     use super::*;
 
@@ -438,7 +439,7 @@ mod tests {
         assert_eq!(started.answer(Ok(())), ND_PENDING);
         assert_eq!(bench.packet(), Some((1, &raw const o as usize, 7)));
         assert_eq!(bench.packet(), None);
-        assert_eq!(result_of(OverlappedPtr::to(&o), false, || {}), Some(ND_SUCCESS));
+        assert_eq!(result_of(OverlappedPtr::to(&o), false, |_| {}), Some(ND_SUCCESS));
     }
 
     #[test]
@@ -449,7 +450,7 @@ mod tests {
         drop(finisher);
         assert_eq!(started.answer(Err(ND_DEVICE_BUSY)), ND_DEVICE_BUSY);
         assert_eq!(bench.packet(), None);
-        assert_eq!(result_of(OverlappedPtr::to(&o), false, || {}), Some(ND_DEVICE_BUSY));
+        assert_eq!(result_of(OverlappedPtr::to(&o), false, |_| {}), Some(ND_DEVICE_BUSY));
     }
 
     #[test]
@@ -458,7 +459,7 @@ mod tests {
         let o = overlapped(Handle::NULL);
         let (started, finisher) = bench.file.begin(OverlappedPtr::to(&o)).unwrap();
         assert_eq!(started.answer(Ok(())), ND_PENDING);
-        assert_eq!(result_of(OverlappedPtr::to(&o), false, || {}), Some(ND_PENDING));
+        assert_eq!(result_of(OverlappedPtr::to(&o), false, |_| {}), Some(ND_PENDING));
         finisher.finish(ND_CONNECTION_REFUSED);
         assert_eq!(bench.packet(), Some((0, &raw const o as usize, 7)));
         assert_eq!(transom_win32_get_last_error(), 1225);
@@ -489,7 +490,7 @@ mod tests {
         assert_eq!(started.answer(Ok(())), ND_PENDING);
         transom_win32_set_event(event); // a stale signal does not end the wait
         std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| result_of(OverlappedPtr::to(&o), true, || {}));
+            let waiter = scope.spawn(|| result_of(OverlappedPtr::to(&o), true, |_| {}));
             finisher.finish(ND_CANCELED);
             assert_eq!(waiter.join().unwrap(), Some(ND_CANCELED));
         });

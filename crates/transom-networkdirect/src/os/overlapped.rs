@@ -221,8 +221,13 @@ fn conclude(overlapped: OverlappedPtr, status: i32, event: Option<&Waitable>) {
 }
 
 /// The status of a request by its OVERLAPPED alone, whatever object it was begun on (ND2 2.3 rule
-/// 7). With `wait`, once it is over; `help` is called first when it is not, and may move the work on.
-pub(crate) fn result_of(overlapped: OverlappedPtr, wait: bool, help: impl FnOnce()) -> Option<i32> {
+/// 7). With `wait`, once it is over; `help` is called first when it is not, and may move the work on
+/// while what it is given says that the request is under way.
+pub(crate) fn result_of(
+    overlapped: OverlappedPtr,
+    wait: bool,
+    help: impl FnOnce(&dyn Fn() -> bool),
+) -> Option<i32> {
     let now = || overlapped.with(|o| o.internal.load(Ordering::Acquire) as u32 as i32);
     let bucket = bucket(overlapped);
     let mut status = now()?;
@@ -234,7 +239,7 @@ pub(crate) fn result_of(overlapped: OverlappedPtr, wait: bool, help: impl FnOnce
         return Some(ND_PENDING);
     }
     let event = overlapped.with(|o| o.event.load(Ordering::Relaxed)).map(|raw| Handle(raw & !1));
-    help();
+    help(&|| now() == Some(ND_PENDING));
     let mut waiting = lock(&bucket.waiting);
     *waiting += 1;
     loop {

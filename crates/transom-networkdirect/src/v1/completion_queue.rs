@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex};
 use transom_engine::{Completion, CompletionFlags, NotifyKind, raw};
 use transom_memory::Token;
 
-use super::{Adapter, overlapped_result};
+use super::Adapter;
 use crate::abi::*;
 use crate::com::{Alive, OutPtr, class};
 use crate::guid::{Guid, IID_INDCompletionQueue, IID_INDOverlapped, IID_ITransomExplain};
+use crate::notified::Notified;
 use crate::os::{OverlappedPtr, lock};
 use crate::status::*;
 use crate::table::nd1;
@@ -24,6 +25,7 @@ pub(crate) struct CompletionQueue {
     pub(crate) raw: raw::CompletionQueue,
     /// A Receive whose window's result took the last place of a call.
     behind: Mutex<VecDeque<Completion>>,
+    notified: Notified,
     last: explain::Last,
     _alive: Alive,
 }
@@ -53,6 +55,7 @@ impl CompletionQueue {
             adapter: adapter.clone(),
             raw,
             behind: Mutex::default(),
+            notified: Notified::default(),
             last: explain::Last::default(),
             _alive: Alive::new(),
         }))
@@ -69,7 +72,12 @@ impl CompletionQueue {
         bytes: OutPtr<usize>,
         wait: i32,
     ) -> Outcome {
-        overlapped_result(overlapped, bytes, wait)
+        bytes.put(0);
+        match self.notified.wait(overlapped, wait != 0, &self.raw) {
+            Some(status) if status >= 0 => Ok(status),
+            Some(status) => Err(status),
+            None => Err(ND_INVALID_PARAMETER_1),
+        }
     }
 
     fn resize(self: &Arc<Self>, entries: usize) -> Outcome {
@@ -88,7 +96,11 @@ impl CompletionQueue {
             _ => return Err(ND_INVALID_PARAMETER_1),
         };
         let (started, finisher) = self.adapter.file.begin(overlapped)?;
-        let sink = raw::Sink::call(move |status| finisher.finish(nd1(status)));
+        let over = self.notified.begin(overlapped);
+        let sink = raw::Sink::call(move |status| {
+            over();
+            finisher.finish(nd1(status));
+        });
         Ok(started.answer(self.raw.notify(kind, sink).map_err(|e| nd1(e.status))))
     }
 

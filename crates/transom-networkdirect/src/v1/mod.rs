@@ -23,7 +23,7 @@ use crate::status::*;
 /// GetOverlappedResult of every object (ND1 OV-6, OV-7).
 fn overlapped_result(overlapped: OverlappedPtr, bytes: OutPtr<usize>, wait: i32) -> Outcome {
     bytes.put(0);
-    match result_of(overlapped, wait != 0, || {}) {
+    match result_of(overlapped, wait != 0, |_| {}) {
         Some(status) if status >= 0 => Ok(status),
         Some(status) => Err(status),
         None => Err(ND_INVALID_PARAMETER_1),

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use transom_engine::{Completion, CompletionKind, NotifyKind, raw};
 
-use super::{Adapter, overlapped_result};
+use super::Adapter;
 use crate::abi::*;
 use crate::com::{Alive, OutPtr, class};
 use crate::explain;
 use crate::guid::{Guid, IID_IND2CompletionQueue, IID_IND2Overlapped, IID_ITransomExplain};
 use crate::limits;
+use crate::notified::Notified;
 use crate::os::{File, OverlappedPtr};
 use crate::status::*;
 use crate::table::nd2;
@@ -24,6 +25,7 @@ pub(crate) struct CompletionQueue {
     file: Arc<File>,
     group: u16,
     affinity: usize,
+    notified: Notified,
     last: explain::Last,
     _alive: Alive,
 }
@@ -65,6 +67,7 @@ impl CompletionQueue {
             file,
             group,
             affinity,
+            notified: Notified::default(),
             last: explain::Last::default(),
             _alive: Alive::new(),
         }))
@@ -76,7 +79,11 @@ impl CompletionQueue {
     }
 
     fn get_overlapped_result(self: &Arc<Self>, overlapped: OverlappedPtr, wait: i32) -> Outcome {
-        overlapped_result(overlapped, wait)
+        match self.notified.wait(overlapped, wait != 0, &self.raw) {
+            Some(status) if status >= 0 => Ok(status),
+            Some(status) => Err(status),
+            None => Err(ND_INVALID_PARAMETER_1),
+        }
     }
 
     fn get_notify_affinity(
@@ -108,7 +115,11 @@ impl CompletionQueue {
             _ => return Err(ND_INVALID_PARAMETER_1),
         };
         let (started, finisher) = self.file.begin(overlapped)?;
-        let sink = raw::Sink::call(move |status| finisher.finish(nd2(status)));
+        let over = self.notified.begin(overlapped);
+        let sink = raw::Sink::call(move |status| {
+            over();
+            finisher.finish(nd2(status));
+        });
         Ok(started.answer(self.raw.notify(kind, sink).map_err(|e| nd2(e.status))))
     }
 

@@ -25,7 +25,7 @@ use crate::status::*;
 
 /// GetOverlappedResult of every object: by the OVERLAPPED alone (ND2 2.3 rules 6 and 7).
 fn overlapped_result(overlapped: OverlappedPtr, wait: i32) -> Outcome {
-    match result_of(overlapped, wait != 0, || {}) {
+    match result_of(overlapped, wait != 0, |_| {}) {
         Some(status) if status >= 0 => Ok(status),
         Some(status) => Err(status),
         None => Err(ND_INVALID_PARAMETER_1),
