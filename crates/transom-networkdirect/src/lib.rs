@@ -8,6 +8,7 @@ mod client;
 mod com;
 mod entry;
 mod explain;
+mod facts;
 mod guid;
 mod limits;
 mod list;

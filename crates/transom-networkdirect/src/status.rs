@@ -3,60 +3,68 @@
 /// What a method returns: a success (`ND_SUCCESS` or `ND_PENDING`) or a failure.
 pub(crate) type Outcome = Result<i32, i32>;
 
-pub(crate) const ND_SUCCESS: i32 = 0x0000_0000_u32 as i32;
-pub(crate) const ND_TIMEOUT: i32 = 0x0000_0102_u32 as i32;
-pub(crate) const ND_PENDING: i32 = 0x0000_0103_u32 as i32;
-pub(crate) const ND_BUFFER_OVERFLOW: i32 = 0x8000_0005_u32 as i32;
-pub(crate) const ND_DEVICE_BUSY: i32 = 0x8000_0011_u32 as i32;
-pub(crate) const ND_NO_MORE_ENTRIES: i32 = 0x8000_001A_u32 as i32;
-pub(crate) const ND_UNSUCCESSFUL: i32 = 0xC000_0001_u32 as i32;
-pub(crate) const ND_ACCESS_VIOLATION: i32 = 0xC000_0005_u32 as i32;
-pub(crate) const ND_INVALID_HANDLE: i32 = 0xC000_0008_u32 as i32;
-pub(crate) const ND_INVALID_PARAMETER: i32 = 0xC000_000D_u32 as i32;
-pub(crate) const ND_INVALID_DEVICE_REQUEST: i32 = 0xC000_0010_u32 as i32;
-pub(crate) const ND_NO_MEMORY: i32 = 0xC000_0017_u32 as i32;
-pub(crate) const ND_INVALID_PARAMETER_MIX: i32 = 0xC000_0030_u32 as i32;
-pub(crate) const ND_DATA_OVERRUN: i32 = 0xC000_003C_u32 as i32;
-pub(crate) const ND_SHARING_VIOLATION: i32 = 0xC000_0043_u32 as i32;
-pub(crate) const ND_INSUFFICIENT_RESOURCES: i32 = 0xC000_009A_u32 as i32;
-pub(crate) const ND_DEVICE_NOT_READY: i32 = 0xC000_00A3_u32 as i32;
-pub(crate) const ND_IO_TIMEOUT: i32 = 0xC000_00B5_u32 as i32;
-pub(crate) const ND_NOT_SUPPORTED: i32 = 0xC000_00BB_u32 as i32;
-pub(crate) const ND_INTERNAL_ERROR: i32 = 0xC000_00E5_u32 as i32;
-pub(crate) const ND_INVALID_PARAMETER_1: i32 = 0xC000_00EF_u32 as i32;
-pub(crate) const ND_INVALID_PARAMETER_2: i32 = 0xC000_00F0_u32 as i32;
-pub(crate) const ND_INVALID_PARAMETER_3: i32 = 0xC000_00F1_u32 as i32;
-pub(crate) const ND_INVALID_PARAMETER_4: i32 = 0xC000_00F2_u32 as i32;
-pub(crate) const ND_INVALID_PARAMETER_5: i32 = 0xC000_00F3_u32 as i32;
-pub(crate) const ND_INVALID_PARAMETER_6: i32 = 0xC000_00F4_u32 as i32;
-pub(crate) const ND_INVALID_PARAMETER_7: i32 = 0xC000_00F5_u32 as i32;
-pub(crate) const ND_INVALID_PARAMETER_8: i32 = 0xC000_00F6_u32 as i32;
-pub(crate) const ND_INVALID_PARAMETER_9: i32 = 0xC000_00F7_u32 as i32;
-pub(crate) const ND_INVALID_PARAMETER_10: i32 = 0xC000_00F8_u32 as i32;
-pub(crate) const ND_CANCELED: i32 = 0xC000_0120_u32 as i32;
-pub(crate) const ND_REMOTE_ERROR: i32 = 0xC000_013D_u32 as i32;
-pub(crate) const ND_INVALID_ADDRESS: i32 = 0xC000_0141_u32 as i32;
-pub(crate) const ND_INVALID_DEVICE_STATE: i32 = 0xC000_0184_u32 as i32;
-pub(crate) const ND_INVALID_BUFFER_SIZE: i32 = 0xC000_0206_u32 as i32;
-pub(crate) const ND_TOO_MANY_ADDRESSES: i32 = 0xC000_0209_u32 as i32;
-pub(crate) const ND_ADDRESS_ALREADY_EXISTS: i32 = 0xC000_020A_u32 as i32;
-pub(crate) const ND_CONNECTION_REFUSED: i32 = 0xC000_0236_u32 as i32;
-pub(crate) const ND_CONNECTION_INVALID: i32 = 0xC000_023A_u32 as i32;
-pub(crate) const ND_CONNECTION_ACTIVE: i32 = 0xC000_023B_u32 as i32;
-pub(crate) const ND_NETWORK_UNREACHABLE: i32 = 0xC000_023C_u32 as i32;
-pub(crate) const ND_HOST_UNREACHABLE: i32 = 0xC000_023D_u32 as i32;
-pub(crate) const ND_CONNECTION_ABORTED: i32 = 0xC000_0241_u32 as i32;
-pub(crate) const ND_DEVICE_REMOVED: i32 = 0xC000_02B6_u32 as i32;
+macro_rules! statuses {
+    ($($name:ident = $value:expr;)*) => {
+        $(pub(crate) const $name: i32 = $value.cast_signed();)*
+        /// All of them, by the names that the headers use.
+        pub(crate) const ALL: &[(&str, i32)] = &[$((stringify!($name), $name)),*];
+    };
+}
 
-// Values without an ND_ name.
-pub(crate) const STATUS_DATA_ERROR: i32 = 0xC000_003E_u32 as i32;
-pub(crate) const STATUS_BAD_NETWORK_NAME: i32 = 0xC000_00CC_u32 as i32;
-pub(crate) const STATUS_CONNECTION_DISCONNECTED: i32 = 0xC000_020C_u32 as i32;
-pub(crate) const STATUS_ADDRESS_ALREADY_ASSOCIATED: i32 = 0xC000_0238_u32 as i32;
-pub(crate) const STATUS_ADDRESS_NOT_ASSOCIATED: i32 = 0xC000_0239_u32 as i32;
-pub(crate) const S_OK: i32 = 0;
-pub(crate) const S_FALSE: i32 = 0x0000_0001_u32 as i32;
-pub(crate) const E_NOINTERFACE: i32 = 0x8000_4002_u32 as i32;
-pub(crate) const E_POINTER: i32 = 0x8000_4003_u32 as i32;
-pub(crate) const CLASS_E_NOAGGREGATION: i32 = 0x8004_0110_u32 as i32;
-pub(crate) const CLASS_E_CLASSNOTAVAILABLE: i32 = 0x8004_0111_u32 as i32;
+statuses! {
+    ND_SUCCESS = 0x0000_0000u32;
+    ND_TIMEOUT = 0x0000_0102u32;
+    ND_PENDING = 0x0000_0103u32;
+    ND_BUFFER_OVERFLOW = 0x8000_0005u32;
+    ND_DEVICE_BUSY = 0x8000_0011u32;
+    ND_NO_MORE_ENTRIES = 0x8000_001Au32;
+    ND_UNSUCCESSFUL = 0xC000_0001u32;
+    ND_ACCESS_VIOLATION = 0xC000_0005u32;
+    ND_INVALID_HANDLE = 0xC000_0008u32;
+    ND_INVALID_PARAMETER = 0xC000_000Du32;
+    ND_INVALID_DEVICE_REQUEST = 0xC000_0010u32;
+    ND_NO_MEMORY = 0xC000_0017u32;
+    ND_INVALID_PARAMETER_MIX = 0xC000_0030u32;
+    ND_DATA_OVERRUN = 0xC000_003Cu32;
+    ND_SHARING_VIOLATION = 0xC000_0043u32;
+    ND_INSUFFICIENT_RESOURCES = 0xC000_009Au32;
+    ND_DEVICE_NOT_READY = 0xC000_00A3u32;
+    ND_IO_TIMEOUT = 0xC000_00B5u32;
+    ND_NOT_SUPPORTED = 0xC000_00BBu32;
+    ND_INTERNAL_ERROR = 0xC000_00E5u32;
+    ND_INVALID_PARAMETER_1 = 0xC000_00EFu32;
+    ND_INVALID_PARAMETER_2 = 0xC000_00F0u32;
+    ND_INVALID_PARAMETER_3 = 0xC000_00F1u32;
+    ND_INVALID_PARAMETER_4 = 0xC000_00F2u32;
+    ND_INVALID_PARAMETER_5 = 0xC000_00F3u32;
+    ND_INVALID_PARAMETER_6 = 0xC000_00F4u32;
+    ND_INVALID_PARAMETER_7 = 0xC000_00F5u32;
+    ND_INVALID_PARAMETER_8 = 0xC000_00F6u32;
+    ND_INVALID_PARAMETER_9 = 0xC000_00F7u32;
+    ND_INVALID_PARAMETER_10 = 0xC000_00F8u32;
+    ND_CANCELED = 0xC000_0120u32;
+    ND_REMOTE_ERROR = 0xC000_013Du32;
+    ND_INVALID_ADDRESS = 0xC000_0141u32;
+    ND_INVALID_DEVICE_STATE = 0xC000_0184u32;
+    ND_INVALID_BUFFER_SIZE = 0xC000_0206u32;
+    ND_TOO_MANY_ADDRESSES = 0xC000_0209u32;
+    ND_ADDRESS_ALREADY_EXISTS = 0xC000_020Au32;
+    ND_CONNECTION_REFUSED = 0xC000_0236u32;
+    ND_CONNECTION_INVALID = 0xC000_023Au32;
+    ND_CONNECTION_ACTIVE = 0xC000_023Bu32;
+    ND_NETWORK_UNREACHABLE = 0xC000_023Cu32;
+    ND_HOST_UNREACHABLE = 0xC000_023Du32;
+    ND_CONNECTION_ABORTED = 0xC000_0241u32;
+    ND_DEVICE_REMOVED = 0xC000_02B6u32;
+    STATUS_DATA_ERROR = 0xC000_003Eu32;
+    STATUS_BAD_NETWORK_NAME = 0xC000_00CCu32;
+    STATUS_CONNECTION_DISCONNECTED = 0xC000_020Cu32;
+    STATUS_ADDRESS_ALREADY_ASSOCIATED = 0xC000_0238u32;
+    STATUS_ADDRESS_NOT_ASSOCIATED = 0xC000_0239u32;
+    S_FALSE = 0x0000_0001u32;
+    E_NOINTERFACE = 0x8000_4002u32;
+    E_POINTER = 0x8000_4003u32;
+    CLASS_E_NOAGGREGATION = 0x8004_0110u32;
+    CLASS_E_CLASSNOTAVAILABLE = 0x8004_0111u32;
+    S_OK = 0u32;
+}

@@ -75,6 +75,12 @@ macro_rules! class {
         impl $crate::com::Class for $class {
             $($hooks)*
 
+            fn identity() -> usize {
+                // Not a constant, so that it has an address, and one that nothing else has.
+                static MARK: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(0);
+                (&raw const MARK).addr()
+            }
+
             const SLOTS: &'static [&'static str] = &[$(stringify!($name)),*];
             const IIDS: &'static [$crate::guid::Guid] = &[$($iid),*];
             const METHODS: &'static [$crate::com::Method] = {

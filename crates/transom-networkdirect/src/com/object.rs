@@ -43,6 +43,8 @@ pub(crate) trait Class: Send + Sync + Sized + 'static {
     const IIDS: &'static [Guid];
     /// Its methods in slot order.
     const METHODS: &'static [Method];
+    /// A number that no other class of this process has: the address of a variable of its own.
+    fn identity() -> usize;
     /// Their names from slot 3 on.
     const SLOTS: &'static [&'static str];
 
@@ -115,10 +117,9 @@ impl<T: Class> Object<T> {
     }
 }
 
-/// Identifies a class of this copy of the library, and nothing else: addresses of our own code.
+/// Identifies a class of this copy of the library, and nothing else.
 fn private_iid<T: Class>() -> Guid {
-    let address = T::METHODS.as_ptr() as u64;
-    Guid(0x5452_414E, 0x534F, 0x4D21, address.to_ne_bytes())
+    Guid(0x5452_414E, 0x534F, 0x4D21, (T::identity() as u64).to_ne_bytes())
 }
 
 extern "system" fn query_interface<T: Class>(

@@ -1,6 +1,6 @@
 //! The operating system as NetworkDirect programs see it: handles, events, completion ports,
 //! OVERLAPPED requests, threads. Everything that a Windows build would take from Windows itself is
-//! behind this module; the rest of the crate knows only [`File`], [`Started`] and [`Finisher`].
+//! behind this module; the rest of the crate knows only [`File`] and the requests that are begun on it.
 
 mod exports;
 mod handle;
@@ -9,8 +9,8 @@ mod port;
 mod thread;
 mod wait;
 
-pub(crate) use handle::{Handle, Object};
-pub(crate) use overlapped::{File, Finisher, Overlapped, OverlappedPtr, Started, result_of};
+pub(crate) use handle::Handle;
+pub(crate) use overlapped::{File, OverlappedPtr, result_of};
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
