@@ -119,11 +119,8 @@ fn source_address(remote: IpAddr) -> Result<IpAddr, i32> {
     if list::is_local(remote) {
         return Ok(remote);
     }
-    let any: SocketAddr = if remote.is_ipv4() {
-        ([0, 0, 0, 0], 0).into()
-    } else {
-        ([0u16; 8], 0).into()
-    };
+    let any: SocketAddr =
+        if remote.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
     let found = UdpSocket::bind(any).and_then(|socket| {
         socket.connect((remote, 9))?;
         socket.local_addr()
@@ -161,14 +158,11 @@ fn open_adapter(
 }
 
 #[unsafe(no_mangle)]
-extern "system" fn NdOpenV1Adapter(
-    address: InPtr<u8>,
-    length: usize,
-    out: OutPtr<usize>,
-) -> i32 {
+extern "system" fn NdOpenV1Adapter(address: InPtr<u8>, length: usize, out: OutPtr<usize>) -> i32 {
     guard(|| {
-        answer(check_address(address, length).and_then(|address| {
-            Object::give(v1::Adapter::open(address)?, IID_INDAdapter, out)
-        }))
+        answer(
+            check_address(address, length)
+                .and_then(|address| Object::give(v1::Adapter::open(address)?, IID_INDAdapter, out)),
+        )
     })
 }

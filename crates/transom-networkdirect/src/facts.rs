@@ -15,9 +15,9 @@ type Fact = (String, u64);
 fn camel(name: &str) -> String {
     let word = |word: &str| {
         let mut letters = word.chars();
-        letters.next().map_or_else(String::new, |first| {
-            first.to_uppercase().chain(letters).collect()
-        })
+        letters
+            .next()
+            .map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
     };
     name.split('_').map(word).collect()
 }
@@ -110,11 +110,7 @@ fn collect() -> Vec<Fact> {
 
 /// Fact number `index`; 0 when there are no more.
 #[unsafe(no_mangle)]
-extern "C" fn transom_nd_fact(
-    index: u32,
-    name: OutPtr<*const c_char>,
-    value: OutPtr<u64>,
-) -> i32 {
+extern "C" fn transom_nd_fact(index: u32, name: OutPtr<*const c_char>, value: OutPtr<u64>) -> i32 {
     static FACTS: OnceLock<Vec<(CString, u64)>> = OnceLock::new();
     guard(|| {
         let facts = FACTS.get_or_init(|| {

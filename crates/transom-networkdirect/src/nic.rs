@@ -104,7 +104,8 @@ impl Nic {
     ) -> Result<Token> {
         let token = status(self.raw.reserve_window(window, pair))?;
         let request = Request { context, operation: Operation::Bind { window: token }, flags };
-        status(pair.post(&request, Data::Sges(&[]))).inspect_err(|_| self.raw.abandon_window(token))?;
+        status(pair.post(&request, Data::Sges(&[])))
+            .inspect_err(|_| self.raw.abandon_window(token))?;
         Ok(token)
     }
 }

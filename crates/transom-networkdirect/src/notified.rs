@@ -32,7 +32,7 @@ impl Notified {
         result_of(overlapped, wait, |pending| {
             // Any other request does not end with this queue's news.
             if self.0.load(Ordering::Acquire) == overlapped.address() {
-                let _ = queue.wait_while(None, pending);
+                let _ = queue.wait_until(None, &|| !pending());
             }
         })
     }

@@ -5,7 +5,7 @@ pub(crate) type Outcome = Result<i32, i32>;
 
 macro_rules! statuses {
     ($($name:ident = $value:expr;)*) => {
-        $(pub(crate) const $name: i32 = $value.cast_signed();)*
+        $(pub(crate) const $name: i32 = $value as i32;)*
         /// All of them, by the names that the headers use.
         pub(crate) const ALL: &[(&str, i32)] = &[$((stringify!($name), $name)),*];
     };

@@ -1,4 +1,5 @@
 //! C++ programs on the headers and the shared library, compiled here as a user compiles them.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // tests
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -99,4 +100,22 @@ cases!("v1":
     nd1_t5_t6_t8_t14_t15_windows_and_send_and_invalidate = "window",
     nd1_t9_the_wrong_right_is_a_remote_error = "refused",
     a_version_1_and_a_version_2_program_talk = "mixed",
+);
+
+cases!("misuse":
+    misuse_foreign_objects = "foreign",
+    misuse_another_adapter_s_objects = "adapter",
+    misuse_handles = "handles",
+    misuse_null_pointers = "null",
+);
+
+cases!("traffic":
+    send_and_receive_driven_by_polling = "poll",
+    send_and_receive_driven_by_an_event = "event",
+    send_and_receive_driven_by_an_event_without_packets = "event1",
+    send_and_receive_driven_by_a_port_with_four_threads = "port",
+    ping_pong_by_read = "read",
+    four_byte_writes_through_notify_and_wait = "notify",
+    every_row_of_nd2_5_5 = "rights",
+    many_connections_one_port = "churn",
 );

@@ -386,7 +386,10 @@ extern "C" fn transom_win32_get_overlapped_result(
 /// Both modes are on from the start (ND2 2.3 rule 2); a success is never inline here, so that they
 /// change nothing.
 #[unsafe(no_mangle)]
-extern "C" fn transom_win32_set_file_completion_notification_modes(file: Handle, _flags: u8) -> i32 {
+extern "C" fn transom_win32_set_file_completion_notification_modes(
+    file: Handle,
+    _flags: u8,
+) -> i32 {
     guard(|| ok(file.file().is_some(), ERROR_INVALID_HANDLE))
 }
 
@@ -489,8 +492,16 @@ mod tests {
         let (started, finisher) = bench.file.begin(OverlappedPtr::to(&o)).unwrap();
         assert_eq!(started.answer(Ok(())), ND_PENDING);
         transom_win32_set_event(event); // a stale signal does not end the wait
+        let (begun, waits) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| result_of(OverlappedPtr::to(&o), true, |_| {}));
+            let o = &o;
+            let waiter = scope.spawn(move || {
+                result_of(OverlappedPtr::to(o), true, |pending| {
+                    assert!(pending());
+                    begun.send(()).unwrap();
+                })
+            });
+            waits.recv().unwrap();
             finisher.finish(ND_CANCELED);
             assert_eq!(waiter.join().unwrap(), Some(ND_CANCELED));
         });
@@ -520,10 +531,7 @@ mod tests {
         assert_eq!(bench.file.begin(OverlappedPtr::to(&o)).err(), Some(ND_INVALID_HANDLE));
         let (_, handle) = File::open().unwrap();
         assert_eq!(transom_win32_create_completion_port(handle, bench.port, 1, 0), bench.port);
-        assert_eq!(
-            transom_win32_create_completion_port(handle, bench.port, 1, 0),
-            Handle::NULL
-        );
+        assert_eq!(transom_win32_create_completion_port(handle, bench.port, 1, 0), Handle::NULL);
         assert_eq!(transom_win32_get_last_error(), ERROR_INVALID_PARAMETER);
     }
 

@@ -171,8 +171,7 @@ mod tests {
 
     #[test]
     fn a_handle_with_another_process_s_mark_means_nothing_here() {
-        let handle =
-            Handle::open(Object::Waitable(Waitable::new(Kind::AutoEvent(false)))).unwrap();
+        let handle = Handle::open(Object::Waitable(Waitable::new(Kind::AutoEvent(false)))).unwrap();
         let foreign = Handle(handle.0 ^ (1 << (2 + INDEX_BITS + GENERATION_BITS)));
         assert!(foreign.get().is_none());
         assert!(!foreign.close());

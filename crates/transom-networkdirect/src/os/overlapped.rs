@@ -77,14 +77,11 @@ impl File {
         self: &Arc<File>,
         overlapped: OverlappedPtr,
     ) -> Result<(Started, Finisher), i32> {
-        let given = overlapped
-            .with(|o| o.event.load(Ordering::Relaxed))
-            .ok_or(ND_INVALID_PARAMETER)?;
+        let given =
+            overlapped.with(|o| o.event.load(Ordering::Relaxed)).ok_or(ND_INVALID_PARAMETER)?;
         let event = match given & !1 {
             0 => None,
-            raw => {
-                Some(Handle(raw).waitable().filter(|w| w.is_event()).ok_or(ND_INVALID_HANDLE)?)
-            }
+            raw => Some(Handle(raw).waitable().filter(|w| w.is_event()).ok_or(ND_INVALID_HANDLE)?),
         };
         if let Some(event) = &event {
             event.reset();
@@ -128,8 +125,10 @@ impl Shared {
     /// Rule 4, in this order: status, event, packet. The OVERLAPPED may be gone once the status is
     /// written, so what is needed of it was read when the request began.
     fn deliver(&self, status: i32) {
+        // A port that is bound once the end is known has no part in this request.
+        let port = self.file.port.get();
         conclude(self.overlapped, status, self.event.as_deref());
-        if let (true, Some((port, key))) = (self.packet, self.file.port.get()) {
+        if let (true, Some((port, key))) = (self.packet, port) {
             let overlapped = self.overlapped.address();
             port.post(Packet { key: *key, overlapped, status, bytes: 0 });
         }
@@ -203,8 +202,8 @@ struct Bucket {
 }
 
 fn bucket(overlapped: OverlappedPtr) -> &'static Bucket {
-    const EMPTY: Bucket = Bucket { waiting: Mutex::new(0), changed: Condvar::new() };
-    static BUCKETS: [Bucket; 64] = [EMPTY; 64];
+    static BUCKETS: [Bucket; 64] =
+        [const { Bucket { waiting: Mutex::new(0), changed: Condvar::new() } }; 64];
     &BUCKETS[(overlapped.address() >> 5) % 64]
 }
 

@@ -73,18 +73,30 @@ class!(Adapter, [IID_INDAdapter, IID_INDOverlapped], {
     fn get_file_handle() -> Handle;
     fn query(version: u32, info: OutPtr<NdAdapterInfo>, length: OutPtr<usize>) -> i32;
     fn control(
-        code: u32, input: InPtr<u8>, input_length: usize, output: OutPtr<u8>, output_length: usize,
-        returned: OutPtr<usize>, overlapped: OverlappedPtr
+        code: u32,
+        input: InPtr<u8>,
+        input_length: usize,
+        output: OutPtr<u8>,
+        output_length: usize,
+        returned: OutPtr<usize>,
+        overlapped: OverlappedPtr,
     ) -> i32;
     fn create_completion_queue(entries: usize, out: OutPtr<usize>) -> i32;
     fn register_memory(
-        buffer: InPtr<u8>, length: usize, overlapped: OverlappedPtr, out: OutPtr<usize>
+        buffer: InPtr<u8>,
+        length: usize,
+        overlapped: OverlappedPtr,
+        out: OutPtr<usize>,
     ) -> i32;
     fn deregister_memory(region: usize, overlapped: OverlappedPtr) -> i32;
     fn create_memory_window(invalidated: OutPtr<NdResult>, out: OutPtr<usize>) -> i32;
     fn create_connector(out: OutPtr<usize>) -> i32;
     fn listen(
-        backlog: usize, protocol: i32, port: u16, assigned: OutPtr<u16>, out: OutPtr<usize>
+        backlog: usize,
+        protocol: i32,
+        port: u16,
+        assigned: OutPtr<u16>,
+        out: OutPtr<usize>,
     ) -> i32;
 });
 

@@ -35,21 +35,40 @@ class!(Connector, [IID_INDConnector, IID_INDOverlapped], {
     fn cancel_overlapped_requests() -> i32;
     fn get_overlapped_result(overlapped: OverlappedPtr, bytes: OutPtr<usize>, wait: i32) -> i32;
     fn create_endpoint(
-        inbound_queue: AnyPtr, outbound_queue: AnyPtr, inbound_entries: usize,
-        outbound_entries: usize, inbound_sge: usize, outbound_sge: usize, inbound_reads: usize,
-        outbound_reads: usize, inline: OutPtr<usize>, out: OutPtr<usize>
+        inbound_queue: AnyPtr,
+        outbound_queue: AnyPtr,
+        inbound_entries: usize,
+        outbound_entries: usize,
+        inbound_sge: usize,
+        outbound_sge: usize,
+        inbound_reads: usize,
+        outbound_reads: usize,
+        inline: OutPtr<usize>,
+        out: OutPtr<usize>,
     ) -> i32;
     fn connect(
-        endpoint: AnyPtr, address: InPtr<u8>, address_length: usize, protocol: i32, port: u16,
-        private: InPtr<u8>, private_length: usize, overlapped: OverlappedPtr
+        endpoint: AnyPtr,
+        address: InPtr<u8>,
+        address_length: usize,
+        protocol: i32,
+        port: u16,
+        private: InPtr<u8>,
+        private_length: usize,
+        overlapped: OverlappedPtr,
     ) -> i32;
     fn complete_connect(overlapped: OverlappedPtr) -> i32;
     fn accept(
-        endpoint: AnyPtr, private: InPtr<u8>, private_length: usize, overlapped: OverlappedPtr
+        endpoint: AnyPtr,
+        private: InPtr<u8>,
+        private_length: usize,
+        overlapped: OverlappedPtr,
     ) -> i32;
     fn reject(private: InPtr<u8>, private_length: usize) -> i32;
     fn get_connection_data(
-        inbound: OutPtr<usize>, outbound: OutPtr<usize>, private: OutPtr<u8>, length: OutPtr<usize>
+        inbound: OutPtr<usize>,
+        outbound: OutPtr<usize>,
+        private: OutPtr<u8>,
+        length: OutPtr<usize>,
     ) -> i32;
     fn get_local_address(address: OutPtr<u8>, length: OutPtr<usize>) -> i32;
     fn get_peer_address(address: OutPtr<u8>, length: OutPtr<usize>) -> i32;
@@ -126,14 +145,8 @@ impl Connector {
             return Err(ND_NOT_SUPPORTED); // ND1 1: one endpoint
         }
         let [inbound, outbound] = depths;
-        let endpoint = Endpoint::new(
-            &self.adapter,
-            inbound_queue,
-            outbound_queue,
-            inbound,
-            outbound,
-            limits,
-        )?;
+        let endpoint =
+            Endpoint::new(&self.adapter, inbound_queue, outbound_queue, inbound, outbound, limits)?;
         inner.endpoint = Arc::downgrade(&endpoint);
         drop(inner);
         inline.put(limits::INLINE as usize);

@@ -84,7 +84,7 @@ fn registered(list: &[NdSge]) -> Result<List, i32> {
 /// inside any window; the last byte of the address space stands for it (ND1 RW-4).
 fn remote(descriptor: NdMwDescriptor, offset: u64) -> (u32, u64) {
     let base = u64::from_be(descriptor.base);
-    (u32::from_be(descriptor.token), base.checked_add(offset).unwrap_or(u64::MAX))
+    (u32::from_be(descriptor.token), base.saturating_add(offset))
 }
 
 impl Endpoint {
@@ -313,10 +313,7 @@ mod tests {
         let bytes: [u8; 20] = unsafe { std::mem::transmute(descriptor) };
         assert_eq!(
             bytes,
-            [
-                0, 0, 0x7F, 0x12, 0x34, 0x56, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0xA1, 0xB2, 0xC3,
-                0xD4
-            ]
+            [0, 0, 0x7F, 0x12, 0x34, 0x56, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0xA1, 0xB2, 0xC3, 0xD4]
         );
         assert_eq!(remote(descriptor, 16), (0xA1B2_C3D4, 0x7F12_3456_0010));
         assert_eq!(remote(descriptor, u64::MAX).1, u64::MAX, "RW-4");

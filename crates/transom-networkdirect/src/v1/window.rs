@@ -77,8 +77,7 @@ impl Window {
         post: impl FnOnce(Token) -> Result<(), i32>,
     ) -> Result<(), i32> {
         let mut bound = lock(&self.bound);
-        let (token, _) =
-            bound.filter(|(_, on)| *on == endpoint).ok_or(ND_INVALID_DEVICE_STATE)?;
+        let (token, _) = bound.filter(|(_, on)| *on == endpoint).ok_or(ND_INVALID_DEVICE_STATE)?;
         post(token)?;
         *bound = None;
         self.forget(token);

@@ -9,9 +9,9 @@ use super::{CompletionQueue, Connector, Listener, QueuePair, Region, SharedQueue
 use crate::abi::*;
 use crate::com::{Alive, AnyPtr, InPtr, Object, OutPtr, class};
 use crate::guid::{Guid, IID_IND2Adapter};
+use crate::nic::Nic;
 use crate::os::{File, Handle};
 use crate::status::*;
-use crate::nic::Nic;
 use crate::table::nd2;
 use crate::{limits, list};
 
@@ -28,23 +28,47 @@ class!(Adapter, [IID_IND2Adapter], {
     fn query(info: OutPtr<Nd2AdapterInfo>, length: OutPtr<u32>) -> i32;
     fn query_address_list(out: OutPtr<u8>, length: OutPtr<u32>) -> i32;
     fn create_completion_queue(
-        iid: InPtr<Guid>, file: Handle, depth: u32, group: u16, affinity: usize, out: OutPtr<usize>
+        iid: InPtr<Guid>,
+        file: Handle,
+        depth: u32,
+        group: u16,
+        affinity: usize,
+        out: OutPtr<usize>,
     ) -> i32;
     fn create_memory_region(iid: InPtr<Guid>, file: Handle, out: OutPtr<usize>) -> i32;
     fn create_memory_window(iid: InPtr<Guid>, out: OutPtr<usize>) -> i32;
     fn create_shared_receive_queue(
-        iid: InPtr<Guid>, file: Handle, depth: u32, max_sge: u32, threshold: u32, group: u16,
-        affinity: usize, out: OutPtr<usize>
+        iid: InPtr<Guid>,
+        file: Handle,
+        depth: u32,
+        max_sge: u32,
+        threshold: u32,
+        group: u16,
+        affinity: usize,
+        out: OutPtr<usize>,
     ) -> i32;
     fn create_queue_pair(
-        iid: InPtr<Guid>, receive_queue: AnyPtr, initiator_queue: AnyPtr, context: usize,
-        receive_depth: u32, initiator_depth: u32, receive_sge: u32, initiator_sge: u32,
-        inline_size: u32, out: OutPtr<usize>
+        iid: InPtr<Guid>,
+        receive_queue: AnyPtr,
+        initiator_queue: AnyPtr,
+        context: usize,
+        receive_depth: u32,
+        initiator_depth: u32,
+        receive_sge: u32,
+        initiator_sge: u32,
+        inline_size: u32,
+        out: OutPtr<usize>,
     ) -> i32;
     fn create_queue_pair_with_srq(
-        iid: InPtr<Guid>, receive_queue: AnyPtr, initiator_queue: AnyPtr, shared: AnyPtr,
-        context: usize, initiator_depth: u32, initiator_sge: u32, inline_size: u32,
-        out: OutPtr<usize>
+        iid: InPtr<Guid>,
+        receive_queue: AnyPtr,
+        initiator_queue: AnyPtr,
+        shared: AnyPtr,
+        context: usize,
+        initiator_depth: u32,
+        initiator_sge: u32,
+        inline_size: u32,
+        out: OutPtr<usize>,
     ) -> i32;
     fn create_connector(iid: InPtr<Guid>, file: Handle, out: OutPtr<usize>) -> i32;
     fn create_listener(iid: InPtr<Guid>, file: Handle, out: OutPtr<usize>) -> i32;

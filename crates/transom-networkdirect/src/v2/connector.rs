@@ -29,13 +29,23 @@ class!(Connector, [IID_IND2Connector, IID_IND2Overlapped], {
     fn get_overlapped_result(overlapped: OverlappedPtr, wait: i32) -> i32;
     fn bind(address: InPtr<u8>, length: u32) -> i32;
     fn connect(
-        pair: AnyPtr, address: InPtr<u8>, address_length: u32, inbound: u32, outbound: u32,
-        private: InPtr<u8>, private_length: u32, overlapped: OverlappedPtr
+        pair: AnyPtr,
+        address: InPtr<u8>,
+        address_length: u32,
+        inbound: u32,
+        outbound: u32,
+        private: InPtr<u8>,
+        private_length: u32,
+        overlapped: OverlappedPtr,
     ) -> i32;
     fn complete_connect(overlapped: OverlappedPtr) -> i32;
     fn accept(
-        pair: AnyPtr, inbound: u32, outbound: u32, private: InPtr<u8>, private_length: u32,
-        overlapped: OverlappedPtr
+        pair: AnyPtr,
+        inbound: u32,
+        outbound: u32,
+        private: InPtr<u8>,
+        private_length: u32,
+        overlapped: OverlappedPtr,
     ) -> i32;
     fn reject(private: InPtr<u8>, private_length: u32) -> i32;
     fn get_read_limits(inbound: OutPtr<u32>, outbound: OutPtr<u32>) -> i32;

@@ -73,7 +73,14 @@ impl QueuePair {
         let shared_raw = shared.as_ref().map(|shared| &shared.raw);
         let raw = adapter
             .nic
-            .queue_pair(&initiator.raw, &receive.raw, shared_raw, context, depths, sizes.inline_size)
+            .queue_pair(
+                &initiator.raw,
+                &receive.raw,
+                shared_raw,
+                context,
+                depths,
+                sizes.inline_size,
+            )
             .map_err(nd2)?;
         Ok(Arc::new(QueuePair {
             adapter: adapter.clone(),

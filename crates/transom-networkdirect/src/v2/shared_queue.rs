@@ -50,8 +50,11 @@ impl SharedQueue {
         affinity: usize,
     ) -> Result<Arc<SharedQueue>, i32> {
         let max_sge = max_sge as usize;
-        let raw =
-            adapter.nic.raw.shared_receive_queue(depth as usize, max_sge).map_err(|e| nd2(e.status))?;
+        let raw = adapter
+            .nic
+            .raw
+            .shared_receive_queue(depth as usize, max_sge)
+            .map_err(|e| nd2(e.status))?;
         raw.modify(0, threshold as usize).map_err(|e| nd2(e.status))?;
         let (adapter, _alive) = (adapter.clone(), Alive::new());
         Ok(Arc::new(SharedQueue { adapter, raw, file, max_sge, group, affinity, _alive }))
