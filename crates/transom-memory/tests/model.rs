@@ -156,6 +156,7 @@ impl Model {
             Purpose::LocalSource => has(Rights::LOCAL_READ),
             Purpose::ReceiveBuffer => has(Rights::LOCAL_WRITE),
             Purpose::ReadSink => has(Rights::LOCAL_WRITE) || has(Rights::READ_SINK),
+            Purpose::MarkedReadSink => has(Rights::READ_SINK),
             Purpose::RemoteRead => has(Rights::REMOTE_READ),
             Purpose::RemoteWrite => has(Rights::REMOTE_WRITE),
             Purpose::RemoteAtomic => has(Rights::REMOTE_ATOMIC),

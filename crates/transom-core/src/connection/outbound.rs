@@ -177,8 +177,9 @@ impl Connection {
             Begin::Wait(waiting) => {
                 self.blocked = true;
                 if let Waiting::Receive { limit } = waiting {
-                    let until = limit.map(|limit| cx.now.after(limit));
-                    self.blocked_until = self.blocked_until.or(until);
+                    // The limit goes when the peer turns out to have a shared queue.
+                    self.blocked_until =
+                        limit.map(|limit| self.blocked_until.unwrap_or(cx.now.after(limit)));
                 } else {
                     self.blocked_until = None;
                 }

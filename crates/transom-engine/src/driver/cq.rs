@@ -151,6 +151,7 @@ impl Cq {
         let mut told = Told::default();
         self.sinks.finished(&mut fired, &mut told);
         told.tell();
+        self.wake();
     }
 
     /// Block until there is an entry, or the queue has failed, or `until` says so, or the time is up.

@@ -100,7 +100,8 @@ impl Options {
     }
 
     /// Limits of connectors. Private data: what fits an MPA frame beside the enhanced word.
-    pub(crate) fn caps(&self) -> Caps {
+    #[must_use]
+    pub fn caps(&self) -> Caps {
         let private = Config::new(Role::Active).private_limit;
         Caps { reads: self.reads, caller_data: private, callee_data: private }
     }

@@ -1,0 +1,24 @@
+//! NetworkDirect, versions 2 and 1, as C++ programs use it.
+//!
+//! This crate translates: types, flags, status values and object lifetimes of one generation, onto the
+//! engine's handles. It decides nothing about memory or connections.
+
+#![allow(clippy::too_many_arguments)] // the interfaces have them
+
+mod abi;
+mod client;
+mod com;
+mod entry;
+mod explain;
+mod facts;
+mod guid;
+mod limits;
+mod list;
+mod nic;
+mod notified;
+mod os;
+mod posting;
+mod status;
+mod table;
+mod v1;
+mod v2;

@@ -1,0 +1,111 @@
+//! The engine's adapter with its one protection domain, as both versions use it.
+
+use std::net::IpAddr;
+
+use transom_engine::{Caps, Data, Dialect, Flags, Operation, Request, Status, raw};
+use transom_memory::{Rights, Segment, Token};
+
+use crate::limits;
+
+/// An adapter. NetworkDirect hides one domain in it (ND2 1.4).
+#[derive(Debug)]
+pub(crate) struct Nic {
+    pub(crate) raw: raw::Adapter,
+    domain: raw::Domain,
+}
+
+/// A status of the engine, for the table of the version that asks.
+type Result<T> = std::result::Result<T, Status>;
+
+pub(crate) fn status<T>(result: raw::Result<T>) -> Result<T> {
+    result.map_err(|e| e.status)
+}
+
+impl Nic {
+    /// Open the adapter of a local address.
+    pub(crate) fn open(address: IpAddr, dialect: &'static Dialect) -> Result<Nic> {
+        let options = raw::Options {
+            dialect,
+            largest_region: limits::REGION,
+            largest_transfer: u64::from(limits::TRANSFER),
+            ..raw::Options::default()
+        };
+        let raw = status(raw::Adapter::open(address, options))?;
+        let domain = status(raw.domain())?;
+        Ok(Nic { raw, domain })
+    }
+
+    /// Its limits.
+    pub(crate) fn caps(&self) -> Caps {
+        self.raw.options().caps()
+    }
+
+    /// Register a buffer of the program.
+    pub(crate) fn register(&self, base: u64, length: u64, rights: Rights) -> Result<Token> {
+        let segment = Segment { host: base, length };
+        // SAFETY: the buffer belongs to the C program that names it. That it leaves it in place until
+        // it has deregistered is the interface's contract (ND2 1.3 rule 7); if not, its pages may
+        // vanish, which the engine's copies survive, and no Rust reference ever points there.
+        status(unsafe { self.raw.register(self.domain, base, &[segment], rights) })
+    }
+
+    /// Remove a registration: `DeviceBusy` while windows are bound.
+    pub(crate) fn deregister(&self, region: Token) -> Result<()> {
+        status(self.raw.deregister(region, false))
+    }
+
+    /// Remove a registration and every window on it.
+    pub(crate) fn close_region(&self, region: Token) {
+        if let Ok(memory) = self.raw.memory() {
+            let everything = transom_memory::Unless::default();
+            let _ = memory.deregister(region, everything, transom_engine::sys::now().0);
+        }
+    }
+
+    /// Whether a window's token is reserved or live.
+    pub(crate) fn is_open(&self, window: Token) -> bool {
+        self.raw.memory().is_ok_and(|memory| memory.is_open(window))
+    }
+
+    /// Close a window at once.
+    pub(crate) fn revoke(&self, window: Token) {
+        let _ = self.raw.revoke(window); // closed already, by its queue pair's end
+    }
+
+    /// A queue pair. Every one is granted the adapter's list lengths (C23).
+    pub(crate) fn queue_pair(
+        &self,
+        initiator: &raw::CompletionQueue,
+        receive: &raw::CompletionQueue,
+        shared: Option<&raw::SharedReceiveQueue>,
+        context: usize,
+        depths: [u32; 2],
+        inline_size: u32,
+    ) -> Result<raw::QueuePair> {
+        let [initiator_depth, receive_depth] = depths;
+        let options = raw::QueuePairOptions {
+            context: context as u64,
+            initiator_depth,
+            receive_depth,
+            initiator_sge: limits::SGE,
+            receive_sge: limits::SGE,
+            inline_size,
+        };
+        status(self.raw.queue_pair(self.domain, initiator, receive, shared, &options))
+    }
+
+    /// Reserve a window for `pair` and post its Bind; its token, which lives once the Bind executes.
+    pub(crate) fn post_bind(
+        &self,
+        pair: &raw::QueuePair,
+        context: u64,
+        flags: Flags,
+        window: &raw::Window,
+    ) -> Result<Token> {
+        let token = status(self.raw.reserve_window(window, pair))?;
+        let request = Request { context, operation: Operation::Bind { window: token }, flags };
+        status(pair.post(&request, Data::Sges(&[])))
+            .inspect_err(|_| self.raw.abandon_window(token))?;
+        Ok(token)
+    }
+}

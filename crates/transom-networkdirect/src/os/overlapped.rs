@@ -1,0 +1,260 @@
+//! OVERLAPPED requests and the files that carry their completions (ND2 2.3).
+//!
+//! A request is *begun* on a file, and *finished* once, by whoever makes it happen. Nothing above this
+//! module writes to an OVERLAPPED or knows of ports. A Windows build replaces it: there, finishing
+//! releases a kernel request that was left pending, and the kernel does the rest.
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
+
+use super::lock;
+use super::port::{Packet, Port};
+use super::wait::Waitable;
+use super::{Handle, handle::Object};
+use crate::status::{ND_CANCELED, ND_INVALID_HANDLE, ND_INVALID_PARAMETER, ND_PENDING};
+
+/// The structure, as programs lay it out.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Overlapped {
+    /// Status; `ND_PENDING` while the request is under way.
+    pub(crate) internal: AtomicUsize,
+    /// Without meaning to clients.
+    pub(crate) internal_high: AtomicUsize,
+    offset: AtomicUsize,
+    /// The event, its lowest bit meaning "no packet".
+    pub(crate) event: AtomicUsize,
+}
+
+/// An OVERLAPPED* as a C caller passes it.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OverlappedPtr(Option<NonNull<Overlapped>>);
+
+impl OverlappedPtr {
+    #[cfg(test)]
+    pub(crate) fn to(overlapped: &Overlapped) -> OverlappedPtr {
+        OverlappedPtr(Some(NonNull::from(overlapped)))
+    }
+
+    /// Its address.
+    pub(crate) fn address(self) -> usize {
+        self.0.map_or(0, |p| p.as_ptr() as usize)
+    }
+
+    /// The address of one that was begun.
+    fn with<R>(self, f: impl FnOnce(&Overlapped) -> R) -> Option<R> {
+        // SAFETY: a caller's OVERLAPPED* is null or valid until its request has completed (ND2 2.3
+        // rule 12); all members are atomics, so nobody's concurrent access is a data race of ours.
+        // It is touched only while its request is begun or being asked for.
+        self.0.map(|p| f(unsafe { p.as_ref() }))
+    }
+}
+
+/// An overlapped file. It may be bound to one completion port, once.
+#[derive(Debug, Default)]
+pub(crate) struct File {
+    port: OnceLock<(Arc<Port>, usize)>,
+}
+
+impl File {
+    /// A new one with a handle.
+    pub(crate) fn open() -> Option<(Arc<File>, Handle)> {
+        let file = Arc::new(File::default());
+        let handle = Handle::open(Object::File(file.clone()))?;
+        Some((file, handle))
+    }
+
+    /// Deliver its packets to `port` from now on; `false` if it is bound already.
+    pub(crate) fn bind(&self, port: Arc<Port>, key: usize) -> bool {
+        self.port.set((port, key)).is_ok()
+    }
+
+    /// Begin a request. From here on either [`Started::answer`] takes it back with a failure, or its
+    /// [`Finisher`] delivers it.
+    pub(crate) fn begin(
+        self: &Arc<File>,
+        overlapped: OverlappedPtr,
+    ) -> Result<(Started, Finisher), i32> {
+        let given =
+            overlapped.with(|o| o.event.load(Ordering::Relaxed)).ok_or(ND_INVALID_PARAMETER)?;
+        let event = match given & !1 {
+            0 => None,
+            raw => Some(Handle(raw).waitable().filter(|w| w.is_event()).ok_or(ND_INVALID_HANDLE)?),
+        };
+        if let Some(event) = &event {
+            event.reset();
+        }
+        overlapped.with(|o| {
+            o.internal_high.store(0, Ordering::Relaxed);
+            o.internal.store(ND_PENDING as usize, Ordering::Release);
+        });
+        let shared = Arc::new(Shared {
+            file: self.clone(),
+            overlapped,
+            event,
+            packet: given & 1 == 0,
+            state: AtomicU8::new(STARTING),
+        });
+        Ok((Started(shared.clone()), Finisher(shared)))
+    }
+}
+
+const STARTING: u8 = 0;
+const ARMED: u8 = 1;
+/// The finisher is gone without a word, before the call had returned.
+const DROPPED: u8 = 2;
+const OVER: u8 = 3;
+
+#[derive(Debug)]
+struct Shared {
+    file: Arc<File>,
+    overlapped: OverlappedPtr,
+    event: Option<Arc<Waitable>>,
+    packet: bool,
+    state: AtomicU8,
+}
+
+// SAFETY: the pointer is followed only by `OverlappedPtr::with`, through atomics, from any thread.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    /// Rule 4, in this order: status, event, packet. The OVERLAPPED may be gone once the status is
+    /// written, so what is needed of it was read when the request began.
+    fn deliver(&self, status: i32) {
+        // A port that is bound once the end is known has no part in this request.
+        let port = self.file.port.get();
+        conclude(self.overlapped, status, self.event.as_deref());
+        if let (true, Some((port, key))) = (self.packet, port) {
+            let overlapped = self.overlapped.address();
+            port.post(Packet { key: *key, overlapped, status, bytes: 0 });
+        }
+    }
+}
+
+/// The caller's half of a begun request.
+#[derive(Debug)]
+#[must_use = "the call has to answer"]
+pub(crate) struct Started(Arc<Shared>);
+
+impl Started {
+    /// What the call returns: `ND_PENDING` for a success, whether or not it is finished by now
+    /// (ND2 2.3 rule 8), or the failure, with nothing delivered (rule 1).
+    pub(crate) fn answer(self, result: Result<(), i32>) -> i32 {
+        match result {
+            Ok(()) => {
+                let armed = self.0.state.compare_exchange(
+                    STARTING,
+                    ARMED,
+                    Ordering::AcqRel,
+                    Ordering::Acquire,
+                );
+                if armed == Err(DROPPED) {
+                    self.0.deliver(ND_CANCELED);
+                }
+                ND_PENDING
+            }
+            Err(status) => {
+                self.0.state.store(OVER, Ordering::Release);
+                conclude(self.0.overlapped, status, None);
+                status
+            }
+        }
+    }
+}
+
+/// The other half: delivers the completion, once. Dropped without a word, it delivers
+/// `ND_CANCELED`, because whoever waits must not wait for ever.
+#[derive(Debug)]
+pub(crate) struct Finisher(Arc<Shared>);
+
+impl Finisher {
+    /// It is over.
+    pub(crate) fn finish(self, status: i32) {
+        if self.0.state.swap(OVER, Ordering::AcqRel) != OVER {
+            self.0.deliver(status);
+        }
+    }
+}
+
+impl Drop for Finisher {
+    fn drop(&mut self) {
+        let state = &self.0.state;
+        if state.compare_exchange(STARTING, DROPPED, Ordering::AcqRel, Ordering::Acquire)
+            == Err(ARMED)
+        {
+            state.store(OVER, Ordering::Release);
+            self.0.deliver(ND_CANCELED);
+        }
+    }
+}
+
+/// Threads that wait in GetOverlappedResult, by the address they wait for. The lock also keeps the
+/// status and the signal together: who has seen the status can use the event for the next request
+/// without a late signal of this one.
+#[derive(Debug, Default)]
+struct Bucket {
+    waiting: Mutex<usize>,
+    changed: Condvar,
+}
+
+fn bucket(overlapped: OverlappedPtr) -> &'static Bucket {
+    static BUCKETS: [Bucket; 64] =
+        [const { Bucket { waiting: Mutex::new(0), changed: Condvar::new() } }; 64];
+    &BUCKETS[(overlapped.address() >> 5) % 64]
+}
+
+fn conclude(overlapped: OverlappedPtr, status: i32, event: Option<&Waitable>) {
+    let bucket = bucket(overlapped);
+    let waiting = lock(&bucket.waiting);
+    overlapped.with(|o| o.internal.store(status as u32 as usize, Ordering::Release));
+    if let Some(event) = event {
+        event.set();
+    }
+    if *waiting > 0 {
+        bucket.changed.notify_all();
+    }
+}
+
+/// The status of a request by its OVERLAPPED alone, whatever object it was begun on (ND2 2.3 rule
+/// 7). With `wait`, once it is over; `help` is called first when it is not, and may move the work on
+/// while what it is given says that the request is under way.
+pub(crate) fn result_of(
+    overlapped: OverlappedPtr,
+    wait: bool,
+    help: impl FnOnce(&dyn Fn() -> bool),
+) -> Option<i32> {
+    let now = || overlapped.with(|o| o.internal.load(Ordering::Acquire) as u32 as i32);
+    let bucket = bucket(overlapped);
+    let mut status = now()?;
+    if status != ND_PENDING {
+        drop(lock(&bucket.waiting)); // the signal is behind us
+        return Some(status);
+    }
+    if !wait {
+        return Some(ND_PENDING);
+    }
+    let event = overlapped.with(|o| o.event.load(Ordering::Relaxed)).map(|raw| Handle(raw & !1));
+    help(&|| now() == Some(ND_PENDING));
+    let mut waiting = lock(&bucket.waiting);
+    *waiting += 1;
+    loop {
+        status = now()?;
+        if status != ND_PENDING {
+            break;
+        }
+        waiting = match bucket.changed.wait(waiting) {
+            Ok(guard) => guard,
+            Err(poisoned) => poisoned.into_inner(),
+        };
+    }
+    *waiting -= 1;
+    drop(waiting);
+    if let Some(event) = event.and_then(Handle::waitable) {
+        event.consume(); // as if the event itself had been waited for
+    }
+    Some(status)
+}

@@ -1,0 +1,282 @@
+//! INDAdapter (ND1 6.3, 7).
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, Weak};
+
+use transom_engine::{Status, dialect};
+use transom_memory::{Rights, Token};
+
+use super::{CompletionQueue, Connector, Listen, Window, overlapped_result};
+use crate::abi::*;
+use crate::com::{Alive, InPtr, Object, OutPtr, class};
+use crate::guid::{
+    IID_INDAdapter, IID_INDCompletionQueue, IID_INDConnector, IID_INDListen, IID_INDMemoryWindow,
+    IID_INDOverlapped,
+};
+use crate::limits;
+use crate::nic::Nic;
+use crate::os::{File, Handle, OverlappedPtr, lock};
+use crate::status::*;
+use crate::table::nd1;
+
+/// An adapter, with the one file that all its objects use (ND1 OV-9).
+#[derive(Debug)]
+pub(crate) struct Adapter {
+    pub(crate) nic: Nic,
+    pub(crate) address: IpAddr,
+    pub(crate) file: Arc<File>,
+    handle: Handle,
+    pub(crate) regions: Mutex<Regions>,
+    /// Windows by the token of their last Bind, for the news that a peer has invalidated one.
+    pub(crate) windows: Mutex<HashMap<u32, Weak<Window>>>,
+    _alive: Alive,
+}
+
+/// Registrations by handle. A handle carries the local token in its lower half, so that a list needs
+/// no look-up, and a number in its upper half, so that a stale one is known (ND1 DER-3).
+#[derive(Debug, Default)]
+pub(crate) struct Regions {
+    by_handle: HashMap<usize, Registered>,
+    last: u32,
+}
+
+/// One registration.
+#[derive(Debug)]
+pub(crate) struct Registered {
+    pub(crate) token: Token,
+    pub(crate) base: u64,
+    pub(crate) length: u64,
+}
+
+impl Regions {
+    pub(crate) fn get(&self, handle: usize) -> Option<&Registered> {
+        self.by_handle.get(&handle)
+    }
+
+    fn add(&mut self, registered: Registered) -> usize {
+        self.last = self.last.wrapping_add(1) & 0x7FFF_FFFF;
+        let handle = (self.last as usize) << 32 | registered.token.0 as usize;
+        self.by_handle.insert(handle, registered);
+        handle
+    }
+}
+
+/// The local token behind a handle; dead or foreign ones are found out when the request executes.
+pub(crate) fn token_of(handle: usize) -> u32 {
+    handle as u32
+}
+
+class!(Adapter, [IID_INDAdapter, IID_INDOverlapped], {
+    fn cancel_overlapped_requests() -> i32;
+    fn get_overlapped_result(overlapped: OverlappedPtr, bytes: OutPtr<usize>, wait: i32) -> i32;
+    fn get_file_handle() -> Handle;
+    fn query(version: u32, info: OutPtr<NdAdapterInfo>, length: OutPtr<usize>) -> i32;
+    fn control(
+        code: u32,
+        input: InPtr<u8>,
+        input_length: usize,
+        output: OutPtr<u8>,
+        output_length: usize,
+        returned: OutPtr<usize>,
+        overlapped: OverlappedPtr,
+    ) -> i32;
+    fn create_completion_queue(entries: usize, out: OutPtr<usize>) -> i32;
+    fn register_memory(
+        buffer: InPtr<u8>,
+        length: usize,
+        overlapped: OverlappedPtr,
+        out: OutPtr<usize>,
+    ) -> i32;
+    fn deregister_memory(region: usize, overlapped: OverlappedPtr) -> i32;
+    fn create_memory_window(invalidated: OutPtr<NdResult>, out: OutPtr<usize>) -> i32;
+    fn create_connector(out: OutPtr<usize>) -> i32;
+    fn listen(
+        backlog: usize,
+        protocol: i32,
+        port: u16,
+        assigned: OutPtr<u16>,
+        out: OutPtr<usize>,
+    ) -> i32;
+});
+
+impl Drop for Adapter {
+    fn drop(&mut self) {
+        self.handle.close();
+    }
+}
+
+impl Adapter {
+    /// Open the adapter of a local address.
+    pub(crate) fn open(address: IpAddr) -> Result<Arc<Adapter>, i32> {
+        let nic = Nic::open(address, &dialect::ND1).map_err(nd1)?;
+        let (file, handle) = File::open().ok_or(ND_INSUFFICIENT_RESOURCES)?;
+        Ok(Arc::new(Adapter {
+            nic,
+            address,
+            file,
+            handle,
+            regions: Mutex::default(),
+            windows: Mutex::default(),
+            _alive: Alive::new(),
+        }))
+    }
+
+    /// The window whose token a peer has invalidated.
+    pub(crate) fn window(&self, token: Token) -> Option<Arc<Window>> {
+        lock(&self.windows).remove(&token.0).and_then(|window| window.upgrade())
+    }
+
+    fn cancel_overlapped_requests(self: &Arc<Self>) -> Outcome {
+        Ok(ND_SUCCESS) // registrations are never under way
+    }
+
+    fn get_overlapped_result(
+        self: &Arc<Self>,
+        overlapped: OverlappedPtr,
+        bytes: OutPtr<usize>,
+        wait: i32,
+    ) -> Outcome {
+        overlapped_result(overlapped, bytes, wait)
+    }
+
+    fn get_file_handle(self: &Arc<Self>) -> Handle {
+        self.handle
+    }
+
+    fn query(
+        self: &Arc<Self>,
+        version: u32,
+        info: OutPtr<NdAdapterInfo>,
+        length: OutPtr<usize>,
+    ) -> Outcome {
+        const NEED: usize = size_of::<NdAdapterInfo>();
+        if version != ND_VERSION_1 {
+            return Err(ND_NOT_SUPPORTED);
+        }
+        let room = length.get().unwrap_or(NEED);
+        length.put(NEED);
+        if info.is_null() || room < NEED {
+            return Err(ND_BUFFER_OVERFLOW);
+        }
+        let caps = self.nic.caps();
+        info.put(NdAdapterInfo {
+            vendor_id: u32::from(limits::VENDOR),
+            device_id: u32::from(limits::DEVICE),
+            max_inbound_sge: limits::SGE as usize,
+            max_inbound_requests: limits::QUEUE_DEPTH as usize,
+            max_inbound_length: limits::TRANSFER as usize,
+            max_outbound_sge: limits::SGE as usize,
+            max_outbound_requests: limits::QUEUE_DEPTH as usize,
+            max_outbound_length: limits::TRANSFER as usize,
+            max_inline_data: limits::INLINE as usize,
+            max_inbound_read_limit: caps.reads.inbound as usize,
+            max_outbound_read_limit: caps.reads.outbound as usize,
+            max_cq_entries: limits::COMPLETION_QUEUE_DEPTH as usize,
+            max_registration_size: limits::REGION as usize,
+            max_window_size: limits::REGION as usize,
+            large_request_threshold: limits::LARGE_THRESHOLD as usize,
+            max_caller_data: caps.caller_data,
+            max_callee_data: caps.callee_data,
+        });
+        Ok(ND_SUCCESS)
+    }
+
+    fn control(
+        self: &Arc<Self>,
+        _code: u32,
+        _input: InPtr<u8>,
+        _input_length: usize,
+        _output: OutPtr<u8>,
+        _output_length: usize,
+        _returned: OutPtr<usize>,
+        _overlapped: OverlappedPtr,
+    ) -> Outcome {
+        Err(ND_NOT_SUPPORTED)
+    }
+
+    fn create_completion_queue(self: &Arc<Self>, entries: usize, out: OutPtr<usize>) -> Outcome {
+        if entries == 0 || entries > limits::COMPLETION_QUEUE_DEPTH as usize {
+            return Err(ND_INVALID_PARAMETER_1);
+        }
+        Object::give(CompletionQueue::new(self, entries)?, IID_INDCompletionQueue, out)
+    }
+
+    fn register_memory(
+        self: &Arc<Self>,
+        buffer: InPtr<u8>,
+        length: usize,
+        overlapped: OverlappedPtr,
+        out: OutPtr<usize>,
+    ) -> Outcome {
+        let base = buffer.address();
+        if length == 0 || length as u64 > limits::REGION || out.is_null() {
+            return Err(ND_INVALID_PARAMETER); // REG-6, REG-8
+        }
+        if base == 0 || base.checked_add(length).is_none() {
+            return Err(ND_ACCESS_VIOLATION); // REG-7
+        }
+        // REG-1: local read and write, and remote access through windows only.
+        let rights = Rights::LOCAL_READ | Rights::LOCAL_WRITE | Rights::BIND;
+        let (base, length) = (base as u64, length as u64);
+        let (started, finisher) = self.file.begin(overlapped)?;
+        let token = match self.nic.register(base, length, rights) {
+            Ok(token) => token,
+            Err(Status::InvalidParameter(_)) => {
+                return Ok(started.answer(Err(ND_INVALID_PARAMETER)));
+            }
+            Err(status) => return Ok(started.answer(Err(nd1(status)))),
+        };
+        out.put(lock(&self.regions).add(Registered { token, base, length }));
+        finisher.finish(ND_SUCCESS);
+        Ok(started.answer(Ok(())))
+    }
+
+    fn deregister_memory(self: &Arc<Self>, region: usize, overlapped: OverlappedPtr) -> Outcome {
+        let mut regions = lock(&self.regions);
+        let registered = regions.get(region).ok_or(ND_INVALID_HANDLE)?; // DER-3
+        let (started, finisher) = self.file.begin(overlapped)?;
+        if let Err(status) = self.nic.deregister(registered.token) {
+            return Ok(started.answer(Err(nd1(status)))); // DER-1
+        }
+        regions.by_handle.remove(&region);
+        drop(regions);
+        finisher.finish(ND_SUCCESS);
+        Ok(started.answer(Ok(())))
+    }
+
+    fn create_memory_window(
+        self: &Arc<Self>,
+        invalidated: OutPtr<NdResult>,
+        out: OutPtr<usize>,
+    ) -> Outcome {
+        if invalidated.is_null() {
+            return Err(ND_INVALID_PARAMETER_1); // ND1 15.19
+        }
+        Object::give(Window::new(self, invalidated.address()), IID_INDMemoryWindow, out)
+    }
+
+    fn create_connector(self: &Arc<Self>, out: OutPtr<usize>) -> Outcome {
+        Object::give(Connector::new(self)?, IID_INDConnector, out)
+    }
+
+    fn listen(
+        self: &Arc<Self>,
+        backlog: usize,
+        protocol: i32,
+        port: u16,
+        assigned: OutPtr<u16>,
+        out: OutPtr<usize>,
+    ) -> Outcome {
+        if !(0..=255).contains(&protocol) {
+            return Err(ND_INVALID_PARAMETER_2);
+        }
+        if port == 0 && assigned.is_null() {
+            return Err(ND_INVALID_PARAMETER_MIX);
+        }
+        super::connector::only_tcp(protocol)?;
+        let listen = Listen::new(self, backlog, u16::from_be(port))?;
+        assigned.put(listen.port()?.to_be());
+        Object::give(listen, IID_INDListen, out)
+    }
+}

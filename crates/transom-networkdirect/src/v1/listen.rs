@@ -1,0 +1,78 @@
+//! INDListen (ND1 11.2).
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use transom_engine::raw;
+
+use super::{Adapter, Connector, overlapped_result};
+use crate::com::{Alive, AnyPtr, OutPtr, class};
+use crate::guid::{IID_INDListen, IID_INDOverlapped};
+use crate::os::OverlappedPtr;
+use crate::status::*;
+use crate::table::nd1;
+
+/// A listener on one port.
+#[derive(Debug)]
+pub(crate) struct Listen {
+    adapter: Arc<Adapter>,
+    raw: raw::Listener,
+    _alive: Alive,
+}
+
+class!(Listen, [IID_INDListen, IID_INDOverlapped], {
+    fn cancel_overlapped_requests() -> i32;
+    fn get_overlapped_result(overlapped: OverlappedPtr, bytes: OutPtr<usize>, wait: i32) -> i32;
+    fn get_connection_request(connector: AnyPtr, overlapped: OverlappedPtr) -> i32;
+}
+    /// ND1 C-5. What waits in the backlog is refused when the engine's listener is dropped.
+    fn released(this: &Arc<Listen>) {
+        let _ = this.raw.cancel();
+    }
+);
+
+impl Listen {
+    pub(crate) fn new(
+        adapter: &Arc<Adapter>,
+        backlog: usize,
+        port: u16,
+    ) -> Result<Arc<Listen>, i32> {
+        let address = SocketAddr::new(adapter.address, port);
+        let raw = adapter.nic.raw.listener(address).map_err(|e| nd1(e.status))?;
+        raw.listen(backlog).map_err(|e| nd1(e.status))?;
+        Ok(Arc::new(Listen { adapter: adapter.clone(), raw, _alive: Alive::new() }))
+    }
+
+    pub(crate) fn port(&self) -> Result<u16, i32> {
+        self.raw.address().map(|address| address.port()).map_err(|e| nd1(e.status))
+    }
+
+    fn cancel_overlapped_requests(self: &Arc<Self>) -> Outcome {
+        self.raw.cancel().map_err(|e| nd1(e.status))?;
+        Ok(ND_SUCCESS)
+    }
+
+    fn get_overlapped_result(
+        self: &Arc<Self>,
+        overlapped: OverlappedPtr,
+        bytes: OutPtr<usize>,
+        wait: i32,
+    ) -> Outcome {
+        overlapped_result(overlapped, bytes, wait)
+    }
+
+    fn get_connection_request(
+        self: &Arc<Self>,
+        connector: AnyPtr,
+        overlapped: OverlappedPtr,
+    ) -> Outcome {
+        let connector = connector
+            .value::<Connector>()
+            .filter(|connector| Arc::ptr_eq(&connector.adapter, &self.adapter))
+            .ok_or(ND_INVALID_PARAMETER_1)?;
+        let (started, finisher) = self.adapter.file.begin(overlapped)?;
+        let sink = raw::Sink::call(move |status| finisher.finish(nd1(status)));
+        let asked = self.raw.get_request(&connector.raw, sink).map_err(|e| nd1(e.status));
+        Ok(started.answer(asked))
+    }
+}

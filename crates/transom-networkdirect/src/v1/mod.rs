@@ -1,0 +1,31 @@
+//! Version 1 (ND1): the same engine, with dialect `ND1`, under the older interfaces.
+
+mod adapter;
+mod completion_queue;
+mod connector;
+mod endpoint;
+mod listen;
+mod provider;
+mod window;
+
+pub(crate) use adapter::Adapter;
+pub(crate) use completion_queue::CompletionQueue;
+pub(crate) use connector::Connector;
+pub(crate) use endpoint::Endpoint;
+pub(crate) use listen::Listen;
+pub(crate) use provider::Provider;
+pub(crate) use window::Window;
+
+use crate::com::OutPtr;
+use crate::os::{OverlappedPtr, result_of};
+use crate::status::*;
+
+/// GetOverlappedResult of every object (ND1 OV-6, OV-7).
+fn overlapped_result(overlapped: OverlappedPtr, bytes: OutPtr<usize>, wait: i32) -> Outcome {
+    bytes.put(0);
+    match result_of(overlapped, wait != 0, |_| {}) {
+        Some(status) if status >= 0 => Ok(status),
+        Some(status) => Err(status),
+        None => Err(ND_INVALID_PARAMETER_1),
+    }
+}

@@ -1,0 +1,42 @@
+/*
+ * transom_nd.h - what Transom offers NetworkDirect programs beyond NetworkDirect.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+#ifndef TRANSOM_ND_H
+#define TRANSOM_ND_H
+
+#include "ndspi.h"
+
+/*
+ * Why was a request refused? QueryInterface of an IND2QueuePair, IND2CompletionQueue, INDEndpoint or
+ * INDCompletionQueue answers this identifier. The text belongs to the last refusal that the object has
+ * seen, on either side of the connection: the owner of the memory reads all of it, its peer as much as
+ * the owner tells (by default: everything, for the same user on the same host).
+ *
+ * With TRANSOM_EXPLAIN=1 in the environment every refusal is also printed to standard error.
+ */
+DEFINE_GUID(IID_ITransomExplain, 0x8B0C5A5E, 0x6E6B, 0x4F2D, 0x9C, 0x41, 0x54, 0x52, 0x41, 0x4E, 0x53, 0x4D);
+struct ITransomExplain : public IUnknown {
+    /*
+     * UTF-8 text with its final zero byte. *pcbText holds the room on entry and the need on return.
+     * S_OK; S_FALSE if nothing was refused yet; ND_BUFFER_OVERFLOW if the room is too small.
+     */
+    virtual HRESULT STDMETHODCALLTYPE GetLastRefusal(char *pText, ULONG *pcbText) = 0;
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+/*
+ * The layout that the library was built with, for a program that wants to compare: the number, size,
+ * offset, method slot or identifier number `index`. 0 when there are no more.
+ */
+int transom_nd_fact(ULONG index, const char **pName, UINT64 *pValue);
+/* Live objects of this library in the process; 0 when a program has released everything. */
+UINT64 transom_nd_live_objects(VOID);
+#ifdef __cplusplus
+}
+#endif
+
+#endif
