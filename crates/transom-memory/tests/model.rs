@@ -74,10 +74,11 @@ fn actors() -> [Actor; 5] {
     ]
 }
 
-const PURPOSES: [Purpose; 8] = [
+const PURPOSES: [Purpose; 9] = [
     Purpose::LocalSource,
     Purpose::ReceiveBuffer,
     Purpose::ReadSink,
+    Purpose::MarkedReadSink,
     Purpose::RemoteRead,
     Purpose::RemoteWrite,
     Purpose::RemoteAtomic,
