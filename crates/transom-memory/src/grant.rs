@@ -129,3 +129,56 @@ impl Drop for Pass<'_> {
         self.lane.hazard.cell().clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hazard::Hazards;
+
+    const TOKEN: Token = Token(0x0010_0203);
+
+    /// Nobody can delay a close by asking again and again: only the guard that was there counts.
+    #[test]
+    fn a_close_does_not_wait_for_later_guards_on_the_same_token() {
+        let mut hazards = Hazards::default();
+        let mut hazard = hazards.join();
+        hazard.announce(TOKEN);
+        let held = hazards.holding(|token| token == TOKEN);
+        assert!(!held[0].is_over());
+        hazard.announce(TOKEN);
+        assert!(held[0].is_over());
+        held[0].wait();
+    }
+
+    #[test]
+    fn only_guards_on_the_token_and_on_everything_are_waited_for() {
+        let mut hazards = Hazards::default();
+        let mut lanes: Vec<Hazard> = (0..4).map(|_| hazards.join()).collect();
+        lanes[0].announce(TOKEN);
+        lanes[1].announce(Token(TOKEN.0 + 1));
+        lanes[2].announce(EVERYTHING);
+        assert_eq!(hazards.holding(|token| token == TOKEN).len(), 2);
+        assert_eq!(hazards.holding(|_| false).len(), 1);
+        assert_eq!(hazards.count(|token| token == TOKEN), 1);
+        lanes[2].cell().clear();
+        assert_eq!(hazards.holding(|_| false).len(), 0);
+    }
+
+    /// A lane that ends leaves its cell, empty, to the next; no lane shares one.
+    #[test]
+    fn cells_are_used_again_and_never_shared() {
+        let mut hazards = Hazards::default();
+        let (mut first, mut second) = (hazards.join(), hazards.join());
+        first.announce(TOKEN);
+        second.announce(TOKEN);
+        assert_eq!(hazards.count(|token| token == TOKEN), 2);
+        let bytes = hazards.bytes();
+        drop(first);
+        assert_eq!(hazards.count(|token| token == TOKEN), 1);
+        let mut third = hazards.join();
+        third.announce(TOKEN);
+        assert_eq!(hazards.count(|token| token == TOKEN), 2);
+        assert_eq!(hazards.bytes(), bytes);
+        assert!(bytes >= 2 * 128, "each cell has its own two lines");
+    }
+}

@@ -120,9 +120,14 @@ impl Held {
     /// Returns when the guard is gone: after one copy at most.
     pub(crate) fn wait(&self) {
         let mut turn = 0;
-        while self.cell.announced.load(Ordering::Acquire) == self.value {
+        while !self.is_over() {
             pause(turn);
             turn = turn.saturating_add(1);
         }
+    }
+
+    /// Whether the guard is gone. Acquire: then so is everything that was done under it.
+    pub(crate) fn is_over(&self) -> bool {
+        self.cell.announced.load(Ordering::Acquire) != self.value
     }
 }

@@ -3,6 +3,24 @@
 //! Memory regions, memory windows, their tokens, the one check that every access passes, and the
 //! record of what was refused. No I/O, no threads, no pointers: addresses are `u64`, time is an
 //! argument.
+//!
+//! Where to read first: `judge` (the whole decision) and `range` (its arithmetic); then `entry` and
+//! `hazard` (why a check needs no lock, and how a close waits for it); then `memory` (what makes
+//! tokens) and `close` (what ends them). `token` says how tokens are chosen and when a value comes
+//! back. The rest is books (`ledger`, `segments`, `table`) and words (`denial`, `explain`, `display`).
+//!
+//! What other generations of the interface need is data here: scopes (type-1 windows are windows of
+//! scope `Domain`; Winsock Direct's registrations are regions of scope `Connection`, which are listed
+//! by connection), rights as bits (`LOCAL_READ` is one, for write-only memory), segment lists (NDK),
+//! and [`Memory::reserve_region`] (a token that outlives its memory: NDK fast registration). NDK's
+//! privileged token is a front's alias for such regions without remote rights.
+//!
+//! `rules.toml` maps each rule of the specification to the tests that hold it; `tests/loom.rs` runs
+//! `entry` and `hazard` as shipped through every interleaving. To see whether the tests notice broken
+//! code: `cargo install cargo-mutants`, then
+//! `cargo mutants -p transom-memory -j1 --timeout 120 -f 'crates/transom-memory/src/*.rs'`
+//! (`-- --lib --tests` without `loom` and `stress` is faster; those two cover orderings, which
+//! cargo-mutants does not change).
 
 #![forbid(unsafe_code)]
 

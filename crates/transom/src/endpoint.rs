@@ -32,8 +32,8 @@ const RECEIVE: u64 = 1 << 63;
 const NOBODY: u64 = u64::MAX;
 /// Most bytes of all receives of a connection.
 const LARGEST_INBOX: u64 = 1 << 30;
-/// Completions fetched at a time.
-const BATCH: usize = 16;
+/// Completions fetched at a time: few, because most polls find none.
+const BATCH: usize = 4;
 const EMPTY: Completion = Completion {
     request_context: NOBODY,
     queue_pair_context: 0,
@@ -223,32 +223,38 @@ impl Endpoint {
             self.again.store(false, SeqCst);
             let mut batch = [EMPTY; BATCH];
             let count = self.queue.poll(&mut batch);
-            let mut settled = [const { None }; BATCH];
-            let mut wakers = Vec::new();
-            for (completion, settled) in batch.iter().take(count).zip(&mut settled) {
-                *settled = self.settle(completion, &mut wakers);
-            }
-            if count == BATCH {
-                self.again.store(true, SeqCst);
-            }
-            drop(one);
             if count > 0 {
                 any = true;
-                self.deliveries.fetch_add(1, SeqCst);
-                self.queue.wake();
+                self.deliver(one, batch.get(..count).unwrap_or_default());
             }
-            for one in settled.into_iter().flatten() {
-                if one.unclaimed.is_some() {
-                    self.adapter.count_unclaimed();
-                }
-                drop(one.keep);
-                if let Some(waker) = one.waker {
-                    waker.wake();
-                }
-            }
-            wakers.into_iter().for_each(Waker::wake);
         }
         any
+    }
+
+    /// Settle a batch; then, with no lock held, wake and drop what belongs to the user.
+    #[inline(never)]
+    fn deliver(&self, one: MutexGuard<'_, ()>, batch: &[Completion]) {
+        let mut settled = [const { None }; BATCH];
+        let mut wakers = Vec::new();
+        for (completion, settled) in batch.iter().zip(&mut settled) {
+            *settled = self.settle(completion, &mut wakers);
+        }
+        if batch.len() == BATCH {
+            self.again.store(true, SeqCst); // there may be more
+        }
+        drop(one);
+        self.deliveries.fetch_add(1, SeqCst);
+        self.queue.wake();
+        for one in settled.into_iter().flatten() {
+            if one.unclaimed.is_some() {
+                self.adapter.count_unclaimed();
+            }
+            drop(one.keep);
+            if let Some(waker) = one.waker {
+                waker.wake();
+            }
+        }
+        wakers.into_iter().for_each(Waker::wake);
     }
 
     /// One completion. What is to be woken and dropped afterwards.

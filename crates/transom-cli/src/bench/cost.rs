@@ -12,6 +12,7 @@ use serde::Serialize;
 use transom::{Adapter, QueuePair};
 use transom_memory::{Config, DomainId, Memory, Registration, Rights, Scope, Segment};
 
+use super::stats;
 use crate::adapters::print_json;
 use crate::exit::{Exit, Failure, Outcome};
 
@@ -44,6 +45,8 @@ struct Report {
 const RECEIVES: (u32, u32) = (1, 64);
 /// Connections before the first that counts.
 const WARM_UP: usize = 16;
+/// Groups of connections that are measured.
+const GROUPS: usize = 10;
 
 pub(super) fn run(args: &Args) -> Outcome {
     if args.registrations == 0 || args.connections == 0 {
@@ -97,9 +100,11 @@ fn connections(count: usize) -> Outcome<f64> {
     let to = listener.address();
     let mut ends: Vec<QueuePair> = Vec::with_capacity(2 * count);
     let (receives, size) = RECEIVES;
-    // The first ones pay for what all share: staging buffers of threads, tables that grow.
-    let mut before = 0;
-    for index in 1..=WARM_UP + count {
+    // The first ones, and one group now and then, pay for what all share: staging buffers of threads,
+    // tables that grow. So: the median of groups.
+    let group = (count / GROUPS).max(1);
+    let (mut before, mut each) = (0, Vec::new());
+    for index in 1..=WARM_UP + group * GROUPS {
         let (active, passive) = std::thread::scope(|both| {
             let active = both.spawn(|| adapter.connect(to).receives(receives, size).wait());
             let passive =
@@ -115,11 +120,15 @@ fn connections(count: usize) -> Outcome<f64> {
         active.recv().wait()?;
         ends.push(active);
         ends.push(passive);
-        if index == WARM_UP {
-            before = in_use();
+        if index >= WARM_UP && (index - WARM_UP) % group == 0 {
+            let now = in_use();
+            if index > WARM_UP {
+                each.push((now - before) as f64 / (2 * group) as f64);
+            }
+            before = now;
         }
     }
-    Ok((in_use() - before) as f64 / (2 * count) as f64)
+    Ok(stats::median(&mut each))
 }
 
 /// The allocator of this program: the system's, and a counter.
