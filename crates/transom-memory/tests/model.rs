@@ -74,10 +74,11 @@ fn actors() -> [Actor; 5] {
     ]
 }
 
-const PURPOSES: [Purpose; 8] = [
+const PURPOSES: [Purpose; 9] = [
     Purpose::LocalSource,
     Purpose::ReceiveBuffer,
     Purpose::ReadSink,
+    Purpose::MarkedReadSink,
     Purpose::RemoteRead,
     Purpose::RemoteWrite,
     Purpose::RemoteAtomic,
@@ -156,6 +157,7 @@ impl Model {
             Purpose::LocalSource => has(Rights::LOCAL_READ),
             Purpose::ReceiveBuffer => has(Rights::LOCAL_WRITE),
             Purpose::ReadSink => has(Rights::LOCAL_WRITE) || has(Rights::READ_SINK),
+            Purpose::MarkedReadSink => has(Rights::READ_SINK),
             Purpose::RemoteRead => has(Rights::REMOTE_READ),
             Purpose::RemoteWrite => has(Rights::REMOTE_WRITE),
             Purpose::RemoteAtomic => has(Rights::REMOTE_ATOMIC),
