@@ -85,10 +85,9 @@ pub const ND1: Dialect = Dialect {
     ..ND2
 };
 
-/// NDKPI: Disconnect waits for the peer (NDK DC-1).
+/// NDKPI (laid out).
 pub const NDK: Dialect = Dialect {
     name: "NDK",
-    disconnect_at_once: false,
     peer_gone: PeerGone::Keep,
     backed_out: Status::ConnectionAborted,
     completion_queues: Capacity::Exact,
@@ -119,4 +118,4 @@ pub const VERBS: Dialect = Dialect {
 };
 
 /// Every dialect, for tests that iterate them.
-pub const ALL: [&Dialect; 6] = [&ND2, &ND1, &NDK, &NDK_MARKED_SINKS, &WSD, &VERBS];
+pub const ALL: [&Dialect; 5] = [&ND2, &ND1, &NDK, &WSD, &VERBS];
