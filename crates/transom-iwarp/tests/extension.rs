@@ -426,6 +426,29 @@ fn a_send_without_credit_waits_at_its_sender() {
     assert_eq!(pair.passive.taken(), [Got::Done(0), two]);
 }
 
+/// A peer that has not said what it grants may be slow: its silence is no lack of receives.
+#[test]
+fn the_time_of_a_send_runs_from_the_peers_first_word() {
+    let mut pair = Pair::new(Config::new(Role::Active), Config::new(Role::Passive));
+    let Pair { active: a, passive: p } = &mut pair;
+    a.wire.connect(a.now, LIMITS, b"").unwrap();
+    p.feed(&a.talk());
+    p.wire.receives_posted(p.now, 0, false);
+    p.wire.accept(p.now, LIMITS, b"").unwrap();
+    a.feed(&p.talk());
+    a.wire.confirm(a.now).unwrap();
+    a.send(b"one");
+    let request = a.talk();
+    assert_eq!(a.waiting, Some(Waiting::Receive { limit: None }));
+    // The passive side hears of the wish and answers that there is nothing.
+    p.feed(&request);
+    let answer = p.talk();
+    a.feed(&answer);
+    a.talk();
+    let limit = Some(Config::new(Role::Active).receive_wait);
+    assert_eq!(a.waiting, Some(Waiting::Receive { limit }));
+}
+
 #[test]
 fn an_empty_shared_queue_never_fails_a_send() {
     let mut pair = with_receives(0, true);

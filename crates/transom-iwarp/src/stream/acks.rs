@@ -29,6 +29,8 @@ pub(super) struct Acks {
     granted: u32,
     used: u32,
     peer_shared: bool,
+    /// The peer has said what it grants, be it nothing.
+    heard: bool,
     /// A Send of ours was told to wait.
     waiting: bool,
 }
@@ -125,8 +127,11 @@ impl Acks {
         true
     }
 
-    pub(super) fn peer_shared(&self) -> bool {
-        self.peer_shared
+    /// Whether a Send without credit waits because the peer has no receive for it: from then on its
+    /// time is limited. Before the peer's first word it may merely be slow, and a shared queue is
+    /// waited for without limit.
+    pub(super) fn lacks_receive(&self) -> bool {
+        self.heard && !self.peer_shared
     }
 
     /// Takes in what the peer says about credit; `sends` of it have come. `None`: it takes a grant
@@ -136,8 +141,8 @@ impl Acks {
         if more > i32::MAX as u32 {
             return None;
         }
-        let changed = more > 0 || ack.shared != self.peer_shared;
-        (self.granted, self.peer_shared) = (ack.credits, ack.shared);
+        let changed = more > 0 || ack.shared != self.peer_shared || !self.heard;
+        (self.granted, self.peer_shared, self.heard) = (ack.credits, ack.shared, true);
         let mut news = News { resume: changed && self.waiting, wanted: false };
         if news.resume && more > 0 {
             self.waiting = false;

@@ -163,7 +163,7 @@ impl Stream {
         }
         match message {
             Message::Send { .. } if self.agreed.extension && !self.acks.spend() => {
-                let limit = (!self.acks.peer_shared()).then_some(self.config.receive_wait);
+                let limit = self.acks.lacks_receive().then_some(self.config.receive_wait);
                 return Begin::Wait(Waiting::Receive { limit });
             }
             Message::Read { .. } => {
