@@ -92,7 +92,7 @@ impl Screen {
         self.fact("Rust", "cargo run --release -p transom --example share");
         self.fact(
             "C++",
-            "cargo doc --open -p transom-engine      the raw layer that C fronts stand on",
+            "packaging/install-nd DIR, then docs/networkdirect.md: NetworkDirect programs on Linux",
         );
         self.fact("Linux", "transom rping -s -v      then on a machine with siw or an iWARP card:");
         self.fact("", "rping -c -a THIS_HOST -v -C 10");
