@@ -357,12 +357,14 @@ impl Memory {
         self.table.entry(Place::of(window)).is_some_and(|entry| entry.activate(window))
     }
 
-    /// Memory that the table occupies, in bytes: everything but the lists of regions that lie in
-    /// several segments.
+    /// Memory that the table occupies, in bytes, everything included.
     #[must_use]
     pub fn footprint(&self) -> usize {
         let control = self.lock();
-        size_of::<Memory>() + Table::bytes(control.issuer.slots()) + control.bytes()
+        size_of::<Memory>()
+            + Table::bytes(control.issuer.slots())
+            + control.bytes()
+            + self.lists.bytes()
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Control> {

@@ -134,6 +134,14 @@ impl Lists {
     pub(crate) fn remove(&self, number: u64) {
         self.lock().lists.remove(&number);
     }
+
+    /// Memory that the lists occupy, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let lists = &self.lock().lists;
+        let pieces: usize = lists.values().map(|list| list.pieces.len()).sum();
+        pieces * size_of::<(u64, Segment)>()
+            + lists.capacity() * (size_of::<(u64, Arc<List>)>() + size_of::<List>() + 17)
+    }
 }
 
 #[cfg(test)]

@@ -462,3 +462,35 @@ fn a_registration_costs_at_most_128_bytes() {
     assert!(each >= 64, "the footprint counts the entries");
     assert!(each <= 128, "{each} bytes");
 }
+
+/// A segment list goes with its memory, whoever ends it.
+#[test]
+fn ndk_mr9_segment_lists_are_given_back() {
+    let memory = memory();
+    let pieces: Vec<Segment> =
+        (0..1000).map(|i| Segment { host: HOST + i * 0x2000, length: 0x1000 }).collect();
+    let standing = memory.reserve_region(Scope::Domain(DOMAIN)).unwrap();
+    let mine = Scope::Connection(DOMAIN, connection(QP));
+    let mut after = Vec::new();
+    for end in [0, 0, 1, 2, 3, 4] {
+        let with = Registration { scope: mine, ..registration(&pieces) };
+        if end < 2 {
+            let token = memory.register(&registration(&pieces)).unwrap();
+            assert!(memory.footprint() > after.first().copied().unwrap_or(0));
+            memory.deregister(token, Unless::default(), NOW).unwrap();
+        } else if end == 2 {
+            memory.register(&with).unwrap();
+            memory.close_connection(connection(QP), NOW);
+        } else {
+            memory.fast_register(standing, &registration(&pieces)).unwrap();
+            assert!(memory.footprint() > after[0]);
+            if end == 3 {
+                memory.close(standing, None, NOW).unwrap();
+            } else {
+                memory.deregister(standing, Unless::default(), NOW).unwrap();
+            }
+        }
+        after.push(memory.footprint());
+    }
+    assert!(after.iter().all(|bytes| bytes - after[0] < 1000), "{after:?}");
+}

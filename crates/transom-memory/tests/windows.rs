@@ -300,12 +300,13 @@ fn w12_w13_invalidate_ends_access_and_may_be_repeated() {
 /// refused at once.
 #[test]
 fn w14_invalidate_waits_for_the_access_under_way() {
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
     let memory = memory();
     let region = region(&memory, ALL);
     for pass in [false, true] {
         let token = window(&memory, region, READ);
         let over = AtomicBool::new(false);
+        let calling = AtomicU32::new(0);
         let mut lane = memory.lane();
         let mut of_pass;
         let (grant, guard);
@@ -326,17 +327,25 @@ fn w14_invalidate_waits_for_the_access_under_way() {
             }
             // A second close of the same window is refused, yet does not return before either.
             let second = scope.spawn(|| {
+                calling.fetch_add(1, Ordering::SeqCst);
                 assert!(memory.close(token, Some(QP), NOW).is_err());
                 assert!(over.load(Ordering::SeqCst), "a late close overtook a copy");
             });
             // The peer's does not, and is no error (design: race of Invalidate and revocation).
             let third = scope.spawn(|| {
+                calling.fetch_add(1, Ordering::SeqCst);
                 memory.close_for_peer(token, &actor(QP), NOW).unwrap();
                 assert!(over.load(Ordering::SeqCst), "a peer's close overtook a copy");
             });
             // ND2 5.6: Invalidate not completed: still busy.
             let busy = memory.deregister(region, BUSY, NOW);
             assert!(matches!(busy, Err(DeregisterError::Busy(Counts { windows: 1, .. }))));
+            while calling.load(Ordering::SeqCst) < 2 {
+                std::thread::yield_now();
+            }
+            // Time enough to return, for those that would.
+            (0..200).for_each(|_| std::thread::yield_now());
+            assert!(![&closer, &second, &third].iter().any(|closer| closer.is_finished()));
             over.store(true, Ordering::SeqCst);
             drop(grant);
             drop(guard);
