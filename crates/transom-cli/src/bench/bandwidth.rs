@@ -53,6 +53,7 @@ pub(super) fn run(plan: &Plan, write: bool) -> Outcome {
         pairs: 0,
         largest_frame: info.largest_frame,
         congestion: congestion(),
+        pinned: side.cpu.is_some(),
     };
     let fastest = variants.iter().max_by(|a, b| {
         let of = |variant: &Baseline| stats::median(&mut variant.values.clone());

@@ -50,6 +50,7 @@ pub(super) fn run(plan: &Plan) -> Outcome {
         pairs: 0,
         largest_frame: info.largest_frame,
         congestion: congestion(),
+        pinned: side.cpu.is_some(),
     };
     if plan.baseline {
         report.compare(&ours, &raw);

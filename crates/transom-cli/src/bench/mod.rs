@@ -209,3 +209,23 @@ fn congestion() -> String {
     std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control")
         .map_or_else(|_| "cubic".to_owned(), |name| name.trim().to_owned())
 }
+
+/// Which of the two processes a processor is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seat {
+    Measuring,
+    Peer,
+}
+
+/// Give this process a processor of its own, before it starts threads: two that spin on one would
+/// measure the scheduler. The number of the processor, or `None` where there are fewer than two.
+fn sit(seat: Seat) -> Option<usize> {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+    let allowed = sched_getaffinity(None).ok()?;
+    let mut processors = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
+    let (first, second) = (processors.next()?, processors.next()?);
+    let mine = if seat == Seat::Measuring { first } else { second };
+    let mut set = CpuSet::new();
+    set.set(mine);
+    sched_setaffinity(None, &set).ok().map(|()| mine)
+}

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use transom::{Adapter, Grant, QueuePair, Region, Rights, Window};
 
-use super::{PeerArgs, Plan, baseline, congestion, latency};
+use super::{PeerArgs, Plan, Seat, baseline, congestion, latency, sit};
 use crate::exit::{Exit, Failure, Outcome, system};
 use crate::watchdog;
 
@@ -37,6 +37,8 @@ pub(super) struct Side {
     _open: Window,
     /// The other side's buffer.
     pub(super) theirs: Grant,
+    /// The processor this process has to itself.
+    pub(super) cpu: Option<usize>,
 }
 
 impl Side {
@@ -48,7 +50,7 @@ impl Side {
         let told = queue.send(open.grant().to_bytes())?;
         let theirs = Grant::from_bytes(&queue.recv().wait()?)?;
         told.wait()?;
-        Ok(Side { raw, queue, memory, local, _open: open, theirs })
+        Ok(Side { raw, queue, memory, local, _open: open, theirs, cpu: None })
     }
 
     /// Tell the peer what comes next.
@@ -78,6 +80,7 @@ pub(super) fn start(plan: &Plan) -> Outcome<(Side, Peer)> {
         .stdout(Stdio::piped())
         .spawn()
         .map_err(system("starting the peer's process"))?;
+    let cpu = sit(Seat::Measuring);
     let mut line = String::new();
     if let Some(stdout) = child.stdout.take() {
         BufReader::new(stdout).read_line(&mut line).map_err(system("listening to the peer"))?;
@@ -92,7 +95,7 @@ pub(super) fn start(plan: &Plan) -> Outcome<(Side, Peer)> {
     let options = Adapter::options().crc(plan.crc.is_on()).congestion(&congestion);
     let adapter = options.open(to.ip())?;
     let queue = adapter.connect(to).reads(16).wait()?;
-    Ok((Side::meet(raw, &adapter, queue, plan.size)?, peer))
+    Ok((Side { cpu, ..Side::meet(raw, &adapter, queue, plan.size)? }, peer))
 }
 
 /// The other process; ends with this one.
@@ -107,6 +110,7 @@ impl Drop for Peer {
 
 /// The peer's process.
 pub(crate) fn run(args: &PeerArgs) -> Outcome {
+    let _ = sit(Seat::Peer);
     watchdog::end_with_parent();
     let here = Ipv4Addr::LOCALHOST;
     let plain = TcpListener::bind((here, 0)).map_err(system("opening a plain port"))?;

@@ -26,6 +26,8 @@ pub(super) struct Report {
     pub(super) pairs: usize,
     pub(super) largest_frame: usize,
     pub(super) congestion: String,
+    /// Each process has a processor of its own.
+    pub(super) pinned: bool,
 }
 
 /// Measurements of one side, one value per slice.
@@ -51,6 +53,11 @@ impl Report {
         }
         println!("{}  {} bytes, wait {}, crc {}", self.bench, self.size, self.wait, self.crc);
         println!("  path       {}, frames up to {} bytes", self.path, self.largest_frame);
+        if !self.pinned {
+            println!(
+                "  note       one processor for two processes: the figures are the scheduler's"
+            );
+        }
         println!("  transom    {}   99 %: {}", self.value(self.median), self.value(self.p99));
         if let (Some(baseline), Some(name)) = (self.baseline_median, &self.baseline) {
             println!("  baseline   {}   {name}, {}", self.value(baseline), self.congestion);
