@@ -54,10 +54,33 @@ impl Cq {
         }
     }
 
+    /// Add a batch, and fire once.
+    pub(crate) fn add_all(
+        self: &Arc<Cq>,
+        batch: impl Iterator<Item = Completion>,
+        told: &mut Told,
+    ) {
+        let mut fired = Vec::new();
+        {
+            let mut queue = self.queue();
+            for completion in batch {
+                if queue.push(completion) == Err(Status::QueueOverrun) {
+                    self.overrun.store(true, Ordering::Release);
+                }
+            }
+            queue.fire(&mut fired);
+        }
+        self.fired(fired, told);
+    }
+
     /// The batch is complete: collect the sinks to tell, wake who sleeps.
     pub(crate) fn fire(self: &Arc<Cq>, told: &mut Told) {
         let mut fired = Vec::new();
         self.queue().fire(&mut fired);
+        self.fired(fired, told);
+    }
+
+    fn fired(self: &Arc<Cq>, mut fired: Vec<crate::Finished>, told: &mut Told) {
         self.sinks.finished(&mut fired, told);
         if self.overrun.load(Ordering::Relaxed) && self.overrun.swap(false, Ordering::AcqRel) {
             told.overrun(self);

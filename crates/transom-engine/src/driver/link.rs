@@ -214,7 +214,7 @@ impl Link {
                     }
                 }
                 let mut told = Told::default();
-                self.pass_with(state, &mut worker, bits, first, &mut told);
+                self.pass_with(state, &mut worker, now, (bits, first), &mut told);
                 Some(told)
             },
             |told| {
@@ -286,15 +286,16 @@ impl Link {
         &self,
         state: &mut State,
         worker: &mut Worker,
+        now: Time,
         work: impl FnOnce(&mut State, &mut Cx<'_>, &mut Vec<u8>) -> R,
     ) -> R {
-        let qp = state.qp.clone();
+        let qp = state.qp.take();
         let mut effects = std::mem::take(&mut state.effects);
         let denials = LinkDenials(self);
         let trace = self.shared.options.trace.clone();
         let mut tracer = trace.map(|trace| move |event: &TraceEvent| (trace.0)(event));
         let mut cx = Cx {
-            now: sys::now(),
+            now,
             memory: &self.shared.memory,
             lane: &mut worker.lane,
             host: &Host,
@@ -307,6 +308,9 @@ impl Link {
             trace: tracer.as_mut().map(|tracer| tracer as &mut dyn Tracer),
         };
         let result = work(state, &mut cx, &mut worker.staging);
+        if state.qp.is_none() {
+            state.qp = qp; // unless the call has just brought one
+        }
         state.effects = effects;
         if !state.effects.list.is_empty()
             || state.connection.execution().is_some_and(|e| e.has_freed())
@@ -318,7 +322,7 @@ impl Link {
 
     fn pass(&self, state: &mut State, bits: u8, told: &mut Told) {
         let mut worker = self.shared.workers.take();
-        self.pass_with(state, &mut worker, bits, None, told);
+        self.pass_with(state, &mut worker, sys::now(), (bits, None), told);
     }
 
     /// A pass whose first receive has been done, perhaps.
@@ -326,8 +330,8 @@ impl Link {
         &self,
         state: &mut State,
         worker: &mut Worker,
-        bits: u8,
-        first: First,
+        now: Time,
+        (bits, first): (u8, First),
         told: &mut Told,
     ) {
         if state.gone {
@@ -336,9 +340,8 @@ impl Link {
         if bits != RECEIVE {
             state.exchange();
         }
-        let now = self.with_cx(state, worker, |state, cx, staging| {
+        self.with_cx(state, worker, now, |state, cx, staging| {
             self.step(state, cx, staging, bits, first);
-            cx.now
         });
         self.conclude(state, told);
         if !state.gone {
@@ -392,17 +395,17 @@ impl Link {
         if state.connecting && state.connection.ended().is_some() {
             state.gone = true; // there is nobody to take leave of
         }
-        let qp = state.qp.clone();
-        if let Some(execution) = state.connection.take_unused()
-            && let Some(qp) = state.qp.take()
-        {
-            qp.detach(self, execution, told);
-        }
+        let qp = state.qp.take();
+        let unused = state.connection.take_unused();
         let established = state.connection.facts().is_some();
         if established {
             state.ticket = None;
         }
         self.mail.post(&mut state.effects, qp.as_ref(), told);
+        match (qp, unused) {
+            (Some(qp), Some(execution)) => qp.detach(self, execution, told),
+            (qp, _) => state.qp = qp,
+        }
         if state.gone {
             self.tear_down(state, told);
         }
@@ -478,7 +481,8 @@ impl Link {
             }
             let mut worker = self.shared.workers.take();
             state.exchange();
-            let (now, result) = self.with_cx(state, &mut worker, |state, cx, staging| {
+            let now = sys::now();
+            let result = self.with_cx(state, &mut worker, now, |state, cx, staging| {
                 if !state.connecting {
                     self.receive(state, cx, staging, None);
                 }
@@ -487,7 +491,7 @@ impl Link {
                 if !state.connecting {
                     self.send(state, cx);
                 }
-                (cx.now, result)
+                result
             });
             state.exchange();
             self.conclude(state, told);

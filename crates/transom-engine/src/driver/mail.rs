@@ -67,6 +67,14 @@ impl Mail {
         if effects.list.is_empty() {
             return;
         }
+        // The usual case: nothing but completions, and nothing that they would overtake. Letters are
+        // posted under the link's lock only, so none can come in between.
+        if let Some(qp) = qp
+            && !self.is_waiting()
+            && effects.list.iter().all(|effect| matches!(effect, Effect::Complete(..)))
+        {
+            return qp.complete_batch(&mut effects.list, told);
+        }
         let mut inner = self.lock();
         for effect in effects.list.drain(..) {
             match (effect, qp) {

@@ -127,6 +127,26 @@ impl Qp {
         self.fire(told);
     }
 
+    /// Queue a batch that is nothing but completions.
+    pub(crate) fn complete_batch(&self, batch: &mut Vec<Effect>, told: &mut Told) {
+        let of = |wanted: Option<Side>| {
+            batch.iter().filter_map(move |effect| match effect {
+                Effect::Complete(side, c) if wanted.is_none_or(|w| w == *side) => Some(*c),
+                _ => None,
+            })
+        };
+        if let Some(shared) = &self.shared {
+            shared.fire(told);
+        }
+        if Arc::ptr_eq(&self.initiator, &self.receive) {
+            self.initiator.add_all(of(None), told);
+        } else {
+            self.initiator.add_all(of(Some(Side::Initiator)), told);
+            self.receive.add_all(of(Some(Side::Receive)), told);
+        }
+        batch.clear();
+    }
+
     /// Queue one completion. [`Qp::fire`] follows the batch.
     pub(crate) fn complete(&self, side: Side, completion: Completion) {
         match side {

@@ -80,8 +80,8 @@ impl Shared {
             stopping: AtomicBool::new(false),
             generation: sys::fork_generation(),
         });
-        shared.epoll.add(&shared.bell, BELL)?;
-        shared.epoll.add(&shared.alarm, ALARM)?;
+        shared.epoll.add_always(&shared.bell, BELL)?;
+        shared.epoll.add_always(&shared.alarm, ALARM)?;
         let background = shared.clone();
         sys::spawn_quiet("transom", move || background.run())?;
         Ok(shared)
@@ -199,11 +199,7 @@ impl Shared {
     fn run(&self) {
         let mut ready = Vec::new();
         let mut due = Vec::new();
-        let arm = |fd: &dyn Fn() -> std::io::Result<()>| fd().is_ok();
-        while !self.stopping.load(Ordering::Acquire)
-            && arm(&|| self.epoll.arm(&self.bell, BELL, true, false))
-            && arm(&|| self.epoll.arm(&self.alarm, ALARM, true, false))
-        {
+        while !self.stopping.load(Ordering::Acquire) {
             ready.clear();
             if self.epoll.wait(&mut ready, None).is_err() {
                 return; // somebody has closed our descriptor; every link is dead to us

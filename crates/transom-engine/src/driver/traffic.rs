@@ -136,7 +136,7 @@ impl Link {
             connection.transmit(cx, &mut outlet);
             (sent, flowing) = (outlet.sent, outlet.flowing);
             flowing = flowing && self.write_out(state, cx, &mut sent);
-            if !flowing || sent == before {
+            if !flowing || sent == before || !state.connection.wants_write() {
                 state.more = !flowing;
                 break;
             }

@@ -39,6 +39,12 @@ impl Epoll {
         Ok(epoll::add(&self.0, fd, data, epoll::EventFlags::ONESHOT)?)
     }
 
+    /// Add a descriptor under `key` that fires whenever it is readable, and need not be armed.
+    pub fn add_always(&self, fd: impl AsFd, key: u64) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(key);
+        Ok(epoll::add(&self.0, fd, data, epoll::EventFlags::IN)?)
+    }
+
     /// Arm for one event. An event that is already there fires at once.
     pub fn arm(&self, fd: impl AsFd, key: u64, read: bool, write: bool) -> io::Result<()> {
         let data = epoll::EventData::new_u64(key);
