@@ -45,7 +45,7 @@ impl Purpose {
         match self {
             Purpose::LocalSource => Rights::LOCAL_READ,
             Purpose::ReceiveBuffer => Rights::LOCAL_WRITE,
-            Purpose::ReadSink => Rights(Rights::LOCAL_WRITE.0 | Rights::READ_SINK.0),
+            Purpose::ReadSink => Rights::LOCAL_WRITE.or(Rights::READ_SINK),
             Purpose::MarkedReadSink => Rights::READ_SINK,
             Purpose::RemoteRead => Rights::REMOTE_READ,
             Purpose::RemoteWrite => Rights::REMOTE_WRITE,

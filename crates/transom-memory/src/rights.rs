@@ -26,6 +26,12 @@ impl Rights {
     /// Everything a peer can be granted.
     pub const REMOTE: Rights = Rights(0b1_1100);
 
+    /// The rights of both.
+    #[must_use]
+    pub const fn or(self, other: Rights) -> Rights {
+        Rights(self.0 | other.0)
+    }
+
     /// Whether any right of `other` is here.
     #[must_use]
     #[inline]
@@ -44,7 +50,7 @@ impl Rights {
 impl std::ops::BitOr for Rights {
     type Output = Rights;
     fn bitor(self, other: Rights) -> Rights {
-        Rights(self.0 | other.0)
+        self.or(other)
     }
 }
 

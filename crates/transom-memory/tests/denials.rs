@@ -268,13 +268,12 @@ fn decoy_5_a_stale_token_of_a_reused_slot_names_nothing_new() {
     let region = region(&memory, ALL);
     let stale = window(&memory, region, READ);
     memory.close(stale, None, NOW).unwrap();
-    let live = loop {
+    let mut binds = (0..1_000_000).map(|_| {
         let token = window(&memory, region, READ);
-        if token.0 >> 8 == stale.0 >> 8 {
-            break token;
-        }
         memory.close(token, None, NOW).unwrap();
-    };
+        token
+    });
+    let live = binds.find(|token| token.0 >> 8 == stale.0 >> 8).unwrap();
     assert_ne!(live, stale);
     let denial = denied(&memory, &access(Purpose::RemoteRead, stale, AT, 1));
     assert_eq!((denial.likely, denial.named), (Mistake::Stale, None));
@@ -383,4 +382,5 @@ fn rights_are_named() {
     assert_eq!(ALL.to_string(), all);
     assert_eq!(Rights::NONE.to_string(), "no rights");
     assert_eq!((Rights::BIND | Rights::LOCAL_READ).to_string(), "LOCAL_READ | BIND");
+    assert_eq!(ALL | Rights::BIND, ALL);
 }

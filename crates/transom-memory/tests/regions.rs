@@ -100,6 +100,7 @@ fn r10_running_out_of_tokens_is_said_and_passes() {
             Ok(token) => tokens.push(token),
             Err(error) => break error,
         }
+        assert!(tokens.len() <= 4096);
     };
     assert_eq!(error, RegisterError::Exhausted);
     assert!(tokens.len() >= 2048);
@@ -203,9 +204,7 @@ fn r18_deregister_waits_for_the_copy_under_way() {
             assert!(over.load(Ordering::SeqCst), "the copy was still under way");
         });
         // Dead at once for everybody else, long before the wait is over.
-        while memory.counts(region).is_some() {
-            std::thread::yield_now();
-        }
+        until("the region is dead", || memory.counts(region).is_none());
         assert_eq!(rule(&memory, &read), Some(Rule::LiveToken));
         over.store(true, Ordering::SeqCst);
         drop(grant);

@@ -322,9 +322,7 @@ fn w14_invalidate_waits_for_the_access_under_way() {
                 memory.close(token, Some(QP), NOW).unwrap();
                 assert!(over.load(Ordering::SeqCst), "closed under a copy");
             });
-            while judge(&memory, &read(token)).is_ok() {
-                std::thread::yield_now();
-            }
+            until("the window is dead", || judge(&memory, &read(token)).is_err());
             // A second close of the same window is refused, yet does not return before either.
             let second = scope.spawn(|| {
                 calling.fetch_add(1, Ordering::SeqCst);
@@ -340,9 +338,7 @@ fn w14_invalidate_waits_for_the_access_under_way() {
             // ND2 5.6: Invalidate not completed: still busy.
             let busy = memory.deregister(region, BUSY, NOW);
             assert!(matches!(busy, Err(DeregisterError::Busy(Counts { windows: 1, .. }))));
-            while calling.load(Ordering::SeqCst) < 2 {
-                std::thread::yield_now();
-            }
+            until("both have called", || calling.load(Ordering::SeqCst) == 2);
             // Time enough to return, for those that would.
             (0..200).for_each(|_| std::thread::yield_now());
             assert!(![&closer, &second, &third].iter().any(|closer| closer.is_finished()));
@@ -369,16 +365,12 @@ fn r18_deregister_waits_for_windows_that_others_are_closing() {
     let grant = memory.check(&mut lane, &read(token), NOW).unwrap();
     std::thread::scope(|scope| {
         let closer = scope.spawn(|| memory.close(token, Some(QP), NOW));
-        while judge(&memory, &read(token)).is_ok() {
-            std::thread::yield_now();
-        }
+        until("the window is dead", || judge(&memory, &read(token)).is_err());
         let owner = scope.spawn(|| {
             memory.deregister(region, Unless::default(), NOW).unwrap();
             assert!(over.load(Ordering::SeqCst), "the window's copy was under way");
         });
-        while memory.counts(region).is_some() {
-            std::thread::yield_now();
-        }
+        until("the region is dead", || memory.counts(region).is_none());
         over.store(true, Ordering::SeqCst);
         drop(grant);
         closer.join().unwrap().unwrap();

@@ -66,3 +66,12 @@ pub(crate) fn judge(memory: &Memory, access: &Access) -> Result<(), Box<Denial>>
 pub(crate) fn rule(memory: &Memory, access: &Access) -> Option<Rule> {
     judge(memory, access).err().map(|denial| denial.rule)
 }
+
+/// Wait for another thread. Gives up rather than hang, when what is awaited can no longer happen.
+pub(crate) fn until(what: &str, condition: impl Fn() -> bool) {
+    let begin = std::time::Instant::now();
+    while !condition() {
+        assert!(begin.elapsed().as_secs() < 30, "waited in vain until {what}");
+        std::thread::yield_now();
+    }
+}
