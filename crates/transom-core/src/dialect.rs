@@ -1,4 +1,4 @@
-//! How the generations differ: one value each, fixed when an object is made (pitfalls 1.12).
+//! How the generations differ: one value each, fixed when an object is made.
 
 use std::time::Duration;
 

@@ -71,7 +71,7 @@ pub static POSTING_ND2: PostingTable = PostingTable {
     initiator: [INVALID, INVALID, INVALID, Posting::Accept, Posting::Cancel, Posting::Cancel],
 };
 
-/// As [`POSTING_ND2`], but nothing may be posted behind a flush (pitfalls 1.12).
+/// As [`POSTING_ND2`], but nothing may be posted behind a flush.
 pub static POSTING_INVALID_AFTER_FLUSH: PostingTable = PostingTable {
     receive: [Posting::Accept, Posting::Accept, Posting::Accept, Posting::Accept, INVALID, INVALID],
     initiator: [INVALID, INVALID, INVALID, Posting::Accept, INVALID, INVALID],

@@ -315,7 +315,7 @@ fn nd2_4_7_2_an_active_side_that_is_gone_makes_accept_abort() {
     assert_eq!(pair.reject(PASSIVE, b""), aborted);
 }
 
-/// TEST:NdReceiveConnClosed; pitfalls 1.8: what was queued before the end counts.
+/// TEST:NdReceiveConnClosed: what was queued before the end counts.
 #[test]
 fn nd2_4_7_2_accept_succeeds_when_the_active_side_completes_and_leaves_at_once() {
     let (mut pair, _) = in_state(&dialect::ND2, ConnectorState::Replied).unwrap();

@@ -257,7 +257,7 @@ fn nd2_4_5_every_row() {
                             | Situation::BadReceive
                     );
                 if unacknowledged {
-                    // A plain peer's Sends complete when they are sent (pitfalls, "completion
+                    // A plain peer's Sends complete when they are sent ("completion
                     // means remote completion").
                     assert_eq!(initiator, [Status::Success], "{name}");
                 } else if outcome.situation == Situation::PeerDisconnects
@@ -369,7 +369,7 @@ fn no_byte_of_a_refused_write_moves_between_transoms() {
     assert_eq!(p.arena.read(target.address, 300_000).unwrap(), vec![0; 300_000]);
 }
 
-/// The same from a plain peer: a legal prefix may stand, never the last byte (pitfalls 1.2).
+/// The same from a plain peer: a legal prefix may stand, never the last byte.
 #[test]
 fn of_a_refused_write_of_a_plain_peer_no_byte_past_the_grant_moves() {
     let mut pair = connected(&dialect::ND2, Wires::plain());
@@ -508,7 +508,7 @@ fn nd2_w20_windows_close_with_the_connection() {
     });
 }
 
-/// Design rule 6, pitfalls 1.11: a Bind that was flushed leaves nothing that lives.
+/// Design rule 6: a Bind that was flushed leaves nothing that lives.
 #[test]
 fn the_token_of_a_flushed_bind_never_lives() {
     let mut pair = connected(&dialect::ND2, Wires::transom());
@@ -576,7 +576,7 @@ fn a_peer_that_trickles_is_not_silent() {
     assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, Status::Success)]);
 }
 
-/// ND2 C42, pitfalls 1.5: what waits for a receive goes on when there is one.
+/// ND2 C42: what waits for a receive goes on when there is one.
 #[test]
 fn nd2_c42_a_send_waits_for_its_receive() {
     each(|mut pair, dialect| {

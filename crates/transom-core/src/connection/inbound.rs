@@ -9,7 +9,7 @@ use crate::queue::Progress;
 use crate::trace::What;
 use crate::{ConnectionEvent, Cx, DenialCause, DenialRecord, EndReason, QueuePairState, Status};
 
-/// A piece of a Send that found no receive. Plain peers know no credits (pitfalls 1.5); between
+/// A piece of a Send that found no receive. Plain peers know no credits; between
 /// Transoms the sender holds the Send instead.
 #[derive(Debug)]
 pub(super) struct Parked {
