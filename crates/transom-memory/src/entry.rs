@@ -311,3 +311,31 @@ impl Entry {
         self.died.load(Ordering::Relaxed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_keeps_what_it_is_told_and_nothing_else() {
+        let scope = Scope::QueuePair(DomainId(1), QueuePairId(2));
+        let head = Head::new(Token(0xf0e1_d2c3), Rights(0xa5a5), &scope, true);
+        assert_eq!((head.token(), head.rights()), (Token(0xf0e1_d2c3), Rights(0xa5a5)));
+        assert_eq!(head.scope_kind(), ScopeKind::QueuePair);
+        assert!(head.is_window() && !head.is_many() && !head.is_standing());
+        for state in [State::Reserved, State::Live, State::Dead, State::Unused] {
+            assert_eq!(head.in_state(state).state(), state);
+            assert_eq!(head.in_state(state).in_state(State::Unused), head);
+        }
+        for flag in [Head::with_standing, |head: Head| head.with_many(true)] {
+            assert_ne!(flag(head), head);
+            assert_eq!(flag(flag(head)), flag(head));
+        }
+        assert!(head.with_many(true).is_many() && head.with_standing().is_standing());
+        assert_eq!(head.with_many(true).with_many(false), head);
+        let dead = head.in_state(State::Live).dead(CloseReason::NeverBound);
+        assert_eq!((dead.state(), dead.reason()), (State::Dead, CloseReason::NeverBound));
+        assert_eq!(dead.dead(CloseReason::Invalidated).reason(), CloseReason::Invalidated);
+        assert_eq!((dead.token(), dead.rights()), (head.token(), head.rights()));
+    }
+}
