@@ -181,4 +181,89 @@ mod tests {
         assert_eq!(hazards.bytes(), bytes);
         assert!(bytes >= 2 * 128, "each cell has its own two lines");
     }
+
+    /// A table with one region of 128 KiB, and how to ask for bytes of it.
+    fn table() -> (Memory, impl Fn(u64) -> Access) {
+        let memory = Memory::new([1; 32], crate::Config::default());
+        let scope = crate::Scope::Domain(crate::DomainId(1));
+        let segments = [crate::Segment { host: 0, length: 2 * LARGEST_GRANT }];
+        let rights = crate::Rights::LOCAL_READ;
+        let registration = crate::Registration { scope, rights, base: 0, segments: &segments };
+        let token = memory.register(&registration).unwrap();
+        let purpose = crate::Purpose::LocalSource;
+        let actor = scope.actor();
+        (memory, move |length| Access { actor, purpose, token, address: 0, length })
+    }
+
+    /// The guards that a close of anything would wait for now.
+    fn guard(memory: &Memory) -> crate::hazard::Held {
+        let mut held = memory.lock().hazards.holding(|_| true);
+        assert_eq!(held.len(), 1);
+        held.remove(0)
+    }
+
+    fn guards(memory: &Memory) -> usize {
+        memory.lock().hazards.holding(|_| true).len()
+    }
+
+    /// Design rule 5: a pass is no longer than one copy.
+    #[test]
+    fn a_pass_starts_a_new_guard_after_its_checks_or_bytes() {
+        let (memory, ask) = table();
+        let mut lane = memory.lane();
+        let mut pass = memory.pass(&mut lane);
+        assert_eq!(guards(&memory), 0, "nothing is held before the first check");
+        drop(pass.check(&ask(1), 0));
+        let first = guard(&memory);
+        for _ in 1..LONGEST_PASS {
+            drop(pass.check(&ask(1), 0));
+            assert!(!first.is_over());
+        }
+        drop(pass.check(&ask(1), 0));
+        assert!(first.is_over(), "after as many checks");
+        let second = guard(&memory);
+        drop(pass.check(&ask(LARGEST_GRANT - 1), 0));
+        assert!(!second.is_over());
+        drop(pass.check(&ask(1), 0));
+        assert!(second.is_over(), "after as many bytes");
+        drop(pass);
+        assert_eq!(guards(&memory), 0);
+    }
+
+    /// A refusal ends the guard of a pass, and the next check has one again.
+    #[test]
+    fn a_pass_goes_on_after_a_refusal() {
+        let (memory, ask) = table();
+        let mut lane = memory.lane();
+        let mut pass = memory.pass(&mut lane);
+        drop(pass.check(&ask(1), 0));
+        let wrong = Access { token: Token(1), ..ask(1) };
+        assert!(pass.check(&wrong, 0).is_err());
+        assert_eq!(guards(&memory), 0);
+        assert!(pass.check(&ask(1), 0).is_ok());
+        assert_eq!(guards(&memory), 1);
+    }
+
+    /// A guard that is leaked stays, until the lane checks again, rests or ends.
+    #[test]
+    fn a_leaked_guard_ends_with_the_next_check_a_rest_or_the_lane() {
+        let (memory, ask) = table();
+        let mut lane = memory.lane();
+        let leak = |lane: &mut Lane| {
+            std::mem::forget(memory.check(lane, &ask(1), 0));
+            assert_eq!(guards(&memory), 1);
+        };
+        leak(&mut lane);
+        drop(memory.check(&mut lane, &ask(1), 0));
+        assert_eq!(guards(&memory), 0);
+        leak(&mut lane);
+        drop(memory.check(&mut lane, &ask(0), 0));
+        assert_eq!(guards(&memory), 0, "a check of no bytes too");
+        leak(&mut lane);
+        lane.rest();
+        assert_eq!(guards(&memory), 0);
+        leak(&mut lane);
+        drop(lane);
+        assert_eq!(guards(&memory), 0);
+    }
 }

@@ -196,3 +196,34 @@ impl Control {
             + owners
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+    use std::hash::BuildHasher;
+
+    /// Owners spread over the buckets, whichever bits of the hash a table uses.
+    #[test]
+    fn owners_hash_apart() {
+        let hashes: Vec<u64> = (0..4096)
+            .flat_map(|n| {
+                let connection = ConnectionId { number: n, epoch: 1 };
+                let later = ConnectionId { number: n, epoch: 2 };
+                let owners = [
+                    Owner::QueuePair(QueuePairId(n)),
+                    Owner::QueuePair(QueuePairId(n << 12)),
+                    Owner::Connection(connection),
+                    Owner::Connection(later),
+                ];
+                owners.map(|owner| BuildHasherDefault::<Mix>::default().hash_one(owner))
+            })
+            .collect();
+        let different = |bits: fn(u64) -> u64| {
+            hashes.iter().map(|hash| bits(*hash)).collect::<HashSet<_>>().len()
+        };
+        assert!(different(|hash| hash) > 16_000);
+        assert!(different(|hash| hash & 0x3fff) > 8_000);
+        assert!(different(|hash| hash >> 50) > 8_000);
+    }
+}

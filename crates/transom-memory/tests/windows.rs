@@ -437,6 +437,33 @@ fn w20_the_end_of_a_queue_pair_ends_its_windows() {
     memory.deregister(region, BUSY, NOW).unwrap();
 }
 
+/// ND2 R18, W20: whatever order windows came and went in, none is forgotten at the end.
+#[test]
+fn w20_no_window_is_forgotten_whatever_was_closed_before() {
+    for first in 0..5 {
+        for second in 0..5 {
+            for end in [true, false] {
+                let memory = memory();
+                let region = region(&memory, ALL);
+                let tokens: Vec<Token> = (0..5).map(|_| window(&memory, region, READ)).collect();
+                memory.close(tokens[first], None, NOW).unwrap();
+                let again = memory.close(tokens[second], None, NOW);
+                assert_eq!(again.is_ok(), first != second);
+                let late = window(&memory, region, READ);
+                if end {
+                    memory.deregister(region, Unless::default(), NOW).unwrap();
+                } else {
+                    memory.close_queue_pair(QP, NOW);
+                    memory.deregister(region, BUSY, NOW).unwrap();
+                }
+                for token in tokens.into_iter().chain([late]) {
+                    assert_eq!(rule(&memory, &read(token)), Some(Rule::LiveToken));
+                }
+            }
+        }
+    }
+}
+
 /// ND2 W21: a window that goes away is closed like any other, also while it is only reserved, and its
 /// Bind then never executes.
 #[test]
