@@ -1,64 +1,13 @@
 //! C++ programs on the headers and the shared library, compiled here as a user compiles them.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // tests
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::OnceLock;
+mod support;
 
-/// Where cargo has put the shared library that this test run has built.
-fn library_dir() -> PathBuf {
-    let mut dir = std::env::current_exe().unwrap();
-    dir.pop();
-    assert!(dir.join("libtransom_nd.so").exists(), "no libtransom_nd.so in {}", dir.display());
-    dir
-}
-
-fn compiler() -> String {
-    std::env::var("CXX").unwrap_or_else(|_| "g++".to_owned())
-}
-
-fn build(source: &str) -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let include = here.join("../../include");
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(source);
-    let libraries = library_dir();
-    let done = Command::new(compiler())
-        .args(["-std=c++17", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-I"])
-        .arg(&include)
-        .arg("-I")
-        .arg(include.join("win32"))
-        .arg(here.join("tests/cpp").join(format!("{source}.cpp")))
-        .arg("-o")
-        .arg(&program)
-        .arg("-L")
-        .arg(&libraries)
-        .arg(format!("-Wl,-rpath,{}", libraries.display()))
-        .args(["-ltransom_nd", "-ldl", "-lpthread"])
-        .output()
-        .expect("a C++ compiler: install g++, or set CXX");
-    let words = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "{source}.cpp does not compile:\n{words}");
-    program
-}
-
-fn run(program: &Path, arguments: &[&str]) {
-    let done = Command::new(program)
-        .args(arguments)
-        .env("LD_LIBRARY_PATH", library_dir())
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let words = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "{} {arguments:?}: {}\n{words}", program.display(), done.status);
-}
-
-fn program(cell: &'static OnceLock<PathBuf>, source: &str) -> &'static Path {
-    cell.get_or_init(|| build(source))
-}
+use support::{build, program, run};
 
 #[test]
 fn layout_of_the_headers_is_the_library_s() {
-    run(&build("layout"), &[]);
+    run(&build("layout"), &[], &[]);
 }
 
 macro_rules! cases {
@@ -66,24 +15,10 @@ macro_rules! cases {
         $(
             #[test]
             fn $name() {
-                run(shared($source), &[$argument]);
+                run(program($source), &[$argument], &[]);
             }
         )*
     };
-}
-
-/// One build per source file, whichever test comes first.
-fn shared(source: &'static str) -> &'static Path {
-    static EASY: OnceLock<PathBuf> = OnceLock::new();
-    static V1: OnceLock<PathBuf> = OnceLock::new();
-    static MISUSE: OnceLock<PathBuf> = OnceLock::new();
-    static TRAFFIC: OnceLock<PathBuf> = OnceLock::new();
-    match source {
-        "easy" => program(&EASY, source),
-        "v1" => program(&V1, source),
-        "misuse" => program(&MISUSE, source),
-        _ => program(&TRAFFIC, source),
-    }
 }
 
 cases!("easy":

@@ -1,0 +1,70 @@
+//! Compiles C++ programs as a user compiles them, on the headers and the shared library, and runs
+//! them.
+#![allow(dead_code)] // not every test binary uses all of it
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, OnceLock};
+
+/// Where cargo has put the shared library that this test run has built.
+pub fn library_dir() -> PathBuf {
+    let mut dir = std::env::current_exe().unwrap();
+    dir.pop();
+    assert!(dir.join("libtransom_nd.so").exists(), "no libtransom_nd.so in {}", dir.display());
+    dir
+}
+
+fn compiler() -> String {
+    std::env::var("CXX").unwrap_or_else(|_| "g++".to_owned())
+}
+
+/// Compile `tests/cpp/{source}.cpp`.
+pub fn build(source: &str) -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let include = here.join("../../include");
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(source);
+    let libraries = library_dir();
+    let done = Command::new(compiler())
+        .args(["-std=c++17", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-I"])
+        .arg(&include)
+        .arg("-I")
+        .arg(include.join("win32"))
+        .arg(here.join("tests/cpp").join(format!("{source}.cpp")))
+        .arg("-o")
+        .arg(&program)
+        .arg("-L")
+        .arg(&libraries)
+        .arg(format!("-Wl,-rpath,{}", libraries.display()))
+        .args(["-ltransom_nd", "-ldl", "-lpthread"])
+        .output()
+        .expect("a C++ compiler: install g++, or set CXX");
+    let words = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{source}.cpp does not compile:\n{words}");
+    program
+}
+
+/// Run it; it must end well. What it wrote to standard error.
+pub fn run(program: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> String {
+    let done = Command::new(program)
+        .args(arguments)
+        .env("LD_LIBRARY_PATH", library_dir())
+        .envs(environment.iter().copied())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let words = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{} {arguments:?}: {}\n{words}", program.display(), done.status);
+    words.into_owned()
+}
+
+/// The program of a source file: one build, whichever test comes first.
+pub fn program(source: &'static str) -> &'static Path {
+    type Cell = &'static OnceLock<PathBuf>;
+    static PROGRAMS: Mutex<Option<HashMap<&'static str, Cell>>> = Mutex::new(None);
+    let cell: Cell = {
+        let mut programs = PROGRAMS.lock().unwrap();
+        programs.get_or_insert_default().entry(source).or_insert_with(|| Box::leak(Box::default()))
+    };
+    cell.get_or_init(|| build(source))
+}
