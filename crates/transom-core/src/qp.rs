@@ -68,6 +68,9 @@ pub struct QueuePair {
     outstanding_receives: u32,
 }
 
+/// Pieces of memory in one fast registration: 256 MiB of pages that lie apart.
+const MOST_PIECES: usize = 1 << 16;
+
 /// Sum of a list, or why it is refused inline (ND2 2.9).
 pub(crate) fn admit(list: &[Sge], max_sge: usize, largest: u64) -> Result<u64, Status> {
     if list.len() > max_sge {
@@ -122,6 +125,8 @@ impl QueuePair {
                 bytes.len() as u64
             }
             Data::Inline(_) => return Err(Status::BufferOverflow),
+            Data::Memory(pieces) if pieces.len() > MOST_PIECES => return Err(Status::DataOverrun),
+            Data::Memory(_) => 0,
         };
         match request.operation {
             Operation::Send
@@ -129,8 +134,13 @@ impl QueuePair {
             | Operation::Write { .. }
             | Operation::Read { .. }
             | Operation::Bind { .. }
-            | Operation::Invalidate { .. } => {}
+            | Operation::Invalidate { .. }
+            | Operation::FastRegister { .. } => {}
             _ => return Err(Status::NotSupported),
+        }
+        let registers = matches!(request.operation, Operation::FastRegister { .. });
+        if registers != matches!(data, Data::Memory(_)) {
+            return Err(Status::InvalidRequest);
         }
         if length > 0
             && (!request.operation.has_data()

@@ -6,6 +6,8 @@
 
 use std::collections::VecDeque;
 
+use transom_memory::Segment;
+
 use crate::{Data, Flags, Operation, Sge, Status};
 
 /// How far a request has come.
@@ -48,6 +50,18 @@ pub(crate) struct Piece {
     pub(crate) token: u32,
     pub(crate) address: u64,
     pub(crate) length: u64,
+}
+
+/// A piece of memory, kept as list entries: of 4 GiB at most.
+fn entries_of(piece: Segment) -> impl Iterator<Item = Sge> {
+    let (mut host, mut left) = (piece.host, piece.length);
+    std::iter::from_fn(move || {
+        let length = u32::try_from(left).unwrap_or(u32::MAX);
+        let entry = Sge { token: 0, address: host, length };
+        host = host.wrapping_add(u64::from(length));
+        left -= u64::from(length);
+        (length > 0).then_some(entry)
+    })
 }
 
 /// Requests in order.
@@ -116,6 +130,11 @@ impl RequestQueue {
                 let start = self.first_byte + self.bytes.len() as u64;
                 self.bytes.extend(bytes);
                 (true, 0, start)
+            }
+            Data::Memory(pieces) => {
+                let before = self.sges.len();
+                self.sges.extend(pieces.iter().copied().flat_map(entries_of));
+                (false, self.sges.len() - before, self.first_sge + before as u64)
             }
         };
         self.slots.push_back(Slot {
@@ -190,6 +209,12 @@ impl RequestQueue {
         let start = slot.start.saturating_sub(self.first_sge) as usize;
         let count = if slot.inline { 0 } else { slot.entries as usize };
         self.sges.iter().skip(start).take(count).copied()
+    }
+
+    /// The memory of a fast registration.
+    pub(crate) fn memory(&self, slot: &Slot) -> Vec<Segment> {
+        let of = |sge: Sge| Segment { host: sge.address, length: u64::from(sge.length) };
+        self.list(slot).map(of).collect()
     }
 
     /// The longest run of one entry that begins `offset` bytes into the message.

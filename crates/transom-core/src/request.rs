@@ -1,6 +1,6 @@
 //! What programs post, and what they get back.
 
-use transom_memory::{QueuePairId, Token};
+use transom_memory::{QueuePairId, Rights, Segment, Token};
 
 use crate::Status;
 
@@ -45,10 +45,20 @@ pub enum Operation {
         /// What `Memory::reserve` returned.
         window: Token,
     },
-    /// Close a window in queue order.
+    /// Close a window, or take the memory from a fast-registered region, in queue order.
     Invalidate {
         /// Its token.
         window: Token,
+    },
+    /// Give a reserved region its memory ([`Data::Memory`]) in queue order: what is posted behind it
+    /// may rely on it (NDK FR-12). The token stays what `Memory::reserve_region` returned (FR-13).
+    FastRegister {
+        /// What `Memory::reserve_region` returned, for the queue pair's whole domain (FR-17).
+        region: Token,
+        /// The address of the first byte, as programs and peers name it (FR-9).
+        base: u64,
+        /// What it grants.
+        rights: Rights,
     },
     /// A receive. Posted with [`QueuePair::post_receive`](crate::QueuePair::post_receive).
     Receive,
@@ -82,16 +92,6 @@ pub enum Operation {
         /// Remote address.
         address: u64,
     },
-    /// Reserved: registration in queue order (NDK 5).
-    FastRegister {
-        /// The region's constant token.
-        region: Token,
-    },
-    /// Reserved: deregistration in queue order.
-    LocalInvalidate {
-        /// The region's token.
-        region: Token,
-    },
 }
 
 impl Operation {
@@ -100,10 +100,7 @@ impl Operation {
     pub const fn has_data(&self) -> bool {
         !matches!(
             self,
-            Operation::Bind { .. }
-                | Operation::Invalidate { .. }
-                | Operation::FastRegister { .. }
-                | Operation::LocalInvalidate { .. }
+            Operation::Bind { .. } | Operation::Invalidate { .. } | Operation::FastRegister { .. }
         )
     }
 }
@@ -154,6 +151,8 @@ pub enum Data<'a> {
     Sges(&'a [Sge]),
     /// The bytes themselves, captured by the call; no token is needed (ND2 2.9).
     Inline(&'a [u8]),
+    /// The memory that a region is made of, in order; for [`Operation::FastRegister`] only.
+    Memory(&'a [Segment]),
 }
 
 /// The kind of a completion.
@@ -171,6 +170,8 @@ pub enum CompletionKind {
     Bind,
     /// An Invalidate.
     Invalidate,
+    /// A fast registration.
+    FastRegister,
     /// One of the reserved operations.
     Other,
 }
@@ -246,6 +247,7 @@ impl Operation {
             Operation::Read { .. } | Operation::ReadWithInvalidate { .. } => CompletionKind::Read,
             Operation::Bind { .. } => CompletionKind::Bind,
             Operation::Invalidate { .. } => CompletionKind::Invalidate,
+            Operation::FastRegister { .. } => CompletionKind::FastRegister,
             Operation::Receive => CompletionKind::Receive,
             _ => CompletionKind::Other,
         }

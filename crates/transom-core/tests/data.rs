@@ -2,12 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
-use transom_core::testing::{ACTIVE, PASSIVE, Pair, PairConfig, Wires};
+use transom_core::testing::{ACTIVE, DOMAIN, Host, PASSIVE, Pair, PairConfig, Wires};
 use transom_core::{
-    CompletionFlags, CompletionKind, Flags, Operation, QueuePairState, Request, Sge, Side, Status,
-    dialect, testing::Seen,
+    CompletionFlags, CompletionKind, Data, Flags, Operation, QueuePairState, Request, Sge, Side,
+    Status, dialect, testing::Seen,
 };
-use transom_memory::Rights;
+use transom_memory::{Rights, Scope, Segment, Token};
 
 const RW: Rights = Rights(Rights::REMOTE_READ.0 | Rights::REMOTE_WRITE.0);
 
@@ -117,6 +117,104 @@ fn a_window_opens_and_closes_in_queue_order() {
         pair.pump();
         assert_eq!(pair.hosts[ACTIVE].outcomes(), [(2, Status::RemoteAccess)]);
     });
+}
+
+fn fast_register(
+    host: &mut Host,
+    context: u64,
+    region: Token,
+    segments: &[Segment],
+) -> Result<(), Status> {
+    let operation = Operation::FastRegister { region, base: 0x7000_0000, rights: RW };
+    let request = Request { context, operation, flags: Flags::NONE };
+    host.queue_pair.post(&request, Data::Memory(segments))
+}
+
+/// NDK FR-5, FR-9, FR-12, FR-13: one token, memory after memory, in queue order.
+#[test]
+fn a_region_gets_its_memory_and_loses_it_in_queue_order() {
+    each(|mut pair| {
+        let [a, p] = &mut pair.hosts;
+        let region = p.memory.reserve_region(Scope::Domain(DOMAIN)).unwrap();
+        let memory = p.register(bytes(300, 3), Rights::NONE);
+        let sink = a.register(vec![0; 100], Rights::LOCAL_WRITE);
+        let segment = |at: u64| Segment { host: memory.address + at, length: 50 };
+        let read = Operation::Read { token: region.0, address: 0x7000_0000 + 10 };
+        for (round, [first, second]) in [[0, 100], [200, 50]].into_iter().enumerate() {
+            let round = 10 * round as u64;
+            let [a, p] = &mut pair.hosts;
+            a.post_receive(round, &[]).unwrap();
+            let pieces = [segment(first), segment(second)];
+            fast_register(p, round + 1, region, &pieces).unwrap();
+            p.post(round + 2, Operation::Send, Flags::NONE, &[]).unwrap();
+            pair.pump();
+            let [a, p] = &mut pair.hosts;
+            let done: Vec<_> =
+                p.completions().iter().map(|c| (c.request_context, c.kind, c.status)).collect();
+            let ok = Status::Success;
+            assert_eq!(
+                done,
+                [
+                    (round + 1, CompletionKind::FastRegister, ok),
+                    (round + 2, CompletionKind::Send, ok)
+                ]
+            );
+            a.post(round + 3, read, Flags::NONE, &[sink.sge(0, 80)]).unwrap();
+            pair.pump();
+            let [a, p] = &mut pair.hosts;
+            assert_eq!(a.outcomes(), [(round, ok), (round + 3, ok)]);
+            let of = |at: u64| bytes(300, 3)[at as usize..][..50].to_vec();
+            let expected = [of(first), of(second)].concat();
+            assert_eq!(a.arena.read(sink.address, 80).unwrap(), expected[10..90]);
+            p.post(round + 4, Operation::Invalidate { window: region }, Flags::NONE, &[]).unwrap();
+            pair.pump();
+            assert_eq!(pair.hosts[PASSIVE].outcomes(), [(round + 4, ok)]);
+        }
+        pair.hosts[ACTIVE].post(9, read, Flags::NONE, &[sink.sge(0, 1)]).unwrap();
+        pair.pump();
+        assert_eq!(pair.hosts[ACTIVE].outcomes(), [(9, Status::RemoteAccess)]);
+    });
+}
+
+/// NDK FR-8, FR-14: the request fails, whoever asks for what.
+#[test]
+fn a_region_that_cannot_have_this_memory_fails_the_request() {
+    let one = Segment { host: 0x1000, length: 50 };
+    let far = Segment { host: u64::MAX - 10, length: 50 };
+    for segments in [&[one][..], &[], &[far]] {
+        each(|mut pair| {
+            let host = &mut pair.hosts[ACTIVE];
+            let region = host.memory.reserve_region(Scope::Domain(DOMAIN)).unwrap();
+            fast_register(host, 1, region, &[one]).unwrap();
+            pair.pump();
+            let host = &mut pair.hosts[ACTIVE];
+            assert_eq!(host.outcomes(), [(1, Status::Success)]);
+            if segments != [one] {
+                host.memory.close(region, None, 0).unwrap();
+            }
+            fast_register(host, 2, region, segments).unwrap();
+            pair.pump();
+            let host = &mut pair.hosts[ACTIVE];
+            assert_eq!(host.outcomes(), [(2, Status::InvalidRequest)]);
+        });
+    }
+}
+
+/// Memory belongs to fast registrations, and they to it.
+#[test]
+fn memory_and_other_operations_do_not_mix() {
+    let mut pair = Pair::connected(&dialect::ND2);
+    let host = &mut pair.hosts[ACTIVE];
+    let region = host.memory.reserve_region(Scope::Domain(DOMAIN)).unwrap();
+    let register = Operation::FastRegister { region, base: 0, rights: RW };
+    assert_eq!(host.post(1, register, Flags::NONE, &[]), Err(Status::InvalidRequest));
+    let send = Request { context: 1, operation: Operation::Send, flags: Flags::NONE };
+    let piece = Segment { host: 0x1000, length: 50 };
+    let result = host.queue_pair.post(&send, Data::Memory(&[piece]));
+    assert_eq!(result, Err(Status::InvalidRequest));
+    let many = vec![piece; (1 << 16) + 1];
+    assert_eq!(fast_register(host, 1, region, &many), Err(Status::DataOverrun));
+    assert_eq!(host.queue_pair.outstanding(), (0, 0));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Requests of ours: started in order, framed, completed.
 
-use transom_memory::Purpose;
+use transom_memory::{Purpose, RegisterError, Registration, Rights, Scope, Token};
 use transom_wire::{
     Begin, Frame, Message, MessageId, Operation as WireOperation, Payload, ReadSlot, Refusal,
     RefusalClass, Waiting,
@@ -16,6 +16,11 @@ use crate::{Cx, DenialCause, EndReason, Flags, Operation, Status};
 
 /// What the wire calls the sink of a Read of ours. The peer only echoes it.
 const SINK: u32 = 1;
+
+const NOT_BOUND: &str = "the window is not bound on this queue pair: its Bind was undone, or it was \
+                         closed before (ND2 W16, W19)";
+const NOT_RESERVED: &str = "the token is not a region of this domain that waits for its memory: it \
+                            has some already (invalidate it first), or it is something else (NDK FR-14)";
 
 impl Connection {
     /// Write what there is to write while `out` has room.
@@ -86,14 +91,19 @@ impl Connection {
         match slot.operation {
             Operation::Bind { window } => {
                 let live = cx.memory.activate(window);
-                self.local(cx, &slot, live);
+                self.local(cx, &slot, live.then_some(()).ok_or(NOT_BOUND));
                 true
             }
             Operation::Invalidate { window } => {
                 let number = Some(execution.number);
                 let closed = cx.memory.close(window, number, cx.now.0).is_ok();
                 let ignored = self.config.dialect.dead_window == DeadWindow::Ignored;
-                self.local(cx, &slot, closed || ignored);
+                self.local(cx, &slot, (closed || ignored).then_some(()).ok_or(NOT_BOUND));
+                true
+            }
+            Operation::FastRegister { region, base, rights } => {
+                let done = self.fast_register(cx, &slot, region, base, rights);
+                self.local(cx, &slot, done);
                 true
             }
             _ => self.begin(cx, &slot),
@@ -101,18 +111,38 @@ impl Connection {
     }
 
     /// A request without a message was executed.
-    fn local(&mut self, cx: &mut Cx<'_>, slot: &Slot, worked: bool) {
-        if worked {
-            if let Some(execution) = &mut self.execution {
-                execution.advance(Progress::Done);
+    fn local(&mut self, cx: &mut Cx<'_>, slot: &Slot, done: Result<(), &'static str>) {
+        match done {
+            Ok(()) => {
+                if let Some(execution) = &mut self.execution {
+                    execution.advance(Progress::Done);
+                }
             }
-        } else {
-            let cause = DenialCause::Other(
-                "the window is not bound on this queue pair: its Bind was undone, or it was closed \
-                 before (ND2 W16, W19)",
-            );
-            self.fail_next(cx, Status::InvalidRequest, Some((slot.context, cause)));
+            Err(why) => {
+                let why = Some((slot.context, DenialCause::Other(why)));
+                self.fail_next(cx, Status::InvalidRequest, why);
+            }
         }
+    }
+
+    fn fast_register(
+        &self,
+        cx: &mut Cx<'_>,
+        slot: &Slot,
+        region: Token,
+        base: u64,
+        rights: Rights,
+    ) -> Result<(), &'static str> {
+        let Some(execution) = &self.execution else { return Err(NOT_RESERVED) };
+        let scope = Scope::Domain(execution.domain);
+        let segments = &execution.requests.memory(slot)[..];
+        let registration = Registration { scope, rights, base, segments };
+        cx.memory.fast_register(region, &registration).map_err(|e| match e {
+            RegisterError::NotReserved => NOT_RESERVED,
+            RegisterError::Empty => "a region needs at least one byte (NDK FR-8)",
+            RegisterError::TooLarge { .. } => "the memory is larger than the adapter's limit",
+            _ => "the memory, or its addresses, wrap around the end of the address space",
+        })
     }
 
     /// The next request fails by itself, once all before it have completed.

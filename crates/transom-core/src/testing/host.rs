@@ -159,7 +159,7 @@ pub struct Host {
 }
 
 /// The protection domain of every host.
-pub(super) const DOMAIN: DomainId = DomainId(1);
+pub const DOMAIN: DomainId = DomainId(1);
 
 impl Host {
     /// A host. `number` tells it from the other.

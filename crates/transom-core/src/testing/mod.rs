@@ -7,5 +7,5 @@ mod host;
 mod pair;
 
 pub use arena::Arena;
-pub use host::{Buffer, Host, HostConfig, Seen};
+pub use host::{Buffer, DOMAIN, Host, HostConfig, Seen};
 pub use pair::{ACTIVE, PASSIVE, Pair, PairConfig, Wires};

@@ -167,6 +167,15 @@ impl Adapter {
         })
     }
 
+    /// A token for memory that is not known yet: see [`QueuePair::fast_register`]. It stays the same
+    /// until [`Adapter::deregister`] ends it (NDK FR-13).
+    pub fn reserve_region(&self, domain: Domain) -> Result<Token> {
+        let shared = self.0.here()?;
+        shared.memory.reserve_region(Scope::Domain(domain.0)).map_err(|e| {
+            Error::system(Status::InsufficientResources, format!("reserve a region: {e}"))
+        })
+    }
+
     /// Remove a registration. When it returns success, nothing is read or written through it any
     /// more, whatever peers do. Refused while windows are bound (ND2 R16) or, with `posted`, while
     /// requests counted by the front are outstanding.

@@ -18,7 +18,7 @@ mod tests;
 pub use adapter::{Adapter, Counters, Domain, Window};
 pub use connector::{ConnectionInfo, Connector, Listener};
 pub use error::{Error, Result};
-pub use queue_pair::{QueuePair, QueuePairOptions};
+pub use queue_pair::{FastRegistration, QueuePair, QueuePairOptions};
 pub use queues::{CompletionQueue, SharedReceiveQueue};
 
 pub use crate::driver::{Explain, HalfOpen, Options, Sink, Trace};

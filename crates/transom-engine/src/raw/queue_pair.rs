@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 
+use transom_memory::{Rights, Segment, Token};
+
 use super::adapter::Owner;
 use super::{Adapter, CompletionQueue, Domain, Error, Result, SharedReceiveQueue};
 use crate::driver::{Qp, Told};
-use crate::{Data, QueuePairConfig, QueuePairKind, QueuePairState, Request, Sge, Status};
+use crate::{
+    Data, Flags, Operation, QueuePairConfig, QueuePairKind, QueuePairState, Request, Sge, Status,
+};
 
 /// What a queue pair is made with.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +26,17 @@ pub struct QueuePairOptions {
     pub receive_sge: u32,
     /// Bytes of an inline request.
     pub inline_size: u32,
+}
+
+/// The memory of a fast registration.
+#[derive(Clone, Copy, Debug)]
+pub struct FastRegistration<'a> {
+    /// The address of its first byte, as programs and peers name it.
+    pub base: u64,
+    /// What it grants.
+    pub rights: Rights,
+    /// Where the bytes lie, in order.
+    pub segments: &'a [Segment],
 }
 
 impl Default for QueuePairOptions {
@@ -112,7 +127,36 @@ impl QueuePair {
     /// outcome is a completion (ND2 4.5: never inline).
     pub fn post(&self, request: &Request, data: Data<'_>) -> Result<()> {
         self.0.owner.here()?;
+        if matches!(data, Data::Memory(_)) {
+            // It would open any memory of the process: only on the promise of `fast_register`.
+            return Err(Error::post(Status::InvalidRequest, "post a request"));
+        }
         self.0.qp.post(request, data).map_err(|status| Error::post(status, "post a request"))
+    }
+
+    /// Post a fast registration: when it executes, in queue order, `region` (see
+    /// [`Adapter::reserve_region`]) gets its memory. An Invalidate takes it away again, as often as
+    /// wanted, and the token stays. Pages are not looked at: one that is missing, or read-only where
+    /// it should be written, fails the request that touches it.
+    ///
+    /// # Safety
+    /// As [`Adapter::register`], from this call until the region's Invalidate has completed, or the
+    /// request has failed, or [`Adapter::deregister`] has returned.
+    #[allow(unsafe_code)] // the promise is the caller's; nothing here relies on it
+    pub unsafe fn fast_register(
+        &self,
+        context: u64,
+        flags: Flags,
+        region: Token,
+        registration: &FastRegistration<'_>,
+    ) -> Result<()> {
+        self.0.owner.here()?;
+        crate::sys::recheck_fault_handler();
+        let FastRegistration { base, rights, segments } = *registration;
+        let operation = Operation::FastRegister { region, base, rights };
+        let request = Request { context, operation, flags };
+        let posted = self.0.qp.post(&request, Data::Memory(segments));
+        posted.map_err(|status| Error::post(status, "post a fast registration"))
     }
 
     /// Post a receive.

@@ -112,7 +112,7 @@ fn extended(completion: &Completion) -> NdkResultEx {
         CompletionKind::Read => operation::READ,
         CompletionKind::Bind => operation::BIND,
         CompletionKind::Invalidate => operation::INVALIDATE,
-        CompletionKind::Other => operation::FAST_REGISTER,
+        CompletionKind::FastRegister | CompletionKind::Other => operation::FAST_REGISTER,
     };
     let status = below::completion_status(completion);
     NdkResultEx {

@@ -149,7 +149,7 @@ impl CompletionQueue {
 fn result_of(completion: &Completion) -> Nd2Result {
     let request_type = match completion.kind {
         CompletionKind::Receive => 0,
-        CompletionKind::Send | CompletionKind::Other => 1,
+        CompletionKind::Send | CompletionKind::FastRegister | CompletionKind::Other => 1,
         CompletionKind::Bind => 2,
         CompletionKind::Invalidate => 3,
         CompletionKind::Read => 4,

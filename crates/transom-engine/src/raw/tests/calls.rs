@@ -3,12 +3,14 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
-use transom_memory::Rights;
+use transom_memory::{Rights, Segment};
 
 use super::harness::*;
-use crate::raw::{Options, QueuePairOptions, Sink};
+use crate::raw::{FastRegistration, Options, QueuePairOptions, Sink};
 use crate::tables::ConnectorState;
-use crate::{Completion, CompletionKind, NotifyKind, Operation, QueuePairState, Status};
+use crate::{
+    Completion, CompletionKind, Data, Flags, NotifyKind, Operation, QueuePairState, Request, Status,
+};
 
 /// Design rule 12: sinks are called with no lock held, so they may call anything.
 #[test]
@@ -169,6 +171,36 @@ fn a_dropped_handle_disconnects() {
         }
         assert_eq!(gone.wait(), Status::Success);
     }
+}
+
+/// NDK FR-12, FR-13: memory in queue order, under a token that stays; and never through `post`.
+#[test]
+fn a_reserved_region_gets_its_memory_in_queue_order() {
+    let (active, passive) = pair();
+    let region = passive.adapter.reserve_region(passive.domain).unwrap();
+    let (buffer, inbox) = (passive.buffer(64), active.buffer(64));
+    let (base, rights) = (0x1_0000, Rights(Rights::REMOTE_READ.0));
+    let read = Operation::Read { token: region.0, address: base };
+    for byte in [7, 9] {
+        buffer.fill(|_| byte);
+        let segments = [Segment { host: buffer.address(), length: 64 }];
+        let registration = FastRegistration { base, rights, segments: &segments };
+        // SAFETY: a leaked buffer of the test's.
+        unsafe { passive.qp.fast_register(3, Flags::NONE, region, &registration) }.unwrap();
+        passive.expect(CompletionKind::FastRegister);
+        active.post(read, &[inbox.all()]);
+        active.expect(CompletionKind::Read);
+        assert_eq!(inbox.bytes(), [byte; 64]);
+        passive.post(Operation::Invalidate { window: region }, &[]);
+        passive.expect(CompletionKind::Invalidate);
+        let operation = Operation::FastRegister { region, base, rights };
+        let request = Request { context: 3, operation, flags: Flags::NONE };
+        let refused = passive.qp.post(&request, Data::Memory(&segments)).unwrap_err();
+        assert_eq!(refused.status, Status::InvalidRequest);
+    }
+    passive.adapter.deregister(region, false).unwrap();
+    active.post(read, &[inbox.all()]);
+    assert_eq!(active.next().status, Status::RemoteAccess);
 }
 
 /// Receives of a shared queue serve whichever connection needs one.
