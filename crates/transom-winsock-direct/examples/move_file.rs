@@ -148,6 +148,11 @@ impl Session {
         Ok(())
     }
 
+    /// The sending and the receiving region.
+    pub(crate) fn regions(&self) -> (Range, Range) {
+        (self.sending.range(0, MESSAGE), self.receiving.range(0, MESSAGE))
+    }
+
     pub(crate) fn say(&mut self, message: &[u8]) -> Result<()> {
         self.sending.put(0, message);
         let range = self.sending.range(0, message.len());
@@ -275,6 +280,13 @@ impl Session {
         let [sending, _] = self.handles;
         self.provider.deregister_memory(self.socket, sending)?;
         self.provider.close_socket(self.socket)
+    }
+}
+
+impl Drop for Session {
+    /// Nothing of the provider's may be under way when the regions and the receives go.
+    fn drop(&mut self) {
+        let _ = self.provider.close_socket(self.socket);
     }
 }
 

@@ -53,8 +53,9 @@ impl Provider {
         self.socket(socket)?.network_events(event)
     }
 
-    /// `WSPDuplicateSocket`: what goes into `dwProviderReserved`.
-    pub fn duplicate(&self, socket: usize) -> Result<u32> {
+    /// `WSPDuplicateSocket`: what goes into `dwProviderReserved`. `process` may be any number (D-7).
+    pub fn duplicate(&self, socket: usize, process: u32) -> Result<u32> {
+        let _ = process;
         self.socket(socket)?.duplicate()
     }
 

@@ -18,7 +18,7 @@ use crate::cache::Key;
 use crate::data::Direction;
 use crate::error::{Error, Result};
 use crate::provider::lock;
-use crate::{BUFFERS_LIMIT, QUEUE_DEPTH, RDMA_LIMIT};
+use crate::{BUFFERS_LIMIT, QUEUE_DEPTH, SIZE_LIMIT};
 
 /// Reads under way at a time, either way.
 const READS: ReadLimits = ReadLimits { inbound: 16, outbound: 16 };
@@ -95,7 +95,7 @@ pub(crate) fn completion_error(completion: &Completion) -> Option<(Error, bool)>
 pub(crate) fn open(address: IpAddr) -> Result<raw::Adapter> {
     let options = raw::Options {
         dialect: &dialect::WSD,
-        largest_transfer: u64::from(RDMA_LIMIT),
+        largest_transfer: u64::from(SIZE_LIMIT),
         ..raw::Options::default()
     };
     raw::Adapter::open(address, options).map_err(failed)
@@ -124,12 +124,12 @@ pub(crate) struct Connected {
 impl Connected {
     pub(crate) fn new(adapter: &raw::Adapter, connector: raw::Connector) -> Result<Arc<Connected>> {
         let domain = adapter.domain().map_err(failed)?;
-        // Every request and receive, and the private one.
-        let queue = adapter.completion_queue(2 * QUEUE_DEPTH as usize + 1).map_err(failed)?;
+        // Every request and every receive has its place in it.
+        let queue = adapter.completion_queue(2 * QUEUE_DEPTH as usize).map_err(failed)?;
         let options = raw::QueuePairOptions {
             context: 0,
             initiator_depth: QUEUE_DEPTH,
-            receive_depth: QUEUE_DEPTH + 1,
+            receive_depth: QUEUE_DEPTH,
             initiator_sge: BUFFERS_LIMIT as u32,
             receive_sge: BUFFERS_LIMIT as u32,
             inline_size: 0,
@@ -239,13 +239,6 @@ impl Region {
         Region::new(&connected.adapter, (scope, rights, base), (key.address, key.length))
     }
 
-    /// For a buffer of our own, from before the connection is up.
-    pub(crate) fn own(connected: &Connected, address: u64, length: u32) -> Result<Region> {
-        let scope = Scope::Domain(connected.domain.0);
-        let about = (scope, Rights::LOCAL_WRITE, address);
-        Region::new(&connected.adapter, about, (address, length))
-    }
-
     /// For the cache: in a domain without queue pairs, without rights.
     pub(crate) fn unreachable(
         adapter: &raw::Adapter,
@@ -306,18 +299,6 @@ impl Region {
         if let Ok(memory) = self.adapter.memory() {
             let _ = memory.deregister(self.token, Unless::default(), sys::now().0);
         }
-    }
-
-    /// Judge one piece of a copy into it, and make the copy under that judgement.
-    pub(crate) fn place(&self, connected: &Connected, address: u64, bytes: &[u8]) -> Result<()> {
-        let memory = self.adapter.memory().map_err(failed)?;
-        let purpose = Purpose::ReceiveBuffer;
-        let length = bytes.len() as u64;
-        let actor = connected.actor();
-        let access = Access { actor, purpose, token: self.token, address, length };
-        let mut lane = lock(&connected.lane);
-        let grant = memory.check(&mut lane, &access, sys::now().0).map_err(|_| Error::WSAEFAULT)?;
-        crate::private::copy(&grant, bytes)
     }
 }
 

@@ -7,14 +7,14 @@ use std::time::Duration;
 use transom_engine::{Completion, CompletionKind, Sge};
 use transom_memory::Purpose;
 
+use crate::BUFFERS_LIMIT;
 use crate::below::{self, Connected, Region};
 use crate::descriptor::Descriptor;
 use crate::error::{Error, Result};
 use crate::memory::Handle;
 use crate::overlapped::{Operation, Outcome};
 use crate::provider::lock;
-use crate::socket::{First, Phase, Posted, Socket, State};
-use crate::{BUFFERS_LIMIT, RDMA_LIMIT, SIZE_LIMIT};
+use crate::socket::{Phase, Posted, Socket, State};
 
 /// A run of bytes of the switch's.
 #[derive(Clone, Copy, Debug)]
@@ -23,13 +23,6 @@ pub struct Range {
     pub address: u64,
     /// Bytes.
     pub length: u32,
-}
-
-/// The switch's first receive, waiting for the first message.
-pub(crate) struct Receive {
-    operation: Operation,
-    sges: Vec<Sge>,
-    regions: Vec<Region>,
 }
 
 /// Which way an RDMA operation moves bytes.
@@ -41,35 +34,12 @@ pub enum Direction {
     Write,
 }
 
-/// The context of the private receive; the switch's begin at 1.
-pub(crate) const PRIVATE: u64 = 0;
-
-/// The bytes of several buffers, if they are not too many.
-fn total(lengths: impl Iterator<Item = u32>, limit: u32) -> Result<u32> {
-    let sum = lengths.map(u64::from).sum::<u64>();
-    u32::try_from(sum).ok().filter(|sum| *sum <= limit).ok_or(Error::WSAEMSGSIZE)
-}
-
 /// Hold every region, or none.
 fn hold(regions: &[Region]) -> Result<()> {
     for (held, region) in regions.iter().enumerate() {
         region.hold().inspect_err(|_| regions.iter().take(held).for_each(Region::release))?;
     }
     Ok(())
-}
-
-/// Spread a message over a receive's buffers, piece by piece.
-fn place(channel: &Connected, receive: &Receive, message: &[u8]) -> Result<()> {
-    const PIECE: usize = 32 * 1024;
-    let mut rest = message;
-    for (sge, region) in receive.sges.iter().zip(&receive.regions) {
-        let (mine, others) = rest.split_at(rest.len().min(sge.length as usize));
-        for (index, piece) in mine.chunks(PIECE).enumerate() {
-            region.place(channel, sge.address + (index * PIECE) as u64, piece)?;
-        }
-        rest = others;
-    }
-    if rest.is_empty() { Ok(()) } else { Err(Error::WSAEMSGSIZE) }
 }
 
 impl Socket {
@@ -129,13 +99,13 @@ impl Socket {
         }
         let purpose = Purpose::LocalSource;
         let (sges, regions) = Socket::by_ranges(&mut state, &channel, purpose, buffers)?;
-        total(buffers.iter().map(|range| range.length), SIZE_LIMIT)?;
         Socket::post(&mut state, operation, flags, regions, |request| {
             below::post_send(&channel, request, &sges)
         })
     }
 
-    /// `WSPRecv`.
+    /// `WSPRecv`. A message that comes before its receive waits at its sender, however long (N-2, N-3:
+    /// this adapter has flow control, so nothing is kept here).
     pub(crate) fn receive(
         self: &Arc<Self>,
         buffers: &[Range],
@@ -149,21 +119,6 @@ impl Socket {
         }
         let purpose = Purpose::ReceiveBuffer;
         let (sges, regions) = Socket::by_ranges(&mut state, &channel, purpose, buffers)?;
-        if let First::Waiting { receive: receive @ None, .. } = &mut state.first {
-            hold(&regions)?;
-            operation.begin(flags);
-            *receive = Some(Receive { operation, sges, regions });
-            return Ok(());
-        }
-        if let First::Held(message) = &mut state.first {
-            hold(&regions)?;
-            operation.begin(flags);
-            let message = std::mem::take(message);
-            state.first = First::Done;
-            let receive = Receive { operation, sges, regions };
-            self.hand_over(&mut state, &channel, receive, &message);
-            return Ok(());
-        }
         Socket::post(&mut state, operation, flags, regions, |request| {
             below::post_receive(&channel, request, &sges)
         })
@@ -196,7 +151,6 @@ impl Socket {
             sges.push(Sge { token: found.token.0, address, length });
             regions.push(found);
         }
-        total(buffers.iter().map(|(range, _)| range.length), RDMA_LIMIT)?;
         // A sum that wraps names no byte of the registration; its owner says so.
         let address = target.base.wrapping_add(u64::from(offset));
         let token = target.token;
@@ -239,7 +193,7 @@ impl Socket {
             }
             let mut state = lock(&self.state);
             for completion in batch.iter().take(found) {
-                self.completed(&mut state, channel, completion);
+                self.completed(&mut state, completion);
             }
         }
         drop(order);
@@ -266,17 +220,8 @@ impl Socket {
         });
     }
 
-    fn completed(
-        self: &Arc<Self>,
-        state: &mut State,
-        channel: &Arc<Connected>,
-        completion: &Completion,
-    ) {
+    fn completed(self: &Arc<Self>, state: &mut State, completion: &Completion) {
         let error = self.error_of(state, completion);
-        if completion.request_context == PRIVATE {
-            self.first_message(state, channel, completion.length, error);
-            return;
-        }
         let Some(posted) = state.posted.remove(&completion.request_context) else { return };
         let bytes = if error.is_none() { completion.length } else { 0 };
         let counter = match completion.kind {
@@ -284,7 +229,7 @@ impl Socket {
             _ => &self.rdma_bytes,
         };
         counter.fetch_add(bytes as usize, Ordering::Relaxed);
-        self.signal(state, posted.operation, &posted.regions, error, bytes);
+        self.signal(state, &posted, error, bytes);
     }
 
     /// What a completion is called here (5.6), and what it says about the connection.
@@ -304,85 +249,14 @@ impl Socket {
         Some(error)
     }
 
-    /// The private receive has ended (N-2).
-    fn first_message(
-        self: &Arc<Self>,
-        state: &mut State,
-        channel: &Arc<Connected>,
-        length: u32,
-        error: Option<Error>,
-    ) {
-        let First::Waiting { buffer, region, receive } = std::mem::take(&mut state.first) else {
-            return;
-        };
-        // The adapter lets go of the buffer before anybody reads it.
-        region.close();
-        state.first = First::Done;
-        let suspended = matches!(state.phase, Phase::Suspended);
-        match (error, receive) {
-            (None, Some(receive)) if suspended => self.signal_receive(state, &receive, None, 0),
-            (None, Some(receive)) => {
-                self.hand_over(state, channel, receive, &buffer.message(length));
-            }
-            (None, None) => state.first = First::Held(buffer.message(length)),
-            (Some(error), Some(receive)) => self.signal_receive(state, &receive, Some(error), 0),
-            (Some(_), None) => {}
-        }
-    }
-
-    /// One private buffer into one of the switch's (N-2).
-    fn hand_over(
-        self: &Arc<Self>,
-        state: &mut State,
-        channel: &Arc<Connected>,
-        receive: Receive,
-        message: &[u8],
-    ) {
-        let placed = place(channel, &receive, message);
-        match placed {
-            Ok(()) => {
-                self.message_bytes.fetch_add(message.len(), Ordering::Relaxed);
-                let bytes = u32::try_from(message.len()).unwrap_or(u32::MAX);
-                self.signal_receive(state, &receive, None, bytes);
-            }
-            Err(error) => {
-                // M-5: a message that its receive cannot hold ends the connection.
-                self.fail(state, Error::WSAECONNABORTED);
-                self.signal_receive(state, &receive, Some(error), 0);
-                let channel = Arc::clone(channel);
-                if let Ok(provider) = self.provider() {
-                    provider.upcalls.queue(move || {
-                        channel.end();
-                    });
-                }
-            }
-        }
-    }
-
-    fn signal_receive(
-        self: &Arc<Self>,
-        state: &State,
-        receive: &Receive,
-        error: Option<Error>,
-        bytes: u32,
-    ) {
-        self.signal(state, receive.operation, &receive.regions, error, bytes);
-    }
-
     /// An operation is over: its memory is let go first (A-23, O-9), then the switch is told, by
     /// upcall unless it polls (O-3, O-4).
-    fn signal(
-        self: &Arc<Self>,
-        state: &State,
-        operation: Operation,
-        regions: &[Region],
-        error: Option<Error>,
-        bytes: u32,
-    ) {
+    fn signal(self: &Arc<Self>, state: &State, posted: &Posted, error: Option<Error>, bytes: u32) {
+        let operation = posted.operation;
         let polled = operation.is_polled();
         let suspended = matches!(state.phase, Phase::Suspended);
         let bytes = if suspended { 0 } else { bytes };
-        regions.iter().for_each(Region::release);
+        posted.regions.iter().for_each(Region::release);
         operation.finish(error, bytes);
         self.changed.notify_all();
         if polled {
@@ -397,22 +271,16 @@ impl Socket {
         }
     }
 
-    /// What the adapter will not complete any more: a receive that waited for the first message, or
-    /// everything if the queue itself failed.
+    /// What the adapter will not complete any more, because the queue itself failed.
     pub(crate) fn abort_rest(self: &Arc<Self>, error: Error) {
         let mut state = lock(&self.state);
         let error = match state.phase {
             Phase::Suspended => None,
             _ => Some(error),
         };
-        if let First::Waiting { receive, .. } = &mut state.first
-            && let Some(receive) = receive.take()
-        {
-            self.signal_receive(&state, &receive, error, 0);
-        }
         let rest: Vec<_> = state.posted.drain().map(|(_, posted)| posted).collect();
         for posted in rest {
-            self.signal(&state, posted.operation, &posted.regions, error, 0);
+            self.signal(&state, &posted, error, 0);
         }
     }
 }

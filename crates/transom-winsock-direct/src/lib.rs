@@ -19,8 +19,6 @@ mod ffi;
 mod memory;
 #[allow(unsafe_code, reason = "the switch's structure, by its address")]
 mod overlapped;
-#[allow(unsafe_code, reason = "a buffer that the adapter writes")]
-mod private;
 mod provider;
 mod setup;
 mod socket;
@@ -36,10 +34,8 @@ pub use overlapped::{Operation, Outcome};
 pub use provider::{Options, Provider};
 pub use switch::Switch;
 
-/// Largest message (`SO_MAX_MSG_SIZE`).
-pub const SIZE_LIMIT: u32 = 64 * 1024;
-/// Largest RDMA transfer (`SO_MAX_RDMA_SIZE`).
-pub const RDMA_LIMIT: u32 = 1 << 30;
+/// Largest message and largest RDMA transfer (`SO_MAX_MSG_SIZE`, `SO_MAX_RDMA_SIZE`).
+pub const SIZE_LIMIT: u32 = 1 << 30;
 /// Messages are the better way up to here (`SO_RDMA_THRESHOLD_SIZE`).
 pub const RDMA_THRESHOLD: u32 = 4096;
 /// Buffers of one operation; the switch uses at most 4.

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::extension::Offers;
 use crate::socket::Socket;
 use crate::switch::{Switch, Upcalls};
-use crate::{RDMA_LIMIT, RDMA_THRESHOLD, SIZE_LIMIT, below};
+use crate::{RDMA_THRESHOLD, SIZE_LIMIT, below};
 
 /// What may be chosen at start.
 #[derive(Clone, Copy, Debug, Default)]
@@ -158,8 +158,7 @@ impl Provider {
     pub fn option(&self, number: usize, level: i32, name: i32) -> Result<u32> {
         self.socket(number)?;
         match (level, name) {
-            (SOL_SOCKET, SO_MAX_MSG_SIZE) => Ok(SIZE_LIMIT),
-            (SOL_SOCKET, SO_MAX_RDMA_SIZE) => Ok(RDMA_LIMIT),
+            (SOL_SOCKET, SO_MAX_MSG_SIZE | SO_MAX_RDMA_SIZE) => Ok(SIZE_LIMIT),
             (SOL_SOCKET, SO_RDMA_THRESHOLD_SIZE) => Ok(RDMA_THRESHOLD),
             (SOL_SOCKET, SO_DEBUG) => Ok(0),
             _ => Err(Error::WSAENOPROTOOPT),

@@ -4,16 +4,14 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use transom_engine::Status;
 use transom_engine::raw::{self, Sink};
-use transom_engine::{Sge, Status};
 
-use crate::SIZE_LIMIT;
 use crate::abi::{CF_ACCEPT, CF_DEFER, FD_ACCEPT, FD_CONNECT};
-use crate::below::{Connected, REFUSAL, Region, connect_error, failed, post_receive};
+use crate::below::{Connected, REFUSAL, connect_error, failed};
 use crate::error::{Error, Result};
-use crate::private::PrivateBuffer;
 use crate::provider::lock;
-use crate::socket::{First, Phase, Socket};
+use crate::socket::{Phase, Socket};
 
 /// How long accept waits for the last step of a peer that has asked to connect.
 const LAST_STEP: Duration = Duration::from_secs(10);
@@ -166,7 +164,6 @@ impl Socket {
                 let mut state = lock(&socket.state);
                 state.nic = Some(nic);
                 state.phase = Phase::Connecting;
-                state.first = first(&channel)?;
                 state.channel = Some(Arc::clone(&channel));
             }
             let ended = Arc::new(Ended::default());
@@ -224,7 +221,6 @@ impl Socket {
             };
             let connector = nic.raw.connector().map_err(failed)?;
             let channel = Connected::new(&nic.raw, connector)?;
-            state.first = first(&channel)?;
             state.nic = Some(nic);
             state.channel = Some(Arc::clone(&channel));
             state.phase = Phase::Connecting;
@@ -293,13 +289,4 @@ impl Socket {
         }
         Ok(())
     }
-}
-
-/// The private receive, first in line before the connection is up (N-2).
-fn first(channel: &Connected) -> Result<First> {
-    let buffer = PrivateBuffer::new().ok_or(Error::WSAENOBUFS)?;
-    let region = Region::own(channel, buffer.address(), SIZE_LIMIT)?;
-    let sge = Sge { token: region.token.0, address: buffer.address(), length: SIZE_LIMIT };
-    post_receive(channel, crate::data::PRIVATE, &[sge])?;
-    Ok(First::Waiting { buffer, region, receive: None })
 }

@@ -12,7 +12,6 @@ use crate::below::{self, Connected, Region};
 use crate::error::{Error, Result};
 use crate::memory::Registrations;
 use crate::overlapped::Operation;
-use crate::private::PrivateBuffer;
 use crate::provider::{Nic, Provider, lock};
 
 /// Where a socket stands.
@@ -39,20 +38,6 @@ pub(crate) struct Posted {
     pub(crate) regions: Vec<Region>,
 }
 
-/// The switch's first receive meets the first message here (N-2).
-#[derive(Default)]
-pub(crate) enum First {
-    /// Not connected yet.
-    #[default]
-    None,
-    /// The private receive is posted, and the switch's first receive may be waiting for it.
-    Waiting { buffer: PrivateBuffer, region: Region, receive: Option<crate::data::Receive> },
-    /// The message came before the switch's first receive.
-    Held(Vec<u8>),
-    /// Over: receives go to the adapter.
-    Done,
-}
-
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) phase: Phase,
@@ -66,7 +51,6 @@ pub(crate) struct State {
     /// What a socket with a connection, or on the way to one, has.
     pub(crate) channel: Option<Arc<Connected>>,
     pub(crate) registrations: Registrations,
-    pub(crate) first: First,
     pub(crate) posted: HashMap<u64, Posted>,
     pub(crate) next_request: u64,
     pub(crate) listener: Option<raw::Listener>,
@@ -207,7 +191,6 @@ impl Socket {
         }
         self.abort_rest(Error::WSA_OPERATION_ABORTED);
         let mut state = lock(&self.state);
-        state.first = First::Done;
         if !std::mem::replace(&mut state.handle_closed, true)
             && let Ok(provider) = self.provider()
         {

@@ -6,6 +6,9 @@ use std::mem::size_of;
 
 use crate::abi::{NetworkEvents, Overlapped, ProtocolInfo, WsaBuf, WsaBufEx};
 
+/// An entry that is not there.
+pub(crate) const NONE: *const c_void = std::ptr::null();
+
 /// A completion routine; never used (O-1).
 pub type Routine = *const c_void;
 /// `LPCONDITIONPROC`.

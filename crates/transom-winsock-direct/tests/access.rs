@@ -383,7 +383,6 @@ fn a18_memory_in_use_cannot_be_deregistered() {
     let two = Two::new();
     let (pages, handle) = scratch(&two.a, two.s, 1);
     let (theirs, _) = scratch(&two.b, two.t, 2);
-    // The first receive waits for the private buffer, the second at the adapter: both count.
     let receives = [0, 16].map(|at| two.a.receive(two.s, pages.range(at, 16)).unwrap());
     for (index, receive) in receives.iter().enumerate() {
         let busy = two.a.provider.deregister_memory(two.s, handle);
@@ -523,7 +522,7 @@ fn a29_duplication_ends_every_registration_of_the_process() {
     let target = two.b.expose(two.t, &pages, mem::READWRITE);
     let (own, own_handle) = scratch(&two.a, two.s, 1);
     let receives = [0, 16].map(|at| two.b.receive(two.t, pages.range(at, 16)).unwrap());
-    two.b.provider.duplicate(two.t).unwrap();
+    two.b.provider.duplicate(two.t, 1).unwrap();
     for receive in &receives {
         assert_eq!(two.b.ended(receive), (None, 0), "12.1: success, no bytes");
     }

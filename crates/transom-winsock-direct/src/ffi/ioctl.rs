@@ -1,0 +1,66 @@
+//! `WSPIoctl`: the extension functions, and the addresses (WSD 2.4, 13).
+
+use std::ffi::c_void;
+
+use super::{address, call, data, memory};
+use crate::abi::{Guid, Overlapped, SIO_ADDRESS_LIST_QUERY, SIO_GET_EXTENSION_FUNCTION_POINTER};
+use crate::error::Error;
+use crate::extension::{Extension, find};
+use crate::tables::Routine;
+
+fn function(extension: Extension) -> *const c_void {
+    match extension {
+        Extension::RegisterMemory => memory::register_memory as *const c_void,
+        Extension::DeregisterMemory => memory::deregister_memory as *const c_void,
+        Extension::RegisterRdmaMemory => memory::register_rdma_memory as *const c_void,
+        Extension::DeregisterRdmaMemory => memory::deregister_rdma_memory as *const c_void,
+        Extension::RdmaWrite => data::rdma_write as *const c_void,
+        Extension::RdmaRead => data::rdma_read as *const c_void,
+        Extension::MemoryRegistrationCacheCallback => memory::cache_callback as *const c_void,
+    }
+}
+
+/// The socket is not looked at: the switch may ask without one (WSD 2.4).
+pub(super) unsafe extern "C" fn ioctl(
+    _s: usize,
+    code: u32,
+    input: *const c_void,
+    input_length: u32,
+    out: *mut c_void,
+    out_length: u32,
+    returned: *mut u32,
+    _overlapped: *mut Overlapped,
+    _routine: Routine,
+    _thread: *mut c_void,
+    errno: *mut i32,
+) -> i32 {
+    // SAFETY: the switch's pointers, with as many bytes as it says.
+    unsafe {
+        call(errno, |provider| {
+            let returned = returned.as_mut().ok_or(Error::WSAEFAULT)?;
+            match code {
+                SIO_GET_EXTENSION_FUNCTION_POINTER => {
+                    if input.is_null() || (input_length as usize) < size_of::<Guid>() {
+                        return Err(Error::WSAEFAULT);
+                    }
+                    let guid = input.cast::<Guid>().read_unaligned();
+                    let found = find(&guid, provider.options.offers)?;
+                    if out.is_null() || (out_length as usize) < size_of::<usize>() {
+                        return Err(Error::WSAEFAULT);
+                    }
+                    out.cast::<*const c_void>().write_unaligned(function(found));
+                    *returned = size_of::<usize>() as u32;
+                    Ok(())
+                }
+                SIO_ADDRESS_LIST_QUERY => {
+                    let all = provider.addresses();
+                    let (needed, written) =
+                        address::put_list(&all, out.cast(), out_length as usize);
+                    *returned = u32::try_from(needed).unwrap_or(u32::MAX);
+                    if written { Ok(()) } else { Err(Error::WSAEFAULT) }
+                }
+                _ => Err(Error::WSAEOPNOTSUPP),
+            }
+        })
+    }
+}
