@@ -1,72 +1,19 @@
-//! `rules.toml` lists every numbered rule of iW, and its tests exist and are not ignored.
+//! Every numbered rule of iW has its tests or a reason.
 
-#![allow(clippy::unwrap_used)]
-
-use std::collections::BTreeMap;
-
-const ROOT: &str = env!("CARGO_MANIFEST_DIR");
-
-/// Every numbered rule there is, by table of the file.
-fn numbered() -> Vec<(&'static str, String)> {
-    let range = |prefix: &str, last: u32| -> Vec<String> {
-        (1..=last).map(|number| format!("{prefix}{number}")).collect()
-    };
-    let mut rules = Vec::new();
-    let mut add = |table, names: Vec<String>| {
-        rules.extend(names.into_iter().map(|name| (table, name)));
-    };
-    add("start-up", range("", 11));
-    add("traps", range("", 15));
-    add("traps", vec!["2b".into()]);
-    for (prefix, last) in [("S", 18), ("F", 10), ("H", 21), ("G", 13), ("Q", 8)] {
-        add("hostile", range(prefix, last));
-    }
-    add("observed", range("L", 6));
-    rules
-}
-
-type Rules = BTreeMap<String, BTreeMap<String, toml::Value>>;
-
-fn rules() -> Rules {
-    toml::from_str(&std::fs::read_to_string(format!("{ROOT}/rules.toml")).unwrap()).unwrap()
-}
+use transom_rules::{hold, numbered};
 
 #[test]
-fn every_numbered_rule_is_listed() {
-    let rules = rules();
-    for (table, name) in numbered() {
-        assert!(rules[table].contains_key(&name), "{table} {name} is not in rules.toml");
-    }
-}
-
-#[test]
-fn every_test_exists_and_runs_and_every_absence_has_a_reason() {
-    for (table, rules) in rules() {
-        for (name, held) in rules {
-            match held {
-                toml::Value::String(reason) => assert!(reason.len() > 10, "{table} {name}"),
-                toml::Value::Array(tests) => {
-                    assert!(!tests.is_empty(), "{table} {name}");
-                    for test in tests {
-                        check(test.as_str().unwrap());
-                    }
-                }
-                other => unreachable!("{table} {name}: {other}"),
-            }
-        }
-    }
-}
-
-fn check(test: &str) {
-    let (file, function) = test.split_once("::").unwrap();
-    let source = std::fs::read_to_string(format!("{ROOT}/{file}")).unwrap();
-    let lines: Vec<&str> = source.lines().map(str::trim).collect();
-    let head = format!("fn {function}()");
-    let at = lines.iter().position(|line| line.starts_with(&head));
-    let at = at.unwrap_or_else(|| unreachable!("{test} does not exist"));
-    // The attributes directly above it.
-    let attributes: Vec<_> =
-        lines[..at].iter().rev().take_while(|line| line.starts_with('#')).collect();
-    assert!(attributes.iter().any(|line| **line == "#[test]"), "{test} is no test");
-    assert!(!attributes.iter().any(|line| line.starts_with("#[ignore")), "{test} is ignored");
+fn every_rule_has_its_tests_or_a_reason() {
+    let mut traps = numbered("", 15);
+    traps.push("2b".into());
+    let hostile = [("S", 18), ("F", 10), ("H", 21), ("G", 13), ("Q", 8)]
+        .map(|(prefix, last)| numbered(prefix, last))
+        .concat();
+    let sections = [
+        ("start-up", numbered("", 11)),
+        ("traps", traps),
+        ("hostile", hostile),
+        ("observed", numbered("L", 6)),
+    ];
+    hold(env!("CARGO_MANIFEST_DIR"), &sections);
 }

@@ -1,12 +1,9 @@
 //! Threads for real: an owner that revokes in a loop under peers that copy as fast as they can. After
 //! each close the owner writes canaries; a copy that finds one was let in too late.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod common;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use common::*;
+use crate::common::*;
 use transom_memory::*;
 
 const READ: Rights = Rights::REMOTE_READ;

@@ -1,9 +1,6 @@
 //! Regions: ND2 5.1, and what the other generations ask of them.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod common;
-use common::*;
+use crate::common::*;
 use transom_memory::*;
 
 const BUSY: Unless = Unless { windows: true, posted: false, guards: false };

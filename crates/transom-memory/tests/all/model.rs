@@ -1,11 +1,8 @@
 //! Random operations against a model that is too simple to be wrong: who may touch what.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod common;
 use std::collections::HashMap;
 
-use common::*;
+use crate::common::*;
 use proptest::prelude::*;
 use transom_memory::*;
 

@@ -1,6 +1,5 @@
 //! WSD A-28: which regions lie in memory that goes away. Partial overlap counts.
-mod common;
-use common::*;
+use crate::common::*;
 use transom_memory::*;
 
 #[test]

@@ -1,9 +1,6 @@
 //! The rights matrix, ND2 5.5, row by row.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod common;
-use common::*;
+use crate::common::*;
 use transom_memory::*;
 
 /// What the ND2 flags mean as rights. The front does this translation; here it is the specification.

@@ -1,9 +1,6 @@
 //! What a refusal says: ten mistakes, and decoys that look like one and are not.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod common;
-use common::*;
+use crate::common::*;
 use transom_memory::*;
 
 const READ: Rights = Rights::REMOTE_READ;

@@ -1,9 +1,6 @@
 //! Windows: ND2 5.2, 5.3, 5.4, 5.6.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod common;
-use common::*;
+use crate::common::*;
 use transom_memory::*;
 
 const BUSY: Unless = Unless { windows: true, posted: false, guards: false };

@@ -1,5 +1,4 @@
 //! What the tests share: one owner, its peers, and short ways to ask.
-#![allow(dead_code, clippy::unwrap_used)]
 
 use transom_memory::*;
 

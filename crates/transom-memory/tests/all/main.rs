@@ -1,0 +1,13 @@
+//! What the table of memory promises, rule by rule: one program, so that a change of the crate is
+//! tried quickly (`cargo mutants` does it hundreds of times).
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+mod denials;
+mod matrix;
+mod model;
+mod regions;
+mod stress;
+mod touches;
+mod windows;
