@@ -139,6 +139,9 @@ pub struct End {
 pub enum EndReason {
     /// The peer disconnected, or its process ended.
     PeerDisconnected,
+    /// The peer ended the link instead of answering: it may speak only an older form of start-up,
+    /// and the driver is to try that once (iW 2.4).
+    Unanswered,
     /// The peer reported an error.
     PeerFailed,
     /// The peer fell silent, or start-up took too long.

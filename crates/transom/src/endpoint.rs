@@ -433,6 +433,7 @@ impl Endpoint {
             verdicts: info.facts.verdicts,
             reads: info.facts.limits.outbound,
             largest_frame: info.facts.largest_frame,
+            private_data: self.connector.private_data().unwrap_or_default(),
         })
     }
 

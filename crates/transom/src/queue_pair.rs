@@ -45,6 +45,8 @@ pub struct ConnectionInfo {
     pub reads: u32,
     /// The largest frame in bytes.
     pub largest_frame: usize,
+    /// What the other side's program sent along when it asked, or accepted.
+    pub private_data: Vec<u8>,
 }
 
 impl QueuePair {

@@ -66,6 +66,7 @@ impl Connection {
         let _ = self.wire.link_closed(cx.now);
         self.poll(cx);
         match how {
+            LinkEnd::Closed if self.wire.retry_older() => self.end(cx, EndReason::Unanswered, 0),
             LinkEnd::Closed => self.end(cx, EndReason::PeerDisconnected, 0),
             LinkEnd::TimedOut => self.time_out(cx),
             LinkEnd::Failed(status) => self.end(cx, EndReason::Link(status), 0),

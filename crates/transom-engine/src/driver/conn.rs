@@ -7,15 +7,19 @@ use transom_iwarp::Revision;
 use transom_memory::ConnectionId;
 use transom_wire::{ReadLimits, Role};
 
-use super::link::{ARM, Link, State};
+use super::dial::Attempt;
+use super::link::{Link, State};
 use super::mail::{Delivery, Owner};
-use super::options::{Explain, status_of};
+use super::options::Explain;
 use super::qp::Qp;
 use super::shared::Shared;
 use super::sink::{Sink, Sinks, Told};
-use crate::sys::{self, Stream};
+use crate::sys;
 use crate::tables::ConnectorCall;
-use crate::{Connection, ConnectionConfig, Connector, Cx, Effect, Effects, Offer, Status};
+use crate::{
+    Connection, ConnectionConfig, ConnectionEvent, Connector, Cx, Effect, Effects, End, EndReason,
+    Offer, Status,
+};
 
 /// A call's result, and what a caller may be told besides.
 pub(crate) type Outcome<T> = Result<T, Status>;
@@ -23,7 +27,7 @@ pub(crate) type Outcome<T> = Result<T, Status>;
 #[derive(Debug)]
 pub(crate) struct Conn {
     pub(crate) name: u64,
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     sinks: Sinks,
     inner: Mutex<Inner>,
 }
@@ -31,9 +35,11 @@ pub(crate) struct Conn {
 #[derive(Debug)]
 pub(super) struct Inner {
     pub(super) connector: Connector,
-    link: Option<Arc<Link>>,
-    local: Option<SocketAddr>,
-    peer: Option<SocketAddr>,
+    pub(super) link: Option<Arc<Link>>,
+    pub(super) local: Option<SocketAddr>,
+    pub(super) peer: Option<SocketAddr>,
+    /// The Connect under way.
+    pub(super) attempt: Option<Box<Attempt>>,
 }
 
 /// Keys are never used again, so number and epoch together are not either.
@@ -51,9 +57,14 @@ pub(super) fn configuration(shared: &Shared, key: u64, role: Role) -> Connection
     }
 }
 
-pub(super) fn new_connection(shared: &Shared, key: u64, role: Role) -> Connection {
+pub(super) fn new_connection(
+    shared: &Shared,
+    key: u64,
+    role: Role,
+    revision: Revision,
+) -> Connection {
     let now = sys::now();
-    let wire = transom_iwarp::Stream::new(shared.options.wire(role, Revision::Two), now);
+    let wire = transom_iwarp::Stream::new(shared.options.wire(role, revision), now);
     Connection::new(configuration(shared, key, role), Box::new(wire), now)
 }
 
@@ -64,7 +75,13 @@ impl Conn {
             name: shared.new_key(),
             shared: shared.clone(),
             sinks: Sinks::default(),
-            inner: Mutex::new(Inner { connector, link: None, local: None, peer: None }),
+            inner: Mutex::new(Inner {
+                connector,
+                link: None,
+                local: None,
+                peer: None,
+                attempt: None,
+            }),
         })
     }
 
@@ -101,20 +118,33 @@ impl Conn {
         let mut told = Told::default();
         self.read(&mut self.lock(), link, &mut told);
         told.tell();
+        self.connect_again();
     }
 
-    fn read(self: &Arc<Conn>, inner: &mut Inner, link: &Link, told: &mut Told) {
+    pub(super) fn read(self: &Arc<Conn>, inner: &mut Inner, link: &Link, told: &mut Told) {
         let mine = || matches!(link.owner(), Owner::Conn(c) if c.as_ptr() == Arc::as_ptr(self));
         let mut effects = Effects::default();
         link.mail.read(
             told,
             |delivery, told| {
                 match delivery {
-                    Delivery::Event(event) => inner.connector.on_event(&event, &mut effects),
+                    Delivery::Event(event) => {
+                        let unanswered = matches!(
+                            event,
+                            ConnectionEvent::Ended(End { reason: EndReason::Unanswered, .. })
+                        );
+                        match &mut inner.attempt {
+                            Some(attempt) if unanswered => attempt.again = true,
+                            attempt => {
+                                *attempt = None;
+                                inner.connector.on_event(&event, &mut effects);
+                            }
+                        }
+                    }
                     Delivery::Finished(f) => effects.list.push(Effect::Finished(f)),
                     Delivery::Gone => {
-                        inner.connector.link_gone(&mut effects);
                         if inner.link.as_ref().is_some_and(|l| std::ptr::eq(&**l, link)) {
+                            inner.connector.link_gone(&mut effects);
                             inner.link = None;
                         }
                     }
@@ -132,13 +162,15 @@ impl Conn {
     ) -> R {
         let mut told = Told::default();
         let mut inner = self.lock();
+        if let Some(link) = inner.link.clone() {
+            // What has happened already comes first.
+            self.read(&mut inner, &link, &mut told);
+        }
         let link = inner.link.clone();
         let mut result = None;
         let mut work = Some(work);
         let mut left = false;
         if let Some(link) = &link {
-            // What has happened already comes first.
-            self.read(&mut inner, link, &mut told);
             let connector = &mut inner.connector;
             let (done, again) = link.control(&mut told, |state, cx| {
                 work.take().map(|work| work(connector, cx, Some(state), Some(link)))
@@ -172,6 +204,7 @@ impl Conn {
             }
             link.deliver();
         }
+        self.connect_again();
         match result {
             Some(result) => result,
             None => unreachable!("the work was done on one of two ways"),
@@ -185,77 +218,6 @@ impl Conn {
         let mut inner = self.lock();
         inner.connector.bind()?;
         inner.local = Some(local);
-        Ok(())
-    }
-
-    /// Begin to connect. `sink` hears of the answer; or of the reason why there is none.
-    pub(crate) fn connect(
-        self: &Arc<Conn>,
-        qp: &Arc<Qp>,
-        peer: SocketAddr,
-        asked: ReadLimits,
-        private: &[u8],
-        sink: Sink,
-    ) -> Outcome<()> {
-        let mut told = Told::default();
-        let mut inner = self.lock();
-        if let Some(old) = inner.link.clone() {
-            self.read(&mut inner, &old, &mut told);
-        }
-        let waiter = self.keep(sink);
-        let begun = inner.connector.connect(&mut qp.front().pair, waiter, asked, private.len());
-        let (execution, limits) = match begun {
-            Ok(begun) => begun,
-            Err(status) => {
-                self.forget(waiter);
-                return Err(status);
-            }
-        };
-        let key = self.shared.new_key();
-        let options = self.shared.options.sockets();
-        let stream = Stream::connect(inner.local, peer, &options);
-        let link = match stream {
-            Ok(stream) => {
-                let connection = new_connection(&self.shared, key, Role::Active);
-                let owner = Owner::Conn(Arc::downgrade(self));
-                Link::new(&self.shared, key, stream, peer, connection, owner, None)
-            }
-            Err(e) => {
-                qp.front().pair.detach(execution);
-                let mut effects = Effects::default();
-                inner.connector.link_failed(status_of(e), &mut effects);
-                self.carry_out(&mut effects, &mut told);
-                drop(inner);
-                told.tell();
-                return Ok(());
-            }
-        };
-        inner.peer = Some(peer);
-        inner.link = Some(link.clone());
-        qp.attach(&link);
-        let added = self.shared.add_link(&link);
-        let (result, _) = link.control(&mut told, |state, cx| {
-            state.qp = Some(qp.clone());
-            let result = state.connection.connect(cx, execution, limits, private);
-            if result.is_err() || added.is_err() {
-                state.connection.give_up(cx);
-            }
-            result
-        });
-        let failed = match (result, added) {
-            (Some(Ok(())), Ok(())) => None,
-            (Some(Err(status)), _) => Some(status),
-            (None, _) | (_, Err(_)) => Some(Status::InsufficientResources),
-        };
-        if let Some(status) = failed {
-            let mut effects = Effects::default();
-            inner.connector.link_failed(status, &mut effects);
-            self.carry_out(&mut effects, &mut told);
-        }
-        drop(inner);
-        told.tell();
-        link.drive(ARM);
-        link.deliver();
         Ok(())
     }
 

@@ -401,10 +401,13 @@ impl Link {
         if established {
             state.ticket = None;
         }
-        self.mail.post(&mut state.effects, qp.as_ref(), told);
-        match (qp, unused) {
-            (Some(qp), Some(execution)) => qp.detach(self, execution, told),
-            (qp, _) => state.qp = qp,
+        if let (Some(qp), Some(execution)) = (&qp, unused) {
+            // Before anybody hears that the Connect came to nothing: it may be tried again at once.
+            qp.detach(self, execution, told);
+            self.mail.post(&mut state.effects, Some(qp), told);
+        } else {
+            self.mail.post(&mut state.effects, qp.as_ref(), told);
+            state.qp = qp;
         }
         if state.gone {
             self.tear_down(state, told);

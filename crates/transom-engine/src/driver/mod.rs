@@ -3,6 +3,7 @@
 mod admission;
 mod conn;
 mod cq;
+mod dial;
 mod latch;
 mod link;
 mod mail;

@@ -9,6 +9,7 @@ use transom_wire::Role;
 
 use super::admission::Admission;
 use super::conn::{Conn, Outcome, new_connection};
+use super::dial::NEWEST;
 use super::link::{ARM, FLUSH, Link, RECEIVE};
 use super::mail::{Delivery, Owner};
 use super::shared::Shared;
@@ -83,9 +84,9 @@ impl Port {
             match self.socket.accept(&options) {
                 Ok((stream, peer)) => {
                     let ticket = self.admission.admit(peer.ip());
-                    if let Some(ticket) = ticket.filter(|_| self.lock().listener.has_room()) {
+                    if let Some(ticket) = ticket {
                         let key = self.shared.new_key();
-                        let connection = new_connection(&self.shared, key, Role::Passive);
+                        let connection = new_connection(&self.shared, key, Role::Passive, NEWEST);
                         let owner = Owner::Port(Arc::downgrade(self));
                         let link = Link::new(
                             &self.shared,
@@ -147,6 +148,11 @@ impl Port {
         loop {
             let taker = {
                 let mut inner = self.lock();
+                if !inner.listener.has_room() {
+                    // With an answer: one without makes its peer try an older start-up (iW 2.4).
+                    drop(inner);
+                    return link.turn_away();
+                }
                 let Some((name, back)) = inner.listener.arrived(incoming) else { return };
                 incoming = back;
                 inner.waiting.remove(&name).and_then(|conn| conn.upgrade())

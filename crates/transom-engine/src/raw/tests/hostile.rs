@@ -77,6 +77,31 @@ fn dammed(passive: &End) -> (End, Dam) {
     (active, dam)
 }
 
+/// iW 2.4: a request that finds the backlog full is refused with an answer; without one, its peer
+/// would ask again in an older form.
+#[test]
+fn a_full_backlog_answers() {
+    let passive = End::new(&Options::default());
+    let listener = passive.adapter.listener(loopback()).unwrap();
+    listener.listen(1).unwrap();
+    let ask = || {
+        let mut stream = TcpStream::connect(listener.address().unwrap()).unwrap();
+        stream.write_all(b"MPA ID Req Frame\x00\x01\x00\x00").unwrap();
+        stream
+    };
+    // Whichever comes first waits in the backlog; the other reads its rejection.
+    let (answer, answers) = std::sync::mpsc::channel();
+    for _ in 0..2 {
+        let (mut stream, answer) = (ask(), answer.clone());
+        std::thread::spawn(move || {
+            let mut reply = [0; 20];
+            let _ = answer.send(stream.read_exact(&mut reply).map(|()| reply));
+        });
+    }
+    let reply = answers.recv_timeout(PATIENCE).unwrap().expect("a reply, not a closed link");
+    assert_eq!((&reply[..16], reply[16] & 0x20), (&b"MPA ID Rep Frame"[..], 0x20));
+}
+
 /// Design rules 5 and 12: a peer that stops in the middle of a frame delays nobody else, and no
 /// call of the owner waits for it.
 #[test]

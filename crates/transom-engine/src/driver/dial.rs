@@ -1,0 +1,150 @@
+//! Connecting: a link, the question, and once more if the peer does not know its form.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
+
+use transom_iwarp::Revision;
+use transom_wire::{ReadLimits, Role};
+
+use super::conn::{Conn, Inner, Outcome, new_connection};
+use super::link::{ARM, Link};
+use super::mail::Owner;
+use super::options::status_of;
+use super::qp::Qp;
+use super::sink::{Sink, Told};
+use crate::sys::Stream;
+use crate::tables::ConnectorState;
+use crate::{Effects, Execution, QueuePairState, Status};
+
+/// What it takes to connect once more.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    qp: Weak<Qp>,
+    asked: ReadLimits,
+    private: Box<[u8]>,
+    /// The peer has not answered the newest form of start-up.
+    pub(super) again: bool,
+}
+
+/// The form of start-up to begin with.
+pub(super) const NEWEST: Revision = Revision::Two;
+
+impl Conn {
+    /// Begin to connect. `sink` hears of the answer; or of the reason why there is none.
+    pub(crate) fn connect(
+        self: &Arc<Conn>,
+        qp: &Arc<Qp>,
+        peer: SocketAddr,
+        asked: ReadLimits,
+        private: &[u8],
+        sink: Sink,
+    ) -> Outcome<()> {
+        let mut told = Told::default();
+        let mut inner = self.lock();
+        if let Some(old) = inner.link.clone() {
+            self.read(&mut inner, &old, &mut told);
+        }
+        let waiter = self.keep(sink);
+        let begun = inner.connector.connect(&mut qp.front().pair, waiter, asked, private.len());
+        let (execution, limits) = match begun {
+            Ok(begun) => begun,
+            Err(status) => {
+                self.forget(waiter);
+                return Err(status);
+            }
+        };
+        inner.peer = Some(peer);
+        let attempt = Attempt {
+            qp: Arc::downgrade(qp),
+            asked: limits,
+            private: private.into(),
+            again: false,
+        };
+        let link = self.dial(&mut inner, qp, execution, &attempt, NEWEST, &mut told);
+        match link {
+            Ok(_) => inner.attempt = Some(Box::new(attempt)),
+            Err(status) => self.not_connected(&mut inner, status, &mut told),
+        }
+        drop(inner);
+        told.tell();
+        if let Ok(link) = link {
+            link.drive(ARM);
+            link.deliver();
+        }
+        Ok(())
+    }
+
+    /// Make a link and ask the peer. After an error the queue pair is as it was before.
+    fn dial(
+        self: &Arc<Conn>,
+        inner: &mut Inner,
+        qp: &Arc<Qp>,
+        execution: Execution,
+        attempt: &Attempt,
+        revision: Revision,
+        told: &mut Told,
+    ) -> Outcome<Arc<Link>> {
+        let Some(peer) = inner.peer else { return Err(Status::InvalidState) };
+        let stream = match Stream::connect(inner.local, peer, &self.shared.options.sockets()) {
+            Ok(stream) => stream,
+            Err(e) => {
+                qp.front().pair.detach(execution);
+                return Err(status_of(e));
+            }
+        };
+        let key = self.shared.new_key();
+        let connection = new_connection(&self.shared, key, Role::Active, revision);
+        let owner = Owner::Conn(Arc::downgrade(self));
+        let link = Link::new(&self.shared, key, stream, peer, connection, owner, None);
+        inner.link = Some(link.clone());
+        qp.attach(&link);
+        let added = self.shared.add_link(&link);
+        let (result, _) = link.control(told, |state, cx| {
+            state.qp = Some(qp.clone());
+            let result = state.connection.connect(cx, execution, attempt.asked, &attempt.private);
+            if result.is_err() || added.is_err() {
+                state.connection.give_up(cx);
+            }
+            result
+        });
+        match (result, added) {
+            (Some(Ok(())), Ok(())) => Ok(link),
+            (Some(Err(status)), _) => Err(status),
+            (None, _) | (_, Err(_)) => Err(Status::InsufficientResources),
+        }
+    }
+
+    fn not_connected(&self, inner: &mut Inner, status: Status, told: &mut Told) {
+        let mut effects = Effects::default();
+        inner.link = None;
+        inner.connector.link_failed(status, &mut effects);
+        self.carry_out(&mut effects, told);
+    }
+
+    /// The peer ended the link instead of answering: ask once more, as older peers expect it
+    /// (iW 2.4). The program knows nothing of it. No lock may be held.
+    pub(super) fn connect_again(self: &Arc<Conn>) {
+        let mut told = Told::default();
+        let mut inner = self.lock();
+        let Some(attempt) = inner.attempt.take_if(|attempt| attempt.again) else { return };
+        if inner.connector.state() != ConnectorState::Connecting {
+            return; // given up meanwhile
+        }
+        let attached = attempt.qp.upgrade().and_then(|qp| {
+            let execution = qp.front().pair.attach(QueuePairState::Connecting).ok()?;
+            Some((qp, execution))
+        });
+        let link = attached.and_then(|(qp, execution)| {
+            self.dial(&mut inner, &qp, execution, &attempt, Revision::One, &mut told).ok()
+        });
+        if link.is_none() {
+            self.not_connected(&mut inner, Status::ConnectionRefused, &mut told);
+        }
+        drop(inner);
+        told.tell();
+        if let Some(link) = link {
+            link.drive(ARM);
+            link.deliver();
+        }
+    }
+}
