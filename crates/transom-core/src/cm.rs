@@ -51,8 +51,8 @@ pub struct Connector {
     private: Box<[u8]>,
     /// `private` came with a Reject.
     rejected: bool,
-    /// Connect has succeeded once.
-    replied: bool,
+    /// Connect has begun once.
+    tried: bool,
     peer_left: bool,
     /// The outstanding Connect, Accept, Disconnect or request.
     pending: Option<u64>,
@@ -70,7 +70,7 @@ impl Connector {
             limits: ReadLimits::default(),
             private: Box::default(),
             rejected: false,
-            replied: false,
+            tried: false,
             peer_left: false,
             pending: None,
             notify: Vec::new(),
@@ -90,7 +90,7 @@ impl Connector {
             Cell::Fail(status) => Err(status),
             Cell::IfRejected(_) if self.rejected => Ok(()),
             Cell::IfRejected(status) => Err(status),
-            Cell::IfReplied(yes, no) => Err(if self.replied { yes } else { no }),
+            Cell::IfTried(yes, no) => Err(if self.tried { yes } else { no }),
             Cell::IfPeerLeft(yes, no) => Err(if self.peer_left { yes } else { no }),
         }
     }
@@ -118,6 +118,7 @@ impl Connector {
         let execution = queue_pair.attach(QueuePairState::Connecting)?;
         self.limits = clamp(asked, self.caps.reads);
         self.state = ConnectorState::Connecting;
+        self.tried = true;
         self.rejected = false;
         self.pending = Some(waiter);
         Ok((execution, self.limits))
@@ -328,7 +329,6 @@ impl Connector {
             (ConnectionEvent::Accepted { limits, private }, ConnectorState::Connecting) => {
                 self.limits = *limits;
                 self.private = private.clone();
-                self.replied = true;
                 self.state = ConnectorState::Replied;
                 self.finish(Status::Success, effects);
             }
@@ -446,7 +446,7 @@ impl Listener {
             Cell::Ok => Ok(()),
             Cell::Fail(status)
             | Cell::IfRejected(status)
-            | Cell::IfReplied(_, status)
+            | Cell::IfTried(_, status)
             | Cell::IfPeerLeft(_, status) => Err(status),
         }
     }

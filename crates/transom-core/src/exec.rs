@@ -134,6 +134,13 @@ impl Execution {
         })
     }
 
+    /// The oldest request without an outcome, begun or not.
+    pub(crate) fn oldest(&self) -> Option<u64> {
+        let all = self.requests.first()..self.requests.end();
+        all.into_iter()
+            .find(|sequence| self.requests.get(*sequence).is_some_and(|slot| !self.finished(slot)))
+    }
+
     /// The oldest of these that is of the kind a peer blames.
     pub(crate) fn owed_kind(&self, kind: Option<transom_wire::Operation>) -> Option<u64> {
         use transom_wire::Operation as Wire;

@@ -277,8 +277,8 @@ pub enum Cell {
     Fail(Status),
     /// Proceeds if a Reject carried data; else fails.
     IfRejected(Status),
-    /// Fails with the first if the connector ever got a reply, with the second otherwise.
-    IfReplied(Status, Status),
+    /// Fails with the first if the connector has ever tried to connect, with the second otherwise.
+    IfTried(Status, Status),
     /// Fails with the first if the peer left first, with the second otherwise.
     IfPeerLeft(Status, Status),
 }
@@ -297,7 +297,7 @@ const DIS: Cell = Cell::Fail(ConnectionDisconnected);
 /// "INV, ok if a Reject carried data".
 const REJ: Cell = Cell::IfRejected(ConnectionInvalid);
 /// "ABT (INV if never connecting)".
-const NEV: Cell = Cell::IfReplied(ConnectionAborted, ConnectionInvalid);
+const NEV: Cell = Cell::IfTried(ConnectionAborted, ConnectionInvalid);
 /// "INV; ABT if the peer left first".
 const PLF: Cell = Cell::IfPeerLeft(ConnectionAborted, ConnectionInvalid);
 

@@ -134,7 +134,7 @@ fn nd2_4_7_3_every_call_in_every_state() {
                     // What the road to the state in `in_state` makes of the conditions.
                     Cell::Fail(status)
                     | Cell::IfRejected(status)
-                    | Cell::IfReplied(_, status)
+                    | Cell::IfTried(_, status)
                     | Cell::IfPeerLeft(_, status) => Err(status),
                 };
                 let name = format!("{}: {kind:?} in {state:?}", dialect.name);

@@ -78,8 +78,8 @@ impl Connection {
     pub(super) fn time_out(&mut self, cx: &mut Cx<'_>) {
         if let Some(execution) = &mut self.execution
             && self.ended.is_none()
+            && let Some(oldest) = execution.owed().or_else(|| execution.oldest())
         {
-            let oldest = execution.owed().unwrap_or(execution.requests.first());
             execution.fail(oldest, Status::IoTimeout, 0);
         }
         self.end(cx, EndReason::TimedOut, 0);
@@ -103,7 +103,8 @@ impl Connection {
                 execution.requests.get(*sequence).is_some_and(|s| s.progress != Progress::Done)
             })
             .or_else(|| execution.owed_kind(operation))
-            .or_else(|| execution.owed());
+            // One that waits at this side for the peer's leave is owed an answer, too.
+            .or_else(|| execution.owed().or_else(|| execution.oldest()));
         let status = match class {
             Some(
                 RefusalClass::Token

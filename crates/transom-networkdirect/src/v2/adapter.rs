@@ -102,7 +102,13 @@ impl Adapter {
         Ok(Arc::new(Adapter { nic, address, _alive: Alive::new() }))
     }
 
+    /// Whether the device is there: it is not in a process that was forked from the one that opened it.
+    fn present(&self) -> Result<(), i32> {
+        self.nic.raw.memory().map(drop).map_err(|e| nd2(e.status))
+    }
+
     fn create_overlapped_file(self: &Arc<Self>, out: OutPtr<Handle>) -> Outcome {
+        self.present()?;
         if out.is_null() {
             return Err(ND_INVALID_PARAMETER_1);
         }
@@ -183,10 +189,12 @@ impl Adapter {
         out: OutPtr<usize>,
     ) -> Outcome {
         let (iid, file) = (iid_of(iid)?, file_of(file)?);
+        self.present()?;
         Object::give(Region::new(self, file), iid, out)
     }
 
     fn create_memory_window(self: &Arc<Self>, iid: InPtr<Guid>, out: OutPtr<usize>) -> Outcome {
+        self.present()?;
         Object::give(Window::new(self), iid_of(iid)?, out)
     }
 
@@ -291,6 +299,7 @@ impl Adapter {
         out: OutPtr<usize>,
     ) -> Outcome {
         let (iid, file) = (iid_of(iid)?, file_of(file)?);
+        self.present()?;
         Object::give(Listener::new(self, file), iid, out)
     }
 }
