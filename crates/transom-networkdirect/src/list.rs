@@ -88,3 +88,20 @@ pub(crate) fn address_of(id: u64) -> Option<IpAddr> {
     }
     local().into_iter().find(|one| adapter_id(*one) == id)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn easy_25_an_empty_list_is_not_success_on_the_size_query() {
+        let mut length = 0u32;
+        let mut room = [0xFFu8; HEADER + ENTRY];
+        let length_at = std::ptr::from_mut(&mut length) as usize;
+        assert_eq!(put(&[], OutPtr::at(0), OutPtr::<u32>::at(length_at)), Err(ND_BUFFER_OVERFLOW));
+        assert_eq!(length, 24, "C20");
+        let room_at = room.as_mut_ptr() as usize;
+        assert_eq!(put(&[], OutPtr::at(room_at), OutPtr::<u32>::at(length_at)), Ok(ND_SUCCESS));
+        assert_eq!(room.get(..4), Some(&[0u8; 4][..]), "no addresses");
+    }
+}

@@ -54,3 +54,30 @@ cases!("traffic":
     every_row_of_nd2_5_5 = "rights",
     many_connections_one_port = "churn",
 );
+
+cases!("states":
+    nd2_4_7_3_every_call_in_every_state = "connectors",
+    nd2_4_7_3_a_queue_pair_that_is_attached = "attached",
+    nd2_4_7_3_every_call_on_a_listener = "listeners",
+    nd2_4_7_4_cancel_in_every_state = "cancels",
+);
+
+cases!("outcomes":
+    nd2_4_5_every_row_of_a_request_that_fails = "rows",
+    nd2_4_5_the_peer_disconnects = "disconnects",
+    nd2_4_5_a_completion_queue_runs_over = "overrun",
+    nd2_4_5_the_peer_is_lost = "lost",
+    nd2_4_9_the_peer_dies = "dies",
+    nd2_4_5_the_device_is_removed = "removed",
+);
+
+cases!("windows":
+    nd2_5_5_b_every_bind = "binds",
+    nd2_5_5_c_every_access_through_a_window = "accesses",
+    nd2_5_6_deregister_against_bind_and_invalidate = "deregister",
+);
+
+#[test]
+fn nd2_7_5_every_sub_test() {
+    run(program("subtests"), &[], &[]);
+}

@@ -1,0 +1,51 @@
+// What the cases of easy.cpp share.
+#pragma once
+
+#include "nd_test.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+#include <sched.h>
+
+static_assert(FAILED(ND_BUFFER_OVERFLOW) && FAILED(ND_DEVICE_BUSY) && FAILED(ND_NO_MORE_ENTRIES), "easy_32");
+static_assert(!FAILED(ND_TIMEOUT) && !FAILED(ND_PENDING), "easy_32");
+static_assert(ND_VERSION_2 == 0x20000, "easy_01");
+
+struct Packet {
+    BOOL done;
+    OVERLAPPED *ov;
+    DWORD error;
+};
+static Packet packet(HANDLE port, DWORD limit)
+{
+    DWORD bytes;
+    ULONG_PTR key;
+    OVERLAPPED *ov = nullptr;
+    const BOOL done = GetQueuedCompletionStatus(port, &bytes, &key, &ov, limit);
+    return Packet{done, ov, done ? 0 : GetLastError()};
+}
+
+// One side each, connected; the client's part runs in the child.
+static void connected(const std::function<void(Side &, Link &)> &server, const std::function<void(Side &, Link &)> &client)
+{
+    two(
+        [&](Link &link) {
+            Side s;
+            s.make_queues();
+            link.to_client.put(s.listen());
+            s.take_request();
+            server(s, link);
+        },
+        [&](Link &link) {
+            Side c;
+            c.make_queues();
+            c.connect_and_complete(link.to_client.get<USHORT>());
+            client(c, link);
+        });
+}
+
+struct Descriptor {
+    UINT64 address;
+    UINT32 token;
+};

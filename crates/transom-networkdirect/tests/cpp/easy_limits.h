@@ -1,0 +1,98 @@
+// Of ND2 7.6: addresses, limits and values: 25 to 27, 32. Included by easy.cpp.
+#pragma once
+
+#include "easy.h"
+
+static void easy_25()
+{
+    // A machine without addresses: a network namespace in which nothing is up. Before there are threads.
+    const pid_t child = fork();
+    if (child == 0) {
+        if (unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0)
+            _exit(77);
+        const GUID any = {1, 2, 3, {4}};
+        IND2Provider *provider = nullptr;
+        HR(DllGetClassObject(any, IID_IND2Provider, (void **)&provider), S_OK);
+        ULONG need = 0;
+        HR(provider->QueryAddressList(nullptr, &need), ND_BUFFER_OVERFLOW); // not success: it would be followed
+        CHECK_EQ(need, sizeof(SOCKET_ADDRESS_LIST));
+        SOCKET_ADDRESS_LIST empty = {};
+        empty.iAddressCount = -1;
+        HR(provider->QueryAddressList(&empty, &need), ND_SUCCESS);
+        CHECK_EQ(empty.iAddressCount, 0);
+        CHECK_EQ(provider->Release(), 0);
+        HR(NdStartup(), ND_SUCCESS);
+        SIZE_T size = 1;
+        HR(NdQueryAddressList(0, nullptr, &size), ND_SUCCESS); // the framework's answer (6.3)
+        CHECK_EQ(size, 0);
+        const sockaddr_in local = address("127.0.0.1", 0);
+        HR(NdCheckAddress(sa(local), sizeof local), ND_INVALID_ADDRESS);
+        _exit(0);
+    }
+    int status = 0;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77)
+        std::fprintf(stderr, "easy 25: no network namespace may be made here; the empty list was not tried\n");
+    else
+        CHECK_EQ(WEXITSTATUS(status), 0);
+    // A list with addresses, and what is in it.
+    Side s;
+    SIZE_T size = 0;
+    HR(NdQueryAddressList(0, nullptr, &size), ND_BUFFER_OVERFLOW);
+    std::vector<char> room(size);
+    SOCKET_ADDRESS_LIST *list = (SOCKET_ADDRESS_LIST *)room.data();
+    SIZE_T less = size - 1;
+    HR(NdQueryAddressList(0, list, &less), ND_BUFFER_OVERFLOW);
+    CHECK(less == size && list->iAddressCount == 0); // untouched
+    HR(NdQueryAddressList(0, list, &size), ND_SUCCESS);
+    CHECK(list->iAddressCount > 0);
+    for (int i = 0; i < list->iAddressCount; ++i)
+        HR(NdCheckAddress(list->Address[i].lpSockaddr, list->Address[i].iSockaddrLength), ND_SUCCESS);
+    HR(NdQueryAddressList(ND_QUERY_EXCLUDE_NDv1_ADDRESSES | ND_QUERY_EXCLUDE_NDv2_ADDRESSES, nullptr, &size), ND_SUCCESS);
+    CHECK_EQ(size, 0);
+}
+
+static void easy_26()
+{
+    HR(NdStartup(), ND_SUCCESS);
+    const sockaddr_in a = address("127.0.0.1", 0);
+    IND2Adapter *leaked = nullptr;
+    HR(NdOpenAdapter(IID_IND2Adapter, sa(a), sizeof a, (void **)&leaked), ND_SUCCESS);
+    HR(NdCleanup(), ND_SUCCESS);
+    HR(NdCleanup(), ND_DEVICE_NOT_READY);
+    HR(DllCanUnloadNow(), S_FALSE);
+    Dl_info info;
+    link_map *map = nullptr;
+    CHECK(dladdr1((void *)NdStartup, &info, (void **)&map, RTLD_DL_LINKMAP));
+    bool stays = false;
+    for (const ElfW(Dyn) *d = map->l_ld; d->d_tag != DT_NULL; ++d)
+        stays = stays || (d->d_tag == DT_FLAGS_1 && (d->d_un.d_val & DF_1_NODELETE));
+    CHECK(stays);
+}
+
+static void easy_27()
+{
+    Side s;
+    const ND2_ADAPTER_INFO i = s.info();
+    CHECK_EQ(i.MaxReceiveQueueDepth, i.MaxInitiatorQueueDepth);
+    CHECK(i.MaxReceiveQueueDepth >= 64 && i.MaxReceiveQueueDepth != 0xFFFFFFFF);
+    CHECK(i.InlineRequestThreshold <= i.MaxInlineDataSize && i.MaxReceiveSge <= i.MaxReceiveQueueDepth);
+    CHECK(i.MaxRegistrationSize >= 67108864 && i.MaxTransferLength >= 67108864 && i.MaxCallerData >= 40);
+}
+
+// The classes of the values are asserted above; here they are met.
+static void easy_32()
+{
+    Side s;
+    s.make_queues(1);
+    ULONG size = 0;
+    CHECK(FAILED(s.adapter->QueryAddressList(nullptr, &size)));
+    HR(s.qp->Receive(nullptr, nullptr, 0), ND_SUCCESS);
+    const HRESULT full = s.qp->Receive(nullptr, nullptr, 0);
+    HR(full, ND_NO_MORE_ENTRIES);
+    CHECK(FAILED(full));
+    const HRESULT pending = s.cq->Notify(ND_CQ_NOTIFY_ANY, &s.ov);
+    HR(pending, ND_PENDING);
+    CHECK(SUCCEEDED(pending));
+    HR(s.cq->CancelOverlappedRequests(), ND_SUCCESS);
+}
