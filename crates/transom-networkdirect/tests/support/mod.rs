@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, OnceLock};
 
 /// Where cargo has put the shared library that this test run has built.
-pub fn library_dir() -> PathBuf {
+pub(crate) fn library_dir() -> PathBuf {
     let mut dir = std::env::current_exe().unwrap();
     dir.pop();
     assert!(dir.join("libtransom_nd.so").exists(), "no libtransom_nd.so in {}", dir.display());
@@ -20,7 +20,7 @@ fn compiler() -> String {
 }
 
 /// Compile `tests/cpp/{source}.cpp`.
-pub fn build(source: &str) -> PathBuf {
+pub(crate) fn build(source: &str) -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let include = here.join("../../include");
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(source);
@@ -45,7 +45,7 @@ pub fn build(source: &str) -> PathBuf {
 }
 
 /// Run it; it must end well. What it wrote to standard error.
-pub fn run(program: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> String {
+pub(crate) fn run(program: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> String {
     let done = Command::new(program)
         .args(arguments)
         .env("LD_LIBRARY_PATH", library_dir())
@@ -59,7 +59,7 @@ pub fn run(program: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> 
 }
 
 /// The program of a source file: one build, whichever test comes first.
-pub fn program(source: &'static str) -> &'static Path {
+pub(crate) fn program(source: &'static str) -> &'static Path {
     type Cell = &'static OnceLock<PathBuf>;
     static PROGRAMS: Mutex<Option<HashMap<&'static str, Cell>>> = Mutex::new(None);
     let cell: Cell = {
