@@ -56,7 +56,8 @@ pub struct Config {
     /// keep this rule when no ready-to-receive frame was agreed.
     pub fence: bool,
     /// Towards a peer without the extension: learn the outcome of a signalled Write from a
-    /// zero-length Read, in an extra slot of the read limit.
+    /// zero-length Read: in a slot above the program's limit where the peer serves so many, and
+    /// otherwise in whichever of the program's is free.
     pub verdict_reads: bool,
     /// The largest FPDU to send, in bytes, header and checksum included.
     pub largest_frame: u32,

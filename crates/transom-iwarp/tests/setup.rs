@@ -257,7 +257,7 @@ fn limits_are_the_smaller_of_both_sides_nd2_4_8() {
 fn a_verdict_has_a_slot_above_the_users_limit() {
     let mut pair = Pair::new(plain(Role::Active), plain(Role::Passive));
     pair.connect(reads(4, 3), reads(4, 3));
-    // The passive side serves four; the active side's program may have three under way.
+    // The passive side serves four; the active side's program asked for three.
     assert_eq!(pair.active.wire.facts().unwrap().limits.outbound, 3);
     for _ in 0..3 {
         pair.active.read(9, 0, 8);
@@ -273,19 +273,78 @@ fn a_verdict_has_a_slot_above_the_users_limit() {
 }
 
 #[test]
-fn the_users_only_read_is_not_taken_for_verdicts() {
+fn a_verdict_without_a_slot_of_its_own_takes_turns_with_the_program() {
+    let mut pair = Pair::new(plain(Role::Active), plain(Role::Passive));
+    pair.connect(reads(4, 4), reads(1, 4));
+    // One is served, and the program sees one.
+    assert_eq!(pair.active.wire.facts().unwrap().limits.outbound, 1);
+    pair.run();
+    pair.active.taken();
+    pair.active.read(9, 0, 8);
+    pair.active.write(7, 0, b"data", true);
+    let sent = pair.active.talk();
+    assert!(!pair.active.wire.has_output(), "nothing to do before an answer");
+    pair.passive.feed(&sent);
+    let answers = pair.passive.talk();
+    pair.active.feed(&answers);
+    // The verdict has waited longer than the next read: it has the free slot.
+    pair.active.read(9, 0, 8);
+    let sent = pair.active.talk();
+    assert_eq!(pair.active.waiting, Some(Waiting::ReadSlot));
+    pair.passive.feed(&sent);
+    let answers = pair.passive.talk();
+    pair.active.feed(&answers);
+    assert!(pair.active.taken().contains(&Got::Done(1)));
+    // And then it is the read's turn, without being asked.
+    assert_eq!(pair.active.waiting, None);
+    pair.run();
+    assert_eq!((&pair.active.violation, &pair.passive.violation), (&None, &None));
+}
+
+#[test]
+fn a_verdict_shares_the_only_read() {
     // A peer that serves one read at a time.
     let mut side = waiting(Config { peer_to_peer: false, ..plain(Role::Active) });
     side.feed(&reply("5002 0004 0001 0001"));
     let facts = side.wire.facts().unwrap();
-    assert_eq!((facts.limits.outbound, facts.verdicts), (1, Verdicts::SentOnly));
-    // Nobody wants to read: it is.
+    assert_eq!((facts.limits.outbound, facts.verdicts), (1, Verdicts::ProbedByRead));
+    // One that serves none: a Write is done when it is sent.
+    let mut side = waiting(Config { peer_to_peer: false, ..plain(Role::Active) });
+    side.feed(&reply("5002 0004 0000 0001"));
+    let facts = side.wire.facts().unwrap();
+    assert_eq!((facts.limits.outbound, facts.verdicts), (0, Verdicts::SentOnly));
+    // Nobody wants to read.
     let mut side = Side::new(Config { peer_to_peer: false, ..plain(Role::Active) });
     side.wire.connect(side.now, reads(4, 0), b"").unwrap();
     side.talk();
     side.feed(&reply("5002 0004 0001 0001"));
     let facts = side.wire.facts().unwrap();
     assert_eq!((facts.limits.outbound, facts.verdicts), (0, Verdicts::ProbedByRead));
+}
+
+/// ND2 4.8: 0 is a limit like any other, whatever else a plain peer has to be told (iW 18 L2).
+#[test]
+fn between_transoms_no_reads_are_none() {
+    for (asked, granted) in [(reads(0, 3), reads(2, 2)), (reads(3, 0), reads(2, 2))] {
+        let mut pair = Pair::new(Config::new(Role::Active), Config::new(Role::Passive));
+        pair.connect(asked, granted);
+        let mirror = reads(asked.outbound, asked.inbound);
+        assert!(
+            matches!(pair.passive.got[0], Got::Request { limits, .. } if limits == mirror),
+            "{:?}",
+            pair.passive.got
+        );
+        let agreed = reads(asked.inbound.min(2), asked.outbound.min(2));
+        assert_eq!(pair.active.wire.facts().unwrap().limits, agreed);
+        let agreed = reads(agreed.outbound, agreed.inbound);
+        assert_eq!(pair.passive.wire.facts().unwrap().limits, agreed);
+        pair.run();
+        assert!(pair.passive.got.contains(&Got::Established));
+    }
+    let mut pair = Pair::new(Config::new(Role::Active), Config::new(Role::Passive));
+    pair.connect(reads(4, 4), reads(0, 0));
+    assert_eq!(pair.active.wire.facts().unwrap().limits, reads(0, 0));
+    assert!(pair.passive.got.contains(&Got::Established));
 }
 
 #[test]

@@ -84,8 +84,10 @@ impl Stream {
 
     /// A signalled Write has gone out that no verdict is under way for, and a slot is free.
     pub(super) fn wants_probe(&self) -> bool {
+        // A read that has begun has its slot already.
         let out = &self.outbound;
-        !out.probing && out.verdict_for > out.vouched && out.under_way() < self.agreed.ord
+        let begun = out.current.is_some_and(|c| matches!(c.message, Message::Read { .. }));
+        out.lacks_verdict() && out.under_way() + u32::from(begun) < self.agreed.ord
     }
 
     pub(super) fn probe_frame(&mut self) -> Frame {

@@ -164,7 +164,8 @@ impl Stream {
             let detail = "a read request of more than one segment or more than 28 bytes".into();
             return Err((Fault::ReadRequestLength, detail));
         };
-        let limit = self.agreed.ird;
+        // A ready-to-receive frame may be a read where none are served.
+        let limit = self.agreed.ird.max(u32::from(!self.acquainted));
         if u32::try_from(self.inbound.answers.len()).unwrap_or(u32::MAX) >= limit {
             let detail = format!("more than the {limit} reads at a time that were agreed");
             return Err((Fault::ReadLimit, detail));
@@ -225,14 +226,10 @@ impl Stream {
         self.inbound.partial = if last { Partial::None } else { Partial::Response };
         if last {
             self.outbound.reads.pop_front();
+            self.outbound.finish_read(asker, &mut self.pending.resume);
         }
         Ok(match asker {
-            Asker::Program(id) => {
-                if last {
-                    self.outbound.finish_read(&mut self.pending.resume);
-                }
-                Some(Event::ReadData { id, offset: begin, payload, last })
-            }
+            Asker::Program(id) => Some(Event::ReadData { id, offset: begin, payload, last }),
             Asker::Ready => None,
             Asker::Verdict { through } => {
                 self.outbound.vouch(through);

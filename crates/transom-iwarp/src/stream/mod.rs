@@ -89,11 +89,11 @@ struct Agreed {
     revision: Revision,
     checksum: bool,
     extension: bool,
-    /// Read limits without the hidden slot.
+    /// The program's read limits.
     limits: ReadLimits,
     /// Reads the peer may have under way, as it was told.
     ird: u32,
-    /// Reads we may have under way, the hidden slot included.
+    /// Reads we may have under way, those for verdicts included.
     ord: u32,
     verdicts: Verdicts,
     /// Active: the frame to begin with.
@@ -273,7 +273,10 @@ impl Wire for Stream {
         self.start_up.1 < self.start_up.0.len()
             || self.last_words.is_some()
             || (self.phase == Phase::Open
-                && (self.outbound.busy() || !self.inbound.answers.is_empty() || self.acks.owed()))
+                && (self.outbound.busy()
+                    || self.wants_probe()
+                    || !self.inbound.answers.is_empty()
+                    || self.acks.owed()))
     }
 
     fn poll_event(&mut self) -> Option<Event<'static>> {

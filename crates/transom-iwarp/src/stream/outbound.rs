@@ -134,13 +134,19 @@ impl Outbound {
 
     /// Frames are waiting or under way.
     pub(super) fn busy(&self) -> bool {
-        self.ready.is_some()
-            || self.current.is_some()
-            || self.verdict_for > self.vouched && !self.probing
+        self.ready.is_some() || self.current.is_some()
     }
 
-    pub(super) fn finish_read(&mut self, resume: &mut bool) {
-        self.program_reads = self.program_reads.saturating_sub(1);
+    /// A signalled Write has gone out that no verdict is under way for.
+    pub(super) fn lacks_verdict(&self) -> bool {
+        !self.probing && self.verdict_for > self.vouched
+    }
+
+    /// A read has been answered.
+    pub(super) fn finish_read(&mut self, asker: Asker, resume: &mut bool) {
+        if matches!(asker, Asker::Program(_)) {
+            self.program_reads = self.program_reads.saturating_sub(1);
+        }
         *resume |= std::mem::take(&mut self.waits_for_read);
     }
 
@@ -168,9 +174,9 @@ impl Stream {
             }
             Message::Read { .. } => {
                 let out = &mut self.outbound;
-                if out.program_reads >= self.agreed.limits.outbound
-                    || out.under_way() >= self.agreed.ord
-                {
+                // A verdict has waited longer: the next free slot is its.
+                let taken = out.under_way() + u32::from(out.lacks_verdict());
+                if out.program_reads >= self.agreed.limits.outbound || taken >= self.agreed.ord {
                     out.waits_for_read = true;
                     return Begin::Wait(Waiting::ReadSlot);
                 }

@@ -29,16 +29,6 @@ fn wire_limit(reads: u32) -> u16 {
     u16::try_from(reads).unwrap_or(UNLIMITED).min(UNLIMITED - 1)
 }
 
-/// The user's share of the reads that may be under way, and whether one is left for verdicts: the
-/// hidden slot lies above the user's limit, and the user keeps the only one.
-fn share(total: u32, wanted: u32) -> (u32, bool) {
-    match total {
-        0 => (0, false),
-        1 => (wanted.min(1), wanted == 0),
-        _ => (wanted.min(total - 1), true),
-    }
-}
-
 impl Stream {
     fn capped(&self, limits: ReadLimits) -> ReadLimits {
         ReadLimits {
@@ -91,7 +81,8 @@ impl Stream {
         };
         let flags = if self.config.checksum { mpa::CHECKSUM } else { 0 }
             | if two { mpa::ENHANCED } else { 0 }
-            | if self.config.extension { mpa::OFFER } else { 0 };
+            | if self.config.extension { mpa::OFFER } else { 0 }
+            | if self.config.extension && limits.inbound == 0 { mpa::NO_READS } else { 0 };
         let enhanced = two.then(|| Enhanced {
             peer_to_peer: self.config.peer_to_peer,
             send: false,
@@ -183,7 +174,9 @@ impl Stream {
         None
     }
 
-    /// Divides the outbound reads between user and verdicts.
+    /// Who vouches for Writes, and what is left of the outbound reads for the user: verdicts of a
+    /// plain peer have a slot above the user's limit where the peer serves one more, and otherwise
+    /// wait for a free one of the user's.
     fn settle_verdicts(&mut self, enhanced: bool) {
         let config = &self.config;
         let agreed = &mut self.agreed;
@@ -192,9 +185,8 @@ impl Stream {
             agreed.verdicts = Verdicts::Acknowledged;
             agreed.ord = agreed.ord.min(wanted);
         } else if enhanced && config.verdict_reads {
-            let (user, hidden) = share(agreed.ord, wanted);
-            agreed.limits.outbound = user;
-            agreed.verdicts = if hidden { Verdicts::ProbedByRead } else { Verdicts::SentOnly };
+            agreed.verdicts =
+                if agreed.ord > 0 { Verdicts::ProbedByRead } else { Verdicts::SentOnly };
         }
         agreed.limits.outbound = agreed.limits.outbound.min(agreed.ord);
     }
@@ -228,8 +220,9 @@ impl Stream {
         let (mut inbound, mut outbound) = (of(word.ord), of(word.ird));
         if self.takes_extension() {
             inbound = inbound.saturating_sub(1);
-        } else if self.config.verdict_reads {
-            outbound = share(outbound, outbound).0;
+            if self.asked.has(mpa::NO_READS) {
+                outbound = 0;
+            }
         }
         ReadLimits { inbound: inbound.min(caps.inbound), outbound: outbound.min(caps.outbound) }
     }
@@ -297,7 +290,9 @@ impl Stream {
         } else if word.ird == UNLIMITED {
             agreed.ord = limits.outbound.saturating_add(u32::from(self.config.verdict_reads));
         }
-        agreed.ird = agreed.ird.max(least).max(ready_read);
+        if !agreed.extension {
+            agreed.ird = agreed.ird.max(least).max(ready_read);
+        }
         reply.ird = if word.ord == UNLIMITED { UNLIMITED } else { wire_limit(agreed.ird) };
         reply.ord = if word.ird == UNLIMITED { UNLIMITED } else { wire_limit(agreed.ord) };
         reply
