@@ -7,10 +7,10 @@ mod common;
 use std::collections::HashSet;
 
 use common::{Got, Pair};
-use transom_iwarp::TerminateForm;
 use transom_iwarp::faults::{self, Fault, TABLE};
 use transom_iwarp::terminate::{About, Terminate};
-use transom_wire::{Message, Operation, RefusalClass, Wire};
+use transom_iwarp::{Config, TerminateForm};
+use transom_wire::{Event, Message, Operation, RefusalClass, Role, Wire};
 
 const OPERATIONS: [Operation; 4] =
     [Operation::Send, Operation::Write, Operation::Read, Operation::Invalidate];
@@ -256,4 +256,52 @@ fn memory_that_goes_away_under_a_message_of_ours_ends_the_stream() {
     let got = pair.passive.taken();
     let [Got::Failed { id: None, error }] = &got[..] else { unreachable!("{got:?}") };
     assert_eq!(error.class, Some(RefusalClass::Internal));
+}
+
+// ---- whom a Terminate blames ------------------------------------------------------------------
+
+/// Who is blamed for the `nth` of these Writes when a plain peer refuses it.
+fn blamed(form: TerminateForm, writes: &[(u64, usize)], nth: usize) -> (Option<u64>, String) {
+    let plain = |role| Config { extension: false, terminate: form, ..Config::new(role) };
+    let mut pair = Pair::connected(plain(Role::Active), plain(Role::Passive));
+    pair.active.taken();
+    for (index, (address, length)) in writes.iter().enumerate() {
+        let mark = if index == nth { b'!' } else { b'.' };
+        pair.active.write(7, *address, &vec![mark; *length], true);
+    }
+    pair.passive.refuse = Some((
+        |event| matches!(event, Event::Write { payload: [b'!', ..], .. }),
+        RefusalClass::Bounds,
+        "",
+    ));
+    let sent = pair.active.talk();
+    pair.passive.feed(&sent);
+    let said = pair.passive.talk();
+    pair.active.feed(&said);
+    match pair.active.taken().pop() {
+        Some(Got::Failed { id, error }) => (id, error.code),
+        got => unreachable!("{got:?}"),
+    }
+}
+
+/// RFC 5040 4.8: place, length and the Last bit of the segment come back, and often decide.
+#[test]
+fn a_terminate_blames_the_write_whose_segment_it_echoes() {
+    for form in [TerminateForm::Rfc, TerminateForm::Siw] {
+        // Both begin at the same place; both end there; one lies inside the other.
+        for [first, second] in [[(0, 8), (0, 16)], [(0, 16), (0, 8)], [(0, 64), (16, 8)]] {
+            let (id, code) = blamed(form, &[first, second], 1);
+            assert_eq!(id, Some(1), "{code}");
+            assert!(!code.contains("of ours"), "{code}");
+            let (id, code) = blamed(form, &[first, second], 0);
+            assert_eq!(id, Some(0), "{code}");
+        }
+    }
+}
+
+#[test]
+fn a_terminate_that_fits_several_writes_says_so() {
+    let (id, code) = blamed(TerminateForm::Rfc, &[(0, 8), (32, 8), (0, 8)], 2);
+    assert_eq!(id, Some(0), "nothing is said to have succeeded that may not have");
+    assert!(code.ends_with("only a place to which 2 of ours went"), "{code}");
 }

@@ -4,15 +4,15 @@ use transom_wire::{
     Blame, Event, Frame, MessageId, Operation, Payload, PeerError, Refusal, RefusalClass, Violation,
 };
 
+use super::blame::Named;
 use super::frames::control;
 use super::inbound::Offending;
-use super::outbound::{Asker, What};
 use super::{Phase, Stream};
 use crate::TerminateForm;
 use crate::ddp::{Segment, Target};
 use crate::extension::{EXPLANATION, Refused, TEXT};
 use crate::faults::{self, Fault};
-use crate::rdmap::{self, READ_QUEUE, ReadRequest, SEND_QUEUE, TERMINATE_QUEUE};
+use crate::rdmap::{self, READ_QUEUE, ReadRequest, TERMINATE_QUEUE};
 use crate::terminate::{About, Terminate};
 
 /// What is still to be said. One Terminate per stream and direction (RFC 5040 7.1); what the peer
@@ -198,65 +198,6 @@ impl Stream {
         Ok(())
     }
 
-    /// The message of ours that a refusal names.
-    fn named(&self, operation: Operation, number: u32) -> Option<MessageId> {
-        if operation == Operation::Read {
-            return self.read_numbered(number);
-        }
-        // Counted from 1, modulo 2^32, and never settled before.
-        let first = (self.outbound.settled & 0xFFFF_FFFF) as u32;
-        let ahead = number.wrapping_sub(1).wrapping_sub(first);
-        let index = self.outbound.settled + u64::from(ahead);
-        match self.outbound.at(index) {
-            Some(sent) => Some(sent.id),
-            // Refused before its last frame has gone.
-            None if index == self.outbound.gone() => self.outbound.current_id(),
-            None => None,
-        }
-    }
-
-    fn read_numbered(&self, number: u32) -> Option<MessageId> {
-        let read = self.outbound.reads.iter().find(|read| read.number == number)?;
-        match read.asker {
-            Asker::Program(id) => Some(id),
-            _ => None,
-        }
-    }
-
-    /// The message of ours that the header in a Terminate belongs to.
-    fn blamed_by(&self, about: &About<'_>) -> (Option<MessageId>, Option<Operation>) {
-        let Some(segment) = Segment::parse(about.header) else { return (None, None) };
-        let sent = &self.outbound.sent;
-        match segment.target {
-            Target::Untagged { queue: READ_QUEUE, number, .. } => {
-                (self.read_numbered(number), Some(Operation::Read))
-            }
-            Target::Untagged { queue: SEND_QUEUE, number: blamed, .. } => {
-                let is = |what: What| matches!(what, What::Send { number } if number == blamed);
-                let id = sent.iter().rev().find(|sent| is(sent.what)).map(|sent| sent.id);
-                let id = id.or_else(|| self.outbound.current_send(blamed));
-                (id, Some(Operation::Send))
-            }
-            Target::Tagged { stag, offset } => {
-                let is = |what: What| match what {
-                    What::Write { token, address, length } => {
-                        token == stag && offset.wrapping_sub(address) < u64::from(length.max(1))
-                    }
-                    What::Send { .. } => false,
-                };
-                // The oldest without a verdict, or else the youngest that was thought to be done.
-                let settled = usize::try_from(self.outbound.settled - self.outbound.base);
-                let settled = settled.unwrap_or(0);
-                let id = sent.iter().skip(settled).find(|sent| is(sent.what));
-                let id = id.or_else(|| sent.iter().take(settled).rev().find(|sent| is(sent.what)));
-                let id = id.map(|sent| sent.id);
-                let id = id.or_else(|| self.outbound.current_write(stag, offset));
-                (id, Some(Operation::Write))
-            }
-            Target::Untagged { .. } => (None, None),
-        }
-    }
-
     /// The peer ends the stream. Nothing is answered, whatever it looks like (RFC 5040 5.4).
     pub(super) fn take_terminate<'b>(&mut self, segment: &Segment<'b>) -> Option<Event<'b>> {
         let start_up = self.config.role == transom_wire::Role::Passive && !self.acquainted;
@@ -278,8 +219,13 @@ impl Stream {
         let row = faults::received(terminate.code);
         let name = row.map_or("unregistered code", |row| row.name);
         let order = if form == TerminateForm::Siw { " (siw's bit order)" } else { "" };
-        let words = format!("Terminate {layer}/{kind}/{code:02x}: {name}{order}");
-        let (id, about) = terminate.about.map_or((None, None), |about| self.blamed_by(&about));
+        let Named { id, operation: about, of } =
+            terminate.about.map_or_else(Named::default, |about| self.blamed_by(&about, form));
+        let doubt = match of {
+            0 | 1 => String::new(),
+            of => format!("; it names no message, only a place to which {of} of ours went"),
+        };
+        let words = format!("Terminate {layer}/{kind}/{code:02x}: {name}{order}{doubt}");
         let known = row.and_then(|row| row.refusal);
         // The table names an operation, the header says which it was.
         let operation = match known {

@@ -2,6 +2,7 @@
 //! the surface; start-up, the two directions and the end of a stream have a file each.
 
 mod acks;
+mod blame;
 mod failure;
 mod frames;
 mod inbound;

@@ -125,11 +125,10 @@ impl Outbound {
         matches!(current.message, Message::Send { .. }).then_some(current.id)
     }
 
-    pub(super) fn current_write(&self, stag: u32, offset: u64) -> Option<MessageId> {
-        let current = self.current?;
-        let Message::Write { token, address, length, .. } = current.message else { return None };
-        let within = offset.wrapping_sub(address) < u64::from(length.max(1));
-        (token == stag && within).then_some(current.id)
+    pub(super) fn current_write(&self) -> Option<(MessageId, What)> {
+        let Current { id, message, .. } = self.current?;
+        let Message::Write { token, address, length, .. } = message else { return None };
+        Some((id, What::Write { token, address, length }))
     }
 
     /// Frames are waiting or under way.
