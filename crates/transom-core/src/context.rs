@@ -45,6 +45,14 @@ pub trait HostMemory: Sync {
     /// Copy `bytes` to `to`: in increasing address order, the last of them with a release store,
     /// because programs spin on them (ND2 4.2 rule 7). On a fault a prefix may stand.
     fn write(&self, to: u64, bytes: &[u8]) -> Result<(), Fault>;
+
+    /// Copy `length` bytes from `from`, which lies in memory shared with a peer
+    /// ([`Bytes::Shared`](transom_wire::Bytes::Shared)), to `to`: as [`HostMemory::write`].
+    fn copy(&self, from: u64, to: u64, length: usize) -> Result<(), Fault> {
+        let mut bytes = Vec::new();
+        self.append(from, length, &mut bytes)?;
+        self.write(to, &bytes)
+    }
 }
 
 /// Keeper of refusals. The driver puts a [`DenialLog`](crate::DenialLog) behind a lock.

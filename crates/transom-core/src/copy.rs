@@ -2,7 +2,7 @@
 //! most 64 KiB that lives for one copy (design rules 1, 5).
 
 use transom_memory::{Access, Actor, Denial, Purpose, Rule, Segment, Token};
-use transom_wire::RefusalClass;
+use transom_wire::{Bytes, RefusalClass};
 
 use crate::queue::{RequestQueue, Slot};
 use crate::{Cx, DenialCause};
@@ -98,10 +98,12 @@ impl By {
         cx: &mut Cx<'_>,
         token: u32,
         address: u64,
-        bytes: &[u8],
+        bytes: Bytes<'_>,
     ) -> Result<(), Bad> {
-        let mut at = address;
-        for piece in bytes.chunks(LARGEST_COPY) {
+        let (mut at, mut left) = (address, bytes);
+        while !left.is_empty() {
+            let (piece, later) = left.split_at(LARGEST_COPY);
+            left = later;
             let length = piece.len() as u64;
             let access = self.access(token, at, length);
             let grant = cx.memory.check(cx.lane, &access, cx.now.0).map_err(Bad::Denied)?;
@@ -109,7 +111,13 @@ impl By {
             for segment in grant.segments() {
                 let count = usize::try_from(segment.length).unwrap_or(usize::MAX).min(rest.len());
                 let (now, later) = rest.split_at(count);
-                if cx.host.write(segment.host, now).is_err() {
+                let done = match now {
+                    Bytes::Own(bytes) => cx.host.write(segment.host, bytes),
+                    Bytes::Shared { address, length } => {
+                        cx.host.copy(address, segment.host, length as usize)
+                    }
+                };
+                if done.is_err() {
                     return Err(Bad::Vanished { token, address: at, length });
                 }
                 rest = later;
@@ -127,7 +135,7 @@ impl By {
         queue: &RequestQueue,
         slot: &Slot,
         offset: u64,
-        bytes: &[u8],
+        bytes: Bytes<'_>,
     ) -> Result<(), Bad> {
         let (mut offset, mut rest) = (offset, bytes);
         while !rest.is_empty() {

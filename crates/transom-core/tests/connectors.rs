@@ -13,6 +13,26 @@ use transom_core::{Connector, Flags, LinkEnd, Listener, Operation, QueuePairStat
 use transom_memory::Rights;
 use transom_wire::ReadLimits;
 
+transom_core::again_over_process![
+    nd2_4_7_3_every_call_in_every_state,
+    nd2_4_7_3_cells_with_conditions,
+    nd2_4_7_3_every_listener_call_in_every_state,
+    nd2_4_7_2_a_connection_is_made_in_three_steps,
+    nd2_4_7_2_a_refused_connect_may_be_tried_again_with_the_same_queue_pair,
+    nd2_4_7_2_a_connect_that_cannot_reach_anybody_ends_with_the_reason,
+    nd2_c18_an_accept_whose_peer_backs_out_is_refused,
+    nd2_4_7_2_an_active_side_that_is_gone_makes_accept_abort,
+    nd2_4_7_2_accept_succeeds_when_the_active_side_completes_and_leaves_at_once,
+    nd2_4_7_2_an_accept_that_nobody_completes_times_out,
+    nd2_4_7_2_first_data_establishes_too,
+    nd2_4_9_the_notice_comes_before_the_flush,
+    nd2_4_7_4_cancel,
+    nd2_4_7_2_a_canceled_listener_gives_its_connectors_back,
+    nd2_2_11_the_backlog_waits_and_is_refused_at_the_end,
+    nd2_4_8_private_data_limits_are_exact_and_exceeding_them_is_harmless,
+    nd2_4_8_read_limits_row_by_row,
+];
+
 const READS: ReadLimits = ReadLimits { inbound: 4, outbound: 4 };
 const CALL: u64 = 1000;
 

@@ -9,6 +9,19 @@ use transom_core::{
 };
 use transom_memory::{Rights, Scope, Segment, Token};
 
+transom_core::again_over_process![
+    send_write_and_read_move_bytes,
+    messages_of_no_bytes_need_no_token,
+    a_window_opens_and_closes_in_queue_order,
+    a_region_gets_its_memory_and_loses_it_in_queue_order,
+    a_region_that_cannot_have_this_memory_fails_the_request,
+    memory_and_other_operations_do_not_mix,
+    silent_success_makes_no_completion_and_frees_its_place,
+    a_send_completes_before_what_the_peer_did_upon_it,
+    receives_are_consumed_in_posting_order,
+    a_write_is_placed_in_increasing_address_order,
+];
+
 const RW: Rights = Rights(Rights::REMOTE_READ.0 | Rights::REMOTE_WRITE.0);
 
 fn bytes(length: usize, seed: u8) -> Vec<u8> {

@@ -13,6 +13,37 @@ use transom_core::{
 };
 use transom_memory::{Rights, Rule, Unless};
 
+transom_core::again_over_process![
+    nd2_4_1_what_may_be_posted_when,
+    nd2_4_1_flush_of_an_idle_queue_pair,
+    nd2_2_9_inline_failures_leave_the_queue_pair_usable,
+    nd2_4_5_every_row,
+    nd2_4_5_after_the_first_error_the_rest_is_canceled_in_order,
+    a_refusal_leaves_a_record_on_both_sides,
+    no_byte_of_a_refused_write_moves_between_transoms,
+    a_window_closes_under_a_write_that_is_stalled_in_the_middle_of_a_frame,
+    vanished_pages_fail_the_request_that_needs_them,
+    nd2_w20_windows_close_with_the_connection,
+    the_token_of_a_flushed_bind_never_lives,
+    nd2_4_5_a_silent_peer_is_noticed,
+    a_peer_that_trickles_is_not_silent,
+    nd2_c42_a_send_waits_for_its_receive,
+    nd2_2_7_an_empty_shared_queue_never_fails_a_send,
+    nd2_4_3_a_fence_waits_for_earlier_reads,
+    nd2_4_8_reads_above_the_limit_wait,
+    nd2_4_8_a_read_against_a_limit_of_none_is_an_invalid_request,
+    nd2_2_9_inline_bytes_are_captured_by_the_call,
+    send_with_invalidate_closes_a_window_of_this_peer_only,
+    nd2_4_9_local_disconnect_cancels_what_is_not_acknowledged,
+    n10_a_flush_is_one_batch,
+    iw_14_4_tokens_that_grant_nothing,
+    iw_14_5_answers_are_made_as_the_link_takes_them,
+    iw_14_5_last_words_nobody_reads_are_given_up,
+    a_bad_list_does_not_take_earlier_requests_with_it,
+    nd2_4_9_no_answer_goes_on_behind_a_disconnect,
+    a_granted_receive_goes_back_to_the_shared_queue,
+];
+
 const WRITABLE: Rights = Rights(Rights::REMOTE_WRITE.0 | Rights::LOCAL_WRITE.0);
 
 fn connected(dialect: &'static Dialect, wires: Wires) -> Pair {

@@ -12,8 +12,8 @@ use transom_core::{
 };
 use transom_memory::ConnectionId;
 use transom_wire::{
-    Begin, Decoded, Event, Facts, Frame, Message, MessageId, Payload, ReadLimits, Refusal, Role,
-    SetupError, Time, Trailer, Verdicts, Violation, Wire,
+    Begin, Bytes, Decoded, Event, Facts, Frame, Message, MessageId, Payload, ReadLimits, Refusal,
+    Role, SetupError, Time, Trailer, Verdicts, Violation, Wire,
 };
 
 /// Says what it is told to: `polled` is known before the event of the one byte that comes in.
@@ -91,8 +91,13 @@ impl Wire for Script {
     }
 }
 
-const SEND: Event<'static> =
-    Event::Send { offset: 0, payload: &[], last: true, solicited: false, invalidate: None };
+const SEND: Event<'static> = Event::Send {
+    offset: 0,
+    payload: Bytes::Own(&[]),
+    last: true,
+    solicited: false,
+    invalidate: None,
+};
 
 /// The only frame of a message without bytes.
 fn frame(id: u64) -> Frame {

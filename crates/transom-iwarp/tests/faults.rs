@@ -270,7 +270,7 @@ fn blamed(form: TerminateForm, writes: &[(u64, usize)], nth: usize) -> (Option<u
         pair.active.write(7, *address, &vec![mark; *length], true);
     }
     pair.passive.refuse = Some((
-        |event| matches!(event, Event::Write { payload: [b'!', ..], .. }),
+        |event| matches!(event, Event::Write { payload: transom_wire::Bytes::Own([b'!', ..]), .. }),
         RefusalClass::Bounds,
         "",
     ));

@@ -1,6 +1,6 @@
 //! What a wire tells its engine.
 
-use crate::{MessageId, PeerError, ReadLimits};
+use crate::{Bytes, MessageId, PeerError, ReadLimits};
 
 /// One step of [`Wire::decode`](crate::Wire::decode).
 #[derive(Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub enum Event<'b> {
         /// Where `payload` begins.
         address: u64,
         /// The bytes.
-        payload: &'b [u8],
+        payload: Bytes<'b>,
         /// The message is complete with these.
         last: bool,
     },
@@ -79,7 +79,7 @@ pub enum Event<'b> {
         /// Offset of `payload` in the message.
         offset: u32,
         /// The bytes.
-        payload: &'b [u8],
+        payload: Bytes<'b>,
         /// The message is complete with these.
         last: bool,
         /// The sender asked for a solicited event (valid with `last`).
@@ -107,7 +107,7 @@ pub enum Event<'b> {
         /// Offset of `payload` in what was asked for.
         offset: u32,
         /// The bytes.
-        payload: &'b [u8],
+        payload: Bytes<'b>,
         /// The read is complete with these.
         last: bool,
     },

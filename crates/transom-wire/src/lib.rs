@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bytes;
 mod event;
 mod frame;
 mod message;
@@ -18,6 +19,7 @@ mod refusal;
 mod setup;
 mod time;
 
+pub use bytes::Bytes;
 pub use event::{Decoded, Event, ReadSlot, Verdicts};
 pub use frame::{Frame, MAX_HEADER, Payload, Trailer};
 pub use message::{Begin, Message, MessageId, Operation, Waiting};
@@ -107,6 +109,14 @@ pub trait Wire: Send {
 
     /// Release every owed acknowledgement now: a thread is about to block, or the connection ends.
     fn flush(&mut self, now: Time);
+
+    /// What this side acknowledges by now, as one word, if the peer is to learn it now and the link has
+    /// a place for it beside the frames. It counts as told. Wires over links without such a place
+    /// acknowledge in frames.
+    fn acknowledgement(&mut self, now: Time) -> Option<u64> {
+        let _ = now;
+        None
+    }
 
     /// When [`on_deadline`](Wire::on_deadline) wants to be called next.
     fn deadline(&self) -> Option<Time>;

@@ -1,7 +1,7 @@
 //! Bytes of the peer: messages placed, checked, delivered.
 
 use transom_memory::{Purpose, Token};
-use transom_wire::{Decoded, Event, MessageId, Operation, Refusal, RefusalClass, Time};
+use transom_wire::{Bytes, Decoded, Event, MessageId, Operation, Refusal, RefusalClass, Time};
 
 use super::{Connection, Phase, Received};
 use crate::copy::{Bad, By};
@@ -111,7 +111,7 @@ impl Connection {
                 self.used(cx);
                 let send = Send { offset, last, solicited, invalidate };
                 if !self.send(cx, send, payload) {
-                    self.parked = Some(Parked { since: cx.now, send, payload: payload.to_vec() });
+                    self.park(cx, send, payload);
                 }
             }
             Event::ReadRequest { token, address, length, .. } => {
@@ -150,7 +150,7 @@ impl Connection {
         }
     }
 
-    fn write(&mut self, cx: &mut Cx<'_>, token: u32, address: u64, payload: &[u8], last: bool) {
+    fn write(&mut self, cx: &mut Cx<'_>, token: u32, address: u64, payload: Bytes<'_>, last: bool) {
         if let Err(bad) =
             self.remote(Purpose::RemoteWrite, |by| by.place(cx, token, address, payload))
         {
@@ -171,7 +171,7 @@ impl Connection {
     }
 
     /// Deliver a piece of a Send. `false`: there is no receive for it.
-    fn send(&mut self, cx: &mut Cx<'_>, send: Send, payload: &[u8]) -> bool {
+    fn send(&mut self, cx: &mut Cx<'_>, send: Send, payload: Bytes<'_>) -> bool {
         let Some(execution) = &mut self.execution else { return true };
         if !execution.receiving {
             if execution.receives.is_empty()
@@ -240,6 +240,21 @@ impl Connection {
         true
     }
 
+    /// Keep a piece of a Send until there is a receive.
+    fn park(&mut self, cx: &mut Cx<'_>, send: Send, payload: Bytes<'_>) {
+        let kept = match payload {
+            Bytes::Own(bytes) => bytes.to_vec(),
+            Bytes::Shared { address, length } => {
+                let mut kept = Vec::new();
+                if cx.host.append(address, length as usize, &mut kept).is_err() {
+                    return self.refuse(cx, Operation::Send, Bad::Missing);
+                }
+                kept
+            }
+        };
+        self.parked = Some(Parked { since: cx.now, send, payload: kept });
+    }
+
     /// A receive failed: it completes with `status`, the peer's Send with what its dialect makes of
     /// `class`, and both queue pairs end.
     fn refuse_receive(
@@ -270,7 +285,7 @@ impl Connection {
     pub(super) fn resume(&mut self, cx: &mut Cx<'_>) {
         let Some(parked) = self.parked.take() else { return };
         if matches!(self.phase, Phase::Open | Phase::Setup)
-            && !self.send(cx, parked.send, &parked.payload)
+            && !self.send(cx, parked.send, Bytes::Own(&parked.payload))
         {
             self.parked = Some(parked);
         }
@@ -281,7 +296,7 @@ impl Connection {
         cx: &mut Cx<'_>,
         id: MessageId,
         offset: u32,
-        payload: &[u8],
+        payload: Bytes<'_>,
         last: bool,
     ) {
         let Some(execution) = &mut self.execution else { return };

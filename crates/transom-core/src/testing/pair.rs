@@ -1,10 +1,11 @@
 //! Two hosts and the link between them.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use transom_iwarp::{Config, Stream};
 use transom_memory::ConnectionId;
-use transom_wire::{ReadLimits, Role, Time};
+use transom_wire::{ReadLimits, Role, Time, Wire};
 
 use super::host::{Host, HostConfig};
 use crate::{
@@ -17,9 +18,43 @@ pub const ACTIVE: usize = 0;
 /// Index of the host that listens.
 pub const PASSIVE: usize = 1;
 
+/// Which implementation of the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Path {
+    /// iWARP.
+    Tcp,
+    /// Records between processes.
+    Process,
+}
+
+thread_local! {
+    static IN_USE: Cell<Path> = const { Cell::new(Path::Tcp) };
+}
+
+impl Path {
+    /// Run a test over this wire: [`Wires::transom`] means it until the test is over.
+    pub fn over(self, test: impl FnOnce()) {
+        let before = IN_USE.replace(self);
+        test();
+        IN_USE.set(before);
+    }
+}
+
+/// Run each of the named tests again, over the wire between processes.
+#[macro_export]
+macro_rules! again_over_process {
+    ($($test:ident),* $(,)?) => {
+        mod over_process {
+            $(#[test] fn $test() { $crate::testing::Path::Process.over(super::$test); })*
+        }
+    };
+}
+
 /// What the two sides say on the wire.
 #[derive(Clone, Debug)]
 pub struct Wires {
+    /// Over which wire. `Process` takes what it knows of from the two below.
+    pub path: Path,
     /// The active side.
     pub active: Config,
     /// The passive side.
@@ -27,16 +62,35 @@ pub struct Wires {
 }
 
 impl Wires {
-    /// Two Transoms.
+    /// Two Transoms, over the wire that the test is run over ([`Path::over`]).
     #[must_use]
     pub fn transom() -> Wires {
-        Wires { active: Config::new(Role::Active), passive: Config::new(Role::Passive) }
+        let (active, passive) = (Config::new(Role::Active), Config::new(Role::Passive));
+        Wires { path: IN_USE.get(), active, passive }
+    }
+
+    fn make(&self, config: &Config, now: Time) -> Box<dyn Wire> {
+        match self.path {
+            Path::Tcp => Box::new(Stream::new(config.clone(), now)),
+            Path::Process => {
+                let config = transom_process::Config {
+                    read_caps: config.read_caps,
+                    handshake_timeout: config.handshake_timeout,
+                    confirm_timeout: config.confirm_timeout,
+                    receive_wait: config.receive_wait,
+                    ack_delay: config.ack_delay,
+                    ack_limit: config.ack_limit,
+                    ..transom_process::Config::new(config.role)
+                };
+                Box::new(transom_process::Channel::new(config, now))
+            }
+        }
     }
 
     /// Two sides of which neither knows the extension.
     #[must_use]
     pub fn plain() -> Wires {
-        let mut wires = Wires::transom();
+        let mut wires = Wires { path: Path::Tcp, ..Wires::transom() };
         (wires.active.extension, wires.passive.extension) = (false, false);
         wires
     }
@@ -182,7 +236,7 @@ impl Pair {
                 dialect: dialects[host].dialect,
                 explain: dialects[host].explain,
             };
-            let wire = Box::new(Stream::new(wire, now));
+            let wire = self.config.wires.make(&wire, now);
             self.hosts[host].connection = Some(Connection::new(config, wire, now));
         }
         let result = self.hosts[ACTIVE].with(now, |_, connection, _, cx| match connection {

@@ -73,7 +73,7 @@ impl Stream {
             self.inbound.announced = None;
         }
         self.count(last);
-        Ok(Some(Event::Write { token: stag, address: offset, payload, last }))
+        Ok(Some(Event::Write { token: stag, address: offset, payload: payload.into(), last }))
     }
 
     /// With the extension, a Write of more than one segment is the announced one.
@@ -123,7 +123,7 @@ impl Stream {
         }
         Ok(Some(Event::Send {
             offset,
-            payload,
+            payload: payload.into(),
             last,
             solicited: opcode.solicited(),
             invalidate: opcode.invalidates().then_some(ulp),
@@ -229,7 +229,9 @@ impl Stream {
             self.outbound.finish_read(asker, &mut self.pending.resume);
         }
         Ok(match asker {
-            Asker::Program(id) => Some(Event::ReadData { id, offset: begin, payload, last }),
+            Asker::Program(id) => {
+                Some(Event::ReadData { id, offset: begin, payload: payload.into(), last })
+            }
             Asker::Ready => None,
             Asker::Verdict { through } => {
                 self.outbound.vouch(through);

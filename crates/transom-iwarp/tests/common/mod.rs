@@ -177,7 +177,7 @@ impl Side {
             }
             Event::Write { token, address, payload, last } => {
                 let before = self.partial.len() as u64;
-                self.partial.extend_from_slice(payload);
+                self.partial.extend_from_slice(payload.own().unwrap());
                 if !last {
                     return;
                 }
@@ -189,7 +189,7 @@ impl Side {
             }
             Event::Send { offset, payload, last, solicited, invalidate } => {
                 assert_eq!(offset as usize, self.partial.len());
-                self.partial.extend_from_slice(payload);
+                self.partial.extend_from_slice(payload.own().unwrap());
                 if !last {
                     return;
                 }
@@ -203,7 +203,7 @@ impl Side {
             }
             Event::ReadData { id, offset, payload, last } => {
                 assert_eq!(offset as usize, self.partial.len());
-                self.partial.extend_from_slice(payload);
+                self.partial.extend_from_slice(payload.own().unwrap());
                 if !last {
                     return;
                 }

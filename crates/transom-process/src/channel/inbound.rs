@@ -1,0 +1,357 @@
+//! The peer's records: order, contiguity and length, as far as they can be judged without asking whose
+//! memory it is. What passes becomes an event.
+
+use std::collections::VecDeque;
+
+use transom_wire::{
+    Blame, Bytes, Decoded, Event, Operation, PeerError, ReadSlot, Refusal, RefusalClass, Time,
+    Violation,
+};
+
+use super::{Channel, NOTHING, Phase};
+use crate::record::{self, HEADER, Header, Kind};
+
+/// A message of which not all has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Partial {
+    #[default]
+    None,
+    /// Announced; `left` bytes are missing, `begun`: some have come.
+    Write {
+        token: u32,
+        next: u64,
+        left: u32,
+    },
+    Send {
+        flags: u8,
+        invalidate: u64,
+        next: u32,
+    },
+    Answer,
+}
+
+/// A read of the peer that is being answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answer {
+    /// Number of its record.
+    pub(super) record: u64,
+    pub(super) token: u32,
+    pub(super) address: u64,
+    pub(super) left: u32,
+}
+
+/// The stream as far as it comes from the peer.
+#[derive(Debug, Default)]
+pub(super) struct Inbound {
+    /// Records that have come.
+    taken: u64,
+    /// The last of them ends a message that has not been executed; its bytes.
+    held: Option<u32>,
+    /// Number of the record that the last event came from.
+    pub(super) last: u64,
+    /// It answers a read of ours.
+    answered: bool,
+    /// Sends that have begun, modulo 2^30.
+    sends: u32,
+    partial: Partial,
+    pub(super) answers: VecDeque<Answer>,
+}
+
+impl Inbound {
+    /// Records that were executed, modulo 2^32.
+    pub(super) fn executed(&self) -> u32 {
+        (self.taken.wrapping_sub(u64::from(self.held.is_some())) & 0xFFFF_FFFF) as u32
+    }
+
+    /// The message that waited was executed.
+    pub(super) fn release(&mut self) -> Option<u32> {
+        self.held.take()
+    }
+
+    pub(super) fn is_unfinished(&self) -> bool {
+        self.partial != Partial::None
+    }
+}
+
+/// A rule of this wire that the peer broke.
+type Broken = (&'static str, String);
+
+impl Channel {
+    /// The next record.
+    pub(super) fn take_record<'b>(
+        &mut self,
+        now: Time,
+        bytes: &'b [u8],
+    ) -> Result<Decoded<'b>, Violation> {
+        let Some(words) = record::to_words(bytes) else { return Ok(NOTHING) };
+        let Some(header) = Header::from_words(words) else {
+            return Err(self.broken(("records", "a record of no known kind".into())));
+        };
+        let length = header.payload();
+        if length > header.kind.largest_payload() {
+            let detail = format!("{length} bytes behind a {:?}", header.kind);
+            return Err(self.broken(("records", detail)));
+        }
+        let rest = bytes.get(HEADER..).unwrap_or_default();
+        let elsewhere = header.has(record::ELSEWHERE) && header.kind.carries_data();
+        let behind = if elsewhere { 8 } else { length };
+        let Some(payload) = rest.get(..behind) else { return Ok(NOTHING) };
+        let payload = if elsewhere {
+            let mut address = [0; 8];
+            address.copy_from_slice(payload);
+            // At most the largest payload, which was asked above.
+            let length = u32::try_from(length).unwrap_or(u32::MAX);
+            Bytes::Shared { address: u64::from_ne_bytes(address), length }
+        } else {
+            Bytes::Own(payload)
+        };
+        let consumed = HEADER + behind;
+        if header.kind != Kind::Ack {
+            self.inbound.last = self.inbound.taken;
+            self.inbound.answered = header.kind == Kind::Answer;
+            self.inbound.taken += 1;
+        }
+        if self.phase != Phase::Open {
+            let private = payload.own().unwrap_or_default();
+            return match self.start_up(&header, private, consumed) {
+                Some(decoded) => Ok(decoded),
+                None => {
+                    let detail = format!("a {:?} where start-up has not come so far", header.kind);
+                    Err(self.silent(detail))
+                }
+            };
+        }
+        self.learn(header.ack).map_err(|broken| self.broken(broken))?;
+        let event = self.take(now, &header, payload).map_err(|broken| self.broken(broken))?;
+        Ok(Decoded { consumed, event })
+    }
+
+    fn learn(&mut self, word: u64) -> Result<(), Broken> {
+        let (acknowledged, sent) = (self.outbound.acknowledged, self.outbound.records);
+        let Some(news) = self.ledger.learn(word, acknowledged, sent, self.inbound.sends) else {
+            return Err(("acknowledgements", "the peer has executed what was not sent".into()));
+        };
+        if let Some(through) = self.outbound.acknowledge(news.executed) {
+            self.pending.done = Some(through);
+        }
+        self.pending.resume |= news.resume;
+        self.pending.credit_wanted |= news.wanted;
+        Ok(())
+    }
+
+    fn take<'b>(
+        &mut self,
+        now: Time,
+        header: &Header,
+        payload: Bytes<'b>,
+    ) -> Result<Option<Event<'b>>, Broken> {
+        let event = match header.kind {
+            Kind::Announce => self.take_announce(header)?,
+            Kind::Write => self.take_write(header, payload)?,
+            Kind::Send => self.take_send(header, payload)?,
+            Kind::Read => return self.take_read(header),
+            Kind::Answer => self.take_answer(header, payload)?,
+            Kind::Refuse => self.take_refusal(header, payload),
+            Kind::Ack => return Ok(None),
+            Kind::Request | Kind::Reply | Kind::Reject | Kind::Ready => {
+                return Err(("start-up", format!("a {:?} after start-up", header.kind)));
+            }
+        };
+        let ends = matches!(header.kind, Kind::Write | Kind::Send) && header.has(record::LAST);
+        if ends {
+            self.inbound.held = Some(header.length);
+        } else {
+            self.ledger.executed(now, header.length.min(record::LARGEST_PAYLOAD as u32));
+        }
+        Ok(Some(event))
+    }
+
+    fn idle_or(&self, what: &str) -> Result<(), Broken> {
+        match self.inbound.partial {
+            Partial::None => Ok(()),
+            partial => Err(("messages", format!("{what} inside an unfinished {partial:?}"))),
+        }
+    }
+
+    fn take_announce<'b>(&mut self, header: &Header) -> Result<Event<'b>, Broken> {
+        self.idle_or("an announcement")?;
+        let &Header { token, address, length, .. } = header;
+        if length == 0 {
+            return Err(("messages", "an announced Write of nothing".into()));
+        }
+        // A range that wraps around is the engine's to refuse.
+        self.inbound.partial = Partial::Write { token, next: address, left: length };
+        Ok(Event::WriteAnnounced { token, address, length: u64::from(length) })
+    }
+
+    fn take_write<'b>(&mut self, header: &Header, payload: Bytes<'b>) -> Result<Event<'b>, Broken> {
+        let &Header { token, address, length, .. } = header;
+        let last = header.has(record::LAST);
+        match self.inbound.partial {
+            Partial::None if last => {}
+            Partial::None => {
+                return Err(("messages", "a Write of several records, not announced".into()));
+            }
+            Partial::Write { token: expected, next, left }
+                if token == expected
+                    && address == next
+                    && length <= left
+                    && last == (length == left)
+                    && length > 0 =>
+            {
+                let next = next.wrapping_add(u64::from(length));
+                self.inbound.partial = Partial::Write { token, next, left: left - length };
+            }
+            partial => {
+                let detail = format!("{length} bytes to {token:#x} at {address:#x} in {partial:?}");
+                return Err(("messages", detail));
+            }
+        }
+        if last {
+            self.inbound.partial = Partial::None;
+        }
+        Ok(Event::Write { token, address, payload, last })
+    }
+
+    fn take_send<'b>(&mut self, header: &Header, payload: Bytes<'b>) -> Result<Event<'b>, Broken> {
+        let last = header.has(record::LAST);
+        let flags = header.flags & (record::SOLICITED | record::INVALIDATE);
+        let offset = match self.inbound.partial {
+            Partial::None => {
+                // Counts are modulo 2^30, and a Send uses one of the receives granted.
+                if self.inbound.sends == self.ledger.told_credits() {
+                    return Err(("receives", "a Send for which no receive was granted".into()));
+                }
+                self.inbound.sends = self.inbound.sends.wrapping_add(1) & ((1 << 30) - 1);
+                0
+            }
+            Partial::Send { flags: begun, invalidate, next }
+                if begun == flags && invalidate == header.address =>
+            {
+                next
+            }
+            partial => return Err(("messages", format!("a Send inside {partial:?}"))),
+        };
+        let Some(next) = offset.checked_add(header.length).filter(|_| last || header.length > 0)
+        else {
+            return Err(("messages", "a Send that never ends".into()));
+        };
+        let invalidate = if header.has(record::INVALIDATE) {
+            Some(u32::try_from(header.address).unwrap_or(0))
+        } else {
+            None
+        };
+        self.inbound.partial = if last {
+            Partial::None
+        } else {
+            Partial::Send { flags, invalidate: header.address, next }
+        };
+        let solicited = header.has(record::SOLICITED);
+        Ok(Event::Send { offset, payload, last, solicited, invalidate })
+    }
+
+    fn take_read<'b>(&mut self, header: &Header) -> Result<Option<Event<'b>>, Broken> {
+        self.idle_or("a read")?;
+        let limit = self.limits.inbound;
+        if u32::try_from(self.inbound.answers.len()).unwrap_or(u32::MAX) >= limit {
+            return Err(("reads", format!("more than the {limit} reads at a time agreed")));
+        }
+        let &Header { token, address, length, .. } = header;
+        let record = self.inbound.last;
+        self.inbound.answers.push_back(Answer { record, token, address, left: length });
+        let slot = ReadSlot((record & 0xFFFF_FFFF) as u32);
+        // A read of nothing names nothing that could be checked.
+        Ok((length > 0).then_some(Event::ReadRequest { slot, token, address, length }))
+    }
+
+    fn take_answer<'b>(
+        &mut self,
+        header: &Header,
+        payload: Bytes<'b>,
+    ) -> Result<Event<'b>, Broken> {
+        if self.inbound.partial != Partial::Answer {
+            self.idle_or("the answer to a read")?;
+        }
+        let (length, last) = (header.length, header.has(record::LAST));
+        let Some(read) = self.outbound.reads.front_mut() else {
+            return Err(("reads", "the answer to a read nobody asked for".into()));
+        };
+        let left = read.length - read.received;
+        if length > left || last != (length == left) || length == 0 && !last {
+            return Err(("reads", format!("an answer of {length} bytes of {left}")));
+        }
+        let (id, offset) = (read.id, read.received);
+        read.received += length;
+        self.inbound.partial = if last { Partial::None } else { Partial::Answer };
+        if last {
+            self.outbound.reads.pop_front();
+            self.pending.resume |= std::mem::take(&mut self.outbound.waits_for_read);
+        }
+        Ok(Event::ReadData { id, offset, payload, last })
+    }
+
+    /// The peer ends the stream.
+    fn take_refusal<'b>(&mut self, header: &Header, payload: Bytes<'b>) -> Event<'b> {
+        let (operation, class) = record::read_detail(header.detail);
+        let id = self.outbound.named(header.address);
+        let text = payload.own().unwrap_or_default();
+        let explanation = (!text.is_empty()).then(|| printable(text));
+        let code = match (operation, class) {
+            (Some(operation), Some(class)) => format!("{operation:?} refused: {class:?}"),
+            _ => "the peer says that a rule of the path was broken".to_owned(),
+        };
+        self.end();
+        Event::PeerFailed { id, error: PeerError { class, operation, code, explanation } }
+    }
+
+    /// The peer broke a rule: the stream is dead, and it is told so, but not why.
+    pub(super) fn broken(&mut self, (rule, detail): Broken) -> Violation {
+        if self.phase == Phase::Open {
+            self.outbound.say(Header { address: u64::MAX, ..Header::new(Kind::Refuse) }, &[]);
+        }
+        self.end();
+        Violation { blame: Blame::Peer, rule, detail }
+    }
+
+    /// The engine refuses what the last record asked for.
+    pub(super) fn say_refused(&mut self, refusal: &Refusal<'_>) {
+        if self.inbound.answered {
+            // The sink of our own read is gone: nothing the peer asked for.
+            return self.say_end(None, RefusalClass::Internal, u64::MAX, None);
+        }
+        let record = self.inbound.last;
+        self.say_end(Some(refusal.operation), refusal.class, record, refusal.explanation);
+    }
+
+    /// End the stream, and say why: which record of the peer's was refused, if one was.
+    pub(super) fn say_end(
+        &mut self,
+        operation: Option<Operation>,
+        class: RefusalClass,
+        record: u64,
+        explanation: Option<&str>,
+    ) {
+        if self.phase == Phase::Open {
+            let detail = record::detail(operation, Some(class));
+            let ack = self.ack_word();
+            let header = Header { detail, address: record, ack, ..Header::new(Kind::Refuse) };
+            self.outbound.say(header, fitting(explanation.unwrap_or("")).as_bytes());
+        }
+        self.end();
+    }
+}
+
+/// Cuts a text to what fits, at a character's boundary.
+fn fitting(text: &str) -> &str {
+    let mut end = text.len().min(record::LARGEST_TEXT);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.get(..end).unwrap_or("")
+}
+
+/// Text of a peer, for people to read: printable, whatever it sent.
+fn printable(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}

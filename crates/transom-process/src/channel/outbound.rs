@@ -1,0 +1,269 @@
+//! Which message or answer is next, and what became of those that went out.
+
+use std::collections::VecDeque;
+
+use transom_wire::{
+    Begin, Frame, MAX_HEADER, Message, MessageId, Payload, ReadSlot, Refusal, Time, Waiting,
+};
+
+use super::{Channel, Phase};
+use crate::record::{self, HEADER, Header, Kind, LARGEST_PAYLOAD};
+
+/// The stream as far as it goes to the peer.
+#[derive(Debug, Default)]
+pub(super) struct Outbound {
+    /// Records that went out, and how many of them the peer has executed.
+    pub(super) records: u64,
+    pub(super) acknowledged: u64,
+    /// Records of this side's own making, on their way out, and how much of them has gone.
+    words: (Vec<u8>, usize),
+    pub(super) current: Option<Current>,
+    /// Sends and Writes that went out and were not acknowledged.
+    sent: VecDeque<Sent>,
+    /// Reads under way, in order.
+    pub(super) reads: VecDeque<Reading>,
+    pub(super) waits_for_read: bool,
+    /// Answers and messages take turns: an answer had the last one.
+    answered: bool,
+}
+
+/// The message under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Current {
+    id: MessageId,
+    message: Message,
+    /// Number of its first record.
+    first: u64,
+    gone: u32,
+    announced: bool,
+}
+
+/// A Send or Write that has gone out: its records are `first..end`.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    id: MessageId,
+    first: u64,
+    end: u64,
+}
+
+/// A read under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading {
+    pub(super) id: MessageId,
+    record: u64,
+    pub(super) length: u32,
+    pub(super) received: u32,
+}
+
+impl Outbound {
+    /// Say something that is not a message: it goes before everything else.
+    pub(super) fn say(&mut self, header: Header, text: &[u8]) {
+        let length = u32::try_from(text.len()).unwrap_or(0);
+        let (words, gone) = &mut self.words;
+        words.drain(..*gone);
+        *gone = 0;
+        words.extend_from_slice(&record::to_bytes(Header { length, ..header }.words()));
+        words.extend_from_slice(text);
+        self.records += 1;
+    }
+
+    pub(super) fn has_words(&self) -> bool {
+        self.words.1 < self.words.0.len()
+    }
+
+    pub(super) fn forget_words(&mut self) {
+        self.words = (Vec::new(), 0);
+    }
+
+    /// The peer has executed so many more records; the youngest message that it knows to be done.
+    pub(super) fn acknowledge(&mut self, more: u32) -> Option<MessageId> {
+        self.acknowledged += u64::from(more);
+        let mut through = None;
+        while let Some(sent) = self.sent.front().filter(|sent| sent.end <= self.acknowledged) {
+            through = Some(sent.id);
+            self.sent.pop_front();
+        }
+        through
+    }
+
+    /// The message that a record belongs to.
+    pub(super) fn named(&self, record: u64) -> Option<MessageId> {
+        let read = self.reads.iter().find(|read| read.record == record).map(|read| read.id);
+        let sent = || self.sent.iter().find(|s| (s.first..s.end).contains(&record)).map(|s| s.id);
+        let current =
+            || self.current.filter(|c| (c.first..self.records).contains(&record)).map(|c| c.id);
+        read.or_else(sent).or_else(current)
+    }
+}
+
+fn frame(header: &[u8], payload: Payload, length: u32, last: bool) -> Frame {
+    let mut room = [0; MAX_HEADER];
+    let used = header.len().min(MAX_HEADER);
+    if let (Some(room), Some(header)) = (room.get_mut(..used), header.get(..used)) {
+        room.copy_from_slice(header);
+    }
+    let header_length = u8::try_from(used).unwrap_or(0);
+    Frame { header: room, header_length, payload, length, sealed: false, last }
+}
+
+impl Channel {
+    pub(super) fn begin_message(&mut self, id: MessageId, message: &Message) -> Begin {
+        if self.phase != Phase::Open || self.outbound.current.is_some() {
+            return Begin::Wait(Waiting::Start);
+        }
+        match message {
+            Message::Send { .. } if !self.ledger.spend() => {
+                let limit = self.ledger.lacks_receive().then_some(self.config.receive_wait);
+                return Begin::Wait(Waiting::Receive { limit });
+            }
+            Message::Read { .. } => {
+                let under_way = u32::try_from(self.outbound.reads.len()).unwrap_or(u32::MAX);
+                if under_way >= self.limits.outbound {
+                    self.outbound.waits_for_read = true;
+                    return Begin::Wait(Waiting::ReadSlot);
+                }
+            }
+            _ => {}
+        }
+        let first = self.outbound.records;
+        let message = *message;
+        self.outbound.current = Some(Current { id, message, first, gone: 0, announced: false });
+        Begin::Started
+    }
+
+    pub(super) fn choose_frame(&mut self, now: Time) -> Option<Frame> {
+        if let Some(frame) = self.next_words() {
+            return Some(frame);
+        }
+        if self.phase != Phase::Open {
+            return None;
+        }
+        let turn = !self.outbound.answered || self.outbound.current.is_none();
+        if turn && let Some(frame) = self.answer_frame() {
+            self.outbound.answered = true;
+            return Some(frame);
+        }
+        self.outbound.answered = false;
+        if let Some(frame) = self.message_frame() {
+            return Some(frame);
+        }
+        let executed = self.inbound.executed();
+        let due = !self.config.beside && self.ledger.is_due(now, executed, &self.patience());
+        due.then(|| {
+            let ack = self.ack_word();
+            let header = Header { ack, ..Header::new(Kind::Ack) };
+            frame(&record::to_bytes(header.words()), Payload::None, 0, false)
+        })
+    }
+
+    fn next_words(&mut self) -> Option<Frame> {
+        let (words, gone) = &mut self.outbound.words;
+        let rest = words.get(*gone..).filter(|rest| !rest.is_empty())?;
+        let piece = rest.get(..MAX_HEADER).unwrap_or(rest);
+        let frame = frame(piece, Payload::None, 0, false);
+        *gone += piece.len();
+        if *gone == words.len() {
+            self.outbound.forget_words();
+        }
+        Some(frame)
+    }
+
+    /// A record with what the peer is to learn on it.
+    fn record(&mut self, mut header: Header, payload: Payload, length: u32) -> Frame {
+        header.ack = self.ack_word();
+        self.outbound.records += 1;
+        let last = header.has(record::LAST);
+        frame(&record::to_bytes(header.words()), payload, length, last)
+    }
+
+    fn answer_frame(&mut self) -> Option<Frame> {
+        let answer = self.inbound.answers.front_mut()?;
+        let length = answer.left.min(LARGEST_PAYLOAD as u32);
+        let slot = ReadSlot((answer.record & 0xFFFF_FFFF) as u32);
+        let (token, address) = (answer.token, answer.address);
+        answer.left -= length;
+        answer.address = address.wrapping_add(u64::from(length));
+        let last = answer.left == 0;
+        if last {
+            self.inbound.answers.pop_front();
+        }
+        let flags = if last { record::LAST } else { 0 };
+        let header = Header { flags, length, ..Header::new(Kind::Answer) };
+        let payload = match length {
+            0 => Payload::None,
+            _ => Payload::Memory { slot, token, address },
+        };
+        Some(self.record(header, payload, length))
+    }
+
+    fn message_frame(&mut self) -> Option<Frame> {
+        let Current { id, message, first, gone, announced } = self.outbound.current?;
+        let length = match message {
+            Message::Send { length, .. }
+            | Message::Write { length, .. }
+            | Message::Read { length, .. } => length,
+        };
+        let now = (length - gone).min(LARGEST_PAYLOAD as u32);
+        let last = gone + now == length;
+        let flags = if last { record::LAST } else { 0 };
+        let payload = Payload::Message { id, offset: gone };
+        let (header, size) = match message {
+            Message::Read { token, address, length, .. } => {
+                let record = self.outbound.records;
+                self.outbound.reads.push_back(Reading { id, record, length, received: 0 });
+                self.outbound.current = None;
+                let flags = record::LAST;
+                (Header { flags, token, address, length, ..Header::new(Kind::Read) }, 0)
+            }
+            Message::Write { token, address, .. } if !last && !announced => {
+                if let Some(current) = &mut self.outbound.current {
+                    current.announced = true;
+                }
+                let header = Header { token, address, length, ..Header::new(Kind::Announce) };
+                return Some(self.record(header, Payload::None, 0));
+            }
+            Message::Write { token, address, .. } => {
+                let address = address.wrapping_add(u64::from(gone));
+                (Header { flags, token, address, length: now, ..Header::new(Kind::Write) }, now)
+            }
+            Message::Send { solicited, invalidate, .. } => {
+                let flags = flags
+                    | if solicited { record::SOLICITED } else { 0 }
+                    | if invalidate.is_some() { record::INVALIDATE } else { 0 };
+                let address = u64::from(invalidate.unwrap_or(0));
+                (Header { flags, address, length: now, ..Header::new(Kind::Send) }, now)
+            }
+        };
+        let frame = self.record(header, payload, size);
+        if let Some(current) = &mut self.outbound.current {
+            current.gone += now;
+            if last {
+                self.outbound.current = None;
+                let end = self.outbound.records;
+                self.outbound.sent.push_back(Sent { id, first, end });
+            }
+        }
+        Some(frame)
+    }
+
+    /// The payload of the last frame could not be supplied: its record never was.
+    pub(super) fn abandon_frame(&mut self, frame: &Frame, refusal: &Refusal<'_>) {
+        self.outbound.records = self.outbound.records.saturating_sub(1);
+        match frame.payload {
+            Payload::Memory { slot, .. } => {
+                // The peer counts its records as we do, and slots are their last 32 bits.
+                let high = self.inbound.last & !0xFFFF_FFFF;
+                let record = high | u64::from(slot.0);
+                let record =
+                    if record > self.inbound.last { record.wrapping_sub(1 << 32) } else { record };
+                let explanation = refusal.explanation;
+                self.say_end(Some(refusal.operation), refusal.class, record, explanation);
+            }
+            // A message of ours: nothing the peer did.
+            _ => self.say_end(None, refusal.class, u64::MAX, None),
+        }
+    }
+}
+
+// Every record but those that carry text fits one header.
+const _: () = assert!(HEADER <= MAX_HEADER);

@@ -1,0 +1,37 @@
+//! Two processes of one host over shared memory, without I/O.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | [`record`] | one record: 32 bytes of header, its kinds, and what may follow it |
+//! | [`ring`] | how records get through memory that the other side may scribble over |
+//! | [`ledger`](ledger.rs) | acknowledgements and receive credits, one word |
+//! | [`Channel`] | one connection over records as a [`transom_wire::Wire`] |
+//!
+//! A link carries records from one [`Channel`] to the other. `transom-engine` has one that carries
+//! them through a pair of [`ring`]s; to the channel they are bytes in order, so that tests carry them
+//! as they like.
+//!
+//! # Who copies, and who trusts whom
+//!
+//! Neither side maps the other's memory. A Write or Send is copied into the ring by the sender, out of
+//! memory that its own tables let it read, and out of the ring by the receiver, into memory that *its*
+//! tables let the sender write. A Read is a request: its owner answers with records.
+//!
+//! The other side may change the shared memory at any time. So each word of a slot is read once, into
+//! memory of this side, and checked there; positions are counted here and never taken from the other
+//! side, who can only say how far it has read, and no further than was written; payload is copied once
+//! and nothing is decided by it.
+
+#![forbid(unsafe_code)]
+
+mod channel;
+mod ledger;
+pub mod record;
+pub mod ring;
+
+pub use channel::{Channel, Config};
+
+/// What the rings are built of; their model test puts loom's in their place.
+mod sync {
+    pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+}

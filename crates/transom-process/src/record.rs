@@ -1,0 +1,271 @@
+//! One record: a header of 32 bytes, and its payload behind it.
+//!
+//! | word | bits | what |
+//! |---|---|---|
+//! | 0 | 0-31 | the ring's lap (0 outside a ring) |
+//! |   | 32-39 | kind |
+//! |   | 40-47 | flags |
+//! |   | 48-63 | detail: what a refusal refuses |
+//! | 1 | all | the acknowledgement that rides along |
+//! | 2 | all | address; or the token to invalidate; or a position; or a limit |
+//! | 3 | 0-31 | token; or a limit |
+//! |   | 32-63 | length |
+//!
+//! Words are in the machine's byte order: both sides run on the same one.
+
+use transom_wire::{Operation, RefusalClass};
+
+/// Bytes of a header.
+pub const HEADER: usize = 32;
+/// The most payload of one record.
+pub const LARGEST_PAYLOAD: usize = 64 * 1024;
+/// The most payload of a record that is read as a whole: private data, an explanation.
+pub const LARGEST_TEXT: usize = 512;
+
+/// The message ends with this record.
+pub const LAST: u8 = 1;
+/// A Send asks for a solicited event.
+pub const SOLICITED: u8 = 1 << 1;
+/// A Send names a token to invalidate.
+pub const INVALIDATE: u8 = 1 << 2;
+/// The payload is not here: 8 bytes say where (see [`transom_wire::Bytes::Shared`]). Set by the ring
+/// of the side that reads; one that comes from the other side means nothing.
+pub const ELSEWHERE: u8 = 1 << 7;
+
+/// What a record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// Connect: read limits, private data.
+    Request = 1,
+    /// Accept: agreed read limits, private data.
+    Reply = 2,
+    /// Reject: private data.
+    Reject = 3,
+    /// The active side has completed the connection.
+    Ready = 4,
+    /// The Write that follows has more than one record: its token, address and length.
+    Announce = 5,
+    /// A part of a Write.
+    Write = 6,
+    /// A part of a Send.
+    Send = 7,
+    /// A read request.
+    Read = 8,
+    /// A part of the answer to the oldest read.
+    Answer = 9,
+    /// The stream ends: which record was refused, as what, an explanation.
+    Refuse = 10,
+    /// An acknowledgement that had nothing to ride on. Never in a slot, and not counted.
+    Ack = 11,
+}
+
+impl Kind {
+    const ALL: [Kind; 11] = [
+        Kind::Request,
+        Kind::Reply,
+        Kind::Reject,
+        Kind::Ready,
+        Kind::Announce,
+        Kind::Write,
+        Kind::Send,
+        Kind::Read,
+        Kind::Answer,
+        Kind::Refuse,
+        Kind::Ack,
+    ];
+
+    /// From its number.
+    #[must_use]
+    pub fn from_number(number: u8) -> Option<Kind> {
+        usize::from(number).checked_sub(1).and_then(|at| Kind::ALL.get(at)).copied()
+    }
+
+    /// Whether payload of such a record goes to the program's memory, from wherever it lies.
+    #[must_use]
+    pub fn carries_data(self) -> bool {
+        matches!(self, Kind::Write | Kind::Send | Kind::Answer)
+    }
+
+    /// The most payload behind such a record.
+    #[must_use]
+    pub fn largest_payload(self) -> usize {
+        match self {
+            Kind::Write | Kind::Send | Kind::Answer => LARGEST_PAYLOAD,
+            Kind::Request | Kind::Reply | Kind::Reject | Kind::Refuse => LARGEST_TEXT,
+            Kind::Ready | Kind::Announce | Kind::Read | Kind::Ack => 0,
+        }
+    }
+}
+
+/// A header, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What it says.
+    pub kind: Kind,
+    /// See the constants.
+    pub flags: u8,
+    /// What a refusal refuses ([`detail`]).
+    pub detail: u16,
+    /// The acknowledgement that rides along.
+    pub ack: u64,
+    /// By kind.
+    pub address: u64,
+    /// By kind.
+    pub token: u32,
+    /// Bytes of payload, or asked for, or announced.
+    pub length: u32,
+}
+
+/// Words of a header.
+pub type Words = [u64; 4];
+
+impl Header {
+    /// Nothing but a kind.
+    #[must_use]
+    pub fn new(kind: Kind) -> Header {
+        Header { kind, flags: 0, detail: 0, ack: 0, address: 0, token: 0, length: 0 }
+    }
+
+    /// As it travels.
+    #[must_use]
+    #[inline]
+    pub fn words(&self) -> Words {
+        let first = u64::from(self.kind as u8) << 32
+            | u64::from(self.flags) << 40
+            | u64::from(self.detail) << 48;
+        let last = u64::from(self.token) | u64::from(self.length) << 32;
+        [first, self.ack, self.address, last]
+    }
+
+    /// From what travelled. `None`: no such kind.
+    #[must_use]
+    #[inline]
+    pub fn from_words(words: Words) -> Option<Header> {
+        let [first, ack, address, last] = words;
+        let part = |word: u64, at: u32| (word >> at) as u32;
+        Some(Header {
+            kind: Kind::from_number((part(first, 32) & 0xFF) as u8)?,
+            flags: (part(first, 40) & 0xFF) as u8,
+            detail: (part(first, 48) & 0xFFFF) as u16,
+            ack,
+            address,
+            token: part(last, 0),
+            length: part(last, 32),
+        })
+    }
+
+    /// Bytes of payload behind it.
+    #[must_use]
+    #[inline]
+    pub fn payload(&self) -> usize {
+        match self.kind {
+            Kind::Announce | Kind::Read | Kind::Ready | Kind::Ack => 0,
+            _ => self.length as usize,
+        }
+    }
+
+    /// Whether it has one of the flags.
+    #[must_use]
+    pub fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// Words as bytes.
+#[must_use]
+#[inline]
+pub fn to_bytes(words: Words) -> [u8; HEADER] {
+    let mut bytes = [0; HEADER];
+    for (eight, word) in bytes.chunks_exact_mut(8).zip(words) {
+        eight.copy_from_slice(&word.to_ne_bytes());
+    }
+    bytes
+}
+
+/// The first [`HEADER`] bytes as words; `None` if they are fewer.
+#[must_use]
+#[inline]
+pub fn to_words(bytes: &[u8]) -> Option<Words> {
+    let bytes = bytes.get(..HEADER)?;
+    let mut words = [0; 4];
+    for (word, eight) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+        let mut room = [0; 8];
+        room.copy_from_slice(eight);
+        *word = u64::from_ne_bytes(room);
+    }
+    Some(words)
+}
+
+const CLASSES: [RefusalClass; 9] = [
+    RefusalClass::Token,
+    RefusalClass::Scope,
+    RefusalClass::Right,
+    RefusalClass::Bounds,
+    RefusalClass::Wrap,
+    RefusalClass::NoReceive,
+    RefusalClass::TooLong,
+    RefusalClass::NotInvalidatable,
+    RefusalClass::Internal,
+];
+const OPERATIONS: [Operation; 4] =
+    [Operation::Send, Operation::Write, Operation::Read, Operation::Invalidate];
+
+/// What was refused and why, in a header's detail; 0 = none.
+#[must_use]
+pub fn detail(operation: Option<Operation>, class: Option<RefusalClass>) -> u16 {
+    let of = |at: Option<usize>| at.and_then(|at| u16::try_from(at + 1).ok()).unwrap_or(0);
+    let operation = operation.and_then(|o| OPERATIONS.iter().position(|it| *it == o));
+    let class = class.and_then(|c| CLASSES.iter().position(|it| *it == c));
+    of(operation) | of(class) << 8
+}
+
+/// The same, read.
+#[must_use]
+pub fn read_detail(detail: u16) -> (Option<Operation>, Option<RefusalClass>) {
+    let operation = usize::from(detail & 0xFF).checked_sub(1);
+    let class = usize::from(detail >> 8).checked_sub(1);
+    (
+        operation.and_then(|at| OPERATIONS.get(at)).copied(),
+        class.and_then(|at| CLASSES.get(at)).copied(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_survives_the_journey() {
+        for kind in Kind::ALL {
+            let header = Header {
+                kind,
+                flags: LAST | INVALIDATE,
+                detail: detail(Some(Operation::Read), Some(RefusalClass::Wrap)),
+                ack: 0x0123_4567_89AB_CDEF,
+                address: u64::MAX - 7,
+                token: 0xDEAD_BEEF,
+                length: 0x8000_0001,
+            };
+            let words = to_words(&to_bytes(header.words())).unwrap();
+            assert_eq!(Header::from_words(words), Some(header));
+            assert_eq!(words[0] as u32, 0, "room for the lap");
+        }
+        assert_eq!(to_words(&[0; HEADER - 1]), None);
+    }
+
+    #[test]
+    fn unknown_kinds_and_details_are_seen_as_such() {
+        for number in [0, 12, 255] {
+            assert_eq!(Kind::from_number(number), None);
+        }
+        assert_eq!(read_detail(0), (None, None));
+        assert_eq!(read_detail(0xFFFF), (None, None));
+        for operation in OPERATIONS {
+            for class in CLASSES {
+                let both = (Some(operation), Some(class));
+                assert_eq!(read_detail(detail(both.0, both.1)), both);
+            }
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Records through memory that both sides may write at any time.
+//!
+//! Each side has a [`Side`]: slots of one cache line for its own records, a word with what it
+//! acknowledges, and a word that says that it sleeps. Payload that does not fit a slot lies in a data
+//! area next to it, which this file knows by offsets only.
+//!
+//! A slot is valid when it carries the lap that its reader is in, so a record is published by one
+//! store and found by one load; a small message is one cache line and nothing else. The writer uses a
+//! slot again once its record was acknowledged. Positions are private: all that a side believes of the
+//! other one is the content of a slot (each word read once, then checked) and how far it has read
+//! (never further than was written).
+//!
+//! `tests/loom.rs` runs every interleaving of this file.
+
+use super::record::{Header, Kind, Words};
+use super::sync::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// Slots of a side. A power of two.
+pub const SLOTS: usize = 256;
+/// Bytes of a side's data area.
+pub const DATA: usize = 512 * 1024;
+/// Bytes of payload that fit a slot.
+pub const INLINE: usize = 32;
+/// Where payload begins in the data area: at cache lines.
+const ALIGN: u64 = 64;
+
+/// One record's place.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct Slot {
+    words: [AtomicU64; 8],
+}
+
+/// A word with its cache line (two, because they are fetched in pairs) to itself.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+struct Alone<T>(T);
+
+/// What one side writes for the other one to read.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub struct Side {
+    ack: Alone<AtomicU64>,
+    asleep: Alone<AtomicU32>,
+    slots: [Slot; SLOTS],
+}
+
+/// All of the shared memory but for the data areas: the active side's part, the passive side's. Zeros
+/// are a fresh one.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Shared {
+    /// Indexed by who writes.
+    pub sides: [Side; 2],
+}
+
+impl Side {
+    /// Its slots.
+    #[must_use]
+    pub fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    /// Say what this side acknowledges, without a record to ride on.
+    pub fn acknowledge(&self, word: u64) {
+        self.ack.0.store(word, Ordering::Release);
+    }
+
+    /// What that side has said last.
+    #[must_use]
+    pub fn acknowledged(&self) -> u64 {
+        self.ack.0.load(Ordering::Acquire)
+    }
+
+    /// This side is going to sleep, unless it finds something when it looks again after this.
+    pub fn fall_asleep(&self) {
+        fall_asleep(&self.asleep.0);
+    }
+
+    /// This side looks by itself again.
+    pub fn wake_up(&self) {
+        wake_up(&self.asleep.0);
+    }
+
+    /// Whether nobody has rung since [`Side::fall_asleep`].
+    #[must_use]
+    pub fn is_asleep(&self) -> bool {
+        self.asleep.0.load(Ordering::Relaxed) != 0
+    }
+
+    /// After something was written for that side: whether it has to be woken, by this call's caller and
+    /// nobody else.
+    #[must_use]
+    #[inline]
+    pub fn must_ring(&self) -> bool {
+        must_ring(&self.asleep.0)
+    }
+}
+
+/// See [`Side::fall_asleep`].
+pub(crate) fn fall_asleep(asleep: &AtomicU32) {
+    asleep.store(1, Ordering::Relaxed);
+    // Pairs with the one in `must_ring`: the other side sees us asleep, or we see what it wrote.
+    fence(Ordering::SeqCst);
+}
+
+/// See [`Side::wake_up`].
+pub(crate) fn wake_up(asleep: &AtomicU32) {
+    asleep.store(0, Ordering::Relaxed);
+}
+
+/// See [`Side::must_ring`].
+#[inline]
+pub(crate) fn must_ring(asleep: &AtomicU32) -> bool {
+    fence(Ordering::SeqCst);
+    let exchange =
+        |word: &AtomicU32| word.compare_exchange(1, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+    asleep.load(Ordering::Relaxed) != 0 && exchange(asleep)
+}
+
+/// The payload of a record on its way into a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// It fits the slot (or there is none).
+    Inline([u64; INLINE / 8]),
+    /// So many bytes lie where [`Producer::place`] said.
+    Placed(usize),
+}
+
+/// What the other side cannot have done honestly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lie {
+    /// It has read what was not written.
+    Acknowledged,
+    /// A slot holds no record that belongs into one.
+    Record,
+}
+
+fn lap(position: u64, slots: usize) -> u32 {
+    // Slots are zero before the first lap.
+    ((position / slots.max(1) as u64 + 1) & 0xFFFF_FFFF) as u32
+}
+
+fn slot_at(slots: &[Slot], position: u64) -> Option<&Slot> {
+    slots.get((position % slots.len().max(1) as u64) as usize)
+}
+
+/// Where `length` bytes go that follow position `at` of a data area of `size` bytes: begin and end. A
+/// payload is never split, so it may skip what is left of the area.
+fn stretch(at: u64, length: usize, size: usize) -> (u64, u64) {
+    let (length, size) = ((length as u64).next_multiple_of(ALIGN), size as u64);
+    let offset = at % size.max(1);
+    let begin = if offset + length > size { at + (size - offset) } else { at };
+    (begin, begin + length)
+}
+
+/// The writing end of a side's own slots.
+#[derive(Debug)]
+pub struct Producer {
+    /// Records written, and how many of them were read.
+    head: u64,
+    freed: u64,
+    /// The same of the data area, in bytes.
+    data: u64,
+    data_freed: u64,
+    data_size: usize,
+    /// Per slot: the end of its record's payload.
+    ends: Box<[u64]>,
+}
+
+impl Producer {
+    /// Of an empty ring.
+    #[must_use]
+    pub fn new(slots: usize, data_size: usize) -> Producer {
+        let ends = vec![0; slots].into_boxed_slice();
+        Producer { head: 0, freed: 0, data: 0, data_freed: 0, data_size, ends }
+    }
+
+    /// Whether a record with a payload of `length` bytes can be written.
+    #[must_use]
+    pub fn has_room(&self, length: usize) -> bool {
+        let free = self.head - self.freed < self.ends.len() as u64;
+        free && (length <= INLINE || self.place(length).is_some())
+    }
+
+    /// Records that can be written, if their payload fits.
+    #[must_use]
+    pub fn free_slots(&self) -> usize {
+        self.ends.len() - (self.head - self.freed) as usize
+    }
+
+    /// Where a payload of `length` bytes goes, as an offset in the data area.
+    #[must_use]
+    pub fn place(&self, length: usize) -> Option<usize> {
+        let (begin, end) = stretch(self.data, length, self.data_size);
+        let fits = end - self.data_freed <= self.data_size as u64;
+        fits.then_some((begin % self.data_size.max(1) as u64) as usize)
+    }
+
+    /// Write a record. `false`: there is no room, and nothing was written.
+    pub fn publish(&mut self, slots: &[Slot], words: Words, body: Body) -> bool {
+        let placed = if let Body::Placed(length) = body { length } else { 0 };
+        if !self.has_room(placed) {
+            return false;
+        }
+        let lap = lap(self.head, slots.len());
+        let count = self.ends.len() as u64;
+        let (Some(slot), Some(end)) =
+            (slot_at(slots, self.head), self.ends.get_mut((self.head % count.max(1)) as usize))
+        else {
+            return false;
+        };
+        if placed > 0 {
+            self.data = stretch(self.data, placed, self.data_size).1;
+        }
+        *end = self.data;
+        let [first, rest @ ..] = words;
+        let [valid, places @ ..] = &slot.words;
+        let (head, tail) = places.split_at(rest.len());
+        for (place, word) in head.iter().zip(rest) {
+            place.store(word, Ordering::Relaxed);
+        }
+        if let Body::Inline(inline) = body {
+            for (place, word) in tail.iter().zip(inline) {
+                place.store(word, Ordering::Relaxed);
+            }
+        }
+        // The payload in the data area was written before, by ordinary stores.
+        valid.store(first & !0xFFFF_FFFF | u64::from(lap), Ordering::Release);
+        self.head += 1;
+        true
+    }
+
+    /// The other side has read so many records, modulo 2^32. An older number changes nothing.
+    pub fn consumed(&mut self, through: u32) -> Result<bool, Lie> {
+        let more = through.wrapping_sub((self.freed & 0xFFFF_FFFF) as u32);
+        if more == 0 || more > i32::MAX as u32 {
+            return Ok(false);
+        }
+        if self.freed + u64::from(more) > self.head {
+            return Err(Lie::Acknowledged);
+        }
+        self.freed += u64::from(more);
+        let count = self.ends.len().max(1) as u64;
+        if let Some(end) = self.ends.get(((self.freed - 1) % count) as usize) {
+            self.data_freed = *end;
+        }
+        Ok(true)
+    }
+}
+
+/// A record that was read out of a slot. Nobody can change it any more, but for a payload that lies in
+/// the data area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Its header.
+    pub header: Header,
+    /// Its payload.
+    pub body: Found,
+}
+
+/// The payload of a record that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// In the slot.
+    Inline([u64; INLINE / 8]),
+    /// At an offset in the data area.
+    At(usize),
+}
+
+/// The reading end of the other side's slots.
+#[derive(Debug)]
+pub struct Consumer {
+    /// Records read.
+    next: u64,
+    /// Bytes of the data area passed.
+    data: u64,
+    data_size: usize,
+}
+
+impl Consumer {
+    /// Of an empty ring.
+    #[must_use]
+    pub fn new(data_size: usize) -> Consumer {
+        Consumer { next: 0, data: 0, data_size }
+    }
+
+    /// Whether there is a record to read.
+    #[must_use]
+    #[inline]
+    pub fn has_next(&self, slots: &[Slot]) -> bool {
+        let lap = lap(self.next, slots.len());
+        slot_at(slots, self.next)
+            .is_some_and(|slot| slot.words[0].load(Ordering::Relaxed) as u32 == lap)
+    }
+
+    /// Read the next record, if there is one. After a lie the ring is of no further use.
+    pub fn take(&mut self, slots: &[Slot]) -> Option<Result<Record, Lie>> {
+        let slot = slot_at(slots, self.next)?;
+        let first = slot.words[0].load(Ordering::Acquire);
+        if first as u32 != lap(self.next, slots.len()) {
+            return None;
+        }
+        let [_, places @ ..] = &slot.words;
+        let read = |at: usize| places.get(at).map_or(0, |place| place.load(Ordering::Relaxed));
+        let header = Header::from_words([first, read(0), read(1), read(2)])
+            .filter(|h| h.kind != Kind::Ack && h.payload() <= h.kind.largest_payload());
+        let Some(header) = header else { return Some(Err(Lie::Record)) };
+        let length = header.payload();
+        let body = if length <= INLINE {
+            Found::Inline([read(3), read(4), read(5), read(6)])
+        } else {
+            let (begin, end) = stretch(self.data, length, self.data_size);
+            self.data = end;
+            Found::At((begin % self.data_size.max(1) as u64) as usize)
+        };
+        self.next += 1;
+        Some(Ok(Record { header, body }))
+    }
+}

@@ -1,0 +1,129 @@
+//! The rings one after the other: what fits, what wraps, and what a liar can write.
+
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+use std::collections::VecDeque;
+
+use proptest::prelude::*;
+use transom_process::record::{Header, Kind, LARGEST_PAYLOAD};
+use transom_process::ring::{Body, Consumer, DATA, Found, INLINE, Lie, Producer, Slot};
+
+fn slots(count: usize) -> Vec<Slot> {
+    (0..count).map(|_| Slot::default()).collect()
+}
+
+fn header(number: u64, length: usize) -> Header {
+    Header { address: number, length: length as u32, ..Header::new(Kind::Write) }
+}
+
+fn body(producer: &Producer, length: usize) -> (Body, Option<usize>) {
+    if length <= INLINE {
+        (Body::Inline([length as u64; 4]), None)
+    } else {
+        (Body::Placed(length), producer.place(length))
+    }
+}
+
+#[test]
+fn the_layout_is_what_both_sides_were_built_with() {
+    use std::mem::{align_of, offset_of, size_of};
+    use transom_process::ring::{Shared, Side};
+    assert_eq!((size_of::<Slot>(), align_of::<Slot>()), (64, 64));
+    assert_eq!(size_of::<Side>(), 256 + 64 * transom_process::ring::SLOTS);
+    assert_eq!(size_of::<Shared>(), 2 * size_of::<Side>());
+    assert_eq!(offset_of!(Shared, sides), 0);
+}
+
+#[test]
+fn a_slot_is_not_written_again_before_its_record_was_acknowledged() {
+    let slots = slots(4);
+    let (mut producer, mut consumer) = (Producer::new(4, DATA), Consumer::new(DATA));
+    for number in 0..4 {
+        assert!(producer.publish(&slots, header(number, 0).words(), Body::Inline([0; 4])));
+    }
+    assert!(!producer.has_room(0));
+    assert!(!producer.publish(&slots, header(9, 0).words(), Body::Inline([0; 4])));
+    assert_eq!(producer.consumed(5), Err(Lie::Acknowledged));
+    assert_eq!(consumer.take(&slots).unwrap().unwrap().header.address, 0);
+    assert_eq!(producer.consumed(1), Ok(true));
+    assert_eq!(producer.consumed(0), Ok(false), "an older word changes nothing");
+    assert!(producer.publish(&slots, header(4, 0).words(), Body::Inline([0; 4])));
+    for number in 1..5 {
+        assert_eq!(consumer.take(&slots).unwrap().unwrap().header.address, number);
+    }
+    assert_eq!(consumer.take(&slots), None);
+}
+
+#[test]
+fn a_slot_with_anything_else_in_it_is_a_lie() {
+    for (kind, length) in [
+        (Kind::Ack, 0),
+        (Kind::Write, LARGEST_PAYLOAD + 1),
+        (Kind::Request, 513),
+        (Kind::Refuse, usize::MAX >> 32),
+    ] {
+        let slots = slots(4);
+        let mut producer = Producer::new(4, DATA);
+        let header = Header { length: length as u32, ..Header::new(kind) };
+        assert!(producer.publish(&slots, header.words(), Body::Inline([0; 4])));
+        assert_eq!(Consumer::new(DATA).take(&slots), Some(Err(Lie::Record)), "{kind:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Both ends agree on every place without telling each other, payloads under way do not overlap,
+    /// and all that is acknowledged can be used again.
+    #[test]
+    fn both_ends_agree_on_every_place(
+        lengths in proptest::collection::vec(0..=LARGEST_PAYLOAD, 1..400),
+        keep in 0..12_usize,
+    ) {
+        let slots = slots(16);
+        let (mut producer, mut consumer) = (Producer::new(16, DATA), Consumer::new(DATA));
+        let mut under_way: VecDeque<(u64, usize, Option<usize>)> = VecDeque::new();
+        let mut acknowledged = 0_u32;
+        for (number, length) in lengths.into_iter().enumerate() {
+            while under_way.len() > keep || !producer.has_room(length) {
+                let (number, length, place) = under_way.pop_front().unwrap();
+                let record = consumer.take(&slots).unwrap().unwrap();
+                prop_assert_eq!(record.header, header(number, length));
+                prop_assert_eq!(record.body, match place {
+                    None => Found::Inline([length as u64; 4]),
+                    Some(place) => Found::At(place),
+                });
+                acknowledged += 1;
+                prop_assert_eq!(producer.consumed(acknowledged), Ok(true));
+            }
+            let (body, place) = body(&producer, length);
+            if let Some(place) = place {
+                prop_assert!(place + length <= DATA);
+                for (_, other, at) in under_way.iter().filter_map(|u| Some((u.0, u.1, u.2?))) {
+                    prop_assert!(place + length <= at || at + other <= place, "overlap");
+                }
+            }
+            prop_assert!(producer.publish(&slots, header(number as u64, length).words(), body));
+            under_way.push_back((number as u64, length, place));
+        }
+    }
+
+    /// Whatever stands in the slots: no panic, no offset outside the data area.
+    #[test]
+    fn noise_in_the_slots_does_no_harm(words in proptest::collection::vec(any::<[u64; 4]>(), 1..64)) {
+        let slots = slots(8);
+        let mut consumer = Consumer::new(DATA);
+        let mut producer = Producer::new(8, DATA);
+        for (at, noise) in words.into_iter().enumerate() {
+            let _ = producer.consumed(at as u32);
+            producer.publish(&slots, noise, Body::Inline(noise));
+            match consumer.take(&slots) {
+                Some(Ok(record)) => if let Found::At(offset) = record.body {
+                    prop_assert!(offset + record.header.payload() <= DATA);
+                },
+                Some(Err(_)) => return Ok(()),
+                None => prop_assert!(false, "a record was published"),
+            }
+        }
+    }
+}
