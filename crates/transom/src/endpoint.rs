@@ -18,7 +18,7 @@ use transom_engine::{
 use transom_memory::{QueuePairId, Token};
 
 use crate::explain::{self, Ended};
-use crate::posted::Asked;
+use crate::posted::{Asked, guarded};
 use crate::region::Registered;
 use crate::slots::{Key, Settled, Slots};
 use crate::{Adapter, ConnectionInfo, Error, ErrorKind, Message, Region, Result, Rights, Slice};
@@ -249,12 +249,13 @@ impl Endpoint {
             if one.unclaimed.is_some() {
                 self.adapter.count_unclaimed();
             }
-            drop(one.keep);
-            if let Some(waker) = one.waker {
-                waker.wake();
-            }
+            // The last reference to a buffer: its owner's Drop.
+            guarded(|| drop(one.keep));
+            wakers.extend(one.waker);
         }
-        wakers.into_iter().for_each(Waker::wake);
+        for waker in wakers {
+            guarded(|| waker.wake());
+        }
     }
 
     /// One completion. What is to be woken and dropped afterwards.

@@ -197,6 +197,12 @@ impl<T> fmt::Debug for Pending<T> {
     }
 }
 
+/// Run code of the user's on behalf of others: if it panics, they must not suffer for it. (The
+/// panic was reported by the panic hook.)
+pub(crate) fn guarded(code: impl FnOnce()) {
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(code));
+}
+
 /// Where an outcome is put and fetched.
 pub(crate) struct Cell<T> {
     inner: Mutex<CellInner<T>>,
@@ -248,7 +254,7 @@ impl<T> Cell<T> {
         self.changed.notify_all();
         drop(old);
         if let Some(waker) = waker {
-            waker.wake();
+            guarded(|| waker.wake());
         }
     }
 }

@@ -317,6 +317,35 @@ fn a_waker_may_call_back() {
     drop((owner_adapter, peer_adapter));
 }
 
+/// A task that panics when it is woken takes nobody with it: neither those woken after it, nor the
+/// thread that brought the news, nor what comes later.
+#[test]
+fn a_waker_that_panics_leaves_others_alone() {
+    struct Waking(AtomicU32, bool);
+    impl Wake for Waking {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::AcqRel);
+            assert!(!self.1, "a waker that panics, on purpose");
+        }
+    }
+    let pair = Pair::new();
+    let wakers = [true, false, true, false].map(|bad| Arc::new(Waking(AtomicU32::new(0), bad)));
+    // Two rounds, because the first panic must not have stopped the news.
+    for wakers in wakers.chunks(2) {
+        let mut waiting: Vec<_> = wakers.iter().map(|_| Box::pin(pair.peer.recv())).collect();
+        for (future, waker) in waiting.iter_mut().zip(wakers) {
+            let waker = Waker::from(waker.clone());
+            assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        }
+        pair.owner.send(b"news").unwrap().wait().unwrap();
+        for waker in wakers {
+            until("everybody is woken", || waker.0.load(Ordering::Acquire) == 1);
+        }
+        drop(waiting);
+        assert_eq!(&pair.peer.recv().wait().unwrap()[..], b"news");
+    }
+}
+
 #[test]
 fn several_threads_wait_on_one_queue_pair() {
     const PART: usize = 1 << 16;

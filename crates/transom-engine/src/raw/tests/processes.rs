@@ -121,9 +121,10 @@ fn what_was_sent_before_a_reset_still_counts() {
         for _ in 0..3 {
             end.expect(CompletionKind::Send);
         }
-        // The parent's megabyte meets no receive; all but the first part of it stays unread. Its
-        // arrival is nothing that this side could wait for.
-        std::thread::sleep(Duration::from_millis(50));
+        // The parent's megabytes meet no receive: they lie in the socket from now on, unread.
+        let link = end.qp.0.qp.link().unwrap();
+        let bell = crate::sys::Doorbell::new().unwrap();
+        crate::sys::poll_any(&[(link.fd(), false)], &bell, None).unwrap();
         // SAFETY: ends the process without running anything else.
         unsafe { libc::_exit(0) };
     }
