@@ -28,6 +28,13 @@ pub enum NotifyKind {
     Errors,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Waiter {
+    number: u64,
+    /// For the queue's failure only (N7).
+    errors: bool,
+}
+
 /// A ring of completions.
 #[derive(Debug)]
 pub struct CompletionQueue {
@@ -35,6 +42,8 @@ pub struct CompletionQueue {
     kind: Capacity,
     requested: usize,
     bound: usize,
+    /// Entries that may be those of queues that are gone.
+    orphans: usize,
     /// Entries ever added.
     added: u64,
     /// `added` when the youngest entry that satisfies a solicited notification was added.
@@ -43,8 +52,8 @@ pub struct CompletionQueue {
     signalled: u64,
     /// What the outstanding notifications wait for.
     armed: Option<NotifyKind>,
-    waiters: Vec<u64>,
-    error_waiters: Vec<u64>,
+    /// In the order in which they were asked for.
+    waiters: Vec<Waiter>,
     failed: Option<Status>,
 }
 
@@ -57,12 +66,12 @@ impl CompletionQueue {
             kind,
             requested: depth,
             bound: 0,
+            orphans: 0,
             added: 0,
             added_solicited: 0,
             signalled: 0,
             armed: None,
             waiters: Vec::new(),
-            error_waiters: Vec::new(),
             failed: None,
         }
     }
@@ -71,7 +80,7 @@ impl CompletionQueue {
     #[must_use]
     pub fn capacity(&self) -> usize {
         match self.kind {
-            Capacity::Elastic => self.requested.max(self.bound),
+            Capacity::Elastic => self.requested.max(self.bound).saturating_add(self.orphans),
             Capacity::Exact => self.requested,
         }
     }
@@ -81,9 +90,10 @@ impl CompletionQueue {
         self.bound = self.bound.saturating_add(depth);
     }
 
-    /// Such a queue is gone. Its entries stay (ND2 1.3 rule 6).
+    /// Such a queue is gone. Its entries stay (ND2 1.3 rule 6), and take no place from others.
     pub fn unbind(&mut self, depth: usize) {
         self.bound = self.bound.saturating_sub(depth);
+        self.orphans = self.orphans.saturating_add(depth).min(self.ring.len());
     }
 
     /// Change the depth that was asked for. Fewer than the entries in it: `BufferOverflow`, nothing
@@ -139,16 +149,18 @@ impl CompletionQueue {
     /// One entry fires at most once (N2), and one firing ends all that wait (N3).
     pub fn fire(&mut self, fired: &mut Vec<Finished>) {
         if let Some(status) = self.failed {
-            let all = self.waiters.drain(..).chain(self.error_waiters.drain(..));
-            fired.extend(all.map(|waiter| Finished { waiter, status }));
-            self.armed = None;
+            self.finish_all(status, fired);
             return;
         }
         if self.armed.is_some_and(|kind| self.has_news(kind)) {
             self.armed = None;
             self.signalled = self.added;
-            let all = self.waiters.drain(..);
-            fired.extend(all.map(|waiter| Finished { waiter, status: Status::Success }));
+            self.waiters.retain(|waiter| {
+                if !waiter.errors {
+                    fired.push(Finished { waiter: waiter.number, status: Status::Success });
+                }
+                waiter.errors
+            });
         }
     }
 
@@ -164,33 +176,33 @@ impl CompletionQueue {
 
     /// Ask to be told. `waiter` comes back in `fired`, now or later.
     pub fn notify(&mut self, kind: NotifyKind, waiter: u64, fired: &mut Vec<Finished>) {
-        if kind == NotifyKind::Errors {
-            self.error_waiters.push(waiter);
-        } else {
-            self.waiters.push(waiter);
-            if self.armed != Some(NotifyKind::Any) {
-                self.armed = Some(kind); // ANY beats SOLICITED (N4)
-            }
+        let errors = kind == NotifyKind::Errors;
+        self.waiters.push(Waiter { number: waiter, errors });
+        if !errors && self.armed != Some(NotifyKind::Any) {
+            self.armed = Some(kind); // ANY beats SOLICITED (N4)
         }
         self.fire(fired);
     }
 
     /// Cancel every outstanding notification, in the order in which they were asked for.
     pub fn cancel(&mut self, fired: &mut Vec<Finished>) {
-        let all = self.waiters.drain(..).chain(self.error_waiters.drain(..));
-        fired.extend(all.map(|waiter| Finished { waiter, status: Status::Canceled }));
+        self.finish_all(Status::Canceled, fired);
+    }
+
+    fn finish_all(&mut self, status: Status, fired: &mut Vec<Finished>) {
+        let all = self.waiters.drain(..);
+        fired.extend(all.map(|waiter| Finished { waiter: waiter.number, status }));
         self.armed = None;
     }
 
     /// Cancel one notification; `false` if it is not outstanding. For waiters that stop waiting.
     pub fn cancel_one(&mut self, waiter: u64) -> bool {
-        let before = self.waiters.len() + self.error_waiters.len();
-        self.waiters.retain(|w| *w != waiter);
-        self.error_waiters.retain(|w| *w != waiter);
-        if self.waiters.is_empty() {
+        let before = self.waiters.len();
+        self.waiters.retain(|w| w.number != waiter);
+        if self.waiters.iter().all(|w| w.errors) {
             self.armed = None;
         }
-        before != self.waiters.len() + self.error_waiters.len()
+        before != self.waiters.len()
     }
 
     /// Retrieve up to `results.len()` entries, in order; how many. Fewer = drained.
@@ -199,11 +211,14 @@ impl CompletionQueue {
         for (to, from) in results.iter_mut().zip(self.ring.drain(..count)) {
             *to = from;
         }
+        self.orphans = self.orphans.min(self.ring.len());
         count
     }
 
     /// Retrieve one entry.
     pub fn pop(&mut self) -> Option<Completion> {
-        self.ring.pop_front()
+        let entry = self.ring.pop_front();
+        self.orphans = self.orphans.min(self.ring.len());
+        entry
     }
 }

@@ -297,11 +297,13 @@ fn nd2_4_7_2_a_connect_that_cannot_reach_anybody_ends_with_the_reason() {
         assert_eq!(pair.hosts[ACTIVE].connector.state(), ConnectorState::Bound);
         assert_eq!(pair.hosts[ACTIVE].queue_pair.state(), QueuePairState::Idle);
     }
-    // Nobody answers at all: the wire's own limit.
+    // Nobody answers at all: the wire's own limit, which leaves a program time to think (C32).
     let mut pair = Pair::new(PairConfig::new(&dialect::ND2));
     pair.connect(2, READS, b"").unwrap();
     pair.stall(PASSIVE, true);
     pair.advance(Duration::from_secs(30));
+    assert_eq!(finished(&pair.hosts[ACTIVE], 2), None);
+    pair.advance(Duration::from_secs(31));
     assert_eq!(finished(&pair.hosts[ACTIVE], 2), Some(Status::IoTimeout));
 }
 

@@ -237,6 +237,23 @@ fn capacity_is_what_was_asked_for_or_what_is_bound() {
     }
 }
 
+/// ND2 1.3 rule 6: what a queue pair leaves behind takes no place from those that stay.
+#[test]
+fn entries_outlive_their_queue_and_do_not_make_the_others_run_over() {
+    let mut queue = CompletionQueue::new(2, Capacity::Elastic);
+    queue.bind(10);
+    for context in 0..10 {
+        queue.push(ok(context)).unwrap();
+    }
+    queue.unbind(10);
+    queue.bind(2);
+    assert_eq!(queue.push(ok(10)), Ok(()));
+    assert_eq!(queue.push(ok(11)), Ok(()));
+    assert_eq!(queue.len(), 12);
+    while queue.pop().is_some() {}
+    assert_eq!(queue.capacity(), 2, "they are gone");
+}
+
 /// ND2 C29.
 #[test]
 fn resizing_below_the_content_changes_nothing() {
@@ -254,11 +271,12 @@ fn resizing_below_the_content_changes_nothing() {
 #[test]
 fn cancel_ends_every_notification_in_order_and_keeps_the_entries() {
     let mut cq = Cq::new();
-    for (waiter, kind) in [(10, NotifyKind::Any), (11, NotifyKind::Solicited)] {
+    let kinds = [NotifyKind::Any, NotifyKind::Errors, NotifyKind::Solicited];
+    for (waiter, kind) in (10..).zip(kinds) {
         cq.notify(kind, waiter);
     }
     cq.queue.cancel(&mut cq.fired);
-    assert_eq!(cq.fired(), [(10, Status::Canceled), (11, Status::Canceled)]);
+    assert_eq!(cq.fired(), [10, 11, 12].map(|waiter| (waiter, Status::Canceled)));
     cq.add(&[ok(1)]);
     assert_eq!(cq.fired(), []);
     assert_eq!(cq.queue.len(), 1);

@@ -71,8 +71,11 @@ pub struct Config {
     /// Active side, peer without the extension: how long the first frame waits behind the Reply
     /// unless the peer speaks first (iW 18 L1).
     pub hold: Duration,
-    /// How long start-up frames may take, from the constructor (passive) or `connect` (active).
+    /// How long a start-up frame may take that waits for nobody: the Request, from the constructor.
     pub handshake_timeout: Duration,
+    /// Active side: how long the Reply may take. It waits for the other program, which may think
+    /// (ND2 2.11, C32).
+    pub reply_timeout: Duration,
     /// Passive side: how long the ready-to-receive frame may take. It waits for the other program.
     pub confirm_timeout: Option<Duration>,
     /// How long a Send may wait for a plain receive queue at the peer (extension).
@@ -104,6 +107,7 @@ impl Config {
             least_reads: 1,
             hold: Duration::from_millis(20),
             handshake_timeout: Duration::from_secs(5),
+            reply_timeout: Duration::from_secs(60),
             confirm_timeout: Some(Duration::from_secs(60)),
             receive_wait: Duration::from_secs(1),
             ack_delay: Duration::from_micros(20),
@@ -125,10 +129,7 @@ impl Config {
             private_limit: 252,
             least_reads: 0,
             hold: Duration::ZERO,
-            handshake_timeout: match role {
-                Role::Active => Duration::from_secs(10),
-                Role::Passive => Duration::from_secs(5),
-            },
+            reply_timeout: Duration::from_secs(10),
             terminate: TerminateForm::Siw,
             ..Config::new(role)
         }

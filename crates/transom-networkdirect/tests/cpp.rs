@@ -81,3 +81,11 @@ cases!("windows":
 fn nd2_7_5_every_sub_test() {
     run(program("subtests"), &[], &[]);
 }
+
+cases!("overlapped":
+    nd2_2_3_every_overlapped_call_driven_by_polling = "poll",
+    nd2_2_3_every_overlapped_call_driven_by_an_event = "event",
+    nd2_2_3_every_overlapped_call_driven_by_an_event_without_packets = "event1",
+    nd2_2_3_every_overlapped_call_driven_by_a_port_with_four_threads = "port",
+    nd2_2_3_cancel_finds_its_packets_already_queued_in_order = "cancel",
+);

@@ -16,6 +16,7 @@ use transom_wire::Time;
 
 use super::admission::Ticket;
 use super::latch::Latch;
+use super::lease::Lease;
 use super::mail::{Mail, Owner};
 use super::options::Explain;
 use super::qp::Qp;
@@ -35,6 +36,8 @@ pub(crate) const FLUSH: u8 = 1 << 1;
 pub(crate) const ARM: u8 = 1 << 2;
 /// Something was posted.
 const POSTED: u8 = 1 << 3;
+/// The background thread comes because nobody else does.
+const LAPSED: u8 = 1 << 4;
 
 /// Bytes queued for a link at a time, which one system call tries to write: enough for a few of the
 /// largest frames.
@@ -49,8 +52,8 @@ pub(crate) struct Link {
     pub(super) latch: Latch<State>,
     /// What those who lost the `try_lock` want done.
     todo: AtomicU8,
-    /// Until when a polling thread keeps the background thread away.
-    lease: AtomicU64,
+    /// Held by a polling thread.
+    lease: Lease,
     /// When the timers will have the background thread look.
     noted: AtomicU64,
     waiters: AtomicU32,
@@ -151,7 +154,7 @@ impl Link {
             shared: shared.clone(),
             latch: Latch::new(state),
             todo: AtomicU8::new(0),
-            lease: AtomicU64::new(0),
+            lease: Lease::new(shared.options.lease),
             noted: AtomicU64::new(NEVER),
             waiters: AtomicU32::new(0),
             stuck: AtomicBool::new(false),
@@ -226,19 +229,9 @@ impl Link {
     }
 
     fn take_lease(&self, now: Time) {
-        let length = self.shared.options.lease;
-        if self.lease.load(Ordering::Relaxed) >= now.after(length / 2).0 {
-            return;
+        if let Some(until) = self.lease.take(now) {
+            self.note(until);
         }
-        let until = now.after(length);
-        self.lease.store(until.0, Ordering::Relaxed);
-        // Pairs with the fence in `due`: it sees the lease, or we see that nothing is noted.
-        fence(Ordering::SeqCst);
-        self.note(until);
-    }
-
-    fn is_leased(&self, now: Time) -> bool {
-        self.lease.load(Ordering::Relaxed) > now.0
     }
 
     fn is_waited_for(&self) -> bool {
@@ -264,10 +257,11 @@ impl Link {
     pub(crate) fn ready(&self, now: Time) {
         if self.is_waited_for() {
             self.drive(0);
-        } else if self.is_leased(now) {
-            self.note(Time(self.lease.load(Ordering::Relaxed)));
+        } else if let Some(until) = self.lease.held(now) {
+            self.lease.renewed();
+            self.note(until);
         } else {
-            self.drive(RECEIVE | FLUSH | ARM);
+            self.drive(RECEIVE | FLUSH | ARM | LAPSED);
         }
     }
 
@@ -364,8 +358,13 @@ impl Link {
         if state.connecting && !self.connected(state, cx) {
             return;
         }
-        if bits & RECEIVE != 0 && !self.receive(state, cx, staging, first) && first.is_none() {
-            state.connection.idle_pass(cx.now);
+        if bits & RECEIVE != 0 {
+            let any = self.receive(state, cx, staging, first);
+            if !any && first.is_none() {
+                state.connection.idle_pass(cx.now);
+            } else if any && bits & LAPSED != 0 {
+                self.lease.kept_waiting();
+            }
         }
         if bits & FLUSH != 0 {
             state.connection.before_blocking(cx.now);
@@ -439,7 +438,7 @@ impl Link {
         let deadline = state.connection.deadline();
         state.deadline = deadline;
         state.calm_until = calm.then(|| deadline.unwrap_or(Time(NEVER)));
-        let leased = self.is_leased(now);
+        let leased = self.lease.held(now);
         let waited = self.is_waited_for();
         if let Some(mut when) = deadline {
             if !arming {
@@ -449,8 +448,8 @@ impl Link {
             }
             self.note(when);
         }
-        if leased {
-            self.note(Time(self.lease.load(Ordering::Relaxed)));
+        if let Some(until) = leased {
+            self.note(until);
         } else if arming || pending {
             let read = state.connection.wants_read() && !waited && !state.connecting;
             if read || pending {
@@ -499,7 +498,7 @@ impl Link {
             state.exchange();
             self.conclude(state, told);
             if !state.gone {
-                let attended = self.is_leased(now) || self.is_waited_for();
+                let attended = self.lease.held(now).is_some() || self.is_waited_for();
                 self.rest(state, now, if attended { 0 } else { ARM });
             }
             Some(result)

@@ -5,6 +5,7 @@ mod conn;
 mod cq;
 mod dial;
 mod latch;
+mod lease;
 mod link;
 mod mail;
 mod options;

@@ -120,7 +120,8 @@ pub(crate) fn status_of(e: IoError) -> Status {
         IoError::Unreachable => Status::HostUnreachable,
         IoError::InUse => Status::SharingViolation,
         IoError::NotLocal | IoError::Forbidden => Status::InvalidAddress,
-        IoError::Exhausted => Status::TooManyAddresses,
+        IoError::NoPort => Status::TooManyAddresses,
+        IoError::Exhausted => Status::InsufficientResources,
         IoError::NotNow | IoError::Fault | IoError::Other(_) => Status::InternalError,
     }
 }

@@ -26,7 +26,9 @@ pub enum IoError {
     InUse,
     /// Not an address of this machine.
     NotLocal,
-    /// No free port, descriptor or memory.
+    /// No free port towards this peer.
+    NoPort,
+    /// No free descriptor or memory.
     Exhausted,
     /// Not allowed.
     Forbidden,
@@ -63,7 +65,8 @@ impl std::fmt::Display for IoError {
             IoError::Unreachable => "no route to the peer's host",
             IoError::InUse => "the address and port are in use",
             IoError::NotLocal => "not an address of this machine",
-            IoError::Exhausted => "the system is out of ports, descriptors or memory",
+            IoError::NoPort => "every port towards this peer is taken",
+            IoError::Exhausted => "the system is out of descriptors or memory",
             IoError::Forbidden => "the system does not allow it",
             IoError::Other(n) => return write!(f, "{}", std::io::Error::from_raw_os_error(*n)),
         })
@@ -198,7 +201,7 @@ impl Stream {
         match net::connect(&stream.0, &peer) {
             Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok(stream),
             // Every port towards this peer is taken: not the fault of the address.
-            Err(Errno::ADDRNOTAVAIL) => Err(IoError::Exhausted),
+            Err(Errno::ADDRNOTAVAIL) => Err(IoError::NoPort),
             Err(e) => Err(e.into()),
         }
     }

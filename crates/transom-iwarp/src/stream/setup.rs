@@ -93,7 +93,7 @@ impl Stream {
         });
         let revision = if two { 2 } else { 1 };
         self.queue_start_up(&StartUp { kind: Kind::Request, flags, revision, enhanced, private });
-        self.timeout = Some(now.after(self.config.handshake_timeout));
+        self.timeout = Some(now.after(self.config.reply_timeout));
         self.phase = Phase::WaitReply;
         Ok(())
     }

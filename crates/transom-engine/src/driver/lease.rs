@@ -1,0 +1,97 @@
+//! For how long a polling thread keeps the background thread away from a link.
+//!
+//! A thread that polls all the time renews its lease again and again, and the background thread only
+//! has to look whether it still does. But a program may also poll once and then spin on memory, which
+//! renews nothing: then what arrives lies in the socket until the lease lapses. So a lease that lapses
+//! over waiting bytes makes the next ones short, and leases that are renewed let them grow again.
+
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::time::Duration;
+
+use transom_wire::Time;
+
+/// The shortest lease is this part of the longest.
+const SHORTEST: u64 = 64;
+
+#[derive(Debug)]
+pub(super) struct Lease {
+    /// Held until then.
+    until: AtomicU64,
+    /// How long the next one lasts, in nanoseconds.
+    length: AtomicU64,
+    longest: u64,
+}
+
+impl Lease {
+    pub(super) fn new(longest: Duration) -> Lease {
+        let longest = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
+        Lease { until: AtomicU64::new(0), length: AtomicU64::new(longest), longest }
+    }
+
+    /// A thread polls. The end of its lease, if it is a new one: somebody is to look then.
+    pub(super) fn take(&self, now: Time) -> Option<Time> {
+        let length = self.length.load(Ordering::Relaxed);
+        if self.until.load(Ordering::Relaxed) >= now.0.saturating_add(length / 2) {
+            return None;
+        }
+        let until = now.0.saturating_add(length);
+        self.until.store(until, Ordering::Relaxed);
+        // Pairs with the fence of whoever looks: it sees the lease, or we see that nothing is noted.
+        fence(Ordering::SeqCst);
+        Some(Time(until))
+    }
+
+    /// Until when it is held, if it is.
+    pub(super) fn held(&self, now: Time) -> Option<Time> {
+        let until = self.until.load(Ordering::Relaxed);
+        (until > now.0).then_some(Time(until))
+    }
+
+    /// Looked at when it could have lapsed: it was renewed.
+    pub(super) fn renewed(&self) {
+        let length = self.length.load(Ordering::Relaxed);
+        let longer = length.saturating_mul(2).min(self.longest);
+        self.length.store(longer, Ordering::Relaxed);
+    }
+
+    /// It has lapsed, and bytes had been waiting for that.
+    pub(super) fn kept_waiting(&self) {
+        self.length.store((self.longest / SHORTEST).max(1), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONGEST: u64 = 64_000;
+
+    fn lease() -> Lease {
+        Lease::new(Duration::from_nanos(LONGEST))
+    }
+
+    #[test]
+    fn a_lease_is_renewed_when_half_of_it_is_over() {
+        let lease = lease();
+        assert_eq!(lease.held(Time(1)), None);
+        assert_eq!(lease.take(Time(1000)), Some(Time(1000 + LONGEST)));
+        assert_eq!(lease.take(Time(1000 + LONGEST / 2)), None);
+        assert_eq!(lease.held(Time(1000 + LONGEST - 1)), Some(Time(1000 + LONGEST)));
+        assert_eq!(lease.take(Time(1001 + LONGEST / 2)), Some(Time(1001 + LONGEST * 3 / 2)));
+    }
+
+    #[test]
+    fn bytes_that_waited_make_the_next_lease_short_and_renewals_let_it_grow_to_the_longest() {
+        let lease = lease();
+        lease.kept_waiting();
+        assert_eq!(lease.take(Time(1)), Some(Time(1 + LONGEST / SHORTEST)));
+        for _ in 0..3 {
+            lease.renewed();
+        }
+        assert_eq!(lease.take(Time(100_000)), Some(Time(100_000 + 8 * LONGEST / SHORTEST)));
+        for _ in 0..100 {
+            lease.renewed();
+        }
+        assert_eq!(lease.take(Time(900_000)), Some(Time(900_000 + LONGEST)));
+    }
+}
