@@ -81,6 +81,7 @@ impl<'b> Segment<'b> {
 
     /// Writes the header, without the payload.
     #[must_use]
+    #[inline]
     pub fn header(&self) -> Header {
         let mut bytes = [0; UNTAGGED];
         let last = if self.last { LAST_BIT } else { 0 };
@@ -108,6 +109,13 @@ impl<'b> Segment<'b> {
 pub struct Header {
     bytes: [u8; UNTAGGED],
     length: usize,
+}
+
+impl Header {
+    /// Its bytes and the unused rest, which is zero.
+    pub(crate) fn room(&self) -> &[u8; UNTAGGED] {
+        &self.bytes
+    }
 }
 
 impl AsRef<[u8]> for Header {

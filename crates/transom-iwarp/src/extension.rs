@@ -25,7 +25,7 @@ pub const REFUSAL_QUEUE: u32 = 6;
 /// The most text a refusal carries, in bytes.
 pub const EXPLANATION: usize = 512;
 /// Text in one frame of a refusal.
-pub const TEXT: usize = 96;
+pub const TEXT: usize = 56;
 
 const SHARED: u32 = 1;
 const WANTED: u32 = 2;

@@ -171,8 +171,9 @@ fn alone_it_leaves_after_20_us() {
 #[test]
 fn alone_it_leaves_on_flush() {
     let mut side = owing();
-    assert!(side.wire.has_output());
+    assert!(!side.wire.has_output(), "it waits for something to ride on");
     side.wire.flush(side.now);
+    assert!(side.wire.has_output());
     assert_eq!(frames(&side.talk()), [ack(1, 1000)]);
     assert!(!side.wire.has_output());
     side.wire.flush(side.now);

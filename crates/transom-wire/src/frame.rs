@@ -3,8 +3,9 @@
 use crate::{MessageId, ReadSlot};
 
 /// Room for the largest header that any wire puts in front of a payload, and for the largest frame
-/// that has no payload of the engine's (a start-up frame is larger and travels in pieces).
-pub const MAX_HEADER: usize = 128;
+/// that has no payload of the engine's (a start-up frame is larger and travels in pieces). Frames
+/// are passed by value, so it is not larger than a Terminate (72 bytes) asks for.
+pub const MAX_HEADER: usize = 80;
 
 /// One frame to write: header bytes, then `length` bytes of payload, then what
 /// [`Wire::seal`](crate::Wire::seal) adds.

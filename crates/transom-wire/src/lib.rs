@@ -96,7 +96,9 @@ pub trait Wire: Send {
     /// stream is dead afterwards, as after [`refuse`](Wire::refuse).
     fn abandon(&mut self, now: Time, frame: &Frame, refusal: &Refusal<'_>);
 
-    /// Whether frames of its own are waiting (an answer, an error, start-up), whatever their pacing.
+    /// Whether frames of its own may leave (an answer, an error, start-up). One that still waits for
+    /// another to ride on does not count until its time has come: see [`deadline`](Wire::deadline),
+    /// [`idle_pass`](Wire::idle_pass) and [`flush`](Wire::flush).
     fn has_output(&self) -> bool;
 
     // ---- events, time, end ----------------------------------------------------------------

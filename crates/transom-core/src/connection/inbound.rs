@@ -62,11 +62,14 @@ impl Connection {
         Received { consumed, paused: self.parked.is_some() }
     }
 
-    /// Events that did not come from bytes.
-    pub(super) fn poll(&mut self, cx: &mut Cx<'_>) {
+    /// Events that did not come from bytes; whether there were any.
+    pub(super) fn poll(&mut self, cx: &mut Cx<'_>) -> bool {
+        let mut any = false;
         while let Some(event) = self.wire.poll_event() {
             self.handle(cx, event);
+            any = true;
         }
+        any
     }
 
     /// Complete what can be completed.

@@ -3,7 +3,7 @@
 use transom_memory::{Purpose, RegisterError, Registration, Rights, Scope, Token};
 use transom_wire::{
     Begin, Frame, Message, MessageId, Operation as WireOperation, Payload, ReadSlot, Refusal,
-    RefusalClass, Waiting,
+    RefusalClass, Waiting, Wire,
 };
 
 use super::{Connection, Phase};
@@ -26,13 +26,22 @@ impl Connection {
     /// Write what there is to write while `out` has room.
     pub fn transmit(&mut self, cx: &mut Cx<'_>, out: &mut dyn Output) {
         self.resume(cx);
+        self.poll(cx);
+        self.cancel_late_posts(cx);
+        self.announce(cx);
         loop {
-            self.work(cx);
+            self.start_all(cx);
             if self.phase == Phase::Closed || self.muted || out.room() == 0 {
                 break;
             }
             let Some(frame) = self.wire.next_frame(cx.now) else {
-                self.muted |= self.phase == Phase::Closing;
+                if self.phase == Phase::Closing {
+                    self.muted = true;
+                } else if self.poll(cx) {
+                    // Sending has told the wire something: a request that waited may start.
+                    self.announce(cx);
+                    continue;
+                }
                 break;
             };
             if self.phase == Phase::Closing && frame.payload != Payload::None {
@@ -46,12 +55,10 @@ impl Connection {
         self.retire(cx);
     }
 
-    /// Tell the wire of new receives, and start what may start.
-    fn work(&mut self, cx: &mut Cx<'_>) {
-        self.poll(cx);
-        self.cancel_late_posts(cx);
-        self.announce(cx);
-        if !self.is_open() {
+    /// Start what may start.
+    fn start_all(&mut self, cx: &mut Cx<'_>) {
+        let startable = self.execution.as_ref().is_some_and(|e| e.startable().is_some());
+        if !startable || self.blocked || !self.is_open() {
             return;
         }
         while !self.blocked && self.start(cx) {}
@@ -239,7 +246,7 @@ impl Connection {
     fn emit(&mut self, cx: &mut Cx<'_>, frame: &Frame, out: &mut dyn Output) {
         let result = match frame.payload {
             Payload::None => {
-                self.copy(out, frame, |_| Ok(()));
+                copy(&mut *self.wire, out, frame, |_| Ok(()));
                 Ok(())
             }
             Payload::Message { id, offset } => self.emit_message(cx, frame, id, offset, out),
@@ -259,26 +266,6 @@ impl Connection {
         }
     }
 
-    /// Copy a frame into the buffer.
-    fn copy(
-        &mut self,
-        out: &mut dyn Output,
-        frame: &Frame,
-        payload: impl FnOnce(&mut Vec<u8>) -> Result<(), Bad>,
-    ) -> Option<Bad> {
-        let buffer = out.buffer();
-        let start = buffer.len();
-        buffer.extend_from_slice(frame.header());
-        if let Err(bad) = payload(buffer) {
-            buffer.truncate(start);
-            return Some(bad);
-        }
-        if frame.sealed {
-            self.wire.seal(frame, buffer, start);
-        }
-        None
-    }
-
     /// A frame of a message of ours. `Err(true)`: the link is torn.
     fn emit_message(
         &mut self,
@@ -288,39 +275,33 @@ impl Connection {
         offset: u32,
         out: &mut dyn Output,
     ) -> Result<(), bool> {
-        let Some(execution) = &self.execution else { return Ok(()) };
-        let sequence = execution.under_way;
-        let Some(slot) = sequence.and_then(|s| execution.requests.get(s)).copied() else {
+        let Connection { config, wire, execution: Some(execution), .. } = self else {
             return Ok(());
         };
+        let sequence = execution.under_way;
+        let Some(slot) = sequence.and_then(|s| execution.requests.get(s)) else { return Ok(()) };
         debug_assert_eq!(slot.message, id.0, "a wire frames the message under way");
-        let by = By { actor: execution.actor(self.config.id), purpose: Purpose::LocalSource };
+        let by = By { actor: execution.actor(config.id), purpose: Purpose::LocalSource };
         let (offset, length) = (u64::from(offset), u64::from(frame.length));
         // A Read Request has a message and no payload.
-        let one = if slot.inline || length == 0 {
+        let one = if slot.inline || length == 0 || !out.wants_direct(frame.length as usize) {
             None
         } else {
-            execution.requests.piece(&slot, offset).filter(|piece| piece.length >= length)
+            execution.requests.piece(slot, offset).filter(|piece| piece.length >= length)
         };
         let direct = match one {
-            Some(piece) => self.direct(cx, frame, by, piece.token, piece.address, out),
+            Some(piece) => direct(&mut **wire, cx, frame, by, piece.token, piece.address, out),
             None => Ok(Direct::Copy),
         };
         let torn = matches!(direct, Ok(Direct::Torn));
         let bad = match direct {
             Ok(Direct::Taken) => None,
-            Ok(Direct::Copy) => {
-                // Taken out for the call: the wire and the queue are both parts of `self`.
-                let Some(execution) = self.execution.take() else { return Ok(()) };
-                let bad = self.copy(out, frame, |buffer| {
-                    if length == 0 {
-                        return Ok(());
-                    }
-                    by.fetch_list(cx, &execution.requests, &slot, offset, length, buffer)
-                });
-                self.execution = Some(execution);
-                bad
-            }
+            Ok(Direct::Copy) => copy(&mut **wire, out, frame, |buffer| {
+                if length == 0 {
+                    return Ok(());
+                }
+                by.fetch_list(cx, &execution.requests, slot, offset, length, buffer)
+            }),
             Ok(Direct::Fault | Direct::Torn) => {
                 let piece = one.unwrap_or(crate::queue::Piece { token: 0, address: 0, length });
                 Some(Bad::Vanished { token: piece.token, address: piece.address, length })
@@ -328,9 +309,7 @@ impl Connection {
             Err(bad) => Some(bad),
         };
         let Some(bad) = bad else {
-            if frame.last
-                && let Some(execution) = &mut self.execution
-            {
+            if frame.last {
                 execution.under_way = None;
                 if let Some(slot) = sequence.and_then(|s| execution.requests.get_mut(s)) {
                     slot.progress = Progress::Sent;
@@ -338,13 +317,14 @@ impl Connection {
             }
             return Ok(());
         };
-        let denial = self.record(cx, Some(slot.context), bad.cause(false));
+        let (context, operation) = (slot.context, slot.operation);
+        let denial = self.record(cx, Some(context), bad.cause(false));
         if let Some(execution) = &mut self.execution
             && let Some(sequence) = sequence
         {
             execution.fail(sequence, Status::LocalAccess, denial);
         }
-        let operation = match slot.operation {
+        let operation = match operation {
             Operation::Write { .. } => WireOperation::Write,
             Operation::Read { .. } => WireOperation::Read,
             _ => WireOperation::Send,
@@ -366,19 +346,21 @@ impl Connection {
         address: u64,
         out: &mut dyn Output,
     ) -> Result<(), bool> {
-        let Some(execution) = &self.execution else { return Ok(()) };
-        let by = By { actor: execution.actor(self.config.id), purpose: Purpose::RemoteRead };
+        let Connection { config, wire, execution: Some(execution), .. } = self else {
+            return Ok(());
+        };
+        let by = By { actor: execution.actor(config.id), purpose: Purpose::RemoteRead };
         let length = u64::from(frame.length);
-        let direct = if length == 0 {
+        let direct = if length == 0 || !out.wants_direct(frame.length as usize) {
             Ok(Direct::Copy)
         } else {
-            self.direct(cx, frame, by, token, address, out)
+            direct(&mut **wire, cx, frame, by, token, address, out)
         };
         let torn = matches!(direct, Ok(Direct::Torn));
         let bad = match direct {
             Ok(Direct::Taken) => None,
             Ok(Direct::Copy) => {
-                self.copy(out, frame, |buffer| by.fetch(cx, token, address, length, buffer))
+                copy(&mut **wire, out, frame, |buffer| by.fetch(cx, token, address, length, buffer))
             }
             Ok(Direct::Fault | Direct::Torn) => Some(Bad::Vanished { token, address, length }),
             Err(bad) => Some(bad),
@@ -393,40 +375,60 @@ impl Connection {
         self.end(cx, EndReason::Refused, denial);
         Err(torn)
     }
+}
 
-    /// Offer a frame without a copy: only where nothing in it depends on the payload.
-    fn direct(
-        &mut self,
-        cx: &mut Cx<'_>,
-        frame: &Frame,
-        by: By,
-        token: u32,
-        address: u64,
-        out: &mut dyn Output,
-    ) -> Result<Direct, Bad> {
-        let length = u64::from(frame.length);
-        if length > LARGEST_COPY as u64 || !out.wants_direct(frame.length as usize) {
-            return Ok(Direct::Copy);
-        }
-        let Some(trailer) = self.wire.trailer(frame) else { return Ok(Direct::Copy) };
-        let tail = trailer.bytes.get(..usize::from(trailer.length)).unwrap_or_default();
-        let lent = by.lend(cx, token, address, length, |segments| {
-            out.direct(frame.header(), segments, tail)
-        })?;
-        match lent {
-            Some(Direct::Copy) | None => {
-                // The frame counts as sealed: finish it here.
-                let buffer = out.buffer();
-                let start = buffer.len();
-                buffer.extend_from_slice(frame.header());
-                if let Err(bad) = by.fetch(cx, token, address, length, buffer) {
-                    buffer.truncate(start);
-                    return Err(bad);
-                }
-                buffer.extend_from_slice(tail);
-                Ok(Direct::Taken)
+/// Copy a frame into the buffer.
+#[inline]
+fn copy(
+    wire: &mut dyn Wire,
+    out: &mut dyn Output,
+    frame: &Frame,
+    payload: impl FnOnce(&mut Vec<u8>) -> Result<(), Bad>,
+) -> Option<Bad> {
+    let buffer = out.buffer();
+    let start = buffer.len();
+    buffer.extend_from_slice(frame.header());
+    if let Err(bad) = payload(buffer) {
+        buffer.truncate(start);
+        return Some(bad);
+    }
+    if frame.sealed {
+        wire.seal(frame, buffer, start);
+    }
+    None
+}
+
+/// Offer a frame without a copy: only where nothing in it depends on the payload.
+fn direct(
+    wire: &mut dyn Wire,
+    cx: &mut Cx<'_>,
+    frame: &Frame,
+    by: By,
+    token: u32,
+    address: u64,
+    out: &mut dyn Output,
+) -> Result<Direct, Bad> {
+    let length = u64::from(frame.length);
+    if length > LARGEST_COPY as u64 {
+        return Ok(Direct::Copy);
+    }
+    let Some(trailer) = wire.trailer(frame) else { return Ok(Direct::Copy) };
+    let tail = trailer.bytes.get(..usize::from(trailer.length)).unwrap_or_default();
+    let lent =
+        by.lend(cx, token, address, length, |segments| out.direct(frame.header(), segments, tail))?;
+    match lent {
+        Some(Direct::Copy) | None => {
+            // The frame counts as sealed: finish it here.
+            let buffer = out.buffer();
+            let start = buffer.len();
+            buffer.extend_from_slice(frame.header());
+            if let Err(bad) = by.fetch(cx, token, address, length, buffer) {
+                buffer.truncate(start);
+                return Err(bad);
             }
-            Some(done) => Ok(done),
+            buffer.extend_from_slice(tail);
+            Ok(Direct::Taken)
         }
+        Some(done) => Ok(done),
     }
 }

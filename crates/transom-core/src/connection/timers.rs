@@ -5,6 +5,14 @@ use transom_wire::Time;
 use super::{Connection, Phase};
 use crate::{Cx, DenialCause, EndReason, Status};
 
+/// The earlier of two moments that need not be.
+fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
 impl Connection {
     /// When [`on_deadline`](Connection::on_deadline) wants to be called next.
     #[must_use]
@@ -12,16 +20,9 @@ impl Connection {
         if self.phase == Phase::Closed {
             return None;
         }
-        [
-            self.wire.deadline(),
-            self.blocked_until,
-            self.silent_at(),
-            self.parked_until(),
-            self.close_by,
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        let wire = self.wire.deadline();
+        let silence = earlier(self.silent_at(), self.parked_until());
+        earlier(earlier(wire, silence), earlier(self.blocked_until, self.close_by))
     }
 
     /// When a peer that owes something has been silent for too long.

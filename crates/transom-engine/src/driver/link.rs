@@ -394,19 +394,18 @@ impl Link {
         if state.connecting && state.connection.ended().is_some() {
             state.gone = true; // there is nobody to take leave of
         }
-        let qp = state.qp.take();
-        let unused = state.connection.take_unused();
-        let established = state.connection.facts().is_some();
-        if established {
+        if state.ticket.is_some() && state.connection.facts().is_some() {
             state.ticket = None;
         }
-        if let (Some(qp), Some(execution)) = (&qp, unused) {
+        let over = state.connection.ended().is_some();
+        let unused = if over { state.connection.take_unused() } else { None };
+        let undone = unused.and_then(|execution| Some((state.qp.take()?, execution)));
+        if let Some((qp, execution)) = undone {
             // Before anybody hears that the Connect came to nothing: it may be tried again at once.
             qp.detach(self, execution, told);
-            self.mail.post(&mut state.effects, Some(qp), told);
+            self.mail.post(&mut state.effects, Some(&qp), told);
         } else {
-            self.mail.post(&mut state.effects, qp.as_ref(), told);
-            state.qp = qp;
+            self.mail.post(&mut state.effects, state.qp.as_ref(), told);
         }
         if state.gone {
             self.tear_down(state, told);

@@ -76,11 +76,16 @@ impl Acks {
 
     /// Whether an acknowledgement that has nothing to ride on must leave.
     pub(super) fn due(&self, now: Time, delay: Duration, limit: u32) -> bool {
-        let late = |since: Time| now >= since.after(delay);
-        self.urgent
-            || self.since.is_some_and(late)
-            || self.since.is_some() && self.passes >= PASSES
-            || self.now.executed.wrapping_sub(self.told.executed) >= limit
+        self.ripe(limit) || self.since.is_some_and(|since| now >= since.after(delay))
+    }
+
+    /// The same, but for time, which [`deadline`](Acks::deadline) tells.
+    pub(super) fn ripe(&self, limit: u32) -> bool {
+        self.on
+            && (self.urgent
+                || self.since.is_some()
+                    && (self.passes >= PASSES
+                        || self.now.executed.wrapping_sub(self.told.executed) >= limit))
     }
 
     pub(super) fn deadline(&self, delay: Duration) -> Option<Time> {

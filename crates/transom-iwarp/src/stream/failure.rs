@@ -154,7 +154,7 @@ impl Stream {
     /// The next frame of a dead stream: acknowledgements, refusal, Terminate.
     pub(super) fn last_word(&mut self) -> Option<Frame> {
         if self.agreed.extension && self.acks.owed() {
-            return Some(control(self.acks.take().header().as_ref(), &[]));
+            return Some(control(&self.acks.take().header(), &[]));
         }
         let words = self.last_words.as_mut()?;
         if let Some(refusing) = &mut words.refusal {
@@ -168,7 +168,7 @@ impl Stream {
                 text: piece,
                 last: piece.len() == text.len(),
             };
-            let said = control(frame.header().as_ref(), piece);
+            let said = control(&frame.header(), piece);
             refusing.sent += piece.len();
             if frame.last {
                 words.refusal = None;
@@ -301,5 +301,5 @@ fn terminate_frame(fault: Fault, about: &Offending, form: TerminateForm) -> Fram
     let (bytes, used) = Terminate { code, about }.to_bytes(form);
     let target = Target::Untagged { ulp: 0, queue: TERMINATE_QUEUE, number: 1, offset: 0 };
     let header = rdmap::segment(rdmap::Opcode::Terminate, true, target).header();
-    control(header.as_ref(), bytes.get(..used).unwrap_or(&bytes))
+    control(&header, bytes.get(..used).unwrap_or(&bytes))
 }

@@ -5,20 +5,21 @@ use transom_wire::{Frame, MAX_HEADER, Message, Payload, ReadSlot};
 use super::Stream;
 use super::outbound::{Asker, Current, Reading, What};
 use crate::Ready;
-use crate::ddp::{TAGGED, Target, UNTAGGED};
+use crate::ddp::{Header, TAGGED, Target, UNTAGGED};
 use crate::extension::Announce;
 use crate::rdmap::{self, Opcode, READ_QUEUE, ReadRequest, SEND_QUEUE};
 
-/// A frame with a header and no payload yet. `length` counts the payload that will follow.
-fn frame(parts: [&[u8]; 2], payload: Payload, length: u32, last: bool) -> Frame {
+/// A frame with a header (a second part behind it is rare) and no payload yet. `length` counts the
+/// payload that will follow.
+#[inline]
+fn frame(first: &Header, second: &[u8], payload: Payload, length: u32, last: bool) -> Frame {
     let mut header = [0; MAX_HEADER];
-    let [first, second] = parts;
-    let mut used = 2;
-    for part in [first, second] {
-        if let Some(room) = header.get_mut(used..used + part.len()) {
-            room.copy_from_slice(part);
-            used += part.len();
-        }
+    // The whole array: what counts of it is said below, and a fixed size is one move.
+    header[2..2 + UNTAGGED].copy_from_slice(first.room());
+    let mut used = 2 + first.as_ref().len();
+    if let Some(room) = header.get_mut(used..used + second.len()).filter(|r| !r.is_empty()) {
+        room.copy_from_slice(second);
+        used += second.len();
     }
     let ulpdu = u16::try_from(used as u64 - 2 + u64::from(length)).unwrap_or(u16::MAX);
     header[..2].copy_from_slice(&ulpdu.to_be_bytes());
@@ -27,8 +28,8 @@ fn frame(parts: [&[u8]; 2], payload: Payload, length: u32, last: bool) -> Frame 
 }
 
 /// A frame that belongs to no message.
-pub(super) fn control(first: &[u8], second: &[u8]) -> Frame {
-    frame([first, second], Payload::None, 0, false)
+pub(super) fn control(first: &Header, second: &[u8]) -> Frame {
+    frame(first, second, Payload::None, 0, false)
 }
 
 impl Stream {
@@ -59,7 +60,7 @@ impl Stream {
             // Token 1: Chelsio's hardware refuses 0, even for no bytes (iW 2.4).
             Ready::Write => {
                 let target = Target::Tagged { stag: 1, offset: 0 };
-                control(rdmap::segment(Opcode::Write, true, target).header().as_ref(), &[])
+                control(&rdmap::segment(Opcode::Write, true, target).header(), &[])
             }
             Ready::Read => self.read_of_nothing(Asker::Ready),
         }
@@ -79,7 +80,7 @@ impl Stream {
         let target = Target::Untagged { ulp: 0, queue: READ_QUEUE, number, offset: 0 };
         let header = rdmap::segment(Opcode::ReadRequest, true, target).header();
         let last = payload != Payload::None;
-        frame([header.as_ref(), &request.to_bytes()], payload, 0, last)
+        frame(&header, &request.to_bytes(), payload, 0, last)
     }
 
     /// A signalled Write has gone out that no verdict is under way for, and a slot is free.
@@ -111,7 +112,7 @@ impl Stream {
                 if last {
                     self.outbound.send_number = number.wrapping_add(1);
                 }
-                (frame([header.as_ref(), &[]], payload, piece, last), What::Send { number }, false)
+                (frame(&header, &[], payload, piece, last), What::Send { number }, false)
             }
             Message::Write { token, address, length, verdict } => {
                 let piece = self.piece(length - sent, TAGGED);
@@ -120,13 +121,13 @@ impl Stream {
                     current.announced = true;
                     self.outbound.current = Some(current);
                     let announce = Announce { token, address, length };
-                    return Some(control(announce.header().as_ref(), &address.to_be_bytes()));
+                    return Some(control(&announce.header(), &address.to_be_bytes()));
                 }
                 let offset = address.wrapping_add(u64::from(sent));
                 let target = Target::Tagged { stag: token, offset };
                 let header = rdmap::segment(Opcode::Write, last, target).header();
                 let what = What::Write { token, address, length };
-                (frame([header.as_ref(), &[]], payload, piece, last), what, verdict)
+                (frame(&header, &[], payload, piece, last), what, verdict)
             }
             Message::Read { token, address, length, sink_token, sink_address } => {
                 self.outbound.current = None;
@@ -171,6 +172,6 @@ impl Stream {
         } else if let Some(answer) = self.inbound.answers.front_mut() {
             answer.sent += piece;
         }
-        Some(frame([header.as_ref(), &[]], payload, piece, last && size > 0))
+        Some(frame(&header, &[], payload, piece, last && size > 0))
     }
 }

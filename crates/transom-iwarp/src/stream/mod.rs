@@ -277,7 +277,7 @@ impl Wire for Stream {
                 && (self.outbound.busy()
                     || self.wants_probe()
                     || !self.inbound.answers.is_empty()
-                    || self.acks.owed()))
+                    || self.acks.ripe(self.config.ack_limit)))
     }
 
     fn poll_event(&mut self) -> Option<Event<'static>> {
@@ -306,10 +306,18 @@ impl Wire for Stream {
     }
 
     fn deadline(&self) -> Option<Time> {
-        let held = self.held.filter(|_| self.phase == Phase::Open);
-        let owed = self.acks.deadline(self.config.ack_delay);
-        let owed = owed.filter(|_| self.phase == Phase::Open && !self.fenced && held.is_none());
-        [self.timeout, held, owed].into_iter().flatten().min()
+        if self.phase != Phase::Open {
+            return self.timeout;
+        }
+        let next = match self.held {
+            None if self.fenced => None,
+            None => self.acks.deadline(self.config.ack_delay),
+            held => held,
+        };
+        match (self.timeout, next) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
     }
 
     fn on_deadline(&mut self, now: Time) -> Result<(), Violation> {

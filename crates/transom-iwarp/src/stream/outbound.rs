@@ -209,7 +209,7 @@ impl Stream {
                 || probe
                 || self.acks.due(now, self.config.ack_delay, self.config.ack_limit))
         {
-            return Some(control(self.acks.take().header().as_ref(), &[]));
+            return Some(control(&self.acks.take().header(), &[]));
         }
         let begun = self.outbound.current.is_some_and(|current| current.sent > 0);
         let answering = self.inbound.answers.front().is_some_and(|answer| answer.sent > 0);
