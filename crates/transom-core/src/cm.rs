@@ -10,7 +10,7 @@ use transom_wire::ReadLimits;
 
 use crate::tables::{Cell, ConnectorCall, ConnectorState, ListenerCall, ListenerState};
 use crate::{
-    Connection, ConnectionEvent, Cx, Dialect, Effects, EndReason, Execution, QueuePair,
+    Connection, ConnectionEvent, Cx, Dialect, Effects, EndReason, Execution, LinkEnd, QueuePair,
     QueuePairState, Status,
 };
 
@@ -343,6 +343,15 @@ impl Connector {
                 self.finish(Status::Success, effects);
             }
             (ConnectionEvent::Ended(end), state) => self.ended(end.reason, state, effects),
+            (ConnectionEvent::Parted(how), ConnectorState::Disconnecting) => {
+                self.state = ConnectorState::Disconnected;
+                let status = match how {
+                    LinkEnd::Closed => Status::Success,
+                    LinkEnd::TimedOut => Status::IoTimeout,
+                    LinkEnd::Failed(_) => Status::ConnectionAborted,
+                };
+                self.finish(status, effects);
+            }
             _ => {}
         }
     }
@@ -380,11 +389,11 @@ impl Connector {
         }
     }
 
-    /// The peer has closed its side, or the link is gone, behind our own Disconnect.
+    /// The link is gone. A Disconnect that still waits, because nobody said how it went, has failed.
     pub fn link_gone(&mut self, effects: &mut Effects) {
         if self.state == ConnectorState::Disconnecting {
             self.state = ConnectorState::Disconnected;
-            self.finish(Status::Success, effects);
+            self.finish(Status::ConnectionAborted, effects);
         }
     }
 

@@ -5,7 +5,7 @@ use transom_wire::{ReadLimits, Time};
 
 use crate::queue::RequestQueue;
 use crate::trace::Tracer;
-use crate::{Completion, DenialRecord, Status};
+use crate::{Completion, DenialRecord, LinkEnd, Status};
 
 /// Everything a call into the core may use. No clock, socket or randomness: the driver supplies them.
 pub struct Cx<'a> {
@@ -131,6 +131,9 @@ pub enum ConnectionEvent {
     Established,
     /// The connection has ended. Comes before the completions that the end flushes (ND2 4.9).
     Ended(End),
+    /// The link is gone, behind the end of its connection: a Disconnect that waited for the peer is
+    /// over (NDK DC-1).
+    Parted(LinkEnd),
 }
 
 /// How a connection ended.

@@ -85,11 +85,12 @@ pub const ND1: Dialect = Dialect {
     ..ND2
 };
 
-/// NDKPI (laid out).
+/// NDKPI: Disconnect waits for the peer (NDK DC-1).
 pub const NDK: Dialect = Dialect {
     name: "NDK",
     peer_gone: PeerGone::Keep,
     backed_out: Status::ConnectionAborted,
+    disconnect_at_once: false,
     completion_queues: Capacity::Exact,
     posting: &tables::POSTING_INVALID_AFTER_FLUSH,
     ..ND2

@@ -71,9 +71,9 @@ pub static POSTING_ND2: PostingTable = PostingTable {
     initiator: [INVALID, INVALID, INVALID, Posting::Accept, Posting::Cancel, Posting::Cancel],
 };
 
-/// As [`POSTING_ND2`], but nothing may be posted behind a flush.
+/// As [`POSTING_ND2`], but only receives may be posted behind a flush (NDK 7.4).
 pub static POSTING_INVALID_AFTER_FLUSH: PostingTable = PostingTable {
-    receive: [Posting::Accept, Posting::Accept, Posting::Accept, Posting::Accept, INVALID, INVALID],
+    receive: POSTING_ND2.receive,
     initiator: [INVALID, INVALID, INVALID, Posting::Accept, INVALID, INVALID],
 };
 

@@ -168,7 +168,7 @@ fn nd2_4_7_3_every_call_in_every_state() {
             }
         }
     }
-    assert_eq!(cells, 12 * (5 * 11 - 4 + 11), "all cells but four dialects' Disconnecting");
+    assert_eq!(cells, 12 * (5 * 11 - 3 + 11), "all cells but three dialects' Disconnecting");
 }
 
 /// The cells with conditions, on the other side of their condition.
@@ -418,6 +418,25 @@ fn nd2_4_9_the_notice_comes_before_the_flush() {
         pair.disconnect(PASSIVE, 61).unwrap();
         assert_eq!(pair.hosts[PASSIVE].outcomes(), [(7, Status::Canceled)], "{}", dialect.name);
     }
+}
+
+/// NDK DC-1: Disconnect ends when the peer has answered, and fails if it does not.
+#[test]
+fn ndk_dc1_disconnect_waits_for_the_peer() {
+    let mut pair = Pair::connected(&dialect::NDK);
+    pair.disconnect(ACTIVE, 60).unwrap();
+    assert_eq!(finished(&pair.hosts[ACTIVE], 60), None);
+    pair.pump();
+    assert_eq!(finished(&pair.hosts[ACTIVE], 60), Some(Status::Success));
+    assert_eq!(pair.hosts[ACTIVE].connector.state(), ConnectorState::Disconnected);
+
+    let mut pair = Pair::connected(&dialect::NDK);
+    pair.stall(ACTIVE, true);
+    pair.disconnect(ACTIVE, 60).unwrap();
+    pair.advance(Duration::from_secs(1));
+    assert_eq!(finished(&pair.hosts[ACTIVE], 60), None);
+    pair.advance(Duration::from_secs(2));
+    assert_eq!(finished(&pair.hosts[ACTIVE], 60), Some(Status::IoTimeout));
 }
 
 /// ND2 4.7.4, row by row.

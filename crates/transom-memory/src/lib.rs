@@ -25,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod chain;
 mod close;
 mod denial;
 mod display;
@@ -46,6 +47,7 @@ mod token;
 mod types;
 
 pub use access::{Access, Actor, Purpose, Segment};
+pub use chain::{ChainError, Chained, PAGE, Piece, chained, paged};
 pub use denial::{Denial, Mistake, Named, NamedState, Refused, Rule};
 pub use display::Summary;
 pub use grant::{Grant, LARGEST_GRANT, LONGEST_PASS, Lane, Pass};

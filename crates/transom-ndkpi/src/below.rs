@@ -9,11 +9,11 @@ use transom_engine::{
     Status as Engine, dialect,
 };
 use transom_memory::{
-    BindError, DeregisterError, QueuePairId, Rights, Scope, Token, Unless, WindowSpec,
+    BindError, DeregisterError, QueuePairId, Registration, Rights, Scope, Segment, Token, Unless,
+    WindowSpec,
 };
 
 use crate::Status;
-use crate::chain::Layout;
 use crate::objects::QpLimits;
 use crate::types::{AdapterInfo, Version};
 
@@ -127,22 +127,59 @@ pub(crate) fn explain(adapter: &raw::Adapter, code: u32) -> Option<String> {
 
 // ---- memory ----
 
+/// Rights, the address of byte 0, and where the bytes lie.
+pub(crate) type About<'a> = (Rights, u64, &'a [Segment]);
+
 /// # Safety
 /// As [`raw::Adapter::register`] demands of its caller.
 #[allow(unsafe_code, reason = "hands the caller's promise on")]
 pub(crate) unsafe fn register(
     adapter: &raw::Adapter,
     domain: raw::Domain,
-    rights: Rights,
-    layout: &Layout,
+    (rights, base, segments): About<'_>,
 ) -> Result<Token, Status> {
     // SAFETY: this function's contract.
-    let made = unsafe { adapter.register(domain, layout.base, &layout.segments, rights) };
+    let made = unsafe { adapter.register(domain, base, segments, rights) };
     made.map_err(|error| match error.status {
         // Pages that are not there, or not writable: pinning them was the consumer's duty (MR-9).
         Engine::LocalAccess => Status::INVALID_PARAMETER,
         status => self::status(status),
     })
+}
+
+/// A region for a logical address mapping: this side's own, never a peer's (PT-1, PT-2). The pages
+/// are not looked at; pinning them was the consumer's duty.
+pub(crate) fn map(
+    adapter: &raw::Adapter,
+    domain: raw::Domain,
+    base: u64,
+    segments: &[Segment],
+) -> Result<Token, Status> {
+    sys::recheck_fault_handler();
+    let rights = Rights::LOCAL_READ | Rights::LOCAL_WRITE;
+    let scope = Scope::Domain(domain.0);
+    let memory = adapter.memory().map_err(failed)?;
+    let made = memory.register(&Registration { scope, rights, base, segments });
+    made.map_err(|_| Status::INSUFFICIENT_RESOURCES)
+}
+
+/// Whether a fast registration is valid.
+pub(crate) fn has_memory(adapter: &raw::Adapter, region: Token) -> bool {
+    adapter.memory().is_ok_and(|memory| memory.touches(region, 0, u64::MAX))
+}
+
+/// # Safety
+/// As [`raw::QueuePair::fast_register`] demands of its caller.
+#[allow(unsafe_code, reason = "hands the caller's promise on")]
+pub(crate) unsafe fn fast_register(
+    queue_pair: &raw::QueuePair,
+    (context, flags): (u64, Flags),
+    region: Token,
+    (rights, base, segments): About<'_>,
+) -> Result<(), Status> {
+    let registration = raw::FastRegistration { base, rights, segments };
+    // SAFETY: this function's contract.
+    unsafe { queue_pair.fast_register(context, flags, region, &registration) }.map_err(failed)
 }
 
 /// DR-3: windows keep a region from being deregistered.
@@ -196,6 +233,16 @@ pub(crate) fn bind(
         failed(error)
     })?;
     Ok(window)
+}
+
+/// The second half alone, for a window that is bound: it fails when its turn comes (MW-9).
+pub(crate) fn bind_again(
+    queue_pair: &raw::QueuePair,
+    (context, flags): (u64, Flags),
+    window: Token,
+) -> Result<(), Status> {
+    let request = Request { context, operation: Operation::Bind { window }, flags };
+    queue_pair.post(&request, Data::Sges(&[])).map_err(failed)
 }
 
 pub(crate) fn invalidate(

@@ -81,6 +81,21 @@ pub fn region_rights(flags: u32, sink_counts: bool) -> Result<Rights, Status> {
     Ok(rights)
 }
 
+/// What the flags of `NdkFastRegister` grant (FR-11), as [`region_rights`]. Windows are not bound to
+/// what was fast-registered.
+pub fn fast_rights(flags: u32, sink_counts: bool) -> Result<Rights, Status> {
+    let [remote_read, write, remote_write, sink] = [0x8, 0x10, 0x20, 0x80].map(|b| flags & b != 0);
+    if remote_write && !write {
+        return Err(Status::INVALID_PARAMETER);
+    }
+    let pick = |asked, right| if asked { right } else { Rights::NONE };
+    Ok(Rights::LOCAL_READ
+        | pick(write, Rights::LOCAL_WRITE)
+        | pick(remote_read, Rights::REMOTE_READ)
+        | pick(remote_write, Rights::REMOTE_WRITE)
+        | pick(sink && sink_counts, Rights::READ_SINK))
+}
+
 /// What the flags of `NdkBind` grant. The bits are not those of `NdkRegisterMr` (NDK 12.2):
 /// remote write is 0x20 with local write 0x10 built in.
 #[must_use]

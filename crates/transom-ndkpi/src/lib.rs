@@ -6,7 +6,6 @@
 #![deny(unsafe_code)]
 
 mod below;
-pub mod chain;
 mod deliver;
 pub mod dispatch;
 #[allow(unsafe_code, reason = "the C entries")]

@@ -11,7 +11,7 @@ use std::alloc::{Layout as Block, alloc_zeroed, dealloc};
 use std::ffi::c_void;
 use std::mem::{offset_of, size_of};
 
-use crate::chain::{ChainError, PAGE_SIZE, Piece};
+use transom_memory::{ChainError, PAGE as PAGE_SIZE, Piece};
 
 /// The pages were listed by a probe-and-lock.
 pub const MDL_PAGES_LOCKED: i16 = 0x0002;
@@ -295,8 +295,8 @@ impl Iterator for Chain {
             unsafe { array.add(index).read() as u64 }.wrapping_mul(PAGE_SIZE)
         });
         Some(Ok(Piece {
-            virtual_address: MmGetMdlVirtualAddress(mdl) as u64,
-            byte_count: mdl.byte_count,
+            address: MmGetMdlVirtualAddress(mdl) as u64,
+            length: mdl.byte_count,
             pages: pages.collect(),
         }))
     }

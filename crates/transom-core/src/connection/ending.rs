@@ -65,6 +65,9 @@ impl Connection {
         // A frame cut short makes no difference to what the sides see of each other's end.
         let _ = self.wire.link_closed(cx.now);
         self.poll(cx);
+        if self.ended.is_some() {
+            cx.effects.event(ConnectionEvent::Parted(how));
+        }
         match how {
             LinkEnd::Closed if self.wire.retry_older() => self.end(cx, EndReason::Unanswered, 0),
             LinkEnd::Closed => self.end(cx, EndReason::PeerDisconnected, 0),

@@ -5,6 +5,7 @@ use transom_wire::{Bytes, Decoded, Event, MessageId, Operation, Refusal, Refusal
 
 use super::{Connection, Phase, Received};
 use crate::copy::{Bad, By};
+use crate::dialect::DeadWindow;
 use crate::queue::Progress;
 use crate::trace::What;
 use crate::{ConnectionEvent, Cx, DenialCause, DenialRecord, EndReason, QueuePairState, Status};
@@ -209,10 +210,18 @@ impl Connection {
             return true;
         }
         if let Some(token) = send.invalidate {
-            let actor = by.actor;
-            if let Err(error) = cx.memory.close_for_peer(Token(token), &actor, cx.now.0) {
+            let (actor, token) = (by.actor, Token(token));
+            // What its owner has closed before is dead to the peer, too (NDK INV-7); a close that
+            // comes while this one is under way is not.
+            let fatal = self.config.dialect.dead_window == DeadWindow::Fatal;
+            let late = fatal && !cx.memory.is_open(token);
+            let closed = match cx.memory.close_for_peer(token, &actor, cx.now.0) {
+                Ok(()) if late => Err(None),
+                closed => closed.map_err(Some),
+            };
+            if let Err(error) = closed {
                 let (class, cause) = match error {
-                    transom_memory::DeregisterError::NotYours(denial) => {
+                    Some(transom_memory::DeregisterError::NotYours(denial)) => {
                         let denial: Box<transom_memory::Denial> = denial;
                         (crate::copy::class(&denial), DenialCause::Peer(denial))
                     }

@@ -2,8 +2,8 @@
 
 use transom_wire::Time;
 
-use super::{Connection, Phase};
-use crate::{Cx, DenialCause, EndReason, Status};
+use super::{Connection, LinkEnd, Phase};
+use crate::{ConnectionEvent, Cx, DenialCause, EndReason, Status};
 
 /// The earlier of two moments that need not be.
 fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
@@ -52,6 +52,7 @@ impl Connection {
         if due(self.close_by) {
             // The peer does not read what we have to say, or does not close.
             self.phase = Phase::Closed;
+            cx.effects.event(ConnectionEvent::Parted(LinkEnd::TimedOut));
             return;
         }
         let (blocked, parked, silent) =

@@ -410,12 +410,13 @@ impl Pair {
         if way.flight.is_empty() && way.closed && !way.ended {
             way.ended = true;
             let now = self.now;
-            self.hosts[host].with(now, |connector, connection, _, cx| {
+            self.hosts[host].with(now, |_, connection, _, cx| {
                 if let Some(connection) = connection {
                     connection.link_closed(cx, LinkEnd::Closed);
                 }
-                connector.link_gone(cx.effects);
             });
+            // What the connection had to say about it comes first.
+            self.hosts[host].with(now, |connector, _, _, cx| connector.link_gone(cx.effects));
             return true;
         }
         false

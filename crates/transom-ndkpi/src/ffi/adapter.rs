@@ -2,16 +2,18 @@
 #![allow(non_snake_case, reason = "exported names")]
 
 use std::ffi::{c_char, c_void};
+use std::mem::offset_of;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::handle::{Kind, free, get, new};
-use super::{Context, address, created, entry, entry_or, query_extension};
+use super::handle::{Kind, free, new};
+use super::{Context, created, on, on_or, query_extension, request_done};
 use crate::deliver::Mode;
 use crate::dispatch::{
     AdapterDispatch, ConnectEvent, CqNotification, CreateCompletion, RequestCompletion,
 };
-use crate::mdl::Mdl;
-use crate::objects::{Adapter, Options};
+use crate::mdl::{Chain, Mdl};
+use crate::objects::{Adapter, Mapping, Options};
 use crate::types::{
     AdapterInfo, GroupAffinity, LogicalAddressMapping, Object, ObjectType, Version,
 };
@@ -60,7 +62,7 @@ pub unsafe extern "C" fn NdkOpenAdapter(
     options: *const OpenOptions,
     out: *mut *mut Object,
 ) -> i32 {
-    entry(|| {
+    let run = |address: SocketAddr| {
         // SAFETY: this function's contract.
         let (Some(out), options) = (unsafe { (out.as_mut(), options.as_ref()) }) else {
             return Status::INVALID_PARAMETER;
@@ -77,17 +79,16 @@ pub unsafe extern "C" fn NdkOpenAdapter(
                 max_registrations: (most != 0).then_some(u64::from(most)),
             };
         }
-        // SAFETY: this function's contract.
-        let opened = unsafe { address::read(address, address_length) }
-            .and_then(|address| Adapter::open(version, address, chosen));
-        match opened {
+        match Adapter::open(version, address, chosen) {
             Ok(adapter) => {
                 *out = new(adapter.version, adapter);
                 Status::SUCCESS
             }
             Err(status) => status,
         }
-    })
+    };
+    // SAFETY: this function's contract.
+    unsafe { on((address, address_length), run) }
 }
 
 /// Close an adapter: waits until all its objects are closed and every callback has returned.
@@ -96,14 +97,13 @@ pub unsafe extern "C" fn NdkOpenAdapter(
 /// `adapter` came from [`NdkOpenAdapter`] and is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn NdkCloseAdapter(adapter: *mut Object) {
-    entry_or((), || {
-        // SAFETY: this function's contract.
-        if let Some(inner) = unsafe { get::<Adapter>(adapter) } {
-            inner.close();
-            // SAFETY: the consumer has given it up.
-            unsafe { free::<Adapter>(adapter) };
-        }
-    });
+    let run = |inner: Arc<Adapter>| {
+        inner.close();
+        // SAFETY: the consumer has given it up.
+        unsafe { free::<Adapter>(adapter) };
+    };
+    // SAFETY: this function's contract.
+    unsafe { on_or((), adapter, run) };
 }
 
 /// The record of a refusal, as a sentence.
@@ -117,10 +117,8 @@ pub unsafe extern "C" fn NdkExplain(
     text: *mut c_char,
     capacity: usize,
 ) -> usize {
-    entry_or(0, || {
-        // SAFETY: this function's contract.
-        let adapter = unsafe { get::<Adapter>(adapter) };
-        let Some(sentence) = adapter.and_then(|adapter| adapter.explain(code)) else { return 0 };
+    let run = |adapter: Arc<Adapter>| {
+        let Some(sentence) = adapter.explain(code) else { return 0 };
         if !text.is_null() && capacity > 0 {
             let length = sentence.len().min(capacity - 1);
             // SAFETY: `length + 1` bytes fit.
@@ -130,7 +128,9 @@ pub unsafe extern "C" fn NdkExplain(
             }
         }
         sentence.len()
-    })
+    };
+    // SAFETY: this function's contract.
+    unsafe { on_or(0, adapter, run) }
 }
 
 unsafe extern "C" fn query_adapter_info(
@@ -138,12 +138,9 @@ unsafe extern "C" fn query_adapter_info(
     info: *mut AdapterInfo,
     size: *mut u32,
 ) -> i32 {
-    entry(|| {
-        // SAFETY: the consumer's pointers, as the interface has them.
-        let (Some(adapter), Some(size)) = (unsafe { (get::<Adapter>(adapter), size.as_mut()) })
-        else {
-            return Status::INVALID_PARAMETER;
-        };
+    let run = |adapter: Arc<Adapter>| {
+        // SAFETY: the consumer's pointer.
+        let Some(size) = (unsafe { size.as_mut() }) else { return Status::INVALID_PARAMETER };
         let needed = size_of::<AdapterInfo>() as u32;
         let capacity = std::mem::replace(size, needed);
         if info.is_null() || capacity < needed {
@@ -152,7 +149,9 @@ unsafe extern "C" fn query_adapter_info(
         // SAFETY: there is room for it.
         unsafe { info.write(adapter.info()) };
         Status::SUCCESS
-    })
+    };
+    // SAFETY: the consumer's pointers.
+    unsafe { on(adapter, run) }
 }
 
 unsafe extern "C" fn create_cq(
@@ -165,23 +164,20 @@ unsafe extern "C" fn create_cq(
     context: *mut c_void,
     out: *mut *mut Object,
 ) -> i32 {
-    entry(|| {
-        // SAFETY: the consumer's pointer.
-        let Some(adapter) = (unsafe { get::<Adapter>(adapter) }) else {
-            return Status::INVALID_PARAMETER;
-        };
-        let theirs = Context::new(notification_context);
-        let notification = notification.map(|callback| -> objects::CqNotification {
-            Box::new(move |status| {
-                // SAFETY: the consumer's function with the consumer's context.
-                unsafe { callback(theirs.pointer(), status.0) };
-            })
-        });
+    let theirs = Context::new(notification_context);
+    let notification = notification.map(|callback| -> objects::CqNotification {
+        Box::new(move |status| {
+            // SAFETY: the consumer's function with the consumer's context.
+            unsafe { callback(theirs.pointer(), status.0) };
+        })
+    });
+    let run = |adapter: Arc<Adapter>| {
         let make = || adapter.create_cq(depth, notification);
-        let (deliverer, life) = (&adapter.deliverer, &adapter.life);
         // SAFETY: the consumer's pointer.
-        unsafe { created(deliverer, life, adapter.version, (completion, context), out, make) }
-    })
+        unsafe { created(&*adapter, (completion, context), out, make) }
+    };
+    // SAFETY: the consumer's pointers.
+    unsafe { on(adapter, run) }
 }
 
 unsafe extern "C" fn create_pd(
@@ -190,16 +186,12 @@ unsafe extern "C" fn create_pd(
     context: *mut c_void,
     out: *mut *mut Object,
 ) -> i32 {
-    entry(|| {
-        // SAFETY: the consumer's pointer.
-        let Some(adapter) = (unsafe { get::<Adapter>(adapter) }) else {
-            return Status::INVALID_PARAMETER;
-        };
-        let make = || adapter.create_pd();
-        let (deliverer, life) = (&adapter.deliverer, &adapter.life);
-        // SAFETY: the consumer's pointer.
-        unsafe { created(deliverer, life, adapter.version, (completion, context), out, make) }
-    })
+    // SAFETY: the consumer's pointers.
+    unsafe {
+        on(adapter, |adapter: Arc<Adapter>| {
+            created(&*adapter, (completion, context), out, || adapter.create_pd())
+        })
+    }
 }
 
 unsafe extern "C" fn create_connector(
@@ -208,16 +200,12 @@ unsafe extern "C" fn create_connector(
     context: *mut c_void,
     out: *mut *mut Object,
 ) -> i32 {
-    entry(|| {
-        // SAFETY: the consumer's pointer.
-        let Some(adapter) = (unsafe { get::<Adapter>(adapter) }) else {
-            return Status::INVALID_PARAMETER;
-        };
-        let make = || adapter.create_connector();
-        let (deliverer, life) = (&adapter.deliverer, &adapter.life);
-        // SAFETY: the consumer's pointer.
-        unsafe { created(deliverer, life, adapter.version, (completion, context), out, make) }
-    })
+    // SAFETY: the consumer's pointers.
+    unsafe {
+        on(adapter, |adapter: Arc<Adapter>| {
+            created(&*adapter, (completion, context), out, || adapter.create_connector())
+        })
+    }
 }
 
 unsafe extern "C" fn create_listener(
@@ -228,11 +216,7 @@ unsafe extern "C" fn create_listener(
     context: *mut c_void,
     out: *mut *mut Object,
 ) -> i32 {
-    entry(|| {
-        // SAFETY: the consumer's pointer.
-        let Some(adapter) = (unsafe { get::<Adapter>(adapter) }) else {
-            return Status::INVALID_PARAMETER;
-        };
+    let run = |adapter: Arc<Adapter>| {
         let Some(event) = event else { return Status::INVALID_PARAMETER };
         let (theirs, version) = (Context::new(event_context), adapter.version);
         let event: objects::ConnectEvent = Box::new(move |connector: Arc<_>| {
@@ -240,10 +224,11 @@ unsafe extern "C" fn create_listener(
             unsafe { event(theirs.pointer(), new(version, connector)) };
         });
         let make = || adapter.create_listener(event);
-        let (deliverer, life) = (&adapter.deliverer, &adapter.life);
         // SAFETY: the consumer's pointer.
-        unsafe { created(deliverer, life, version, (completion, context), out, make) }
-    })
+        unsafe { created(&*adapter, (completion, context), out, make) }
+    };
+    // SAFETY: the consumer's pointers.
+    unsafe { on(adapter, run) }
 }
 
 unsafe extern "C" fn create_shared_endpoint(
@@ -257,17 +242,72 @@ unsafe extern "C" fn create_shared_endpoint(
     Status::NOT_SUPPORTED.0
 }
 
-unsafe extern "C" fn build_lam(
-    _adapter: *mut Object,
-    _mdl: *mut Mdl,
-    _length: usize,
-    _completion: RequestCompletion,
-    _context: *mut c_void,
-    _lam: *mut LogicalAddressMapping,
-    _size: *mut u32,
-    _fbo: *mut u32,
-) -> i32 {
-    Status::NOT_SUPPORTED.0
+/// Where a mapping of `pages` pages is handed out, if there is room for it (LAM-2, LAM-3).
+///
+/// # Safety
+/// `lam` is NULL or has `*size` writable bytes; `size` and `fbo` are NULL or may be written.
+unsafe fn room_for(
+    lam: *mut LogicalAddressMapping,
+    size: *mut u32,
+    fbo: *mut u32,
+    pages: usize,
+) -> Result<Box<dyn FnOnce(&Mapping) + Send>, Status> {
+    const ARRAY: usize = offset_of!(LogicalAddressMapping, adapter_page_array);
+    // SAFETY: this function's contract.
+    let (Some(size), false) = (unsafe { size.as_mut() }, fbo.is_null()) else {
+        return Err(Status::INVALID_PARAMETER);
+    };
+    let needed = ARRAY + pages * size_of::<i64>();
+    let needed = u32::try_from(needed).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
+    let capacity = std::mem::replace(size, needed);
+    if lam.is_null() || capacity < needed {
+        return Err(Status::BUFFER_TOO_SMALL);
+    }
+    let (lam, fbo) = (Context::new(lam.cast()), Context::new(fbo.cast()));
+    Ok(Box::new(move |mapping| {
+        let (lam, fbo) = (lam.pointer().cast::<LogicalAddressMapping>(), fbo.pointer());
+        // SAFETY: this function's contract, during the call; there is room for every page.
+        unsafe {
+            fbo.cast::<u32>().write(mapping.offset);
+            (&raw mut (*lam).adapter_context)
+                .write(std::ptr::without_provenance_mut(mapping.number as usize));
+            (&raw mut (*lam).adapter_page_count).write(pages as u32);
+            let array = lam.cast::<u8>().add(ARRAY).cast::<i64>();
+            for (index, page) in mapping.pages.iter().enumerate().take(pages) {
+                array.add(index).write(page.cast_signed());
+            }
+        }
+    }))
 }
 
-unsafe extern "C" fn release_lam(_adapter: *mut Object, _lam: *mut LogicalAddressMapping) {}
+unsafe extern "C" fn build_lam(
+    adapter: *mut Object,
+    mdl: *mut Mdl,
+    length: usize,
+    completion: RequestCompletion,
+    context: *mut c_void,
+    lam: *mut LogicalAddressMapping,
+    size: *mut u32,
+    fbo: *mut u32,
+) -> i32 {
+    // SAFETY: the consumer's pointers. The chain is read inside this call only; the consumer has
+    // pinned the pages, and keeps them until it releases the mapping (LAM-8).
+    unsafe {
+        on(adapter, |adapter: Arc<Adapter>| {
+            let done = completion.is_some().then(|| request_done(completion, context));
+            let give = |pages| room_for(lam, size, fbo, pages);
+            adapter.build_lam(Chain::new(mdl), length as u64, give, done)
+        })
+    }
+}
+
+unsafe extern "C" fn release_lam(adapter: *mut Object, lam: *mut LogicalAddressMapping) {
+    // SAFETY: the consumer's pointers.
+    unsafe {
+        on_or((), adapter, |adapter: Arc<Adapter>| {
+            if let Some(lam) = lam.as_ref() {
+                adapter.release_lam(lam.adapter_context.addr() as u64);
+            }
+        });
+    }
+}

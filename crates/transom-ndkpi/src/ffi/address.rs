@@ -13,14 +13,14 @@ const INET6: [u16; 2] = [10, 23];
 ///
 /// # Safety
 /// `address` is NULL or has `length` readable bytes.
-pub(super) unsafe fn read(address: *const c_void, length: u32) -> Result<SocketAddr, Status> {
+pub(super) unsafe fn read(address: *const c_void, length: u32) -> Option<SocketAddr> {
     if address.is_null() {
-        return Err(Status::INVALID_PARAMETER);
+        return None;
     }
     let length = usize::try_from(length).unwrap_or(0).min(128);
     // SAFETY: this function's contract.
     let bytes = unsafe { std::slice::from_raw_parts(address.cast::<u8>(), length) };
-    parse(bytes).ok_or(Status::INVALID_PARAMETER)
+    parse(bytes)
 }
 
 fn parse(bytes: &[u8]) -> Option<SocketAddr> {

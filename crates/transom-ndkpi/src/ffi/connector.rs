@@ -1,9 +1,11 @@
 //! `NDK_CONNECTOR_DISPATCH`.
 
 use std::ffi::c_void;
+use std::net::SocketAddr;
+use std::sync::Arc;
 
-use super::handle::{Kind, get};
-use super::{Context, address, close, entry, query_extension, request_done};
+use super::handle::Kind;
+use super::{Context, address, close, on, query_extension, request_done};
 use crate::dispatch::{
     CloseCompletion, ConnectorDispatch, DisconnectEvent, DisconnectEventEx, RequestCompletion,
 };
@@ -34,18 +36,8 @@ impl Kind for Connector {
     }
 }
 
-/// The consumer's private data; NULL goes with no bytes only.
-///
-/// # Safety
-/// `data` is NULL or has `length` readable bytes, which stay during the call.
-unsafe fn private<'a>(data: *const c_void, length: u32) -> Result<&'a [u8], Status> {
-    match (data.is_null(), length) {
-        (_, 0) => Ok(&[]),
-        (true, _) => Err(Status::INVALID_PARAMETER),
-        // SAFETY: this function's contract.
-        (false, _) => Ok(unsafe { std::slice::from_raw_parts(data.cast(), length as usize) }),
-    }
-}
+/// The arguments of `NdkConnect`.
+type Connecting<'a> = (Arc<Connector>, Arc<Qp>, ((SocketAddr, SocketAddr), &'a [u8]));
 
 fn event(callback: DisconnectEvent, context: *mut c_void) -> Option<objects::DisconnectEvent> {
     let context = Context::new(context);
@@ -86,23 +78,13 @@ unsafe extern "C" fn connect(
     completion: RequestCompletion,
     context: *mut c_void,
 ) -> i32 {
-    entry(|| {
-        // SAFETY: the consumer's pointers.
-        let given = unsafe {
-            (
-                get::<Connector>(connector),
-                get::<Qp>(qp),
-                address::read(from, from_length),
-                address::read(to, to_length),
-                private(data, data_length),
-            )
-        };
-        let (Some(connector), Some(qp), Ok(from), Ok(to), Ok(private)) = given else {
-            return Status::INVALID_PARAMETER;
-        };
+    let data = (data.cast::<u8>(), data_length);
+    let run = |(connector, qp, ((from, to), private)): Connecting<'_>| {
         let done = request_done(completion, context);
         connector.connect(&qp, from, to, (inbound, outbound), private, done)
-    })
+    };
+    // SAFETY: the consumer's pointers.
+    unsafe { on((connector, qp, (((from, from_length), (to, to_length)), data)), run) }
 }
 
 unsafe extern "C" fn connect_with_shared_endpoint(
@@ -128,13 +110,12 @@ unsafe extern "C" fn complete_connect(
     completion: RequestCompletion,
     context: *mut c_void,
 ) -> i32 {
-    entry(|| {
-        // SAFETY: the consumer's pointer.
-        let connector = unsafe { get::<Connector>(connector) };
-        let Some(connector) = connector else { return Status::INVALID_PARAMETER };
+    let run = |connector: Arc<Connector>| {
         let done = request_done(completion, context);
         connector.complete_connect(event(callback, event_context), done)
-    })
+    };
+    // SAFETY: the consumer's pointer.
+    unsafe { on(connector, run) }
 }
 
 unsafe extern "C" fn complete_connect_ex(
@@ -144,13 +125,12 @@ unsafe extern "C" fn complete_connect_ex(
     completion: RequestCompletion,
     context: *mut c_void,
 ) -> i32 {
-    entry(|| {
-        // SAFETY: the consumer's pointer.
-        let connector = unsafe { get::<Connector>(connector) };
-        let Some(connector) = connector else { return Status::INVALID_PARAMETER };
+    let run = |connector: Arc<Connector>| {
         let done = request_done(completion, context);
         connector.complete_connect(event_ex(callback, event_context), done)
-    })
+    };
+    // SAFETY: the consumer's pointer.
+    unsafe { on(connector, run) }
 }
 
 /// Both forms of accept.
@@ -165,15 +145,11 @@ unsafe fn accept_with(
     completion: RequestCompletion,
     context: *mut c_void,
 ) -> i32 {
-    entry(|| {
-        // SAFETY: this function's contract.
-        let given =
-            unsafe { (get::<Connector>(connector), get::<Qp>(qp), private(data, data_length)) };
-        let (Some(connector), Some(qp), Ok(private)) = given else {
-            return Status::INVALID_PARAMETER;
-        };
+    let run = |(connector, qp, private): (Arc<Connector>, Arc<Qp>, &[u8])| {
         connector.accept(&qp, limits, private, event, request_done(completion, context))
-    })
+    };
+    // SAFETY: this function's contract.
+    unsafe { on((connector, qp, (data.cast(), data_length)), run) }
 }
 
 unsafe extern "C" fn accept(
@@ -213,12 +189,9 @@ unsafe extern "C" fn accept_ex(
 }
 
 unsafe extern "C" fn reject(connector: *mut Object, data: *const c_void, length: u32) -> i32 {
-    entry(|| {
-        // SAFETY: the consumer's pointers.
-        let given = unsafe { (get::<Connector>(connector), private(data, length)) };
-        let (Some(connector), Ok(private)) = given else { return Status::INVALID_PARAMETER };
-        connector.reject(private)
-    })
+    let run = |(connector, private): (Arc<Connector>, &[u8])| connector.reject(private);
+    // SAFETY: the consumer's pointers.
+    unsafe { on((connector, (data.cast(), length)), run) }
 }
 
 unsafe extern "C" fn get_connection_data(
@@ -228,11 +201,7 @@ unsafe extern "C" fn get_connection_data(
     data: *mut c_void,
     length: *mut u32,
 ) -> i32 {
-    entry(|| {
-        // SAFETY: the consumer's pointers.
-        let Some(connector) = (unsafe { get::<Connector>(connector) }) else {
-            return Status::INVALID_PARAMETER;
-        };
+    let run = |connector: Arc<Connector>| {
         // SAFETY: the consumer's pointers.
         let (inbound, outbound, length) =
             unsafe { (inbound.as_mut(), outbound.as_mut(), length.as_mut()) };
@@ -259,7 +228,9 @@ unsafe extern "C" fn get_connection_data(
         // SAFETY: both sides have so many bytes.
         unsafe { std::ptr::copy_nonoverlapping(found.private.as_ptr(), data.cast(), copied) };
         if capacity < required { Status::BUFFER_TOO_SMALL } else { Status::SUCCESS }
-    })
+    };
+    // SAFETY: the consumer's pointers.
+    unsafe { on(connector, run) }
 }
 
 unsafe extern "C" fn get_local_address(
@@ -267,15 +238,12 @@ unsafe extern "C" fn get_local_address(
     out: *mut c_void,
     length: *mut u32,
 ) -> i32 {
-    entry(|| {
-        // SAFETY: the consumer's pointers.
-        unsafe {
-            let Some(connector) = get::<Connector>(connector) else {
-                return Status::INVALID_PARAMETER;
-            };
+    // SAFETY: the consumer's pointers.
+    unsafe {
+        on(connector, |connector: Arc<Connector>| {
             address::write(connector.local_address(), out, length)
-        }
-    })
+        })
+    }
 }
 
 unsafe extern "C" fn get_peer_address(
@@ -283,15 +251,12 @@ unsafe extern "C" fn get_peer_address(
     out: *mut c_void,
     length: *mut u32,
 ) -> i32 {
-    entry(|| {
-        // SAFETY: the consumer's pointers.
-        unsafe {
-            let Some(connector) = get::<Connector>(connector) else {
-                return Status::INVALID_PARAMETER;
-            };
+    // SAFETY: the consumer's pointers.
+    unsafe {
+        on(connector, |connector: Arc<Connector>| {
             address::write(connector.peer_address(), out, length)
-        }
-    })
+        })
+    }
 }
 
 unsafe extern "C" fn disconnect(
@@ -299,10 +264,7 @@ unsafe extern "C" fn disconnect(
     completion: RequestCompletion,
     context: *mut c_void,
 ) -> i32 {
-    entry(|| {
-        // SAFETY: the consumer's pointer.
-        let connector = unsafe { get::<Connector>(connector) };
-        let Some(connector) = connector else { return Status::INVALID_PARAMETER };
-        connector.disconnect(request_done(completion, context))
-    })
+    let run = |connector: Arc<Connector>| connector.disconnect(request_done(completion, context));
+    // SAFETY: the consumer's pointer.
+    unsafe { on(connector, run) }
 }

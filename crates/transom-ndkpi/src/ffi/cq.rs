@@ -1,11 +1,12 @@
 //! `NDK_CQ_DISPATCH`.
 
 use std::ffi::c_void;
+use std::sync::Arc;
 
 use transom_engine::{Completion, CompletionFlags, CompletionKind};
 
-use super::handle::{Kind, get};
-use super::{close, entry_or, query_extension};
+use super::handle::Kind;
+use super::{close, on_or, query_extension};
 use crate::dispatch::{CloseCompletion, CqDispatch, RequestCompletion};
 use crate::flags::operation;
 use crate::objects::Cq;
@@ -39,12 +40,8 @@ unsafe extern "C" fn close_cq(
 }
 
 unsafe extern "C" fn arm(cq: *mut Object, kind: u32) {
-    entry_or((), || {
-        // SAFETY: the consumer's pointer.
-        if let Some(cq) = unsafe { get::<Cq>(cq) } {
-            cq.arm(kind);
-        }
-    });
+    // SAFETY: the consumer's pointer.
+    unsafe { on_or((), cq, |cq: Arc<Cq>| cq.arm(kind)) };
 }
 
 /// Retrieve entries in pieces and write each one out.
@@ -57,9 +54,7 @@ unsafe fn results<T>(
     count: u32,
     convert: impl Fn(&Completion) -> T,
 ) -> u32 {
-    entry_or(0, || {
-        // SAFETY: the consumer's pointer.
-        let Some(cq) = (unsafe { get::<Cq>(cq) }) else { return 0 };
+    let run = |cq: Arc<Cq>| {
         if results.is_null() {
             return 0;
         }
@@ -78,7 +73,9 @@ unsafe fn results<T>(
             }
         }
         u32::try_from(written).unwrap_or(count)
-    })
+    };
+    // SAFETY: the consumer's pointer.
+    unsafe { on_or(0, cq, run) }
 }
 
 fn pointer(context: u64) -> *mut c_void {

@@ -1,10 +1,11 @@
 //! `NDK_LISTENER_DISPATCH`.
 
 use std::ffi::c_void;
+use std::net::SocketAddr;
+use std::sync::Arc;
 
-use super::handle::{Kind, get};
-use super::{address, close, entry, entry_or, query_extension, request_done};
-use crate::Status;
+use super::handle::Kind;
+use super::{address, close, on, on_or, query_extension, request_done};
 use crate::dispatch::{CloseCompletion, ListenerDispatch, RequestCompletion};
 use crate::objects::Listener;
 use crate::types::{Object, ObjectHeader, ObjectType};
@@ -42,15 +43,11 @@ unsafe extern "C" fn listen(
     completion: RequestCompletion,
     context: *mut c_void,
 ) -> i32 {
-    entry(|| {
-        // SAFETY: the consumer's pointers.
-        let (Some(listener), Ok(at)) =
-            (unsafe { (get::<Listener>(listener), address::read(at, length)) })
-        else {
-            return Status::INVALID_PARAMETER;
-        };
+    let run = |(listener, at): (Arc<Listener>, SocketAddr)| {
         listener.listen(at, request_done(completion, context))
-    })
+    };
+    // SAFETY: the consumer's pointers.
+    unsafe { on((listener, (at, length)), run) }
 }
 
 unsafe extern "C" fn get_local_address(
@@ -58,22 +55,16 @@ unsafe extern "C" fn get_local_address(
     out: *mut c_void,
     length: *mut u32,
 ) -> i32 {
-    entry(|| {
-        // SAFETY: the consumer's pointers.
-        unsafe {
-            let Some(listener) = get::<Listener>(listener) else {
-                return Status::INVALID_PARAMETER;
-            };
+    // SAFETY: the consumer's pointers.
+    unsafe {
+        on(listener, |listener: Arc<Listener>| {
             address::write(listener.local_address(), out, length)
-        }
-    })
+        })
+    }
 }
 
 unsafe extern "C" fn control_connect_events(listener: *mut Object, pause: u8) {
-    entry_or((), || {
-        // SAFETY: the consumer's pointer.
-        if let Some(listener) = unsafe { get::<Listener>(listener) } {
-            listener.control_connect_events(pause != 0);
-        }
-    });
+    let run = |listener: Arc<Listener>| listener.control_connect_events(pause != 0);
+    // SAFETY: the consumer's pointer.
+    unsafe { on_or((), listener, run) };
 }

@@ -1,10 +1,10 @@
 //! `NDK_MR_DISPATCH`, `NDK_MW_DISPATCH`.
 
 use std::ffi::c_void;
+use std::sync::Arc;
 
-use super::handle::{Kind, get};
-use super::{close, entry, entry_or, query_extension, request_done};
-use crate::Status;
+use super::handle::Kind;
+use super::{close, on, on_or, query_extension, request_done};
 use crate::dispatch::{CloseCompletion, MrDispatch, MwDispatch, RequestCompletion};
 use crate::mdl::{Chain, Mdl};
 use crate::objects::{Mr, Mw};
@@ -63,16 +63,15 @@ unsafe extern "C" fn register(
     completion: RequestCompletion,
     context: *mut c_void,
 ) -> i32 {
-    entry(|| {
-        // SAFETY: the consumer's pointer.
-        let Some(mr) = (unsafe { get::<Mr>(mr) }) else { return Status::INVALID_PARAMETER };
-        // SAFETY: the consumer leaves the chain alone until the request completes (MR-9); it is
-        // read inside this call only.
-        let chain = unsafe { Chain::new(mdl) };
-        let done = request_done(completion, context);
-        // SAFETY: the consumer has pinned the pages and keeps them until the registration ends.
-        unsafe { mr.register(chain, length as u64, flags, done) }
-    })
+    // SAFETY: the consumer's pointers. It leaves the chain alone until the request completes (MR-9),
+    // and it is read inside this call only; it has pinned the pages, and keeps them until the
+    // registration ends.
+    unsafe {
+        on(mr, |mr: Arc<Mr>| {
+            let done = request_done(completion, context);
+            mr.register(Chain::new(mdl), length as u64, flags, done)
+        })
+    }
 }
 
 unsafe extern "C" fn deregister(
@@ -80,29 +79,29 @@ unsafe extern "C" fn deregister(
     completion: RequestCompletion,
     context: *mut c_void,
 ) -> i32 {
-    entry(|| {
-        // SAFETY: the consumer's pointer.
-        let Some(mr) = (unsafe { get::<Mr>(mr) }) else { return Status::INVALID_PARAMETER };
-        mr.deregister(request_done(completion, context))
-    })
+    // SAFETY: the consumer's pointer.
+    unsafe { on(mr, |mr: Arc<Mr>| mr.deregister(request_done(completion, context))) }
 }
 
 unsafe extern "C" fn initialize_fast_register(
-    _mr: *mut Object,
-    _pages: u32,
-    _remote: u8,
-    _completion: RequestCompletion,
-    _context: *mut c_void,
+    mr: *mut Object,
+    pages: u32,
+    remote: u8,
+    completion: RequestCompletion,
+    context: *mut c_void,
 ) -> i32 {
-    Status::NOT_SUPPORTED.0
+    let run =
+        |mr: Arc<Mr>| mr.initialize_fast(pages, remote != 0, request_done(completion, context));
+    // SAFETY: the consumer's pointer.
+    unsafe { on(mr, run) }
 }
 
 unsafe extern "C" fn get_token(mr: *mut Object) -> u32 {
     // SAFETY: the consumer's pointer.
-    entry_or(0, || unsafe { get::<Mr>(mr) }.map_or(0, |mr| mr.token()))
+    unsafe { on_or(0, mr, |mr: Arc<Mr>| mr.token()) }
 }
 
 unsafe extern "C" fn get_window_token(mw: *mut Object) -> u32 {
     // SAFETY: the consumer's pointer.
-    entry_or(0, || unsafe { get::<Mw>(mw) }.map_or(0, |mw| mw.token()))
+    unsafe { on_or(0, mw, |mw: Arc<Mw>| mw.token()) }
 }

@@ -13,24 +13,102 @@ mod qp;
 pub use adapter::{NdkCloseAdapter, NdkExplain, NdkOpenAdapter, OpenOptions};
 
 use std::ffi::c_void;
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::Status;
-use crate::deliver::{Call, Deliverer, Done, Pending};
+use crate::deliver::{Call, Done, Pending};
 use crate::dispatch::{CloseCompletion, CreateCompletion, RequestCompletion};
 use crate::life::Life;
+use crate::objects::{Adapter, Pd};
 use crate::types::{ExtensionInterface, Guid, Object, ObjectHeader, Version};
 use handle::{Kind, free, new};
 
-/// Run an entry; a panic of ours ends here, as `INTERNAL_ERROR`.
-fn entry(f: impl FnOnce() -> Status) -> i32 {
-    catch_unwind(AssertUnwindSafe(f)).unwrap_or(Status::INTERNAL_ERROR).0
+/// What a function's arguments must be to be looked at any further. Here, and only here, are they
+/// told from NULL and from objects of another kind.
+pub(super) trait Found: Sized {
+    /// As the consumer passes it.
+    type From;
+
+    /// # Safety
+    /// The pointers are NULL or what the interface says.
+    unsafe fn find(from: Self::From) -> Option<Self>;
 }
 
-/// The same for entries that return something else.
-fn entry_or<T>(otherwise: T, f: impl FnOnce() -> T) -> T {
-    catch_unwind(AssertUnwindSafe(f)).unwrap_or(otherwise)
+impl<T: Kind> Found for Arc<T> {
+    type From = *mut Object;
+
+    unsafe fn find(object: *mut Object) -> Option<Arc<T>> {
+        // SAFETY: this function's contract.
+        unsafe { handle::get(object) }
+    }
+}
+
+impl<A: Found, B: Found> Found for (A, B) {
+    type From = (A::From, B::From);
+
+    unsafe fn find((a, b): Self::From) -> Option<(A, B)> {
+        // SAFETY: this function's contract.
+        unsafe { Some((A::find(a)?, B::find(b)?)) }
+    }
+}
+
+impl<A: Found, B: Found, C: Found> Found for (A, B, C) {
+    type From = (A::From, B::From, C::From);
+
+    unsafe fn find((a, b, c): Self::From) -> Option<(A, B, C)> {
+        // SAFETY: this function's contract.
+        unsafe { Some((A::find(a)?, B::find(b)?, C::find(c)?)) }
+    }
+}
+
+impl Found for SocketAddr {
+    type From = (*const c_void, u32);
+
+    unsafe fn find((address, length): Self::From) -> Option<SocketAddr> {
+        // SAFETY: this function's contract.
+        unsafe { address::read(address, length) }
+    }
+}
+
+/// An array of the consumer's; NULL goes with no elements only.
+impl<T> Found for &[T] {
+    type From = (*const T, u32);
+
+    unsafe fn find((first, count): Self::From) -> Option<Self> {
+        match (first.is_null(), count) {
+            (_, 0) => Some(&[]),
+            (true, _) => None,
+            // SAFETY: this function's contract; the elements stay during the call (WR-5).
+            (false, _) => Some(unsafe { std::slice::from_raw_parts(first, count as usize) }),
+        }
+    }
+}
+
+/// Run an entry on its arguments: what is no such object, address or array is
+/// `INVALID_PARAMETER`, and a panic of ours ends here, as `INTERNAL_ERROR`.
+///
+/// # Safety
+/// The pointers are NULL or what the interface says.
+unsafe fn on<A: Found>(from: A::From, f: impl FnOnce(A) -> Status) -> i32 {
+    let run = || {
+        // SAFETY: this function's contract.
+        unsafe { A::find(from) }.map_or(Status::INVALID_PARAMETER, f)
+    };
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or(Status::INTERNAL_ERROR).0
+}
+
+/// The same for entries that return something else, or nothing.
+///
+/// # Safety
+/// As [`on`].
+unsafe fn on_or<A: Found, T: Copy>(otherwise: T, from: A::From, f: impl FnOnce(A) -> T) -> T {
+    let run = || {
+        // SAFETY: this function's contract.
+        unsafe { A::find(from) }.map_or(otherwise, f)
+    };
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or(otherwise)
 }
 
 /// A pointer of the consumer's that is only ever handed back to it.
@@ -57,19 +135,42 @@ fn request_done(callback: RequestCompletion, context: *mut c_void) -> Done<()> {
     })
 }
 
+/// Objects that others are created from.
+trait Parent: Kind {
+    fn adapter(&self) -> &Adapter;
+    fn life(&self) -> &Arc<Life>;
+}
+
+impl Parent for Adapter {
+    fn adapter(&self) -> &Adapter {
+        self
+    }
+    fn life(&self) -> &Arc<Life> {
+        &self.life
+    }
+}
+
+impl Parent for Pd {
+    fn adapter(&self) -> &Adapter {
+        &self.adapter
+    }
+    fn life(&self) -> &Arc<Life> {
+        &self.life
+    }
+}
+
 /// End of every create function (LT-1, LT-2).
 ///
 /// # Safety
 /// `out` is NULL or may be written.
 unsafe fn created<T: Kind>(
-    deliverer: &Deliverer,
-    parent: &Arc<Life>,
-    version: Version,
+    parent: &impl Parent,
     (completion, context): (CreateCompletion, *mut c_void),
     out: *mut *mut Object,
     make: impl FnOnce() -> Result<Arc<T>, Status>,
 ) -> Status {
     let _call = Call::enter();
+    let (deliverer, version) = (&parent.adapter().deliverer, parent.adapter().version);
     let give = |object: *mut Object| {
         if !out.is_null() {
             // SAFETY: this function's contract.
@@ -93,7 +194,7 @@ unsafe fn created<T: Kind>(
             unsafe { completion(context.pointer(), status.0, object.pointer().cast()) };
         }
     });
-    let pending = Pending::new(deliverer, parent.busy(), done);
+    let pending = Pending::new(deliverer, parent.life().busy(), done);
     pending.resolve(status, Context::new(object.cast()));
     match pending.settle() {
         Ok((status, object)) => {
@@ -114,10 +215,8 @@ unsafe fn close<T: Kind>(
     (completion, context): (CloseCompletion, *mut c_void),
     close: impl FnOnce(&Arc<T>, Box<dyn FnOnce() + Send>) -> Status,
 ) -> i32 {
-    entry(|| {
-        let object = header.cast::<Object>();
-        // SAFETY: this function's contract.
-        let Some(inner) = (unsafe { handle::get::<T>(object) }) else { return Status::SUCCESS };
+    let object = header.cast::<Object>();
+    let run = |inner: Arc<T>| {
         let (context, address) = (Context::new(context), Context::new(object.cast()));
         let done = Box::new(move || {
             // SAFETY: the consumer has given it up.
@@ -132,8 +231,10 @@ unsafe fn close<T: Kind>(
             // SAFETY: as above; `done` was not and will not be called.
             unsafe { free::<T>(object) };
         }
-        status
-    })
+        status.0
+    };
+    // SAFETY: this function's contract. A pointer to nothing is closed already.
+    unsafe { on_or(Status::SUCCESS.0, object, run) }
 }
 
 /// `NdkQueryExtension` of every object: there is none (OB-5).

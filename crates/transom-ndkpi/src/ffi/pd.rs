@@ -1,9 +1,10 @@
 //! `NDK_PD_DISPATCH`.
 
 use std::ffi::c_void;
+use std::sync::Arc;
 
-use super::handle::{Kind, get};
-use super::{close, created, entry, query_extension};
+use super::handle::Kind;
+use super::{close, created, on, on_or, query_extension};
 use crate::Status;
 use crate::dispatch::{CloseCompletion, CreateCompletion, PdDispatch, SrqNotification};
 use crate::objects::{Cq, Pd, QpLimits};
@@ -43,14 +44,12 @@ unsafe extern "C" fn create_mr(
     context: *mut c_void,
     out: *mut *mut Object,
 ) -> i32 {
-    entry(|| {
-        // SAFETY: the consumer's pointer.
-        let Some(pd) = (unsafe { get::<Pd>(pd) }) else { return Status::INVALID_PARAMETER };
-        let make = || Ok(pd.create_mr(fast_register != 0));
-        let (deliverer, version) = (&pd.adapter.deliverer, pd.adapter.version);
-        // SAFETY: the consumer's pointer.
-        unsafe { created(deliverer, &pd.life, version, (completion, context), out, make) }
-    })
+    // SAFETY: the consumer's pointers.
+    unsafe {
+        on(pd, |pd: Arc<Pd>| {
+            created(&*pd, (completion, context), out, || Ok(pd.create_mr(fast_register != 0)))
+        })
+    }
 }
 
 unsafe extern "C" fn create_mw(
@@ -59,14 +58,10 @@ unsafe extern "C" fn create_mw(
     context: *mut c_void,
     out: *mut *mut Object,
 ) -> i32 {
-    entry(|| {
-        // SAFETY: the consumer's pointer.
-        let Some(pd) = (unsafe { get::<Pd>(pd) }) else { return Status::INVALID_PARAMETER };
-        let make = || Ok(pd.create_mw());
-        let (deliverer, version) = (&pd.adapter.deliverer, pd.adapter.version);
-        // SAFETY: the consumer's pointer.
-        unsafe { created(deliverer, &pd.life, version, (completion, context), out, make) }
-    })
+    // SAFETY: the consumer's pointers.
+    unsafe {
+        on(pd, |pd: Arc<Pd>| created(&*pd, (completion, context), out, || Ok(pd.create_mw())))
+    }
 }
 
 unsafe extern "C" fn create_qp(
@@ -83,20 +78,15 @@ unsafe extern "C" fn create_qp(
     context: *mut c_void,
     out: *mut *mut Object,
 ) -> i32 {
-    entry(|| {
-        // SAFETY: the consumer's pointers.
-        let objects = unsafe { (get::<Pd>(pd), get::<Cq>(receive_cq), get::<Cq>(initiator_cq)) };
-        let (Some(pd), Some(receive_cq), Some(initiator_cq)) = objects else {
-            return Status::INVALID_PARAMETER;
-        };
-        let limits =
-            QpLimits { receive_depth, initiator_depth, receive_sge, initiator_sge, inline };
-        let qp_context = qp_context.expose_provenance() as u64;
-        let make = || pd.create_qp(&receive_cq, &initiator_cq, qp_context, limits);
-        let (deliverer, version) = (&pd.adapter.deliverer, pd.adapter.version);
+    let limits = QpLimits { receive_depth, initiator_depth, receive_sge, initiator_sge, inline };
+    let qp_context = qp_context.expose_provenance() as u64;
+    let run = |(pd, receive, initiator): (Arc<Pd>, Arc<Cq>, Arc<Cq>)| {
+        let make = || pd.create_qp(&receive, &initiator, qp_context, limits);
         // SAFETY: the consumer's pointer.
-        unsafe { created(deliverer, &pd.life, version, (completion, context), out, make) }
-    })
+        unsafe { created(&*pd, (completion, context), out, make) }
+    };
+    // SAFETY: the consumer's pointers.
+    unsafe { on((pd, receive_cq, initiator_cq), run) }
 }
 
 unsafe extern "C" fn create_srq(
@@ -130,10 +120,14 @@ unsafe extern "C" fn create_qp_with_srq(
     Status::NOT_SUPPORTED.0
 }
 
-/// Not built. It returns nothing, so it yields 0, a token that names nothing here.
-unsafe extern "C" fn get_privileged_memory_region_token(_pd: *mut Object, token: *mut u32) {
-    // SAFETY: the consumer's pointer.
-    if let Some(token) = unsafe { token.as_mut() } {
-        *token = 0;
+/// It cannot fail; without a token to be had it yields 0, which names nothing.
+unsafe extern "C" fn get_privileged_memory_region_token(pd: *mut Object, token: *mut u32) {
+    // SAFETY: the consumer's pointers.
+    unsafe {
+        on_or((), pd, |pd: Arc<Pd>| {
+            if let Some(token) = token.as_mut() {
+                *token = pd.privileged_token().unwrap_or(0);
+            }
+        });
     }
 }

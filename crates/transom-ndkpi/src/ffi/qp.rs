@@ -1,11 +1,12 @@
 //! `NDK_QP_DISPATCH`.
 
 use std::ffi::c_void;
+use std::sync::Arc;
 
 use transom_engine::{Data, Sge as EngineSge};
 
-use super::handle::{Kind, get};
-use super::{close, entry, entry_or, query_extension};
+use super::handle::Kind;
+use super::{Found, close, on, on_or, query_extension};
 use crate::Status;
 use crate::dispatch::{CloseCompletion, QpDispatch};
 use crate::flags::op;
@@ -36,30 +37,17 @@ impl Kind for Qp {
 /// Lists up to this long are translated without an allocation.
 const SHORT: usize = 32;
 
-/// Hand the consumer's list to `f` in the engine's shape; it is read during this call only (WR-5).
-///
-/// # Safety
-/// `list` is NULL or has `count` entries.
-unsafe fn with_list(
-    list: *const Sge,
-    count: u32,
-    f: impl FnOnce(&[Sge], &[EngineSge]) -> Status,
-) -> Status {
-    let theirs: &[Sge] = match (list.is_null(), count) {
-        (_, 0) => &[],
-        (true, _) => return Status::INVALID_PARAMETER,
-        // SAFETY: this function's contract.
-        (false, _) => unsafe { std::slice::from_raw_parts(list, count as usize) },
-    };
+/// Hand the consumer's list to `f` in the engine's shape.
+fn translated(list: &[Sge], f: impl FnOnce(&[EngineSge]) -> Status) -> Status {
     let convert =
         |sge: &Sge| EngineSge { token: sge.token, address: sge.address, length: sge.length };
     let mut short = [EngineSge::default(); SHORT];
-    match short.get_mut(..theirs.len()) {
+    match short.get_mut(..list.len()) {
         Some(short) => {
-            short.iter_mut().zip(theirs).for_each(|(to, from)| *to = convert(from));
-            f(theirs, short)
+            short.iter_mut().zip(list).for_each(|(to, from)| *to = convert(from));
+            f(short)
         }
-        None => f(theirs, &theirs.iter().map(convert).collect::<Vec<_>>()),
+        None => f(&list.iter().map(convert).collect::<Vec<_>>()),
     }
 }
 
@@ -67,37 +55,35 @@ unsafe fn with_list(
 /// are not looked at (WR-9).
 ///
 /// # Safety
-/// As [`with_list`]; with `INLINE` every entry's bytes can be read.
+/// With `INLINE` every entry's bytes can be read.
 unsafe fn with_data(
-    list: *const Sge,
-    count: u32,
+    list: &[Sge],
     flags: u32,
-    limit: u64,
+    limit: u32,
     f: impl FnOnce(&Data<'_>) -> Status,
 ) -> Status {
-    let with = |theirs: &[Sge], sges: &[EngineSge]| {
-        if flags & op::INLINE == 0 {
-            return f(&Data::Sges(sges));
+    if flags & op::INLINE == 0 {
+        return translated(list, |sges| f(&Data::Sges(sges)));
+    }
+    let total: u64 = list.iter().map(|sge| u64::from(sge.length)).sum();
+    if total > u64::from(limit) {
+        return Status::INVALID_BUFFER_SIZE;
+    }
+    let mut bytes = Vec::with_capacity(total as usize);
+    for sge in list {
+        let from = std::ptr::with_exposed_provenance::<u8>(sge.address as usize);
+        if sge.length > 0 {
+            // SAFETY: the consumer says that these bytes can be read now (WR-9).
+            bytes.extend_from_slice(unsafe {
+                std::slice::from_raw_parts(from, sge.length as usize)
+            });
         }
-        let total: u64 = theirs.iter().map(|sge| u64::from(sge.length)).sum();
-        if total > limit {
-            return Status::INVALID_BUFFER_SIZE;
-        }
-        let mut bytes = Vec::with_capacity(total as usize);
-        for sge in theirs {
-            let from = std::ptr::with_exposed_provenance::<u8>(sge.address as usize);
-            if sge.length > 0 {
-                // SAFETY: the consumer says that these bytes can be read now (WR-9).
-                bytes.extend_from_slice(unsafe {
-                    std::slice::from_raw_parts(from, sge.length as usize)
-                });
-            }
-        }
-        f(&Data::Inline(&bytes))
-    };
-    // SAFETY: this function's contract.
-    unsafe { with_list(list, count, with) }
+    }
+    f(&Data::Inline(&bytes))
 }
+
+/// A queue pair and a list.
+type Posting<'a> = (Arc<Qp>, &'a [Sge]);
 
 unsafe extern "C" fn close_qp(
     object: *mut ObjectHeader,
@@ -109,12 +95,8 @@ unsafe extern "C" fn close_qp(
 }
 
 unsafe extern "C" fn flush(qp: *mut Object) {
-    entry_or((), || {
-        // SAFETY: the consumer's pointer.
-        if let Some(qp) = unsafe { get::<Qp>(qp) } {
-            qp.flush();
-        }
-    });
+    // SAFETY: the consumer's pointer.
+    unsafe { on_or((), qp, |qp: Arc<Qp>| qp.flush()) };
 }
 
 fn number(context: *mut c_void) -> u64 {
@@ -128,18 +110,17 @@ fn number(context: *mut c_void) -> u64 {
 unsafe fn post_send(
     qp: *mut Object,
     context: *mut c_void,
-    (list, count): (*const Sge, u32),
+    list: (*const Sge, u32),
     flags: u32,
     invalidate: Option<u32>,
 ) -> i32 {
-    entry(|| {
-        // SAFETY: this function's contract.
-        let Some(qp) = (unsafe { get::<Qp>(qp) }) else { return Status::INVALID_PARAMETER };
-        let limit = u64::from(qp.inline_limit());
-        let post = |data: &Data<'_>| qp.send(number(context), data, flags, invalidate);
-        // SAFETY: this function's contract.
-        unsafe { with_data(list, count, flags, limit, post) }
-    })
+    // SAFETY: this function's contract.
+    unsafe {
+        on((qp, list), |(qp, list): Posting<'_>| {
+            let post = |data: &Data<'_>| qp.send(number(context), data, flags, invalidate);
+            with_data(list, flags, qp.inline_limit(), post)
+        })
+    }
 }
 
 unsafe extern "C" fn send(
@@ -171,12 +152,9 @@ unsafe extern "C" fn receive(
     list: *const Sge,
     count: u32,
 ) -> i32 {
-    entry(|| {
-        // SAFETY: the consumer's pointer.
-        let Some(qp) = (unsafe { get::<Qp>(qp) }) else { return Status::INVALID_PARAMETER };
-        // SAFETY: the consumer's list.
-        unsafe { with_list(list, count, |_, sges| qp.receive(number(context), sges)) }
-    })
+    let run = |(qp, list): Posting<'_>| translated(list, |sges| qp.receive(number(context), sges));
+    // SAFETY: the consumer's pointers.
+    unsafe { on((qp, (list, count)), run) }
 }
 
 unsafe extern "C" fn read(
@@ -188,14 +166,11 @@ unsafe extern "C" fn read(
     token: u32,
     flags: u32,
 ) -> i32 {
-    entry(|| {
-        // SAFETY: the consumer's pointer.
-        let Some(qp) = (unsafe { get::<Qp>(qp) }) else { return Status::INVALID_PARAMETER };
-        let post =
-            |_: &[Sge], sges: &[EngineSge]| qp.read(number(context), sges, address, token, flags);
-        // SAFETY: the consumer's list.
-        unsafe { with_list(list, count, post) }
-    })
+    let run = |(qp, list): Posting<'_>| {
+        translated(list, |sges| qp.read(number(context), sges, address, token, flags))
+    };
+    // SAFETY: the consumer's pointers.
+    unsafe { on((qp, (list, count)), run) }
 }
 
 unsafe extern "C" fn write(
@@ -207,14 +182,13 @@ unsafe extern "C" fn write(
     token: u32,
     flags: u32,
 ) -> i32 {
-    entry(|| {
-        // SAFETY: the consumer's pointer.
-        let Some(qp) = (unsafe { get::<Qp>(qp) }) else { return Status::INVALID_PARAMETER };
-        let limit = u64::from(qp.inline_limit());
-        let post = |data: &Data<'_>| qp.write(number(context), data, address, token, flags);
-        // SAFETY: the consumer's list.
-        unsafe { with_data(list, count, flags, limit, post) }
-    })
+    // SAFETY: the consumer's pointers.
+    unsafe {
+        on((qp, (list, count)), |(qp, list): Posting<'_>| {
+            let post = |data: &Data<'_>| qp.write(number(context), data, address, token, flags);
+            with_data(list, flags, qp.inline_limit(), post)
+        })
+    }
 }
 
 unsafe extern "C" fn bind(
@@ -226,13 +200,29 @@ unsafe extern "C" fn bind(
     length: usize,
     flags: u32,
 ) -> i32 {
-    entry(|| {
-        // SAFETY: the consumer's pointers.
-        let objects = unsafe { (get::<Qp>(qp), get::<Mr>(mr), get::<Mw>(mw)) };
-        let (Some(qp), Some(mr), Some(mw)) = objects else { return Status::INVALID_PARAMETER };
+    let run = |(qp, mr, mw): (Arc<Qp>, Arc<Mr>, Arc<Mw>)| {
         // The address is an index (MW-3).
         qp.bind(number(context), &mr, &mw, address.addr() as u64, length as u64, flags)
-    })
+    };
+    // SAFETY: the consumer's pointers.
+    unsafe { on((qp, mr, mw), run) }
+}
+
+/// What NdkInvalidate ends: the header says which (INV-1).
+enum Ends {
+    Window(Arc<Mw>),
+    Fast(Arc<Mr>),
+}
+
+impl Found for Ends {
+    type From = *mut ObjectHeader;
+
+    unsafe fn find(header: *mut ObjectHeader) -> Option<Ends> {
+        let object = header.cast::<Object>();
+        // SAFETY: this function's contract.
+        let (window, region) = unsafe { (Found::find(object), Found::find(object)) };
+        window.map(Ends::Window).or(region.map(Ends::Fast))
+    }
 }
 
 unsafe extern "C" fn invalidate(
@@ -241,32 +231,31 @@ unsafe extern "C" fn invalidate(
     object: *mut ObjectHeader,
     flags: u32,
 ) -> i32 {
-    entry(|| {
-        let object = object.cast::<Object>();
-        // SAFETY: the consumer's pointers.
-        let (Some(qp), mw, mr) = (unsafe { (get::<Qp>(qp), get::<Mw>(object), get::<Mr>(object)) })
-        else {
-            return Status::INVALID_PARAMETER;
-        };
-        match (mw, mr) {
-            (Some(mw), _) => qp.invalidate(number(context), &mw, flags),
-            // INV-1: never a normal region; fast registration is not built.
-            (None, Some(_)) => Status::INVALID_DEVICE_REQUEST,
-            (None, None) => Status::INVALID_PARAMETER,
-        }
-    })
+    let run = |(qp, ends): (Arc<Qp>, Ends)| match ends {
+        Ends::Window(mw) => qp.invalidate(number(context), &mw, flags),
+        Ends::Fast(mr) => qp.invalidate_fast(number(context), &mr, flags),
+    };
+    // SAFETY: the consumer's pointers.
+    unsafe { on((qp, object), run) }
 }
 
 unsafe extern "C" fn fast_register(
-    _qp: *mut Object,
-    _context: *mut c_void,
-    _mr: *mut Object,
-    _pages: u32,
-    _array: *const i64,
-    _fbo: u32,
-    _length: usize,
-    _base: *mut c_void,
-    _flags: u32,
+    qp: *mut Object,
+    context: *mut c_void,
+    mr: *mut Object,
+    count: u32,
+    array: *const i64,
+    fbo: u32,
+    length: usize,
+    base: *mut c_void,
+    flags: u32,
 ) -> i32 {
-    Status::NOT_SUPPORTED.0
+    let run = |(qp, mr, pages): (Arc<Qp>, Arc<Mr>, &[i64])| {
+        let pages: Vec<u64> = pages.iter().map(|page| page.cast_unsigned()).collect();
+        let place = (u64::from(fbo), length as u64, base.addr() as u64);
+        // SAFETY: the consumer has pinned the pages and keeps them until the registration ends.
+        unsafe { qp.fast_register(number(context), &mr, &pages, place, flags) }
+    };
+    // SAFETY: the consumer's pointers.
+    unsafe { on((qp, mr, (array, count)), run) }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use transom_engine::raw;
 
+use super::lam::Lams;
 use super::{ConnectEvent, Connector, Cq, CqNotification, Listener, Pd};
 use crate::deliver::{Deliverer, Mode};
 use crate::flags::adapter as flag;
@@ -33,6 +34,7 @@ pub struct Adapter {
     pub(crate) life: Arc<Life>,
     pub(crate) options: Options,
     pub(crate) version: Version,
+    pub(crate) lams: Lams,
     registrations: AtomicU64,
 }
 
@@ -62,7 +64,8 @@ impl Adapter {
         let deliverer = Deliverer::new(options.mode).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
         let life = Life::new(&deliverer, &[]);
         let registrations = AtomicU64::new(0);
-        Ok(Arc::new(Adapter { raw, deliverer, life, options, version, registrations }))
+        let lams = Lams::default();
+        Ok(Arc::new(Adapter { raw, deliverer, life, options, version, lams, registrations }))
     }
 
     /// `NdkQueryAdapterInfo`.
@@ -105,6 +108,7 @@ impl Adapter {
     /// Close: waits for every object, and for every callback to have returned. Not from a callback.
     pub fn close(&self) {
         self.life.close_and_wait();
+        self.release_all_lams();
     }
 
     /// The record that a completion's `provider_error_code` names, as a sentence.

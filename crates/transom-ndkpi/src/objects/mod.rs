@@ -3,6 +3,7 @@
 mod adapter;
 mod connector;
 mod cq;
+mod lam;
 mod listener;
 mod mr;
 mod mw;
@@ -12,6 +13,7 @@ mod qp;
 pub use adapter::{Adapter, Options};
 pub use connector::{ConnectionData, Connector, DisconnectEvent};
 pub use cq::{Cq, CqNotification};
+pub use lam::Mapping;
 pub use listener::{ConnectEvent, Listener};
 pub use mr::Mr;
 pub use mw::Mw;

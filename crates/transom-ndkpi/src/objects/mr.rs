@@ -1,17 +1,19 @@
-//! Memory regions (NDK 11.1, 11.2).
+//! Memory regions (NDK 11.1, 11.2, 11.5).
 
 use std::sync::{Arc, Mutex};
 
-use transom_memory::Token;
+use transom_memory::{ChainError, PAGE, Piece, Segment, Token, chained};
 
 use super::Pd;
-use crate::chain::{ChainError, Piece, translate};
 use crate::deliver::{Call, Done, Pending, lock, returned};
 use crate::flags::region_rights;
 use crate::life::Life;
 use crate::{Status, below};
 
-/// A memory region.
+/// Pages of a fast registration at most; more are `IMPLEMENTATION_LIMIT` (FR-2).
+const MOST_PAGES: u32 = 1 << 18;
+
+/// A memory region: for `NdkRegisterMr` or for `NdkFastRegister`, never both (MR-1).
 #[derive(Debug)]
 pub struct Mr {
     pub(crate) life: Arc<Life>,
@@ -26,6 +28,17 @@ enum State {
     /// Between the call and the end of its completion, in either direction.
     Changing,
     Registered(Token),
+    Fast(Fast),
+}
+
+/// What a region was initialised with. The token stays until the object is closed (FR-13).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fast {
+    pub(crate) region: Token,
+    /// Pages of a registration at most (FR-7).
+    pub(crate) pages: u32,
+    /// Remote rights may be asked for (FR-3).
+    pub(crate) remote: bool,
 }
 
 impl Mr {
@@ -57,9 +70,8 @@ impl Mr {
             Ok(rights) => rights,
             Err(status) => return status,
         };
-        let layout = match translate(chain, length) {
-            Ok(layout) => layout,
-            Err(error) => return error.status(),
+        let Ok(found) = chained(chain, length) else {
+            return Status::INVALID_PARAMETER; // MR-2 to MR-4, MR-8, MR-10
         };
         {
             let mut state = lock(&self.state);
@@ -69,8 +81,9 @@ impl Mr {
             *state = State::Changing;
         }
         let outcome = adapter.admit_registration().and_then(|()| {
+            let about = (rights, found.base, &found.segments[..]);
             // SAFETY: this function's contract.
-            let made = unsafe { below::register(&adapter.raw, self.pd.raw, rights, &layout) };
+            let made = unsafe { below::register(&adapter.raw, self.pd.raw, about) };
             if made.is_err() {
                 adapter.registration_gone();
             }
@@ -112,6 +125,48 @@ impl Mr {
         self.finish(Status::SUCCESS, done)
     }
 
+    /// `NdkInitializeFastRegisterMr`. Again: other limits, as long as no registration is valid
+    /// (FR-4).
+    pub fn initialize_fast(self: &Arc<Self>, pages: u32, remote: bool, done: Done<()>) -> Status {
+        let _call = Call::enter();
+        if !self.fast {
+            return Status::INVALID_DEVICE_REQUEST; // FR-1
+        }
+        if pages == 0 {
+            return Status::INVALID_PARAMETER;
+        }
+        if pages > MOST_PAGES {
+            return Status::IMPLEMENTATION_LIMIT; // FR-2
+        }
+        let mut state = lock(&self.state);
+        let adapter = &self.pd.adapter.raw;
+        let region = match *state {
+            State::Created => below::engine(adapter.reserve_region(self.pd.raw)),
+            State::Fast(fast) if !below::has_memory(adapter, fast.region) => Ok(fast.region),
+            _ => return Status::INVALID_DEVICE_STATE,
+        };
+        let status = match region {
+            Ok(region) => {
+                *state = State::Fast(Fast { region, pages, remote });
+                Status::SUCCESS
+            }
+            Err(status) => status,
+        };
+        drop(state);
+        self.finish(status, done)
+    }
+
+    /// What it was initialised with, for a fast registration or its end.
+    pub(crate) fn fast(&self) -> Result<Fast, Status> {
+        if !self.fast {
+            return Err(Status::INVALID_DEVICE_REQUEST); // INV-1, FR-1
+        }
+        match *lock(&self.state) {
+            State::Fast(fast) => Ok(fast),
+            _ => Err(Status::INVALID_DEVICE_STATE),
+        }
+    }
+
     fn finish(self: &Arc<Self>, status: Status, done: Done<()>) -> Status {
         let pending = Pending::new(&self.pd.adapter.deliverer, self.life.busy(), done);
         pending.resolve(status, ());
@@ -121,18 +176,21 @@ impl Mr {
     /// The token; local and remote alike. 0, which names nothing, while there is none (MR-17).
     #[must_use]
     pub fn token(&self) -> u32 {
-        self.region().map_or(0, |region| region.0)
-    }
-
-    pub(crate) fn region(&self) -> Option<Token> {
         match *lock(&self.state) {
-            State::Registered(region) => Some(region),
-            _ => None,
+            State::Registered(region) | State::Fast(Fast { region, .. }) => region.0,
+            State::Created | State::Changing => 0,
         }
     }
 
-    pub(crate) fn is_fast(&self) -> bool {
-        self.fast
+    /// The region that windows can be bound to.
+    pub(crate) fn region(&self) -> Result<Token, Status> {
+        if self.fast {
+            return Err(Status::INVALID_PARAMETER);
+        }
+        match *lock(&self.state) {
+            State::Registered(region) => Ok(region),
+            _ => Err(Status::INVALID_DEVICE_STATE),
+        }
     }
 
     /// `NdkCloseMr`: a registration ends with its object (LT-15).
@@ -141,11 +199,26 @@ impl Mr {
         let mr = Arc::clone(self);
         let end = move || {
             let state = std::mem::replace(&mut *lock(&mr.state), State::Changing);
-            if let State::Registered(region) = state {
-                below::close_region(&mr.pd.adapter.raw, region);
-                mr.pd.adapter.registration_gone();
+            let adapter = &mr.pd.adapter;
+            match state {
+                State::Registered(region) => {
+                    below::close_region(&adapter.raw, region);
+                    adapter.registration_gone();
+                }
+                State::Fast(fast) => below::close_region(&adapter.raw, fast.region),
+                State::Created | State::Changing => {}
             }
         };
         self.life.close(Box::new(end), Box::new(done))
     }
+}
+
+/// The pages of a run of segments: no two segments share one.
+pub(crate) fn pages_of(segments: &[Segment]) -> Vec<u64> {
+    let of = |s: &Segment| {
+        let (first, skip) = (s.host - s.host % PAGE, s.host % PAGE);
+        let count = skip.saturating_add(s.length).div_ceil(PAGE);
+        (0..count).map(move |index| first.wrapping_add(index * PAGE))
+    };
+    segments.iter().flat_map(of).collect()
 }

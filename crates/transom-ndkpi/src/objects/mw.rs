@@ -37,12 +37,11 @@ impl Mw {
         lock(&self.bound).as_ref().map_or(0, |bound| bound.window.0)
     }
 
-    /// Whether a Bind would be a rebinding without invalidation (MW-9).
-    pub(crate) fn is_bound(&self) -> bool {
+    /// The window that a Bind would bind again without an invalidation in between (MW-9).
+    pub(crate) fn still_bound(&self) -> Option<Token> {
         let bound = lock(&self.bound);
-        bound
-            .as_ref()
-            .is_some_and(|b| !b.invalidated && below::is_open(&self.pd.adapter.raw, b.window))
+        let open = |window| below::is_open(&self.pd.adapter.raw, window);
+        bound.as_ref().filter(|b| !b.invalidated && open(b.window)).map(|b| b.window)
     }
 
     /// A Bind was posted: the region may not go before this window (NDK 2.2).

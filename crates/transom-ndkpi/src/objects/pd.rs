@@ -1,8 +1,10 @@
 //! Protection domains.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, OnceLock};
 
 use transom_engine::raw;
+use transom_memory::Token;
 
 use super::{Adapter, Cq, Mr, Mw, Qp, QpLimits};
 use crate::deliver::Call;
@@ -15,13 +17,16 @@ pub struct Pd {
     pub(crate) life: Arc<Life>,
     pub(crate) adapter: Arc<Adapter>,
     pub(crate) raw: raw::Domain,
+    /// The privileged token, once it was asked for (PT-1), as what it is: a name for other tokens.
+    pub(crate) aliases: OnceLock<HashSet<u32>>,
 }
 
 impl Pd {
     pub(crate) fn new(adapter: &Arc<Adapter>) -> Result<Arc<Pd>, Status> {
         let raw = below::engine(adapter.raw.domain())?;
         let life = Life::new(&adapter.deliverer, &[&adapter.life]);
-        Ok(Arc::new(Pd { life, adapter: Arc::clone(adapter), raw }))
+        let aliases = OnceLock::new();
+        Ok(Arc::new(Pd { life, adapter: Arc::clone(adapter), raw, aliases }))
     }
 
     /// `NdkCreateMr`.
@@ -55,6 +60,11 @@ impl Pd {
     /// `NdkClosePd`.
     pub fn close(self: &Arc<Self>, done: impl FnOnce() + Send + 'static) -> Status {
         let _call = Call::enter();
-        self.life.close(Box::new(|| ()), Box::new(done))
+        let pd = Arc::clone(self);
+        let end = move || {
+            let aliases = pd.aliases.get().into_iter().flatten();
+            aliases.for_each(|alias| below::close_region(&pd.adapter.raw, Token(*alias)));
+        };
+        self.life.close(Box::new(end), Box::new(done))
     }
 }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use transom_engine::{Data, Flags, Operation, Request, Sge, raw};
+use transom_memory::paged;
 
 use super::{Cq, Mr, Mw, Pd};
 use crate::deliver::Call;
-use crate::flags::{op, window_rights};
+use crate::flags::{fast_rights, op, window_rights};
 use crate::life::Life;
 use crate::{Status, below};
 
@@ -34,6 +35,8 @@ pub struct Qp {
     inline: u32,
 }
 
+const REMOTE: u32 = op::ALLOW_REMOTE_READ | 0x20;
+const FAST_REGISTER: u32 = op::ALLOW_REMOTE_READ | op::ALLOW_REMOTE_WRITE | op::RDMA_READ_SINK;
 const ANY_REQUEST: u32 = op::SILENT_SUCCESS | op::READ_FENCE | op::DEFER;
 
 /// The flags that the engine knows; any bit outside `allowed` is the caller's mistake (NDK 6.5).
@@ -99,6 +102,11 @@ impl Qp {
     ) -> Result<(), Status> {
         let _call = Call::enter();
         let request = Request { context, operation, flags };
+        let resolved = match data {
+            Data::Sges(list) => self.pd.resolved(list),
+            _ => None,
+        };
+        let data = resolved.as_deref().map_or(data, Data::Sges);
         below::post(&self.raw, &request, data)
     }
 
@@ -121,7 +129,8 @@ impl Qp {
     /// `NdkReceive`: at any time, connected or not (WR-7).
     pub fn receive(&self, context: u64, sges: &[Sge]) -> Status {
         let _call = Call::enter();
-        status(below::post_receive(&self.raw, context, sges))
+        let resolved = self.pd.resolved(sges);
+        status(below::post_receive(&self.raw, context, resolved.as_deref().unwrap_or(sges)))
     }
 
     /// `NdkRead`. `RDMA_READ_LOCAL_INVALIDATE` is ignored, as the adapter does not set its flag
@@ -177,14 +186,15 @@ impl Qp {
             return Err(Status::INVALID_PARAMETER);
         }
         let together = Arc::ptr_eq(&mr.pd, &self.pd) && Arc::ptr_eq(&mw.pd, &self.pd);
-        if !together || mr.is_fast() {
+        if !together {
             return Err(Status::INVALID_PARAMETER); // MW-8
         }
-        if mw.is_bound() {
-            return Err(Status::INVALID_DEVICE_STATE); // MW-9, known before it is posted
+        let region = mr.region()?;
+        if let Some(window) = mw.still_bound() {
+            // MW-9: it is the request that fails, when its turn comes.
+            return below::bind_again(&self.raw, (context, flags), window);
         }
         let rights = window_rights(given);
-        let region = mr.region().ok_or(Status::INVALID_DEVICE_STATE)?;
         let adapter = &self.pd.adapter.raw;
         let (request, range) = ((context, flags), (address, length));
         let window = below::bind(adapter, &self.raw, request, region, range, rights)?;
@@ -192,7 +202,7 @@ impl Qp {
         Ok(())
     }
 
-    /// `NdkInvalidate` of a window. A normal region is never invalidated (INV-1).
+    /// `NdkInvalidate` of a window.
     pub fn invalidate(&self, context: u64, mw: &Arc<Mw>, given: u32) -> Status {
         let _call = Call::enter();
         if !Arc::ptr_eq(&mw.pd, &self.pd) {
@@ -201,6 +211,59 @@ impl Qp {
         status(flags(given, 0).and_then(|flags| {
             mw.take_invalidated(|window| below::invalidate(&self.raw, context, flags, window))
         }))
+    }
+
+    /// `NdkInvalidate` of a fast registration. A normal region is never invalidated (INV-1).
+    pub fn invalidate_fast(&self, context: u64, mr: &Arc<Mr>, given: u32) -> Status {
+        let _call = Call::enter();
+        if !Arc::ptr_eq(&mr.pd, &self.pd) {
+            return Status::INVALID_PARAMETER;
+        }
+        status(
+            mr.fast().and_then(|fast| {
+                below::invalidate(&self.raw, context, flags(given, 0)?, fast.region)
+            }),
+        )
+    }
+
+    /// `NdkFastRegister`: `pages` are logical addresses (FR-7). Registering what is still registered
+    /// fails as a request (FR-14).
+    ///
+    /// # Safety
+    /// Until the registration ends: as [`Mr::register`].
+    #[allow(unsafe_code, reason = "hands the caller's promise on")]
+    pub unsafe fn fast_register(
+        &self,
+        context: u64,
+        mr: &Arc<Mr>,
+        pages: &[u64],
+        (offset, length, base): (u64, u64, u64),
+        given: u32,
+    ) -> Status {
+        let _call = Call::enter();
+        let post = || {
+            let flags = flags(given, FAST_REGISTER)?;
+            let adapter = &self.pd.adapter;
+            let rights = fast_rights(given, adapter.options.read_sink_needed)?;
+            if !Arc::ptr_eq(&mr.pd, &self.pd) {
+                return Err(Status::INVALID_PARAMETER);
+            }
+            let fast = mr.fast()?;
+            if pages.len() > fast.pages as usize {
+                return Err(Status::INVALID_PARAMETER); // FR-7
+            }
+            if given & REMOTE != 0 && !fast.remote {
+                return Err(Status::ACCESS_VIOLATION); // FR-3
+            }
+            let hosts: Option<Vec<u64>> =
+                pages.iter().map(|page| adapter.lams.page(*page)).collect();
+            let found = hosts.and_then(|hosts| paged(base, offset, length, &hosts).ok());
+            let found = found.ok_or(Status::INVALID_PARAMETER)?; // FR-7 to FR-9
+            let about = (rights, found.base, &found.segments[..]);
+            // SAFETY: this function's contract.
+            unsafe { below::fast_register(&self.raw, (context, flags), fast.region, about) }
+        };
+        status(post())
     }
 
     /// `NdkFlush`.

@@ -216,6 +216,77 @@ pub fn token(mr: Ptr) -> u32 {
     remote
 }
 
+/// `NdkBuildLAM` with so much room: its answer, and the buffer.
+pub fn build_lam(adapter: Ptr, list: &List, length: usize, room: u32) -> (Status, Lam) {
+    let t = table::<AdapterDispatch>(adapter);
+    let mut lam = Lam { words: vec![0; room as usize / 8], size: room, offset: u32::MAX };
+    let at = if room == 0 { std::ptr::null_mut() } else { lam.words.as_mut_ptr().cast() };
+    let (size, offset) = (&raw mut lam.size, &raw mut lam.offset);
+    let status = end_of(|cb, ctx| unsafe {
+        (t.build_lam)(adapter, list.0, length, cb, ctx, at, size, offset)
+    });
+    (status, lam)
+}
+
+/// A logical address mapping of all of it.
+pub fn lam(adapter: Ptr, list: &List, length: usize) -> Lam {
+    let (status, asked) = build_lam(adapter, list, length, 0);
+    assert_eq!(status, Status::BUFFER_TOO_SMALL);
+    let (status, lam) = build_lam(adapter, list, length, asked.size);
+    assert_eq!(status, Status::SUCCESS);
+    lam
+}
+
+/// A mapping in the consumer's buffer.
+pub struct Lam {
+    pub words: Vec<u64>,
+    pub size: u32,
+    pub offset: u32,
+}
+
+impl Lam {
+    pub fn pages(&self) -> &[u64] {
+        &self.words[2..2 + self.words[1] as u32 as usize]
+    }
+    /// Logical address of the first byte.
+    pub fn first(&self) -> u64 {
+        self.pages()[0] + u64::from(self.offset)
+    }
+    pub fn release(&mut self, adapter: Ptr) {
+        let release = table::<AdapterDispatch>(adapter).release_lam;
+        unsafe { release(adapter, self.words.as_mut_ptr().cast()) };
+    }
+}
+
+pub fn privileged(pd: Ptr) -> u32 {
+    let mut token = 0;
+    unsafe { (table::<PdDispatch>(pd).get_privileged_memory_region_token)(pd, &mut token) };
+    token
+}
+
+pub fn initialize(mr: Ptr, pages: u32, remote: bool) -> (i32, Status) {
+    let t = table::<MrDispatch>(mr);
+    request(|cb, ctx| unsafe { (t.initialize_fast_register)(mr, pages, u8::from(remote), cb, ctx) })
+}
+
+/// A region for fast registration, initialised.
+pub fn frmr(pd: Ptr, pages: u32, remote: bool) -> Ptr {
+    let mr = mr_of(pd, true);
+    assert_eq!(initialize(mr, pages, remote).1, Status::SUCCESS);
+    mr
+}
+
+/// An address of this process at which nothing is mapped.
+pub const NOWHERE: u64 = 0x0000_6b6b_0000_0123;
+
+pub fn is_mapped(address: u64) -> bool {
+    transom_engine::sys::check_pages(address, 1, false).is_ok()
+}
+
+pub fn sge(address: u64, length: u32, token: u32) -> Sge {
+    Sge { address, length, token }
+}
+
 /// Page-aligned memory of this process.
 pub struct Pages {
     pub at: *mut u8,
@@ -361,8 +432,12 @@ pub fn listener(adapter: Ptr, event: ConnectEvent, server: &Server) -> (Ptr, u16
     let context = (&raw const *server).cast_mut().cast();
     let listener = create(|cb, ctx, out| unsafe {
         (t.create_listener)(adapter, event, context, cb, ctx, out)
-    })
-    .unwrap();
+    });
+    listen(listener.unwrap())
+}
+
+/// Let a listener listen: itself, and the port that it got.
+pub fn listen(listener: Ptr) -> (Ptr, u16) {
     let t = table::<ListenerDispatch>(listener);
     let at = address(0);
     let listening =
@@ -397,13 +472,43 @@ pub fn half(options: OpenOptions) -> Side {
     Side { adapter, pd, cq, qp: qp(pd, cq, 77), connector: std::ptr::null_mut() }
 }
 
+/// One more connected queue pair in the domains of two sides that are connected already.
+pub fn another(client: &Side, server: &Side) -> (Side, Side) {
+    let of = |side: &Side| {
+        let cq = cq(side.adapter);
+        let (adapter, pd) = (side.adapter, side.pd);
+        Side { adapter, pd, cq, qp: qp(pd, cq, 78), connector: std::ptr::null_mut() }
+    };
+    connected(of(client), of(server))
+}
+
 /// Two connected ends: (the one that connected, the one that accepted).
 pub fn pair(mode: Mode) -> (Side, Side) {
     pair_with(options(mode), options(mode))
 }
 
 pub fn pair_with(client: OpenOptions, server: OpenOptions) -> (Side, Side) {
-    let (mut client, mut server) = (half(client), half(server));
+    connected(half(client), half(server))
+}
+
+/// As [`pair_with`], with a completion queue of the test's own on the accepting side.
+pub fn pair_on(
+    client: OpenOptions,
+    server: OpenOptions,
+    queue: impl FnOnce(Ptr) -> Ptr,
+) -> (Side, Side) {
+    let adapter = open_with(server);
+    let (pd, cq) = (pd(adapter), queue(adapter));
+    let server = Side { adapter, pd, cq, qp: qp(pd, cq, 77), connector: std::ptr::null_mut() };
+    connected(half(client), server)
+}
+
+pub fn disconnect(connector: Ptr) -> Status {
+    let t = table::<ConnectorDispatch>(connector);
+    end_of(|cb, ctx| unsafe { (t.disconnect)(connector, cb, ctx) })
+}
+
+fn connected(mut client: Side, mut server: Side) -> (Side, Side) {
     let events = Server::new(server.qp);
     let (listener, port) = listener(server.adapter, Some(accept_it), &events);
     client.connector = connector(client.adapter);
@@ -463,10 +568,40 @@ impl Side {
         let address = std::ptr::without_provenance_mut(address as usize);
         Status(unsafe { (t.bind)(self.qp, context, mr, mw, address, length, flags) })
     }
+    pub fn fast_register(
+        &self,
+        mr: Ptr,
+        pages: &[u64],
+        (offset, length, base): (u32, usize, u64),
+        flags: u32,
+    ) -> Status {
+        let t = table::<QpDispatch>(self.qp);
+        let context = std::ptr::without_provenance_mut(0xfa);
+        let base = std::ptr::without_provenance_mut(base as usize);
+        let (array, count) = (pages.as_ptr().cast(), pages.len() as u32);
+        Status(unsafe {
+            (t.fast_register)(self.qp, context, mr, count, array, offset, length, base, flags)
+        })
+    }
+    pub fn send_and_invalidate(&self, context: usize, sges: &[Sge], token: u32) -> Status {
+        let t = table::<QpDispatch>(self.qp);
+        let context = std::ptr::without_provenance_mut(context);
+        let (list, count) = (sges.as_ptr(), sges.len() as u32);
+        Status(unsafe { (t.send_and_invalidate)(self.qp, context, list, count, 0, token) })
+    }
+    pub fn disconnect(&self) -> Status {
+        disconnect(self.connector)
+    }
     pub fn invalidate(&self, object: Ptr) -> Status {
         let t = table::<QpDispatch>(self.qp);
         let context = std::ptr::without_provenance_mut(0x1f);
         Status(unsafe { (t.invalidate)(self.qp, context, object.cast(), 0) })
+    }
+    /// Close the queue pair, its queue and its connector; of [`another`] connection, say.
+    pub fn close(&self) -> Vec<Arc<Cell<()>>> {
+        let flush = table::<QpDispatch>(self.qp).flush;
+        unsafe { flush(self.qp) };
+        [self.connector, self.qp, self.cq].map(|object| begin_close(object).1).into()
     }
     /// Close everything but `extra`, which goes first; then the adapter.
     pub fn end(self, extra: &[Ptr]) {
@@ -484,21 +619,22 @@ pub fn window_token(mw: Ptr) -> u32 {
     unsafe { (table::<MwDispatch>(mw).get_remote_token)(mw) }
 }
 
+pub const EMPTY: NdkResultEx = NdkResultEx {
+    status: 0,
+    bytes_transferred: 0,
+    qp_context: std::ptr::null_mut(),
+    request_context: std::ptr::null_mut(),
+    operation: 0,
+    provider_error_code: 0,
+    type_specific: 0,
+};
+
 pub fn results(cq: Ptr, wanted: usize) -> Vec<NdkResultEx> {
     let t = table::<CqDispatch>(cq);
-    let empty = NdkResultEx {
-        status: 0,
-        bytes_transferred: 0,
-        qp_context: std::ptr::null_mut(),
-        request_context: std::ptr::null_mut(),
-        operation: 0,
-        provider_error_code: 0,
-        type_specific: 0,
-    };
     let mut found = Vec::new();
     let started = std::time::Instant::now();
     while found.len() < wanted {
-        let mut some = vec![empty; wanted - found.len()];
+        let mut some = vec![EMPTY; wanted - found.len()];
         let count = unsafe { (t.get_results_ex)(cq, some.as_mut_ptr(), some.len() as u32) };
         found.extend_from_slice(&some[..count as usize]);
         assert!(started.elapsed() < Duration::from_secs(20), "{} of {wanted}", found.len());

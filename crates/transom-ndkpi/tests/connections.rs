@@ -1,0 +1,268 @@
+//! Connections (NDK 9): one test per rule, each in every mode.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::type_complexity)]
+#![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
+
+mod common;
+use std::sync::Arc;
+
+use common::*;
+use transom_ndkpi::Status;
+use transom_ndkpi::dispatch::*;
+
+/// 9.1, 9.4, CN-5: the request can be looked at, rejected, or just closed; a paused listener is no
+/// listener.
+#[test]
+fn cn05_requests_are_rejected_closed_or_not_seen() {
+    in_every_mode(|mode| {
+        for act in ["reject", "close", "pause"] {
+            let server = half(options(mode));
+            let events = Server::new(server.qp);
+            let (listener, port) = listener(server.adapter, Some(take_it), &events);
+            if act == "pause" {
+                let t = table::<ListenerDispatch>(listener);
+                unsafe { (t.control_connect_events)(listener, 1) };
+            }
+            let mut client = half(options(mode));
+            client.connector = connector(client.adapter);
+            let shared = Shared((client.connector, client.qp));
+            let connecting = std::thread::spawn(move || {
+                let shared = shared;
+                connect(shared.0.0, shared.0.1, port, b"hello")
+            });
+            if act != "pause" {
+                let incoming = events.event.get().0;
+                let t = table::<ConnectorDispatch>(incoming);
+                let (mut inbound, mut outbound, mut data, mut length) = (0, 0, [1_u8; 600], 600);
+                let status = unsafe {
+                    let data = data.as_mut_ptr().cast();
+                    (t.get_connection_data)(
+                        incoming,
+                        &mut inbound,
+                        &mut outbound,
+                        data,
+                        &mut length,
+                    )
+                };
+                assert_eq!((Status(status), inbound, outbound), (Status::SUCCESS, 16, 16));
+                assert_eq!((&data[..5], data[5], length), (&b"hello"[..], 0, 508), "9.4: padded");
+                let mut small = 0;
+                let status = unsafe {
+                    let none = std::ptr::null_mut();
+                    (t.get_connection_data)(
+                        incoming,
+                        std::ptr::null_mut(),
+                        std::ptr::null_mut(),
+                        none,
+                        &mut small,
+                    )
+                };
+                assert_eq!((Status(status), small), (Status::SUCCESS, 508));
+                if act == "reject" {
+                    assert_eq!(unsafe { (t.reject)(incoming, std::ptr::null(), 0) }, 0);
+                }
+                close(incoming);
+            }
+            assert_eq!(connecting.join().unwrap(), Status::CONNECTION_REFUSED, "{act}");
+            close(listener);
+            client.end(&[]);
+            close_all(&[server.qp, server.cq, server.pd]);
+            close_adapter(server.adapter);
+        }
+    });
+}
+
+/// DC-3, DC-4: the peer's disconnect is an event, once; one's own is none.
+#[test]
+fn dc03_the_peer_is_told_of_a_disconnect_once() {
+    in_every_mode(|mode| {
+        let server = half(options(mode));
+        let events = Server::new(server.qp);
+        let (listener, port) = listener(server.adapter, Some(accept_it), &events);
+        let mut client = half(options(mode));
+        client.connector = connector(client.adapter);
+        assert_eq!(connect(client.connector, client.qp, port, &[]), Status::SUCCESS);
+        assert_eq!(complete(client.connector), Status::SUCCESS);
+        assert_eq!(events.accepted.get(), 0);
+        let shared = Shared(client.connector);
+        let leaving = std::thread::spawn(move || {
+            let shared = shared;
+            disconnect(shared.0)
+        });
+        events.disconnected.get();
+        let accepted = events.event.get().0;
+        assert_eq!(disconnect(accepted), Status::SUCCESS);
+        assert_eq!(leaving.join().unwrap(), Status::SUCCESS);
+        close_all(&[accepted, listener]);
+        client.end(&[]);
+        close_all(&[server.qp, server.cq, server.pd]);
+        close_adapter(server.adapter);
+        Box::leak(events);
+    });
+}
+
+/// CN-3: capped to what the adapter can, and agreed with the peer; the data tells (9.4).
+#[test]
+fn cn03_read_limits_are_capped_and_agreed() {
+    in_every_mode(|mode| {
+        let (client, server) = pair(mode); // both ask for 16 and 16
+        for side in [&client, &server] {
+            let t = table::<ConnectorDispatch>(side.connector);
+            let (mut inbound, mut outbound, mut length) = (0, 0, 0);
+            let null = std::ptr::null_mut();
+            let status = unsafe {
+                (t.get_connection_data)(
+                    side.connector,
+                    &mut inbound,
+                    &mut outbound,
+                    null,
+                    &mut length,
+                )
+            };
+            assert_eq!((Status(status), inbound, outbound), (Status::SUCCESS, 16, 16));
+        }
+        client.end(&[]);
+        server.end(&[]);
+    });
+}
+
+#[test]
+fn cn04_private_data_has_its_limit() {
+    in_every_mode(|mode| {
+        let side = half(options(mode));
+        let connector = connector(side.adapter);
+        let long = [0; 509];
+        let status = connect(connector, side.qp, 1, &long);
+        assert_eq!(status, Status::INVALID_BUFFER_SIZE);
+        let t = table::<ConnectorDispatch>(connector);
+        let (at, null) = (address(1), std::ptr::null());
+        let status = end_of(|cb, ctx| unsafe {
+            let at = at.as_ptr().cast();
+            (t.connect)(connector, side.qp, at, 16, at, 16, 1, 1, null, 5, cb, ctx)
+        });
+        assert_eq!(status, Status::INVALID_PARAMETER, "five bytes at NULL");
+        close_all(&[connector, side.qp, side.cq, side.pd]);
+        close_adapter(side.adapter);
+    });
+}
+
+#[test]
+fn cn09_a_queue_pair_has_one_peer_at_a_time() {
+    in_every_mode(|mode| {
+        let (client, server) = pair(mode);
+        let second = connector(client.adapter);
+        assert_eq!(connect(second, client.qp, 1, &[]), Status::CONNECTION_ACTIVE);
+        close(second);
+        client.end(&[]);
+        server.end(&[]);
+    });
+}
+
+/// CN-11, CN-12: the addresses of a connection of this address to itself, and the question for
+/// their size.
+#[test]
+fn cn11_both_addresses_of_a_connection() {
+    in_every_mode(|mode| {
+        let (client, server) = pair(mode);
+        let get = |connector: Ptr, f: GetAddress| {
+            let (mut bytes, mut length) = ([0_u8; 28], 0);
+            let status = unsafe { f(connector, std::ptr::null_mut(), &mut length) };
+            assert_eq!((Status(status), length), (Status::BUFFER_TOO_SMALL, 16));
+            length = 28;
+            let status = unsafe { f(connector, bytes.as_mut_ptr().cast(), &mut length) };
+            assert_eq!((Status(status), length), (Status::SUCCESS, 16));
+            bytes
+        };
+        let [one, other] = [client.connector, server.connector].map(|connector| {
+            let t = table::<ConnectorDispatch>(connector);
+            (get(connector, t.get_local_address), get(connector, t.get_peer_address))
+        });
+        assert_eq!(one, (other.1, other.0));
+        assert_eq!(one.0[4..8], [127, 0, 0, 1]);
+        client.end(&[]);
+        server.end(&[]);
+        let idle = half(options(mode));
+        let connector = connector(idle.adapter);
+        let (f, mut length) = (table::<ConnectorDispatch>(connector).get_peer_address, 0);
+        let status = unsafe { f(connector, std::ptr::null_mut(), &mut length) };
+        assert!(Status(status).is_error(), "not connected, nor connecting");
+        close_all(&[connector, idle.qp, idle.cq, idle.pd]);
+        close_adapter(idle.adapter);
+    });
+}
+
+// ---- NDK 9.3 ----
+
+/// DC-1, DC-2, DC-6: it is over when the peer has answered; everything is flushed and nothing can be
+/// sent; the other side ends its half by itself.
+#[test]
+fn dc01_a_disconnect_ends_when_the_peer_has_answered() {
+    in_every_mode(|mode| {
+        let (client, server) = pair(mode);
+        assert_eq!(client.receive(1, &[]), Status::SUCCESS);
+        assert_eq!(client.disconnect(), Status::SUCCESS);
+        assert_eq!(client.one(), (1, Status::CANCELLED, 0), "DC-2");
+        assert_eq!(client.send(2, &[], 0), Status::CONNECTION_INVALID);
+        assert_eq!(server.disconnect(), Status::SUCCESS);
+        client.end(&[]);
+        server.end(&[]);
+    });
+}
+
+struct Early {
+    completed: Cell<i32>,
+    told: std::sync::atomic::AtomicU32,
+    gone: Cell<()>,
+}
+
+unsafe extern "C" fn slow_completion(context: *mut std::ffi::c_void, status: i32) {
+    let early = unsafe { &*context.cast::<Early>() };
+    early.completed.set(status);
+    // Long enough in here for an event to come, if it were to come too early.
+    for _ in 0..50 {
+        std::thread::yield_now();
+    }
+    assert_eq!(early.told.load(std::sync::atomic::Ordering::SeqCst), 0, "DC-8");
+}
+
+unsafe extern "C" fn early_event(context: *mut std::ffi::c_void) {
+    let early = unsafe { &*context.cast::<Early>() };
+    early.told.store(1, std::sync::atomic::Ordering::SeqCst);
+    early.gone.set(());
+}
+
+/// DC-8: the event does not come before the completion routine of the CompleteConnect that has
+/// registered it has returned, though the peer leaves at once; and a connector without one is legal
+/// (every other test's).
+#[test]
+fn dc08_the_event_follows_the_completion_that_registered_it() {
+    in_every_mode(|mode| {
+        let server = half(options(mode));
+        let events = Server::new(server.qp);
+        let (listener, port) = listener(server.adapter, Some(accept_it), &events);
+        let client = half(options(mode));
+        let connector = connector(client.adapter);
+        assert_eq!(connect(connector, client.qp, port, &[]), Status::SUCCESS);
+        let early = Arc::new(Early {
+            completed: Cell::default(),
+            told: Default::default(),
+            gone: Cell::default(),
+        });
+        let context = Arc::as_ptr(&early).cast_mut().cast();
+        let t = table::<ConnectorDispatch>(connector);
+        let (event, done) = (Some(early_event as _), Some(slow_completion as _));
+        let returned = unsafe { (t.complete_connect)(connector, event, context, done, context) };
+        assert!(returned == 0 || returned == PENDING);
+        assert_eq!(events.accepted.get(), 0);
+        let accepted = events.event.get().0;
+        let leaving = begin_close(accepted).1;
+        early.gone.get();
+        leaving.get();
+        let listening = begin_close(listener).1;
+        close_all(&[connector, client.qp, client.cq, client.pd]);
+        close_adapter(client.adapter);
+        listening.get();
+        close_all(&[server.qp, server.cq, server.pd]);
+        close_adapter(server.adapter);
+        Box::leak(events);
+    });
+}
