@@ -13,7 +13,7 @@ use crate::dispatch::{
     AdapterDispatch, ConnectEvent, CqNotification, CreateCompletion, RequestCompletion,
 };
 use crate::mdl::{Chain, Mdl};
-use crate::objects::{Adapter, Mapping, Options};
+use crate::objects::{Adapter, Give, Options};
 use crate::types::{
     AdapterInfo, GroupAffinity, LogicalAddressMapping, Object, ObjectType, Version,
 };
@@ -251,7 +251,7 @@ unsafe fn room_for(
     size: *mut u32,
     fbo: *mut u32,
     pages: usize,
-) -> Result<Box<dyn FnOnce(&Mapping) + Send>, Status> {
+) -> Result<Give, Status> {
     const ARRAY: usize = offset_of!(LogicalAddressMapping, adapter_page_array);
     // SAFETY: this function's contract.
     let (Some(size), false) = (unsafe { size.as_mut() }, fbo.is_null()) else {
@@ -274,7 +274,7 @@ unsafe fn room_for(
             (&raw mut (*lam).adapter_page_count).write(pages as u32);
             let array = lam.cast::<u8>().add(ARRAY).cast::<i64>();
             for (index, page) in mapping.pages.iter().enumerate().take(pages) {
-                array.add(index).write(page.cast_signed());
+                array.add(index).write(*page as i64);
             }
         }
     }))

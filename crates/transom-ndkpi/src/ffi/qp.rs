@@ -251,7 +251,7 @@ unsafe extern "C" fn fast_register(
     flags: u32,
 ) -> i32 {
     let run = |(qp, mr, pages): (Arc<Qp>, Arc<Mr>, &[i64])| {
-        let pages: Vec<u64> = pages.iter().map(|page| page.cast_unsigned()).collect();
+        let pages: Vec<u64> = pages.iter().map(|page| *page as u64).collect();
         let place = (u64::from(fbo), length as u64, base.addr() as u64);
         // SAFETY: the consumer has pinned the pages and keeps them until the registration ends.
         unsafe { qp.fast_register(number(context), &mr, &pages, place, flags) }

@@ -31,6 +31,9 @@ pub struct Mapping {
     pub pages: Vec<u64>,
 }
 
+/// Hands a mapping to the consumer, in whose memory there is room for it.
+pub type Give = Box<dyn FnOnce(&Mapping) + Send>;
+
 #[derive(Debug)]
 struct Lam {
     /// Logical address of the first byte.
@@ -118,7 +121,7 @@ impl Adapter {
         self: &Arc<Self>,
         chain: impl IntoIterator<Item = Result<Piece, ChainError>>,
         length: u64,
-        built: impl FnOnce(usize) -> Result<Box<dyn FnOnce(&Mapping) + Send>, Status>,
+        built: impl FnOnce(usize) -> Result<Give, Status>,
         done: Option<Done<()>>,
     ) -> Status {
         let _call = Call::enter();

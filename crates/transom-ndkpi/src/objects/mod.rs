@@ -13,7 +13,7 @@ mod qp;
 pub use adapter::{Adapter, Options};
 pub use connector::{ConnectionData, Connector, DisconnectEvent};
 pub use cq::{Cq, CqNotification};
-pub use lam::Mapping;
+pub use lam::{Give, Mapping};
 pub use listener::{ConnectEvent, Listener};
 pub use mr::Mr;
 pub use mw::Mw;
