@@ -59,12 +59,12 @@ fn without_a_baseline_there_is_no_ratio() {
 }
 
 #[test]
-fn a_check_is_compared_with_a_load_in_both_orders() {
+fn a_check_is_compared_with_a_load_in_each_order() {
     let ran = run(&["bench", "check", "--tokens", "1000", "--seconds", "0.05", "--json"]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    let orders = ran.json()["orders"].as_array().expect("two orders").clone();
-    assert_eq!(orders.len(), 2);
-    for (object, order) in orders.iter().zip(["dependent", "overlapped"]) {
+    let orders = ran.json()["orders"].as_array().expect("three orders").clone();
+    assert_eq!(orders.len(), 3);
+    for (object, order) in orders.iter().zip(["dependent", "overlapped", "batched"]) {
         assert_eq!(object["order"], order);
         assert_eq!(object["tokens"], 1000);
         compared(object);

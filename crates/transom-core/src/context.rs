@@ -53,6 +53,9 @@ pub trait HostMemory: Sync {
         self.append(from, length, &mut bytes)?;
         self.write(to, &bytes)
     }
+
+    /// Have the processor fetch a line of this process's own memory, if it can: a hint.
+    fn fetch_ahead(&self, _line: usize) {}
 }
 
 /// Keeper of refusals. The driver puts a [`DenialLog`](crate::DenialLog) behind a lock.

@@ -1,11 +1,11 @@
 //! The only places where application bytes move: each piece is checked anew, under a grant of at
 //! most 64 KiB that lives for one copy (design rules 1, 5).
 
-use transom_memory::{Access, Actor, Denial, Purpose, Rule, Segment, Token};
+use transom_memory::{Access, Actor, Denial, Grant, Purpose, Rule, Segment, Token};
 use transom_wire::{Bytes, RefusalClass};
 
-use crate::queue::{RequestQueue, Slot};
-use crate::{Cx, DenialCause};
+use crate::queue::{Piece, RequestQueue, Slot};
+use crate::{Cx, DenialCause, Fault, HostMemory};
 
 /// The most bytes of one grant.
 pub(crate) const LARGEST_COPY: usize = 64 * 1024;
@@ -54,6 +54,11 @@ pub(crate) fn class(denial: &Denial) -> RefusalClass {
     }
 }
 
+/// Append what a grant permits to `out`.
+fn append(host: &dyn HostMemory, grant: Grant<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+    grant.segments().try_for_each(|segment| host.append(segment.host, segment.length as usize, out))
+}
+
 /// Who accesses what for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct By {
@@ -86,6 +91,8 @@ impl By {
         queue: &RequestQueue,
         slot: &Slot,
     ) -> Result<(), Bad> {
+        let lines = queue.list(slot).filter_map(|sge| cx.memory.line(Token(sge.token)));
+        lines.for_each(|line| cx.host.fetch_ahead(line));
         queue
             .list(slot)
             .filter(|sge| sge.length > 0)
@@ -162,12 +169,11 @@ impl By {
             let length = rest.min(LARGEST_COPY as u64);
             let access = self.access(token, at, length);
             let grant = cx.memory.check(cx.lane, &access, cx.now.0).map_err(Bad::Denied)?;
-            for segment in grant.segments() {
-                if cx.host.append(segment.host, segment.length as usize, out).is_err() {
-                    return Err(Bad::Vanished { token, address: at, length });
-                }
-            }
-            drop(grant);
+            append(cx.host, grant, out).map_err(|_| Bad::Vanished {
+                token,
+                address: at,
+                length,
+            })?;
             (at, rest) = (at.wrapping_add(length), rest - length);
         }
         Ok(())
@@ -190,12 +196,19 @@ impl By {
                 Err(Bad::Missing)
             };
         }
+        if let Some(one) = queue.piece(slot, offset).filter(|one| length <= one.length) {
+            return self.fetch(cx, one.token, one.address, length, out);
+        }
+        // Small pieces are cheaper under one guard than under one each.
+        let mut pass = cx.memory.pass(cx.lane);
         let (mut offset, mut rest) = (offset, length);
         while rest > 0 {
-            let piece = queue.piece(slot, offset).ok_or(Bad::Missing)?;
-            let count = piece.length.min(rest);
-            self.fetch(cx, piece.token, piece.address, count, out)?;
-            (offset, rest) = (offset + count, rest - count);
+            let Piece { token, address, length } = queue.piece(slot, offset).ok_or(Bad::Missing)?;
+            let length = length.min(rest).min(LARGEST_COPY as u64);
+            let access = self.access(token, address, length);
+            let grant = pass.check(&access, cx.now.0).map_err(Bad::Denied)?;
+            append(cx.host, grant, out).map_err(|_| Bad::Vanished { token, address, length })?;
+            (offset, rest) = (offset + length, rest - length);
         }
         Ok(())
     }

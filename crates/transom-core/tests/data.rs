@@ -305,6 +305,26 @@ fn receives_are_consumed_in_posting_order() {
     });
 }
 
+/// What a burst of small Writes names is fetched before it is needed, each once.
+#[test]
+fn the_entries_of_frames_that_wait_are_fetched_ahead() {
+    let mut pair = Pair::connected(&dialect::ND2);
+    let [a, p] = &mut pair.hosts;
+    let source = a.register(vec![1; 64], Rights::NONE);
+    let target = p.register(vec![0; 64], Rights::REMOTE_WRITE | Rights::LOCAL_WRITE);
+    let write = Operation::Write { token: target.token.0, address: target.address };
+    for context in 0..5 {
+        a.post(context, write, Flags::NONE, &[source.sge(0, 8)]).unwrap();
+    }
+    let mut out = transom_core::Buffer { bytes: Vec::new(), limit: 1 << 16 };
+    a.transmit(pair.now, &mut out);
+    let [_, p] = &mut pair.hosts;
+    let before = p.arena.fetched_ahead();
+    p.receive(pair.now, &out.bytes);
+    assert_eq!(p.arena.fetched_ahead() - before, 5);
+    assert_eq!(p.arena.read(target.address, 8).unwrap(), [1; 8]);
+}
+
 /// ND2 4.2 rule 7, as far as it is the core's: pieces are placed in increasing address order. Within
 /// a piece it is the copy's (`sys`).
 #[test]

@@ -182,3 +182,24 @@ fn a_trailer_is_offered_when_it_does_not_depend_on_the_payload() {
         }
     }
 }
+
+/// A glance agrees with what decoding finds out later, and asks nothing of the bytes.
+#[test]
+fn a_glance_tells_the_size_and_the_token_of_a_frame() {
+    let mut pair = Pair::plain();
+    pair.active.send(b"to whom it may concern");
+    pair.active.write(7, 0, &[1; 13], false);
+    pair.active.write(0x1234_5678, 0, &[], false);
+    let bytes = pair.active.talk();
+    let (mut rest, mut tokens) = (&bytes[..], Vec::new());
+    while let Some(glance) = pair.active.wire.glance(rest) {
+        assert_eq!(fpdu::parse(rest, false).unwrap().unwrap().1, glance.length);
+        tokens.push(glance.token);
+        rest = &rest[glance.length..];
+    }
+    assert!(rest.is_empty());
+    assert_eq!(tokens, [None, Some(7), Some(0x1234_5678)]);
+    for length in 0..16 {
+        assert_eq!(pair.active.wire.glance(&[0xff; 16][..length]), None, "{length} bytes");
+    }
+}

@@ -218,12 +218,6 @@ impl Entry {
         Head(self.head.load(Ordering::Acquire))
     }
 
-    /// Bring the line here; the value means nothing.
-    #[inline]
-    pub(crate) fn touch(&self) -> u64 {
-        self.head.load(Ordering::Relaxed)
-    }
-
     /// Everything but the head.
     #[inline]
     pub(crate) fn facts(&self) -> Facts {

@@ -11,6 +11,15 @@ pub struct Decoded<'b> {
     pub event: Option<Event<'b>>,
 }
 
+/// What the next bytes look like, unverified ([`Wire::glance`](crate::Wire::glance)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Glance {
+    /// Bytes of the frame, never 0.
+    pub length: usize,
+    /// The token it names, if it names one.
+    pub token: Option<u32>,
+}
+
 /// A read request of the peer that is being answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ReadSlot(pub u32);

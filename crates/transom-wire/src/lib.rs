@@ -20,7 +20,7 @@ mod setup;
 mod time;
 
 pub use bytes::Bytes;
-pub use event::{Decoded, Event, ReadSlot, Verdicts};
+pub use event::{Decoded, Event, Glance, ReadSlot, Verdicts};
 pub use frame::{Frame, MAX_HEADER, Payload, Trailer};
 pub use message::{Begin, Message, MessageId, Operation, Waiting};
 pub use refusal::{Blame, PeerError, Refusal, RefusalClass, Violation};
@@ -58,6 +58,12 @@ pub trait Wire: Send {
     /// The engine calls it again with `bytes[consumed..]` until `consumed == 0`, and then keeps the
     /// rest (never more than [`Facts::largest_frame`] bytes) until more arrive.
     fn decode<'b>(&mut self, now: Time, bytes: &'b [u8]) -> Result<Decoded<'b>, Violation>;
+
+    /// What seems to be the first frame of `bytes`. Nothing of it was verified: it serves to fetch
+    /// ahead what [`decode`](Wire::decode) will need, and decides nothing.
+    fn glance(&self, _bytes: &[u8]) -> Option<Glance> {
+        None
+    }
 
     /// The engine has placed and delivered everything of the last inbound message up to and
     /// including the piece that carried `last`. Counts towards the acknowledgement owed.

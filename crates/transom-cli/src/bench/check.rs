@@ -1,11 +1,15 @@
 //! `bench check`: what it costs to judge one access, guard included.
 //!
-//! Baseline: one unguarded load of a 64-byte entry, in the same order. Two ways of asking: each
-//! access depends on the answer before it (latency), or not (the loads overlap).
+//! Baseline: one unguarded load of a 64-byte entry, in the same order. Three ways of asking, each as
+//! the engine does: an access whose token depends on the answer before it (latency); the frames of
+//! one receive buffer, each under its own guard, the lines of the next ones fetched ahead; a gather
+//! list, judged under one guard, its lines fetched first. It measures the layers below the public
+//! API, through what they export.
 
 use std::hint::black_box;
 use std::time::Instant;
 
+use transom_engine::sys::fetch_ahead;
 use transom_memory::{
     Access, Actor, Config, Denial, DomainId, Grant, Memory, Purpose, QueuePairId, Registration,
     Rights, Scope, Segment, Token,
@@ -23,9 +27,9 @@ struct Report {
     bench: &'static str,
     path: Option<&'static str>,
     size: usize,
-    order: &'static str,
+    order: Order,
     /// How many checks share a guard.
-    checks_per_guard: u32,
+    checks_per_guard: usize,
     tokens: usize,
     wait: Option<&'static str>,
     crc: Option<&'static str>,
@@ -54,17 +58,16 @@ pub(super) fn run(args: &CheckArgs) -> Outcome {
     let slice = super::slice(args.seconds)?;
     let bench = Bench::new(args.tokens)?;
     let mut orders = Vec::new();
-    for (name, dependent) in [("dependent", true), ("overlapped", false)] {
-        if matches!((args.order, dependent), (Order::Dependent, false) | (Order::Overlapped, true))
-        {
+    for order in [Order::Dependent, Order::Overlapped, Order::Batched] {
+        if args.order != Order::All && args.order != order {
             continue;
         }
         // How many fit into a slice, both sides together.
         let (trial, begin) = (100_000, Instant::now());
-        bench.run(dependent, 0, trial)?;
+        bench.run(order, 0, trial)?;
         let per_second = trial as f64 / begin.elapsed().as_secs_f64();
         let checks = (per_second * slice.as_secs_f64()) as usize;
-        orders.push(report(args, name, bench.run(dependent, PAIRS, checks.max(1000))?));
+        orders.push(report(args, order, bench.run(order, PAIRS, checks.max(1000))?));
     }
     if !args.json {
         for report in &orders {
@@ -78,7 +81,7 @@ pub(super) fn run(args: &CheckArgs) -> Outcome {
     Ok(())
 }
 
-fn report(args: &CheckArgs, order: &'static str, checked: Checked) -> Report {
+fn report(args: &CheckArgs, order: Order, checked: Checked) -> Report {
     let ratio = checked.ratio();
     let mut ours = checked.ours;
     Report {
@@ -86,7 +89,7 @@ fn report(args: &CheckArgs, order: &'static str, checked: Checked) -> Report {
         path: None,
         size: 64,
         order,
-        checks_per_guard: if order == "dependent" { 1 } else { transom_memory::LONGEST_PASS },
+        checks_per_guard: if order == Order::Batched { LIST } else { 1 },
         tokens: args.tokens,
         wait: None,
         crc: None,
@@ -104,7 +107,12 @@ fn report(args: &CheckArgs, order: &'static str, checked: Checked) -> Report {
 
 impl Report {
     fn print(&self) {
-        println!("check  {} live tokens, random, {}", self.tokens, self.order);
+        let order = match self.order {
+            Order::Dependent => "each waits for the one before",
+            Order::Overlapped => "overlapped, the next ones fetched ahead",
+            Order::Batched | Order::All => "overlapped, in lists",
+        };
+        println!("check  {} live tokens, random, {order}", self.tokens);
         let guard = match self.checks_per_guard {
             1 => "guard included".to_owned(),
             many => format!("a guard for each {many} included"),
@@ -146,8 +154,10 @@ struct Bench {
 
 const BASE: u64 = 0x7000_0000_0000;
 const LENGTH: u64 = 4096;
-/// Frames that a driver has at hand at a time: as many as share a guard.
-const BURST: usize = transom_memory::LONGEST_PASS as usize;
+/// Checks whose lines are fetched ahead: small Writes in as many bytes as the engine glances at.
+const AHEAD: usize = 16;
+/// Entries of a gather list.
+const LIST: usize = 32;
 
 impl Bench {
     fn new(live: usize) -> Outcome<Bench> {
@@ -174,17 +184,23 @@ impl Bench {
     }
 
     /// `pairs` pairs of measurements of `checks` checks each.
-    fn run(&self, dependent: bool, pairs: usize, checks: usize) -> Outcome<Checked> {
+    fn run(&self, order: Order, pairs: usize, checks: usize) -> Outcome<Checked> {
         let mut result = Checked { ours: Vec::new(), baseline: Vec::new() };
         // A zero that the compiler does not know: it makes the next access wait for the last one.
         let mask = black_box(0_u64);
         let mut start = 0;
         // The first pair warms up and does not count.
         for pair in 0..=pairs {
-            let (baseline, ours) = if dependent {
-                (self.loads(start, checks, mask), self.checks(start, checks, mask)?)
-            } else {
-                (self.loads_overlapped(start, checks), self.checks_overlapped(start, checks)?)
+            let (baseline, ours) = match order {
+                Order::Dependent => {
+                    (self.loads(start, checks, mask), self.checks(start, checks, mask)?)
+                }
+                Order::Overlapped => {
+                    (self.loads_overlapped(start, checks), self.checks_overlapped(start, checks)?)
+                }
+                Order::Batched | Order::All => {
+                    (self.loads_overlapped(start, checks), self.checks_batched(start, checks)?)
+                }
             };
             start = (start + checks) % self.order.len();
             if pair > 0 {
@@ -235,25 +251,45 @@ impl Bench {
         Ok(begin.elapsed().as_nanos() as f64 / checks as f64)
     }
 
-    /// As a driver asks that has a burst of frames at hand: one guard for all of
-    /// them, and their entries fetched together.
+    /// As a connection asks that has many small frames in its buffer.
     fn checks_overlapped(&self, start: usize, checks: usize) -> Outcome<f64> {
         let mut lane = self.memory.lane();
         let (mut position, mut sum, begin) = (start, 0_u64, Instant::now());
-        let mut pass = self.memory.pass(&mut lane);
-        let mut left = checks;
-        while left > 0 {
-            let burst = left.min(BURST).min(self.order.len() - position);
-            let tokens = self.order.get(position..position + burst).unwrap_or_default();
-            self.memory.warm(tokens.iter().map(|(token, _)| *token));
-            for (token, _) in tokens {
-                sum = sum.wrapping_add(host(pass.check(&self.access(*token), 0))?);
-            }
-            position = self.next(position + burst - 1);
-            left -= burst;
+        for _ in 0..checks {
+            self.fetch(self.at(position + AHEAD).0);
+            let access = self.access(self.at(position).0);
+            sum = sum.wrapping_add(host(self.memory.check(&mut lane, &access, 0))?);
+            position = self.next(position);
         }
         black_box(sum);
         Ok(begin.elapsed().as_nanos() as f64 / checks as f64)
+    }
+
+    /// As a queue pair asks about a gather list.
+    fn checks_batched(&self, start: usize, checks: usize) -> Outcome<f64> {
+        let mut lane = self.memory.lane();
+        let (mut position, mut sum, begin) = (start, 0_u64, Instant::now());
+        let mut left = checks;
+        while left > 0 {
+            let count = left.min(LIST).min(self.order.len() - position);
+            let list = self.order.get(position..position + count).unwrap_or_default();
+            list.iter().for_each(|(token, _)| self.fetch(*token));
+            let mut pass = self.memory.pass(&mut lane);
+            for (token, _) in list {
+                sum = sum.wrapping_add(host(pass.check(&self.access(*token), 0))?);
+            }
+            position = self.next(position + count - 1);
+            left -= count;
+        }
+        black_box(sum);
+        Ok(begin.elapsed().as_nanos() as f64 / checks as f64)
+    }
+
+    #[inline(always)]
+    fn fetch(&self, token: Token) {
+        if let Some(line) = self.memory.line(token) {
+            fetch_ahead(line);
+        }
     }
 
     #[inline(always)]

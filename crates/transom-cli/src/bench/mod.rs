@@ -17,6 +17,7 @@ mod stats;
 use std::time::Duration;
 
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+use serde::Serialize;
 
 use crate::exit::{Exit, Failure, Outcome};
 
@@ -106,8 +107,8 @@ pub(crate) struct CheckArgs {
     /// Live tokens
     #[arg(long, default_value_t = 1_000_000)]
     tokens: usize,
-    /// Each check waits for the answer before it, or they overlap
-    #[arg(long, value_enum, default_value_t = Order::Both)]
+    /// Each check waits for the answer before it, or they overlap, or share a guard too
+    #[arg(long, value_enum, default_value_t = Order::All)]
     order: Order,
     /// Seconds to measure
     #[arg(long, default_value_t = 3.0)]
@@ -122,14 +123,17 @@ pub(crate) struct CheckArgs {
 }
 
 /// Whether checks wait for each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Order {
     /// Each depends on the one before.
     Dependent,
-    /// They overlap.
+    /// They overlap, each under a guard of its own, as frames of one buffer are handled.
     Overlapped,
+    /// They overlap and share guards, as a gather list is judged.
+    Batched,
     /// One after the other.
-    Both,
+    All,
 }
 
 /// Arguments of the peer's process.

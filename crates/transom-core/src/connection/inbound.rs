@@ -1,7 +1,9 @@
 //! Bytes of the peer: messages placed, checked, delivered.
 
 use transom_memory::{Purpose, Token};
-use transom_wire::{Bytes, Decoded, Event, MessageId, Operation, Refusal, RefusalClass, Time};
+use transom_wire::{
+    Bytes, Decoded, Event, Glance, MessageId, Operation, Refusal, RefusalClass, Time,
+};
 
 use super::{Connection, Phase, Received};
 use crate::copy::{Bad, By};
@@ -28,19 +30,23 @@ struct Send {
     invalidate: Option<u32>,
 }
 
+/// How far ahead frames are glanced at, in bytes: some twenty of the smallest Writes.
+const AHEAD: usize = 512;
+
 impl Connection {
     /// The next bytes of the link. Call it again with what was not consumed and more behind it.
     pub fn receive(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) -> Received {
         self.heard = cx.now;
         self.blocked = false;
         self.resume(cx);
-        let mut consumed = 0;
+        let (mut consumed, mut seen) = (0, 0);
         while self.parked.is_none() {
             if matches!(self.phase, Phase::Closing | Phase::Closed) {
                 // Read, and thrown away: unread bytes would turn the end into a reset.
                 consumed = bytes.len();
                 break;
             }
+            self.fetch_ahead(cx, bytes, consumed, &mut seen);
             let rest = bytes.get(consumed..).unwrap_or_default();
             match self.wire.decode(cx.now, rest) {
                 Ok(Decoded { consumed: 0, .. }) => break,
@@ -61,6 +67,20 @@ impl Connection {
         self.poll(cx);
         self.retire(cx);
         Received { consumed, paused: self.parked.is_some() }
+    }
+
+    /// Have the lines fetched that judging the next frames will need, so that in a table larger than
+    /// the caches they do not wait for memory one by one. `seen` is how far this has come.
+    fn fetch_ahead(&self, cx: &Cx<'_>, bytes: &[u8], consumed: usize, seen: &mut usize) {
+        *seen = (*seen).max(consumed);
+        while *seen < consumed + AHEAD {
+            let next = self.wire.glance(bytes.get(*seen..).unwrap_or_default());
+            let Some(Glance { length, token }) = next else { return };
+            if let Some(line) = token.and_then(|token| cx.memory.line(Token(token))) {
+                cx.host.fetch_ahead(line);
+            }
+            *seen += length.max(1);
+        }
     }
 
     /// Events that did not come from bytes; whether there were any.

@@ -1,6 +1,7 @@
 //! Application memory at made-up addresses.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::{Fault, HostMemory};
@@ -9,6 +10,7 @@ use crate::{Fault, HostMemory};
 #[derive(Debug, Default)]
 pub struct Arena {
     buffers: Mutex<BTreeMap<u64, Vec<u8>>>,
+    ahead: AtomicUsize,
 }
 
 impl Arena {
@@ -33,6 +35,11 @@ impl Arena {
         self.append(address, length, &mut out).ok().map(|()| out)
     }
 
+    /// How many lines were asked for ahead.
+    pub fn fetched_ahead(&self) -> usize {
+        self.ahead.load(Ordering::Relaxed)
+    }
+
     /// Do `then` with the bytes at `address`.
     fn at<T>(
         &self,
@@ -55,5 +62,9 @@ impl HostMemory for Arena {
 
     fn write(&self, to: u64, bytes: &[u8]) -> Result<(), Fault> {
         self.at(to, bytes.len(), |place| place.copy_from_slice(bytes))
+    }
+
+    fn fetch_ahead(&self, _line: usize) {
+        self.ahead.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -32,6 +32,24 @@ impl HostMemory for Host {
         // SAFETY: see `Host`.
         unsafe { copy_in(to, bytes) }.map_err(|_| Fault)
     }
+
+    fn fetch_ahead(&self, line: usize) {
+        fetch_ahead(line);
+    }
+}
+
+/// Have the processor fetch a line of memory, if it has an instruction for that. Any address will
+/// do: nothing is read that a program could see, and nothing faults.
+#[inline]
+pub fn fetch_ahead(line: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: the instruction is a hint, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::without_provenance(line)) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = line;
 }
 
 /// Registered pages are at least this large.

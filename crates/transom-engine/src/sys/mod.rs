@@ -21,6 +21,7 @@ pub use event::{Alarm, Doorbell, Epoll, poll_any};
 pub use fault::recheck as recheck_fault_handler;
 pub use fd::Fd;
 pub(crate) use host::Host;
+pub use host::fetch_ahead;
 pub use identity::{Interface, interfaces, peer_is_same_user};
 pub use pages::{PageError, check_pages};
 pub use process::{cpu_time, fork_generation, now, random_seed, spawn_quiet};

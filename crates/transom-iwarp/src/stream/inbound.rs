@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use transom_wire::{Decoded, Event, Time, Violation};
+use transom_wire::{Decoded, Event, Glance, Time, Violation};
 
 use super::{NOTHING, Phase, Stream};
 use crate::ddp::{self, Segment, Target};
@@ -167,6 +167,20 @@ impl Stream {
             Ok(event) => Ok(Decoded { consumed, event }),
             Err((fault, detail)) => Err(self.fault(fault, detail)),
         }
+    }
+
+    /// Size and token of what may be a frame. Nothing is verified.
+    pub(super) fn guess_frame(&self, bytes: &[u8]) -> Option<Glance> {
+        if self.phase != Phase::Open || self.inbound.verified.is_some() {
+            return None;
+        }
+        let (&length, ulpdu) = bytes.split_first_chunk::<{ fpdu::LENGTH }>()?;
+        let length = fpdu::size(usize::from(u16::from_be_bytes(length)));
+        let token = match Segment::parse(ulpdu)?.target {
+            Target::Tagged { stag, .. } => Some(stag),
+            Target::Untagged { .. } => None,
+        };
+        Some(Glance { length, token })
     }
 
     fn broken(&mut self, broken: Broken) -> Violation {

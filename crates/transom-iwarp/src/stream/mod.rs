@@ -11,8 +11,8 @@ mod outbound;
 mod setup;
 
 use transom_wire::{
-    Begin, Decoded, Event, Facts, Frame, Message, MessageId, ReadLimits, Refusal, SetupError, Time,
-    Trailer, Verdicts, Violation, Wire,
+    Begin, Decoded, Event, Facts, Frame, Glance, Message, MessageId, ReadLimits, Refusal,
+    SetupError, Time, Trailer, Verdicts, Violation, Wire,
 };
 
 use crate::fpdu::{self, Markers};
@@ -216,6 +216,10 @@ impl Wire for Stream {
         };
         self.cut = matches!(decoded, Ok(Decoded { consumed: 0, .. })) && !bytes.is_empty();
         decoded
+    }
+
+    fn glance(&self, bytes: &[u8]) -> Option<Glance> {
+        self.guess_frame(bytes)
     }
 
     fn executed(&mut self, now: Time) {
