@@ -51,8 +51,7 @@ cases!("traffic":
     send_and_receive_driven_by_a_port_with_four_threads = "port",
     ping_pong_by_read = "read",
     four_byte_writes_through_notify_and_wait = "notify",
-    every_row_of_nd2_5_5 = "rights",
-    many_connections_one_port = "churn",
+    nd2_5_5_a_every_use_of_a_region = "rights",
 );
 
 cases!("states":
@@ -89,3 +88,15 @@ cases!("overlapped":
     nd2_2_3_every_overlapped_call_driven_by_a_port_with_four_threads = "port",
     nd2_2_3_cancel_finds_its_packets_already_queued_in_order = "cancel",
 );
+
+/// TRANSOM_CONNECTIONS=100000 makes it a hundred thousand.
+#[test]
+fn thousands_of_connections_through_one_port_and_none_is_refused() {
+    run(program("churn"), &[], &[]);
+}
+
+/// TRANSOM_REGISTRATIONS=10000 makes it as many per thread and size.
+#[test]
+fn registrations_by_one_to_eight_threads_on_one_port() {
+    run(program("registration"), &[], &[]);
+}

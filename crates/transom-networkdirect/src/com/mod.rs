@@ -89,7 +89,10 @@ macro_rules! class {
                         this: $crate::com::This<$class>, $($arg: $type),*
                     ) -> $ret {
                         $crate::com::guard(|| {
-                            $crate::com::Answer::answer(<$class>::$name(this.value() $(, $arg)*))
+                            // Held for the call: its completion may be dequeued, and the object
+                            // released for the last time, by another thread before it returns.
+                            let value = std::sync::Arc::clone(this.value());
+                            $crate::com::Answer::answer(<$class>::$name(&value $(, $arg)*))
                         })
                     }
                 )*

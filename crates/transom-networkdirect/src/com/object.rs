@@ -237,3 +237,45 @@ impl Drop for Alive {
         LIVE.fetch_sub(1, Ordering::AcqRel);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::super::class;
+    use super::*;
+
+    struct Mortal(Arc<AtomicBool>);
+
+    class!(Mortal, [], {
+        fn release_within(this: AnyPtr) -> i32;
+    });
+
+    impl Mortal {
+        fn release_within(self: &Arc<Self>, this: AnyPtr) -> i32 {
+            let dropped = self.0.clone();
+            let object = This::<Mortal>(this.0.unwrap().cast());
+            assert_eq!(release(object), 0);
+            i32::from(dropped.load(Ordering::Acquire))
+        }
+    }
+
+    impl Drop for Mortal {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Release);
+        }
+    }
+
+    /// As by a thread that has dequeued the call's completion already.
+    #[test]
+    fn an_object_that_is_released_during_a_call_lives_until_the_call_returns() {
+        let dropped = Arc::new(AtomicBool::new(false));
+        let object = Object::create(Arc::new(Mortal(dropped.clone())));
+        let call = Mortal::METHODS[3].0;
+        // SAFETY: slot 3 of the table above, with its signature.
+        let call: extern "system" fn(This<Mortal>, AnyPtr) -> i32 =
+            unsafe { std::mem::transmute(call) };
+        assert_eq!(call(This(object.cast()), AnyPtr(Some(object.cast()))), 0);
+        assert!(dropped.load(Ordering::Acquire));
+    }
+}

@@ -26,7 +26,9 @@ pub(crate) fn build(source: &str) -> PathBuf {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(source);
     let libraries = library_dir();
     let done = Command::new(compiler())
-        .args(["-std=c++17", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-I"])
+        .args(["-std=c++17", "-g", "-O1", "-Wall", "-Wextra", "-Werror"])
+        .args(std::env::var("CXXFLAGS").unwrap_or_default().split_whitespace())
+        .arg("-I")
         .arg(&include)
         .arg("-I")
         .arg(include.join("win32"))
