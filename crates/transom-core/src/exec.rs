@@ -18,6 +18,8 @@ pub struct Execution {
     pub(crate) context: u64,
     pub(crate) shared: bool,
     pub(crate) state: QueuePairState,
+    /// The state that the front half knows of.
+    pub(crate) told: QueuePairState,
     /// All requests that have not completed, in posting order.
     pub(crate) requests: RequestQueue,
     /// Receives; the oldest is being filled when `receiving`.
@@ -49,6 +51,7 @@ impl Execution {
             context: config.context,
             shared: config.shared,
             state,
+            told: state,
             requests: RequestQueue::default(),
             receives: RequestQueue::default(),
             receives_posted: 0,
@@ -70,10 +73,19 @@ impl Execution {
         self.number
     }
 
-    /// Places were freed that [`QueuePair::exchange`](crate::QueuePair::exchange) is to hear of.
+    /// Requests and receives that have completed since the last time, whose places
+    /// [`QueuePair::free`](crate::QueuePair::free) is to hear of before the completions are seen.
+    #[inline]
+    pub fn take_freed(&mut self) -> (u32, u32) {
+        (std::mem::take(&mut self.freed), std::mem::take(&mut self.freed_receives))
+    }
+
+    /// Whether [`QueuePair::exchange`](crate::QueuePair::exchange) has more to carry back than freed
+    /// places.
     #[must_use]
-    pub fn has_freed(&self) -> bool {
-        self.freed != 0 || self.freed_receives != 0
+    #[inline]
+    pub fn is_news(&self) -> bool {
+        self.state != self.told
     }
 
     pub(crate) fn actor(&self, connection: ConnectionId) -> Actor {

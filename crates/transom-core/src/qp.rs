@@ -205,14 +205,20 @@ impl QueuePair {
         self.receives = std::mem::take(&mut execution.receives);
     }
 
+    /// Places are free again that [`Execution::take_freed`] has counted.
+    pub fn free(&mut self, requests: u32, receives: u32) {
+        self.outstanding = self.outstanding.saturating_sub(requests);
+        self.outstanding_receives = self.outstanding_receives.saturating_sub(receives);
+    }
+
     /// Carry new posts to the other half, and its freed places and state back. Call it under the
     /// link's lock, before a pass and after it, before completions are queued. `true`: something new
     /// came over.
     pub fn exchange(&mut self, execution: &mut Execution) -> bool {
-        self.outstanding -= std::mem::take(&mut execution.freed).min(self.outstanding);
-        self.outstanding_receives -=
-            std::mem::take(&mut execution.freed_receives).min(self.outstanding_receives);
+        let (requests, receives) = execution.take_freed();
+        self.free(requests, receives);
         self.state = execution.state;
+        execution.told = execution.state;
         let news = !self.posted.is_empty() || !self.receives.is_empty();
         execution.receives_posted += self.receives.len() as u64;
         execution.requests.append(&mut self.posted);

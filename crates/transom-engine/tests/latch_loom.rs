@@ -28,22 +28,27 @@ impl Shared {
             latch: Latch::new(0),
         })
     }
-    fn drive(&self) {
+    /// As a link does it: what is to be done goes straight into the pass, or is left for whoever
+    /// makes it.
+    fn drive(&self, count: u32) {
+        let mine = std::cell::Cell::new(count);
+        let leave = || {
+            self.queued.fetch_add(mine.take(), Ordering::AcqRel);
+        };
         let work = |done: &mut u32| {
-            *done += self.queued.swap(0, Ordering::AcqRel);
+            *done += mine.take() + self.queued.swap(0, Ordering::AcqRel);
             // The pass goes on for a while after it has looked: others find the lock taken.
             self.sent.fetch_add(1, Ordering::AcqRel);
         };
-        self.latch.drive(work, |()| {});
+        self.latch.drive(leave, work, |()| {});
     }
     fn post(&self) {
-        self.queued.fetch_add(1, Ordering::AcqRel);
-        self.drive();
+        self.drive(1);
     }
     fn control(&self) {
         let ((), left) = self.latch.control(|_| ());
         if left {
-            self.drive();
+            self.drive(0);
         }
     }
     fn done(&self) -> u32 {

@@ -3,11 +3,12 @@
 //!
 //! *Draining* moves completions from the engine's queue to whoever waits for them. Anybody may
 //! drain: a program that polls, a thread that blocks, the engine's notification. One does it at a
-//! time, so that messages stay in order; one who finds it taken leaves a note and goes, and the
-//! holder looks again after its unlock. User code (wakers, drops of buffers) runs with no lock held.
+//! time, so that messages stay in order; one who finds it taken goes, and the holder looks at the
+//! queue again after its unlock. User code (wakers, drops of buffers) runs with no lock held.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
 use std::task::{Poll, Waker};
 
@@ -56,7 +57,6 @@ pub(crate) struct Endpoint {
     /// Why nothing more will arrive.
     ended: OnceLock<Ended>,
     draining: Mutex<()>,
-    again: AtomicBool,
     /// How often something was delivered.
     deliveries: AtomicU64,
     /// A notification is outstanding.
@@ -132,7 +132,6 @@ impl Endpoint {
             inbox: Mutex::new(inbox),
             ended: OnceLock::new(),
             draining: Mutex::new(()),
-            again: AtomicBool::new(false),
             deliveries: AtomicU64::new(0),
             armed: AtomicBool::new(false),
             this: this.clone(),
@@ -209,26 +208,37 @@ impl Endpoint {
         }
     }
 
-    /// Move what has completed to whoever waits for it. Whether there was anything.
+    /// Move what has completed to whoever waits for it, looking on the link if there is nothing.
+    /// Whether there was anything.
     pub(crate) fn drain(&self) -> bool {
+        if self.queue.is_empty() {
+            self.queue.progress();
+        }
         let mut any = false;
-        self.again.store(true, SeqCst);
-        while self.again.load(SeqCst) {
-            let one = match self.draining.try_lock() {
-                Ok(one) => one,
-                Err(TryLockError::Poisoned(one)) => one.into_inner(),
-                // The holder looks at `again` after its unlock.
-                Err(TryLockError::WouldBlock) => return any,
-            };
-            self.again.store(false, SeqCst);
+        // A poll in vain, which most are, ends here without a lock.
+        while !self.queue.is_empty() {
+            let Some(one) = self.try_drain() else { break };
             let mut batch = [EMPTY; BATCH];
-            let count = self.queue.poll(&mut batch);
-            if count > 0 {
-                any = true;
-                self.deliver(one, batch.get(..count).unwrap_or_default());
-            }
+            let count = self.queue.take(&mut batch);
+            any |= count > 0;
+            self.deliver(one, batch.get(..count).unwrap_or_default());
         }
         any
+    }
+
+    /// The right to drain, unless somebody is at it.
+    fn try_drain(&self) -> Option<MutexGuard<'_, ()>> {
+        for attempt in 0..2 {
+            match self.draining.try_lock() {
+                Ok(one) => return Some(one),
+                Err(TryLockError::Poisoned(one)) => return Some(one.into_inner()),
+                // Pairs with the fence after the holder's unlock (in `wake`): either it sees what we
+                // have seen in the queue, or we see its unlock.
+                Err(TryLockError::WouldBlock) if attempt == 0 => fence(SeqCst),
+                Err(TryLockError::WouldBlock) => {}
+            }
+        }
+        None
     }
 
     /// Settle a batch; then, with no lock held, wake and drop what belongs to the user.
@@ -239,11 +249,9 @@ impl Endpoint {
         for (completion, settled) in batch.iter().zip(&mut settled) {
             *settled = self.settle(completion, &mut wakers);
         }
-        if batch.len() == BATCH {
-            self.again.store(true, SeqCst); // there may be more
-        }
+        // Only who drains counts, and `wake` has the fence that those who wait rely on.
+        self.deliveries.store(self.deliveries.load(Relaxed).wrapping_add(1), Release);
         drop(one);
-        self.deliveries.fetch_add(1, SeqCst);
         self.queue.wake();
         for one in settled.into_iter().flatten() {
             if one.unclaimed.is_some() {

@@ -22,6 +22,8 @@ const LOOKS: u32 = 3;
 #[derive(Debug)]
 pub(crate) struct Cq {
     queue: Mutex<CompletionQueue>,
+    /// There is something to retrieve: written under the lock, read without it.
+    filled: AtomicBool,
     sinks: Sinks,
     links: Mutex<Vec<Arc<Link>>>,
     /// The doorbells of the threads that sleep, or are about to, and how many they are.
@@ -35,6 +37,7 @@ impl Cq {
     pub(crate) fn new(depth: usize, kind: Capacity) -> Cq {
         Cq {
             queue: Mutex::new(CompletionQueue::new(depth, kind)),
+            filled: AtomicBool::new(false),
             sinks: Sinks::default(),
             links: Mutex::default(),
             sleepers: Mutex::default(),
@@ -49,9 +52,11 @@ impl Cq {
 
     /// Add one of a batch. [`Cq::fire`] follows.
     pub(crate) fn add(&self, completion: Completion) {
-        if self.queue().push(completion) == Err(Status::QueueOverrun) {
+        let mut queue = self.queue();
+        if queue.push(completion) == Err(Status::QueueOverrun) {
             self.overrun.store(true, Ordering::Release);
         }
+        self.filled.store(!queue.is_empty(), Ordering::Release);
     }
 
     /// Add a batch, and fire once.
@@ -60,41 +65,48 @@ impl Cq {
         batch: impl Iterator<Item = Completion>,
         told: &mut Told,
     ) {
-        let mut fired = Vec::new();
-        {
-            let mut queue = self.queue();
-            for completion in batch {
-                if queue.push(completion) == Err(Status::QueueOverrun) {
-                    self.overrun.store(true, Ordering::Release);
-                }
+        let mut queue = self.queue();
+        for completion in batch {
+            if queue.push(completion) == Err(Status::QueueOverrun) {
+                self.overrun.store(true, Ordering::Release);
             }
-            queue.fire(&mut fired);
         }
-        self.fired(fired, told);
+        self.fire_locked(queue, told);
     }
 
     /// The batch is complete: collect the sinks to tell, wake who sleeps.
     pub(crate) fn fire(self: &Arc<Cq>, told: &mut Told) {
-        let mut fired = Vec::new();
-        self.queue().fire(&mut fired);
-        self.fired(fired, told);
+        self.fire_locked(self.queue(), told);
     }
 
-    fn fired(self: &Arc<Cq>, mut fired: Vec<crate::Finished>, told: &mut Told) {
+    fn fire_locked(self: &Arc<Cq>, mut queue: MutexGuard<'_, CompletionQueue>, told: &mut Told) {
+        let mut fired = Vec::new();
+        queue.fire(&mut fired);
+        self.filled.store(!queue.is_empty(), Ordering::Release);
+        // Who goes to sleep says so under the same lock, and looks at the queue afterwards.
+        let asleep = self.asleep.load(Ordering::Relaxed) != 0;
+        drop(queue);
         self.sinks.finished(&mut fired, told);
         if self.overrun.load(Ordering::Relaxed) && self.overrun.swap(false, Ordering::AcqRel) {
             told.overrun(self);
         }
-        self.wake();
+        if asleep {
+            self.ring();
+        }
     }
 
     /// Have every thread that sleeps look again. What it looks at was changed before.
     pub(crate) fn wake(&self) {
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) != 0 {
-            for bell in self.sleepers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-                bell.ring();
-            }
+            self.ring();
+        }
+    }
+
+    #[cold]
+    fn ring(&self) {
+        for bell in self.sleepers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            bell.ring();
         }
     }
 
@@ -134,17 +146,33 @@ impl Cq {
     /// Retrieve entries; when there are none, look for some on the links (and keep the background
     /// thread away from them for a while).
     pub(crate) fn poll(&self, results: &mut [Completion]) -> usize {
-        let found = self.queue().poll(results);
+        let found = self.take(results);
         if found != 0 || results.is_empty() {
             return found;
         }
         self.progress();
-        self.queue().poll(results)
+        self.take(results)
+    }
+
+    /// Retrieve entries that are there.
+    pub(crate) fn take(&self, results: &mut [Completion]) -> usize {
+        if self.is_empty() {
+            return 0;
+        }
+        let mut queue = self.queue();
+        let found = queue.poll(results);
+        self.filled.store(!queue.is_empty(), Ordering::Release);
+        found
+    }
+
+    /// Whether there is nothing to retrieve.
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.filled.load(Ordering::Acquire)
     }
 
     /// Make progress on the links, as a polling thread does.
     pub(crate) fn progress(&self) {
-        let now = sys::now();
+        let now = sys::recently();
         let (first, count) = {
             let links = self.lock_links();
             (links.first().cloned(), links.len())
@@ -233,7 +261,10 @@ impl<'a> Asleep<'a> {
         })?;
         bell.silence();
         cq.sleepers.lock().unwrap_or_else(PoisonError::into_inner).push(bell.clone());
-        cq.asleep.fetch_add(1, Ordering::Relaxed);
+        {
+            let _queue = cq.queue();
+            cq.asleep.fetch_add(1, Ordering::Relaxed);
+        }
         fence(Ordering::SeqCst);
         Ok(Asleep { cq, bell })
     }

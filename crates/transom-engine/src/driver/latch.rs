@@ -1,7 +1,8 @@
 //! The lock of a link, and the promise that no post is lost.
 //!
-//! Whoever wants progress *tries* the lock. If somebody holds it, the work is left as a mark, and
-//! the holder looks at the mark after its unlock. Control calls take the lock for real; while one
+//! Whoever wants progress *tries* the lock. Usually it is free, and nobody has to be told anything.
+//! If somebody holds it, the work is left as a mark, and the holder looks at the mark after its
+//! unlock. Control calls take the lock for real; while one
 //! waits, whoever makes progress ends its pass early and stays away, so the wait is one frame long.
 //! `tests/latch_loom.rs` runs every interleaving of this file.
 
@@ -34,10 +35,19 @@ impl<T> Latch<T> {
         }
     }
 
-    /// Have work done that was made known elsewhere before this call: by this thread, or by the one
-    /// that holds the lock. `after` gets what `work` returns with the lock released. Both may run
-    /// more than once, or not at all here.
-    pub(crate) fn drive<R>(&self, work: impl FnMut(&mut T) -> R, after: impl FnMut(R)) {
+    /// Have work done: by this thread, or by the one that holds the lock. `leave` makes known what is
+    /// to be done, and is called if it might not be this thread that does it. `after` gets what
+    /// `work` returns with the lock released. Both may run more than once, or not at all here.
+    pub(crate) fn drive<R>(
+        &self,
+        leave: impl FnOnce(),
+        work: impl FnMut(&mut T) -> R,
+        after: impl FnMut(R),
+    ) {
+        if let Some(guard) = self.try_lock() {
+            return self.hold(guard, work, after);
+        }
+        leave();
         self.left.store(true, Ordering::Release);
         // Pairs with the fence after an unlock (and, in `control`, after `wanted` was taken back):
         // either we find the lock free, or its holder finds the mark.
@@ -46,8 +56,22 @@ impl<T> Latch<T> {
     }
 
     /// Do what there is to do, unless somebody is at it: for threads that will ask again anyway.
-    pub(crate) fn attempt<R>(&self, mut work: impl FnMut(&mut T) -> R, mut after: impl FnMut(R)) {
-        while let Some(mut guard) = self.try_lock() {
+    #[inline]
+    pub(crate) fn attempt<R>(&self, work: impl FnMut(&mut T) -> R, after: impl FnMut(R)) {
+        if let Some(guard) = self.try_lock() {
+            self.hold(guard, work, after);
+        }
+    }
+
+    /// Work, and look again after the unlock.
+    #[inline]
+    fn hold<'a, R>(
+        &'a self,
+        mut guard: MutexGuard<'a, T>,
+        mut work: impl FnMut(&mut T) -> R,
+        mut after: impl FnMut(R),
+    ) {
+        loop {
             // Whoever marks from now on is seen after the unlock; whoever has marked, in `work`.
             if self.left.load(Ordering::Relaxed) {
                 self.left.swap(false, Ordering::AcqRel);
@@ -58,6 +82,10 @@ impl<T> Latch<T> {
             fence(Ordering::SeqCst);
             if !self.left.load(Ordering::Relaxed) {
                 return;
+            }
+            match self.try_lock() {
+                Some(again) => guard = again,
+                None => return,
             }
         }
     }

@@ -8,9 +8,10 @@
 //!
 //! Invariant: a link that is not gone is armed in epoll, or noted in the timers, or has a waiter.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use transom_wire::Time;
 
@@ -19,7 +20,7 @@ use super::latch::Latch;
 use super::lease::Lease;
 use super::mail::{Mail, Owner};
 use super::options::Explain;
-use super::qp::Qp;
+use super::qp::{Front, Qp};
 use super::shared::Shared;
 use super::sink::Told;
 use super::traffic::First;
@@ -36,6 +37,8 @@ pub(crate) const FLUSH: u8 = 1 << 1;
 pub(crate) const ARM: u8 = 1 << 2;
 /// Something was posted.
 const POSTED: u8 = 1 << 3;
+/// What was posted has been carried over already.
+const CARRIED: u8 = 1 << 5;
 /// The background thread comes because nobody else does.
 const LAPSED: u8 = 1 << 4;
 
@@ -175,16 +178,35 @@ impl Link {
 
     /// Make a pass, or have whoever is making one make another.
     pub(crate) fn drive(&self, bits: u8) {
-        self.todo.fetch_or(bits, Ordering::AcqRel);
+        self.drive_with(bits, None);
+    }
+
+    /// The same, for a post: its queue pair's front half is locked, and a pass that begins at once
+    /// carries the post over before it lets go of that.
+    fn drive_with(&self, bits: u8, post: Option<(&Qp, MutexGuard<'_, Front>)>) {
+        let (bits, post) = (Cell::new(bits), Cell::new(post));
         self.latch.drive(
+            || {
+                drop(post.take());
+                self.todo.fetch_or(bits.take(), Ordering::AcqRel);
+            },
             |state| {
-                let bits = self.todo.swap(0, Ordering::AcqRel);
+                let carried = post.take().is_some_and(|(qp, front)| state.carry(qp, front));
+                let bits = if carried { CARRIED } else { bits.take() } | self.left_over();
                 let mut told = Told::default();
                 self.pass(state, bits, &mut told);
                 told
             },
             |told| self.afterwards(told),
         );
+    }
+
+    /// What those who lost the `try_lock` want done.
+    fn left_over(&self) -> u8 {
+        if self.todo.load(Ordering::Relaxed) == 0 {
+            return 0;
+        }
+        self.todo.swap(0, Ordering::AcqRel)
     }
 
     fn afterwards(&self, told: Told) {
@@ -197,16 +219,18 @@ impl Link {
         self.drive(POSTED);
     }
 
+    /// Something was posted to its queue pair, whose front half is `front`.
+    pub(super) fn posted_at(&self, qp: &Qp, front: MutexGuard<'_, Front>) {
+        self.drive_with(POSTED, Some((qp, front)));
+    }
+
     /// A thread polls, at `now`: usually in vain, so that is kept short.
     /// `tries`: how often to look before that is believed.
     pub(crate) fn poll(&self, now: Time, tries: u32) {
         self.take_lease(now);
         self.latch.attempt(
             |state| {
-                let mut bits = RECEIVE;
-                if self.todo.load(Ordering::Relaxed) != 0 {
-                    bits |= self.todo.swap(0, Ordering::AcqRel);
-                }
+                let bits = RECEIVE | self.left_over();
                 let mut worker = self.shared.workers.take();
                 let calm = bits == RECEIVE && state.calm_until.is_some_and(|until| now < until);
                 let first = if calm { self.glance(state, &mut worker, tries) } else { None };
@@ -306,17 +330,13 @@ impl Link {
             state.qp = qp; // unless the call has just brought one
         }
         state.effects = effects;
-        if !state.effects.list.is_empty()
-            || state.connection.execution().is_some_and(|e| e.has_freed())
-        {
-            state.exchange();
-        }
+        state.report();
         result
     }
 
     fn pass(&self, state: &mut State, bits: u8, told: &mut Told) {
         let mut worker = self.shared.workers.take();
-        self.pass_with(state, &mut worker, sys::now(), (bits, None), told);
+        self.pass_with(state, &mut worker, sys::recently(), (bits, None), told);
     }
 
     /// A pass whose first receive has been done, perhaps.
@@ -331,7 +351,7 @@ impl Link {
         if state.gone {
             return;
         }
-        if bits != RECEIVE {
+        if bits & !(RECEIVE | CARRIED) != 0 || bits == 0 {
             state.exchange();
         }
         self.with_cx(state, worker, now, |state, cx, staging| {
@@ -566,10 +586,33 @@ impl Link {
 }
 
 impl State {
-    /// Carry new posts over and freed places back.
+    /// Carry new posts over, and what the front half must know back.
     fn exchange(&mut self) {
         if let (Some(qp), Some(execution)) = (&self.qp, self.connection.execution()) {
             qp.front().pair.exchange(execution);
+        }
+    }
+
+    /// The same, for a post that has the front half of `posted` locked. `false`: that is not the
+    /// link's queue pair (yet, or any more).
+    fn carry(&mut self, posted: &Qp, mut front: MutexGuard<'_, Front>) -> bool {
+        match (&self.qp, self.connection.execution()) {
+            (Some(qp), Some(execution)) if std::ptr::eq(&**qp, posted) => {
+                front.pair.exchange(execution);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// After a pass: tell the front half of places that are free again, without its lock, and of
+    /// more than that under it.
+    fn report(&mut self) {
+        let (Some(qp), Some(execution)) = (&self.qp, self.connection.execution()) else { return };
+        if execution.is_news() {
+            qp.front().pair.exchange(execution);
+        } else {
+            qp.freed.add(execution.take_freed());
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A queue pair with its completion queues, and the link that works on it.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use transom_memory::QueuePairId;
@@ -15,6 +16,32 @@ use crate::{Completion, Data, Effect, Effects, Execution, QueuePair, Request, Sg
 pub(crate) struct Front {
     pub(crate) pair: QueuePair,
     link: Weak<Link>,
+    /// How many of [`Freed`] the pair has heard of.
+    heard: (u32, u32),
+}
+
+/// Requests and receives that have completed, ever, counted by whoever holds the latch of the queue
+/// pair's link. The front half catches up when it is locked, so a completion costs no lock.
+#[derive(Debug, Default)]
+pub(crate) struct Freed {
+    requests: AtomicU32,
+    receives: AtomicU32,
+}
+
+impl Freed {
+    /// Under the latch: nobody else adds. Release: whoever sees the count may use the places.
+    pub(crate) fn add(&self, (requests, receives): (u32, u32)) {
+        for (counter, more) in [(&self.requests, requests), (&self.receives, receives)] {
+            if more != 0 {
+                let count = counter.load(Ordering::Relaxed).wrapping_add(more);
+                counter.store(count, Ordering::Release);
+            }
+        }
+    }
+
+    fn read(&self) -> (u32, u32) {
+        (self.requests.load(Ordering::Acquire), self.receives.load(Ordering::Acquire))
+    }
 }
 
 #[derive(Debug)]
@@ -23,6 +50,7 @@ pub(crate) struct Qp {
     pub(crate) initiator: Arc<Cq>,
     pub(crate) receive: Arc<Cq>,
     pub(crate) shared: Option<Arc<Srq>>,
+    pub(crate) freed: Freed,
     front: Mutex<Front>,
 }
 
@@ -36,12 +64,18 @@ impl Qp {
         let number = pair.config().number;
         initiator.queue().bind(pair.config().initiator_depth as usize);
         receive.queue().bind(pair.config().receive_depth as usize);
-        let front = Mutex::new(Front { pair, link: Weak::new() });
-        Qp { number, initiator, receive, shared, front }
+        let front = Mutex::new(Front { pair, link: Weak::new(), heard: (0, 0) });
+        Qp { number, initiator, receive, shared, freed: Freed::default(), front }
     }
 
     pub(crate) fn front(&self) -> MutexGuard<'_, Front> {
-        self.front.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut front = self.front.lock().unwrap_or_else(PoisonError::into_inner);
+        let freed = self.freed.read();
+        let heard = std::mem::replace(&mut front.heard, freed);
+        if heard != freed {
+            front.pair.free(freed.0.wrapping_sub(heard.0), freed.1.wrapping_sub(heard.1));
+        }
+        front
     }
 
     pub(crate) fn link(&self) -> Option<Arc<Link>> {
@@ -68,29 +102,24 @@ impl Qp {
     }
 
     pub(crate) fn post(&self, request: &Request, data: Data<'_>) -> Result<(), Status> {
-        let link = {
-            let mut front = self.front();
-            front.pair.post(request, data)?;
-            front.link.upgrade()
-        };
-        self.run(link);
+        let mut front = self.front();
+        front.pair.post(request, data)?;
+        self.run(front);
         Ok(())
     }
 
     pub(crate) fn post_receive(&self, context: u64, list: &[Sge]) -> Result<(), Status> {
-        let link = {
-            let mut front = self.front();
-            front.pair.post_receive(context, list)?;
-            front.link.upgrade()
-        };
-        self.run(link);
+        let mut front = self.front();
+        front.pair.post_receive(context, list)?;
+        self.run(front);
         Ok(())
     }
 
-    fn run(&self, link: Option<Arc<Link>>) {
-        match link {
-            Some(link) => link.posted(),
+    fn run(&self, front: MutexGuard<'_, Front>) {
+        match front.link.upgrade() {
+            Some(link) => link.posted_at(self, front),
             None => {
+                drop(front);
                 let mut told = Told::default();
                 self.settle(&mut told);
                 told.tell();

@@ -56,22 +56,24 @@ impl Workers {
     pub(crate) fn new(memory: &Memory) -> Workers {
         let threads = std::thread::available_parallelism().map_or(4, usize::from);
         let set = || Mutex::new(Worker { lane: memory.lane(), staging: Vec::new() });
-        Workers { sets: (0..(2 * threads).clamp(8, 64)).map(|_| set()).collect() }
+        let count = (2 * threads).clamp(8, 64).next_power_of_two();
+        Workers { sets: (0..count).map(|_| set()).collect() }
     }
 
     /// A set of tools: usually the one this thread had last time.
     pub(crate) fn take(&self) -> MutexGuard<'_, Worker> {
         let hint = hint();
-        let count = self.sets.len().max(1);
-        for i in 0..count {
-            match self.sets.get((hint + i) % count).map(Mutex::try_lock) {
+        // Their number is a power of two.
+        let mask = self.sets.len().saturating_sub(1);
+        for i in 0..self.sets.len() {
+            match self.sets.get((hint + i) & mask).map(Mutex::try_lock) {
                 Some(Ok(guard)) => return guard,
                 Some(Err(TryLockError::Poisoned(p))) => return p.into_inner(),
                 Some(Err(TryLockError::WouldBlock)) | None => {}
             }
         }
         // Whoever holds one gives it back after one pass over one link.
-        let Some(set) = self.sets.get(hint % count) else { unreachable!("there are at least 8") };
+        let Some(set) = self.sets.get(hint & mask) else { unreachable!("there are at least 8") };
         set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -39,6 +39,17 @@ impl CompletionQueue {
         if self.owner.here().is_err() { 0 } else { self.cq.poll(results) }
     }
 
+    /// Retrieve completions that are there; how many. Makes no progress.
+    pub fn take(&self, results: &mut [Completion]) -> usize {
+        if self.owner.here().is_err() { 0 } else { self.cq.take(results) }
+    }
+
+    /// Whether there is nothing to retrieve. Takes no lock.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.cq.is_empty()
+    }
+
     /// Make progress without retrieving anything, for programs that watch memory.
     pub fn progress(&self) {
         if self.owner.here().is_ok() {
