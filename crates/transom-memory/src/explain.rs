@@ -155,3 +155,38 @@ fn wrong_range(facts: &Facts, access: &Access) -> Mistake {
     let offset = fit(0, size, address, length) == Fit::Inside;
     if offset && before > size { Mistake::OffsetInsteadOfAddress } else { Mistake::Unknown }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Config, DomainId, QueuePairId, Registration, Rights, Scope, Segment, Unless};
+
+    /// Between a refusal and its record the entry may change. A judgement under a guard is explained
+    /// by what was judged; a dead token, which no guard protects, by what lies there now.
+    #[test]
+    fn a_record_is_about_what_was_judged() {
+        let memory = Memory::new([7; 32], Config::default());
+        let scope = Scope::Domain(DomainId(1));
+        let segments = [Segment { host: 0x5000, length: 64 }];
+        let rights = Rights::LOCAL_READ | Rights::REMOTE_READ;
+        let registration = Registration { scope, rights, base: 0x1000, segments: &segments };
+        let token = memory.register(&registration).unwrap();
+        let judged = memory.read(token);
+        let mut actor = scope.actor();
+        actor.queue_pair = QueuePairId(3);
+        let purpose = Purpose::RemoteRead;
+        let access = Access { actor, purpose, token, address: 0x1000, length: 65 };
+        let state = |rule, seen| {
+            let denial = memory.explain(&mut memory.lock(), &access, rule, seen, 0);
+            (denial.named.unwrap().state, denial.likely)
+        };
+        // Its Bind executed just after it was found reserved.
+        let now_live = state(Rule::LiveToken, judged);
+        assert_eq!(now_live, (NamedState::Live, Mistake::NotYetBound));
+        memory.deregister(token, Unless::default(), 0).unwrap();
+        let past_the_end = Mistake::PastTheEnd { bytes: 1 };
+        assert_eq!(state(Rule::Bounds, judged), (NamedState::Live, past_the_end));
+        let dead = NamedState::Dead { reason: crate::CloseReason::Deregistered, ago: 0 };
+        assert_eq!(state(Rule::LiveToken, judged), (dead, Mistake::Stale));
+    }
+}

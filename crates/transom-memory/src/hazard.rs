@@ -105,7 +105,9 @@ impl Hazards {
 
     /// Memory it occupies, in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        self.cells.capacity() * size_of::<Arc<Cell>>() + self.cells.len() * size_of::<Cell>()
+        // A shared cell lies behind its counts, on lines of its own like them.
+        let cell = align_of::<Cell>() + size_of::<Cell>();
+        self.cells.capacity() * size_of::<Arc<Cell>>() + self.cells.len() * cell
     }
 }
 

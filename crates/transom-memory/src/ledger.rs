@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::hazard::Hazards;
+use crate::table::of_hash_table;
 use crate::token::{CHUNK, Cycle, DIRECTORY, Issuer, Place};
 use crate::{ConnectionId, QueuePairId, Scope};
 
@@ -188,7 +189,7 @@ impl Control {
 
     /// Memory it occupies, in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        let owners = self.owners.capacity() * (size_of::<Owner>() + size_of::<Place>() + 2);
+        let owners = of_hash_table(self.owners.capacity(), size_of::<(Owner, Place)>());
         self.issuer.bytes()
             + self.hazards.bytes()
             + self.index.capacity() * size_of::<u16>()

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::table::of_hash_table;
 use crate::{RegisterError, Segment};
 
 /// The pieces of one region, in order, each with the offset of its first byte.
@@ -113,6 +114,9 @@ pub(crate) struct Lists {
     inner: Mutex<Numbered>,
 }
 
+/// What an `Arc` puts before its value.
+const COUNTS: usize = 2 * size_of::<usize>();
+
 #[derive(Debug, Default)]
 struct Numbered {
     last: u64,
@@ -145,7 +149,8 @@ impl Lists {
         let lists = &self.lock().lists;
         let pieces: usize = lists.values().map(|list| list.pieces.len()).sum();
         pieces * size_of::<(u64, Segment)>()
-            + lists.capacity() * (size_of::<(u64, Arc<List>)>() + size_of::<List>() + 17)
+            + lists.len() * (COUNTS + size_of::<List>())
+            + of_hash_table(lists.capacity(), size_of::<(u64, Arc<List>)>())
     }
 }
 

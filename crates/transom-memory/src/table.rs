@@ -16,6 +16,11 @@ pub(crate) struct Table {
     directory: Box<[OnceLock<Chunk>; DIRECTORY]>,
 }
 
+/// What a hash table occupies: an eighth of its places stays free, and each has a byte of its own.
+pub(crate) fn of_hash_table(capacity: usize, entry: usize) -> usize {
+    capacity * 8 / 7 * (entry + 1)
+}
+
 /// A boxed array, built on the heap.
 pub(crate) fn boxed<T, const N: usize>(make: impl FnMut() -> T) -> Option<Box<[T; N]>> {
     let items: Vec<T> = std::iter::repeat_with(make).take(N).collect();

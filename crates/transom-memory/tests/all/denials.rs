@@ -66,6 +66,7 @@ fn mistake_2_stale_since_an_invalidation() {
             &last,
             "granting REMOTE_READ to queue pair 7 of domain 1",
             "invalidated by its owner (ND2 W12) 3.2 ms before",
+            "used after it was closed",
         ],
     );
 }
@@ -84,7 +85,9 @@ fn mistake_3_stale_since_a_deregistration() {
 fn mistake_4_another_queue_pair() {
     let denial = mistake(|ask| ask.actor = actor(OTHER_QP));
     assert_eq!((denial.rule, denial.likely), (Rule::Scope, Mistake::AnotherQueuePair));
-    says(&denial, &["on queue pair 8 of domain 1", "to queue pair 7 of domain 1", "ND2 W3, W18"]);
+    let live = "It names a window of region";
+    let asked = "on queue pair 8 of domain 1";
+    says(&denial, &[live, asked, "to queue pair 7 of domain 1", "ND2 W3, W18"]);
 }
 
 #[test]
@@ -161,6 +164,16 @@ fn mistake_10_used_before_its_bind() {
     let denial = denied(&memory, &access(Purpose::RemoteRead, token, AT, 0x100));
     assert_eq!((denial.rule, denial.likely), (Rule::LiveToken, Mistake::NotYetBound));
     says(&denial, &["its Bind has not executed yet", "ND2 W10"]);
+}
+
+/// The same of a region that waits for its memory.
+#[test]
+fn mistake_10_used_before_its_fast_registration() {
+    let memory = memory();
+    let token = memory.reserve_region(Scope::Domain(DOMAIN)).unwrap();
+    let denial = denied(&memory, &access(Purpose::LocalSource, token, AT, 0x100));
+    assert_eq!((denial.rule, denial.likely), (Rule::LiveToken, Mistake::NotYetBound));
+    says(&denial, &["it waits for its memory", "Fast-register first"]);
 }
 
 #[test]
@@ -309,6 +322,36 @@ fn the_peer_learns_the_class_and_its_own_request_only() {
     }
 }
 
+/// The account for somebody who knows what was asked: rule, end of the token, advice.
+#[test]
+fn a_summary_leaves_out_what_was_asked_and_who_may() {
+    let memory = memory();
+    let token = region(&memory, ALL);
+    memory.deregister(token, Unless::default(), NOW - 2_000).unwrap();
+    let denial = denied(&memory, &access(Purpose::LocalSource, token, BASE, 1));
+    let text = denial.summary().to_string();
+    for words in [
+        "the token must be live",
+        "; it was closed by the deregistration of its region (ND2 R18) 2.0 us before; ",
+        "likeliest mistake: the token was used after it was closed",
+    ] {
+        assert!(text.contains(words), "{words:?} is not in: {text}");
+    }
+    for asked in ["local source", "domain 1", "LOCAL_READ"] {
+        assert!(!text.contains(asked), "{asked:?} is in: {text}");
+    }
+    let text = mistake(|ask| ask.length = 0x2001).summary().to_string();
+    assert!(text.contains("W6); likeliest mistake: 1 bytes past the end"), "{text}");
+}
+
+/// What cannot be told is not guessed at.
+#[test]
+fn unknown_is_said_to_be_unknown() {
+    let denial = mistake(|ask| ask.purpose = Purpose::RemoteWrite);
+    let denial = Denial { likely: Mistake::Unknown, ..denial };
+    says(&denial, &["Likeliest mistake: unknown."]);
+}
+
 /// Times are told in the unit that fits.
 #[test]
 fn how_long_ago_is_readable() {
@@ -361,7 +404,7 @@ fn errors_of_control_calls_are_sentences() {
     ];
     let words = [
         "registered without LOCAL_WRITE, which this Bind needs (ND2 W7)",
-        "4096 bytes past the end",
+        "Bind of 65536 bytes at [0x7f1234001000, 0x7f1234011000) to token",
         "a window's token where a region's belongs",
         "1 windows bound, 0 requests posted, 0 copies under way",
         "close of token",

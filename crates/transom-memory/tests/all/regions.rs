@@ -154,6 +154,41 @@ fn r17_posted_requests_hold_a_region_only_if_the_front_says_so() {
     }
 }
 
+/// WSD A-18: copies under way hold a region if the front says so; copies of another region do not.
+#[test]
+fn wsd_a18_copies_under_way_hold_a_region_only_if_the_front_says_so() {
+    let memory = memory();
+    let (token, other) = (region(&memory, ALL), region(&memory, ALL));
+    let unless = Unless { guards: true, ..ANYWAY };
+    let (mut lane, mut second) = (memory.lane(), memory.lane());
+    let read = |token| access(Purpose::LocalSource, token, BASE, 8);
+    let elsewhere = memory.check(&mut second, &read(other), NOW).unwrap();
+    assert_eq!(memory.counts(token), Some(Counts::default()), "another region's copy");
+    let copy = memory.check(&mut lane, &read(token), NOW).unwrap();
+    let counts = Counts { guards: 1, ..Counts::default() };
+    assert_eq!(memory.counts(token), Some(counts));
+    assert_eq!(memory.deregister(token, unless, NOW), Err(DeregisterError::Busy(counts)));
+    drop(copy);
+    assert_eq!(rule(&memory, &read(token)), None, "intact");
+    memory.deregister(token, unless, NOW).unwrap();
+    drop(elsewhere);
+}
+
+/// A copy under way is waited for, and no reason to be busy, when the front asks about windows only.
+#[test]
+fn r16_a_copy_under_way_is_not_busy() {
+    let memory = memory();
+    let token = region(&memory, ALL);
+    std::thread::scope(|scope| {
+        let mut lane = memory.lane();
+        let copy = memory.check(&mut lane, &access(Purpose::LocalSource, token, BASE, 8), NOW);
+        let closer = scope.spawn(|| memory.deregister(token, BUSY, NOW));
+        until("the region is closed", || memory.counts(token).is_none());
+        drop(copy);
+        assert_eq!(closer.join().unwrap(), Ok(()));
+    });
+}
+
 /// ND2 R18: nothing works afterwards, for anybody, by the region's token or its windows'.
 #[test]
 fn r18_after_deregister_nothing_reaches_the_memory() {

@@ -5,7 +5,7 @@ use transom_memory::*;
 #[test]
 fn wsd_a28_a_region_is_touched_by_any_range_that_shares_a_byte_with_it() {
     let memory = memory();
-    let region = region(&memory, Rights::LOCAL_READ);
+    let region = region(&memory, ALL);
     for (host, length, touched) in [
         (HOST, SIZE, true),
         (HOST - 0x1000, 0x1000, false),
@@ -19,6 +19,8 @@ fn wsd_a28_a_region_is_touched_by_any_range_that_shares_a_byte_with_it() {
     ] {
         assert_eq!(memory.touches(region, host, length), touched, "{host:#x} {length:#x}");
     }
+    let window = window(&memory, region, Rights::REMOTE_READ);
+    assert!(!memory.touches(window, HOST, SIZE), "a window has no memory of its own");
     memory.deregister(region, Unless::default(), NOW).unwrap();
     assert!(!memory.touches(region, HOST, SIZE));
 }

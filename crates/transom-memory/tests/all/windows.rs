@@ -687,3 +687,19 @@ fn w8_nothing_is_accessed_in_order_to_close() {
     let region = region(&memory, ALL);
     assert_eq!(rule(&memory, &access(Purpose::Close, region, BASE, 8)), Some(Rule::Right));
 }
+
+/// For fronts whose objects outlive their tokens: open from the reservation until it is closed.
+#[test]
+fn a_token_is_open_from_its_reservation_to_its_close() {
+    let memory = memory();
+    let region = region(&memory, ALL);
+    let token = memory.reserve(&window_spec(region, READ), NOW).unwrap();
+    assert!(memory.is_open(token) && memory.is_open(region));
+    assert!(memory.activate(token) && memory.is_open(token));
+    memory.close(token, Some(QP), NOW).unwrap();
+    assert!(!memory.is_open(token) && memory.is_open(region));
+    memory.deregister(region, BUSY, NOW).unwrap();
+    assert!(!memory.is_open(region) && !memory.is_open(Token(0)));
+    let standing = memory.reserve_region(Scope::Domain(DOMAIN)).unwrap();
+    assert!(memory.is_open(standing));
+}

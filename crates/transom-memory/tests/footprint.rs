@@ -1,0 +1,67 @@
+//! What the table says it occupies is what it took from the allocator.
+
+#![allow(clippy::unwrap_used)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use transom_memory::*;
+
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+
+struct Counting;
+
+// SAFETY: every call goes on to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LIVE.fetch_add(layout.size(), Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(start, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// One test, because it counts what the whole process allocates.
+#[test]
+fn the_footprint_is_what_was_allocated() {
+    let before = LIVE.load(Ordering::Relaxed);
+    let memory = Memory::new([1; 32], Config::default());
+    let agrees = |what: &str| {
+        let live = LIVE.load(Ordering::Relaxed) - before + size_of::<Memory>();
+        let said = memory.footprint();
+        // Hash tables round up to groups.
+        assert!(live.abs_diff(said) <= live / 200, "{what}: said {said}, allocated {live}");
+    };
+    agrees("empty");
+    let lanes: Vec<Lane> = (0..1000).map(|_| memory.lane()).collect();
+    let own = lanes.capacity() * size_of::<Lane>();
+    LIVE.fetch_sub(own, Ordering::Relaxed);
+    agrees("lanes");
+    let domain = DomainId(1);
+    let register = |segments: &[Segment]| {
+        let rights = Rights::LOCAL_READ | Rights::BIND;
+        let scope = Scope::Domain(domain);
+        memory.register(&Registration { scope, rights, base: 0x1000, segments }).unwrap()
+    };
+    let region = register(&[Segment { host: 0x1000, length: 0x1000 }]);
+    agrees("one region");
+    for number in 0..20_000 {
+        let scope = Scope::QueuePair(domain, QueuePairId(number));
+        let (base, length, rights) = (0x1000, 64, Rights::REMOTE_READ);
+        memory.reserve(&WindowSpec { region, domain, scope, base, length, rights }, 0).unwrap();
+    }
+    agrees("a window for each of many queue pairs");
+    for _ in 0..2_000 {
+        register(&[0x1000, 0x3000, 0x5000].map(|host| Segment { host, length: 16 }));
+    }
+    agrees("regions in several segments");
+    LIVE.fetch_add(own, Ordering::Relaxed);
+}
