@@ -1,132 +1,73 @@
 //! One act, what each front answers: the same bytes registered through v2, NDKPI and Winsock Direct
-//! at once. The table that this generates is `FRONTS.md`; the test compares.
-//!
-//! v2 is the engine's v2 dialect under its raw handles, with v2's names for its answers.
+//! at once, each used as its programs use it. The table that this generates is `FRONTS.md`; the test
+//! compares.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::type_complexity)]
 #![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
 
 mod common;
+mod nd2;
 #[path = "../../transom-winsock-direct/tests/common/mod.rs"]
 mod wsd;
 
 use std::fmt::Write as _;
-use std::sync::mpsc::channel;
 
-use common::{Pages, Side, deregister, mw, pair, register, token, window_token};
-use transom_engine::raw::{self, ReadLimits, Sink};
-use transom_engine::{
-    Completion, CompletionFlags, CompletionKind, Data, Flags, Operation, Request, Sge,
-    Status as Engine, dialect,
-};
-use transom_memory::{QueuePairId, Rights, Segment, Token};
+use common::{Pages, Ptr, another, close_all, deregister, mw, pair, register, token, window_token};
 use transom_ndkpi::flags::{mr as flag, op};
 use transom_ndkpi::{Mode, Status};
 use transom_winsock_direct::abi::mem;
 use transom_winsock_direct::{Direction, Error, Range};
 
-// ---- the three owners of the same memory, each with a peer ----
+const LENGTH: u32 = 64;
 
-/// One end of a v2 connection.
-struct V2 {
-    adapter: raw::Adapter,
-    domain: raw::Domain,
-    queue: raw::CompletionQueue,
-    qp: raw::QueuePair,
-    _connector: raw::Connector,
+fn nd(status: i32) -> String {
+    nd2::name(status)
+}
+fn ndk(status: Status) -> String {
+    format!("STATUS_{status:?}")
+}
+fn wsd(error: Option<Error>) -> String {
+    error.map_or_else(|| "0".to_owned(), |error| format!("{error:?}"))
+}
+fn nd_sge(pages: &Pages, token: u32, length: u32) -> nd2::Sge {
+    nd2::Sge { buffer: pages.sge(0, 0, 0).address as usize, length, token }
+}
+fn range(pages: &Pages, length: u32) -> Range {
+    Range { address: pages.sge(0, 0, 0).address, length }
 }
 
-fn nd(status: Engine) -> &'static str {
-    match status {
-        Engine::Success => "ND_SUCCESS",
-        Engine::LocalAccess | Engine::RemoteAccess => "ND_ACCESS_VIOLATION",
-        Engine::DeviceBusy => "ND_DEVICE_BUSY",
-        Engine::Canceled => "ND_CANCELED",
-        _ => "another error",
-    }
-}
+// ---- what a peer does ----
 
-impl V2 {
-    fn pair() -> (V2, V2) {
-        let open = || {
-            let options = raw::Options { dialect: &dialect::ND2, ..raw::Options::default() };
-            raw::Adapter::open([127, 0, 0, 1].into(), options).unwrap()
-        };
-        let half = |adapter: raw::Adapter| {
-            let domain = adapter.domain().unwrap();
-            let queue = adapter.completion_queue(64).unwrap();
-            let options = raw::QueuePairOptions::default();
-            let qp = adapter.queue_pair(domain, &queue, &queue, None, &options).unwrap();
-            let connector = adapter.connector().unwrap();
-            V2 { adapter, domain, queue, qp, _connector: connector }
-        };
-        let (client, owner) = (half(open()), half(open()));
-        let listener = owner.adapter.listener(([127, 0, 0, 1], 0).into()).unwrap();
-        listener.listen(0).unwrap();
-        let (told, heard) = channel();
-        let sink = || {
-            let told = told.clone();
-            Sink::call(move |status| told.send(status).unwrap())
-        };
-        let limits = ReadLimits { inbound: 8, outbound: 8 };
-        listener.get_request(&owner._connector, sink()).unwrap();
-        client._connector.bind(([127, 0, 0, 1], 0).into()).unwrap();
-        let (ended, connected) = channel();
-        let connect = Sink::call(move |status| ended.send(status).unwrap());
-        let at = listener.address().unwrap();
-        client._connector.connect(&client.qp, at, limits, &[], connect).unwrap();
-        assert_eq!(heard.recv().unwrap(), Engine::Success);
-        owner._connector.accept(&owner.qp, limits, &[], sink()).unwrap();
-        assert_eq!(connected.recv().unwrap(), Engine::Success);
-        client._connector.complete_connect().unwrap();
-        assert_eq!(heard.recv().unwrap(), Engine::Success);
-        (client, owner)
-    }
-    fn register(&self, pages: &Pages, rights: Rights) -> u32 {
-        let host = pages.sge(0, 0, 0).address;
-        let segments = [Segment { host, length: pages.len() as u64 }];
-        unsafe { self.adapter.register(self.domain, host, &segments, rights) }.unwrap().0
-    }
-    fn one(&self) -> Engine {
-        let mut one = [Completion {
-            request_context: 0,
-            queue_pair_context: 0,
-            queue_pair: QueuePairId(0),
-            kind: CompletionKind::Other,
-            status: Engine::Success,
-            length: 0,
-            value: 0,
-            flags: CompletionFlags(0),
-            denial: 0,
-        }];
-        while self.queue.poll(&mut one) == 0 {
-            assert!(self.queue.wait(Some(std::time::Duration::from_secs(20))).unwrap());
-        }
-        one[0].status
-    }
-    fn act(&self, operation: Operation, sges: &[Sge]) -> Engine {
-        let request = Request { context: 1, operation, flags: Flags::NONE };
-        self.qp.post(&request, Data::Sges(sges)).unwrap();
-        self.one()
-    }
-}
-
-fn all(local_write: bool) -> Rights {
-    let rights = Rights::LOCAL_READ | Rights::BIND;
-    if local_write { rights | Rights::LOCAL_WRITE } else { rights }
-}
-
-/// The remote acts: what the owner registers for, what the peer does, where, and whether the owner
-/// has closed it before.
+/// What the owner registers for, what the peer does, where, and what has happened before.
+#[derive(Clone, Copy)]
 struct Remote {
     what: &'static str,
     readable: bool,
     writable: bool,
     writes: bool,
+    /// Bytes by which the last one lies past the end.
     past: u64,
-    closed: bool,
-    /// Over a connection that the registration does not name. In v2 and NDKPI a region names none;
-    /// in Winsock Direct it is a second one between the same processes.
-    elsewhere: bool,
+    before: Before,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Before {
+    Nothing,
+    /// The owner has deregistered.
+    Deregistered,
+    /// The peer acts over a connection that the registration does not name. In v2 and NDKPI a
+    /// region names none; in Winsock Direct it is a second one between the same processes.
+    Elsewhere,
+    /// The connection that it was registered on is over; the peer has made another.
+    Reconnected,
+    /// The owner has another registration of the same bytes, with every right.
+    AnotherRegistration,
+}
+
+const fn remote(what: &'static str, readable: bool, writable: bool, writes: bool) -> Remote {
+    Remote { what, readable, writable, writes, past: 0, before: Before::Nothing }
+}
+const fn read_after(what: &'static str, before: Before) -> Remote {
+    Remote { before, ..remote(what, true, false, false) }
 }
 
 const REMOTE: &[Remote] = &[
@@ -135,246 +76,342 @@ const REMOTE: &[Remote] = &[
     remote("a peer reads memory open for writing", false, true, false),
     remote("a peer writes memory open for writing", false, true, true),
     Remote { past: 1, ..remote("a peer reads one byte past the end", true, false, false) },
-    Remote { closed: true, ..remote("a peer reads what was deregistered", true, false, false) },
+    Remote { past: 1, ..remote("a peer writes one byte past the end", false, true, true) },
+    read_after("a peer reads what was deregistered", Before::Deregistered),
     Remote {
-        elsewhere: true,
-        ..remote(
-            "a peer reads over a connection that the registration does not name",
-            true,
-            false,
-            false,
-        )
+        before: Before::AnotherRegistration,
+        ..remote("a peer writes memory that another registration opens", true, false, true)
     },
+    read_after(
+        "a peer reads over a connection that the registration does not name",
+        Before::Elsewhere,
+    ),
+    read_after("a peer reads after a reconnect", Before::Reconnected),
 ];
 
-const fn remote(what: &'static str, readable: bool, writable: bool, writes: bool) -> Remote {
-    Remote { what, readable, writable, writes, past: 0, closed: false, elsewhere: false }
-}
-
-const LENGTH: u32 = 64;
-
-fn v2_remote(pages: &Pages, act: &Remote) -> String {
-    let (client, owner) = V2::pair();
-    let mut rights = all(act.writable);
-    if act.readable {
-        rights = rights | Rights::REMOTE_READ;
-    }
-    if act.writable {
-        rights = rights | Rights::REMOTE_WRITE;
-    }
-    let token = owner.register(pages, rights);
-    if act.closed {
-        owner.adapter.deregister(Token(token), false).unwrap();
+fn v2_remote(pages: &Pages, act: Remote) -> String {
+    let (mut client, owner) = nd2::Side::pair();
+    let pick = |on: bool, flags| if on { flags } else { 0 };
+    let flags =
+        pick(act.readable, nd2::flag::REMOTE_READ) | pick(act.writable, nd2::flag::REMOTE_WRITE);
+    let region = owner.register(pages, flags);
+    let mut others = (vec![], vec![]);
+    match act.before {
+        Before::Deregistered => assert_eq!(region.deregister(), 0),
+        Before::AnotherRegistration => {
+            let every = nd2::flag::REMOTE_READ | nd2::flag::REMOTE_WRITE;
+            others.0.push(owner.register(pages, every));
+        }
+        Before::Elsewhere | Before::Reconnected => {
+            if act.before == Before::Reconnected {
+                client.disconnect();
+            }
+            let (second, peer) = nd2::Side::another(&client, &owner);
+            others.1.extend([std::mem::replace(&mut client, second), peer]);
+        }
+        Before::Nothing => {}
     }
     let own = Pages::new(1);
-    let local = client.register(&own, all(true));
-    let sge = Sge { token: local, address: own.sge(0, 0, 0).address, length: LENGTH };
-    let end = pages.sge(0, 0, 0).address + pages.len() as u64;
-    let address = end - u64::from(LENGTH) + act.past;
-    let operation = match act.writes {
-        true => Operation::Write { token, address },
-        false => Operation::Read { token, address },
-    };
-    nd(client.act(operation, &[sge])).to_owned()
+    let sink = client.register(&own, nd2::flag::LOCAL_WRITE);
+    let address = pages.sge(0, 0, 0).address + pages.len() as u64 - u64::from(LENGTH) + act.past;
+    let sge = nd_sge(&own, sink.local(), LENGTH);
+    let status = client.transfer(act.writes, sge, address, region.remote());
+    drop((region, others, sink, client, owner));
+    nd(status)
 }
 
-fn ndk_remote(pages: &Pages, act: &Remote) -> String {
+fn ndk_remote(pages: &Pages, act: Remote) -> String {
     let (client, owner) = pair(Mode::Natural);
-    let mut flags = 0;
-    if act.readable {
-        flags |= flag::ALLOW_REMOTE_READ;
-    }
-    if act.writable {
-        flags |= flag::ALLOW_REMOTE_WRITE;
-    }
+    let pick = |on: bool, flags| if on { flags } else { 0 };
+    let flags =
+        pick(act.readable, flag::ALLOW_REMOTE_READ) | pick(act.writable, flag::ALLOW_REMOTE_WRITE);
     let (mr, remote) = owner.mr(pages, flags);
-    if act.closed {
-        assert_eq!(deregister(mr).1, Status::SUCCESS);
+    let mut regions = vec![mr];
+    let mut second = None;
+    match act.before {
+        Before::Deregistered => assert_eq!(deregister(mr).1, Status::SUCCESS),
+        Before::AnotherRegistration => {
+            let every = flag::ALLOW_REMOTE_READ | flag::ALLOW_REMOTE_WRITE;
+            regions.push(owner.mr(pages, every).0);
+        }
+        Before::Elsewhere | Before::Reconnected => {
+            if act.before == Before::Reconnected {
+                assert_eq!(client.disconnect(), Status::SUCCESS);
+            }
+            second = Some(another(&client, &owner));
+        }
+        Before::Nothing => {}
     }
     let own = Pages::new(1);
     let (own_mr, local) = client.mr(&own, flag::ALLOW_LOCAL_WRITE);
-    let end = pages.sge(0, 0, 0).address + pages.len() as u64;
-    let address = end - u64::from(LENGTH) + act.past;
+    let address = pages.sge(0, 0, 0).address + pages.len() as u64 - u64::from(LENGTH) + act.past;
     let sge = own.sge(local, 0, LENGTH);
+    let actor = second.as_ref().map_or(&client, |(client, _)| client);
     match act.writes {
-        true => client.write(1, &[sge], address, remote),
-        false => client.read(1, &[sge], address, remote),
+        true => actor.write(1, &[sge], address, remote),
+        false => actor.read(1, &[sge], address, remote),
     };
-    let status = client.one().1;
+    let status = actor.one().1;
+    let closing = second.map(|(one, other)| [one.close(), other.close()]);
     client.end(&[own_mr]);
-    owner.end(&[mr]);
-    name(status)
+    owner.end(&regions);
+    closing.iter().flatten().flatten().for_each(|cell| cell.get());
+    ndk(status)
 }
 
-fn name(status: Status) -> String {
-    format!("STATUS_{status:?}")
-}
-
-fn wsd_name(error: Option<Error>) -> String {
-    error.map_or_else(|| "0".to_owned(), |error| format!("{error:?}"))
-}
-
-fn range(pages: &Pages, offset: u64, length: u32) -> Range {
-    Range { address: pages.sge(0, 0, 0).address + offset, length }
-}
-
-fn wsd_remote(pages: &Pages, act: &Remote) -> String {
+fn wsd_remote(pages: &Pages, act: Remote) -> String {
     let two = wsd::Two::new();
-    let mut flags = 0;
-    if act.readable {
-        flags |= mem::READ;
-    }
-    if act.writable {
-        flags |= mem::WRITE;
-    }
-    let whole = range(pages, 0, pages.len() as u32);
+    let pick = |on: bool, flags| if on { flags } else { 0 };
+    let flags = pick(act.readable, mem::READ) | pick(act.writable, mem::WRITE);
+    let whole = range(pages, pages.len() as u32);
     let provider = &two.b.provider;
-    let target = unsafe {
+    let expose = |flags| unsafe {
         provider.register_rdma_memory(two.t, whole.address, whole.length, flags).unwrap()
     };
-    if act.closed {
-        provider.deregister_rdma_memory(two.t, &target).unwrap();
+    let target = expose(flags);
+    let mut socket = two.s;
+    match act.before {
+        Before::Deregistered => provider.deregister_rdma_memory(two.t, &target).unwrap(),
+        Before::AnotherRegistration => drop(expose(mem::READWRITE)),
+        Before::Elsewhere => socket = two.another().0,
+        Before::Reconnected => {
+            two.a.close(two.s);
+            socket = two.another().0;
+        }
+        Before::Nothing => {}
     }
-    let socket = if act.elsewhere { two.another().0 } else { two.s };
     let (own, handle) = wsd::scratch(&two.a, socket, 0);
     let offset = pages.len() as u32 - LENGTH + act.past as u32;
     let direction = if act.writes { Direction::Write } else { Direction::Read };
     let part = (own.range(0, LENGTH), handle);
     let (error, _) = two.rdma(socket, direction, part, (&target, offset));
     two.end();
-    wsd_name(error)
+    wsd(error)
 }
 
-// ---- local acts ----
+// ---- what the owner does ----
 
-fn receive_without_write(pages: &Pages) -> [String; 3] {
-    let (client, owner) = V2::pair();
-    let local = owner.register(pages, all(false));
-    let sge = Sge { token: local, address: pages.sge(0, 0, 0).address, length: LENGTH };
-    owner.qp.post_receive(1, &[sge]).unwrap();
-    let request = Request { context: 1, operation: Operation::Send, flags: Flags::NONE };
-    client.qp.post(&request, Data::Inline(&[1; 8])).unwrap();
-    let v2 = nd(owner.one()).to_owned();
+/// A message into memory registered so: what the receiver gets, and what the sender gets.
+fn messages(pages: &Pages, writable: bool, room: u32) -> [[String; 2]; 3] {
+    let own = Pages::new(1);
+    let (client, owner) = nd2::Side::pair();
+    let region = owner.register(pages, if writable { nd2::flag::LOCAL_WRITE } else { 0 });
+    let from = client.register(&own, 0);
+    assert_eq!(owner.receive(nd_sge(pages, region.local(), room)), 0);
+    assert_eq!(client.send(nd_sge(&own, from.local(), LENGTH)), 0);
+    let v2 = [nd(owner.one()), nd(client.one())];
+    drop((region, from, client, owner));
 
     let (client, owner) = pair(Mode::Natural);
-    let (mr, local) = owner.mr(pages, flag::ALLOW_LOCAL_READ);
-    let own = Pages::new(1);
-    let (own_mr, own_token) = client.mr(&own, 0);
-    owner.receive(1, &[pages.sge(local, 0, LENGTH)]);
-    client.send(1, &[own.sge(own_token, 0, 8)], 0);
-    let ndk = name(owner.one().1);
+    let (mr, local) = owner.mr(pages, if writable { flag::ALLOW_LOCAL_WRITE } else { 0 });
+    let (own_mr, from) = client.mr(&own, 0);
+    assert_eq!(owner.receive(1, &[pages.sge(local, 0, room)]), Status::SUCCESS);
+    assert_eq!(client.send(1, &[own.sge(from, 0, LENGTH)], 0), Status::SUCCESS);
+    let ndkpi = [ndk(owner.one().1), ndk(client.one().1)];
     client.end(&[own_mr]);
     owner.end(&[mr]);
 
     let two = wsd::Two::new();
-    let whole = range(pages, 0, LENGTH);
-    unsafe {
-        two.a.provider.register_memory(two.s, whole.address, LENGTH, mem::READ).unwrap();
-    }
-    let wsd = wsd_name(two.a.receive(two.s, whole).err());
+    let whole = range(pages, room);
+    let flags = if writable { mem::READWRITE } else { mem::READ };
+    unsafe { two.b.provider.register_memory(two.t, whole.address, room, flags).unwrap() };
+    let answers = match two.b.receive(two.t, whole) {
+        Err(error) => [format!("{error:?} (the call)"), "nothing is sent".to_owned()],
+        Ok(received) => {
+            let (source, _) = wsd::scratch(&two.a, two.s, 0);
+            let sent = two.a.send(two.s, source.range(0, LENGTH)).unwrap();
+            [wsd(two.b.ended(&received).0), wsd(two.a.ended(&sent).0)]
+        }
+    };
     two.end();
-    [v2, ndk, format!("{wsd} (the call)")]
+    [v2, ndkpi, answers]
+}
+
+fn side(answers: &[[String; 2]; 3], which: usize) -> [String; 3] {
+    [0, 1, 2].map(|front| answers[front][which].clone())
+}
+
+/// A message out of memory that was not registered.
+fn send_unregistered(pages: &Pages) -> [String; 3] {
+    let (client, owner) = nd2::Side::pair();
+    assert_eq!(client.send(nd_sge(pages, 0x1234_5678, LENGTH)), 0);
+    let v2 = nd(client.one());
+    drop((client, owner));
+
+    let (client, owner) = pair(Mode::Natural);
+    assert_eq!(client.send(1, &[pages.sge(0x1234_5678, 0, LENGTH)], 0), Status::SUCCESS);
+    let ndkpi = ndk(client.one().1);
+    client.end(&[]);
+    owner.end(&[]);
+
+    let two = wsd::Two::new();
+    let answer = two.a.send(two.s, range(pages, LENGTH)).err();
+    two.end();
+    [v2, ndkpi, format!("{} (the call)", wsd(answer))]
 }
 
 fn deregister_with_a_receive_posted(pages: &Pages) -> [String; 3] {
-    let (_client, owner) = V2::pair();
-    let local = owner.register(pages, all(true));
-    let sge = Sge { token: local, address: pages.sge(0, 0, 0).address, length: LENGTH };
-    owner.qp.post_receive(1, &[sge]).unwrap();
-    let v2 = owner
-        .adapter
-        .deregister(Token(local), false)
-        .map_or_else(|e| e.status, |()| Engine::Success);
+    let (client, owner) = nd2::Side::pair();
+    let region = owner.register(pages, nd2::flag::LOCAL_WRITE);
+    assert_eq!(owner.receive(nd_sge(pages, region.local(), LENGTH)), 0);
+    let v2 = nd(region.deregister());
+    drop((region, client, owner));
 
     let (client, owner) = pair(Mode::Natural);
     let (mr, local) = owner.mr(pages, flag::ALLOW_LOCAL_WRITE);
     owner.receive(1, &[pages.sge(local, 0, LENGTH)]);
-    let ndk = name(deregister(mr).1);
+    let ndkpi = ndk(deregister(mr).1);
     client.end(&[]);
     owner.end(&[mr]);
 
     let two = wsd::Two::new();
-    let whole = range(pages, 0, LENGTH);
+    let whole = range(pages, LENGTH);
     let handle = unsafe {
         two.a.provider.register_memory(two.s, whole.address, LENGTH, mem::WRITE).unwrap()
     };
     two.a.receive(two.s, whole).unwrap();
-    let wsd = wsd_name(two.a.provider.deregister_memory(two.s, handle).err());
+    let answer = wsd(two.a.provider.deregister_memory(two.s, handle).err());
     two.end();
-    [nd(v2).to_owned(), ndk, wsd]
+    [v2, ndkpi, answer]
 }
 
-fn deregister_with_a_window_bound(pages: &Pages) -> [String; 3] {
-    let (_client, owner) = V2::pair();
-    let region = Token(owner.register(pages, all(true)));
-    let base = pages.sge(0, 0, 0).address;
-    let window = raw::Window { region, base, length: 8, rights: Rights::REMOTE_READ };
-    owner.adapter.reserve_window(&window, &owner.qp).unwrap();
-    let v2 = owner.adapter.deregister(region, false).unwrap_err().status;
-
-    let (client, owner) = pair(Mode::Natural);
-    let (mr, _) = owner.mr(pages, flag::ALLOW_LOCAL_WRITE);
-    let window = mw(owner.pd);
-    assert_eq!(owner.bind(mr, window, base, 8, op::ALLOW_REMOTE_READ), Status::SUCCESS);
-    let ndk = name(deregister(mr).1);
-    assert_ne!(window_token(window), token(mr));
-    client.end(&[]);
-    owner.end(&[window, mr]);
-    [nd(v2).to_owned(), ndk, "no windows".to_owned()]
-}
-
-fn register_without_a_connection(pages: &Pages) -> [String; 3] {
-    let options = raw::Options { dialect: &dialect::ND2, ..raw::Options::default() };
-    let adapter = raw::Adapter::open([127, 0, 0, 1].into(), options).unwrap();
-    let host = pages.sge(0, 0, 0).address;
-    let segments = [Segment { host, length: 8 }];
-    let made = unsafe { adapter.register(adapter.domain().unwrap(), host, &segments, all(false)) };
-    let v2 = made.map_or_else(|e| e.status, |_| Engine::Success);
+fn deregister_twice(pages: &Pages) -> [String; 3] {
+    let owner = nd2::Side::new();
+    let region = owner.register(pages, 0);
+    assert_eq!(region.deregister(), 0);
+    let v2 = nd(region.deregister());
+    drop((region, owner));
 
     let adapter = common::open(Mode::Natural);
     let pd = common::pd(adapter);
     let mr = common::mr(pd);
-    let ndk = name(register(mr, pages.mdl().0, 8, 0).1);
-    common::close_all(&[mr, pd]);
+    assert_eq!(register(mr, pages.mdl().0, 8, 0).1, Status::SUCCESS);
+    assert_eq!(deregister(mr).1, Status::SUCCESS);
+    let ndkpi = ndk(deregister(mr).1);
+    close_all(&[mr, pd]);
+    common::close_adapter(adapter);
+
+    let two = wsd::Two::new();
+    let provider = &two.a.provider;
+    let whole = range(pages, LENGTH);
+    let handle =
+        unsafe { provider.register_memory(two.s, whole.address, LENGTH, mem::READ).unwrap() };
+    provider.deregister_memory(two.s, handle).unwrap();
+    let answer = wsd(provider.deregister_memory(two.s, handle).err());
+    two.end();
+    [v2, ndkpi, answer]
+}
+
+/// With a window: deregister the region, read through it, read after its end.
+fn windows(pages: &Pages) -> [[String; 3]; 4] {
+    let base = pages.sge(0, 0, 0).address;
+    let own = Pages::new(1);
+    let none = || "no windows".to_owned();
+    let (client, owner) = nd2::Side::pair();
+    let (region, sink) = (owner.register(pages, 0), client.register(&own, nd2::flag::LOCAL_WRITE));
+    let (bound, remote) = owner.bind(&region, base, LENGTH as usize);
+    assert_eq!(bound, 0);
+    let sge = nd_sge(&own, sink.local(), LENGTH);
+    let v2 = [
+        nd(region.deregister()),
+        nd(client.transfer(false, sge, base, remote)),
+        nd(owner.invalidate()),
+        nd(client.transfer(false, sge, base, remote)),
+    ];
+    drop((region, sink, client, owner));
+
+    let (client, owner) = pair(Mode::Natural);
+    let (mr, _) = owner.mr(pages, flag::ALLOW_LOCAL_READ);
+    let (own_mr, local) = client.mr(&own, flag::ALLOW_LOCAL_WRITE);
+    let window = mw(owner.pd);
+    assert_eq!(owner.bind(mr, window, base, 64, op::ALLOW_REMOTE_READ), Status::SUCCESS);
+    assert_eq!(owner.one().1, Status::SUCCESS);
+    let (remote, sge) = (window_token(window), own.sge(local, 0, LENGTH));
+    assert_ne!(remote, token(mr));
+    let read = || {
+        assert_eq!(client.read(1, &[sge], base, remote), Status::SUCCESS);
+        ndk(client.one().1)
+    };
+    let (busy, first) = (ndk(deregister(mr).1), read());
+    assert_eq!(owner.invalidate(window), Status::SUCCESS);
+    let ndkpi = [busy, first, ndk(owner.one().1), read()];
+    client.end(&[own_mr]);
+    owner.end(&[window, mr]);
+    [0, 1, 2, 3].map(|row| [v2[row].clone(), ndkpi[row].clone(), none()])
+}
+
+fn register_without_a_connection(pages: &Pages) -> [String; 3] {
+    let owner = nd2::Side::new();
+    let region = owner.try_register(pages, 0);
+    let v2 = nd(region.as_ref().err().copied().unwrap_or(0));
+    drop((region, owner));
+
+    let adapter = common::open(Mode::Natural);
+    let pd = common::pd(adapter);
+    let mr = common::mr(pd);
+    let ndkpi = ndk(register(mr, pages.mdl().0, 8, 0).1);
+    close_all(&[mr, pd]);
     common::close_adapter(adapter);
 
     let process = wsd::Process::new();
     let socket = process.socket();
-    let made = unsafe { process.provider.register_memory(socket, host, 8, mem::READ) };
+    let whole = range(pages, 8);
+    let made = unsafe { process.provider.register_memory(socket, whole.address, 8, mem::READ) };
     process.provider.cleanup();
-    [nd(v2).to_owned(), ndk, wsd_name(made.err())]
+    [v2, ndkpi, wsd(made.err())]
 }
 
-/// The same bytes through two fronts at once: each keeps to its own rules.
-fn through_two_fronts_at_once(pages: &Pages) {
-    let (client, owner) = pair(Mode::Natural);
-    let two = wsd::Two::new();
-    let (mr, remote) = owner.mr(pages, flag::ALLOW_REMOTE_WRITE);
-    let whole = range(pages, 0, pages.len() as u32);
-    let target = unsafe {
-        let provider = &two.b.provider;
-        provider.register_rdma_memory(two.t, whole.address, whole.length, mem::READ).unwrap()
-    };
+// ---- the same bytes through three fronts at once ----
+
+/// Each keeps to its own rules; one registration ends, and the others do not notice.
+#[test]
+fn one_region_through_all_fronts_at_once_obeys_each() {
+    let pages = Pages::new(2);
+    let base = pages.sge(0, 0, 0).address;
     let own = Pages::new(1);
     own.fill(|_| 0x42);
+    // v2's peer may read, NDKPI's may write, Winsock Direct's may read.
+    let (v2_client, v2_owner) = nd2::Side::pair();
+    let v2_region = v2_owner.register(&pages, nd2::flag::REMOTE_READ);
+    let v2_sink = v2_client.register(&own, nd2::flag::LOCAL_WRITE);
+    let v2_sge = nd_sge(&own, v2_sink.local(), 8);
+    let (client, owner) = pair(Mode::Natural);
+    let (mr, remote) = owner.mr(&pages, flag::ALLOW_REMOTE_WRITE);
     let (own_mr, local) = client.mr(&own, flag::ALLOW_LOCAL_WRITE);
-    assert_eq!(client.write(1, &[own.sge(local, 0, 8)], whole.address, remote), Status::SUCCESS);
-    assert_eq!(client.one().1, Status::SUCCESS, "NDKPI's peer may write");
+    let two = wsd::Two::new();
+    let target = unsafe {
+        let (provider, length) = (&two.b.provider, pages.len() as u32);
+        provider.register_rdma_memory(two.t, base, length, mem::READ).unwrap()
+    };
     let (read, handle) = wsd::scratch(&two.a, two.s, 0);
     let part = (read.range(0, 8), handle);
+
+    assert_eq!(client.write(1, &[own.sge(local, 0, 8)], base, remote), Status::SUCCESS);
+    assert_eq!(client.one().1, Status::SUCCESS, "NDKPI's peer may write");
     assert_eq!(two.rdma(two.s, Direction::Read, part, (&target, 0)).0, None);
-    assert_eq!(read.bytes()[..8], [0x42; 8], "and Winsock Direct's sees it");
-    // One registration ends; the other does not notice.
+    assert_eq!(read.bytes()[..8], [0x42; 8], "Winsock Direct's sees it");
+    own.fill(|_| 0);
+    assert_eq!(v2_client.transfer(false, v2_sge, base, v2_region.remote()), 0);
+    assert_eq!(own.bytes()[..8], [0x42; 8], "and v2's");
+
+    // One registration ends; the others do not notice.
     assert_eq!(deregister(mr).1, Status::SUCCESS);
+    assert_eq!(v2_client.transfer(false, v2_sge, base, v2_region.remote()), 0);
     assert_eq!(two.rdma(two.s, Direction::Read, part, (&target, 8)).0, None);
-    // NDKPI's token means nothing to Winsock Direct's owner, nor a write.
+    // Nor does what one front permits help a peer of another.
+    own.fill(|_| 0x99);
+    assert_eq!(
+        nd(v2_client.transfer(true, v2_sge, base, v2_region.remote())),
+        "ND_ACCESS_VIOLATION"
+    );
     let refused = two.rdma(two.s, Direction::Write, part, (&target, 0)).0;
     assert_eq!(refused, Some(Error::WSAECONNABORTED));
     assert_eq!(pages.bytes()[..8], [0x42; 8]);
+
     two.end();
-    let done: [Side; 2] = [client, owner];
-    let extra = [vec![own_mr], vec![mr]];
-    done.into_iter().zip(extra).for_each(|(side, extra)| side.end(&extra));
+    let regions: [Vec<Ptr>; 2] = [vec![own_mr], vec![mr]];
+    [client, owner].into_iter().zip(regions).for_each(|(side, regions)| side.end(&regions));
+    drop((v2_region, v2_sink, v2_client, v2_owner));
 }
 
 #[test]
@@ -382,22 +419,33 @@ fn one_act_what_each_front_answers() {
     let pages = Pages::new(2);
     let mut text = String::from(
         "# One act, three answers\n\n\
-         The same bytes, registered through NetworkDirect v2, NDKPI and Winsock Direct. Each row was\n\
-         observed by `cargo test -p transom-ndkpi --test fronts`, which also compares this file.\n\
+         The same bytes, registered through NetworkDirect v2 (its COM interface), NDKPI (its dispatch\n\
+         tables) and Winsock Direct (its functions). Each row was observed by `cargo test -p\n\
+         transom-ndkpi --test fronts`, which also compares this file with what it sees.\n\
          Answers to a peer's act are what the peer's program is told.\n\n\
          | act | v2 | NDKPI | Winsock Direct |\n|---|---|---|---|\n",
     );
-    let mut row = |what: &str, [v2, ndk, wsd]: [String; 3]| {
-        writeln!(text, "| {what} | {v2} | {ndk} | {wsd} |").unwrap();
+    let mut row = |what: &str, [v2, ndkpi, wsd]: [String; 3]| {
+        writeln!(text, "| {what} | {v2} | {ndkpi} | {wsd} |").unwrap();
     };
-    for act in REMOTE {
+    for &act in REMOTE {
         row(act.what, [v2_remote(&pages, act), ndk_remote(&pages, act), wsd_remote(&pages, act)]);
     }
-    row("a receive into memory not registered for writing", receive_without_write(&pages));
+    let no_right = messages(&pages, false, LENGTH);
+    row("a receive into memory not registered for writing", side(&no_right, 0));
+    row("- and the message that meets it, at its sender's", side(&no_right, 1));
+    let too_long = messages(&pages, true, LENGTH - 1);
+    row("a receive that is shorter than its message", side(&too_long, 0));
+    row("- and the message that meets it, at its sender's", side(&too_long, 1));
+    row("a message out of memory that is not registered", send_unregistered(&pages));
+    let [busy, through, invalidated, after] = windows(&pages);
+    row("deregister with a window bound", busy);
+    row("a peer reads through the window", through);
+    row("invalidate the window", invalidated);
+    row("a peer reads through it afterwards", after);
     row("deregister with a receive posted", deregister_with_a_receive_posted(&pages));
-    row("deregister with a window bound", deregister_with_a_window_bound(&pages));
+    row("deregister twice", deregister_twice(&pages));
     row("register without a connection", register_without_a_connection(&pages));
-    through_two_fronts_at_once(&pages);
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/FRONTS.md");
     if std::env::var_os("UPDATE_FRONTS").is_some() {
         std::fs::write(path, &text).unwrap();
