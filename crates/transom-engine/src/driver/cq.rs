@@ -8,12 +8,12 @@ use std::time::Duration;
 use transom_wire::Time;
 
 use super::link::Link;
+use super::shared::Shared;
 use super::sink::{Sink, Sinks, Told};
 use crate::sys::{self, Doorbell, poll_any};
 use crate::{Capacity, Completion, CompletionQueue, NotifyKind, Status};
 
-/// Links that a polling or waiting thread looks at by itself. A queue that more links feed is
-/// served by the background thread.
+/// Links that a polling or waiting thread looks at one by one. Of more it asks which are ready.
 pub(crate) const HOT: usize = 8;
 
 /// How often a poll looks at the only link: looking costs less than being called again.
@@ -143,6 +143,12 @@ impl Cq {
         if links.len() <= HOT { links.get(index).cloned() } else { None }
     }
 
+    /// Where to ask which of its links are ready, if they are many.
+    fn crowd(&self) -> Option<Arc<Shared>> {
+        let links = self.lock_links();
+        links.first().filter(|_| links.len() > HOT).map(|link| link.shared.clone())
+    }
+
     /// Retrieve entries; when there are none, look for some on the links (and keep the background
     /// thread away from them for a while).
     pub(crate) fn poll(&self, results: &mut [Completion]) -> usize {
@@ -177,7 +183,10 @@ impl Cq {
             let links = self.lock_links();
             (links.first().cloned(), links.len())
         };
-        let Some(first) = first.filter(|_| count <= HOT) else { return };
+        let Some(first) = first else { return };
+        if count > HOT {
+            return first.shared.serve();
+        }
         // With one link there is nothing better to do than to look at it again.
         first.poll(now, if count == 1 { LOOKS } else { 1 });
         for index in 1..count {
@@ -220,6 +229,7 @@ impl Cq {
             }
             let hot = (0..HOT).map_while(|index| self.hot(index));
             let waits: Vec<_> = hot.map(|link| link.wait_here()).collect();
+            let crowd = self.crowd().map(|shared| shared.wait_for_crowd());
             // What these last passes have found, or what arrived before we were seen asleep.
             if self.has_news() || until() {
                 return Ok(true);
@@ -228,11 +238,13 @@ impl Cq {
                 Some(Duration::ZERO) => return Ok(false),
                 left => left,
             };
-            let fds: Vec<_> = waits.iter().map(super::link::Waiting::interest).collect();
+            let mut fds: Vec<_> = waits.iter().map(super::link::Waiting::interest).collect();
+            fds.extend(crowd.iter().map(|crowd| (crowd.fd(), false)));
             poll_any(&fds, &asleep.bell, left)?;
             asleep.bell.silence();
             drop(fds);
             drop(waits);
+            drop(crowd);
             self.progress();
         }
     }

@@ -6,7 +6,8 @@
 //! when the lease ends, and takes over if it has lapsed. A thread that blocks counts as a *waiter*,
 //! with the same effect and no clock.
 //!
-//! Invariant: a link that is not gone is armed in epoll, or noted in the timers, or has a waiter.
+//! Invariant: a link that is not gone is armed in epoll, or noted in the timers, or has a waiter, or
+//! waits to be armed (see `crowd.rs`).
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -41,6 +42,8 @@ const POSTED: u8 = 1 << 3;
 const CARRIED: u8 = 1 << 5;
 /// The background thread comes because nobody else does.
 const LAPSED: u8 = 1 << 4;
+/// Another pass with `ARM` follows soon.
+const SERVED: u8 = 1 << 6;
 
 /// Bytes queued for a link at a time, which one system call tries to write: enough for a few of the
 /// largest frames.
@@ -62,6 +65,8 @@ pub(crate) struct Link {
     waiters: AtomicU32,
     /// Output waits for room.
     stuck: AtomicBool,
+    /// A pass with `SERVED` was made, and the one with `ARM` has not come.
+    served: AtomicBool,
     pub(super) mail: Mail,
     pub(super) owner: Mutex<Owner>,
 }
@@ -161,6 +166,7 @@ impl Link {
             noted: AtomicU64::new(NEVER),
             waiters: AtomicU32::new(0),
             stuck: AtomicBool::new(false),
+            served: AtomicBool::new(false),
             mail: Mail::default(),
             owner: Mutex::new(owner),
         })
@@ -222,6 +228,12 @@ impl Link {
     /// Something was posted to its queue pair, whose front half is `front`.
     pub(super) fn posted_at(&self, qp: &Qp, front: MutexGuard<'_, Front>) {
         self.drive_with(POSTED, Some((qp, front)));
+    }
+
+    /// It is to be armed soon, and takes receives over then: credit for the peer travels with the
+    /// program's answer, or at the latest with the next turn. Ask with the front half locked.
+    pub(super) fn is_served(&self) -> bool {
+        self.served.load(Ordering::Relaxed)
     }
 
     /// A thread polls, at `now`: usually in vain, so that is kept short.
@@ -287,6 +299,23 @@ impl Link {
         } else {
             self.drive(RECEIVE | FLUSH | ARM | LAPSED);
         }
+    }
+
+    /// The same for a thread of the program, which will [arm](ARM) the link soon.
+    pub(super) fn serve(&self, now: Time) {
+        if self.is_waited_for() || self.lease.held(now).is_some() {
+            self.ready(now);
+        } else {
+            self.served.store(true, Ordering::Relaxed);
+            self.drive(RECEIVE | SERVED);
+        }
+    }
+
+    /// What [`Link::serve`] has put off: acknowledge, take posts over, arm.
+    pub(super) fn settle_served(&self) {
+        // The front half's lock sees to it that who posts sees this, or the pass what was posted.
+        self.served.store(false, Ordering::Relaxed);
+        self.drive(FLUSH | ARM);
     }
 
     /// This thread is going to wait for the link's descriptor.
@@ -459,7 +488,7 @@ impl Link {
         state.calm_until = calm.then(|| deadline.unwrap_or(Time(NEVER)));
         let leased = self.lease.held(now);
         let waited = self.is_waited_for();
-        if let Some(mut when) = deadline {
+        if let Some(mut when) = deadline.filter(|_| bits & SERVED == 0) {
             if !arming {
                 // A thread of the program was here just now and may be back at once; what is due
                 // sooner than a lease can wait for it that long.

@@ -3,6 +3,7 @@
 mod admission;
 mod conn;
 mod cq;
+mod crowd;
 mod dial;
 mod latch;
 mod lease;

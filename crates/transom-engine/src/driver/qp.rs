@@ -104,19 +104,21 @@ impl Qp {
     pub(crate) fn post(&self, request: &Request, data: Data<'_>) -> Result<(), Status> {
         let mut front = self.front();
         front.pair.post(request, data)?;
-        self.run(front);
+        self.run(front, false);
         Ok(())
     }
 
     pub(crate) fn post_receive(&self, context: u64, list: &[Sge]) -> Result<(), Status> {
         let mut front = self.front();
         front.pair.post_receive(context, list)?;
-        self.run(front);
+        self.run(front, true);
         Ok(())
     }
 
-    fn run(&self, front: MutexGuard<'_, Front>) {
+    /// Have the link do what was posted. `patient`: it need not be at once.
+    fn run(&self, front: MutexGuard<'_, Front>, patient: bool) {
         match front.link.upgrade() {
+            Some(link) if patient && link.is_served() => {}
             Some(link) => link.posted_at(self, front),
             None => {
                 drop(front);

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use transom_memory::{Memory, QueuePairId};
 use transom_wire::Time;
 
+use super::crowd::Crowd;
 use super::link::Link;
 use super::options::Options;
 use super::port::Port;
@@ -20,7 +21,8 @@ use crate::{DenialLog, DenialRecord, Denials};
 const DENIALS: usize = 1024;
 const BELL: u64 = 0;
 const ALARM: u64 = 1;
-const FIRST: u64 = 2;
+pub(super) const CROWD: u64 = 2;
+const FIRST: u64 = 3;
 
 /// Something that epoll and timers know by a key.
 #[derive(Clone, Debug)]
@@ -33,7 +35,11 @@ pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) memory: Memory,
     pub(crate) workers: Workers,
+    /// Links, ports, and what is in `quiet`.
     pub(crate) epoll: Epoll,
+    /// What the background thread waits for while others look at the links.
+    quiet: Epoll,
+    pub(super) crowd: Crowd,
     denials: Mutex<DenialLog>,
     bell: Doorbell,
     alarm: Alarm,
@@ -66,10 +72,12 @@ impl Shared {
     /// Everything, and a background thread that runs until [`Shared::stop`].
     pub(crate) fn start(options: Options, memory: Memory) -> std::io::Result<Arc<Shared>> {
         let shared = Arc::new(Shared {
+            crowd: Crowd::new(options.lease),
             options,
             workers: Workers::new(&memory),
             memory,
             epoll: Epoll::new()?,
+            quiet: Epoll::new()?,
             denials: Mutex::new(DenialLog::new(DENIALS)),
             bell: Doorbell::new()?,
             alarm: Alarm::new()?,
@@ -80,8 +88,10 @@ impl Shared {
             stopping: AtomicBool::new(false),
             generation: sys::fork_generation(),
         });
-        shared.epoll.add_always(&shared.bell, BELL)?;
-        shared.epoll.add_always(&shared.alarm, ALARM)?;
+        for set in [&shared.epoll, &shared.quiet] {
+            set.add_always(&shared.bell, BELL)?;
+            set.add_always(&shared.alarm, ALARM)?;
+        }
         let background = shared.clone();
         sys::spawn_quiet("transom", move || background.run())?;
         Ok(shared)
@@ -201,7 +211,8 @@ impl Shared {
         let mut due = Vec::new();
         while !self.stopping.load(Ordering::Acquire) {
             ready.clear();
-            if self.epoll.wait(&mut ready, None).is_err() {
+            let set = if self.crowd_is_attended() { &self.quiet } else { &self.epoll };
+            if set.wait(&mut ready, None).is_err() {
                 return; // somebody has closed our descriptor; every link is dead to us
             }
             if ready.contains(&BELL) {
@@ -216,6 +227,9 @@ impl Shared {
                 }
             }
             for key in due.drain(..) {
+                if key == CROWD {
+                    self.crowd_is_due();
+                }
                 match self.thing(key) {
                     Some(Thing::Link(link)) => link.due(sys::now()),
                     Some(Thing::Port(port)) => port.accept(),
@@ -223,12 +237,17 @@ impl Shared {
                 }
             }
             for key in ready.iter().filter(|key| **key >= FIRST) {
-                match self.thing(*key) {
-                    Some(Thing::Link(link)) => link.ready(sys::now()),
-                    Some(Thing::Port(port)) => port.accept(),
-                    None => {}
-                }
+                self.ready(*key, sys::now());
             }
+        }
+    }
+
+    /// A link or a port is ready.
+    pub(super) fn ready(&self, key: u64, now: Time) {
+        match self.thing(key) {
+            Some(Thing::Link(link)) => link.ready(now),
+            Some(Thing::Port(port)) => port.accept(),
+            None => {}
         }
     }
 }

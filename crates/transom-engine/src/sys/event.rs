@@ -16,6 +16,9 @@ use transom_wire::Time;
 #[derive(Debug)]
 pub struct Epoll(Fd);
 
+const NO_EVENT: epoll::Event =
+    epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
+
 fn interest(read: bool, write: bool) -> epoll::EventFlags {
     let mut flags = epoll::EventFlags::ONESHOT;
     if read {
@@ -62,6 +65,24 @@ impl Epoll {
         let _ = epoll::delete(&self.0, fd);
     }
 
+    /// The keys of what is ready now; how many.
+    pub fn look(&self, into: &mut [u64]) -> usize {
+        let mut events = [NO_EVENT; 64];
+        let room = into.len().min(events.len());
+        let events = events.get_mut(..room).unwrap_or_default();
+        let count =
+            epoll::wait(&self.0, &mut *events, Some(&timespec(Duration::ZERO))).unwrap_or(0);
+        for (key, event) in into.iter_mut().zip(events.iter().take(count)) {
+            *key = event.data.u64();
+        }
+        count
+    }
+
+    /// The set itself: readable while something in it is ready.
+    pub fn fd(&self) -> &Fd {
+        &self.0
+    }
+
     /// Wait until something is ready or the time has passed (rounded up to milliseconds), and
     /// append the keys. A signal ends the wait early with nothing.
     pub fn wait(&self, into: &mut Vec<u64>, limit: Option<Duration>) -> io::Result<()> {
@@ -69,10 +90,7 @@ impl Epoll {
             let millis = d.as_nanos().div_ceil(1_000_000).min(86_400_000);
             timespec(Duration::from_millis(u64::try_from(millis).unwrap_or(86_400_000)))
         });
-        let mut events = [epoll::Event {
-            flags: epoll::EventFlags::empty(),
-            data: epoll::EventData::new_u64(0),
-        }; 64];
+        let mut events = [NO_EVENT; 64];
         match epoll::wait(&self.0, &mut events[..], limit.as_ref()) {
             Ok(n) => {
                 into.extend(events.iter().take(n).map(|e| e.data.u64()));

@@ -1,6 +1,7 @@
 //! Tests of the handle layer over real sockets.
 
 mod calls;
+mod crowd;
 mod harness;
 mod hostile;
 mod processes;

@@ -1,0 +1,114 @@
+//! Many links that feed one completion queue.
+
+use std::sync::{Arc, Mutex};
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
+
+use super::harness::*;
+use crate::raw::{CompletionQueue, Options, QueuePairOptions, Trace};
+use crate::trace::What;
+use crate::{Completion, CompletionKind, Operation, Status};
+
+const LINKS: usize = 32;
+
+/// Peers, each with a connection to a side whose receives all complete in one queue.
+struct Crowd {
+    peers: Vec<End>,
+    ends: Vec<End>,
+    cq: CompletionQueue,
+    inbox: Buffer,
+    outbox: Buffer,
+    /// Which threads of the one side have executed messages.
+    threads: Arc<Mutex<Vec<ThreadId>>>,
+}
+
+impl Crowd {
+    fn new(lease: Duration) -> Crowd {
+        let threads: Arc<Mutex<Vec<ThreadId>>> = Arc::default();
+        let seen = threads.clone();
+        let trace = Trace(Arc::new(move |event: &crate::trace::TraceEvent| {
+            if let What::Executed { .. } = event.what {
+                seen.lock().unwrap().push(thread::current().id());
+            }
+        }));
+        let options = Options { lease, trace: Some(trace), ..Options::default() };
+        let (one, other) = (End::new(&options), End::new(&Options::default()));
+        let cq = one.adapter.completion_queue(2 * LINKS).unwrap();
+        let (mut peers, mut ends) = (Vec::new(), Vec::new());
+        for _ in 0..LINKS {
+            let mut end = End::in_domain(&one.adapter, one.domain);
+            end.cq = cq.clone();
+            let options = QueuePairOptions::default();
+            end.qp = one.adapter.queue_pair(one.domain, &cq, &cq, None, &options).unwrap();
+            let peer = End::in_domain(&other.adapter, other.domain);
+            join(&peer, &end);
+            peers.push(peer);
+            ends.push(end);
+        }
+        Crowd { inbox: one.buffer(64), outbox: other.buffer(64), peers, ends, cq, threads }
+    }
+
+    /// Every peer sends; the threads that took it in while `take` was called for completions.
+    fn round(&self, mut take: impl FnMut(&mut [Completion]) -> usize) -> Vec<ThreadId> {
+        for end in &self.ends {
+            end.qp.post_receive(7, &[self.inbox.all()]).unwrap();
+        }
+        self.threads.lock().unwrap().clear();
+        for peer in &self.peers {
+            peer.post(Operation::Send, &[self.outbox.all()]);
+        }
+        let mut some = [Completion::default(); 16];
+        let (mut received, mut sent) = (0, 0);
+        while received < LINKS || sent < LINKS {
+            let count = if received < LINKS { take(&mut some) } else { self.cq.poll(&mut some) };
+            assert!(some[..count].iter().all(|c| c.status == Status::Success));
+            received += count;
+            sent += self.peers.iter().map(|peer| peer.cq.poll(&mut some[..1])).sum::<usize>();
+        }
+        self.threads.lock().unwrap().clone()
+    }
+
+    /// Sooner or later all messages of a round are taken in by this thread: it keeps the background
+    /// thread away, which may be at work when it begins.
+    fn serves_itself(&self, mut take: impl FnMut(&mut [Completion]) -> usize) {
+        let begin = Instant::now();
+        while self.round(&mut take) != [thread::current().id(); LINKS] {
+            assert!(begin.elapsed() < PATIENCE, "somebody else moves the bytes");
+        }
+    }
+}
+
+#[test]
+fn a_thread_that_polls_serves_many_links() {
+    let crowd = Crowd::new(Duration::from_secs(3600));
+    crowd.serves_itself(|some| crowd.cq.poll(some));
+}
+
+#[test]
+fn a_thread_that_blocks_serves_many_links() {
+    let crowd = Crowd::new(Duration::from_secs(3600));
+    crowd.serves_itself(|some| {
+        assert!(crowd.cq.wait(Some(PATIENCE)).unwrap());
+        crowd.cq.poll(some)
+    });
+}
+
+/// A thread that has polled and does not come back: the end of its lease does what it has left.
+#[test]
+fn the_background_takes_over_from_a_thread_that_stops_polling() {
+    let crowd = Crowd::new(Options::default().lease);
+    crowd.round(|some| crowd.cq.poll(some));
+    for (end, peer) in crowd.ends.iter().zip(&crowd.peers) {
+        for context in 0..3 {
+            end.qp.post_receive(context, &[crowd.inbox.all()]).unwrap();
+        }
+        peer.post(Operation::Send, &[crowd.outbox.all()]);
+        let mut one = [Completion::default()];
+        while crowd.cq.poll(&mut one) == 0 {}
+        // Acknowledged, and heard again, without another poll.
+        peer.expect(CompletionKind::Send);
+        peer.post(Operation::Send, &[crowd.outbox.all()]);
+        peer.expect(CompletionKind::Send);
+        while crowd.cq.poll(&mut one) == 0 {}
+    }
+}
