@@ -1,10 +1,12 @@
 //! How many strangers may be half-way through start-up at a time (iW 14): per listener and per
 //! address, because a handshake that was begun holds memory and a timer before anybody has said
-//! who they are.
+//! who they are. And how many connects of ours may wait for an answer before we slow down.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Limits of one listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +89,49 @@ impl Drop for Ticket {
     }
 }
 
+/// What a link holds until the peer has said who it is.
+#[derive(Debug)]
+pub(crate) enum Starting {
+    /// The other end is a stranger.
+    Stranger(#[expect(dead_code, reason = "held, not read")] Ticket),
+    /// This end has asked, and there is no answer.
+    Asking(#[expect(dead_code, reason = "held, not read")] Asked),
+}
+
+/// Counts connects without an answer.
+#[derive(Debug, Default)]
+pub(crate) struct Asking(Arc<AtomicUsize>);
+
+/// One of them.
+#[derive(Debug)]
+pub(crate) struct Asked(Arc<AtomicUsize>);
+
+impl Asking {
+    /// So many may be unanswered before the next one is slowed down.
+    const FREE: usize = 512;
+
+    /// One more.
+    pub(crate) fn one(&self) -> Asked {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Asked(self.0.clone())
+    }
+
+    /// How long a thread that asks once more lets others run first. A program that connects without a
+    /// pause gets ahead of any peer; what the peer's host cannot queue it drops, and asking again
+    /// after a second is TCP's answer to that.
+    pub(crate) fn pause(&self) -> Option<Duration> {
+        let times = self.0.load(Ordering::Relaxed) / Self::FREE;
+        let micros = 100 * times.saturating_mul(times).min(200) as u64;
+        (times > 0).then(|| Duration::from_micros(micros))
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,5 +158,20 @@ mod tests {
         let _ticket = door.admit(one).unwrap();
         assert!(door.admit(neighbour).is_none());
         assert!(door.admit("2001:db8:0:1::1".parse().unwrap()).is_some());
+    }
+
+    #[test]
+    fn hundreds_of_unanswered_connects_slow_the_next_one_down_and_answers_end_that() {
+        let asking = Asking::default();
+        let mut all: Vec<_> = (1..Asking::FREE).map(|_| asking.one()).collect();
+        assert_eq!(asking.pause(), None);
+        all.push(asking.one());
+        let first = asking.pause().unwrap();
+        all.extend((0..Asking::FREE).map(|_| asking.one()));
+        assert!(asking.pause().unwrap() > first);
+        all.extend((0..100_000).map(|_| asking.one()));
+        assert!(asking.pause().unwrap() <= Duration::from_millis(20), "bounded");
+        all.clear();
+        assert_eq!(asking.pause(), None);
     }
 }

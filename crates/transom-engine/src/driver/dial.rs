@@ -6,13 +6,14 @@ use std::sync::{Arc, Weak};
 use transom_iwarp::Revision;
 use transom_wire::{ReadLimits, Role};
 
+use super::admission::Starting;
 use super::conn::{Conn, Inner, Outcome, new_connection};
 use super::link::{ARM, Link};
 use super::mail::Owner;
 use super::options::status_of;
 use super::qp::Qp;
 use super::sink::{Sink, Told};
-use crate::sys::Stream;
+use crate::sys::{self, Stream};
 use crate::tables::ConnectorState;
 use crate::{Effects, Execution, QueuePairState, Status};
 
@@ -39,6 +40,10 @@ impl Conn {
         private: &[u8],
         sink: Sink,
     ) -> Outcome<()> {
+        // With no lock held yet.
+        if let Some(pause) = self.shared.asking.pause() {
+            sys::pause(pause);
+        }
         let mut told = Told::default();
         let mut inner = self.lock();
         if let Some(old) = inner.link.clone() {
@@ -95,7 +100,15 @@ impl Conn {
         let key = self.shared.new_key();
         let connection = new_connection(&self.shared, key, Role::Active, revision);
         let owner = Owner::Conn(Arc::downgrade(self));
-        let link = Link::new(&self.shared, key, stream, peer, connection, owner, None);
+        let link = Link::new(
+            &self.shared,
+            key,
+            stream,
+            peer,
+            connection,
+            owner,
+            Starting::Asking(self.shared.asking.one()),
+        );
         inner.link = Some(link.clone());
         qp.attach(&link);
         let added = self.shared.add_link(&link);

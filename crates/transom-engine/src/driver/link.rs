@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use transom_wire::Time;
 
-use super::admission::Ticket;
+use super::admission::Starting;
 use super::latch::Latch;
 use super::lease::Lease;
 use super::mail::{Mail, Owner};
@@ -28,7 +28,9 @@ use super::traffic::First;
 use super::workers::Worker;
 use crate::sys::{self, Fd, Host, IoError, Stream};
 use crate::trace::{TraceEvent, Tracer};
-use crate::{Buffer, Connection, Cx, DenialRecord, Denials, EndReason, LinkWish, SharedReceives};
+use crate::{
+    Buffer, Connection, Cx, DenialRecord, Denials, Effect, EndReason, LinkWish, SharedReceives,
+};
 
 /// Receive before sending.
 pub(crate) const RECEIVE: u8 = 1;
@@ -91,7 +93,7 @@ pub(crate) struct State {
     pub(super) more: bool,
     fin_sent: bool,
     gone: bool,
-    ticket: Option<Ticket>,
+    starting: Option<Starting>,
     /// The last pass left nothing to do before more bytes, more posts or this time.
     calm_until: Option<Time>,
     /// The connection's deadline, as of the last pass.
@@ -135,9 +137,9 @@ impl Link {
         peer: SocketAddr,
         connection: Connection,
         owner: Owner,
-        ticket: Option<Ticket>,
+        starting: Starting,
     ) -> Arc<Link> {
-        let connecting = ticket.is_none();
+        let connecting = matches!(starting, Starting::Asking(_));
         let state = State {
             connection,
             qp: None,
@@ -151,7 +153,7 @@ impl Link {
             more: false,
             fin_sent: false,
             gone: false,
-            ticket,
+            starting: Some(starting),
             calm_until: None,
             deadline: None,
         };
@@ -443,8 +445,11 @@ impl Link {
         if state.connecting && state.connection.ended().is_some() {
             state.gone = true; // there is nobody to take leave of
         }
-        if state.ticket.is_some() && state.connection.facts().is_some() {
-            state.ticket = None;
+        if state.starting.is_some()
+            && state.effects.list.iter().any(|effect| matches!(effect, Effect::Event(_)))
+        {
+            // A request has arrived, or an answer: who it is has been said.
+            state.starting = None;
         }
         let over = state.connection.ended().is_some();
         let unused = if over { state.connection.take_unused() } else { None };
@@ -466,7 +471,7 @@ impl Link {
         if let (Some(qp), Some(execution)) = (state.qp.take(), execution) {
             qp.detach(self, execution, told);
         }
-        state.ticket = None;
+        state.starting = None;
         state.partial = Vec::new();
         state.out.bytes = Vec::new();
         self.mail.hang_up();

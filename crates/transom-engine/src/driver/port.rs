@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use transom_wire::Role;
 
-use super::admission::Admission;
+use super::admission::{Admission, Starting};
 use super::conn::{Conn, Outcome, new_connection};
 use super::dial::NEWEST;
 use super::link::{ARM, FLUSH, Link, RECEIVE};
@@ -17,6 +17,8 @@ use super::sink::{Sink, Told};
 use crate::sys::{self, Fd, IoError, Listener as Socket};
 use crate::{ConnectionEvent, Incoming, Listener, Offer, Status};
 
+/// Requests that may wait for a program that has set no limit, or a higher one: each holds memory.
+const BACKLOG: usize = 4096;
 /// Connections accepted in one go before links have their turn.
 const BATCH: usize = 64;
 /// Pause when the system is out of descriptors: the next attempt would fail, too.
@@ -69,8 +71,9 @@ impl Port {
         self.admission.turned_away()
     }
 
-    /// Take requests; at most `backlog` wait (0 = no limit but that of half-open connections).
+    /// Take requests; at most `backlog` wait (0 = as many as the largest).
     pub(crate) fn listen(self: &Arc<Port>, backlog: usize) -> Outcome<()> {
+        let backlog = if backlog == 0 { BACKLOG } else { backlog.min(BACKLOG) };
         self.lock().listener.listen(backlog)?;
         let wrong = |e: IoError| super::options::status_of(e);
         self.socket.listen(u16::try_from(backlog).unwrap_or(u16::MAX).max(128)).map_err(wrong)?;
@@ -95,7 +98,7 @@ impl Port {
                             peer,
                             connection,
                             owner,
-                            Some(ticket),
+                            Starting::Stranger(ticket),
                         );
                         if self.shared.add_link(&link).is_ok() {
                             link.drive(RECEIVE | FLUSH | ARM);

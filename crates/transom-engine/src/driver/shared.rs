@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use transom_memory::{Memory, QueuePairId};
 use transom_wire::Time;
 
+use super::admission::Asking;
 use super::crowd::Crowd;
 use super::link::Link;
 use super::options::Options;
@@ -32,6 +33,8 @@ enum Thing {
 }
 
 pub(crate) struct Shared {
+    /// Connects that nobody has answered.
+    pub(super) asking: Asking,
     pub(crate) options: Options,
     pub(crate) memory: Memory,
     pub(crate) workers: Workers,
@@ -79,6 +82,7 @@ impl Shared {
             epoll: Epoll::new()?,
             quiet: Epoll::new()?,
             denials: Mutex::new(DenialLog::new(DENIALS)),
+            asking: Asking::default(),
             bell: Doorbell::new()?,
             alarm: Alarm::new()?,
             timers: Mutex::default(),

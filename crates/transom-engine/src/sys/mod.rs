@@ -24,5 +24,5 @@ pub(crate) use host::Host;
 pub use host::fetch_ahead;
 pub use identity::{Interface, interfaces, peer_is_same_user};
 pub use pages::{PageError, check_pages};
-pub use process::{cpu_time, fork_generation, now, random_seed, recently, spawn_quiet};
+pub use process::{cpu_time, fork_generation, now, pause, random_seed, recently, spawn_quiet};
 pub use socket::{Bytes, IoError, Listener, Options, Stream, route_to};

@@ -110,3 +110,8 @@ pub fn spawn_quiet<F: FnOnce() + Send + 'static>(
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
     thread
 }
+
+/// Let others run for a while. No lock may be held.
+pub fn pause(length: std::time::Duration) {
+    std::thread::sleep(length);
+}

@@ -195,6 +195,33 @@ fn nothing_lands_after_a_revoke() {
     }
 }
 
+/// iW 14 is about strangers: who has asked waits for the program, as many as there are (ND2 2.11).
+#[test]
+fn requests_that_have_arrived_take_no_stranger_s_place() {
+    let half_open = HalfOpen { total: 2, per_address: 2 };
+    let passive = End::new(&Options { half_open, ..Options::default() });
+    let listener = passive.adapter.listener(loopback()).unwrap();
+    listener.listen(0).unwrap();
+    let active = End::new(&Options::default());
+    let mut waiting = Vec::new();
+    for _ in 0..6 {
+        let (caller, callee) = (End::on(&active.adapter), End::on(&passive.adapter));
+        let (answered, answer) = signal();
+        let (asked, request) = signal();
+        let at = listener.address().unwrap();
+        caller.connector.bind(loopback()).unwrap();
+        caller.connector.connect(&caller.qp, at, LIMITS, b"", answered).unwrap();
+        listener.get_request(&callee.connector, asked).unwrap();
+        assert_eq!(request.wait(), Status::Success);
+        waiting.push((caller, answer, callee));
+    }
+    for (_caller, answer, callee) in &waiting {
+        callee.connector.accept(&callee.qp, LIMITS, b"", signal().0).unwrap();
+        assert_eq!(answer.wait(), Status::Success);
+    }
+    assert_eq!(listener.turned_away(), 0);
+}
+
 /// iW 14: strangers who connect and say nothing take only so many places, and give them back.
 #[test]
 fn a_flood_of_silent_connections_is_turned_away() {
