@@ -49,7 +49,9 @@ pub struct Connector {
     state: ConnectorState,
     limits: ReadLimits,
     private: Box<[u8]>,
-    /// `private` came with a Reject.
+    /// The last Connect was rejected,
+    refused: bool,
+    /// and `private` came with that.
     rejected: bool,
     /// Connect has begun once.
     tried: bool,
@@ -69,6 +71,7 @@ impl Connector {
             state: ConnectorState::Idle,
             limits: ReadLimits::default(),
             private: Box::default(),
+            refused: false,
             rejected: false,
             tried: false,
             peer_left: false,
@@ -89,7 +92,8 @@ impl Connector {
             Cell::Ok => Ok(()),
             Cell::Fail(status) => Err(status),
             Cell::IfRejected(_) if self.rejected => Ok(()),
-            Cell::IfRejected(status) => Err(status),
+            Cell::IfRefused(_) if self.refused => Ok(()),
+            Cell::IfRejected(status) | Cell::IfRefused(status) => Err(status),
             Cell::IfTried(yes, no) => Err(if self.tried { yes } else { no }),
             Cell::IfPeerLeft(yes, no) => Err(if self.peer_left { yes } else { no }),
         }
@@ -119,7 +123,7 @@ impl Connector {
         self.limits = clamp(asked, self.caps.reads);
         self.state = ConnectorState::Connecting;
         self.tried = true;
-        self.rejected = false;
+        (self.refused, self.rejected) = (false, false);
         self.pending = Some(waiter);
         Ok((execution, self.limits))
     }
@@ -248,10 +252,11 @@ impl Connector {
     /// Be told when the peer disconnects.
     pub fn notify_disconnect(&mut self, waiter: u64, effects: &mut Effects) -> Result<(), Status> {
         self.gate(ConnectorCall::NotifyDisconnect)?;
-        if self.state == ConnectorState::PeerGone {
-            effects.finish(waiter, Status::Success);
-        } else {
+        if self.state == ConnectorState::Connected {
             self.notify.push(waiter);
+        } else {
+            // It has happened: the peer is gone, or (ND1 11.3) this side has disconnected.
+            effects.finish(waiter, Status::Success);
         }
         Ok(())
     }
@@ -334,7 +339,7 @@ impl Connector {
             }
             (ConnectionEvent::Rejected { private }, ConnectorState::Connecting) => {
                 self.private = private.clone();
-                self.rejected = !private.is_empty();
+                (self.refused, self.rejected) = (true, !private.is_empty());
                 self.state = ConnectorState::Bound;
                 self.finish(Status::ConnectionRefused, effects);
             }
@@ -455,6 +460,7 @@ impl Listener {
             Cell::Ok => Ok(()),
             Cell::Fail(status)
             | Cell::IfRejected(status)
+            | Cell::IfRefused(status)
             | Cell::IfTried(_, status)
             | Cell::IfPeerLeft(_, status) => Err(status),
         }

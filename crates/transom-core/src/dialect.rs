@@ -16,13 +16,23 @@ pub enum PeerGone {
     Keep,
 }
 
-/// What a request that names a dead window gets.
+/// What a request that names a dead window gets: an Invalidate, or a peer's Send with one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeadWindow {
     /// The request fails, and with it the connection (ND2 C10).
     Fatal,
     /// It succeeds (iW 8.4).
     Ignored,
+}
+
+/// How long a request counts towards the depth of its queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Places {
+    /// Until it completes.
+    UntilCompleted,
+    /// Until its completion is retrieved, if it makes one
+    /// ([`QueuePair::retrieved`](crate::QueuePair::retrieved); ND1 EP-8).
+    UntilRetrieved,
 }
 
 /// One generation of the interface.
@@ -38,6 +48,8 @@ pub struct Dialect {
     pub notify_on_disconnect: Status,
     /// Disconnect finishes at once, rather than when the peer has disconnected too (ND2 4.9).
     pub disconnect_at_once: bool,
+    /// See [`Places`].
+    pub places: Places,
     /// How deep completion queues are.
     pub completion_queues: Capacity,
     /// See [`DeadWindow`].
@@ -66,6 +78,7 @@ pub const ND2: Dialect = Dialect {
     backed_out: Status::ConnectionRefused,
     notify_on_disconnect: Status::ConnectionDisconnected,
     disconnect_at_once: true,
+    places: Places::UntilCompleted,
     completion_queues: Capacity::Elastic,
     dead_window: DeadWindow::Fatal,
     sink: Purpose::ReadSink,
@@ -76,12 +89,15 @@ pub const ND2: Dialect = Dialect {
     listener: &tables::LISTENER_ND2,
 };
 
-/// NetworkDirect SPI version 1 (laid out; its front checks it against ND1).
+/// NetworkDirect SPI version 1.
 pub const ND1: Dialect = Dialect {
     name: "ND1",
     peer_gone: PeerGone::Keep,
     backed_out: Status::ConnectionAborted,
+    places: Places::UntilRetrieved,
     completion_queues: Capacity::Exact,
+    posting: &tables::POSTING_ND1,
+    connector: &tables::CONNECTOR_ND1,
     ..ND2
 };
 

@@ -4,6 +4,7 @@ use transom_memory::{Actor, ConnectionId, DomainId, Memory, QueuePairId};
 use transom_wire::Time;
 
 use crate::context::{Effects, SharedReceives, Side};
+use crate::dialect::Places;
 use crate::queue::{Progress, RequestQueue, Slot};
 use crate::tables::QueuePairState;
 use crate::{
@@ -17,6 +18,7 @@ pub struct Execution {
     pub(crate) domain: DomainId,
     pub(crate) context: u64,
     pub(crate) shared: bool,
+    places: Places,
     pub(crate) state: QueuePairState,
     /// The state that the front half knows of.
     pub(crate) told: QueuePairState,
@@ -50,6 +52,7 @@ impl Execution {
             domain: config.domain,
             context: config.context,
             shared: config.shared,
+            places: config.dialect.places,
             state,
             told: state,
             requests: RequestQueue::default(),
@@ -191,8 +194,9 @@ impl Execution {
     fn pop_request(&mut self, effects: &mut Effects, status: Status, denial: u64) {
         let Some(slot) = self.requests.pop() else { return };
         self.next = self.next.max(self.requests.first());
-        self.freed += 1;
-        if status.is_success() && slot.flags.contains(Flags::SILENT_SUCCESS) {
+        let silent = status.is_success() && slot.flags.contains(Flags::SILENT_SUCCESS);
+        self.freed += u32::from(silent || self.places == Places::UntilCompleted);
+        if silent {
             return;
         }
         effects.complete(Side::Initiator, self.completion(&slot, status, slot.length, denial));
@@ -224,7 +228,7 @@ impl Execution {
     ) {
         let Some(slot) = self.receives.pop() else { return };
         self.receiving = false;
-        self.freed_receives += 1;
+        self.freed_receives += u32::from(self.places == Places::UntilCompleted);
         let mut flags = CompletionFlags::default();
         if solicited {
             flags.0 |= CompletionFlags::SOLICITED.0;

@@ -6,6 +6,7 @@
 
 use transom_memory::{DomainId, QueuePairId};
 
+use crate::dialect::Places;
 use crate::exec::Execution;
 use crate::queue::RequestQueue;
 use crate::tables::{Posting, QueuePairState};
@@ -63,7 +64,7 @@ pub struct QueuePair {
     attached: bool,
     posted: RequestQueue,
     receives: RequestQueue,
-    /// Requests posted and not completed.
+    /// Requests that take up a place.
     outstanding: u32,
     outstanding_receives: u32,
 }
@@ -251,8 +252,19 @@ impl QueuePair {
             };
             effects.complete(side, completion);
         }
-        self.outstanding = 0;
-        self.outstanding_receives = 0;
+        if self.config.dialect.places == Places::UntilCompleted {
+            self.outstanding = 0;
+            self.outstanding_receives = 0;
+        }
+    }
+
+    /// The program has retrieved a completion: where the dialect says so, its place is free only now.
+    pub fn retrieved(&mut self, receive: bool) {
+        if self.config.dialect.places == Places::UntilRetrieved {
+            let place =
+                if receive { &mut self.outstanding_receives } else { &mut self.outstanding };
+            *place = place.saturating_sub(1);
+        }
     }
 
     /// Flush without a connection (ND2 4.9). With one, see [`Connection::flush`](crate::Connection::flush).
@@ -265,7 +277,7 @@ impl QueuePair {
         }
     }
 
-    /// Requests posted and not completed.
+    /// Requests and receives that take up places: posted and not completed, or as the dialect says.
     #[must_use]
     pub fn outstanding(&self) -> (u32, u32) {
         (self.outstanding, self.outstanding_receives)

@@ -71,6 +71,19 @@ pub static POSTING_ND2: PostingTable = PostingTable {
     initiator: [INVALID, INVALID, INVALID, Posting::Accept, Posting::Cancel, Posting::Cancel],
 };
 
+/// ND1 11.3: as [`POSTING_ND2`], but nothing may be posted once this side has disconnected.
+pub static POSTING_ND1: PostingTable = PostingTable {
+    receive: [
+        Posting::Accept,
+        Posting::Accept,
+        Posting::Accept,
+        Posting::Accept,
+        Posting::Cancel,
+        INVALID,
+    ],
+    initiator: [INVALID, INVALID, INVALID, Posting::Accept, Posting::Cancel, INVALID],
+};
+
 /// As [`POSTING_ND2`], but only receives may be posted behind a flush (NDK 7.4).
 pub static POSTING_INVALID_AFTER_FLUSH: PostingTable = PostingTable {
     receive: POSTING_ND2.receive,
@@ -277,6 +290,8 @@ pub enum Cell {
     Fail(Status),
     /// Proceeds if a Reject carried data; else fails.
     IfRejected(Status),
+    /// Proceeds if a Reject came, with data or without; else fails.
+    IfRefused(Status),
     /// Fails with the first if the connector has ever tried to connect, with the second otherwise.
     IfTried(Status, Status),
     /// Fails with the first if the peer left first, with the second otherwise.
@@ -296,6 +311,8 @@ const NAS: Cell = Cell::Fail(AddressNotAssociated);
 const DIS: Cell = Cell::Fail(ConnectionDisconnected);
 /// "INV, ok if a Reject carried data".
 const REJ: Cell = Cell::IfRejected(ConnectionInvalid);
+/// "ok after a Reject, else INV" (ND1 10).
+const REF: Cell = Cell::IfRefused(ConnectionInvalid);
 /// "ABT (INV if never connecting)".
 const NEV: Cell = Cell::IfTried(ConnectionAborted, ConnectionInvalid);
 /// "INV; ABT if the peer left first".
@@ -316,6 +333,25 @@ pub static CONNECTOR_ND2: ConnectorTable = [
     /* Peer */       [INV, INV,  INV,  OK,   OK,   OK,   OK,   OK,   OK,   OK,   OK ],
     /* Notify */     [INV, INV,  INV,  INV,  INV,  INV,  INV,  OK,   DIS,  OK,   DIS],
     /* Disconnect */ [INV, INV,  INV,  INV,  INV,  INV,  INV,  OK,   STA,  OK,   INV],
+    /* Take */       [OK,  ACT,  ACT,  ACT,  ACT,  ACT,  ACT,  ACT,  ACT,  ACT,  ACT],
+];
+
+/// ND1 11.3. Its dashes are "another state"; `Queued` is not among its columns. A front calls Bind for
+/// its program, before each Connect. A local Disconnect counts as one that was indicated.
+#[rustfmt::skip]
+pub static CONNECTOR_ND1: ConnectorTable = [
+    //                Idle Bound Queued Reqd Accng Conng Repld Cond Discg PGone Disc
+    /* Bind */       [OK,  OK,   AAS,  AAS,  AAS,  AAS,  AAS,  AAS,  AAS,  AAS,  AAS],
+    /* Connect */    [NAS, OK,   STA,  STA,  STA,  ACT,  STA,  ACT,  STA,  ACT,  STA],
+    /* Complete */   [INV, INV,  INV,  INV,  INV,  INV,  OK,   INV,  INV,  INV,  NEV],
+    /* Accept */     [INV, INV,  STA,  OK,   STA,  STA,  STA,  ACT,  STA,  STA,  ABT],
+    /* Reject */     [INV, INV,  STA,  OK,   STA,  INV,  OK,   INV,  STA,  STA,  PLF],
+    /* ReadLimits */ [INV, INV,  INV,  OK,   OK,   INV,  OK,   OK,   STA,  OK,   OK ],
+    /* Private */    [INV, REF,  INV,  OK,   OK,   INV,  OK,   OK,   STA,  OK,   OK ],
+    /* Local */      [INV, OK,   INV,  OK,   OK,   OK,   OK,   OK,   OK,   OK,   OK ],
+    /* Peer */       [INV, INV,  INV,  OK,   OK,   OK,   OK,   OK,   OK,   OK,   OK ],
+    /* Notify */     [INV, INV,  INV,  INV,  INV,  INV,  INV,  OK,   OK,   OK,   OK ],
+    /* Disconnect */ [INV, INV,  INV,  INV,  INV,  INV,  INV,  OK,   INV,  OK,   INV],
     /* Take */       [OK,  ACT,  ACT,  ACT,  ACT,  ACT,  ACT,  ACT,  ACT,  ACT,  ACT],
 ];
 

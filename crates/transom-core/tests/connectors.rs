@@ -154,6 +154,7 @@ fn nd2_4_7_3_every_call_in_every_state() {
                     // What the road to the state in `in_state` makes of the conditions.
                     Cell::Fail(status)
                     | Cell::IfRejected(status)
+                    | Cell::IfRefused(status)
                     | Cell::IfTried(_, status)
                     | Cell::IfPeerLeft(_, status) => Err(status),
                 };
@@ -184,6 +185,10 @@ fn nd2_4_7_3_cells_with_conditions() {
     assert_eq!(pair.hosts[ACTIVE].connector.private_data(), Ok(&b"no room"[..]));
     let pair = refused(b"");
     assert_eq!(pair.hosts[ACTIVE].connector.private_data(), Err(Status::ConnectionInvalid));
+    // Version 1 asks whether there was a Reject at all (ND1 10).
+    let (mut pair, _) = in_state(&dialect::ND1, ConnectorState::Requested).unwrap();
+    pair.reject(PASSIVE, b"").unwrap();
+    assert_eq!(pair.hosts[ACTIVE].connector.private_data(), Ok(&b""[..]));
     // "ABT (INV if never connecting)", "INV; ABT if the peer left first".
     let (mut pair, host) = in_state(&dialect::ND2, ConnectorState::Replied).unwrap();
     pair.kill(PASSIVE);

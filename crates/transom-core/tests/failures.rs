@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use transom_core::dialect::{self, DeadWindow, Dialect, PeerGone};
+use transom_core::dialect::{self, DeadWindow, Dialect, PeerGone, Places};
 use transom_core::tables::{OUTCOMES, Posting, Situation};
 use transom_core::testing::{ACTIVE, Buffer, PASSIVE, Pair, PairConfig, Seen, Wires};
 use transom_core::{
@@ -752,6 +752,72 @@ fn send_with_invalidate_closes_a_window_of_this_peer_only() {
         assert_eq!(received[0], (21, Status::InvalidRequest), "{}", dialect.name);
         assert!(pair.hosts[PASSIVE].memory.counts(buffer.token).is_some(), "still registered");
     });
+}
+
+/// ND1 INV-2, T16; iW 8.4: the peer closes what this side, or the peer itself, has closed already.
+#[test]
+fn nd1_inv2_a_window_is_closed_once_where_the_dialect_says_so() {
+    each(|mut pair, dialect| {
+        let fatal = dialect.dead_window == DeadWindow::Fatal;
+        let p = &mut pair.hosts[PASSIVE];
+        let buffer = p.register(vec![0; 64], Rights::LOCAL_WRITE);
+        let request = Request { context: 9, operation: Operation::Receive, flags: Flags::NONE };
+        let window = p.bind(&buffer, 0, 64, Rights::REMOTE_WRITE, request).unwrap();
+        for context in [20, 21] {
+            p.post_receive(context, &[]).unwrap();
+        }
+        pair.pump();
+        pair.hosts[PASSIVE].completions();
+        let close = Operation::SendWithInvalidate { token: window.token.0 };
+        for context in [1, 2] {
+            pair.hosts[ACTIVE].post(context, close, Flags::NONE, &[]).unwrap();
+        }
+        pair.pump();
+        let second = if fatal { Status::InvalidRequest } else { Status::Success };
+        assert_eq!(
+            pair.hosts[PASSIVE].outcomes(),
+            [(20, Status::Success), (21, second)],
+            "{}",
+            dialect.name
+        );
+        assert_eq!(pair.hosts[ACTIVE].outcomes()[0], (1, Status::Success), "{}", dialect.name);
+    });
+}
+
+/// ND1 EP-8: where the dialect says so, a place is free only when its completion was retrieved; a
+/// silent success frees it by itself.
+#[test]
+fn nd1_ep8_places_are_free_when_the_dialect_says_so() {
+    each(|mut pair, dialect| {
+        let kept = dialect.places == Places::UntilRetrieved;
+        let depth = u64::from(pair.hosts[ACTIVE].config.depth);
+        for context in 0..depth {
+            pair.hosts[PASSIVE].post_receive(context, &[]).unwrap();
+        }
+        pair.pump();
+        for context in 0..depth {
+            pair.hosts[ACTIVE].post(context, Operation::Send, Flags::NONE, &[]).unwrap();
+        }
+        pair.pump();
+        let full = if kept { Err(Status::NoMoreEntries) } else { Ok(()) };
+        let again = pair.hosts[ACTIVE].post(depth, write_nothing(), Flags::NONE, &[]);
+        assert_eq!(again, full, "{}", dialect.name);
+        assert_eq!(pair.hosts[PASSIVE].post_receive(depth, &[]), full, "{}", dialect.name);
+        pair.hosts[ACTIVE].completions();
+        pair.hosts[PASSIVE].completions();
+        pair.pump();
+        pair.hosts[ACTIVE].completions();
+        for context in 0..2 * depth {
+            let silent = Flags::SILENT_SUCCESS;
+            pair.hosts[ACTIVE].post(context, write_nothing(), silent, &[]).unwrap();
+            pair.pump();
+        }
+        assert_eq!(pair.hosts[ACTIVE].outcomes(), []);
+    });
+}
+
+fn write_nothing() -> Operation {
+    Operation::Write { token: 0, address: 0 }
 }
 
 // ---- ends -----------------------------------------------------------------------------------------

@@ -231,7 +231,7 @@ impl Connection {
         }
         if let Some(token) = send.invalidate {
             let (actor, token) = (by.actor, Token(token));
-            // What its owner has closed before is dead to the peer, too (NDK INV-7); a close that
+            // What its owner has closed before is dead to the peer, too (NDK INV-7, ND1 INV-2); a close that
             // comes while this one is under way is not.
             let fatal = self.config.dialect.dead_window == DeadWindow::Fatal;
             let late = fatal && !cx.memory.is_open(token);

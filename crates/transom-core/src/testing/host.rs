@@ -10,10 +10,10 @@ use transom_wire::{ReadLimits, Time};
 
 use super::Arena;
 use crate::{
-    Caps, Completion, CompletionQueue, Connection, ConnectionEvent, Connector, Cx, Data, DenialLog,
-    DenialRecord, Denials, Dialect, Effect, Effects, Finished, Flags, Listener, Operation, Output,
-    QueuePair, QueuePairConfig, QueuePairKind, Received, Request, RequestQueue, Sge,
-    SharedReceiveQueue, SharedReceives, Side, Status,
+    Caps, Completion, CompletionKind, CompletionQueue, Connection, ConnectionEvent, Connector, Cx,
+    Data, DenialLog, DenialRecord, Denials, Dialect, Effect, Effects, Finished, Flags, Listener,
+    Operation, Output, QueuePair, QueuePairConfig, QueuePairKind, Received, Request, RequestQueue,
+    Sge, SharedReceiveQueue, SharedReceives, Side, Status,
 };
 
 /// What a host is made with.
@@ -396,7 +396,11 @@ impl Host {
 
     /// Everything in the completion queue.
     pub fn completions(&mut self) -> Vec<Completion> {
-        std::iter::from_fn(|| self.cq.pop()).collect()
+        let all: Vec<_> = std::iter::from_fn(|| self.cq.pop()).collect();
+        for completion in &all {
+            self.queue_pair.retrieved(completion.kind == CompletionKind::Receive);
+        }
+        all
     }
 
     /// (context, status) of everything in the completion queue.

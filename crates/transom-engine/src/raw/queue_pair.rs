@@ -197,7 +197,13 @@ impl QueuePair {
         *self.0.qp.front().pair.config()
     }
 
-    /// Requests and receives posted and not completed.
+    /// The program has retrieved a completion of a request, or a receive. For dialects in which a
+    /// request takes up its place until then ([`Places`](crate::dialect::Places)).
+    pub fn retrieved(&self, receive: bool) {
+        self.0.qp.front().pair.retrieved(receive);
+    }
+
+    /// Requests and receives that take up places in the queues.
     #[must_use]
     pub fn outstanding(&self) -> (u32, u32) {
         self.0.qp.front().pair.outstanding()
