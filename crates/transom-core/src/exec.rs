@@ -41,6 +41,8 @@ pub struct Execution {
     /// A request has failed by itself: nothing further starts, and the connection ends when all
     /// before it have completed.
     pub(crate) failed: bool,
+    /// Its peer has disconnected, and its dialect leaves its requests to the program.
+    pub(crate) kept: bool,
     pub(crate) freed: u32,
     pub(crate) freed_receives: u32,
 }
@@ -65,6 +67,7 @@ impl Execution {
             succeeded: 0,
             reads: 0,
             failed: false,
+            kept: false,
             freed: 0,
             freed_receives: 0,
         }

@@ -4,7 +4,8 @@
 //! connection's own half is the [`Execution`]; [`QueuePair::exchange`] carries posts one way and
 //! freed places the other.
 
-use transom_memory::{DomainId, QueuePairId};
+use transom_memory::{DomainId, Memory, QueuePairId};
+use transom_wire::Time;
 
 use crate::dialect::Places;
 use crate::exec::Execution;
@@ -62,6 +63,8 @@ pub struct QueuePair {
     config: QueuePairConfig,
     state: QueuePairState,
     attached: bool,
+    /// Its connection is gone, and its requests wait for the program to disconnect.
+    kept: bool,
     posted: RequestQueue,
     receives: RequestQueue,
     /// Requests that take up a place.
@@ -89,6 +92,7 @@ impl QueuePair {
             config,
             state: QueuePairState::Idle,
             attached: false,
+            kept: false,
             posted: RequestQueue::default(),
             receives: RequestQueue::default(),
             outstanding: 0,
@@ -199,6 +203,7 @@ impl QueuePair {
     pub fn detach(&mut self, mut execution: Execution) {
         self.exchange(&mut execution);
         self.attached = false;
+        self.kept = execution.kept;
         if matches!(self.state, QueuePairState::Connecting | QueuePairState::Accepting) {
             self.state = QueuePairState::Idle;
         }
@@ -229,8 +234,10 @@ impl QueuePair {
 
     /// Without a connection: complete what was posted behind a flush (ND2 4.1, last rows). Does
     /// nothing in other states.
-    pub fn settle(&mut self, effects: &mut Effects) {
+    /// Binds among it never execute: their tokens never live (ND1 MW-5).
+    pub fn settle(&mut self, memory: &Memory, now: Time, effects: &mut Effects) {
         if self.attached
+            || self.kept
             || !matches!(self.state, QueuePairState::Error | QueuePairState::Disconnected)
         {
             return;
@@ -239,6 +246,9 @@ impl QueuePair {
         for (side, slot) in
             receives.chain(std::iter::from_fn(|| self.posted.pop()).map(|s| (Side::Initiator, s)))
         {
+            if let Operation::Bind { window } = slot.operation {
+                memory.abandon(window, now.0);
+            }
             let completion = Completion {
                 request_context: slot.context,
                 queue_pair_context: self.config.context,
@@ -268,12 +278,22 @@ impl QueuePair {
     }
 
     /// Flush without a connection (ND2 4.9). With one, see [`Connection::flush`](crate::Connection::flush).
-    pub fn flush(&mut self, effects: &mut Effects) {
+    pub fn flush(&mut self, memory: &Memory, now: Time, effects: &mut Effects) {
         if !self.attached {
             if self.state == QueuePairState::Idle {
                 self.state = QueuePairState::Error;
             }
-            self.settle(effects);
+            self.kept = false;
+            self.settle(memory, now, effects);
+        }
+    }
+
+    /// This side disconnects what has no connection any more.
+    pub fn disconnected(&mut self, memory: &Memory, now: Time, effects: &mut Effects) {
+        if !self.attached && self.state == QueuePairState::Error {
+            self.state = QueuePairState::Disconnected;
+            self.kept = false;
+            self.settle(memory, now, effects);
         }
     }
 

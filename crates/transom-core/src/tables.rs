@@ -336,16 +336,17 @@ pub static CONNECTOR_ND2: ConnectorTable = [
     /* Take */       [OK,  ACT,  ACT,  ACT,  ACT,  ACT,  ACT,  ACT,  ACT,  ACT,  ACT],
 ];
 
-/// ND1 11.3. Its dashes are "another state"; `Queued` is not among its columns. A front calls Bind for
-/// its program, before each Connect. A local Disconnect counts as one that was indicated.
+/// ND1 11.3. Its dashes are "another state"; `Queued` is not among its columns, and `Bound` is its
+/// "refused": a front calls Bind for its program, as part of Connect. A local Disconnect counts as one
+/// that was indicated.
 #[rustfmt::skip]
 pub static CONNECTOR_ND1: ConnectorTable = [
     //                Idle Bound Queued Reqd Accng Conng Repld Cond Discg PGone Disc
     /* Bind */       [OK,  OK,   AAS,  AAS,  AAS,  AAS,  AAS,  AAS,  AAS,  AAS,  AAS],
     /* Connect */    [NAS, OK,   STA,  STA,  STA,  ACT,  STA,  ACT,  STA,  ACT,  STA],
     /* Complete */   [INV, INV,  INV,  INV,  INV,  INV,  OK,   INV,  INV,  INV,  NEV],
-    /* Accept */     [INV, INV,  STA,  OK,   STA,  STA,  STA,  ACT,  STA,  STA,  ABT],
-    /* Reject */     [INV, INV,  STA,  OK,   STA,  INV,  OK,   INV,  STA,  STA,  PLF],
+    /* Accept */     [INV, STA,  STA,  OK,   STA,  STA,  STA,  ACT,  STA,  STA,  ABT],
+    /* Reject */     [INV, STA,  STA,  OK,   STA,  INV,  OK,   INV,  STA,  STA,  PLF],
     /* ReadLimits */ [INV, INV,  INV,  OK,   OK,   INV,  OK,   OK,   STA,  OK,   OK ],
     /* Private */    [INV, REF,  INV,  OK,   OK,   INV,  OK,   OK,   STA,  OK,   OK ],
     /* Local */      [INV, OK,   INV,  OK,   OK,   OK,   OK,   OK,   OK,   OK,   OK ],

@@ -133,6 +133,15 @@ pub struct Refused {
 }
 
 impl Denial {
+    /// Whether the first byte that was asked for lies inside what the token names. For fronts whose
+    /// codes tell a wrong beginning from a wrong end (ND1 8.5.1).
+    #[must_use]
+    pub fn begins_inside(&self) -> bool {
+        self.named.is_some_and(|named| {
+            self.access.address >= named.base && self.access.address - named.base < named.length
+        })
+    }
+
     /// The short form, which tells a peer nothing that it did not know, but for the class of rule.
     #[must_use]
     pub fn for_peer(&self) -> Refused {

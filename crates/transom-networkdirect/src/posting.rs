@@ -19,7 +19,7 @@ pub(crate) fn flags(given: u32, allowed: u32, invalid: i32) -> Result<Flags, i32
 }
 
 /// A list in the engine's words, on the stack: nothing on the data path allocates.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(crate) struct List {
     entries: [Sge; limits::SGE as usize],
     count: usize,

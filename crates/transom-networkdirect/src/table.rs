@@ -50,7 +50,9 @@ pub(crate) fn nd1(status: Status) -> i32 {
         Status::RemoteAccess | Status::PeerReceiveTooSmall => ND_REMOTE_ERROR,
         Status::IoTimeout => ND_TIMEOUT,
         Status::InvalidBufferSize => ND_BUFFER_OVERFLOW,
-        Status::SharingViolation | Status::AddressAssociated => ND_ADDRESS_ALREADY_EXISTS,
+        // ND1 13, row 29: one code for all that is wrong with a local port.
+        Status::SharingViolation | Status::TooManyAddresses => ND_ADDRESS_ALREADY_EXISTS,
+        Status::BadNetworkName => ND_INVALID_ADDRESS,
         // A disconnect that this side began has been indicated as much as one of the peer.
         Status::ConnectionDisconnected => ND_SUCCESS,
         other => nd2(other),

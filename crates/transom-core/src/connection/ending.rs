@@ -153,6 +153,8 @@ impl Connection {
         cx.effects.event(ConnectionEvent::Ended(end));
         if !self.keeps(reason) {
             self.flush_execution(cx, denial);
+        } else if let Some(execution) = &mut self.execution {
+            execution.kept = true;
         }
     }
 
@@ -167,6 +169,7 @@ impl Connection {
         if !self.unused()
             && let Some(execution) = &mut self.execution
         {
+            execution.kept = false;
             execution.flush(cx.effects, cx.memory, cx.shared, cx.now, denial);
         }
     }

@@ -390,7 +390,7 @@ impl Host {
     }
 
     fn settle(&mut self) {
-        self.queue_pair.settle(&mut self.effects);
+        self.queue_pair.settle(&self.memory, Time(0), &mut self.effects);
         self.carry_out();
     }
 

@@ -301,7 +301,7 @@ impl Pair {
         let now = self.now;
         self.hosts[host].with(now, |_, connection, queue_pair, cx| match connection {
             Some(connection) if queue_pair.attached() => connection.flush(cx),
-            _ => queue_pair.flush(cx.effects),
+            _ => queue_pair.flush(cx.memory, cx.now, cx.effects),
         });
     }
 

@@ -1,7 +1,7 @@
 //! A connector with its lock, its link and its waiters.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use transom_iwarp::Revision;
 use transom_memory::ConnectionId;
@@ -36,6 +36,8 @@ pub(crate) struct Conn {
 pub(super) struct Inner {
     pub(super) connector: Connector,
     pub(super) link: Option<Arc<Link>>,
+    /// The queue pair of its last Connect or Accept, which may outlive the link.
+    pub(super) qp: Weak<Qp>,
     pub(super) local: Option<SocketAddr>,
     pub(super) peer: Option<SocketAddr>,
     /// The Connect under way.
@@ -78,6 +80,7 @@ impl Conn {
             inner: Mutex::new(Inner {
                 connector,
                 link: None,
+                qp: Weak::new(),
                 local: None,
                 peer: None,
                 attempt: None,
@@ -196,7 +199,12 @@ impl Conn {
             drop(worker);
             self.carry_out(&mut effects, &mut told);
         }
+        let over = inner.connector.state() == crate::tables::ConnectorState::Disconnected;
+        let qp = if over { inner.qp.upgrade() } else { None };
         drop(inner);
+        if let Some(qp) = qp {
+            qp.disconnected(&mut told); // nothing is left to do, unless the link was gone before
+        }
         told.tell();
         if let Some(link) = link {
             if left {
@@ -254,6 +262,8 @@ impl Conn {
         });
         if result.is_err() {
             self.forget(waiter);
+        } else {
+            self.lock().qp = Arc::downgrade(qp);
         }
         result
     }

@@ -110,6 +110,7 @@ impl Conn {
             Starting::Asking(self.shared.asking.one()),
         );
         inner.link = Some(link.clone());
+        inner.qp = Arc::downgrade(qp);
         qp.attach(&link);
         let added = self.shared.add_link(&link);
         let (result, _) = link.control(told, |state, cx| {

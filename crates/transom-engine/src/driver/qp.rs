@@ -7,8 +7,10 @@ use transom_memory::QueuePairId;
 
 use super::cq::Cq;
 use super::link::Link;
+use super::shared::Shared;
 use super::sink::Told;
 use super::srq::Srq;
+use crate::sys;
 use crate::{Completion, Data, Effect, Effects, Execution, QueuePair, Request, Sge, Side, Status};
 
 /// What a posting thread touches, under a lock that is never held while bytes move.
@@ -51,6 +53,7 @@ pub(crate) struct Qp {
     pub(crate) receive: Arc<Cq>,
     pub(crate) shared: Option<Arc<Srq>>,
     pub(crate) freed: Freed,
+    adapter: Arc<Shared>,
     front: Mutex<Front>,
 }
 
@@ -60,12 +63,13 @@ impl Qp {
         initiator: Arc<Cq>,
         receive: Arc<Cq>,
         shared: Option<Arc<Srq>>,
+        adapter: Arc<Shared>,
     ) -> Qp {
         let number = pair.config().number;
         initiator.queue().bind(pair.config().initiator_depth as usize);
         receive.queue().bind(pair.config().receive_depth as usize);
         let front = Mutex::new(Front { pair, link: Weak::new(), heard: (0, 0) });
-        Qp { number, initiator, receive, shared, freed: Freed::default(), front }
+        Qp { number, initiator, receive, shared, freed: Freed::default(), adapter, front }
     }
 
     pub(crate) fn front(&self) -> MutexGuard<'_, Front> {
@@ -133,7 +137,7 @@ impl Qp {
     fn settle(&self, told: &mut Told) {
         let mut effects = Effects::default();
         let mut front = self.front();
-        front.pair.settle(&mut effects);
+        front.pair.settle(&self.adapter.memory, sys::now(), &mut effects);
         // Under the front's lock: two threads that post must not complete out of order.
         self.complete_all(effects, told);
     }
@@ -142,7 +146,15 @@ impl Qp {
     pub(crate) fn flush(&self, told: &mut Told) {
         let mut effects = Effects::default();
         let mut front = self.front();
-        front.pair.flush(&mut effects);
+        front.pair.flush(&self.adapter.memory, sys::now(), &mut effects);
+        self.complete_all(effects, told);
+    }
+
+    /// This side disconnects, and there is no link any more to do it on.
+    pub(crate) fn disconnected(&self, told: &mut Told) {
+        let mut effects = Effects::default();
+        let mut front = self.front();
+        front.pair.disconnected(&self.adapter.memory, sys::now(), &mut effects);
         self.complete_all(effects, told);
     }
 

@@ -199,6 +199,23 @@ impl Adapter {
     /// Make a window's token, for `queue_pair`'s peer only. Post its Bind next; until that executes
     /// the token names nothing, and the region is busy (ND2 W10, 5.6).
     pub fn reserve_window(&self, window: &Window, queue_pair: &QueuePair) -> Result<Token> {
+        self.try_reserve_window(window, queue_pair)?.map_err(|e| {
+            let detail = format!("bind: {e}");
+            match e {
+                BindError::Exhausted => Error::system(Status::InsufficientResources, detail),
+                BindError::Empty => Error::caller(Status::InvalidParameter(2), detail),
+                _ => Error::caller(Status::LocalAccess, detail),
+            }
+        })
+    }
+
+    /// As [`reserve_window`](Adapter::reserve_window), with the reason as the memory table gives it:
+    /// for fronts that have a code for each.
+    pub fn try_reserve_window(
+        &self,
+        window: &Window,
+        queue_pair: &QueuePair,
+    ) -> Result<std::result::Result<Token, BindError>> {
         let shared = self.0.here()?;
         let config = queue_pair.config();
         let spec = WindowSpec {
@@ -209,14 +226,7 @@ impl Adapter {
             length: window.length,
             rights: window.rights,
         };
-        shared.memory.reserve(&spec, sys::now().0).map_err(|e| {
-            let detail = format!("bind: {e}");
-            match e {
-                BindError::Exhausted => Error::system(Status::InsufficientResources, detail),
-                BindError::Empty => Error::caller(Status::InvalidParameter(2), detail),
-                _ => Error::caller(Status::LocalAccess, detail),
-            }
-        })
+        Ok(shared.memory.reserve(&spec, sys::now().0))
     }
 
     /// Undo a reservation whose Bind could not be posted.

@@ -70,6 +70,10 @@ impl Drop for Handle {
         if let Some(link) = self.qp.link() {
             link.release();
         }
+        // What its dialect has kept beyond the link (ND2 1.3 rule 5).
+        let mut told = Told::default();
+        self.qp.disconnected(&mut told);
+        told.tell();
         self.owner.shared.remove_queue_pair(self.qp.number);
         // Windows that were bound without a connection.
         self.owner.shared.memory.close_queue_pair(self.qp.number, crate::sys::now().0);
@@ -113,7 +117,8 @@ impl Adapter {
                 shared: shared_receives.is_some(),
             });
             let srq = shared_receives.map(|srq| srq.srq.clone());
-            Arc::new(Qp::new(pair, initiator.cq.clone(), receive.cq.clone(), srq))
+            let adapter = shared.clone();
+            Arc::new(Qp::new(pair, initiator.cq.clone(), receive.cq.clone(), srq, adapter))
         };
         let qp = shared.add_queue_pair(make).map_err(|e| {
             Error::system(Status::InsufficientResources, format!("create a queue pair: {e}"))

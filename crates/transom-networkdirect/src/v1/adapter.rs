@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, Weak};
 use transom_engine::{Status, dialect};
 use transom_memory::{Rights, Token};
 
-use super::{CompletionQueue, Connector, Listen, Window, overlapped_result};
+use super::{Cancel, CompletionQueue, Connector, Listen, Space, Window, overlapped_result};
 use crate::abi::*;
 use crate::com::{Alive, InPtr, Object, OutPtr, class};
 use crate::guid::{
@@ -28,8 +28,10 @@ pub(crate) struct Adapter {
     pub(crate) file: Arc<File>,
     handle: Handle,
     pub(crate) regions: Mutex<Regions>,
-    /// Windows by the token of their last Bind, for the news that a peer has invalidated one.
+    /// Windows by the tokens of their Binds, for the news that a peer has invalidated one.
     pub(crate) windows: Mutex<HashMap<u32, Weak<Window>>>,
+    /// What has overlapped requests on the file.
+    children: Mutex<Vec<Weak<dyn Cancel>>>,
     _alive: Alive,
 }
 
@@ -37,27 +39,19 @@ pub(crate) struct Adapter {
 /// no look-up, and a number in its upper half, so that a stale one is known (ND1 DER-3).
 #[derive(Debug, Default)]
 pub(crate) struct Regions {
-    by_handle: HashMap<usize, Registered>,
+    by_handle: HashMap<usize, Token>,
     last: u32,
 }
 
-/// One registration.
-#[derive(Debug)]
-pub(crate) struct Registered {
-    pub(crate) token: Token,
-    pub(crate) base: u64,
-    pub(crate) length: u64,
-}
-
 impl Regions {
-    pub(crate) fn get(&self, handle: usize) -> Option<&Registered> {
-        self.by_handle.get(&handle)
+    pub(crate) fn get(&self, handle: usize) -> Option<Token> {
+        self.by_handle.get(&handle).copied()
     }
 
-    fn add(&mut self, registered: Registered) -> usize {
-        self.last = self.last.wrapping_add(1) & 0x7FFF_FFFF;
-        let handle = (self.last as usize) << 32 | registered.token.0 as usize;
-        self.by_handle.insert(handle, registered);
+    fn add(&mut self, token: Token) -> usize {
+        self.last = self.last % 0x7FFF_FFFF + 1;
+        let handle = (self.last as usize) << 32 | token.0 as usize;
+        self.by_handle.insert(handle, token);
         handle
     }
 }
@@ -118,17 +112,38 @@ impl Adapter {
             handle,
             regions: Mutex::default(),
             windows: Mutex::default(),
+            children: Mutex::default(),
             _alive: Alive::new(),
         }))
     }
 
-    /// The window whose token a peer has invalidated.
+    /// The window whose token a peer has invalidated, once: the program is about to hear of it.
     pub(crate) fn window(&self, token: Token) -> Option<Arc<Window>> {
-        lock(&self.windows).remove(&token.0).and_then(|window| window.upgrade())
+        let window = lock(&self.windows).remove(&token.0)?.upgrade()?;
+        window.heard(token);
+        Some(window)
     }
 
+    /// `child` has overlapped requests, which end with those of the adapter.
+    pub(crate) fn adopt<T: Cancel + 'static>(&self, child: Arc<T>) -> Arc<T> {
+        let mut children = lock(&self.children);
+        if children.len() == children.capacity() {
+            children.retain(|child| child.strong_count() > 0);
+            let more = children.len() + 1; // so that the next time is far off
+            children.reserve(more);
+        }
+        let weak = Arc::downgrade(&child);
+        children.push(weak);
+        child
+    }
+
+    /// Those of all its objects (ND1 OV-8); its own are never under way.
     fn cancel_overlapped_requests(self: &Arc<Self>) -> Outcome {
-        Ok(ND_SUCCESS) // registrations are never under way
+        let children = lock(&self.children).clone();
+        for child in children.iter().filter_map(Weak::upgrade) {
+            child.cancel()?;
+        }
+        Ok(ND_SUCCESS)
     }
 
     fn get_overlapped_result(
@@ -189,9 +204,10 @@ impl Adapter {
         _input_length: usize,
         _output: OutPtr<u8>,
         _output_length: usize,
-        _returned: OutPtr<usize>,
+        returned: OutPtr<usize>,
         _overlapped: OverlappedPtr,
     ) -> Outcome {
+        returned.put(0);
         Err(ND_NOT_SUPPORTED)
     }
 
@@ -227,16 +243,16 @@ impl Adapter {
             }
             Err(status) => return Ok(started.answer(Err(nd1(status)))),
         };
-        out.put(lock(&self.regions).add(Registered { token, base, length }));
+        out.put(lock(&self.regions).add(token));
         finisher.finish(ND_SUCCESS);
         Ok(started.answer(Ok(())))
     }
 
     fn deregister_memory(self: &Arc<Self>, region: usize, overlapped: OverlappedPtr) -> Outcome {
         let mut regions = lock(&self.regions);
-        let registered = regions.get(region).ok_or(ND_INVALID_HANDLE)?; // DER-3
+        let token = regions.get(region).ok_or(ND_INVALID_HANDLE)?; // DER-3
         let (started, finisher) = self.file.begin(overlapped)?;
-        if let Err(status) = self.nic.deregister(registered.token) {
+        if let Err(status) = self.nic.deregister(token) {
             return Ok(started.answer(Err(nd1(status)))); // DER-1
         }
         regions.by_handle.remove(&region);
@@ -268,14 +284,11 @@ impl Adapter {
         assigned: OutPtr<u16>,
         out: OutPtr<usize>,
     ) -> Outcome {
-        if !(0..=255).contains(&protocol) {
-            return Err(ND_INVALID_PARAMETER_2);
-        }
+        let space = Space::of(protocol).ok_or(ND_INVALID_PARAMETER_2)?;
         if port == 0 && assigned.is_null() {
             return Err(ND_INVALID_PARAMETER_MIX);
         }
-        super::connector::only_tcp(protocol)?;
-        let listen = Listen::new(self, backlog, u16::from_be(port))?;
+        let listen = Listen::new(self, backlog, space, u16::from_be(port))?;
         assigned.put(listen.port()?.to_be());
         Object::give(listen, IID_INDListen, out)
     }

@@ -1,14 +1,14 @@
 //! INDCompletionQueue (ND1 9).
 
-use std::collections::VecDeque;
+use std::collections::HashMap;
 use std::ffi::c_void;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
-use transom_engine::{Completion, CompletionFlags, NotifyKind, raw};
-use transom_memory::Token;
+use transom_engine::{Completion, CompletionFlags, CompletionKind, NotifyKind, raw};
+use transom_memory::{QueuePairId, Token};
 
-use super::Adapter;
+use super::{Adapter, Cancel, Endpoint};
 use crate::abi::*;
 use crate::com::{Alive, OutPtr, class};
 use crate::guid::{Guid, IID_INDCompletionQueue, IID_INDOverlapped, IID_ITransomExplain};
@@ -23,11 +23,30 @@ use crate::{explain, limits};
 pub(crate) struct CompletionQueue {
     pub(crate) adapter: Arc<Adapter>,
     pub(crate) raw: raw::CompletionQueue,
-    /// A Receive whose window's result took the last place of a call.
-    behind: Mutex<VecDeque<Completion>>,
+    inner: Mutex<Inner>,
     notified: Notified,
     last: explain::Last,
     _alive: Alive,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// A Receive whose window's result took the last place of a call.
+    behind: Option<Completion>,
+    /// Whose results arrive here.
+    endpoints: HashMap<u32, Weak<Endpoint>>,
+}
+
+impl Inner {
+    /// A result goes to the program: its place is free (ND1 EP-8). `last`: whose the one before was.
+    fn retrieved(&self, completion: &Completion, last: &mut Option<Arc<Endpoint>>) {
+        if last.as_ref().is_none_or(|last| last.number != completion.queue_pair) {
+            *last = self.endpoints.get(&completion.queue_pair.0).and_then(Weak::upgrade);
+        }
+        if let Some(endpoint) = last {
+            endpoint.raw.retrieved(completion.kind == CompletionKind::Receive);
+        }
+    }
 }
 
 class!(CompletionQueue, [IID_INDCompletionQueue, IID_INDOverlapped], {
@@ -51,19 +70,29 @@ class!(CompletionQueue, [IID_INDCompletionQueue, IID_INDOverlapped], {
 impl CompletionQueue {
     pub(crate) fn new(adapter: &Arc<Adapter>, entries: usize) -> Result<Arc<CompletionQueue>, i32> {
         let raw = adapter.nic.raw.completion_queue(entries).map_err(|e| nd1(e.status))?;
-        Ok(Arc::new(CompletionQueue {
+        Ok(adapter.adopt(Arc::new(CompletionQueue {
             adapter: adapter.clone(),
             raw,
-            behind: Mutex::default(),
+            inner: Mutex::default(),
             notified: Notified::default(),
             last: explain::Last::default(),
             _alive: Alive::new(),
-        }))
+        })))
+    }
+
+    /// `endpoint`'s results arrive here.
+    pub(crate) fn serve(&self, number: QueuePairId, endpoint: &Arc<Endpoint>) {
+        let mut inner = lock(&self.inner);
+        if inner.endpoints.len() == inner.endpoints.capacity() {
+            inner.endpoints.retain(|_, endpoint| endpoint.strong_count() > 0);
+            let more = inner.endpoints.len() + 1; // so that the next time is far off
+            inner.endpoints.reserve(more);
+        }
+        inner.endpoints.insert(number.0, Arc::downgrade(endpoint));
     }
 
     fn cancel_overlapped_requests(self: &Arc<Self>) -> Outcome {
-        self.raw.cancel();
-        Ok(ND_SUCCESS)
+        self.cancel()
     }
 
     fn get_overlapped_result(
@@ -96,6 +125,10 @@ impl CompletionQueue {
             _ => return Err(ND_INVALID_PARAMETER_1),
         };
         let (started, finisher) = self.adapter.file.begin(overlapped)?;
+        if kind != NotifyKind::Errors && lock(&self.inner).behind.is_some() {
+            finisher.finish(ND_SUCCESS); // taken from the engine, and not seen by the program
+            return Ok(started.answer(Ok(())));
+        }
         let over = self.notified.begin(overlapped);
         let sink = raw::Sink::call(move |status| {
             over();
@@ -108,10 +141,11 @@ impl CompletionQueue {
         if results.is_null() {
             return 0;
         }
-        let mut behind = lock(&self.behind);
+        let mut last = None; // dropped behind the lock: it may be the endpoint's end
+        let mut inner = lock(&self.inner);
         let mut done = 0;
         while done < count {
-            let completion = match behind.pop_front() {
+            let completion = match inner.behind.take() {
                 Some(completion) => completion,
                 None => {
                     let mut one = [explain::EMPTY];
@@ -128,18 +162,26 @@ impl CompletionQueue {
                         put_result(window.invalidated, ND_SUCCESS, 0);
                         results.put_at(done, window.invalidated);
                         done += 1;
-                        behind.push_front(completion);
+                        inner.behind = Some(completion);
                         continue;
                     }
                     completion
                 }
             };
+            inner.retrieved(&completion, &mut last);
             let result = completion.request_context as usize;
             put_result(result, nd1(completion.status), completion.length as usize);
             results.put_at(done, result);
             done += 1;
         }
         done
+    }
+}
+
+impl Cancel for CompletionQueue {
+    fn cancel(&self) -> Outcome {
+        self.raw.cancel();
+        Ok(ND_SUCCESS)
     }
 }
 

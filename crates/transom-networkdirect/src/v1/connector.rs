@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, Weak};
 
-use transom_engine::raw;
+use transom_engine::{Status, raw};
 use transom_wire::ReadLimits;
 
-use super::{Adapter, CompletionQueue, Endpoint, overlapped_result};
+use super::{Adapter, Cancel, CompletionQueue, Endpoint, Space, overlapped_result};
 use crate::com::{Alive, AnyPtr, InPtr, Object, OutPtr, class};
 use crate::guid::{IID_INDConnector, IID_INDEndpoint, IID_INDOverlapped};
 use crate::limits;
@@ -20,15 +20,10 @@ use crate::v2::{private_data, put_address, put_private};
 pub(crate) struct Connector {
     pub(crate) adapter: Arc<Adapter>,
     pub(crate) raw: raw::Connector,
-    inner: Mutex<Inner>,
-    _alive: Alive,
-}
-
-#[derive(Debug, Default)]
-struct Inner {
+    pub(crate) space: Space,
     /// The endpoint it made: Connect and Accept take no other (ND1 1).
-    endpoint: Weak<Endpoint>,
-    bound: bool,
+    endpoint: Mutex<Weak<Endpoint>>,
+    _alive: Alive,
 }
 
 class!(Connector, [IID_INDConnector, IID_INDOverlapped], {
@@ -76,12 +71,6 @@ class!(Connector, [IID_INDConnector, IID_INDOverlapped], {
     fn disconnect(overlapped: OverlappedPtr) -> i32;
 });
 
-/// Ports are TCP ports here; version 1's other port spaces are not built.
-pub(crate) fn only_tcp(protocol: i32) -> Result<(), i32> {
-    const TCP: i32 = 6;
-    if protocol == TCP || protocol == 0 { Ok(()) } else { Err(ND_NOT_SUPPORTED) }
-}
-
 fn within(value: usize, limit: u32, invalid: i32) -> Result<u32, i32> {
     u32::try_from(value).ok().filter(|value| *value <= limit).ok_or(invalid)
 }
@@ -89,13 +78,14 @@ fn within(value: usize, limit: u32, invalid: i32) -> Result<u32, i32> {
 impl Connector {
     pub(crate) fn new(adapter: &Arc<Adapter>) -> Result<Arc<Connector>, i32> {
         let raw = adapter.nic.raw.connector().map_err(|e| nd1(e.status))?;
-        let (adapter, inner) = (adapter.clone(), Mutex::default());
-        Ok(Arc::new(Connector { adapter, raw, inner, _alive: Alive::new() }))
+        let (space, endpoint) = (Space::tcp(), Mutex::default());
+        let connector =
+            Connector { adapter: adapter.clone(), raw, space, endpoint, _alive: Alive::new() };
+        Ok(adapter.adopt(Arc::new(connector)))
     }
 
     fn cancel_overlapped_requests(self: &Arc<Self>) -> Outcome {
-        self.raw.cancel().map_err(|e| nd1(e.status))?;
-        Ok(ND_SUCCESS)
+        self.cancel()
     }
 
     fn get_overlapped_result(
@@ -140,15 +130,15 @@ impl Connector {
             inbound: within(inbound_reads, most.inbound, ND_INVALID_PARAMETER_7)?,
             outbound: within(outbound_reads, most.outbound, ND_INVALID_PARAMETER_8)?,
         };
-        let mut inner = lock(&self.inner);
-        if inner.endpoint.strong_count() > 0 {
+        let mut own = lock(&self.endpoint);
+        if own.strong_count() > 0 {
             return Err(ND_NOT_SUPPORTED); // ND1 1: one endpoint
         }
         let [inbound, outbound] = depths;
         let endpoint =
             Endpoint::new(&self.adapter, inbound_queue, outbound_queue, inbound, outbound, limits)?;
-        inner.endpoint = Arc::downgrade(&endpoint);
-        drop(inner);
+        *own = Arc::downgrade(&endpoint);
+        drop(own);
         inline.put(limits::INLINE as usize);
         Object::give(endpoint, IID_INDEndpoint, out)
     }
@@ -156,7 +146,7 @@ impl Connector {
     /// The endpoint, if it is the one this connector made.
     fn endpoint(&self, given: AnyPtr) -> Result<Arc<Endpoint>, i32> {
         let endpoint = given.value::<Endpoint>().ok_or(ND_INVALID_PARAMETER_1)?;
-        let own = std::ptr::eq(lock(&self.inner).endpoint.as_ptr(), Arc::as_ptr(&endpoint));
+        let own = std::ptr::eq(lock(&self.endpoint).as_ptr(), Arc::as_ptr(&endpoint));
         if own { Ok(endpoint) } else { Err(ND_INVALID_PARAMETER_1) }
     }
 
@@ -183,19 +173,17 @@ impl Connector {
     ) -> Outcome {
         let endpoint = self.endpoint(endpoint)?;
         let to = address.socket_address(address_length).ok_or(ND_INVALID_ADDRESS)?;
-        if !(0..=255).contains(&protocol) {
-            return Err(ND_INVALID_PARAMETER_4);
-        }
-        only_tcp(protocol)?;
+        let space = Space::of(protocol).ok_or(ND_INVALID_PARAMETER_4)?;
+        let to = space.map_address(to)?;
         let limit = self.adapter.nic.caps().caller_data;
         let private = private_data(private, private_length, limit, ND_BUFFER_OVERFLOW)?;
-        let mut inner = lock(&self.inner);
-        if !inner.bound {
-            let from = SocketAddr::new(self.adapter.address, u16::from_be(port));
-            self.raw.bind(from).map_err(|e| nd1(e.status))?;
-            inner.bound = true;
+        let from = SocketAddr::new(self.adapter.address, u16::from_be(port));
+        match self.raw.bind(space.map_address(from)?).map_err(|e| e.status) {
+            Ok(()) => self.space.set(&space),
+            // Connecting or more: Connect says so.
+            Err(Status::AddressAssociated) => {}
+            Err(status) => return Err(nd1(status)),
         }
-        drop(inner);
         let limits = endpoint.limits;
         self.begin(overlapped, |sink| self.raw.connect(&endpoint.raw, to, limits, &private, sink))
     }
@@ -204,6 +192,7 @@ impl Connector {
         let (started, finisher) = self.adapter.file.begin(overlapped)?;
         let done = self.raw.complete_connect().map_err(|e| nd1(e.status));
         if done.is_ok() {
+            self.agreed();
             finisher.finish(ND_SUCCESS);
         }
         Ok(started.answer(done))
@@ -220,16 +209,25 @@ impl Connector {
         let limit = self.adapter.nic.caps().callee_data;
         let private = private_data(private, private_length, limit, ND_BUFFER_OVERFLOW)?;
         let limits = endpoint.limits;
-        self.begin(overlapped, |sink| self.raw.accept(&endpoint.raw, limits, &private, sink))
+        self.begin(overlapped, |sink| {
+            self.raw.accept(&endpoint.raw, limits, &private, sink)?;
+            self.agreed();
+            Ok(())
+        })
+    }
+
+    /// The read limits of the endpoint are known (ND1 C-1).
+    fn agreed(&self) {
+        let endpoint = lock(&self.endpoint).upgrade();
+        if let (Some(endpoint), Ok(limits)) = (endpoint, self.raw.read_limits()) {
+            endpoint.agreed(limits);
+        }
     }
 
     fn reject(self: &Arc<Self>, private: InPtr<u8>, private_length: usize) -> Outcome {
         let limit = self.adapter.nic.caps().callee_data;
         let private = private_data(private, private_length, limit, ND_BUFFER_OVERFLOW)?;
-        self.raw.reject(&private).map_err(|e| match nd1(e.status) {
-            ND_INVALID_DEVICE_STATE => ND_CONNECTION_INVALID, // ND1 11.3
-            other => other,
-        })?;
+        self.raw.reject(&private).map_err(|e| nd1(e.status))?;
         Ok(ND_SUCCESS)
     }
 
@@ -252,11 +250,13 @@ impl Connector {
     }
 
     fn get_local_address(self: &Arc<Self>, out: OutPtr<u8>, length: OutPtr<usize>) -> Outcome {
-        put_address(self.raw.local().map_err(|e| nd1(e.status))?, out, length)
+        let address = self.raw.local().map_err(|e| nd1(e.status))?;
+        put_address(self.space.map_address(address)?, out, length)
     }
 
     fn get_peer_address(self: &Arc<Self>, out: OutPtr<u8>, length: OutPtr<usize>) -> Outcome {
-        put_address(self.raw.peer().map_err(|e| nd1(e.status))?, out, length)
+        let address = self.raw.peer().map_err(|e| nd1(e.status))?;
+        put_address(self.space.map_address(address)?, out, length)
     }
 
     fn notify_disconnect(self: &Arc<Self>, overlapped: OverlappedPtr) -> Outcome {
@@ -265,5 +265,12 @@ impl Connector {
 
     fn disconnect(self: &Arc<Self>, overlapped: OverlappedPtr) -> Outcome {
         self.begin(overlapped, |sink| self.raw.disconnect(sink))
+    }
+}
+
+impl Cancel for Connector {
+    fn cancel(&self) -> Outcome {
+        self.raw.cancel().map_err(|e| nd1(e.status))?;
+        Ok(ND_SUCCESS)
     }
 }

@@ -3,9 +3,10 @@
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use transom_engine::{Data, Flags, Operation, Request, Sge, raw};
-use transom_memory::{QueuePairId, Rights};
+use transom_engine::{Data, Flags, Operation, QueuePairState, Request, Sge, raw};
+use transom_memory::{Access, Actor, BindError, Purpose, QueuePairId, Rights, Token};
 use transom_wire::ReadLimits;
 
 use super::adapter::token_of as local_token;
@@ -25,8 +26,11 @@ use crate::table::nd1;
 pub(crate) struct Endpoint {
     pub(crate) adapter: Arc<Adapter>,
     pub(crate) raw: raw::QueuePair,
-    number: QueuePairId,
+    pub(crate) number: QueuePairId,
+    /// What it asks for when it connects.
     pub(crate) limits: ReadLimits,
+    /// Reads that it may have under way, as agreed.
+    reads: AtomicU32,
     /// Kept alive while results may arrive.
     _queues: [Arc<CompletionQueue>; 2],
     _alive: Alive,
@@ -67,8 +71,8 @@ const SEND: u32 = OP_SILENT_SUCCESS | OP_READ_FENCE | OP_SOLICIT;
 const BIND: u32 = OP_SILENT_SUCCESS | OP_READ_FENCE | OP_ALLOW_READ | OP_ALLOW_WRITE;
 const OTHER: u32 = OP_SILENT_SUCCESS | OP_READ_FENCE;
 
-/// A list of registered memory only.
-fn registered(list: &[NdSge]) -> Result<List, i32> {
+/// A list in the engine's words.
+fn engine_list(list: &[NdSge]) -> Result<List, i32> {
     let mut to = List::new();
     for sge in list {
         to.push(Sge {
@@ -78,6 +82,27 @@ fn registered(list: &[NdSge]) -> Result<List, i32> {
         })?;
     }
     Ok(to)
+}
+
+/// A list of registered memory only: bytes that come later cannot be captured now (ND1 8.8).
+fn registered(list: InPtr<NdSge>, count: usize) -> Result<List, i32> {
+    let list = list.many(count).ok_or(ND_INVALID_PARAMETER_2)?;
+    if list.iter().any(|sge| sge.region == 0 && sge.length > 0) {
+        return Err(ND_INVALID_PARAMETER_2);
+    }
+    engine_list(list)
+}
+
+/// Why a window could not be made, by the position of the parameter that is to blame (ND1 8.5.1).
+fn bind_error(error: &BindError) -> i32 {
+    match error {
+        BindError::Exhausted => ND_INSUFFICIENT_RESOURCES,
+        BindError::Empty => ND_INVALID_PARAMETER_5,
+        BindError::Bounds(denial) if denial.begins_inside() => ND_INVALID_PARAMETER_5,
+        BindError::Bounds(_) => ND_INVALID_PARAMETER_4,
+        BindError::Right(_) => ND_ACCESS_VIOLATION,
+        _ => ND_INVALID_PARAMETER_2, // a registration that ended meanwhile
+    }
 }
 
 /// What a peer's descriptor and an offset name: token and address. An address that wraps cannot be
@@ -102,8 +127,20 @@ impl Endpoint {
             .queue_pair(&outbound.raw, &inbound.raw, None, 0, depths, limits::INLINE)
             .map_err(nd1)?;
         let number = raw.config().number;
-        let (adapter, _queues, _alive) = (adapter.clone(), [inbound, outbound], Alive::new());
-        Ok(Arc::new(Endpoint { adapter, raw, number, limits, _queues, _alive }))
+        let reads = AtomicU32::new(limits.outbound);
+        let (adapter, _queues) = (adapter.clone(), [inbound.clone(), outbound.clone()]);
+        let _alive = Alive::new();
+        let endpoint = Arc::new(Endpoint { adapter, raw, number, limits, reads, _queues, _alive });
+        inbound.serve(number, &endpoint);
+        if !Arc::ptr_eq(&inbound, &outbound) {
+            outbound.serve(number, &endpoint);
+        }
+        Ok(endpoint)
+    }
+
+    /// The read limits are agreed (ND1 C-1).
+    pub(crate) fn agreed(&self, limits: ReadLimits) {
+        self.reads.store(limits.outbound, Ordering::Relaxed);
     }
 
     fn flush(self: &Arc<Self>) -> Outcome {
@@ -141,11 +178,19 @@ impl Endpoint {
             return Err(ND_INVALID_PARAMETER_1);
         }
         let list = list.many(count).ok_or(ND_INVALID_PARAMETER_2)?;
-        let inline = list.iter().filter(|sge| sge.region == 0).count();
-        if inline == 0 || list.is_empty() {
-            return self.post(result, operation, flags, Data::Sges(registered(list)?.as_slice()));
+        let inline = list.iter().any(|sge| sge.region == 0 && sge.length > 0);
+        let in_place = engine_list(list);
+        if !inline || in_place == Err(ND_DATA_OVERRUN) {
+            return self.post(result, operation, flags, Data::Sges(in_place?.as_slice()));
         }
-        let mixed = inline < list.len();
+        let mixed = list.iter().any(|sge| sge.region != 0);
+        if mixed
+            && let Ok(in_place) = in_place
+            && !self.may_read(&in_place)
+        {
+            // The completion says so (ND1 4.3).
+            return self.post(result, operation, flags, Data::Sges(in_place.as_slice()));
+        }
         let mut captured = Captured::new();
         for sge in list {
             captured.add(sge.address as u64, sge.length as u64).map_err(|e| {
@@ -153,6 +198,21 @@ impl Endpoint {
             })?;
         }
         self.post(result, operation, flags, Data::Inline(captured.as_slice()))
+    }
+
+    /// Whether the entries that name a registration may be read, before they are captured beside
+    /// others that name none.
+    fn may_read(&self, list: &List) -> bool {
+        let Ok(memory) = self.adapter.nic.raw.memory() else { return false };
+        let (mut lane, now) = (memory.lane(), transom_engine::sys::now().0);
+        let domain = self.raw.config().domain;
+        let actor = Actor { domain, queue_pair: self.number, connection: None };
+        let purpose = Purpose::LocalSource;
+        list.as_slice().iter().filter(|sge| sge.token != 0).all(|sge| {
+            let (token, address, length) = (Token(sge.token), sge.address, u64::from(sge.length));
+            let access = Access { actor, purpose, token, address, length };
+            memory.probe(&mut lane, &access, now).is_ok()
+        })
     }
 
     fn send(
@@ -188,7 +248,7 @@ impl Endpoint {
         if result.is_null() {
             return Err(ND_INVALID_PARAMETER_1);
         }
-        let list = registered(list.many(count).ok_or(ND_INVALID_PARAMETER_2)?)?;
+        let list = registered(list, count)?;
         let context = result.address() as u64;
         self.raw.post_receive(context, list.as_slice()).map_err(|e| nd1(e.status))?;
         Ok(ND_SUCCESS)
@@ -218,26 +278,22 @@ impl Endpoint {
             .value::<Window>()
             .filter(|window| Arc::ptr_eq(&window.adapter, &self.adapter))
             .ok_or(ND_INVALID_PARAMETER_3)?;
-        let regions = lock(&self.adapter.regions);
-        let registered = regions.get(region).ok_or(ND_INVALID_PARAMETER_2)?;
-        let (address, length) = (buffer.address() as u64, length as u64);
-        let offset = address
-            .checked_sub(registered.base)
-            .filter(|offset| *offset < registered.length)
-            .ok_or(ND_INVALID_PARAMETER_4)?;
-        if length == 0 || length > registered.length - offset {
-            return Err(ND_INVALID_PARAMETER_5);
-        }
+        let region = lock(&self.adapter.regions).get(region).ok_or(ND_INVALID_PARAMETER_2)?;
+        let (base, length) = (buffer.address() as u64, length as u64);
         let pick = |bit: u32, right: Rights| if given & bit != 0 { right } else { Rights::NONE };
         let rights =
             pick(OP_ALLOW_READ, Rights::REMOTE_READ) | pick(OP_ALLOW_WRITE, Rights::REMOTE_WRITE);
-        let context = result.address() as u64;
-        let spec = raw::Window { region: registered.token, base: address, length, rights };
+        let spec = raw::Window { region, base, length, rights };
         let token = window.bind(self.number, || {
-            self.adapter.nic.post_bind(&self.raw, context, flags, &spec).map_err(nd1)
+            let adapter = &self.adapter.nic.raw;
+            let made = adapter.try_reserve_window(&spec, &self.raw).map_err(|e| nd1(e.status))?;
+            let window = made.map_err(|e| bind_error(&e))?;
+            self.post(result, Operation::Bind { window }, flags, Data::Sges(&[]))
+                .inspect_err(|_| adapter.abandon_window(window))?;
+            Ok(window)
         })?;
         descriptor.put(NdMwDescriptor {
-            base: address.to_be(),
+            base: base.to_be(),
             length: length.to_be(),
             token: token.0.to_be(),
         });
@@ -279,7 +335,11 @@ impl Endpoint {
             return Err(ND_INVALID_PARAMETER_1);
         }
         let (token, address) = remote(descriptor, offset);
-        let list = registered(list.many(count).ok_or(ND_INVALID_PARAMETER_2)?)?;
+        let list = registered(list, count)?;
+        if self.reads.load(Ordering::Relaxed) == 0 && self.raw.state() == QueuePairState::Connected
+        {
+            return Err(ND_INVALID_DEVICE_REQUEST); // RW-5
+        }
         self.post(result, Operation::Read { token, address }, flags, Data::Sges(list.as_slice()))
     }
 

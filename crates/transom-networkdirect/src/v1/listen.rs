@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use transom_engine::raw;
 
-use super::{Adapter, Connector, overlapped_result};
+use super::{Adapter, Cancel, Connector, Space, overlapped_result};
 use crate::com::{Alive, AnyPtr, OutPtr, class};
 use crate::guid::{IID_INDListen, IID_INDOverlapped};
 use crate::os::OverlappedPtr;
@@ -17,6 +17,7 @@ use crate::table::nd1;
 pub(crate) struct Listen {
     adapter: Arc<Adapter>,
     raw: raw::Listener,
+    space: Space,
     _alive: Alive,
 }
 
@@ -35,21 +36,23 @@ impl Listen {
     pub(crate) fn new(
         adapter: &Arc<Adapter>,
         backlog: usize,
+        space: Space,
         port: u16,
     ) -> Result<Arc<Listen>, i32> {
-        let address = SocketAddr::new(adapter.address, port);
+        let address = space.map_address(SocketAddr::new(adapter.address, port))?;
         let raw = adapter.nic.raw.listener(address).map_err(|e| nd1(e.status))?;
         raw.listen(backlog).map_err(|e| nd1(e.status))?;
-        Ok(Arc::new(Listen { adapter: adapter.clone(), raw, _alive: Alive::new() }))
+        let listen = Listen { adapter: adapter.clone(), raw, space, _alive: Alive::new() };
+        Ok(adapter.adopt(Arc::new(listen)))
     }
 
     pub(crate) fn port(&self) -> Result<u16, i32> {
-        self.raw.address().map(|address| address.port()).map_err(|e| nd1(e.status))
+        let address = self.raw.address().map_err(|e| nd1(e.status))?;
+        Ok(self.space.map_address(address)?.port())
     }
 
     fn cancel_overlapped_requests(self: &Arc<Self>) -> Outcome {
-        self.raw.cancel().map_err(|e| nd1(e.status))?;
-        Ok(ND_SUCCESS)
+        self.cancel()
     }
 
     fn get_overlapped_result(
@@ -72,7 +75,15 @@ impl Listen {
             .ok_or(ND_INVALID_PARAMETER_1)?;
         let (started, finisher) = self.adapter.file.begin(overlapped)?;
         let sink = raw::Sink::call(move |status| finisher.finish(nd1(status)));
+        connector.space.set(&self.space);
         let asked = self.raw.get_request(&connector.raw, sink).map_err(|e| nd1(e.status));
         Ok(started.answer(asked))
+    }
+}
+
+impl Cancel for Listen {
+    fn cancel(&self) -> Outcome {
+        self.raw.cancel().map_err(|e| nd1(e.status))?;
+        Ok(ND_SUCCESS)
     }
 }

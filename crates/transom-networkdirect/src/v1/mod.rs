@@ -6,6 +6,7 @@ mod connector;
 mod endpoint;
 mod listen;
 mod provider;
+mod space;
 mod window;
 
 pub(crate) use adapter::Adapter;
@@ -14,11 +15,18 @@ pub(crate) use connector::Connector;
 pub(crate) use endpoint::Endpoint;
 pub(crate) use listen::Listen;
 pub(crate) use provider::Provider;
+pub(crate) use space::Space;
 pub(crate) use window::Window;
 
 use crate::com::OutPtr;
 use crate::os::{OverlappedPtr, result_of};
 use crate::status::*;
+
+/// An object that has overlapped requests of its own.
+pub(crate) trait Cancel: std::fmt::Debug + Send + Sync {
+    /// CancelOverlappedRequests: they are over when it returns.
+    fn cancel(&self) -> Outcome;
+}
 
 /// GetOverlappedResult of every object (ND1 OV-6, OV-7).
 fn overlapped_result(overlapped: OverlappedPtr, bytes: OutPtr<usize>, wait: i32) -> Outcome {

@@ -18,9 +18,16 @@ pub(crate) struct Window {
     pub(crate) adapter: Arc<Adapter>,
     /// The program's ND_RESULT for an invalidation by the peer.
     pub(crate) invalidated: usize,
-    /// Token and endpoint of a Bind that no Invalidate has followed.
-    bound: Mutex<Option<(Token, QueuePairId)>>,
+    state: Mutex<State>,
     _alive: Alive,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Token and endpoint of a Bind that no Invalidate has followed.
+    bound: Option<(Token, QueuePairId)>,
+    /// The token before that: its peer may have invalidated it, and the program not have heard.
+    earlier: Option<Token>,
 }
 
 class!(Window, [IID_INDMemoryWindow], {
@@ -28,8 +35,12 @@ class!(Window, [IID_INDMemoryWindow], {
 }
     /// ND1 MW-19.
     fn released(this: &Arc<Window>) {
-        if let Some((token, _)) = lock(&this.bound).take() {
-            this.forget(token);
+        let State { bound, earlier } = std::mem::take(&mut *lock(&this.state));
+        let bound = bound.map(|(token, _)| token);
+        for token in bound.into_iter().chain(earlier) {
+            lock(&this.adapter.windows).remove(&token.0);
+        }
+        if let Some(token) = bound {
             this.adapter.nic.revoke(token);
         }
     }
@@ -38,15 +49,20 @@ class!(Window, [IID_INDMemoryWindow], {
 impl Window {
     pub(crate) fn new(adapter: &Arc<Adapter>, invalidated: usize) -> Arc<Window> {
         let (adapter, _alive) = (adapter.clone(), Alive::new());
-        Arc::new(Window { adapter, invalidated, bound: Mutex::new(None), _alive })
+        Arc::new(Window { adapter, invalidated, state: Mutex::default(), _alive })
     }
 
     fn get_remote_token(self: &Arc<Self>) -> u32 {
-        lock(&self.bound).map_or(0, |(token, _)| remote_token(token.0))
+        lock(&self.state).bound.map_or(0, |(token, _)| remote_token(token.0))
     }
 
-    fn forget(&self, token: Token) {
-        lock(&self.adapter.windows).remove(&token.0);
+    /// It is not bound any more, as far as this side is concerned. News of it may still come.
+    fn unbind(&self, state: &mut State) {
+        if let Some((token, _)) = state.bound.take()
+            && let Some(oldest) = state.earlier.replace(token)
+        {
+            lock(&self.adapter.windows).remove(&oldest.0);
+        }
     }
 
     /// Bind it on `endpoint` with what `make` makes.
@@ -55,32 +71,40 @@ impl Window {
         endpoint: QueuePairId,
         make: impl FnOnce() -> Result<Token, i32>,
     ) -> Result<Token, i32> {
-        let mut bound = lock(&self.bound);
-        if let Some((token, _)) = *bound {
+        let mut state = lock(&self.state);
+        if let Some((token, _)) = state.bound {
             if self.adapter.nic.is_open(token) {
                 return Err(ND_INVALID_DEVICE_STATE);
             }
-            self.forget(token);
+            self.unbind(&mut state);
         }
         // The map is held meanwhile: the peer may invalidate the window before we return.
         let mut windows = lock(&self.adapter.windows);
         let token = make()?;
         windows.insert(token.0, Arc::downgrade(self));
-        *bound = Some((token, endpoint));
+        state.bound = Some((token, endpoint));
         Ok(token)
     }
 
-    /// Post its Invalidate on `endpoint`. Known not to be bound there: refused (ND1 INV-3).
+    /// Post its Invalidate on `endpoint`. Known not to be bound there: refused (ND1 INV-3). If the
+    /// peer comes first, both are told (ND1 INV-2).
     pub(crate) fn invalidate(
         &self,
         endpoint: QueuePairId,
         post: impl FnOnce(Token) -> Result<(), i32>,
     ) -> Result<(), i32> {
-        let mut bound = lock(&self.bound);
-        let (token, _) = bound.filter(|(_, on)| *on == endpoint).ok_or(ND_INVALID_DEVICE_STATE)?;
+        let mut state = lock(&self.state);
+        let bound = state.bound.filter(|(_, on)| *on == endpoint);
+        let (token, _) = bound.ok_or(ND_INVALID_DEVICE_STATE)?;
         post(token)?;
-        *bound = None;
-        self.forget(token);
+        self.unbind(&mut state);
         Ok(())
+    }
+
+    /// The program hears that the peer has invalidated it.
+    pub(crate) fn heard(&self, token: Token) {
+        let mut state = lock(&self.state);
+        state.bound = state.bound.filter(|(bound, _)| bound.0 != token.0);
+        state.earlier = state.earlier.filter(|earlier| earlier.0 != token.0);
     }
 }
