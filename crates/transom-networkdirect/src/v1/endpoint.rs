@@ -208,7 +208,7 @@ impl Endpoint {
         let domain = self.raw.config().domain;
         let actor = Actor { domain, queue_pair: self.number, connection: None };
         let purpose = Purpose::LocalSource;
-        list.as_slice().iter().filter(|sge| sge.token != 0).all(|sge| {
+        list.as_slice().iter().filter(|sge| sge.token > 0).all(|sge| {
             let (token, address, length) = (Token(sge.token), sge.address, u64::from(sge.length));
             let access = Access { actor, purpose, token, address, length };
             memory.probe(&mut lane, &access, now).is_ok()
