@@ -413,6 +413,36 @@ struct NDK_SHARED_ENDPOINT_DISPATCH_T {
     NDK_FN_GET_SHARED_ENDPOINT_LOCAL_ADDRESS *NdkGetLocalAddress;
 };
 
+/* ---- how the original opens and closes adapters: laid out, not used here ---- */
+typedef int32_t NDIS_STATUS;
+typedef PVOID NDIS_HANDLE;
+typedef struct {
+    NDK_VERSION Version;
+    ULONG SwitchId, VPortId; /* from NDIS 6.50 on */
+} NDIS_OPEN_NDK_ADAPTER_PARAMETERS;
+typedef NDIS_STATUS (OPEN_NDK_ADAPTER_HANDLER)(NDIS_HANDLE MiniportAdapterContext, NDIS_OPEN_NDK_ADAPTER_PARAMETERS *Parameters, NDK_ADAPTER **ppNdkAdapter);
+typedef VOID (CLOSE_NDK_ADAPTER_HANDLER)(NDIS_HANDLE MiniportAdapterContext, NDK_ADAPTER *pNdkAdapter);
+typedef struct { uint8_t Type, Revision; USHORT Size; } NDIS_OBJECT_HEADER;
+typedef struct {
+    NDIS_OBJECT_HEADER Header; /* Type 0xB2, Revision 1 */
+    ULONG Flags;               /* 0 */
+    OPEN_NDK_ADAPTER_HANDLER *OpenNDKAdapterHandler;
+    CLOSE_NDK_ADAPTER_HANDLER *CloseNDKAdapterHandler;
+} NDIS_NDK_PROVIDER_CHARACTERISTICS;
+typedef struct {
+    NDIS_OBJECT_HEADER Header;
+    ULONG Flags;
+    ULONG MaxQpCount, MaxCqCount, MaxMrCount, MaxPdCount;
+    ULONG MaxInboundReadLimit, MaxOutboundReadLimit; /* 0: no limit of the adapter's */
+    ULONG MaxMwCount, MaxSrqCount;
+    UINT64 MissingCounterMask;
+    NDK_ADAPTER_INFO *NdkInfo;
+} NDIS_NDK_CAPABILITIES;
+typedef struct {
+    NTSTATUS (*WskOpenNdkAdapter)(PVOID Client, NDK_VERSION Version, ULONG IfIndex, NDK_ADAPTER **ppNdkAdapter);
+    VOID (*WskCloseNdkAdapter)(PVOID Client, NDK_ADAPTER *pNdkAdapter);
+} WSK_PROVIDER_NDK_DISPATCH;
+
 /* ---- open and close: the only exported functions beside the MDL's; both may block ---- */
 
 /* When completions arrive: the interface permits all of these, and consumers are tested by forcing
