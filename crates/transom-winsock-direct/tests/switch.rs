@@ -126,6 +126,13 @@ fn w05_w25_the_functions_from_c() {
         let c = table.connect.unwrap();
         c(client, name, 16, std::ptr::null(), nothing, none, none, &mut 0)
     };
+    // C-8: no data goes along with a connect.
+    let data = WsaBuf { len: 1, buf: (&raw const at).cast_mut().cast() };
+    let refused = unsafe {
+        let (name, nothing) = (at.as_ptr().cast(), std::ptr::null_mut());
+        table.connect.unwrap()(client, name, 16, &data, nothing, none, none, &mut errno)
+    };
+    assert_eq!((refused, Error(errno)), (SOCKET_ERROR, Error::WSAEINVAL));
     // Until the other thread listens, nobody does; each try needs a new socket.
     let mut connected = connect();
     let mut client = client;
@@ -160,6 +167,18 @@ fn w05_w25_the_functions_from_c() {
     let mut overlapped =
         Overlapped { internal: 0, internal_high: 0, offset: 0, offset_high: 0, event };
     let (o, mut moved, mut flags) = (&raw mut overlapped, 0, 9);
+    // O-1: no completion routines; 5.6: no flags, not too many buffers, a whole descriptor.
+    let routine = (&raw const COMPLETED).cast::<c_void>();
+    for (count, length, flags, routine) in
+        [(1, 16, 0, routine), (9, 16, 0, none), (1, 15, 0, none), (1, 16, 1, none)]
+    {
+        let b = &mut buffer;
+        let refused = unsafe {
+            let (m, e) = (&raw mut moved, &raw mut errno);
+            rdma_write(client, b, count, out, length, 50, m, flags, o, routine, null, e)
+        };
+        assert_eq!((refused, Error(errno)), (SOCKET_ERROR, Error::WSAEINVAL));
+    }
     let begun = unsafe {
         rdma_write(client, &mut buffer, 1, out, 16, 50, &mut moved, 0, o, none, null, &mut errno)
     };

@@ -1,0 +1,234 @@
+//! Sockets, from the first call to the last (WSD 4, 11, 12, 18).
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::type_complexity)]
+#![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
+
+mod common;
+use common::*;
+use transom_winsock_direct::abi::*;
+use transom_winsock_direct::{Direction, Error};
+
+/// W12, L-2 to L-7: the backlog, the condition function, and the event.
+#[test]
+fn w12_the_condition_is_asked_inside_accept() {
+    let (a, b) = (Process::new(), Process::new());
+    let listener = b.listener(1);
+    assert_eq!(b.provider.accept(listener, |_| CF_ACCEPT).err(), Some(Error::WSAEWOULDBLOCK));
+    let peer = b.provider.local_address(listener).unwrap();
+    let start = || {
+        let socket = a.socket();
+        a.provider.event_select(socket, socket, CONNECT).unwrap();
+        assert_eq!(a.provider.connect(socket, peer), Err(Error::WSAEWOULDBLOCK));
+        socket
+    };
+    let outcome = |socket| {
+        a.await_request(socket); // its event
+        a.provider.network_events(socket, socket).unwrap()
+    };
+    let first = start();
+    b.await_request(listener);
+    assert_eq!(b.provider.network_events(listener, 0).unwrap().0, FD_ACCEPT);
+    // The backlog is full now: refused at once, without an event.
+    assert_eq!(outcome(start()), (CONNECT, Some(Error::WSAECONNREFUSED)));
+    let this = std::thread::current().id();
+    let asked = std::cell::Cell::new(0);
+    let answer = |with| {
+        move |thread| {
+            assert_eq!(thread, this);
+            with
+        }
+    };
+    assert_eq!(b.accept_if(listener, answer(CF_DEFER)), Err(Error::WSATRY_AGAIN));
+    asked.set(asked.get() + 1);
+    let accepted = b.provider.accept(listener, |_| CF_REJECT).map(|(socket, _)| socket);
+    assert_eq!(accepted, Err(Error::WSAECONNREFUSED));
+    assert_eq!(outcome(first), (CONNECT, Some(Error::WSAECONNREFUSED)));
+    let third = start();
+    let resets = |p: &Process| p.switch.record.lock().unwrap().reset.get(&listener).copied();
+    let before = resets(&b);
+    b.accept(listener).unwrap();
+    assert!(resets(&b) > before, "L-5: reset before success is returned");
+    assert_eq!(outcome(third), (CONNECT, None));
+    a.provider.cleanup();
+    b.provider.cleanup();
+}
+
+/// W13, C-5: nobody listens, and an own address that nobody has.
+#[test]
+fn w13_definitive_errors_of_connect() {
+    let a = Process::new();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    assert_eq!(a.provider.connect(a.socket(), free), Err(Error::WSAECONNRESET));
+    a.provider.cleanup();
+}
+
+/// S-2, S-4, C-6, C-8, L-9: what sockets are asked for in the wrong state.
+#[test]
+fn s02_sockets_are_of_one_kind_and_one_state() {
+    let two = Two::new();
+    let open = |kind| two.a.provider.open_socket(kind, false, 1).err();
+    assert_eq!(open((99, 1, 6)), Some(Error::WSAEAFNOSUPPORT));
+    assert_eq!(open((2, 2, 6)), Some(Error::WSAEPROTOTYPE));
+    assert_eq!(open((2, 1, 17)), Some(Error::WSAEPROTONOSUPPORT));
+    let provider = &two.a.provider;
+    let nowhere = "127.0.0.1:0".parse().unwrap();
+    assert_eq!(provider.connect(two.s, nowhere), Err(Error::WSAEINVAL), "C-6");
+    assert_eq!(provider.bind(two.s, nowhere), Err(Error::WSAEINVAL));
+    assert_eq!(provider.listen(two.s, 1), Err(Error::WSAEINVAL), "L-9: connected");
+    assert_eq!(
+        provider.listen(provider.open_socket((2, 1, 6), false, 1).unwrap(), 1),
+        Err(Error::WSAEINVAL)
+    );
+    assert_eq!(two.b.provider.listen(two.listener, 9), Ok(()), "L-9: another backlog");
+    let elsewhere = provider.bind(two.a.socket(), "192.0.2.1:0".parse().unwrap());
+    assert!(elsewhere.is_err(), "not an address of this machine");
+    assert_eq!(provider.event_select(two.s, 1, 0x20), Err(Error::WSAEINVAL), "8.7");
+    assert_eq!(provider.option(two.s, 0, 0), Err(Error::WSAENOPROTOOPT));
+    two.end();
+}
+
+/// a socket whose peer is gone stays until it is closed, and then is none.
+#[test]
+fn x05_a_socket_is_there_until_it_is_closed() {
+    let two = Two::new();
+    let (theirs, _) = scratch(&two.b, two.t, 2);
+    let receive = two.b.receive(two.t, theirs.range(0, 8)).unwrap();
+    two.a.close(two.s);
+    assert_eq!(two.b.ended(&receive).0, Some(Error::WSAECONNRESET));
+    for _ in 0..2 {
+        let later = two.b.receive(two.t, theirs.range(0, 8)).err();
+        assert_eq!(later, Some(Error::WSAECONNRESET));
+    }
+    assert_eq!(two.b.provider.registered(two.t), Ok((1, 0)), "its registrations with it");
+    two.b.close(two.t);
+    assert_eq!(two.b.provider.close_socket(two.t), Err(Error::WSAENOTSOCK));
+    two.end();
+}
+
+/// a connect that waits for its peer's program is given up by a close, at once.
+#[test]
+fn x07_a_close_ends_a_connect_under_way() {
+    let (a, b) = (Process::new(), Process::new());
+    let listener = b.listener(4);
+    let peer = b.provider.local_address(listener).unwrap();
+    let socket = a.socket();
+    a.provider.event_select(socket, socket, CONNECT).unwrap();
+    assert_eq!(a.provider.connect(socket, peer), Err(Error::WSAEWOULDBLOCK));
+    b.await_request(listener);
+    a.close(socket);
+    a.switch.wait("the handle", |r| (!r.closed.is_empty()).then_some(()));
+    assert_eq!(a.provider.network_events(socket, 0).err(), Some(Error::WSAENOTSOCK));
+    a.provider.cleanup();
+    b.provider.cleanup();
+}
+
+/// W18, X-1 to X-4: close with operations under way on both sides; the handle goes last, once.
+#[test]
+fn w18_close_ends_everything_on_both_sides() {
+    let two = Two::new();
+    let (pages, _) = scratch(&two.a, two.s, 1);
+    let (theirs, _) = scratch(&two.b, two.t, 2);
+    let ours: Vec<Op> =
+        (0..3).map(|i| two.a.receive(two.s, pages.range(i * 64, 64)).unwrap()).collect();
+    let peers: Vec<Op> =
+        (0..3).map(|i| two.b.receive(two.t, theirs.range(i * 64, 64)).unwrap()).collect();
+    two.a.close(two.s);
+    for op in &ours {
+        assert_eq!(two.a.ended(op).0, Some(Error::WSA_OPERATION_ABORTED), "X-3");
+    }
+    for op in &peers {
+        assert_eq!(two.b.ended(op).0, Some(Error::WSAECONNRESET), "X-2");
+    }
+    let again = two.b.receive(two.t, theirs.range(0, 8)).err();
+    assert_eq!(again, Some(Error::WSAECONNRESET), "X-10: at once from now on");
+    let closed = two.a.switch.wait("the handle", |r| (!r.closed.is_empty()).then(|| r.log.clone()));
+    assert!(closed.last().unwrap().starts_with("close"));
+    two.b.close(two.t);
+    two.b.switch.wait("the handle", |r| (!r.closed.is_empty()).then_some(()));
+    two.end();
+}
+
+const PEER: &str = "TRANSOM_W19_PEER";
+
+/// W19: the peer's process is killed. Its half is `w19_the_peer`, in a process of its own.
+#[test]
+fn w19_the_peer_process_is_killed() {
+    let b = Process::new();
+    let listener = b.listener(4);
+    let at = b.provider.local_address(listener).unwrap();
+    let mut peer = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["w19_the_peer", "--exact", "--nocapture"])
+        .env(PEER, at.to_string())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let socket = b.accept(listener).unwrap();
+    let (own, _) = scratch(&b, socket, 5);
+    let exposed = Pages::of(6);
+    let descriptor = b.expose(socket, &exposed, mem::READWRITE);
+    let hello = b.receive(socket, own.range(0, 64)).unwrap();
+    assert_eq!(b.ended(&hello), (None, 5), "it is there, and has receives of its own");
+    let pending = [0, 64].map(|at| b.receive(socket, own.range(at, 64)).unwrap());
+    peer.kill().unwrap();
+    peer.wait().unwrap();
+    for receive in &pending {
+        assert_eq!(b.ended(receive).0, Some(Error::WSAECONNRESET));
+    }
+    assert_eq!(b.send(socket, own.range(0, 8)).err(), Some(Error::WSAECONNRESET));
+    // What it was shown is shown to nobody now, though nobody has deregistered it.
+    let a = Process::new();
+    let (s, _) = connect(&a, &b, listener);
+    let (sink, handle) = scratch(&a, s, 1);
+    for direction in [Direction::Read, Direction::Write] {
+        let op = a.rdma(s, direction, (sink.range(0, 8), handle), (&descriptor, 0));
+        assert!(op.map_or(true, |op| a.ended(&op).0.is_some()));
+    }
+    assert!(exposed.is_all(6) && sink.is_all(1));
+    a.provider.cleanup();
+    b.provider.cleanup();
+}
+
+/// The other process of W19: connects, says hello, and waits to be killed. Without the address it
+/// is nobody's peer, and does nothing.
+#[test]
+fn w19_the_peer() {
+    let Ok(at) = std::env::var(PEER) else { return };
+    let a = Process::new();
+    let socket = a.socket();
+    a.provider.connect(socket, at.parse().unwrap()).unwrap();
+    let (pages, _) = scratch(&a, socket, 1);
+    let receive = a.receive(socket, pages.range(0, 64)).unwrap();
+    a.send(socket, pages.range(0, 5)).unwrap();
+    a.ended(&receive);
+}
+
+/// W21 as far as it goes here: the half of the process that gives the socket away is done (12.1 steps
+/// 5 to 7, D-3, D-7); the other one is told that it cannot be had, and the peer that it is gone (D-8).
+#[test]
+fn w21_a_socket_is_given_up_and_not_taken_over() {
+    let two = Two::new();
+    let (pages, _) = scratch(&two.b, two.t, 5);
+    let (own, handle) = scratch(&two.a, two.s, 1);
+    let waiting = two.a.receive(two.s, own.range(0, 16)).unwrap();
+    let parked = two.b.receive(two.t, pages.range(0, 16)).unwrap();
+    let fresh = two.a.socket();
+    assert_eq!(two.a.provider.duplicate(fresh, 0), Err(Error::WSAENOTCONN));
+    assert_eq!(two.a.provider.duplicate(1, 0), Err(Error::WSAENOTSOCK));
+    let token = two.b.provider.duplicate(two.t, u32::MAX).unwrap();
+    assert_ne!(token, 0, "D-1: it names something");
+    assert_eq!(two.b.ended(&parked), (None, 0), "step 6");
+    // D-3: the descriptor stays, and is good for being closed.
+    let no = Some(Error::WSAEINVAL);
+    assert_eq!(two.b.try_register(two.t, &pages, mem::READ).err(), no);
+    assert_eq!(two.b.send(two.t, pages.range(0, 8)).err(), no);
+    assert_eq!(two.b.provider.duplicate(two.t, 0).err(), no);
+    assert!(two.b.socket() != two.t);
+    let taken = Process::new();
+    assert_eq!(taken.provider.open_socket((2, 1, 6), true, 1), Err(Error::WSAEOPNOTSUPP));
+    taken.provider.cleanup();
+    assert_eq!(two.a.ended(&waiting).0, Some(Error::WSAECONNRESET), "D-8");
+    let part = (own.range(0, 8), handle);
+    assert_eq!(two.a.send(two.s, part.0).err(), Some(Error::WSAECONNRESET));
+    assert_eq!(two.b.provider.close_socket(two.t), Ok(()));
+    assert_eq!(two.b.provider.close_socket(two.t), Err(Error::WSAENOTSOCK));
+    two.end();
+}
