@@ -139,4 +139,25 @@ mod tests {
         assert_eq!(seen, [true; 7]);
         assert_eq!(random.below(0), 0);
     }
+
+    /// Every order comes, each about as often as any other: 6,000 draws of six leave a count of
+    /// 1,000 by 150 (five standard deviations) for one key in a million.
+    #[test]
+    fn a_shuffle_makes_every_order_alike() {
+        let mut random = Random::new([4; 32]);
+        let mut counts = std::collections::HashMap::new();
+        for _ in 0..6_000 {
+            let mut items = [1, 2, 3];
+            random.shuffle(&mut items);
+            *counts.entry(items).or_insert(0_i32) += 1;
+        }
+        assert_eq!(counts.len(), 6);
+        assert!(counts.values().all(|count| count.abs_diff(1_000) < 150), "{counts:?}");
+    }
+
+    /// Whatever prints a table does not print what its tokens are drawn from.
+    #[test]
+    fn the_key_is_not_printed() {
+        assert_eq!(format!("{:?}", Random::new([0x5a; 32])), "Random(secret)");
+    }
 }

@@ -20,6 +20,8 @@
 //! - One who has seen no token hits one after 2^32 / (n + 1) guesses on average, 2^31 for n = 1.
 //! - One who holds a token knows the position of its chunk, and with time that of every chunk: of a
 //!   table of `c` chunks he expects 2^20 c / (n + 1) guesses: 524,288 for n = 1 in one chunk.
+//! - One who has seen six tokens of one slot, one after the other, knows enough to search for that
+//!   slot's secret, and to foretell its keys. It says nothing about other slots.
 //! - For tokens of scope `QueuePair` or `Connection` no number of guesses suffices: the only ones
 //!   that would work are those that the peer was given.
 //!
@@ -81,19 +83,29 @@ impl Place {
 /// A slot's way through its keys.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cycle {
-    /// Tokens issued so far.
-    issued: u32,
-    /// Secret of the slot.
-    twist: [u8; 2],
+    /// Tokens issued so far; from 256 on, how many beyond a multiple of it, plus 256.
+    issued: u16,
+    secret: [u8; 6],
+}
+
+impl Cycle {
+    /// The key at a step: all 256 in an order that takes the secret to foretell. A Feistel network on
+    /// the halves of the step, each round keyed by a byte of the secret.
+    fn key(&self, step: u8) -> u8 {
+        let mut halves = (step >> 4, step & 0xf);
+        for byte in self.secret {
+            let mixed = (halves.1.wrapping_mul(0x11) ^ byte).wrapping_mul(0xb5);
+            let mixed = (mixed ^ mixed >> 3).wrapping_mul(0x6b) >> 4;
+            halves = (halves.1, halves.0 ^ mixed);
+        }
+        halves.0 << 4 | halves.1
+    }
 }
 
 /// Issues tokens and takes their slots back.
 #[derive(Debug)]
 pub(crate) struct Issuer {
     random: Random,
-    /// Two secret permutations of the keys, common to all slots.
-    outer: [u8; KEYS],
-    inner: [u8; KEYS],
     free: VecDeque<Place>,
     /// Directory positions still unused, in random order.
     positions: Vec<u16>,
@@ -104,15 +116,11 @@ impl Issuer {
     /// `chunks`: at most so many.
     pub(crate) fn new(seed: [u8; 32], chunks: usize) -> Issuer {
         let mut random = Random::new(seed);
-        let mut outer = std::array::from_fn(|key| key as u8);
-        random.shuffle(&mut outer);
-        let mut inner = std::array::from_fn(|key| key as u8);
-        random.shuffle(&mut inner);
         let mut positions: Vec<u16> = (1..DIRECTORY as u16).collect();
         random.shuffle(&mut positions);
         positions.truncate(chunks.max(1));
         positions.shrink_to_fit();
-        Issuer { random, outer, inner, free: VecDeque::new(), positions, slots: 0 }
+        Issuer { random, free: VecDeque::new(), positions, slots: 0 }
     }
 
     /// Whether the next token should wait for one more chunk, and where that chunk belongs.
@@ -126,11 +134,13 @@ impl Issuer {
     /// The slots of a new chunk are free; each gets a secret.
     pub(crate) fn add_chunk(&mut self, position: usize) -> Vec<Cycle> {
         self.slots += CHUNK;
-        self.free.extend((0..CHUNK).map(|slot| Place::new(position, slot)));
+        let mut fresh: Vec<Place> = (0..CHUNK).map(|slot| Place::new(position, slot)).collect();
+        self.random.shuffle(&mut fresh);
+        self.free.extend(fresh);
         (0..CHUNK)
             .map(|_| {
-                let [a, b, ..] = self.random.word().to_le_bytes();
-                Cycle { issued: 0, twist: [a, b] }
+                let [[a, b, c, d], [e, f, ..]] = [(); 2].map(|()| self.random.word().to_le_bytes());
+                Cycle { issued: 0, secret: [a, b, c, d, e, f] }
             })
             .collect()
     }
@@ -153,23 +163,16 @@ impl Issuer {
 
     /// The slot's next token.
     pub(crate) fn issue(&self, place: Place, cycle: &mut Cycle) -> Token {
-        let key = self.key(cycle, cycle.issued as u8);
-        cycle.issued = cycle.issued.saturating_add(1);
+        let key = cycle.key(cycle.issued as u8);
+        cycle.issued =
+            if cycle.issued < 2 * KEYS as u16 - 1 { cycle.issued + 1 } else { KEYS as u16 };
         place.with_key(key)
     }
 
     /// Whether the slot has ever issued this token.
     pub(crate) fn has_issued(&self, token: Token, cycle: &Cycle) -> bool {
-        let steps = (cycle.issued as usize).min(KEYS);
-        (0..steps).any(|step| self.key(cycle, step as u8) == token.0 as u8)
-    }
-
-    /// The key at a step of the slot's cycle: all 256 in an order that takes the two permutations to
-    /// foretell.
-    fn key(&self, cycle: &Cycle, step: u8) -> u8 {
-        let [a, b] = cycle.twist;
-        let inner = self.inner[usize::from(step ^ a)];
-        self.outer[usize::from(inner ^ b)]
+        let steps = usize::from(cycle.issued).min(KEYS);
+        (0..steps).any(|step| cycle.key(step as u8) == token.0 as u8)
     }
 
     /// Slots that exist.
@@ -335,17 +338,20 @@ mod tests {
         assert!(walks.len() > 95, "only {} different walks of 100", walks.len());
     }
 
-    /// The next slot is one of the older half, and any of them: a peer that has seen one token
-    /// cannot tell the next.
+    /// The next slot is one that waits in the older half, and any of them; of a new chunk any at all.
     #[test]
     fn slots_are_drawn_from_all_of_the_older_half() {
-        let mut seen = HashSet::new();
+        let (mut slots, mut ranks) = (HashSet::new(), HashSet::new());
         for seed in 0..200 {
             let mut table = Table::new(seed, 1);
-            seen.insert(Place::of(table.issue().unwrap()).slot());
+            slots.insert(Place::of(table.issue().unwrap()).slot());
+            let waiting: Vec<Place> = table.issuer.free.iter().copied().collect();
+            let next = table.issuer.take().unwrap();
+            ranks.insert(waiting.iter().position(|place| *place == next).unwrap());
         }
-        assert!(seen.iter().all(|slot| *slot < CHUNK / 2));
-        assert!(seen.len() > 150, "only {} different slots of 200", seen.len());
+        assert!(ranks.iter().all(|rank| *rank < CHUNK / 2), "the younger half waits");
+        assert!(slots.iter().any(|slot| *slot >= CHUNK / 2), "a new chunk's order is told");
+        assert!(slots.len() > 150 && ranks.len() > 150, "{} and {}", slots.len(), ranks.len());
     }
 
     #[test]

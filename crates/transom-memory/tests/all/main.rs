@@ -9,5 +9,6 @@ mod matrix;
 mod model;
 mod regions;
 mod stress;
+mod tokens;
 mod touches;
 mod windows;
