@@ -24,7 +24,7 @@ struct One {
     address: String,
     interface: String,
     reach: &'static str,
-    paths: [&'static str; 1],
+    paths: [&'static str; 2],
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
             address: info.address.to_string(),
             interface: info.interface,
             reach: if info.loopback { "this machine" } else { "network" },
-            paths: ["tcp"],
+            paths: ["tcp", "process"],
         })
         .collect();
     if adapters.is_empty() {

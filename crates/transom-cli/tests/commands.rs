@@ -42,13 +42,6 @@ fn what_cannot_be_is_usage() {
 }
 
 #[test]
-fn the_same_host_path_is_not_built_yet() {
-    for bench in ["write-latency", "write-bandwidth", "read-bandwidth"] {
-        run(&["bench", bench, "--path", "process"]).failed(6, &["not built", "--path tcp"]);
-    }
-}
-
-#[test]
 fn nobody_answers() {
     // A port that was free a moment ago.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

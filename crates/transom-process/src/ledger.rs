@@ -71,10 +71,6 @@ impl Ledger {
         }
     }
 
-    pub(crate) fn is_owed(&self) -> bool {
-        self.on && (self.urgent || self.since.is_some())
-    }
-
     /// A record of the peer was executed.
     pub(crate) fn executed(&mut self, now: Time, bytes: u32) {
         self.bytes += u64::from(bytes);
@@ -99,13 +95,18 @@ impl Ledger {
 
     /// Whether it must leave without anything to ride on; `executed`: as [`Ledger::word`].
     pub(crate) fn is_due(&self, now: Time, executed: u32, patience: &Patience) -> bool {
+        let late = |since: Time| now >= since.after(patience.delay);
+        self.is_ripe(executed, patience) || self.on && self.since.is_some_and(late)
+    }
+
+    /// The same, but for time, which [`Ledger::deadline`] tells.
+    pub(crate) fn is_ripe(&self, executed: u32, patience: &Patience) -> bool {
         self.on
             && (self.urgent
-                || self.since.is_some_and(|since| {
-                    self.passes >= PASSES || now >= since.after(patience.delay)
-                })
-                || self.bytes >= patience.bytes
-                || executed.wrapping_sub(self.told_executed) >= patience.records)
+                || self.since.is_some()
+                    && (self.passes >= PASSES
+                        || self.bytes >= patience.bytes
+                        || executed.wrapping_sub(self.told_executed) >= patience.records))
     }
 
     pub(crate) fn deadline(&self, patience: &Patience) -> Option<Time> {

@@ -31,6 +31,11 @@ pub mod ring;
 
 pub use channel::{Channel, Config};
 
+/// What the path is called.
+pub const NAME: &str = "process";
+/// What this wire calls itself ([`transom_wire::Facts::wire`]).
+pub const WIRE: &str = "shared memory of one host";
+
 /// What the rings are built of; their model test puts loom's in their place.
 mod sync {
     pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};

@@ -39,6 +39,18 @@ pub enum Explain {
     Everyone,
 }
 
+/// The way bytes take between two adapters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Path {
+    /// TCP, always.
+    Tcp,
+    /// Shared memory where both sides are processes of one host and one user, and say that they would
+    /// take it; else TCP. Every access is checked as over TCP, by its owner, who alone places and reads.
+    Auto,
+    /// As [`Path::Auto`], whatever the peer's address looks like.
+    Process,
+}
+
 /// How an adapter is to be opened. Start from [`Adapter::options`].
 #[derive(Clone, Debug)]
 #[must_use]
@@ -48,6 +60,8 @@ pub struct Options {
     pub(crate) explain: Explain,
     pub(crate) depth: usize,
     pub(crate) congestion: Option<String>,
+    pub(crate) path: Option<Path>,
+    pub(crate) other_users: bool,
 }
 
 impl Options {
@@ -84,6 +98,19 @@ impl Options {
         self
     }
 
+    /// The way bytes take. By default what the environment variable `TRANSOM_PATH` says (`tcp`, `auto`
+    /// or `process`), and TCP if it says nothing.
+    pub fn path(mut self, path: Path) -> Options {
+        self.path = Some(path);
+        self
+    }
+
+    /// Share memory with processes of other users, too, if they say the same. Off by default.
+    pub fn other_users(mut self, welcome: bool) -> Options {
+        self.other_users = welcome;
+        self
+    }
+
     /// Open an adapter at a local address.
     pub fn open(self, address: IpAddr) -> Result<Adapter> {
         let asked = || format!("opening an adapter at {address}");
@@ -96,6 +123,13 @@ impl Options {
                 Explain::Everyone => raw::Explain::Everyone,
             },
             congestion: self.congestion,
+            path: match self.path {
+                None => raw::Path::default(),
+                Some(Path::Tcp) => raw::Path::Tcp,
+                Some(Path::Auto) => raw::Path::Auto,
+                Some(Path::Process) => raw::Path::Process,
+            },
+            other_users: self.other_users,
             ..raw::Options::default()
         };
         let raw = raw::Adapter::open(address, options)
@@ -156,6 +190,8 @@ impl Adapter {
             explain: Explain::SameUser,
             depth: 128,
             congestion: None,
+            path: None,
+            other_users: false,
         }
     }
 

@@ -90,7 +90,7 @@ mod rights;
 mod slots;
 mod window;
 
-pub use adapter::{Adapter, AdapterInfo, Counters, Explain, Options};
+pub use adapter::{Adapter, AdapterInfo, Counters, Explain, Options, Path};
 pub use buffer::{Buffer, VecParts};
 pub use connect::{Connect, Incoming, Listener};
 pub use error::{Error, ErrorKind, Result};

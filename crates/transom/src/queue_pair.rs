@@ -31,7 +31,7 @@ pub struct ConnectionInfo {
     pub local: SocketAddr,
     /// The other side.
     pub peer: SocketAddr,
-    /// The path chosen, e.g. `tcp`.
+    /// The path chosen: `tcp`, or `process` for shared memory on one host.
     pub path: &'static str,
     /// The wire, e.g. `iWARP over TCP (MPA revision 2)`.
     pub wire: &'static str,

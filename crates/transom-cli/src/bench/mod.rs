@@ -52,12 +52,30 @@ pub(crate) enum Wait {
 /// Which road the bytes take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Path {
-    /// The best one there is.
+    /// Shared memory where that is possible, else TCP.
     Auto,
     /// TCP.
     Tcp,
-    /// Within this host, through shared memory (not built in this version).
+    /// Shared memory.
     Process,
+}
+
+impl Path {
+    fn name(self) -> &'static str {
+        match self {
+            Path::Auto => "auto",
+            Path::Tcp => "tcp",
+            Path::Process => "process",
+        }
+    }
+
+    fn option(self) -> transom::Path {
+        match self {
+            Path::Auto => transom::Path::Auto,
+            Path::Tcp => transom::Path::Tcp,
+            Path::Process => transom::Path::Process,
+        }
+    }
 }
 
 /// What to measure.
@@ -91,7 +109,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = OnOff::On)]
     crc: OnOff,
     /// The road
-    #[arg(long, value_enum, default_value_t = Path::Auto)]
+    #[arg(long, value_enum, default_value_t = Path::Tcp)]
     path: Path,
     /// Interleave the same bytes over a bare socket, in at least 15 pairs
     #[arg(long)]
@@ -145,6 +163,8 @@ pub(crate) struct PeerArgs {
     crc: OnOff,
     #[arg(long)]
     congestion: String,
+    #[arg(long, value_enum)]
+    path: Path,
 }
 
 /// Pairs of ours and baseline.
@@ -167,19 +187,13 @@ struct Plan {
     slice: Duration,
     wait: Wait,
     crc: OnOff,
+    path: Path,
     baseline: bool,
     json: bool,
 }
 
 impl Args {
     fn checked(&self, size: usize) -> Outcome<Plan> {
-        if self.path == Path::Process {
-            return Err(Failure::new(
-                Exit::NotBuilt,
-                "--path process: not built in this version; the same-host path comes later",
-            )
-            .try_this("--path tcp, which works on one host too"));
-        }
         let size = self.size.unwrap_or(size);
         if !(1..=64 << 20).contains(&size) {
             return Err(Failure::new(Exit::Usage, format!("--size {size}: nothing to measure"))
@@ -190,6 +204,7 @@ impl Args {
             slice: slice(self.seconds)?,
             wait: self.wait,
             crc: self.crc,
+            path: self.path,
             baseline: self.baseline,
             json: self.json,
         })

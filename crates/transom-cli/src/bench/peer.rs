@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use transom::{Adapter, Grant, QueuePair, Region, Rights, Window};
 
-use super::{PeerArgs, Plan, Seat, baseline, congestion, latency, sit};
+use super::{Path, PeerArgs, Plan, Seat, baseline, congestion, latency, sit};
 use crate::exit::{Exit, Failure, Outcome, system};
 use crate::watchdog;
 
@@ -75,7 +75,7 @@ pub(super) fn start(plan: &Plan) -> Outcome<(Side, Peer)> {
     let program = std::env::current_exe().map_err(system("looking for this program"))?;
     let mut child = Command::new(program)
         .args(["bench-peer", "--size", &plan.size.to_string(), "--crc", plan.crc.name()])
-        .args(["--congestion", &congestion])
+        .args(["--congestion", &congestion, "--path", plan.path.name()])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -93,8 +93,13 @@ pub(super) fn start(plan: &Plan) -> Outcome<(Side, Peer)> {
     let raw = TcpStream::connect(raw).map_err(system("connecting the plain socket"))?;
     baseline::prepare(&raw, &congestion).map_err(system("preparing the plain socket"))?;
     let options = Adapter::options().crc(plan.crc.is_on()).congestion(&congestion);
+    let options = options.path(plan.path.option());
     let adapter = options.open(to.ip())?;
     let queue = adapter.connect(to).reads(16).wait()?;
+    if plan.path == Path::Process && queue.info().path != Path::Process.name() {
+        let why = "--path process: the two processes could not agree on it";
+        return Err(Failure::new(Exit::System, why).try_this("--path tcp"));
+    }
     Ok((Side { cpu, ..Side::meet(raw, &adapter, queue, plan.size)? }, peer))
 }
 
@@ -115,6 +120,7 @@ pub(crate) fn run(args: &PeerArgs) -> Outcome {
     let here = Ipv4Addr::LOCALHOST;
     let plain = TcpListener::bind((here, 0)).map_err(system("opening a plain port"))?;
     let options = Adapter::options().crc(args.crc.is_on()).congestion(&args.congestion);
+    let options = options.path(args.path.option());
     let adapter = options.open(here.into())?;
     let mut listener = adapter.listen((here, 0).into())?;
     let at = plain.local_addr().map_err(system("opening a plain port"))?;

@@ -14,10 +14,10 @@ mod timers;
 use std::time::Duration;
 
 use transom_memory::ConnectionId;
-use transom_wire::{Facts, ReadLimits, Role, SetupError, Time, Wire};
+use transom_wire::{Blame, Facts, ReadLimits, Role, SetupError, Time, Violation, Wire};
 
 use crate::trace::{TraceEvent, What};
-use crate::{ConnectionEvent, Cx, Dialect, End, Execution, Status};
+use crate::{ConnectionEvent, Cx, DenialCause, Dialect, End, EndReason, Execution, Status};
 use inbound::Parked;
 
 /// How long an ended connection may take to write what the protocol still has to say, and to read
@@ -196,6 +196,36 @@ impl Connection {
         self.execution = Some(execution);
         self.announce(cx);
         Ok(self.wire.connect(cx.now, limits, private)?)
+    }
+
+    /// Use another wire instead, which is possible until the peer has said something on the first one.
+    /// `request`: what an active side has asked for.
+    pub fn change_wire(
+        &mut self,
+        cx: &mut Cx<'_>,
+        wire: Box<dyn Wire>,
+        request: Option<(ReadLimits, &[u8])>,
+    ) -> Result<(), Status> {
+        if self.phase != Phase::Setup || self.ended.is_some() {
+            return Err(Status::InvalidState);
+        }
+        self.wire = wire;
+        self.told_receives = None;
+        self.announce(cx);
+        match request {
+            Some((limits, private)) => Ok(self.wire.connect(cx.now, limits, private)?),
+            None => Ok(()),
+        }
+    }
+
+    /// The peer broke a rule of the link itself: nothing further of it can be believed.
+    pub fn broken(&mut self, cx: &mut Cx<'_>, detail: &str) {
+        let violation = Violation { blame: Blame::Peer, rule: "rings", detail: detail.to_owned() };
+        if self.ended.is_none() {
+            let denial = self.record(cx, None, DenialCause::Violation(violation));
+            self.end(cx, EndReason::Violation, denial);
+        }
+        self.phase = Phase::Closed;
     }
 
     /// Passive side: accept the request.

@@ -236,6 +236,7 @@ impl Cq {
             }
             let left = match deadline.map(|d: Time| d.since(sys::now())) {
                 Some(Duration::ZERO) => return Ok(false),
+                _ if waits.iter().any(super::link::Waiting::is_unread) => Some(Duration::ZERO),
                 left => left,
             };
             let mut fds: Vec<_> = waits.iter().map(super::link::Waiting::interest).collect();

@@ -8,9 +8,10 @@ use transom_wire::{ReadLimits, Role};
 
 use super::admission::Starting;
 use super::conn::{Conn, Inner, Outcome, new_connection};
+use super::handover::{Request, Stage};
 use super::link::{ARM, Link};
 use super::mail::Owner;
-use super::options::status_of;
+use super::options::{Path, status_of};
 use super::qp::Qp;
 use super::sink::{Sink, Told};
 use crate::sys::{self, Stream};
@@ -100,15 +101,15 @@ impl Conn {
         let key = self.shared.new_key();
         let connection = new_connection(&self.shared, key, Role::Active, revision);
         let owner = Owner::Conn(Arc::downgrade(self));
-        let link = Link::new(
-            &self.shared,
-            key,
-            stream,
-            peer,
-            connection,
-            owner,
-            Starting::Asking(self.shared.asking.one()),
-        );
+        let stage = if revision == NEWEST && self.shared.options.path() != Path::Tcp {
+            let (limits, private) = (attempt.asked, attempt.private.clone());
+            Stage::Look(Box::new(Request { limits, private }))
+        } else {
+            Stage::Settled
+        };
+        let starting = Starting::Asking(self.shared.asking.one());
+        let link =
+            Link::new(&self.shared, key, (stream, peer), connection, owner, (starting, stage));
         inner.link = Some(link.clone());
         inner.qp = Arc::downgrade(qp);
         qp.attach(&link);

@@ -1,4 +1,5 @@
-//! A link: one TCP connection with its lock, buffers, readiness, fairness and lease.
+//! A link: one TCP connection, or a pair of rings beside it, with its lock, buffers, readiness,
+//! fairness and lease.
 //!
 //! Three kinds of thread make progress on a link, all by [`Link::drive`]: one that posts, one that
 //! polls or waits for completions, and the background thread. While a thread polls it holds a
@@ -12,21 +13,23 @@
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use transom_wire::Time;
 
 use super::admission::Starting;
+use super::handover::Stage;
 use super::latch::Latch;
 use super::lease::Lease;
 use super::mail::{Mail, Owner};
 use super::options::Explain;
 use super::qp::{Front, Qp};
+use super::rings::Rings;
 use super::shared::Shared;
 use super::sink::Told;
 use super::traffic::First;
 use super::workers::Worker;
-use crate::sys::{self, Fd, Host, IoError, Stream};
+use crate::sys::{self, Fd, Host, IoError, Local, Stream};
 use crate::trace::{TraceEvent, Tracer};
 use crate::{
     Buffer, Connection, Cx, DenialRecord, Denials, Effect, EndReason, LinkWish, SharedReceives,
@@ -56,6 +59,8 @@ pub(crate) struct Link {
     pub(crate) key: u64,
     pub(crate) peer: SocketAddr,
     pub(super) stream: Stream,
+    /// Once it is rings that carry the bytes: what to wait for instead of the stream.
+    pub(super) bell: OnceLock<Local>,
     pub(super) shared: Arc<Shared>,
     pub(super) latch: Latch<State>,
     /// What those who lost the `try_lock` want done.
@@ -65,10 +70,12 @@ pub(crate) struct Link {
     /// When the timers will have the background thread look.
     noted: AtomicU64,
     waiters: AtomicU32,
-    /// Output waits for room.
+    /// Output waits for room in the socket.
     stuck: AtomicBool,
     /// A pass with `SERVED` was made, and the one with `ARM` has not come.
     served: AtomicBool,
+    /// A pass ended with something to read, and no descriptor will say so.
+    unread: AtomicBool,
     pub(super) mail: Mail,
     pub(super) owner: Mutex<Owner>,
 }
@@ -78,8 +85,11 @@ pub(crate) struct State {
     pub(crate) connection: Connection,
     pub(crate) qp: Option<Arc<Qp>>,
     pub(super) effects: crate::Effects,
-    /// The TCP connection is being made.
+    /// The TCP connection is being made, or its path found out.
     pub(super) connecting: bool,
+    pub(super) stage: Stage,
+    /// What carries the bytes instead of the stream.
+    pub(super) rings: Option<Rings>,
     /// The beginning of a frame whose rest has not arrived.
     pub(super) partial: Vec<u8>,
     /// A message waited for a receive: `partial` may hold whole frames.
@@ -120,9 +130,13 @@ impl Denials for LinkDenials<'_> {
             Explain::Nobody => false,
             Explain::Everyone => true,
             // Asked only now, because it means reading a table as long as the machine has sockets.
-            Explain::SameUser => {
-                link.stream.local().is_ok_and(|local| sys::peer_is_same_user(local, link.peer))
-            }
+            Explain::SameUser => match link.bell.get() {
+                Some(bell) => bell.user() == Some(sys::user()),
+                None => {
+                    let local = link.stream.local();
+                    local.is_ok_and(|local| sys::peer_is_same_user(local, link.peer))
+                }
+            },
         };
         let denials = link.shared.denials();
         denials.get(id).filter(|_| allowed).map(|record| record.cause.for_peer())
@@ -133,11 +147,10 @@ impl Link {
     pub(crate) fn new(
         shared: &Arc<Shared>,
         key: u64,
-        stream: Stream,
-        peer: SocketAddr,
+        (stream, peer): (Stream, SocketAddr),
         connection: Connection,
         owner: Owner,
-        starting: Starting,
+        (starting, stage): (Starting, Stage),
     ) -> Arc<Link> {
         let connecting = matches!(starting, Starting::Asking(_));
         let state = State {
@@ -145,6 +158,8 @@ impl Link {
             qp: None,
             effects: crate::Effects::default(),
             connecting,
+            stage,
+            rings: None,
             partial: Vec::new(),
             paused: false,
             out: Buffer { bytes: Vec::new(), limit: OUT },
@@ -161,6 +176,7 @@ impl Link {
             key,
             peer,
             stream,
+            bell: OnceLock::new(),
             shared: shared.clone(),
             latch: Latch::new(state),
             todo: AtomicU8::new(0),
@@ -169,13 +185,15 @@ impl Link {
             waiters: AtomicU32::new(0),
             stuck: AtomicBool::new(false),
             served: AtomicBool::new(false),
+            unread: AtomicBool::new(false),
             mail: Mail::default(),
             owner: Mutex::new(owner),
         })
     }
 
+    /// What to wait for.
     pub(crate) fn fd(&self) -> &Fd {
-        self.stream.fd()
+        self.bell.get().map_or(self.stream.fd(), Local::fd)
     }
 
     pub(crate) fn local(&self) -> Result<SocketAddr, IoError> {
@@ -247,10 +265,11 @@ impl Link {
                 let bits = RECEIVE | self.left_over();
                 let mut worker = self.shared.workers.take();
                 let calm = bits == RECEIVE && state.calm_until.is_some_and(|until| now < until);
-                let first = if calm { self.glance(state, &mut worker, tries) } else { None };
+                let first = if calm { self.glance(state, &mut worker, now, tries) } else { None };
                 if first == Some(Err(IoError::NotNow)) {
                     state.connection.idle_pass(now);
                     if !state.connection.wants_write() {
+                        self.settle_up(state, now);
                         return None;
                     }
                 }
@@ -294,7 +313,8 @@ impl Link {
     /// The background thread: the descriptor is ready, or it is time to look.
     pub(crate) fn ready(&self, now: Time) {
         if self.is_waited_for() {
-            self.drive(0);
+            // Of several that wait, one may have left with the ring awake.
+            self.drive(if self.bell.get().is_some() { RECEIVE | FLUSH } else { 0 });
         } else if let Some(until) = self.lease.held(now) {
             self.lease.renewed();
             self.note(until);
@@ -387,6 +407,11 @@ impl Link {
         }
         self.with_cx(state, worker, now, |state, cx, staging| {
             self.step(state, cx, staging, bits, first);
+            if bits & (FLUSH | ARM) != 0 {
+                self.before_sleep(state, |state| {
+                    self.step(state, cx, staging, RECEIVE | FLUSH, None);
+                });
+            }
         });
         self.conclude(state, told);
         if !state.gone {
@@ -410,7 +435,8 @@ impl Link {
             return;
         }
         if bits & RECEIVE != 0 {
-            let any = self.receive(state, cx, staging, first);
+            let asks = bits & (FLUSH | ARM | SERVED) != 0;
+            let any = self.take_in(state, cx, staging, (first, asks));
             if !any && first.is_none() {
                 state.connection.idle_pass(cx.now);
             } else if any && bits & LAPSED != 0 {
@@ -424,7 +450,7 @@ impl Link {
             self.send(state, cx);
         }
         if state.paused && state.connection.wants_read() {
-            self.receive(state, cx, staging, None);
+            self.take_in(state, cx, staging, (None, false));
             self.send(state, cx);
         }
     }
@@ -437,7 +463,10 @@ impl Link {
             LinkWish::Finish => {
                 if all_written && !state.fin_sent && !state.connecting {
                     state.fin_sent = true;
-                    self.stream.finish();
+                    match self.bell.get() {
+                        Some(bell) => bell.finish(),
+                        None => self.stream.finish(),
+                    }
                 }
             }
             LinkWish::Close => state.gone = true,
@@ -469,7 +498,9 @@ impl Link {
     fn tear_down(&self, state: &mut State, told: &mut Told) {
         let execution = state.connection.take_execution();
         if let (Some(qp), Some(execution)) = (state.qp.take(), execution) {
-            qp.detach(self, execution, told);
+            // Completions may still be waiting in the mail; none may overtake them (ND2 4.9).
+            qp.leave(self);
+            self.mail.detach(qp, execution, told);
         }
         state.starting = None;
         state.partial = Vec::new();
@@ -477,14 +508,22 @@ impl Link {
         self.mail.hang_up();
         self.shared.epoll.remove(self.fd());
         self.stream.shut();
+        if let Some(bell) = self.bell.get() {
+            bell.shut();
+        }
+        state.rings = None;
+        state.stage = Stage::Settled;
         self.shared.remove(self.key);
     }
 
     /// See to it that somebody looks at the link again.
     fn rest(&self, state: &mut State, now: Time, bits: u8) {
         let pending = !state.out.bytes.is_empty() || state.more || state.connecting;
-        if self.stuck.load(Ordering::Relaxed) != pending {
-            self.stuck.store(pending, Ordering::Relaxed);
+        // Nobody says when a ring has room: its reader wakes us. An answer is waited for, not room.
+        let asked = matches!(state.stage, Stage::Asked(..));
+        let stuck = pending && state.rings.is_none() && !asked;
+        if self.stuck.load(Ordering::Relaxed) != stuck {
+            self.stuck.store(stuck, Ordering::Relaxed);
         }
         let arming = bits & ARM != 0;
         let calm = !pending && !state.paused && state.connection.wants_read();
@@ -503,11 +542,15 @@ impl Link {
         }
         if let Some(until) = leased {
             self.note(until);
-        } else if arming || pending {
-            let read = state.connection.wants_read() && !waited && !state.connecting;
-            if read || pending {
-                let _ = self.shared.epoll.arm(self.fd(), self.key, read, pending);
+        } else if arming || stuck || asked {
+            let hears = !state.connecting || asked;
+            let read = state.connection.wants_read() && !waited && hears;
+            if read || stuck {
+                let _ = self.shared.epoll.arm(self.fd(), self.key, read, stuck);
             }
+        }
+        if arming && self.is_unread() {
+            self.note(now);
         }
         if arming {
             // Going to sleep: an idle connection holds no buffers.
@@ -537,21 +580,26 @@ impl Link {
             let mut worker = self.shared.workers.take();
             state.exchange();
             let now = sys::now();
+            let attended = self.lease.held(now).is_some() || self.is_waited_for();
             let result = self.with_cx(state, &mut worker, now, |state, cx, staging| {
                 if !state.connecting {
-                    self.receive(state, cx, staging, None);
+                    self.take_in(state, cx, staging, (None, false));
                 }
                 let result = work(state, cx);
                 state.connection.before_blocking(cx.now);
                 if !state.connecting {
                     self.send(state, cx);
                 }
+                if !attended {
+                    self.before_sleep(state, |state| {
+                        self.step(state, cx, staging, RECEIVE | FLUSH, None);
+                    });
+                }
                 result
             });
             state.exchange();
             self.conclude(state, told);
             if !state.gone {
-                let attended = self.lease.held(now).is_some() || self.is_waited_for();
                 self.rest(state, now, if attended { 0 } else { ARM });
             }
             Some(result)
@@ -610,6 +658,21 @@ impl Link {
         self.deliver();
     }
 
+    /// See `unread`.
+    pub(super) fn set_unread(&self, unread: bool) {
+        self.unread.store(unread, Ordering::Relaxed);
+    }
+
+    fn is_unread(&self) -> bool {
+        self.unread.load(Ordering::Relaxed)
+    }
+
+    /// The memory that this link shares with its peer.
+    #[cfg(test)]
+    pub(crate) fn shared_memory(&self) -> Option<(usize, usize)> {
+        self.latch.control(|state| state.rings.as_ref().map(Rings::memory)).0
+    }
+
     pub(crate) fn set_owner(&self, owner: Owner) {
         *self.owner.lock().unwrap_or_else(PoisonError::into_inner) = owner;
     }
@@ -655,6 +718,11 @@ impl State {
 pub(crate) struct Waiting(Arc<Link>);
 
 impl Waiting {
+    /// There is something to do already.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.0.is_unread()
+    }
+
     /// What to wait for: the descriptor, and whether for room to write too.
     pub(crate) fn interest(&self) -> (&Fd, bool) {
         (self.0.fd(), self.0.stuck.load(Ordering::Relaxed))

@@ -14,7 +14,7 @@ use super::link::Link;
 use super::port::Port;
 use super::qp::Qp;
 use super::sink::Told;
-use crate::{ConnectionEvent, Effect, Effects};
+use crate::{ConnectionEvent, Effect, Effects, Execution};
 
 /// Who hears of a link's events.
 #[derive(Clone, Debug)]
@@ -28,6 +28,9 @@ pub(crate) enum Owner {
 #[derive(Debug)]
 enum Letter {
     Effect(Effect, Option<std::sync::Arc<Qp>>),
+    /// The link is done with the queue pair. What was posted behind the end completes now, after all
+    /// that waited.
+    Detach(std::sync::Arc<Qp>, Box<Execution>),
     /// The link is gone.
     Gone,
 }
@@ -95,6 +98,15 @@ impl Mail {
         }
     }
 
+    /// Give the queue pair back, in order. Follows [`Qp::leave`].
+    pub(crate) fn detach(&self, qp: std::sync::Arc<Qp>, execution: Execution, told: &mut Told) {
+        if self.is_waiting() {
+            self.lock().letters.push_back(Letter::Detach(qp, Box::new(execution)));
+        } else {
+            qp.take_back(execution, told);
+        }
+    }
+
     /// The link is gone: the last letter.
     pub(crate) fn hang_up(&self) {
         self.lock().letters.push_back(Letter::Gone);
@@ -129,6 +141,7 @@ impl Mail {
                 letter
             };
             match letter {
+                Letter::Detach(qp, execution) => qp.take_back(*execution, told),
                 Letter::Gone => take(Delivery::Gone, told),
                 Letter::Effect(Effect::Event(event), _) => take(Delivery::Event(event), told),
                 Letter::Effect(Effect::Finished(f), _) => take(Delivery::Finished(f), told),

@@ -5,6 +5,7 @@ mod conn;
 mod cq;
 mod crowd;
 mod dial;
+mod handover;
 mod latch;
 mod lease;
 mod link;
@@ -12,6 +13,7 @@ mod mail;
 mod options;
 mod port;
 mod qp;
+mod rings;
 mod shared;
 mod sink;
 mod srq;
@@ -20,7 +22,7 @@ mod traffic;
 mod workers;
 
 pub use admission::HalfOpen;
-pub use options::{Explain, Options, Trace};
+pub use options::{Explain, Options, Path, Trace};
 pub use sink::Sink;
 
 pub(crate) use conn::Conn;

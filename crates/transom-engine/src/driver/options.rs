@@ -24,6 +24,29 @@ pub enum Explain {
     Everyone,
 }
 
+/// The way bytes take between two adapters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Path {
+    /// TCP, always.
+    Tcp,
+    /// Shared memory between two processes of one host and one user, if both sides can prove that they
+    /// are; else TCP.
+    Auto,
+    /// As [`Path::Auto`], and asked for whatever the peer's address looks like.
+    Process,
+}
+
+impl Default for Path {
+    /// What the environment variable `TRANSOM_PATH` says (`tcp`, `auto`, `process`); else TCP.
+    fn default() -> Path {
+        match std::env::var("TRANSOM_PATH").as_deref() {
+            Ok("auto") => Path::Auto,
+            Ok("process") => Path::Process,
+            _ => Path::Tcp,
+        }
+    }
+}
+
 /// Options of an adapter. All have defaults.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -51,6 +74,10 @@ pub struct Options {
     pub silence: Duration,
     /// Congestion control to pin, e.g. `cubic`; ignored if the system does not have it.
     pub congestion: Option<String>,
+    /// See [`Path`].
+    pub path: Path,
+    /// Share memory with processes of other users, too, if they say the same.
+    pub other_users: bool,
     /// See [`Trace`].
     pub trace: Option<Trace>,
 }
@@ -81,12 +108,19 @@ impl Default for Options {
             half_open: HalfOpen::default(),
             silence: Duration::from_secs(10),
             congestion: None,
+            path: Path::default(),
+            other_users: false,
             trace: None,
         }
     }
 }
 
 impl Options {
+    /// The path: an adapter without the extension behaves as one that has never heard of any of it.
+    pub(crate) fn path(&self) -> Path {
+        if self.extension { self.path } else { Path::Tcp }
+    }
+
     /// What the wire is to be asked for.
     pub(crate) fn wire(&self, role: Role, revision: Revision) -> Config {
         Config {

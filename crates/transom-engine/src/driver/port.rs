@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use transom_wire::Role;
@@ -10,6 +10,7 @@ use transom_wire::Role;
 use super::admission::{Admission, Starting};
 use super::conn::{Conn, Outcome, new_connection};
 use super::dial::NEWEST;
+use super::handover::{Stage, Threshold};
 use super::link::{ARM, FLUSH, Link, RECEIVE};
 use super::mail::{Delivery, Owner};
 use super::shared::Shared;
@@ -30,6 +31,8 @@ pub(crate) struct Port {
     socket: Socket,
     shared: Arc<Shared>,
     admission: Admission,
+    /// Where processes of this host hand over memory, once it listens.
+    threshold: OnceLock<Threshold>,
     inner: Mutex<Inner>,
 }
 
@@ -51,6 +54,7 @@ impl Port {
             socket,
             shared: shared.clone(),
             admission: Admission::new(shared.options.half_open),
+            threshold: OnceLock::new(),
             inner: Mutex::new(Inner { listener, waiting: HashMap::new() }),
         }))
     }
@@ -67,6 +71,10 @@ impl Port {
         self.socket.address()
     }
 
+    pub(super) fn threshold(&self) -> Option<&Threshold> {
+        self.threshold.get()
+    }
+
     pub(crate) fn turned_away(&self) -> u64 {
         self.admission.turned_away()
     }
@@ -77,6 +85,11 @@ impl Port {
         self.lock().listener.listen(backlog)?;
         let wrong = |e: IoError| super::options::status_of(e);
         self.socket.listen(u16::try_from(backlog).unwrap_or(u16::MAX).max(128)).map_err(wrong)?;
+        if let Ok(address) = self.socket.address()
+            && let Some(threshold) = Threshold::open(address, &self.shared.options)
+        {
+            let _ = self.threshold.set(threshold);
+        }
         self.shared.add_port(self).map_err(|_| Status::InsufficientResources)
     }
 
@@ -91,14 +104,17 @@ impl Port {
                         let key = self.shared.new_key();
                         let connection = new_connection(&self.shared, key, Role::Passive, NEWEST);
                         let owner = Owner::Port(Arc::downgrade(self));
+                        let stage = match self.threshold() {
+                            Some(_) => Stage::Greeting,
+                            None => Stage::Settled,
+                        };
                         let link = Link::new(
                             &self.shared,
                             key,
-                            stream,
-                            peer,
+                            (stream, peer),
                             connection,
                             owner,
-                            Starting::Stranger(ticket),
+                            (Starting::Stranger(ticket), stage),
                         );
                         if self.shared.add_link(&link).is_ok() {
                             link.drive(RECEIVE | FLUSH | ARM);

@@ -93,15 +93,31 @@ impl Qp {
         self.receive.attach(link);
     }
 
+    /// Whoever sleeps on its completion queues looks again at what to wait for.
+    pub(crate) fn look_again(&self) {
+        self.initiator.wake();
+        self.receive.wake();
+    }
+
     /// The link is done with it.
     pub(crate) fn detach(&self, link: &Link, execution: Execution, told: &mut Told) {
+        self.leave(link);
+        self.take_back(execution, told);
+    }
+
+    /// The link makes no more passes for it.
+    pub(crate) fn leave(&self, link: &Link) {
+        self.initiator.detach(link);
+        self.receive.detach(link);
+    }
+
+    /// Its half is its own again.
+    pub(crate) fn take_back(&self, execution: Execution, told: &mut Told) {
         {
             let mut front = self.front();
             front.pair.detach(execution);
             front.link = Weak::new();
         }
-        self.initiator.detach(link);
-        self.receive.detach(link);
         self.settle(told);
     }
 

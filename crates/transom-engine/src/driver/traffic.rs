@@ -1,14 +1,19 @@
-//! Bytes between a link's socket and its connection.
+//! Bytes between a link's socket and its connection, and the choice between socket and rings.
 
+use super::handover::Stage;
 use super::link::{Link, State};
 use super::workers::{Worker, fit};
 use transom_memory::Segment;
+use transom_wire::Time;
 
 use crate::sys::{Host, IoError};
 use crate::{Buffer, Cx, Direct, HostMemory, LinkEnd, Output};
 
 /// Bytes received, and bytes sent, in one pass before other links have their turn.
-const QUOTA: usize = 1024 * 1024;
+pub(super) const QUOTA: usize = 1024 * 1024;
+
+/// How many times a ring is looked at in the time of one look at a socket.
+const PEEKS: u32 = 32;
 
 /// The outcome of a receive that was done ahead, if one was.
 pub(super) type First = Option<Result<usize, IoError>>;
@@ -18,6 +23,10 @@ impl Link {
     pub(super) fn connected(&self, state: &mut State, cx: &mut Cx<'_>) -> bool {
         match self.stream.connected() {
             Ok(()) => {
+                self.look_for_door(state);
+                if !self.hear_answer(state, cx) {
+                    return false;
+                }
                 state.connecting = false;
                 self.learn_segment_size(state);
                 true
@@ -37,7 +46,17 @@ impl Link {
     }
 
     /// The first receive of a pass that may end with it, into the staging buffer.
-    pub(super) fn glance(&self, state: &State, worker: &mut Worker, tries: u32) -> First {
+    pub(super) fn glance(
+        &self,
+        state: &mut State,
+        worker: &mut Worker,
+        now: Time,
+        tries: u32,
+    ) -> First {
+        if let (Some(rings), Some(bell)) = (&mut state.rings, self.bell.get()) {
+            let news = rings.glance(bell, now, tries.saturating_mul(PEEKS));
+            return (!news).then_some(Err(IoError::NotNow));
+        }
         let room = worker.staging().get_mut(state.partial.len()..)?;
         let mut found = Err(IoError::NotNow);
         for _ in 0..tries {
@@ -49,9 +68,24 @@ impl Link {
         Some(found)
     }
 
+    /// Receive by whatever carries the bytes. `how`: what [`Link::glance`] has received, and whether to
+    /// ask if the other side is still there.
+    pub(super) fn take_in(
+        &self,
+        state: &mut State,
+        cx: &mut Cx<'_>,
+        staging: &mut Vec<u8>,
+        (first, asks): (First, bool),
+    ) -> bool {
+        if state.rings.is_some() {
+            return self.receive_records(state, cx, staging, asks);
+        }
+        self.receive(state, cx, staging, first)
+    }
+
     /// Receive until the socket is dry, the quota is used up or a control call waits. `false`:
     /// there was nothing. `first`: what [`Link::glance`] has received.
-    pub(super) fn receive(
+    fn receive(
         &self,
         state: &mut State,
         cx: &mut Cx<'_>,
@@ -102,9 +136,12 @@ impl Link {
                 }
                 let total = have + count;
                 let bytes = staging.get(..total).unwrap_or_default();
-                let consumed = state.connection.receive(cx, bytes).consumed.min(total);
+                let consumed = self.hand_on(state, cx, bytes);
                 staging.copy_within(consumed..total, 0);
                 kept = total - consumed;
+            }
+            if state.rings.is_some() {
+                return true; // the stream has said all that it will
             }
             if count < asked {
                 break; // dry; whoever looks next would be told
@@ -116,15 +153,32 @@ impl Link {
         any
     }
 
-    fn chew_partial(&self, state: &mut State, cx: &mut Cx<'_>) {
+    /// Bytes of the stream, to whom they are for; how many were used.
+    fn hand_on(&self, state: &mut State, cx: &mut Cx<'_>, bytes: &[u8]) -> usize {
+        let mut before = 0;
+        if matches!(state.stage, Stage::Greeting) {
+            match self.greet(state, cx, bytes) {
+                None => return 0,
+                Some(_) if state.rings.is_some() => return bytes.len(),
+                Some(count) => before = count,
+            }
+        }
+        let rest = bytes.get(before..).unwrap_or_default();
+        (before + state.connection.receive(cx, rest).consumed).min(bytes.len())
+    }
+
+    pub(super) fn chew_partial(&self, state: &mut State, cx: &mut Cx<'_>) {
         let partial = std::mem::take(&mut state.partial);
-        let consumed = state.connection.receive(cx, &partial).consumed.min(partial.len());
+        let consumed = self.hand_on(state, cx, &partial);
         state.partial = partial;
         state.partial.drain(..consumed);
     }
 
     /// Have the connection say what it has to say, and write it.
     pub(super) fn send(&self, state: &mut State, cx: &mut Cx<'_>) {
+        if state.rings.is_some() {
+            return self.send_records(state, cx);
+        }
         let mut sent = 0;
         let mut flowing = self.write_out(state, cx, &mut sent);
         // Also when the socket is full: requests that need no socket are executed here.

@@ -19,7 +19,7 @@ pub struct ConnectionInfo {
     pub local: SocketAddr,
     /// The other end.
     pub peer: SocketAddr,
-    /// The path: `tcp`.
+    /// The path: `tcp`, or `process`: shared memory between two processes of this host.
     pub path: &'static str,
     /// What the wires have agreed.
     pub facts: Facts,
@@ -170,7 +170,8 @@ impl Connector {
         let facts = conn
             .facts()
             .ok_or_else(|| Error::state(Status::ConnectionInvalid, "tell what was agreed"))?;
-        Ok(ConnectionInfo { local, peer, path: "tcp", facts })
+        let path = if facts.wire == transom_process::WIRE { transom_process::NAME } else { "tcp" };
+        Ok(ConnectionInfo { local, peer, path, facts })
     }
 }
 

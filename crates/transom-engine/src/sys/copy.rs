@@ -58,6 +58,19 @@ pub(crate) unsafe fn copy_out_raw(host: u64, into: *mut u8, length: usize) -> Re
     unsafe { machine::copy(into, address as *const u8, length, 0) }
 }
 
+/// Copy registered memory, or memory shared with a peer, to registered memory, as [`copy_in`].
+///
+/// # Safety
+/// As [`copy_in`] for `to` and [`copy_out`] for `from`, for `length` bytes.
+pub(crate) unsafe fn copy_across(from: u64, to: u64, length: usize) -> Result<(), Fault> {
+    let (Ok(from), Ok(to)) = (usize::try_from(from), usize::try_from(to)) else {
+        return Err(Fault { placed: 0 });
+    };
+    let tail = tail_length(to.wrapping_add(length), length);
+    // SAFETY: the caller's promises; a fault on either side is recovered.
+    unsafe { machine::copy(to as *mut u8, from as *const u8, length, tail) }
+}
+
 /// x86-64: assembly whose faults the handler in [`super::fault`] redirects.
 #[cfg(target_arch = "x86_64")]
 pub(super) mod machine {

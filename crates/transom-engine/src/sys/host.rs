@@ -2,8 +2,8 @@
 
 use transom_memory::Segment;
 
-use super::copy::{copy_in, copy_out, copy_out_raw};
-use super::{Bytes, IoError, Stream};
+use super::copy::{copy_across, copy_in, copy_out, copy_out_raw};
+use super::{Bytes, IoError, Region, Stream};
 use crate::{Fault, HostMemory};
 
 /// Registered memory of this process. Crate-private on purpose: the core reaches it under a grant
@@ -31,6 +31,14 @@ impl HostMemory for Host {
         hook::run(to, bytes.len());
         // SAFETY: see `Host`.
         unsafe { copy_in(to, bytes) }.map_err(|_| Fault)
+    }
+
+    fn copy(&self, from: u64, to: u64, length: usize) -> Result<(), Fault> {
+        #[cfg(test)]
+        hook::run(to, length);
+        // SAFETY: for the destination see `Host`; the source is a place in a mapping of the link's,
+        // which lives as long as the link makes passes.
+        unsafe { copy_across(from, to, length) }.map_err(|_| Fault)
     }
 
     fn fetch_ahead(&self, line: usize) {
@@ -96,6 +104,24 @@ impl Host {
         add(Bytes::of(trailer));
         // SAFETY: three live slices, and memory for which see `Host`.
         unsafe { stream.send_many(runs.get(..count).unwrap_or_default()) }
+    }
+}
+
+impl Host {
+    /// Copy the payload of a frame into a data area of a ring, all or nothing.
+    pub(crate) fn fill(
+        &self,
+        region: &Region,
+        side: usize,
+        offset: usize,
+        payload: &[Segment],
+    ) -> Result<(), Fault> {
+        #[cfg(test)]
+        for segment in payload {
+            hook::run(segment.host, usize::try_from(segment.length).unwrap_or(usize::MAX));
+        }
+        // SAFETY: see `Host`.
+        unsafe { region.fill(side, offset, payload) }
     }
 }
 

@@ -10,8 +10,11 @@ mod fault;
 mod fd;
 pub(crate) mod host;
 mod identity;
+mod kill;
+mod local;
 mod pages;
 mod process;
+mod region;
 mod socket;
 #[cfg(test)]
 mod tests;
@@ -23,6 +26,11 @@ pub use fd::Fd;
 pub(crate) use host::Host;
 pub use host::fetch_ahead;
 pub use identity::{Interface, interfaces, peer_is_same_user};
+#[cfg(test)]
+pub(crate) use kill::hit;
+pub(crate) use kill::kill_point;
+pub(crate) use local::{Door, Local, user};
 pub use pages::{PageError, check_pages};
 pub use process::{cpu_time, fork_generation, now, pause, random_seed, recently, spawn_quiet};
+pub(crate) use region::Region;
 pub use socket::{Bytes, IoError, Listener, Options, Stream, route_to};

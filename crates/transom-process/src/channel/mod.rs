@@ -213,7 +213,8 @@ impl Wire for Channel {
             || self.phase == Phase::Open
                 && (self.outbound.current.is_some()
                     || !self.inbound.answers.is_empty()
-                    || !self.config.beside && self.ledger.is_owed())
+                    || !self.config.beside
+                        && self.ledger.is_ripe(self.inbound.executed(), &self.patience()))
     }
 
     fn poll_event(&mut self) -> Option<Event<'static>> {
@@ -265,7 +266,7 @@ impl Wire for Channel {
 
     fn facts(&self) -> Option<Facts> {
         self.known.then_some(Facts {
-            wire: "process (shared memory of one host)",
+            wire: crate::WIRE,
             checksum: false,
             markers: false,
             extension: true,

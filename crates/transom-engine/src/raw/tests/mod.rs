@@ -5,5 +5,6 @@ mod crowd;
 mod harness;
 mod hostile;
 mod processes;
+mod rings;
 mod traffic;
 mod vanishing;

@@ -13,18 +13,23 @@ use crate::{Completion, CompletionKind, Operation, Status};
 const PEER: &str = "TRANSOM_TEST_PEER";
 
 /// In the child: where the parent listens.
-fn parent() -> Option<SocketAddr> {
+pub(super) fn parent() -> Option<SocketAddr> {
     std::env::var(PEER).ok().map(|at| at.parse().unwrap())
 }
 
 fn child(test: &str, at: SocketAddr) -> Child {
-    let name = format!("raw::tests::processes::{test}");
+    child_of(&format!("processes::{test}"), at, &[])
+}
+
+pub(super) fn child_of(test: &str, at: SocketAddr, more: &[(&str, &str)]) -> Child {
+    let name = format!("raw::tests::{test}");
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", &name, "--nocapture"]).env(PEER, at.to_string());
+    command.envs(more.iter().copied());
     command.stdout(Stdio::null()).spawn().unwrap()
 }
 
-fn listening(end: &End) -> Listener {
+pub(super) fn listening(end: &End) -> Listener {
     let listener = end.adapter.listener(loopback()).unwrap();
     listener.listen(0).unwrap();
     listener
@@ -35,7 +40,7 @@ fn connected(at: SocketAddr) -> End {
     connected_with(at, &Options::default())
 }
 
-fn connected_with(at: SocketAddr, options: &Options) -> End {
+pub(super) fn connected_with(at: SocketAddr, options: &Options) -> End {
     let end = End::new(options);
     let (sink, told) = signal();
     end.connector.bind(loopback()).unwrap();
@@ -46,7 +51,7 @@ fn connected_with(at: SocketAddr, options: &Options) -> End {
 }
 
 /// The parent's connection to its child, with a receive posted for each of `receives`.
-fn accepted(end: &End, listener: &Listener, receives: u64) -> (Buffer, Signal) {
+pub(super) fn accepted(end: &End, listener: &Listener, receives: u64) -> (Buffer, Signal) {
     let buffer = end.buffer(64);
     for context in 0..receives {
         end.qp.post_receive(context, &[buffer.all()]).unwrap();

@@ -1,0 +1,189 @@
+//! Unix sockets: how two processes of one host meet, prove who they are, hand over memory, and wake
+//! each other. Each end has a description of its own, so that the other side can change nothing about
+//! it (as it could with a shared eventfd); and the end of a process is the end of its socket.
+//!
+//! Names are abstract: nothing is left behind in a file system, and they reach as far as the network
+//! namespace does.
+
+use std::mem::MaybeUninit;
+
+use rustix::fd::AsFd;
+use rustix::net::{
+    self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
+};
+
+use super::{Fd, IoError};
+
+type Result<T> = std::result::Result<T, IoError>;
+
+fn socket() -> Result<Fd> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    Ok(net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?.into())
+}
+
+fn named(name: &str) -> Result<SocketAddrUnix> {
+    Ok(SocketAddrUnix::new_abstract_name(name.as_bytes())?)
+}
+
+/// This process's user.
+pub(crate) fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// A socket that accepts.
+#[derive(Debug)]
+pub(crate) struct Door(Fd);
+
+impl Door {
+    /// One that is found by `name`.
+    pub(crate) fn open(name: &str) -> Result<Door> {
+        let fd = socket()?;
+        net::bind(&fd, &named(name)?)?;
+        net::listen(&fd, 1024)?;
+        Ok(Door(fd))
+    }
+
+    /// The next who knocks, if somebody does.
+    pub(crate) fn accept(&self) -> Result<Local> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        Ok(Local(net::accept_with(&self.0, flags)?.into()))
+    }
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Local(Fd);
+
+impl Local {
+    /// To whoever is found by `name`. Never waits.
+    pub(crate) fn connect(name: &str) -> Result<Local> {
+        let fd = socket()?;
+        net::connect(&fd, &named(name)?)?;
+        Ok(Local(fd))
+    }
+
+    /// The user at the other end, as the kernel noted when it connected or began to listen.
+    pub(crate) fn user(&self) -> Option<u32> {
+        sockopt::socket_peercred(&self.0).ok().map(|who| who.uid.as_raw())
+    }
+
+    /// Send `bytes` (few: they fit) and a descriptor.
+    pub(crate) fn hand_over(&self, bytes: &[u8], fd: &Fd) -> Result<()> {
+        let fds = [fd.as_fd()];
+        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut room);
+        control.push(SendAncillaryMessage::ScmRights(&fds));
+        let runs = [std::io::IoSlice::new(bytes)];
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let sent = net::sendmsg(&self.0, &runs, &mut control, flags)?;
+        if sent == bytes.len() { Ok(()) } else { Err(IoError::NotNow) }
+    }
+
+    /// Receive what [`Local::hand_over`] sent. Whatever else somebody sends is closed or left.
+    pub(crate) fn take_over(&self, bytes: &mut [u8]) -> Result<(usize, Option<Fd>)> {
+        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut room);
+        let mut runs = [std::io::IoSliceMut::new(bytes)];
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+        let got = net::recvmsg(&self.0, &mut runs, &mut control, flags)?;
+        let mut found = None;
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(fds) = message {
+                for fd in fds {
+                    found = Some(Fd::from(fd)); // an earlier one is closed by this
+                }
+            }
+        }
+        Ok((got.bytes, found))
+    }
+
+    /// Wake the other side. If it has been rung so often that no more fits, it will wake anyway.
+    pub(crate) fn ring(&self) {
+        let _ = net::send(&self.0, &[1], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+    }
+
+    /// Forget that it rang. `false`: the other side has ended.
+    pub(crate) fn silence(&self) -> bool {
+        let mut room = [0; 256];
+        match net::recv(&self.0, &mut room, RecvFlags::DONTWAIT) {
+            Ok((_, 0)) => false,
+            Ok(_) => true,
+            Err(e) => IoError::from(e) == IoError::NotNow,
+        }
+    }
+
+    /// Say that no more will come. What was written before still counts.
+    pub(crate) fn finish(&self) {
+        let _ = net::shutdown(&self.0, net::Shutdown::Write);
+    }
+
+    /// End both directions for every process that holds the descriptor: a forked child may.
+    pub(crate) fn shut(&self) {
+        let _ = net::shutdown(&self.0, net::Shutdown::Both);
+    }
+
+    /// The descriptor, to wait for.
+    pub(crate) fn fd(&self) -> &Fd {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(name: &str) -> (Door, Local, Local) {
+        let name = format!("transom-test/{name}/{}", std::process::id());
+        let door = Door::open(&name).unwrap();
+        let active = Local::connect(&name).unwrap();
+        let passive = door.accept().unwrap();
+        (door, active, passive)
+    }
+
+    #[test]
+    fn both_ends_know_each_others_user() {
+        let (door, active, passive) = pair("user");
+        assert_eq!((active.user(), passive.user()), (Some(user()), Some(user())));
+        assert_eq!(door.accept().unwrap_err(), IoError::NotNow);
+        let nobody = Local::connect("transom-test/nobody-listens-here");
+        assert_eq!(nobody.unwrap_err(), IoError::Refused);
+    }
+
+    #[test]
+    fn a_descriptor_arrives_and_more_than_one_is_closed() {
+        let (_door, active, passive) = pair("hand-over");
+        let (one, two) = rustix::pipe::pipe().unwrap();
+        let (one, two) = (Fd::from(one), Fd::from(two));
+        active.hand_over(b"hello", &two).unwrap();
+        let mut bytes = [0; 16];
+        let (count, fd) = passive.take_over(&mut bytes).unwrap();
+        assert_eq!(&bytes[..count], b"hello");
+        rustix::io::write(fd.unwrap(), b"x").unwrap();
+        drop(two);
+        assert_eq!(rustix::io::read(&one, &mut bytes).unwrap(), 1);
+        assert_eq!(rustix::io::read(&one, &mut bytes).unwrap(), 0, "no copy is left open");
+        active.ring();
+        let (count, fd) = passive.take_over(&mut bytes).unwrap();
+        assert_eq!((count, fd.is_none()), (1, true));
+    }
+
+    #[test]
+    fn it_rings_it_falls_silent_it_ends() {
+        let (_door, active, passive) = pair("bell");
+        assert!(passive.silence(), "nothing yet");
+        for _ in 0..100_000 {
+            active.ring(); // never blocks
+        }
+        while passive.silence() && active.user().is_some() {
+            if rustix::net::recv(passive.fd(), &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT)
+                .is_err()
+            {
+                break;
+            }
+        }
+        assert!(passive.silence());
+        drop(active);
+        assert!(!passive.silence());
+    }
+}

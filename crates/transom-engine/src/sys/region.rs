@@ -1,0 +1,177 @@
+//! Memory that two processes share: a sealed memfd, mapped. Sealed, because a mapping of a file that
+//! shrinks is a trap, and the other side is not trusted with ours.
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+use transom_memory::Segment;
+use transom_process::ring::{DATA, Shared};
+
+use super::Fd;
+use super::copy::copy_out_raw;
+use crate::Fault;
+
+/// Where the data areas begin, one per side.
+const FRONT: usize = size_of::<Shared>().next_multiple_of(4096);
+/// All of it.
+const SIZE: usize = FRONT + 2 * DATA;
+/// `statfs` of what memfd_create makes, unless it was asked for huge pages: those may run out when
+/// they are touched, which is a signal.
+const TMPFS: i64 = 0x0102_1994;
+
+/// A mapping of rings and data areas.
+#[derive(Debug)]
+pub(crate) struct Region {
+    base: usize,
+}
+
+impl Region {
+    /// A fresh one, all zeros, and the descriptor to hand over.
+    pub(crate) fn create() -> std::io::Result<(Region, Fd)> {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let fd = Fd::from(rustix::fs::memfd_create("transom", flags)?);
+        rustix::fs::ftruncate(&fd, SIZE as u64)?;
+        rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        Ok((Region::map(&fd)?, fd))
+    }
+
+    /// One that somebody else made, if it cannot hurt: it has the right size and keeps it.
+    pub(crate) fn adopt(fd: &Fd) -> std::io::Result<Region> {
+        let wrong = |what| std::io::Error::new(std::io::ErrorKind::InvalidData, what);
+        let seals = rustix::fs::fcntl_get_seals(fd)?;
+        if !seals.contains(SealFlags::SHRINK | SealFlags::SEAL) {
+            return Err(wrong("the shared memory is not sealed"));
+        }
+        if rustix::fs::fstatfs(fd)?.f_type as i64 != TMPFS {
+            return Err(wrong("the shared memory is not made of ordinary pages"));
+        }
+        if u64::try_from(rustix::fs::fstat(fd)?.st_size) != Ok(SIZE as u64) {
+            return Err(wrong("the shared memory has another size"));
+        }
+        Region::map(fd)
+    }
+
+    fn map(fd: &Fd) -> std::io::Result<Region> {
+        let rights = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
+        let base = unsafe {
+            rustix::mm::mmap(std::ptr::null_mut(), SIZE, rights, MapFlags::SHARED, fd, 0)?
+        };
+        Ok(Region { base: base.addr() })
+    }
+
+    /// Address and length of all of it.
+    #[cfg(test)]
+    pub(crate) fn whole(&self) -> (usize, usize) {
+        (self.base, SIZE)
+    }
+
+    /// The rings.
+    pub(crate) fn shared(&self) -> &Shared {
+        // SAFETY: the mapping lives as long as `self`, is aligned to a page and larger than a
+        // `Shared`, which consists of atomics only: any content is valid, and whoever writes to it,
+        // in this process or another, does so atomically as far as this one can tell.
+        unsafe { &*(self.base as *const Shared) }
+    }
+
+    /// The address of a place in a side's data area. Only ever given to copies that use raw addresses.
+    pub(crate) fn address(&self, side: usize, offset: usize) -> u64 {
+        let offset = offset.min(DATA);
+        (self.base + FRONT + side.min(1) * DATA + offset) as u64
+    }
+
+    /// Whether `length` bytes from `offset` on lie in a data area.
+    fn holds(offset: usize, length: usize) -> bool {
+        offset.checked_add(length).is_some_and(|end| end <= DATA)
+    }
+
+    /// Copy application memory, which the caller may read now, into a data area.
+    ///
+    /// # Safety
+    /// As [`copy_out`](super::copy_out), for each segment.
+    pub(crate) unsafe fn fill(
+        &self,
+        side: usize,
+        mut offset: usize,
+        payload: &[Segment],
+    ) -> Result<(), Fault> {
+        for segment in payload {
+            let length = usize::try_from(segment.length).map_err(|_| Fault)?;
+            if !Region::holds(offset, length) {
+                return Err(Fault);
+            }
+            let to = self.address(side, offset) as usize as *mut u8;
+            // SAFETY: `length` bytes of the mapping, to which no reference exists; the source is the
+            // caller's promise.
+            unsafe { copy_out_raw(segment.host, to, length) }.map_err(|_| Fault)?;
+            offset += length;
+        }
+        Ok(())
+    }
+
+    /// Copy bytes of ours into a data area. Nothing happens if they do not fit there.
+    pub(crate) fn fill_bytes(&self, side: usize, offset: usize, bytes: &[u8]) {
+        if Region::holds(offset, bytes.len()) {
+            let to = self.address(side, offset) as usize as *mut u8;
+            // SAFETY: the source is a live slice; the destination lies in the mapping.
+            let _ = unsafe { copy_out_raw(bytes.as_ptr().addr() as u64, to, bytes.len()) };
+        }
+    }
+
+    /// Copy bytes out of a data area. They may be changed meanwhile; afterwards they are ours.
+    pub(crate) fn read_bytes(&self, side: usize, offset: usize, into: &mut [u8]) {
+        if Region::holds(offset, into.len()) {
+            let from = self.address(side, offset);
+            // SAFETY: a live exclusive slice; the source lies in the mapping.
+            let _ = unsafe { copy_out_raw(from, into.as_mut_ptr(), into.len()) };
+        }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `map`, and nobody has a reference that outlives `self`.
+        let _ = unsafe { rustix::mm::munmap(self.base as *mut _, SIZE) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_could_shrink_is_not_adopted() {
+        let make = |size: u64, seals: SealFlags| {
+            let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+            let fd = Fd::from(rustix::fs::memfd_create("test", flags).unwrap());
+            rustix::fs::ftruncate(&fd, size).unwrap();
+            rustix::fs::fcntl_add_seals(&fd, seals).unwrap();
+            fd
+        };
+        let all = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+        assert!(Region::adopt(&make(SIZE as u64, all)).is_ok());
+        assert!(Region::adopt(&make(SIZE as u64, SealFlags::GROW | SealFlags::SEAL)).is_err());
+        assert!(Region::adopt(&make(SIZE as u64, SealFlags::SHRINK)).is_err(), "nor unsealed");
+        assert!(Region::adopt(&make(SIZE as u64 - 4096, all)).is_err(), "nor a smaller one");
+        assert!(Region::adopt(&make(SIZE as u64, all | SealFlags::WRITE)).is_err());
+        let (a, _b) = rustix::pipe::pipe().unwrap();
+        assert!(Region::adopt(&a.into()).is_err(), "nor anything else");
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        assert!(Region::adopt(&Fd::from(rustix::fd::OwnedFd::from(file))).is_err());
+    }
+
+    #[test]
+    fn two_mappings_are_the_same_memory() {
+        let (ours, fd) = Region::create().unwrap();
+        let theirs = Region::adopt(&fd).unwrap();
+        drop(fd);
+        ours.shared().sides[0].acknowledge(7);
+        assert_eq!(theirs.shared().sides[0].acknowledged(), 7);
+        ours.fill_bytes(1, DATA - 5, b"hello");
+        let mut bytes = [0; 5];
+        theirs.read_bytes(1, DATA - 5, &mut bytes);
+        assert_eq!(&bytes, b"hello");
+        ours.fill_bytes(1, DATA - 4, b"hello");
+        theirs.read_bytes(1, DATA - 4, &mut bytes);
+        assert_eq!(&bytes, b"hello", "nothing outside of an area moves");
+    }
+}
