@@ -208,6 +208,34 @@ fn dc01_a_disconnect_ends_when_the_peer_has_answered() {
     });
 }
 
+/// DC-5: the peer's disconnect cancels nothing of this side's; its own does.
+#[test]
+fn dc05_the_peers_disconnect_flushes_nothing_here() {
+    in_every_mode(|mode| {
+        let server = half(options(mode));
+        let events = Server::new(server.qp);
+        let (listener, port) = listener(server.adapter, Some(accept_it), &events);
+        let mut client = half(options(mode));
+        client.connector = connector(client.adapter);
+        assert_eq!(connect(client.connector, client.qp, port, &[]), Status::SUCCESS);
+        assert_eq!(complete(client.connector), Status::SUCCESS);
+        assert_eq!(events.accepted.get(), 0);
+        let server = Side { connector: events.event.get().0, ..server };
+        assert_eq!(server.receive(1, &[]), Status::SUCCESS);
+        assert_eq!(client.disconnect(), Status::SUCCESS);
+        events.disconnected.get();
+        let poll = table::<CqDispatch>(server.cq).get_results_ex;
+        let mut one = [EMPTY; 1];
+        assert_eq!(unsafe { poll(server.cq, one.as_mut_ptr(), 1) }, 0);
+        assert_eq!(server.disconnect(), Status::SUCCESS);
+        assert_eq!(server.one(), (1, Status::CANCELLED, 0));
+        let listening = begin_close(listener).1;
+        client.end(&[]);
+        server.end(&[]);
+        listening.get();
+    });
+}
+
 struct Early {
     completed: Cell<i32>,
     told: std::sync::atomic::AtomicU32,

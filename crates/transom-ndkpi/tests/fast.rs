@@ -211,6 +211,24 @@ fn lam09_a_released_mapping_is_no_address_any_more() {
     });
 }
 
+/// LAM-9: also for a request that was posted before.
+#[test]
+fn lam09_nothing_goes_through_a_released_mapping() {
+    in_every_mode(|mode| {
+        let f = Fixture::new(mode);
+        let mut used = lam(f.server.adapter, &f.target.mdl(), PAGE);
+        let before = f.target.bytes();
+        let entry = sge(used.first(), 8, privileged(f.server.pd));
+        assert_eq!(f.server.receive(1, &[entry]), Status::SUCCESS);
+        used.release(f.server.adapter);
+        f.own.fill(|_| 0xee);
+        assert_eq!(f.client.send(2, &[f.own.sge(f.own_mr.1, 0, 8)], 0), Status::SUCCESS);
+        assert_eq!(f.server.one(), (1, Status::ACCESS_VIOLATION, 0));
+        assert!(f.target.bytes() == before);
+        f.end(&[]);
+    });
+}
+
 /// LAM-10, PT-6: every domain of the adapter can use a mapping, each by its own token.
 #[test]
 fn lam10_a_mapping_belongs_to_the_adapter() {
