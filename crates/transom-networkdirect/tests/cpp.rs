@@ -41,7 +41,9 @@ cases!("misuse":
     misuse_foreign_objects = "foreign",
     misuse_another_adapter_s_objects = "adapter",
     misuse_handles = "handles",
-    misuse_null_pointers = "null",
+    misuse_null_pointers_and_bad_ones = "null",
+    misuse_null_overlapped = "overlapped",
+    misuse_released_in_every_order = "orders",
 );
 
 cases!("traffic":

@@ -1,5 +1,7 @@
 // What misuse is answered with. docs/networkdirect.md lists these cases; what is not there is undefined.
-#include "nd_test.h"
+#include "nd_scene.h"
+
+#include <algorithm>
 
 #include <string>
 
@@ -40,6 +42,7 @@ static void with_objects(Side &s, IUnknown *wrong_cq, IUnknown *wrong_qp, IUnkno
     HR(s.qp->Send(nullptr, nullptr, 0, ND_OP_FLAG_ALLOW_READ), ND_INVALID_PARAMETER_4);
     HR(s.qp->Write(nullptr, nullptr, 0, 0, 0, ND_OP_FLAG_ALLOW_READ), ND_INVALID_PARAMETER_6);
     HR(s.qp->Read(nullptr, nullptr, 0, 0, 0, ND_OP_FLAG_INLINE), ND_INVALID_PARAMETER_6);
+    HR(s.qp->Invalidate(nullptr, mw, ND_OP_FLAG_INLINE), ND_INVALID_PARAMETER_3);
 }
 
 static void prepare(Side &s)
@@ -73,11 +76,24 @@ static void adapter()
 
 static void handles()
 {
+    // A handle that is open, but another process's.
+    Link link;
+    const pid_t child = fork();
+    if (child == 0) {
+        Side c;
+        link.to_server.put(c.file);
+        link.to_client.get<int>();
+        _exit(0);
+    }
     Side s;
+    const HANDLE theirs = link.to_server.get<HANDLE>();
     IND2MemoryRegion *mr = nullptr;
     for (HANDLE wrong : {(HANDLE) nullptr, INVALID_HANDLE_VALUE, (HANDLE)0x1234, s.ov.hEvent,
-                         (HANDLE)((ULONG_PTR)s.file ^ ((ULONG_PTR)1 << 48)) /* another process's */})
+                         theirs})
         HR(s.adapter->CreateMemoryRegion(IID_IND2MemoryRegion, wrong, (void **)&mr), ND_INVALID_HANDLE);
+    CHECK(!CloseHandle(theirs));
+    link.to_client.put(1);
+    CHECK(waitpid(child, nullptr, 0) == child);
     // An object outlives the handle of its file, and its packets still arrive.
     HANDLE file = nullptr;
     HR(s.adapter->CreateOverlappedFile(&file), ND_SUCCESS);
@@ -102,33 +118,140 @@ static void handles()
     CloseHandle(port);
 }
 
+// Null where an OVERLAPPED belongs, for every overlapped call.
+static void null_overlapped()
+{
+    Ends e;
+    e.connect();
+    Side &s = e.active;
+    char memory[8];
+    IND2MemoryRegion *mr = nullptr;
+    HR(s.adapter->CreateMemoryRegion(IID_IND2MemoryRegion, s.file, (void **)&mr), ND_SUCCESS);
+    s.owned.push_back(mr);
+    IND2SharedReceiveQueue *srq = nullptr;
+    HR(s.adapter->CreateSharedReceiveQueue(IID_IND2SharedReceiveQueue, s.file, 4, 1, 1, 0, 0, (void **)&srq), ND_SUCCESS);
+    s.owned.push_back(srq);
+    HR(mr->Register(memory, sizeof memory, 0, nullptr), ND_INVALID_PARAMETER);
+    HR(s.wait(mr, mr->Register(memory, sizeof memory, 0, &s.ov)), ND_SUCCESS);
+    HR(mr->Deregister(nullptr), ND_INVALID_PARAMETER);
+    HR(s.cq->Notify(ND_CQ_NOTIFY_ANY, nullptr), ND_INVALID_PARAMETER);
+    HR(srq->Notify(nullptr), ND_INVALID_PARAMETER);
+    HR(s.connector->NotifyDisconnect(nullptr), ND_INVALID_PARAMETER);
+    HR(s.connector->Disconnect(nullptr), ND_INVALID_PARAMETER);
+    HR(s.connector->CompleteConnect(nullptr), ND_INVALID_PARAMETER);
+    const sockaddr_in to = address("127.0.0.1", e.port);
+    HR(s.connector->Connect(s.qp, sa(to), sizeof to, 0, 0, nullptr, 0, nullptr), ND_INVALID_PARAMETER);
+    HR(s.connector->Accept(s.qp, 0, 0, nullptr, 0, nullptr), ND_INVALID_PARAMETER);
+    HR(s.listener->GetConnectionRequest(s.connector, nullptr), ND_INVALID_PARAMETER);
+    HR(s.connector->GetOverlappedResult(nullptr, TRUE), ND_INVALID_PARAMETER_1);
+    HR(e.passive.qp->Receive(&e, nullptr, 0), ND_SUCCESS); // and nothing has been harmed
+    HR(s.qp->Send(&e, nullptr, 0, 0), ND_SUCCESS);
+    HR(e.passive.result().Status, ND_SUCCESS);
+}
+
 static void null()
 {
     Side s;
     prepare(s);
-    HR(s.adapter->CreateOverlappedFile(nullptr), ND_INVALID_PARAMETER_1);
-    HR(s.adapter->CreateMemoryRegion(IID_IND2MemoryRegion, s.file, nullptr), E_POINTER);
-    HR(s.adapter->Query(nullptr, nullptr), ND_INVALID_PARAMETER_2);
-    HR(s.cq->QueryInterface(IID_IUnknown, (void **)nullptr), E_POINTER);
-    HR(s.cq->Notify(ND_CQ_NOTIFY_ANY, nullptr), ND_INVALID_PARAMETER);
+    IND2Adapter *a = s.adapter;
+    HR(a->CreateOverlappedFile(nullptr), ND_INVALID_PARAMETER_1);
+    IND2SharedReceiveQueue *srq = nullptr;
+    HR(a->CreateSharedReceiveQueue(IID_IND2SharedReceiveQueue, s.file, 4, 1, 1, 0, 0, (void **)&srq), ND_SUCCESS);
+    s.owned.push_back(srq);
+    const ULONGLONG before = transom_nd_live_objects();
+    const HRESULT made[] = {
+        a->CreateCompletionQueue(IID_IND2CompletionQueue, s.file, 8, 0, 0, nullptr),
+        a->CreateMemoryRegion(IID_IND2MemoryRegion, s.file, nullptr),
+        a->CreateMemoryWindow(IID_IND2MemoryWindow, nullptr),
+        a->CreateSharedReceiveQueue(IID_IND2SharedReceiveQueue, s.file, 4, 1, 1, 0, 0, nullptr),
+        a->CreateQueuePair(IID_IND2QueuePair, s.cq, s.cq, nullptr, 1, 1, 1, 1, 0, nullptr),
+        a->CreateQueuePairWithSrq(IID_IND2QueuePair, s.cq, s.cq, srq, nullptr, 1, 1, 0, nullptr),
+        a->CreateConnector(IID_IND2Connector, s.file, nullptr),
+        a->CreateListener(IID_IND2Listener, s.file, nullptr),
+        s.cq->QueryInterface(IID_IUnknown, (void **)nullptr),
+    };
+    for (HRESULT hr : made)
+        HR(hr, E_POINTER);
+    CHECK_EQ(transom_nd_live_objects(), before);
+    HR(a->Query(nullptr, nullptr), ND_INVALID_PARAMETER_2);
     HR(s.cq->Notify(7, &s.ov), ND_INVALID_PARAMETER_1);
     CHECK_EQ(s.cq->GetResults(nullptr, 5), 0);
-    HR(s.cq->GetOverlappedResult(nullptr, FALSE), ND_INVALID_PARAMETER_1);
+    HR(s.connector->GetPrivateData(nullptr, nullptr), ND_CONNECTION_INVALID);
+    // Lists.
     HR(s.qp->Receive(nullptr, nullptr, 1), ND_INVALID_PARAMETER_2);
     HR(s.qp->Send(nullptr, nullptr, 1, 0), ND_INVALID_PARAMETER_2);
-    HR(s.connector->Bind(nullptr, 16), ND_INVALID_ADDRESS);
-    const sockaddr_in elsewhere = address("192.0.2.1", 0);
-    HR(s.connector->Bind(sa(elsewhere), sizeof elsewhere), ND_INVALID_ADDRESS);
-    HR(s.connector->Bind(sa(elsewhere), 4), ND_INVALID_ADDRESS);
-    HR(s.connector->GetPrivateData(nullptr, nullptr), ND_CONNECTION_INVALID);
-    const sockaddr_in to = address("127.0.0.1", 9);
+    HR(s.qp->Read(nullptr, nullptr, 1, 0, 0, 0), ND_INVALID_PARAMETER_2);
+    HR(s.qp->Write(nullptr, nullptr, 1, 0, 0, 0), ND_INVALID_PARAMETER_2);
+    HR(srq->Receive(nullptr, nullptr, 1), ND_INVALID_PARAMETER_2);
+    // Addresses.
+    const sockaddr_in elsewhere = address("192.0.2.1", 7), to = address("127.0.0.1", 9);
+    sockaddr_in odd = to;
+    odd.sin_family = 77;
+    IND2Listener *listener = nullptr;
+    HR(a->CreateListener(IID_IND2Listener, s.file, (void **)&listener), ND_SUCCESS);
+    s.owned.push_back(listener);
+    const struct {
+        const sockaddr *address;
+        ULONG size;
+    } wrong[] = {{nullptr, 16}, {sa(elsewhere), sizeof elsewhere}, {sa(to), 4}, {sa(odd), sizeof odd}};
+    for (const auto &one : wrong) {
+        HR(s.connector->Bind(one.address, one.size), ND_INVALID_ADDRESS);
+        HR(listener->Bind(one.address, one.size), ND_INVALID_ADDRESS);
+        if (one.address != sa(elsewhere))
+            HR(s.connector->Connect(s.qp, one.address, one.size, 0, 0, nullptr, 0, &s.ov), ND_INVALID_ADDRESS);
+    }
+    // Private data and buffers that are not there.
     HR(s.connector->Connect(s.qp, sa(to), sizeof to, 0, 0, (void *)16, 8, &s.ov), ND_ACCESS_VIOLATION);
+    HR(s.connector->Accept(s.qp, 0, 0, (void *)16, 8, &s.ov), ND_ACCESS_VIOLATION);
+    HR(s.connector->Reject((void *)16, 8), ND_ACCESS_VIOLATION);
     IND2MemoryRegion *mr = nullptr;
-    HR(s.adapter->CreateMemoryRegion(IID_IND2MemoryRegion, s.file, (void **)&mr), ND_SUCCESS);
+    HR(a->CreateMemoryRegion(IID_IND2MemoryRegion, s.file, (void **)&mr), ND_SUCCESS);
     HR(mr->Register((void *)16, 8, 0, &s.ov), ND_ACCESS_VIOLATION);
     HR(mr->Register(&s, 8, 0x40, &s.ov), ND_INVALID_PARAMETER_3);
     HR(mr->Deregister(&s.ov), ND_INVALID_DEVICE_STATE);
     CHECK_EQ(mr->Release(), 0);
+}
+
+// The objects of a connection that is in use, with a window that is bound, released in every order; the file's
+// handle and the adapter go at every position, too.
+static void orders()
+{
+    int order[] = {0, 1, 2, 3, 4};
+    unsigned turn = 0;
+    do {
+        Side *other = nullptr;
+        {
+            Ends e;
+            e.connect();
+            Side &s = e.passive;
+            other = &e.active;
+            char memory[64];
+            IND2MemoryRegion *mr = s.region(memory, sizeof memory, ND_MR_FLAG_ALLOW_LOCAL_WRITE);
+            IND2MemoryWindow *mw = s.window();
+            HR(s.qp->Bind(nullptr, mr, mw, memory, sizeof memory, ND_OP_FLAG_ALLOW_READ), ND_SUCCESS);
+            s.expect(ND_SUCCESS, nullptr, Nd2RequestTypeBind);
+            HR(s.qp->Receive(nullptr, nullptr, 0), ND_SUCCESS);
+            HR(other->qp->Receive(&e, nullptr, 0), ND_SUCCESS);
+            s.owned.clear();
+            IUnknown *objects[] = {mr, mw, s.cq, s.qp, s.connector};
+            s.cq = nullptr;
+            s.qp = nullptr;
+            s.connector = nullptr;
+            s.adapter->AddRef(); // the Side's own, for its end
+            for (unsigned i = 0; i < 5; ++i) {
+                if (i == turn % 5)
+                    CHECK(CloseHandle(s.file));
+                if (i == turn / 5 % 5)
+                    s.adapter->Release();
+                CHECK_EQ(objects[order[i]]->Release(), 0);
+            }
+            HR(s.adapter->CreateOverlappedFile(&s.file), ND_SUCCESS);
+            other->expect(ND_CANCELED, &e, Nd2RequestTypeReceive); // the peer has been told
+        }
+        CHECK_EQ(transom_nd_live_objects(), 0);
+        ++turn;
+    } while (std::next_permutation(order, order + 5));
+    CHECK_EQ(turn, 120);
 }
 
 int main(int argc, char **argv)
@@ -142,6 +265,10 @@ int main(int argc, char **argv)
         handles();
     else if (which == "null")
         null();
+    else if (which == "overlapped")
+        null_overlapped();
+    else if (which == "orders")
+        orders();
     else
         CHECK(!"a case");
     CHECK_EQ(transom_nd_live_objects(), 0);
