@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use transom_memory::Purpose;
 
-use crate::tables::{self, ConnectorTable, ListenerTable, PostingTable};
+use crate::tables::{self, ConnectorTable, ListenerTable, OutcomeTable, PostingTable};
 use crate::{Capacity, Status};
 
 /// What happens to the requests of a queue pair whose peer has disconnected.
@@ -65,6 +65,8 @@ pub struct Dialect {
     pub silence: Duration,
     /// What may be posted when (ND2 4.1).
     pub posting: &'static PostingTable,
+    /// What both sides see when something goes wrong (ND2 4.5).
+    pub outcomes: &'static OutcomeTable,
     /// Every connector call in every state (ND2 4.7.3).
     pub connector: &'static ConnectorTable,
     /// Every listener call in every state.
@@ -85,6 +87,7 @@ pub const ND2: Dialect = Dialect {
     receive_wait: Some(Duration::from_secs(1)),
     silence: Duration::from_secs(10),
     posting: &tables::POSTING_ND2,
+    outcomes: &tables::OUTCOMES_ND2,
     connector: &tables::CONNECTOR_ND2,
     listener: &tables::LISTENER_ND2,
 };
@@ -93,6 +96,7 @@ pub const ND2: Dialect = Dialect {
 pub const ND1: Dialect = Dialect {
     name: "ND1",
     peer_gone: PeerGone::Keep,
+    outcomes: &tables::OUTCOMES_KEPT,
     backed_out: Status::ConnectionAborted,
     places: Places::UntilRetrieved,
     completion_queues: Capacity::Exact,
@@ -105,6 +109,7 @@ pub const ND1: Dialect = Dialect {
 pub const NDK: Dialect = Dialect {
     name: "NDK",
     peer_gone: PeerGone::Keep,
+    outcomes: &tables::OUTCOMES_KEPT,
     backed_out: Status::ConnectionAborted,
     disconnect_at_once: false,
     completion_queues: Capacity::Exact,
@@ -131,6 +136,7 @@ pub const VERBS: Dialect = Dialect {
     name: "verbs",
     completion_queues: Capacity::Exact,
     dead_window: DeadWindow::Ignored,
+    outcomes: &tables::OUTCOMES_VERBS,
     ..ND2
 };
 

@@ -119,83 +119,78 @@ pub enum Situation {
     OwnOverrun,
 }
 
-/// What a side sees of a situation.
+/// What both sides see of a situation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The situation.
     pub situation: Situation,
     /// Completion of the request concerned at its initiator; `None` = it makes none (yet).
     pub initiator: Option<Status>,
-    /// Completion of the receive concerned at the peer, when it is not just flushed.
+    /// The same towards a peer without the extension, where a Send completes when it is sent.
+    pub plain: Option<Status>,
+    /// Completion of a receive that is posted at the peer; `None` = it stays posted.
     pub receive: Option<Status>,
-    /// Both queue pairs end.
+    /// Both queue pairs end, and NotifyDisconnect fires at the peer.
     pub fatal: bool,
 }
 
+/// Every situation, in the order of the enumeration.
+pub type OutcomeTable = [Outcome; 11];
+
+const fn row(
+    situation: Situation,
+    initiator: Option<Status>,
+    plain: Option<Status>,
+    receive: Option<Status>,
+    fatal: bool,
+) -> Outcome {
+    Outcome { situation, initiator, plain, receive, fatal }
+}
+
+const CAN: Option<Status> = Some(Canceled);
+const SENT: Option<Status> = Some(Success);
+
 /// ND2 4.5, in the engine's words: fronts map `LocalAccess` and `RemoteAccess` to their codes.
-pub static OUTCOMES: [Outcome; 11] = [
-    Outcome {
-        situation: Situation::LocalList,
-        initiator: Some(LocalAccess),
-        receive: None,
-        fatal: true,
-    },
-    Outcome {
-        situation: Situation::RemoteGrant,
-        initiator: Some(RemoteAccess),
-        receive: None,
-        fatal: true,
-    },
-    Outcome {
-        situation: Situation::ReceiveTooSmall,
-        initiator: Some(PeerReceiveTooSmall),
-        receive: Some(ReceiveTooSmall),
-        fatal: true,
-    },
-    Outcome {
-        situation: Situation::NoReceive,
-        initiator: Some(IoTimeout),
-        receive: None,
-        fatal: true,
-    },
-    Outcome {
-        situation: Situation::EmptySharedQueue,
-        initiator: None,
-        receive: None,
-        fatal: false,
-    },
-    Outcome {
-        situation: Situation::PeerLost,
-        initiator: Some(IoTimeout),
-        receive: None,
-        fatal: true,
-    },
-    Outcome {
-        situation: Situation::PeerDisconnects,
-        initiator: Some(Canceled),
-        receive: None,
-        fatal: true,
-    },
-    Outcome {
-        situation: Situation::PeerFails,
-        initiator: Some(RemoteError),
-        receive: None,
-        fatal: true,
-    },
-    Outcome {
-        situation: Situation::MalformedRequest,
-        initiator: Some(InvalidRequest),
-        receive: None,
-        fatal: true,
-    },
-    Outcome {
-        situation: Situation::BadReceive,
-        initiator: Some(RemoteError),
-        receive: Some(LocalAccess),
-        fatal: true,
-    },
-    Outcome { situation: Situation::OwnOverrun, initiator: None, receive: None, fatal: true },
+#[rustfmt::skip]
+pub static OUTCOMES_ND2: OutcomeTable = [
+    //                                 initiator                  towards a plain peer  receive                fatal
+    row(Situation::LocalList,          Some(LocalAccess),         Some(LocalAccess),    CAN,                   true),
+    row(Situation::RemoteGrant,        Some(RemoteAccess),        Some(RemoteAccess),   CAN,                   true),
+    row(Situation::ReceiveTooSmall,    Some(PeerReceiveTooSmall), SENT,                 Some(ReceiveTooSmall), true),
+    row(Situation::NoReceive,          Some(IoTimeout),           SENT,                 None,                  true),
+    row(Situation::EmptySharedQueue,   None,                      SENT,                 None,                  false),
+    row(Situation::PeerLost,           Some(IoTimeout),           Some(IoTimeout),      None,                  true),
+    row(Situation::PeerDisconnects,    CAN,                       CAN,                  CAN,                   true),
+    row(Situation::PeerFails,          Some(RemoteError),         Some(RemoteError),    CAN,                   true),
+    row(Situation::MalformedRequest,   Some(InvalidRequest),      Some(InvalidRequest), CAN,                   true),
+    row(Situation::BadReceive,         Some(RemoteError),         SENT,                 Some(LocalAccess),     true),
+    row(Situation::OwnOverrun,         None,                      None,                 CAN,                   true),
 ];
+
+const fn with(table: &OutcomeTable, changes: &[Outcome]) -> OutcomeTable {
+    let mut table = *table;
+    let mut at = 0;
+    while at < changes.len() {
+        table[changes[at].situation as usize] = changes[at];
+        at += 1;
+    }
+    table
+}
+
+/// As [`OUTCOMES_ND2`], but what is posted stays posted when the peer ends the connection in order,
+/// until the program disconnects (ND1 T28, NDK DC-5).
+#[rustfmt::skip]
+pub static OUTCOMES_KEPT: OutcomeTable = with(&OUTCOMES_ND2, &[
+    row(Situation::LocalList,          Some(LocalAccess),         Some(LocalAccess),    None,                  true),
+    row(Situation::PeerDisconnects,    None,                      None,                 CAN,                   true),
+    row(Situation::MalformedRequest,   Some(InvalidRequest),      Some(InvalidRequest), None,                  true),
+]);
+
+/// As [`OUTCOMES_ND2`], but closing what is closed is no error (iW 8.4).
+#[rustfmt::skip]
+pub static OUTCOMES_VERBS: OutcomeTable = with(&OUTCOMES_ND2, &[
+    row(Situation::MalformedRequest,   SENT,                      SENT,                 None,                  false),
+]);
 
 // ---- 4.7.3: every call in every state ---------------------------------------------------------
 

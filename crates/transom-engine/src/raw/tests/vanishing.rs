@@ -1,6 +1,8 @@
 //! Design rule 8: pages that vanish between the check and the copy. The process lives, and the
 //! completion says so.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mprotect, munmap};
 use transom_memory::Rights;
@@ -26,16 +28,18 @@ fn doomed(end: &End, way: Way) -> Buffer {
     let file = memfd_create("doomed", MemfdFlags::CLOEXEC).unwrap();
     ftruncate(&file, LENGTH as u64).unwrap();
     let rw = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a fresh mapping.
-    let base = unsafe {
-        mmap(std::ptr::null_mut(), LENGTH, rw, MapFlags::SHARED, &file, 0).unwrap().cast::<u8>()
-    };
+    // Where the system puts nothing by itself: no other thread's memory may come to lie there
+    // between the unmapping and the copy.
+    static NEXT: AtomicUsize = AtomicUsize::new(0x20_0000_0000);
+    let at = NEXT.fetch_add(2 * LENGTH, Ordering::Relaxed) as *mut std::ffi::c_void;
+    let flags = MapFlags::SHARED | MapFlags::FIXED_NOREPLACE;
+    // SAFETY: a fresh mapping that replaces none.
+    let base = unsafe { mmap(at, LENGTH, rw, flags, &file, 0).unwrap().cast::<u8>() };
     let buffer = Buffer::at(end, base, LENGTH, ALL);
     let at = base as usize;
     before_copy(at as u64..(at + LENGTH) as u64, move || {
         let base = at as *mut std::ffi::c_void;
         match way {
-            // Taken by an inaccessible mapping of ours, so that no other test's memory gets there.
             // SAFETY: the test's own mapping, to which nobody holds a reference.
             Way::Unmap => unsafe {
                 munmap(base, LENGTH).unwrap();
