@@ -103,6 +103,8 @@ pub(crate) struct Session {
     handles: [Handle; 2],
     receives: std::collections::VecDeque<(usize, Polled)>,
     peer_reads: bool,
+    /// Why a receive could not be posted again.
+    gone: Option<Error>,
 }
 
 /// Control messages: a kind, then its fields.
@@ -131,6 +133,7 @@ impl Session {
             handles,
             receives: std::collections::VecDeque::new(),
             peer_reads: false,
+            gone: None,
         };
         for slot in 0..MESSAGES {
             session.post(slot)?;
@@ -161,10 +164,12 @@ impl Session {
     }
 
     pub(crate) fn hear(&mut self) -> Result<Vec<u8>> {
-        let (slot, receive) = self.receives.pop_front().ok_or(Error::WSAENOBUFS)?;
+        let gone = self.gone.unwrap_or(Error::WSAENOBUFS);
+        let (slot, receive) = self.receives.pop_front().ok_or(gone)?;
         let bytes = receive.end(&self.provider, self.socket)? as usize;
         let message = self.receiving.get(slot * MESSAGE, bytes);
-        self.post(slot)?;
+        // A peer that has said its last word may be gone; its word counts.
+        self.gone = self.post(slot).err();
         Ok(message)
     }
 

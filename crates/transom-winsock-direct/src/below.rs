@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use transom_engine::raw::{self, ReadLimits, Sink};
 use transom_engine::sys;
+use transom_engine::tables::ConnectorState;
 use transom_engine::{
     Completion, CompletionFlags, CompletionKind, Data, Flags, NotifyKind, Operation, Request, Sge,
     Status, dialect,
@@ -170,6 +171,15 @@ impl Connected {
         let connection = self.connector.connection().ok_or(Error::WSAECONNRESET)?;
         let _ = self.connection.set(connection);
         Ok(())
+    }
+
+    /// Why memory that is registered is refused: the connection has ended, and its registrations with
+    /// it, before the socket has heard of it; else for what was found wrong.
+    pub(crate) fn blame(&self, found: Error) -> Error {
+        match self.connector.state() {
+            ConnectorState::Connected => found,
+            _ => Error::WSAECONNRESET,
+        }
     }
 
     fn actor(&self) -> Actor {

@@ -56,7 +56,8 @@ impl Socket {
         let mut sges = Vec::with_capacity(buffers.len());
         let mut regions = Vec::with_capacity(buffers.len());
         for &Range { address, length } in buffers {
-            let region = state.registrations.by_range(channel, purpose, address, length)?;
+            let region = state.registrations.by_range(channel, purpose, address, length);
+            let region = region.map_err(|error| channel.blame(error))?;
             sges.push(Sge { token: region.token.0, address, length });
             regions.push(region);
         }
@@ -67,12 +68,12 @@ impl Socket {
     /// the books, its registrations cannot be removed.
     fn post(
         state: &mut State,
-        operation: Operation,
-        flags: u32,
+        channel: &Connected,
+        (operation, flags): (Operation, u32),
         regions: Vec<Region>,
         post: impl FnOnce(u64) -> Result<()>,
     ) -> Result<()> {
-        hold(&regions)?;
+        hold(&regions).map_err(|error| channel.blame(error))?;
         state.next_request += 1;
         let request = state.next_request;
         operation.begin(flags);
@@ -99,7 +100,7 @@ impl Socket {
         }
         let purpose = Purpose::LocalSource;
         let (sges, regions) = Socket::by_ranges(&mut state, &channel, purpose, buffers)?;
-        Socket::post(&mut state, operation, flags, regions, |request| {
+        Socket::post(&mut state, &channel, (operation, flags), regions, |request| {
             below::post_send(&channel, request, &sges)
         })
     }
@@ -119,7 +120,7 @@ impl Socket {
         }
         let purpose = Purpose::ReceiveBuffer;
         let (sges, regions) = Socket::by_ranges(&mut state, &channel, purpose, buffers)?;
-        Socket::post(&mut state, operation, flags, regions, |request| {
+        Socket::post(&mut state, &channel, (operation, flags), regions, |request| {
             below::post_receive(&channel, request, &sges)
         })
     }
@@ -146,15 +147,15 @@ impl Socket {
         let mut sges = Vec::with_capacity(buffers.len());
         let mut regions = Vec::with_capacity(buffers.len());
         for &(Range { address, length }, handle) in buffers {
-            let found =
-                state.registrations.by_handle(&channel, handle, purpose, address, length)?;
+            let found = state.registrations.by_handle(&channel, handle, purpose, address, length);
+            let found = found.map_err(|error| channel.blame(error))?;
             sges.push(Sge { token: found.token.0, address, length });
             regions.push(found);
         }
         // A sum that wraps names no byte of the registration; its owner says so.
         let address = target.base.wrapping_add(u64::from(offset));
         let token = target.token;
-        Socket::post(&mut state, operation, flags, regions, |request| {
+        Socket::post(&mut state, &channel, (operation, flags), regions, |request| {
             below::post_rdma(&channel, direction, request, &sges, (token, address))
         })
     }

@@ -104,6 +104,31 @@ fn x05_a_socket_is_there_until_it_is_closed() {
     two.end();
 }
 
+/// X-10, 5.6: what is asked for when the peer has just left fails as the connection has; its memory
+/// was registered, so it is never blamed.
+#[test]
+fn x10_a_lost_connection_is_not_taken_for_bad_memory() {
+    for _ in 0..20 {
+        let two = Two::new();
+        let (pages, handle) = scratch(&two.a, two.s, 1);
+        let target = two.b.expose(two.t, &Pages::of(0), mem::READWRITE);
+        two.b.close(two.t);
+        let reset = Error::WSAECONNRESET;
+        let judge = |result: Result<Op, Error>| match result {
+            Ok(op) => two.a.ended(&op).0 == Some(reset),
+            Err(error) => {
+                assert_eq!(error, reset);
+                true
+            }
+        };
+        let part = (pages.range(0, 8), handle);
+        assert!(judge(two.a.receive(two.s, part.0)));
+        assert!(judge(two.a.send(two.s, part.0)));
+        assert!(judge(two.a.rdma(two.s, Direction::Write, part, (&target, 0))));
+        two.end();
+    }
+}
+
 /// a connect that waits for its peer's program is given up by a close, at once.
 #[test]
 fn x07_a_close_ends_a_connect_under_way() {
