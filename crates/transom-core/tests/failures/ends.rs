@@ -1,0 +1,60 @@
+//! Disconnect and flush (ND2 4.9).
+
+use super::*;
+
+transom_core::again_over_process![
+    nd2_4_9_local_disconnect_cancels_what_is_not_acknowledged,
+    n10_a_flush_is_one_batch
+];
+
+/// ND2 4.9: acknowledged requests have succeeded, the rest are canceled, in one batch; nothing is
+/// touched afterwards.
+#[test]
+fn nd2_4_9_local_disconnect_cancels_what_is_not_acknowledged() {
+    each(|mut pair, dialect| {
+        let target = pair.hosts[PASSIVE].register(vec![7; 64], WRITABLE | Rights::REMOTE_READ);
+        let a = &mut pair.hosts[ACTIVE];
+        let memory = a.register(vec![0; 64], Rights::LOCAL_WRITE);
+        a.post_receive(30, &[]).unwrap();
+        a.post(1, write(&target, 0), Flags::NONE, &[memory.all()]).unwrap();
+        pair.pump();
+        pair.stall(ACTIVE, true);
+        pair.hosts[ACTIVE].post(2, read(&target, 0), Flags::NONE, &[memory.all()]).unwrap();
+        pair.pump();
+        pair.disconnect(ACTIVE, 50).unwrap();
+        let canceled = Status::Canceled;
+        let a = &mut pair.hosts[ACTIVE];
+        assert_eq!(a.outcomes(), [(1, Status::Success), (2, canceled), (30, canceled)]);
+        pair.stall(ACTIVE, false);
+        pair.pump();
+        let a = &mut pair.hosts[ACTIVE];
+        assert_eq!(a.arena.read(memory.address, 64).unwrap(), vec![0; 64], "{}", dialect.name);
+        assert_eq!(a.outcomes(), []);
+    });
+}
+
+/// N10 on the way through the engine: a flush is one batch, behind one firing.
+#[test]
+fn n10_a_flush_is_one_batch() {
+    let mut pair = Pair::connected(&dialect::ND2);
+    for context in 0..2 {
+        pair.hosts[PASSIVE].post_receive(context, &[]).unwrap();
+    }
+    pair.pump();
+    let p = &mut pair.hosts[PASSIVE];
+    let mut fired = Vec::new();
+    p.cq.notify(transom_core::NotifyKind::Any, 70, &mut fired);
+    p.seen.clear();
+    pair.disconnect(ACTIVE, 50).unwrap();
+    pair.pump();
+    let kinds: Vec<_> = pair.hosts[PASSIVE]
+        .seen
+        .iter()
+        .filter_map(|seen| match seen {
+            Seen::Completion(..) => Some("entry"),
+            Seen::Fired(_) => Some("fired"),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(kinds, ["entry", "entry", "fired"]);
+}

@@ -1,0 +1,176 @@
+//! Fences, limits, inline bytes, Send with Invalidate (ND2 4.3, 4.8).
+
+use super::*;
+
+transom_core::again_over_process![
+    nd2_4_3_a_fence_waits_for_earlier_reads,
+    nd2_4_8_reads_above_the_limit_wait,
+    nd2_4_8_a_read_against_a_limit_of_none_is_an_invalid_request,
+    nd2_2_9_inline_bytes_are_captured_by_the_call,
+    send_with_invalidate_closes_a_window_of_this_peer_only
+];
+
+/// ND2 4.3, 4.8: fences wait for Reads; Reads wait for their limit.
+#[test]
+fn nd2_4_3_a_fence_waits_for_earlier_reads() {
+    each(|mut pair, dialect| {
+        let target = pair.hosts[PASSIVE].register(vec![7; 64], WRITABLE | Rights::REMOTE_READ);
+        let [a, p] = &mut pair.hosts;
+        let memory = a.register(vec![0; 64], Rights::LOCAL_WRITE);
+        p.post_receive(20, &[]).unwrap();
+        p.post_receive(21, &[]).unwrap();
+        pair.pump();
+        pair.stall(ACTIVE, true); // answers do not arrive
+        let a = &mut pair.hosts[ACTIVE];
+        a.post(1, read(&target, 0), Flags::NONE, &[memory.all()]).unwrap();
+        a.post(2, Operation::Send, Flags::NONE, &[]).unwrap();
+        a.post(3, Operation::Send, Flags::READ_FENCE, &[]).unwrap();
+        pair.pump();
+        let arrived = pair.hosts[PASSIVE].outcomes();
+        assert_eq!(arrived, [(20, Status::Success)], "{}: unfenced passes", dialect.name);
+        pair.stall(ACTIVE, false);
+        pair.pump();
+        assert_eq!(pair.hosts[PASSIVE].outcomes(), [(21, Status::Success)]);
+        let ok = Status::Success;
+        assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, ok), (2, ok), (3, ok)]);
+    });
+}
+
+#[test]
+fn nd2_4_8_reads_above_the_limit_wait() {
+    let mut config = PairConfig::new(&dialect::ND2);
+    config.hosts[ACTIVE].caps.reads.outbound = 2;
+    let mut pair = Pair::connected_with(config);
+    let target = pair.hosts[PASSIVE].register(vec![7; 64], Rights::REMOTE_READ);
+    let a = &mut pair.hosts[ACTIVE];
+    let memory = a.register(vec![0; 64], Rights::LOCAL_WRITE);
+    for context in 0..20 {
+        a.post(context, read(&target, 0), Flags::NONE, &[memory.all()]).unwrap();
+    }
+    pair.pump();
+    let expected: Vec<_> = (0..20).map(|context| (context, Status::Success)).collect();
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), expected);
+}
+
+#[test]
+fn nd2_4_8_a_read_against_a_limit_of_none_is_an_invalid_request() {
+    let mut config = PairConfig::new(&dialect::ND2);
+    config.hosts[ACTIVE].caps.reads.outbound = 0;
+    let mut pair = Pair::connected_with(config);
+    pair.hosts[ACTIVE].post(1, Operation::Read { token: 0, address: 0 }, Flags::NONE, &[]).unwrap();
+    pair.pump();
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, Status::InvalidRequest)]);
+}
+
+/// ND2 2.9: inline bytes are captured by the call.
+#[test]
+fn nd2_2_9_inline_bytes_are_captured_by_the_call() {
+    each(|mut pair, _| {
+        let [a, p] = &mut pair.hosts;
+        let inbox = p.register(vec![0; 256], Rights::LOCAL_WRITE);
+        p.post_receive(20, &[inbox.all()]).unwrap();
+        let mut bytes = vec![5; 200];
+        let request = Request { context: 1, operation: Operation::Send, flags: Flags::NONE };
+        a.queue_pair.post(&request, Data::Inline(&bytes)).unwrap();
+        bytes.fill(6);
+        pair.pump();
+        let p = &mut pair.hosts[PASSIVE];
+        assert_eq!(p.completions()[0].length, 200);
+        assert_eq!(p.arena.read(inbox.address, 200).unwrap(), vec![5; 200]);
+    });
+}
+
+/// iW 8.4, ND1 5.7: a Send closes a window; what is no window of that peer's ends the connection.
+#[test]
+fn send_with_invalidate_closes_a_window_of_this_peer_only() {
+    each(|mut pair, dialect| {
+        let p = &mut pair.hosts[PASSIVE];
+        let buffer = p.register(vec![0; 64], Rights::LOCAL_WRITE);
+        let request = Request { context: 9, operation: Operation::Receive, flags: Flags::NONE };
+        let window = p.bind(&buffer, 0, 64, Rights::REMOTE_WRITE, request).unwrap();
+        p.post_receive(20, &[]).unwrap();
+        p.post_receive(21, &[]).unwrap();
+        p.post_receive(22, &[]).unwrap();
+        pair.pump();
+        pair.hosts[PASSIVE].completions();
+        let close = Operation::SendWithInvalidate { token: window.token.0 };
+        pair.hosts[ACTIVE].post(1, close, Flags::NONE, &[]).unwrap();
+        pair.pump();
+        let received = pair.hosts[PASSIVE].completions();
+        assert_eq!((received[0].status, received[0].value), (Status::Success, window.token.0));
+        assert!(received[0].flags.contains(CompletionFlags::INVALIDATED));
+        // The region is no window.
+        let close = Operation::SendWithInvalidate { token: buffer.token.0 };
+        pair.hosts[ACTIVE].post(2, close, Flags::NONE, &[]).unwrap();
+        pair.pump();
+        let received = pair.hosts[PASSIVE].outcomes();
+        assert_eq!(received[0], (21, Status::InvalidRequest), "{}", dialect.name);
+        assert!(pair.hosts[PASSIVE].memory.counts(buffer.token).is_some(), "still registered");
+    });
+}
+
+/// ND1 INV-2, T16; iW 8.4: the peer closes what this side, or the peer itself, has closed already.
+#[test]
+fn nd1_inv2_a_window_is_closed_once_where_the_dialect_says_so() {
+    each(|mut pair, dialect| {
+        let fatal = dialect.dead_window == DeadWindow::Fatal;
+        let p = &mut pair.hosts[PASSIVE];
+        let buffer = p.register(vec![0; 64], Rights::LOCAL_WRITE);
+        let request = Request { context: 9, operation: Operation::Receive, flags: Flags::NONE };
+        let window = p.bind(&buffer, 0, 64, Rights::REMOTE_WRITE, request).unwrap();
+        for context in [20, 21] {
+            p.post_receive(context, &[]).unwrap();
+        }
+        pair.pump();
+        pair.hosts[PASSIVE].completions();
+        let close = Operation::SendWithInvalidate { token: window.token.0 };
+        for context in [1, 2] {
+            pair.hosts[ACTIVE].post(context, close, Flags::NONE, &[]).unwrap();
+        }
+        pair.pump();
+        let second = if fatal { Status::InvalidRequest } else { Status::Success };
+        assert_eq!(
+            pair.hosts[PASSIVE].outcomes(),
+            [(20, Status::Success), (21, second)],
+            "{}",
+            dialect.name
+        );
+        assert_eq!(pair.hosts[ACTIVE].outcomes()[0], (1, Status::Success), "{}", dialect.name);
+    });
+}
+
+/// ND1 EP-8: where the dialect says so, a place is free only when its completion was retrieved; a
+/// silent success frees it by itself.
+#[test]
+fn nd1_ep8_places_are_free_when_the_dialect_says_so() {
+    each(|mut pair, dialect| {
+        let kept = dialect.places == Places::UntilRetrieved;
+        let depth = u64::from(pair.hosts[ACTIVE].config.depth);
+        for context in 0..depth {
+            pair.hosts[PASSIVE].post_receive(context, &[]).unwrap();
+        }
+        pair.pump();
+        for context in 0..depth {
+            pair.hosts[ACTIVE].post(context, Operation::Send, Flags::NONE, &[]).unwrap();
+        }
+        pair.pump();
+        let full = if kept { Err(Status::NoMoreEntries) } else { Ok(()) };
+        let again = pair.hosts[ACTIVE].post(depth, write_nothing(), Flags::NONE, &[]);
+        assert_eq!(again, full, "{}", dialect.name);
+        assert_eq!(pair.hosts[PASSIVE].post_receive(depth, &[]), full, "{}", dialect.name);
+        pair.hosts[ACTIVE].completions();
+        pair.hosts[PASSIVE].completions();
+        pair.pump();
+        pair.hosts[ACTIVE].completions();
+        for context in 0..2 * depth {
+            let silent = Flags::SILENT_SUCCESS;
+            pair.hosts[ACTIVE].post(context, write_nothing(), silent, &[]).unwrap();
+            pair.pump();
+        }
+        assert_eq!(pair.hosts[ACTIVE].outcomes(), []);
+    });
+}
+
+fn write_nothing() -> Operation {
+    Operation::Write { token: 0, address: 0 }
+}

@@ -1,0 +1,161 @@
+//! Hostile peers (iW 14), where the engine decides.
+
+use super::*;
+
+transom_core::again_over_process![
+    iw_14_4_tokens_that_grant_nothing,
+    iw_14_5_answers_are_made_as_the_link_takes_them,
+    iw_14_5_last_words_nobody_reads_are_given_up,
+    a_bad_list_does_not_take_earlier_requests_with_it,
+    nd2_4_9_no_answer_goes_on_behind_a_disconnect,
+    a_granted_receive_goes_back_to_the_shared_queue
+];
+
+/// F1, F4, H3 and the like end one connection with a record; nothing completes but the flush.
+#[test]
+fn iw_14_bytes_that_break_a_rule_end_the_connection_with_a_record() {
+    each(|mut pair, dialect| {
+        pair.hosts[PASSIVE].post_receive(20, &[]).unwrap();
+        pair.pump();
+        pair.inject(PASSIVE, &[0xFF; 70_000]);
+        pair.pump();
+        assert_eq!(ended(&pair, PASSIVE), Some(EndReason::Violation), "{}", dialect.name);
+        assert_eq!(pair.hosts[PASSIVE].outcomes(), [(20, Status::Canceled)]);
+        assert_eq!(pair.hosts[PASSIVE].denials.0.lock().unwrap().total(), 1);
+    });
+}
+
+/// G1, G3-G7, G13, G10 as a peer meets them: a refusal, and the connection is gone.
+#[test]
+fn iw_14_4_tokens_that_grant_nothing() {
+    each(|mut pair, dialect| {
+        let p = &mut pair.hosts[PASSIVE];
+        let own = p.register(vec![0; 64], Rights::LOCAL_WRITE);
+        let readable = p.register(vec![0; 64], Rights::REMOTE_READ);
+        drop(pair);
+        let dead = Buffer { token: transom_memory::Token(own.token.0 ^ 1), ..own };
+        let zero = Buffer { token: transom_memory::Token(0), ..own };
+        for (name, target, offset) in [
+            ("another key", dead, 0),
+            ("token 0", zero, 0),
+            ("no remote right", own, 0),
+            ("read-only", readable, 0),
+            ("one before", readable, u64::MAX),
+            ("wraps", readable, u64::MAX - readable.address - 7),
+        ] {
+            let mut pair = connected(dialect, Wires::transom());
+            let [a, p] = &mut pair.hosts;
+            let source = a.register(vec![1; 16], Rights::NONE);
+            p.register(vec![0; 64], Rights::LOCAL_WRITE);
+            p.register(vec![0; 64], Rights::REMOTE_READ);
+            a.post(1, write(&target, offset), Flags::NONE, &[source.all()]).unwrap();
+            pair.pump();
+            let outcomes = pair.hosts[ACTIVE].outcomes();
+            assert_eq!(outcomes, [(1, Status::RemoteAccess)], "{}: {name}", dialect.name);
+            assert_ne!(pair.hosts[PASSIVE].queue_pair.state(), QueuePairState::Connected);
+        }
+    });
+}
+
+/// Q2: a peer that reads everything and never drains its link makes us hold one buffer, no more.
+#[test]
+fn iw_14_5_answers_are_made_as_the_link_takes_them() {
+    let mut config = PairConfig { window: 200_000, ..PairConfig::new(&dialect::ND2) };
+    config.hosts[ACTIVE].depth = 16;
+    let mut pair = Pair::connected_with(config);
+    let target = pair.hosts[PASSIVE].register(vec![7; 4_000_000], Rights::REMOTE_READ);
+    let a = &mut pair.hosts[ACTIVE];
+    let memory = a.register(vec![0; 4_000_000], Rights::LOCAL_WRITE);
+    for context in 0..16 {
+        a.post(context, read(&target, 0), Flags::NONE, &[memory.all()]).unwrap();
+    }
+    let now = pair.now;
+    let mut requests = transom_core::Buffer { bytes: Vec::new(), limit: 1 << 20 };
+    pair.hosts[ACTIVE].transmit(now, &mut requests);
+    pair.hosts[PASSIVE].receive(now, &requests.bytes);
+    let mut out = transom_core::Buffer { bytes: Vec::new(), limit: 200_000 };
+    for _ in 0..10 {
+        pair.hosts[PASSIVE].transmit(now, &mut out);
+    }
+    assert!(out.bytes.len() < 200_000 + 65_536 + 100, "{}", out.bytes.len());
+}
+
+/// Q3: a peer that never reads what we have to say last does not keep the connection.
+#[test]
+fn iw_14_5_last_words_nobody_reads_are_given_up() {
+    let mut config = PairConfig { window: 1, ..PairConfig::new(&dialect::ND2) };
+    config.chunk = usize::MAX;
+    let mut pair = Pair::connected_with(config);
+    let now = pair.now;
+    pair.hosts[PASSIVE].with(now, |_, link, _, cx| link.unwrap().fail(cx, EndReason::Overrun));
+    let link = pair.hosts[PASSIVE].connection.as_mut().unwrap();
+    let deadline = link.deadline().unwrap();
+    assert!(deadline <= now.after(Duration::from_secs(2)));
+    pair.hosts[PASSIVE].with(deadline, |_, link, _, cx| {
+        let link = link.unwrap();
+        link.on_deadline(cx);
+        assert_eq!(link.link_wish(), transom_core::LinkWish::Close);
+    });
+}
+
+/// ND2 4.5, 4.2 rule 1: a request that fails by itself waits for those before it.
+#[test]
+fn a_bad_list_does_not_take_earlier_requests_with_it() {
+    each(|mut pair, dialect| {
+        let target = pair.hosts[PASSIVE].register(vec![0; 64], WRITABLE);
+        let a = &mut pair.hosts[ACTIVE];
+        let source = a.register(vec![1; 64], Rights::NONE);
+        a.post(1, write(&target, 0), Flags::NONE, &[source.all()]).unwrap();
+        a.post(2, write(&target, 0), Flags::NONE, &[source.sge(1, 64)]).unwrap();
+        a.post(3, write(&target, 0), Flags::NONE, &[source.all()]).unwrap();
+        pair.pump();
+        assert_eq!(
+            pair.hosts[ACTIVE].outcomes(),
+            [(1, Status::Success), (2, Status::LocalAccess), (3, Status::Canceled)],
+            "{}",
+            dialect.name
+        );
+    });
+}
+
+/// ND2 4.9: once this side has disconnected, nothing more of its memory leaves, not even the rest of
+/// an answer.
+#[test]
+fn nd2_4_9_no_answer_goes_on_behind_a_disconnect() {
+    each(|mut pair, dialect| {
+        let target = pair.hosts[PASSIVE].register(vec![7; 400_000], Rights::REMOTE_READ);
+        let a = &mut pair.hosts[ACTIVE];
+        let sink = a.register(vec![0; 400_000], Rights::LOCAL_WRITE);
+        a.post(1, read(&target, 0), Flags::NONE, &[sink.all()]).unwrap();
+        let now = pair.now;
+        let mut request = transom_core::Buffer { bytes: Vec::new(), limit: 1 << 20 };
+        pair.hosts[ACTIVE].transmit(now, &mut request);
+        pair.hosts[PASSIVE].receive(now, &request.bytes);
+        let mut out = transom_core::Buffer { bytes: Vec::new(), limit: 100_000 };
+        pair.hosts[PASSIVE].transmit(now, &mut out);
+        assert!(out.bytes.len() > 60_000);
+        pair.hosts[PASSIVE].with(now, |c, link, _, cx| c.disconnect(cx, link, 50)).unwrap();
+        let mut rest = transom_core::Buffer { bytes: Vec::new(), limit: 1 << 20 };
+        pair.hosts[PASSIVE].transmit(now, &mut rest);
+        assert!(rest.bytes.len() < 1000, "{}: {}", dialect.name, rest.bytes.len());
+    });
+}
+
+/// ND2 2.7: a receive that was granted to a peer and not used goes back to the shared queue.
+#[test]
+fn a_granted_receive_goes_back_to_the_shared_queue() {
+    let mut config = PairConfig::new(&dialect::ND2);
+    config.hosts[PASSIVE].shared = true;
+    let mut pair = Pair::connected_with(config);
+    pair.hosts[ACTIVE].post(1, Operation::Send, Flags::NONE, &[]).unwrap();
+    pair.pump();
+    pair.stall(ACTIVE, true);
+    pair.hosts[PASSIVE].post_receive(20, &[]).unwrap();
+    pair.pump();
+    let outstanding = |pair: &Pair| pair.hosts[PASSIVE].shared.0.lock().unwrap().0.outstanding();
+    assert_eq!(outstanding(&pair), 0, "promised to the peer");
+    pair.disconnect(ACTIVE, 50).unwrap();
+    pair.pump();
+    assert_eq!(outstanding(&pair), 1);
+    assert_eq!(pair.hosts[PASSIVE].outcomes(), []);
+}

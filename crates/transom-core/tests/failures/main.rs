@@ -1,0 +1,54 @@
+//! What goes wrong, and what each side sees: ND2 4.1, 4.5, 4.9; iW 14 where the engine decides.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod ends;
+mod flags;
+mod hostile;
+mod outcomes;
+mod posting;
+mod revocation;
+mod silence;
+
+use std::time::Duration;
+
+use transom_core::dialect::{self, DeadWindow, Dialect, Places};
+use transom_core::tables::{Posting, Situation};
+use transom_core::testing::{ACTIVE, Buffer, PASSIVE, Pair, PairConfig, Seen, Wires};
+use transom_core::{
+    CompletionFlags, ConnectionEvent, Data, DenialCause, EndReason, Flags, Operation,
+    QueuePairState, Request, Sge, Status,
+};
+use transom_memory::{Rights, Rule, Unless};
+
+const WRITABLE: Rights = Rights(Rights::REMOTE_WRITE.0 | Rights::LOCAL_WRITE.0);
+
+fn connected(dialect: &'static Dialect, wires: Wires) -> Pair {
+    let mut pair = Pair::connected_with(PairConfig { wires, ..PairConfig::new(dialect) });
+    pair.advance(Duration::from_millis(20)); // iW 18 L1
+    pair
+}
+
+/// Every dialect, and both kinds of peer.
+fn each(test: impl Fn(Pair, &'static Dialect)) {
+    for dialect in dialect::ALL {
+        for wires in [Wires::transom(), Wires::plain()] {
+            test(connected(dialect, wires), dialect);
+        }
+    }
+}
+
+fn write(target: &Buffer, offset: u64) -> Operation {
+    Operation::Write { token: target.token.0, address: target.address.wrapping_add(offset) }
+}
+
+fn read(target: &Buffer, offset: u64) -> Operation {
+    Operation::Read { token: target.token.0, address: target.address.wrapping_add(offset) }
+}
+
+fn ended(pair: &Pair, host: usize) -> Option<EndReason> {
+    pair.hosts[host].seen.iter().find_map(|seen| match seen {
+        Seen::Event(ConnectionEvent::Ended(end)) => Some(end.reason),
+        _ => None,
+    })
+}

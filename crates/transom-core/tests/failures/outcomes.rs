@@ -1,0 +1,224 @@
+//! What goes wrong, and what each side sees (ND2 4.5).
+
+use super::*;
+
+transom_core::again_over_process![
+    nd2_4_5_every_row,
+    nd2_4_5_after_the_first_error_the_rest_is_canceled_in_order,
+    a_refusal_leaves_a_record_on_both_sides,
+    no_byte_of_a_refused_write_moves_between_transoms
+];
+
+/// Bring a situation about. What the initiator is told, and what the receive concerned is told.
+fn situation(pair: &mut Pair, situation: Situation) -> (Vec<Status>, Option<Status>) {
+    let [a, p] = &mut pair.hosts;
+    let source = a.register(vec![1; 64], Rights::NONE);
+    let target = p.register(vec![0; 64], Rights::LOCAL_WRITE); // no remote right
+    let inbox = p.register(vec![0; 8], Rights::LOCAL_WRITE);
+    let mut at_peer = Some(20);
+    match situation {
+        Situation::LocalList => {
+            p.post_receive(20, &[]).unwrap();
+            a.post(1, write(&target, 0), Flags::NONE, &[source.sge(24, 41)]).unwrap();
+        }
+        Situation::RemoteGrant => {
+            p.post_receive(20, &[]).unwrap();
+            a.post(1, write(&target, 0), Flags::NONE, &[source.all()]).unwrap();
+        }
+        Situation::ReceiveTooSmall => {
+            p.post_receive(20, &[inbox.all()]).unwrap();
+            a.post(1, Operation::Send, Flags::NONE, &[source.sge(0, 9)]).unwrap();
+        }
+        Situation::NoReceive | Situation::EmptySharedQueue => {
+            at_peer = None;
+            a.post(1, Operation::Send, Flags::NONE, &[source.all()]).unwrap();
+            pair.advance(Duration::from_secs(4)); // "clearly under 5 s"
+        }
+        Situation::PeerLost => {
+            at_peer = None;
+            a.post(1, read(&target, 0), Flags::NONE, &[]).unwrap();
+            pair.stall(PASSIVE, true);
+            pair.stall(ACTIVE, true);
+            let silence = pair.hosts[ACTIVE].config.dialect.silence;
+            pair.advance(silence - Duration::from_millis(1));
+            assert_eq!(pair.hosts[ACTIVE].outcomes(), []);
+            pair.advance(Duration::from_millis(2));
+        }
+        Situation::PeerDisconnects => {
+            p.post_receive(20, &[]).unwrap();
+            a.post(1, read(&target, 0), Flags::NONE, &[]).unwrap();
+            pair.stall(PASSIVE, true);
+            pair.disconnect(PASSIVE, 50).unwrap();
+        }
+        Situation::PeerFails => {
+            p.post_receive(20, &[]).unwrap();
+            a.post(1, read(&target, 0), Flags::NONE, &[]).unwrap();
+            pair.stall(PASSIVE, true);
+            pair.pump();
+            let now = pair.now;
+            pair.hosts[PASSIVE]
+                .with(now, |_, link, _, cx| link.unwrap().fail(cx, EndReason::Overrun));
+        }
+        Situation::MalformedRequest => {
+            p.post_receive(20, &[]).unwrap();
+            let unbound = Operation::Invalidate { window: transom_memory::Token(0x123) };
+            a.post(1, unbound, Flags::NONE, &[]).unwrap();
+        }
+        Situation::BadReceive => {
+            let short = Sge { length: 64, ..inbox.all() };
+            p.post_receive(20, &[short]).unwrap();
+            a.post(1, Operation::Send, Flags::NONE, &[source.all()]).unwrap();
+        }
+        Situation::OwnOverrun => {
+            p.post_receive(20, &[]).unwrap();
+            let now = pair.now;
+            pair.hosts[ACTIVE]
+                .with(now, |_, link, _, cx| link.unwrap().fail(cx, EndReason::Overrun));
+        }
+    }
+    pair.pump();
+    let initiator = pair.hosts[ACTIVE].completions().iter().map(|c| c.status).collect();
+    let receive = pair.hosts[PASSIVE].completions();
+    let receive = at_peer.and_then(|at| receive.iter().find(|c| c.request_context == at));
+    (initiator, receive.map(|c| c.status))
+}
+
+#[test]
+fn nd2_4_5_every_row() {
+    for dialect in dialect::ALL {
+        for outcome in dialect.outcomes {
+            for plain in [false, true] {
+                if plain
+                    && dialect.receive_wait.is_none()
+                    && outcome.situation == Situation::NoReceive
+                {
+                    continue; // it waits for ever (WSD N-2)
+                }
+                let wires = if plain { Wires::plain() } else { Wires::transom() };
+                let mut config = PairConfig { wires, ..PairConfig::new(dialect) };
+                config.hosts[PASSIVE].shared = outcome.situation == Situation::EmptySharedQueue;
+                let mut pair = Pair::connected_with(config);
+                pair.advance(Duration::from_millis(20));
+                for host in [ACTIVE, PASSIVE] {
+                    pair.notify_disconnect(host, 70).unwrap();
+                }
+                let name = format!("{}, plain {plain}: {outcome:?}", dialect.name);
+                let (initiator, receive) = situation(&mut pair, outcome.situation);
+                let expected = if plain { outcome.plain } else { outcome.initiator };
+                assert_eq!(initiator, expected.into_iter().collect::<Vec<_>>(), "{name}");
+                assert_eq!(receive, outcome.receive, "{name}");
+                let left = match outcome.situation {
+                    // It is lost, or hears of its own Disconnect.
+                    Situation::PeerLost | Situation::PeerDisconnects => vec![ACTIVE],
+                    _ => vec![ACTIVE, PASSIVE],
+                };
+                for host in left {
+                    let host = &pair.hosts[host];
+                    let connected = host.queue_pair.state() == QueuePairState::Connected;
+                    assert_eq!(connected, !outcome.fatal, "{name}");
+                    let told = outcome.fatal.then_some(Status::Success);
+                    assert_eq!(host.finished(70), told, "{name}: NotifyDisconnect");
+                }
+            }
+        }
+    }
+}
+
+/// What a table says twice it says alike: a row's place is its situation's.
+#[test]
+fn nd2_4_5_rows_are_in_order() {
+    for dialect in dialect::ALL {
+        for (place, outcome) in dialect.outcomes.iter().enumerate() {
+            assert_eq!(outcome.situation as usize, place, "{}", dialect.name);
+        }
+    }
+}
+
+/// ND2 4.5, last sentence; 4.2 rule 1: the first error, then everything canceled, in order.
+#[test]
+fn nd2_4_5_after_the_first_error_the_rest_is_canceled_in_order() {
+    each(|mut pair, dialect| {
+        let [a, p] = &mut pair.hosts;
+        let source = a.register(vec![1; 64], Rights::NONE);
+        let target = p.register(vec![0; 64], WRITABLE);
+        a.post_receive(30, &[]).unwrap();
+        a.post_receive(31, &[]).unwrap();
+        a.post(1, write(&target, 0), Flags::NONE, &[source.all()]).unwrap();
+        a.post(2, write(&target, 1000), Flags::NONE, &[source.all()]).unwrap(); // past the end
+        a.post(3, write(&target, 0), Flags::SILENT_SUCCESS, &[source.all()]).unwrap();
+        a.post(4, Operation::Send, Flags::NONE, &[]).unwrap();
+        pair.pump();
+        let (ok, canceled) = (Status::Success, Status::Canceled);
+        assert_eq!(
+            pair.hosts[ACTIVE].outcomes(),
+            [
+                (1, ok),
+                (2, Status::RemoteAccess),
+                (3, canceled),
+                (4, canceled),
+                (30, canceled),
+                (31, canceled)
+            ],
+            "{}",
+            dialect.name
+        );
+        assert_eq!(pair.hosts[ACTIVE].queue_pair.outstanding(), (0, 0));
+    });
+}
+
+/// Design rule 4: the owner keeps all, the peer learns the class, more only if the owner says so.
+#[test]
+fn a_refusal_leaves_a_record_on_both_sides() {
+    for explain in [false, true] {
+        let mut config = PairConfig::new(&dialect::ND2);
+        config.hosts[PASSIVE].explain = explain;
+        let mut pair = Pair::connected_with(config);
+        let [a, p] = &mut pair.hosts;
+        let source = a.register(vec![1; 64], Rights::NONE);
+        let target = p.register(vec![0; 63], WRITABLE);
+        a.post(1, write(&target, 0), Flags::NONE, &[source.all()]).unwrap();
+        pair.pump();
+        let [a, p] = &mut pair.hosts;
+        let completion = a.completions()[0];
+        let log = a.denials.0.lock().unwrap();
+        let DenialCause::ByPeer(error) = &log.get(completion.denial).unwrap().cause else {
+            panic!("{log:?}");
+        };
+        assert_eq!(error.explanation.is_some(), explain);
+        let log = p.denials.0.lock().unwrap();
+        assert_eq!((log.total(), log.dropped()), (1, 0));
+        let record = log.iter().next().unwrap().1;
+        assert!(matches!(&record.cause, DenialCause::Peer(denial) if denial.rule == Rule::Bounds));
+    }
+}
+
+/// Design rule 3: nothing of an announced Write moves when its last byte may not.
+#[test]
+fn no_byte_of_a_refused_write_moves_between_transoms() {
+    let mut pair = connected(&dialect::ND2, Wires::transom());
+    let [a, p] = &mut pair.hosts;
+    let source = a.register(vec![1; 300_001], Rights::NONE);
+    let target = p.register(vec![0; 300_000], WRITABLE);
+    a.post(1, write(&target, 0), Flags::NONE, &[source.all()]).unwrap();
+    pair.pump();
+    let [a, p] = &mut pair.hosts;
+    assert_eq!(a.outcomes(), [(1, Status::RemoteAccess)]);
+    assert_eq!(p.arena.read(target.address, 300_000).unwrap(), vec![0; 300_000]);
+}
+
+/// The same from a plain peer: a legal prefix may stand, never the last byte.
+#[test]
+fn of_a_refused_write_of_a_plain_peer_no_byte_past_the_grant_moves() {
+    let mut pair = connected(&dialect::ND2, Wires::plain());
+    let [a, p] = &mut pair.hosts;
+    let source = a.register(vec![1; 300_000], Rights::NONE);
+    let buffer = p.register(vec![0; 300_000], Rights::LOCAL_WRITE);
+    let request = Request { context: 9, operation: Operation::Receive, flags: Flags::NONE };
+    let window = p.bind(&buffer, 0, 299_999, Rights::REMOTE_WRITE, request).unwrap();
+    pair.pump();
+    pair.hosts[ACTIVE].post(1, write(&window, 0), Flags::NONE, &[source.all()]).unwrap();
+    pair.pump();
+    let [a, p] = &mut pair.hosts;
+    assert_eq!(a.outcomes(), [(1, Status::RemoteAccess)]);
+    assert_eq!(p.arena.read(buffer.address + 299_999, 1).unwrap(), [0]);
+}

@@ -1,0 +1,101 @@
+//! Peers that say nothing, and receives that come too late.
+
+use super::*;
+
+transom_core::again_over_process![
+    nd2_4_5_a_silent_peer_is_noticed,
+    a_peer_that_trickles_is_not_silent,
+    nd2_c42_a_send_waits_for_its_receive,
+    nd2_2_7_an_empty_shared_queue_never_fails_a_send
+];
+
+/// ND2 4.5, "Peer process/host lost": the oldest times out, the rest are canceled, the notice fires.
+#[test]
+fn nd2_4_5_a_silent_peer_is_noticed() {
+    each(|mut pair, dialect| {
+        let target = pair.hosts[PASSIVE].register(vec![0; 64], WRITABLE | Rights::REMOTE_READ);
+        let a = &mut pair.hosts[ACTIVE];
+        let memory = a.register(vec![0; 64], Rights::LOCAL_WRITE);
+        a.post_receive(30, &[]).unwrap();
+        pair.notify_disconnect(ACTIVE, 50).unwrap();
+        pair.advance(3 * dialect.silence);
+        assert_eq!(ended(&pair, ACTIVE), None, "nothing is owed: silence is no sign");
+        pair.stall(ACTIVE, true);
+        pair.stall(PASSIVE, true);
+        let a = &mut pair.hosts[ACTIVE];
+        a.post(1, read(&target, 0), Flags::NONE, &[memory.all()]).unwrap();
+        a.post(2, write(&target, 0), Flags::NONE, &[memory.all()]).unwrap();
+        a.seen.clear();
+        pair.advance(dialect.silence - Duration::from_millis(1));
+        assert_eq!(ended(&pair, ACTIVE), None);
+        pair.advance(Duration::from_millis(1));
+        assert_eq!(ended(&pair, ACTIVE), Some(EndReason::TimedOut), "{}", dialect.name);
+        let a = &mut pair.hosts[ACTIVE];
+        let canceled = Status::Canceled;
+        assert_eq!(a.outcomes(), [(1, Status::IoTimeout), (2, canceled), (30, canceled)]);
+        assert_eq!(a.finished(50), Some(Status::Success));
+    });
+}
+
+/// Life of any kind counts: an answer that trickles is no silence.
+#[test]
+fn a_peer_that_trickles_is_not_silent() {
+    let mut pair = connected(&dialect::ND2, Wires::transom());
+    let target = pair.hosts[PASSIVE].register(vec![7; 64], WRITABLE | Rights::REMOTE_READ);
+    let a = &mut pair.hosts[ACTIVE];
+    let memory = a.register(vec![0; 64], Rights::LOCAL_WRITE);
+    a.post(1, read(&target, 0), Flags::NONE, &[memory.all()]).unwrap();
+    pair.stall(ACTIVE, true);
+    pair.pump();
+    while pair.in_flight(ACTIVE) > 0 {
+        pair.advance(dialect::ND2.silence / 2);
+        pair.deliver(ACTIVE, 8);
+    }
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, Status::Success)]);
+}
+
+/// ND2 C42: what waits for a receive goes on when there is one.
+#[test]
+fn nd2_c42_a_send_waits_for_its_receive() {
+    each(|mut pair, dialect| {
+        pair.hosts[ACTIVE].post(1, Operation::Send, Flags::NONE, &[]).unwrap();
+        pair.advance(Duration::from_millis(900));
+        assert_eq!(pair.hosts[PASSIVE].outcomes(), []);
+        pair.hosts[PASSIVE].post_receive(20, &[]).unwrap();
+        pair.pump();
+        assert_eq!(pair.hosts[PASSIVE].outcomes(), [(20, Status::Success)], "{}", dialect.name);
+        pair.advance(Duration::from_secs(5));
+        assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, Status::Success)]);
+    });
+}
+
+/// ND2 2.7: an empty shared queue never fails a Send, and serves it when a receive is posted.
+#[test]
+fn nd2_2_7_an_empty_shared_queue_never_fails_a_send() {
+    for wires in [Wires::transom(), Wires::plain()] {
+        let name = format!("extension {}", wires.active.extension);
+        let mut config = PairConfig { wires, ..PairConfig::new(&dialect::ND2) };
+        config.hosts[PASSIVE].shared = true;
+        let mut pair = Pair::connected_with(config);
+        for context in 1..4 {
+            pair.hosts[ACTIVE].post(context, Operation::Send, Flags::NONE, &[]).unwrap();
+        }
+        pair.advance(Duration::from_secs(100));
+        assert_eq!(ended(&pair, ACTIVE), None);
+        for context in 20..23 {
+            pair.hosts[PASSIVE].post_receive(context, &[]).unwrap();
+            pair.advance(Duration::from_millis(1));
+            let outcomes = pair.hosts[PASSIVE].outcomes();
+            assert_eq!(outcomes, [(context, Status::Success)], "{name}");
+        }
+        let ok = Status::Success;
+        assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, ok), (2, ok), (3, ok)]);
+        // Unused receives stay with the queue.
+        pair.hosts[PASSIVE].post_receive(30, &[]).unwrap();
+        pair.pump();
+        pair.disconnect(ACTIVE, 50).unwrap();
+        pair.pump();
+        assert_eq!(pair.hosts[PASSIVE].outcomes(), []);
+        assert_eq!(pair.hosts[PASSIVE].shared.0.lock().unwrap().0.outstanding(), 1);
+    }
+}
