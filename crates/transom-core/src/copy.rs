@@ -91,8 +91,10 @@ impl By {
         queue: &RequestQueue,
         slot: &Slot,
     ) -> Result<(), Bad> {
-        let lines = queue.list(slot).filter_map(|sge| cx.memory.line(Token(sge.token)));
-        lines.for_each(|line| cx.host.fetch_ahead(line));
+        if slot.is_list() {
+            let lines = queue.list(slot).filter_map(|sge| cx.memory.line(Token(sge.token)));
+            lines.for_each(|line| cx.host.fetch_ahead(line));
+        }
         queue
             .list(slot)
             .filter(|sge| sge.length > 0)

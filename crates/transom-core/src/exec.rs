@@ -152,6 +152,14 @@ impl Execution {
         })
     }
 
+    /// Whether the peer owes an answer.
+    pub(crate) fn owes(&self) -> bool {
+        // Usually it is the oldest of all: what has an outcome has been retired.
+        let Some(slot) = self.requests.front() else { return false };
+        matches!(slot.progress, Progress::Running | Progress::Sent) && !self.finished(slot)
+            || self.owed().is_some()
+    }
+
     /// The oldest request without an outcome, begun or not.
     pub(crate) fn oldest(&self) -> Option<u64> {
         let all = self.requests.first()..self.requests.end();

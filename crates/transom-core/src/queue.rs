@@ -44,6 +44,13 @@ pub(crate) struct Slot {
     start: u64,
 }
 
+impl Slot {
+    /// Whether it has several entries.
+    pub(crate) fn is_list(&self) -> bool {
+        self.entries > 1
+    }
+}
+
 /// A run of one scatter/gather entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {

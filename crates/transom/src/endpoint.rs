@@ -168,9 +168,13 @@ impl Endpoint {
                 ([sge], None, Some(slice.region))
             }
         };
-        let key = match lock(&self.requests).insert(keep) {
-            Ok(key) => key,
-            Err(_) => return Err(self.full(asked.to_string())),
+        let inserted = lock(&self.requests).insert(keep);
+        let Ok(key) = inserted.or_else(|keep| {
+            // Some may have completed.
+            self.hand_out();
+            lock(&self.requests).insert(keep)
+        }) else {
+            return Err(self.full(asked.to_string()));
         };
         let request = Request { context: key.to_context(), operation, flags: Flags::NONE };
         let data = bytes.map_or(Data::Sges(&sges), Data::Inline);
@@ -214,8 +218,26 @@ impl Endpoint {
         if self.queue.is_empty() {
             self.queue.progress();
         }
+        self.hand_out()
+    }
+
+    /// Hand out what was found before; if there is nothing, look on the link. Whether something has
+    /// completed.
+    ///
+    /// What this finds is handed out when somebody asks for it, or by the next call: a program that
+    /// watches memory sees the bytes that came with it first.
+    pub(crate) fn poll(&self) -> bool {
+        if !self.queue.is_empty() {
+            return self.hand_out();
+        }
+        self.queue.progress();
+        !self.queue.is_empty()
+    }
+
+    /// Move what has completed to whoever waits for it. Makes no progress, and takes no lock if there
+    /// is nothing.
+    fn hand_out(&self) -> bool {
         let mut any = false;
-        // A poll in vain, which most are, ends here without a lock.
         while !self.queue.is_empty() {
             let Some(one) = self.try_drain() else { break };
             let mut batch = [EMPTY; BATCH];
@@ -318,6 +340,7 @@ impl Endpoint {
     }
 
     pub(crate) fn is_done(&self, key: Key) -> bool {
+        self.hand_out();
         lock(&self.requests).is_done(key)
     }
 
@@ -333,6 +356,7 @@ impl Endpoint {
     /// The next message: copied out of its receive, which is then posted again. `Pending` leaves the
     /// waker.
     pub(crate) fn take_message(&self, waker: Option<&Waker>) -> Poll<Result<Message>> {
+        self.hand_out();
         let mut inbox = lock(&self.inbox);
         let Some((index, length)) = inbox.arrived.pop_front() else {
             if inbox.closed {

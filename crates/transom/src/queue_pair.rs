@@ -153,7 +153,7 @@ impl QueuePair {
     /// Make progress without blocking; says whether anything completed. For programs that watch
     /// memory rather than results.
     pub fn poll(&self) -> bool {
-        self.endpoint.drain()
+        self.endpoint.poll()
     }
 
     /// End the connection: every window on it is closed and every request given up when this

@@ -32,6 +32,8 @@ struct Send {
 
 /// How far ahead frames are glanced at, in bytes: some twenty of the smallest Writes.
 const AHEAD: usize = 512;
+/// Fewer bytes than this are one small frame and an acknowledgement: there is nothing to overlap.
+const BURST: usize = 96;
 
 impl Connection {
     /// The next bytes of the link. Call it again with what was not consumed and more behind it.
@@ -46,8 +48,13 @@ impl Connection {
                 consumed = bytes.len();
                 break;
             }
-            self.fetch_ahead(cx, bytes, consumed, &mut seen);
+            if bytes.len() >= BURST {
+                self.fetch_ahead(cx, bytes, consumed, &mut seen);
+            }
             let rest = bytes.get(consumed..).unwrap_or_default();
+            if rest.is_empty() {
+                break;
+            }
             match self.wire.decode(cx.now, rest) {
                 Ok(Decoded { consumed: 0, .. }) => break,
                 Ok(Decoded { consumed: count, event }) => {

@@ -30,7 +30,9 @@ impl Connection {
         if self.phase != Phase::Open {
             return None;
         }
-        self.execution.as_ref()?.owed()?;
+        if !self.execution.as_ref()?.owes() {
+            return None;
+        }
         Some(self.heard.max(self.owing).after(self.config.dialect.silence))
     }
 

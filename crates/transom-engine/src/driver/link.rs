@@ -402,6 +402,7 @@ impl Link {
         if state.gone {
             return;
         }
+        let fruitful = matches!(first, Some(Ok(_)));
         if bits & !(RECEIVE | CARRIED) != 0 || bits == 0 {
             state.exchange();
         }
@@ -414,7 +415,14 @@ impl Link {
             }
         });
         self.conclude(state, told);
-        if !state.gone {
+        if state.gone {
+            return;
+        }
+        if fruitful && !self.stuck.load(Ordering::Relaxed) && !state.is_pending() {
+            // A polling thread has found something and holds the lease: it will post or poll, or the
+            // lease will lapse, and what is due until then is found out by whichever it is.
+            state.calm_until = None;
+        } else {
             self.rest(state, now, bits);
         }
     }
@@ -518,7 +526,7 @@ impl Link {
 
     /// See to it that somebody looks at the link again.
     fn rest(&self, state: &mut State, now: Time, bits: u8) {
-        let pending = !state.out.bytes.is_empty() || state.more || state.connecting;
+        let pending = state.is_pending();
         // Nobody says when a ring has room: its reader wakes us. An answer is waited for, not room.
         let asked = matches!(state.stage, Stage::Asked(..));
         let stuck = pending && state.rings.is_none() && !asked;
@@ -683,6 +691,11 @@ impl Link {
 }
 
 impl State {
+    /// There is more to send than the socket takes, or it is not connected yet.
+    fn is_pending(&self) -> bool {
+        !self.out.bytes.is_empty() || self.more || self.connecting
+    }
+
     /// Carry new posts over, and what the front half must know back.
     fn exchange(&mut self) {
         if let (Some(qp), Some(execution)) = (&self.qp, self.connection.execution()) {
