@@ -295,6 +295,25 @@ mod tests {
         assert_eq!(first, second);
     }
 
+    /// A bit of the secret that were another would lead elsewhere at nearly every step (15 of 16, if
+    /// no better can be told from random), whichever bit it is.
+    #[test]
+    fn each_bit_of_the_secret_counts() {
+        let mut random = Random::new([11; 32]);
+        let secrets: Vec<[u8; 6]> =
+            (0..64).map(|_| std::array::from_fn(|_| random.word() as u8)).collect();
+        for bit in 0..48 {
+            let mut changed = 0;
+            for secret in &secrets {
+                let mut other = *secret;
+                other[bit / 8] ^= 1 << (bit % 8);
+                let [one, two] = [*secret, other].map(|secret| Cycle { issued: 0, secret });
+                changed += (0..=u8::MAX).filter(|step| one.key(*step) != two.key(*step)).count();
+            }
+            assert!(changed > 64 * 256 * 7 / 8, "bit {bit}: {changed} of {}", 64 * 256);
+        }
+    }
+
     #[test]
     fn a_slot_remembers_what_it_issued() {
         let mut issuer = Issuer::new([5; 32], 1);
