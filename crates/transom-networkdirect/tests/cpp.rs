@@ -57,6 +57,7 @@ cases!("traffic":
 );
 
 cases!("states":
+    nd2_4_1_every_post_in_every_state = "posts",
     nd2_4_7_3_every_call_in_every_state = "connectors",
     nd2_4_7_3_a_queue_pair_that_is_attached = "attached",
     nd2_4_7_3_every_call_on_a_listener = "listeners",

@@ -205,6 +205,72 @@ static void listeners()
         }
 }
 
+// 4.1: what may be posted in which state. P: accepted and queued; C: accepted, and cancelled at once; X: refused.
+static void posts()
+{
+    enum { P, C, X };
+    static const struct {
+        const char *name;
+        char end;
+        const char *steps;
+        int receive, initiator;
+    } table[] = {
+        {"Idle", 'A', "", P, X},
+        {"Idle, a Connect was refused", 'A', "bCqrjW", P, X},
+        {"Connecting", 'A', "bC", P, X},
+        {"Connecting, has the answer", 'A', "bCqraW", P, X},
+        {"Accepting", 'P', "bCqra", P, X},
+        {"Connected, active", 'A', "bCqraWK", P, P},
+        {"Connected, passive", 'P', "bCqraWK", P, P},
+        {"Error, the peer has disconnected", 'A', "bCqraWKdL", C, C},
+        {"Error, the peer has disconnected", 'P', "bCqraWKDl", C, C},
+        {"Error, flushed", 'A', "bCqraWKF", C, C},
+        {"Error, flushed without a connection", 'A', "F", C, C}, // as the reference does
+        {"Disconnected", 'A', "bCqraWKD", C, C},
+        {"Disconnected", 'P', "bCqraWKd", C, C},
+    };
+    Ends e;
+    for (const auto &row : table) {
+        std::string steps = row.steps;
+        const bool flush = !steps.empty() && steps.back() == 'F';
+        if (flush)
+            steps.pop_back();
+        e.go(steps.c_str());
+        Side &s = row.end == 'A' ? e.active : e.passive;
+        if (flush)
+            HR(s.qp->Flush(), ND_SUCCESS);
+        std::fprintf(stderr, "%s\n", row.name); // the last one named is the one that failed
+        // Zero-length requests need neither memory nor the peer's leave.
+        HR(s.qp->Receive(&s, nullptr, 0), ND_SUCCESS);
+        if (row.receive == C)
+            s.expect(ND_CANCELED, &s, Nd2RequestTypeReceive);
+        char memory[8];
+        IND2MemoryRegion *mr = s.region(memory, sizeof memory, ND_MR_FLAG_ALLOW_LOCAL_WRITE);
+        IND2MemoryWindow *mw = s.window();
+        const HRESULT wanted = row.initiator == X ? ND_CONNECTION_INVALID : ND_SUCCESS;
+        const HRESULT ends = row.initiator == C ? ND_CANCELED : ND_SUCCESS;
+        const struct {
+            ND2_REQUEST_TYPE type;
+            std::function<HRESULT()> post;
+        } requests[] = {
+            {Nd2RequestTypeWrite, [&] { return s.qp->Write(&e, nullptr, 0, 0, 0, 0); }},
+            {Nd2RequestTypeRead, [&] { return s.qp->Read(&e, nullptr, 0, 0, 0, 0); }},
+            {Nd2RequestTypeBind, [&] { return s.qp->Bind(&e, mr, mw, memory, sizeof memory, ND_OP_FLAG_ALLOW_READ); }},
+            {Nd2RequestTypeInvalidate, [&] { return s.qp->Invalidate(&e, mw, 0); }},
+            {Nd2RequestTypeSend, [&] { return s.qp->Send(&e, nullptr, 0, 0); }},
+        };
+        Side &other = row.end == 'A' ? e.passive : e.active;
+        other.qp->Receive(&other, nullptr, 0);
+        for (const auto &one : requests) {
+            HR(one.post(), wanted);
+            if (wanted == ND_SUCCESS)
+                s.expect(ends, &e, one.type);
+        }
+        Ends::drop(e.passive.listener); // and the request that nobody took
+        e.port = e.passive.listen();
+    }
+}
+
 // 4.7.4.
 static void cancels()
 {
@@ -252,6 +318,8 @@ int main(int argc, char **argv)
         attached();
     else if (which == "listeners")
         listeners();
+    else if (which == "posts")
+        posts();
     else if (which == "cancels")
         cancels();
     else
