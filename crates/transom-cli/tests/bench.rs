@@ -50,6 +50,27 @@ fn two_processes_and_a_baseline() {
 }
 
 #[test]
+fn two_processes_share_memory() {
+    for (bench, wait, baseline) in [
+        ("write-latency", "spin", "two threads"),
+        ("write-latency", "block", "raw"),
+        ("write-bandwidth", "spin", "memcpy"),
+        ("read-bandwidth", "block", "memcpy"),
+    ] {
+        let args = ["bench", bench, "--path", "process", "--wait", wait, "--seconds", "0.03"];
+        let ran = run(&[&args[..], &["--baseline", "--json"]].concat());
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let object = ran.json();
+        assert_eq!(
+            (object["bench"].as_str(), object["path"].as_str()),
+            (Some(bench), Some("process"))
+        );
+        assert!(object["baseline"].as_str().is_some_and(|name| name.starts_with(baseline)));
+        compared(&object);
+    }
+}
+
+#[test]
 fn without_a_baseline_there_is_no_ratio() {
     let ran = run(&["bench", "write-latency", "--seconds", "0.015", "--json"]);
     assert_eq!(ran.code, 0, "{ran:?}");

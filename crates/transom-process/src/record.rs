@@ -77,18 +77,21 @@ impl Kind {
 
     /// From its number.
     #[must_use]
+    #[inline]
     pub fn from_number(number: u8) -> Option<Kind> {
         usize::from(number).checked_sub(1).and_then(|at| Kind::ALL.get(at)).copied()
     }
 
     /// Whether payload of such a record goes to the program's memory, from wherever it lies.
     #[must_use]
+    #[inline]
     pub fn carries_data(self) -> bool {
         matches!(self, Kind::Write | Kind::Send | Kind::Answer)
     }
 
     /// The most payload behind such a record.
     #[must_use]
+    #[inline]
     pub fn largest_payload(self) -> usize {
         match self {
             Kind::Write | Kind::Send | Kind::Answer => LARGEST_PAYLOAD,
@@ -167,6 +170,7 @@ impl Header {
 
     /// Whether it has one of the flags.
     #[must_use]
+    #[inline]
     pub fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }

@@ -57,17 +57,20 @@ pub struct Shared {
 impl Side {
     /// Its slots.
     #[must_use]
+    #[inline]
     pub fn slots(&self) -> &[Slot] {
         &self.slots
     }
 
     /// Say what this side acknowledges, without a record to ride on.
+    #[inline]
     pub fn acknowledge(&self, word: u64) {
         self.ack.0.store(word, Ordering::Release);
     }
 
     /// What that side has said last.
     #[must_use]
+    #[inline]
     pub fn acknowledged(&self) -> u64 {
         self.ack.0.load(Ordering::Acquire)
     }
@@ -136,13 +139,16 @@ pub enum Lie {
     Record,
 }
 
-fn lap(position: u64, slots: usize) -> u32 {
+/// Which lap a position is in. A division would be most of what a look costs.
+#[inline]
+fn lap(position: u64, shift: u32) -> u32 {
     // Slots are zero before the first lap.
-    ((position / slots.max(1) as u64 + 1) & 0xFFFF_FFFF) as u32
+    (((position >> shift) + 1) & 0xFFFF_FFFF) as u32
 }
 
-fn slot_at(slots: &[Slot], position: u64) -> Option<&Slot> {
-    slots.get((position % slots.len().max(1) as u64) as usize)
+#[inline]
+fn slot_at(slots: &[Slot], position: u64, shift: u32) -> Option<&Slot> {
+    slots.get((position & ((1 << shift) - 1)) as usize)
 }
 
 /// Where `length` bytes go that follow position `at` of a data area of `size` bytes: begin and end. A
@@ -164,20 +170,24 @@ pub struct Producer {
     data: u64,
     data_freed: u64,
     data_size: usize,
+    /// The slots are 2 to this power.
+    shift: u32,
     /// Per slot: the end of its record's payload.
     ends: Box<[u64]>,
 }
 
 impl Producer {
-    /// Of an empty ring.
+    /// Of an empty ring of so many slots, a power of two.
     #[must_use]
     pub fn new(slots: usize, data_size: usize) -> Producer {
-        let ends = vec![0; slots].into_boxed_slice();
-        Producer { head: 0, freed: 0, data: 0, data_freed: 0, data_size, ends }
+        let shift = slots.max(1).ilog2();
+        let ends = vec![0; 1 << shift].into_boxed_slice();
+        Producer { head: 0, freed: 0, data: 0, data_freed: 0, data_size, shift, ends }
     }
 
     /// Whether a record with a payload of `length` bytes can be written.
     #[must_use]
+    #[inline]
     pub fn has_room(&self, length: usize) -> bool {
         let free = self.head - self.freed < self.ends.len() as u64;
         free && (length <= INLINE || self.place(length).is_some())
@@ -185,12 +195,14 @@ impl Producer {
 
     /// Records that can be written, if their payload fits.
     #[must_use]
+    #[inline]
     pub fn free_slots(&self) -> usize {
         self.ends.len() - (self.head - self.freed) as usize
     }
 
     /// Where a payload of `length` bytes goes, as an offset in the data area.
     #[must_use]
+    #[inline]
     pub fn place(&self, length: usize) -> Option<usize> {
         let (begin, end) = stretch(self.data, length, self.data_size);
         let fits = end - self.data_freed <= self.data_size as u64;
@@ -198,16 +210,15 @@ impl Producer {
     }
 
     /// Write a record. `false`: there is no room, and nothing was written.
+    #[inline]
     pub fn publish(&mut self, slots: &[Slot], words: Words, body: Body) -> bool {
         let placed = if let Body::Placed(length) = body { length } else { 0 };
         if !self.has_room(placed) {
             return false;
         }
-        let lap = lap(self.head, slots.len());
-        let count = self.ends.len() as u64;
-        let (Some(slot), Some(end)) =
-            (slot_at(slots, self.head), self.ends.get_mut((self.head % count.max(1)) as usize))
-        else {
+        let lap = lap(self.head, self.shift);
+        let index = (self.head & ((1 << self.shift) - 1)) as usize;
+        let (Some(slot), Some(end)) = (slots.get(index), self.ends.get_mut(index)) else {
             return false;
         };
         if placed > 0 {
@@ -232,6 +243,7 @@ impl Producer {
     }
 
     /// The other side has read so many records, modulo 2^32. An older number changes nothing.
+    #[inline]
     pub fn consumed(&mut self, through: u32) -> Result<bool, Lie> {
         let more = through.wrapping_sub((self.freed & 0xFFFF_FFFF) as u32);
         if more == 0 || more > i32::MAX as u32 {
@@ -241,8 +253,8 @@ impl Producer {
             return Err(Lie::Acknowledged);
         }
         self.freed += u64::from(more);
-        let count = self.ends.len().max(1) as u64;
-        if let Some(end) = self.ends.get(((self.freed - 1) % count) as usize) {
+        let last = (self.freed - 1) & ((1 << self.shift) - 1);
+        if let Some(end) = self.ends.get(last as usize) {
             self.data_freed = *end;
         }
         Ok(true)
@@ -276,29 +288,31 @@ pub struct Consumer {
     /// Bytes of the data area passed.
     data: u64,
     data_size: usize,
+    shift: u32,
 }
 
 impl Consumer {
-    /// Of an empty ring.
+    /// Of an empty ring of so many slots, a power of two.
     #[must_use]
-    pub fn new(data_size: usize) -> Consumer {
-        Consumer { next: 0, data: 0, data_size }
+    pub fn new(slots: usize, data_size: usize) -> Consumer {
+        Consumer { next: 0, data: 0, data_size, shift: slots.max(1).ilog2() }
     }
 
     /// Whether there is a record to read.
     #[must_use]
     #[inline]
     pub fn has_next(&self, slots: &[Slot]) -> bool {
-        let lap = lap(self.next, slots.len());
-        slot_at(slots, self.next)
+        let lap = lap(self.next, self.shift);
+        slot_at(slots, self.next, self.shift)
             .is_some_and(|slot| slot.words[0].load(Ordering::Relaxed) as u32 == lap)
     }
 
     /// Read the next record, if there is one. After a lie the ring is of no further use.
+    #[inline]
     pub fn take(&mut self, slots: &[Slot]) -> Option<Result<Record, Lie>> {
-        let slot = slot_at(slots, self.next)?;
+        let slot = slot_at(slots, self.next, self.shift)?;
         let first = slot.words[0].load(Ordering::Acquire);
-        if first as u32 != lap(self.next, slots.len()) {
+        if first as u32 != lap(self.next, self.shift) {
             return None;
         }
         let [_, places @ ..] = &slot.words;

@@ -60,7 +60,7 @@ fn a_record_is_read_once_and_whole() {
                 assert!(producer.publish(&w.slots, header(number).words(), body));
             }
         });
-        let mut consumer = Consumer::new(128);
+        let mut consumer = Consumer::new(2, 128);
         for number in 0..3_u64 {
             let record = loop {
                 match consumer.take(&way.slots) {
@@ -107,7 +107,7 @@ fn nobody_sleeps_through_a_record() {
                 }
             }
         });
-        let mut consumer = Consumer::new(128);
+        let mut consumer = Consumer::new(2, 128);
         let mut seen = 0;
         while seen < 2 {
             if consumer.take(&way.slots).is_some() {

@@ -37,7 +37,7 @@ fn the_layout_is_what_both_sides_were_built_with() {
 #[test]
 fn a_slot_is_not_written_again_before_its_record_was_acknowledged() {
     let slots = slots(4);
-    let (mut producer, mut consumer) = (Producer::new(4, DATA), Consumer::new(DATA));
+    let (mut producer, mut consumer) = (Producer::new(4, DATA), Consumer::new(4, DATA));
     for number in 0..4 {
         assert!(producer.publish(&slots, header(number, 0).words(), Body::Inline([0; 4])));
     }
@@ -66,7 +66,7 @@ fn a_slot_with_anything_else_in_it_is_a_lie() {
         let mut producer = Producer::new(4, DATA);
         let header = Header { length: length as u32, ..Header::new(kind) };
         assert!(producer.publish(&slots, header.words(), Body::Inline([0; 4])));
-        assert_eq!(Consumer::new(DATA).take(&slots), Some(Err(Lie::Record)), "{kind:?}");
+        assert_eq!(Consumer::new(4, DATA).take(&slots), Some(Err(Lie::Record)), "{kind:?}");
     }
 }
 
@@ -81,7 +81,7 @@ proptest! {
         keep in 0..12_usize,
     ) {
         let slots = slots(16);
-        let (mut producer, mut consumer) = (Producer::new(16, DATA), Consumer::new(DATA));
+        let (mut producer, mut consumer) = (Producer::new(16, DATA), Consumer::new(16, DATA));
         let mut under_way: VecDeque<(u64, usize, Option<usize>)> = VecDeque::new();
         let mut acknowledged = 0_u32;
         for (number, length) in lengths.into_iter().enumerate() {
@@ -112,7 +112,7 @@ proptest! {
     #[test]
     fn noise_in_the_slots_does_no_harm(words in proptest::collection::vec(any::<[u64; 4]>(), 1..64)) {
         let slots = slots(8);
-        let mut consumer = Consumer::new(DATA);
+        let mut consumer = Consumer::new(8, DATA);
         let mut producer = Producer::new(8, DATA);
         for (at, noise) in words.into_iter().enumerate() {
             let _ = producer.consumed(at as u32);

@@ -7,7 +7,7 @@ use transom::Posted;
 
 use super::peer::{Job, Side, start};
 use super::report::{Baseline, Report};
-use super::{PAIRS, Plan, Wait, baseline, congestion, stats};
+use super::{PAIRS, Path, Plan, Wait, baseline, congestion, same_host, stats};
 use crate::exit::{Outcome, system};
 
 /// Requests under way.
@@ -18,7 +18,12 @@ pub(super) fn run(plan: &Plan, write: bool) -> Outcome {
     let spin = plan.wait == Wait::Spin;
     let mut ours = Vec::with_capacity(PAIRS);
     let mut variants: Vec<Baseline> = Vec::new();
-    if plan.baseline {
+    // Between processes of one host: the copy that no road can do without.
+    let copies = side.queue.info().path == Path::Process.name();
+    if plan.baseline && copies {
+        let name = "memcpy in one thread".to_owned();
+        variants.push(Baseline { name, values: Vec::new() });
+    } else if plan.baseline {
         for call in baseline::CALLS {
             for (spin, how) in [(true, "spinning"), (false, "blocking")] {
                 let name = format!("raw, {how}, calls of {} KiB", call >> 10);
@@ -31,6 +36,10 @@ pub(super) fn run(plan: &Plan, write: bool) -> Outcome {
     transfer(&mut side, write, spin, plan.slice / 2)?;
     for _ in 0..PAIRS {
         ours.push(transfer(&mut side, write, spin, plan.slice)?);
+        if let Some(variant) = variants.first_mut().filter(|_| copies) {
+            variant.values.push(same_host::memcpy(plan.size, plan.slice));
+            continue;
+        }
         let kinds = baseline::CALLS.iter().flat_map(|call| [(*call, true), (*call, false)]);
         for (variant, (call, spin)) in variants.iter_mut().zip(kinds) {
             variant.values.push(stream(&mut side, call, spin, plan.slice)?);

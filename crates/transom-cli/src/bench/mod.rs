@@ -12,8 +12,10 @@ mod cost;
 mod latency;
 pub(crate) mod peer;
 mod report;
+mod same_host;
 mod stats;
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
@@ -240,9 +242,13 @@ enum Seat {
 /// measure the scheduler. The number of the processor, or `None` where there are fewer than two.
 fn sit(seat: Seat) -> Option<usize> {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-    let allowed = sched_getaffinity(None).ok()?;
-    let mut processors = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
-    let (first, second) = (processors.next()?, processors.next()?);
+    // Asked once: afterwards this process has the one only.
+    static ALLOWED: OnceLock<Option<(usize, usize)>> = OnceLock::new();
+    let (first, second) = (*ALLOWED.get_or_init(|| {
+        let allowed = sched_getaffinity(None).ok()?;
+        let mut processors = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
+        Some((processors.next()?, processors.next()?))
+    }))?;
     let mine = if seat == Seat::Measuring { first } else { second };
     let mut set = CpuSet::new();
     set.set(mine);

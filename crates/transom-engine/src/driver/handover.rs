@@ -23,7 +23,7 @@ use super::link::{Link, State};
 use super::mail::Owner;
 use super::options::{Options, Path};
 use super::rings::Rings;
-use crate::sys::{self, Door, IoError, Local, Region};
+use crate::sys::{self, Door, Fd, IoError, Local, Region};
 use crate::{Cx, LinkEnd, Status};
 
 /// What an active side says first on its TCP connection: this, then the nonce. MPA begins otherwise.
@@ -36,7 +36,7 @@ const HELLO: [u8; 8] = *b"TRANSOM1";
 const NONCE: usize = 16;
 const QUESTION: usize = ASK.len() + NONCE;
 /// Hand-overs that wait for their TCP connection to name them.
-const WAITING: usize = 64;
+const WAITING: usize = 1024;
 
 type Nonce = [u8; NONCE];
 
@@ -71,12 +71,19 @@ fn is_welcome(user: Option<u32>, both_ask: bool) -> bool {
     user.is_some_and(|user| user == sys::user() || both_ask)
 }
 
+/// Somebody at the door, and what was handed over, once it was.
+#[derive(Debug)]
+struct Knock {
+    local: Local,
+    brought: Option<(Nonce, Region)>,
+}
+
 /// The door of a listener, and what was handed over there.
 #[derive(Debug)]
 pub(crate) struct Threshold {
     door: Door,
     others: bool,
-    waiting: Mutex<Vec<(Nonce, Region, Local)>>,
+    waiting: Mutex<Vec<Knock>>,
 }
 
 impl Threshold {
@@ -95,26 +102,42 @@ impl Threshold {
         // Bounded by the backlog: whoever knocks meanwhile is for the next call.
         for _ in 0..1024 {
             let Ok(local) = self.door.accept() else { break };
-            if let Some((nonce, region)) = self.receive(&local) {
-                if waiting.len() >= WAITING {
-                    waiting.remove(0);
-                }
-                waiting.push((nonce, region, local));
+            if !is_welcome(local.user(), self.others) {
+                continue; // takes nobody's place
             }
+            if waiting.len() >= WAITING {
+                waiting.remove(0);
+            }
+            waiting.push(Knock { local, brought: None });
         }
-        let at = waiting.iter().position(|(known, ..)| known == nonce)?;
-        let (_, region, local) = waiting.swap_remove(at);
-        Some((region, local))
+        // Whoever this nonce is of has handed over before it asked. Others may still be about to.
+        waiting.retain_mut(|knock| {
+            if knock.brought.is_none() {
+                match self.receive(&knock.local) {
+                    Err(IoError::NotNow) => return true,
+                    brought => knock.brought = brought.ok().flatten(),
+                }
+            }
+            knock.brought.is_some()
+        });
+        let is_it = |knock: &Knock| knock.brought.as_ref().is_some_and(|(known, _)| known == nonce);
+        let at = waiting.iter().position(is_it)?;
+        let Knock { local, brought } = waiting.swap_remove(at);
+        Some((brought?.1, local))
     }
 
-    /// What somebody hands over: said before it asks, so it is here or it never comes.
-    fn receive(&self, local: &Local) -> Option<(Nonce, Region)> {
+    /// What somebody hands over; `None` if it is not welcome.
+    fn receive(&self, local: &Local) -> Result<Option<(Nonce, Region)>, IoError> {
         let mut bytes = [0; HELLO.len() + NONCE + 1];
-        let (count, fd) = local.take_over(&mut bytes).ok()?;
+        let (count, fd) = local.take_over(&mut bytes)?;
+        Ok(self.judge(local, bytes.get(..count).unwrap_or_default(), fd))
+    }
+
+    fn judge(&self, local: &Local, bytes: &[u8], fd: Option<Fd>) -> Option<(Nonce, Region)> {
         let (hello, rest) = bytes.split_first_chunk::<{ HELLO.len() }>()?;
         let (nonce, rest) = rest.split_first_chunk::<NONCE>()?;
         let others = self.others && rest == [1];
-        let right = count == bytes.len() && *hello == HELLO && is_welcome(local.user(), others);
+        let right = rest.len() == 1 && *hello == HELLO && is_welcome(local.user(), others);
         let fd = fd.filter(|_| right)?;
         Some((*nonce, Region::adopt(&fd).ok()?))
     }

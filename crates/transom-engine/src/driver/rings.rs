@@ -49,7 +49,7 @@ impl Rings {
             region,
             mine: mine.min(1),
             producer: Producer::new(SLOTS, DATA),
-            consumer: Consumer::new(DATA),
+            consumer: Consumer::new(SLOTS, DATA),
             seen: 0,
             written: false,
             look: Time(0),

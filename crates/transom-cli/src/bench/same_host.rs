@@ -1,0 +1,72 @@
+//! The baselines of the same-host path. All of them are on this page.
+//!
+//! Latency: two threads, each on a processor of its own, write to one cache line in turns. Bandwidth:
+//! one thread copies a block with `memcpy`.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::{Seat, sit};
+
+/// A cache line and its neighbour, which is fetched along.
+#[repr(align(128))]
+struct Line(AtomicU64);
+
+/// Half round trips in nanoseconds, one per batch of [`BATCH`].
+pub(super) fn bounce(time: Duration) -> Vec<f64> {
+    const BATCH: u64 = 1000;
+    const OVER: u64 = u64::MAX;
+    let line = Line(AtomicU64::new(0));
+    let mut samples = Vec::new();
+    std::thread::scope(|both| {
+        both.spawn(|| {
+            let _ = sit(Seat::Peer);
+            let mut turn = 0;
+            loop {
+                // Odd numbers are for this side.
+                turn += 2;
+                while line.0.load(Ordering::Acquire) != turn - 1 {
+                    if line.0.load(Ordering::Relaxed) == OVER {
+                        return;
+                    }
+                }
+                line.0.store(turn, Ordering::Release);
+            }
+        });
+        let (begin, mut turn) = (Instant::now(), 0);
+        while begin.elapsed() < time || samples.is_empty() {
+            let batch = Instant::now();
+            for _ in 0..BATCH {
+                line.0.store(turn + 1, Ordering::Release);
+                turn += 2;
+                while line.0.load(Ordering::Acquire) != turn {}
+            }
+            samples.push(batch.elapsed().as_nanos() as f64 / (2 * BATCH) as f64);
+        }
+        line.0.store(OVER, Ordering::Release);
+    });
+    samples
+}
+
+/// Bytes per second of copies of `size` bytes, one after the other between the same two blocks.
+pub(super) fn memcpy(size: usize, time: Duration) -> f64 {
+    let (from, mut to) = (vec![1_u8; size], vec![0_u8; size]);
+    let (begin, mut bytes) = (Instant::now(), 0.0);
+    while begin.elapsed() < time || bytes == 0.0 {
+        black_box(&mut to).copy_from_slice(black_box(&from));
+        bytes += size as f64;
+    }
+    bytes / begin.elapsed().as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_come_to_an_end() {
+        assert!(bounce(Duration::ZERO).iter().all(|ns| *ns > 0.0));
+        assert!(memcpy(4096, Duration::from_millis(1)) > 0.0);
+    }
+}
