@@ -5,14 +5,13 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use transom_engine::raw::{self, ReadLimits, Sink};
 use transom_engine::sys;
-use transom_engine::tables::ConnectorState;
 use transom_engine::{
     Completion, CompletionFlags, CompletionKind, Data, Flags, NotifyKind, Operation, Request, Sge,
     Status, dialect,
 };
 use transom_memory::{
-    Access, Actor, ConnectionId, DeregisterError, Lane, Purpose, QueuePairId, RegisterError,
-    Registration, Rights, Scope, Segment, Token, Unless,
+    Access, Actor, CloseReason, ConnectionId, Denial, DeregisterError, Lane, Named, NamedState,
+    Purpose, QueuePairId, RegisterError, Registration, Rights, Scope, Segment, Token, Unless,
 };
 
 use crate::cache::Key;
@@ -173,15 +172,6 @@ impl Connected {
         Ok(())
     }
 
-    /// Why memory that is registered is refused: the connection has ended, and its registrations with
-    /// it, before the socket has heard of it; else for what was found wrong.
-    pub(crate) fn blame(&self, found: Error) -> Error {
-        match self.connector.state() {
-            ConnectorState::Connected => found,
-            _ => Error::WSAECONNRESET,
-        }
-    }
-
     fn actor(&self) -> Actor {
         Actor {
             domain: self.domain.0,
@@ -204,6 +194,18 @@ impl Connected {
 }
 
 // ---- memory ----
+
+/// What a refusal of the memory table is called. A registration that died with its connection is not
+/// the switch's mistake, though the socket has not heard of it yet.
+fn refused(denial: &Denial) -> Error {
+    let reason = CloseReason::Disconnected;
+    match &denial.named {
+        Some(Named { state: NamedState::Dead { reason: found, .. }, .. }) if *found == reason => {
+            Error::WSAECONNRESET
+        }
+        _ => Error::WSAEFAULT,
+    }
+}
 
 /// A registration: its token, in its adapter's table.
 #[derive(Clone, Debug)]
@@ -267,12 +269,13 @@ impl Region {
         purpose: Purpose,
         address: u64,
         length: u32,
-    ) -> bool {
+    ) -> Result<()> {
         let length = u64::from(length);
         let actor = connected.actor();
         let access = Access { actor, purpose, token: self.token, address, length };
-        let Ok(memory) = self.adapter.memory() else { return false };
-        memory.probe(&mut lock(&connected.lane), &access, sys::now().0).is_ok()
+        let memory = self.adapter.memory().map_err(failed)?;
+        let judged = memory.probe(&mut lock(&connected.lane), &access, sys::now().0);
+        judged.map_err(|denial| refused(&denial))
     }
 
     /// Whether it has a byte in this range of the process.
@@ -284,7 +287,10 @@ impl Region {
     /// [`Region::release`].
     pub(crate) fn hold(&self) -> Result<()> {
         let memory = self.adapter.memory().map_err(failed)?;
-        memory.posted(self.token, sys::now().0).map_err(|_| Error::WSAEFAULT)
+        memory.posted(self.token, sys::now().0).map_err(|error| match error {
+            DeregisterError::NotLive(denial) => refused(&denial),
+            _ => Error::WSAEFAULT,
+        })
     }
 
     pub(crate) fn release(&self) {

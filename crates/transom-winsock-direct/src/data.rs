@@ -56,24 +56,31 @@ impl Socket {
         let mut sges = Vec::with_capacity(buffers.len());
         let mut regions = Vec::with_capacity(buffers.len());
         for &Range { address, length } in buffers {
-            let region = state.registrations.by_range(channel, purpose, address, length);
-            let region = region.map_err(|error| channel.blame(error))?;
+            let region = state.registrations.by_range(channel, purpose, address, length)?;
             sges.push(Sge { token: region.token.0, address, length });
             regions.push(region);
         }
         Ok((sges, regions))
     }
 
+    /// The first to find out that the connection is gone tells the socket.
+    fn heard<T>(&self, state: &mut State, result: Result<T>) -> Result<T> {
+        result.inspect_err(|error| {
+            if *error == Error::WSAECONNRESET {
+                self.fail(state, *error);
+            }
+        })
+    }
+
     /// Enter an operation in the books, post it, and take it out again if that fails. While it is in
     /// the books, its registrations cannot be removed.
     fn post(
         state: &mut State,
-        channel: &Connected,
         (operation, flags): (Operation, u32),
         regions: Vec<Region>,
         post: impl FnOnce(u64) -> Result<()>,
     ) -> Result<()> {
-        hold(&regions).map_err(|error| channel.blame(error))?;
+        hold(&regions)?;
         state.next_request += 1;
         let request = state.next_request;
         operation.begin(flags);
@@ -99,8 +106,9 @@ impl Socket {
             return Err(Error::WSAEINVAL); // M-3
         }
         let purpose = Purpose::LocalSource;
-        let (sges, regions) = Socket::by_ranges(&mut state, &channel, purpose, buffers)?;
-        Socket::post(&mut state, &channel, (operation, flags), regions, |request| {
+        let found = Socket::by_ranges(&mut state, &channel, purpose, buffers);
+        let (sges, regions) = self.heard(&mut state, found)?;
+        Socket::post(&mut state, (operation, flags), regions, |request| {
             below::post_send(&channel, request, &sges)
         })
     }
@@ -119,8 +127,9 @@ impl Socket {
             return Err(Error::WSAEINVAL);
         }
         let purpose = Purpose::ReceiveBuffer;
-        let (sges, regions) = Socket::by_ranges(&mut state, &channel, purpose, buffers)?;
-        Socket::post(&mut state, &channel, (operation, flags), regions, |request| {
+        let found = Socket::by_ranges(&mut state, &channel, purpose, buffers);
+        let (sges, regions) = self.heard(&mut state, found)?;
+        Socket::post(&mut state, (operation, flags), regions, |request| {
             below::post_receive(&channel, request, &sges)
         })
     }
@@ -148,14 +157,14 @@ impl Socket {
         let mut regions = Vec::with_capacity(buffers.len());
         for &(Range { address, length }, handle) in buffers {
             let found = state.registrations.by_handle(&channel, handle, purpose, address, length);
-            let found = found.map_err(|error| channel.blame(error))?;
+            let found = self.heard(&mut state, found)?;
             sges.push(Sge { token: found.token.0, address, length });
             regions.push(found);
         }
         // A sum that wraps names no byte of the registration; its owner says so.
         let address = target.base.wrapping_add(u64::from(offset));
         let token = target.token;
-        Socket::post(&mut state, &channel, (operation, flags), regions, |request| {
+        Socket::post(&mut state, (operation, flags), regions, |request| {
             below::post_rdma(&channel, direction, request, &sges, (token, address))
         })
     }

@@ -120,10 +120,8 @@ impl Registrations {
         length: u32,
     ) -> Result<Region> {
         let local = self.local.get(&handle).ok_or(Error::WSAEFAULT)?;
-        match local.region.permits(connected, purpose, address, length) {
-            true => Ok(local.region.clone()),
-            false => Err(Error::WSAEFAULT),
-        }
+        local.region.permits(connected, purpose, address, length)?;
+        Ok(local.region.clone())
     }
 
     /// The registration by which the memory table permits this use of a range (M-2). Each candidate
@@ -135,12 +133,13 @@ impl Registrations {
         address: u64,
         length: u32,
     ) -> Result<Region> {
+        let mut why = Error::WSAEFAULT;
         let found = self.order.iter().rposition(|handle| {
-            self.local
-                .get(handle)
-                .is_some_and(|local| local.region.permits(connected, purpose, address, length))
+            let Some(local) = self.local.get(handle) else { return false };
+            let judged = local.region.permits(connected, purpose, address, length);
+            judged.inspect_err(|error| why = *error).is_ok()
         });
-        let found = found.ok_or(Error::WSAEFAULT)?;
+        let found = found.ok_or(why)?;
         let handle = self.order.remove(found);
         self.order.push(handle);
         self.local.get(&handle).map(|local| local.region.clone()).ok_or(Error::WSAEFAULT)
