@@ -223,3 +223,30 @@ fn refusals_are_explained_by_every_object_and_on_standard_error() {
     let words = run(program("nd1_objects"), &["explain"], &[("TRANSOM_EXPLAIN", "1")]);
     assert!(words.contains("transom: ") && words.contains("REMOTE_WRITE"), "{words}");
 }
+
+#[test]
+fn nd1_every_status_is_reached_or_has_its_reason() {
+    run(program("nd1_statuses"), &[], &[]);
+}
+
+#[test]
+fn a_version_1_server_and_a_version_2_client_exchange_windows_and_revoke_them() {
+    run(program("nd1_mixed"), &["old_server"], &[]);
+}
+
+#[test]
+fn a_version_1_client_and_a_version_2_server_exchange_windows_and_revoke_them() {
+    run(program("nd1_mixed"), &["old_client"], &[]);
+}
+
+#[test]
+fn four_processes_connect_to_each_other_head_to_head() {
+    run(program("mesh"), &[], &[]);
+}
+
+/// Random sequences of calls, valid and not, on objects of both versions. A failure prints its seed;
+/// `TRANSOM_SEED` and `TRANSOM_SEQUENCES` replay and prolong.
+#[test]
+fn random_sequences_of_calls_keep_every_promise() {
+    run(program("sequences"), &[], &[]);
+}

@@ -202,6 +202,8 @@ impl Stream {
             Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok(stream),
             // Every port towards this peer is taken: not the fault of the address.
             Err(Errno::ADDRNOTAVAIL) => Err(IoError::NoPort),
+            // From a loopback address to one that is none: the kernel's word for "no way".
+            Err(Errno::INVAL) => Err(IoError::Unreachable),
             Err(e) => Err(e.into()),
         }
     }
