@@ -1,0 +1,54 @@
+//! A network of adapters in one thread, from one seed.
+//!
+//! The crates that ship are linked as they are: `transom-core`, `transom-memory`, `transom-iwarp`. Only
+//! what they take as arguments is replaced: links, the clock, host memory, random seeds. Programs,
+//! good and bad, do what programs do (`workload`); the world does its worst (`faults`); a watcher
+//! (`watch`) sees every frame, copy, refusal and completion, and compares it with a reference model of
+//! who may touch which byte (`model`), which is written from the rules in ARCHITECTURE.md.
+//!
+//! `cargo run --release -p transom-sim -- --hours 1` runs many seeds; a failure prints its seed, and
+//! the command that replays it with a trace.
+
+#![forbid(unsafe_code)]
+// A simulator that finds something impossible must stop. Nothing here meets a foreign byte.
+#![allow(clippy::missing_panics_doc)]
+
+pub mod arena;
+pub mod counters;
+pub mod faults;
+pub mod finale;
+pub mod model;
+pub mod network;
+pub mod process;
+pub mod profile;
+pub mod rng;
+pub mod spy;
+pub mod watch;
+pub mod workload;
+pub mod world;
+
+pub use counters::{Counters, OTHERS, SCENARIOS};
+pub use world::World;
+
+/// What became of one seed.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The first rule that was broken, if one was.
+    pub failure: Option<String>,
+    /// What was reached.
+    pub counters: Counters,
+}
+
+/// Run one seed.
+#[must_use]
+pub fn run(seed: u64, aloud: bool) -> Outcome {
+    let mut world = World::new(seed, aloud);
+    world.run();
+    world.outcome()
+}
+
+/// The command that replays a seed.
+#[must_use]
+pub fn replay(seed: u64) -> String {
+    format!("cargo run --release -p transom-sim -- --seed {seed:#x} --trace")
+}

@@ -1,0 +1,170 @@
+//! Links: bytes on their way, late, in pieces, or never.
+
+use std::collections::VecDeque;
+
+use transom_core::{Connection, Direct, Effects, HostMemory, Output};
+use transom_memory::Segment;
+use transom_wire::Time;
+
+use crate::arena::Arena;
+use crate::watch::Watcher;
+
+/// One direction of a link.
+#[derive(Debug, Default)]
+pub struct Way {
+    queue: VecDeque<(Time, VecDeque<u8>)>,
+    /// Bytes on their way.
+    pub bytes: usize,
+    /// Nothing comes behind them.
+    pub closed: bool,
+    /// Nothing is delivered for now.
+    pub stalled: bool,
+    /// Everything is lost without a word.
+    pub lost: bool,
+    /// The receiver was told of the end.
+    pub told: bool,
+}
+
+impl Way {
+    /// Send bytes: they arrive at `at`, and never before what was sent earlier.
+    pub fn push(&mut self, at: Time, bytes: Vec<u8>) {
+        if self.closed || self.lost || bytes.is_empty() {
+            return;
+        }
+        let at = self.queue.back().map_or(at, |(last, _)| at.max(*last));
+        self.bytes += bytes.len();
+        self.queue.push_back((at, bytes.into()));
+    }
+
+    /// At most `most` bytes that have arrived.
+    pub fn take(&mut self, now: Time, most: usize) -> Vec<u8> {
+        let mut out = Vec::new();
+        while out.len() < most {
+            let Some((at, bytes)) = self.queue.front_mut() else { break };
+            if *at > now {
+                break;
+            }
+            let count = bytes.len().min(most - out.len());
+            out.extend(bytes.drain(..count));
+            if bytes.is_empty() {
+                self.queue.pop_front();
+            }
+        }
+        self.bytes -= out.len();
+        out
+    }
+
+    /// Lose what is on its way.
+    pub fn clear(&mut self) {
+        self.queue.clear();
+        self.bytes = 0;
+    }
+
+    /// Spoil one bit.
+    pub fn spoil(&mut self, at: usize, bit: u32) -> bool {
+        let mut before = 0;
+        for (_, bytes) in &mut self.queue {
+            if let Some(byte) = bytes.get_mut(at.wrapping_sub(before)) {
+                *byte ^= 1 << (bit % 8);
+                return true;
+            }
+            before += bytes.len();
+        }
+        false
+    }
+}
+
+/// One side of a link.
+#[derive(Debug)]
+pub struct End {
+    /// Its process.
+    pub process: usize,
+    /// Index of its queue pair there.
+    pub pair: Option<usize>,
+    /// The shipped state machine.
+    pub connection: Connection,
+    /// Bytes that the link has not taken.
+    pub out: Vec<u8>,
+    /// Bytes that the connection has not used up.
+    pub held: Vec<u8>,
+    /// It waits for a receive.
+    pub paused: bool,
+    /// Its writing side is shut down.
+    pub shut: bool,
+    /// What its last call wants done.
+    pub effects: Effects,
+}
+
+/// A link.
+#[derive(Debug)]
+pub struct Link {
+    /// Active side first.
+    pub ends: [Option<End>; 2],
+    /// Towards each side.
+    pub ways: [Way; 2],
+    /// Bytes that may be on their way, each way.
+    pub window: usize,
+    /// Every frame has a checksum: bytes may be spoilt.
+    pub checksum: bool,
+}
+
+/// How a frame is sent without a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Straight {
+    /// The link takes all of it.
+    Yes,
+    /// The link is full.
+    No,
+    /// Part of it has left before its pages are found to be gone.
+    Torn,
+}
+
+/// A link's outgoing side during one call.
+#[derive(Debug)]
+pub struct Outlet<'a> {
+    /// Bytes that wait.
+    pub out: &'a mut Vec<u8>,
+    /// How many may.
+    pub limit: usize,
+    /// Where segments lie.
+    pub arena: &'a Arena,
+    /// What becomes of a frame offered without a copy.
+    pub straight: Straight,
+    /// Counts.
+    pub watcher: &'a Watcher,
+}
+
+impl Output for Outlet<'_> {
+    fn room(&self) -> usize {
+        self.limit.saturating_sub(self.out.len())
+    }
+
+    fn buffer(&mut self) -> &mut Vec<u8> {
+        self.out
+    }
+
+    fn wants_direct(&self, length: usize) -> bool {
+        length >= 64
+    }
+
+    fn direct(&mut self, header: &[u8], payload: &[Segment], trailer: &[u8]) -> Direct {
+        if self.straight == Straight::No {
+            return Direct::Copy;
+        }
+        let before = self.out.len();
+        self.out.extend_from_slice(header);
+        for segment in payload {
+            if self.arena.append(segment.host, segment.length as usize, self.out).is_err() {
+                if self.straight == Straight::Torn {
+                    self.watcher.see().counters.hit("torn frame");
+                    return Direct::Torn;
+                }
+                self.out.truncate(before);
+                return Direct::Fault;
+            }
+        }
+        self.out.extend_from_slice(trailer);
+        self.watcher.see().counters.hit("sent without a copy");
+        Direct::Taken
+    }
+}

@@ -1,0 +1,241 @@
+//! One process: an adapter with everything a program makes on it.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use transom_core::{
+    Caps, Completion, CompletionQueue, Connector, DenialLog, DenialRecord, Denials, Dialect,
+    Finished, Listener, QueuePair, RequestQueue, SharedReceiveQueue, SharedReceives,
+};
+use transom_iwarp::Config;
+use transom_memory::{DomainId, Lane, Memory, QueuePairId, Rights, Scope, Token};
+
+use crate::arena::Arena;
+use crate::watch::Watcher;
+
+/// Refusals, behind a lock as a driver keeps them, and shown to the watcher.
+#[derive(Debug)]
+pub struct Records {
+    log: Mutex<DenialLog>,
+    watcher: Watcher,
+}
+
+impl Denials for Records {
+    fn record(&self, record: DenialRecord) -> u64 {
+        self.watcher.see().denied(&record);
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).record(record)
+    }
+
+    fn explain(&self, id: u64) -> Option<String> {
+        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        log.get(id).map(|record| record.cause.for_peer())
+    }
+}
+
+/// A shared receive queue, behind a lock as a driver keeps it, and shown to the watcher.
+#[derive(Debug)]
+pub struct Pool {
+    process: usize,
+    number: usize,
+    watcher: Watcher,
+    /// The queue, and what has fired.
+    pub queue: Mutex<(SharedReceiveQueue, Vec<Finished>)>,
+}
+
+impl SharedReceives for Pool {
+    fn take(&self, queue_pair: QueuePairId, into: &mut RequestQueue) -> bool {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let (queue, fired) = &mut *queue;
+        let got = queue.take(queue_pair, into, fired);
+        self.watcher.see().taken(self.process, self.number, queue_pair, got);
+        got
+    }
+
+    fn give_back(&self, unused: &mut RequestQueue) {
+        self.watcher.see().given_back(self.process, self.number, unused.len());
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).0.give_back(unused);
+    }
+}
+
+/// A completion queue, and what must be in it.
+#[derive(Debug)]
+pub struct Cq {
+    /// The queue.
+    pub queue: CompletionQueue,
+    /// Its entries.
+    pub mirror: VecDeque<Completion>,
+    /// The program lets it fill up.
+    pub neglected: bool,
+}
+
+/// A queue pair with its connector.
+#[derive(Debug)]
+pub struct Pair {
+    /// Its number.
+    pub number: u32,
+    /// Its domain.
+    pub domain: DomainId,
+    /// The front half.
+    pub front: QueuePair,
+    /// Its connector.
+    pub connector: Connector,
+    /// Its completion queues, for requests and for receives.
+    pub cqs: [usize; 2],
+    /// Its shared receive queue.
+    pub pool: Option<usize>,
+    /// Its link and side, while it has one.
+    pub end: Option<(usize, usize)>,
+    /// The program has let go of it.
+    pub released: bool,
+    /// The program does not post receives on it for now.
+    pub lazy: bool,
+}
+
+/// Registered memory, as its program knows it.
+#[derive(Clone, Debug)]
+pub struct Region {
+    /// Its token.
+    pub token: Token,
+    /// Whose it is.
+    pub scope: Scope,
+    /// First byte.
+    pub base: u64,
+    /// Bytes.
+    pub length: u64,
+    /// What it grants.
+    pub rights: Rights,
+    /// Its token stays (fast registration).
+    pub standing: bool,
+    /// The program thinks that it is there.
+    pub live: bool,
+}
+
+/// A window, as its program knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    /// Its token.
+    pub token: Token,
+    /// Index of its queue pair.
+    pub pair: usize,
+    /// The program thinks that it is there.
+    pub live: bool,
+}
+
+/// One process.
+#[derive(Debug)]
+pub struct Process {
+    /// Its number; a process that is restarted gets another.
+    pub index: usize,
+    /// It has not died.
+    pub alive: bool,
+    /// The rules its objects follow.
+    pub dialect: &'static Dialect,
+    /// What it wants of the wire.
+    pub wire: Config,
+    /// What its adapter can.
+    pub caps: Caps,
+    /// Tell peers all about refusals.
+    pub explain: bool,
+    /// The table.
+    pub memory: Arc<Memory>,
+    /// Its one thread's lane.
+    pub lane: Lane,
+    /// Its bytes.
+    pub arena: Arena,
+    /// Its refusals.
+    pub denials: Records,
+    /// Its shared receive queues.
+    pub pools: Vec<Pool>,
+    /// Its completion queues.
+    pub cqs: Vec<Cq>,
+    /// Its queue pairs.
+    pub pairs: Vec<Pair>,
+    /// Its listener.
+    pub listener: Listener,
+    /// Its registrations.
+    pub regions: Vec<Region>,
+    /// Its windows.
+    pub windows: Vec<Window>,
+    /// The next buffer's address.
+    pub next_address: u64,
+    /// The next request's context; unique in the process.
+    pub next_context: u64,
+    /// Asynchronous calls that have not ended.
+    pub waiting: Vec<u64>,
+}
+
+impl Process {
+    /// A process with nothing in it.
+    #[must_use]
+    pub fn new(
+        index: usize,
+        dialect: &'static Dialect,
+        wire: Config,
+        caps: Caps,
+        explain: bool,
+        memory: Memory,
+        watcher: &Watcher,
+    ) -> Process {
+        let memory = Arc::new(memory);
+        {
+            let mut watch = watcher.see();
+            watch.books.push(crate::model::Books::default());
+            watch.shadows.push(std::collections::BTreeMap::new());
+        }
+        Process {
+            index,
+            alive: true,
+            dialect,
+            wire,
+            caps,
+            explain,
+            lane: memory.lane(),
+            arena: Arena::new(index, Arc::clone(&memory), watcher.clone()),
+            memory,
+            denials: Records { log: Mutex::new(DenialLog::new(64)), watcher: watcher.clone() },
+            pools: Vec::new(),
+            cqs: Vec::new(),
+            pairs: Vec::new(),
+            listener: Listener::new(dialect),
+            regions: Vec::new(),
+            windows: Vec::new(),
+            next_address: 0x1_0000 + index as u64 * 0x1000_0000,
+            next_context: 1,
+            waiting: Vec::new(),
+        }
+    }
+
+    /// A shared receive queue.
+    pub fn add_pool(&mut self, depth: usize, sges: usize, watcher: &Watcher) {
+        let number = self.pools.len();
+        watcher.see().pools.insert((self.index, number), VecDeque::new());
+        let queue = SharedReceiveQueue::new(depth, sges, 1 << 20);
+        self.pools.push(Pool {
+            process: self.index,
+            number,
+            watcher: watcher.clone(),
+            queue: Mutex::new((queue, Vec::new())),
+        });
+    }
+
+    /// A context that was not used before.
+    pub fn context(&mut self) -> u64 {
+        self.next_context += 1;
+        self.next_context
+    }
+
+    /// A name for an asynchronous call, which must end once.
+    pub fn waiter(&mut self) -> u64 {
+        let waiter = self.context();
+        self.waiting.push(waiter);
+        waiter
+    }
+}
+
+impl Process {
+    /// A completion queue.
+    pub fn add_cq(&mut self, depth: usize, neglected: bool) {
+        let queue = CompletionQueue::new(depth, self.dialect.completion_queues);
+        self.cqs.push(Cq { queue, mirror: VecDeque::new(), neglected });
+    }
+}

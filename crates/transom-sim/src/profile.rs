@@ -1,0 +1,132 @@
+//! What kind of world a seed makes: few seeds do everything, each does some things much.
+
+use std::time::Duration;
+
+use transom_core::{Caps, Dialect, dialect};
+use transom_iwarp::Config;
+use transom_memory::Memory;
+use transom_wire::{ReadLimits, Role};
+
+use crate::process::Process;
+use crate::rng::Rng;
+use crate::watch::Watcher;
+
+/// The choices of one world.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    /// Places for processes.
+    pub processes: usize,
+    /// Steps before everything is taken down.
+    pub steps: u32,
+    /// Depth of queue pairs.
+    pub depth: u32,
+    /// Entries of a list.
+    pub sges: u32,
+    /// Depth of completion queues, where that is asked for exactly.
+    pub cq_depth: usize,
+    /// Bytes that a link holds.
+    pub window: usize,
+    /// The largest frame.
+    pub frame: u32,
+    /// The largest buffer.
+    pub buffer: u64,
+    /// Links take some of what they are offered.
+    pub partial: bool,
+    /// Timers come late.
+    pub late: bool,
+    /// Peers that use what they should not: once in so many requests, 0 for never.
+    pub hostile: u64,
+    /// Faults of the network: once in so many steps, 0 for never.
+    pub faults: u64,
+    /// Pages that vanish.
+    pub vanishing: bool,
+    /// Processes that die.
+    pub dying: bool,
+    /// Programs that do not read their completion queues, or post no receives.
+    pub careless: bool,
+    /// Programs that use up every token.
+    pub hoarding: bool,
+    /// Late packets.
+    pub slow: bool,
+    /// Frames with a checksum.
+    pub checksum: bool,
+    /// All are Transoms.
+    pub extension: bool,
+    /// The dialect of everything, or several.
+    pub dialect: Option<&'static Dialect>,
+}
+
+const DIALECTS: [&Dialect; 6] = [
+    &dialect::ND2,
+    &dialect::ND1,
+    &dialect::NDK,
+    &dialect::NDK_MARKED_SINKS,
+    &dialect::WSD,
+    &dialect::VERBS,
+];
+
+impl Profile {
+    /// By chance.
+    pub fn new(rng: &mut Rng) -> Profile {
+        let big = rng.once_in(8);
+        Profile {
+            processes: rng.between(2, 3) as usize,
+            steps: rng.between(300, 1500) as u32,
+            depth: rng.one([1, 2, 4, 8, 32]),
+            sges: rng.one([1, 2, 4]),
+            cq_depth: rng.one([2, 8, 64]),
+            window: rng.one([64, 1000, 1 << 16, 1 << 20]),
+            frame: if big { rng.one([4096, 65_480]) } else { rng.one([128, 300, 1500, 65_480]) },
+            buffer: if big { 300_000 } else { rng.one([64, 2000, 8000]) },
+            partial: rng.once_in(2),
+            late: rng.once_in(4),
+            hostile: rng.one([0, 10, 40, 200]),
+            faults: rng.one([0, 0, 60, 300]),
+            vanishing: rng.once_in(3),
+            dying: rng.once_in(4),
+            careless: rng.once_in(4),
+            hoarding: rng.once_in(40),
+            slow: rng.once_in(3),
+            checksum: !rng.once_in(3),
+            extension: !rng.once_in(4),
+            dialect: if rng.once_in(3) { None } else { Some(rng.one(DIALECTS)) },
+        }
+    }
+
+    /// A process of this world.
+    pub fn process(&self, rng: &mut Rng, index: usize, watcher: &Watcher) -> Process {
+        let dialect = self.dialect.unwrap_or_else(|| rng.one(DIALECTS));
+        let mut wire = Config::new(Role::Active);
+        wire.checksum = self.checksum && !rng.once_in(4);
+        wire.extension = self.extension || rng.once_in(2);
+        wire.largest_frame = self.frame;
+        wire.peer_to_peer = !rng.once_in(6);
+        wire.preferred_ready = rng.one([transom_iwarp::Ready::Read, transom_iwarp::Ready::Write]);
+        let reads = rng.one([0, 1, 2, 16, 16, 16]);
+        let caps = Caps {
+            reads: ReadLimits { inbound: rng.one([0, 1, 4, 16, 16, 16]), outbound: reads },
+            caller_data: 500,
+            callee_data: 500,
+        };
+        let config = transom_memory::Config { largest_region: 1 << 30, most_tokens: 1 };
+        let memory = Memory::new(rng.key(), config);
+        let mut process =
+            Process::new(index, dialect, wire, caps, rng.once_in(2), memory, watcher);
+        for _ in 0..rng.between(1, 2) {
+            process.add_pool(self.depth as usize, self.sges as usize, watcher);
+        }
+        for _ in 0..rng.between(1, 3) {
+            let depth = if self.careless { self.cq_depth } else { 1 << 10 };
+            process.add_cq(depth, self.careless && rng.once_in(2));
+        }
+        let _ = process.listener.bind();
+        let _ = process.listener.listen(if rng.once_in(3) { 1 } else { 8 });
+        process
+    }
+
+    /// How long bytes are on their way.
+    pub fn delay(&self, rng: &mut Rng) -> Duration {
+        let most = if self.slow { 2_000_000 } else { 20_000 };
+        if rng.once_in(3) { Duration::ZERO } else { Duration::from_nanos(rng.below(most)) }
+    }
+}

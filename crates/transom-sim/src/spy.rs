@@ -1,0 +1,144 @@
+//! The shipped wire, with the watcher looking over its shoulder.
+
+use transom_iwarp::Stream;
+use transom_wire::{
+    Begin, Decoded, Event, Facts, Frame, Message, MessageId, ReadLimits, Refusal, SetupError, Time,
+    Trailer, Violation, Wire,
+};
+
+use crate::watch::Watcher;
+
+/// A wire that is watched. It changes nothing.
+#[derive(Debug)]
+pub struct Spy {
+    wire: Stream,
+    watcher: Watcher,
+}
+
+impl Spy {
+    /// Watch `wire`.
+    #[must_use]
+    pub fn new(wire: Stream, watcher: Watcher) -> Spy {
+        Spy { wire, watcher }
+    }
+}
+
+impl Wire for Spy {
+    fn connect(&mut self, now: Time, limits: ReadLimits, private: &[u8]) -> Result<(), SetupError> {
+        self.wire.connect(now, limits, private)
+    }
+
+    fn accept(&mut self, now: Time, limits: ReadLimits, private: &[u8]) -> Result<(), SetupError> {
+        self.wire.accept(now, limits, private)
+    }
+
+    fn reject(&mut self, now: Time, private: &[u8]) -> Result<(), SetupError> {
+        self.wire.reject(now, private)
+    }
+
+    fn confirm(&mut self, now: Time) -> Result<(), SetupError> {
+        self.wire.confirm(now)
+    }
+
+    fn decode<'b>(&mut self, now: Time, bytes: &'b [u8]) -> Result<Decoded<'b>, Violation> {
+        let decoded = self.wire.decode(now, bytes);
+        if let Ok(Decoded { event: Some(event), .. }) = &decoded {
+            self.watcher.see().decoded(event);
+        }
+        decoded
+    }
+
+    fn executed(&mut self, now: Time) {
+        self.watcher.see().executed();
+        self.wire.executed(now);
+    }
+
+    fn refuse(&mut self, now: Time, refusal: &Refusal<'_>) {
+        self.wire.refuse(now, refusal);
+    }
+
+    fn receives_posted(&mut self, now: Time, total: u64, shared: bool) {
+        self.wire.receives_posted(now, total, shared);
+    }
+
+    fn begin(&mut self, now: Time, id: MessageId, message: &Message) -> Begin {
+        let begin = self.wire.begin(now, id, message);
+        if begin == Begin::Started {
+            self.watcher.see().begun(id, message);
+        } else if let Begin::Wait(transom_wire::Waiting::ReadSlot) = begin {
+            self.watcher.see().counters.hit("waited for a read slot");
+        }
+        begin
+    }
+
+    fn next_frame(&mut self, now: Time) -> Option<Frame> {
+        let frame = self.wire.next_frame(now);
+        if let Some(frame) = &frame {
+            self.watcher.see().next_frame(frame);
+        }
+        frame
+    }
+
+    fn seal(&mut self, frame: &Frame, out: &mut Vec<u8>, start: usize) {
+        let from = start + usize::from(frame.header_length);
+        self.watcher.see().sealed(out.get(from..).unwrap_or_default());
+        self.wire.seal(frame, out, start);
+    }
+
+    fn trailer(&mut self, frame: &Frame) -> Option<Trailer> {
+        self.wire.trailer(frame)
+    }
+
+    fn abandon(&mut self, now: Time, frame: &Frame, refusal: &Refusal<'_>) {
+        self.watcher.see().abandoned();
+        self.wire.abandon(now, frame, refusal);
+    }
+
+    fn has_output(&self) -> bool {
+        self.wire.has_output()
+    }
+
+    fn poll_event(&mut self) -> Option<Event<'static>> {
+        let event = self.wire.poll_event();
+        if let Some(event) = &event {
+            self.watcher.see().decoded(event);
+        }
+        event
+    }
+
+    fn idle_pass(&mut self, now: Time) {
+        self.wire.idle_pass(now);
+    }
+
+    fn flush(&mut self, now: Time) {
+        self.wire.flush(now);
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        self.wire.deadline()
+    }
+
+    fn on_deadline(&mut self, now: Time) -> Result<(), Violation> {
+        self.wire.on_deadline(now)
+    }
+
+    fn link_closed(&mut self, now: Time) -> Result<(), Violation> {
+        self.wire.link_closed(now)
+    }
+
+    fn retry_older(&self) -> bool {
+        self.wire.retry_older()
+    }
+
+    fn set_segment_size(&mut self, bytes: u32) {
+        self.wire.set_segment_size(bytes);
+    }
+
+    fn facts(&self) -> Option<Facts> {
+        let facts = self.wire.facts();
+        if let Some(facts) = &facts {
+            self.watcher.see().agreed(facts.extension, facts.limits.outbound);
+        }
+        facts
+    }
+}

@@ -1,0 +1,347 @@
+//! Rule 10: an accepted request completes exactly once, a silent success not at all, in posting order,
+//! and a flush is one batch.
+
+use std::collections::VecDeque;
+
+use transom_core::{
+    Completion, CompletionFlags, ConnectionEvent, Effect, EndReason, Flags, Operation, Request, Sge,
+    Side, Status,
+};
+use transom_memory::QueuePairId;
+
+use super::{EndId, Pair, PairId, Posted, Receive, Stream, Watch};
+use crate::model::Life;
+
+impl Pair {
+    /// A queue pair, before its first post.
+    #[must_use]
+    pub fn new(domain: transom_memory::DomainId, context: u64, shared: Option<usize>) -> Pair {
+        Pair {
+            domain,
+            context,
+            shared,
+            requests: Vec::new(),
+            first: 0,
+            next: 0,
+            failed: false,
+            receives: VecDeque::new(),
+            end: None,
+            over: false,
+        }
+    }
+
+    /// Requests and receives that have not completed.
+    #[must_use]
+    pub fn outstanding(&self) -> (usize, usize) {
+        (self.requests.len() - self.first, self.receives.len())
+    }
+}
+
+impl Watch {
+    /// A request was accepted.
+    pub fn posted(&mut self, key: PairId, request: &Request, list: &[Sge], inline: Option<&[u8]>) {
+        let at = self.now;
+        self.say(|| format!("process {} pair {:#x} posts {request:?} {list:x?}", key.0, key.1));
+        let Some(pair) = self.pairs.get_mut(&key) else { return };
+        let length = match inline {
+            Some(bytes) => bytes.len() as u64,
+            None => list.iter().map(|sge| u64::from(sge.length)).sum(),
+        };
+        pair.requests.push(Posted {
+            context: request.context,
+            operation: request.operation,
+            flags: request.flags,
+            list: list.to_vec(),
+            inline: inline.map(<[u8]>::to_vec),
+            length,
+            at,
+            message: None,
+            executed: false,
+            bad: None,
+        });
+        *self.counters.0.entry("requests").or_default() += 1;
+    }
+
+    /// A receive was accepted.
+    pub fn posted_receive(&mut self, key: PairId, context: u64, list: &[Sge]) {
+        self.say(|| format!("process {} pair {:#x} posts receive {context} {list:x?}", key.0, key.1));
+        if let Some(pair) = self.pairs.get_mut(&key) {
+            pair.receives.push_back(Receive::new(context, list));
+        }
+    }
+
+    /// A connection takes the oldest receive of a shared queue.
+    pub fn taken(&mut self, process: usize, pool: usize, number: QueuePairId, got: bool) {
+        self.say(|| format!("  pair {:#x} takes a shared receive: {got}", number.0));
+        let receive = match self.pools.get_mut(&(process, pool)) {
+            Some(pool) if got => pool.pop_front(),
+            Some(pool) => {
+                if !pool.is_empty() {
+                    self.fail("a shared queue has receives, and gives none");
+                }
+                self.counters.hit("shared queue empty");
+                return;
+            }
+            None => None,
+        };
+        let pair = self.pairs.get_mut(&(process, number.0));
+        match (receive, pair) {
+            (Some(receive), Some(pair)) => pair.receives.push_back(receive),
+            _ => self.fail("a receive is taken that nobody posted"),
+        }
+    }
+
+    /// A queue pair puts back what it took and did not use.
+    pub fn given_back(&mut self, process: usize, pool: usize, count: usize) {
+        self.say(|| format!("  {count} shared receives are put back"));
+        let key = self.current.and_then(|end| self.ends.get(&end)).and_then(|stream| stream.pair);
+        let Some(pair) = key.and_then(|key| self.pairs.get_mut(&key)) else { return };
+        // One that is being filled has been completed already, as far as the engine goes.
+        let skip = pair.receives.len().saturating_sub(count);
+        let back: Vec<Receive> = pair.receives.drain(skip..).collect();
+        let all_unused = back.len() == count && back.iter().all(|r| r.done.is_none() && r.bad.is_none());
+        if let Some(pool) = self.pools.get_mut(&(process, pool)) {
+            back.into_iter().rev().for_each(|receive| pool.push_front(receive));
+        }
+        if !all_unused {
+            self.fail(format!("{count} receives are put back; the model knows of others"));
+        }
+    }
+
+    /// The effects of one call, before they are carried out.
+    pub fn effects(&mut self, end: Option<EndId>, key: Option<PairId>, effects: &[Effect]) {
+        let Some(key) = key else { return };
+        let before = self.current;
+        self.current = end;
+        let (mut flushing, mut kept) = (false, false);
+        for effect in effects {
+            match effect {
+                Effect::Event(ConnectionEvent::Ended(ended)) => {
+                    let stream = end.and_then(|end| self.ends.get(&end));
+                    kept = stream.is_some_and(|stream| stream.keeps)
+                        && ended.reason == EndReason::PeerDisconnected;
+                    flushing |= !kept && self.pairs.get(&key).is_some_and(|pair| pair.over);
+                }
+                Effect::Complete(side, completion) => {
+                    flushing |= !completion.status.is_success();
+                    self.completed(key, *side, completion);
+                }
+                other => {
+                    let left = self.pairs.get(&key).map_or(0, |pair| pair.outstanding().0);
+                    if flushing && left > 0 {
+                        self.fail(format!("{other:?} in the middle of a flush (rule 10)"));
+                    }
+                }
+            }
+        }
+        if flushing {
+            self.flushed(key);
+        }
+        if kept && self.pairs.get(&key).is_some_and(|pair| pair.outstanding() != (0, 0)) {
+            self.counters.hit("requests kept for the program");
+        }
+        self.current = before;
+    }
+
+    /// After a flush nothing is left.
+    pub fn flushed(&mut self, key: PairId) {
+        self.skip_silent(key);
+        let Some(pair) = self.pairs.get(&key) else { return };
+        let (requests, receives) = pair.outstanding();
+        if requests > 0 || receives > 0 {
+            self.fail(format!("a flush leaves {requests} requests and {receives} receives (rule 10)"));
+        }
+    }
+
+    /// Requests that have succeeded in silence are over as soon as one behind them is, or when they
+    /// are asked for.
+    pub fn skip_silent(&mut self, key: PairId) {
+        let Some(mut pair) = self.pairs.remove(&key) else { return };
+        while pair.requests.get(pair.first).is_some_and(|request| {
+            request.flags.contains(Flags::SILENT_SUCCESS) && self.has_succeeded(&pair, request)
+        }) {
+            self.counters.hit("silent success");
+            pair.first += 1;
+        }
+        self.pairs.insert(key, pair);
+    }
+
+    fn completed(&mut self, key: PairId, side: Side, completion: &Completion) {
+        self.say(|| format!("  completion {side:?} {completion:?}"));
+        let Some(mut pair) = self.pairs.remove(&key) else {
+            return self.fail("a completion of no queue pair");
+        };
+        if completion.queue_pair.0 != key.1 || completion.queue_pair_context != pair.context {
+            self.fail("a completion names another queue pair");
+        }
+        match side {
+            Side::Initiator => self.request_completed(key, &mut pair, completion),
+            Side::Receive => self.receive_completed(&mut pair, completion),
+        }
+        if completion.status == Status::Canceled && !pair.over {
+            self.fail("a request is canceled on a connection that goes on");
+        }
+        self.pairs.insert(key, pair);
+    }
+
+    fn request_completed(&mut self, key: PairId, pair: &mut Pair, completion: &Completion) {
+        let request = loop {
+            let Some(request) = pair.requests.get(pair.first).cloned() else {
+                return self.fail(format!("{completion:?} completes no request, or one again (rule 10)"));
+            };
+            pair.first += 1;
+            if request.context == completion.request_context {
+                break request;
+            }
+            let silent = request.flags.contains(Flags::SILENT_SUCCESS);
+            if !silent || !self.has_succeeded(pair, &request) {
+                return self.fail(format!(
+                    "{completion:?} comes before {request:?} has completed (rule 10)"
+                ));
+            }
+            self.counters.hit("silent success");
+        };
+        if completion.kind != request.operation.kind() {
+            self.fail(format!("{completion:?} for {:?}", request.operation));
+        }
+        if completion.status.is_success() {
+            if request.flags.contains(Flags::SILENT_SUCCESS) {
+                self.fail("a silent success completes (rule 10)");
+            }
+            if !self.has_succeeded(pair, &request) {
+                self.fail(format!("{:?} completes with success before it has succeeded", request.operation));
+            }
+            if u64::from(completion.length) != request.length {
+                self.fail("a completion of another length");
+            }
+            self.count_success(&request);
+            return;
+        }
+        if let Operation::Bind { window } = request.operation
+            && let Some(object) = self.books.get_mut(key.0).and_then(|b| b.objects.get_mut(&window.0))
+            && object.life == Life::Reserved
+        {
+            object.life = Life::Dead;
+            self.counters.hit("reserved and never bound");
+        }
+        self.judge_failure(pair, &request, completion.status);
+    }
+
+    fn count_success(&mut self, request: &Posted) {
+        self.counters.hit(match request.operation {
+            Operation::Write { .. } => "write ok",
+            Operation::Read { .. } => "read ok",
+            Operation::Bind { .. } => "bind ok",
+            Operation::Invalidate { .. } => "invalidate ok",
+            _ => "send ok",
+        });
+        if request.inline.is_some() {
+            self.counters.hit("inline");
+        }
+        if request.list.iter().filter(|sge| sge.length > 0).count() > 1 {
+            self.counters.hit("gather of several");
+        }
+        if request.length == 0 && request.operation.has_data() {
+            self.counters.hit("empty message");
+        }
+    }
+
+    /// Whether what a request asks for has been done.
+    fn has_succeeded(&self, pair: &Pair, request: &Posted) -> bool {
+        if request.bad.is_some() {
+            return false;
+        }
+        if !request.operation.has_data() {
+            return request.executed;
+        }
+        let stream = pair.end.and_then(|end| self.ends.get(&end));
+        let message = request.message.and_then(|number| stream?.messages.get(number));
+        let (Some(stream), Some(message)) = (stream, message) else { return false };
+        if message.refused.is_some() {
+            return false;
+        }
+        // A plain peer vouches for Writes that complete; everything else is over when it is sent.
+        let vouched = stream.extension
+            || matches!(request.operation, Operation::Read { .. })
+            || matches!(request.operation, Operation::Write { .. })
+                && !request.flags.contains(Flags::SILENT_SUCCESS);
+        if vouched { message.executed } else { message.sent }
+    }
+
+    /// A request that fails has a reason, and says the right one.
+    fn judge_failure(&mut self, pair: &Pair, request: &Posted, status: Status) {
+        let stream = pair.end.and_then(|end| self.ends.get(&end));
+        let message: Option<&super::Message> =
+            request.message.and_then(|number| stream?.messages.get(number));
+        let refused = message.and_then(|message| message.refused);
+        let hurt = stream.is_none_or(|s: &Stream| s.hurt || s.spoilt);
+        let old = self.now.since(request.at).as_millis() >= 990;
+        let peer_over = pair
+            .end
+            .and_then(|end| self.peer(end))
+            .is_none_or(|peer| peer.ended.is_some());
+        let right = match status {
+            Status::Canceled => pair.over,
+            Status::LocalAccess | Status::InvalidRequest => request.bad == Some(status),
+            Status::RemoteAccess | Status::PeerReceiveTooSmall => {
+                refused == Some(status)
+                    || refused.is_some()
+                        && matches!(request.operation, Operation::SendWithInvalidate { .. })
+            }
+            // Its peer failed for another reason, or could not say for which.
+            Status::RemoteError => peer_over || hurt,
+            Status::IoTimeout => {
+                request.bad == Some(status) || refused == Some(status) || hurt || old
+            }
+            _ => false,
+        };
+        if !right {
+            let reason = request.bad.or(refused);
+            self.fail(format!(
+                "{:?} fails with {status:?}; the model says {reason:?}",
+                request.operation
+            ));
+        }
+    }
+
+    fn receive_completed(&mut self, pair: &mut Pair, completion: &Completion) {
+        let Some(receive) = pair.receives.pop_front() else {
+            return self.fail("a receive completes that nobody posted, or one again (rule 10)");
+        };
+        if receive.context != completion.request_context {
+            return self.fail("receives complete out of order (rule 10)");
+        }
+        if !completion.status.is_success() {
+            let right = completion.status == Status::Canceled || receive.bad == Some(completion.status);
+            if !right {
+                self.fail(format!("a receive fails with {completion:?}; the model says {:?}", receive.bad));
+            }
+            if receive.done.is_some() {
+                self.fail("a receive is filled and fails");
+            }
+            return;
+        }
+        let flags = completion.flags;
+        let says = super::Delivered {
+            length: u64::from(completion.length),
+            solicited: flags.contains(CompletionFlags::SOLICITED),
+            invalidated: flags.contains(CompletionFlags::INVALIDATED).then_some(completion.value),
+        };
+        if receive.done != Some(says) {
+            self.fail(format!("a receive completes with {says:?}; it got {:?}", receive.done));
+        }
+        self.counters.hit("receive ok");
+        if says.solicited {
+            self.counters.hit("solicited");
+        }
+    }
+}
+
+impl Receive {
+    /// A receive that was just posted.
+    #[must_use]
+    pub fn new(context: u64, list: &[Sge]) -> Receive {
+        let length = list.iter().map(|sge| u64::from(sge.length)).sum();
+        Receive { context, list: list.to_vec(), length, done: None, bad: None }
+    }
+}
