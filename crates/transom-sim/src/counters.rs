@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// Every scenario. The budgeted run must reach each of them.
 pub const SCENARIOS: &[&str] = &[
     // Operations that succeeded.
-    "write ok", "read ok", "send ok", "receive ok", "bind ok", "invalidate ok",
+    "write ok", "read ok", "send ok", "receive ok", "bind ok", "invalidate ok", "fast register ok",
     "silent success", "inline", "gather of several", "message of several frames", "empty message",
     "send closes a window", "fenced behind a read", "solicited",
     // Memory.

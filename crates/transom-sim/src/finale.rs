@@ -49,10 +49,14 @@ impl World {
         let rounds = [(12, micro(30)), (8, micro(5_000)), (8, micro(250_000)), (12, micro(1_000_000))];
         for (count, by) in rounds {
             for _ in 0..count {
-                for _ in 0..2 {
+                for _ in 0..20 {
                     for id in self.ends() {
                         self.transmit(id, 1 << 20);
                         self.deliver(id, usize::MAX);
+                    }
+                    let moving = |way: &crate::network::Way| way.next().is_some_and(|at| at <= self.now);
+                    if !self.links.iter().any(|link| link.ways.iter().any(moving)) {
+                        break;
                     }
                 }
                 for id in self.ends() {
@@ -79,8 +83,9 @@ impl World {
 
     /// Heal the network, wait, take everything down, look.
     pub fn finish(&mut self) {
-        (self.profile.late, self.profile.partial) = (false, false);
+        (self.profile.late, self.profile.partial, self.profile.slow) = (false, false, false);
         for link in &mut self.links {
+            link.window = 1 << 20;
             for way in &mut link.ways {
                 way.stalled = false;
             }
@@ -112,12 +117,11 @@ impl World {
         let mut watch = self.watcher.see();
         let keys: Vec<_> = watch.pairs.keys().copied().collect();
         for key in keys {
-            watch.skip_silent(key);
             if !self.processes.get(key.0).is_some_and(|process| process.alive) {
                 continue;
             }
             let Some(pair) = watch.pairs.get(&key) else { continue };
-            let Some(request) = pair.requests.get(pair.first) else { continue };
+            let Some(request) = watch.oldest(pair) else { continue };
             let Some(id) = pair.end else { continue };
             let Some(stream) = watch.ends.get(&id) else { continue };
             let open = |stream: &Stream| stream.open && stream.ended.is_none();
@@ -188,7 +192,10 @@ impl World {
         self.check_tables(true);
         self.poll_all();
         let full = self.places.iter().flat_map(|p| &self.processes[*p].cqs).any(|cq| !cq.mirror.is_empty());
-        let stuck = self.links.iter().flat_map(|link| &link.ways).any(|way| way.bytes > 0 && !way.lost);
+        let stuck = self.links.iter().any(|link| {
+            let waits = |side: usize| link.ends[side].is_some() && link.ways[side].bytes > 0;
+            waits(0) || waits(1)
+        });
         let mut watch = self.watcher.see();
         if full {
             watch.fail("completions that were never reported");

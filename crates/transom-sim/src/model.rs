@@ -147,6 +147,27 @@ impl Books {
         true
     }
 
+    /// A standing token gets its memory. Until [`Books::certain`] it may not have it yet.
+    pub fn supply(
+        &mut self,
+        token: u32,
+        scope: Scope,
+        rights: Rights,
+        base: u64,
+        runs: Vec<Run>,
+    ) -> bool {
+        let Some(object) = self.objects.get_mut(&token) else { return false };
+        let length = runs.iter().map(|run| run.length).sum();
+        let waits = object.standing && object.life == Life::Reserved && object.scope == scope;
+        if !waits || length == 0 {
+            return false;
+        }
+        object.before.get_or_insert(Life::Reserved);
+        (object.life, object.rights, object.base) = (Life::Live, rights, base);
+        (object.length, object.runs) = (length, runs);
+        true
+    }
+
     /// Everything that could execute has executed.
     pub fn certain(&mut self) {
         self.objects.values_mut().for_each(|object| object.before = None);

@@ -54,6 +54,11 @@ impl Way {
         out
     }
 
+    /// When the next bytes arrive.
+    pub fn next(&self) -> Option<Time> {
+        self.queue.front().map(|(at, _)| *at)
+    }
+
     /// Lose what is on its way.
     pub fn clear(&mut self) {
         self.queue.clear();

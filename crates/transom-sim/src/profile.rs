@@ -16,6 +16,8 @@ use crate::watch::Watcher;
 pub struct Profile {
     /// Places for processes.
     pub processes: usize,
+    /// Rounds before the first step in which connections are made in peace.
+    pub opening: u32,
     /// Steps before everything is taken down.
     pub steps: u32,
     /// Depth of queue pairs.
@@ -71,13 +73,14 @@ impl Profile {
         let big = rng.once_in(8);
         Profile {
             processes: rng.between(2, 3) as usize,
-            steps: rng.between(300, 1500) as u32,
+            opening: if rng.once_in(5) { 0 } else { 25 },
+            steps: rng.between(500, 2500) as u32,
             depth: rng.one([1, 2, 4, 8, 32]),
             sges: rng.one([1, 2, 4]),
             cq_depth: rng.one([2, 8, 64]),
-            window: rng.one([64, 1000, 1 << 16, 1 << 20]),
+            window: if big { 1 << 20 } else { rng.one([300, 1 << 14, 1 << 20]) },
             frame: if big { rng.one([4096, 65_480]) } else { rng.one([128, 300, 1500, 65_480]) },
-            buffer: if big { 300_000 } else { rng.one([64, 2000, 8000]) },
+            buffer: if big { 150_000 } else { rng.one([64, 2000, 8000]) },
             partial: rng.once_in(2),
             late: rng.once_in(4),
             hostile: rng.one([0, 10, 40, 200]),

@@ -81,7 +81,7 @@ impl Wire for Spy {
 
     fn seal(&mut self, frame: &Frame, out: &mut Vec<u8>, start: usize) {
         let from = start + usize::from(frame.header_length);
-        self.watcher.see().sealed(out.get(from..).unwrap_or_default());
+        self.watcher.see().sealed(frame, out.get(from..).unwrap_or_default());
         self.wire.seal(frame, out, start);
     }
 
@@ -100,8 +100,8 @@ impl Wire for Spy {
 
     fn poll_event(&mut self) -> Option<Event<'static>> {
         let event = self.wire.poll_event();
-        if let Some(event) = &event {
-            self.watcher.see().decoded(event);
+        if let Some(Event::Done { through }) = &event {
+            self.watcher.see().vouched(*through);
         }
         event
     }

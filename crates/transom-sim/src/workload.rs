@@ -7,10 +7,11 @@ use transom_core::{
     Completion, Connector, Data, Flags, LinkEnd, Operation, QueuePair, QueuePairConfig,
     QueuePairKind, Request, Sge, Status,
 };
-use transom_memory::{DomainId, QueuePairId, Rights, Scope, Token};
+use transom_memory::{DomainId, Purpose, QueuePairId, Rights, Scope, Token};
 use transom_wire::ReadLimits;
 
-use crate::process::Pair;
+use crate::model::Verdict;
+use crate::process::{Pair, Process};
 use crate::watch::EndId;
 use crate::world::{World, is_full};
 
@@ -33,6 +34,8 @@ pub struct Grant {
 }
 
 const DOMAINS: u64 = 2;
+/// Bytes of a receive, mostly; Sends have half of that at most.
+const MESSAGE: u64 = 1000;
 
 impl World {
     /// One thing that happens.
@@ -44,29 +47,33 @@ impl World {
         match self.rng.below(100) {
             0..=24 => {
                 if let Some(id) = self.any_end() {
-                    let limit = self.rng.one([1, 500, 1 << 16, 1 << 20]);
+                    let limit = self.rng.one([1, 500, 1 << 16, 1 << 20, 1 << 20]);
                     self.transmit(id, limit);
                 }
             }
-            25..=52 => {
+            25..=53 => {
                 if let Some(id) = self.any_end() {
-                    let most = self.rng.one([1, 7, 100, 1 << 16, usize::MAX]);
+                    let most = self.rng.one([1, 100, 1000, usize::MAX, usize::MAX, usize::MAX]);
+                    let next = self.links[id.0].ways[id.1].next().filter(|next| *next > self.now);
+                    if let Some(next) = next.filter(|_| self.rng.once_in(2)) {
+                        self.pass_time(next.since(self.now));
+                    }
                     if most <= 100 {
                         self.hit("partial read");
                     }
                     self.deliver(id, most);
                 }
             }
-            53..=54 => {
+            54..=57 => {
                 if let Some(id) = self.any_end() {
                     self.call(id, false, |call, cx| call.connection.before_blocking(cx.now));
                     self.transmit(id, 1 << 16);
                 }
             }
-            55..=62 => {
+            58..=63 => {
                 let by = match self.rng.below(1000) {
-                    0..=1 => self.rng.between(1, 6) * 1_000_000_000,
-                    2..=20 => self.rng.below(30_000_000),
+                    0 => self.rng.between(1, 6) * 1_000_000_000,
+                    1..=15 => self.rng.below(30_000_000),
                     21..=300 => self.rng.below(1_000_000),
                     _ => self.rng.below(10_000),
                 };
@@ -94,10 +101,15 @@ impl World {
             5..=11 => self.bind(process),
             12..=14 => self.invalidate(process),
             15 => self.revoke(process),
-            16..=54 => self.request(process),
-            55..=70 => self.receive(process),
-            71..=78 => self.poll(process),
-            79..=92 => self.connections(process),
+            16..=54 => {
+                let Some(pair) = self.any_pair(process) else { return };
+                for _ in 0..self.rng.between(1, 5) {
+                    self.request(process, pair);
+                }
+            }
+            55..=74 => self.receive(process),
+            75..=84 => self.poll(process),
+            85..=92 => self.connections(process),
             93 => self.poke(process),
             94 => self.fast(process),
             95 if self.profile.hoarding => self.hoard(process),
@@ -259,7 +271,8 @@ impl World {
 
     fn any_region(&mut self, process: usize) -> Option<usize> {
         let regions = &self.processes[process].regions;
-        let live: Vec<usize> = (0..regions.len()).filter(|i| regions[*i].live).collect();
+        let some = (0..regions.len()).filter(|i| regions[*i].live && regions[*i].length > 0);
+        let live: Vec<usize> = some.collect();
         self.rng.pick(&live).copied()
     }
 
@@ -375,7 +388,14 @@ impl World {
 
     fn any_window(&mut self, process: usize) -> Option<usize> {
         let windows = &self.processes[process].windows;
-        let live: Vec<usize> = (0..windows.len()).filter(|i| windows[*i].live).collect();
+        let live: Vec<usize> = {
+            let watch = self.watcher.see();
+            let objects = &watch.books[process].objects;
+            let open = |token: Token| {
+                objects.get(&token.0).is_some_and(|o| o.life != crate::model::Life::Dead)
+            };
+            (0..windows.len()).filter(|i| windows[*i].live && open(windows[*i].token)).collect()
+        };
         let stale = self.profile.hostile > 0 && self.rng.once_in(20);
         let all: Vec<usize> = (0..windows.len()).collect();
         self.rng.pick(if stale { &all } else { &live }).copied()
@@ -450,6 +470,17 @@ impl World {
         let (segments, rights) = (self.buffers(process, length, 1), self.rights());
         let base = segments.first().map_or(0, |segment| segment.host);
         let scope = region.scope;
+        let pair = self.any_pair(process).filter(|_| !self.rng.once_in(4));
+        if let Some(pair) = pair.filter(|_| matches!(scope, Scope::Domain(_))) {
+            // In queue order.
+            let operation = Operation::FastRegister { region: region.token, base, rights };
+            let (flags, data) = (self.flags(), Data::Memory(&segments));
+            if self.post_any(process, pair, operation, flags, data).is_ok() {
+                let (token, address, pair) = (region.token.0, base, None);
+                self.board.push(Grant { process, token, address, length, rights, pair });
+            }
+            return;
+        }
         let registration = transom_memory::Registration { scope, rights, base, segments: &segments };
         let result = self.processes[process].memory.fast_register(region.token, &registration);
         let mut watch = self.watcher.see();
@@ -530,7 +561,15 @@ impl World {
     }
 
     /// A list of so many bytes of the process's own memory.
-    fn list(&mut self, process: usize, domain: DomainId, length: u64) -> Vec<Sge> {
+    fn list(
+        &mut self,
+        process: usize,
+        domain: DomainId,
+        length: u64,
+        rights: [Rights; 2],
+        end: Option<EndId>,
+    ) -> Vec<Sge> {
+        let connection = end.and_then(|end| self.watcher.see().ends.get(&end).map(|s| s.id));
         let mut list = Vec::new();
         let mut left = length;
         let entries = self.rng.between(1, u64::from(self.profile.sges));
@@ -540,7 +579,13 @@ impl World {
             let regions = &self.processes[process].regions;
             let fit = |i: &usize| {
                 let region = &regions[*i];
-                wrong || region.live && region.length > 0 && region.scope.domain() == domain
+                let right = rights.iter().any(|right| region.rights.contains(*right));
+                let ours = right
+                    && match region.scope {
+                        Scope::Connection(_, whose) => Some(whose) == connection,
+                        scope => scope.domain() == domain,
+                    };
+                wrong || region.live && region.length > 0 && ours
             };
             let some: Vec<usize> = (0..regions.len()).filter(fit).collect();
             let Some(index) = self.rng.pick(&some).copied() else { break };
@@ -567,8 +612,7 @@ impl World {
         }
     }
 
-    fn request(&mut self, process: usize) {
-        let Some(pair) = self.any_pair(process) else { return };
+    fn request(&mut self, process: usize, pair: usize) {
         let (domain, id) = {
             let pair = &self.processes[process].pairs[pair];
             (pair.domain, pair.end)
@@ -584,10 +628,11 @@ impl World {
                 } else {
                     Operation::Send
                 };
-                self.post_data(process, pair, domain, operation, flags, length.min(2000), inline);
+                self.post_data(process, pair, domain, operation, flags, length.min(MESSAGE / 2), inline);
             }
             kind => {
-                let reads = kind >= 7;
+                let limit = id.and_then(|id| self.watcher.see().ends.get(&id).map(|s| s.reads));
+                let reads = kind >= 7 && (limit != Some(0) || self.rng.once_in(30));
                 let right = if reads { Rights::REMOTE_READ } else { Rights::REMOTE_WRITE };
                 let Some(grant) = self.target(id, right) else { return };
                 let length = if self.rng.once_in(2) { length.min(grant.length) } else { grant.length };
@@ -634,9 +679,22 @@ impl World {
                 object.life == crate::model::Life::Live && object.length == grant.length
             })
         };
+        let purpose = match right {
+            Rights::REMOTE_READ => Purpose::RemoteRead,
+            _ => Purpose::RemoteWrite,
+        };
         let honest: Vec<Grant> = {
-            let fit = |g: &&Grant| of_peer(g) && g.rights.contains(right) && live(self, g);
-            self.board.iter().rev().take(60).filter(fit).copied().collect()
+            let watch = self.watcher.see();
+            let peer = watch.ends.get(&(link, 1 - side))?;
+            let books = &watch.books[owner];
+            let fit = |g: &&Grant| {
+                let (token, address, length) = (g.token, g.address, g.length);
+                let verdict = books.judge(&peer.actor, peer.open, purpose, token, address, length);
+                let closable = right != Rights::NONE
+                    || g.pair == pair && books.objects.get(&token).is_some_and(|o| o.window_of.is_some());
+                g.process == owner && closable && matches!(verdict, Verdict::Yes(_))
+            };
+            self.board.iter().rev().take(100).filter(fit).copied().collect()
         };
         if !wicked {
             return self.rng.pick(&honest).copied();
@@ -682,11 +740,18 @@ impl World {
             let bytes = self.rng.bytes(length.min(300) as usize);
             let _ = self.post(process, pair, operation, flags, &[], Some(&bytes));
         } else {
-            let mut list = self.list(process, domain, length);
-            if self.rng.once_in(60) {
+            let rights = match operation {
+                Operation::Read { .. } if self.processes[process].dialect.sink == Purpose::ReadSink => {
+                    [Rights::LOCAL_WRITE, Rights::READ_SINK]
+                }
+                Operation::Read { .. } => [Rights::READ_SINK; 2],
+                _ => [Rights::LOCAL_READ; 2],
+            };
+            let mut list = self.list(process, domain, length, rights, self.processes[process].pairs[pair].end);
+            if self.rng.once_in(200) {
                 list.resize(self.profile.sges as usize + 1, Sge::default());
             }
-            if self.rng.once_in(60) {
+            if self.rng.once_in(200) {
                 list = vec![Sge { token: 1, address: 0, length: (1 << 20) + 1 }];
             }
             let _ = self.post(process, pair, operation, flags, &list, None);
@@ -703,11 +768,22 @@ impl World {
         list: &[Sge],
         inline: Option<&[u8]>,
     ) -> Result<(), Status> {
+        let data = inline.map_or(Data::Sges(list), Data::Inline);
+        self.post_any(process, index, operation, flags, data)
+    }
+
+    fn post_any(
+        &mut self,
+        process: usize,
+        index: usize,
+        operation: Operation,
+        flags: Flags,
+        data: Data<'_>,
+    ) -> Result<(), Status> {
         let context = self.processes[process].context();
         let request = Request { context, operation, flags };
         let pair = &mut self.processes[process].pairs[index];
         let before = pair.front.state();
-        let data = inline.map_or(Data::Sges(list), Data::Inline);
         let outstanding = pair.front.outstanding().0;
         let result = pair.front.post(&request, data);
         let depth = pair.front.config().initiator_depth;
@@ -717,7 +793,7 @@ impl World {
                 if outstanding >= depth {
                     self.watcher.see().fail("more requests are accepted than the queue holds");
                 }
-                self.watcher.see().posted(key, &request, list, inline);
+                self.watcher.see().posted(key, &request, data);
                 if matches!(before, QueuePairState::Error | QueuePairState::Disconnected) {
                     self.hit("post behind the end");
                 }
@@ -730,7 +806,7 @@ impl World {
                 self.hit("send queue full");
             }
             Err(Status::DataOverrun) => self.hit("list too long"),
-            Err(Status::BufferOverflow) if inline.is_some() => self.hit("inline too large"),
+            Err(Status::BufferOverflow) if matches!(data, Data::Inline(_)) => self.hit("inline too large"),
             Err(Status::BufferOverflow) => self.hit("transfer too large"),
             Err(Status::ConnectionInvalid) if before != QueuePairState::Connected => {}
             Err(status) => {
@@ -751,12 +827,12 @@ impl World {
     }
 
     fn receive_one(&mut self, process: usize, index: usize) {
-        let (domain, pool) = {
+        let (domain, pool, end) = {
             let pair = &self.processes[process].pairs[index];
-            (pair.domain, pair.pool)
+            (pair.domain, pair.pool, pair.end.filter(|_| pair.pool.is_none()))
         };
-        let length = if self.rng.once_in(12) { self.rng.below(40) } else { 2000 };
-        let list = self.list(process, domain, length);
+        let length = if self.rng.once_in(40) { self.rng.below(40) } else { MESSAGE };
+        let list = self.list(process, domain, length, [Rights::LOCAL_WRITE; 2], end);
         let context = self.processes[process].context();
         if let Some(pool) = pool {
             let mut wake = Vec::new();
@@ -827,13 +903,27 @@ impl World {
 
     // ---- connections ---------------------------------------------------------------------------
 
-    fn connections(&mut self, process: usize) {
+    pub(crate) fn connections(&mut self, process: usize) {
         let pairs = &self.processes[process].pairs;
         let alive: Vec<usize> = (0..pairs.len()).filter(|i| !pairs[*i].released).collect();
-        let chosen = self.rng.pick(&alive).copied();
+        // Those that wait for their program come first, mostly.
+        let waits = |i: &usize| {
+            use ConnectorState::{Bound, Replied, Requested};
+            matches!(pairs[*i].connector.state(), Bound | Replied | Requested)
+        };
+        let waiting: Vec<usize> = alive.iter().copied().filter(waits).collect();
+        let first = !waiting.is_empty() && !self.rng.once_in(4);
+        let chosen = self.rng.pick(if first { &waiting } else { &alive }).copied();
+        if let Some(index) = chosen.filter(|_| first) {
+            return self.connection(process, index);
+        }
         let Some(index) = chosen.filter(|_| alive.len() >= 4 || self.rng.once_in(2)) else {
             return self.open(process);
         };
+        self.connection(process, index);
+    }
+
+    fn connection(&mut self, process: usize, index: usize) {
         let pair = &self.processes[process].pairs[index];
         match pair.connector.state() {
             ConnectorState::Bound => self.connect(process, index),
@@ -846,7 +936,7 @@ impl World {
                     self.cancel(process, index);
                 }
             }
-            ConnectorState::Connected => match self.rng.below(60) {
+            ConnectorState::Connected => match self.rng.below(100) {
                 0 => self.disconnect(process, index),
                 1 => self.flush_pair(process, index),
                 2 => self.release(process, index),
@@ -1067,7 +1157,8 @@ impl World {
                 if let Some(pair) = self.watcher.see().pairs.get_mut(&key) {
                     pair.over = true;
                 }
-                self.processes[process].pairs[index].front.flush(&mut effects);
+                let Process { memory, pairs, .. } = &mut self.processes[process];
+                pairs[index].front.flush(&mut effects, memory, self.now);
                 self.watcher.see().effects(None, Some(key), &effects.list);
                 self.settled(process, index, effects.list);
             }

@@ -99,6 +99,17 @@ impl World {
 
     /// All of it: steps, and the end.
     pub fn run(&mut self) {
+        for _ in 0..self.profile.opening {
+            // A world in which some have met already.
+            let place = self.rng.index(self.places.len());
+            self.connections(self.places[place]);
+            self.register(self.places[place]);
+            for id in self.ends() {
+                self.transmit(id, 1 << 16);
+                self.deliver(id, usize::MAX);
+            }
+            self.pass_time(Duration::from_micros(100));
+        }
         for step in 0..self.profile.steps {
             self.step();
             self.check_tables(step % 64 == 0);
@@ -330,11 +341,11 @@ impl World {
 
     /// Complete what was posted where no connection is left to do it.
     pub(crate) fn settle(&mut self, process: usize, index: usize) {
-        let Some(pair) = self.processes.get_mut(process).and_then(|p| p.pairs.get_mut(index)) else {
-            return;
-        };
+        let Some(owner) = self.processes.get_mut(process) else { return };
+        let Process { memory, pairs, .. } = owner;
+        let Some(pair) = pairs.get_mut(index) else { return };
         let mut effects = Effects::default();
-        pair.front.settle(&mut effects);
+        pair.front.settle(&mut effects, memory, self.now);
         let key = (process, pair.number);
         self.watcher.see().effects(None, Some(key), &effects.list);
         self.carry_out((usize::MAX, 0), process, Some(index), effects.list);

@@ -67,6 +67,10 @@ impl Connection {
 
     /// Tell the wire how many receives there have been.
     pub(super) fn announce(&mut self, cx: &mut Cx<'_>) {
+        if self.ended.is_some() {
+            // A receive taken from a shared queue now would be lost to the others.
+            return;
+        }
         let Some(execution) = &mut self.execution else { return };
         if execution.shared {
             let first = self.told_receives.is_none();

@@ -219,14 +219,18 @@ impl Stream {
         let row = faults::received(terminate.code);
         let name = row.map_or("unregistered code", |row| row.name);
         let order = if form == TerminateForm::Siw { " (siw's bit order)" } else { "" };
-        let Named { id, operation: about, of } =
-            terminate.about.map_or_else(Named::default, |about| self.blamed_by(&about, form));
+        // About an answer of ours: the peer's own sink is gone, and none of our requests is to blame.
+        let answer = terminate.about.as_ref().is_some_and(is_answer);
+        let Named { id, operation: about, of } = match terminate.about.filter(|_| !answer) {
+            Some(about) => self.blamed_by(&about, form),
+            None => Named::default(),
+        };
         let doubt = match of {
             0 | 1 => String::new(),
             of => format!("; it names no message, only a place to which {of} of ours went"),
         };
         let words = format!("Terminate {layer}/{kind}/{code:02x}: {name}{order}{doubt}");
-        let known = row.and_then(|row| row.refusal);
+        let known = row.and_then(|row| row.refusal).filter(|_| !answer);
         // The table names an operation, the header says which it was.
         let operation = match known {
             Some((Operation::Invalidate, _)) => Some(Operation::Invalidate),
@@ -235,7 +239,7 @@ impl Stream {
         let done = id.filter(|_| !self.agreed.extension).and_then(|id| self.settle_before(id));
         let class = known
             .map(|(_, class)| class)
-            .or((layer == 0 && kind == 0).then_some(RefusalClass::Internal));
+            .or((answer || layer == 0 && kind == 0).then_some(RefusalClass::Internal));
         let failed = failed(blamed, id, operation, class, words);
         let Some(through) = done else { return Some(failed) };
         self.overtake(done);
@@ -260,6 +264,12 @@ impl Stream {
         }
         Ok(())
     }
+}
+
+/// Whether a Terminate is about the answer to a read.
+fn is_answer(about: &About<'_>) -> bool {
+    Segment::parse(about.header)
+        .is_some_and(|s| rdmap::opcode(s.control) == Some(rdmap::Opcode::ReadResponse))
 }
 
 fn failed(

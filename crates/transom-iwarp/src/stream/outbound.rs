@@ -174,7 +174,9 @@ impl Stream {
             Message::Read { .. } => {
                 let out = &mut self.outbound;
                 // A verdict has waited longer: the next free slot is its.
-                let taken = out.under_way() + u32::from(out.lacks_verdict());
+                // So has a ready-to-receive frame that is a read.
+                let waiting = [out.lacks_verdict(), out.ready == Some(Ready::Read)];
+                let taken = out.under_way() + waiting.map(u32::from).iter().sum::<u32>();
                 if out.program_reads >= self.agreed.limits.outbound || taken >= self.agreed.ord {
                     out.waits_for_read = true;
                     return Begin::Wait(Waiting::ReadSlot);

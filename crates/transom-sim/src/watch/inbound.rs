@@ -128,7 +128,7 @@ impl Watch {
     }
 
     /// The peer's message that is arriving: the oldest that has not come completely.
-    fn arriving(&self, end: EndId) -> usize {
+    pub(super) fn arriving(&self, end: EndId) -> usize {
         let Some(peer) = self.peer(end) else { return usize::MAX };
         let in_flight = peer.flight.iter().find(|sealed| !sealed.answer).map(|sealed| sealed.message);
         in_flight.unwrap_or_else(|| peer.messages.len().wrapping_sub(1))
@@ -167,6 +167,15 @@ impl Watch {
         stream.inbox.push_back(piece);
     }
 
+    /// The wire says that the peer has executed what it was asked, without new bytes.
+    pub fn vouched(&mut self, through: MessageId) {
+        self.with(|watch, _, stream| {
+            if stream.ended.is_none() {
+                watch.done(stream, through);
+            }
+        });
+    }
+
     /// The peer says that it has executed what it was asked.
     fn done(&mut self, stream: &Stream, through: MessageId) {
         for message in stream.messages.iter().take(through.0 as usize + 1) {
@@ -192,6 +201,7 @@ impl Watch {
 
     /// The engine writes application memory. The region whose guard must be held.
     pub fn writes(&mut self, process: usize, to: u64, bytes: &[u8]) -> Option<u32> {
+        self.say(|| format!("  writes {} bytes at {to:#x}", bytes.len()));
         self.with(|watch, end, stream| {
             if stream.process != process {
                 watch.fail("memory of another process is written");

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use transom_core::{EndReason, Flags, Operation, Sge, Status};
-use transom_memory::{Actor, ConnectionId, DomainId, Purpose, QueuePairId};
+use transom_memory::{Actor, ConnectionId, DomainId, Purpose, QueuePairId, Segment};
 use transom_wire::{Role, Time};
 
 use crate::counters::Counters;
@@ -107,6 +107,8 @@ pub struct Posted {
     pub flags: Flags,
     /// Its list.
     pub list: Vec<Sge>,
+    /// The memory that it registers.
+    pub memory: Vec<Segment>,
     /// Or its bytes.
     pub inline: Option<Vec<u8>>,
     /// Bytes in all.
@@ -353,7 +355,7 @@ impl Watch {
             .is_some_and(|pair| pair.requests[pair.first..].iter().any(|r| r.bad.is_some()));
         let silent = self.now.since(stream.heard).as_secs() >= 4;
         let right = match reason {
-            EndReason::PeerDisconnected => peer_over || stream.hurt || stream.spoilt,
+            EndReason::PeerDisconnected | EndReason::Unanswered => peer_over || stream.hurt || stream.spoilt,
             EndReason::PeerFailed => peer_over || stream.spoilt,
             EndReason::TimedOut => stream.hurt || silent,
             EndReason::Violation => stream.spoilt,

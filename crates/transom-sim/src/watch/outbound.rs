@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use transom_core::{Flags, Operation, Status};
-use transom_memory::Purpose;
+use transom_memory::{Purpose, Scope};
 use transom_wire::{Frame, Message as Wire, MessageId, Payload};
 
 use super::{EndId, Message, Pair, Stream, Watch};
@@ -61,6 +61,12 @@ impl Watch {
                 Operation::Invalidate { window } => {
                     books.execute(window.0, &[Life::Reserved, Life::Live], Life::Dead, by)
                         || stream.ignores
+                }
+                Operation::FastRegister { region, base, rights } => {
+                    let scope = Scope::Domain(pair.domain);
+                    let runs: Vec<Run> =
+                        request.memory.iter().map(|s| Run { host: s.host, length: s.length }).collect();
+                    books.supply(region.0, scope, rights, base, runs)
                 }
                 _ => break,
             };
@@ -176,6 +182,10 @@ impl Watch {
     pub fn next_frame(&mut self, frame: &Frame) {
         self.with(|watch, _, stream| {
             watch.frame_done(stream);
+            if stream.ended.is_some() {
+                // Asked for and not sent: the engine throws it away.
+                return;
+            }
             let filling = match frame.payload {
                 Payload::None => return,
                 Payload::Message { id, offset } => {
@@ -307,8 +317,11 @@ impl Watch {
     }
 
     /// The engine has put a frame's payload behind its header.
-    pub fn sealed(&mut self, payload: &[u8]) {
+    pub fn sealed(&mut self, frame: &Frame, payload: &[u8]) {
         self.with(|watch, _, stream| {
+            if stream.ended.is_some() && frame.payload != Payload::None {
+                watch.fail("a frame with a payload leaves a connection that is over");
+            }
             if let Some(filling) = &stream.frame
                 && filling.bytes != payload
             {

@@ -24,6 +24,9 @@ impl Watch {
                 }
             }
             DenialCause::Violation(violation) => {
+                if watch.wraps(end, stream) {
+                    return;
+                }
                 if stream.open && !stream.spoilt {
                     watch.fail(format!("a violation that nobody committed: {violation}"));
                 }
@@ -32,6 +35,27 @@ impl Watch {
             }
             DenialCause::Other(text) => watch.other(end, stream, record.request, text),
         });
+    }
+
+    /// The wire itself refuses a range that wraps around the address space.
+    fn wraps(&mut self, end: EndId, stream: &mut Stream) -> bool {
+        let message = self.arriving(end);
+        let Some(asked) = self.peer(end).and_then(|peer| peer.messages.get(message)) else {
+            return false;
+        };
+        let wraps = match asked.operation {
+            Operation::Write { address, .. } | Operation::Read { address, .. } => {
+                u128::from(address) + u128::from(asked.length) > 1 << 64
+            }
+            _ => false,
+        };
+        if wraps {
+            self.counters.hit("refused: Wrap");
+            stream.refused = true;
+            stream.spoilt = true;
+            self.blame(end, Some(message), Status::RemoteAccess);
+        }
+        wraps
     }
 
     /// The model's answer to the access of a denial. `None`: it allows it.
@@ -214,7 +238,9 @@ impl Watch {
         if let (Some(request), Some(context)) = (request, context) {
             let waited = self.now.0 - request.at.0 >= PATIENCE;
             let status = match request.operation {
-                Operation::Bind { .. } | Operation::Invalidate { .. } => request.bad,
+                Operation::Bind { .. }
+                | Operation::Invalidate { .. }
+                | Operation::FastRegister { .. } => request.bad,
                 Operation::Read { .. } if stream.reads == 0 => {
                     self.counters.hit("read limit 0");
                     Some(Status::InvalidRequest)

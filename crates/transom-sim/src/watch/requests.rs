@@ -4,10 +4,10 @@
 use std::collections::VecDeque;
 
 use transom_core::{
-    Completion, CompletionFlags, ConnectionEvent, Effect, EndReason, Flags, Operation, Request, Sge,
+    Completion, CompletionFlags, ConnectionEvent, Data, Effect, EndReason, Flags, Operation, Request, Sge,
     Side, Status,
 };
-use transom_memory::QueuePairId;
+use transom_memory::{QueuePairId, Segment};
 
 use super::{EndId, Pair, PairId, Posted, Receive, Stream, Watch};
 use crate::model::Life;
@@ -39,8 +39,14 @@ impl Pair {
 
 impl Watch {
     /// A request was accepted.
-    pub fn posted(&mut self, key: PairId, request: &Request, list: &[Sge], inline: Option<&[u8]>) {
+    pub fn posted(&mut self, key: PairId, request: &Request, data: Data<'_>) {
         let at = self.now;
+        let (mut list, mut inline, mut memory): (&[Sge], _, &[Segment]) = (&[], None, &[]);
+        match data {
+            Data::Sges(sges) => list = sges,
+            Data::Inline(bytes) => inline = Some(bytes),
+            Data::Memory(segments) => memory = segments,
+        }
         self.say(|| format!("process {} pair {:#x} posts {request:?} {list:x?}", key.0, key.1));
         let Some(pair) = self.pairs.get_mut(&key) else { return };
         let length = match inline {
@@ -52,6 +58,7 @@ impl Watch {
             operation: request.operation,
             flags: request.flags,
             list: list.to_vec(),
+            memory: memory.to_vec(),
             inline: inline.map(<[u8]>::to_vec),
             length,
             at,
@@ -127,8 +134,8 @@ impl Watch {
                     self.completed(key, *side, completion);
                 }
                 other => {
-                    let left = self.pairs.get(&key).map_or(0, |pair| pair.outstanding().0);
-                    if flushing && left > 0 {
+                    let left = self.pairs.get(&key).is_some_and(|pair| self.oldest(pair).is_some());
+                    if flushing && left {
                         self.fail(format!("{other:?} in the middle of a flush (rule 10)"));
                     }
                 }
@@ -164,6 +171,14 @@ impl Watch {
             pair.first += 1;
         }
         self.pairs.insert(key, pair);
+    }
+
+    /// The oldest request that has not succeeded in silence.
+    #[must_use]
+    pub fn oldest<'a>(&self, pair: &'a Pair) -> Option<&'a Posted> {
+        pair.requests.get(pair.first..)?.iter().find(|request| {
+            !request.flags.contains(Flags::SILENT_SUCCESS) || !self.has_succeeded(pair, request)
+        })
     }
 
     fn completed(&mut self, key: PairId, side: Side, completion: &Completion) {
@@ -233,6 +248,7 @@ impl Watch {
             Operation::Read { .. } => "read ok",
             Operation::Bind { .. } => "bind ok",
             Operation::Invalidate { .. } => "invalidate ok",
+            Operation::FastRegister { .. } => "fast register ok",
             _ => "send ok",
         });
         if request.inline.is_some() {
@@ -257,15 +273,12 @@ impl Watch {
         let stream = pair.end.and_then(|end| self.ends.get(&end));
         let message = request.message.and_then(|number| stream?.messages.get(number));
         let (Some(stream), Some(message)) = (stream, message) else { return false };
-        if message.refused.is_some() {
-            return false;
-        }
         // A plain peer vouches for Writes that complete; everything else is over when it is sent.
         let vouched = stream.extension
             || matches!(request.operation, Operation::Read { .. })
             || matches!(request.operation, Operation::Write { .. })
                 && !request.flags.contains(Flags::SILENT_SUCCESS);
-        if vouched { message.executed } else { message.sent }
+        if vouched { message.executed && message.refused.is_none() } else { message.sent }
     }
 
     /// A request that fails has a reason, and says the right one.
@@ -274,6 +287,10 @@ impl Watch {
         let message: Option<&super::Message> =
             request.message.and_then(|number| stream?.messages.get(number));
         let refused = message.and_then(|message| message.refused);
+        // A plain peer refuses what is over at this side: the oldest request that is left reports it.
+        let late = stream.is_some_and(|stream| {
+            !stream.extension && stream.messages.iter().any(|m| m.refused == Some(status))
+        });
         let hurt = stream.is_none_or(|s: &Stream| s.hurt || s.spoilt);
         let old = self.now.since(request.at).as_millis() >= 990;
         let peer_over = pair
@@ -284,7 +301,7 @@ impl Watch {
             Status::Canceled => pair.over,
             Status::LocalAccess | Status::InvalidRequest => request.bad == Some(status),
             Status::RemoteAccess | Status::PeerReceiveTooSmall => {
-                refused == Some(status)
+                late || refused == Some(status)
                     || refused.is_some()
                         && matches!(request.operation, Operation::SendWithInvalidate { .. })
             }
