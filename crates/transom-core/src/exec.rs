@@ -173,7 +173,7 @@ impl Execution {
         let kind = kind?;
         (self.owed()?..self.next.min(self.requests.end())).find(|sequence| {
             self.requests.get(*sequence).is_some_and(|slot| {
-                slot.progress != Progress::Done
+                !self.finished(slot)
                     && match slot.operation {
                         Operation::Read { .. } => kind == Wire::Read,
                         Operation::Write { .. } => kind == Wire::Write,

@@ -83,7 +83,7 @@ impl World {
 
     /// Heal the network, wait, take everything down, look.
     pub fn finish(&mut self) {
-        (self.profile.late, self.profile.partial, self.profile.slow) = (false, false, false);
+        (self.profile.late, self.profile.partial, self.profile.instant) = (false, false, true);
         for link in &mut self.links {
             link.window = 1 << 20;
             for way in &mut link.ways {
@@ -126,7 +126,9 @@ impl World {
             let Some(stream) = watch.ends.get(&id) else { continue };
             let open = |stream: &Stream| stream.open && stream.ended.is_none();
             let both = open(stream) && watch.peer(id).is_some_and(open);
-            if !both || stream.hurt {
+            // A plain peer must speak first when no ready-to-receive frame was agreed (iW 1.2 rule 4).
+            let mute = !stream.extension && watch.peer(id).is_some_and(|peer| peer.messages.is_empty());
+            if !both || stream.hurt || mute {
                 continue;
             }
             let send = matches!(

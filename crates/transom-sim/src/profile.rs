@@ -50,6 +50,8 @@ pub struct Profile {
     pub hoarding: bool,
     /// Late packets.
     pub slow: bool,
+    /// None at all: for the end.
+    pub instant: bool,
     /// Frames with a checksum.
     pub checksum: bool,
     /// All are Transoms.
@@ -90,6 +92,7 @@ impl Profile {
             careless: rng.once_in(4),
             hoarding: rng.once_in(40),
             slow: rng.once_in(3),
+            instant: false,
             checksum: !rng.once_in(3),
             extension: !rng.once_in(4),
             dialect: if rng.once_in(3) { None } else { Some(rng.one(DIALECTS)) },
@@ -130,6 +133,6 @@ impl Profile {
     /// How long bytes are on their way.
     pub fn delay(&self, rng: &mut Rng) -> Duration {
         let most = if self.slow { 2_000_000 } else { 20_000 };
-        if rng.once_in(3) { Duration::ZERO } else { Duration::from_nanos(rng.below(most)) }
+        if self.instant || rng.once_in(3) { Duration::ZERO } else { Duration::from_nanos(rng.below(most)) }
     }
 }

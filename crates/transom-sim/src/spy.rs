@@ -94,6 +94,10 @@ impl Wire for Spy {
         self.wire.abandon(now, frame, refusal);
     }
 
+    fn acknowledgement(&mut self, now: Time) -> Option<u64> {
+        self.wire.acknowledgement(now)
+    }
+
     fn has_output(&self) -> bool {
         self.wire.has_output()
     }

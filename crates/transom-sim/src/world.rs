@@ -271,6 +271,12 @@ impl World {
         let key = end.pair.and_then(|pair| self.pair_id(end.process, pair));
         let effects = std::mem::take(&mut end.effects.list);
         self.watcher.see().effects(Some(id), key, &effects);
+        if let Some(over) = end.connection.ended() {
+            // Some ends make no event: a Connect that was canceled.
+            if let Some(stream) = self.watcher.see().ends.get_mut(&id) {
+                stream.ended.get_or_insert(over.reason);
+            }
+        }
         let (process, pair) = (end.process, end.pair);
         let unused = end.connection.take_unused();
         let wish = end.connection.link_wish();

@@ -255,17 +255,17 @@ impl Stream {
                 self.idle_or("an announcement")?;
                 self.check_unannounced("an announcement")?;
                 let Announce { token, address, length } = write;
+                // A refusal answers the Write, not its announcement.
+                let target = Target::Tagged { stag: token, offset: address };
+                let header = rdmap::segment(Opcode::Write, false, target).header();
+                let length_field = u16::try_from(length).unwrap_or(u16::MAX);
+                self.inbound.last = Offending::of(header.as_ref(), &[], length_field);
                 if length > 0 && address.checked_add(u64::from(length) - 1).is_none() {
                     let detail = format!("a Write of {length} bytes at {address:#x} wraps around");
                     return Err((Fault::WriteWrap, detail));
                 }
                 self.inbound.announced = Some(write);
                 self.count(false);
-                // A refusal answers the Write, not its announcement.
-                let target = Target::Tagged { stag: token, offset: address };
-                let header = rdmap::segment(Opcode::Write, false, target).header();
-                let length_field = u16::try_from(length).unwrap_or(u16::MAX);
-                self.inbound.last = Offending::of(header.as_ref(), &[], length_field);
                 Ok(Some(Event::WriteAnnounced { token, address, length: u64::from(length) }))
             }
             Extra::Refusal(refused) => {

@@ -213,7 +213,8 @@ impl Stream {
         {
             return Some(control(&self.acks.take().header(), &[]));
         }
-        let begun = self.outbound.current.is_some_and(|current| current.sent > 0);
+        let begun =
+            self.outbound.current.is_some_and(|current| current.sent > 0 || current.announced);
         let answering = self.inbound.answers.front().is_some_and(|answer| answer.sent > 0);
         if begun {
             return self.message_frame();

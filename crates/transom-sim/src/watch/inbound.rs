@@ -61,7 +61,7 @@ impl Watch {
                 self.ask(stream, message, Purpose::RemoteWrite, (token, address, length));
             }
             Event::Write { token, address, payload, last } => {
-                let Some(sealed) = self.arrives(end, payload, last) else { return };
+                let Some(sealed) = self.arrives(end, payload.own().unwrap_or_default(), last) else { return };
                 let message = self.peer(end).and_then(|p| p.messages.get(sealed.message));
                 let right = message.is_some_and(|m| match m.operation {
                     Operation::Write { token: t, address: a } => {
@@ -76,7 +76,7 @@ impl Watch {
                 stream.inbox.push_back(Piece::of(sealed, what));
             }
             Event::Send { offset, payload, last, solicited, invalidate } => {
-                let Some(sealed) = self.arrives(end, payload, last) else { return };
+                let Some(sealed) = self.arrives(end, payload.own().unwrap_or_default(), last) else { return };
                 let message = self.peer(end).and_then(|p| p.messages.get(sealed.message));
                 let wanted = match message.map(|m| m.operation) {
                     Some(Operation::Send) => None,
@@ -113,7 +113,7 @@ impl Watch {
                 let sealed = if empty && payload.is_empty() {
                     Sealed { answer: true, message, offset: 0, bytes: Vec::new(), last }
                 } else {
-                    let Some(sealed) = self.arrives(end, payload, last) else { return };
+                    let Some(sealed) = self.arrives(end, payload.own().unwrap_or_default(), last) else { return };
                     sealed
                 };
                 if !sealed.answer || sealed.message != message || sealed.offset != u64::from(offset) {
@@ -291,6 +291,10 @@ impl Watch {
             let what = piece.what;
             if what == What::Ask(false) {
                 return self.fail("what must be refused as a whole is not refused (rule 3)");
+            }
+            if matches!(what, What::Send { .. }) && stream.waits.is_some() && !self.transmitting {
+                // It goes on with the next call that looks for a receive.
+                return;
             }
             if let What::Send { offset, .. } = what {
                 let size = offset + piece.bytes.len() as u64;

@@ -253,7 +253,8 @@ impl Watch {
     /// For the trace.
     pub fn say(&self, what: impl FnOnce() -> String) {
         if self.aloud {
-            println!("{:>12} {}", self.now.0, what());
+            let at = self.current.map(|(link, side)| format!("{link}.{side}")).unwrap_or_default();
+            println!("{:>12} {at:>5} {}", self.now.0, what());
         }
     }
 

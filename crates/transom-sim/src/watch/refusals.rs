@@ -182,10 +182,14 @@ impl Watch {
             stream.refused = true;
             let message = stream.inbox.pop_front().map(|piece| piece.message);
             self.blame(end, message, Status::RemoteError);
+            stream.inbox.clear();
         } else {
             self.counters.hit("local list refused");
+            // The sink of an answer; a Send that waits for a receive goes on waiting.
+            if stream.inbox.front().is_some_and(|piece| matches!(piece.what, What::Answer { .. })) {
+                stream.inbox.clear();
+            }
         }
-        stream.inbox.clear();
     }
 
     fn vanished(&mut self, end: EndId, stream: &mut Stream, context: Option<u64>) {
