@@ -274,11 +274,13 @@ impl Execution {
             } else if self.finished(slot) {
                 (Status::Success, 0)
             } else {
-                if let Operation::Bind { window } = slot.operation {
-                    memory.abandon(window, now.0);
-                }
                 (Status::Canceled, denial)
             };
+            if let Operation::Bind { window } = slot.operation
+                && !status.is_success()
+            {
+                memory.abandon(window, now.0);
+            }
             self.pop_request(effects, status, id);
         }
         self.under_way = None;

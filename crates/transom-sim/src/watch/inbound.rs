@@ -195,6 +195,7 @@ impl Watch {
             if !ready {
                 return watch.fail("a message is acknowledged before its last byte is placed");
             }
+            stream.waits = None;
             watch.settle(end, stream);
         });
     }

@@ -289,7 +289,11 @@ impl Watch {
         let refused = message.and_then(|message| message.refused);
         // A plain peer refuses what is over at this side: the oldest request that is left reports it.
         let late = stream.is_some_and(|stream| {
-            !stream.extension && stream.messages.iter().any(|m| m.refused == Some(status))
+            let closes = |m: &super::Message| {
+                matches!(m.operation, Operation::SendWithInvalidate { .. })
+            };
+            let told = |m: &super::Message| m.refused == Some(status) || m.refused.is_some() && closes(m);
+            !stream.extension && stream.messages.iter().any(told)
         });
         let hurt = stream.is_none_or(|s: &Stream| s.hurt || s.spoilt);
         let old = self.now.since(request.at).as_millis() >= 990;
