@@ -75,6 +75,13 @@ impl Memory {
         Some(self.count(&mut control, Place::of(region), region))
     }
 
+    /// Passes that hold a guard at this moment. [`Counts::guards`] does not count them: what they
+    /// copy may belong to any region, and a close of any waits for them.
+    #[must_use]
+    pub fn passes(&self) -> usize {
+        self.lock().hazards.holding(|_| false).len()
+    }
+
     /// Whether a token is open: reserved or live. For fronts whose objects outlive their tokens (a
     /// window that its peer may have invalidated).
     #[must_use]

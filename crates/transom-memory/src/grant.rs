@@ -216,6 +216,7 @@ mod tests {
         assert_eq!(guards(&memory), 0, "nothing is held before the first check");
         drop(pass.check(&ask(1), 0));
         let first = guard(&memory);
+        assert_eq!(memory.passes(), 1);
         for _ in 1..LONGEST_PASS {
             drop(pass.check(&ask(1), 0));
             assert!(!first.is_over());

@@ -79,7 +79,7 @@ impl Arena {
     fn guarded(&self, region: Option<u32>) {
         let Some(region) = region else { return };
         let guards = self.memory.counts(Token(region)).map_or(0, |counts| counts.guards);
-        if guards == 0 {
+        if guards == 0 && self.memory.passes() == 0 {
             self.watcher.see().fail("bytes are copied, and no guard is held (rule 5)");
         }
     }

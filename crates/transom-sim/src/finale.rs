@@ -17,6 +17,9 @@ impl World {
         let mut wrong = None;
         for process in self.processes.iter().filter(|process| process.alive) {
             let Some(books) = watch.books.get(process.index) else { continue };
+            if process.memory.passes() != 0 {
+                wrong = Some("a pass is held outside of a call (rule 5)".into());
+            }
             for (token, object) in &books.objects {
                 if !everything && object.life == Life::Dead {
                     continue;

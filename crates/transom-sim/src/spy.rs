@@ -2,7 +2,7 @@
 
 use transom_iwarp::Stream;
 use transom_wire::{
-    Begin, Decoded, Event, Facts, Frame, Message, MessageId, ReadLimits, Refusal, SetupError, Time,
+    Begin, Decoded, Event, Facts, Frame, Glance, Message, MessageId, ReadLimits, Refusal, SetupError, Time,
     Trailer, Violation, Wire,
 };
 
@@ -46,6 +46,10 @@ impl Wire for Spy {
             self.watcher.see().decoded(event);
         }
         decoded
+    }
+
+    fn glance(&self, bytes: &[u8]) -> Option<Glance> {
+        self.wire.glance(bytes)
     }
 
     fn executed(&mut self, now: Time) {
