@@ -205,8 +205,13 @@ impl Execution {
     fn pop_request(&mut self, effects: &mut Effects, status: Status, denial: u64) {
         let Some(slot) = self.requests.pop() else { return };
         self.next = self.next.max(self.requests.first());
-        let silent = status.is_success() && slot.flags.contains(Flags::SILENT_SUCCESS);
+        let silent = status.is_success()
+            && slot.flags.contains(Flags::SILENT_SUCCESS)
+            && !planted!("silent success reported");
         self.freed += u32::from(silent || self.places == Places::UntilCompleted);
+        if planted!("completion twice") {
+            effects.complete(Side::Initiator, self.completion(&slot, status, slot.length, denial));
+        }
         if silent {
             return;
         }
@@ -268,7 +273,13 @@ impl Execution {
         now: Time,
         denial: u64,
     ) {
+        if planted!("completion lost") && self.requests.len() > 1 {
+            let _ = self.requests.pop();
+        }
         while let Some(slot) = self.requests.front() {
+            if planted!("flush split") && self.requests.len() == 1 {
+                break;
+            }
             let (status, id) = if !slot.status.is_success() {
                 (slot.status, slot.denial)
             } else if self.finished(slot) {
@@ -289,7 +300,7 @@ impl Execution {
             if self.receiving {
                 self.complete_receive(effects, Status::Canceled, 0, false, None, denial);
             }
-            if let Some(shared) = shared {
+            if let Some(shared) = shared.filter(|_| !planted!("shared receive lost")) {
                 shared.give_back(&mut self.receives);
             }
         } else {

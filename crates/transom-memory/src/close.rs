@@ -24,6 +24,9 @@ impl Memory {
         let place = Place::of(window);
         let Some(entry) = self.table.entry(place) else { return };
         // No guard to wait for: nobody was ever let in.
+        if planted!("flushed bind lives") {
+            return;
+        }
         if entry.head().is_window() && entry.give_up(window, now) {
             self.unlist(&mut control, place, entry);
             self.recycle(&mut control, place, entry);
@@ -45,7 +48,7 @@ impl Memory {
         };
         if unless != Unless::default() {
             let counts = self.count(&mut control, place, region);
-            let busy = unless.windows && counts.windows > 0
+            let busy = unless.windows && counts.windows > 0 && !planted!("freed while bound")
                 || unless.posted && counts.posted > 0
                 || unless.guards && counts.guards > 0;
             if busy {
@@ -194,6 +197,9 @@ impl Memory {
 
     /// Close every token of a queue pair: it was disconnected, failed, or is gone (ND2 W20).
     pub fn close_queue_pair(&self, queue_pair: QueuePairId, now: Nanoseconds) {
+        if planted!("windows outlive their connection") {
+            return;
+        }
         self.close_owner(Owner::QueuePair(queue_pair), now);
     }
 
@@ -236,6 +242,9 @@ impl Memory {
         now: Nanoseconds,
     ) -> Result<(), DeregisterError> {
         if head.is_window() {
+            if planted!("invalidate does not close") {
+                return Ok(());
+            }
             entry.kill(reason, now);
             self.unlist(&mut control, place, entry);
             self.settle(control, &[place]);

@@ -7,14 +7,18 @@ use crate::{Access, Actor, Rule};
 /// Judge an access against what its token names. The rules are tried in the order of [`Rule`].
 #[inline]
 pub(crate) fn judge(head: Head, facts: &Facts, access: &Access) -> Result<(), Rule> {
-    if head.token() != access.token || head.state() != State::Live {
+    let disclosed = planted!("read after close") && access.purpose == crate::Purpose::RemoteRead;
+    let live = head.state() == State::Live || disclosed && head.state() == State::Dead;
+    if head.token() != access.token || !live {
         return Err(Rule::LiveToken);
     }
     admits(head, facts, &access.actor, access.purpose.is_remote())?;
-    if !head.rights().intersects(access.purpose.rights()) {
+    let unasked = planted!("rights of a read") && access.purpose == crate::Purpose::RemoteRead;
+    if !head.rights().intersects(access.purpose.rights()) && !unasked {
         return Err(Rule::Right);
     }
-    match fit(facts.base, facts.length, access.address, access.length) {
+    let length = facts.length + u64::from(planted!("off by one"));
+    match fit(facts.base, length, access.address, access.length) {
         Fit::Inside => Ok(()),
         Fit::Wraps => Err(Rule::Wrap),
         Fit::Outside => Err(Rule::Bounds),
@@ -30,13 +34,16 @@ pub(crate) fn admits(head: Head, facts: &Facts, actor: &Actor, remote: bool) -> 
     match (head.scope_kind(), actor.connection) {
         (ScopeKind::Domain, _) => {}
         (ScopeKind::QueuePair, _) => {
-            if facts.who != u64::from(actor.queue_pair.0) {
+            let any = planted!("window of another queue pair");
+            if facts.who != u64::from(actor.queue_pair.0) && !any {
                 return Err(Rule::Scope);
             }
         }
         (ScopeKind::Connection, None) => return Err(Rule::Connected),
         (ScopeKind::Connection, Some(connection)) => {
-            if facts.who != connection_word(connection) {
+            let epoch = if planted!("epoch ignored") { u64::from(u32::MAX) } else { u64::MAX };
+            let any = planted!("connection scope ignored");
+            if (facts.who ^ connection_word(connection)) & epoch != 0 && !any {
                 return Err(Rule::Scope);
             }
         }

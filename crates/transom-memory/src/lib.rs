@@ -24,6 +24,10 @@
 
 #![forbid(unsafe_code)]
 
+#[macro_use]
+#[doc(hidden)]
+pub mod planted;
+
 mod access;
 mod chain;
 mod close;

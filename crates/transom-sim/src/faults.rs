@@ -32,7 +32,15 @@ impl World {
                 self.give_up((link, side));
             }
             8 if self.profile.dying => self.die(),
-            _ if self.profile.vanishing => {
+            _ if self.profile.vanishing => self.vanish(),
+            _ => {}
+        }
+    }
+
+    /// Pages go away.
+    pub(crate) fn vanish(&mut self) {
+        {
+            {
                 let place = self.rng.index(self.places.len());
                 let process = self.places[place];
                 let buffers = self.processes[process].arena.buffers();
@@ -45,7 +53,6 @@ impl World {
                     self.processes[process].arena.truncate(address, valid);
                 }
             }
-            _ => {}
         }
     }
 

@@ -47,6 +47,13 @@ pub fn run(seed: u64, aloud: bool) -> Outcome {
     world.outcome()
 }
 
+/// Select a defect for this thread ([`transom_wire::planted`]); `""` for none.
+#[cfg(feature = "planted")]
+pub fn plant(name: &'static str) {
+    transom_wire::planted::select(name);
+    transom_memory::planted::select(name);
+}
+
 /// The command that replays a seed.
 #[must_use]
 pub fn replay(seed: u64) -> String {

@@ -85,6 +85,8 @@ pub struct Pair {
     pub pool: Option<usize>,
     /// Its link and side, while it has one.
     pub end: Option<(usize, usize)>,
+    /// It has tried to connect before.
+    pub tried: bool,
     /// The program has let go of it.
     pub released: bool,
     /// The program does not post receives on it for now.

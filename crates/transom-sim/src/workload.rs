@@ -99,8 +99,8 @@ impl World {
             0..=3 => self.register(process),
             4 => self.deregister(process),
             5..=11 => self.bind(process),
-            12..=14 => self.invalidate(process),
-            15 => self.revoke(process),
+            12..=13 => self.invalidate(process),
+            14..=15 => self.revoke(process),
             16..=54 => {
                 let Some(pair) = self.any_pair(process) else { return };
                 for _ in 0..self.rng.between(1, 5) {
@@ -111,8 +111,9 @@ impl World {
             75..=84 => self.poll(process),
             85..=92 => self.connections(process),
             93 => self.poke(process),
-            94 => self.fast(process),
-            95 if self.profile.hoarding => self.hoard(process),
+            94 | 97 => self.fast(process),
+            95 if self.profile.vanishing => self.vanish(),
+            96 if self.profile.hoarding => self.hoard(process),
             _ => self.poll(process),
         }
     }
@@ -454,7 +455,8 @@ impl World {
             let regions = &self.processes[process].regions;
             (0..regions.len()).filter(|i| regions[*i].standing && regions[*i].live).collect()
         };
-        let Some(index) = self.rng.pick(&standing).copied().filter(|_| standing.len() > 2) else {
+        let more = standing.len() < 3 && self.rng.once_in(3);
+        let Some(index) = self.rng.pick(&standing).copied().filter(|_| !more) else {
             let scope = self.scope(process);
             let Ok(token) = self.processes[process].memory.reserve_region(scope) else {
                 return self.hit("no token left");
@@ -462,7 +464,12 @@ impl World {
             return self.note_object(process, token, None, scope, Rights::NONE, 0, 0, &[], true);
         };
         let region = self.processes[process].regions[index].clone();
-        if self.rng.once_in(2) {
+        let live = {
+            let watch = self.watcher.see();
+            let object = watch.books[process].objects.get(&region.token.0);
+            object.is_some_and(|object| object.life == crate::model::Life::Live)
+        };
+        if live && !self.rng.once_in(4) {
             self.hit("fast invalidate");
             return self.close(process, region.token);
         }
@@ -471,7 +478,10 @@ impl World {
         let base = segments.first().map_or(0, |segment| segment.host);
         let scope = region.scope;
         let pair = self.any_pair(process).filter(|_| !self.rng.once_in(4));
-        if let Some(pair) = pair.filter(|_| matches!(scope, Scope::Domain(_))) {
+        let fits = |pair: &usize| {
+            Scope::Domain(self.processes[process].pairs[*pair].domain) == scope || self.profile.hostile > 0
+        };
+        if let Some(pair) = pair.filter(fits) {
             // In queue order.
             let operation = Operation::FastRegister { region: region.token, base, rights };
             let (flags, data) = (self.flags(), Data::Memory(&segments));
@@ -705,7 +715,12 @@ impl World {
                 "used a stale token",
                 board.iter().filter(|g| of_peer(g) && !live(self, g)).copied().collect(),
             ),
-            1 => ("used another's token", board.iter().filter(|g| !of_peer(g)).copied().collect()),
+            1 => {
+                // Of another queue pair or connection of the same process, mostly.
+                let near = !self.rng.once_in(4);
+                let other = |g: &&Grant| !of_peer(g) && (g.process == owner || !near);
+                ("used another's token", self.board.iter().filter(other).copied().collect())
+            }
             2 => (
                 "used the wrong right",
                 board.iter().filter(|g| of_peer(g) && !g.rights.contains(right)).copied().collect(),
@@ -1004,6 +1019,7 @@ impl World {
             pool,
             end: None,
             released: false,
+            tried: false,
             lazy: self.profile.careless && self.rng.once_in(3),
         });
         {
@@ -1036,7 +1052,6 @@ impl World {
         }
         let reads = ReadLimits { inbound: self.rng.one([0, 4, 99]), outbound: self.rng.one([0, 4, 99]) };
         let private = vec![0xAB; self.rng.one([0, 1, 56, 500])];
-        let again = self.processes[index].pairs[pair].end.is_some();
         let waiter = self.processes[index].waiter();
         let owner = &mut self.processes[index].pairs[pair];
         let began = owner.connector.connect(&mut owner.front, waiter, reads, private.len());
@@ -1044,7 +1059,7 @@ impl World {
             self.processes[index].waiting.pop();
             return;
         };
-        if again {
+        if std::mem::replace(&mut self.processes[index].pairs[pair].tried, true) {
             self.hit("reconnected");
         }
         let link = self.link(index, pair, to);

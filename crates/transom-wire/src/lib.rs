@@ -15,6 +15,7 @@ mod bytes;
 mod event;
 mod frame;
 mod message;
+pub mod planted;
 mod refusal;
 mod setup;
 mod time;

@@ -128,6 +128,9 @@ impl Connection {
             Event::CreditWanted => self.credit_wanted = true,
             Event::WriteAnnounced { token, address, length } => {
                 self.used(cx);
+                if planted!("announcement not judged") {
+                    return;
+                }
                 if let Err(bad) =
                     self.remote(Purpose::RemoteWrite, |by| by.probe(cx, token, address, length))
                 {
@@ -182,16 +185,22 @@ impl Connection {
     }
 
     fn write(&mut self, cx: &mut Cx<'_>, token: u32, address: u64, payload: Bytes<'_>, last: bool) {
+        if planted!("acknowledged before placed") && last {
+            self.executed(cx, Operation::Write);
+        }
         if let Err(bad) =
             self.remote(Purpose::RemoteWrite, |by| by.place(cx, token, address, payload))
         {
+            if planted!("goes on after a denial") {
+                return;
+            }
             return self.refuse(cx, Operation::Write, bad);
         }
         if cx.trace.is_some() {
             let (operation, length) = (Operation::Write, payload.len() as u32);
             self.trace(cx, What::Placed { operation, address, length });
         }
-        if last {
+        if last && !planted!("acknowledged before placed") {
             self.executed(cx, Operation::Write);
         }
     }
@@ -219,7 +228,7 @@ impl Connection {
         let offset = u64::from(send.offset);
         let end = offset + payload.len() as u64;
         let by = By { actor: execution.actor(self.config.id), purpose: Purpose::ReceiveBuffer };
-        if end > slot.length {
+        if end > slot.length && !planted!("too long for its receive") {
             let cause = DenialCause::Other(
                 "the peer's message is longer than the receive that it met: post longer receives, \
                  or send less",

@@ -147,7 +147,7 @@ impl Stream {
                     _ => return Ok(NOTHING),
                 }
             }
-            None => match fpdu::parse(bytes, self.agreed.checksum) {
+            None => match fpdu::parse(bytes, self.agreed.checksum && !planted!("checksum ignored")) {
                 Ok(Some(parsed)) => parsed,
                 Ok(None) => return Ok(NOTHING),
                 Err(broken) => return Err(self.broken(broken)),

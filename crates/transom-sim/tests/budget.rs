@@ -1,0 +1,43 @@
+//! The budget of the ordinary tests: a fixed number of seeds, every scenario reached, no rule broken.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use transom_sim::{Counters, replay, run};
+
+/// Seeds of the budget, and on how many threads they run.
+const SEEDS: u64 = 1000;
+const THREADS: u64 = 2;
+
+/// Design rules 1 to 11, over whole lives of processes: what the crate's documentation says.
+#[test]
+fn no_seed_of_the_budget_breaks_a_rule_and_every_scenario_is_reached() {
+    let threads: Vec<_> = (0..THREADS)
+        .map(|thread| {
+            std::thread::spawn(move || {
+                let mut counters = Counters::default();
+                for seed in (1 + thread..=SEEDS).step_by(THREADS as usize) {
+                    let outcome = run(seed, false);
+                    if let Some(failure) = outcome.failure {
+                        panic!("seed {seed:#x} fails: {failure}\n  {}", replay(seed));
+                    }
+                    counters.add(&outcome.counters);
+                }
+                counters
+            })
+        })
+        .collect();
+    let mut counters = Counters::default();
+    for thread in threads {
+        counters.add(&thread.join().unwrap());
+    }
+    assert_eq!(counters.missing(), [""; 0], "scenarios that were not reached");
+    assert_eq!(counters.unlisted(), [""; 0], "scenarios that are in no list");
+}
+
+/// A failure can be replayed: the same seed does the same.
+#[test]
+fn a_seed_does_the_same_every_time() {
+    for seed in [3, 17, 29] {
+        assert_eq!(run(seed, false).counters.0, run(seed, false).counters.0);
+    }
+}
