@@ -49,7 +49,8 @@ impl World {
     /// Let everything run, with time, until nothing more can happen.
     fn run_out(&mut self) {
         let micro = Duration::from_micros;
-        let rounds = [(12, micro(30)), (8, micro(5_000)), (8, micro(250_000)), (12, micro(1_000_000))];
+        let rounds =
+            [(12, micro(30)), (8, micro(5_000)), (8, micro(250_000)), (12, micro(1_000_000))];
         for (count, by) in rounds {
             for _ in 0..count {
                 for _ in 0..20 {
@@ -57,7 +58,8 @@ impl World {
                         self.transmit(id, 1 << 20);
                         self.deliver(id, usize::MAX);
                     }
-                    let moving = |way: &crate::network::Way| way.next().is_some_and(|at| at <= self.now);
+                    let moving =
+                        |way: &crate::network::Way| way.next().is_some_and(|at| at <= self.now);
                     if !self.links.iter().any(|link| link.ways.iter().any(moving)) {
                         break;
                     }
@@ -130,14 +132,13 @@ impl World {
             let open = |stream: &Stream| stream.open && stream.ended.is_none();
             let both = open(stream) && watch.peer(id).is_some_and(open);
             // A plain peer must speak first when no ready-to-receive frame was agreed (iW 1.2 rule 4).
-            let mute = !stream.extension && watch.peer(id).is_some_and(|peer| peer.messages.is_empty());
+            let mute =
+                !stream.extension && watch.peer(id).is_some_and(|peer| peer.messages.is_empty());
             if !both || stream.hurt || mute {
                 continue;
             }
-            let send = matches!(
-                request.operation,
-                Operation::Send | Operation::SendWithInvalidate { .. }
-            );
+            let send =
+                matches!(request.operation, Operation::Send | Operation::SendWithInvalidate { .. });
             let starved = watch.peer(id).and_then(|peer| peer.pair).is_none_or(|peer| {
                 watch.pairs.get(&peer).is_none_or(|p| {
                     let pool = p.shared.and_then(|pool| watch.pools.get(&(peer.0, pool)));
@@ -174,7 +175,9 @@ impl World {
             }
             let waiting = self.processes[process].waiting.clone();
             if !waiting.is_empty() {
-                self.watcher.see().fail(format!("calls of process {process} never end: {waiting:?}"));
+                self.watcher
+                    .see()
+                    .fail(format!("calls of process {process} never end: {waiting:?}"));
             }
             for number in 0..self.processes[process].pools.len() {
                 let pool = &self.processes[process].pools[number];
@@ -185,7 +188,9 @@ impl World {
                 let mut watch = self.watcher.see();
                 let known = watch.pools.get(&(process, number)).map_or(0, |pool| pool.len());
                 if outstanding != known {
-                    watch.fail(format!("a shared queue has {outstanding} receives; posted: {known}"));
+                    watch.fail(format!(
+                        "a shared queue has {outstanding} receives; posted: {known}"
+                    ));
                 }
             }
             for index in 0..self.processes[process].regions.len() {
@@ -196,7 +201,11 @@ impl World {
         }
         self.check_tables(true);
         self.poll_all();
-        let full = self.places.iter().flat_map(|p| &self.processes[*p].cqs).any(|cq| !cq.mirror.is_empty());
+        let full = self
+            .places
+            .iter()
+            .flat_map(|p| &self.processes[*p].cqs)
+            .any(|cq| !cq.mirror.is_empty());
         let stuck = self.links.iter().any(|link| {
             let waits = |side: usize| link.ends[side].is_some() && link.ways[side].bytes > 0;
             waits(0) || waits(1)

@@ -102,7 +102,14 @@ impl Books {
     /// Whether a window may be reserved: its region is live and in its domain, lets nobody in whom
     /// the region keeps out, grants remote rights only, and lies inside.
     #[must_use]
-    pub fn may_bind(&self, region: u32, scope: Scope, rights: Rights, base: u64, length: u64) -> bool {
+    pub fn may_bind(
+        &self,
+        region: u32,
+        scope: Scope,
+        rights: Rights,
+        base: u64,
+        length: u64,
+    ) -> bool {
         let Some(object) = self.objects.get(&region) else { return false };
         object.window_of.is_none()
             && object.life == Life::Live
@@ -119,7 +126,10 @@ impl Books {
     /// Windows that are bound to a region, or waiting to be.
     #[must_use]
     pub fn windows(&self, region: u32) -> usize {
-        self.objects.values().filter(|o| o.window_of == Some(region) && o.life != Life::Dead).count()
+        self.objects
+            .values()
+            .filter(|o| o.window_of == Some(region) && o.life != Life::Dead)
+            .count()
     }
 
     /// The region that a token's bytes belong to.
@@ -228,10 +238,8 @@ impl Object {
         if life != Life::Live {
             return Err(Rule::LiveToken);
         }
-        let remote = matches!(
-            purpose,
-            Purpose::RemoteRead | Purpose::RemoteWrite | Purpose::RemoteAtomic
-        );
+        let remote =
+            matches!(purpose, Purpose::RemoteRead | Purpose::RemoteWrite | Purpose::RemoteAtomic);
         let matches = match self.scope {
             Scope::Domain(domain) => domain == actor.domain,
             Scope::QueuePair(domain, whose) => domain == actor.domain && whose == actor.queue_pair,

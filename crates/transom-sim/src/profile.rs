@@ -116,8 +116,7 @@ impl Profile {
         };
         let config = transom_memory::Config { largest_region: 1 << 30, most_tokens: 1 };
         let memory = Memory::new(rng.key(), config);
-        let mut process =
-            Process::new(index, dialect, wire, caps, rng.once_in(2), memory, watcher);
+        let mut process = Process::new(index, dialect, wire, caps, rng.once_in(2), memory, watcher);
         for _ in 0..rng.between(1, 2) {
             process.add_pool(self.depth as usize, self.sges as usize, watcher);
         }
@@ -133,6 +132,10 @@ impl Profile {
     /// How long bytes are on their way.
     pub fn delay(&self, rng: &mut Rng) -> Duration {
         let most = if self.slow { 2_000_000 } else { 20_000 };
-        if self.instant || rng.once_in(3) { Duration::ZERO } else { Duration::from_nanos(rng.below(most)) }
+        if self.instant || rng.once_in(3) {
+            Duration::ZERO
+        } else {
+            Duration::from_nanos(rng.below(most))
+        }
     }
 }

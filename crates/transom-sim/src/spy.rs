@@ -2,8 +2,8 @@
 
 use transom_iwarp::Stream;
 use transom_wire::{
-    Begin, Decoded, Event, Facts, Frame, Glance, Message, MessageId, ReadLimits, Refusal, SetupError, Time,
-    Trailer, Violation, Wire,
+    Begin, Decoded, Event, Facts, Frame, Glance, Message, MessageId, ReadLimits, Refusal,
+    SetupError, Time, Trailer, Violation, Wire,
 };
 
 use crate::watch::Watcher;

@@ -136,7 +136,12 @@ impl World {
     }
 
     /// Buffers of so many bytes in so many places: their runs.
-    fn buffers(&mut self, process: usize, length: u64, pieces: u64) -> Vec<transom_memory::Segment> {
+    fn buffers(
+        &mut self,
+        process: usize,
+        length: u64,
+        pieces: u64,
+    ) -> Vec<transom_memory::Segment> {
         let mut segments = Vec::new();
         let mut left = length;
         for piece in 0..pieces {
@@ -160,7 +165,8 @@ impl World {
         let domain = DomainId(self.rng.below(DOMAINS) as u32 + 1);
         if self.rng.once_in(6) {
             let pairs = &self.processes[process].pairs;
-            let open = pairs.iter().filter(|pair| pair.connector.state() == ConnectorState::Connected);
+            let open =
+                pairs.iter().filter(|pair| pair.connector.state() == ConnectorState::Connected);
             let open: Vec<EndId> = open.filter_map(|pair| pair.end).collect();
             if let Some(id) = self.rng.pick(&open).copied() {
                 let watch = self.watcher.see();
@@ -190,7 +196,8 @@ impl World {
             _ => self.rng.word() >> 8 & !0xFFF,
         };
         let (scope, rights) = (self.scope(process), self.rights());
-        let registration = transom_memory::Registration { scope, rights, base, segments: &segments };
+        let registration =
+            transom_memory::Registration { scope, rights, base, segments: &segments };
         let result = self.processes[process].memory.register(&registration);
         let Ok(token) = result else {
             if result == Err(transom_memory::RegisterError::Exhausted) {
@@ -346,9 +353,22 @@ impl World {
             _ => Scope::QueuePair(domain, QueuePairId(number)),
         };
         let base = region.base.wrapping_add(skip);
-        let spec = transom_memory::WindowSpec { region: region.token, domain, scope, base, length, rights };
+        let spec = transom_memory::WindowSpec {
+            region: region.token,
+            domain,
+            scope,
+            base,
+            length,
+            rights,
+        };
         let may = scope.domain() == domain
-            && self.watcher.see().books[process].may_bind(region.token.0, scope, rights, base, length);
+            && self.watcher.see().books[process].may_bind(
+                region.token.0,
+                scope,
+                rights,
+                base,
+                length,
+            );
         let result = self.processes[process].memory.reserve(&spec, self.now.0);
         let token = match result {
             Ok(token) => token,
@@ -479,7 +499,8 @@ impl World {
         let scope = region.scope;
         let pair = self.any_pair(process).filter(|_| !self.rng.once_in(4));
         let fits = |pair: &usize| {
-            Scope::Domain(self.processes[process].pairs[*pair].domain) == scope || self.profile.hostile > 0
+            Scope::Domain(self.processes[process].pairs[*pair].domain) == scope
+                || self.profile.hostile > 0
         };
         if let Some(pair) = pair.filter(fits) {
             // In queue order.
@@ -491,7 +512,8 @@ impl World {
             }
             return;
         }
-        let registration = transom_memory::Registration { scope, rights, base, segments: &segments };
+        let registration =
+            transom_memory::Registration { scope, rights, base, segments: &segments };
         let result = self.processes[process].memory.fast_register(region.token, &registration);
         let mut watch = self.watcher.see();
         let Some(object) = watch.books[process].objects.get_mut(&region.token.0) else { return };
@@ -522,7 +544,8 @@ impl World {
         self.processes[process].arena.insert(host, vec![0; 16]);
         let segments = [transom_memory::Segment { host, length: 16 }];
         let (scope, rights) = (Scope::Domain(DomainId(7)), Rights::REMOTE_READ);
-        let registration = transom_memory::Registration { scope, rights, base: host, segments: &segments };
+        let registration =
+            transom_memory::Registration { scope, rights, base: host, segments: &segments };
         let mut tokens = Vec::new();
         while let Ok(token) = self.processes[process].memory.register(&registration) {
             tokens.push(token);
@@ -638,14 +661,23 @@ impl World {
                 } else {
                     Operation::Send
                 };
-                self.post_data(process, pair, domain, operation, flags, length.min(MESSAGE / 2), inline);
+                self.post_data(
+                    process,
+                    pair,
+                    domain,
+                    operation,
+                    flags,
+                    length.min(MESSAGE / 2),
+                    inline,
+                );
             }
             kind => {
                 let limit = id.and_then(|id| self.watcher.see().ends.get(&id).map(|s| s.reads));
                 let reads = kind >= 7 && (limit != Some(0) || self.rng.once_in(30));
                 let right = if reads { Rights::REMOTE_READ } else { Rights::REMOTE_WRITE };
                 let Some(grant) = self.target(id, right) else { return };
-                let length = if self.rng.once_in(2) { length.min(grant.length) } else { grant.length };
+                let length =
+                    if self.rng.once_in(2) { length.min(grant.length) } else { grant.length };
                 let slack = grant.length.saturating_sub(length);
                 let mut address = grant.address.wrapping_add(self.rng.below(slack + 1));
                 let hostile = self.profile.hostile;
@@ -701,7 +733,8 @@ impl World {
                 let (token, address, length) = (g.token, g.address, g.length);
                 let verdict = books.judge(&peer.actor, peer.open, purpose, token, address, length);
                 let closable = right != Rights::NONE
-                    || g.pair == pair && books.objects.get(&token).is_some_and(|o| o.window_of.is_some());
+                    || g.pair == pair
+                        && books.objects.get(&token).is_some_and(|o| o.window_of.is_some());
                 g.process == owner && closable && matches!(verdict, Verdict::Yes(_))
             };
             self.board.iter().rev().take(100).filter(fit).copied().collect()
@@ -718,7 +751,8 @@ impl World {
             1 => {
                 // Of another queue pair or connection of the same process, mostly.
                 let near = !self.rng.once_in(4);
-                let other = |g: &&Grant| !of_peer(g) && (g.process == owner || !near);
+                let close = |g: &&Grant| g.process == owner && live(self, g);
+                let other = |g: &&Grant| !of_peer(g) && (close(g) || !near);
                 ("used another's token", self.board.iter().filter(other).copied().collect())
             }
             2 => (
@@ -756,13 +790,16 @@ impl World {
             let _ = self.post(process, pair, operation, flags, &[], Some(&bytes));
         } else {
             let rights = match operation {
-                Operation::Read { .. } if self.processes[process].dialect.sink == Purpose::ReadSink => {
+                Operation::Read { .. }
+                    if self.processes[process].dialect.sink == Purpose::ReadSink =>
+                {
                     [Rights::LOCAL_WRITE, Rights::READ_SINK]
                 }
                 Operation::Read { .. } => [Rights::READ_SINK; 2],
                 _ => [Rights::LOCAL_READ; 2],
             };
-            let mut list = self.list(process, domain, length, rights, self.processes[process].pairs[pair].end);
+            let mut list =
+                self.list(process, domain, length, rights, self.processes[process].pairs[pair].end);
             if self.rng.once_in(200) {
                 list.resize(self.profile.sges as usize + 1, Sge::default());
             }
@@ -821,7 +858,9 @@ impl World {
                 self.hit("send queue full");
             }
             Err(Status::DataOverrun) => self.hit("list too long"),
-            Err(Status::BufferOverflow) if matches!(data, Data::Inline(_)) => self.hit("inline too large"),
+            Err(Status::BufferOverflow) if matches!(data, Data::Inline(_)) => {
+                self.hit("inline too large")
+            }
             Err(Status::BufferOverflow) => self.hit("transfer too large"),
             Err(Status::ConnectionInvalid) if before != QueuePairState::Connected => {}
             Err(status) => {
@@ -1050,7 +1089,8 @@ impl World {
         if to == index || !self.processes[to].alive {
             return;
         }
-        let reads = ReadLimits { inbound: self.rng.one([0, 4, 99]), outbound: self.rng.one([0, 4, 99]) };
+        let reads =
+            ReadLimits { inbound: self.rng.one([0, 4, 99]), outbound: self.rng.one([0, 4, 99]) };
         let private = vec![0xAB; self.rng.one([0, 1, 56, 500])];
         let waiter = self.processes[index].waiter();
         let owner = &mut self.processes[index].pairs[pair];
@@ -1079,7 +1119,8 @@ impl World {
         }
         self.join(id, index);
         let waiter = self.processes[process].waiter();
-        let reads = ReadLimits { inbound: self.rng.one([1, 4, 99]), outbound: self.rng.one([1, 4, 99]) };
+        let reads =
+            ReadLimits { inbound: self.rng.one([1, 4, 99]), outbound: self.rng.one([1, 4, 99]) };
         let result = self.call(id, false, |call, cx| {
             let (Some(connector), Some(front)) = (call.connector, call.front) else {
                 return Err(Status::InternalError);

@@ -323,7 +323,8 @@ impl World {
         index: usize,
         execution: transom_core::Execution,
     ) {
-        let Some(pair) = self.processes.get_mut(process).and_then(|p| p.pairs.get_mut(index)) else {
+        let Some(pair) = self.processes.get_mut(process).and_then(|p| p.pairs.get_mut(index))
+        else {
             return;
         };
         pair.front.detach(execution);
@@ -381,10 +382,18 @@ impl World {
         then(pair, &mut cx);
     }
 
-    pub(crate) fn carry_out(&mut self, id: EndId, process: usize, pair: Option<usize>, effects: Vec<Effect>) {
+    pub(crate) fn carry_out(
+        &mut self,
+        id: EndId,
+        process: usize,
+        pair: Option<usize>,
+        effects: Vec<Effect>,
+    ) {
         for effect in effects {
             match effect {
-                Effect::Complete(side, completion) => self.complete(process, pair, side, completion),
+                Effect::Complete(side, completion) => {
+                    self.complete(process, pair, side, completion)
+                }
                 Effect::Finished(finished) => self.finished(process, finished),
                 Effect::Event(ConnectionEvent::Requested { limits, private }) => {
                     let incoming = Incoming { link: id.0 as u64, offer: Offer { limits, private } };
@@ -567,8 +576,7 @@ impl World {
         if !fresh.is_empty() || paused {
             let mut held = std::mem::take(&mut end.held);
             held.extend_from_slice(&fresh);
-            let received =
-                self.call(id, false, |call, cx| call.connection.receive(cx, &held));
+            let received = self.call(id, false, |call, cx| call.connection.receive(cx, &held));
             let Some(received) = received else { return };
             if let Some(end) = self.end_mut(id) {
                 held.drain(..received.consumed.min(held.len()));
@@ -628,11 +636,7 @@ impl Stream {
             process: process.index,
             role,
             pair: None,
-            actor: Actor {
-                domain: DomainId(0),
-                queue_pair: QueuePairId(0),
-                connection: Some(id),
-            },
+            actor: Actor { domain: DomainId(0), queue_pair: QueuePairId(0), connection: Some(id) },
             id,
             sink: dialect.sink,
             keeps: dialect.peer_gone == transom_core::dialect::PeerGone::Keep,

@@ -9,7 +9,8 @@ const SEEDS: u64 = 1000;
 
 fn is_found(name: &'static str) {
     plant(name);
-    let found = (1..=SEEDS).find_map(|seed| run(seed, false).failure.map(|failure| (seed, failure)));
+    let found =
+        (1..=SEEDS).find_map(|seed| run(seed, false).failure.map(|failure| (seed, failure)));
     plant("");
     let (seed, failure) = found.unwrap_or_else(|| panic!("{name:?} was not found"));
     println!("{name:?}: seed {seed}: {failure}");

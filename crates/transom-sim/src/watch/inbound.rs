@@ -52,16 +52,20 @@ impl Watch {
         match *event {
             Event::WriteAnnounced { token, address, length } => {
                 let message = self.arriving(end);
-                let announced = self.peer(end).and_then(|p| p.messages.get(message)).is_some_and(|m| {
-                    m.operation == Operation::Write { token, address } && m.length == length
-                });
+                let announced =
+                    self.peer(end).and_then(|p| p.messages.get(message)).is_some_and(|m| {
+                        m.operation == Operation::Write { token, address } && m.length == length
+                    });
                 if !announced {
                     return self.fail(format!("{event:?} announces what was not posted"));
                 }
                 self.ask(stream, message, Purpose::RemoteWrite, (token, address, length));
             }
             Event::Write { token, address, payload, last } => {
-                let Some(sealed) = self.arrives(end, payload.own().unwrap_or_default(), last) else { return };
+                let Some(sealed) = self.arrives(end, payload.own().unwrap_or_default(), last)
+                else {
+                    return;
+                };
                 let message = self.peer(end).and_then(|p| p.messages.get(sealed.message));
                 let right = message.is_some_and(|m| match m.operation {
                     Operation::Write { token: t, address: a } => {
@@ -70,13 +74,17 @@ impl Watch {
                     _ => false,
                 });
                 if sealed.answer || !right {
-                    return self.fail(format!("a Write to {token:#x} at {address:#x} that nobody posted"));
+                    return self
+                        .fail(format!("a Write to {token:#x} at {address:#x} that nobody posted"));
                 }
                 let what = What::Write { token, address };
                 stream.inbox.push_back(Piece::of(sealed, what));
             }
             Event::Send { offset, payload, last, solicited, invalidate } => {
-                let Some(sealed) = self.arrives(end, payload.own().unwrap_or_default(), last) else { return };
+                let Some(sealed) = self.arrives(end, payload.own().unwrap_or_default(), last)
+                else {
+                    return;
+                };
                 let message = self.peer(end).and_then(|p| p.messages.get(sealed.message));
                 let wanted = match message.map(|m| m.operation) {
                     Some(Operation::Send) => None,
@@ -96,7 +104,8 @@ impl Watch {
                 let Some(sealed) = self.arrives(end, &[], true) else { return };
                 let message = self.peer(end).and_then(|p| p.messages.get(sealed.message));
                 let right = message.is_some_and(|m| {
-                    m.operation == Operation::Read { token, address } && m.length == u64::from(length)
+                    m.operation == Operation::Read { token, address }
+                        && m.length == u64::from(length)
                 });
                 if sealed.answer || !right {
                     return self.fail("a Read that nobody posted");
@@ -113,10 +122,14 @@ impl Watch {
                 let sealed = if empty && payload.is_empty() {
                     Sealed { answer: true, message, offset: 0, bytes: Vec::new(), last }
                 } else {
-                    let Some(sealed) = self.arrives(end, payload.own().unwrap_or_default(), last) else { return };
+                    let Some(sealed) = self.arrives(end, payload.own().unwrap_or_default(), last)
+                    else {
+                        return;
+                    };
                     sealed
                 };
-                if !sealed.answer || sealed.message != message || sealed.offset != u64::from(offset) {
+                if !sealed.answer || sealed.message != message || sealed.offset != u64::from(offset)
+                {
                     self.fail("an answer to another Read, or another part of it");
                 }
                 let what = What::Answer { offset: u64::from(offset) };
@@ -130,7 +143,8 @@ impl Watch {
     /// The peer's message that is arriving: the oldest that has not come completely.
     pub(super) fn arriving(&self, end: EndId) -> usize {
         let Some(peer) = self.peer(end) else { return usize::MAX };
-        let in_flight = peer.flight.iter().find(|sealed| !sealed.answer).map(|sealed| sealed.message);
+        let in_flight =
+            peer.flight.iter().find(|sealed| !sealed.answer).map(|sealed| sealed.message);
         in_flight.unwrap_or_else(|| peer.messages.len().wrapping_sub(1))
     }
 
@@ -190,7 +204,9 @@ impl Watch {
     pub fn executed(&mut self) {
         self.with(|watch, end, stream| {
             let ready = stream.inbox.front().is_some_and(|piece| {
-                piece.last && piece.placed == piece.bytes.len() && !matches!(piece.what, What::Ask(_))
+                piece.last
+                    && piece.placed == piece.bytes.len()
+                    && !matches!(piece.what, What::Ask(_))
             });
             if !ready {
                 return watch.fail("a message is acknowledged before its last byte is placed");
@@ -222,7 +238,7 @@ impl Watch {
                 Verdict::Yes(runs) | Verdict::Either(runs, _) => runs.first().copied(),
                 Verdict::No(_) => None,
             };
-            let Some(piece) = stream.inbox.front_mut() else { return None };
+            let piece = stream.inbox.front_mut()?;
             let rest = piece.bytes.get(piece.placed..).unwrap_or_default();
             let fits = run.is_some_and(|Run { host, length }| host == to && bytes.len() as u64 <= length);
             if !fits || rest.get(..bytes.len()) != Some(bytes) {
@@ -301,9 +317,9 @@ impl Watch {
                 let size = offset + piece.bytes.len() as u64;
                 match self.current_receive(stream) {
                     None => {
-                        let pool = stream.pair.and_then(|key| self.pairs.get(&key)).and_then(|p| p.shared);
-                        let waiting =
-                            pool.and_then(|pool| self.pools.get(&(stream.process, pool)));
+                        let pool =
+                            stream.pair.and_then(|key| self.pairs.get(&key)).and_then(|p| p.shared);
+                        let waiting = pool.and_then(|pool| self.pools.get(&(stream.process, pool)));
                         if waiting.is_some_and(|pool| !pool.is_empty()) && !self.transmitting {
                             self.fail("a Send waits although its shared queue has a receive");
                         }
@@ -320,7 +336,8 @@ impl Watch {
                 }
             }
             if left > 0 {
-                return self.fail(format!("{left} bytes of {what:?} are neither placed nor refused"));
+                return self
+                    .fail(format!("{left} bytes of {what:?} are neither placed nor refused"));
             }
             if !self.finish(end, stream) {
                 return;
@@ -369,7 +386,9 @@ impl Watch {
                         }
                         Ok(false) => {}
                         Err(rule) => {
-                            self.fail(format!("a peer closes {token:#x} although {rule:?} forbids it"));
+                            self.fail(format!(
+                                "a peer closes {token:#x} although {rule:?} forbids it"
+                            ));
                         }
                     }
                 }
@@ -396,7 +415,8 @@ impl Watch {
 
     fn peer_executed(&mut self, end: EndId, piece: &Piece) {
         if piece.last
-            && let Some(message) = self.peer_mut(end).and_then(|p| p.messages.get_mut(piece.message))
+            && let Some(message) =
+                self.peer_mut(end).and_then(|p| p.messages.get_mut(piece.message))
         {
             message.executed = true;
         }

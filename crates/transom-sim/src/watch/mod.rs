@@ -270,7 +270,10 @@ impl Watch {
     }
 
     /// The end whose call is under way, taken out so that the rest can be looked at.
-    pub(crate) fn with<T>(&mut self, then: impl FnOnce(&mut Watch, EndId, &mut Stream) -> T) -> Option<T> {
+    pub(crate) fn with<T>(
+        &mut self,
+        then: impl FnOnce(&mut Watch, EndId, &mut Stream) -> T,
+    ) -> Option<T> {
         let end = self.current?;
         let Some(mut stream) = self.ends.remove(&end) else {
             self.fail("something happens on a connection that does not exist");
@@ -356,7 +359,9 @@ impl Watch {
             .is_some_and(|pair| pair.requests[pair.first..].iter().any(|r| r.bad.is_some()));
         let silent = self.now.since(stream.heard).as_secs() >= 4;
         let right = match reason {
-            EndReason::PeerDisconnected | EndReason::Unanswered => peer_over || stream.hurt || stream.spoilt,
+            EndReason::PeerDisconnected | EndReason::Unanswered => {
+                peer_over || stream.hurt || stream.spoilt
+            }
             EndReason::PeerFailed => peer_over || stream.spoilt,
             EndReason::TimedOut => stream.hurt || silent,
             EndReason::Violation => stream.spoilt,

@@ -64,8 +64,11 @@ impl Watch {
                 }
                 Operation::FastRegister { region, base, rights } => {
                     let scope = Scope::Domain(pair.domain);
-                    let runs: Vec<Run> =
-                        request.memory.iter().map(|s| Run { host: s.host, length: s.length }).collect();
+                    let runs: Vec<Run> = request
+                        .memory
+                        .iter()
+                        .map(|s| Run { host: s.host, length: s.length })
+                        .collect();
                     books.supply(region.0, scope, rights, base, runs)
                 }
                 _ => break,
@@ -98,7 +101,8 @@ impl Watch {
         if id.0 != stream.messages.len() as u64 {
             self.fail(format!("message {} begins after {}", id.0, stream.messages.len()));
         }
-        if pair.failed || stream.ended.is_some() || stream.messages.last().is_some_and(|m| !m.sent) {
+        if pair.failed || stream.ended.is_some() || stream.messages.last().is_some_and(|m| !m.sent)
+        {
             self.fail("a message begins behind one that failed or is under way");
         }
         let Some(request) = pair.requests.get_mut(pair.next) else {
@@ -115,10 +119,14 @@ impl Watch {
                 };
                 u64::from(l) == length && s == solicited && invalidate == wanted
             }
-            (Wire::Write { token: t, address: a, length: l, .. }, Operation::Write { token, address })
-            | (Wire::Read { token: t, address: a, length: l, .. }, Operation::Read { token, address }) => {
-                (t, a, u64::from(l)) == (token, address, length)
-            }
+            (
+                Wire::Write { token: t, address: a, length: l, .. },
+                Operation::Write { token, address },
+            )
+            | (
+                Wire::Read { token: t, address: a, length: l, .. },
+                Operation::Read { token, address },
+            ) => (t, a, u64::from(l)) == (token, address, length),
             _ => false,
         };
         let operation = request.operation;
@@ -140,9 +148,12 @@ impl Watch {
         let is_read = matches!(operation, Operation::Read { .. });
         let purpose = if is_read { stream.sink } else { Purpose::LocalSource };
         for sge in &list {
-            let verdict = self.judge(stream, purpose, sge.token, sge.address, u64::from(sge.length));
+            let verdict =
+                self.judge(stream, purpose, sge.token, sge.address, u64::from(sge.length));
             if let Verdict::No(rule) = verdict {
-                self.fail(format!("{operation:?} starts although its list breaks {rule:?} (rule 3)"));
+                self.fail(format!(
+                    "{operation:?} starts although its list breaks {rule:?} (rule 3)"
+                ));
             }
         }
         if is_read && reads(stream) >= stream.reads {
@@ -206,12 +217,14 @@ impl Watch {
         id: MessageId,
         offset: u64,
     ) -> Option<Filling> {
-        let Some(message) = stream.messages.last().filter(|_| id.0 + 1 == stream.messages.len() as u64)
+        let Some(message) =
+            stream.messages.last().filter(|_| id.0 + 1 == stream.messages.len() as u64)
         else {
             self.fail("a frame of a message that is not under way");
             return None;
         };
-        let (length, is_read) = (u64::from(frame.length), matches!(message.operation, Operation::Read { .. }));
+        let (length, is_read) =
+            (u64::from(frame.length), matches!(message.operation, Operation::Read { .. }));
         let whole = if is_read { 0 } else { message.length };
         if message.sent || offset != message.framed || frame.last != (offset + length == whole) {
             self.fail(format!("a frame of bytes {offset}+{length} of a message of {whole}"));
@@ -413,7 +426,11 @@ fn reads(stream: &Stream) -> u32 {
 }
 
 /// The parts of a list that hold `length` bytes from `offset` on: token, address, length.
-pub(super) fn parts(list: &[transom_core::Sge], mut offset: u64, mut length: u64) -> Vec<(u32, u64, u64)> {
+pub(super) fn parts(
+    list: &[transom_core::Sge],
+    mut offset: u64,
+    mut length: u64,
+) -> Vec<(u32, u64, u64)> {
     let mut out = Vec::new();
     for sge in list {
         let size = u64::from(sge.length);

@@ -111,7 +111,9 @@ impl Watch {
                 }
                 Some(What::Write { address, .. }) => {
                     let first = piece.as_ref().and_then(|p| {
-                        self.peer(end).and_then(|peer| peer.messages.get(p.message)).map(|m| m.operation)
+                        self.peer(end)
+                            .and_then(|peer| peer.messages.get(p.message))
+                            .map(|m| m.operation)
                     });
                     if !matches!(first, Some(Operation::Write { address: a, .. }) if a == address) {
                         self.counters.hit("refused: in the middle");
@@ -153,7 +155,8 @@ impl Watch {
         }
         let first = pair.first;
         let requests = pair.requests.iter_mut().enumerate().skip(first);
-        let Some((number, request)) = requests.into_iter().find(|(_, r)| r.context == context) else {
+        let Some((number, request)) = requests.into_iter().find(|(_, r)| r.context == context)
+        else {
             return false;
         };
         request.bad = Some(status);
@@ -272,9 +275,8 @@ impl Watch {
             return self.fail(format!("{:?} is refused: {text}", piece.what));
         };
         let size = offset + piece.bytes.len() as u64;
-        let receive = pair.and_then(|pair| {
-            pair.receives.iter().find(|r| r.done.is_none() && r.bad.is_none())
-        });
+        let receive = pair
+            .and_then(|pair| pair.receives.iter().find(|r| r.done.is_none() && r.bad.is_none()));
         let status = match (receive, stream.waits) {
             (Some(receive), _) if size > receive.length => {
                 self.counters.hit("receive too small");
@@ -287,7 +289,8 @@ impl Watch {
             }
             (Some(_), _) if piece.last && invalidate.is_some() => {
                 let books = self.books.get(stream.process);
-                let may = books.zip(invalidate).map(|(b, token)| may_close(b, &stream.actor, token));
+                let may =
+                    books.zip(invalidate).map(|(b, token)| may_close(b, &stream.actor, token));
                 if matches!(may, Some(Ok(true))) {
                     self.fail("a peer may close this token, and is refused");
                 }

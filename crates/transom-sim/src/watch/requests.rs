@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 
 use transom_core::{
-    Completion, CompletionFlags, ConnectionEvent, Data, Effect, EndReason, Flags, Operation, Request, Sge,
-    Side, Status,
+    Completion, CompletionFlags, ConnectionEvent, Data, Effect, EndReason, Flags, Operation,
+    Request, Sge, Side, Status,
 };
 use transom_memory::{QueuePairId, Segment};
 
@@ -71,7 +71,9 @@ impl Watch {
 
     /// A receive was accepted.
     pub fn posted_receive(&mut self, key: PairId, context: u64, list: &[Sge]) {
-        self.say(|| format!("process {} pair {:#x} posts receive {context} {list:x?}", key.0, key.1));
+        self.say(|| {
+            format!("process {} pair {:#x} posts receive {context} {list:x?}", key.0, key.1)
+        });
         if let Some(pair) = self.pairs.get_mut(&key) {
             pair.receives.push_back(Receive::new(context, list));
         }
@@ -106,7 +108,8 @@ impl Watch {
         // One that is being filled has been completed already, as far as the engine goes.
         let skip = pair.receives.len().saturating_sub(count);
         let back: Vec<Receive> = pair.receives.drain(skip..).collect();
-        let all_unused = back.len() == count && back.iter().all(|r| r.done.is_none() && r.bad.is_none());
+        let all_unused =
+            back.len() == count && back.iter().all(|r| r.done.is_none() && r.bad.is_none());
         if let Some(pool) = self.pools.get_mut(&(process, pool)) {
             back.into_iter().rev().for_each(|receive| pool.push_front(receive));
         }
@@ -156,7 +159,9 @@ impl Watch {
         let Some(pair) = self.pairs.get(&key) else { return };
         let (requests, receives) = pair.outstanding();
         if requests > 0 || receives > 0 {
-            self.fail(format!("a flush leaves {requests} requests and {receives} receives (rule 10)"));
+            self.fail(format!(
+                "a flush leaves {requests} requests and {receives} receives (rule 10)"
+            ));
         }
     }
 
@@ -202,7 +207,8 @@ impl Watch {
     fn request_completed(&mut self, key: PairId, pair: &mut Pair, completion: &Completion) {
         let request = loop {
             let Some(request) = pair.requests.get(pair.first).cloned() else {
-                return self.fail(format!("{completion:?} completes no request, or one again (rule 10)"));
+                return self
+                    .fail(format!("{completion:?} completes no request, or one again (rule 10)"));
             };
             pair.first += 1;
             if request.context == completion.request_context {
@@ -224,7 +230,10 @@ impl Watch {
                 self.fail("a silent success completes (rule 10)");
             }
             if !self.has_succeeded(pair, &request) {
-                self.fail(format!("{:?} completes with success before it has succeeded", request.operation));
+                self.fail(format!(
+                    "{:?} completes with success before it has succeeded",
+                    request.operation
+                ));
             }
             if u64::from(completion.length) != request.length {
                 self.fail("a completion of another length");
@@ -233,7 +242,8 @@ impl Watch {
             return;
         }
         if let Operation::Bind { window } = request.operation
-            && let Some(object) = self.books.get_mut(key.0).and_then(|b| b.objects.get_mut(&window.0))
+            && let Some(object) =
+                self.books.get_mut(key.0).and_then(|b| b.objects.get_mut(&window.0))
             && object.life == Life::Reserved
         {
             object.life = Life::Dead;
@@ -289,18 +299,16 @@ impl Watch {
         let refused = message.and_then(|message| message.refused);
         // A plain peer refuses what is over at this side: the oldest request that is left reports it.
         let late = stream.is_some_and(|stream| {
-            let closes = |m: &super::Message| {
-                matches!(m.operation, Operation::SendWithInvalidate { .. })
-            };
-            let told = |m: &super::Message| m.refused == Some(status) || m.refused.is_some() && closes(m);
+            let closes =
+                |m: &super::Message| matches!(m.operation, Operation::SendWithInvalidate { .. });
+            let told =
+                |m: &super::Message| m.refused == Some(status) || m.refused.is_some() && closes(m);
             !stream.extension && stream.messages.iter().any(told)
         });
         let hurt = stream.is_none_or(|s: &Stream| s.hurt || s.spoilt);
         let old = self.now.since(request.at).as_millis() >= 990;
-        let peer_over = pair
-            .end
-            .and_then(|end| self.peer(end))
-            .is_none_or(|peer| peer.ended.is_some());
+        let peer_over =
+            pair.end.and_then(|end| self.peer(end)).is_none_or(|peer| peer.ended.is_some());
         let right = match status {
             Status::Canceled => pair.over,
             Status::LocalAccess | Status::InvalidRequest => request.bad == Some(status),
@@ -333,9 +341,13 @@ impl Watch {
             return self.fail("receives complete out of order (rule 10)");
         }
         if !completion.status.is_success() {
-            let right = completion.status == Status::Canceled || receive.bad == Some(completion.status);
+            let right =
+                completion.status == Status::Canceled || receive.bad == Some(completion.status);
             if !right {
-                self.fail(format!("a receive fails with {completion:?}; the model says {:?}", receive.bad));
+                self.fail(format!(
+                    "a receive fails with {completion:?}; the model says {:?}",
+                    receive.bad
+                ));
             }
             if receive.done.is_some() {
                 self.fail("a receive is filled and fails");
