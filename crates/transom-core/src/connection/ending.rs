@@ -125,6 +125,7 @@ impl Connection {
         let denial = self.record(cx, context, DenialCause::ByPeer(error));
         if let Some(execution) = &mut self.execution
             && let Some(sequence) = blamed
+            && !planted!("refused counts as done")
         {
             execution.fail(sequence, status, denial);
         }
