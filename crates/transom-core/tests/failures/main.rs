@@ -4,6 +4,7 @@
 
 mod ends;
 mod flags;
+mod found;
 mod hostile;
 mod outcomes;
 mod posting;

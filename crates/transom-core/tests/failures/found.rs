@@ -1,0 +1,145 @@
+//! What the simulator has found (`transom-sim`, docs/reliability.md).
+
+use transom_memory::{DomainId, Scope, WindowSpec};
+
+use super::*;
+
+transom_core::again_over_process![
+    a_bind_behind_the_end_leaves_its_region_free,
+    a_connection_that_is_over_takes_no_shared_receive,
+];
+
+/// Design rule 6: a Bind that is canceled because nothing is connected leaves nothing that lives, and
+/// its region is not busy with it (ND2 5.6).
+#[test]
+fn a_bind_behind_the_end_leaves_its_region_free() {
+    let mut pair = Pair::new(PairConfig::new(&dialect::ND2));
+    pair.flush(PASSIVE);
+    let p = &mut pair.hosts[PASSIVE];
+    let buffer = p.register(vec![0; 64], Rights::LOCAL_WRITE);
+    let request = Request { context: 1, operation: Operation::Receive, flags: Flags::NONE };
+    let window = p.bind(&buffer, 0, 64, Rights::REMOTE_WRITE, request).unwrap();
+    p.post(2, Operation::Send, Flags::NONE, &[]).unwrap();
+    assert_eq!(p.outcomes(), [(1, Status::Canceled), (2, Status::Canceled)]);
+    assert!(!p.memory.activate(window.token));
+    assert_eq!(p.memory.counts(buffer.token).unwrap().windows, 0);
+}
+
+/// The same of one that a peer's failure is blamed on, because it is the oldest: a window of the whole
+/// domain does not end with its queue pair.
+#[test]
+fn a_bind_that_fails_instead_of_being_canceled_leaves_its_region_free() {
+    let mut pair = Pair::connected(&dialect::ND2);
+    let p = &mut pair.hosts[PASSIVE];
+    let buffer = p.register(vec![0; 64], Rights::LOCAL_WRITE);
+    let domain = DomainId(1);
+    let spec = WindowSpec {
+        region: buffer.token,
+        domain,
+        scope: Scope::Domain(domain),
+        base: buffer.address,
+        length: 64,
+        rights: Rights::REMOTE_WRITE,
+    };
+    let window = p.memory.reserve(&spec, 0).unwrap();
+    p.post(1, Operation::Bind { window }, Flags::NONE, &[]).unwrap(); // nothing has run yet
+    pair.time_out(PASSIVE);
+    let p = &mut pair.hosts[PASSIVE];
+    assert_eq!(p.outcomes(), [(1, Status::IoTimeout)]);
+    assert_eq!(p.memory.counts(buffer.token).unwrap().windows, 0);
+}
+
+/// ND2 2.7: receives belong to the shared queue; a connection that has ended takes none any more.
+#[test]
+fn a_connection_that_is_over_takes_no_shared_receive() {
+    let mut config = PairConfig::new(&dialect::ND2);
+    config.hosts[PASSIVE].shared = true;
+    let mut pair = Pair::connected_with(config);
+    pair.hosts[ACTIVE].post(1, Operation::Send, Flags::NONE, &[]).unwrap();
+    pair.pump(); // the peer wants a receive, and there is none
+    pair.flush(PASSIVE);
+    pair.hosts[PASSIVE].post_receive(20, &[]).unwrap();
+    pair.pump();
+    assert_eq!(pair.hosts[PASSIVE].shared.0.lock().unwrap().0.outstanding(), 1);
+    assert_eq!(pair.hosts[PASSIVE].outcomes(), []);
+}
+
+/// RFC 5042 6.4.3.3: the read that says "ready" counts among those that are under way.
+#[test]
+fn a_read_behind_the_ready_frame_keeps_to_a_limit_of_one() {
+    let mut config = PairConfig::new(&dialect::ND2);
+    for host in &mut config.hosts {
+        (host.caps.reads.inbound, host.caps.reads.outbound) = (1, 1);
+    }
+    let reads = config.hosts[ACTIVE].caps.reads;
+    let mut pair = Pair::new(config);
+    pair.listen();
+    pair.take_request(1).unwrap();
+    pair.connect(2, reads, &[]).unwrap();
+    pair.accept(3, reads, &[]).unwrap();
+    let now = pair.now;
+    pair.hosts[ACTIVE].with(now, |c, link, _, cx| c.complete_connect(cx, link)).unwrap();
+    let a = &mut pair.hosts[ACTIVE];
+    a.post(1, Operation::Read { token: 0, address: 0 }, Flags::NONE, &[]).unwrap();
+    pair.pump();
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, Status::Success)]);
+}
+
+/// Between a Write's announcement and its first frame comes no answer to a read: the peer would have
+/// to take it for a broken stream.
+#[test]
+fn no_answer_comes_between_an_announcement_and_its_write() {
+    let mut config = PairConfig::new(&dialect::ND2);
+    (config.wires.passive.largest_frame, config.window) = (256, 1); // a frame at a time
+    let mut pair = Pair::connected_with(config);
+    let [a, p] = &mut pair.hosts;
+    let target = a.register(vec![0; 2000], WRITABLE);
+    let source = p.register(vec![5; 2000], Rights::REMOTE_READ);
+    let sink = a.register(vec![0; 64], Rights::LOCAL_WRITE);
+    for round in 0..8 {
+        let [a, p] = &mut pair.hosts;
+        for _ in 0..round {
+            a.post(100, read(&source, 0), Flags::NONE, &[sink.all()]).unwrap();
+        }
+        p.post(round, write(&target, 0), Flags::NONE, &[source.all()]).unwrap();
+        pair.pump();
+        assert_eq!(pair.hosts[PASSIVE].outcomes(), [(round, Status::Success)]);
+    }
+}
+
+/// ND2 4.5: whoever's own sink has gone fails its own Read; the peer's requests have touched nothing.
+#[test]
+fn a_reader_without_sink_does_not_blame_the_peers_requests() {
+    let mut pair = Pair::connected(&dialect::ND2);
+    let [a, p] = &mut pair.hosts;
+    let source = p.register(vec![7; 64], Rights::REMOTE_READ);
+    let sink = a.register(vec![0; 64], Rights::LOCAL_WRITE);
+    p.post(9, Operation::Send, Flags::NONE, &[]).unwrap(); // waits for a receive
+    pair.pump();
+    pair.stall(ACTIVE, true);
+    pair.hosts[ACTIVE].post(1, read(&source, 0), Flags::NONE, &[sink.all()]).unwrap();
+    pair.pump();
+    pair.hosts[ACTIVE].memory.deregister(sink.token, Unless::default(), 0).unwrap();
+    pair.stall(ACTIVE, false);
+    pair.pump();
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, Status::LocalAccess)]);
+    assert_eq!(pair.hosts[PASSIVE].outcomes(), [(9, Status::RemoteError)]);
+}
+
+/// ND2 4.5: the Write that wraps around is the one that fails, not an earlier one that has succeeded.
+#[test]
+fn a_write_that_wraps_is_the_one_that_fails() {
+    let mut config = PairConfig::new(&dialect::ND2);
+    config.wires.active.largest_frame = 256;
+    let mut pair = Pair::connected_with(config);
+    let [a, p] = &mut pair.hosts;
+    let target = p.register(vec![0; 64], WRITABLE | Rights::REMOTE_READ);
+    let memory = a.register(vec![0; 2000], Rights::LOCAL_WRITE);
+    let wraps = Operation::Write { token: target.token.0, address: u64::MAX - 99 };
+    a.post(1, read(&target, 0), Flags::NONE, &[memory.sge(0, 64)]).unwrap();
+    a.post(2, write(&target, 0), Flags::NONE, &[memory.sge(0, 64)]).unwrap();
+    a.post(3, wraps, Flags::NONE, &[memory.all()]).unwrap();
+    pair.pump();
+    let outcomes = pair.hosts[ACTIVE].outcomes();
+    assert_eq!(outcomes.get(1..), Some(&[(2, Status::Success), (3, Status::RemoteAccess)][..]));
+}
