@@ -27,7 +27,6 @@ macro_rules! each {
 
 each! {
     planted_off_by_one: "off by one",
-    planted_window_of_another_queue_pair: "window of another queue pair",
     planted_connection_scope_ignored: "connection scope ignored",
     planted_epoch_ignored: "epoch ignored",
     planted_rights_of_a_read: "rights of a read",

@@ -248,7 +248,7 @@ impl Watch {
                     piece.what
                 ));
             }
-            piece.placed += bytes.len();
+            piece.placed = (piece.placed + bytes.len()).min(piece.bytes.len());
             let count = bytes.len() as u64;
             watch.counters.0.entry("bytes placed").and_modify(|n| *n += count).or_insert(count);
             watch.books.get(process).map(|books| books.region(token))
