@@ -74,6 +74,9 @@ fn r8_larger_than_the_limit_is_refused() {
 fn r9_empty_and_wrapping_registrations_are_refused() {
     let memory = memory();
     assert_eq!(memory.register(&registration(&[])), Err(RegisterError::Empty));
+    let text = RegisterError::TooLarge { limit: 4096 }.to_string();
+    assert!(text.contains("limit of 4096 bytes"), "{text}");
+    assert!(RegisterError::Empty.to_string().contains("at least one byte"));
     let empty = [Segment { host: HOST, length: 0 }];
     assert_eq!(memory.register(&registration(&empty)), Err(RegisterError::Empty));
     let at = |base, host, length| {
