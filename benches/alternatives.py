@@ -1,0 +1,256 @@
+#!/usr/bin/env python3
+"""Transom beside what people use without a NIC: libfabric (fi_pingpong) and UCX (ucx_perftest).
+
+    benches/alternatives.py [--rounds N] [--out DIR] [--no-install] [--transom PATH]
+
+Installs libfabric-bin and ucx-utils (Debian, Ubuntu) when they are absent, builds Transom, and runs
+every tool once per round, so that a slow minute hurts all of them. Every side spins; the first process
+is pinned to CPU 0, the second to CPU 1. Prints a Markdown table of medians with quartiles, and writes
+`alternatives.md`, `alternatives.json` and `alternatives.svg` into DIR (default: docs/performance).
+
+What is the same, and what is not:
+- latency is half a round trip of one message for all of them;
+- fi_pingpong has one message under way, so its "bandwidth" is compared with Transom's 1 MiB latency
+  ("one at a time"); ucx_perftest and Transom's write-bandwidth keep several under way ("streaming");
+- UCX `put` over `posix` maps the peer's memory into the initiator: no check stands between them.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+MIB = 1 << 20
+PORT = 47600
+
+
+def pinned(cpu, command):
+    return ["taskset", "-c", str(cpu)] + command
+
+
+def pair(server, client, environment=None, limit=60):
+    """Runs a server and a client, and returns what the client printed."""
+    env = dict(os.environ, **(environment or {}))
+    first = subprocess.Popen(pinned(0, server), env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        # Neither tool says when it listens: ask again until the client gets through.
+        until = time.monotonic() + limit
+        while True:
+            done = subprocess.run(pinned(1, client), env=env, capture_output=True, text=True, timeout=limit)
+            if done.returncode == 0:
+                return done.stdout
+            if first.poll() is not None or time.monotonic() > until:
+                raise RuntimeError(f"{' '.join(client)}: {done.stderr.strip() or done.stdout.strip()}")
+            time.sleep(0.05)
+    finally:
+        first.terminate()
+        first.wait()
+
+
+class FiPingpong:
+    """One libfabric provider."""
+
+    def __init__(self, provider, endpoint):
+        self.name = f"libfabric {provider}"
+        self.base = ["fi_pingpong", "-p", provider, "-e", endpoint]
+
+    def command(self, size, iterations):
+        return self.base + ["-S", str(size), "-I", str(iterations)]
+
+    def half_round_trip(self, size):
+        """Microseconds."""
+        iterations = 20_000 if size < 65536 else 1_000
+        server = self.command(size, iterations)
+        # bytes  #sent  #ack  total  time  MB/sec  usec/xfer  Mxfers/sec
+        line = pair(server, server + ["127.0.0.1"]).strip().splitlines()[-1]
+        return float(line.split()[6])
+
+    def streaming(self, _size):
+        return None
+
+    def commands(self):
+        return [" ".join(self.command(8, 20_000)), " ".join(self.command(8, 20_000) + ["127.0.0.1"])]
+
+
+class Ucx:
+    """One UCX transport, by `put`."""
+
+    def __init__(self, transport):
+        self.name = f"UCX {transport}"
+        self.environment = {"UCX_TLS": f"{transport},self"}
+
+    def run(self, test, size, iterations):
+        global PORT
+        PORT += 1
+        client = ["ucx_perftest", "127.0.0.1", "-p", str(PORT), "-t", test, "-s", str(size), "-n", str(iterations), "-w", "1000", "-f", "-v"]
+        line = pair(["ucx_perftest", "-p", str(PORT)], client, self.environment).strip().splitlines()[-1]
+        # iterations, median latency, average latency, overall latency, average and overall MB/s, rates
+        return line.split(",")
+
+    def half_round_trip(self, size):
+        return float(self.run("ucp_put_lat", size, 50_000 if size < 65536 else 1_000)[1])
+
+    def streaming(self, size):
+        """GB/s; the tool counts 2^20 bytes as a megabyte."""
+        return float(self.run("ucp_put_bw", size, 5_000)[5]) * MIB / 1e9
+
+    def commands(self):
+        tls = self.environment["UCX_TLS"]
+        return [f"UCX_TLS={tls} ucx_perftest", f"UCX_TLS={tls} ucx_perftest 127.0.0.1 -t ucp_put_lat -s 8 -n 50000 -w 1000 -f -v"]
+
+
+class Transom:
+    """One path of ours."""
+
+    def __init__(self, binary, path, crc):
+        self.name = f"Transom {path}" + ("" if path == "process" else f", CRC {crc}")
+        self.base = [binary, "bench"]
+        self.options = ["--path", path, "--crc", crc, "--wait", "spin", "--seconds", "1", "--json"]
+
+    def run(self, bench, size):
+        # The bench starts its own peer and pins both.
+        done = subprocess.run(self.base + [bench, "--size", str(size)] + self.options, capture_output=True, text=True, timeout=60)
+        if done.returncode != 0:
+            raise RuntimeError(done.stderr.strip())
+        return json.loads(done.stdout)
+
+    def half_round_trip(self, size):
+        answer = self.run("write-latency", size)
+        return answer["median"] * {"ns": 1e-3}[answer["unit"]]
+
+    def streaming(self, size):
+        answer = self.run("write-bandwidth", size)
+        return answer["median"] * {"bytes/s": 1e-9}[answer["unit"]]
+
+    def commands(self):
+        return ["transom bench write-latency --size 8 " + " ".join(self.options)]
+
+
+# title, unit, how to measure one tool, whether less is better
+MEASURES = [
+    ("8 B latency", "µs", lambda tool: tool.half_round_trip(8), True),
+    ("4 KiB latency", "µs", lambda tool: tool.half_round_trip(4096), True),
+    ("1 MiB, one at a time", "GB/s", lambda tool: MIB / tool.half_round_trip(MIB) / 1e3, False),
+    ("1 MiB, streaming", "GB/s", lambda tool: tool.streaming(MIB), False),
+]
+
+
+def summary(values):
+    if not values:
+        return None
+    if len(values) < 2:
+        return (values[0],) * 3
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, middle, high
+
+
+def number(value):
+    return f"{value:.2f}" if value < 100 else f"{value:.0f}"
+
+
+def table(results):
+    lines = ["| | " + " | ".join(f"{title} ({unit})" for title, unit, _, _ in MEASURES) + " |"]
+    lines.append("|---" * (len(MEASURES) + 1) + "|")
+    for name, row in results.items():
+        cells = []
+        for title, *_ in MEASURES:
+            found = row.get(title)
+            cells.append("–" if found is None else f"{number(found[1])} [{number(found[0])}–{number(found[2])}]")
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def plot(results, path):
+    """Bars, one panel per measure, drawn to the same scale within a panel."""
+    width, bar, left = 760, 20, 190
+    out, y = [], 10
+    for title, unit, _, less in MEASURES:
+        rows = [(name, row[title]) for name, row in results.items() if row.get(title)]
+        if not rows:
+            continue
+        top = max(high for _, (_, _, high) in rows)
+        out.append(f'<text x="4" y="{y + 14}" font-weight="bold">{title}, {unit} ({"less" if less else "more"} is better)</text>')
+        y += 24
+        for name, (low, middle, high) in rows:
+            scale = (width - left - 90) / top
+            colour = "#0b6e99" if name.startswith("Transom") else "#b0b7bf"
+            out.append(f'<text x="{left - 6}" y="{y + 14}" text-anchor="end">{name}</text>')
+            out.append(f'<rect x="{left}" y="{y + 2}" width="{middle * scale:.1f}" height="{bar - 5}" fill="{colour}"/>')
+            out.append(f'<line x1="{left + low * scale:.1f}" x2="{left + high * scale:.1f}" y1="{y + 9}" y2="{y + 9}" stroke="#222"/>')
+            out.append(f'<text x="{left + high * scale + 6:.1f}" y="{y + 14}">{number(middle)}</text>')
+            y += bar
+        y += 14
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{y}" font-family="sans-serif" font-size="12">'
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(head + '<rect width="100%" height="100%" fill="white"/>' + "".join(out) + "</svg>\n")
+
+
+def install():
+    missing = [package for tool, package in (("fi_pingpong", "libfabric-bin"), ("ucx_perftest", "ucx-utils")) if not shutil.which(tool)]
+    if missing:
+        sudo = [] if os.geteuid() == 0 else ["sudo"]
+        subprocess.run(sudo + ["apt-get", "install", "-y", "-q"] + missing, check=True, stdout=subprocess.DEVNULL)
+
+
+def version(command):
+    text = subprocess.run(command, capture_output=True, text=True).stdout
+    words = text.replace("#", " ").replace(":", " ").split()
+    return next((word for word in words if word[0].isdigit()), "unknown")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--out", default=os.path.join(ROOT, "docs", "performance"))
+    parser.add_argument("--no-install", action="store_true")
+    parser.add_argument("--transom", help="a built command (default: build one)")
+    options = parser.parse_args()
+    if not options.no_install:
+        install()
+    binary = options.transom
+    if not binary:
+        subprocess.run(["cargo", "build", "--release", "-q", "-p", "transom-cli"], cwd=ROOT, check=True)
+        binary = os.path.join(ROOT, "target", "release", "transom")
+
+    tools = [Transom(binary, "process", "on"), Transom(binary, "tcp", "on"), Transom(binary, "tcp", "off")]
+    tools += [FiPingpong("shm", "rdm"), FiPingpong("tcp", "msg"), FiPingpong("net", "msg"), Ucx("posix"), Ucx("tcp")]
+    samples = {tool.name: {title: [] for title, *_ in MEASURES} for tool in tools}
+    for turn in range(options.rounds):
+        for title, unit, measure, _ in MEASURES:
+            for tool in tools:
+                try:
+                    value = measure(tool)
+                except (RuntimeError, subprocess.TimeoutExpired, KeyError, ValueError) as error:
+                    print(f"{tool.name}, {title}: {error}", file=sys.stderr)
+                    continue
+                if value is not None:
+                    samples[tool.name][title].append(value)
+                    print(f"round {turn + 1}: {tool.name}, {title}: {number(value)} {unit}", file=sys.stderr)
+
+    results = {name: {title: summary(values) for title, values in row.items()} for name, row in samples.items()}
+    os.makedirs(options.out, exist_ok=True)
+    facts = {
+        "rounds": options.rounds,
+        "libfabric": version(["fi_info", "--version"]),
+        "ucx": version(["ucx_info", "-v"]),
+        "congestion_control": open("/proc/sys/net/ipv4/tcp_congestion_control", encoding="ascii").read().strip(),
+        "commands": {tool.name: tool.commands() for tool in tools},
+        "quartiles": results,
+    }
+    with open(os.path.join(options.out, "alternatives.json"), "w", encoding="utf-8") as file:
+        json.dump(facts, file, indent=1)
+        file.write("\n")
+    text = table(results)
+    with open(os.path.join(options.out, "alternatives.md"), "w", encoding="utf-8") as file:
+        file.write(f"Medians [quartiles] of {options.rounds} interleaved rounds; libfabric {facts['libfabric']}; UCX {facts['ucx']}; TCP {facts['congestion_control']}.\n\n{text}\n")
+    plot(results, os.path.join(options.out, "alternatives.svg"))
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
