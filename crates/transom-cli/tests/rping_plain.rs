@@ -43,13 +43,15 @@ struct Plain {
     sent: u32,
     received: u32,
     reads: u32,
+    /// Reads of no bytes that were answered.
+    verdicts: u32,
 }
 
 impl Plain {
     fn new(stream: TcpStream) -> Plain {
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         stream.set_nodelay(true).unwrap();
-        Plain { stream, crc: false, sent: 0, received: 0, reads: 0 }
+        Plain { stream, crc: false, sent: 0, received: 0, reads: 0, verdicts: 0 }
     }
 
     /// A start-up frame: key, flags, revision 2, IRD 1, ORD 1.
@@ -77,7 +79,8 @@ impl Plain {
         self.stream.write_all(&fpdu).unwrap();
     }
 
-    /// The next frame that says something, its checksum verified.
+    /// The next frame that says something, its checksum verified. A Read of no bytes, by which the
+    /// other side asks whether its Write was good, is answered.
     fn next(&mut self) -> Vec<u8> {
         let mut fpdu = vec![0; 2];
         self.stream.read_exact(&mut fpdu).unwrap();
@@ -90,7 +93,14 @@ impl Plain {
         let ulpdu = fpdu[2..2 + length].to_vec();
         assert_ne!(ulpdu[1], 0x46, "a Terminate: {ulpdu:02x?}");
         let empty_write = ulpdu[1] == WRITE && ulpdu.len() == 14;
-        if empty_write { self.next() } else { ulpdu }
+        let empty_read = ulpdu[1] == READ_REQUEST && ulpdu[30..34] == [0; 4];
+        if empty_read {
+            self.verdicts += 1;
+            let sink =
+                (u32::from_be_bytes(number(&ulpdu[18..])), u64::from_be_bytes(number(&ulpdu[22..])));
+            self.tagged(READ_RESPONSE, sink, &[]);
+        }
+        if empty_write || empty_read { self.next() } else { ulpdu }
     }
 
     fn untagged(&mut self, opcode: u8, queue: u32, number: u32, payload: &[u8]) {
@@ -150,7 +160,8 @@ fn client(crc: &str) {
         let read = plain.next();
         plain.reads += 1;
         assert_eq!(read[..2], [0x41, READ_REQUEST]);
-        assert_eq!(read[6..14], [&[0, 0, 0, 1][..], &plain.reads.to_be_bytes()].concat());
+        let place = plain.reads + plain.verdicts;
+        assert_eq!(read[6..14], [&[0, 0, 0, 1][..], &place.to_be_bytes()].concat());
         let sink =
             (u32::from_be_bytes(number(&read[18..])), u64::from_be_bytes(number(&read[22..])));
         assert_eq!(read[30..34], SIZE.to_be_bytes());

@@ -76,6 +76,7 @@ impl Wires {
                 let config = transom_process::Config {
                     read_caps: config.read_caps,
                     handshake_timeout: config.handshake_timeout,
+                    reply_timeout: config.reply_timeout,
                     confirm_timeout: config.confirm_timeout,
                     receive_wait: config.receive_wait,
                     ack_delay: config.ack_delay,

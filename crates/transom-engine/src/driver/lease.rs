@@ -47,7 +47,7 @@ impl Lease {
         (until > now.0).then_some(Time(until))
     }
 
-    /// Looked at when it could have lapsed: it was renewed.
+    /// Looked at when it could have lapsed: it was renewed, or its holder is at work.
     pub(super) fn renewed(&self) {
         let length = self.length.load(Ordering::Relaxed);
         let longer = length.saturating_mul(2).min(self.longest);

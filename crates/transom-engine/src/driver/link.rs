@@ -67,6 +67,8 @@ pub(crate) struct Link {
     todo: AtomicU8,
     /// Held by a polling thread.
     lease: Lease,
+    /// A polling thread is in the middle of a pass, which may outlast its lease.
+    at_work: AtomicBool,
     /// When the timers will have the background thread look.
     noted: AtomicU64,
     waiters: AtomicU32,
@@ -181,6 +183,7 @@ impl Link {
             latch: Latch::new(state),
             todo: AtomicU8::new(0),
             lease: Lease::new(shared.options.lease),
+            at_work: AtomicBool::new(false),
             noted: AtomicU64::new(NEVER),
             waiters: AtomicU32::new(0),
             stuck: AtomicBool::new(false),
@@ -274,7 +277,9 @@ impl Link {
                     }
                 }
                 let mut told = Told::default();
+                self.at_work.store(true, Ordering::Relaxed);
                 self.pass_with(state, &mut worker, now, (bits, first), &mut told);
+                self.at_work.store(false, Ordering::Relaxed);
                 Some(told)
             },
             |told| {
@@ -318,6 +323,10 @@ impl Link {
         } else if let Some(until) = self.lease.held(now) {
             self.lease.renewed();
             self.note(until);
+        } else if self.at_work.load(Ordering::Relaxed) {
+            // It polls: what it takes in now has not been waiting for us.
+            self.lease.renewed();
+            self.note(now.after(self.shared.options.lease));
         } else {
             self.drive(RECEIVE | FLUSH | ARM | LAPSED);
         }

@@ -30,8 +30,10 @@ pub struct Config {
     /// The link has a place for acknowledgements beside the records
     /// ([`Wire::acknowledgement`]); if not, they are records of their own.
     pub beside: bool,
-    /// How long start-up may take, from the constructor (passive) or `connect` (active).
+    /// Passive side: how long the Request may take, from the constructor.
     pub handshake_timeout: Duration,
+    /// Active side: how long the other program may take to answer the Request.
+    pub reply_timeout: Duration,
     /// Passive side: how long the other program may take to complete the connection.
     pub confirm_timeout: Option<Duration>,
     /// How long a Send may wait for a plain receive queue at the peer.
@@ -52,6 +54,7 @@ impl Config {
             read_caps: ReadLimits { inbound: 128, outbound: 128 },
             beside: false,
             handshake_timeout: Duration::from_secs(5),
+            reply_timeout: Duration::from_secs(60),
             confirm_timeout: Some(Duration::from_secs(60)),
             receive_wait: Duration::from_secs(1),
             ack_delay: Duration::from_micros(20),

@@ -42,7 +42,7 @@ impl Channel {
         self.check_private(private)?;
         self.limits = self.capped(limits);
         self.say_limits(Kind::Request, self.limits, private);
-        self.timeout = Some(now.after(self.config.handshake_timeout));
+        self.timeout = Some(now.after(self.config.reply_timeout));
         self.phase = Phase::WaitReply;
         Ok(())
     }
