@@ -566,7 +566,8 @@ impl Link {
                 let _ = self.shared.epoll.arm(self.fd(), self.key, read, stuck);
             }
         }
-        if arming && self.is_unread() {
+        if (arming || waited) && self.is_unread() {
+            // The one that waits may not know: it was asleep before this pass, or left it to us.
             self.note(now);
         }
         if arming {
