@@ -388,6 +388,7 @@ static void t29()
         const ND_MW_DESCRIPTOR d = link.y.bound(mw, 0, 65536, MAY_WRITE | MAY_READ);
         link.y.receive(received, 65536, 65536);
         std::atomic<int> started{0};
+        std::atomic<bool> over{false};
         std::memset(lab.a.buffer, 'p', 65536);
         std::thread peer([&] {
             for (;;) {
@@ -395,8 +396,10 @@ static void t29()
                 HR(link.x.write(r, 0, 65536, d), ND_SUCCESS);
                 started++;
                 CHECK_EQ(next(link.x.out), &r);
-                if (r.Status != ND_SUCCESS)
+                if (r.Status != ND_SUCCESS) {
+                    over = true;
                     return;
+                }
             }
         });
         while (started < 3)
@@ -408,7 +411,11 @@ static void t29()
         std::memset(lab.b.buffer, 'q', Node::SIZE);
         link.y.got(received, ND_CANCELED);
         link.y.done(own, ND_CANCELED);
-        HR(link.x.endpoint->Flush(), ND_SUCCESS); // the other side's end flushes nothing here (D-4)
+        // The other side's end flushes nothing here (D-4); a Write posted behind a flush awaits the next.
+        while (!over) {
+            HR(link.x.endpoint->Flush(), ND_SUCCESS);
+            std::this_thread::yield();
+        }
         peer.join();
         CHECK(lab.b.holds(0, Node::SIZE, 'q'));
         lab.b.mr = lab.b.add(lab.b.buffer, Node::SIZE);
