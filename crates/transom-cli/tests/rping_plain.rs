@@ -96,8 +96,10 @@ impl Plain {
         let empty_read = ulpdu[1] == READ_REQUEST && ulpdu[30..34] == [0; 4];
         if empty_read {
             self.verdicts += 1;
-            let sink =
-                (u32::from_be_bytes(number(&ulpdu[18..])), u64::from_be_bytes(number(&ulpdu[22..])));
+            let sink = (
+                u32::from_be_bytes(number(&ulpdu[18..])),
+                u64::from_be_bytes(number(&ulpdu[22..])),
+            );
             self.tagged(READ_RESPONSE, sink, &[]);
         }
         if empty_write || empty_read { self.next() } else { ulpdu }

@@ -205,14 +205,18 @@ impl Stream {
         let request = read.request;
         let expected = request.sink_offset.wrapping_add(u64::from(read.received));
         let left = request.size - read.received;
+        // siw answers a Read of no bytes with as many as it has sent before, from wherever that lay. For a
+        // verdict nothing was to be placed, and nothing is: that it was answered is all it says.
+        let asked = !matches!(read.asker, Asker::Verdict { .. });
         // An answer of no bytes names nothing that could be checked (RFC 5041 5.2).
-        if !payload.is_empty() && stag != request.sink_stag {
+        if asked && !payload.is_empty() && stag != request.sink_stag {
             let detail =
                 format!("an answer for {stag:#010x}; expected {:#010x}", request.sink_stag);
             return Err((Fault::ResponseToken, detail));
         }
         let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
-        if !payload.is_empty() && offset != expected || length > left || last != (length == left) {
+        let misplaced = !payload.is_empty() && offset != expected;
+        if asked && (misplaced || length > left || last != (length == left)) {
             let detail = format!(
                 "an answer of {length} bytes at {offset:#x}{}; expected up to {left} at {expected:#x}",
                 if last { ", the last," } else { "" },
@@ -221,7 +225,7 @@ impl Stream {
         }
         self.inbound.answered = true;
         let begin = read.received;
-        read.received += length;
+        read.received += if asked { length } else { 0 };
         let asker = read.asker;
         self.inbound.partial = if last { Partial::None } else { Partial::Response };
         if last {

@@ -307,3 +307,28 @@ fn h21_an_answer_whose_sink_is_gone() {
     assert_eq!(side.taken(), []);
     assert_eq!(terminate_code(&side.talk()), Some((1, 1, 0)));
 }
+
+/// A Read of no bytes that asks for a verdict is answered by siw with as many bytes as it has sent
+/// before. They are nobody's: none comes out, and the Write is done. Answers to the program's own
+/// Reads stay what they were asked for (H20).
+#[test]
+fn h20_bytes_that_answer_a_verdict_go_nowhere() {
+    for pieces in [
+        vec![("c142 00000000 0000000000000000", 16)],
+        vec![("8142 00000000 0000000000000000", 16), ("c142 00000000 0000000000000010", 8)],
+    ] {
+        let mut side = peer();
+        side.write(9, 0, b"data", true);
+        side.talk();
+        for (header, length) in pieces {
+            assert_eq!(side.taken(), []);
+            side.feed(&frame(&header, &vec![0xEE; length]));
+        }
+        assert_eq!(side.violation, None);
+        assert_eq!(side.taken(), [Got::Done(0)]);
+        side.read(9, 0, 0);
+        side.talk();
+        side.feed(&frame("c142 00000051 0000000000005000", &[0xEE]));
+        refused(&mut side, (1, 1, 1));
+    }
+}
