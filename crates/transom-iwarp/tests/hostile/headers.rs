@@ -321,8 +321,7 @@ fn h20_bytes_that_answer_a_verdict_go_nowhere() {
         side.write(9, 0, b"data", true);
         side.talk();
         for (header, length) in pieces {
-            assert_eq!(side.taken(), []);
-            side.feed(&frame(&header, &vec![0xEE; length]));
+            side.feed(&frame(header, &vec![0xEE; length]));
         }
         assert_eq!(side.violation, None);
         assert_eq!(side.taken(), [Got::Done(0)]);
