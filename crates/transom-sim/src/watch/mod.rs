@@ -25,6 +25,7 @@ use transom_wire::{Role, Time};
 
 use crate::counters::Counters;
 use crate::model::Books;
+use crate::process::Process;
 pub use inbound::Piece;
 pub use outbound::{Filling, Sealed};
 
@@ -397,6 +398,39 @@ impl Watch {
         let start = (address - base) as usize;
         if let Some(place) = buffer.get_mut(start..start + bytes.len()) {
             place.copy_from_slice(bytes);
+        }
+    }
+}
+
+impl Stream {
+    /// One end, before its first byte.
+    #[must_use]
+    pub fn new(process: &Process, role: Role, id: ConnectionId, now: Time) -> Stream {
+        let dialect = process.dialect;
+        Stream {
+            process: process.index,
+            role,
+            pair: None,
+            actor: Actor { domain: DomainId(0), queue_pair: QueuePairId(0), connection: Some(id) },
+            id,
+            sink: dialect.sink,
+            keeps: dialect.peer_gone == transom_core::dialect::PeerGone::Keep,
+            ignores: dialect.dead_window == transom_core::dialect::DeadWindow::Ignored,
+            extension: false,
+            reads: 0,
+            open: false,
+            ended: None,
+            messages: Vec::new(),
+            frame: None,
+            flight: Default::default(),
+            serving: Default::default(),
+            inbox: Default::default(),
+            waits: None,
+            refused: false,
+            faulted: false,
+            spoilt: false,
+            hurt: false,
+            heard: now,
         }
     }
 }

@@ -1,0 +1,77 @@
+//! What a request names at its peer.
+
+use transom_memory::{Purpose, Rights};
+
+use super::Grant;
+use crate::model::Verdict;
+use crate::watch::EndId;
+use crate::world::World;
+
+impl World {
+    /// A token of the peer: one that is right, or one that a wicked program would try.
+    pub(super) fn target(&mut self, id: Option<EndId>, right: Rights) -> Option<Grant> {
+        let (link, side) = id?;
+        let peer = self.links.get(link)?.ends[1 - side].as_ref()?;
+        let (owner, pair) = (peer.process, peer.pair);
+        let hostile = self.profile.hostile;
+        let wicked = hostile > 0 && self.rng.once_in(hostile);
+        let of_peer = |g: &&Grant| g.process == owner && (g.pair.is_none() || g.pair == pair);
+        let live = |world: &World, grant: &Grant| {
+            let watch = world.watcher.see();
+            watch.books[owner].objects.get(&grant.token).is_some_and(|object| {
+                object.life == crate::model::Life::Live && object.length == grant.length
+            })
+        };
+        let purpose = match right {
+            Rights::REMOTE_READ => Purpose::RemoteRead,
+            _ => Purpose::RemoteWrite,
+        };
+        let honest: Vec<Grant> = {
+            let watch = self.watcher.see();
+            let peer = watch.ends.get(&(link, 1 - side))?;
+            let books = &watch.books[owner];
+            let fit = |g: &&Grant| {
+                let (token, address, length) = (g.token, g.address, g.length);
+                let verdict = books.judge(&peer.actor, peer.open, purpose, token, address, length);
+                let closable = right != Rights::NONE
+                    || g.pair == pair
+                        && books.objects.get(&token).is_some_and(|o| o.window_of.is_some());
+                g.process == owner && closable && matches!(verdict, Verdict::Yes(_))
+            };
+            self.board.iter().rev().take(100).filter(fit).copied().collect()
+        };
+        if !wicked {
+            return self.rng.pick(&honest).copied();
+        }
+        let board = &self.board;
+        let (name, some): (_, Vec<Grant>) = match self.rng.below(4) {
+            0 => (
+                "used a stale token",
+                board.iter().filter(|g| of_peer(g) && !live(self, g)).copied().collect(),
+            ),
+            1 => {
+                // Of another queue pair or connection of the same process, mostly.
+                let near = !self.rng.once_in(4);
+                let close = |g: &&Grant| g.process == owner && live(self, g);
+                let other = |g: &&Grant| !of_peer(g) && (close(g) || !near);
+                ("used another's token", self.board.iter().filter(other).copied().collect())
+            }
+            2 => (
+                "used the wrong right",
+                board.iter().filter(|g| of_peer(g) && !g.rights.contains(right)).copied().collect(),
+            ),
+            _ => {
+                let near = self.rng.pick(board).copied()?;
+                let token = if self.rng.once_in(2) {
+                    near.token ^ (1 << self.rng.below(32))
+                } else {
+                    self.rng.word() as u32
+                };
+                ("used a guessed token", vec![Grant { token, ..near }])
+            }
+        };
+        let grant = self.rng.pick(&some).copied()?;
+        self.hit(name);
+        Some(grant)
+    }
+}

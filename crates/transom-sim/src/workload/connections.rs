@@ -1,0 +1,313 @@
+//! The lives of connections.
+
+use transom_core::tables::ConnectorState;
+use transom_core::{Connector, LinkEnd, QueuePair, QueuePairConfig, QueuePairKind, Status};
+use transom_memory::{DomainId, QueuePairId};
+use transom_wire::ReadLimits;
+
+use super::DOMAINS;
+use crate::process::{Pair, Process};
+use crate::watch::EndId;
+use crate::world::World;
+
+impl World {
+    pub(crate) fn connections(&mut self, process: usize) {
+        let pairs = &self.processes[process].pairs;
+        let alive: Vec<usize> = (0..pairs.len()).filter(|i| !pairs[*i].released).collect();
+        // Those that wait for their program come first, mostly.
+        let waits = |i: &usize| {
+            use ConnectorState::{Bound, Replied, Requested};
+            matches!(pairs[*i].connector.state(), Bound | Replied | Requested)
+        };
+        let waiting: Vec<usize> = alive.iter().copied().filter(waits).collect();
+        let first = !waiting.is_empty() && !self.rng.once_in(4);
+        let chosen = self.rng.pick(if first { &waiting } else { &alive }).copied();
+        if let Some(index) = chosen.filter(|_| first) {
+            return self.connection(process, index);
+        }
+        let Some(index) = chosen.filter(|_| alive.len() >= 4 || self.rng.once_in(2)) else {
+            return self.open(process);
+        };
+        self.connection(process, index);
+    }
+
+    fn connection(&mut self, process: usize, index: usize) {
+        let pair = &self.processes[process].pairs[index];
+        match pair.connector.state() {
+            ConnectorState::Bound => self.connect(process, index),
+            ConnectorState::Requested if self.rng.once_in(12) => self.reject(process, index),
+            ConnectorState::Requested => self.accept(process, index),
+            ConnectorState::Replied if self.rng.once_in(12) => self.reject(process, index),
+            ConnectorState::Replied => self.complete_connect(process, index),
+            ConnectorState::Connecting | ConnectorState::Accepting | ConnectorState::Queued => {
+                if self.rng.once_in(15) {
+                    self.cancel(process, index);
+                }
+            }
+            ConnectorState::Connected => match self.rng.below(100) {
+                0 => self.disconnect(process, index),
+                1 => self.flush_pair(process, index),
+                2 => self.release(process, index),
+                3 => {
+                    let waiter = self.processes[process].waiter();
+                    if let Some(id) = self.processes[process].pairs[index].end {
+                        let result = self.call(id, false, |call, cx| {
+                            call.connector.map(|c| c.notify_disconnect(waiter, cx.effects))
+                        });
+                        if !matches!(result, Some(Some(Ok(())))) {
+                            self.processes[process].waiting.pop();
+                        }
+                    }
+                }
+                4 if self.profile.careless => {
+                    let pair = &mut self.processes[process].pairs[index];
+                    pair.lazy = !pair.lazy;
+                }
+                _ => {}
+            },
+            ConnectorState::PeerGone => self.disconnect(process, index),
+            ConnectorState::Disconnected | ConnectorState::Disconnecting => {
+                if self.rng.once_in(3) {
+                    self.release(process, index);
+                }
+            }
+            ConnectorState::Idle => {}
+        }
+    }
+
+    /// A new queue pair, to connect with or to be connected to.
+    fn open(&mut self, index: usize) {
+        let passive = self.rng.once_in(2);
+        let (depth, sges) = (self.profile.depth, self.profile.sges);
+        let shared = self.rng.once_in(4);
+        let number = self.rng.below(1 << 24) as u32;
+        let domain = DomainId(self.rng.below(DOMAINS) as u32 + 1);
+        let process = &mut self.processes[index];
+        let cqs = [0, 1].map(|_| self.rng.index(process.cqs.len()));
+        let pool = shared.then(|| self.rng.index(process.pools.len()));
+        let config = QueuePairConfig {
+            number: QueuePairId(number),
+            domain,
+            context: u64::from(number) << 8,
+            kind: QueuePairKind::Rc,
+            dialect: process.dialect,
+            initiator_depth: depth,
+            receive_depth: if shared { 0 } else { depth },
+            initiator_sge: sges,
+            receive_sge: sges,
+            inline_size: 256,
+            largest_transfer: 1 << 20,
+            shared,
+        };
+        process.cqs[cqs[0]].queue.bind(depth as usize);
+        process.cqs[cqs[1]].queue.bind(depth as usize);
+        let pair = process.pairs.len();
+        let connector = Connector::new(process.dialect, process.caps);
+        process.pairs.push(Pair {
+            number,
+            domain,
+            front: QueuePair::new(config),
+            connector,
+            cqs,
+            pool,
+            end: None,
+            released: false,
+            tried: false,
+            lazy: self.profile.careless && self.rng.once_in(3),
+        });
+        {
+            let mut watch = self.watcher.see();
+            let record = crate::watch::Pair::new(domain, config.context, pool);
+            watch.pairs.insert((index, number), record);
+        }
+        for _ in 0..self.rng.below(4) {
+            self.receive_one(index, pair);
+        }
+        if passive {
+            let process = &mut self.processes[index];
+            let waiter = process.waiter();
+            let owner = &mut process.pairs[pair];
+            let taken = process.listener.take_request(&mut owner.connector, pair as u64, waiter);
+            if let Ok(Some(incoming)) = taken {
+                self.hand_over(index, pair, incoming);
+            }
+        } else {
+            let _ = self.processes[index].pairs[pair].connector.bind();
+            self.connect(index, pair);
+        }
+    }
+
+    fn connect(&mut self, index: usize, pair: usize) {
+        let place = self.rng.index(self.places.len());
+        let to = self.places[place];
+        if to == index || !self.processes[to].alive {
+            return;
+        }
+        let reads =
+            ReadLimits { inbound: self.rng.one([0, 4, 99]), outbound: self.rng.one([0, 4, 99]) };
+        let private = vec![0xAB; self.rng.one([0, 1, 56, 500])];
+        let waiter = self.processes[index].waiter();
+        let owner = &mut self.processes[index].pairs[pair];
+        let began = owner.connector.connect(&mut owner.front, waiter, reads, private.len());
+        let Ok((execution, limits)) = began else {
+            self.processes[index].waiting.pop();
+            return;
+        };
+        if std::mem::replace(&mut self.processes[index].pairs[pair].tried, true) {
+            self.hit("reconnected");
+        }
+        let link = self.link(index, pair, to);
+        self.say(|| format!("process {index} connects to {to}: link {link}"));
+        self.call((link, 0), false, |call, cx| {
+            let _ = call.connection.connect(cx, execution, limits, &private);
+        });
+        self.transmit((link, 0), 1 << 16);
+    }
+
+    fn accept(&mut self, process: usize, index: usize) {
+        let Some(id) = self.processes[process].pairs[index].end else {
+            return self.release(process, index);
+        };
+        if self.end_mut(id).is_none() {
+            return self.release(process, index);
+        }
+        self.join(id, index);
+        let waiter = self.processes[process].waiter();
+        let reads =
+            ReadLimits { inbound: self.rng.one([1, 4, 99]), outbound: self.rng.one([1, 4, 99]) };
+        let result = self.call(id, false, |call, cx| {
+            let (Some(connector), Some(front)) = (call.connector, call.front) else {
+                return Err(Status::InternalError);
+            };
+            connector.accept(cx, Some(call.connection), front, waiter, reads, &[1, 2, 3])
+        });
+        if !matches!(result, Some(Ok(()))) {
+            self.processes[process].waiting.retain(|w| *w != waiter);
+        }
+        self.transmit(id, 1 << 16);
+    }
+
+    fn complete_connect(&mut self, process: usize, index: usize) {
+        let Some(id) = self.processes[process].pairs[index].end else { return };
+        self.call(id, false, |call, cx| {
+            call.connector.map(|connector| connector.complete_connect(cx, Some(call.connection)))
+        });
+        self.transmit(id, 1 << 16);
+    }
+
+    fn reject(&mut self, process: usize, index: usize) {
+        let Some(id) = self.processes[process].pairs[index].end else { return };
+        self.call(id, false, |call, cx| {
+            call.connector.map(|connector| connector.reject(cx, Some(call.connection), &[7]))
+        });
+        self.transmit(id, 1 << 16);
+    }
+
+    fn cancel(&mut self, process: usize, index: usize) {
+        self.hit("connect canceled");
+        let end = self.processes[process].pairs[index].end;
+        match end.filter(|id| self.end_mut(*id).is_some()) {
+            Some(id) => {
+                self.call(id, false, |call, cx| {
+                    call.connector.map(|connector| connector.cancel(cx, Some(call.connection)))
+                });
+                self.transmit(id, 1 << 16);
+            }
+            _ => {
+                let process_of = &mut self.processes[process];
+                process_of.listener.forget(index as u64);
+                let mut effects = transom_core::Effects::default();
+                process_of.pairs[index].connector.unqueue(&mut effects);
+                for effect in effects.list {
+                    if let transom_core::Effect::Finished(finished) = effect {
+                        self.finished(process, finished);
+                    }
+                }
+            }
+        }
+    }
+
+    fn disconnect(&mut self, process: usize, index: usize) {
+        let Some(id) = self.processes[process].pairs[index].end else {
+            return self.release(process, index);
+        };
+        let waiter = self.processes[process].waiter();
+        let result = self.call(id, false, |call, cx| {
+            call.connector.map(|connector| connector.disconnect(cx, Some(call.connection), waiter))
+        });
+        if matches!(result, Some(Some(Ok(())))) {
+            self.hit("disconnected");
+        } else {
+            self.processes[process].waiting.retain(|w| *w != waiter);
+        }
+        self.transmit(id, usize::MAX);
+    }
+
+    pub(crate) fn flush_pair(&mut self, process: usize, index: usize) {
+        self.hit("flushed");
+        let pair = &mut self.processes[process].pairs[index];
+        let key = (process, pair.number);
+        match pair.end {
+            Some(id) if pair.front.attached() => {
+                // Before it is established, a flush leaves it be.
+                let over = |world: &World, over: bool| {
+                    let mut watch = world.watcher.see();
+                    let ended = watch.ends.get(&id).is_some_and(|stream| stream.ended.is_some());
+                    if let Some(pair) = watch.pairs.get_mut(&key) {
+                        pair.over = over || ended;
+                    }
+                };
+                over(self, true);
+                self.call(id, false, |call, cx| call.connection.flush(cx));
+                over(self, false);
+                self.transmit(id, usize::MAX);
+            }
+            _ => {
+                let mut effects = transom_core::Effects::default();
+                if let Some(pair) = self.watcher.see().pairs.get_mut(&key) {
+                    pair.over = true;
+                }
+                let Process { memory, pairs, .. } = &mut self.processes[process];
+                pairs[index].front.flush(memory, self.now, &mut effects);
+                self.watcher.see().effects(None, Some(key), &effects.list);
+                self.settled(process, index, effects.list);
+            }
+        }
+    }
+
+    /// The last references to a queue pair and its connector go.
+    pub(crate) fn release(&mut self, process: usize, index: usize) {
+        if self.processes[process].pairs[index].released {
+            return;
+        }
+        self.hit("released");
+        let end = self.processes[process].pairs[index].end;
+        if let Some(id) = end.filter(|id| self.end_mut(*id).is_some()) {
+            self.call(id, false, |call, cx| {
+                call.connector.map(|connector| connector.release(cx, Some(call.connection)))
+            });
+            self.transmit(id, usize::MAX);
+        } else {
+            self.released_without(process, index);
+        }
+        self.flush_pair(process, index);
+        self.processes[process].listener.forget(index as u64);
+        self.processes[process].pairs[index].released = true;
+        // Its last handle closes what is left of its windows (a Bind that never ran among them).
+        let number = self.processes[process].pairs[index].number;
+        self.processes[process].memory.close_queue_pair(QueuePairId(number), self.now.0);
+        let nowhere = transom_memory::ConnectionId { number: u32::MAX, epoch: 0 };
+        self.watcher.see().books[process].over(Some(QueuePairId(number)), nowhere);
+    }
+
+    /// The network gives up on a link.
+    pub(crate) fn give_up(&mut self, id: EndId) {
+        {
+            let mut watch = self.watcher.see();
+            if let Some(stream) = watch.ends.get_mut(&id) {
+                stream.hurt = true;
+            }
+        }
+        self.call(id, false, |call, cx| call.connection.link_closed(cx, LinkEnd::TimedOut));
+    }
+}

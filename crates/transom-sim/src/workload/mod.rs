@@ -1,0 +1,126 @@
+//! What programs do, the good ones and the others.
+//!
+//! | file | what programs do there |
+//! |---|---|
+//! | `memory` | register, deregister, write their own buffers, use up every token |
+//! | `windows` | bind, invalidate, revoke, fast register |
+//! | `requests` | read, write, send, receive, poll |
+//! | `aim` | what a request names at its peer: what it was given, or what it should not have |
+//! | `connections` | open, connect, accept, reject, cancel, disconnect, flush, let go |
+
+mod aim;
+mod connections;
+mod memory;
+mod requests;
+mod windows;
+
+use std::time::Duration;
+
+use transom_memory::Rights;
+
+use crate::watch::EndId;
+use crate::world::World;
+
+/// A token that somebody has handed out. The board never forgets: some programs use what they should
+/// not.
+#[derive(Clone, Copy, Debug)]
+pub struct Grant {
+    /// Whose memory it is.
+    pub process: usize,
+    /// The token.
+    pub token: u32,
+    /// First byte.
+    pub address: u64,
+    /// Bytes.
+    pub length: u64,
+    /// What it grants.
+    pub rights: Rights,
+    /// For the peer of this queue pair of its owner; `None`: for any.
+    pub pair: Option<usize>,
+}
+
+const DOMAINS: u64 = 2;
+/// Bytes of a receive, mostly; Sends have half of that at most.
+const MESSAGE: u64 = 1000;
+
+impl World {
+    /// One thing that happens.
+    pub fn step(&mut self) {
+        let faults = self.profile.faults;
+        if faults > 0 && self.rng.once_in(faults) {
+            return self.fault();
+        }
+        match self.rng.below(100) {
+            0..=24 => {
+                if let Some(id) = self.any_end() {
+                    let limit = self.rng.one([1, 500, 1 << 16, 1 << 20, 1 << 20]);
+                    self.transmit(id, limit);
+                }
+            }
+            25..=53 => {
+                if let Some(id) = self.any_end() {
+                    let most = self.rng.one([1, 100, 1000, usize::MAX, usize::MAX, usize::MAX]);
+                    let next = self.links[id.0].ways[id.1].next().filter(|next| *next > self.now);
+                    if let Some(next) = next.filter(|_| self.rng.once_in(2)) {
+                        self.pass_time(next.since(self.now));
+                    }
+                    if most <= 100 {
+                        self.hit("partial read");
+                    }
+                    self.deliver(id, most);
+                }
+            }
+            54..=57 => {
+                if let Some(id) = self.any_end() {
+                    self.call(id, false, |call, cx| call.connection.before_blocking(cx.now));
+                    self.transmit(id, 1 << 16);
+                }
+            }
+            58..=63 => {
+                let by = match self.rng.below(1000) {
+                    0 => self.rng.between(1, 6) * 1_000_000_000,
+                    1..=15 => self.rng.below(30_000_000),
+                    21..=300 => self.rng.below(1_000_000),
+                    _ => self.rng.below(10_000),
+                };
+                self.pass_time(Duration::from_nanos(by));
+            }
+            _ => self.program(),
+        }
+    }
+
+    pub(crate) fn any_end(&mut self) -> Option<EndId> {
+        let ends = self.ends();
+        self.rng.pick(&ends).copied()
+    }
+
+    /// Some program does something.
+    fn program(&mut self) {
+        let place = self.rng.index(self.places.len());
+        let process = self.places[place];
+        if !self.processes[process].alive {
+            return;
+        }
+        match self.rng.below(100) {
+            0..=3 => self.register(process),
+            4 => self.deregister(process),
+            5..=11 => self.bind(process),
+            12..=13 => self.invalidate(process),
+            14..=15 => self.revoke(process),
+            16..=54 => {
+                let Some(pair) = self.any_pair(process) else { return };
+                for _ in 0..self.rng.between(1, 5) {
+                    self.request(process, pair);
+                }
+            }
+            55..=74 => self.receive(process),
+            75..=84 => self.poll(process),
+            85..=92 => self.connections(process),
+            93 => self.poke(process),
+            94 | 97 => self.fast(process),
+            95 if self.profile.vanishing => self.vanish(),
+            96 if self.profile.hoarding => self.hoard(process),
+            _ => self.poll(process),
+        }
+    }
+}

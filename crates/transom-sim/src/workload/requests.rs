@@ -1,0 +1,335 @@
+//! Requests, receives and completions.
+
+use transom_core::tables::{ConnectorState, QueuePairState};
+use transom_core::{Completion, CompletionKind, Data, Flags, Operation, Request, Sge, Status};
+use transom_memory::{DomainId, Purpose, Rights, Scope};
+
+use super::MESSAGE;
+use crate::process::Pair;
+use crate::watch::EndId;
+use crate::world::{World, is_full};
+
+impl World {
+    pub(super) fn any_pair(&mut self, process: usize) -> Option<usize> {
+        let pairs = &self.processes[process].pairs;
+        let usable = |pair: &Pair, wide: bool| {
+            !pair.released && (wide || pair.connector.state() == ConnectorState::Connected)
+        };
+        let wide = self.rng.once_in(12);
+        let some: Vec<usize> = (0..pairs.len()).filter(|i| usable(&pairs[*i], wide)).collect();
+        self.rng.pick(&some).copied()
+    }
+
+    pub(super) fn flags(&mut self) -> Flags {
+        let mut flags = Flags::NONE;
+        for flag in [Flags::SILENT_SUCCESS, Flags::READ_FENCE, Flags::SOLICIT] {
+            if self.rng.once_in(4) {
+                flags = flags | flag;
+            }
+        }
+        flags
+    }
+
+    /// A list of so many bytes of the process's own memory.
+    fn list(
+        &mut self,
+        process: usize,
+        domain: DomainId,
+        length: u64,
+        rights: [Rights; 2],
+        end: Option<EndId>,
+    ) -> Vec<Sge> {
+        let connection = end.and_then(|end| self.watcher.see().ends.get(&end).map(|s| s.id));
+        let mut list = Vec::new();
+        let mut left = length;
+        let entries = self.rng.between(1, u64::from(self.profile.sges));
+        for entry in 0..entries {
+            let hostile = self.profile.hostile;
+            let wrong = hostile > 0 && self.rng.once_in(hostile * 4);
+            let regions = &self.processes[process].regions;
+            let fit = |i: &usize| {
+                let region = &regions[*i];
+                let right = rights.iter().any(|right| region.rights.contains(*right));
+                let ours = right
+                    && match region.scope {
+                        Scope::Connection(_, whose) => Some(whose) == connection,
+                        scope => scope.domain() == domain,
+                    };
+                wrong || region.live && region.length > 0 && ours
+            };
+            let some: Vec<usize> = (0..regions.len()).filter(fit).collect();
+            let Some(index) = self.rng.pick(&some).copied() else { break };
+            let region = self.processes[process].regions[index].clone();
+            let want = if entry + 1 == entries { left } else { self.rng.below(left + 1) };
+            let count = want.min(region.length);
+            left -= count;
+            let past = if wrong { 2 } else { 0 };
+            let skip = self.rng.below(region.length - count + 1 + past);
+            list.push(Sge {
+                token: region.token.0,
+                address: region.base.wrapping_add(skip),
+                length: count as u32,
+            });
+        }
+        list
+    }
+
+    fn length(&mut self) -> u64 {
+        match self.rng.below(10) {
+            0 => 0,
+            1..=4 => self.rng.between(1, 64),
+            _ => self.rng.between(1, self.profile.buffer),
+        }
+    }
+
+    pub(super) fn request(&mut self, process: usize, pair: usize) {
+        let (domain, id) = {
+            let pair = &self.processes[process].pairs[pair];
+            (pair.domain, pair.end)
+        };
+        let length = self.length();
+        let flags = self.flags();
+        match self.rng.below(10) {
+            0..=3 => {
+                let inline = self.rng.once_in(4);
+                let operation = if self.rng.once_in(8) {
+                    let Some(grant) = self.target(id, Rights::NONE) else { return };
+                    Operation::SendWithInvalidate { token: grant.token }
+                } else {
+                    Operation::Send
+                };
+                self.post_data(
+                    process,
+                    pair,
+                    domain,
+                    operation,
+                    flags,
+                    length.min(MESSAGE / 2),
+                    inline,
+                );
+            }
+            kind => {
+                let limit = id.and_then(|id| self.watcher.see().ends.get(&id).map(|s| s.reads));
+                let reads = kind >= 7 && (limit != Some(0) || self.rng.once_in(30));
+                let right = if reads { Rights::REMOTE_READ } else { Rights::REMOTE_WRITE };
+                let Some(grant) = self.target(id, right) else { return };
+                let length =
+                    if self.rng.once_in(2) { length.min(grant.length) } else { grant.length };
+                let slack = grant.length.saturating_sub(length);
+                let mut address = grant.address.wrapping_add(self.rng.below(slack + 1));
+                let hostile = self.profile.hostile;
+                if hostile > 0 && self.rng.once_in(hostile) {
+                    if self.rng.once_in(3) {
+                        address = u64::MAX - self.rng.below(length.max(1));
+                        self.hit("wrapped around");
+                    } else {
+                        let by = self.rng.between(1, 3);
+                        let end = grant.address.wrapping_add(grant.length).wrapping_sub(length);
+                        address = if self.rng.once_in(3) {
+                            grant.address.wrapping_sub(by)
+                        } else {
+                            end.wrapping_add(by)
+                        };
+                        self.hit("went off the end");
+                    }
+                }
+                let token = grant.token;
+                let (operation, inline) = if reads {
+                    (Operation::Read { token, address }, false)
+                } else {
+                    (Operation::Write { token, address }, self.rng.once_in(6))
+                };
+                self.post_data(process, pair, domain, operation, flags, length, inline);
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn post_data(
+        &mut self,
+        process: usize,
+        pair: usize,
+        domain: DomainId,
+        operation: Operation,
+        flags: Flags,
+        length: u64,
+        inline: bool,
+    ) {
+        if inline {
+            let bytes = self.rng.bytes(length.min(300) as usize);
+            let _ = self.post(process, pair, operation, flags, &[], Some(&bytes));
+        } else {
+            let rights = match operation {
+                Operation::Read { .. }
+                    if self.processes[process].dialect.sink == Purpose::ReadSink =>
+                {
+                    [Rights::LOCAL_WRITE, Rights::READ_SINK]
+                }
+                Operation::Read { .. } => [Rights::READ_SINK; 2],
+                _ => [Rights::LOCAL_READ; 2],
+            };
+            let mut list =
+                self.list(process, domain, length, rights, self.processes[process].pairs[pair].end);
+            if self.rng.once_in(200) {
+                list.resize(self.profile.sges as usize + 1, Sge::default());
+            }
+            if self.rng.once_in(200) {
+                list = vec![Sge { token: 1, address: 0, length: (1 << 20) + 1 }];
+            }
+            let _ = self.post(process, pair, operation, flags, &list, None);
+        }
+    }
+
+    /// Post a request.
+    pub(super) fn post(
+        &mut self,
+        process: usize,
+        index: usize,
+        operation: Operation,
+        flags: Flags,
+        list: &[Sge],
+        inline: Option<&[u8]>,
+    ) -> Result<(), Status> {
+        let data = inline.map_or(Data::Sges(list), Data::Inline);
+        self.post_any(process, index, operation, flags, data)
+    }
+
+    pub(super) fn post_any(
+        &mut self,
+        process: usize,
+        index: usize,
+        operation: Operation,
+        flags: Flags,
+        data: Data<'_>,
+    ) -> Result<(), Status> {
+        let context = self.processes[process].context();
+        let request = Request { context, operation, flags };
+        let pair = &mut self.processes[process].pairs[index];
+        let before = pair.front.state();
+        let outstanding = pair.front.outstanding().0;
+        let result = pair.front.post(&request, data);
+        let depth = pair.front.config().initiator_depth;
+        let key = (process, pair.number);
+        match result {
+            Ok(()) => {
+                if outstanding >= depth {
+                    self.watcher.see().fail("more requests are accepted than the queue holds");
+                }
+                self.watcher.see().posted(key, &request, data);
+                if matches!(before, QueuePairState::Error | QueuePairState::Disconnected) {
+                    self.hit("post behind the end");
+                }
+                self.settle(process, index);
+            }
+            Err(status) if is_full(status) => {
+                if outstanding < depth {
+                    self.watcher.see().fail("a queue with room says that it is full");
+                }
+                self.hit("send queue full");
+            }
+            Err(Status::DataOverrun) => self.hit("list too long"),
+            Err(Status::BufferOverflow) if matches!(data, Data::Inline(_)) => {
+                self.hit("inline too large")
+            }
+            Err(Status::BufferOverflow) => self.hit("transfer too large"),
+            Err(Status::ConnectionInvalid) if before != QueuePairState::Connected => {}
+            Err(status) => {
+                self.watcher.see().fail(format!("{operation:?} is refused with {status:?}"));
+            }
+        }
+        result
+    }
+
+    pub(super) fn receive(&mut self, process: usize) {
+        let pairs = &self.processes[process].pairs;
+        let some: Vec<usize> =
+            (0..pairs.len()).filter(|i| !pairs[*i].released && !pairs[*i].lazy).collect();
+        let Some(index) = self.rng.pick(&some).copied() else { return };
+        for _ in 0..self.rng.between(1, 4) {
+            self.receive_one(process, index);
+        }
+    }
+
+    pub(super) fn receive_one(&mut self, process: usize, index: usize) {
+        let (domain, pool, end) = {
+            let pair = &self.processes[process].pairs[index];
+            (pair.domain, pair.pool, pair.end.filter(|_| pair.pool.is_none()))
+        };
+        let length = if self.rng.once_in(40) { self.rng.below(40) } else { MESSAGE };
+        let list = self.list(process, domain, length, [Rights::LOCAL_WRITE; 2], end);
+        let context = self.processes[process].context();
+        if let Some(pool) = pool {
+            let mut wake = Vec::new();
+            let result = {
+                let queue = &self.processes[process].pools[pool].queue;
+                let mut queue = queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                queue.0.post(context, &list, &mut wake)
+            };
+            match result {
+                Ok(()) => {
+                    let receive = crate::watch::Receive::new(context, &list);
+                    let mut watch = self.watcher.see();
+                    watch.pools.entry((process, pool)).or_default().push_back(receive);
+                }
+                Err(Status::NoMoreEntries) => self.hit("shared queue full"),
+                Err(status) => {
+                    self.watcher.see().fail(format!("a shared queue refuses with {status:?}"));
+                }
+            }
+            for number in wake {
+                let pairs = &self.processes[process].pairs;
+                let end = pairs.iter().find(|p| p.number == number.0).and_then(|p| p.end);
+                if let Some(id) = end {
+                    self.transmit(id, 1 << 16);
+                }
+            }
+            return;
+        }
+        let pair = &mut self.processes[process].pairs[index];
+        let state = pair.front.state();
+        let key = (process, pair.number);
+        match pair.front.post_receive(context, &list) {
+            Ok(()) => {
+                self.watcher.see().posted_receive(key, context, &list);
+                self.settle(process, index);
+            }
+            Err(Status::NoMoreEntries) => self.hit("receive queue full"),
+            Err(Status::ConnectionInvalid)
+                if matches!(state, QueuePairState::Error | QueuePairState::Disconnected) => {}
+            Err(status) => {
+                self.watcher.see().fail(format!("a receive is refused with {status:?}"));
+            }
+        }
+    }
+
+    /// Read completion queues.
+    pub(super) fn poll(&mut self, process: usize) {
+        let cqs = self.processes[process].cqs.len();
+        let index = self.rng.index(cqs);
+        if self.processes[process].cqs[index].neglected && !self.rng.once_in(10) {
+            return;
+        }
+        let count = self.rng.between(1, 40) as usize;
+        self.poll_one(process, index, count);
+    }
+
+    /// Read some of one.
+    pub(crate) fn poll_one(&mut self, process: usize, index: usize, count: usize) {
+        let cq = &mut self.processes[process].cqs[index];
+        let mut room = vec![Completion::default(); count];
+        let got = cq.queue.poll(&mut room);
+        let wanted: Vec<Completion> = cq.mirror.drain(..got.min(cq.mirror.len())).collect();
+        let whole = got == count || cq.mirror.is_empty();
+        let same = room.get(..got) == Some(&wanted) && whole;
+        // In some dialects this is what makes room for another request.
+        for entry in room.iter().take(got) {
+            let pairs = &mut self.processes[process].pairs;
+            if let Some(pair) = pairs.iter_mut().find(|pair| pair.number == entry.queue_pair.0) {
+                pair.front.retrieved(entry.kind == CompletionKind::Receive);
+            }
+        }
+        if !same {
+            self.watcher.see().fail("a completion queue yields something else than was put in");
+        }
+    }
+}

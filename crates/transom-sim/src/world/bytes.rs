@@ -1,0 +1,118 @@
+//! Bytes between links and connections; time.
+
+use std::time::Duration;
+
+use transom_core::{EndReason, LinkEnd, LinkWish};
+
+use super::Call;
+use crate::network::{Outlet, Straight};
+use crate::watch::EndId;
+
+use crate::world::World;
+
+impl World {
+    /// Let an end write, and the link take what it takes.
+    pub(crate) fn transmit(&mut self, id: EndId, limit: usize) {
+        let straight = match self.rng.below(8) {
+            0 => Straight::No,
+            1 | 2 => Straight::Torn,
+            _ => Straight::Yes,
+        };
+        let over = self.call(id, true, |call, cx| {
+            let Call { connection, out, arena, watcher, .. } = call;
+            let mut outlet = Outlet { out, limit, arena, straight, watcher };
+            connection.transmit(cx, &mut outlet);
+        });
+        if over.is_none() {
+            return;
+        }
+        // What was posted behind the end has been canceled by now.
+        {
+            let mut watch = self.watcher.see();
+            let over = watch.ends.get(&id).and_then(|stream| {
+                let kept = stream.keeps && stream.ended == Some(EndReason::PeerDisconnected);
+                stream.pair.filter(|_| stream.ended.is_some() && !kept)
+            });
+            if let Some(key) = over.filter(|key| watch.pairs.get(key).is_some_and(|p| p.over)) {
+                watch.flushed(key);
+            }
+        }
+        self.flush_out(id);
+    }
+
+    /// The link takes some of what waits.
+    pub(crate) fn flush_out(&mut self, id: EndId) {
+        let delay = self.profile.delay(&mut self.rng);
+        let partial = self.profile.partial && self.rng.once_in(3);
+        let Some(link) = self.links.get_mut(id.0) else { return };
+        let room = link.window.saturating_sub(link.ways[1 - id.1].bytes);
+        let peer_gone = link.ends[1 - id.1].is_none();
+        let Some(end) = link.ends[id.1].as_mut() else { return };
+        let mut count = end.out.len().min(room);
+        if partial && count > 1 {
+            count = 1 + self.rng.index(count - 1);
+            self.watcher.see().counters.hit("partial write");
+        }
+        let bytes: Vec<u8> = end.out.drain(..count).collect();
+        if !peer_gone {
+            link.ways[1 - id.1].push(self.now.after(delay), bytes);
+        }
+        let finish = end.out.is_empty() && end.connection.link_wish() == LinkWish::Finish;
+        if finish && !end.shut {
+            end.shut = true;
+            link.ways[1 - id.1].closed = true;
+        }
+    }
+
+    /// Let an end read at most so many bytes.
+    pub(crate) fn deliver(&mut self, id: EndId, most: usize) {
+        let now = self.now;
+        let Some(link) = self.links.get_mut(id.0) else { return };
+        let way = &mut link.ways[id.1];
+        let Some(end) = link.ends[id.1].as_mut() else {
+            way.clear();
+            return;
+        };
+        if way.stalled || !end.connection.wants_read() {
+            return;
+        }
+        let fresh = way.take(now, most);
+        let ends = way.bytes == 0 && way.closed && !way.told && !way.lost;
+        let paused = std::mem::take(&mut end.paused);
+        if !fresh.is_empty() || paused {
+            let mut held = std::mem::take(&mut end.held);
+            held.extend_from_slice(&fresh);
+            let received = self.call(id, false, |call, cx| call.connection.receive(cx, &held));
+            let Some(received) = received else { return };
+            if let Some(end) = self.end_mut(id) {
+                held.drain(..received.consumed.min(held.len()));
+                end.held = held;
+                end.paused = received.paused;
+            }
+        } else if ends {
+            way.told = true;
+            self.call(id, false, |call, cx| call.connection.link_closed(cx, LinkEnd::Closed));
+        } else {
+            self.call(id, false, |call, cx| call.connection.idle_pass(cx.now));
+        }
+    }
+
+    /// Let time pass, and see to what is due.
+    pub(crate) fn pass_time(&mut self, by: Duration) {
+        self.now = self.now.after(by);
+        self.watcher.see().now = self.now;
+        for id in self.ends() {
+            let now = self.now;
+            let due = self
+                .end_mut(id)
+                .and_then(|end| end.connection.deadline())
+                .is_some_and(|deadline| deadline <= now);
+            if due && !(self.profile.late && self.rng.once_in(3)) {
+                self.call(id, false, |call, cx| call.connection.on_deadline(cx));
+                self.transmit(id, 1 << 16);
+            } else if due {
+                self.hit("late timer");
+            }
+        }
+    }
+}

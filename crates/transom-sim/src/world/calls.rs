@@ -1,0 +1,305 @@
+//! Calls into the engine, and what they have decided.
+
+use transom_core::{
+    Completion, ConnectionEvent, Cx, Effect, Effects, EndReason, Finished, Incoming, LinkWish,
+    Offer, SharedReceives, Side,
+};
+use transom_wire::Role;
+
+use super::{Call, Ears};
+use crate::network::End;
+use crate::process::Process;
+use crate::watch::EndId;
+
+use crate::world::World;
+
+impl World {
+    /// One call into the engine on behalf of an end, under its link's lock as it were, and everything
+    /// that a driver does around it.
+    pub(crate) fn call<R>(
+        &mut self,
+        id: EndId,
+        transmitting: bool,
+        then: impl FnOnce(Call<'_>, &mut Cx<'_>) -> R,
+    ) -> Option<R> {
+        let mut end = self.links.get_mut(id.0)?.ends.get_mut(id.1)?.take()?;
+        let process = self.processes.get_mut(end.process)?;
+        let Process { memory, lane, arena, denials, pools, pairs, .. } = process;
+        let mut pair = end.pair.and_then(|pair| pairs.get_mut(pair));
+        if let (Some(pair), Some(execution)) = (pair.as_deref_mut(), end.connection.execution()) {
+            pair.front.exchange(execution);
+        }
+        self.watcher.see().enter(id, transmitting);
+        let pool = pair.as_deref().and_then(|pair| pair.pool).and_then(|pool| pools.get(pool));
+        let mut tracer = Ears(&self.watcher);
+        let mut cx = Cx {
+            now: self.now,
+            memory,
+            lane,
+            host: &*arena,
+            denials: &*denials,
+            shared: pool.map(|pool| pool as &dyn SharedReceives),
+            effects: &mut end.effects,
+            trace: Some(&mut tracer),
+        };
+        let (connector, front) = match pair.as_deref_mut() {
+            Some(pair) => (Some(&mut pair.connector), Some(&mut pair.front)),
+            None => (None, None),
+        };
+        let call = Call {
+            connection: &mut end.connection,
+            connector,
+            front,
+            out: &mut end.out,
+            arena,
+            watcher: &self.watcher,
+        };
+        let result = then(call, &mut cx);
+        if let (Some(pair), Some(execution)) = (pair, end.connection.execution()) {
+            pair.front.exchange(execution);
+        }
+        self.watcher.see().leave();
+        self.conclude(id, end);
+        while let Some((process, cq)) = self.overrun.pop() {
+            self.end_all(process, cq);
+        }
+        Some(result)
+    }
+
+    /// Carry out what a call has decided.
+    fn conclude(&mut self, id: EndId, mut end: End) {
+        let key = end.pair.and_then(|pair| self.pair_id(end.process, pair));
+        let effects = std::mem::take(&mut end.effects.list);
+        self.watcher.see().effects(Some(id), key, &effects);
+        if let Some(over) = end.connection.ended() {
+            // Some ends make no event: a Connect that was canceled.
+            if let Some(stream) = self.watcher.see().ends.get_mut(&id) {
+                stream.ended.get_or_insert(over.reason);
+            }
+        }
+        let (process, pair) = (end.process, end.pair);
+        let unused = end.connection.take_unused();
+        let wish = end.connection.link_wish();
+        let other = &mut self.links[id.0].ways[1 - id.1];
+        let mut gone = false;
+        match wish {
+            LinkWish::Keep => {}
+            LinkWish::Finish if end.out.is_empty() && !end.shut => {
+                end.shut = true;
+                other.closed = true;
+            }
+            LinkWish::Finish => {}
+            LinkWish::Close => gone = true,
+        }
+        let torn = if gone { std::mem::take(&mut end.out) } else { Vec::new() };
+        let execution = if gone { end.connection.take_execution() } else { None }.or(unused);
+        if gone {
+            // What a torn frame has sent has been sent.
+            other.push(self.now, torn);
+            other.closed = true;
+            self.links[id.0].ways[id.1].clear();
+        } else {
+            self.links[id.0].ends[id.1] = Some(end);
+        }
+        self.carry_out(id, process, pair, effects);
+        if gone {
+            let mut told = Effects::default();
+            let owner = self.processes.get_mut(process).zip(pair);
+            if let Some(pair) = owner.and_then(|(process, index)| process.pairs.get_mut(index)) {
+                pair.connector.link_gone(&mut told);
+                pair.end = None;
+            }
+            self.carry_out(id, process, pair, told.list);
+        }
+        if let (Some(execution), Some(index)) = (execution, pair) {
+            self.detach(id, process, index, execution);
+        }
+    }
+
+    fn detach(
+        &mut self,
+        id: EndId,
+        process: usize,
+        index: usize,
+        execution: transom_core::Execution,
+    ) {
+        let Some(pair) = self.processes.get_mut(process).and_then(|p| p.pairs.get_mut(index))
+        else {
+            return;
+        };
+        pair.front.detach(execution);
+        pair.end = None;
+        let key = (process, pair.number);
+        self.settle(process, index);
+        if let Some(end) = self.end_mut(id) {
+            end.pair = None;
+        }
+        let mut watch = self.watcher.see();
+        if let Some(stream) = watch.ends.get_mut(&id)
+            && !stream.open
+            && stream.role == Role::Active
+        {
+            stream.pair = None;
+            if let Some(pair) = watch.pairs.get_mut(&key) {
+                pair.end = None;
+            }
+        }
+    }
+
+    /// Complete what was posted where no connection is left to do it.
+    pub(crate) fn settle(&mut self, process: usize, index: usize) {
+        let Some(owner) = self.processes.get_mut(process) else { return };
+        let Process { memory, pairs, .. } = owner;
+        let Some(pair) = pairs.get_mut(index) else { return };
+        let mut effects = Effects::default();
+        pair.front.settle(memory, self.now, &mut effects);
+        let key = (process, pair.number);
+        self.watcher.see().effects(None, Some(key), &effects.list);
+        self.carry_out((usize::MAX, 0), process, Some(index), effects.list);
+    }
+
+    /// A call on a queue pair that has no connection.
+    pub(crate) fn bare(
+        &mut self,
+        process: usize,
+        index: usize,
+        effects: &mut Effects,
+        then: impl FnOnce(&mut crate::process::Pair, &mut Cx<'_>),
+    ) {
+        let Some(process) = self.processes.get_mut(process) else { return };
+        let Process { memory, lane, arena, denials, pairs, .. } = process;
+        let Some(pair) = pairs.get_mut(index) else { return };
+        let mut cx = Cx {
+            now: self.now,
+            memory,
+            lane,
+            host: &*arena,
+            denials: &*denials,
+            shared: None,
+            effects,
+            trace: None,
+        };
+        then(pair, &mut cx);
+    }
+
+    pub(crate) fn carry_out(
+        &mut self,
+        id: EndId,
+        process: usize,
+        pair: Option<usize>,
+        effects: Vec<Effect>,
+    ) {
+        for effect in effects {
+            match effect {
+                Effect::Complete(side, completion) => {
+                    self.complete(process, pair, side, completion)
+                }
+                Effect::Finished(finished) => self.finished(process, finished),
+                Effect::Event(ConnectionEvent::Requested { limits, private }) => {
+                    let incoming = Incoming { link: id.0 as u64, offer: Offer { limits, private } };
+                    self.arrived(process, incoming);
+                }
+                Effect::Event(event) => {
+                    self.say(|| format!("  event {event:?}"));
+                    let mut more = Effects::default();
+                    let process_of = self.processes.get_mut(process);
+                    let owner = process_of.zip(pair).and_then(|(p, index)| p.pairs.get_mut(index));
+                    if let Some(pair) = owner {
+                        pair.connector.on_event(&event, &mut more);
+                    }
+                    if matches!(event, ConnectionEvent::Rejected { .. }) {
+                        self.hit("rejected");
+                    }
+                    for effect in more.list {
+                        if let Effect::Finished(finished) = effect {
+                            self.finished(process, finished);
+                        }
+                    }
+                    if pair.is_none()
+                        && let Some(process) = self.processes.get_mut(process)
+                    {
+                        process.listener.gone(id.0 as u64);
+                    }
+                }
+            }
+        }
+    }
+
+    /// An asynchronous call has ended, which it does once.
+    pub(crate) fn finished(&mut self, process: usize, finished: Finished) {
+        self.say(|| format!("  process {process}: {finished:?}"));
+        let Some(process) = self.processes.get_mut(process) else { return };
+        match process.waiting.iter().position(|waiter| *waiter == finished.waiter) {
+            Some(at) => {
+                process.waiting.swap_remove(at);
+            }
+            None => self.watcher.see().fail(format!("{finished:?} ends no call, or one again")),
+        }
+    }
+
+    fn complete(&mut self, process: usize, pair: Option<usize>, side: Side, entry: Completion) {
+        let Some(process) = self.processes.get_mut(process) else { return };
+        let Some(pair) = pair.and_then(|pair| process.pairs.get(pair)) else { return };
+        let cq = pair.cqs[usize::from(side == Side::Receive)];
+        let Some(queue) = process.cqs.get_mut(cq) else { return };
+        let dead = queue.queue.failure().is_some();
+        match queue.queue.push(entry) {
+            Ok(()) => queue.mirror.push_back(entry),
+            Err(_) if dead => {}
+            Err(_) => {
+                queue.mirror.clear();
+                self.overrun.push((process.index, cq));
+                self.watcher.see().counters.hit("completion queue ran over");
+            }
+        }
+    }
+
+    /// A completion queue ran over: every queue pair bound to it ends (ND2 4.4).
+    fn end_all(&mut self, process: usize, cq: usize) {
+        let Some(owner) = self.processes.get(process) else { return };
+        let bound = owner.pairs.iter().filter(|pair| pair.cqs.contains(&cq));
+        let ends: Vec<EndId> = bound.filter_map(|pair| pair.end).collect();
+        for id in ends {
+            self.call(id, false, |call, cx| call.connection.fail(cx, EndReason::Overrun));
+            self.transmit(id, usize::MAX);
+        }
+    }
+
+    fn arrived(&mut self, index: usize, incoming: Incoming) {
+        let link = incoming.link as usize;
+        let Some(process) = self.processes.get_mut(index) else { return };
+        if !process.listener.has_room() {
+            self.hit("backlog full");
+            self.turn_away((link, 1));
+            return;
+        }
+        if let Some((name, incoming)) = process.listener.arrived(incoming) {
+            self.hand_over(index, name as usize, incoming);
+        }
+    }
+
+    /// Nobody will take the request that came over it.
+    pub(crate) fn turn_away(&mut self, id: EndId) {
+        self.call(id, false, |call, cx| {
+            if call.connection.reject(cx, &[]).is_err() {
+                call.connection.give_up(cx);
+            }
+        });
+        self.transmit(id, usize::MAX);
+    }
+
+    /// A connector gets a request.
+    pub(crate) fn hand_over(&mut self, index: usize, pair: usize, incoming: Incoming) {
+        let id = (incoming.link as usize, 1);
+        let exists = self.end_mut(id).is_some();
+        let Some(process) = self.processes.get_mut(index) else { return };
+        let Some(owner) = process.pairs.get_mut(pair) else { return };
+        let mut effects = Effects::default();
+        owner.connector.request(incoming.offer, &mut effects);
+        owner.end = exists.then_some(id);
+        if let Some(end) = self.end_mut(id) {
+            end.pair = Some(pair);
+        }
+        self.carry_out(id, index, Some(pair), effects.list);
+    }
+}
