@@ -122,6 +122,39 @@ impl QueuePair {
     /// one it calls [`QueuePair::settle`].
     pub fn post(&mut self, request: &Request, data: Data<'_>) -> Result<(), Status> {
         self.gate(self.config.dialect.posting.initiator)?;
+        let length = self.judge(request, data)?;
+        if self.outstanding >= self.config.initiator_depth {
+            return Err(Status::NoMoreEntries);
+        }
+        self.outstanding += 1;
+        self.posted.push(request.context, request.operation, request.flags, data, length);
+        Ok(())
+    }
+
+    /// Post several requests, in order: all of them, or, after an error, none.
+    pub fn post_list<'a>(
+        &mut self,
+        list: impl Iterator<Item = (Request, Data<'a>)> + Clone,
+    ) -> Result<(), Status> {
+        self.gate(self.config.dialect.posting.initiator)?;
+        let mut count = 0_u32;
+        for (request, data) in list.clone() {
+            self.judge(&request, data)?;
+            count = count.saturating_add(1);
+        }
+        if count > self.config.initiator_depth.saturating_sub(self.outstanding) {
+            return Err(Status::NoMoreEntries);
+        }
+        self.outstanding += count;
+        for (request, data) in list {
+            let length = self.judge(&request, data)?;
+            self.posted.push(request.context, request.operation, request.flags, data, length);
+        }
+        Ok(())
+    }
+
+    /// Whether a request may be posted at all; its length.
+    fn judge(&self, request: &Request, data: Data<'_>) -> Result<u64, Status> {
         let length = match data {
             Data::Sges(list) => {
                 admit(list, self.config.initiator_sge as usize, self.config.largest_transfer)?
@@ -153,12 +186,7 @@ impl QueuePair {
         {
             return Err(Status::InvalidRequest);
         }
-        if self.outstanding >= self.config.initiator_depth {
-            return Err(Status::NoMoreEntries);
-        }
-        self.outstanding += 1;
-        self.posted.push(request.context, request.operation, request.flags, data, length);
-        Ok(())
+        Ok(length)
     }
 
     /// Post a receive. An error changes nothing.

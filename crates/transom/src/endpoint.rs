@@ -72,6 +72,17 @@ pub(crate) enum Local<'a> {
     Bytes(&'a [u8]),
 }
 
+/// Neighbours in a batch whose memory lies in the same region: it is kept until the last of them has
+/// completed.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) region: Arc<Registered>,
+    /// Requests up to its last one.
+    pub(crate) end: usize,
+    /// Its slot, from the post on.
+    pub(crate) key: Option<Key>,
+}
+
 /// Messages that wait in their receives, and who waits for the next one.
 struct Inbox {
     /// Posted receives lie here, one after the other.
@@ -159,12 +170,7 @@ impl Endpoint {
             Local::Bytes(bytes) => ([Sge::default()], Some(bytes), None),
             Local::Slice(slice) => {
                 self.adapter.owns(&slice.region, &asked)?;
-                let Ok(length) = u32::try_from(slice.len) else {
-                    let why = "one request moves less than 4 GiB";
-                    return Err(Error::caller(ErrorKind::TooMuch, asked.to_string(), why)
-                        .accepted("several requests"));
-                };
-                let sge = Sge { token: slice.region.token.0, address: slice.address(), length };
+                let sge = slice.entry(slice.len, asked)?;
                 ([sge], None, Some(slice.region))
             }
         };
@@ -186,6 +192,67 @@ impl Endpoint {
                 drop(keep);
                 Err(self.not_posted(asked.to_string(), &error))
             }
+        }
+    }
+
+    /// Post the requests of a batch, all or none. The result of the last one will be found under the
+    /// key; it has completed when all have.
+    pub(crate) fn post_batch(
+        &self,
+        requests: &[(Operation, Sge)],
+        runs: &mut [Run],
+        asked: Asked,
+    ) -> Result<Key> {
+        let full = self.keep_all(runs).is_err() && {
+            self.hand_out(); // some may have completed
+            self.keep_all(runs).is_err()
+        };
+        let last = runs.last().and_then(|run| run.key);
+        let Some(last) = last.filter(|_| !full) else { return Err(self.full(asked.to_string())) };
+        let mut at = runs.iter();
+        let mut run = at.next();
+        let list = requests.iter().enumerate().map(move |(index, (operation, sge))| {
+            // The last request of a run completes, and lets its memory go.
+            let ends = run.filter(|run| run.end == index + 1).and_then(|run| run.key);
+            if ends.is_some() {
+                run = at.next();
+            }
+            let (context, flags) = match ends {
+                Some(key) => (key.to_context(), Flags::NONE),
+                None => (NOBODY, Flags::SILENT_SUCCESS),
+            };
+            let request = Request { context, operation: *operation, flags };
+            (request, Data::Sges(std::slice::from_ref(sge)))
+        });
+        self.raw.post_list(list).map(|()| last).map_err(|error| {
+            self.let_all_go(runs);
+            self.not_posted(asked.to_string(), &error)
+        })
+    }
+
+    /// A slot for the last request of each run. `Err`: there are too few, and none is taken.
+    fn keep_all(&self, runs: &mut [Run]) -> Result<(), ()> {
+        let mut slots = lock(&self.requests);
+        let last = runs.len().saturating_sub(1);
+        for (index, run) in runs.iter_mut().enumerate() {
+            let keep = Some(run.region.clone());
+            let inserted =
+                if index == last { slots.insert(keep) } else { slots.insert_quietly(keep) };
+            let Ok(key) = inserted else {
+                drop(slots);
+                self.let_all_go(runs);
+                return Err(());
+            };
+            run.key = Some(key);
+        }
+        Ok(())
+    }
+
+    /// The batch was not posted. (It holds its regions itself: none is dropped here.)
+    fn let_all_go(&self, runs: &mut [Run]) {
+        let mut slots = lock(&self.requests);
+        for key in runs.iter_mut().filter_map(|run| run.key.take()) {
+            let _ = slots.remove(key);
         }
     }
 

@@ -73,6 +73,7 @@
 #![deny(unsafe_code)]
 
 mod adapter;
+mod batch;
 #[expect(unsafe_code, reason = "takes buffers apart")]
 mod buffer;
 mod connect;
@@ -91,6 +92,7 @@ mod slots;
 mod window;
 
 pub use adapter::{Adapter, AdapterInfo, Counters, Explain, Options, Path};
+pub use batch::Batch;
 pub use buffer::{Buffer, VecParts};
 pub use connect::{Connect, Incoming, Listener};
 pub use error::{Error, ErrorKind, Result};

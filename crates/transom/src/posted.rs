@@ -6,6 +6,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use transom_engine::Status;
+
 use crate::endpoint::Endpoint;
 use crate::slots::Key;
 use crate::{Error, ErrorKind, Result};
@@ -42,6 +44,7 @@ pub(crate) enum Asked {
     Send(u64),
     Read(u64),
     Write(u64),
+    Batch(u64),
 }
 
 impl fmt::Display for Asked {
@@ -50,6 +53,7 @@ impl fmt::Display for Asked {
             Asked::Send(bytes) => write!(f, "send of {bytes} bytes"),
             Asked::Read(bytes) => write!(f, "read of {bytes} bytes"),
             Asked::Write(bytes) => write!(f, "write of {bytes} bytes"),
+            Asked::Batch(requests) => write!(f, "batch of {requests} requests"),
         }
     }
 }
@@ -101,6 +105,12 @@ impl<T> Posted<T> {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(None) => Err(twice()),
                 Poll::Ready(Some(done)) if done.status.is_success() => Ok(value()),
+                // Another one of the batch has failed, and that is why.
+                Poll::Ready(Some(done))
+                    if matches!(asked, Asked::Batch(_)) && done.status == Status::Canceled =>
+                {
+                    Err(endpoint.why_ended(&asked.to_string()))
+                }
                 Poll::Ready(Some(done)) => Err(endpoint.failed(&done, &asked.to_string())),
             },
         };

@@ -13,7 +13,7 @@ use transom_wire::Verdicts;
 use crate::endpoint::{Endpoint, Local};
 use crate::posted::Asked;
 use crate::{
-    Buffer, Error, ErrorKind, Grant, Message, Posted, Region, Result, Rights, Slice, Window,
+    Batch, Buffer, Error, ErrorKind, Grant, Message, Posted, Region, Result, Rights, Slice, Window,
 };
 
 /// One end of a connection. Dropping it disconnects; neither ever blocks on the peer.
@@ -109,14 +109,7 @@ impl QueuePair {
     /// long.
     pub fn read(&self, from: Grant, into: Slice) -> Result<Posted<()>> {
         let asked = Asked::Read(from.len());
-        if into.len() < from.len() {
-            return Err(Error::caller(
-                ErrorKind::Invalid,
-                asked.to_string(),
-                format!("the slice has {} bytes", into.len()),
-            )
-            .accepted("a slice that is as long as the grant, or the grant's range(..)"));
-        }
+        into.must_hold(from.len(), asked)?;
         let operation = Operation::Read { token: from.token(), address: from.address() };
         self.post(operation, Local::Slice(into.first(from.len())), asked)
     }
@@ -129,6 +122,11 @@ impl QueuePair {
         let asked = Asked::Write(from.len());
         let operation = Operation::Write { token: to.token(), address: to.address() };
         self.post(operation, Local::Slice(from), asked)
+    }
+
+    /// Requests to be posted together. See [`Batch`].
+    pub fn batch(&self) -> Batch<'_> {
+        Batch::new(&self.endpoint)
     }
 
     fn post(&self, operation: Operation, local: Local<'_>, asked: Asked) -> Result<Posted<()>> {

@@ -37,6 +37,8 @@ enum Waiter {
     Task(Waker),
     /// The `Posted` was dropped. That is not cancelling: the request goes on.
     Gone,
+    /// A request of a batch, whose result is that of its last one.
+    Batch,
 }
 
 /// Names a request under way. As a `u64` it is the engine's request context.
@@ -89,6 +91,15 @@ impl<K, R> Slots<K, R> {
         Ok(Key { index, generation: slot.generation })
     }
 
+    /// The same, for a request of a batch that is not its last: nobody will ask for its result.
+    pub(crate) fn insert_quietly(&mut self, keep: K) -> Result<Key, K> {
+        let key = self.insert(keep)?;
+        if let Some(Slot { state: State::Pending { waiter, .. }, .. }) = self.slot(key) {
+            *waiter = Waiter::Batch;
+        }
+        Ok(key)
+    }
+
     fn slot(&mut self, key: Key) -> Option<&mut Slot<K, R>> {
         self.slots.get_mut(key.index as usize).filter(|slot| slot.generation == key.generation)
     }
@@ -121,6 +132,10 @@ impl<K, R> Slots<K, R> {
                 self.release(key);
                 self.unclaimed += 1;
                 Some(Settled { waker: None, keep, unclaimed: Some(result) })
+            }
+            State::Pending { keep, waiter: Waiter::Batch } => {
+                self.release(key);
+                Some(Settled { waker: None, keep, unclaimed: None })
             }
             State::Pending { keep, waiter } => {
                 slot.state = State::Done(result);
@@ -244,6 +259,17 @@ mod tests {
         let settled = slots.settle(key, 3).unwrap();
         assert_eq!((settled.keep, settled.unclaimed), ("buffer", Some(3)));
         assert_eq!(slots.unclaimed(), 1, "counted");
+        assert!(slots.insert("other").is_ok());
+    }
+
+    #[test]
+    fn what_a_batch_keeps_alive_goes_when_it_has_completed_and_nobody_has_to_ask() {
+        let mut slots: Slots<&str, u8> = Slots::new(1);
+        let key = slots.insert_quietly("buffer").unwrap();
+        assert!(slots.insert("other").is_err());
+        let settled = slots.settle(key, 0).unwrap();
+        assert_eq!((settled.keep, settled.unclaimed), ("buffer", None));
+        assert_eq!(slots.unclaimed(), 0, "its result is the batch's");
         assert!(slots.insert("other").is_ok());
     }
 

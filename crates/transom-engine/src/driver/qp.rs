@@ -128,6 +128,16 @@ impl Qp {
         Ok(())
     }
 
+    pub(crate) fn post_list<'a>(
+        &self,
+        list: impl Iterator<Item = (Request, Data<'a>)> + Clone,
+    ) -> Result<(), Status> {
+        let mut front = self.front();
+        front.pair.post_list(list)?;
+        self.run(front, false);
+        Ok(())
+    }
+
     pub(crate) fn post_receive(&self, context: u64, list: &[Sge]) -> Result<(), Status> {
         let mut front = self.front();
         front.pair.post_receive(context, list)?;

@@ -139,6 +139,20 @@ impl QueuePair {
         self.0.qp.post(request, data).map_err(|status| Error::post(status, "post a request"))
     }
 
+    /// Post several requests at once, in order: all of them, or, after an error, none. They cost one
+    /// lock and one pass, and what is small leaves in as few calls to the kernel as it fits in.
+    pub fn post_list<'a>(
+        &self,
+        list: impl Iterator<Item = (Request, Data<'a>)> + Clone,
+    ) -> Result<()> {
+        self.0.owner.here()?;
+        if list.clone().any(|(_, data)| matches!(data, Data::Memory(_))) {
+            return Err(Error::post(Status::InvalidRequest, "post a list of requests"));
+        }
+        let posted = self.0.qp.post_list(list);
+        posted.map_err(|status| Error::post(status, "post a list of requests"))
+    }
+
     /// Post a fast registration: when it executes, in queue order, `region` (see
     /// [`Adapter::reserve_region`]) gets its memory. An Invalidate takes it away again, as often as
     /// wanted, and the token stays. Pages are not looked at: one that is missing, or read-only where
