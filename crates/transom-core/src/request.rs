@@ -218,20 +218,24 @@ pub struct Completion {
     pub denial: u64,
 }
 
+impl Completion {
+    /// One that says nothing, to be filled by [`CompletionQueue::poll`](crate::CompletionQueue::poll).
+    pub const BLANK: Completion = Completion {
+        request_context: 0,
+        queue_pair_context: 0,
+        queue_pair: QueuePairId(0),
+        kind: CompletionKind::Other,
+        status: Status::Success,
+        length: 0,
+        value: 0,
+        flags: CompletionFlags(0),
+        denial: 0,
+    };
+}
+
 impl Default for Completion {
-    /// A blank one, to be filled by [`CompletionQueue::poll`](crate::CompletionQueue::poll).
     fn default() -> Completion {
-        Completion {
-            request_context: 0,
-            queue_pair_context: 0,
-            queue_pair: QueuePairId(0),
-            kind: CompletionKind::Other,
-            status: Status::Success,
-            length: 0,
-            value: 0,
-            flags: CompletionFlags::default(),
-            denial: 0,
-        }
+        Completion::BLANK
     }
 }
 

@@ -5,12 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 use transom_engine::raw::{self, Sink};
 use transom_engine::sys;
 use transom_engine::{
-    Completion, CompletionFlags, CompletionKind, Data, Flags, NotifyKind, Operation, Request, Sge,
-    Status as Engine, dialect,
+    Completion, Data, Flags, NotifyKind, Operation, Request, Sge, Status as Engine, dialect,
 };
 use transom_memory::{
-    BindError, DeregisterError, QueuePairId, Registration, Rights, Scope, Segment, Token, Unless,
-    WindowSpec,
+    BindError, DeregisterError, Registration, Rights, Scope, Segment, Token, Unless, WindowSpec,
 };
 
 use crate::Status;
@@ -25,18 +23,6 @@ const READS: u32 = 16;
 const DEPTH: u32 = 16_384;
 const TRANSFER: u32 = 1 << 30;
 const REGION: u64 = 1 << 46;
-
-pub(crate) const NO_COMPLETION: Completion = Completion {
-    request_context: 0,
-    queue_pair_context: 0,
-    queue_pair: QueuePairId(0),
-    kind: CompletionKind::Other,
-    status: Engine::Success,
-    length: 0,
-    value: 0,
-    flags: CompletionFlags(0),
-    denial: 0,
-};
 
 /// What the engine's answer is called here (NDK 6, 7.3).
 pub(crate) fn status(engine: Engine) -> Status {

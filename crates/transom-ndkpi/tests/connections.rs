@@ -77,12 +77,7 @@ fn dc03_the_peer_is_told_of_a_disconnect_once() {
     in_every_mode(|mode| {
         let server = half(options(mode));
         let events = Server::new(server.qp);
-        let (listener, port) = listener(server.adapter, Some(accept_it), &events);
-        let mut client = half(options(mode));
-        client.connector = connector(client.adapter);
-        assert_eq!(connect(client.connector, client.qp, port, &[]), Status::SUCCESS);
-        assert_eq!(complete(client.connector), Status::SUCCESS);
-        assert_eq!(events.accepted.get(), 0);
+        let (client, (listener, _)) = guest(mode, &server, &events);
         let shared = Shared(client.connector);
         let leaving = std::thread::spawn(move || {
             let shared = shared;
@@ -214,12 +209,7 @@ fn dc05_the_peers_disconnect_flushes_nothing_here() {
     in_every_mode(|mode| {
         let server = half(options(mode));
         let events = Server::new(server.qp);
-        let (listener, port) = listener(server.adapter, Some(accept_it), &events);
-        let mut client = half(options(mode));
-        client.connector = connector(client.adapter);
-        assert_eq!(connect(client.connector, client.qp, port, &[]), Status::SUCCESS);
-        assert_eq!(complete(client.connector), Status::SUCCESS);
-        assert_eq!(events.accepted.get(), 0);
+        let (client, (listener, _)) = guest(mode, &server, &events);
         let server = Side { connector: events.event.get().0, ..server };
         assert_eq!(server.receive(1, &[]), Status::SUCCESS);
         assert_eq!(client.disconnect(), Status::SUCCESS);

@@ -392,12 +392,7 @@ fn lt08_nothing_is_called_after_a_close() {
     in_every_mode(|mode| {
         let server = half(options(mode));
         let events = Server::new(server.qp);
-        let (listener, port) = listener(server.adapter, Some(accept_it), &events);
-        let mut client = half(options(mode));
-        client.connector = connector(client.adapter);
-        assert_eq!(connect(client.connector, client.qp, port, &[]), Status::SUCCESS);
-        assert_eq!(complete(client.connector), Status::SUCCESS);
-        assert_eq!(events.accepted.get(), 0);
+        let (client, (listener, _)) = guest(mode, &server, &events);
         close(events.event.get().0);
         client.end(&[]);
         close_all(&[listener, server.qp, server.cq, server.pd]);
@@ -513,12 +508,7 @@ fn lt12_a_listener_being_closed_refuses() {
     in_every_mode(|mode| {
         let server = half(options(mode));
         let events = Server::new(server.qp);
-        let (listener, port) = listener(server.adapter, Some(accept_it), &events);
-        let mut client = half(options(mode));
-        client.connector = connector(client.adapter);
-        assert_eq!(connect(client.connector, client.qp, port, &[]), Status::SUCCESS);
-        assert_eq!(complete(client.connector), Status::SUCCESS);
-        assert_eq!(events.accepted.get(), 0);
+        let (client, (listener, port)) = guest(mode, &server, &events);
         let accepted = events.event.get().0;
         let (returned, cell) = begin_close(listener);
         assert_eq!(returned, PENDING);

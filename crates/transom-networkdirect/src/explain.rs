@@ -5,25 +5,12 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use transom_engine::{Completion, CompletionFlags, CompletionKind, Status, raw};
+use transom_engine::{Completion, raw};
 use transom_memory::QueuePairId;
 
 use crate::com::{Alive, Object, OutPtr, class};
 use crate::guid::IID_ITransomExplain;
 use crate::status::*;
-
-/// A completion that says nothing; what batches start from.
-pub(crate) const EMPTY: Completion = Completion {
-    request_context: 0,
-    queue_pair_context: 0,
-    queue_pair: QueuePairId(0),
-    kind: CompletionKind::Other,
-    status: Status::Success,
-    length: 0,
-    value: 0,
-    flags: CompletionFlags(0),
-    denial: 0,
-};
 
 /// The last refusal that an object has seen.
 #[derive(Debug, Default)]

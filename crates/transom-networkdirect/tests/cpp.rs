@@ -30,13 +30,6 @@ cases!("easy":
     easy_31 = "31", easy_32 = "32",
 );
 
-cases!("v1":
-    nd1_t1_identity_and_factory = "identity",
-    nd1_t5_t6_t8_t14_t15_windows_and_send_and_invalidate = "window",
-    nd1_t9_the_wrong_right_is_a_remote_error = "refused",
-    a_version_1_and_a_version_2_program_talk = "mixed",
-);
-
 cases!("misuse":
     misuse_foreign_objects = "foreign",
     misuse_another_adapter_s_objects = "adapter",

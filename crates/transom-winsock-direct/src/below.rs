@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use transom_engine::raw::{self, ReadLimits, Sink};
 use transom_engine::sys;
 use transom_engine::{
-    Completion, CompletionFlags, CompletionKind, Data, Flags, NotifyKind, Operation, Request, Sge,
-    Status, dialect,
+    Completion, Data, Flags, NotifyKind, Operation, Request, Sge, Status, dialect,
 };
 use transom_memory::{
     Access, Actor, CloseReason, ConnectionId, Denial, DeregisterError, Lane, Named, NamedState,
@@ -22,18 +21,6 @@ use crate::{BUFFERS_LIMIT, QUEUE_DEPTH, SIZE_LIMIT};
 
 /// Reads under way at a time, either way.
 const READS: ReadLimits = ReadLimits { inbound: 16, outbound: 16 };
-
-pub(crate) const NO_COMPLETION: Completion = Completion {
-    request_context: 0,
-    queue_pair_context: 0,
-    queue_pair: QueuePairId(0),
-    kind: CompletionKind::Other,
-    status: Status::Success,
-    length: 0,
-    value: 0,
-    flags: CompletionFlags(0),
-    denial: 0,
-};
 
 /// Goes with every refusal, so that the other side can tell a program that refuses from a port that
 /// is nobody's (C-5).

@@ -195,7 +195,7 @@ impl Socket {
     /// Take what has completed off the queue, and ask to be told of the next.
     pub(crate) fn drain(self: &Arc<Self>, channel: &Arc<Connected>) {
         let order = lock(&self.draining);
-        let mut batch = [below::NO_COMPLETION; 16];
+        let mut batch = [Completion::BLANK; 16];
         loop {
             let found = channel.queue.poll(&mut batch);
             if found == 0 {

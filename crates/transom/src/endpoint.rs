@@ -13,10 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Wea
 use std::task::{Poll, Waker};
 
 use transom_engine::{
-    Completion, CompletionFlags, CompletionKind, Data, Flags, NotifyKind, Operation, Request, Sge,
-    Status, raw,
+    Completion, CompletionKind, Data, Flags, NotifyKind, Operation, Request, Sge, Status, raw,
 };
-use transom_memory::{QueuePairId, Token};
+use transom_memory::Token;
 
 use crate::explain::{self, Ended};
 use crate::posted::{Asked, guarded};
@@ -35,17 +34,7 @@ const NOBODY: u64 = u64::MAX;
 const LARGEST_INBOX: u64 = 1 << 30;
 /// Completions fetched at a time: few, because most polls find none.
 const BATCH: usize = 4;
-const EMPTY: Completion = Completion {
-    request_context: NOBODY,
-    queue_pair_context: 0,
-    queue_pair: QueuePairId(0),
-    kind: CompletionKind::Other,
-    status: Status::Success,
-    length: 0,
-    value: 0,
-    flags: CompletionFlags(0),
-    denial: 0,
-};
+const EMPTY: Completion = Completion { request_context: NOBODY, ..Completion::BLANK };
 
 pub(crate) struct Endpoint {
     pub(crate) adapter: Adapter,

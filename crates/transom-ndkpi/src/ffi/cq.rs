@@ -58,7 +58,7 @@ unsafe fn results<T>(
         if results.is_null() {
             return 0;
         }
-        let mut piece = [below::NO_COMPLETION; 16];
+        let mut piece = [Completion::BLANK; 16];
         let mut written = 0;
         while written < count as usize {
             let room = (count as usize - written).min(piece.len());

@@ -508,14 +508,27 @@ pub fn disconnect(connector: Ptr) -> Status {
     end_of(|cb, ctx| unsafe { (t.disconnect)(connector, cb, ctx) })
 }
 
-fn connected(mut client: Side, mut server: Side) -> (Side, Side) {
-    let events = Server::new(server.qp);
-    let (listener, port) = listener(server.adapter, Some(accept_it), &events);
+/// Somebody connects to a side that keeps its listener: the one that connected, and the listener
+/// with its port.
+pub fn guest(mode: Mode, server: &Side, events: &Server) -> (Side, (Ptr, u16)) {
+    let mut client = half(options(mode));
+    let listening = join(&mut client, server, events);
+    (client, listening)
+}
+
+fn join(client: &mut Side, server: &Side, events: &Server) -> (Ptr, u16) {
+    let (listener, port) = listener(server.adapter, Some(accept_it), events);
     client.connector = connector(client.adapter);
     assert_eq!(connect(client.connector, client.qp, port, &[]), Status::SUCCESS);
     assert_eq!(complete(client.connector), Status::SUCCESS);
-    server.connector = events.event.get().0;
     assert_eq!(Status(events.accepted.get()), Status::SUCCESS);
+    (listener, port)
+}
+
+fn connected(mut client: Side, mut server: Side) -> (Side, Side) {
+    let events = Server::new(server.qp);
+    let (listener, _) = join(&mut client, &server, &events);
+    server.connector = events.event.get().0;
     // LT-9: before its connector; so this is pending until the side is closed.
     let _ = begin_close(listener);
     // The disconnect event may come as late as the adapter's close.

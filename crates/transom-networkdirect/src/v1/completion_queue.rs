@@ -148,7 +148,7 @@ impl CompletionQueue {
             let completion = match inner.behind.take() {
                 Some(completion) => completion,
                 None => {
-                    let mut one = [explain::EMPTY];
+                    let mut one = [Completion::BLANK];
                     if self.raw.poll(&mut one) == 0 {
                         break;
                     }

@@ -128,7 +128,7 @@ impl CompletionQueue {
             return 0;
         }
         let mut done = 0;
-        let mut batch = [explain::EMPTY; BATCH];
+        let mut batch = [Completion::BLANK; BATCH];
         while done < count as usize {
             let room = BATCH.min(count as usize - done);
             let got = self.raw.poll(batch.get_mut(..room).unwrap_or_default());

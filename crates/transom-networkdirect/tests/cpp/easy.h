@@ -26,25 +26,6 @@ static Packet packet(HANDLE port, DWORD limit)
     return Packet{done, ov, done ? 0 : GetLastError()};
 }
 
-// One side each, connected; the client's part runs in the child.
-static void connected(const std::function<void(Side &, Link &)> &server, const std::function<void(Side &, Link &)> &client)
-{
-    two(
-        [&](Link &link) {
-            Side s;
-            s.make_queues();
-            link.to_client.put(s.listen());
-            s.take_request();
-            server(s, link);
-        },
-        [&](Link &link) {
-            Side c;
-            c.make_queues();
-            c.connect_and_complete(link.to_client.get<USHORT>());
-            client(c, link);
-        });
-}
-
 struct Descriptor {
     UINT64 address;
     UINT32 token;

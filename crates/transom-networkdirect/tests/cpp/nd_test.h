@@ -193,3 +193,22 @@ inline void two(const std::function<void(Link &)> &server, const std::function<v
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     CHECK_EQ(transom_nd_live_objects(), 0);
 }
+
+// One side each, connected; the client's part runs in the child.
+inline void connected(const std::function<void(Side &, Link &)> &server, const std::function<void(Side &, Link &)> &client)
+{
+    two(
+        [&](Link &link) {
+            Side s;
+            s.make_queues();
+            link.to_client.put(s.listen());
+            s.take_request();
+            server(s, link);
+        },
+        [&](Link &link) {
+            Side c;
+            c.make_queues();
+            c.connect_and_complete(link.to_client.get<USHORT>());
+            client(c, link);
+        });
+}

@@ -10,24 +10,6 @@ struct Grant {
     UINT32 token;
 };
 
-static void connected(const std::function<void(Side &, Link &)> &server, const std::function<void(Side &, Link &)> &client)
-{
-    two(
-        [&](Link &link) {
-            Side s;
-            s.make_queues();
-            link.to_client.put(s.listen());
-            s.take_request();
-            server(s, link);
-        },
-        [&](Link &link) {
-            Side c;
-            c.make_queues();
-            c.connect_and_complete(link.to_client.get<USHORT>());
-            client(c, link);
-        });
-}
-
 // How a program learns that a notification is over.
 struct Waiter {
     std::string how;
