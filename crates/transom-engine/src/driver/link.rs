@@ -27,13 +27,8 @@ use super::qp::{Front, Qp};
 use super::rings::Rings;
 use super::shared::Shared;
 use super::sink::Told;
-use super::traffic::First;
-use super::workers::Worker;
-use crate::sys::{self, Fd, Host, IoError, Local, Stream};
-use crate::trace::{TraceEvent, Tracer};
-use crate::{
-    Buffer, Connection, Cx, DenialRecord, Denials, Effect, EndReason, LinkWish, SharedReceives,
-};
+use crate::sys::{self, Fd, IoError, Local, Stream};
+use crate::{Buffer, Connection, DenialRecord, Denials};
 
 /// Receive before sending.
 pub(crate) const RECEIVE: u8 = 1;
@@ -42,18 +37,18 @@ pub(crate) const FLUSH: u8 = 1 << 1;
 /// Have epoll watch afterwards, unless somebody else does.
 pub(crate) const ARM: u8 = 1 << 2;
 /// Something was posted.
-const POSTED: u8 = 1 << 3;
+pub(super) const POSTED: u8 = 1 << 3;
 /// What was posted has been carried over already.
-const CARRIED: u8 = 1 << 5;
+pub(super) const CARRIED: u8 = 1 << 5;
 /// The background thread comes because nobody else does.
-const LAPSED: u8 = 1 << 4;
+pub(super) const LAPSED: u8 = 1 << 4;
 /// Another pass with `ARM` follows soon.
-const SERVED: u8 = 1 << 6;
+pub(super) const SERVED: u8 = 1 << 6;
 
 /// Bytes queued for a link at a time, which one system call tries to write: enough for a few of the
 /// largest frames.
 const OUT: usize = 224 * 1024;
-const NEVER: u64 = u64::MAX;
+pub(super) const NEVER: u64 = u64::MAX;
 
 pub(crate) struct Link {
     pub(crate) key: u64,
@@ -66,14 +61,14 @@ pub(crate) struct Link {
     /// What those who lost the `try_lock` want done.
     todo: AtomicU8,
     /// Held by a polling thread.
-    lease: Lease,
+    pub(super) lease: Lease,
     /// A polling thread is in the middle of a pass, which may outlast its lease.
-    at_work: AtomicBool,
+    pub(super) at_work: AtomicBool,
     /// When the timers will have the background thread look.
     noted: AtomicU64,
     waiters: AtomicU32,
     /// Output waits for room in the socket.
-    stuck: AtomicBool,
+    pub(super) stuck: AtomicBool,
     /// A pass with `SERVED` was made, and the one with `ARM` has not come.
     served: AtomicBool,
     /// A pass ended with something to read, and no descriptor will say so.
@@ -103,13 +98,13 @@ pub(crate) struct State {
     pub(super) corked: bool,
     /// The pass ended with more to send.
     pub(super) more: bool,
-    fin_sent: bool,
-    gone: bool,
-    starting: Option<Starting>,
+    pub(super) fin_sent: bool,
+    pub(super) gone: bool,
+    pub(super) starting: Option<Starting>,
     /// The last pass left nothing to do before more bytes, more posts or this time.
-    calm_until: Option<Time>,
+    pub(super) calm_until: Option<Time>,
     /// The connection's deadline, as of the last pass.
-    deadline: Option<Time>,
+    pub(super) deadline: Option<Time>,
 }
 
 impl std::fmt::Debug for Link {
@@ -119,7 +114,7 @@ impl std::fmt::Debug for Link {
 }
 
 /// Refusals of one link: who may learn more is a question about its peer.
-struct LinkDenials<'a>(&'a Link);
+pub(super) struct LinkDenials<'a>(pub(super) &'a Link);
 
 impl Denials for LinkDenials<'_> {
     fn record(&self, record: DenialRecord) -> u64 {
@@ -231,7 +226,7 @@ impl Link {
     }
 
     /// What those who lost the `try_lock` want done.
-    fn left_over(&self) -> u8 {
+    pub(super) fn left_over(&self) -> u8 {
         if self.todo.load(Ordering::Relaxed) == 0 {
             return 0;
         }
@@ -296,12 +291,12 @@ impl Link {
         }
     }
 
-    fn is_waited_for(&self) -> bool {
+    pub(super) fn is_waited_for(&self) -> bool {
         self.waiters.load(Ordering::Relaxed) != 0
     }
 
     /// Have the background thread look at `when` or earlier.
-    fn note(&self, when: Time) {
+    pub(super) fn note(&self, when: Time) {
         if self.noted.load(Ordering::Relaxed) > when.0 {
             self.noted.store(when.0, Ordering::Relaxed);
             self.shared.note(self.key, when);
@@ -357,331 +352,12 @@ impl Link {
         Waiting(self.clone())
     }
 
-    // ---- one pass ------------------------------------------------------------------------------
-
-    /// Run `work` with everything the core may use.
-    fn with_cx<R>(
-        &self,
-        state: &mut State,
-        worker: &mut Worker,
-        now: Time,
-        work: impl FnOnce(&mut State, &mut Cx<'_>, &mut Vec<u8>) -> R,
-    ) -> R {
-        let qp = state.qp.take();
-        let mut effects = std::mem::take(&mut state.effects);
-        let denials = LinkDenials(self);
-        let trace = self.shared.options.trace.clone();
-        let mut tracer = trace.map(|trace| move |event: &TraceEvent| (trace.0)(event));
-        let mut cx = Cx {
-            now,
-            memory: &self.shared.memory,
-            lane: &mut worker.lane,
-            host: &Host,
-            denials: &denials,
-            shared: qp
-                .as_ref()
-                .and_then(|qp| qp.shared.as_deref())
-                .map(|shared| shared as &dyn SharedReceives),
-            effects: &mut effects,
-            trace: tracer.as_mut().map(|tracer| tracer as &mut dyn Tracer),
-        };
-        let result = work(state, &mut cx, &mut worker.staging);
-        if state.qp.is_none() {
-            state.qp = qp; // unless the call has just brought one
-        }
-        state.effects = effects;
-        state.report();
-        result
-    }
-
-    fn pass(&self, state: &mut State, bits: u8, told: &mut Told) {
-        let mut worker = self.shared.workers.take();
-        self.pass_with(state, &mut worker, sys::recently(), (bits, None), told);
-    }
-
-    /// A pass whose first receive has been done, perhaps.
-    fn pass_with(
-        &self,
-        state: &mut State,
-        worker: &mut Worker,
-        now: Time,
-        (bits, first): (u8, First),
-        told: &mut Told,
-    ) {
-        if state.gone {
-            return;
-        }
-        let fruitful = matches!(first, Some(Ok(_)));
-        if bits & !(RECEIVE | CARRIED) != 0 || bits == 0 {
-            state.exchange();
-        }
-        self.with_cx(state, worker, now, |state, cx, staging| {
-            self.step(state, cx, staging, bits, first);
-            if bits & (FLUSH | ARM) != 0 {
-                self.before_sleep(state, |state| {
-                    self.step(state, cx, staging, RECEIVE | FLUSH, None);
-                });
-            }
-        });
-        self.conclude(state, told);
-        if state.gone {
-            return;
-        }
-        if fruitful && !self.stuck.load(Ordering::Relaxed) && !state.is_pending() {
-            // A polling thread has found something and holds the lease: it will post or poll, or the
-            // lease will lapse, and what is due until then is found out by whichever it is.
-            state.calm_until = None;
-        } else {
-            self.rest(state, now, bits);
-        }
-    }
-
-    /// Receive, keep time, send.
-    fn step(
-        &self,
-        state: &mut State,
-        cx: &mut Cx<'_>,
-        staging: &mut Vec<u8>,
-        bits: u8,
-        first: First,
-    ) {
-        if state.deadline.is_some_and(|deadline| deadline <= cx.now) {
-            state.connection.on_deadline(cx);
-        }
-        if state.connecting && !self.connected(state, cx) {
-            return;
-        }
-        if bits & RECEIVE != 0 {
-            let asks = bits & (FLUSH | ARM | SERVED) != 0;
-            let any = self.take_in(state, cx, staging, (first, asks));
-            if !any && first.is_none() {
-                state.connection.idle_pass(cx.now);
-            } else if any && bits & LAPSED != 0 {
-                self.lease.kept_waiting();
-            }
-        }
-        if bits & FLUSH != 0 {
-            state.connection.before_blocking(cx.now);
-        }
-        if bits != RECEIVE || state.connection.wants_write() || !state.out.bytes.is_empty() {
-            self.send(state, cx);
-        }
-        if state.paused && state.connection.wants_read() {
-            self.take_in(state, cx, staging, (None, false));
-            self.send(state, cx);
-        }
-    }
-
-    /// Hang up if the connection wants that, and carry out what it has decided.
-    fn conclude(&self, state: &mut State, told: &mut Told) {
-        let all_written = state.out.bytes.is_empty();
-        match state.connection.link_wish() {
-            LinkWish::Keep => {}
-            LinkWish::Finish => {
-                if all_written && !state.fin_sent && !state.connecting {
-                    state.fin_sent = true;
-                    match self.bell.get() {
-                        Some(bell) => bell.finish(),
-                        None => self.stream.finish(),
-                    }
-                }
-            }
-            LinkWish::Close => state.gone = true,
-        }
-        if state.connecting && state.connection.ended().is_some() {
-            state.gone = true; // there is nobody to take leave of
-        }
-        if state.starting.is_some()
-            && state.effects.list.iter().any(|effect| matches!(effect, Effect::Event(_)))
-        {
-            // A request has arrived, or an answer: who it is has been said.
-            state.starting = None;
-        }
-        let over = state.connection.ended().is_some();
-        let unused = if over { state.connection.take_unused() } else { None };
-        let undone = unused.and_then(|execution| Some((state.qp.take()?, execution)));
-        if let Some((qp, execution)) = undone {
-            // Before anybody hears that the Connect came to nothing: it may be tried again at once.
-            qp.detach(self, execution, told);
-            self.mail.post(&mut state.effects, Some(&qp), told);
-        } else {
-            self.mail.post(&mut state.effects, state.qp.as_ref(), told);
-        }
-        if state.gone {
-            self.tear_down(state, told);
-        }
-    }
-
-    fn tear_down(&self, state: &mut State, told: &mut Told) {
-        let execution = state.connection.take_execution();
-        if let (Some(qp), Some(execution)) = (state.qp.take(), execution) {
-            // Completions may still be waiting in the mail; none may overtake them (ND2 4.9).
-            qp.leave(self);
-            self.mail.detach(qp, execution, told);
-        }
-        state.starting = None;
-        state.partial = Vec::new();
-        state.out.bytes = Vec::new();
-        self.mail.hang_up();
-        self.shared.epoll.remove(self.fd());
-        self.stream.shut();
-        if let Some(bell) = self.bell.get() {
-            bell.shut();
-        }
-        state.rings = None;
-        state.stage = Stage::Settled;
-        self.shared.remove(self.key);
-    }
-
-    /// See to it that somebody looks at the link again.
-    fn rest(&self, state: &mut State, now: Time, bits: u8) {
-        let pending = state.is_pending();
-        // Nobody says when a ring has room: its reader wakes us. An answer is waited for, not room.
-        let asked = matches!(state.stage, Stage::Asked(..));
-        let stuck = pending && state.rings.is_none() && !asked;
-        if self.stuck.load(Ordering::Relaxed) != stuck {
-            self.stuck.store(stuck, Ordering::Relaxed);
-        }
-        let arming = bits & ARM != 0;
-        let calm = !pending && !state.paused && state.connection.wants_read();
-        let deadline = state.connection.deadline();
-        state.deadline = deadline;
-        state.calm_until = calm.then(|| deadline.unwrap_or(Time(NEVER)));
-        let leased = self.lease.held(now);
-        let waited = self.is_waited_for();
-        if let Some(mut when) = deadline.filter(|_| bits & SERVED == 0) {
-            if !arming {
-                // A thread of the program was here just now and may be back at once; what is due
-                // sooner than a lease can wait for it that long.
-                when = when.max(now.after(self.shared.options.lease));
-            }
-            self.note(when);
-        }
-        if let Some(until) = leased {
-            self.note(until);
-        } else if arming || stuck || asked {
-            let hears = !state.connecting || asked;
-            let read = state.connection.wants_read() && !waited && hears;
-            if read || stuck {
-                let _ = self.shared.epoll.arm(self.fd(), self.key, read, stuck);
-            }
-        }
-        if (arming || waited) && self.is_unread() {
-            // The one that waits may not know: it was asleep before this pass, or left it to us.
-            self.note(now);
-        }
-        if arming {
-            // Going to sleep: an idle connection holds no buffers.
-            if state.partial.is_empty() {
-                state.partial = Vec::new();
-            }
-            if state.out.bytes.is_empty() {
-                state.out.bytes = Vec::new();
-            }
-        }
-    }
-
-    // ---- control -------------------------------------------------------------------------------
-
-    /// A control call: takes the lock for real, and is finished, notices written, when it returns.
-    /// What came in before it counts (ND2 4.2 rules 5 and 6). `Some(true)`: the caller must
-    /// [`drive`](Link::drive) once it holds no lock. `None`: the link is gone.
-    pub(crate) fn control<R>(
-        &self,
-        told: &mut Told,
-        work: impl FnOnce(&mut State, &mut Cx<'_>) -> R,
-    ) -> (Option<R>, bool) {
-        self.latch.control(|state| {
-            if state.gone {
-                return None;
-            }
-            let mut worker = self.shared.workers.take();
-            state.exchange();
-            let now = sys::now();
-            let attended = self.lease.held(now).is_some() || self.is_waited_for();
-            let result = self.with_cx(state, &mut worker, now, |state, cx, staging| {
-                if !state.connecting {
-                    self.take_in(state, cx, staging, (None, false));
-                }
-                let result = work(state, cx);
-                state.connection.before_blocking(cx.now);
-                if !state.connecting {
-                    self.send(state, cx);
-                }
-                if !attended {
-                    self.before_sleep(state, |state| {
-                        self.step(state, cx, staging, RECEIVE | FLUSH, None);
-                    });
-                }
-                result
-            });
-            state.exchange();
-            self.conclude(state, told);
-            if !state.gone {
-                self.rest(state, now, if attended { 0 } else { ARM });
-            }
-            Some(result)
-        })
-    }
-
-    /// The program flushes the queue pair. [`Link::settle`] follows, with no lock held.
-    pub(crate) fn flush(&self, told: &mut Told) {
-        let _ = self.control(told, |state, cx| state.connection.flush(cx));
-    }
-
-    /// Catch up with what was left while a control call held the lock.
-    pub(crate) fn settle(&self) {
-        self.drive(0);
-        self.deliver();
-    }
-
-    /// The last handle of the queue pair is gone: as a disconnect without anybody who waits.
-    pub(crate) fn release(&self) {
-        if let Owner::Conn(conn) = self.owner()
-            && let Some(conn) = conn.upgrade()
-        {
-            conn.release();
-        }
-    }
-
-    /// The connection cannot go on, for a reason outside of it.
-    pub(crate) fn fail(&self, reason: EndReason) {
-        let mut told = Told::default();
-        let _ = self.control(&mut told, |state, cx| state.connection.fail(cx, reason));
-        told.tell();
-        self.settle();
-    }
-
-    /// Nobody will take the request that came over it.
-    pub(crate) fn turn_away(&self) {
-        let mut told = Told::default();
-        let _ = self.control(&mut told, |state, cx| {
-            if state.connection.reject(cx, &[]).is_err() {
-                state.connection.give_up(cx);
-            }
-        });
-        told.tell();
-        self.settle();
-    }
-
-    /// Cut the link at once and forget it: its adapter is closed. Nothing touches memory through it
-    /// when this returns.
-    pub(crate) fn cut(&self) {
-        let mut told = Told::default();
-        let _ = self.control(&mut told, |state, cx| {
-            state.connection.disconnect(cx);
-            state.gone = true;
-        });
-        told.tell();
-        self.deliver();
-    }
-
     /// See `unread`.
     pub(super) fn set_unread(&self, unread: bool) {
         self.unread.store(unread, Ordering::Relaxed);
     }
 
-    fn is_unread(&self) -> bool {
+    pub(super) fn is_unread(&self) -> bool {
         self.unread.load(Ordering::Relaxed)
     }
 
@@ -697,43 +373,6 @@ impl Link {
 
     pub(crate) fn owner(&self) -> Owner {
         self.owner.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-impl State {
-    /// There is more to send than the socket takes, or it is not connected yet.
-    fn is_pending(&self) -> bool {
-        !self.out.bytes.is_empty() || self.more || self.connecting
-    }
-
-    /// Carry new posts over, and what the front half must know back.
-    fn exchange(&mut self) {
-        if let (Some(qp), Some(execution)) = (&self.qp, self.connection.execution()) {
-            qp.front().pair.exchange(execution);
-        }
-    }
-
-    /// The same, for a post that has the front half of `posted` locked. `false`: that is not the
-    /// link's queue pair (yet, or any more).
-    fn carry(&mut self, posted: &Qp, mut front: MutexGuard<'_, Front>) -> bool {
-        match (&self.qp, self.connection.execution()) {
-            (Some(qp), Some(execution)) if std::ptr::eq(&**qp, posted) => {
-                front.pair.exchange(execution);
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// After a pass: tell the front half of places that are free again, without its lock, and of
-    /// more than that under it.
-    fn report(&mut self) {
-        let (Some(qp), Some(execution)) = (&self.qp, self.connection.execution()) else { return };
-        if execution.is_news() {
-            qp.front().pair.exchange(execution);
-        } else {
-            qp.freed.add(execution.take_freed());
-        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod admission;
 mod conn;
+mod control;
 mod cq;
 mod crowd;
 mod dial;
@@ -11,6 +12,7 @@ mod lease;
 mod link;
 mod mail;
 mod options;
+mod pass;
 mod port;
 mod qp;
 mod rings;

@@ -1,0 +1,102 @@
+//! Control calls on a link: they take its lock for real, and are finished when they return (design
+//! rule 12).
+
+use super::link::{ARM, FLUSH, Link, RECEIVE, State};
+use super::mail::Owner;
+use super::sink::Told;
+use crate::{Cx, EndReason, sys};
+
+impl Link {
+    /// A control call: takes the lock for real, and is finished, notices written, when it returns.
+    /// What came in before it counts (ND2 4.2 rules 5 and 6). `Some(true)`: the caller must
+    /// [`drive`](Link::drive) once it holds no lock. `None`: the link is gone.
+    pub(crate) fn control<R>(
+        &self,
+        told: &mut Told,
+        work: impl FnOnce(&mut State, &mut Cx<'_>) -> R,
+    ) -> (Option<R>, bool) {
+        self.latch.control(|state| {
+            if state.gone {
+                return None;
+            }
+            let mut worker = self.shared.workers.take();
+            state.exchange();
+            let now = sys::now();
+            let attended = self.lease.held(now).is_some() || self.is_waited_for();
+            let result = self.with_cx(state, &mut worker, now, |state, cx, staging| {
+                if !state.connecting {
+                    self.take_in(state, cx, staging, (None, false));
+                }
+                let result = work(state, cx);
+                state.connection.before_blocking(cx.now);
+                if !state.connecting {
+                    self.send(state, cx);
+                }
+                if !attended {
+                    self.before_sleep(state, |state| {
+                        self.step(state, cx, staging, RECEIVE | FLUSH, None);
+                    });
+                }
+                result
+            });
+            state.exchange();
+            self.conclude(state, told);
+            if !state.gone {
+                self.rest(state, now, if attended { 0 } else { ARM });
+            }
+            Some(result)
+        })
+    }
+
+    /// The program flushes the queue pair. [`Link::settle`] follows, with no lock held.
+    pub(crate) fn flush(&self, told: &mut Told) {
+        let _ = self.control(told, |state, cx| state.connection.flush(cx));
+    }
+
+    /// Catch up with what was left while a control call held the lock.
+    pub(crate) fn settle(&self) {
+        self.drive(0);
+        self.deliver();
+    }
+
+    /// The last handle of the queue pair is gone: as a disconnect without anybody who waits.
+    pub(crate) fn release(&self) {
+        if let Owner::Conn(conn) = self.owner()
+            && let Some(conn) = conn.upgrade()
+        {
+            conn.release();
+        }
+    }
+
+    /// The connection cannot go on, for a reason outside of it.
+    pub(crate) fn fail(&self, reason: EndReason) {
+        let mut told = Told::default();
+        let _ = self.control(&mut told, |state, cx| state.connection.fail(cx, reason));
+        told.tell();
+        self.settle();
+    }
+
+    /// Nobody will take the request that came over it.
+    pub(crate) fn turn_away(&self) {
+        let mut told = Told::default();
+        let _ = self.control(&mut told, |state, cx| {
+            if state.connection.reject(cx, &[]).is_err() {
+                state.connection.give_up(cx);
+            }
+        });
+        told.tell();
+        self.settle();
+    }
+
+    /// Cut the link at once and forget it: its adapter is closed. Nothing touches memory through it
+    /// when this returns.
+    pub(crate) fn cut(&self) {
+        let mut told = Told::default();
+        let _ = self.control(&mut told, |state, cx| {
+            state.connection.disconnect(cx);
+            state.gone = true;
+        });
+        told.tell();
+        self.deliver();
+    }
+}

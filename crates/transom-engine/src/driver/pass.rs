@@ -1,0 +1,278 @@
+//! One pass over a link: receive, keep time, send, carry out what was decided, and see to it that
+//! somebody looks again.
+
+use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
+
+use transom_wire::Time;
+
+use super::handover::Stage;
+use super::link::{ARM, CARRIED, FLUSH, LAPSED, Link, LinkDenials, NEVER, RECEIVE, SERVED, State};
+use super::qp::{Front, Qp};
+use super::sink::Told;
+use super::traffic::First;
+use super::workers::Worker;
+use crate::sys::{self, Host};
+use crate::trace::{TraceEvent, Tracer};
+use crate::{Cx, Effect, LinkWish, SharedReceives};
+
+impl Link {
+    /// Run `work` with everything the core may use.
+    pub(super) fn with_cx<R>(
+        &self,
+        state: &mut State,
+        worker: &mut Worker,
+        now: Time,
+        work: impl FnOnce(&mut State, &mut Cx<'_>, &mut Vec<u8>) -> R,
+    ) -> R {
+        let qp = state.qp.take();
+        let mut effects = std::mem::take(&mut state.effects);
+        let denials = LinkDenials(self);
+        let trace = self.shared.options.trace.clone();
+        let mut tracer = trace.map(|trace| move |event: &TraceEvent| (trace.0)(event));
+        let mut cx = Cx {
+            now,
+            memory: &self.shared.memory,
+            lane: &mut worker.lane,
+            host: &Host,
+            denials: &denials,
+            shared: qp
+                .as_ref()
+                .and_then(|qp| qp.shared.as_deref())
+                .map(|shared| shared as &dyn SharedReceives),
+            effects: &mut effects,
+            trace: tracer.as_mut().map(|tracer| tracer as &mut dyn Tracer),
+        };
+        let result = work(state, &mut cx, &mut worker.staging);
+        if state.qp.is_none() {
+            state.qp = qp; // unless the call has just brought one
+        }
+        state.effects = effects;
+        state.report();
+        result
+    }
+
+    pub(super) fn pass(&self, state: &mut State, bits: u8, told: &mut Told) {
+        let mut worker = self.shared.workers.take();
+        self.pass_with(state, &mut worker, sys::recently(), (bits, None), told);
+    }
+
+    /// A pass whose first receive has been done, perhaps.
+    pub(super) fn pass_with(
+        &self,
+        state: &mut State,
+        worker: &mut Worker,
+        now: Time,
+        (bits, first): (u8, First),
+        told: &mut Told,
+    ) {
+        if state.gone {
+            return;
+        }
+        let fruitful = matches!(first, Some(Ok(_)));
+        if bits & !(RECEIVE | CARRIED) != 0 || bits == 0 {
+            state.exchange();
+        }
+        self.with_cx(state, worker, now, |state, cx, staging| {
+            self.step(state, cx, staging, bits, first);
+            if bits & (FLUSH | ARM) != 0 {
+                self.before_sleep(state, |state| {
+                    self.step(state, cx, staging, RECEIVE | FLUSH, None);
+                });
+            }
+        });
+        self.conclude(state, told);
+        if state.gone {
+            return;
+        }
+        if fruitful && !self.stuck.load(Ordering::Relaxed) && !state.is_pending() {
+            // A polling thread has found something and holds the lease: it will post or poll, or the
+            // lease will lapse, and what is due until then is found out by whichever it is.
+            state.calm_until = None;
+        } else {
+            self.rest(state, now, bits);
+        }
+    }
+
+    /// Receive, keep time, send.
+    pub(super) fn step(
+        &self,
+        state: &mut State,
+        cx: &mut Cx<'_>,
+        staging: &mut Vec<u8>,
+        bits: u8,
+        first: First,
+    ) {
+        if state.deadline.is_some_and(|deadline| deadline <= cx.now) {
+            state.connection.on_deadline(cx);
+        }
+        if state.connecting && !self.connected(state, cx) {
+            return;
+        }
+        if bits & RECEIVE != 0 {
+            let asks = bits & (FLUSH | ARM | SERVED) != 0;
+            let any = self.take_in(state, cx, staging, (first, asks));
+            if !any && first.is_none() {
+                state.connection.idle_pass(cx.now);
+            } else if any && bits & LAPSED != 0 {
+                self.lease.kept_waiting();
+            }
+        }
+        if bits & FLUSH != 0 {
+            state.connection.before_blocking(cx.now);
+        }
+        if bits != RECEIVE || state.connection.wants_write() || !state.out.bytes.is_empty() {
+            self.send(state, cx);
+        }
+        if state.paused && state.connection.wants_read() {
+            self.take_in(state, cx, staging, (None, false));
+            self.send(state, cx);
+        }
+    }
+
+    /// Hang up if the connection wants that, and carry out what it has decided.
+    pub(super) fn conclude(&self, state: &mut State, told: &mut Told) {
+        let all_written = state.out.bytes.is_empty();
+        match state.connection.link_wish() {
+            LinkWish::Keep => {}
+            LinkWish::Finish => {
+                if all_written && !state.fin_sent && !state.connecting {
+                    state.fin_sent = true;
+                    match self.bell.get() {
+                        Some(bell) => bell.finish(),
+                        None => self.stream.finish(),
+                    }
+                }
+            }
+            LinkWish::Close => state.gone = true,
+        }
+        if state.connecting && state.connection.ended().is_some() {
+            state.gone = true; // there is nobody to take leave of
+        }
+        if state.starting.is_some()
+            && state.effects.list.iter().any(|effect| matches!(effect, Effect::Event(_)))
+        {
+            // A request has arrived, or an answer: who it is has been said.
+            state.starting = None;
+        }
+        let over = state.connection.ended().is_some();
+        let unused = if over { state.connection.take_unused() } else { None };
+        let undone = unused.and_then(|execution| Some((state.qp.take()?, execution)));
+        if let Some((qp, execution)) = undone {
+            // Before anybody hears that the Connect came to nothing: it may be tried again at once.
+            qp.detach(self, execution, told);
+            self.mail.post(&mut state.effects, Some(&qp), told);
+        } else {
+            self.mail.post(&mut state.effects, state.qp.as_ref(), told);
+        }
+        if state.gone {
+            self.tear_down(state, told);
+        }
+    }
+
+    pub(super) fn tear_down(&self, state: &mut State, told: &mut Told) {
+        let execution = state.connection.take_execution();
+        if let (Some(qp), Some(execution)) = (state.qp.take(), execution) {
+            // Completions may still be waiting in the mail; none may overtake them (ND2 4.9).
+            qp.leave(self);
+            self.mail.detach(qp, execution, told);
+        }
+        state.starting = None;
+        state.partial = Vec::new();
+        state.out.bytes = Vec::new();
+        self.mail.hang_up();
+        self.shared.epoll.remove(self.fd());
+        self.stream.shut();
+        if let Some(bell) = self.bell.get() {
+            bell.shut();
+        }
+        state.rings = None;
+        state.stage = Stage::Settled;
+        self.shared.remove(self.key);
+    }
+
+    /// See to it that somebody looks at the link again.
+    pub(super) fn rest(&self, state: &mut State, now: Time, bits: u8) {
+        let pending = state.is_pending();
+        // Nobody says when a ring has room: its reader wakes us. An answer is waited for, not room.
+        let asked = matches!(state.stage, Stage::Asked(..));
+        let stuck = pending && state.rings.is_none() && !asked;
+        if self.stuck.load(Ordering::Relaxed) != stuck {
+            self.stuck.store(stuck, Ordering::Relaxed);
+        }
+        let arming = bits & ARM != 0;
+        let calm = !pending && !state.paused && state.connection.wants_read();
+        let deadline = state.connection.deadline();
+        state.deadline = deadline;
+        state.calm_until = calm.then(|| deadline.unwrap_or(Time(NEVER)));
+        let leased = self.lease.held(now);
+        let waited = self.is_waited_for();
+        if let Some(mut when) = deadline.filter(|_| bits & SERVED == 0) {
+            if !arming {
+                // A thread of the program was here just now and may be back at once; what is due
+                // sooner than a lease can wait for it that long.
+                when = when.max(now.after(self.shared.options.lease));
+            }
+            self.note(when);
+        }
+        if let Some(until) = leased {
+            self.note(until);
+        } else if arming || stuck || asked {
+            let hears = !state.connecting || asked;
+            let read = state.connection.wants_read() && !waited && hears;
+            if read || stuck {
+                let _ = self.shared.epoll.arm(self.fd(), self.key, read, stuck);
+            }
+        }
+        if (arming || waited) && self.is_unread() {
+            // The one that waits may not know: it was asleep before this pass, or left it to us.
+            self.note(now);
+        }
+        if arming {
+            // Going to sleep: an idle connection holds no buffers.
+            if state.partial.is_empty() {
+                state.partial = Vec::new();
+            }
+            if state.out.bytes.is_empty() {
+                state.out.bytes = Vec::new();
+            }
+        }
+    }
+}
+
+impl State {
+    /// There is more to send than the socket takes, or it is not connected yet.
+    pub(super) fn is_pending(&self) -> bool {
+        !self.out.bytes.is_empty() || self.more || self.connecting
+    }
+
+    /// Carry new posts over, and what the front half must know back.
+    pub(super) fn exchange(&mut self) {
+        if let (Some(qp), Some(execution)) = (&self.qp, self.connection.execution()) {
+            qp.front().pair.exchange(execution);
+        }
+    }
+
+    /// The same, for a post that has the front half of `posted` locked. `false`: that is not the
+    /// link's queue pair (yet, or any more).
+    pub(super) fn carry(&mut self, posted: &Qp, mut front: MutexGuard<'_, Front>) -> bool {
+        match (&self.qp, self.connection.execution()) {
+            (Some(qp), Some(execution)) if std::ptr::eq(&**qp, posted) => {
+                front.pair.exchange(execution);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// After a pass: tell the front half of places that are free again, without its lock, and of
+    /// more than that under it.
+    pub(super) fn report(&mut self) {
+        let (Some(qp), Some(execution)) = (&self.qp, self.connection.execution()) else { return };
+        if execution.is_news() {
+            qp.front().pair.exchange(execution);
+        } else {
+            qp.freed.add(execution.take_freed());
+        }
+    }
+}
