@@ -23,6 +23,28 @@ fn compared(object: &Value) {
     assert!(number(object, "pairs") >= 15.0, "{object}");
 }
 
+/// Who measured, what it cost whom, and that a revoked window was seen to be closed before.
+fn two_processes(object: &Value) {
+    let pids = ["pid", "peer_pid"].map(|field| number(object, field));
+    assert_ne!(pids[0], pids[1], "{object}");
+    for field in ["seconds", "cpu_seconds", "peer_cpu_seconds"] {
+        assert!(object[field].as_f64().is_some_and(|it| it.is_finite() && it >= 0.0), "{object}");
+    }
+    // Whoever measures works; the other side may sleep all the time.
+    number(object, "cpu_seconds");
+    refused(object);
+    for field in ["path", "wait", "crc", "congestion"] {
+        assert!(object[field].as_str().is_some_and(|it| !it.is_empty()), "{field}: {object}");
+    }
+    assert!(object["pinned"].is_boolean(), "{object}");
+}
+
+/// Not just that it was refused: for which reason.
+fn refused(object: &Value) {
+    let how = object["refused"].as_str().expect("how it was refused");
+    assert!(how.contains("refused") && how.contains("token must be live"), "{object}");
+}
+
 #[test]
 fn two_processes_and_a_baseline() {
     for (bench, size, wait, crc, unit) in [
@@ -46,6 +68,7 @@ fn two_processes_and_a_baseline() {
         assert!(object["baseline"].as_str().is_some_and(|name| name.starts_with("raw")));
         number(&object, "largest_frame");
         compared(&object);
+        two_processes(&object);
     }
 }
 
@@ -53,9 +76,10 @@ fn two_processes_and_a_baseline() {
 fn two_processes_share_memory() {
     for (bench, wait, baseline) in [
         ("write-latency", "spin", "two threads"),
-        ("write-latency", "block", "raw"),
+        ("write-latency", "block", "Unix socket"),
         ("write-bandwidth", "spin", "memcpy"),
         ("read-bandwidth", "block", "memcpy"),
+        ("message-rate", "spin", "a bare ring"),
     ] {
         let args = ["bench", bench, "--path", "process", "--wait", wait, "--seconds", "0.03"];
         let ran = run(&[&args[..], &["--baseline", "--json"]].concat());
@@ -67,6 +91,65 @@ fn two_processes_share_memory() {
         );
         assert!(object["baseline"].as_str().is_some_and(|name| name.starts_with(baseline)));
         compared(&object);
+        two_processes(&object);
+    }
+}
+
+#[test]
+fn small_writes_with_few_completions() {
+    let args = ["bench", "message-rate", "--size", "24", "--wait", "block", "--crc", "off"];
+    let ran = run(&[&args[..], &["--seconds", "0.03", "--baseline", "--json"]].concat());
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let object = ran.json();
+    assert_eq!((&object["unit"], &object["size"]), (&"messages/s".into(), &24.into()), "{object}");
+    assert!(object["baseline"].as_str().is_some_and(|it| it.ends_with("one system call each")));
+    compared(&object);
+    two_processes(&object);
+}
+
+#[test]
+fn opening_and_closing_on_this_side_alone() {
+    for (bench, size) in [("bind", "4096"), ("register", "1"), ("register", "1073741824")] {
+        let ran = run(&["bench", bench, "--size", size, "--seconds", "0.03", "--json"]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let object = ran.json();
+        assert_eq!((&object["bench"], &object["unit"]), (&bench.into(), &"ns".into()), "{object}");
+        assert!(object["baseline"].as_str().is_some_and(|name| name.ends_with("alone")));
+        compared(&object);
+        two_processes(&object);
+    }
+}
+
+#[test]
+fn a_few_active_connections_among_many() {
+    for (wait, path) in [("spin", "tcp"), ("block", "tcp"), ("spin", "process")] {
+        let args = ["bench", "connections", "--connections", "40", "--active", "5", "--json"];
+        let ran =
+            run(&[&args[..], &["--wait", wait, "--path", path, "--seconds", "0.03"]].concat());
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let object = ran.json();
+        assert_eq!((&object["wait"], &object["path"]), (&wait.into(), &path.into()), "{object}");
+        assert_eq!(object["baseline"], "5 connections, all of them active");
+        compared(&object);
+        two_processes(&object);
+    }
+}
+
+#[test]
+fn more_connections_than_descriptors_are_asked_for_in_vain() {
+    run(&["bench", "connections", "--connections", "4000000000"])
+        .failed(5, &["4000000100 connections", "descriptors", "hard limit"]);
+    run(&["bench", "connections", "--connections", "5", "--active", "6"])
+        .failed(2, &["--active 6"]);
+}
+
+/// A bench whose peer leaves its window open must not print a figure.
+#[test]
+fn a_window_that_stays_open_is_noticed() {
+    for path in ["tcp", "process"] {
+        let ran = run(&["bench", "write-latency", "--path", path, "--leave-window-open"]);
+        assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{ran:?}");
+        assert!(ran.err.contains("a revoked window was written to"), "{ran:?}");
     }
 }
 
@@ -89,6 +172,8 @@ fn a_check_is_compared_with_a_load_in_each_order() {
         assert_eq!(object["order"], order);
         assert_eq!(object["tokens"], 1000);
         compared(object);
+        number(object, "pid");
+        refused(object);
     }
 }
 
@@ -107,7 +192,9 @@ fn memory_is_counted() {
 fn people_get_lines() {
     let ran = run(&["bench", "write-latency", "--seconds", "0.03", "--baseline"]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    for word in ["write-latency", "transom", "baseline", "ratio", "quartiles", "15 pairs"] {
+    for word in
+        ["write-latency", "transom", "baseline", "ratio", "quartiles", "15 pairs", "processor"]
+    {
         assert!(ran.out.contains(word), "{word}: {ran:?}");
     }
 }

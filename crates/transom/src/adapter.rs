@@ -232,6 +232,14 @@ impl Adapter {
         Connect::new(self, to)
     }
 
+    /// Make progress on every connection that has something to do, without blocking. For programs with
+    /// many connections that would rather spin than sleep: it finds the few that are ready among any
+    /// number of idle ones, and wakes the futures that wait for what it finds. While it is called all
+    /// the time, the adapter's own thread stays away.
+    pub fn poll(&self) {
+        self.raw().progress();
+    }
+
     /// What happened so far.
     #[must_use]
     pub fn counters(&self) -> Counters {

@@ -464,8 +464,16 @@ impl Endpoint {
         }
     }
 
-    /// Ask to be told of the next completion, for futures: nobody polls for them.
-    pub(crate) fn arm(&self) {
+    /// For futures, which nobody may poll for a while: be told of the next completion, and look at
+    /// what has completed meanwhile. Not at the link: whoever looks there keeps the adapter's own
+    /// thread away from it for as long as a lease is.
+    pub(crate) fn await_more(&self) {
+        self.arm();
+        self.hand_out();
+    }
+
+    /// Ask to be told of the next completion.
+    fn arm(&self) {
         if self.armed.swap(true, SeqCst) {
             return;
         }

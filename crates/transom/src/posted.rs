@@ -131,8 +131,7 @@ impl<T> Future for Posted<T> {
             return Poll::Ready(result);
         }
         if let State::Slot { endpoint, .. } = &self.state {
-            endpoint.arm();
-            endpoint.drain();
+            endpoint.await_more();
         }
         self.fetch(Some(context.waker()))
     }

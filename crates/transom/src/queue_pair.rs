@@ -195,8 +195,7 @@ impl Future for Recv<'_> {
         if let Poll::Ready(message) = endpoint.take_message(Some(context.waker())) {
             return Poll::Ready(message);
         }
-        endpoint.arm();
-        endpoint.drain();
+        endpoint.await_more();
         endpoint.take_message(Some(context.waker()))
     }
 }

@@ -5,9 +5,11 @@ use std::time::{Duration, Instant};
 
 use transom::Posted;
 
-use super::peer::{Job, Side, start};
+use super::args::{Path, Plan, Wait};
+use super::peer::start;
 use super::report::{Baseline, Report};
-use super::{PAIRS, Path, Plan, Wait, baseline, congestion, same_host, stats};
+use super::side::{Job, Side};
+use super::{PAIRS, baseline, same_host, stats};
 use crate::exit::{Outcome, system};
 
 /// Requests under way.
@@ -21,13 +23,12 @@ pub(super) fn run(plan: &Plan, write: bool) -> Outcome {
     // Between processes of one host: the copy that no road can do without.
     let copies = side.queue.info().path == Path::Process.name();
     if plan.baseline && copies {
-        let name = "memcpy in one thread".to_owned();
-        variants.push(Baseline { name, values: Vec::new() });
+        variants.push(Baseline::new("memcpy in one thread"));
     } else if plan.baseline {
         for call in baseline::CALLS {
             for (spin, how) in [(true, "spinning"), (false, "blocking")] {
                 let name = format!("raw, {how}, calls of {} KiB", call >> 10);
-                variants.push(Baseline { name, values: Vec::new() });
+                variants.push(Baseline::new(name));
                 // Warm up: the first second of a connection is not like the others.
                 stream(&mut side, call, spin, plan.slice / 2)?;
             }
@@ -35,7 +36,7 @@ pub(super) fn run(plan: &Plan, write: bool) -> Outcome {
     }
     transfer(&mut side, write, spin, plan.slice / 2)?;
     for _ in 0..PAIRS {
-        ours.push(transfer(&mut side, write, spin, plan.slice)?);
+        ours.push(side.measured(|side| transfer(side, write, spin, plan.slice))?);
         if let Some(variant) = variants.first_mut().filter(|_| copies) {
             variant.values.push(same_host::memcpy(plan.size, plan.slice));
             continue;
@@ -45,29 +46,10 @@ pub(super) fn run(plan: &Plan, write: bool) -> Outcome {
             variant.values.push(stream(&mut side, call, spin, plan.slice)?);
         }
     }
-    let info = side.queue.info();
-    let mut report = Report {
-        bench: if write { "write-bandwidth" } else { "read-bandwidth" },
-        path: info.path,
-        size: plan.size,
-        wait: if spin { "spin" } else { "block" },
-        crc: if info.crc { "on" } else { "off" },
-        unit: "bytes/s",
-        median: stats::median(&mut ours.clone()),
-        p99: stats::quantile(&mut ours.clone(), 0.01),
-        baseline_median: None,
-        baseline: None,
-        ratio: None,
-        ratio_quartiles: None,
-        pairs: 0,
-        largest_frame: info.largest_frame,
-        congestion: congestion(),
-        pinned: side.cpu.is_some(),
-    };
-    let fastest = variants.iter().max_by(|a, b| {
-        let of = |variant: &Baseline| stats::median(&mut variant.values.clone());
-        of(a).total_cmp(&of(b))
-    });
+    let bench = if write { "write-bandwidth" } else { "read-bandwidth" };
+    let p99 = stats::quantile(&mut ours.clone(), 0.01);
+    let mut report = Report::new(bench, "bytes/s", &ours, p99, side.about(plan));
+    let fastest = variants.iter().max_by(|a, b| a.median().total_cmp(&b.median()));
     if let Some(fastest) = fastest {
         report.compare(&ours, fastest);
     }
@@ -105,7 +87,7 @@ fn transfer(side: &mut Side, write: bool, spin: bool, time: Duration) -> Outcome
     Ok(bytes / seconds)
 }
 
-fn finish(side: &Side, posted: Posted<()>, spin: bool) -> Outcome {
+pub(super) fn finish(side: &Side, posted: Posted<()>, spin: bool) -> Outcome {
     if spin {
         while !posted.is_done() {
             side.queue.poll();

@@ -1,4 +1,6 @@
-//! The baseline: what the same bytes cost over a bare TCP socket. All of it is on this page.
+//! The baseline: what the same bytes cost over a bare TCP socket (or a Unix socket, where what counts
+//! is how a sleeper is woken). All of it is on this page, but for many small messages
+//! ([`message_rate`](super::message_rate)).
 //!
 //! One connection, Nagle off, congestion control pinned. Either side spins on non-blocking calls or
 //! blocks. Small messages go back and forth; bulk goes one way in calls of 64 KiB or 1 MiB, and a
@@ -6,6 +8,7 @@
 
 use std::io::{ErrorKind, Read, Result, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt;
@@ -22,8 +25,25 @@ pub(crate) fn prepare(stream: &TcpStream, congestion: &str) -> Result<()> {
     Ok(sockopt::set_tcp_congestion(stream, congestion)?)
 }
 
+/// A plain stream.
+pub(crate) trait Plain: Read + Write {
+    fn set_nonblocking(&self, on: bool) -> Result<()>;
+}
+
+impl Plain for TcpStream {
+    fn set_nonblocking(&self, on: bool) -> Result<()> {
+        TcpStream::set_nonblocking(self, on)
+    }
+}
+
+impl Plain for UnixStream {
+    fn set_nonblocking(&self, on: bool) -> Result<()> {
+        UnixStream::set_nonblocking(self, on)
+    }
+}
+
 /// All of `bytes`, in as few calls as the socket allows; spinning if it is non-blocking.
-fn send(stream: &mut TcpStream, mut bytes: &[u8]) -> Result<()> {
+pub(crate) fn send(stream: &mut impl Plain, mut bytes: &[u8]) -> Result<()> {
     while !bytes.is_empty() {
         match stream.write(bytes) {
             Ok(n) => bytes = bytes.get(n..).unwrap_or_default(),
@@ -34,7 +54,7 @@ fn send(stream: &mut TcpStream, mut bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-fn receive(stream: &mut TcpStream, bytes: &mut [u8]) -> Result<()> {
+fn receive(stream: &mut impl Plain, bytes: &mut [u8]) -> Result<()> {
     let mut at = 0;
     while at < bytes.len() {
         match stream.read(bytes.get_mut(at..).unwrap_or_default()) {
@@ -48,7 +68,12 @@ fn receive(stream: &mut TcpStream, bytes: &mut [u8]) -> Result<()> {
 }
 
 /// Half round trips in nanoseconds, one per message of `size` bytes.
-pub(crate) fn ping(s: &mut TcpStream, size: usize, spin: bool, time: Duration) -> Result<Vec<f64>> {
+pub(crate) fn ping(
+    s: &mut impl Plain,
+    size: usize,
+    spin: bool,
+    time: Duration,
+) -> Result<Vec<f64>> {
     s.set_nonblocking(spin)?;
     let (mut message, mut samples, begin) = (vec![MORE; size], Vec::new(), Instant::now());
     loop {
@@ -66,7 +91,7 @@ pub(crate) fn ping(s: &mut TcpStream, size: usize, spin: bool, time: Duration) -
 }
 
 /// The other side of [`ping`].
-pub(crate) fn pong(s: &mut TcpStream, size: usize, spin: bool) -> Result<()> {
+pub(crate) fn pong(s: &mut impl Plain, size: usize, spin: bool) -> Result<()> {
     s.set_nonblocking(spin)?;
     let mut message = vec![MORE; size];
     loop {

@@ -12,12 +12,13 @@ use std::time::Instant;
 use transom_engine::sys::fetch_ahead;
 use transom_memory::{
     Access, Actor, Config, Denial, DomainId, Grant, Memory, Purpose, QueuePairId, Registration,
-    Rights, Scope, Segment, Token,
+    Rights, Scope, Segment, Token, Unless,
 };
 
 use serde::Serialize;
 
-use super::{CheckArgs, Order, PAIRS, stats};
+use super::args::{self, CheckArgs, Order};
+use super::{PAIRS, stats};
 use crate::adapters::print_json;
 use crate::exit::{Exit, Failure, Outcome};
 
@@ -42,6 +43,9 @@ struct Report {
     ratio_quartiles: [f64; 2],
     pairs: usize,
     largest_frame: Option<usize>,
+    pid: u32,
+    /// How a token was refused that had been closed, before anything was timed.
+    refused: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -55,8 +59,9 @@ pub(super) fn run(args: &CheckArgs) -> Outcome {
         return Err(Failure::new(Exit::Usage, format!("--tokens {}: out of range", args.tokens))
             .try_this("--tokens 1000, --tokens 1000000"));
     }
-    let slice = super::slice(args.seconds)?;
+    let slice = args::slice(args.seconds)?;
     let bench = Bench::new(args.tokens)?;
+    let refused = bench.closed_is_refused()?;
     let mut orders = Vec::new();
     for order in [Order::Dependent, Order::Overlapped, Order::Batched] {
         if args.order != Order::All && args.order != order {
@@ -67,7 +72,7 @@ pub(super) fn run(args: &CheckArgs) -> Outcome {
         bench.run(order, 0, trial)?;
         let per_second = trial as f64 / begin.elapsed().as_secs_f64();
         let checks = (per_second * slice.as_secs_f64()) as usize;
-        orders.push(report(args, order, bench.run(order, PAIRS, checks.max(1000))?));
+        orders.push(report(args, order, bench.run(order, PAIRS, checks.max(1000))?, &refused));
     }
     if !args.json {
         for report in &orders {
@@ -81,7 +86,7 @@ pub(super) fn run(args: &CheckArgs) -> Outcome {
     Ok(())
 }
 
-fn report(args: &CheckArgs, order: Order, checked: Checked) -> Report {
+fn report(args: &CheckArgs, order: Order, checked: Checked, refused: &str) -> Report {
     let ratio = checked.ratio();
     let mut ours = checked.ours;
     Report {
@@ -102,6 +107,8 @@ fn report(args: &CheckArgs, order: Order, checked: Checked) -> Report {
         ratio_quartiles: ratio.quartiles,
         pairs: ours.len(),
         largest_frame: None,
+        pid: std::process::id(),
+        refused: refused.to_owned(),
     }
 }
 
@@ -166,13 +173,7 @@ impl Bench {
         let domain = DomainId(1);
         let mut order = Vec::with_capacity(live);
         for index in 0..live {
-            let registration = Registration {
-                scope: Scope::Domain(domain),
-                rights: Rights::LOCAL_READ | Rights::REMOTE_READ,
-                base: BASE,
-                segments: &[Segment { host: BASE, length: LENGTH }],
-            };
-            let token = memory.register(&registration).map_err(|why| {
+            let token = memory.register(&registration(domain)).map_err(|why| {
                 Failure::new(Exit::System, format!("registering {live} regions: {why:?}"))
             })?;
             order.push((token, u32::try_from(index).unwrap_or(u32::MAX)));
@@ -181,6 +182,23 @@ impl Bench {
         let lines = (0..live).map(|index| Line(index as u64 | 1)).collect();
         let actor = Actor { domain, queue_pair: QueuePairId(7), connection: None };
         Ok(Bench { memory, actor, lines, order })
+    }
+
+    /// What is measured must be what protects: one more token is used, closed, and refused.
+    fn closed_is_refused(&self) -> Outcome<String> {
+        let token = self.memory.register(&registration(self.actor.domain)).map_err(|why| {
+            Failure::new(Exit::System, format!("registering one more region: {why:?}"))
+        })?;
+        let mut lane = self.memory.lane();
+        host(self.memory.check(&mut lane, &self.access(token), 0))?;
+        let unless = Unless { windows: true, posted: false, guards: false };
+        self.memory
+            .deregister(token, unless, 0)
+            .map_err(|why| Failure::new(Exit::CheckFailed, format!("closing a region: {why}")))?;
+        match self.memory.check(&mut lane, &self.access(token), 0) {
+            Err(denial) => Ok(denial.to_string()),
+            Ok(_) => Err(Failure::new(Exit::CheckFailed, "a closed token was not refused")),
+        }
     }
 
     /// `pairs` pairs of measurements of `checks` checks each.
@@ -300,6 +318,16 @@ impl Bench {
 
     fn next(&self, position: usize) -> usize {
         if position + 1 < self.order.len() { position + 1 } else { 0 }
+    }
+}
+
+fn registration(domain: DomainId) -> Registration<'static> {
+    const SEGMENTS: &[Segment] = &[Segment { host: BASE, length: LENGTH }];
+    Registration {
+        scope: Scope::Domain(domain),
+        rights: Rights::LOCAL_READ | Rights::REMOTE_READ,
+        base: BASE,
+        segments: SEGMENTS,
     }
 }
 

@@ -7,72 +7,87 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use super::peer::{Job, Side, start};
+use super::args::{Path, Plan, Wait};
+use super::peer::start;
 use super::report::{Baseline, Report};
-use super::{PAIRS, Path, Plan, Wait, baseline, congestion, same_host, stats};
+use super::side::{Job, Side};
+use super::{PAIRS, baseline, same_host, stats};
 use crate::exit::{Exit, Failure, Outcome, system};
 
-/// See [`same_host::bounce`].
-const LINE: &str = "two threads that write one cache line in turns";
 /// In the last byte of a message: this was the last one.
 const LAST: u8 = 0xff;
 
 pub(super) fn run(plan: &Plan) -> Outcome {
     let (mut side, _peer) = start(plan)?;
     let spin = plan.wait == Wait::Spin;
-    let how = if spin { "spinning" } else { "blocking" };
-    // Between processes of one host that spin, what no road can beat; else the same over a socket.
-    let line = spin && side.queue.info().path == Path::Process.name();
-    let name = if line { LINE.to_owned() } else { format!("raw, {how}") };
-    let mut raw = Baseline { name, values: Vec::new() };
+    let base = Base::of(&side, spin);
+    let mut theirs = Baseline::new(base.name());
     let (mut all, mut ours) = (Vec::new(), Vec::new());
-    if plan.baseline && !line {
-        raw_ping(&mut side, plan, plan.slice / 2)?;
+    if plan.baseline {
+        base.ping(&mut side, plan, plan.slice / 2)?;
     }
     ping(&mut side, spin, plan.slice / 2)?;
     for _ in 0..PAIRS {
-        let mut samples = ping(&mut side, spin, plan.slice)?;
+        let mut samples = side.measured(|side| ping(side, spin, plan.slice))?;
         ours.push(stats::median(&mut samples));
         all.append(&mut samples);
         if plan.baseline {
-            let mut theirs = if line {
-                same_host::bounce(plan.slice)
-            } else {
-                raw_ping(&mut side, plan, plan.slice)?
-            };
-            raw.values.push(stats::median(&mut theirs));
+            theirs.values.push(stats::median(&mut base.ping(&mut side, plan, plan.slice)?));
         }
     }
-    let info = side.queue.info();
-    let mut report = Report {
-        bench: "write-latency",
-        path: info.path,
-        size: plan.size,
-        wait: if spin { "spin" } else { "block" },
-        crc: if info.crc { "on" } else { "off" },
-        unit: "ns",
-        median: stats::median(&mut ours.clone()),
-        p99: stats::quantile(&mut all, 0.99),
-        baseline_median: None,
-        baseline: None,
-        ratio: None,
-        ratio_quartiles: None,
-        pairs: 0,
-        largest_frame: info.largest_frame,
-        congestion: congestion(),
-        pinned: side.cpu.is_some(),
-    };
+    let p99 = stats::quantile(&mut all, 0.99);
+    let mut report = Report::new("write-latency", "ns", &ours, p99, side.about(plan));
     if plan.baseline {
-        report.compare(&ours, &raw);
+        report.compare(&ours, &theirs);
     }
     report.print(plan.json);
     side.tell(Job::Quit, 0, false)
 }
 
-fn raw_ping(side: &mut Side, plan: &Plan, time: Duration) -> Outcome<Vec<f64>> {
-    let spin = plan.wait == Wait::Spin;
-    side.tell(Job::RawPong, plan.size, spin)?;
-    baseline::ping(&mut side.raw, plan.size, spin, time).map_err(system("the plain socket"))
+/// What is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Base {
+    /// Between processes of one host that spin, what no road can beat ([`same_host::bounce`]).
+    Line,
+    /// Between processes of one host that sleep, what wakes them.
+    Unix,
+    Tcp,
+}
+
+impl Base {
+    fn of(side: &Side, spin: bool) -> Base {
+        match (side.queue.info().path == Path::Process.name(), spin) {
+            (true, true) => Base::Line,
+            (true, false) => Base::Unix,
+            (false, _) => Base::Tcp,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Base::Line => "two threads that write one cache line in turns",
+            Base::Unix => "Unix socket, blocking",
+            Base::Tcp => "raw socket, waiting in the same way",
+        }
+    }
+
+    /// Half round trips in nanoseconds.
+    fn ping(self, side: &mut Side, plan: &Plan, time: Duration) -> Outcome<Vec<f64>> {
+        let spin = plan.wait == Wait::Spin;
+        match self {
+            Base::Line => Ok(same_host::bounce(time)),
+            Base::Unix => {
+                side.tell(Job::LocalPong, plan.size, spin)?;
+                baseline::ping(&mut side.unix, plan.size, spin, time)
+                    .map_err(system("the Unix socket"))
+            }
+            Base::Tcp => {
+                side.tell(Job::RawPong, plan.size, spin)?;
+                baseline::ping(&mut side.raw, plan.size, spin, time)
+                    .map_err(system("the plain socket"))
+            }
+        }
+    }
 }
 
 /// Half round trips in nanoseconds.

@@ -4,81 +4,32 @@
 //! They agree on what comes next over a plain socket, which is also the baseline's; so nobody spins
 //! while the other one is measured.
 
+mod args;
 mod bandwidth;
 mod baseline;
 mod check;
 #[expect(unsafe_code, reason = "an allocator that counts")]
 mod cost;
+mod crowd;
 mod latency;
+mod local;
+mod message_rate;
 pub(crate) mod peer;
+mod refusal;
 mod report;
 mod same_host;
+mod side;
 mod stats;
+mod tasks;
 
 use std::sync::OnceLock;
-use std::time::Duration;
 
-use clap::{Args as ClapArgs, Subcommand, ValueEnum};
-use serde::Serialize;
+use clap::Subcommand;
 
-use crate::exit::{Exit, Failure, Outcome};
+use self::args::{Args, CheckArgs, ConnectionsArgs};
+use crate::exit::Outcome;
 
-/// A switch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum OnOff {
-    /// On.
-    On,
-    /// Off.
-    Off,
-}
-
-impl OnOff {
-    pub(crate) fn is_on(self) -> bool {
-        self == OnOff::On
-    }
-
-    pub(crate) fn name(self) -> &'static str {
-        if self.is_on() { "on" } else { "off" }
-    }
-}
-
-/// How a side waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Wait {
-    /// Watch memory and poll the completion queue.
-    Spin,
-    /// Sleep until something completes.
-    Block,
-}
-
-/// Which road the bytes take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Path {
-    /// Shared memory where that is possible, else TCP.
-    Auto,
-    /// TCP.
-    Tcp,
-    /// Shared memory.
-    Process,
-}
-
-impl Path {
-    fn name(self) -> &'static str {
-        match self {
-            Path::Auto => "auto",
-            Path::Tcp => "tcp",
-            Path::Process => "process",
-        }
-    }
-
-    fn option(self) -> transom::Path {
-        match self {
-            Path::Auto => transom::Path::Auto,
-            Path::Tcp => transom::Path::Tcp,
-            Path::Process => transom::Path::Process,
-        }
-    }
-}
+pub(crate) use self::args::{OnOff, PeerArgs};
 
 /// What to measure.
 #[derive(Debug, Subcommand)]
@@ -89,140 +40,40 @@ pub(crate) enum Command {
     WriteBandwidth(Args),
     /// Reads, several at a time
     ReadBandwidth(Args),
+    /// Small Writes, 64 at a time, of which one in 16 reports its completion
+    MessageRate(Args),
+    /// Opening a window and closing it again, as a pair
+    Bind(Args),
+    /// Registering memory and deregistering it again, as a pair
+    Register(Args),
+    /// Messages of a few active connections among many, next to the few alone
+    Connections(ConnectionsArgs),
     /// Judging one access, guard included
     Check(CheckArgs),
     /// Bytes per registration, and bytes of ours per idle connection
     Memory(cost::Args),
 }
 
-/// Options of the benches with two processes.
-#[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct Args {
-    /// Bytes per message [default: 8 for latency, 1048576 for bandwidth]
-    #[arg(long)]
-    size: Option<usize>,
-    /// Seconds to measure; as long again for each baseline
-    #[arg(long, default_value_t = 3.0)]
-    seconds: f64,
-    /// How each side waits
-    #[arg(long, value_enum, default_value_t = Wait::Spin)]
-    wait: Wait,
-    /// Checksums
-    #[arg(long, value_enum, default_value_t = OnOff::On)]
-    crc: OnOff,
-    /// The road
-    #[arg(long, value_enum, default_value_t = Path::Tcp)]
-    path: Path,
-    /// Interleave the same bytes over a bare socket, in at least 15 pairs
-    #[arg(long)]
-    baseline: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
-/// Options of `check`.
-#[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct CheckArgs {
-    /// Live tokens
-    #[arg(long, default_value_t = 1_000_000)]
-    tokens: usize,
-    /// Each check waits for the answer before it, or they overlap, or share a guard too
-    #[arg(long, value_enum, default_value_t = Order::All)]
-    order: Order,
-    /// Seconds to measure
-    #[arg(long, default_value_t = 3.0)]
-    seconds: f64,
-    /// Accepted for uniformity: the baseline (one unguarded load of a 64-byte entry in the same
-    /// order) is always taken
-    #[arg(long)]
-    baseline: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
-/// Whether checks wait for each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Order {
-    /// Each depends on the one before.
-    Dependent,
-    /// They overlap, each under a guard of its own, as frames of one buffer are handled.
-    Overlapped,
-    /// They overlap and share guards, as a gather list is judged.
-    Batched,
-    /// One after the other.
-    All,
-}
-
-/// Arguments of the peer's process.
-#[derive(Debug, ClapArgs)]
-pub(crate) struct PeerArgs {
-    #[arg(long)]
-    size: usize,
-    #[arg(long, value_enum)]
-    crc: OnOff,
-    #[arg(long)]
-    congestion: String,
-    #[arg(long, value_enum)]
-    path: Path,
-}
-
 /// Pairs of ours and baseline.
 const PAIRS: usize = 15;
 
+/// Most bytes of a message.
+const LARGEST: usize = 64 << 20;
+/// Most bytes of a registration.
+const LARGEST_REGION: usize = 1 << 40;
+
 pub(crate) fn run(command: &Command) -> Outcome {
     match command {
-        Command::WriteLatency(args) => latency::run(&args.checked(8)?),
-        Command::WriteBandwidth(args) => bandwidth::run(&args.checked(1 << 20)?, true),
-        Command::ReadBandwidth(args) => bandwidth::run(&args.checked(1 << 20)?, false),
+        Command::WriteLatency(args) => latency::run(&args.checked(8, LARGEST)?),
+        Command::WriteBandwidth(args) => bandwidth::run(&args.checked(1 << 20, LARGEST)?, true),
+        Command::ReadBandwidth(args) => bandwidth::run(&args.checked(1 << 20, LARGEST)?, false),
+        Command::MessageRate(args) => message_rate::run(&args.checked(8, 4096)?),
+        Command::Bind(args) => local::bind(&args.checked(8, LARGEST)?),
+        Command::Register(args) => local::register(&args.checked(4096, LARGEST_REGION)?),
+        Command::Connections(args) => crowd::run(args),
         Command::Check(args) => check::run(args),
         Command::Memory(args) => cost::run(args),
     }
-}
-
-/// Options that make sense.
-#[derive(Clone, Debug)]
-struct Plan {
-    size: usize,
-    slice: Duration,
-    wait: Wait,
-    crc: OnOff,
-    path: Path,
-    baseline: bool,
-    json: bool,
-}
-
-impl Args {
-    fn checked(&self, size: usize) -> Outcome<Plan> {
-        let size = self.size.unwrap_or(size);
-        if !(1..=64 << 20).contains(&size) {
-            return Err(Failure::new(Exit::Usage, format!("--size {size}: nothing to measure"))
-                .try_this("--size 1 to --size 67108864"));
-        }
-        Ok(Plan {
-            size,
-            slice: slice(self.seconds)?,
-            wait: self.wait,
-            crc: self.crc,
-            path: self.path,
-            baseline: self.baseline,
-            json: self.json,
-        })
-    }
-}
-
-/// The length of one measurement of a pair.
-fn slice(seconds: f64) -> Outcome<Duration> {
-    if !(0.001..=3600.0).contains(&seconds) {
-        return Err(Failure::new(
-            Exit::Usage,
-            format!("--seconds {seconds}: too short or too long"),
-        )
-        .try_this("--seconds 0.001 to --seconds 3600"));
-    }
-    Ok(Duration::from_secs_f64(seconds / PAIRS as f64))
 }
 
 /// The congestion control that both sides of a ratio use: this machine's default, pinned.

@@ -1,106 +1,67 @@
-//! The peer's process, and how the two agree on what comes next.
+//! The peer's process: how it is started, and what it does.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 
-use transom::{Adapter, Grant, QueuePair, Region, Rights, Window};
+use transom::{Adapter, Options};
 
-use super::{Path, PeerArgs, Plan, Seat, baseline, congestion, latency, sit};
+use super::args::{OnOff, Path, PeerArgs, Plan};
+use super::crowd::Crowds;
+use super::side::{Job, Side};
+use super::{Seat, baseline, congestion, latency, message_rate, refusal, sit};
 use crate::exit::{Exit, Failure, Outcome, system};
 use crate::watchdog;
 
-/// What the peer is to do next: one header on the plain socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Job {
-    /// Send back what arrives on the plain socket.
-    RawPong,
-    /// Swallow what arrives on the plain socket.
-    RawSink,
-    /// Answer Writes with Writes.
-    Pong,
-    /// Be written to or read from.
-    Passive,
-    /// Go.
-    Quit,
-}
-
-const JOBS: [Job; 5] = [Job::RawPong, Job::RawSink, Job::Pong, Job::Passive, Job::Quit];
-
-/// One end of the pair: a plain socket, a queue pair, and a buffer that the other side may use.
-pub(super) struct Side {
-    pub(super) raw: TcpStream,
-    pub(super) queue: QueuePair,
-    pub(super) memory: Region<Vec<u8>>,
-    /// Where the bytes to be written come from, and those read go to.
-    pub(super) local: Region<Vec<u8>>,
-    _open: Window,
-    /// The other side's buffer.
-    pub(super) theirs: Grant,
-    /// The processor this process has to itself.
-    pub(super) cpu: Option<usize>,
-}
-
-impl Side {
-    /// Lend memory to the other side, and learn what it lends.
-    fn meet(raw: TcpStream, adapter: &Adapter, queue: QueuePair, size: usize) -> Outcome<Side> {
-        let memory = adapter.register(vec![0; size])?;
-        let local = adapter.register(vec![0; size])?;
-        let open = queue.bind(&memory, .., Rights::READ | Rights::WRITE)?;
-        let told = queue.send(open.grant().to_bytes())?;
-        let theirs = Grant::from_bytes(&queue.recv().wait()?)?;
-        told.wait()?;
-        Ok(Side { raw, queue, memory, local, _open: open, theirs, cpu: None })
-    }
-
-    /// Tell the peer what comes next.
-    pub(super) fn tell(&mut self, job: Job, size: usize, spin: bool) -> Outcome {
-        let code = JOBS.iter().position(|it| *it == job).unwrap_or(0) as u8;
-        let [a, b, c, d] = u32::try_from(size).unwrap_or(u32::MAX).to_be_bytes();
-        self.raw.write_all(&[code, u8::from(spin), a, b, c, d]).map_err(system("telling the peer"))
-    }
-
-    fn hear(&mut self) -> Outcome<(Job, usize, bool)> {
-        let mut header = [0; 6];
-        self.raw.read_exact(&mut header).map_err(system("listening to the measuring side"))?;
-        let [code, spin, a, b, c, d] = header;
-        let job = JOBS.get(usize::from(code)).copied().unwrap_or(Job::Quit);
-        Ok((job, u32::from_be_bytes([a, b, c, d]) as usize, spin != 0))
-    }
-}
-
-/// The measuring side: start the peer, meet it.
+/// The measuring side: start the peer, see that a revoked window is closed, meet.
 pub(super) fn start(plan: &Plan) -> Outcome<(Side, Peer)> {
     let congestion = congestion();
     let program = std::env::current_exe().map_err(system("looking for this program"))?;
-    let mut child = Command::new(program)
+    // The peer's standard output goes both ways: it says where it is, and is a baseline later.
+    let (unix, theirs) = UnixStream::pair().map_err(system("making a Unix socket"))?;
+    let mut command = Command::new(program);
+    command
         .args(["bench-peer", "--size", &plan.size.to_string(), "--crc", plan.crc.name()])
         .args(["--congestion", &congestion, "--path", plan.path.name()])
         .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(system("starting the peer's process"))?;
+        .stdout(OwnedFd::from(theirs));
+    if plan.leave_window_open {
+        command.arg("--leave-window-open");
+    }
+    let child = command.spawn().map_err(system("starting the peer's process"))?;
+    drop(command); // and with it our copy of the peer's end
+    let peer = Peer(child);
     let cpu = sit(Seat::Measuring);
     let mut line = String::new();
-    if let Some(stdout) = child.stdout.take() {
-        BufReader::new(stdout).read_line(&mut line).map_err(system("listening to the peer"))?;
-    }
-    let peer = Peer(child);
+    BufReader::new(&unix).read_line(&mut line).map_err(system("listening to the peer"))?;
     let mut addresses = line.split_whitespace().map(str::parse::<SocketAddr>);
     let (Some(Ok(raw)), Some(Ok(to))) = (addresses.next(), addresses.next()) else {
         return Err(Failure::new(Exit::System, "the peer's process ended early"));
     };
-    let raw = TcpStream::connect(raw).map_err(system("connecting the plain socket"))?;
+    let mut raw = TcpStream::connect(raw).map_err(system("connecting the plain socket"))?;
     baseline::prepare(&raw, &congestion).map_err(system("preparing the plain socket"))?;
-    let options = Adapter::options().crc(plan.crc.is_on()).congestion(&congestion);
-    let options = options.path(plan.path.option());
-    let adapter = options.open(to.ip())?;
+    let adapter = options(plan.crc, plan.path, &congestion).open(to.ip())?;
+    let probe = adapter.connect(to).wait()?;
+    let refused = refusal::see(&adapter, &probe, &mut raw)?;
     let queue = adapter.connect(to).reads(16).wait()?;
     if plan.path == Path::Process && queue.info().path != Path::Process.name() {
         let why = "--path process: the two processes could not agree on it";
         return Err(Failure::new(Exit::System, why).try_this("--path tcp"));
     }
-    Ok((Side { cpu, ..Side::meet(raw, &adapter, queue, plan.size)? }, peer))
+    if probe.info().path != queue.info().path {
+        let why = "a window was revoked on another path than the one to be measured";
+        return Err(Failure::new(Exit::CheckFailed, why).try_this("--path tcp"));
+    }
+    let mut side = Side::meet((raw, unix), &adapter, queue, plan.size)?;
+    (side.cpu, side.peer_pid, side.refused) = (cpu, peer.0.id(), refused);
+    Ok((side, peer))
+}
+
+/// How both adapters are opened.
+pub(super) fn options(crc: OnOff, path: Path, congestion: &str) -> Options {
+    Adapter::options().crc(crc.is_on()).path(path.option()).congestion(congestion)
 }
 
 /// The other process; ends with this one.
@@ -119,25 +80,39 @@ pub(crate) fn run(args: &PeerArgs) -> Outcome {
     watchdog::end_with_parent();
     let here = Ipv4Addr::LOCALHOST;
     let plain = TcpListener::bind((here, 0)).map_err(system("opening a plain port"))?;
-    let options = Adapter::options().crc(args.crc.is_on()).congestion(&args.congestion);
-    let options = options.path(args.path.option());
-    let adapter = options.open(here.into())?;
+    let adapter = options(args.crc, args.path, &args.congestion).open(here.into())?;
     let mut listener = adapter.listen((here, 0).into())?;
     let at = plain.local_addr().map_err(system("opening a plain port"))?;
     println!("{at} {}", listener.address());
     std::io::stdout().flush().map_err(system("telling where"))?;
-    let (raw, _) = plain.accept().map_err(system("waiting for the plain socket"))?;
+    let unix = std::io::stdout().as_fd().try_clone_to_owned();
+    let unix = UnixStream::from(unix.map_err(system("sharing the Unix socket"))?);
+    let (mut raw, _) = plain.accept().map_err(system("waiting for the plain socket"))?;
     baseline::prepare(&raw, &args.congestion).map_err(system("preparing the plain socket"))?;
+    let probe = listener.next().wait()?.accept().wait()?;
+    refusal::show(&adapter, &probe, &mut raw, args.leave_window_open)?;
     let queue = listener.next().wait()?.reads(16).accept().wait()?;
-    let mut side = Side::meet(raw, &adapter, queue, args.size)?;
+    let side = Side::meet((raw, unix), &adapter, queue, args.size)?;
+    work(side, args)
+}
+
+/// Do what the other side says.
+fn work(mut side: Side, args: &PeerArgs) -> Outcome {
+    let mut crowds = Crowds::new(args);
     loop {
         let (job, size, spin) = side.hear()?;
         let raw = |done: std::io::Result<()>| done.map_err(system("the plain socket"));
         match job {
             Job::RawPong => raw(baseline::pong(&mut side.raw, size, spin))?,
+            Job::LocalPong => raw(baseline::pong(&mut side.unix, size, spin))?,
             Job::RawSink => raw(baseline::sink(&mut side.raw, size, spin))?,
+            Job::RawCount => raw(message_rate::count(&mut side.raw, size, spin))?,
             Job::Pong => latency::pong(&mut side, spin)?,
             Job::Passive => passive(&side, spin)?,
+            Job::Cpu => side.tell_cpu()?,
+            Job::Gather => crowds.gather(&mut side, size)?,
+            Job::AnswerFirst => crowds.answer(0, spin)?,
+            Job::AnswerSecond => crowds.answer(1, spin)?,
             Job::Quit => return Ok(()),
         }
     }

@@ -6,28 +6,45 @@ use super::stats::{self, Ratio};
 use crate::adapters::print_json;
 use crate::show;
 
-/// One result. `p99`: 99 of 100 samples are at least this good.
+/// One result.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     pub(super) bench: &'static str,
-    pub(super) path: &'static str,
-    pub(super) size: usize,
-    pub(super) wait: &'static str,
-    pub(super) crc: &'static str,
     pub(super) unit: &'static str,
     pub(super) median: f64,
+    /// 99 of 100 samples are at least this good.
     pub(super) p99: f64,
     pub(super) baseline_median: Option<f64>,
-    /// Which raw variant the baseline is: the fastest.
+    /// Which variant the baseline is: the fastest.
     pub(super) baseline: Option<String>,
     /// Ours over baseline: the median of pairs.
     pub(super) ratio: Option<f64>,
     pub(super) ratio_quartiles: Option<[f64; 2]>,
     pub(super) pairs: usize,
+    #[serde(flatten)]
+    pub(super) about: About,
+}
+
+/// The circumstances.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct About {
+    pub(super) path: &'static str,
+    pub(super) size: usize,
+    pub(super) wait: &'static str,
+    pub(super) crc: &'static str,
     pub(super) largest_frame: usize,
+    /// The congestion control of both sides of a ratio.
     pub(super) congestion: String,
     /// Each process has a processor of its own.
     pub(super) pinned: bool,
+    pub(super) pid: u32,
+    pub(super) peer_pid: u32,
+    /// How an access to a revoked window was refused before anything was timed.
+    pub(super) refused: String,
+    /// How long ours was measured, baselines apart, and the processor time of both processes then.
+    pub(super) seconds: f64,
+    pub(super) cpu_seconds: f64,
+    pub(super) peer_cpu_seconds: f64,
 }
 
 /// Measurements of one side, one value per slice.
@@ -37,10 +54,42 @@ pub(super) struct Baseline {
     pub(super) values: Vec<f64>,
 }
 
+impl Baseline {
+    pub(super) fn new(name: impl Into<String>) -> Baseline {
+        Baseline { name: name.into(), values: Vec::new() }
+    }
+
+    pub(super) fn median(&self) -> f64 {
+        stats::median(&mut self.values.clone())
+    }
+}
+
 impl Report {
+    /// `ours`: one value per slice.
+    pub(super) fn new(
+        bench: &'static str,
+        unit: &'static str,
+        ours: &[f64],
+        p99: f64,
+        about: About,
+    ) -> Report {
+        Report {
+            bench,
+            unit,
+            median: stats::median(&mut ours.to_vec()),
+            p99,
+            baseline_median: None,
+            baseline: None,
+            ratio: None,
+            ratio_quartiles: None,
+            pairs: 0,
+            about,
+        }
+    }
+
     pub(super) fn compare(&mut self, ours: &[f64], baseline: &Baseline) {
         let Ratio { median, quartiles } = stats::pairwise(ours, &baseline.values);
-        self.baseline_median = Some(stats::median(&mut baseline.values.clone()));
+        self.baseline_median = Some(baseline.median());
         self.baseline = Some(baseline.name.clone());
         self.ratio = Some(median);
         self.ratio_quartiles = Some(quartiles);
@@ -51,16 +100,18 @@ impl Report {
         if json {
             return print_json(self);
         }
-        println!("{}  {} bytes, wait {}, crc {}", self.bench, self.size, self.wait, self.crc);
-        println!("  path       {}, frames up to {} bytes", self.path, self.largest_frame);
-        if !self.pinned {
+        let About { size, wait, crc, path, largest_frame, .. } = &self.about;
+        println!("{}  {size} bytes, wait {wait}, crc {crc}", self.bench);
+        println!("  path       {path}, frames up to {largest_frame} bytes");
+        if !self.about.pinned {
             println!(
                 "  note       one processor for two processes: the figures are the scheduler's"
             );
         }
         println!("  transom    {}   99 %: {}", self.value(self.median), self.value(self.p99));
         if let (Some(baseline), Some(name)) = (self.baseline_median, &self.baseline) {
-            println!("  baseline   {}   {name}, {}", self.value(baseline), self.congestion);
+            let congestion = &self.about.congestion;
+            println!("  baseline   {}   {name}, {congestion}", self.value(baseline));
         }
         if let (Some(ratio), Some([low, high])) = (self.ratio, self.ratio_quartiles) {
             println!(
@@ -68,11 +119,17 @@ impl Report {
                 self.pairs
             );
         }
+        let About { seconds, cpu_seconds, peer_cpu_seconds, pid, peer_pid, .. } = &self.about;
+        println!(
+            "  processor  {cpu_seconds:.2} s here (process {pid}), {peer_cpu_seconds:.2} s at the \
+             peer (process {peer_pid}), in {seconds:.2} s"
+        );
     }
 
     fn value(&self, value: f64) -> String {
         match self.unit {
             "bytes/s" => show::rate(value),
+            "messages/s" => format!("{:.2} million/s", value / 1e6),
             unit => format!("{value:.1} {unit}"),
         }
     }

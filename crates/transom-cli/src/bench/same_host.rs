@@ -1,7 +1,7 @@
 //! The baselines of the same-host path. All of them are on this page.
 //!
 //! Latency: two threads, each on a processor of its own, write to one cache line in turns. Bandwidth:
-//! one thread copies a block with `memcpy`.
+//! one thread copies a block with `memcpy`. Message rate: one thread hands cache lines to another.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -60,6 +60,59 @@ pub(super) fn memcpy(size: usize, time: Duration) -> f64 {
     bytes / begin.elapsed().as_secs_f64()
 }
 
+/// A message of the bare ring: a cache line, whose first word says in which lap it was written.
+#[repr(align(64))]
+#[derive(Default)]
+struct Slot([AtomicU64; 2]);
+
+/// Messages of eight bytes per second from one thread to another, through a ring of cache lines; the
+/// receiver says of every 16th that it has come, and 64 are under way at the most.
+pub(super) fn ring(time: Duration) -> f64 {
+    const SLOTS: u64 = 256;
+    const GROUP: u64 = 16;
+    const AHEAD: u64 = 64;
+    const OVER: u64 = u64::MAX;
+    let slots: Vec<Slot> = (0..SLOTS).map(|_| Slot::default()).collect();
+    let come = Line(AtomicU64::new(0));
+    let slot = |number: u64| slots.get((number % SLOTS) as usize);
+    std::thread::scope(|both| {
+        both.spawn(|| {
+            let _ = sit(Seat::Peer);
+            let (mut number, mut sum) = (0, 0_u64);
+            while let Some(Slot([lap, value])) = slot(number) {
+                while lap.load(Ordering::Acquire) != number / SLOTS + 1 {
+                    if lap.load(Ordering::Relaxed) == OVER {
+                        black_box(sum);
+                        return;
+                    }
+                }
+                sum = sum.wrapping_add(value.load(Ordering::Relaxed));
+                number += 1;
+                if number % GROUP == 0 {
+                    come.0.store(number, Ordering::Release);
+                }
+            }
+        });
+        let (begin, mut number) = (Instant::now(), 0);
+        while number == 0 || begin.elapsed() < time {
+            for _ in 0..GROUP {
+                if let Some(Slot([lap, value])) = slot(number) {
+                    value.store(number, Ordering::Relaxed);
+                    lap.store(number / SLOTS + 1, Ordering::Release);
+                }
+                number += 1;
+            }
+            while number - come.0.load(Ordering::Acquire) > AHEAD - GROUP {}
+        }
+        while come.0.load(Ordering::Acquire) != number {}
+        let seconds = begin.elapsed().as_secs_f64();
+        if let Some(Slot([lap, _])) = slot(number) {
+            lap.store(OVER, Ordering::Release);
+        }
+        number as f64 / seconds
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,5 +121,6 @@ mod tests {
     fn both_come_to_an_end() {
         assert!(bounce(Duration::ZERO).iter().all(|ns| *ns > 0.0));
         assert!(memcpy(4096, Duration::from_millis(1)) > 0.0);
+        assert!(ring(Duration::from_millis(1)) > 0.0);
     }
 }

@@ -53,7 +53,7 @@ impl Crowd {
 
 impl Shared {
     /// Serve the links that are ready, for a thread of the program that polls.
-    pub(super) fn serve(&self) {
+    pub(crate) fn serve(&self) {
         self.lease_crowd();
         self.arm_served();
         let mut ready = [0; BATCH];

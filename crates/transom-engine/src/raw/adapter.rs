@@ -243,6 +243,16 @@ impl Adapter {
         shared.memory.close(window, None, sys::now().0).map_err(deregister_error)
     }
 
+    // ---- progress ----------------------------------------------------------------------------------
+
+    /// Serve the links that are ready, without blocking; idle ones cost nothing. Until a lease is over
+    /// the background thread leaves the links to those who call this.
+    pub fn progress(&self) {
+        if let Ok(shared) = self.0.here() {
+            shared.serve();
+        }
+    }
+
     // ---- records -----------------------------------------------------------------------------------
 
     /// The record of a refusal, by the id in a completion or an end; `None` if it made room.

@@ -1,0 +1,168 @@
+//! `bench message-rate`: small Writes, 64 under way, of which one in 16 reports its completion.
+//!
+//! Over TCP the baseline sends the same bytes with one system call each, and hears of every 16th, so
+//! that as many are under way. Between processes of one host it hands them from thread to thread in a
+//! bare ring of cache lines ([`same_host::ring`]), with nobody to judge them.
+
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Result, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use super::args::{Path, Plan, Wait};
+use super::bandwidth::finish;
+use super::baseline;
+use super::peer::start;
+use super::report::{Baseline, Report};
+use super::side::{Job, Side};
+use super::{PAIRS, same_host, stats};
+use crate::exit::{Outcome, system};
+
+/// One completion in so many.
+const GROUP: usize = 16;
+/// Groups under way.
+const AHEAD: usize = 4;
+/// The bytes of a message: another one follows, or this group was the last.
+const MORE: u8 = 0;
+const LAST: u8 = 1;
+
+pub(super) fn run(plan: &Plan) -> Outcome {
+    let (mut side, _peer) = start(plan)?;
+    let spin = plan.wait == Wait::Spin;
+    let same_host = side.queue.info().path == Path::Process.name();
+    let mut variants = match (plan.baseline, same_host) {
+        (false, _) => Vec::new(),
+        (true, true) => vec![Baseline::new("a bare ring of cache lines between two threads")],
+        (true, false) => ["spinning", "blocking"]
+            .map(|how| Baseline::new(format!("raw, {how}, one system call each")))
+            .into(),
+    };
+    let mut ours = Vec::with_capacity(PAIRS);
+    for warm in (0..=PAIRS).map(|slice| slice == 0) {
+        let time = if warm { plan.slice / 2 } else { plan.slice };
+        let rate = side.measured(|side| rate(side, spin, time))?;
+        if !warm {
+            ours.push(rate);
+        }
+        for (variant, spin) in variants.iter_mut().zip([true, false]) {
+            let rate =
+                if same_host { same_host::ring(time) } else { raw(&mut side, plan, spin, time)? };
+            if !warm {
+                variant.values.push(rate);
+            }
+        }
+    }
+    let p99 = stats::quantile(&mut ours.clone(), 0.01);
+    let mut report = Report::new("message-rate", "messages/s", &ours, p99, side.about(plan));
+    let fastest = variants.iter().max_by(|a, b| a.median().total_cmp(&b.median()));
+    if let Some(fastest) = fastest {
+        report.compare(&ours, fastest);
+    }
+    report.print(plan.json);
+    side.tell(Job::Quit, 0, false)
+}
+
+/// Writes per second. The clock stops when the last of them has been placed.
+fn rate(side: &mut Side, spin: bool, time: Duration) -> Outcome<f64> {
+    side.tell(Job::Passive, 0, spin)?;
+    let (mut under_way, mut writes) = (VecDeque::with_capacity(AHEAD), 0_u64);
+    let begin = Instant::now();
+    while begin.elapsed() < time || writes == 0 {
+        if under_way.len() == AHEAD {
+            under_way.pop_front().map_or(Ok(()), |oldest| finish(side, oldest, spin))?;
+        }
+        for _ in 1..GROUP {
+            drop(side.queue.write(side.theirs, side.local.slice(..))?);
+        }
+        under_way.push_back(side.queue.write(side.theirs, side.local.slice(..))?);
+        writes += GROUP as u64;
+    }
+    for posted in under_way {
+        finish(side, posted, spin)?;
+    }
+    let seconds = begin.elapsed().as_secs_f64();
+    side.queue.send([])?.wait()?;
+    Ok(writes as f64 / seconds)
+}
+
+fn raw(side: &mut Side, plan: &Plan, spin: bool, time: Duration) -> Outcome<f64> {
+    side.tell(Job::RawCount, plan.size, spin)?;
+    source(&mut side.raw, plan.size, spin, time).map_err(system("the plain socket"))
+}
+
+/// Messages per second over a bare socket, one call each. A byte comes back for every group.
+fn source(s: &mut TcpStream, size: usize, spin: bool, time: Duration) -> Result<f64> {
+    s.set_nonblocking(spin)?;
+    let (mut under_way, mut sent, begin) = (0, 0_u64, Instant::now());
+    let mut over = false;
+    while !over || under_way > 0 {
+        if over || under_way == AHEAD {
+            under_way -= some(s, &mut [0; AHEAD])?.min(under_way);
+            continue;
+        }
+        over = begin.elapsed() >= time;
+        let message = vec![if over { LAST } else { MORE }; size];
+        for _ in 0..GROUP {
+            baseline::send(s, &message)?;
+        }
+        under_way += 1;
+        sent += GROUP as u64;
+    }
+    s.set_nonblocking(false)?;
+    Ok(sent as f64 / begin.elapsed().as_secs_f64())
+}
+
+/// The other side of [`source`]: takes as much as there is.
+pub(super) fn count(s: &mut TcpStream, size: usize, spin: bool) -> Result<()> {
+    s.set_nonblocking(spin)?;
+    let group = GROUP * size;
+    let (mut room, mut bytes, mut groups) = (vec![0; 64 << 10], 0, 0);
+    loop {
+        let count = some(s, &mut room)?;
+        bytes += count;
+        let more = bytes / group - groups;
+        if more > 0 {
+            groups += more;
+            s.write_all(&[0; AHEAD][..more.min(AHEAD)])?;
+        }
+        let last = room.get(count.saturating_sub(1)) == Some(&LAST);
+        if last && bytes == groups * group {
+            return s.set_nonblocking(false);
+        }
+    }
+}
+
+/// At least one byte.
+fn some(s: &mut TcpStream, room: &mut [u8]) -> Result<usize> {
+    loop {
+        match s.read(room) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(count) => return Ok(count),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => std::hint::spin_loop(),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_sides_of_the_baseline_agree_when_it_is_over() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap();
+        let other = std::thread::spawn(move || {
+            let (mut s, _) = listener.accept().unwrap();
+            for (size, spin) in [(8, false), (100, true), (1, false)] {
+                count(&mut s, size, spin).unwrap();
+            }
+        });
+        let mut s = TcpStream::connect(to).unwrap();
+        for (size, time) in [(8, 2), (100, 1), (1, 0)] {
+            let rate = source(&mut s, size, false, Duration::from_millis(time)).unwrap();
+            assert!(rate > 0.0);
+        }
+        other.join().unwrap();
+    }
+}

@@ -1,0 +1,183 @@
+//! One end of the pair, and how the two ends agree on what comes next.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use transom::{Adapter, Grant, QueuePair, Region, Rights, Window};
+use transom_engine::sys::cpu_time;
+
+use super::args::{Plan, Wait};
+use super::congestion;
+use super::report::About;
+use crate::exit::{Outcome, system};
+
+/// What the peer is to do next: one header on the plain socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Job {
+    /// Send back what arrives on the plain socket.
+    RawPong,
+    /// Send back what arrives on the Unix socket.
+    LocalPong,
+    /// Swallow what arrives on the plain socket.
+    RawSink,
+    /// Count messages on the plain socket, and say so now and then.
+    RawCount,
+    /// Answer Writes with Writes.
+    Pong,
+    /// Be written to or read from.
+    Passive,
+    /// Say how much processor time was used so far.
+    Cpu,
+    /// Accept this many connections.
+    Gather,
+    /// Answer messages on the connections gathered first.
+    AnswerFirst,
+    /// Answer messages on the connections gathered second.
+    AnswerSecond,
+    /// Go.
+    Quit,
+}
+
+const JOBS: [Job; 11] = [
+    Job::RawPong,
+    Job::LocalPong,
+    Job::RawSink,
+    Job::RawCount,
+    Job::Pong,
+    Job::Passive,
+    Job::Cpu,
+    Job::Gather,
+    Job::AnswerFirst,
+    Job::AnswerSecond,
+    Job::Quit,
+];
+
+/// One end of the pair: plain sockets, a queue pair, and a buffer that the other side may use.
+pub(super) struct Side {
+    pub(super) adapter: Adapter,
+    pub(super) raw: TcpStream,
+    pub(super) unix: UnixStream,
+    pub(super) queue: QueuePair,
+    pub(super) memory: Region<Vec<u8>>,
+    /// Where the bytes to be written come from, and those read go to.
+    pub(super) local: Region<Vec<u8>>,
+    _open: Window,
+    /// The other side's buffer.
+    pub(super) theirs: Grant,
+    /// The processor this process has to itself.
+    pub(super) cpu: Option<usize>,
+    /// The other process.
+    pub(super) peer_pid: u32,
+    /// How an access to a revoked window was refused.
+    pub(super) refused: String,
+    spent: Spent,
+}
+
+/// What the measurements of ours have cost, baselines apart.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spent {
+    wall: Duration,
+    ours: Duration,
+    theirs: Duration,
+}
+
+impl Side {
+    /// Lend memory to the other side, and learn what it lends.
+    pub(super) fn meet(
+        (raw, unix): (TcpStream, UnixStream),
+        adapter: &Adapter,
+        queue: QueuePair,
+        size: usize,
+    ) -> Outcome<Side> {
+        let memory = adapter.register(vec![0; size])?;
+        let local = adapter.register(vec![0; size])?;
+        let open = queue.bind(&memory, .., Rights::READ | Rights::WRITE)?;
+        let told = queue.send(open.grant().to_bytes())?;
+        let theirs = Grant::from_bytes(&queue.recv().wait()?)?;
+        told.wait()?;
+        Ok(Side {
+            adapter: adapter.clone(),
+            raw,
+            unix,
+            queue,
+            memory,
+            local,
+            _open: open,
+            theirs,
+            cpu: None,
+            peer_pid: 0,
+            refused: String::new(),
+            spent: Spent::default(),
+        })
+    }
+
+    /// Tell the peer what comes next.
+    pub(super) fn tell(&mut self, job: Job, size: usize, spin: bool) -> Outcome {
+        let code = JOBS.iter().position(|it| *it == job).unwrap_or(0) as u8;
+        let [a, b, c, d] = u32::try_from(size).unwrap_or(u32::MAX).to_be_bytes();
+        self.raw.write_all(&[code, u8::from(spin), a, b, c, d]).map_err(system("telling the peer"))
+    }
+
+    pub(super) fn hear(&mut self) -> Outcome<(Job, usize, bool)> {
+        let mut header = [0; 6];
+        self.raw.read_exact(&mut header).map_err(system("listening to the measuring side"))?;
+        let [code, spin, a, b, c, d] = header;
+        let job = JOBS.get(usize::from(code)).copied().unwrap_or(Job::Quit);
+        Ok((job, u32::from_be_bytes([a, b, c, d]) as usize, spin != 0))
+    }
+
+    /// Eight bytes from the peer, on the plain socket.
+    pub(super) fn hear_number(&mut self) -> Outcome<u64> {
+        let mut number = [0; 8];
+        self.raw.read_exact(&mut number).map_err(system("listening to the peer"))?;
+        Ok(u64::from_be_bytes(number))
+    }
+
+    pub(super) fn tell_number(&mut self, number: u64) -> Outcome {
+        self.raw.write_all(&number.to_be_bytes()).map_err(system("telling the measuring side"))
+    }
+
+    /// Answer [`Job::Cpu`].
+    pub(super) fn tell_cpu(&mut self) -> Outcome {
+        self.tell_number(u64::try_from(cpu_time().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// Do a piece of ours, and note what it costs both processes.
+    pub(super) fn measured<R>(&mut self, work: impl FnOnce(&mut Side) -> Outcome<R>) -> Outcome<R> {
+        let before = self.clocks()?;
+        let result = work(self)?;
+        let after = self.clocks()?;
+        self.spent.wall += after.0.saturating_duration_since(before.0);
+        self.spent.ours += after.1.saturating_sub(before.1);
+        self.spent.theirs += after.2.saturating_sub(before.2);
+        Ok(result)
+    }
+
+    fn clocks(&mut self) -> Outcome<(Instant, Duration, Duration)> {
+        self.tell(Job::Cpu, 0, false)?;
+        let theirs = Duration::from_nanos(self.hear_number()?);
+        Ok((Instant::now(), cpu_time(), theirs))
+    }
+
+    /// What a report says about the circumstances.
+    pub(super) fn about(&self, plan: &Plan) -> About {
+        let info = self.queue.info();
+        About {
+            path: info.path,
+            size: plan.size,
+            wait: if plan.wait == Wait::Spin { "spin" } else { "block" },
+            crc: if info.crc { "on" } else { "off" },
+            largest_frame: info.largest_frame,
+            congestion: congestion(),
+            pinned: self.cpu.is_some(),
+            pid: std::process::id(),
+            peer_pid: self.peer_pid,
+            refused: self.refused.clone(),
+            seconds: self.spent.wall.as_secs_f64(),
+            cpu_seconds: self.spent.ours.as_secs_f64(),
+            peer_cpu_seconds: self.spent.theirs.as_secs_f64(),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Many futures on one thread: as little of an executor as is needed to measure what is below it.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+
+use transom::Adapter;
+
+use crate::exit::Outcome;
+
+type Task<'a> = Pin<Box<dyn Future<Output = Outcome> + 'a>>;
+
+/// A future, until it is through, and what wakes it.
+struct Slot<'a> {
+    task: Option<Task<'a>>,
+    handle: Arc<Handle>,
+    waker: Waker,
+}
+
+/// Futures, and which of them want to be polled.
+pub(super) struct Tasks<'a> {
+    tasks: Vec<Slot<'a>>,
+    ready: Arc<Ready>,
+    running: usize,
+}
+
+#[derive(Default)]
+struct Ready {
+    queue: Mutex<VecDeque<usize>>,
+    changed: Condvar,
+}
+
+impl Ready {
+    fn queue(&self) -> MutexGuard<'_, VecDeque<usize>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Handle {
+    index: usize,
+    queued: AtomicBool,
+    ready: Arc<Ready>,
+}
+
+impl Wake for Handle {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.queued.swap(true, Ordering::AcqRel) {
+            self.ready.queue().push_back(self.index);
+            self.ready.changed.notify_one();
+        }
+    }
+}
+
+impl<'a> Tasks<'a> {
+    pub(super) fn new() -> Tasks<'a> {
+        Tasks { tasks: Vec::new(), ready: Arc::default(), running: 0 }
+    }
+
+    /// One more, to be polled soon.
+    pub(super) fn add(&mut self, task: impl Future<Output = Outcome> + 'a) {
+        let index = self.tasks.len();
+        let handle =
+            Arc::new(Handle { index, queued: AtomicBool::new(true), ready: self.ready.clone() });
+        self.ready.queue().push_back(index);
+        let waker = Waker::from(handle.clone());
+        self.tasks.push(Slot { task: Some(Box::pin(task)), handle, waker });
+        self.running += 1;
+    }
+
+    /// Poll them until all are through, or `over` says so after one of them was polled. Meanwhile
+    /// `spin` on an adapter, or sleep while its own thread works.
+    pub(super) fn run(&mut self, spin: Option<&Adapter>, over: impl Fn() -> bool) -> Outcome {
+        while self.running > 0 && !over() {
+            let next = self.next(spin);
+            let Some(slot) = next.and_then(|index| self.tasks.get_mut(index)) else { continue };
+            // From here on it may be woken again.
+            slot.handle.queued.swap(false, Ordering::AcqRel);
+            let Some(task) = &mut slot.task else { continue };
+            let done = task.as_mut().poll(&mut Context::from_waker(&slot.waker));
+            if let Poll::Ready(outcome) = done {
+                slot.task = None;
+                self.running -= 1;
+                outcome?;
+            }
+        }
+        Ok(())
+    }
+
+    fn next(&self, spin: Option<&Adapter>) -> Option<usize> {
+        let mut queue = self.ready.queue();
+        if let Some(adapter) = spin {
+            if let Some(index) = queue.pop_front() {
+                return Some(index);
+            }
+            drop(queue);
+            adapter.poll();
+            return None;
+        }
+        loop {
+            match queue.pop_front() {
+                Some(index) => return Some(index),
+                None => {
+                    queue = self.ready.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
+}
