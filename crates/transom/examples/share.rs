@@ -2,20 +2,37 @@
 //!
 //! ```text
 //! share serve FILE [ADDR:PORT]     lend the file to everyone who asks, one window each
-//! share fetch ADDR:PORT [OUT]      fetch it, verify it, write it to OUT
+//! share fetch ADDR:PORT [OUT]      fetch it, verify it, write it to OUT: whole or not at all
 //! share [FILE]                     both, in one process (default: this very file)
 //! ```
+//!
+//! Either side may be killed at any moment: the other one says so, and the next transfer works.
 
 use std::error::Error;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::thread;
 
 use sha2::{Digest, Sha256};
-use transom::{Adapter, Grant, Listener, MappedFile, QueuePair, Region, Rights};
+use transom::{Adapter, Grant, Incoming, Listener, MappedFile, Region, Rights};
+
+#[path = "share/save.rs"]
+mod save;
 
 type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
-fn main() -> Outcome {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("share: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Outcome {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["serve", file, rest @ ..] => {
@@ -27,7 +44,12 @@ fn main() -> Outcome {
         ["fetch", from, rest @ ..] => {
             let bytes = fetch(from.parse()?)?;
             println!("fetched {} bytes, SHA-256 verified", bytes.len());
-            Ok(rest.first().map_or(Ok(()), |out| std::fs::write(out, &bytes))?)
+            match rest.first() {
+                Some(out) => save::whole(Path::new(out), &bytes).map_err(|error| {
+                    format!("writing {out}: {error}; it is as it was before").into()
+                }),
+                None => Ok(()),
+            }
         }
         [] | [_] => {
             let file = args.first().map_or_else(|| PathBuf::from(file!()), PathBuf::from);
@@ -62,30 +84,40 @@ impl Shop {
         Ok(Shop { file, digest, listener })
     }
 
-    /// Serve so many guests, then take the file back.
+    /// Serve so many guests, each in a thread of its own, then take the file back.
     fn serve(mut self, guests: usize) -> Outcome {
-        for _ in 0..guests {
-            let peer = self.listener.next().wait()?;
-            println!("{} asks", peer.peer());
-            if let Err(error) = self.lend(&peer.receives(4, 64).accept().wait()?) {
-                println!("  {error}"); // that guest's problem, nobody else's
+        let (file, digest) = (&self.file, &self.digest);
+        thread::scope(|scope| {
+            for _ in 0..guests {
+                let guest = self.listener.next().wait()?;
+                let who = guest.peer();
+                println!("{who} asks");
+                // What goes wrong is that guest's problem, nobody else's.
+                let serve = move || match lend(guest, file, digest) {
+                    Ok(thanks) => println!("{who}: lent and taken back: {thanks}"),
+                    Err(error) => println!("{who}: {error}"),
+                };
+                if let Err(error) = thread::Builder::new().spawn_scoped(scope, serve) {
+                    println!("{who}: turned away, this machine has no thread to spare: {error}");
+                }
             }
-        }
+            Outcome::Ok(())
+        })?;
         self.file.deregister().wait()?; // the MappedFile again, no peer in it
         Ok(())
     }
+}
 
-    /// A window for this peer alone, until it says that it is done.
-    fn lend(&self, peer: &QueuePair) -> Outcome {
-        let window = peer.bind(&self.file, .., Rights::READ)?;
-        let offer = [&window.grant().to_bytes()[..], &self.digest[..]].concat();
-        peer.send(offer)?.wait()?; // ordered behind the bind
-        let thanks = peer.recv().wait()?;
-        window.revoke().wait()?; // from here no byte can leave
-        println!("  lent and taken back: {}", String::from_utf8_lossy(&thanks));
-        peer.send(b"taken back")?.wait()?;
-        Ok(())
-    }
+/// A window for this guest alone, until it says that it is done.
+fn lend(guest: Incoming, file: &Region<MappedFile>, digest: &[u8; 32]) -> Outcome<String> {
+    let peer = guest.receives(4, 64).accept().wait()?;
+    let window = peer.bind(file, .., Rights::READ)?;
+    let offer = [&window.grant().to_bytes()[..], &digest[..]].concat();
+    peer.send(offer)?.wait()?; // ordered behind the bind
+    let thanks = peer.recv().wait()?;
+    window.revoke().wait()?; // from here no byte can leave
+    peer.send(b"taken back")?.wait()?;
+    Ok(String::from_utf8_lossy(&thanks).into_owned())
 }
 
 /// The peer's side.
@@ -97,7 +129,11 @@ fn fetch(from: SocketAddr) -> Outcome<Vec<u8>> {
     let grant = Grant::from_bytes(grant)?;
 
     // Nobody but this program can touch the sink: it has no window.
-    let sink = adapter.register(vec![0; usize::try_from(grant.len())?])?;
+    let mut room = Vec::new();
+    let len = usize::try_from(grant.len())?;
+    room.try_reserve_exact(len).map_err(|_| format!("no memory for the {len} bytes on offer"))?;
+    room.resize(len, 0);
+    let sink = adapter.register(room)?;
     let half = grant.len() / 2;
     let head = owner.read(grant.range(..half), sink.slice(..half))?; // posted when called,
     let tail = owner.read(grant.range(half..), sink.slice(half..))?; // in order

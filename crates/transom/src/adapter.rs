@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use transom_engine::{Completion, DenialCause, raw};
 use transom_memory::Token;
 
+use crate::names::Names;
 use crate::region::Registered;
 use crate::{Buffer, Connect, Error, ErrorKind, Listener, Region, Result, explain};
 
@@ -24,6 +25,7 @@ pub(crate) struct Shared {
     address: IpAddr,
     depth: usize,
     unclaimed: AtomicU64,
+    pub(crate) names: Names,
 }
 
 /// Who may learn why an access was refused, beyond the class of rule. The owner always keeps the
@@ -135,8 +137,8 @@ impl Options {
         let raw = raw::Adapter::open(address, options)
             .map_err(|error| explain::call(&asked(), &error))?;
         let domain = raw.domain().map_err(|error| explain::call(&asked(), &error))?;
-        let shared =
-            Shared { raw, domain, address, depth: self.depth, unclaimed: AtomicU64::new(0) };
+        let (unclaimed, names) = (AtomicU64::new(0), Names::default());
+        let shared = Shared { raw, domain, address, depth: self.depth, unclaimed, names };
         Ok(Adapter { shared: Arc::new(shared) })
     }
 
@@ -309,6 +311,11 @@ impl Adapter {
             all.pop().map(|(_, record)| record)
         };
         own.or_else(last).map(|record| record.cause)
+    }
+
+    /// How long a peer may be silent that owes an answer.
+    pub(crate) fn silence(&self) -> std::time::Duration {
+        self.raw().options().dialect.silence
     }
 
     pub(crate) fn depth(&self) -> usize {

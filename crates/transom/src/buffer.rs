@@ -57,6 +57,11 @@ pub unsafe trait Buffer: Sized + Send + Sync + 'static {
     /// Where the bytes are, and how many.
     fn memory(parts: &Self::Parts) -> (*mut u8, usize);
 
+    /// What to call it when something goes wrong with its pages: the file behind them.
+    fn name(_parts: &Self::Parts) -> Option<String> {
+        None
+    }
+
     /// Put it together again.
     ///
     /// # Safety
@@ -130,6 +135,11 @@ impl<B: Buffer> Owned<B> {
         let (start, len) = B::memory(&parts);
         let address = start.expose_provenance() as u64;
         (Owned(Some(parts)), address, len as u64)
+    }
+
+    /// See [`Buffer::name`].
+    pub(crate) fn name(&self) -> Option<String> {
+        self.0.as_ref().and_then(B::name)
     }
 
     /// The buffer again.

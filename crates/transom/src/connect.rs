@@ -144,7 +144,11 @@ impl Connect {
                 return theirs.put(Err(not_connected(&sentence, status)));
             }
             theirs.put(match raw.complete_connect() {
-                Ok(()) => established(peer, &sentence, status),
+                Ok(()) => established(peer, &sentence),
+                // It has accepted, and then it was gone.
+                Err(error) if error.status == Status::ConnectionAborted => {
+                    Err(Error::peer(ErrorKind::NotConnected, sentence, BACKED_OUT))
+                }
                 Err(error) => Err(explain::call(&sentence, &error)),
             });
         });
@@ -173,25 +177,43 @@ impl Terms {
     }
 }
 
-fn established(endpoint: Arc<Endpoint>, asked: &str, status: Status) -> Result<QueuePair> {
-    if !status.is_success() {
-        return Err(not_connected(asked, status));
-    }
+fn established(endpoint: Arc<Endpoint>, asked: &str) -> Result<QueuePair> {
     let info = endpoint.info(asked)?;
     Ok(QueuePair::new(endpoint, info))
+}
+
+const BACKED_OUT: &str = "the peer backed out: it has hung up, or its process has ended";
+
+/// Why a peer that has asked is not connected.
+fn not_accepted(asked: &str, status: Status) -> Error {
+    match status {
+        Status::ConnectionRefused | Status::ConnectionAborted => {
+            Error::peer(ErrorKind::NotConnected, asked, BACKED_OUT)
+        }
+        Status::IoTimeout => {
+            let why = "the peer did not complete the connection in time";
+            Error::peer(ErrorKind::TimedOut, asked, why)
+        }
+        status => not_connected(asked, status),
+    }
 }
 
 fn not_connected(asked: &str, status: Status) -> Error {
     let (kind, why) = match status {
         Status::ConnectionRefused => {
-            (ErrorKind::Rejected, "nobody listens there, or its program said no")
+            (ErrorKind::Rejected, "nobody listens there, its program said no, or it has ended")
         }
         Status::IoTimeout => (ErrorKind::TimedOut, "nobody answers"),
         Status::NetworkUnreachable => (ErrorKind::Unreachable, "there is no route to that network"),
         Status::HostUnreachable => (ErrorKind::Unreachable, "there is no route to that host"),
         Status::Canceled => (ErrorKind::Canceled, "it was given up"),
-        Status::ConnectionAborted => (ErrorKind::NotConnected, "the peer backed out"),
+        Status::ConnectionAborted => (ErrorKind::NotConnected, BACKED_OUT),
         Status::TooManyAddresses => (ErrorKind::TooMuch, "no local port is left"),
+        Status::InsufficientResources => {
+            let why =
+                "this machine, or the limit of this process, has no descriptor or memory left";
+            return Error::system(asked, why).accepted("the same again when some are free");
+        }
         _ => (ErrorKind::Protocol, "the start-up failed"),
     };
     let error = Error::peer(kind, asked, why);
@@ -264,10 +286,19 @@ impl Incoming {
         let endpoint =
             Endpoint::new(&self.adapter, connector.clone(), terms.receives, terms.receive_size)?;
         let (theirs, peer, sentence) = (cell.clone(), endpoint.clone(), asked.clone());
-        let sink = raw::Sink::call(move |status| theirs.put(established(peer, &sentence, status)));
-        connector
-            .accept(&endpoint.raw, terms.limits(), &terms.private, sink)
-            .map_err(|error| explain::call(&asked, &error))
+        let sink = raw::Sink::call(move |status| {
+            theirs.put(if status.is_success() {
+                established(peer, &sentence)
+            } else {
+                Err(not_accepted(&sentence, status))
+            });
+        });
+        connector.accept(&endpoint.raw, terms.limits(), &terms.private, sink).map_err(|error| {
+            match error.status {
+                Status::ConnectionAborted => not_accepted(&asked, error.status),
+                _ => explain::call(&asked, &error),
+            }
+        })
     }
 
     /// Reject; the bytes go to the peer's program.

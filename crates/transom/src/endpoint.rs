@@ -373,7 +373,7 @@ impl Endpoint {
     /// Keep the first reason for which the connection ended.
     fn note_end(&self, completion: &Completion) {
         if self.ended.get().is_none() {
-            let why = explain::ended(&self.adapter, completion);
+            let why = explain::ended(self, completion);
             let _ = self.ended.set(why);
         }
     }
@@ -392,7 +392,7 @@ impl Endpoint {
 
     /// Why a request has failed.
     pub(crate) fn failed(&self, done: &Completion, asked: &str) -> Error {
-        explain::completion(&self.adapter, done, asked)
+        explain::completion(self, done, asked)
     }
 
     pub(crate) fn is_done(&self, key: Key) -> bool {

@@ -1,10 +1,11 @@
 //! From the engine's words to sentences.
 
-use transom_engine::{Completion, DenialCause, Status, raw};
+use transom_engine::{Completion, DenialCause, EndReason, Status, raw};
 use transom_memory::Denial;
 use transom_wire::Blame;
 
-use crate::{Adapter, Error, ErrorKind};
+use crate::endpoint::Endpoint;
+use crate::{Error, ErrorKind};
 
 /// Why a connection is over.
 #[derive(Clone, Debug)]
@@ -56,13 +57,30 @@ pub(crate) fn call(asked: &str, error: &raw::Error) -> Error {
 }
 
 /// A completion that says that its request has failed.
-pub(crate) fn completion(adapter: &Adapter, completion: &Completion, asked: &str) -> Error {
-    ended(adapter, completion).because(asked)
+pub(crate) fn completion(endpoint: &Endpoint, completion: &Completion, asked: &str) -> Error {
+    ended(endpoint, completion).because(asked)
+}
+
+/// What there is to say about an end that nobody has refused anything about.
+fn plainly(endpoint: &Endpoint) -> Option<(Blame, String)> {
+    let silence = || endpoint.adapter.silence().as_secs();
+    Some(match endpoint.connector.ended()? {
+        EndReason::PeerDisconnected => {
+            (Blame::Peer, "the peer has hung up, or its process has ended".to_owned())
+        }
+        EndReason::TimedOut => {
+            (Blame::Wire, format!("no answer from the peer or its host for {} s", silence()))
+        }
+        EndReason::Disconnected | EndReason::Flushed => {
+            (Blame::Caller, "this side has disconnected".to_owned())
+        }
+        _ => return None,
+    })
 }
 
 /// What a failed completion says about its connection.
-pub(crate) fn ended(adapter: &Adapter, completion: &Completion) -> Ended {
-    let cause = adapter.cause(completion);
+pub(crate) fn ended(endpoint: &Endpoint, completion: &Completion) -> Ended {
+    let cause = endpoint.adapter.cause(completion);
     let (kind, blame, why) = match completion.status {
         Status::RemoteAccess => {
             (ErrorKind::Refused, Blame::Peer, "refused by the owner of the memory")
@@ -109,12 +127,24 @@ pub(crate) fn ended(adapter: &Adapter, completion: &Completion) -> Ended {
             ended.blame = violation.blame;
             ended.why = format!("the connection has ended: {violation}");
         }
-        Some(cause @ DenialCause::Vanished { .. }) => {
+        Some(ref cause @ DenialCause::Vanished { address, length, .. }) => {
             ended.kind = ErrorKind::MemoryGone;
             ended.blame = Blame::System;
-            ended.why = cause.to_string();
+            ended.why = match endpoint.adapter.shared.names.describe(address, length) {
+                Some(bytes) => format!("{bytes} are gone: the file was cut short"),
+                None => cause.to_string(),
+            };
         }
         Some(cause @ DenialCause::Other(_)) => ended.why = cause.to_string(),
+        None if matches!(completion.status, Status::Canceled | Status::IoTimeout) => {
+            if let Some((blame, why)) = plainly(endpoint) {
+                ended.blame = blame;
+                ended.why = match completion.status {
+                    Status::Canceled => format!("{}: {why}", ended.why),
+                    _ => why,
+                };
+            }
+        }
         None => {}
     }
     ended

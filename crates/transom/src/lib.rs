@@ -83,6 +83,7 @@ mod explain;
 mod grant;
 #[expect(unsafe_code, reason = "maps files")]
 mod mapped;
+mod names;
 mod posted;
 mod queue_pair;
 #[expect(unsafe_code, reason = "registers, copies, hands out atomics")]

@@ -1,7 +1,7 @@
 //! A file in memory.
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
@@ -21,6 +21,8 @@ pub struct MappedFile {
 pub struct Map {
     start: *mut u8,
     len: usize,
+    /// What was mapped, for messages.
+    path: PathBuf,
 }
 
 // SAFETY: a mapping belongs to the process, not to a thread.
@@ -48,7 +50,7 @@ impl MappedFile {
         let start =
             unsafe { mmap(std::ptr::null_mut(), len, ProtFlags::READ, MapFlags::SHARED, &file, 0) }
                 .map_err(|error| Error::system(asked(), error))?;
-        Ok(MappedFile { map: Map { start: start.cast(), len } })
+        Ok(MappedFile { map: Map { start: start.cast(), len, path: path.to_owned() } })
     }
 
     /// How many bytes were mapped.
@@ -76,6 +78,10 @@ unsafe impl Buffer for MappedFile {
 
     fn memory(parts: &Map) -> (*mut u8, usize) {
         (parts.start, parts.len)
+    }
+
+    fn name(parts: &Map) -> Option<String> {
+        Some(parts.path.display().to_string())
     }
 
     unsafe fn put_together(parts: Map) -> MappedFile {

@@ -58,6 +58,7 @@ pub(crate) struct Registered {
     pub(crate) base: u64,
     pub(crate) len: u64,
     writable: bool,
+    named: bool,
     /// An `Owned<B>`; gone once the buffer was given back.
     buffer: Mutex<Option<Box<dyn Any + Send>>>,
 }
@@ -70,6 +71,9 @@ impl std::fmt::Debug for Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
+        if self.named {
+            self.adapter.shared.names.remove(&(self.base..self.base + self.len));
+        }
         let buffer = self.buffer.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if buffer.is_none() {
             return; // deregistered, and given back
@@ -130,10 +134,14 @@ impl<B: Buffer> Region<B> {
         // deregistration. `Buffer` promises that nobody else uses the memory.
         let token = unsafe { adapter.raw().register(domain, base, &segments, rights) }
             .map_err(|error| explain::call(&asked(), &error))?;
+        let name = owned.name();
+        let named = name.is_some();
+        if let Some(name) = name {
+            adapter.shared.names.add(base..base + len, name);
+        }
         let buffer: Mutex<Option<Box<dyn Any + Send>>> = Mutex::new(Some(Box::new(owned)));
-        let adapter = adapter.clone();
-        let shared =
-            Arc::new(Registered { adapter, token, base, len, writable: B::WRITABLE, buffer });
+        let (adapter, writable) = (adapter.clone(), B::WRITABLE);
+        let shared = Arc::new(Registered { adapter, token, base, len, writable, named, buffer });
         Ok(Region { shared, _buffer: PhantomData })
     }
 

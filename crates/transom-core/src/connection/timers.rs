@@ -1,9 +1,15 @@
 //! Time. The driver asks for the [`deadline`](Connection::deadline) and calls when it has passed.
 
+use std::time::Duration;
+
 use transom_wire::Time;
 
 use super::{Connection, LinkEnd, Phase};
 use crate::{ConnectionEvent, Cx, DenialCause, EndReason, Status};
+
+/// Silence that is noticed so much after its time is our own: this process, or its machine, stood
+/// still (SIGSTOP, a paused virtual machine), and the peer may have done so with it.
+const STOOD_STILL: Duration = Duration::from_secs(1);
 
 /// The earlier of two moments that need not be.
 fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
@@ -56,6 +62,9 @@ impl Connection {
             self.phase = Phase::Closed;
             cx.effects.event(ConnectionEvent::Parted(LinkEnd::TimedOut));
             return;
+        }
+        if self.silent_at().is_some_and(|at| at.after(STOOD_STILL) < cx.now) {
+            self.heard = cx.now; // it gets the whole time again
         }
         let (blocked, parked, silent) =
             (due(self.blocked_until), due(self.parked_until()), due(self.silent_at()));

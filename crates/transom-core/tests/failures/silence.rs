@@ -5,6 +5,8 @@ use super::*;
 transom_core::again_over_process![
     nd2_4_5_a_silent_peer_is_noticed,
     a_peer_that_trickles_is_not_silent,
+    a_clock_that_jumps_by_hours_makes_nobody_silent,
+    a_peer_that_is_gone_is_noticed_behind_a_jump_of_the_clock,
     nd2_c42_a_send_waits_for_its_receive,
     nd2_2_7_an_empty_shared_queue_never_fails_a_send
 ];
@@ -52,6 +54,60 @@ fn a_peer_that_trickles_is_not_silent() {
         pair.deliver(ACTIVE, 8);
     }
     assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, Status::Success)]);
+}
+
+/// What a process sees that was stopped, or whose machine was: the clock is hours ahead at once.
+fn jump(pair: &mut Pair, by: Duration) {
+    pair.now = pair.now.after(by);
+    let now = pair.now;
+    for host in &mut pair.hosts {
+        host.with(now, |_, connection, _, cx| {
+            if let Some(connection) = connection {
+                connection.on_deadline(cx);
+            }
+        });
+    }
+}
+
+/// ND2 4.5 is about peers that are silent, not about a side that did not listen: whoever stood still
+/// gives its peer the whole time again. An idle connection notices nothing at all.
+#[test]
+fn a_clock_that_jumps_by_hours_makes_nobody_silent() {
+    each(|mut pair, dialect| {
+        let hours = Duration::from_secs(7 * 3600);
+        jump(&mut pair, hours);
+        pair.advance(hours);
+        let target = pair.hosts[PASSIVE].register(vec![7; 64], WRITABLE | Rights::REMOTE_READ);
+        let a = &mut pair.hosts[ACTIVE];
+        let memory = a.register(vec![0; 64], Rights::LOCAL_WRITE);
+        a.post(1, read(&target, 0), Flags::NONE, &[memory.all()]).unwrap();
+        a.post(2, write(&target, 0), Flags::NONE, &[memory.all()]).unwrap();
+        pair.stall(ACTIVE, true);
+        pair.pump();
+        jump(&mut pair, hours);
+        assert_eq!(ended(&pair, ACTIVE), None, "{}", dialect.name);
+        pair.stall(ACTIVE, false);
+        pair.pump();
+        let ok = Status::Success;
+        assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, ok), (2, ok)], "{}", dialect.name);
+    });
+}
+
+/// And no longer than that: the time-out of a lost peer comes, counted from the jump.
+#[test]
+fn a_peer_that_is_gone_is_noticed_behind_a_jump_of_the_clock() {
+    each(|mut pair, dialect| {
+        let target = pair.hosts[PASSIVE].register(vec![7; 64], WRITABLE | Rights::REMOTE_READ);
+        let a = &mut pair.hosts[ACTIVE];
+        let memory = a.register(vec![0; 64], Rights::LOCAL_WRITE);
+        a.post(1, read(&target, 0), Flags::NONE, &[memory.all()]).unwrap();
+        pair.stall(ACTIVE, true);
+        pair.pump();
+        jump(&mut pair, Duration::from_secs(7 * 3600));
+        pair.advance(dialect.silence);
+        assert_eq!(ended(&pair, ACTIVE), Some(EndReason::TimedOut), "{}", dialect.name);
+        assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, Status::IoTimeout)]);
+    });
 }
 
 /// ND2 C42: what waits for a receive goes on when there is one.

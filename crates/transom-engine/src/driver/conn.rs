@@ -42,6 +42,8 @@ pub(super) struct Inner {
     pub(super) peer: Option<SocketAddr>,
     /// The Connect under way.
     pub(super) attempt: Option<Box<Attempt>>,
+    /// Why its connection has ended.
+    ended: Option<EndReason>,
 }
 
 /// Keys are never used again, so number and epoch together are not either.
@@ -84,6 +86,7 @@ impl Conn {
                 local: None,
                 peer: None,
                 attempt: None,
+                ended: None,
             }),
         })
     }
@@ -95,6 +98,11 @@ impl Conn {
     /// The connection it stands for, while there is one.
     pub(crate) fn connection(&self) -> Option<ConnectionId> {
         self.lock().link.as_ref().map(|link| connection_id(link.key))
+    }
+
+    /// Why its connection has ended; it is known before the first request completes by that.
+    pub(crate) fn ended(&self) -> Option<EndReason> {
+        self.lock().ended
     }
 
     pub(super) fn keep(&self, sink: Sink) -> u64 {
@@ -140,6 +148,9 @@ impl Conn {
                             Some(attempt) if unanswered => attempt.again = true,
                             attempt => {
                                 *attempt = None;
+                                if let ConnectionEvent::Ended(end) = event {
+                                    inner.ended = Some(end.reason);
+                                }
                                 inner.connector.on_event(&event, &mut effects);
                             }
                         }

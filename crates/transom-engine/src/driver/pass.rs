@@ -103,13 +103,15 @@ impl Link {
         bits: u8,
         first: First,
     ) {
-        if state.deadline.is_some_and(|deadline| deadline <= cx.now) {
-            state.connection.on_deadline(cx);
-        }
+        let overdue = state.deadline.is_some_and(|deadline| deadline <= cx.now);
         if state.connecting && !self.connected(state, cx) {
+            if overdue {
+                state.connection.on_deadline(cx);
+            }
             return;
         }
-        if bits & RECEIVE != 0 {
+        // What has arrived counts, however late this side comes to look: it was said in time.
+        if bits & RECEIVE != 0 || overdue {
             let asks = bits & (FLUSH | ARM | SERVED) != 0;
             let any = self.take_in(state, cx, staging, (first, asks));
             if !any && first.is_none() {
@@ -117,6 +119,9 @@ impl Link {
             } else if any && bits & LAPSED != 0 {
                 self.lease.kept_waiting();
             }
+        }
+        if overdue {
+            state.connection.on_deadline(cx);
         }
         if bits & FLUSH != 0 {
             state.connection.before_blocking(cx.now);

@@ -118,7 +118,7 @@ impl Link {
                 Ok(count) => count,
                 Err(IoError::NotNow) => break,
                 Err(e) => {
-                    state.connection.link_closed(cx, link_end(e));
+                    state.connection.link_closed(cx, lost(e));
                     return true;
                 }
             };
@@ -214,11 +214,11 @@ impl Link {
                     state.corked = false;
                 }
                 Err(IoError::NotNow) => return false,
-                Err(_) => {
+                Err(e) => {
                     // What the peer said before its end is still to be read, and tells more.
                     state.out.bytes.clear();
                     state.written = 0;
-                    self.read_to_the_end(state, cx);
+                    self.read_to_the_end(state, cx, e);
                     return false;
                 }
             }
@@ -228,7 +228,7 @@ impl Link {
         true
     }
 
-    fn read_to_the_end(&self, state: &mut State, cx: &mut Cx<'_>) {
+    fn read_to_the_end(&self, state: &mut State, cx: &mut Cx<'_>, why: IoError) {
         let mut bytes = std::mem::take(&mut state.partial);
         let mut room = [0; 16 * 1024];
         loop {
@@ -242,7 +242,16 @@ impl Link {
                 break;
             }
         }
-        state.connection.link_closed(cx, LinkEnd::Closed);
+        state.connection.link_closed(cx, lost(why));
+    }
+}
+
+/// How a link ends whose socket says `e`. A route that is gone is silence, too: by then nothing has
+/// come through for as long as `Options::silence` says.
+fn lost(e: IoError) -> LinkEnd {
+    match e {
+        IoError::Unreachable => LinkEnd::TimedOut,
+        e => link_end(e),
     }
 }
 

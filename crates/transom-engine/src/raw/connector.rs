@@ -8,9 +8,9 @@ use transom_wire::Facts;
 
 use super::adapter::Owner;
 use super::{Adapter, Error, QueuePair, ReadLimits, Result, Sink};
-use crate::Status;
 use crate::driver::{Conn, Port};
 use crate::tables::ConnectorState;
+use crate::{EndReason, Status};
 
 /// What two sides have agreed, and how they reach each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,6 +141,13 @@ impl Connector {
     #[must_use]
     pub fn connection(&self) -> Option<ConnectionId> {
         self.0.conn.connection()
+    }
+
+    /// Why its connection has ended, if it has. Known when the first request completes by that.
+    #[must_use]
+    pub fn ended(&self) -> Option<EndReason> {
+        self.0.owner.here().ok()?;
+        self.0.conn.ended()
     }
 
     /// Read limits, offered or agreed, seen from here (ND2 4.8).

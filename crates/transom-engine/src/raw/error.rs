@@ -44,7 +44,8 @@ impl Error {
             Status::InvalidBufferSize => "the private data is longer than the wire carries",
             _ => "the object is in another state",
         };
-        Error::caller(status, format!("{call}: {why}"))
+        let blame = if status == Status::ConnectionAborted { Blame::Peer } else { Blame::Caller };
+        Error { status, blame, detail: format!("{call}: {why}").into() }
     }
 
     /// A post that was refused inline.
