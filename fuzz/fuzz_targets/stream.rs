@@ -1,7 +1,4 @@
-//! A peer that says anything at all to a `transom_iwarp::Stream`.
+//! See `transom_fuzz::stream`.
 #![no_main]
 
-#[path = "../../crates/transom-iwarp/tests/common/fuzz.rs"]
-mod fuzz;
-
-libfuzzer_sys::fuzz_target!(|input: &[u8]| fuzz::stream(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| transom_fuzz::stream::stream(input));

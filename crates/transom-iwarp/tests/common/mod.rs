@@ -2,8 +2,6 @@
 #![allow(dead_code, unreachable_pub)]
 #![allow(clippy::unwrap_used, clippy::panic)] // as in any test
 
-pub mod fuzz;
-
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 

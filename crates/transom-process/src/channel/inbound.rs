@@ -38,6 +38,8 @@ pub(super) struct Answer {
     pub(super) token: u32,
     pub(super) address: u64,
     pub(super) left: u32,
+    /// A part of the answer has gone out.
+    pub(super) begun: bool,
 }
 
 /// The stream as far as it comes from the peer.
@@ -258,7 +260,13 @@ impl Channel {
         }
         let &Header { token, address, length, .. } = header;
         let record = self.inbound.last;
-        self.inbound.answers.push_back(Answer { record, token, address, left: length });
+        self.inbound.answers.push_back(Answer {
+            record,
+            token,
+            address,
+            left: length,
+            begun: false,
+        });
         let slot = ReadSlot((record & 0xFFFF_FFFF) as u32);
         // A read of nothing names nothing that could be checked.
         Ok((length > 0).then_some(Event::ReadRequest { slot, token, address, length }))

@@ -138,8 +138,15 @@ impl Channel {
         if self.phase != Phase::Open {
             return None;
         }
-        let turn = !self.outbound.answered || self.outbound.current.is_none();
-        if turn && let Some(frame) = self.answer_frame() {
+        // Records of two messages are never mixed: what has begun goes on. Otherwise they take turns.
+        let current = self.outbound.current;
+        let begun = current.is_some_and(|current| current.gone > 0 || current.announced);
+        let answering = self.inbound.answers.front().is_some_and(|answer| answer.begun);
+        let turn = answering || !self.outbound.answered || current.is_none();
+        if !begun
+            && turn
+            && let Some(frame) = self.answer_frame()
+        {
             self.outbound.answered = true;
             return Some(frame);
         }
@@ -172,7 +179,8 @@ impl Channel {
     fn record(&mut self, mut header: Header, payload: Payload, length: u32) -> Frame {
         header.ack = self.ack_word();
         self.outbound.records += 1;
-        let last = header.has(record::LAST);
+        // The answer to a read of nothing ends nothing that the engine knows of.
+        let last = header.has(record::LAST) && payload != Payload::None;
         frame(&record::to_bytes(header.words()), payload, length, last)
     }
 
@@ -182,6 +190,7 @@ impl Channel {
         let slot = ReadSlot((answer.record & 0xFFFF_FFFF) as u32);
         let (token, address) = (answer.token, answer.address);
         answer.left -= length;
+        answer.begun = true;
         answer.address = address.wrapping_add(u64::from(length));
         let last = answer.left == 0;
         if last {
