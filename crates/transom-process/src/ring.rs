@@ -200,6 +200,18 @@ impl Producer {
         self.ends.len() - (self.head - self.freed) as usize
     }
 
+    /// How much of the data area was used so far, all laps together.
+    #[must_use]
+    pub fn placed(&self) -> u64 {
+        self.data
+    }
+
+    /// Whether all payload in the data area was read.
+    #[must_use]
+    pub fn all_read(&self) -> bool {
+        self.data == self.data_freed
+    }
+
     /// Where a payload of `length` bytes goes, as an offset in the data area.
     #[must_use]
     #[inline]

@@ -12,8 +12,10 @@
 //! A test is named by its file, without folders and `.rs`, and its function. It must run: a `#[test]`
 //! that is neither ignored nor compiled for some targets only, in a file that is compiled.
 //!
-//! A crate calls [`hold`] in a test, with the sections that must be complete.
+//! A crate calls [`hold`] in a test, with the sections that must be complete. [`paths`] runs a suite over
+//! the other path.
 
+pub mod paths;
 mod tests_of;
 
 use std::collections::{BTreeMap, BTreeSet};

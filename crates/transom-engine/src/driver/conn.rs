@@ -11,6 +11,7 @@ use super::dial::Attempt;
 use super::link::{Link, State};
 use super::mail::{Delivery, Owner};
 use super::options::Explain;
+use super::path::PathReason;
 use super::qp::Qp;
 use super::shared::Shared;
 use super::sink::{Sink, Sinks, Told};
@@ -349,9 +350,11 @@ impl Conn {
         inner.peer.ok_or(Status::ConnectionInvalid)
     }
 
-    /// What was agreed, once it was.
-    pub(crate) fn facts(self: &Arc<Conn>) -> Option<transom_wire::Facts> {
-        self.call(|_, _, state, _| state.and_then(|s| s.connection.facts().cloned()))
+    /// What was agreed, once it was, and why over this path.
+    pub(crate) fn facts(self: &Arc<Conn>) -> Option<(transom_wire::Facts, PathReason)> {
+        self.call(|_, _, state, _| {
+            state.and_then(|s| Some((s.connection.facts().cloned()?, s.reason)))
+        })
     }
 
     // ---- from a listener -------------------------------------------------------------------------

@@ -11,7 +11,8 @@ use super::conn::{Conn, Inner, Outcome, new_connection};
 use super::handover::{Request, Stage};
 use super::link::{ARM, Link};
 use super::mail::Owner;
-use super::options::{Path, status_of};
+use super::options::status_of;
+use super::path::PathReason;
 use super::qp::Qp;
 use super::sink::{Sink, Told};
 use crate::sys::{self, Stream};
@@ -101,15 +102,17 @@ impl Conn {
         let key = self.shared.new_key();
         let connection = new_connection(&self.shared, key, Role::Active, revision);
         let owner = Owner::Conn(Arc::downgrade(self));
-        let stage = if revision == NEWEST && self.shared.options.path() != Path::Tcp {
-            let (limits, private) = (attempt.asked, attempt.private.clone());
-            Stage::Look(Box::new(Request { limits, private }))
-        } else {
-            Stage::Settled
+        let older = revision != NEWEST;
+        let tcp_only = self.shared.options.tcp_only();
+        let (stage, reason) = match tcp_only.or(older.then_some(PathReason::OlderPeer)) {
+            Some(reason) => (Stage::Settled, reason),
+            None => {
+                let (limits, private) = (attempt.asked, attempt.private.clone());
+                (Stage::Look(Box::new(Request { limits, private })), PathReason::NoDoor)
+            }
         };
-        let starting = Starting::Asking(self.shared.asking.one());
-        let link =
-            Link::new(&self.shared, key, (stream, peer), connection, owner, (starting, stage));
+        let starting = (Starting::Asking(self.shared.asking.one()), stage, reason);
+        let link = Link::new(&self.shared, key, (stream, peer), connection, owner, starting);
         inner.link = Some(link.clone());
         inner.qp = Arc::downgrade(qp);
         qp.attach(&link);

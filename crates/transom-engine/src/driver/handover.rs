@@ -13,30 +13,39 @@
 //!
 //! A peer that is not Transom has no door, and sees no byte of this.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use transom_process::{Channel, Config};
-use transom_wire::{ReadLimits, Role};
+use transom_wire::{ReadLimits, Role, Time};
 
 use super::link::{Link, State};
 use super::mail::Owner;
-use super::options::{Options, Path};
+use super::options::Options;
+use super::path::{Path, PathReason, Place};
 use super::rings::Rings;
 use crate::sys::{self, Door, Fd, IoError, Local, Region};
 use crate::{Cx, LinkEnd, Status};
 
 /// What an active side says first on its TCP connection: this, then the nonce. MPA begins otherwise.
 const ASK: [u8; 16] = *b"Transom process1";
-/// The two answers.
-const YES: [u8; 16] = *b"Transom process+";
-const NO: [u8; 16] = *b"Transom process-";
+/// An answer: this, and what it is.
+const ANSWER: [u8; 15] = *b"Transom process";
+const YES: u8 = b'+';
+const NO: u8 = b'-';
+/// No, because it shares memory over as many connections as it may.
+const FULL: u8 = b'#';
 /// What it says at the door: this, the nonce, and whether other users are welcome.
 const HELLO: [u8; 8] = *b"TRANSOM1";
 const NONCE: usize = 16;
 const QUESTION: usize = ASK.len() + NONCE;
-/// Hand-overs that wait for their TCP connection to name them.
-const WAITING: usize = 1024;
+/// Hand-overs that wait for their TCP connection to name them, and how long one may: each holds a
+/// descriptor, or a mapping. Whoever comes too late takes TCP.
+const WAITING: usize = 256;
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Knocks that are looked at in one go: as many as the system keeps.
+const KNOCKS: usize = 1024;
 
 type Nonce = [u8; NONCE];
 
@@ -49,9 +58,17 @@ pub(crate) enum Stage {
     /// Active: look for a door when the TCP connection has come about.
     Look(Box<Request>),
     /// Active: asked, not answered.
-    Asked(Box<(Request, Region, Local)>, Vec<u8>),
+    Asked(Box<Asked>),
     /// Passive: no byte has come.
     Greeting,
+}
+
+/// What was handed over, while the peer thinks about it.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    request: Request,
+    shared: (Region, Local, Place),
+    heard: Vec<u8>,
 }
 
 /// What the connection is to ask for, on whichever wire.
@@ -68,7 +85,7 @@ fn name(address: SocketAddr) -> String {
 
 /// Whether a user may be shared memory with.
 fn is_welcome(user: Option<u32>, both_ask: bool) -> bool {
-    user.is_some_and(|user| user == sys::user() || both_ask)
+    user.is_some_and(|user| both_ask || sys::is_our_user(user))
 }
 
 /// Somebody at the door, and what was handed over, once it was.
@@ -76,6 +93,7 @@ fn is_welcome(user: Option<u32>, both_ask: bool) -> bool {
 struct Knock {
     local: Local,
     brought: Option<(Nonce, Region)>,
+    since: Time,
 }
 
 /// The door of a listener, and what was handed over there.
@@ -88,19 +106,30 @@ pub(crate) struct Threshold {
 
 impl Threshold {
     /// A door beside the port at `address`, if the path is wanted and the name is free.
-    pub(crate) fn open(address: SocketAddr, options: &Options) -> Option<Threshold> {
-        if options.path() == Path::Tcp {
-            return None;
+    pub(crate) fn open(address: SocketAddr, options: &Options) -> Result<Threshold, PathReason> {
+        if let Some(reason) = options.tcp_only() {
+            return Err(reason);
         }
-        let door = Door::open(&name(address)).ok()?;
-        Some(Threshold { door, others: options.other_users, waiting: Mutex::default() })
+        match Door::open(&name(address)) {
+            Ok(door) => {
+                Ok(Threshold { door, others: options.other_users, waiting: Mutex::default() })
+            }
+            Err(IoError::InUse) => Err(PathReason::DoorTaken),
+            Err(_) => Err(PathReason::System),
+        }
     }
 
-    /// What was handed over under this nonce.
-    fn claim(&self, nonce: &Nonce) -> Option<(Region, Local)> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        // Bounded by the backlog: whoever knocks meanwhile is for the next call.
-        for _ in 0..1024 {
+    /// Let in whoever has knocked. Done with each connection, so that those who are not welcome do
+    /// not take the places of those who are.
+    pub(super) fn let_in(&self) {
+        self.let_in_to(&mut self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn let_in_to(&self, waiting: &mut Vec<Knock>) {
+        let now = sys::recently();
+        waiting.retain(|knock| now < knock.since.after(PATIENCE));
+        // Bounded: whoever knocks meanwhile is for the next call.
+        for _ in 0..KNOCKS {
             let Ok(local) = self.door.accept() else { break };
             if !is_welcome(local.user(), self.others) {
                 continue; // takes nobody's place
@@ -108,8 +137,14 @@ impl Threshold {
             if waiting.len() >= WAITING {
                 waiting.remove(0);
             }
-            waiting.push(Knock { local, brought: None });
+            waiting.push(Knock { local, brought: None, since: now });
         }
+    }
+
+    /// What was handed over under this nonce.
+    fn claim(&self, nonce: &Nonce) -> Option<(Region, Local)> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        self.let_in_to(&mut waiting);
         // Whoever this nonce is of has handed over before it asked. Others may still be about to.
         waiting.retain_mut(|knock| {
             if knock.brought.is_none() {
@@ -122,7 +157,7 @@ impl Threshold {
         });
         let is_it = |knock: &Knock| knock.brought.as_ref().is_some_and(|(known, _)| known == nonce);
         let at = waiting.iter().position(is_it)?;
-        let Knock { local, brought } = waiting.swap_remove(at);
+        let Knock { local, brought, .. } = waiting.swap_remove(at);
         Some((brought?.1, local))
     }
 
@@ -143,6 +178,25 @@ impl Threshold {
     }
 }
 
+/// To the door beside the port at `peer`, which is named after an address of its listener's: that
+/// one, or all of its kind, or all.
+fn knock(peer: SocketAddr) -> Result<Local, PathReason> {
+    let (all, port) = (IpAddr::V6(Ipv6Addr::UNSPECIFIED), peer.port());
+    let of_its_kind = match peer.ip().to_canonical() {
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => all,
+    };
+    for address in [peer, (of_its_kind, port).into(), (all, port).into()] {
+        match Local::connect(&name(address)) {
+            Ok(local) => return Ok(local),
+            Err(IoError::Refused) => {}
+            Err(IoError::NotNow) => return Err(PathReason::DoorBusy),
+            Err(_) => return Err(PathReason::System),
+        }
+    }
+    Err(PathReason::NoDoor)
+}
+
 impl Link {
     /// Active, when the TCP connection has come about: find a door and ask. The stage says how far that
     /// went.
@@ -152,46 +206,47 @@ impl Link {
             state.stage = stage;
             return;
         };
-        if let Some((region, local, nonce)) = self.hand_over() {
-            let question = [ASK, nonce].concat();
-            // A fresh connection has room for it; a broken one is noticed below.
-            if self.stream.send(&question) == Ok(question.len()) {
-                state.stage = Stage::Asked(Box::new((*request, region, local)), Vec::new());
+        state.reason = match self.hand_over() {
+            Ok((shared, nonce)) => {
+                let question = [ASK, nonce].concat();
+                // A fresh connection has room for it; a broken one is noticed below.
+                if self.stream.send(&question) == Ok(question.len()) {
+                    let asked = Asked { request: *request, shared, heard: Vec::new() };
+                    state.stage = Stage::Asked(Box::new(asked));
+                }
+                PathReason::Declined
             }
-        }
+            Err(reason) => reason,
+        };
     }
 
-    fn hand_over(&self) -> Option<(Region, Local, Nonce)> {
+    fn hand_over(&self) -> Result<((Region, Local, Place), Nonce), PathReason> {
         let options = &self.shared.options;
-        let here = self.stream.local().ok()?;
+        let system = |_| PathReason::System;
+        let here = self.stream.local().map_err(system)?;
         let (ours, theirs) = (here.ip().to_canonical(), self.peer.ip().to_canonical());
-        // Whoever has the peer's address on this host, if it is one of this host's.
-        if options.path() != Path::Process && !theirs.is_loopback() && ours != theirs {
-            return None;
+        if options.path != Path::Process && !theirs.is_loopback() && ours != theirs {
+            return Err(PathReason::Elsewhere);
         }
-        let any: std::net::IpAddr = match theirs {
-            std::net::IpAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
-            std::net::IpAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
-        };
-        let local = Local::connect(&name(self.peer))
-            .or_else(|_| Local::connect(&name((any, self.peer.port()).into())))
-            .ok()?;
+        let local = knock(self.peer)?;
         if !is_welcome(local.user(), options.other_users) {
-            return None;
+            return Err(PathReason::OtherUser);
         }
-        let (region, fd) = Region::create().ok()?;
-        let seed = sys::random_seed().ok()?;
-        let nonce: Nonce = *seed.first_chunk()?;
+        let place = self.shared.sharing.take(options.shared_links).ok_or(PathReason::Full)?;
+        let (region, fd) = Region::create().map_err(|_| PathReason::System)?;
+        let seed = sys::random_seed().map_err(|_| PathReason::System)?;
+        let nonce: Nonce = *seed.first_chunk().ok_or(PathReason::System)?;
         let hello = [&HELLO[..], &nonce, &[u8::from(options.other_users)]].concat();
-        local.hand_over(&hello, &fd).ok()?;
-        Some((region, local, nonce))
+        local.hand_over(&hello, &fd).map_err(system)?;
+        Ok(((region, local, place), nonce))
     }
 
     /// Active: the answer, if it is here. `false`: it is not.
     pub(super) fn hear_answer(&self, state: &mut State, cx: &mut Cx<'_>) -> bool {
-        let Stage::Asked(_, heard) = &mut state.stage else { return true };
-        let mut room = [0; YES.len()];
-        let left = YES.len() - heard.len().min(YES.len());
+        let Stage::Asked(asked) = &mut state.stage else { return true };
+        let heard = &mut asked.heard;
+        let mut room = [0; ANSWER.len() + 1];
+        let left = room.len() - heard.len().min(room.len());
         match self.stream.receive(room.get_mut(..left).unwrap_or_default()) {
             Ok(0) | Err(IoError::Reset) => {
                 state.connection.link_closed(cx, LinkEnd::Closed);
@@ -205,15 +260,19 @@ impl Link {
                 return false;
             }
         }
-        if heard.len() < YES.len() {
+        if heard.len() < room.len() {
             return false;
         }
-        let yes = *heard == YES;
-        let Stage::Asked(asked, _) = std::mem::take(&mut state.stage) else { return true };
-        let (request, region, local) = *asked;
-        if yes {
-            let request = Some((request.limits, &*request.private));
-            self.change_path(state, cx, region, local, Role::Active, request);
+        let answer = heard.strip_prefix(&ANSWER).and_then(|rest| rest.first()).copied();
+        let Stage::Asked(asked) = std::mem::take(&mut state.stage) else { return true };
+        let Asked { request, shared, .. } = *asked;
+        match answer {
+            Some(YES) => {
+                let request = Some((request.limits, &*request.private));
+                self.change_path(state, cx, shared, Role::Active, request);
+            }
+            Some(FULL) => state.reason = PathReason::PeerFull,
+            _ => state.reason = PathReason::Declined,
         }
         true
     }
@@ -227,14 +286,28 @@ impl Link {
         }
         let nonce: &Nonce = bytes.get(ASK.len()..QUESTION)?.try_into().ok()?;
         state.stage = Stage::Settled;
-        let claimed = match self.owner() {
-            Owner::Port(port) => port.upgrade().and_then(|port| port.threshold()?.claim(nonce)),
+        let threshold = match self.owner() {
+            Owner::Port(port) => port.upgrade().and_then(|port| port.threshold().ok()),
             Owner::Conn(_) => None,
         };
-        let answer = if claimed.is_some() { YES } else { NO };
-        if let Some((region, local)) = claimed {
-            self.change_path(state, cx, region, local, Role::Passive, None);
-        }
+        let places = (&self.shared.sharing, self.shared.options.shared_links);
+        let answer = match threshold.and_then(|threshold| threshold.claim(nonce)) {
+            None => {
+                state.reason = PathReason::NotHandedOver;
+                NO
+            }
+            Some((region, local)) => match places.0.take(places.1) {
+                Some(place) => {
+                    self.change_path(state, cx, (region, local, place), Role::Passive, None);
+                    YES
+                }
+                None => {
+                    state.reason = PathReason::Full;
+                    FULL
+                }
+            },
+        };
+        let answer = [&ANSWER[..], &[answer]].concat();
         if self.stream.send(&answer) != Ok(answer.len()) {
             state.connection.link_closed(cx, LinkEnd::Closed);
         }
@@ -246,8 +319,7 @@ impl Link {
         &self,
         state: &mut State,
         cx: &mut Cx<'_>,
-        region: Region,
-        local: Local,
+        (region, local, place): (Region, Local, Place),
         role: Role,
         request: Option<(ReadLimits, &[u8])>,
     ) {
@@ -262,6 +334,8 @@ impl Link {
             return state.connection.link_closed(cx, LinkEnd::Failed(status));
         }
         state.rings = Some(Rings::new(region, usize::from(role == Role::Passive)));
+        state.place = Some(place);
+        state.reason = PathReason::Proven;
         state.partial = Vec::new();
         if let Some(qp) = &state.qp {
             qp.look_again(); // who sleeps there waits for the other descriptor

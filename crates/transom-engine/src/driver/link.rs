@@ -23,6 +23,7 @@ use super::latch::Latch;
 use super::lease::Lease;
 use super::mail::{Mail, Owner};
 use super::options::Explain;
+use super::path::{PathReason, Place};
 use super::qp::{Front, Qp};
 use super::rings::Rings;
 use super::shared::Shared;
@@ -85,8 +86,11 @@ pub(crate) struct State {
     /// The TCP connection is being made, or its path found out.
     pub(super) connecting: bool,
     pub(super) stage: Stage,
+    /// Why it has the path that it has.
+    pub(crate) reason: PathReason,
     /// What carries the bytes instead of the stream.
     pub(super) rings: Option<Rings>,
+    pub(super) place: Option<Place>,
     /// The beginning of a frame whose rest has not arrived.
     pub(super) partial: Vec<u8>,
     /// A message waited for a receive: `partial` may hold whole frames.
@@ -128,7 +132,7 @@ impl Denials for LinkDenials<'_> {
             Explain::Everyone => true,
             // Asked only now, because it means reading a table as long as the machine has sockets.
             Explain::SameUser => match link.bell.get() {
-                Some(bell) => bell.user() == Some(sys::user()),
+                Some(bell) => bell.user().is_some_and(sys::is_our_user),
                 None => {
                     let local = link.stream.local();
                     local.is_ok_and(|local| sys::peer_is_same_user(local, link.peer))
@@ -147,7 +151,7 @@ impl Link {
         (stream, peer): (Stream, SocketAddr),
         connection: Connection,
         owner: Owner,
-        (starting, stage): (Starting, Stage),
+        (starting, stage, reason): (Starting, Stage, PathReason),
     ) -> Arc<Link> {
         let connecting = matches!(starting, Starting::Asking(_));
         let state = State {
@@ -156,7 +160,9 @@ impl Link {
             effects: crate::Effects::default(),
             connecting,
             stage,
+            reason,
             rings: None,
+            place: None,
             partial: Vec::new(),
             paused: false,
             out: Buffer { bytes: Vec::new(), limit: OUT },

@@ -13,6 +13,7 @@ mod link;
 mod mail;
 mod options;
 mod pass;
+mod path;
 mod port;
 mod qp;
 mod rings;
@@ -24,7 +25,8 @@ mod traffic;
 mod workers;
 
 pub use admission::HalfOpen;
-pub use options::{Explain, Options, Path, Trace};
+pub use options::{Explain, Options, Trace};
+pub use path::{Path, PathReason};
 pub use sink::Sink;
 
 pub(crate) use conn::Conn;

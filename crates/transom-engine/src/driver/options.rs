@@ -7,7 +7,8 @@ use transom_iwarp::{Config, Revision};
 use transom_wire::{ReadLimits, Role};
 
 use super::admission::HalfOpen;
-use crate::sys::IoError;
+use super::path::{Path, PathReason, shared_links};
+use crate::sys::{self, IoError};
 use crate::trace::TraceEvent;
 use crate::{Caps, Dialect, Status, dialect};
 
@@ -22,29 +23,6 @@ pub enum Explain {
     SameUser,
     /// Every peer. An attacker learns from refusals.
     Everyone,
-}
-
-/// The way bytes take between two adapters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Path {
-    /// TCP, always.
-    Tcp,
-    /// Shared memory between two processes of one host and one user, if both sides can prove that they
-    /// are; else TCP.
-    Auto,
-    /// As [`Path::Auto`], and asked for whatever the peer's address looks like.
-    Process,
-}
-
-impl Default for Path {
-    /// What the environment variable `TRANSOM_PATH` says (`tcp`, `auto`, `process`); else TCP.
-    fn default() -> Path {
-        match std::env::var("TRANSOM_PATH").as_deref() {
-            Ok("auto") => Path::Auto,
-            Ok("process") => Path::Process,
-            _ => Path::Tcp,
-        }
-    }
 }
 
 /// Options of an adapter. All have defaults.
@@ -78,6 +56,9 @@ pub struct Options {
     pub path: Path,
     /// Share memory with processes of other users, too, if they say the same.
     pub other_users: bool,
+    /// Over how many connections memory is shared at a time; the next ones take TCP. By default 512,
+    /// and at most an eighth of the descriptors that the process may have (`ulimit -n`).
+    pub shared_links: usize,
     /// See [`Trace`].
     pub trace: Option<Trace>,
 }
@@ -110,15 +91,46 @@ impl Default for Options {
             congestion: None,
             path: Path::default(),
             other_users: false,
+            shared_links: shared_links(),
             trace: None,
         }
     }
 }
 
 impl Options {
-    /// The path: an adapter without the extension behaves as one that has never heard of any of it.
-    pub(crate) fn path(&self) -> Path {
-        if self.extension { self.path } else { Path::Tcp }
+    /// Why nothing but TCP is to be thought of, if so.
+    pub(crate) fn tcp_only(&self) -> Option<PathReason> {
+        match self.path {
+            Path::Tcp => Some(PathReason::TcpOnly),
+            _ if !self.extension => Some(PathReason::NoExtension),
+            _ => None,
+        }
+    }
+
+    /// The path that an adapter with these options would take, and why: what can be said before there
+    /// is a peer. Memory is shared for a moment to see whether the system allows it.
+    #[must_use]
+    pub fn outlook(&self) -> (Path, String) {
+        if let Some(reason) = self.tcp_only() {
+            return (Path::Tcp, reason.to_string());
+        }
+        if let Err(error) = sys::try_to_share() {
+            return (Path::Tcp, format!("{}: {error}", PathReason::System));
+        }
+        let whose = if self.other_users {
+            "of any user that says the same".to_owned()
+        } else {
+            format!("of user {}", sys::user())
+        };
+        let where_to = match self.path {
+            Path::Process => "whatever their addresses look like",
+            _ => "at addresses of this host",
+        };
+        let text = format!(
+            "shared memory with processes {whose}, {where_to}, over {} connections at a time; else TCP",
+            self.shared_links
+        );
+        (self.path, text)
     }
 
     /// What the wire is to be asked for.

@@ -192,6 +192,7 @@ impl Link {
             bell.shut();
         }
         state.rings = None;
+        state.place = None;
         state.stage = Stage::Settled;
         self.shared.remove(self.key);
     }
@@ -241,6 +242,12 @@ impl Link {
             if state.out.bytes.is_empty() {
                 state.out.bytes = Vec::new();
             }
+        }
+        if let Some(rings) = &mut state.rings
+            && (arming || waited)
+            && let Some(when) = rings.tidy(now)
+        {
+            self.note(when);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use transom_wire::Role;
@@ -13,6 +13,7 @@ use super::dial::NEWEST;
 use super::handover::{Stage, Threshold};
 use super::link::{ARM, FLUSH, Link, RECEIVE};
 use super::mail::{Delivery, Owner};
+use super::path::PathReason;
 use super::shared::Shared;
 use super::sink::{Sink, Told};
 use crate::sys::{self, Fd, IoError, Listener as Socket};
@@ -32,7 +33,7 @@ pub(crate) struct Port {
     shared: Arc<Shared>,
     admission: Admission,
     /// Where processes of this host hand over memory, once it listens.
-    threshold: OnceLock<Threshold>,
+    threshold: Mutex<Result<Arc<Threshold>, PathReason>>,
     inner: Mutex<Inner>,
 }
 
@@ -54,7 +55,7 @@ impl Port {
             socket,
             shared: shared.clone(),
             admission: Admission::new(shared.options.half_open),
-            threshold: OnceLock::new(),
+            threshold: Mutex::new(Err(PathReason::NotAsked)),
             inner: Mutex::new(Inner { listener, waiting: HashMap::new() }),
         }))
     }
@@ -71,8 +72,13 @@ impl Port {
         self.socket.address()
     }
 
-    pub(super) fn threshold(&self) -> Option<&Threshold> {
-        self.threshold.get()
+    /// Where memory is handed over, or why nowhere.
+    pub(super) fn threshold(&self) -> Result<Arc<Threshold>, PathReason> {
+        self.threshold.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_threshold(&self, threshold: Result<Arc<Threshold>, PathReason>) {
+        *self.threshold.lock().unwrap_or_else(PoisonError::into_inner) = threshold;
     }
 
     pub(crate) fn turned_away(&self) -> u64 {
@@ -83,12 +89,13 @@ impl Port {
     pub(crate) fn listen(self: &Arc<Port>, backlog: usize) -> Outcome<()> {
         let backlog = if backlog == 0 { BACKLOG } else { backlog.min(BACKLOG) };
         self.lock().listener.listen(backlog)?;
-        let wrong = |e: IoError| super::options::status_of(e);
-        self.socket.listen(u16::try_from(backlog).unwrap_or(u16::MAX).max(128)).map_err(wrong)?;
-        if let Ok(address) = self.socket.address()
-            && let Some(threshold) = Threshold::open(address, &self.shared.options)
-        {
-            let _ = self.threshold.set(threshold);
+        // Before anybody can connect who would look for it.
+        if let Ok(address) = self.socket.address() {
+            self.set_threshold(Threshold::open(address, &self.shared.options).map(Arc::new));
+        }
+        if let Err(e) = self.socket.listen(u16::try_from(backlog).unwrap_or(u16::MAX).max(128)) {
+            self.set_threshold(Err(PathReason::NotAsked));
+            return Err(super::options::status_of(e));
         }
         self.shared.add_port(self).map_err(|_| Status::InsufficientResources)
     }
@@ -96,6 +103,10 @@ impl Port {
     /// The background thread: connections wait to be accepted.
     pub(crate) fn accept(self: &Arc<Port>) {
         let options = self.shared.options.sockets();
+        let threshold = self.threshold();
+        if let Ok(threshold) = &threshold {
+            threshold.let_in();
+        }
         for _ in 0..BATCH {
             match self.socket.accept(&options) {
                 Ok((stream, peer)) => {
@@ -104,9 +115,9 @@ impl Port {
                         let key = self.shared.new_key();
                         let connection = new_connection(&self.shared, key, Role::Passive, NEWEST);
                         let owner = Owner::Port(Arc::downgrade(self));
-                        let stage = match self.threshold() {
-                            Some(_) => Stage::Greeting,
-                            None => Stage::Settled,
+                        let (stage, reason) = match &threshold {
+                            Ok(_) => (Stage::Greeting, PathReason::NotAsked),
+                            Err(reason) => (Stage::Settled, *reason),
                         };
                         let link = Link::new(
                             &self.shared,
@@ -114,7 +125,7 @@ impl Port {
                             (stream, peer),
                             connection,
                             owner,
-                            (Starting::Stranger(ticket), stage),
+                            (Starting::Stranger(ticket), stage, reason),
                         );
                         if self.shared.add_link(&link).is_ok() {
                             link.drive(RECEIVE | FLUSH | ARM);
@@ -242,6 +253,8 @@ impl Port {
     pub(crate) fn close(self: &Arc<Port>) {
         self.cancel();
         let _ = self.lock().listener.close();
+        // The name is free at once: the port is, too.
+        self.set_threshold(Err(PathReason::NotAsked));
         self.shared.epoll.remove(self.fd());
         self.shared.remove(self.key);
         for link in self.shared.links() {

@@ -22,6 +22,8 @@ use crate::{Connection, Cx, Direct, Output};
 const BATCH: usize = 32;
 /// How often a thread that never sleeps asks whether the other side has ended.
 const LOOK: Duration = Duration::from_millis(10);
+/// A data area that was in use is given back after so long without payload.
+const TIDY: Duration = Duration::from_secs(1);
 /// Times that a pass looks again before it leaves the rest to the next one.
 const AGAIN: u32 = 4;
 
@@ -40,6 +42,10 @@ pub(crate) struct Rings {
     /// When to ask again whether the other side has ended, and whether it has.
     look: Time,
     over: bool,
+    /// How much had gone through our data area when it was last asked about and given back; since when.
+    used: u64,
+    tidied: u64,
+    since: Time,
 }
 
 impl Rings {
@@ -54,6 +60,9 @@ impl Rings {
             written: false,
             look: Time(0),
             over: false,
+            used: 0,
+            tidied: 0,
+            since: Time(0),
         }
     }
 
@@ -104,6 +113,25 @@ impl Rings {
     fn ask(&mut self, bell: &Local, now: Time) {
         self.look = now.after(LOOK);
         self.over = self.over || !bell.silence();
+    }
+
+    /// The link comes to rest: give pages of our data area back, when no payload has gone through it
+    /// for a while. `Some`: when to ask again.
+    pub(super) fn tidy(&mut self, now: Time) -> Option<Time> {
+        let used = self.producer.placed();
+        if used == self.tidied {
+            return None;
+        }
+        if used != self.used || !self.producer.all_read() {
+            (self.used, self.since) = (used, now);
+        }
+        let when = self.since.after(TIDY);
+        if now < when {
+            return Some(when);
+        }
+        self.tidied = used;
+        self.region.give_back(self.mine);
+        None
     }
 
     fn wake_up(&self) {

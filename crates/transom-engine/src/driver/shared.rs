@@ -11,6 +11,7 @@ use super::admission::Asking;
 use super::crowd::Crowd;
 use super::link::Link;
 use super::options::Options;
+use super::path::Places;
 use super::port::Port;
 use super::qp::Qp;
 use super::timers::Timers;
@@ -35,6 +36,8 @@ enum Thing {
 pub(crate) struct Shared {
     /// Connects that nobody has answered.
     pub(super) asking: Asking,
+    /// Links that share memory.
+    pub(crate) sharing: Places,
     pub(crate) options: Options,
     pub(crate) memory: Memory,
     pub(crate) workers: Workers,
@@ -83,6 +86,7 @@ impl Shared {
             quiet: Epoll::new()?,
             denials: Mutex::new(DenialLog::new(DENIALS)),
             asking: Asking::default(),
+            sharing: Places::default(),
             bell: Doorbell::new()?,
             alarm: Alarm::new()?,
             timers: Mutex::default(),

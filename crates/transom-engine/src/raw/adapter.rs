@@ -55,6 +55,9 @@ pub struct Counters {
     pub denials_dropped: u64,
     /// Links there are now.
     pub links: usize,
+    /// Of these, how many share memory with a process of this host, or are about to
+    /// ([`Options::shared_links`]).
+    pub shared_links: usize,
 }
 
 impl Owner {
@@ -275,7 +278,8 @@ impl Adapter {
         let log = shared.denials();
         let (denials, denials_dropped) = (log.total(), log.dropped());
         drop(log);
-        Counters { denials, denials_dropped, links: shared.links().len() }
+        let (links, shared_links) = (shared.links().len(), shared.sharing.taken());
+        Counters { denials, denials_dropped, links, shared_links }
     }
 }
 

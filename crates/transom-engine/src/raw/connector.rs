@@ -8,7 +8,7 @@ use transom_wire::Facts;
 
 use super::adapter::Owner;
 use super::{Adapter, Error, QueuePair, ReadLimits, Result, Sink};
-use crate::driver::{Conn, Port};
+use crate::driver::{Conn, PathReason, Port};
 use crate::tables::ConnectorState;
 use crate::{EndReason, Status};
 
@@ -21,6 +21,8 @@ pub struct ConnectionInfo {
     pub peer: SocketAddr,
     /// The path: `tcp`, or `process`: shared memory between two processes of this host.
     pub path: &'static str,
+    /// Why it is this path.
+    pub path_reason: PathReason,
     /// What the wires have agreed.
     pub facts: Facts,
 }
@@ -174,11 +176,11 @@ impl Connector {
     pub fn info(&self) -> Result<ConnectionInfo> {
         let conn = self.conn()?;
         let (local, peer) = (self.local()?, self.peer()?);
-        let facts = conn
+        let (facts, path_reason) = conn
             .facts()
             .ok_or_else(|| Error::state(Status::ConnectionInvalid, "tell what was agreed"))?;
         let path = if facts.wire == transom_process::WIRE { transom_process::NAME } else { "tcp" };
-        Ok(ConnectionInfo { local, peer, path, facts })
+        Ok(ConnectionInfo { local, peer, path, path_reason, facts })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Who is there: the addresses of this machine, and the user behind a loopback connection.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::OnceLock;
 
 /// One address of one interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +68,29 @@ unsafe fn ip_of(address: *const libc::sockaddr) -> Option<IpAddr> {
     }
 }
 
+/// This process's user.
+pub(crate) fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// Whether a user, as the kernel has named it to us, is ours.
+///
+/// In a user namespace that does not map everybody, all whom it does not map have one number (65534,
+/// usually). Then that number says nothing, even if it is our own.
+pub(crate) fn is_our_user(uid: u32) -> bool {
+    static OVERFLOW: OnceLock<u32> = OnceLock::new();
+    let text = |path| std::fs::read_to_string(path).unwrap_or_default();
+    let overflow = *OVERFLOW
+        .get_or_init(|| text("/proc/sys/kernel/overflowuid").trim().parse().unwrap_or(65534));
+    uid == user() && (uid != overflow || maps_everybody(&text("/proc/self/uid_map")))
+}
+
+/// Whether every user has a number of its own here.
+fn maps_everybody(map: &str) -> bool {
+    let mut words = map.split_ascii_whitespace();
+    [words.next(), words.next(), words.next()] == [Some("0"), Some("0"), Some("4294967295")]
+}
+
 /// Whether the other end of a connection from `local` to `peer` is a socket of this machine that
 /// belongs to our user. `false` when that cannot be known.
 #[must_use]
@@ -75,10 +99,10 @@ pub fn peer_is_same_user(local: SocketAddr, peer: SocketAddr) -> bool {
     if !(ours.is_loopback() || ours == local.ip().to_canonical()) {
         return false;
     }
-    let uid = rustix::process::geteuid().as_raw();
     // An IPv4 peer may use an IPv6 socket: its line is then in the other file, mapped.
     ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|file| {
-        std::fs::read_to_string(file).is_ok_and(|text| owner_in(&text, peer, local) == Some(uid))
+        std::fs::read_to_string(file)
+            .is_ok_and(|text| owner_in(&text, peer, local).is_some_and(is_our_user))
     })
 }
 
@@ -119,4 +143,18 @@ fn parse(text: &str) -> Option<(IpAddr, u16)> {
         _ => return None,
     };
     Some((ip, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_those_without_one_proves_nothing_unless_everybody_has_one() {
+        assert!(is_our_user(user()) && !is_our_user(user() + 1));
+        assert!(maps_everybody("         0          0 4294967295\n"));
+        for map in ["", "0 1000 1\n", "0 0 65534\n", "0 100000 65536\n65536 0 1\n"] {
+            assert!(!maps_everybody(map), "{map:?}");
+        }
+    }
 }

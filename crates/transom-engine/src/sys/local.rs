@@ -26,11 +26,6 @@ fn named(name: &str) -> Result<SocketAddrUnix> {
     Ok(SocketAddrUnix::new_abstract_name(name.as_bytes())?)
 }
 
-/// This process's user.
-pub(crate) fn user() -> u32 {
-    rustix::process::geteuid().as_raw()
-}
-
 /// A socket that accepts.
 #[derive(Debug)]
 pub(crate) struct Door(Fd);
@@ -131,6 +126,7 @@ impl Local {
 
 #[cfg(test)]
 mod tests {
+    use super::super::user;
     use super::*;
 
     fn pair(name: &str) -> (Door, Local, Local) {

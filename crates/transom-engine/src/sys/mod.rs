@@ -26,11 +26,14 @@ pub use fd::Fd;
 pub(crate) use host::Host;
 pub use host::fetch_ahead;
 pub use identity::{Interface, interfaces, peer_is_same_user};
+pub(crate) use identity::{is_our_user, user};
 #[cfg(test)]
 pub(crate) use kill::hit;
 pub(crate) use kill::kill_point;
-pub(crate) use local::{Door, Local, user};
+pub(crate) use local::{Door, Local};
 pub use pages::{PageError, check_pages};
-pub use process::{cpu_time, fork_generation, now, pause, random_seed, recently, spawn_quiet};
-pub(crate) use region::Region;
+pub use process::{
+    cpu_time, descriptor_limit, fork_generation, now, pause, random_seed, recently, spawn_quiet,
+};
+pub(crate) use region::{Region, try_to_share};
 pub use socket::{Bytes, IoError, Listener, Options, Stream, route_to};

@@ -55,6 +55,13 @@ pub fn cpu_time() -> Duration {
     Duration::new(seconds, u32::try_from(t.tv_nsec).unwrap_or(0))
 }
 
+/// How many descriptors this process may have, if that is limited.
+#[must_use]
+pub fn descriptor_limit() -> Option<usize> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    limit.current.and_then(|n| usize::try_from(n).ok())
+}
+
 /// Unpredictable bytes. `Err` if the kernel has none, which no supported kernel says.
 pub fn random_seed() -> std::io::Result<[u8; 32]> {
     let mut seed = [0; 32];

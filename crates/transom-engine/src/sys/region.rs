@@ -108,6 +108,14 @@ impl Region {
         Ok(())
     }
 
+    /// Have the system take back the pages of a side's data area, for both sides: they are zeros when
+    /// they are touched again.
+    pub(crate) fn give_back(&self, side: usize) {
+        let at = self.address(side, 0) as usize as *mut core::ffi::c_void;
+        // SAFETY: pages of the mapping, to which no reference exists; nothing is unmapped.
+        let _ = unsafe { rustix::mm::madvise(at, DATA, rustix::mm::Advice::LinuxRemove) };
+    }
+
     /// Copy bytes of ours into a data area. Nothing happens if they do not fit there.
     pub(crate) fn fill_bytes(&self, side: usize, offset: usize, bytes: &[u8]) {
         if Region::holds(offset, bytes.len()) {
@@ -125,6 +133,12 @@ impl Region {
             let _ = unsafe { copy_out_raw(from, into.as_mut_ptr(), into.len()) };
         }
     }
+}
+
+/// Whether the system lets this process share memory at all.
+pub(crate) fn try_to_share() -> std::io::Result<()> {
+    let (_, fd) = Region::create()?;
+    Region::adopt(&fd).map(drop)
 }
 
 impl Drop for Region {

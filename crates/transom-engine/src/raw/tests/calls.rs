@@ -12,6 +12,15 @@ use crate::{
     Completion, CompletionKind, Data, Flags, NotifyKind, Operation, QueuePairState, Request, Status,
 };
 
+/// Whatever this suite shows, it shows of this path.
+#[test]
+fn the_path_is_the_one_that_this_run_is_about() {
+    let (active, passive) = pair();
+    for end in [&active, &passive] {
+        assert_eq!(end.connector.info().unwrap().path, transom_rules::paths::of_this_run());
+    }
+}
+
 /// Design rule 12: sinks are called with no lock held, so they may call anything.
 #[test]
 fn sinks_may_call_back() {

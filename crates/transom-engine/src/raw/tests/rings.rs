@@ -9,7 +9,7 @@ use transom_memory::{Rights, Token};
 
 use super::harness::*;
 use super::processes::{accepted, child_of, connected_with, listening, parent};
-use crate::raw::{Options, Path};
+use crate::raw::{Options, Path, PathReason};
 use crate::sys::hit;
 use crate::{Completion, CompletionKind, Data, Flags, Operation, Request, Status};
 
@@ -21,33 +21,139 @@ fn path_of(end: &End) -> &'static str {
     end.connector.info().unwrap().path
 }
 
-/// The suite of this layer once more, over shared memory: the same tests, the path as a parameter.
+fn reasons(active: &End, passive: &End) -> [PathReason; 2] {
+    [active, passive].map(|end| end.connector.info().unwrap().path_reason)
+}
+
+/// The suite of this layer: as it runs, over shared memory, and once more over TCP.
 #[test]
-fn the_same_tests_pass_over_shared_memory() {
-    if std::env::var_os("TRANSOM_PATH").is_some() {
-        return; // this is the other run
-    }
-    let this = std::env::current_exe().unwrap();
-    let out = std::process::Command::new(this)
-        .args(["raw::tests", "--skip", "raw::tests::rings"])
-        .env("TRANSOM_PATH", "process")
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&out.stdout);
-    assert!(out.status.success(), "{text}\n{}", String::from_utf8_lossy(&out.stderr));
-    assert!(text.contains("a_killed_peer_is_noticed ... ok"), "they were run: {text}");
+fn the_same_tests_pass_over_tcp() {
+    transom_rules::paths::again_over_tcp(
+        &["raw::tests"],
+        &["raw::tests::rings", "raw::tests::door"],
+    );
 }
 
 #[test]
 fn two_adapters_of_one_user_share_memory_if_both_would() {
     let (active, passive) = pair_with(&process());
     assert_eq!([path_of(&active), path_of(&passive)], ["process", "process"]);
-    for (one, other) in [(Path::Tcp, Path::Auto), (Path::Auto, Path::Tcp)] {
-        let end = |path| End::new(&Options { path, ..Options::default() });
-        let (active, passive) = (end(one), end(other));
+    assert_eq!(reasons(&active, &passive), [PathReason::Proven, PathReason::Proven]);
+    let plain = Options { extension: false, ..process() };
+    let end = |path| Options { path, ..Options::default() };
+    for (one, other, why) in [
+        (end(Path::Tcp), end(Path::Auto), [PathReason::TcpOnly, PathReason::NotAsked]),
+        (end(Path::Auto), end(Path::Tcp), [PathReason::NoDoor, PathReason::TcpOnly]),
+        (plain.clone(), process(), [PathReason::NoExtension, PathReason::NotAsked]),
+        (process(), plain, [PathReason::NoDoor, PathReason::NoExtension]),
+    ] {
+        let (active, passive) = (End::new(&one), End::new(&other));
         join(&active, &passive);
         assert_eq!([path_of(&active), path_of(&passive)], ["tcp", "tcp"]);
+        assert_eq!(reasons(&active, &passive), why);
     }
+}
+
+/// Nobody has to say anything for it; an option or `TRANSOM_PATH=tcp` turns it off.
+#[test]
+fn shared_memory_is_what_two_adapters_of_one_user_choose_by_themselves() {
+    if std::env::var_os("TRANSOM_PATH").is_none() {
+        let (active, passive) = pair();
+        assert_eq!([path_of(&active), path_of(&passive)], ["process", "process"]);
+    }
+}
+
+/// So that descriptors and memory last: the connections beyond a limit take TCP, whichever side's limit
+/// it is, and places come back.
+#[test]
+fn only_so_many_connections_of_an_adapter_share_memory() {
+    for (mine, theirs, why) in [
+        (2, 9, [PathReason::Full, PathReason::NotAsked]),
+        (9, 2, [PathReason::PeerFull, PathReason::Full]),
+    ] {
+        let [one, other] =
+            [mine, theirs].map(|n| End::new(&Options { shared_links: n, ..process() }));
+        let pairs: Vec<_> = (0..3)
+            .map(|_| {
+                let ends = [&one, &other].map(|end| End::in_domain(&end.adapter, end.domain));
+                join(&ends[0], &ends[1]);
+                ends
+            })
+            .collect();
+        let paths: Vec<_> = pairs.iter().map(|[a, p]| (path_of(a), path_of(p))).collect();
+        assert_eq!(paths, [("process", "process"), ("process", "process"), ("tcp", "tcp")]);
+        assert_eq!(reasons(&pairs[2][0], &pairs[2][1]), why);
+        let counts = [&one, &other].map(|end| end.adapter.counters().shared_links);
+        assert_eq!(counts, [2, 2]);
+        drop(pairs);
+        until("places come back", || {
+            [&one, &other].iter().all(|end| end.adapter.counters().shared_links == 0)
+        });
+        join(&one, &other);
+        assert_eq!(path_of(&one), "process");
+    }
+}
+
+/// Pages of this process's mappings of shared memory that hold something.
+fn pages_in_use() -> usize {
+    let text = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let mut ours = false;
+    let mut total = 0;
+    for line in text.lines() {
+        if line.contains("memfd:transom") {
+            ours = true;
+        } else if ours && let Some(rest) = line.strip_prefix("Rss:") {
+            total += rest.trim().trim_end_matches(" kB").parse::<usize>().unwrap();
+            ours = false;
+        }
+    }
+    total
+}
+
+/// A connection that has moved bulk data and is idle costs no more than one that has not.
+#[test]
+fn an_idle_connection_gives_back_what_its_bulk_data_took() {
+    if let Some(at) = parent() {
+        let end = connected_with(at, &process());
+        let lent = end.buffer(400_000);
+        let window = end.window(&lent, Rights::REMOTE_WRITE);
+        let note = end.buffer(16);
+        let words = [u64::from(window.0), lent.address()].map(u64::to_ne_bytes).concat();
+        note.fill(|at| words[at]);
+        end.post(Operation::Send, &[note.all()]);
+        loop {
+            std::thread::park();
+        }
+    }
+    // In a process of its own: it counts what the whole process has.
+    const ALONE: &str = "TRANSOM_TEST_ALONE";
+    let name = "rings::an_idle_connection_gives_back_what_its_bulk_data_took";
+    if std::env::var_os(ALONE).is_none() {
+        let this = std::env::current_exe().unwrap();
+        let mut command = std::process::Command::new(this);
+        command.args(["--exact", &format!("raw::tests::{name}")]).env(ALONE, "1");
+        let out = command.output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stdout));
+        return;
+    }
+    let end = End::new(&process());
+    let listener = listening(&end);
+    let mut peer = child_of(name, listener.address().unwrap(), &[]);
+    let (note, _gone) = accepted(&end, &listener, 1);
+    end.expect(CompletionKind::Receive);
+    let (token, address) = read_note(&note);
+    let source = end.buffer(400_000);
+    for _ in 0..4 {
+        end.post(Operation::Write { token: token.0, address }, &[source.all()]);
+        end.expect(CompletionKind::Write);
+    }
+    assert!(pages_in_use() > 300, "bulk data lies in the ring: {} KiB", pages_in_use());
+    until("pages are given back", || pages_in_use() <= 64);
+    // And it goes on.
+    end.post(Operation::Write { token: token.0, address }, &[source.all()]);
+    end.expect(CompletionKind::Write);
+    peer.kill().unwrap();
+    peer.wait().unwrap();
 }
 
 /// Small and large Writes and Sends both ways until something fails or the time is up; every request

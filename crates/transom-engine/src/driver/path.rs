@@ -1,0 +1,209 @@
+//! Which way bytes take, why, and how many connections may share memory.
+
+use std::ffi::OsStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::sys;
+
+/// The way bytes take between two adapters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Path {
+    /// TCP, always.
+    Tcp,
+    /// Shared memory between two processes of one host and one user, if both sides can prove that they
+    /// are; else TCP.
+    Auto,
+    /// As [`Path::Auto`], and asked for whatever the peer's address looks like.
+    Process,
+}
+
+impl Default for Path {
+    /// What the environment variable `TRANSOM_PATH` says (`tcp`, `auto`, `process`); [`Path::Auto`] if
+    /// it says nothing, TCP if nobody knows what it says.
+    fn default() -> Path {
+        Path::from_environment().0
+    }
+}
+
+impl Path {
+    /// The default, and who has set it.
+    #[must_use]
+    pub fn from_environment() -> (Path, String) {
+        Path::from_variable(std::env::var_os("TRANSOM_PATH").as_deref())
+    }
+
+    fn from_variable(value: Option<&OsStr>) -> (Path, String) {
+        let Some(value) = value.filter(|value| !value.is_empty()) else {
+            return (Path::Auto, "the default".to_owned());
+        };
+        let known = match value.to_str() {
+            Some("auto") => Path::Auto,
+            Some("process") => Path::Process,
+            Some("tcp") => Path::Tcp,
+            _ => {
+                let text = value.to_string_lossy();
+                let why = format!("TRANSOM_PATH={text} is neither auto, process nor tcp");
+                return (Path::Tcp, why);
+            }
+        };
+        (known, format!("TRANSOM_PATH={}", known.name()))
+    }
+
+    /// As options and the environment call it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Path::Tcp => "tcp",
+            Path::Auto => "auto",
+            Path::Process => "process",
+        }
+    }
+}
+
+/// Why a connection has the path that it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum PathReason {
+    /// Shared memory: both sides have proven that they may.
+    Proven,
+    /// TCP, because this side takes nothing else.
+    TcpOnly,
+    /// TCP, because this side does without the extension.
+    NoExtension,
+    /// TCP, because the peer's address is none of this host's.
+    Elsewhere,
+    /// TCP, because there is no door beside the peer's port.
+    NoDoor,
+    /// TCP, because too many knock at the peer's door.
+    DoorBusy,
+    /// TCP, because somebody else has the name that this listener's door would have.
+    DoorTaken,
+    /// TCP, because the peer is a process of another user, and not both sides have asked for such.
+    OtherUser,
+    /// TCP, because this side shares memory over as many connections as it may.
+    Full,
+    /// TCP, because the peer does.
+    PeerFull,
+    /// TCP, because the peer has declined.
+    Declined,
+    /// TCP, because the peer has not asked for anything else.
+    NotAsked,
+    /// TCP, because the peer has asked for memory that nobody has handed over at this side's door.
+    NotHandedOver,
+    /// TCP, because the system does not let this process share memory.
+    System,
+    /// TCP, because the peer has not answered the newest form of start-up.
+    OlderPeer,
+}
+
+impl PathReason {
+    /// The reason as a sentence without a full stop.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            PathReason::Proven => {
+                "two processes of this host share memory, and each has proven to the other that it may"
+            }
+            PathReason::TcpOnly => "this side takes TCP only, by its options or by TRANSOM_PATH",
+            PathReason::NoExtension => "this side does without the extension",
+            PathReason::Elsewhere => {
+                "the peer's address is none of this host's: another host, or another network namespace"
+            }
+            PathReason::NoDoor => {
+                "the peer has no door beside its port: it takes TCP only, or is no Transom, or lives in another network namespace"
+            }
+            PathReason::DoorBusy => "too many knock at the peer's door",
+            PathReason::DoorTaken => {
+                "somebody else has the name that the door beside this listener's port would have"
+            }
+            PathReason::OtherUser => {
+                "the peer is a process of another user, and not both sides have asked for such"
+            }
+            PathReason::Full => "this side shares memory over as many connections as it may",
+            PathReason::PeerFull => "the peer shares memory over as many connections as it may",
+            PathReason::Declined => "the peer has declined",
+            PathReason::NotAsked => {
+                "the peer has not asked for shared memory: it takes TCP only, or may not"
+            }
+            PathReason::NotHandedOver => {
+                "the peer has asked for memory that was not handed over at this side's door"
+            }
+            PathReason::System => "the system does not let this process share memory",
+            PathReason::OlderPeer => "the peer knows older forms of start-up only",
+        }
+    }
+}
+
+impl std::fmt::Display for PathReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+/// How many connections of an adapter share memory, unless it is told otherwise. Each takes one
+/// descriptor more than TCP does, one mapping of 1.1 MiB, and as many pages of that as are in use.
+const SHARED_LINKS: usize = 512;
+
+/// The default of [`Options::shared_links`](super::Options::shared_links): 512, and at most an eighth
+/// of the descriptors that this process may have, so that they last for nearly as many connections as
+/// over TCP.
+pub(super) fn shared_links() -> usize {
+    let descriptors = sys::descriptor_limit().map_or(usize::MAX, |n| n / 8);
+    SHARED_LINKS.min(descriptors)
+}
+
+/// Counts the connections of an adapter that share memory.
+#[derive(Debug, Default)]
+pub(crate) struct Places(Arc<AtomicUsize>);
+
+/// One of them. Its place is free again when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Place(Arc<AtomicUsize>);
+
+impl Places {
+    /// One more, if there are fewer than `limit`.
+    pub(super) fn take(&self, limit: usize) -> Option<Place> {
+        let more = |taken: usize| (taken < limit).then_some(taken + 1);
+        let taken = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        taken.ok().map(|_| Place(self.0.clone()))
+    }
+
+    /// How many there are.
+    pub(crate) fn taken(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_is_taken_at_its_word_and_tcp_if_that_is_unknown() {
+        let of = |value: Option<&str>| Path::from_variable(value.map(OsStr::new)).0;
+        assert_eq!(of(None), Path::Auto);
+        assert_eq!(of(Some("")), Path::Auto);
+        for path in [Path::Tcp, Path::Auto, Path::Process] {
+            assert_eq!(of(Some(path.name())), path);
+        }
+        assert_eq!(of(Some("TCP ")), Path::Tcp, "whoever said something wanted something");
+        assert!(Path::from_variable(Some(OsStr::new("shm"))).1.contains("TRANSOM_PATH=shm"));
+    }
+
+    #[test]
+    fn places_come_back() {
+        let places = Places::default();
+        let (one, two) = (places.take(2), places.take(2));
+        assert!(one.is_some() && two.is_some() && places.take(2).is_none());
+        drop(one);
+        assert_eq!(places.taken(), 1);
+        assert!(places.take(2).is_some());
+    }
+}

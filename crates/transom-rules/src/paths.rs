@@ -1,0 +1,48 @@
+//! The same suite over the other path: a crate's tests run over shared memory, because that is what two
+//! adapters of one process choose, and this runs them once more over TCP.
+
+use std::process::Command;
+
+const VARIABLE: &str = "TRANSOM_PATH";
+
+/// The path that connections between two adapters of this process have in this run.
+#[must_use]
+pub fn of_this_run() -> &'static str {
+    match std::env::var(VARIABLE).as_deref() {
+        Ok("tcp") => "tcp",
+        _ => "process",
+    }
+}
+
+/// Whether this process shares memory with a peer, which may be itself.
+#[must_use]
+pub fn memory_is_shared() -> bool {
+    std::fs::read_to_string("/proc/self/maps").is_ok_and(|maps| maps.contains("memfd:transom"))
+}
+
+/// Runs the calling test binary once more over TCP: the tests whose names contain one of `filters` (all,
+/// if there are none), but for those that contain one of `skip`. Does nothing in a run that was told its
+/// path.
+///
+/// # Panics
+/// If one of them fails, or none was run.
+pub fn again_over_tcp(filters: &[&str], skip: &[&str]) {
+    if std::env::var_os(VARIABLE).is_some() {
+        return;
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap_or_default());
+    command.args(filters);
+    for name in skip.iter().chain(&["over_tcp"]) {
+        command.args(["--skip", name]);
+    }
+    let done = command.env(VARIABLE, "tcp").output();
+    let (good, text) = match done {
+        Ok(done) => {
+            let text = String::from_utf8_lossy(&done.stdout).into_owned();
+            let errors = String::from_utf8_lossy(&done.stderr).into_owned();
+            (done.status.success() && text.contains(" ... ok\n"), text + &errors)
+        }
+        Err(error) => (false, error.to_string()),
+    };
+    assert!(good, "over TCP the suite fails, or none of it was run:\n{text}");
+}
