@@ -2,9 +2,10 @@
 
 use clap::Args as ClapArgs;
 use serde::Serialize;
-use transom::Adapter;
+use transom::{Adapter, Path};
 
 use crate::exit::{Exit, Failure, Outcome};
+use crate::path::PathArg;
 
 /// Arguments of `adapters`.
 #[derive(Debug, ClapArgs)]
@@ -12,6 +13,8 @@ pub(crate) struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    path: PathArg,
 }
 
 #[derive(Serialize)]
@@ -24,17 +27,26 @@ struct One {
     address: String,
     interface: String,
     reach: &'static str,
-    paths: [&'static str; 2],
+    /// The paths that its connections may take.
+    paths: Vec<&'static str>,
+    /// Which of them when, and why.
+    why: String,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
+    let (path, why) = args.path.apply(Adapter::options()).outlook();
+    let paths = match path {
+        Path::Tcp => vec!["tcp"],
+        Path::Auto | Path::Process => vec!["process", "tcp"],
+    };
     let adapters: Vec<One> = Adapter::list()?
         .into_iter()
         .map(|info| One {
             address: info.address.to_string(),
             interface: info.interface,
             reach: if info.loopback { "this machine" } else { "network" },
-            paths: ["tcp", "process"],
+            paths: paths.clone(),
+            why: why.clone(),
         })
         .collect();
     if adapters.is_empty() {
@@ -57,6 +69,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
             one.paths.join(", ")
         );
     }
+    println!("\npath: {why}");
     Ok(())
 }
 

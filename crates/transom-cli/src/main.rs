@@ -5,6 +5,7 @@
 mod adapters;
 mod bench;
 mod exit;
+mod path;
 mod quickstart;
 mod rping;
 mod show;

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::run;
+use common::{ran, run, transom};
 
 #[test]
 fn help_documents_the_exit_codes() {
@@ -27,7 +27,38 @@ fn adapters_are_listed_for_people_and_programs() {
     let all = json["adapters"].as_array().expect("a list");
     let here = all.iter().find(|one| one["address"] == "127.0.0.1").expect("loopback");
     assert_eq!(here["reach"], "this machine");
-    assert_eq!(here["paths"][0], "tcp");
+}
+
+/// Which path an adapter would take, and why: with its options, and with the environment.
+#[test]
+fn adapters_say_which_path_they_would_take_and_why() {
+    let told = |args: &[&str], variable: Option<&str>| {
+        let mut command = transom();
+        command.args(["adapters"]).args(args);
+        match variable {
+            Some(value) => command.env("TRANSOM_PATH", value),
+            None => command.env_remove("TRANSOM_PATH"),
+        };
+        let people = ran(&mut command).out;
+        let json = ran(command.arg("--json")).json();
+        let one = &json["adapters"][0];
+        let why = one["why"].as_str().expect("a reason").to_owned();
+        assert!(people.contains(&why), "{why}: {people}");
+        (one["paths"].to_string(), why)
+    };
+    let (both, tcp) = (r#"["process","tcp"]"#, r#"["tcp"]"#);
+    for (args, variable, paths, word) in [
+        (&[][..], None, both, "default"),
+        (&[], Some("process"), both, "TRANSOM_PATH=process"),
+        (&[], Some("tcp"), tcp, "TRANSOM_PATH=tcp"),
+        (&[], Some("tpc"), tcp, "TRANSOM_PATH=tpc is neither"),
+        (&["--path", "auto"], Some("tcp"), both, "asked for"),
+        (&["--path", "tcp"], None, tcp, "asked for"),
+    ] {
+        let (found, why) = told(args, variable);
+        assert_eq!(found, paths, "{args:?} {variable:?}");
+        assert!(why.contains(word), "{word:?}: {why}");
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::run;
+use common::{ran, run, transom};
 
 /// A file of bytes that are not all alike; removed when dropped.
 struct Sample(std::path::PathBuf);
@@ -70,6 +70,33 @@ fn json_says_what_happened_and_the_exit_status_that_all_went_as_it_must() {
     assert_eq!(explanations.len(), 6, "every mistake has an explanation of its own");
 }
 
+/// Both processes are of one user on one host, and say so; or have been told to take TCP, by an option
+/// or by the environment, and say that.
+#[test]
+fn the_path_is_shared_memory_and_tcp_if_told_so() {
+    let sample = Sample::new("path", 70_000);
+    let told = |path: &[&str], variable: Option<&str>| {
+        let mut command = transom();
+        command.args(["quickstart", sample.path(), "--json"]).args(path);
+        match variable {
+            Some(value) => command.env("TRANSOM_PATH", value),
+            None => command.env_remove("TRANSOM_PATH"),
+        };
+        let tour = ran(&mut command).json();
+        ["path", "path_reason", "wire"].map(|field| tour[field].as_str().unwrap_or("?").to_owned())
+    };
+    for (path, variable) in [(&[][..], None), (&["--path", "auto"], Some("tcp"))] {
+        let [path, reason, wire] = told(path, variable);
+        assert_eq!((&*path, &*wire), ("process", "shared memory of one host"));
+        assert!(reason.contains("proven"), "{reason}");
+    }
+    for (path, variable) in [(&["--path", "tcp"][..], None), (&[], Some("tcp"))] {
+        let [path, reason, wire] = told(path, variable);
+        assert_eq!(path, "tcp");
+        assert!(reason.contains("TCP only") && wire.contains("iWARP"), "{reason}, {wire}");
+    }
+}
+
 #[test]
 fn people_are_told_the_same_on_one_screen() {
     let sample = Sample::new("people", 70_000);
@@ -82,7 +109,7 @@ fn people_are_told_the_same_on_one_screen() {
         "SHA-256",
         "owner",
         "path",
-        "tcp",
+        "process: shared memory of one host",
         "no root, no kernel module, no pinned memory",
         "read-only window",
         "SHA-256 verified",

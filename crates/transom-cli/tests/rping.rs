@@ -8,7 +8,9 @@ use common::{Server, run};
 
 #[test]
 fn three_rounds_between_two_processes() {
-    for switches in [&[][..], &["--no-extension"], &["--no-extension", "--crc", "off"]] {
+    for switches in
+        [&[][..], &["--path", "tcp"], &["--no-extension"], &["--no-extension", "--crc", "off"]]
+    {
         let served = ["rping", "-s", "-a", "127.0.0.1", "-p", "0", "-v"];
         let server = Server::start(&[&served[..], switches].concat());
         let to = server.address();
@@ -21,7 +23,9 @@ fn three_rounds_between_two_processes() {
              ping data: rdma-ping-1: BCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abc\n\
              ping data: rdma-ping-2: CDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcd\n"
         );
+        let path = if switches.is_empty() { "path process: " } else { "path tcp: " };
         let server = server.finish();
+        assert!(client.err.contains(path) && server.err.contains(path), "{switches:?}: {client:?}");
         assert_eq!(server.code, 0, "{switches:?}: {server:?}");
         assert_eq!(server.out, client.out.replace("ping data", "server ping data"));
     }

@@ -46,8 +46,8 @@ pub enum Explain {
 pub enum Path {
     /// TCP, always.
     Tcp,
-    /// Shared memory where both sides are processes of one host and one user, and say that they would
-    /// take it; else TCP. Every access is checked as over TCP, by its owner, who alone places and reads.
+    /// The default. Shared memory where both sides are processes of one host and one user, and say that
+    /// they would take it; else TCP. Every access is checked as over TCP, by its owner, who alone places and reads.
     Auto,
     /// As [`Path::Auto`], whatever the peer's address looks like.
     Process,
@@ -64,6 +64,7 @@ pub struct Options {
     pub(crate) congestion: Option<String>,
     pub(crate) path: Option<Path>,
     pub(crate) other_users: bool,
+    pub(crate) shared_links: Option<usize>,
 }
 
 impl Options {
@@ -101,7 +102,7 @@ impl Options {
     }
 
     /// The way bytes take. By default what the environment variable `TRANSOM_PATH` says (`tcp`, `auto`
-    /// or `process`), and TCP if it says nothing.
+    /// or `process`), and [`Path::Auto`] if it says nothing.
     pub fn path(mut self, path: Path) -> Options {
         self.path = Some(path);
         self
@@ -113,10 +114,34 @@ impl Options {
         self
     }
 
-    /// Open an adapter at a local address.
-    pub fn open(self, address: IpAddr) -> Result<Adapter> {
-        let asked = || format!("opening an adapter at {address}");
-        let options = raw::Options {
+    /// Over how many connections memory is shared at a time; the next ones take TCP. By default 512,
+    /// and at most an eighth of the descriptors that the process may have (`ulimit -n`): each takes one
+    /// more than TCP does, and up to 1.1 MiB while bulk data moves.
+    pub fn shared_links(mut self, most: usize) -> Options {
+        self.shared_links = Some(most);
+        self
+    }
+
+    /// The path that an adapter with these options would take, and why: what can be said before there
+    /// is a peer. [`ConnectionInfo`](crate::ConnectionInfo) has the path of a connection.
+    #[must_use]
+    pub fn outlook(&self) -> (Path, String) {
+        let (path, why) = self.raw().outlook();
+        let path = match path {
+            raw::Path::Tcp => Path::Tcp,
+            raw::Path::Auto => Path::Auto,
+            raw::Path::Process => Path::Process,
+        };
+        let by = match self.path {
+            None => raw::Path::from_environment().1,
+            Some(_) => String::from("asked for"),
+        };
+        (path, format!("{why} ({by})"))
+    }
+
+    fn raw(&self) -> raw::Options {
+        let default = raw::Options::default();
+        raw::Options {
             checksum: self.crc,
             extension: self.extension,
             explain: match self.explain {
@@ -124,7 +149,7 @@ impl Options {
                 Explain::SameUser => raw::Explain::SameUser,
                 Explain::Everyone => raw::Explain::Everyone,
             },
-            congestion: self.congestion,
+            congestion: self.congestion.clone(),
             path: match self.path {
                 None => raw::Path::default(),
                 Some(Path::Tcp) => raw::Path::Tcp,
@@ -132,9 +157,15 @@ impl Options {
                 Some(Path::Process) => raw::Path::Process,
             },
             other_users: self.other_users,
-            ..raw::Options::default()
-        };
-        let raw = raw::Adapter::open(address, options)
+            shared_links: self.shared_links.unwrap_or(default.shared_links),
+            ..default
+        }
+    }
+
+    /// Open an adapter at a local address.
+    pub fn open(self, address: IpAddr) -> Result<Adapter> {
+        let asked = || format!("opening an adapter at {address}");
+        let raw = raw::Adapter::open(address, self.raw())
             .map_err(|error| explain::call(&asked(), &error))?;
         let domain = raw.domain().map_err(|error| explain::call(&asked(), &error))?;
         let (unclaimed, names) = (AtomicU64::new(0), Names::default());
@@ -159,6 +190,8 @@ pub struct Counters {
     pub unclaimed: u64,
     /// Refusals recorded here: of accesses of peers by this side, and of our own.
     pub refused: u64,
+    /// Connections that share memory with a process of this host now.
+    pub shared_links: usize,
 }
 
 /// An address at which an adapter can be opened.
@@ -194,6 +227,7 @@ impl Adapter {
             congestion: None,
             path: None,
             other_users: false,
+            shared_links: None,
         }
     }
 
@@ -245,9 +279,11 @@ impl Adapter {
     /// What happened so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
+        let below = self.shared.raw.counters();
         Counters {
             unclaimed: self.shared.unclaimed.load(Ordering::Relaxed),
-            refused: self.shared.raw.counters().denials,
+            refused: below.denials,
+            shared_links: below.shared_links,
         }
     }
 

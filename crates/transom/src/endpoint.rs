@@ -524,6 +524,7 @@ impl Endpoint {
             local: info.local,
             peer: info.peer,
             path: info.path,
+            path_reason: info.path_reason.text(),
             wire: info.facts.wire,
             crc: info.facts.checksum,
             extension: info.facts.extension,

@@ -33,6 +33,8 @@ pub struct ConnectionInfo {
     pub peer: SocketAddr,
     /// The path chosen: `tcp`, or `process` for shared memory on one host.
     pub path: &'static str,
+    /// Why it is this one, in words.
+    pub path_reason: &'static str,
     /// The wire, e.g. `iWARP over TCP (MPA revision 2)`.
     pub wire: &'static str,
     /// A checksum covers every frame.

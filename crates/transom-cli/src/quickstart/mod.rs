@@ -18,6 +18,7 @@ use sha2::{Digest, Sha256};
 
 use crate::adapters::print_json;
 use crate::exit::{Exit, Failure, Outcome, system};
+use crate::path::PathArg;
 use crate::watchdog;
 
 /// Arguments of `quickstart`.
@@ -28,12 +29,16 @@ pub(crate) struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    path: PathArg,
 }
 
 /// Arguments of the owner's process.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct OwnerArgs {
     file: PathBuf,
+    #[command(flatten)]
+    path: PathArg,
 }
 
 /// More than this is not lent: the tour is to be short.
@@ -46,7 +51,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         None => std::env::current_exe().map_err(system("looking for this program's own file"))?,
     };
     let mut screen = report::Screen::new(!args.json);
-    let tour = reader::tour(&file, &mut screen)?;
+    let tour = reader::tour(&file, args.path, &mut screen)?;
     if args.json {
         print_json(&tour);
     }

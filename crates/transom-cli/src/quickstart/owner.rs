@@ -23,7 +23,7 @@ struct Lender {
 
 pub(crate) fn run(args: &OwnerArgs) -> Outcome {
     watchdog::end_with_parent();
-    let adapter = Adapter::open(Ipv4Addr::LOCALHOST.into())?;
+    let adapter = args.path.apply(Adapter::options()).open(Ipv4Addr::LOCALHOST.into())?;
     let file = adapter.register(MappedFile::open(&args.file)?)?;
     let bytes = file.len().min(LARGEST);
     let mut copy = vec![0; usize::try_from(bytes).unwrap_or(0)];

@@ -13,6 +13,7 @@ use super::mistakes::{self, Wrong};
 use super::report::Screen;
 use super::talk::{Answer, Ready, Record, Request, hear, parse, say};
 use crate::exit::{Exit, Failure, Outcome, system};
+use crate::path::PathArg;
 
 /// What the tour found: the JSON object.
 #[derive(Debug, Serialize)]
@@ -20,6 +21,7 @@ pub(super) struct Tour {
     file: String,
     bytes: u64,
     path: &'static str,
+    path_reason: &'static str,
     wire: &'static str,
     crc: bool,
     extension: bool,
@@ -86,16 +88,16 @@ const AHEAD: usize = 8;
 /// Throughput is taken over at least this long.
 const LONG_ENOUGH: Duration = Duration::from_millis(200);
 
-pub(super) fn tour(file: &Path, screen: &mut Screen) -> Outcome<Tour> {
-    let (mut owner, ready) = Owner::start(file)?;
+pub(super) fn tour(file: &Path, path: PathArg, screen: &mut Screen) -> Outcome<Tour> {
+    let (mut owner, ready) = Owner::start(file, path)?;
     let (bytes, size) = (ready.bytes, usize::try_from(ready.bytes).unwrap_or(0));
     screen.opening(&file.display().to_string(), bytes, &ready.digest, owner.child.id());
-    let adapter = Adapter::route_to(ready.address)?;
+    let adapter = path.apply(Adapter::options()).route_to(ready.address)?;
     let connect = || adapter.connect(ready.address).reads(16).receives(4, 1024).wait();
 
     let peer = connect()?;
     let info = peer.info();
-    screen.path(info.path, info.wire, info.crc, info.extension);
+    screen.path(info);
 
     screen.step(1, "Read the file through a read-only window");
     let lent = opened(&peer, &Request::Lend)?;
@@ -141,6 +143,7 @@ pub(super) fn tour(file: &Path, screen: &mut Screen) -> Outcome<Tour> {
         file: file.display().to_string(),
         bytes,
         path: info.path,
+        path_reason: info.path_reason,
         wire: info.wire,
         crc: info.crc,
         extension: info.extension,
@@ -255,11 +258,12 @@ struct Owner {
 }
 
 impl Owner {
-    fn start(file: &Path) -> Outcome<(Owner, Ready)> {
+    fn start(file: &Path, path: PathArg) -> Outcome<(Owner, Ready)> {
         let program = std::env::current_exe().map_err(system("looking for this program"))?;
         let mut child = Command::new(program)
             .arg("quickstart-owner")
             .arg(file)
+            .args(path.words())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

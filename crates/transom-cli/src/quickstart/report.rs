@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use transom::ConnectionInfo;
+
 use super::mistakes::Wrong;
 use crate::show;
 
@@ -41,10 +43,16 @@ impl Screen {
         );
     }
 
-    pub(super) fn path(&self, path: &str, wire: &str, crc: bool, extension: bool) {
-        let crc = if crc { "CRC on" } else { "CRC off" };
-        let done = if extension { "acknowledged by the other side" } else { "complete when sent" };
-        self.fact("path", &format!("{path}: {wire}, {crc}, {done}"));
+    pub(super) fn path(&self, info: &ConnectionInfo) {
+        let done =
+            if info.extension { "acknowledged by the other side" } else { "complete when sent" };
+        let how = match (info.path, info.crc) {
+            ("tcp", true) => "CRC on, ",
+            ("tcp", false) => "CRC off, ",
+            _ => "", // nothing is carried that could be damaged
+        };
+        self.fact("path", &format!("{}: {}, {how}{done}", info.path, info.wire));
+        self.wrapped("             ", info.path_reason);
         self.fact("needed", "no root, no kernel module, no pinned memory");
         self.line("");
     }

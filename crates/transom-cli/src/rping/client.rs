@@ -2,16 +2,16 @@
 
 use std::net::SocketAddr;
 
-use transom::{Adapter, QueuePair, Rights, Window};
+use transom::{QueuePair, Rights, Window};
 
 use super::Args;
 use super::protocol::{self, Descriptor, MESSAGE};
 use crate::exit::{Exit, Failure, Outcome};
 
 pub(super) fn run(args: &Args, to: SocketAddr) -> Outcome {
-    let adapter = Adapter::options().crc(args.crc.is_on()).extension(!args.no_extension);
-    let adapter = adapter.route_to(to)?;
+    let adapter = args.options().route_to(to)?;
     let server = adapter.connect(to).reads(1).receives(2, MESSAGE as u32).wait()?;
+    args.tell(server.info());
     let size = args.size as u64;
     // The source is opened for reading only, the sink for writing only, and to this peer alone.
     let source = adapter.register(vec![0; args.size])?;

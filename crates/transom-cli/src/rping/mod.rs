@@ -7,10 +7,11 @@ mod server;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use clap::Args as ClapArgs;
-use transom::Adapter;
+use transom::{Adapter, ConnectionInfo, Options};
 
 use crate::bench::OnOff;
 use crate::exit::{Exit, Failure, Outcome};
+use crate::path::PathArg;
 
 /// Arguments of `rping`: the letters are rping's.
 #[derive(Debug, ClapArgs)]
@@ -54,12 +55,21 @@ pub(crate) struct Args {
     /// Behave as one that has never heard of Transom
     #[arg(long)]
     no_extension: bool,
+    #[command(flatten)]
+    path: PathArg,
 }
 
 impl Args {
-    fn open(&self, address: IpAddr) -> Outcome<Adapter> {
+    fn options(&self) -> Options {
         let options = Adapter::options().crc(self.crc.is_on()).extension(!self.no_extension);
-        Ok(options.open(address)?)
+        self.path.apply(options)
+    }
+
+    /// Beside the rounds, not among them: their lines are those of other rping programs.
+    fn tell(&self, info: &ConnectionInfo) {
+        if self.verbose {
+            eprintln!("path {}: {}", info.path, info.path_reason);
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use super::protocol::{self, Descriptor, MESSAGE};
 use crate::exit::{Exit, Failure, Outcome};
 
 pub(super) fn run(args: &Args, at: SocketAddr) -> Outcome {
-    let adapter = args.open(at.ip())?;
+    let adapter = args.options().open(at.ip())?;
     let mut listener = adapter.listen(at)?;
     // Whoever started us may want to know the port, or that we are ready.
     println!("rping server at {}", listener.address());
@@ -31,6 +31,7 @@ pub(super) fn run(args: &Args, at: SocketAddr) -> Outcome {
 fn serve(args: &Args, adapter: &transom::Adapter, incoming: Incoming) -> Outcome {
     let buffer = adapter.register(vec![0; protocol::LARGEST])?;
     let client = incoming.reads(1).receives(2, MESSAGE as u32).accept().wait()?;
+    args.tell(client.info());
     let mut rounds = 0;
     while args.count == 0 || rounds < args.count {
         match round(args, &client, &buffer) {

@@ -19,7 +19,11 @@ pub struct Ran {
 }
 
 pub fn run(args: &[&str]) -> Ran {
-    let output = transom().args(args).output().expect("the command runs");
+    ran(transom().args(args))
+}
+
+pub fn ran(command: &mut Command) -> Ran {
+    let output = command.output().expect("the command runs");
     Ran {
         code: output.status.code().unwrap_or(-1),
         out: String::from_utf8(output.stdout).expect("UTF-8"),
