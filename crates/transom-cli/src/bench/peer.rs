@@ -61,7 +61,9 @@ pub(super) fn start(plan: &Plan) -> Outcome<(Side, Peer)> {
 
 /// How both adapters are opened.
 pub(super) fn options(crc: OnOff, path: Path, congestion: &str) -> Options {
-    Adapter::options().crc(crc.is_on()).path(path.option()).congestion(congestion)
+    let options = Adapter::options().crc(crc.is_on()).path(path.option()).congestion(congestion);
+    // Where that path is what is measured, all connections are to have it.
+    if path == Path::Process { options.shared_links(usize::MAX) } else { options }
 }
 
 /// The other process; ends with this one.
