@@ -47,6 +47,7 @@ impl Wire for Script {
     }
     fn executed(&mut self, _: Time) {}
     fn refuse(&mut self, _: Time, _: &Refusal<'_>) {}
+    fn fail(&mut self, _: Time) {}
     fn receives_posted(&mut self, _: Time, _: u64, _: bool) {}
     fn begin(&mut self, _: Time, _: MessageId, _: &Message) -> Begin {
         Begin::Started

@@ -51,6 +51,7 @@ pub const SCENARIOS: &[&str] = &[
     // Actors who use what they should not.
     "used a stale token",
     "used another's token",
+    "used a live token of another",
     "used a guessed token",
     "went off the end",
     "used the wrong right",

@@ -53,15 +53,17 @@ impl World {
             [(12, micro(30)), (8, micro(5_000)), (8, micro(250_000)), (12, micro(1_000_000))];
         for (count, by) in rounds {
             for _ in 0..count {
-                for _ in 0..20 {
+                for _ in 0..100 {
                     for id in self.ends() {
                         self.transmit(id, 1 << 20);
-                        self.deliver(id, usize::MAX);
                     }
                     let moving =
                         |way: &crate::network::Way| way.next().is_some_and(|at| at <= self.now);
                     if !self.links.iter().any(|link| link.ways.iter().any(moving)) {
                         break;
+                    }
+                    for id in self.ends() {
+                        self.deliver(id, usize::MAX);
                     }
                 }
                 for id in self.ends() {

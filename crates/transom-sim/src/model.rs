@@ -220,6 +220,18 @@ impl Object {
         self.life = if to == Life::Dead && self.standing { Life::Reserved } else { to };
     }
 
+    /// Whether its scope lets this actor in.
+    #[must_use]
+    pub fn admits(&self, actor: &Actor) -> bool {
+        match self.scope {
+            Scope::Domain(domain) => domain == actor.domain,
+            Scope::QueuePair(domain, whose) => domain == actor.domain && whose == actor.queue_pair,
+            Scope::Connection(domain, whose) => {
+                domain == actor.domain && Some(whose) == actor.connection
+            }
+        }
+    }
+
     /// Whether the range lies inside: no sum wraps in so many bits.
     fn has(&self, address: u64, length: u64) -> bool {
         let (from, to) = (u128::from(address), u128::from(address) + u128::from(length));
@@ -240,14 +252,7 @@ impl Object {
         }
         let remote =
             matches!(purpose, Purpose::RemoteRead | Purpose::RemoteWrite | Purpose::RemoteAtomic);
-        let matches = match self.scope {
-            Scope::Domain(domain) => domain == actor.domain,
-            Scope::QueuePair(domain, whose) => domain == actor.domain && whose == actor.queue_pair,
-            Scope::Connection(domain, whose) => {
-                domain == actor.domain && Some(whose) == actor.connection
-            }
-        };
-        if !matches {
+        if !self.admits(actor) {
             return Err(Rule::Scope);
         }
         if !established && (remote || matches!(self.scope, Scope::Connection(..))) {

@@ -85,7 +85,7 @@ impl Profile {
             buffer: if big { 150_000 } else { rng.one([64, 2000, 8000]) },
             partial: rng.once_in(2),
             late: rng.once_in(4),
-            hostile: rng.one([0, 6, 20, 100]),
+            hostile: rng.one([0, 10, 30, 100]),
             faults: rng.one([0, 0, 60, 300]),
             vanishing: rng.once_in(3),
             dying: rng.once_in(4),

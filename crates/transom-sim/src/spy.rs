@@ -61,6 +61,10 @@ impl Wire for Spy {
         self.wire.refuse(now, refusal);
     }
 
+    fn fail(&mut self, now: Time) {
+        self.wire.fail(now);
+    }
+
     fn receives_posted(&mut self, now: Time, total: u64, shared: bool) {
         self.wire.receives_posted(now, total, shared);
     }

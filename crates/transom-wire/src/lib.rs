@@ -74,6 +74,10 @@ pub trait Wire: Send {
     /// protocol has for it; the stream is dead afterwards, as after a [`Violation`].
     fn refuse(&mut self, now: Time, refusal: &Refusal<'_>);
 
+    /// This side cannot go on, and no message of the peer is to blame. Queues the error the protocol
+    /// has for it, which names none; the stream is dead afterwards.
+    fn fail(&mut self, now: Time);
+
     /// The total number of receives this side has posted so far for this connection. A wire with
     /// receive credits tells the peer. `shared`: the receives come from a shared queue, so they are
     /// granted one at a time when the peer asks ([`Event::CreditWanted`]).

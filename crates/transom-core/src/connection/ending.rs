@@ -1,6 +1,6 @@
 //! How connections end (ND2 4.5, 4.9).
 
-use transom_wire::{MessageId, Operation, PeerError, Refusal, RefusalClass, Role, Time};
+use transom_wire::{MessageId, Operation, PeerError, RefusalClass, Role, Time};
 
 use super::{CLOSE_WITHIN, Connection, LinkEnd, Phase};
 use crate::dialect::PeerGone;
@@ -51,8 +51,7 @@ impl Connection {
             return;
         }
         if self.phase == Phase::Open {
-            let (operation, class) = (Operation::Send, RefusalClass::Internal);
-            self.wire.refuse(cx.now, &Refusal { operation, class, explanation: None });
+            self.wire.fail(cx.now);
         }
         self.end(cx, reason, 0);
     }

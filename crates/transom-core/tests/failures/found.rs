@@ -7,6 +7,7 @@ use super::*;
 transom_core::again_over_process![
     a_bind_behind_the_end_leaves_its_region_free,
     a_connection_that_is_over_takes_no_shared_receive,
+    a_peer_that_fails_by_itself_vouches_for_nothing,
 ];
 
 /// Design rule 6: a Bind that is canceled because nothing is connected leaves nothing that lives, and
@@ -142,4 +143,54 @@ fn a_write_that_wraps_is_the_one_that_fails() {
     pair.pump();
     let outcomes = pair.hosts[ACTIVE].outcomes();
     assert_eq!(outcomes.get(1..), Some(&[(2, Status::Success), (3, Status::RemoteAccess)][..]));
+}
+
+/// ND2 4.5: a peer whose completion queue ran over has not executed what it has not seen. How many reads
+/// it has served says nothing about Sends.
+#[test]
+fn a_peer_that_fails_by_itself_vouches_for_nothing() {
+    let mut pair = Pair::connected(&dialect::ND2);
+    let [a, p] = &mut pair.hosts;
+    let source = p.register(vec![7; 64], Rights::REMOTE_READ);
+    let sink = a.register(vec![0; 64], Rights::LOCAL_WRITE);
+    for context in 0..6 {
+        a.post(context, read(&source, 0), Flags::NONE, &[sink.all()]).unwrap();
+    }
+    (0..10).for_each(|_| p.post_receive(20, &[]).unwrap());
+    pair.pump();
+    assert_eq!(pair.hosts[ACTIVE].outcomes().len(), 6);
+    pair.stall(PASSIVE, true);
+    for context in 10..20 {
+        pair.hosts[ACTIVE].post(context, Operation::Send, Flags::NONE, &[]).unwrap();
+    }
+    pair.pump();
+    let now = pair.now;
+    pair.hosts[PASSIVE].with(now, |_, link, _, cx| link.unwrap().fail(cx, EndReason::Overrun));
+    pair.pump();
+    let outcomes = pair.hosts[ACTIVE].outcomes();
+    assert_eq!(outcomes.first(), Some(&(10, Status::RemoteError)));
+    assert!(outcomes[1..].iter().all(|(_, status)| *status == Status::Canceled), "{outcomes:?}");
+}
+
+/// ND2 4.5: a plain peer names a place, and two Writes went there, of which the first completed when it
+/// was sent. What lies between them may not have been executed.
+#[test]
+fn a_refusal_that_may_mean_an_older_write_vouches_for_nothing_behind_it() {
+    let mut config = PairConfig::new(&dialect::ND2);
+    config.wires = Wires::plain();
+    let mut pair = Pair::connected_with(config);
+    let [a, p] = &mut pair.hosts;
+    let [target, other] = [0, 0].map(|byte| p.register(vec![byte; 64], WRITABLE));
+    let memory = a.register(vec![1; 64], Rights::LOCAL_WRITE);
+    a.post(0, write(&other, 0), Flags::NONE, &[memory.all()]).unwrap();
+    pair.advance(std::time::Duration::from_millis(20)); // iW 18 L1
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), [(0, Status::Success)]);
+    pair.hosts[PASSIVE].memory.deregister(target.token, Unless::default(), 0).unwrap();
+    let a = &mut pair.hosts[ACTIVE];
+    a.post(1, write(&target, 0), Flags::SILENT_SUCCESS, &[memory.all()]).unwrap();
+    a.post(2, write(&other, 0), Flags::NONE, &[memory.all()]).unwrap();
+    a.post(3, write(&target, 0), Flags::NONE, &[memory.all()]).unwrap();
+    pair.pump();
+    let outcomes = pair.hosts[ACTIVE].outcomes();
+    assert_eq!(outcomes, [(2, Status::RemoteAccess), (3, Status::Canceled)]);
 }

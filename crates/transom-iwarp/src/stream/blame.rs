@@ -13,6 +13,8 @@ use crate::terminate::About;
 #[derive(Debug, Default)]
 pub(super) struct Named {
     pub(super) id: Option<MessageId>,
+    /// The oldest that it may be: one that was thought to be done, perhaps.
+    pub(super) first: Option<MessageId>,
     pub(super) operation: Option<Operation>,
     /// How many messages of ours fit what it says.
     pub(super) of: usize,
@@ -94,19 +96,18 @@ impl Stream {
                 let length = length.filter(|_| about.length_valid);
                 let echo = Echo { stag, offset, last: segment.last, length };
                 let exactly = self.suspects(echo, true);
-                let (id, of) = if exactly.1 > 0 { exactly } else { self.suspects(echo, false) };
-                return Named { id, operation: Some(Operation::Write), of };
+                return if exactly.of > 0 { exactly } else { self.suspects(echo, false) };
             }
             // An answer of ours, or what we never send.
             Target::Tagged { .. } | Target::Untagged { .. } => return Named::default(),
         };
-        Named { id, operation: Some(operation), of: usize::from(id.is_some()) }
+        Named { id, first: id, operation: Some(operation), of: usize::from(id.is_some()) }
     }
 
     /// Of the Writes that it may be, how many they are, and the one to blame: the oldest that waits
     /// for a verdict, because nothing better is known of the younger ones; or else the
     /// youngest, which was thought to be done.
-    fn suspects(&self, echo: Echo, exactly: bool) -> (Option<MessageId>, usize) {
+    fn suspects(&self, echo: Echo, exactly: bool) -> Named {
         let out = &self.outbound;
         let executed = if self.agreed.extension { out.settled } else { out.vouched };
         let sent = (executed.max(out.base)..out.gone())
@@ -114,15 +115,16 @@ impl Stream {
             .filter(|(_, sent)| echo.is_of(sent.what, exactly))
             .map(|(index, sent)| (index, sent.id));
         let current = out.current_write().filter(|(_, what)| echo.is_of(*what, exactly));
-        let (mut done, mut waiting, mut of) = (None, None, 0);
+        let (mut first, mut done, mut waiting, mut of) = (None, None, None, 0);
         for (index, id) in sent.chain(current.map(|(id, _)| (u64::MAX, id))) {
             of += 1;
+            first = first.or(Some(id));
             if index < out.settled {
                 done = Some(id);
             } else {
                 waiting = waiting.or(Some(id));
             }
         }
-        (waiting.or(done), of)
+        Named { id: waiting.or(done), first, operation: Some(Operation::Write), of }
     }
 }

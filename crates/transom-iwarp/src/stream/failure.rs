@@ -123,12 +123,16 @@ impl Stream {
         self.terminate(fault, about, Some(refusing));
     }
 
+    /// Nothing the peer did, and no message to name.
+    pub(super) fn fail_here(&mut self) {
+        self.terminate(Fault::Local, Offending::default(), None);
+    }
+
     /// The payload of a frame that was handed out could not be supplied.
     pub(super) fn abandon_frame(&mut self, frame: &Frame, refusal: &Refusal<'_>) {
         let Payload::Memory { slot, token, address } = frame.payload else {
-            // A message of ours: nothing the peer did, and no message to name.
-            self.terminate(Fault::Local, Offending::default(), None);
-            return;
+            // A message of ours: nothing the peer did.
+            return self.fail_here();
         };
         // The Read Request comes back with the progress made (iW 7.1).
         let sink = frame.header.get(2..).and_then(Segment::parse).map(|segment| segment.target);
@@ -221,7 +225,7 @@ impl Stream {
         let order = if form == TerminateForm::Siw { " (siw's bit order)" } else { "" };
         // About an answer of ours: the peer's own sink is gone, and none of our requests is to blame.
         let answer = terminate.about.as_ref().is_some_and(is_answer);
-        let Named { id, operation: about, of } = match terminate.about.filter(|_| !answer) {
+        let Named { id, first, operation: about, of } = match terminate.about.filter(|_| !answer) {
             Some(about) => self.blamed_by(&about, form),
             None => Named::default(),
         };
@@ -236,7 +240,9 @@ impl Stream {
             Some((Operation::Invalidate, _)) => Some(Operation::Invalidate),
             _ => about.or(known.map(|(operation, _)| operation)),
         };
-        let done = id.filter(|_| !self.agreed.extension).and_then(|id| self.settle_before(id));
+        let done = first.filter(|_| !self.agreed.extension).and_then(|id| self.settle_before(id));
+        // In doubt nothing is said about those in between: the engine blames the oldest that is left.
+        let id = id.filter(|id| first == Some(*id));
         let class = known
             .map(|(_, class)| class)
             .or((answer || layer == 0 && kind == 0).then_some(RefusalClass::Internal));
@@ -247,7 +253,7 @@ impl Stream {
         Some(Event::Done { through })
     }
 
-    /// Messages are executed in order: those before the one that a plain peer blames were right.
+    /// Messages are executed in order: those before the first that a plain peer may mean were right.
     fn settle_before(&mut self, id: MessageId) -> Option<MessageId> {
         let out = &mut self.outbound;
         let ahead = out.sent.iter().take_while(|sent| sent.id < id).count();

@@ -235,6 +235,10 @@ impl Wire for Stream {
         self.refuse_last(refusal);
     }
 
+    fn fail(&mut self, _now: Time) {
+        self.fail_here();
+    }
+
     fn receives_posted(&mut self, now: Time, total: u64, shared: bool) {
         self.acks.receives_posted(now, total, shared);
     }

@@ -8,8 +8,8 @@ mod setup;
 use std::time::Duration;
 
 use transom_wire::{
-    Begin, Decoded, Event, Facts, Frame, Message, MessageId, ReadLimits, Refusal, Role, SetupError,
-    Time, Trailer, Verdicts, Violation, Wire,
+    Begin, Decoded, Event, Facts, Frame, Message, MessageId, ReadLimits, Refusal, RefusalClass,
+    Role, SetupError, Time, Trailer, Verdicts, Violation, Wire,
 };
 
 use crate::ledger::{Ledger, Patience};
@@ -187,6 +187,10 @@ impl Wire for Channel {
 
     fn refuse(&mut self, _now: Time, refusal: &Refusal<'_>) {
         self.say_refused(refusal);
+    }
+
+    fn fail(&mut self, _now: Time) {
+        self.say_end(None, RefusalClass::Internal, u64::MAX, None);
     }
 
     fn receives_posted(&mut self, now: Time, total: u64, shared: bool) {

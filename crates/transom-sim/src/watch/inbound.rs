@@ -350,6 +350,8 @@ impl Watch {
         while let Some(piece) = stream.inbox.front() {
             let ready = match piece.what {
                 What::Ask(may) => may,
+                // One that waits has not been delivered, even if no byte of it is missing.
+                What::Send { .. } if stream.waits.is_some() => false,
                 What::Send { .. } if self.current_receive(stream).is_none() => false,
                 _ => piece.placed == piece.bytes.len(),
             };

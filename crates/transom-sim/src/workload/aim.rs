@@ -9,6 +9,24 @@ use crate::world::World;
 
 impl World {
     /// A token of the peer: one that is right, or one that a wicked program would try.
+    /// What a thief would use: tokens that are live, with the right, of the same process; the only thing
+    /// wrong is who asks.
+    fn foreign(&self, owner: EndId, right: Rights) -> Vec<Grant> {
+        let watch = self.watcher.see();
+        let Some(peer) = watch.ends.get(&owner) else { return Vec::new() };
+        let Some(books) = watch.books.get(peer.process) else { return Vec::new() };
+        let fit = |g: &&Grant| {
+            g.process == peer.process
+                && books.objects.get(&g.token).is_some_and(|object| {
+                    object.life == crate::model::Life::Live
+                        && (object.base, object.length) == (g.address, g.length)
+                        && object.rights.contains(right)
+                        && !object.admits(&peer.actor)
+                })
+        };
+        self.board.iter().rev().take(200).filter(fit).copied().collect()
+    }
+
     pub(super) fn target(&mut self, id: Option<EndId>, right: Rights) -> Option<Grant> {
         let (link, side) = id?;
         let peer = self.links.get(link)?.ends[1 - side].as_ref()?;
@@ -41,7 +59,19 @@ impl World {
             self.board.iter().rev().take(100).filter(fit).copied().collect()
         };
         if !wicked {
-            return self.rng.pick(&honest).copied();
+            // Through a window, mostly.
+            let windows: Vec<Grant> = honest.iter().copied().filter(|g| g.pair.is_some()).collect();
+            let from = if windows.is_empty() || self.rng.once_in(3) { &honest } else { &windows };
+            return self.rng.pick(from).copied();
+        }
+        if self.rng.once_in(2) {
+            let foreign = self.foreign((link, 1 - side), right);
+            // Of another queue pair or connection, rather than of another domain.
+            let near: Vec<Grant> = foreign.iter().copied().filter(|g| g.pair.is_some()).collect();
+            let from = if near.is_empty() || self.rng.once_in(4) { &foreign } else { &near };
+            let grant = self.rng.pick(from).copied()?;
+            self.hit("used a live token of another");
+            return Some(grant);
         }
         let board = &self.board;
         let (name, some): (_, Vec<Grant>) = match self.rng.below(4) {

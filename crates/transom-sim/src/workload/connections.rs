@@ -16,17 +16,21 @@ impl World {
         let alive: Vec<usize> = (0..pairs.len()).filter(|i| !pairs[*i].released).collect();
         // Those that wait for their program come first, mostly.
         let waits = |i: &usize| {
-            use ConnectorState::{Bound, Replied, Requested};
-            matches!(pairs[*i].connector.state(), Bound | Replied | Requested)
+            use ConnectorState::{Bound, Disconnected, PeerGone, Replied, Requested};
+            let state = pairs[*i].connector.state();
+            matches!(state, Bound | Disconnected | PeerGone | Replied | Requested)
         };
         let waiting: Vec<usize> = alive.iter().copied().filter(waits).collect();
         let first = !waiting.is_empty() && !self.rng.once_in(4);
         let chosen = self.rng.pick(if first { &waiting } else { &alive }).copied();
         if let Some(index) = chosen.filter(|_| first) {
-            return self.connection(process, index);
+            self.connection(process, index);
+            return self.perhaps_pump(process, index);
         }
         let Some(index) = chosen.filter(|_| alive.len() >= 4 || self.rng.once_in(2)) else {
-            return self.open(process);
+            self.open(process);
+            let newest = self.processes[process].pairs.len() - 1;
+            return self.perhaps_pump(process, newest);
         };
         self.connection(process, index);
     }
@@ -43,6 +47,9 @@ impl World {
                 if self.rng.once_in(15) {
                     self.cancel(process, index);
                 }
+            }
+            ConnectorState::Connected if self.is_hurt(process, index) && self.rng.once_in(4) => {
+                self.disconnect(process, index);
             }
             ConnectorState::Connected => match self.rng.below(100) {
                 0 => self.disconnect(process, index),
@@ -73,6 +80,13 @@ impl World {
             }
             ConnectorState::Idle => {}
         }
+    }
+
+    /// Nothing has come for a while, and the network is to blame: some programs do not wait.
+    fn is_hurt(&self, process: usize, index: usize) -> bool {
+        let end = self.processes[process].pairs[index].end;
+        let watch = self.watcher.see();
+        end.and_then(|id| watch.ends.get(&id)).is_some_and(|stream| stream.hurt)
     }
 
     /// A new queue pair, to connect with or to be connected to.
@@ -138,8 +152,15 @@ impl World {
     }
 
     fn connect(&mut self, index: usize, pair: usize) {
-        let place = self.rng.index(self.places.len());
-        let to = self.places[place];
+        // Somebody who waits for it, mostly.
+        let waits = |process: &usize| {
+            let pairs = &self.processes[*process].pairs;
+            pairs.iter().any(|p| !p.released && p.connector.state() == ConnectorState::Queued)
+        };
+        let others = self.places.iter().copied().filter(|process| *process != index);
+        let ready: Vec<usize> = others.filter(waits).collect();
+        let from = if ready.is_empty() || self.rng.once_in(4) { &self.places } else { &ready };
+        let Some(to) = self.rng.pick(from).copied() else { return };
         if to == index || !self.processes[to].alive {
             return;
         }

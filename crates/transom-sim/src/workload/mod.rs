@@ -52,14 +52,25 @@ impl World {
         }
         match self.rng.below(100) {
             0..=24 => {
-                if let Some(id) = self.any_end() {
+                if let Some(id) = self.busy_end() {
                     let limit = self.rng.one([1, 500, 1 << 16, 1 << 20, 1 << 20]);
                     self.transmit(id, limit);
+                } else {
+                    self.quiet();
                 }
             }
             25..=53 => {
-                if let Some(id) = self.any_end() {
-                    let most = self.rng.one([1, 100, 1000, usize::MAX, usize::MAX, usize::MAX]);
+                if let Some(id) = self.busy_end() {
+                    let most = self.rng.one([
+                        1,
+                        100,
+                        1000,
+                        usize::MAX,
+                        usize::MAX,
+                        usize::MAX,
+                        usize::MAX,
+                        usize::MAX,
+                    ]);
                     let next = self.links[id.0].ways[id.1].next().filter(|next| *next > self.now);
                     if let Some(next) = next.filter(|_| self.rng.once_in(2)) {
                         self.pass_time(next.since(self.now));
@@ -68,6 +79,8 @@ impl World {
                         self.hit("partial read");
                     }
                     self.deliver(id, most);
+                } else {
+                    self.quiet();
                 }
             }
             54..=57 => {
@@ -81,7 +94,7 @@ impl World {
                     0 => self.rng.between(1, 6) * 1_000_000_000,
                     1..=15 => self.rng.below(30_000_000),
                     21..=300 => self.rng.below(1_000_000),
-                    _ => self.rng.below(10_000),
+                    _ => self.rng.below(40_000),
                 };
                 self.pass_time(Duration::from_nanos(by));
             }
@@ -94,6 +107,53 @@ impl World {
         self.rng.pick(&ends).copied()
     }
 
+    /// Often what a program has asked for happens soon.
+    pub(super) fn perhaps_pump(&mut self, process: usize, pair: usize) {
+        let end = self.processes[process].pairs[pair].end;
+        if let Some((link, _)) = end.filter(|_| self.rng.once_in(2)) {
+            self.pump(link);
+        }
+    }
+
+    /// A link works for a while as links mostly do: without anything in between.
+    pub(super) fn pump(&mut self, link: usize) {
+        for _ in 0..self.rng.between(1, 4) {
+            for side in [0, 1] {
+                self.transmit((link, side), 1 << 20);
+            }
+            let by = self.rng.below(30_000);
+            self.pass_time(Duration::from_nanos(by));
+            for side in [0, 1] {
+                self.deliver((link, side), usize::MAX);
+            }
+        }
+    }
+
+    /// Nothing moves: time passes, until an acknowledgement is due perhaps.
+    fn quiet(&mut self) {
+        let by = self.rng.below(40_000);
+        self.pass_time(Duration::from_nanos(by));
+    }
+
+    /// An end that has something to say or to hear, mostly.
+    fn busy_end(&mut self) -> Option<EndId> {
+        if self.rng.once_in(5) {
+            return self.any_end();
+        }
+        let mut busy = self.ends();
+        busy.retain(|(link, side)| {
+            let link = &self.links[*link];
+            let speaks = |end: &crate::network::End| {
+                end.paused || !end.out.is_empty() || end.connection.wants_write()
+            };
+            link.ends[*side].as_ref().is_some_and(speaks) || {
+                let way = &link.ways[*side];
+                way.bytes > 0 || way.closed && !way.told
+            }
+        });
+        self.rng.pick(&busy).copied()
+    }
+
     /// Some program does something.
     fn program(&mut self) {
         let place = self.rng.index(self.places.len());
@@ -102,20 +162,21 @@ impl World {
             return;
         }
         match self.rng.below(100) {
-            0..=3 => self.register(process),
-            4 => self.deregister(process),
-            5..=11 => self.bind(process),
-            12..=13 => self.invalidate(process),
-            14..=15 => self.revoke(process),
+            0..=1 => self.register(process),
+            2 => self.deregister(process),
+            3..=11 => self.bind(process),
+            12..=14 => self.invalidate(process),
+            15 => self.revoke(process),
             16..=54 => {
                 let Some(pair) = self.any_pair(process) else { return };
                 for _ in 0..self.rng.between(1, 5) {
                     self.request(process, pair);
                 }
+                self.perhaps_pump(process, pair);
             }
             55..=74 => self.receive(process),
-            75..=84 => self.poll(process),
-            85..=92 => self.connections(process),
+            75..=82 => self.poll(process),
+            83..=92 => self.connections(process),
             93 => self.poke(process),
             94 | 97 => self.fast(process),
             95 if self.profile.vanishing => self.vanish(),

@@ -58,7 +58,11 @@ impl World {
                 wrong || region.live && region.length > 0 && ours
             };
             let some: Vec<usize> = (0..regions.len()).filter(fit).collect();
-            let Some(index) = self.rng.pick(&some).copied() else { break };
+            // One that is long enough, mostly.
+            let long: Vec<usize> =
+                some.iter().copied().filter(|i| regions[*i].length >= left).collect();
+            let from = if long.is_empty() || self.rng.once_in(8) { &some } else { &long };
+            let Some(index) = self.rng.pick(from).copied() else { break };
             let region = self.processes[process].regions[index].clone();
             let want = if entry + 1 == entries { left } else { self.rng.below(left + 1) };
             let count = want.min(region.length);
@@ -92,21 +96,14 @@ impl World {
         match self.rng.below(10) {
             0..=3 => {
                 let inline = self.rng.once_in(4);
+                let length = length.min(self.fitting(id));
                 let operation = if self.rng.once_in(8) {
                     let Some(grant) = self.target(id, Rights::NONE) else { return };
                     Operation::SendWithInvalidate { token: grant.token }
                 } else {
                     Operation::Send
                 };
-                self.post_data(
-                    process,
-                    pair,
-                    domain,
-                    operation,
-                    flags,
-                    length.min(MESSAGE / 2),
-                    inline,
-                );
+                self.post_data(process, pair, domain, operation, flags, length, inline);
             }
             kind => {
                 let limit = id.and_then(|id| self.watcher.see().ends.get(&id).map(|s| s.reads));
@@ -142,6 +139,20 @@ impl World {
                 self.post_data(process, pair, domain, operation, flags, length, inline);
             }
         }
+    }
+
+    /// How long a Send may be: programs know what their peers are ready for, mostly.
+    fn fitting(&mut self, id: Option<EndId>) -> u64 {
+        let careless = self.rng.once_in(100);
+        let watch = self.watcher.see();
+        let peer = id.and_then(|id| watch.peer(id)).and_then(|peer| peer.pair);
+        let Some((key, pair)) = peer.and_then(|key| Some((key, watch.pairs.get(&key)?))) else {
+            return MESSAGE / 2;
+        };
+        let pool = pair.shared.and_then(|pool| watch.pools.get(&(key.0, pool)));
+        let all = pair.receives.iter().chain(pool.into_iter().flatten());
+        let least = all.map(|receive| receive.length).min().unwrap_or(0);
+        if careless { MESSAGE / 2 } else { least }
     }
 
     #[allow(clippy::too_many_arguments)]

@@ -9,13 +9,13 @@ use crate::world::World;
 impl World {
     /// Reserve a window and post its Bind.
     pub(super) fn bind(&mut self, process: usize) {
-        let Some(region) = self.any_region(process) else { return };
-        let region = self.processes[process].regions[region].clone();
         let Some(pair) = self.any_pair(process) else { return };
         let (number, domain) = {
             let pair = &self.processes[process].pairs[pair];
             (pair.number, pair.domain)
         };
+        let Some(region) = self.bindable(process, domain) else { return };
+        let region = self.processes[process].regions[region].clone();
         let domain = if self.rng.once_in(20) { DomainId(9) } else { domain };
         let skip = self.rng.below(region.length.max(1));
         let mut length = self.rng.between(1, (region.length - skip).max(1));
@@ -87,6 +87,23 @@ impl World {
                 window.live = false;
             }
         }
+    }
+
+    /// A region that a window may be bound to, mostly.
+    fn bindable(&mut self, process: usize, domain: DomainId) -> Option<usize> {
+        if self.rng.once_in(8) {
+            return self.any_region(process);
+        }
+        let regions = &self.processes[process].regions;
+        let fit = |i: &usize| {
+            let region = &regions[*i];
+            region.live
+                && region.length > 0
+                && region.scope == Scope::Domain(domain)
+                && region.rights.contains(Rights::BIND | Rights::LOCAL_WRITE)
+        };
+        let some: Vec<usize> = (0..regions.len()).filter(fit).collect();
+        self.rng.pick(&some).copied()
     }
 
     fn any_window(&mut self, process: usize) -> Option<usize> {
@@ -173,6 +190,7 @@ impl World {
         };
         if live && !self.rng.once_in(4) {
             self.hit("fast invalidate");
+            self.processes[process].regions[index].length = 0;
             return self.close(process, region.token);
         }
         let length = self.rng.between(1, self.profile.buffer);

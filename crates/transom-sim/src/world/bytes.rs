@@ -73,6 +73,9 @@ impl World {
             way.clear();
             return;
         };
+        if way.stalled && self.rng.once_in(10) {
+            way.stalled = false;
+        }
         if way.stalled || !end.connection.wants_read() {
             return;
         }
