@@ -1,12 +1,9 @@
-#!/usr/bin/env python3
-"""Transom beside what people use without a NIC: libfabric (fi_pingpong) and UCX (ucx_perftest).
+"""Transom beside what people use without a NIC: libfabric (fi_pingpong) and UCX (ucx_perftest). Used by
+performance.py.
 
-    benches/alternatives.py [--rounds N] [--out DIR] [--no-install] [--transom PATH]
-
-Installs libfabric-bin and ucx-utils (Debian, Ubuntu) when they are absent, builds Transom, and runs
-every tool once per round, so that a slow minute hurts all of them. Every side spins; the first process
-is pinned to CPU 0, the second to CPU 1. Prints a Markdown table of medians with quartiles, and writes
-`alternatives.md`, `alternatives.json` and `alternatives.svg` into DIR (default: docs/performance).
+Runs every tool once per round, so that a slow minute hurts all of them. Every side spins; the first
+process is pinned to CPU 0, the second to CPU 1. Makes a Markdown table of medians with quartiles, and
+`alternatives.json` and `alternatives.svg`.
 
 What is the same, and what is not:
 - latency is half a round trip of one message for all of them;
@@ -15,7 +12,6 @@ What is the same, and what is not:
 - UCX `put` over `posix` maps the peer's memory into the initiator: no check stands between them.
 """
 
-import argparse
 import json
 import os
 import shutil
@@ -203,28 +199,16 @@ def version(command):
     return next((word for word in words if word[0].isdigit()), "unknown")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--out", default=os.path.join(ROOT, "docs", "performance"))
-    parser.add_argument("--no-install", action="store_true")
-    parser.add_argument("--transom", help="a built command (default: build one)")
-    options = parser.parse_args()
-    if not options.no_install:
-        install()
-    binary = options.transom
-    if not binary:
-        subprocess.run(["cargo", "build", "--release", "-q", "-p", "transom-cli"], cwd=ROOT, check=True)
-        binary = os.path.join(ROOT, "target", "release", "transom")
-
+def measure(binary, rounds, out):
+    """Both tables' worth of text; with `out`, what it was made of goes there."""
     tools = [Transom(binary, "process", "on"), Transom(binary, "tcp", "on"), Transom(binary, "tcp", "off")]
     tools += [FiPingpong("shm", "rdm"), FiPingpong("tcp", "msg"), FiPingpong("net", "msg"), Ucx("posix"), Ucx("tcp")]
     samples = {tool.name: {title: [] for title, *_ in MEASURES} for tool in tools}
-    for turn in range(options.rounds):
-        for title, unit, measure, _ in MEASURES:
+    for turn in range(rounds):
+        for title, unit, one, _ in MEASURES:
             for tool in tools:
                 try:
-                    value = measure(tool)
+                    value = one(tool)
                 except (RuntimeError, subprocess.TimeoutExpired, KeyError, ValueError) as error:
                     print(f"{tool.name}, {title}: {error}", file=sys.stderr)
                     continue
@@ -233,24 +217,19 @@ def main():
                     print(f"round {turn + 1}: {tool.name}, {title}: {number(value)} {unit}", file=sys.stderr)
 
     results = {name: {title: summary(values) for title, values in row.items()} for name, row in samples.items()}
-    os.makedirs(options.out, exist_ok=True)
     facts = {
-        "rounds": options.rounds,
+        "rounds": rounds,
         "libfabric": version(["fi_info", "--version"]),
         "ucx": version(["ucx_info", "-v"]),
         "congestion_control": open("/proc/sys/net/ipv4/tcp_congestion_control", encoding="ascii").read().strip(),
         "commands": {tool.name: tool.commands() for tool in tools},
         "quartiles": results,
     }
-    with open(os.path.join(options.out, "alternatives.json"), "w", encoding="utf-8") as file:
-        json.dump(facts, file, indent=1)
-        file.write("\n")
-    text = table(results)
-    with open(os.path.join(options.out, "alternatives.md"), "w", encoding="utf-8") as file:
-        file.write(f"Medians [quartiles] of {options.rounds} interleaved rounds; libfabric {facts['libfabric']}; UCX {facts['ucx']}; TCP {facts['congestion_control']}.\n\n{text}\n")
-    plot(results, os.path.join(options.out, "alternatives.svg"))
-    print(text)
-
-
-if __name__ == "__main__":
-    main()
+    if out:
+        os.makedirs(out, exist_ok=True)
+        with open(os.path.join(out, "alternatives.json"), "w", encoding="utf-8") as file:
+            json.dump(facts, file, indent=1)
+            file.write("\n")
+        plot(results, os.path.join(out, "alternatives.svg"))
+    head = f"Medians [quartiles] of {rounds} interleaved rounds; libfabric {facts['libfabric']}; UCX {facts['ucx']}; TCP {facts['congestion_control']}."
+    return f"{head}\n\n{table(results)}"

@@ -46,15 +46,21 @@ impl Memory {
         let Some((entry, _, _)) = self.named(region, |head| !head.is_window()) else {
             return Err(self.too_late(control, region, now));
         };
-        if unless != Unless::default() {
+        let ledger = control.ledger(place);
+        let (windows, posted) = (ledger.windows, ledger.posted);
+        // Counting them takes a fence.
+        let guards = if unless.guards { self.count(&mut control, place, region).guards } else { 0 };
+        let busy = unless.windows && windows > 0 && !planted!("freed while bound")
+            || unless.posted && posted > 0
+            || guards > 0;
+        if busy {
             let counts = self.count(&mut control, place, region);
-            let busy = unless.windows && counts.windows > 0 && !planted!("freed while bound")
-                || unless.posted && counts.posted > 0
-                || unless.guards && counts.guards > 0;
-            if busy {
-                return Err(DeregisterError::Busy(counts));
-            }
+            return Err(DeregisterError::Busy(Counts {
+                guards: counts.guards.max(guards),
+                ..counts
+            }));
         }
+        // Nothing is allocated for a region that has none.
         let mut places = Vec::new();
         while let Some(window) = control.first_window(place) {
             if let Some(entry) = self.table.entry(window) {
@@ -65,8 +71,12 @@ impl Memory {
         }
         entry.kill(CloseReason::Deregistered, now);
         self.unlist(&mut control, place, entry);
-        places.push(place);
-        self.settle(control, &places);
+        if places.is_empty() {
+            self.settle(control, &[place]);
+        } else {
+            places.push(place);
+            self.settle(control, &places);
+        }
         Ok(())
     }
 

@@ -54,23 +54,15 @@ impl Random {
     fn refill(&mut self) {
         let mut x = self.state;
         for _ in 0..10 {
-            for [a, b, c, d] in [
-                [0, 4, 8, 12],
-                [1, 5, 9, 13],
-                [2, 6, 10, 14],
-                [3, 7, 11, 15],
-                [0, 5, 10, 15],
-                [1, 6, 11, 12],
-                [2, 7, 8, 13],
-                [3, 4, 9, 14],
-            ] {
-                for (left, right) in [(16, 12), (8, 7)] {
-                    x[a] = x[a].wrapping_add(x[b]);
-                    x[d] = (x[d] ^ x[a]).rotate_left(left);
-                    x[c] = x[c].wrapping_add(x[d]);
-                    x[b] = (x[b] ^ x[c]).rotate_left(right);
-                }
-            }
+            // Written out, so that the words stay in registers.
+            quarter::<0, 4, 8, 12>(&mut x);
+            quarter::<1, 5, 9, 13>(&mut x);
+            quarter::<2, 6, 10, 14>(&mut x);
+            quarter::<3, 7, 11, 15>(&mut x);
+            quarter::<0, 5, 10, 15>(&mut x);
+            quarter::<1, 6, 11, 12>(&mut x);
+            quarter::<2, 7, 8, 13>(&mut x);
+            quarter::<3, 4, 9, 14>(&mut x);
         }
         for (out, (mixed, input)) in self.block.iter_mut().zip(x.iter().zip(&self.state)) {
             *out = mixed.wrapping_add(*input);
@@ -81,6 +73,17 @@ impl Random {
             self.state[13] = self.state[13].wrapping_add(1);
         }
         self.used = 0;
+    }
+}
+
+/// The quarter round (RFC 8439 2.1).
+#[inline(always)]
+fn quarter<const A: usize, const B: usize, const C: usize, const D: usize>(x: &mut [u32; 16]) {
+    for (left, right) in [(16, 12), (8, 7)] {
+        x[A] = x[A].wrapping_add(x[B]);
+        x[D] = (x[D] ^ x[A]).rotate_left(left);
+        x[C] = x[C].wrapping_add(x[D]);
+        x[B] = (x[B] ^ x[C]).rotate_left(right);
     }
 }
 

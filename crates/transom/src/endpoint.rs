@@ -246,11 +246,11 @@ impl Endpoint {
     }
 
     /// Post a request whose success interests nobody; its failure ends the connection.
-    pub(crate) fn post_silent(&self, operation: Operation, asked: &str) -> Result<()> {
+    pub(crate) fn post_silent(&self, operation: Operation, asked: Asked) -> Result<()> {
         let request = Request { context: NOBODY, operation, flags: Flags::SILENT_SUCCESS };
         self.raw
             .post(&request, Data::Sges(&[]))
-            .map_err(|error| self.not_posted(asked.to_owned(), &error))
+            .map_err(|error| self.not_posted(asked.to_string(), &error))
     }
 
     fn full(&self, asked: String) -> Error {
@@ -490,7 +490,7 @@ impl Endpoint {
 
     /// Open a window for the peer. Its token.
     pub(crate) fn bind(&self, slice: &Slice, rights: Rights) -> Result<u32> {
-        let asked = format!("binding a window of {} bytes ({rights})", slice.len);
+        let asked = Asked::Bind(slice.len, rights);
         self.adapter.owns(&slice.region, &asked)?;
         let window = raw::Window {
             region: slice.region.token,
@@ -502,8 +502,8 @@ impl Endpoint {
             .adapter
             .raw()
             .reserve_window(&window, &self.raw)
-            .map_err(|error| explain::call(&asked, &error))?;
-        match self.post_silent(Operation::Bind { window: token }, &asked) {
+            .map_err(|error| explain::call(&asked.to_string(), &error))?;
+        match self.post_silent(Operation::Bind { window: token }, asked) {
             Ok(()) => Ok(token.0),
             Err(error) => {
                 self.adapter.raw().abandon_window(token);

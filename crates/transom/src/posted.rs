@@ -10,7 +10,7 @@ use transom_engine::Status;
 
 use crate::endpoint::Endpoint;
 use crate::slots::Key;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, Rights};
 
 /// The result of a request that has been posted. Await it, or [`wait`](Posted::wait) for it.
 ///
@@ -45,6 +45,7 @@ pub(crate) enum Asked {
     Read(u64),
     Write(u64),
     Batch(u64),
+    Bind(u64, Rights),
 }
 
 impl fmt::Display for Asked {
@@ -53,6 +54,9 @@ impl fmt::Display for Asked {
             Asked::Send(bytes) => write!(f, "send of {bytes} bytes"),
             Asked::Read(bytes) => write!(f, "read of {bytes} bytes"),
             Asked::Write(bytes) => write!(f, "write of {bytes} bytes"),
+            Asked::Bind(bytes, rights) => {
+                write!(f, "binding a window of {bytes} bytes ({rights})")
+            }
             Asked::Batch(requests) => write!(f, "batch of {requests} requests"),
         }
     }

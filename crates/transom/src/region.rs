@@ -208,8 +208,9 @@ impl<B: Buffer> Region<B> {
     /// their turn comes (ND2 R17).
     pub fn deregister(self) -> Posted<B> {
         let shared = &self.shared;
-        let asked = format!("deregistering {} bytes", shared.len);
+        let asked = || format!("deregistering {} bytes", shared.len);
         if let Err(error) = shared.adapter.deregister(shared.token) {
+            let asked = asked();
             if error.status != Status::DeviceBusy {
                 return Posted::ready(Err(explain::call(&asked, &error)));
             }
@@ -228,7 +229,7 @@ impl<B: Buffer> Region<B> {
         // the only way to a copy or an atomic, and it ends here.
         match owned.and_then(|owned| unsafe { owned.take() }) {
             Some(buffer) => Posted::ready(Ok(buffer)),
-            None => Posted::ready(Err(Error::system(asked, "the buffer is not there"))),
+            None => Posted::ready(Err(Error::system(asked(), "the buffer is not there"))),
         }
     }
 }

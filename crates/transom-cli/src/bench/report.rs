@@ -12,6 +12,8 @@ pub(super) struct Report {
     pub(super) bench: &'static str,
     pub(super) unit: &'static str,
     pub(super) median: f64,
+    /// Of the slices.
+    pub(super) quartiles: [f64; 2],
     /// 99 of 100 samples are at least this good.
     pub(super) p99: f64,
     pub(super) baseline_median: Option<f64>,
@@ -77,6 +79,7 @@ impl Report {
             bench,
             unit,
             median: stats::median(&mut ours.to_vec()),
+            quartiles: [0.25, 0.75].map(|q| stats::quantile(&mut ours.to_vec(), q)),
             p99,
             baseline_median: None,
             baseline: None,

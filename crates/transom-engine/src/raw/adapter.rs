@@ -185,7 +185,7 @@ impl Adapter {
     pub fn deregister(&self, region: Token, posted: bool) -> Result<()> {
         let shared = self.0.here()?;
         let unless = Unless { windows: true, posted, guards: false };
-        shared.memory.deregister(region, unless, sys::now().0).map_err(deregister_error)
+        shared.memory.deregister(region, unless, sys::recently().0).map_err(deregister_error)
     }
 
     /// What keeps a region busy; `None` if it is not registered.
@@ -229,7 +229,7 @@ impl Adapter {
             length: window.length,
             rights: window.rights,
         };
-        Ok(shared.memory.reserve(&spec, sys::now().0))
+        Ok(shared.memory.reserve(&spec, sys::recently().0))
     }
 
     /// Undo a reservation whose Bind could not be posted.
@@ -243,7 +243,7 @@ impl Adapter {
     /// it any more, and it waited for one copy at most, whatever the peer does.
     pub fn revoke(&self, window: Token) -> Result<()> {
         let shared = self.0.here()?;
-        shared.memory.close(window, None, sys::now().0).map_err(deregister_error)
+        shared.memory.close(window, None, sys::recently().0).map_err(deregister_error)
     }
 
     // ---- progress ----------------------------------------------------------------------------------
