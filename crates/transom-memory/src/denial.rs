@@ -142,6 +142,15 @@ impl Denial {
         })
     }
 
+    /// Whether the asker has named a token that never was its own: a guess, or somebody else's. One that
+    /// is or was its own is neither: it may have been closed while the request was under way.
+    #[must_use]
+    pub fn is_guess(&self) -> bool {
+        let own = |named: Named| named.scope.includes(&self.access.actor);
+        matches!(self.rule, Rule::LiveToken | Rule::Scope)
+            && !self.named.or(self.meant).is_some_and(own)
+    }
+
     /// The short form, which tells a peer nothing that it did not know, but for the class of rule.
     #[must_use]
     pub fn for_peer(&self) -> Refused {

@@ -41,6 +41,17 @@ impl Scope {
         }
     }
 
+    /// Whether the actor is one of those for whom it is.
+    pub(crate) fn includes(&self, actor: &Actor) -> bool {
+        match *self {
+            Scope::Domain(domain) => domain == actor.domain,
+            Scope::QueuePair(domain, pair) => (domain, pair) == (actor.domain, actor.queue_pair),
+            Scope::Connection(domain, connection) => {
+                (domain, Some(connection)) == (actor.domain, actor.connection)
+            }
+        }
+    }
+
     /// Whether nobody who is in `other` is outside `self`.
     pub(crate) fn covers(&self, other: &Scope) -> bool {
         self == other || *self == Scope::Domain(other.domain())

@@ -9,7 +9,7 @@ use transom_memory::Token;
 
 use crate::names::Names;
 use crate::region::Registered;
-use crate::{Buffer, Connect, Error, ErrorKind, Listener, Region, Result, explain};
+use crate::{Buffer, Connect, Error, ErrorKind, GuessLimit, Listener, Region, Result, explain};
 
 /// An RDMA adapter in software, at one local address. Clones are the same adapter; it ends with the
 /// last handle that belongs to it.
@@ -65,6 +65,7 @@ pub struct Options {
     pub(crate) path: Option<Path>,
     pub(crate) other_users: bool,
     pub(crate) shared_links: Option<usize>,
+    pub(crate) guesses: Option<GuessLimit>,
 }
 
 impl Options {
@@ -122,6 +123,13 @@ impl Options {
         self
     }
 
+    /// How peers are slowed down that name tokens which never were theirs; `None`: not at all. By
+    /// default [what the environment says](GuessLimit::from_environment).
+    pub fn guesses(mut self, limit: Option<GuessLimit>) -> Options {
+        self.guesses = limit;
+        self
+    }
+
     /// The path that an adapter with these options would take, and why: what can be said before there
     /// is a peer. [`ConnectionInfo`](crate::ConnectionInfo) has the path of a connection.
     #[must_use]
@@ -158,6 +166,7 @@ impl Options {
             },
             other_users: self.other_users,
             shared_links: self.shared_links.unwrap_or(default.shared_links),
+            guesses: self.guesses,
             ..default
         }
     }
@@ -190,6 +199,10 @@ pub struct Counters {
     pub unclaimed: u64,
     /// Refusals recorded here: of accesses of peers by this side, and of our own.
     pub refused: u64,
+    /// Of these, how many were of peers, for a token that never was theirs.
+    pub guesses: u64,
+    /// Connections that were not let in because of such guesses (see [`Options::guesses`]).
+    pub slowed: u64,
     /// Connections that share memory with a process of this host now.
     pub shared_links: usize,
 }
@@ -228,6 +241,7 @@ impl Adapter {
             path: None,
             other_users: false,
             shared_links: None,
+            guesses: GuessLimit::from_environment(),
         }
     }
 
@@ -283,8 +297,17 @@ impl Adapter {
         Counters {
             unclaimed: self.shared.unclaimed.load(Ordering::Relaxed),
             refused: below.denials,
+            guesses: below.guesses,
+            slowed: below.slowed,
             shared_links: below.shared_links,
         }
+    }
+
+    /// Bytes of memory that connections hold because of their peers: beginnings of frames whose rest has
+    /// not come, and what a peer does not take. Bounded for each, whatever it does.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.shared.raw.held()
     }
 
     pub(crate) fn raw(&self) -> &raw::Adapter {

@@ -38,6 +38,13 @@ impl Listener {
         self.address
     }
 
+    /// Connections that were turned away because too many were half-way through start-up, in all or from
+    /// one address.
+    #[must_use]
+    pub fn turned_away(&self) -> u64 {
+        self.raw.turned_away()
+    }
+
     /// The next peer that asks to connect. A peer that comes while nobody waits is not lost.
     #[expect(clippy::should_implement_trait, reason = "as tokio's and futures' streams call it")]
     pub fn next(&mut self) -> Pending<Incoming> {

@@ -103,6 +103,7 @@ pub use posted::{Message, Pending, Posted};
 pub use queue_pair::{ConnectionInfo, QueuePair, Recv};
 pub use region::{Region, Slice};
 pub use rights::Rights;
+pub use transom_engine::raw::GuessLimit;
 pub use transom_memory::{Denial, Mistake, Named, NamedState, Rule, Token};
 pub use transom_wire::{Blame, Verdicts};
 pub use window::Window;

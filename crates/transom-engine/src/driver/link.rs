@@ -29,7 +29,7 @@ use super::rings::Rings;
 use super::shared::Shared;
 use super::sink::Told;
 use crate::sys::{self, Fd, IoError, Local, Stream};
-use crate::{Buffer, Connection, DenialRecord, Denials};
+use crate::{Buffer, Connection, DenialCause, DenialRecord, Denials};
 
 /// Receive before sending.
 pub(crate) const RECEIVE: u8 = 1;
@@ -122,7 +122,16 @@ pub(super) struct LinkDenials<'a>(pub(super) &'a Link);
 
 impl Denials for LinkDenials<'_> {
     fn record(&self, record: DenialRecord) -> u64 {
-        self.0.shared.denials().record(record)
+        let link = self.0;
+        if let DenialCause::Peer(denial) = &record.cause
+            && denial.is_guess()
+        {
+            let user = link.bell.get().and_then(Local::user);
+            let guessers = &link.shared.guessers;
+            let who = || guessers.who(link.stream.local().ok()?, link.peer, user);
+            guessers.guessed(who, record.time);
+        }
+        link.shared.denials().record(record)
     }
 
     fn explain(&self, id: u64) -> Option<String> {
@@ -365,6 +374,17 @@ impl Link {
 
     pub(super) fn is_unread(&self) -> bool {
         self.unread.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of memory that it has because of its peer: beginnings of frames, and what the peer does
+    /// not take.
+    pub(crate) fn held(&self) -> usize {
+        let held = |state: &mut State| state.partial.capacity() + state.out.bytes.capacity();
+        let (held, again) = self.latch.control(held);
+        if again {
+            self.settle();
+        }
+        held
     }
 
     /// The memory that this link shares with its peer.

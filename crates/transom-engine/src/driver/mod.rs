@@ -6,6 +6,7 @@ mod control;
 mod cq;
 mod crowd;
 mod dial;
+mod guessers;
 mod handover;
 mod latch;
 mod lease;
@@ -25,6 +26,7 @@ mod traffic;
 mod workers;
 
 pub use admission::HalfOpen;
+pub use guessers::GuessLimit;
 pub use options::{Explain, Options, Trace};
 pub use path::{Path, PathReason};
 pub use sink::Sink;

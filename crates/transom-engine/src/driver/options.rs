@@ -7,6 +7,7 @@ use transom_iwarp::{Config, Revision};
 use transom_wire::{ReadLimits, Role};
 
 use super::admission::HalfOpen;
+use super::guessers::GuessLimit;
 use super::path::{Path, PathReason, shared_links};
 use crate::sys::{self, IoError};
 use crate::trace::TraceEvent;
@@ -48,6 +49,9 @@ pub struct Options {
     pub explain: Explain,
     /// How many strangers may be half-way through start-up.
     pub half_open: HalfOpen,
+    /// How peers are slowed down that name tokens which are not theirs; `None`: not at all. By default
+    /// [what the environment says](GuessLimit::from_environment).
+    pub guesses: Option<GuessLimit>,
     /// Give up on a peer host that acknowledges no byte for so long (TCP_USER_TIMEOUT).
     pub silence: Duration,
     /// Congestion control to pin, e.g. `cubic`; ignored if the system does not have it.
@@ -87,6 +91,7 @@ impl Default for Options {
             lease: Duration::from_millis(1),
             explain: Explain::default(),
             half_open: HalfOpen::default(),
+            guesses: GuessLimit::from_environment(),
             silence: Duration::from_secs(10),
             congestion: None,
             path: Path::default(),

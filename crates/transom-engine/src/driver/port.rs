@@ -110,6 +110,11 @@ impl Port {
         for _ in 0..BATCH {
             match self.socket.accept(&options) {
                 Ok((stream, peer)) => {
+                    let guessers = &self.shared.guessers;
+                    let who = || guessers.who(stream.local().ok()?, peer, None);
+                    if !guessers.admits(who, sys::now()) {
+                        continue;
+                    }
                     let ticket = self.admission.admit(peer.ip());
                     if let Some(ticket) = ticket {
                         let key = self.shared.new_key();

@@ -9,6 +9,7 @@ use transom_wire::Time;
 
 use super::admission::Asking;
 use super::crowd::Crowd;
+use super::guessers::Guessers;
 use super::link::Link;
 use super::options::Options;
 use super::path::Places;
@@ -38,6 +39,7 @@ pub(crate) struct Shared {
     pub(super) asking: Asking,
     /// Links that share memory.
     pub(crate) sharing: Places,
+    pub(crate) guessers: Guessers,
     pub(crate) options: Options,
     pub(crate) memory: Memory,
     pub(crate) workers: Workers,
@@ -79,6 +81,7 @@ impl Shared {
     pub(crate) fn start(options: Options, memory: Memory) -> std::io::Result<Arc<Shared>> {
         let shared = Arc::new(Shared {
             crowd: Crowd::new(options.lease),
+            guessers: Guessers::new(options.guesses),
             options,
             workers: Workers::new(&memory),
             memory,

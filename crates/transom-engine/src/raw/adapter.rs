@@ -58,6 +58,10 @@ pub struct Counters {
     /// Of these, how many share memory with a process of this host, or are about to
     /// ([`Options::shared_links`]).
     pub shared_links: usize,
+    /// Refusals of peers for a token that was never theirs.
+    pub guesses: u64,
+    /// Connections that were not let in because of such guesses (see [`GuessLimit`](super::GuessLimit)).
+    pub slowed: u64,
 }
 
 impl Owner {
@@ -279,7 +283,17 @@ impl Adapter {
         let (denials, denials_dropped) = (log.total(), log.dropped());
         drop(log);
         let (links, shared_links) = (shared.links().len(), shared.sharing.taken());
-        Counters { denials, denials_dropped, links, shared_links }
+        let (guesses, slowed) = shared.guessers.counts();
+        Counters { denials, denials_dropped, links, shared_links, guesses, slowed }
+    }
+
+    /// Bytes of memory that connections hold because of their peers: beginnings of frames whose rest has
+    /// not come, and what a peer does not take. Asks one connection after the other, and may wait for a
+    /// pass on each.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        let Ok(shared) = self.0.here() else { return 0 };
+        shared.links().iter().map(|link| link.held()).sum()
     }
 }
 

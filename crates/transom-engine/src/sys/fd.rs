@@ -1,35 +1,86 @@
 //! A descriptor of ours.
+//!
+//! A forked child has a copy of each. It must not keep them: as long as it lives, the death of its
+//! parent would not end the connections, and a port that was closed would still take requests. So
+//! the child closes them first thing ([`close_all`]), and forgets that it had them.
+
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+
+use super::fork_generation;
 
 /// An owned descriptor that does not mind if somebody has closed it under us: every use of it then
 /// fails with EBADF, which is a dead link, not a panic (the standard library's own type aborts).
 #[derive(Debug)]
-pub struct Fd(RawFd);
+pub struct Fd {
+    number: RawFd,
+    /// The process that it belongs to.
+    generation: u64,
+}
+
+/// One bit for each descriptor that is ours, up to the most that Linux grants by default (2^20).
+/// Pages of it that no descriptor falls on take no memory.
+static OURS: [AtomicU64; 1 << 14] = [const { AtomicU64::new(0) }; 1 << 14];
+/// The largest that ever was.
+static LARGEST: AtomicI32 = AtomicI32::new(-1);
+
+fn place(number: RawFd) -> Option<(&'static AtomicU64, u64)> {
+    let number = usize::try_from(number).ok()?;
+    Some((OURS.get(number / 64)?, 1 << (number % 64)))
+}
+
+/// In a forked child: close every descriptor of the parent's. Only does what is allowed there.
+pub(super) fn close_all() {
+    let largest = usize::try_from(LARGEST.load(Ordering::Relaxed)).map_or(0, |n| n / 64 + 1);
+    for (at, word) in OURS.iter().enumerate().take(largest) {
+        let mut bits = word.swap(0, Ordering::Relaxed);
+        while bits != 0 {
+            let number = at * 64 + bits.trailing_zeros() as usize;
+            bits &= bits - 1;
+            // SAFETY: a descriptor of ours; the handles that name it belong to another generation now,
+            // and neither use nor close it.
+            unsafe { libc::syscall(libc::SYS_close, number) };
+        }
+    }
+}
 
 impl From<OwnedFd> for Fd {
     fn from(fd: OwnedFd) -> Fd {
-        Fd(fd.into_raw_fd())
+        let generation = fork_generation();
+        let number = fd.into_raw_fd();
+        LARGEST.fetch_max(number, Ordering::Relaxed);
+        if let Some((word, bit)) = place(number) {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+        Fd { number, generation }
     }
 }
 
 impl AsFd for Fd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: ours until drop and not -1; if somebody closed it, system calls fail.
-        unsafe { BorrowedFd::borrow_raw(self.0) }
+        unsafe { BorrowedFd::borrow_raw(self.number) }
     }
 }
 
 impl AsRawFd for Fd {
     fn as_raw_fd(&self) -> RawFd {
-        self.0
+        self.number
     }
 }
 
 impl Drop for Fd {
     fn drop(&mut self) {
+        if self.generation != fork_generation() {
+            return; // closed already; the number may be somebody else's by now
+        }
+        // Before it is closed: afterwards the number may be another thread's.
+        if let Some((word, bit)) = place(self.number) {
+            word.fetch_and(!bit, Ordering::Relaxed);
+        }
         // rustix asserts success, so it is asked of the kernel directly.
         // SAFETY: ours, and not used afterwards; an error means that it was closed already.
-        unsafe { libc::syscall(libc::SYS_close, self.0) };
+        unsafe { libc::syscall(libc::SYS_close, self.number) };
     }
 }

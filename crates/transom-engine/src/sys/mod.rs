@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 mod copy;
+mod diag;
 mod event;
 mod fault;
 mod fd;
@@ -20,6 +21,7 @@ mod socket;
 mod tests;
 
 pub use copy::{Fault, copy_in, copy_out};
+pub(crate) use diag::user_of_peer;
 pub use event::{Alarm, Doorbell, Epoll, poll_any};
 pub use fault::recheck as recheck_fault_handler;
 pub use fd::Fd;

@@ -80,6 +80,7 @@ pub fn random_seed() -> std::io::Result<[u8; 32]> {
 static FORKS: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn in_child() {
+    super::fd::close_all();
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
@@ -89,7 +90,7 @@ extern "C" fn in_child() {
 pub fn fork_generation() -> u64 {
     static WATCH: Once = Once::new();
     WATCH.call_once(|| {
-        // SAFETY: the callback only adds to an atomic, which is allowed in a forked child.
+        // SAFETY: the callback uses atomics and closes descriptors, which is allowed in a forked child.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     });
     FORKS.load(Ordering::Relaxed)

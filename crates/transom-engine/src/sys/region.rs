@@ -22,6 +22,8 @@ const TMPFS: i64 = 0x0102_1994;
 #[derive(Debug)]
 pub(crate) struct Region {
     base: usize,
+    /// The process that has it: a forked child has no such mapping.
+    generation: u64,
 }
 
 impl Region {
@@ -56,7 +58,10 @@ impl Region {
         let base = unsafe {
             rustix::mm::mmap(std::ptr::null_mut(), SIZE, rights, MapFlags::SHARED, fd, 0)?
         };
-        Ok(Region { base: base.addr() })
+        // A child that goes astray would write into a conversation of its parent's.
+        // SAFETY: the mapping just made; its owner goes on as before.
+        unsafe { rustix::mm::madvise(base, SIZE, rustix::mm::Advice::LinuxDontFork)? };
+        Ok(Region { base: base.addr(), generation: super::fork_generation() })
     }
 
     /// Address and length of all of it.
@@ -143,6 +148,9 @@ pub(crate) fn try_to_share() -> std::io::Result<()> {
 
 impl Drop for Region {
     fn drop(&mut self) {
+        if self.generation != super::fork_generation() {
+            return;
+        }
         // SAFETY: mapped by `map`, and nobody has a reference that outlives `self`.
         let _ = unsafe { rustix::mm::munmap(self.base as *mut _, SIZE) };
     }

@@ -424,3 +424,35 @@ fn rights_are_named() {
     assert_eq!((Rights::BIND | Rights::LOCAL_READ).to_string(), "LOCAL_READ | BIND");
     assert_eq!(ALL | Rights::BIND, ALL);
 }
+
+// ---- guesses -----------------------------------------------------------------------------------
+
+/// What makes an offender is a token that never was its own; every other mistake is forgiven.
+#[test]
+fn a_guess_is_a_token_that_never_was_the_asker_s() {
+    let memory = memory();
+    let region = region(&memory, ALL);
+    let own = window(&memory, region, READ);
+    let foreign = {
+        let spec =
+            WindowSpec { scope: Scope::QueuePair(DOMAIN, OTHER_QP), ..window_spec(region, READ) };
+        let token = memory.reserve(&spec, NOW).unwrap();
+        assert!(memory.activate(token));
+        token
+    };
+    let guess =
+        |token: Token| denied(&memory, &access(Purpose::RemoteRead, token, AT, 0x100)).is_guess();
+    assert!(guess(foreign), "another queue pair's");
+    let unknown = (1..).map(Token).find(|token| ![own, foreign, region].contains(token));
+    assert!(guess(unknown.unwrap()), "nobody's");
+    assert!(!guess(Token(own.0.swap_bytes())), "its own, with its bytes in the other order");
+    let outside = access(Purpose::RemoteRead, own, AT + 0x2000, 1);
+    assert!(!denied(&memory, &outside).is_guess(), "wrong bounds");
+    let right = access(Purpose::RemoteWrite, own, AT, 1);
+    assert!(!denied(&memory, &right).is_guess(), "no right");
+    for token in [own, foreign] {
+        memory.close(token, None, NOW).unwrap();
+    }
+    assert!(!guess(own), "its own, closed while the request was under way");
+    assert!(guess(foreign), "another's, closed");
+}

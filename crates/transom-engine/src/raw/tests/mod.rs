@@ -2,6 +2,7 @@
 
 mod calls;
 mod crowd;
+mod forks;
 mod harness;
 mod hostile;
 mod processes;

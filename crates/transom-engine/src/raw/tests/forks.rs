@@ -1,0 +1,161 @@
+//! A child that is forked from a process with an adapter: it shares sockets and memory with its
+//! parent, and must neither use them nor keep them open.
+
+use std::collections::BTreeSet;
+use std::os::fd::RawFd;
+use std::process::{Command, Stdio};
+
+use super::harness::*;
+use super::processes::{accepted, connected_with, listening, parent};
+use crate::raw::{Options, Path, Sink};
+use crate::{Operation, Status};
+
+fn descriptors() -> BTreeSet<RawFd> {
+    let names = std::fs::read_dir("/proc/self/fd").unwrap();
+    let numbers = names.filter_map(|name| name.unwrap().file_name().to_str()?.parse().ok());
+    numbers.collect()
+}
+
+/// Run a test again in a process that does nothing else. Its input ends when the result is dropped.
+fn alone(test: &str, at: &str, path: &str) -> std::process::Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", &format!("raw::tests::forks::{test}"), "--nocapture"]);
+    command.env("TRANSOM_TEST_PEER", at).env("TRANSOM_PATH", path);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()
+}
+
+/// What a forked child does, in a process without other threads of tests: `work` says whether all is
+/// well. It may only do what is allowed in a forked child, and allocate.
+fn in_forked_child(work: impl FnOnce() -> bool) {
+    // SAFETY: the child does its work and leaves at once.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        let ok = work();
+        // SAFETY: ends the process without running anything else.
+        unsafe { libc::_exit(i32::from(!ok)) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for our own child.
+    unsafe { libc::waitpid(pid, &raw mut status, 0) };
+    assert_eq!(status, 0, "not all was well in the child");
+}
+
+fn is_open(number: RawFd) -> bool {
+    // SAFETY: a question about a number.
+    unsafe { libc::fcntl(number, libc::F_GETFD) != -1 }
+}
+
+/// The child has none of our descriptors; those that get their numbers are not closed with our handles;
+/// and it cannot touch the rings.
+#[test]
+fn a_forked_child_keeps_nothing_of_ours() {
+    let test = "a_forked_child_keeps_nothing_of_ours";
+    if parent().is_none() {
+        let peer = alone(test, "127.0.0.1:0", "process");
+        assert!(peer.wait_with_output().unwrap().status.success());
+        return;
+    }
+    let before = descriptors();
+    let (active, passive) = pair();
+    let listener = listening(&passive);
+    let rings = active.qp.0.qp.link().unwrap().shared_memory().expect("rings");
+    let ours: BTreeSet<RawFd> =
+        descriptors().difference(&before).copied().filter(|fd| is_open(*fd)).collect();
+    assert!(ours.len() >= 10, "{ours:?}");
+    for fd in &ours {
+        // SAFETY: a question about a descriptor.
+        let flags = unsafe { libc::fcntl(*fd, libc::F_GETFD) };
+        assert!(flags & libc::FD_CLOEXEC != 0, "{fd} would survive an exec");
+    }
+    in_forked_child(|| {
+        let closed = ours.iter().all(|fd| !is_open(*fd));
+        // SAFETY: fails for an address where nothing is mapped, and does nothing where something is.
+        let gone = unsafe { libc::msync(rings.0 as *mut _, rings.1, libc::MS_ASYNC) } == -1;
+        // Whatever the child opens next gets those numbers.
+        for fd in &ours {
+            // SAFETY: 0 is open; the number is free.
+            unsafe { libc::dup2(0, *fd) };
+        }
+        drop((active, passive, listener));
+        closed && gone && ours.iter().all(|fd| is_open(*fd))
+    });
+}
+
+/// A process dies while a child that it forked lives on: its peers notice, and nobody listens at its
+/// port any more.
+#[test]
+fn the_death_of_a_process_is_noticed_though_its_child_lives() {
+    let test = "the_death_of_a_process_is_noticed_though_its_child_lives";
+    if let Some(at) = parent() {
+        let end = connected_with(at, &Options::default());
+        let listener = listening(&end);
+        let port = listener.address().unwrap();
+        end.connector.disconnect(Sink::call(|_| ())).unwrap();
+        // Told as private data of a second connection.
+        let end = End::in_domain(&end.adapter, end.domain);
+        let (sink, told) = signal();
+        end.connector.bind(loopback()).unwrap();
+        end.connector.connect(&end.qp, at, LIMITS, port.to_string().as_bytes(), sink).unwrap();
+        assert_eq!(told.wait(), Status::Success);
+        end.connector.complete_connect().unwrap();
+        // SAFETY: both processes only make system calls from here on.
+        unsafe {
+            if libc::fork() == 0 {
+                // Until the test says so.
+                while libc::read(0, [0u8; 1].as_mut_ptr().cast(), 1) > 0 {}
+                libc::_exit(0);
+            }
+            // Until the test has seen the connection.
+            let mut word = [0u8; 1];
+            libc::read(0, word.as_mut_ptr().cast(), 1);
+            libc::_exit(0);
+        }
+    }
+    for (path, name) in [(Path::Tcp, "tcp"), (Path::Process, "process")] {
+        let end = End::new(&Options { path, ..Options::default() });
+        let listener = listening(&end);
+        let at = listener.address().unwrap();
+        let mut peer = alone(test, &at.to_string(), name);
+        let first = End::in_domain(&end.adapter, end.domain);
+        let (_buffer, gone) = accepted(&first, &listener, 1);
+        assert_eq!(gone.wait(), Status::Success);
+        let second = End::in_domain(&end.adapter, end.domain);
+        let (_buffer, gone) = accepted(&second, &listener, 1);
+        assert_eq!(second.connector.info().unwrap().path, name);
+        let port = String::from_utf8(second.connector.private_data().unwrap()).unwrap();
+        let port: std::net::SocketAddr = port.parse().unwrap();
+        assert!(std::net::TcpStream::connect(port).is_ok(), "it listens");
+        let mut input = peer.stdin.take().unwrap();
+        std::io::Write::write_all(&mut input, b"!").unwrap();
+        peer.wait().unwrap();
+        assert_eq!(gone.wait(), Status::Success, "{name}");
+        assert_eq!(second.next().status, Status::Canceled);
+        let refused = std::net::TcpStream::connect(port).unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+        drop(input);
+    }
+}
+
+/// A child that forks before its parent is done may go on to open an adapter of its own, with tokens of
+/// its own.
+#[test]
+fn a_forked_child_may_open_an_adapter_of_its_own() {
+    let test = "a_forked_child_may_open_an_adapter_of_its_own";
+    if parent().is_none() {
+        let peer = alone(test, "127.0.0.1:0", "tcp");
+        assert!(peer.wait_with_output().unwrap().status.success());
+        return;
+    }
+    let (active, passive) = pair();
+    let theirs: Vec<_> = (0..64).map(|_| active.buffer(64).token).collect();
+    in_forked_child(|| {
+        let (one, two) = pair();
+        let ours: Vec<_> = (0..64).map(|_| one.buffer(64).token).collect();
+        let (from, to) = (one.buffer(64), two.buffer(64));
+        two.qp.post_receive(1, &[to.all()]).unwrap();
+        one.post(Operation::Send, &[from.all()]);
+        let sent = one.next().status == Status::Success;
+        sent && two.next().status == Status::Success && ours.iter().all(|t| !theirs.contains(t))
+    });
+    drop((active, passive));
+}

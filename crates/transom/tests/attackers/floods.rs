@@ -1,0 +1,92 @@
+//! Peers that come in crowds, or ask for more than they may.
+
+use std::io::Read;
+use std::net::TcpStream;
+
+use super::forge::*;
+
+/// iW 14: hundreds of half-finished handshakes from one address take the places of that address, a
+/// few bytes each, and nobody else's.
+#[test]
+fn half_finished_handshakes_take_no_one_else_s_place() {
+    let mut owner = Owner::new();
+    let mut honest = owner.welcome([127, 0, 0, 2]);
+    let mut half = Vec::new();
+    // Those who come early may have been given up when the last ones come: so, until it is enough.
+    for turn in 0..600 {
+        if turn >= 300 && owner.listener.turned_away() >= 40 {
+            break;
+        }
+        let mut stream = TcpStream::connect(owner.listener.address()).unwrap();
+        let request = b"MPA ID Req Frame\x10\x02\x00\x04\x00\x04\x00\x04";
+        // May be turned away already.
+        let _ = std::io::Write::write_all(&mut stream, &request[..turn % request.len()]);
+        half.push(stream);
+    }
+    // 256 are waited for; each of the others is hung up on.
+    until("too many were let in", || owner.listener.turned_away() >= 40);
+    assert!(owner.adapter.held() <= 256 * 1024, "less than 1 KiB each");
+    honest.is_served();
+    owner.welcome([127, 0, 0, 3]).is_served();
+    drop(half);
+    // The places are free again.
+    let (ours, _forged) = owner.admit();
+    drop(ours);
+}
+
+/// RFC 5042 6.4.3.3: more reads at a time than agreed end the connection; a peer that asks and does not
+/// take the answers makes its owner hold one buffer, whatever it has asked for.
+#[test]
+fn reads_beyond_the_limit_end_the_connection() {
+    let mut owner = Owner::new();
+    let mut honest = owner.welcome([127, 0, 0, 2]);
+    let (ours, mut forged) = owner.admit();
+    let memory = owner.adapter.register(vec![7; 8 << 20]).unwrap();
+    let window = ours.bind(&memory, .., transom::Rights::READ).unwrap();
+    ours.send(b"bound").unwrap().wait().unwrap();
+    let (token, address) = parts(window.grant());
+    for _ in 0..4 {
+        forged.read(token, address, 8 << 20);
+    }
+    // As agreed; they fill the socket, and wait there.
+    holds_one_buffer(&owner, &mut honest);
+    assert!(ours.ended().is_none(), "four are its right");
+    for _ in 0..1000 {
+        forged.read(token, address, 8 << 20);
+    }
+    assert!(ours.recv().wait().is_err());
+    honest.is_served();
+}
+
+/// RFC 5044 7.1: private data of more than 512 bytes is refused by its length; none of it is kept.
+#[test]
+fn giant_private_data_is_refused_unread() {
+    let mut owner = Owner::new();
+    let mut honest = owner.welcome([127, 0, 0, 2]);
+    for length in [513u16, 0x8000, 0xffff] {
+        let mut stream = TcpStream::connect(owner.listener.address()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let request = [&b"MPA ID Req Frame\x10\x02"[..], &length.to_be_bytes()].concat();
+        std::io::Write::write_all(&mut stream, &request).unwrap();
+        assert_eq!(stream.read(&mut [0; 64]).unwrap_or(0), 0, "hung up, before any of it came");
+    }
+    honest.is_served();
+}
+
+/// What is no start-up, or no frame, ends its own connection.
+#[test]
+fn garbage_ends_its_own_connection() {
+    let mut owner = Owner::new();
+    let mut honest = owner.welcome([127, 0, 0, 2]);
+    for byte in [0x00, 0x41, 0xc1, 0xff] {
+        let mut stranger = TcpStream::connect(owner.listener.address()).unwrap();
+        stranger.set_read_timeout(Some(PATIENCE)).unwrap();
+        let _ = std::io::Write::write_all(&mut stranger, &[byte; 10_000]);
+        assert_eq!(stranger.read(&mut [0; 64]).unwrap_or(0), 0);
+        let (ours, mut forged) = owner.admit();
+        forged.say(&[byte; 200_000]);
+        forged.is_thrown_out();
+        assert!(ours.recv().wait().is_err());
+        honest.is_served();
+    }
+}
