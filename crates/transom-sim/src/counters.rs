@@ -82,6 +82,7 @@ pub const SCENARIOS: &[&str] = &[
     "post behind the end",
     "reconnected",
     "plain peer",
+    "link between processes of one host",
     "requests kept for the program",
     // Faults.
     "reset",

@@ -56,6 +56,8 @@ pub struct Profile {
     pub checksum: bool,
     /// All are Transoms.
     pub extension: bool,
+    /// Of four links so many are between processes of one host.
+    pub same_host: u64,
     /// The dialect of everything, or several.
     pub dialect: Option<&'static Dialect>,
 }
@@ -72,7 +74,9 @@ const DIALECTS: [&Dialect; 6] = [
 impl Profile {
     /// By chance.
     pub fn new(rng: &mut Rng) -> Profile {
-        let big = rng.once_in(8);
+        let same_host = rng.one([0, 0, 2, 4]);
+        // Records are as long as it gets: only what is big takes several.
+        let big = rng.once_in(if same_host > 0 { 3 } else { 8 });
         Profile {
             processes: rng.between(2, 3) as usize,
             opening: if rng.once_in(5) { 0 } else { 25 },
@@ -95,6 +99,7 @@ impl Profile {
             instant: false,
             checksum: !rng.once_in(3),
             extension: !rng.once_in(4),
+            same_host,
             dialect: if rng.once_in(3) { None } else { Some(rng.one(DIALECTS)) },
         }
     }

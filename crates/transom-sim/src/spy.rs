@@ -1,6 +1,5 @@
 //! The shipped wire, with the watcher looking over its shoulder.
 
-use transom_iwarp::Stream;
 use transom_wire::{
     Begin, Decoded, Event, Facts, Frame, Glance, Message, MessageId, ReadLimits, Refusal,
     SetupError, Time, Trailer, Violation, Wire,
@@ -9,16 +8,21 @@ use transom_wire::{
 use crate::watch::Watcher;
 
 /// A wire that is watched. It changes nothing.
-#[derive(Debug)]
 pub struct Spy {
-    wire: Stream,
+    wire: Box<dyn Wire>,
     watcher: Watcher,
+}
+
+impl std::fmt::Debug for Spy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Spy").finish_non_exhaustive()
+    }
 }
 
 impl Spy {
     /// Watch `wire`.
     #[must_use]
-    pub fn new(wire: Stream, watcher: Watcher) -> Spy {
+    pub fn new(wire: Box<dyn Wire>, watcher: Watcher) -> Spy {
         Spy { wire, watcher }
     }
 }

@@ -61,7 +61,8 @@ impl Connection {
                     consumed = (consumed + count).min(bytes.len());
                     // What earlier bytes told about our own requests comes first (ND2 4.2 rule 5).
                     self.poll(cx);
-                    if let Some(event) = event {
+                    // They may have ended the connection: then nothing behind them counts.
+                    if let Some(event) = event.filter(|_| self.ended.is_none()) {
                         self.handle(cx, event);
                     }
                 }

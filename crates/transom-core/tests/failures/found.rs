@@ -1,6 +1,7 @@
 //! What the simulator has found (`transom-sim`, docs/reliability.md).
 
-use transom_memory::{DomainId, Scope, WindowSpec};
+use transom_core::Buffer as OutBuffer;
+use transom_memory::{DomainId, Scope, Token, WindowSpec};
 
 use super::*;
 
@@ -8,6 +9,7 @@ transom_core::again_over_process![
     a_bind_behind_the_end_leaves_its_region_free,
     a_connection_that_is_over_takes_no_shared_receive,
     a_peer_that_fails_by_itself_vouches_for_nothing,
+    what_an_acknowledgement_ends_takes_nothing_from_the_frame_it_rode_on,
 ];
 
 /// Design rule 6: a Bind that is canceled because nothing is connected leaves nothing that lives, and
@@ -193,4 +195,28 @@ fn a_refusal_that_may_mean_an_older_write_vouches_for_nothing_behind_it() {
     pair.pump();
     let outcomes = pair.hosts[ACTIVE].outcomes();
     assert_eq!(outcomes, [(2, Status::RemoteAccess), (3, Status::Canceled)]);
+}
+
+/// Design rules 2 and 5: an acknowledgement may end a connection, because a request that has failed is the
+/// oldest now. The Write that it rode on is too late.
+#[test]
+fn what_an_acknowledgement_ends_takes_nothing_from_the_frame_it_rode_on() {
+    let mut pair = Pair::connected(&dialect::ND2);
+    let [a, p] = &mut pair.hosts;
+    let target = a.register(vec![0; 8], WRITABLE); // of the whole domain
+    let source = p.register(vec![5; 8], Rights::LOCAL_WRITE);
+    p.post_receive(20, &[]).unwrap();
+    pair.pump();
+    let (a, now) = (&mut pair.hosts[ACTIVE], pair.now);
+    a.post(1, Operation::Send, Flags::NONE, &[]).unwrap();
+    a.post(2, Operation::Invalidate { window: Token(1) }, Flags::NONE, &[]).unwrap();
+    let mut out = OutBuffer { bytes: Vec::new(), limit: 1000 };
+    a.transmit(now, &mut out);
+    pair.inject(PASSIVE, &out.bytes);
+    pair.deliver(PASSIVE, usize::MAX);
+    pair.hosts[PASSIVE].post(3, write(&target, 0), Flags::NONE, &[source.all()]).unwrap();
+    pair.pump();
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, Status::Success), (2, Status::InvalidRequest)]);
+    assert_eq!(pair.hosts[ACTIVE].arena.read(target.address, 8), Some(vec![0; 8]));
+    assert_ne!(pair.hosts[PASSIVE].outcomes(), [(20, Status::Success), (3, Status::Success)]);
 }

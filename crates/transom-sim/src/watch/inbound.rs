@@ -350,9 +350,8 @@ impl Watch {
         while let Some(piece) = stream.inbox.front() {
             let ready = match piece.what {
                 What::Ask(may) => may,
-                // One that waits has not been delivered, even if no byte of it is missing.
-                What::Send { .. } if stream.waits.is_some() => false,
-                What::Send { .. } if self.current_receive(stream).is_none() => false,
+                // Even if no byte of it is missing: the engine has not said that it was executed.
+                What::Send { .. } | What::Write { .. } if piece.last => false,
                 _ => piece.placed == piece.bytes.len(),
             };
             if !ready || !self.finish(end, stream) {

@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use transom_core::trace::{TraceEvent, Tracer, What};
 use transom_core::{Connection, ConnectionConfig, Connector, Effects, QueuePair, Status};
-use transom_iwarp::{Config, Stream as Wire};
+use transom_iwarp::{Config, Stream as Tcp};
 use transom_memory::{ConnectionId, QueuePairId};
-use transom_wire::{Role, Time};
+use transom_process::Channel;
+use transom_wire::{Role, Time, Wire};
 
 use crate::arena::Arena;
 use crate::network::{End, Link, Way};
@@ -40,6 +41,15 @@ pub struct World {
     epochs: u32,
     /// Completion queues that ran over: their connections are to be ended.
     overrun: Vec<(usize, usize)>,
+}
+
+/// What carries messages between two processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Path {
+    /// iWARP.
+    Tcp,
+    /// Records.
+    Process,
 }
 
 /// What a call on one end may use.
@@ -142,15 +152,23 @@ impl World {
         let epoch = self.epochs;
         let link = self.links.len();
         let both = [(from, Role::Active), (to, Role::Passive)];
+        let path = self.path();
         let mut checksum = false;
         let ends = [0, 1].map(|side| {
             let (process, role) = both[side];
             let process = self.processes.get(process)?;
-            checksum |= process.wire.checksum;
             let number = self.epochs % 2;
             let id = ConnectionId { number, epoch };
-            let wire = Config { role, ..process.wire.clone() };
-            let spy = Spy::new(Wire::new(wire, self.now), self.watcher.clone());
+            let wire: Box<dyn Wire> = match path {
+                Path::Tcp => {
+                    checksum |= process.wire.checksum;
+                    Box::new(Tcp::new(Config { role, ..process.wire.clone() }, self.now))
+                }
+                Path::Process => {
+                    Box::new(Channel::new(transom_process::Config::new(role), self.now))
+                }
+            };
+            let spy = Spy::new(wire, self.watcher.clone());
             let dialect = process.dialect;
             let config = ConnectionConfig { id, role, dialect, explain: process.explain };
             let stream = Stream::new(process, role, id, self.now);
@@ -175,6 +193,17 @@ impl World {
         self.join((link, 0), pair);
         *self.watcher.see().counters.0.entry("connections").or_default() += 1;
         link
+    }
+
+    /// Which of the paths that exist a new link takes.
+    fn path(&mut self) -> Path {
+        let share = self.profile.same_host;
+        if share > 0 && self.rng.below(4) < share {
+            self.hit("link between processes of one host");
+            Path::Process
+        } else {
+            Path::Tcp
+        }
     }
 
     /// A queue pair goes to an end.
