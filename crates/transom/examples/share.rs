@@ -78,7 +78,8 @@ struct Shop {
 impl Shop {
     fn open(at: SocketAddr, path: &Path) -> Outcome<Shop> {
         let adapter = Adapter::open(at.ip())?;
-        let digest = Sha256::digest(std::fs::read(path)?).into();
+        let bytes = std::fs::read(path).map_err(|e| format!("reading {}: {e}", path.display()))?;
+        let digest = Sha256::digest(bytes).into();
         let file = adapter.register(MappedFile::open(path)?)?;
         let listener = adapter.listen(at)?;
         Ok(Shop { file, digest, listener })
@@ -127,6 +128,8 @@ fn fetch(from: SocketAddr) -> Outcome<Vec<u8>> {
     let offer = owner.recv().wait()?;
     let (grant, digest) = offer.split_at_checked(Grant::ENCODED_LEN).ok_or("a short offer")?;
     let grant = Grant::from_bytes(grant)?;
+
+    println!("{} bytes are on offer, path {}", grant.len(), owner.info().path);
 
     // Nobody but this program can touch the sink: it has no window.
     let mut room = Vec::new();

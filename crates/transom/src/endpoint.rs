@@ -519,7 +519,8 @@ impl Endpoint {
 
     /// What was agreed.
     pub(crate) fn info(&self, asked: &str) -> Result<ConnectionInfo> {
-        let info = self.connector.info().map_err(|error| explain::call(asked, &error))?;
+        // It may have ended meanwhile.
+        let info = self.connector.info().map_err(|error| explain::gone(self, asked, &error))?;
         Ok(ConnectionInfo {
             local: info.local,
             peer: info.peer,

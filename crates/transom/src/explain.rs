@@ -61,6 +61,14 @@ pub(crate) fn completion(endpoint: &Endpoint, completion: &Completion, asked: &s
     ended(endpoint, completion).because(asked)
 }
 
+/// A call that came too late, if there is a reason for that.
+pub(crate) fn gone(endpoint: &Endpoint, asked: &str, error: &raw::Error) -> Error {
+    match plainly(endpoint) {
+        Some((blame, why)) => Error::new(ErrorKind::NotConnected, blame, asked, why),
+        None => call(asked, error),
+    }
+}
+
 /// What there is to say about an end that nobody has refused anything about.
 fn plainly(endpoint: &Endpoint) -> Option<(Blame, String)> {
     let silence = || endpoint.adapter.silence().as_secs();

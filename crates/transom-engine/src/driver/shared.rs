@@ -104,7 +104,8 @@ impl Shared {
             set.add_always(&shared.alarm, ALARM)?;
         }
         let background = shared.clone();
-        sys::spawn_quiet("transom", move || background.run())?;
+        sys::spawn_quiet("transom", move || background.run())
+            .map_err(|e| std::io::Error::new(e.kind(), format!("no thread could be had: {e}")))?;
         Ok(shared)
     }
 

@@ -98,7 +98,7 @@ impl Adapter {
             }
         };
         // The one question that only the system can answer: is this address ours?
-        sys::Listener::bind((address, 0).into())
+        sys::check_local(address)
             .map_err(|e| Error::link(e, &format!("open an adapter at {address}")))?;
         let seed = sys::random_seed().map_err(failed("draw a random seed"))?;
         let memory = Memory::new(

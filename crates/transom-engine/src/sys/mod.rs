@@ -38,4 +38,4 @@ pub use process::{
     cpu_time, descriptor_limit, fork_generation, now, pause, random_seed, recently, spawn_quiet,
 };
 pub(crate) use region::{Region, try_to_share};
-pub use socket::{Bytes, IoError, Listener, Options, Stream, route_to};
+pub use socket::{Bytes, IoError, Listener, Options, Stream, check_local, route_to};

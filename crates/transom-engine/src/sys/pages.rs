@@ -117,10 +117,10 @@ fn query(fd: &Fd, address: u64) -> Result<Option<Mapping>, ()> {
     }
 }
 
-/// The same from the text of the maps file, for kernels before 6.11.
-fn parse_maps() -> Vec<Mapping> {
-    let Ok(text) = std::fs::read_to_string("/proc/self/maps") else { return Vec::new() };
-    text.lines().filter_map(parse_line).collect()
+/// The same from the text of the maps file, for kernels before 6.11. `None`: it cannot be had.
+fn parse_maps() -> Option<Vec<Mapping>> {
+    let text = std::fs::read_to_string("/proc/self/maps").ok()?;
+    Some(text.lines().filter_map(parse_line).collect())
 }
 
 fn parse_line(line: &str) -> Option<Mapping> {
@@ -172,13 +172,15 @@ pub fn check_pages(start: u64, length: u64, write: bool) -> Result<(), PageError
 }
 
 pub(super) fn check_by_text(start: u64, length: u64, write: bool) -> Result<(), PageError> {
-    let mut maps = parse_maps().into_iter().peekable();
+    // A system without /proc, or a process without a descriptor for it, cannot be asked: registration
+    // goes on trust, placement is still safe.
+    let Some(maps) = parse_maps() else { return Ok(()) };
+    let mut maps = maps.into_iter().peekable();
     let verdict = walk(start, length, write, |at| {
         while maps.peek().is_some_and(|m| m.end <= at) {
             maps.next();
         }
         Ok(maps.next())
     });
-    // A system without /proc cannot be asked: registration goes on trust, placement is still safe.
     verdict.unwrap_or(Ok(()))
 }

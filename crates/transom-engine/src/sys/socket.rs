@@ -135,6 +135,14 @@ pub fn route_to(peer: SocketAddr) -> Result<SocketAddr> {
     local_address(&fd)
 }
 
+/// Whether `address` is one of this machine's. Takes no port: there may be none left.
+pub fn check_local(address: std::net::IpAddr) -> Result<()> {
+    let address = SocketAddr::new(address, 0);
+    let stream = Stream(socket_for(&address)?);
+    stream.option(libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1);
+    Ok(net::bind(&stream.0, &address)?)
+}
+
 /// A socket that accepts.
 #[derive(Debug)]
 pub struct Listener(Fd);

@@ -1,7 +1,7 @@
 //! Processes to be treated badly, and what is known of them from outside.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -90,7 +90,7 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn start(command: &mut Command) -> Process {
-        let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("it starts");
         let (lines, out) = channel();
         let stdout = BufReader::new(child.stdout.take().unwrap());
@@ -121,6 +121,12 @@ impl Process {
         Process::start(command.arg("fetch").arg(from.to_string()).arg(out))
     }
 
+    /// A line to its standard input.
+    pub(crate) fn tell(&mut self, line: &str) {
+        let stdin = self.child.stdin.as_mut().unwrap();
+        writeln!(stdin, "{line}").unwrap();
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -138,6 +144,14 @@ impl Process {
 
     /// The next line like this.
     pub(crate) fn line(&mut self, is_it: impl Fn(&str) -> bool) -> String {
+        self.try_line(is_it).unwrap_or_else(|| {
+            let complaint = self.complaint();
+            panic!("it ended instead; {:#?}, {complaint}", self.said)
+        })
+    }
+
+    /// The same; `None` if it ended instead.
+    pub(crate) fn try_line(&mut self, is_it: impl Fn(&str) -> bool) -> Option<String> {
         let begun = Instant::now();
         loop {
             let left = LONG.saturating_sub(begun.elapsed());
@@ -145,16 +159,13 @@ impl Process {
                 Ok(line) => {
                     self.said.push(line.clone());
                     if is_it(&line) {
-                        return line;
+                        return Some(line);
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     panic!("waited in vain; so far: {:#?}", self.said)
                 }
-                Err(RecvTimeoutError::Disconnected) => {
-                    let complaint = self.complaint();
-                    panic!("it ended instead; {:#?}, {complaint}", self.said)
-                }
+                Err(RecvTimeoutError::Disconnected) => return None,
             }
         }
     }
@@ -196,7 +207,7 @@ impl Process {
         let is_shared = |name: &str| name.contains("memfd:transom");
         let threads = fs::read_dir(format!("{proc}/task")).unwrap().count();
         Holds {
-            descriptors: fds.len(),
+            descriptors: fds.len() as u64,
             shared: fds.iter().filter(|fd| is_shared(&fd.to_string_lossy())).count()
                 + maps.lines().filter(|line| is_shared(line)).count(),
             threads,
@@ -214,7 +225,7 @@ impl Drop for Process {
 /// What a process holds of the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Holds {
-    pub(crate) descriptors: usize,
+    pub(crate) descriptors: u64,
     pub(crate) shared: usize,
     pub(crate) threads: usize,
 }
@@ -225,6 +236,12 @@ pub(crate) fn is_root() -> bool {
 
 /// A test that cannot be run here says so, also where the output of tests that pass is not shown.
 pub(crate) fn skipped(why: &str) {
-    use std::io::Write;
     let _ = writeln!(std::io::stderr(), "\nSKIPPED: {why}");
+}
+
+/// This program once more, running one test, which plays a part there (`TRANSOM_FAULTS_PART`).
+pub(crate) fn part(test: &str, which: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture"]).env("TRANSOM_FAULTS_PART", which);
+    command
 }

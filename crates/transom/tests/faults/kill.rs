@@ -68,7 +68,9 @@ fn usual(before: Duration, now: Duration) -> Duration {
 /// Fetch it undisturbed; how long that took.
 fn fetched(path: &str, at: std::net::SocketAddr, out: &Path, bytes: &[u8]) -> Duration {
     let begun = Instant::now();
-    Process::fetch(share().env("TRANSOM_PATH", path), at, out).succeeds();
+    let said = Process::fetch(share().env("TRANSOM_PATH", path), at, out).succeeds();
+    let by = if path == "tcp" { "path tcp" } else { "path process" };
+    assert!(said.contains(by), "{path}: {said}");
     let took = begun.elapsed();
     assert!(is_whole(out, bytes));
     took

@@ -5,6 +5,10 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+mod clock;
 mod common;
 mod files;
 mod kill;
+mod limits;
+mod network;
+mod stopped;

@@ -1,0 +1,164 @@
+//! A network that fails: two network namespaces with a pair of interfaces between them, one of which
+//! goes down and comes back.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+use std::{fs, io};
+
+use super::common::{Place, Process, is_root, share, skipped, until};
+
+const SERVER: &str = "10.203.7.1";
+const LENGTH: usize = 8 << 20;
+
+/// Two hosts with a cable in between.
+struct Cable {
+    here: String,
+    there: String,
+}
+
+fn ip(arguments: &str) -> io::Result<()> {
+    let output = Command::new("ip").args(arguments.split(' ')).output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(io::Error::other(format!("ip {arguments}: {}", String::from_utf8_lossy(&output.stderr))))
+}
+
+impl Cable {
+    fn new(name: &str) -> io::Result<Cable> {
+        let id = std::process::id();
+        let cable = Cable { here: format!("tf-{name}-{id}-a"), there: format!("tf-{name}-{id}-b") };
+        let Cable { here, there } = &cable;
+        for namespace in [here, there] {
+            ip(&format!("netns add {namespace}"))?;
+            ip(&format!("-n {namespace} link set lo up"))?;
+        }
+        ip(&format!("link add veth0 netns {here} type veth peer name veth0 netns {there}"))?;
+        for (namespace, address) in [(here, SERVER), (there, "10.203.7.2")] {
+            ip(&format!("-n {namespace} addr add {address}/24 dev veth0"))?;
+            ip(&format!("-n {namespace} link set veth0 up"))?;
+        }
+        // About a second for the file, if the system can do that; then nobody is too fast for the test.
+        let slow = ["-n", here, "qdisc", "add", "dev", "veth0", "root", "tbf", "rate", "64mbit"];
+        let burst = ["burst", "256kb", "latency", "400ms"];
+        let _ = Command::new("tc").args(slow).args(burst).status();
+        Ok(cable)
+    }
+
+    fn is_up(&self, up: bool) {
+        let state = if up { "up" } else { "down" };
+        ip(&format!("-n {} link set veth0 {state}", self.here)).unwrap();
+    }
+
+    /// Who was not found while the cable was out is looked for anew at once.
+    fn forget_neighbours(&self) {
+        for namespace in [&self.here, &self.there] {
+            ip(&format!("-n {namespace} neigh flush dev veth0")).unwrap();
+        }
+    }
+
+    fn within(namespace: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", namespace]).arg(share().get_program());
+        command
+    }
+
+    fn serve(&self, file: &Path) -> (Process, SocketAddr) {
+        Process::serve(&mut Cable::within(&self.here), file, &format!("{SERVER}:0"))
+    }
+
+    fn fetch(&self, at: SocketAddr, out: &Path) -> Process {
+        Process::fetch(&mut Cable::within(&self.there), at, out)
+    }
+}
+
+impl Drop for Cable {
+    fn drop(&mut self) {
+        for namespace in [&self.here, &self.there] {
+            let _ = ip(&format!("netns del {namespace}"));
+        }
+    }
+}
+
+/// With a cable, or not at all.
+fn with_cable(name: &str, test: impl FnOnce(&Cable)) {
+    if !is_root() {
+        return skipped("network namespaces need root");
+    }
+    match Cable::new(name) {
+        Ok(cable) => test(&cable),
+        Err(why) => skipped(&format!("no network namespaces here (package iproute2?): {why}")),
+    }
+}
+
+/// A cable that is out for a second or two is TCP's business: nobody notices but by the clock.
+#[test]
+fn a_short_outage_is_sat_out() {
+    with_cable("short", |cable| {
+        let place = Place::new("short-outage");
+        let (file, bytes) = place.filled("file", LENGTH);
+        let out = place.file("copy");
+        let (mut server, at) = cable.serve(&file);
+        let mut receiver = cable.fetch(at, &out);
+        receiver.line(|line| line.contains("are on offer"));
+        cable.is_up(false);
+        thread::sleep(Duration::from_millis(1500)); // the outage
+        cable.is_up(true);
+        receiver.succeeds();
+        assert_eq!(fs::read(&out).unwrap(), bytes);
+        server.line(|line| line.contains("lent and taken back"));
+    });
+}
+
+/// A cable that stays out: both sides say that there is no answer, and for how long they have waited
+/// (ND2 4.5); nothing half done is left, and the next connection works when the cable is back.
+#[test]
+fn a_long_outage_is_a_time_out_on_both_sides() {
+    with_cable("long", |cable| {
+        let place = Place::new("long-outage");
+        let (file, bytes) = place.filled("file", LENGTH);
+        let out = place.file("copy");
+        let (mut server, at) = cable.serve(&file);
+        let before = server.holds();
+        let mut receiver = cable.fetch(at, &out);
+        receiver.line(|line| line.contains("are on offer"));
+        cable.is_up(false);
+        let why = receiver.fails();
+        assert!(why.contains("no answer from the peer or its host for 10 s"), "{why}");
+        let line = server.line(|line| line.contains(": ") && !line.starts_with("serving"));
+        assert!(line.contains("no answer from the peer or its host for 10 s"), "{line}");
+        assert!(!out.exists());
+        until("nothing is left of it", || (server.holds() == before).then_some(()));
+        cable.is_up(true);
+        cable.forget_neighbours();
+        cable.fetch(at, &out).succeeds();
+        assert_eq!(fs::read(&out).unwrap(), bytes);
+    });
+}
+
+/// /proc/sys/net: a range of one local port. The second connection has none, and the message says so;
+/// it is free again as soon as the first one is over.
+#[test]
+fn the_last_local_port_is_taken_and_given_back() {
+    with_cable("port", |cable| {
+        let set = ["sysctl", "-q", "-w", "net.ipv4.ip_local_port_range=40000 40000"];
+        let mut command = Command::new("ip");
+        let command = command.args(["netns", "exec", &cable.there]).args(set);
+        if !command.status().is_ok_and(|status| status.success()) {
+            return skipped("no right to limit the local ports");
+        }
+        let place = Place::new("one-port");
+        let (file, bytes) = place.filled("file", LENGTH);
+        let (_server, at) = cable.serve(&file);
+        let out = place.file("copy");
+        let mut first = cable.fetch(at, &out);
+        first.line(|line| line.contains("are on offer"));
+        let why = cable.fetch(at, &place.file("other")).fails();
+        assert!(why.contains("no local port is left"), "{why}");
+        first.succeeds();
+        assert_eq!(fs::read(&out).unwrap(), bytes);
+    });
+}
