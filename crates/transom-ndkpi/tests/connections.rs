@@ -9,6 +9,8 @@ use common::*;
 use transom_ndkpi::Status;
 use transom_ndkpi::dispatch::*;
 
+transom_rules::over_both_paths!(path_holds());
+
 /// 9.1, 9.4, CN-5: the request can be looked at, rejected, or just closed; a paused listener is no
 /// listener.
 #[test]

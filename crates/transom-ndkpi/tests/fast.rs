@@ -88,6 +88,8 @@ impl Fixture {
 
 // ---- NDK 11.3 ----
 
+transom_rules::over_both_paths!(path_holds());
+
 #[test]
 fn lam01_a_chain_is_judged_as_for_a_registration() {
     in_every_mode(|mode| {

@@ -13,6 +13,8 @@ use transom_ndkpi::flags::{mr as flag, op};
 use transom_ndkpi::types::*;
 use transom_ndkpi::{Mode, NdkOpenAdapter, Status};
 
+transom_rules::over_both_paths!(path_holds());
+
 #[test]
 fn ob1_headers_are_filled_in() {
     in_every_mode(|mode| {

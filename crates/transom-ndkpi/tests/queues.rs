@@ -35,6 +35,8 @@ unsafe extern "C" fn notified(context: *mut c_void, status: i32) {
     notified.told.send(status).unwrap();
 }
 
+transom_rules::over_both_paths!(path_holds());
+
 /// CQ-5, CQ-6, CQ-15, WR-11: what satisfies which arm, and what two arms amount to.
 #[test]
 fn cq05_two_arms_are_the_greater_one() {

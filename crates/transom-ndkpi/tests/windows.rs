@@ -55,6 +55,8 @@ impl Fixture {
     }
 }
 
+transom_rules::over_both_paths!(path_holds());
+
 #[test]
 fn mw01_a_window_is_nothing_before_its_bind() {
     in_every_mode(|mode| {

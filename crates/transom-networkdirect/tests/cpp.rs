@@ -3,7 +3,7 @@
 
 mod support;
 
-use support::{build, program, run};
+use support::{build, over_each_path, program, run};
 
 #[test]
 fn layout_of_the_headers_is_the_library_s() {
@@ -15,7 +15,7 @@ macro_rules! cases {
         $(
             #[test]
             fn $name() {
-                run(program($source), &[$argument], &[]);
+                over_each_path(program($source), &[$argument]);
             }
         )*
     };
@@ -30,7 +30,19 @@ cases!("easy":
     easy_31 = "31", easy_32 = "32",
 );
 
-cases!("misuse":
+/// Calls that come to nothing before there is a path.
+macro_rules! misuses {
+    ($($name:ident = $argument:literal),* $(,)?) => {
+        $(
+            #[test]
+            fn $name() {
+                run(program("misuse"), &[$argument], &[]);
+            }
+        )*
+    };
+}
+
+misuses!(
     misuse_foreign_objects = "foreign",
     misuse_another_adapter_s_objects = "adapter",
     misuse_handles = "handles",

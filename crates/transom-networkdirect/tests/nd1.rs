@@ -4,18 +4,18 @@
 
 mod support;
 
-use support::{program, run};
+use support::{over_each_path, program, run};
 
 fn windows(case: &str) {
-    run(program("nd1_windows"), &[case], &[]);
+    over_each_path(program("nd1_windows"), &[case]);
 }
 
 fn requests(case: &str) {
-    run(program("nd1_requests"), &[case], &[]);
+    over_each_path(program("nd1_requests"), &[case]);
 }
 
 fn connections(case: &str) {
-    run(program("nd1_connections"), &[case], &[]);
+    over_each_path(program("nd1_connections"), &[case]);
 }
 
 fn objects(case: &str) {

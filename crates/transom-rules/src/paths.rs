@@ -46,3 +46,29 @@ pub fn again_over_tcp(filters: &[&str], skip: &[&str]) {
     };
     assert!(good, "over TCP the suite fails, or none of it was run:\n{text}");
 }
+
+/// To be called while a connection between two adapters of this process is there: it takes the path that
+/// this run is about.
+///
+/// # Panics
+/// If it does not.
+pub fn hold() {
+    assert_eq!(memory_is_shared(), of_this_run() == "process", "the other path is used");
+}
+
+/// A suite over both paths: its tests once more over TCP, and one that makes a connection by `$connect`,
+/// which calls [`hold`](crate::paths::hold) meanwhile.
+#[macro_export]
+macro_rules! over_both_paths {
+    ($connect:expr) => {
+        #[test]
+        fn the_same_tests_pass_over_tcp() {
+            $crate::paths::again_over_tcp(&[], &[]);
+        }
+
+        #[test]
+        fn the_path_is_the_one_that_this_run_is_about() {
+            $connect;
+        }
+    };
+}

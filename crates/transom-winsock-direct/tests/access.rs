@@ -11,6 +11,8 @@ use transom_winsock_direct::{Direction, Error, Handle, Options};
 const READ: Direction = Direction::Read;
 const WRITE: Direction = Direction::Write;
 
+transom_rules::over_both_paths!(path_holds());
+
 #[test]
 fn a01_every_buffer_must_be_registered() {
     let two = Two::new();

@@ -11,6 +11,8 @@ use transom_winsock_direct::abi::*;
 use transom_winsock_direct::extension::{EXTENSIONS, Extension, Offers, find};
 use transom_winsock_direct::{Direction, Error, Operation, Options, Provider};
 
+transom_rules::over_both_paths!(path_holds());
+
 #[test]
 fn w01_extensions_by_guid() {
     for (guid, extension) in EXTENSIONS {

@@ -7,6 +7,8 @@ use common::*;
 use transom_winsock_direct::abi::*;
 use transom_winsock_direct::{Direction, Error};
 
+transom_rules::over_both_paths!(path_holds());
+
 /// W7: from the middle of a region; never over the seam of two.
 #[test]
 fn w07_a_buffer_lies_in_one_registration() {

@@ -7,6 +7,8 @@ use common::*;
 use transom_winsock_direct::abi::*;
 use transom_winsock_direct::{Direction, Error};
 
+transom_rules::over_both_paths!(path_holds());
+
 /// W12, L-2 to L-7: the backlog, the condition function, and the event.
 #[test]
 fn w12_the_condition_is_asked_inside_accept() {

@@ -76,6 +76,13 @@ fn bytes(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + at / 256) as u8).collect()
 }
 
+transom_rules::over_both_paths!({
+    let pair = Pair::new();
+    transom_rules::paths::hold();
+    let (owner, peer) = (pair.owner.info(), pair.peer.info());
+    assert_eq!([owner.path, peer.path], [transom_rules::paths::of_this_run(); 2]);
+});
+
 /// Until something is so that another thread brings about.
 fn until(what: &str, mut so: impl FnMut() -> bool) {
     let begin = Instant::now();

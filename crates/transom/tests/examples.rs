@@ -24,6 +24,11 @@ fn runs(name: &str, args: &[&str]) -> String {
 }
 
 #[test]
+fn the_examples_run_over_tcp_too() {
+    transom_rules::paths::again_over_tcp(&[], &["over_tcp"]);
+}
+
+#[test]
 fn share() {
     let out = runs("share", &[]);
     assert!(out.contains("SHA-256 verified") && out.contains("as it must be"), "{out}");

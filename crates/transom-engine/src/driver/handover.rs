@@ -25,7 +25,7 @@ use super::mail::Owner;
 use super::options::Options;
 use super::path::{Path, PathReason, Place};
 use super::rings::Rings;
-use crate::sys::{self, Door, Fd, IoError, Local, Region};
+use crate::sys::{self, Door, Fd, IoError, Local, Region, kill_point};
 use crate::{Cx, LinkEnd, Status};
 
 /// What an active side says first on its TCP connection: this, then the nonce. MPA begins otherwise.
@@ -208,9 +208,11 @@ impl Link {
         };
         state.reason = match self.hand_over() {
             Ok((shared, nonce)) => {
+                kill_point("handed over, not asked");
                 let question = [ASK, nonce].concat();
                 // A fresh connection has room for it; a broken one is noticed below.
                 if self.stream.send(&question) == Ok(question.len()) {
+                    kill_point("asked, not answered");
                     let asked = Asked { request: *request, shared, heard: Vec::new() };
                     state.stage = Stage::Asked(Box::new(asked));
                 }
@@ -298,6 +300,7 @@ impl Link {
             }
             Some((region, local)) => match places.0.take(places.1) {
                 Some(place) => {
+                    kill_point("claimed, not answered");
                     self.change_path(state, cx, (region, local, place), Role::Passive, None);
                     YES
                 }
@@ -311,6 +314,7 @@ impl Link {
         if self.stream.send(&answer) != Ok(answer.len()) {
             state.connection.link_closed(cx, LinkEnd::Closed);
         }
+        kill_point("answered, start-up not begun");
         Some(QUESTION)
     }
 

@@ -491,6 +491,14 @@ pub fn pair_with(client: OpenOptions, server: OpenOptions) -> (Side, Side) {
     connected(half(client), half(server))
 }
 
+/// A connection takes the path that this run is about.
+pub fn path_holds() {
+    let (client, server) = pair(Mode::ALL[0]);
+    transom_rules::paths::hold();
+    client.end(&[]);
+    server.end(&[]);
+}
+
 /// As [`pair_with`], with a completion queue of the test's own on the accepting side.
 pub fn pair_on(
     client: OpenOptions,

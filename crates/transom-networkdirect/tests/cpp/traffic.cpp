@@ -3,6 +3,9 @@
 
 #include <process.h>
 
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <string>
 
 struct Grant {
@@ -60,6 +63,16 @@ struct Waiter {
     }
 };
 
+// Two processes of one user share memory, unless they were told to take TCP.
+static void path_is_the_one_asked_for()
+{
+    const char *path = std::getenv("TRANSOM_PATH");
+    const bool tcp = path && std::string(path) == "tcp";
+    std::ifstream maps("/proc/self/maps");
+    const std::string text((std::istreambuf_iterator<char>(maps)), {});
+    CHECK((text.find("memfd:transom") == std::string::npos) == tcp);
+}
+
 static void ping_pong(const std::string &how)
 {
     const int rounds = 300;
@@ -78,6 +91,7 @@ static void ping_pong(const std::string &how)
         quiet.Internal = 0;
         HRESULT hr = first ? side.connector->CompleteConnect(&quiet) : side.connector->Accept(side.qp, 0, 0, nullptr, 0, &quiet);
         HR(hr == ND_PENDING ? side.connector->GetOverlappedResult(&quiet, TRUE) : hr, ND_SUCCESS);
+        path_is_the_one_asked_for();
         for (int i = 0; i < rounds; ++i) {
             buffer[0] = i;
             if (first)

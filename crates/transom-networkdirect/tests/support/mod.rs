@@ -60,6 +60,17 @@ pub(crate) fn run(program: &Path, arguments: &[&str], environment: &[(&str, &str
     words.into_owned()
 }
 
+/// Run it over each path, both at a time; both must end well.
+pub(crate) fn over_each_path(program: &Path, arguments: &[&str]) {
+    std::thread::scope(|scope| {
+        let over = |path| move || run(program, arguments, &[("TRANSOM_PATH", path)]);
+        let ends = ["tcp", "auto"].map(|path| scope.spawn(over(path)));
+        for (end, path) in ends.into_iter().zip(["tcp", "auto"]) {
+            assert!(end.join().is_ok(), "TRANSOM_PATH={path}");
+        }
+    });
+}
+
 /// The program of a source file: one build, whichever test comes first.
 pub(crate) fn program(source: &'static str) -> &'static Path {
     type Cell = &'static OnceLock<PathBuf>;

@@ -292,6 +292,13 @@ impl Two {
     }
 }
 
+/// A connection takes the path that this run is about.
+pub fn path_holds() {
+    let two = Two::new();
+    transom_rules::paths::hold();
+    two.end();
+}
+
 /// All of `a`'s memory for local use, registered on `socket`.
 pub fn scratch(process: &Process, socket: usize, byte: u8) -> (Pages, Handle) {
     let pages = Pages::of(byte);

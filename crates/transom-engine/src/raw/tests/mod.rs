@@ -2,10 +2,12 @@
 
 mod calls;
 mod crowd;
+mod door;
 mod forks;
 mod harness;
 mod hostile;
 mod processes;
 mod rings;
 mod traffic;
+mod users;
 mod vanishing;

@@ -29,6 +29,21 @@ pub(super) fn child_of(test: &str, at: SocketAddr, more: &[(&str, &str)]) -> Chi
     command.stdout(Stdio::null()).spawn().unwrap()
 }
 
+/// Whether this process has the named test for itself: it counts what the process has. If not, one is
+/// started that has, and must succeed.
+pub(super) fn alone(test: &str) -> bool {
+    const ALONE: &str = "TRANSOM_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", &format!("raw::tests::{test}"), "--nocapture"]).env(ALONE, "1");
+    let out = command.output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(out.status.success(), "{}\n{}", text(&out.stdout), text(&out.stderr));
+    false
+}
+
 pub(super) fn listening(end: &End) -> Listener {
     let listener = end.adapter.listener(loopback()).unwrap();
     listener.listen(0).unwrap();

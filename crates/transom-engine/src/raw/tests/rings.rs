@@ -8,7 +8,7 @@ use std::time::Instant;
 use transom_memory::{Rights, Token};
 
 use super::harness::*;
-use super::processes::{accepted, child_of, connected_with, listening, parent};
+use super::processes::{accepted, alone, child_of, connected_with, listening, parent};
 use crate::raw::{Options, Path, PathReason};
 use crate::sys::hit;
 use crate::{Completion, CompletionKind, Data, Flags, Operation, Request, Status};
@@ -30,7 +30,7 @@ fn reasons(active: &End, passive: &End) -> [PathReason; 2] {
 fn the_same_tests_pass_over_tcp() {
     transom_rules::paths::again_over_tcp(
         &["raw::tests"],
-        &["raw::tests::rings", "raw::tests::door"],
+        &["tests::rings", "tests::door", "tests::users"],
     );
 }
 
@@ -125,15 +125,8 @@ fn an_idle_connection_gives_back_what_its_bulk_data_took() {
             std::thread::park();
         }
     }
-    // In a process of its own: it counts what the whole process has.
-    const ALONE: &str = "TRANSOM_TEST_ALONE";
     let name = "rings::an_idle_connection_gives_back_what_its_bulk_data_took";
-    if std::env::var_os(ALONE).is_none() {
-        let this = std::env::current_exe().unwrap();
-        let mut command = std::process::Command::new(this);
-        command.args(["--exact", &format!("raw::tests::{name}")]).env(ALONE, "1");
-        let out = command.output().unwrap();
-        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stdout));
+    if !alone(name) {
         return;
     }
     let end = End::new(&process());
@@ -335,9 +328,9 @@ fn a_peer_may_die_at_any_point_of_the_ring_code() {
         assert_eq!(peer.wait().unwrap().signal(), Some(libc::SIGKILL), "{point} was not hit");
     }
     until("all rings are unmapped", || belongings() == (0, 0));
-    // This process went through the same code: no point is missing from the list.
-    let seen = hit::seen();
-    assert_eq!(seen, BTreeSet::from(POINTS));
+    // This process went through the same code: no point is missing from the lists.
+    let all = POINTS.into_iter().chain(super::door::POINTS).collect::<BTreeSet<_>>();
+    assert_eq!(hit::seen(), all);
 }
 
 fn read_note(note: &Buffer) -> (Token, u64) {
@@ -346,7 +339,7 @@ fn read_note(note: &Buffer) -> (Token, u64) {
     (Token(word(0) as u32), word(8))
 }
 
-fn until(what: &str, mut so: impl FnMut() -> bool) {
+pub(super) fn until(what: &str, mut so: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !so() {
         assert!(begin.elapsed() < PATIENCE, "{what}");

@@ -1,0 +1,325 @@
+//! What others may do at the door where memory is handed over, and with what is handed over there.
+
+use std::io::{IoSlice, Read, Write};
+use std::mem::MaybeUninit;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+
+use super::harness::*;
+use super::processes::{alone, child_of, connected_with, listening, parent};
+use super::rings::until;
+use crate::Status;
+use crate::raw::{Options, Path, PathReason};
+use crate::sys::{Door, Local, Region, hit};
+
+fn process() -> Options {
+    Options { path: Path::Process, ..Options::default() }
+}
+
+fn name(at: SocketAddr) -> String {
+    format!("transom/process/{at}")
+}
+
+const NONCE: [u8; 16] = *b"0123456789abcdef";
+
+fn hello(nonce: [u8; 16], others: u8) -> Vec<u8> {
+    [&b"TRANSOM1"[..], &nonce, &[others]].concat()
+}
+
+/// Ask for what was handed over under a nonce: the answer's last byte.
+fn ask(at: SocketAddr, nonce: [u8; 16]) -> (TcpStream, u8) {
+    let mut stream = TcpStream::connect(at).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(&[*b"Transom process1", nonce].concat()).unwrap();
+    let mut answer = [0; 16];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(answer[..15], *b"Transom process");
+    (stream, answer[15])
+}
+
+fn hand_over_all(local: &Local, bytes: &[u8], fds: &[&OwnedFd]) {
+    let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
+    let mut room = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(250))];
+    let mut control = SendAncillaryBuffer::new(&mut room);
+    assert!(fds.is_empty() || control.push(SendAncillaryMessage::ScmRights(&fds)));
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    rustix::net::sendmsg(local.fd(), &[IoSlice::new(bytes)], &mut control, flags).unwrap();
+}
+
+/// Memory of `size` bytes with these seals.
+fn memory(size: u64, seals: SealFlags) -> OwnedFd {
+    let fd = rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING);
+    let fd = fd.unwrap();
+    rustix::fs::ftruncate(&fd, size).unwrap();
+    rustix::fs::fcntl_add_seals(&fd, seals).unwrap();
+    fd
+}
+
+/// Descriptors of this process, and its mappings of shared memory.
+fn belongings() -> (usize, usize) {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let mapped = maps.lines().filter(|line| line.contains("memfd:")).count();
+    (std::fs::read_dir("/proc/self/fd").unwrap().count(), mapped)
+}
+
+/// Design rule 9: whatever is brought to the door, start-up goes on over TCP, what is not as it must be
+/// is not mapped, and nothing of it stays.
+#[test]
+fn what_is_no_proper_hand_over_is_declined() {
+    if !alone("door::what_is_no_proper_hand_over_is_declined") {
+        return;
+    }
+    let passive = End::new(&process());
+    let listener = listening(&passive);
+    let at = listener.address().unwrap();
+    join_at(&End::new(&process()), &passive, &listener);
+    let all = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    let (_, good) = Region::create().unwrap();
+    let size = rustix::fs::fstat(&good).unwrap().st_size as u64;
+    drop(good);
+    let right = memory(size, all);
+    let file = OwnedFd::from(std::fs::File::open("/proc/self/exe").unwrap());
+    let (pipe, _other) = rustix::pipe::pipe().unwrap();
+    let unsealed = memory(size, SealFlags::empty());
+    let shrinkable = memory(size, SealFlags::GROW | SealFlags::SEAL);
+    let unsealable = memory(size, SealFlags::SHRINK);
+    let small = memory(size - 4096, all);
+    let large = memory(size * 2, all);
+    let frozen = memory(size, all | SealFlags::WRITE);
+    let many: Vec<&OwnedFd> = std::iter::repeat_n(&right, 200).collect();
+    let before = belongings();
+    let cases: [(&str, Vec<u8>, Vec<&OwnedFd>); 13] = [
+        ("nothing", vec![], vec![]),
+        ("one byte", vec![b'T'], vec![]),
+        ("no memory", hello(NONCE, 0), vec![]),
+        ("another greeting", [&b"TRANSOM2"[..], &NONCE, &[0]].concat(), vec![&right]),
+        ("half a greeting", hello(NONCE, 0)[..20].to_vec(), vec![&right]),
+        ("a file", hello(NONCE, 0), vec![&file]),
+        ("a pipe", hello(NONCE, 0), vec![&pipe]),
+        ("memory without seals", hello(NONCE, 0), vec![&unsealed]),
+        ("memory that may shrink", hello(NONCE, 0), vec![&shrinkable]),
+        ("memory whose seals may change", hello(NONCE, 0), vec![&unsealable]),
+        ("too little memory", hello(NONCE, 0), vec![&small]),
+        ("too much memory", hello(NONCE, 0), vec![&large]),
+        ("memory that cannot be written", hello(NONCE, 0), vec![&frozen]),
+    ];
+    for (what, bytes, fds) in cases {
+        let local = Local::connect(&name(at)).unwrap();
+        if !bytes.is_empty() {
+            hand_over_all(&local, &bytes, &fds);
+        }
+        assert_eq!(ask(at, NONCE).1, b'-', "{what}");
+    }
+    // Two hundred descriptors in one go: at most one of them is looked at, none is kept.
+    let local = Local::connect(&name(at)).unwrap();
+    hand_over_all(&local, b"no greeting", &many);
+    assert_eq!(ask(at, NONCE).1, b'-');
+    drop(local);
+    // The right memory under another nonce; and once more, under its own, twice.
+    let local = Local::connect(&name(at)).unwrap();
+    hand_over_all(&local, &hello(NONCE, 0), &[&right]);
+    assert_eq!(ask(at, *b"fedcba9876543210").1, b'-', "a nonce that nobody has brought");
+    let (stream, answer) = ask(at, NONCE);
+    assert_eq!(answer, b'+');
+    assert_eq!(ask(at, NONCE).1, b'-', "what was claimed is gone");
+    drop((local, stream));
+    until("nothing of it stays", || {
+        // Whoever waits at the door is looked at when somebody connects.
+        let _ = TcpStream::connect(at);
+        let now = belongings();
+        now.0 <= before.0 && now.1 <= before.1
+    });
+    let active = End::new(&process());
+    let other = End::in_domain(&passive.adapter, passive.domain);
+    join_at(&active, &other, &listener);
+    assert_eq!(active.connector.info().unwrap().path, "process");
+}
+
+/// iW 14, for the door: those who knock and say nothing take only so many places, whoever is not
+/// welcome takes none, and the next who means it is let in.
+#[test]
+fn a_flood_of_knocks_takes_bounded_room_and_ends() {
+    if !alone("door::a_flood_of_knocks_takes_bounded_room_and_ends") {
+        return;
+    }
+    let passive = End::new(&process());
+    let listener = listening(&passive);
+    let at = listener.address().unwrap();
+    let active = End::new(&process());
+    let before = belongings().0;
+    // More than the system keeps for us: the rest is turned away there.
+    let mut knocks = Vec::new();
+    while let Ok(local) = Local::connect(&name(at)) {
+        knocks.push(local);
+        assert!(knocks.len() < 5000, "the system keeps a bounded number");
+    }
+    let connect = || {
+        let ends = [&active, &passive].map(|end| End::in_domain(&end.adapter, end.domain));
+        join_at(&ends[0], &ends[1], &listener);
+        ends[0].connector.info().unwrap().path_reason
+    };
+    // The first may find the door crowded: then it takes TCP and says so.
+    let first = connect();
+    assert!(matches!(first, PathReason::DoorBusy | PathReason::Proven), "{first:?}");
+    until("the next is let in", || connect() == PathReason::Proven);
+    let held = belongings().0.saturating_sub(before + knocks.len());
+    assert!(held < 300, "{held} descriptors are held for those who say nothing");
+    drop(knocks);
+    until("they are forgotten", || {
+        connect();
+        belongings().0 <= before + 20
+    });
+}
+
+/// A listener that answers nonsense, or says yes without having what was handed over, gains nothing:
+/// the connection takes TCP or ends.
+#[test]
+fn an_answer_that_proves_nothing_is_not_believed() {
+    for (answer, goes_on) in [
+        (&b"Transom process-"[..], true),
+        (b"Transom process#", true),
+        (b"Transom process\0", true),
+        (b"transom process+", true),
+        (b"Transom process+", false),
+        (b"", false),
+    ] {
+        let socket = std::net::TcpListener::bind(loopback()).unwrap();
+        let at = socket.local_addr().unwrap();
+        let door = Door::open(&name(at)).unwrap();
+        let end = End::new(&process());
+        let (sink, told) = signal();
+        end.connector.bind(loopback()).unwrap();
+        end.connector.connect(&end.qp, at, LIMITS, b"", sink).unwrap();
+        let (mut stream, _) = socket.accept().unwrap();
+        let mut question = [0; 32];
+        stream.read_exact(&mut question).unwrap();
+        assert_eq!(question[..16], *b"Transom process1");
+        // Whoever has knocked is sent away, with what it has brought.
+        drop(door.accept().unwrap());
+        stream.write_all(answer).unwrap();
+        // It would be asked once more, in an older form, as over TCP.
+        drop(socket);
+        if goes_on {
+            // Start-up goes on where it would have begun.
+            let mut request = [0; 16];
+            stream.read_exact(&mut request).unwrap();
+            assert_eq!(&request, b"MPA ID Req Frame");
+            drop(stream);
+            assert_eq!(told.wait(), Status::ConnectionRefused);
+        } else {
+            // Its socket at the door has ended, or this one, and so has the connection.
+            drop((!answer.is_empty()).then_some(stream));
+            assert_ne!(told.wait(), Status::Success);
+        }
+    }
+}
+
+/// Every place in the hand-over at which a process can die, and on whose side.
+pub(super) const POINTS: [&str; 4] = [
+    "handed over, not asked",
+    "asked, not answered",
+    "claimed, not answered",
+    "answered, start-up not begun",
+];
+
+/// A process that dies half-way leaves nothing, and the other side is not impressed.
+#[test]
+fn a_process_may_die_at_any_point_of_the_hand_over() {
+    if let Some(at) = parent() {
+        hit::arm();
+        if std::env::var("TRANSOM_TEST_SIDE").as_deref() == Ok("active") {
+            let _end = connected_with(at, &process());
+        } else {
+            // Listens, and tells the parent where by connecting to it over TCP.
+            let end = End::new(&process());
+            let listener = listening(&end);
+            let plain = Options { path: Path::Tcp, ..Options::default() };
+            let caller = End::new(&plain);
+            let address = listener.address().unwrap().to_string();
+            let (sink, _told) = signal();
+            caller.connector.bind(loopback()).unwrap();
+            caller.connector.connect(&caller.qp, at, LIMITS, address.as_bytes(), sink).unwrap();
+            std::thread::sleep(PATIENCE);
+        }
+        unreachable!("it should have been killed");
+    }
+    if !alone("door::a_process_may_die_at_any_point_of_the_hand_over") {
+        return;
+    }
+    let test = "door::a_process_may_die_at_any_point_of_the_hand_over";
+    let adapter = End::new(&process());
+    let listener = listening(&adapter);
+    let at = listener.address().unwrap();
+    let fresh = || End::in_domain(&adapter.adapter, adapter.domain);
+    join_at(&fresh(), &fresh(), &listener);
+    until("links end", || adapter.adapter.counters().links == 0);
+    let before = belongings();
+    for (point, side) in POINTS.into_iter().zip(["active", "active", "passive", "passive"]) {
+        let env = [("TRANSOM_KILL_AT", point), ("TRANSOM_TEST_SIDE", side)];
+        let mut peer = child_of(test, at, &env);
+        if side == "passive" {
+            let asked = fresh();
+            let (sink, requested) = signal();
+            listener.get_request(&asked.connector, sink).unwrap();
+            assert_eq!(requested.wait(), Status::Success);
+            let there = asked.connector.private_data().unwrap();
+            let there = String::from_utf8(there).unwrap().parse().unwrap();
+            let end = fresh();
+            let (sink, told) = signal();
+            end.connector.bind(loopback()).unwrap();
+            end.connector.connect(&end.qp, there, LIMITS, b"", sink).unwrap();
+            assert_ne!(told.wait(), Status::Success, "{point}");
+        }
+        assert_eq!(peer.wait().unwrap().signal(), Some(libc::SIGKILL), "{point} was not hit");
+    }
+    until("nothing is left", || {
+        let _ = TcpStream::connect(at);
+        let now = belongings();
+        now.0 <= before.0 && now.1 <= before.1 && adapter.adapter.counters().shared_links == 0
+    });
+    join_at(&fresh(), &fresh(), &listener);
+}
+
+/// Two listeners, one after the other, at one port: the second has a door at once.
+#[test]
+fn a_door_goes_with_its_listener() {
+    let (active, passive) = (End::new(&process()), End::new(&process()));
+    let mut at = loopback();
+    for _ in 0..10 {
+        let listener = passive.adapter.listener(at).unwrap();
+        listener.listen(0).unwrap();
+        at = listener.address().unwrap();
+        let ends = [&active, &passive].map(|end| End::in_domain(&end.adapter, end.domain));
+        join_at(&ends[0], &ends[1], &listener);
+        assert_eq!(ends[0].connector.info().unwrap().path_reason, PathReason::Proven);
+    }
+}
+
+/// A door is found whichever way its listener was told its address.
+#[test]
+fn a_listener_at_all_addresses_has_a_door_for_each() {
+    for (at, to) in [("0.0.0.0:0", "127.0.0.1"), ("[::]:0", "::1"), ("[::]:0", "127.0.0.1")] {
+        let (active, passive) = (End::new(&process()), End::new(&process()));
+        let Ok(listener) = passive.adapter.listener(at.parse().unwrap()) else {
+            eprintln!("{at} is SKIPPED: this machine has no such address");
+            continue;
+        };
+        listener.listen(0).unwrap();
+        let to = SocketAddr::new(to.parse().unwrap(), listener.address().unwrap().port());
+        let (sink, requested) = signal();
+        listener.get_request(&passive.connector, sink).unwrap();
+        let (sink, connected) = signal();
+        active.connector.bind((to.ip(), 0).into()).unwrap();
+        active.connector.connect(&active.qp, to, LIMITS, b"", sink).unwrap();
+        assert_eq!(requested.wait(), Status::Success);
+        let (sink, _accepted) = signal();
+        passive.connector.accept(&passive.qp, LIMITS, b"", sink).unwrap();
+        assert_eq!(connected.wait(), Status::Success);
+        active.connector.complete_connect().unwrap();
+        assert_eq!(active.connector.info().unwrap().path_reason, PathReason::Proven, "{at} {to}");
+    }
+}

@@ -1,0 +1,179 @@
+//! Two users of one host: who shares memory with whom, and who is told why something was refused. A
+//! child of this process takes another user's number for it, which only root can.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use transom_memory::Rights;
+
+use super::harness::*;
+use super::processes::{accepted, child_of, connected_with, listening, parent};
+use crate::raw::{Explain, Options, Path, PathReason};
+use crate::sys::Door;
+use crate::{CompletionKind, DenialCause, Operation, Status};
+
+/// Nobody's number.
+const STRANGER: u32 = 54_321;
+
+/// Whether this test can be made; says so if not.
+fn is_root(test: &str) -> bool {
+    let root = crate::sys::user() == 0;
+    if !root {
+        eprintln!("{test} is SKIPPED: only root can play two users");
+    }
+    root
+}
+
+/// From here on this process is somebody else's.
+fn become_a_stranger() {
+    // SAFETY: plain calls; libc changes every thread of the process.
+    unsafe {
+        assert_eq!(libc::setresgid(STRANGER, STRANGER, STRANGER), 0);
+        assert_eq!(libc::setresuid(STRANGER, STRANGER, STRANGER), 0);
+        // A process that has changed its user may not look into /proc as others may.
+        assert_eq!(libc::prctl(libc::PR_SET_DUMPABLE, 1), 0);
+    }
+    assert_eq!(crate::sys::user(), STRANGER);
+}
+
+/// What the two sides of one connection are told to do.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    stranger: bool,
+    path: Path,
+    /// Whether the owner, and its peer, welcome other users.
+    others: [bool; 2],
+    explain: Explain,
+}
+
+const ASKS: &str = "TRANSOM_TEST_ASKS";
+
+/// What the peer has found, as an exit status.
+fn found(path: &str, reason: PathReason, explained: bool) -> i32 {
+    let reason = match reason {
+        PathReason::Proven => 1,
+        PathReason::OtherUser => 2,
+        PathReason::Declined => 3,
+        PathReason::TcpOnly => 4,
+        _ => 0,
+    };
+    100 + i32::from(path == "process") + 2 * i32::from(explained) + 4 * reason
+}
+
+/// In the child: connect, ask for what was never granted, tell what came of it.
+fn peer_of(case: Case, at: std::net::SocketAddr) -> ! {
+    if case.stranger {
+        become_a_stranger();
+    }
+    let options = Options { path: case.path, other_users: case.others[1], ..Options::default() };
+    let end = connected_with(at, &options);
+    let info = end.connector.info().unwrap();
+    let from = end.buffer(64);
+    end.post(Operation::Write { token: 0x1234_5678, address: 64 }, &[from.all()]);
+    let c = end.next();
+    assert_eq!((c.kind, c.status), (CompletionKind::Write, Status::RemoteAccess));
+    let explained = match end.adapter.denial(c.denial).map(|denial| denial.cause) {
+        Some(DenialCause::ByPeer(error)) => error.explanation.is_some(),
+        other => panic!("{other:?}"),
+    };
+    // SAFETY: ends the process without running anything else.
+    unsafe { libc::_exit(found(info.path, info.path_reason, explained)) }
+}
+
+/// Design rule 4 and the rule of the path: memory is shared between users only if both ask for it, and
+/// even then a peer is told why something was refused only if it is the same user, or the owner says so.
+/// Neither depends on the path.
+#[test]
+fn another_user_shares_memory_only_if_both_ask_and_is_told_nothing_unless_the_owner_says_so() {
+    use {Explain::*, PathReason::*};
+    let all = [
+        // The same user, for comparison.
+        (false, Path::Auto, [false, false], SameUser, "process", Proven, true),
+        (false, Path::Tcp, [false, false], SameUser, "tcp", TcpOnly, true),
+        (false, Path::Auto, [false, false], Nobody, "process", Proven, false),
+        (false, Path::Tcp, [false, false], Nobody, "tcp", TcpOnly, false),
+        // Somebody else.
+        (true, Path::Auto, [false, false], SameUser, "tcp", OtherUser, false),
+        (true, Path::Process, [true, false], SameUser, "tcp", OtherUser, false),
+        (true, Path::Auto, [false, true], SameUser, "tcp", Declined, false),
+        (true, Path::Auto, [true, true], SameUser, "process", Proven, false),
+        (true, Path::Tcp, [true, true], SameUser, "tcp", TcpOnly, false),
+        (true, Path::Auto, [true, true], Everyone, "process", Proven, true),
+        (true, Path::Tcp, [true, true], Everyone, "tcp", TcpOnly, true),
+    ];
+    let case = |i: usize| {
+        let (stranger, path, others, explain, ..) = all[i];
+        Case { stranger, path, others, explain }
+    };
+    if let Some(at) = parent() {
+        peer_of(case(std::env::var(ASKS).unwrap().parse().unwrap()), at);
+    }
+    let name =
+        "another_user_shares_memory_only_if_both_ask_and_is_told_nothing_unless_the_owner_says_so";
+    let root = is_root(name);
+    for (i, (.., path, reason, explained)) in all.into_iter().enumerate() {
+        let Case { stranger, path: way, others, explain } = case(i);
+        if stranger && !root {
+            continue;
+        }
+        let options = Options { path: way, other_users: others[0], explain, ..Options::default() };
+        let end = End::new(&options);
+        let listener = listening(&end);
+        let number = i.to_string();
+        let test = format!("users::{name}");
+        let mut peer = child_of(&test, listener.address().unwrap(), &[(ASKS, &number)]);
+        let (_buffer, _gone) = accepted(&end, &listener, 0);
+        let code = peer.wait().unwrap().code();
+        assert_eq!(code, Some(found(path, reason, explained)), "{:?}", case(i));
+        let kept = end.adapter.denials(|_| true);
+        assert_eq!(kept.len(), 1, "the owner has the record: {kept:?}");
+    }
+}
+
+/// Somebody else has the name of our door: it is not believed, nobody hands anything over there, and
+/// the connection takes TCP.
+#[test]
+fn a_door_that_another_user_has_put_up_is_not_used() {
+    let test = "a_door_that_another_user_has_put_up_is_not_used";
+    if let Some(at) = parent() {
+        become_a_stranger();
+        let door = Door::open(&format!("transom/process/{at}")).unwrap();
+        println!("\nit stands");
+        let mut line = String::new();
+        std::io::stdin().read_line(&mut line).unwrap(); // until the other test process has ended
+        // Whoever has knocked has brought nothing.
+        while let Ok(local) = door.accept() {
+            let got = local.take_over(&mut [0; 64]);
+            assert!(!matches!(got, Ok((_, Some(_)))), "memory was handed over: {got:?}");
+        }
+        println!("nothing was brought");
+        return;
+    }
+    if !is_root(test) {
+        return;
+    }
+    let passive = End::new(&Options { path: Path::Process, ..Options::default() });
+    let listener = passive.adapter.listener(loopback()).unwrap();
+    let at = listener.address().unwrap();
+    let mut squatter = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", &format!("raw::tests::users::{test}"), "--nocapture"])
+        .env("TRANSOM_TEST_PEER", at.to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(squatter.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line == "it stands"));
+    listener.listen(0).unwrap();
+    let active = End::new(&Options { path: Path::Process, ..Options::default() });
+    join_at(&active, &passive, &listener);
+    let reason = |end: &End| end.connector.info().unwrap().path_reason;
+    assert_eq!((reason(&active), reason(&passive)), (PathReason::OtherUser, PathReason::DoorTaken));
+    let (from, to) = (active.buffer(64), passive.buffer(64));
+    let window = passive.window(&to, Rights::REMOTE_WRITE);
+    active.post(Operation::Write { token: window.0, address: to.address() }, &[from.all()]);
+    active.expect(CompletionKind::Write);
+    drop(squatter.stdin.take());
+    assert!(lines.any(|line| line == "nothing was brought"));
+    assert!(squatter.wait().unwrap().success());
+}
