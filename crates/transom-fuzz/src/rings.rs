@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use transom_process::record::{self, HEADER, Header, Kind};
-use transom_process::ring::{Body, Consumer, DATA, Found, INLINE, Lie, Producer, SLOTS, Slot};
+use transom_process::ring::{
+    Body, Consumer, DATA, Found, INLINE, Lie, Producer, SLOTS, Shared, Side, Slot,
+};
 use transom_process::{Channel, Config};
 use transom_wire::{Frame, ReadLimits, Role, Time, Wire};
 
@@ -27,8 +29,7 @@ pub(crate) const RECORDS: Rules = Rules {
 
 struct Victim {
     engine: Engine<Channel>,
-    ours: Vec<Slot>,
-    theirs: Vec<Slot>,
+    shared: Box<Shared>,
     producer: Producer,
     consumer: Consumer,
     /// What the engine has to say and the ring has no room for.
@@ -47,17 +48,22 @@ fn words(slot: &Slot) -> &[AtomicU64; 8] {
     unsafe { &*std::ptr::from_ref(slot).cast::<[AtomicU64; 8]>() }
 }
 
+/// As the kernel hands out fresh memory.
+#[allow(unsafe_code)]
+fn fresh() -> Box<Shared> {
+    // SAFETY: `Shared` is atomic integers; zeros are the value of each.
+    unsafe { Box::<Shared>::new_zeroed().assume_init() }
+}
+
 /// Plays one input.
 pub fn rings(input: &[u8]) {
     let mut input = Input(input);
     let Some(options) = input.byte() else { return };
     let role = if options & ACTIVE != 0 { Role::Active } else { Role::Passive };
     let config = Config { beside: options & 2 != 0, ..Config::new(role) };
-    let slots = || (0..SLOTS).map(|_| Slot::default()).collect::<Vec<_>>();
     let mut victim = Victim {
         engine: Engine::new(Channel::new(config, Time(0)), RECORDS, options),
-        ours: slots(),
-        theirs: slots(),
+        shared: fresh(),
         producer: Producer::new(SLOTS, DATA),
         consumer: Consumer::new(SLOTS, DATA),
         waiting: Vec::new(),
@@ -73,7 +79,6 @@ pub fn rings(input: &[u8]) {
     victim.speak();
     // The attacker's honest half: it knows where the next record goes.
     let mut liar = Producer::new(SLOTS, DATA);
-    let mut word = 0;
     while let Some(step) = input.byte() {
         match step % 8 {
             // A record in its place; its words are the input's.
@@ -90,38 +95,62 @@ pub fn rings(input: &[u8]) {
                 let length = header.payload().min(record::LARGEST_PAYLOAD);
                 let body =
                     if length > INLINE { Body::Placed(length) } else { Body::Inline([7; 4]) };
-                liar.publish(&victim.theirs, header.words(), body);
+                liar.publish(victim.theirs().slots(), header.words(), body);
                 let _ = liar.consumed(victim.taken);
             }
             // Raw words in its place.
             4 => {
                 let noise = [(); 4].map(|()| input.word());
-                liar.publish(&victim.theirs, noise, Body::Inline(noise));
+                liar.publish(victim.theirs().slots(), noise, Body::Inline(noise));
             }
             // Any word of any slot, the victim's own included.
             5 => {
                 let (at, which) = (input.byte().unwrap_or(0), input.byte().unwrap_or(0));
-                let slots = if which & 8 != 0 { &victim.ours } else { &victim.theirs };
-                words(&slots[usize::from(at)])[usize::from(which % 8)]
+                let side = if which & 8 != 0 { victim.ours() } else { victim.theirs() };
+                words(&side.slots()[usize::from(at)])[usize::from(which % 8)]
                     .store(input.word(), Ordering::Relaxed);
             }
             // The word beside the records.
-            6 => word = input.word() & if step & 16 != 0 { u64::MAX } else { 0xFF_0000_00FF },
-            _ => victim.engine.pass(Duration::from_micros(10)),
+            6 => victim
+                .theirs()
+                .acknowledge(input.word() & if step & 16 != 0 { u64::MAX } else { 0xFF_0000_00FF }),
+            _ => victim.sleep(),
         }
-        victim.look(word);
+        victim.look();
         victim.speak();
     }
     victim.engine.end();
 }
 
+/// Sides of the shared memory.
+const OURS: usize = 0;
+const THEIRS: usize = 1;
+
 impl Victim {
+    fn ours(&self) -> &Side {
+        &self.shared.sides[OURS]
+    }
+
+    fn theirs(&self) -> &Side {
+        &self.shared.sides[THEIRS]
+    }
+
+    /// Nothing to do: it says so, and somebody wakes it, or it looks by itself.
+    fn sleep(&mut self) {
+        self.engine.pass(Duration::from_micros(10));
+        self.ours().fall_asleep();
+        if self.consumer.has_next(self.theirs().slots()) || !self.ours().must_ring() {
+            self.ours().wake_up();
+        }
+        assert!(!self.ours().is_asleep());
+    }
+
     /// As the engine takes records out of its ring.
-    fn look(&mut self, word: u64) {
+    fn look(&mut self) {
         let mut staging = Vec::new();
         while !self.over {
             staging.clear();
-            match self.take(&mut staging, word) {
+            match self.take(&mut staging) {
                 Ok(0) => return,
                 Ok(_) => {
                     let used = self.engine.hear(&staging);
@@ -135,8 +164,8 @@ impl Victim {
         }
     }
 
-    fn take(&mut self, into: &mut Vec<u8>, word: u64) -> Result<usize, Lie> {
-        while let Some(record) = self.consumer.take(&self.theirs) {
+    fn take(&mut self, into: &mut Vec<u8>) -> Result<usize, Lie> {
+        while let Some(record) = self.consumer.take(self.shared.sides[THEIRS].slots()) {
             let record = record?;
             self.taken += 1;
             self.producer.consumed((record.header.ack & 0xFFFF_FFFF) as u32)?;
@@ -161,6 +190,7 @@ impl Victim {
                 }
             }
         }
+        let word = self.theirs().acknowledged();
         if into.is_empty() && word != self.seen {
             self.seen = word;
             self.producer.consumed((word & 0xFFFF_FFFF) as u32)?;
@@ -172,7 +202,9 @@ impl Victim {
 
     /// As the engine writes records into its ring.
     fn speak(&mut self) {
-        let _ = self.engine.wire.acknowledgement(self.engine.now);
+        if let Some(word) = self.engine.wire.acknowledgement(self.engine.now) {
+            self.ours().acknowledge(word);
+        }
         self.engine.speak();
         self.waiting.append(&mut self.engine.out);
         let mut used = 0;
@@ -188,7 +220,7 @@ impl Victim {
             } else {
                 Body::Inline([0; 4])
             };
-            assert!(self.producer.publish(&self.ours, words, body));
+            assert!(self.producer.publish(self.shared.sides[OURS].slots(), words, body));
             used += HEADER + length;
         }
         self.waiting.drain(..used);

@@ -9,7 +9,7 @@ use transom_fuzz::talk::talk;
 use transom_fuzz::{TARGETS, Target};
 
 /// Mutations of each corpus; TRANSOM_FUZZ_ROUNDS says another number.
-const ROUNDS: usize = 12_000;
+const ROUNDS: usize = 6000;
 
 fn directory(name: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "../../fuzz/corpus", name].iter().collect()
