@@ -5,12 +5,14 @@
 //! while the other one is measured.
 
 mod args;
+mod attackers;
 mod bandwidth;
 mod baseline;
 mod check;
 #[expect(unsafe_code, reason = "an allocator that counts")]
 mod cost;
 mod crowd;
+mod fairness;
 mod latency;
 mod local;
 mod message_rate;
@@ -50,6 +52,8 @@ pub(crate) enum Command {
     Connections(ConnectionsArgs),
     /// Judging one access, guard included
     Check(CheckArgs),
+    /// What an honest peer keeps when its neighbour is an attacker
+    Fairness(fairness::Args),
     /// Bytes per registration, and bytes of ours per idle connection
     Memory(cost::Args),
 }
@@ -72,6 +76,7 @@ pub(crate) fn run(command: &Command) -> Outcome {
         Command::Register(args) => local::register(&args.checked(4096, LARGEST_REGION)?),
         Command::Connections(args) => crowd::run(args),
         Command::Check(args) => check::run(args),
+        Command::Fairness(args) => fairness::run(args),
         Command::Memory(args) => cost::run(args),
     }
 }
