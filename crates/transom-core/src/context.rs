@@ -42,6 +42,14 @@ pub trait HostMemory: Sync {
     /// Append `length` bytes at `from` to `out`. On a fault, `out` is as long as before.
     fn append(&self, from: u64, length: usize, out: &mut Vec<u8>) -> Result<(), Fault>;
 
+    /// Copy `into.len()` bytes from `from`, a few. On a fault `into` may hold anything.
+    fn read(&self, from: u64, into: &mut [u8]) -> Result<(), Fault> {
+        let mut bytes = Vec::new();
+        self.append(from, into.len(), &mut bytes)?;
+        into.copy_from_slice(&bytes);
+        Ok(())
+    }
+
     /// Copy `bytes` to `to`: in increasing address order, the last of them with a release store,
     /// because programs spin on them (ND2 4.2 rule 7). On a fault a prefix may stand.
     fn write(&self, to: u64, bytes: &[u8]) -> Result<(), Fault>;

@@ -164,6 +164,28 @@ impl By {
         Ok(())
     }
 
+    /// Copy what the token lets us read, a few bytes, to `into`.
+    pub(crate) fn read(
+        self,
+        cx: &mut Cx<'_>,
+        token: u32,
+        address: u64,
+        into: &mut [u8],
+    ) -> Result<(), Bad> {
+        let length = into.len() as u64;
+        let access = self.access(token, address, length);
+        let grant = cx.memory.check(cx.lane, &access, cx.now.0).map_err(Bad::Denied)?;
+        let mut rest = into;
+        for segment in grant.segments() {
+            let count = usize::try_from(segment.length).unwrap_or(usize::MAX).min(rest.len());
+            let (now, later) = rest.split_at_mut(count);
+            rest = later;
+            let gone = |_| Bad::Vanished { token, address, length };
+            cx.host.read(segment.host, now).map_err(gone)?;
+        }
+        Ok(())
+    }
+
     /// Append what the token lets us read to `out`. After an error `out` may hold a part of it.
     pub(crate) fn fetch(
         self,

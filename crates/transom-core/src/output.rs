@@ -1,6 +1,7 @@
 //! Where frames go.
 
 use transom_memory::Segment;
+use transom_wire::SMALL_HEADER;
 
 /// What became of a frame that was offered without a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,17 @@ pub trait Output {
     fn wants_direct(&self, length: usize) -> bool {
         let _ = length;
         false
+    }
+
+    /// The most payload that [`small`](Output::small) takes now; 0: it takes none.
+    fn small_room(&self) -> usize {
+        0
+    }
+
+    /// Write a whole frame of a few bytes, behind what was written. Only as far as
+    /// [`small_room`](Output::small_room) says.
+    fn small(&mut self, header: &[u8; SMALL_HEADER], payload: &[u8]) {
+        let _ = (header, payload);
     }
 
     /// Write a frame straight from the application's memory: the buffer first, then `header`, the

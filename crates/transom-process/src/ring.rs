@@ -151,11 +151,17 @@ fn slot_at(slots: &[Slot], position: u64, shift: u32) -> Option<&Slot> {
     slots.get((position & ((1 << shift) - 1)) as usize)
 }
 
+/// A division is dear, and the data area of a real ring has a power of two.
+#[inline]
+fn remainder(at: u64, size: u64) -> u64 {
+    if size.is_power_of_two() { at & (size - 1) } else { at % size.max(1) }
+}
+
 /// Where `length` bytes go that follow position `at` of a data area of `size` bytes: begin and end. A
 /// payload is never split, so it may skip what is left of the area.
 fn stretch(at: u64, length: usize, size: usize) -> (u64, u64) {
     let (length, size) = ((length as u64).next_multiple_of(ALIGN), size as u64);
-    let offset = at % size.max(1);
+    let offset = remainder(at, size);
     let begin = if offset + length > size { at + (size - offset) } else { at };
     (begin, begin + length)
 }
@@ -218,7 +224,7 @@ impl Producer {
     pub fn place(&self, length: usize) -> Option<usize> {
         let (begin, end) = stretch(self.data, length, self.data_size);
         let fits = end - self.data_freed <= self.data_size as u64;
-        fits.then_some((begin % self.data_size.max(1) as u64) as usize)
+        fits.then_some(remainder(begin, self.data_size as u64) as usize)
     }
 
     /// Write a record. `false`: there is no room, and nothing was written.
@@ -338,7 +344,7 @@ impl Consumer {
         } else {
             let (begin, end) = stretch(self.data, length, self.data_size);
             self.data = end;
-            Found::At((begin % self.data_size.max(1) as u64) as usize)
+            Found::At(remainder(begin, self.data_size as u64) as usize)
         };
         self.next += 1;
         Some(Ok(Record { header, body }))

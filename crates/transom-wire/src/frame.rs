@@ -7,6 +7,20 @@ use crate::{MessageId, ReadSlot};
 /// are passed by value, so it is not larger than a Terminate (72 bytes) asks for.
 pub const MAX_HEADER: usize = 80;
 
+/// Bytes of the header of a frame that [`Wire::whole`](crate::Wire::whole) makes.
+pub const SMALL_HEADER: usize = 32;
+
+/// Where the peer wants a small Write placed: to be judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placing {
+    /// The token it names.
+    pub token: u32,
+    /// The first byte.
+    pub address: u64,
+    /// How many.
+    pub length: usize,
+}
+
 /// One frame to write: header bytes, then `length` bytes of payload, then what
 /// [`Wire::seal`](crate::Wire::seal) adds.
 #[derive(Clone, Debug)]

@@ -22,7 +22,7 @@ mod time;
 
 pub use bytes::Bytes;
 pub use event::{Decoded, Event, Glance, ReadSlot, Verdicts};
-pub use frame::{Frame, MAX_HEADER, Payload, Trailer};
+pub use frame::{Frame, MAX_HEADER, Payload, Placing, SMALL_HEADER, Trailer};
 pub use message::{Begin, Message, MessageId, Operation, Waiting};
 pub use refusal::{Blame, PeerError, Refusal, RefusalClass, Violation};
 pub use setup::{Facts, ReadLimits, Role, SetupError};
@@ -60,6 +60,14 @@ pub trait Wire: Send {
     /// rest (never more than [`Facts::largest_frame`] bytes) until more arrive.
     fn decode<'b>(&mut self, now: Time, bytes: &'b [u8]) -> Result<Decoded<'b>, Violation>;
 
+    /// The same for the header of a frame as [`whole`](Wire::whole) makes them, whose payload lies
+    /// apart, if there is nothing unusual about it: where its bytes go. `None`: nothing has happened,
+    /// and header and payload are to be given to `decode`, which knows why.
+    fn take_whole(&mut self, header: &[u8; SMALL_HEADER]) -> Option<Placing> {
+        let _ = header;
+        None
+    }
+
     /// What seems to be the first frame of `bytes`. Nothing of it was verified: it serves to fetch
     /// ahead what [`decode`](Wire::decode) will need, and decides nothing.
     fn glance(&self, _bytes: &[u8]) -> Option<Glance> {
@@ -92,6 +100,14 @@ pub trait Wire: Send {
     /// The next frame to write, control frames and answers to reads included; `None` when there is
     /// nothing to say now. The engine fills in the payload, then calls [`seal`](Wire::seal).
     fn next_frame(&mut self, now: Time) -> Option<Frame>;
+
+    /// The same two for a Write of a few bytes with nothing in its way: start it, and give the whole
+    /// header of the one frame that it is, for a link with a place for small frames. `None`: nothing
+    /// has happened, and it is to be begun as any other.
+    fn whole(&mut self, now: Time, id: MessageId, message: &Message) -> Option<[u8; SMALL_HEADER]> {
+        let _ = (now, id, message);
+        None
+    }
 
     /// Complete a frame in place. `out[start..]` holds the frame's header followed by its payload;
     /// the wire appends padding and checksum, and inserts markers where the peer asked for them.

@@ -185,7 +185,14 @@ impl Connection {
         }
     }
 
-    fn write(&mut self, cx: &mut Cx<'_>, token: u32, address: u64, payload: Bytes<'_>, last: bool) {
+    pub(super) fn write(
+        &mut self,
+        cx: &mut Cx<'_>,
+        token: u32,
+        address: u64,
+        payload: Bytes<'_>,
+        last: bool,
+    ) {
         if planted!("acknowledged before placed") && last {
             self.executed(cx, Operation::Write);
         }

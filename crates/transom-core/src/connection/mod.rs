@@ -9,6 +9,7 @@
 mod ending;
 mod inbound;
 mod outbound;
+mod small;
 mod timers;
 
 use std::time::Duration;

@@ -29,6 +29,9 @@ impl Connection {
         self.poll(cx);
         self.cancel_late_posts(cx);
         self.announce(cx);
+        if self.start_small(cx, out) && !self.wants_write() {
+            return self.retire(cx);
+        }
         loop {
             self.start_all(cx);
             if self.phase == Phase::Closed || self.muted || out.room() == 0 {

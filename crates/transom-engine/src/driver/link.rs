@@ -107,7 +107,9 @@ pub(crate) struct State {
     pub(super) starting: Option<Starting>,
     /// The last pass left nothing to do before more bytes, more posts or this time.
     pub(super) calm_until: Option<Time>,
-    /// The connection's deadline, as of the last pass.
+    /// When to see what is due at the latest, however much there is to do.
+    pub(super) rest_by: Time,
+    /// The connection's deadline, as of the last such look.
     pub(super) deadline: Option<Time>,
 }
 
@@ -182,6 +184,7 @@ impl Link {
             gone: false,
             starting: Some(starting),
             calm_until: None,
+            rest_by: Time(0),
             deadline: None,
         };
         Arc::new(Link {
@@ -276,19 +279,18 @@ impl Link {
         self.latch.attempt(
             |state| {
                 let bits = RECEIVE | self.left_over();
-                let mut worker = self.shared.workers.take();
                 let calm = bits == RECEIVE && state.calm_until.is_some_and(|until| now < until);
-                let first = if calm { self.glance(state, &mut worker, now, tries) } else { None };
-                if first == Some(Err(IoError::NotNow)) {
-                    state.connection.idle_pass(now);
-                    if !state.connection.wants_write() {
-                        self.settle_up(state, now);
-                        return None;
-                    }
+                if calm && self.finds_no_record(state, now, tries) && self.idles(state, now) {
+                    return None;
+                }
+                let mut worker = self.shared.workers.take();
+                let first = if calm { self.glance(state, &mut worker, tries) } else { None };
+                if first == Some(Err(IoError::NotNow)) && self.idles(state, now) {
+                    return None;
                 }
                 let mut told = Told::default();
                 self.at_work.store(true, Ordering::Relaxed);
-                self.pass_with(state, &mut worker, now, (bits, first), &mut told);
+                self.pass_with(state, &mut worker, now, (bits, first, calm), &mut told);
                 self.at_work.store(false, Ordering::Relaxed);
                 Some(told)
             },
@@ -298,6 +300,16 @@ impl Link {
                 }
             },
         );
+    }
+
+    /// A look was in vain. Whether that is all.
+    fn idles(&self, state: &mut State, now: Time) -> bool {
+        state.connection.idle_pass(now);
+        let all = !state.connection.wants_write();
+        if all {
+            self.settle_up(state, now);
+        }
+        all
     }
 
     fn take_lease(&self, now: Time) {

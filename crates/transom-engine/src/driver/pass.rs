@@ -3,11 +3,14 @@
 
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use transom_wire::Time;
 
 use super::handover::Stage;
-use super::link::{ARM, CARRIED, FLUSH, LAPSED, Link, LinkDenials, NEVER, RECEIVE, SERVED, State};
+use super::link::{
+    ARM, CARRIED, FLUSH, LAPSED, Link, LinkDenials, NEVER, POSTED, RECEIVE, SERVED, State,
+};
 use super::qp::{Front, Qp};
 use super::sink::Told;
 use super::traffic::First;
@@ -15,6 +18,9 @@ use super::workers::Worker;
 use crate::sys::{self, Host};
 use crate::trace::{TraceEvent, Tracer};
 use crate::{Cx, Effect, LinkWish, SharedReceives};
+
+/// For how long passes may go on without a look at what is due.
+const BRISK: Duration = Duration::from_micros(20);
 
 impl Link {
     /// Run `work` with everything the core may use.
@@ -54,22 +60,21 @@ impl Link {
 
     pub(super) fn pass(&self, state: &mut State, bits: u8, told: &mut Told) {
         let mut worker = self.shared.workers.take();
-        self.pass_with(state, &mut worker, sys::recently(), (bits, None), told);
+        self.pass_with(state, &mut worker, sys::recently(), (bits, None, false), told);
     }
 
-    /// A pass whose first receive has been done, perhaps.
+    /// A pass whose first receive has been done, perhaps; `found`: there is something to read.
     pub(super) fn pass_with(
         &self,
         state: &mut State,
         worker: &mut Worker,
         now: Time,
-        (bits, first): (u8, First),
+        (bits, first, found): (u8, First, bool),
         told: &mut Told,
     ) {
         if state.gone {
             return;
         }
-        let fruitful = matches!(first, Some(Ok(_)));
         if bits & !(RECEIVE | CARRIED) != 0 || bits == 0 {
             state.exchange();
         }
@@ -85,13 +90,24 @@ impl Link {
         if state.gone {
             return;
         }
-        if fruitful && !self.stuck.load(Ordering::Relaxed) && !state.is_pending() {
-            // A polling thread has found something and holds the lease: it will post or poll, or the
-            // lease will lapse, and what is due until then is found out by whichever it is.
-            state.calm_until = None;
+        if self.is_brisk(state, now, bits, found) {
+            state.calm_until = Some(state.rest_by);
         } else {
             self.rest(state, now, bits);
         }
+    }
+
+    /// Whether what is due next may be found out a little later: a polling thread holds the lease, and
+    /// has found something, or has posted. It will be back at once, or the lease will lapse.
+    fn is_brisk(&self, state: &State, now: Time, bits: u8, found: bool) -> bool {
+        let posted = bits != 0 && bits & !(CARRIED | POSTED) == 0;
+        (found || posted && self.lease.held(now).is_some() && !self.is_waited_for())
+            && now < state.rest_by
+            && !self.stuck.load(Ordering::Relaxed)
+            && !state.is_pending()
+            && !state.paused
+            && state.connection.wants_read()
+            && state.connection.ended().is_none()
     }
 
     /// Receive, keep time, send.
@@ -206,6 +222,7 @@ impl Link {
         if self.stuck.load(Ordering::Relaxed) != stuck {
             self.stuck.store(stuck, Ordering::Relaxed);
         }
+        state.rest_by = now.after(BRISK);
         let arming = bits & ARM != 0;
         let calm = !pending && !state.paused && state.connection.wants_read();
         let deadline = state.connection.deadline();

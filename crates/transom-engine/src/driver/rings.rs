@@ -9,8 +9,10 @@ use std::time::Duration;
 use transom_core::LinkEnd;
 use transom_memory::Segment;
 use transom_process::record::{self, HEADER, Header, Kind};
-use transom_process::ring::{Body, Consumer, DATA, Found, INLINE, Lie, Producer, SLOTS, Side};
-use transom_wire::Time;
+use transom_process::ring::{
+    Body, Consumer, DATA, Found, INLINE, Lie, Producer, Record, SLOTS, Side,
+};
+use transom_wire::{SMALL_HEADER, Time};
 
 use super::link::{Link, State};
 use super::traffic::QUOTA;
@@ -18,8 +20,8 @@ use super::workers::fit;
 use crate::sys::{Host, Local, Region, kill_point};
 use crate::{Connection, Cx, Direct, Output};
 
-/// Records taken in one go: their headers and small payloads fit a page or two.
-const BATCH: usize = 32;
+/// Small records taken before it is asked whether to acknowledge.
+const SOME: u32 = 8;
 /// How often a thread that never sleeps asks whether the other side has ended.
 const LOOK: Duration = Duration::from_millis(10);
 /// A data area that was in use is given back after so long without payload.
@@ -100,13 +102,8 @@ impl Rings {
         if now >= self.look {
             self.ask(bell, now);
         }
-        for _ in 0..tries {
-            if self.has_news() {
-                return true;
-            }
-            std::hint::spin_loop();
-        }
-        false
+        // No pause in between: it would last as long as the whole journey of a small record.
+        (0..tries).any(|_| self.has_news())
     }
 
     /// Ask the socket whether the other side has ended, and forget that it rang.
@@ -145,64 +142,62 @@ impl Rings {
         !self.has_news()
     }
 
-    /// Take what there is, a few records, into memory of our own: bytes, and how much they stand for.
-    fn take(&mut self, into: &mut [u8]) -> Result<(usize, usize), Lie> {
-        let (mut used, mut weight) = (0, 0);
-        for _ in 0..BATCH {
-            let theirs = 1 - self.mine;
-            // Not `self.theirs()`: the consumer is another part of `self`.
-            let Some(side) = self.region.shared().sides.get(theirs) else { break };
-            let Some(record) = self.consumer.take(side.slots()) else { break };
-            let record = record?;
-            kill_point("a record was read");
-            self.producer.consumed((record.header.ack & 0xFFFF_FFFF) as u32)?;
-            let large = self.copy(&record.header, record.body, into, &mut used);
-            weight += HEADER + record.header.payload();
-            if large {
-                break; // its place is wanted back soon
-            }
+    /// The next record, if there is one. It acknowledges ours, as far as their places are concerned.
+    #[inline]
+    fn next(&mut self) -> Option<Result<Record, Lie>> {
+        // Not `self.theirs()`: the consumer is another part of `self`.
+        let side = self.region.shared().sides.get(1 - self.mine)?;
+        let record = match self.consumer.take(side.slots())? {
+            Ok(record) => record,
+            Err(lie) => return Some(Err(lie)),
+        };
+        kill_point("a record was read");
+        match self.producer.consumed((record.header.ack & 0xFFFF_FFFF) as u32) {
+            Ok(_) => Some(Ok(record)),
+            Err(lie) => Some(Err(lie)),
         }
-        if used > 0 {
-            return Ok((used, weight));
-        }
+    }
+
+    /// What the other side has acknowledged beside its records, as a header for the wire.
+    fn news_beside(&mut self) -> Result<Option<Header>, Lie> {
         let word = self.theirs().acknowledged();
         // A record that was written before the word comes before it.
         if word == self.seen || self.consumer.has_next(self.theirs().slots()) {
-            return Ok((0, 0));
+            return Ok(None);
         }
         self.seen = word;
         self.producer.consumed((word & 0xFFFF_FFFF) as u32)?;
-        let header = Header { ack: word, ..Header::new(Kind::Ack) };
-        push(into, &mut used, &record::to_bytes(header.words()));
-        Ok((used, HEADER))
+        Ok(Some(Header { ack: word, ..Header::new(Kind::Ack) }))
     }
 
-    /// A record as the wire wants it: payload behind the header, or where it lies.
-    fn copy(&self, header: &Header, body: Found, into: &mut [u8], used: &mut usize) -> bool {
+    /// A record as the wire wants it, in memory of our own: payload behind the header, or where it
+    /// lies. How many bytes.
+    fn copy(&self, header: &Header, body: Found, into: &mut [u8]) -> usize {
         let length = header.payload();
         let mut header = *header;
         header.flags &= !record::ELSEWHERE;
+        let mut used = 0;
         let offset = match body {
             Found::Inline(words) => {
-                push(into, used, &record::to_bytes(header.words()));
-                push(into, used, record::to_bytes(words).get(..length).unwrap_or_default());
-                return false;
+                push(into, &mut used, &record::to_bytes(header.words()));
+                push(into, &mut used, record::to_bytes(words).get(..length).unwrap_or_default());
+                return used;
             }
             Found::At(offset) => offset,
         };
         let theirs = 1 - self.mine;
         if header.kind.carries_data() {
             header.flags |= record::ELSEWHERE;
-            push(into, used, &record::to_bytes(header.words()));
-            push(into, used, &self.region.address(theirs, offset).to_ne_bytes());
-            return true;
+            push(into, &mut used, &record::to_bytes(header.words()));
+            push(into, &mut used, &self.region.address(theirs, offset).to_ne_bytes());
+            return used;
         }
-        push(into, used, &record::to_bytes(header.words()));
-        if let Some(room) = into.get_mut(*used..*used + length) {
+        push(into, &mut used, &record::to_bytes(header.words()));
+        if let Some(room) = into.get_mut(used..used + length) {
             self.region.read_bytes(theirs, offset, room);
-            *used += length;
+            used += length;
         }
-        false
+        used
     }
 
     fn publish(&mut self, words: record::Words, body: Body) -> bool {
@@ -246,8 +241,18 @@ impl Rings {
         let Some(words) = record::to_words(header) else { return Direct::Copy };
         let length = Header::from_words(words).map_or(0, |header| header.payload());
         let total: u64 = payload.iter().map(|segment| segment.length).sum();
-        if total != length as u64 || length <= INLINE || !self.producer.has_room(length) {
+        if total != length as u64 || !self.producer.has_room(length) {
             return Direct::Copy;
+        }
+        if length <= INLINE {
+            let mut bytes = [0; INLINE];
+            if Host.gather(payload, &mut bytes).is_err() {
+                return Direct::Fault;
+            }
+            let body = Body::Inline(record::to_words(&bytes).unwrap_or_default());
+            let done = self.publish(words, body);
+            kill_point("a record written, nobody woken");
+            return if done { Direct::Taken } else { Direct::Copy };
         }
         let Some(offset) = self.producer.place(length) else { return Direct::Copy };
         if Host.fill(&self.region, self.mine, offset, payload).is_err() {
@@ -307,30 +312,63 @@ impl Link {
             any = true;
             self.chew_partial(state, cx);
         }
-        let mut taken = 0;
+        let (mut taken, mut unsettled) = (0, 0);
         loop {
             state.paused = !state.connection.wants_read();
             if state.paused || taken >= QUOTA || self.latch.is_wanted() && any {
                 break;
             }
             let Some(rings) = &mut state.rings else { break };
-            let (used, weight) = match rings.take(staging) {
-                Ok((0, _)) if rings.over => {
-                    state.connection.link_closed(cx, LinkEnd::Closed);
-                    return true;
+            let used = match rings.next() {
+                Some(Ok(Record { header, body })) => {
+                    any = true;
+                    taken += HEADER + header.payload();
+                    let small = match body {
+                        Found::Inline(words) => {
+                            let (header, payload) = (header.words(), record::to_bytes(words));
+                            let header = record::to_bytes(header);
+                            state.connection.receive_small(cx, &header, &payload)
+                        }
+                        // Its place is wanted back soon.
+                        Found::At(_) => {
+                            unsettled = SOME;
+                            false
+                        }
+                    };
+                    if small { 0 } else { rings.copy(&header, body, staging) }
                 }
-                Ok((0, _)) => break,
-                Ok(took) => took,
-                Err(lie) => {
+                Some(Err(lie)) => {
                     state.connection.broken(cx, lie_told(lie));
                     return true;
                 }
+                None => match rings.news_beside() {
+                    Ok(Some(header)) => {
+                        any = true;
+                        rings.copy(&header, Found::Inline([0; INLINE / 8]), staging)
+                    }
+                    Ok(None) if rings.over => {
+                        state.connection.link_closed(cx, LinkEnd::Closed);
+                        return true;
+                    }
+                    Ok(None) => break,
+                    Err(lie) => {
+                        state.connection.broken(cx, lie_told(lie));
+                        return true;
+                    }
+                },
             };
-            any = true;
-            taken += weight;
-            let bytes = staging.get(..used).unwrap_or_default();
-            let consumed = state.connection.receive(cx, bytes).consumed.min(used);
-            state.partial.extend_from_slice(bytes.get(consumed..).unwrap_or_default());
+            if used > 0 {
+                let bytes = staging.get(..used).unwrap_or_default();
+                let consumed = state.connection.receive(cx, bytes).consumed.min(used);
+                state.partial.extend_from_slice(bytes.get(consumed..).unwrap_or_default());
+            }
+            unsettled += 1;
+            if unsettled >= SOME {
+                unsettled = 0;
+                self.settle_up(state, cx.now);
+            }
+        }
+        if any {
             self.settle_up(state, cx.now);
         }
         any
@@ -420,8 +458,22 @@ impl Output for Records<'_> {
         self.out
     }
 
-    fn wants_direct(&self, length: usize) -> bool {
-        length > INLINE
+    fn wants_direct(&self, _length: usize) -> bool {
+        true
+    }
+
+    fn small_room(&self) -> usize {
+        let free = !self.stop && self.flowing && self.sent < QUOTA;
+        // What waits in the buffer goes first.
+        if free && self.out.is_empty() && self.rings.producer.has_room(0) { INLINE } else { 0 }
+    }
+
+    fn small(&mut self, header: &[u8; SMALL_HEADER], payload: &[u8]) {
+        if let Some(words) = record::to_words(header) {
+            self.rings.publish(words, Body::Inline(inline(payload)));
+            kill_point("a record written, nobody woken");
+            self.sent += HEADER + payload.len();
+        }
     }
 
     fn direct(&mut self, header: &[u8], payload: &[Segment], _trailer: &[u8]) -> Direct {

@@ -64,7 +64,14 @@ impl Told {
     }
 
     /// Tell them all. A sink that panics must not take the others, or our thread, with it.
+    #[inline]
     pub(crate) fn tell(self) {
+        if !self.sinks.is_empty() || !self.overrun.is_empty() {
+            self.tell_all();
+        }
+    }
+
+    fn tell_all(self) {
         for cq in self.overrun {
             for link in cq.links() {
                 link.fail(EndReason::Overrun);

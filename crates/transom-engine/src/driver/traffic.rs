@@ -13,7 +13,7 @@ use crate::{Buffer, Cx, Direct, HostMemory, LinkEnd, Output};
 pub(super) const QUOTA: usize = 1024 * 1024;
 
 /// How many times a ring is looked at in the time of one look at a socket.
-const PEEKS: u32 = 32;
+const PEEKS: u32 = 64;
 
 /// The outcome of a receive that was done ahead, if one was.
 pub(super) type First = Option<Result<usize, IoError>>;
@@ -45,17 +45,16 @@ impl Link {
         }
     }
 
-    /// The first receive of a pass that may end with it, into the staging buffer.
-    pub(super) fn glance(
-        &self,
-        state: &mut State,
-        worker: &mut Worker,
-        now: Time,
-        tries: u32,
-    ) -> First {
-        if let (Some(rings), Some(bell)) = (&mut state.rings, self.bell.get()) {
-            let news = rings.glance(bell, now, tries.saturating_mul(PEEKS));
-            return (!news).then_some(Err(IoError::NotNow));
+    /// Look at the rings, if there are any, for something to read. `true`: there is nothing.
+    pub(super) fn finds_no_record(&self, state: &mut State, now: Time, tries: u32) -> bool {
+        let (Some(rings), Some(bell)) = (&mut state.rings, self.bell.get()) else { return false };
+        !rings.glance(bell, now, tries.saturating_mul(PEEKS))
+    }
+
+    /// The first receive of a pass that may end with it, into the staging buffer. Not for rings.
+    pub(super) fn glance(&self, state: &mut State, worker: &mut Worker, tries: u32) -> First {
+        if state.rings.is_some() {
+            return None;
         }
         let room = worker.staging().get_mut(state.partial.len()..)?;
         let mut found = Err(IoError::NotNow);

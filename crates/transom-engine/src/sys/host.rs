@@ -26,6 +26,13 @@ impl HostMemory for Host {
         Ok(())
     }
 
+    fn read(&self, from: u64, into: &mut [u8]) -> Result<(), Fault> {
+        #[cfg(test)]
+        hook::run(from, into.len());
+        // SAFETY: see `Host`.
+        unsafe { copy_out(from, into) }.map_err(|_| Fault)
+    }
+
     fn write(&self, to: u64, bytes: &[u8]) -> Result<(), Fault> {
         #[cfg(test)]
         hook::run(to, bytes.len());
@@ -108,6 +115,21 @@ impl Host {
 }
 
 impl Host {
+    /// Copy a small payload into memory of ours, all or nothing.
+    pub(crate) fn gather(&self, payload: &[Segment], into: &mut [u8]) -> Result<(), Fault> {
+        let mut used = 0;
+        for segment in payload {
+            let length = usize::try_from(segment.length).map_err(|_| Fault)?;
+            #[cfg(test)]
+            hook::run(segment.host, length);
+            let room = into.get_mut(used..).and_then(|rest| rest.get_mut(..length)).ok_or(Fault)?;
+            // SAFETY: see `Host`.
+            unsafe { copy_out(segment.host, room) }.map_err(|_| Fault)?;
+            used += length;
+        }
+        Ok(())
+    }
+
     /// Copy the payload of a frame into a data area of a ring, all or nothing.
     pub(crate) fn fill(
         &self,

@@ -4,12 +4,13 @@
 use std::collections::VecDeque;
 
 use transom_wire::{
-    Blame, Bytes, Decoded, Event, Operation, PeerError, ReadSlot, Refusal, RefusalClass, Time,
-    Violation,
+    Blame, Bytes, Decoded, Event, Operation, PeerError, Placing, ReadSlot, Refusal, RefusalClass,
+    Time, Violation,
 };
 
 use super::{Channel, NOTHING, Phase};
 use crate::record::{self, HEADER, Header, Kind};
+use crate::ring::INLINE;
 
 /// A message of which not all has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -126,6 +127,27 @@ impl Channel {
         self.learn(header.ack).map_err(|broken| self.broken(broken))?;
         let event = self.take(now, &header, payload).map_err(|broken| self.broken(broken))?;
         Ok(Decoded { consumed, event })
+    }
+
+    /// A Write that is one small record, as most are.
+    pub(super) fn take_whole_write(&mut self, bytes: &[u8; HEADER]) -> Option<Placing> {
+        let header = Header::from_words(record::to_words(bytes)?)?;
+        let Header { token, address, length, .. } = header;
+        let plain = header.kind == Kind::Write && header.flags == record::LAST;
+        if !plain
+            || !(1..=INLINE as u32).contains(&length)
+            || self.phase != Phase::Open
+            || self.inbound.partial != Partial::None
+        {
+            return None;
+        }
+        // A lie changes nothing, and is told by the ordinary way.
+        self.learn(header.ack).ok()?;
+        self.inbound.last = self.inbound.taken;
+        self.inbound.answered = false;
+        self.inbound.taken += 1;
+        self.inbound.held = Some(length);
+        Some(Placing { token, address, length: length as usize })
     }
 
     fn learn(&mut self, word: u64) -> Result<(), Broken> {

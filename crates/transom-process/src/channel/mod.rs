@@ -8,8 +8,8 @@ mod setup;
 use std::time::Duration;
 
 use transom_wire::{
-    Begin, Decoded, Event, Facts, Frame, Message, MessageId, ReadLimits, Refusal, RefusalClass,
-    Role, SetupError, Time, Trailer, Verdicts, Violation, Wire,
+    Begin, Decoded, Event, Facts, Frame, Message, MessageId, Placing, ReadLimits, Refusal,
+    RefusalClass, Role, SMALL_HEADER, SetupError, Time, Trailer, Verdicts, Violation, Wire,
 };
 
 use crate::ledger::{Ledger, Patience};
@@ -179,6 +179,10 @@ impl Wire for Channel {
         decoded
     }
 
+    fn take_whole(&mut self, header: &[u8; SMALL_HEADER]) -> Option<Placing> {
+        self.take_whole_write(header)
+    }
+
     fn executed(&mut self, now: Time) {
         if let Some(bytes) = self.inbound.release() {
             self.ledger.executed(now, bytes);
@@ -203,6 +207,10 @@ impl Wire for Channel {
 
     fn next_frame(&mut self, now: Time) -> Option<Frame> {
         self.choose_frame(now)
+    }
+
+    fn whole(&mut self, _: Time, id: MessageId, message: &Message) -> Option<[u8; SMALL_HEADER]> {
+        self.whole_write(id, message)
     }
 
     fn seal(&mut self, _frame: &Frame, _out: &mut Vec<u8>, _start: usize) {}

@@ -8,6 +8,7 @@ use transom_wire::{
 
 use super::{Channel, Phase};
 use crate::record::{self, HEADER, Header, Kind, LARGEST_PAYLOAD};
+use crate::ring::INLINE;
 
 /// The stream as far as it goes to the peer.
 #[derive(Debug, Default)]
@@ -129,6 +130,25 @@ impl Channel {
         let message = *message;
         self.outbound.current = Some(Current { id, message, first, gone: 0, announced: false });
         Begin::Started
+    }
+
+    /// A Write that fits a slot, if nothing goes before it: begun, and sent.
+    pub(super) fn whole_write(&mut self, id: MessageId, message: &Message) -> Option<[u8; HEADER]> {
+        let Message::Write { token, address, length, .. } = *message else { return None };
+        let waits = self.outbound.current.is_some()
+            || self.outbound.has_words()
+            || !self.inbound.answers.is_empty();
+        if waits || self.phase != Phase::Open || length as usize > INLINE {
+            return None;
+        }
+        let flags = record::LAST;
+        let ack = self.ack_word();
+        let header = Header { flags, token, address, length, ack, ..Header::new(Kind::Write) };
+        let first = self.outbound.records;
+        self.outbound.records += 1;
+        self.outbound.answered = false;
+        self.outbound.sent.push_back(Sent { id, first, end: first + 1 });
+        Some(record::to_bytes(header.words()))
     }
 
     pub(super) fn choose_frame(&mut self, now: Time) -> Option<Frame> {
@@ -276,3 +296,4 @@ impl Channel {
 
 // Every record but those that carry text fits one header.
 const _: () = assert!(HEADER <= MAX_HEADER);
+const _: () = assert!(HEADER == transom_wire::SMALL_HEADER);
