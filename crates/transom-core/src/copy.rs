@@ -144,6 +144,28 @@ impl By {
         Ok(())
     }
 
+    /// As [`By::place`], for a few bytes of our own.
+    pub(crate) fn put(
+        self,
+        cx: &mut Cx<'_>,
+        token: u32,
+        address: u64,
+        bytes: &[u8],
+    ) -> Result<(), Bad> {
+        let length = bytes.len() as u64;
+        let access = self.access(token, address, length);
+        let grant = cx.memory.check(cx.lane, &access, cx.now.0).map_err(Bad::Denied)?;
+        let mut rest = bytes;
+        for segment in grant.segments() {
+            let count = usize::try_from(segment.length).unwrap_or(usize::MAX).min(rest.len());
+            let (now, later) = rest.split_at(count);
+            rest = later;
+            let gone = |_| Bad::Vanished { token, address, length };
+            cx.host.write(segment.host, now).map_err(gone)?;
+        }
+        Ok(())
+    }
+
     /// Copy `bytes` to where the list puts them, `offset` bytes into the message.
     pub(crate) fn place_list(
         self,

@@ -168,9 +168,9 @@ impl RequestQueue {
             self.bytes.drain(..bytes);
             self.first_byte += bytes as u64;
         } else {
-            let entries = (slot.entries as usize).min(self.sges.len());
-            self.sges.drain(..entries);
-            self.first_sge += entries as u64;
+            for _ in 0..slot.entries {
+                self.first_sge += u64::from(self.sges.pop_front().is_some());
+            }
         }
         Some(slot)
     }
@@ -222,6 +222,12 @@ impl RequestQueue {
     pub(crate) fn memory(&self, slot: &Slot) -> Vec<Segment> {
         let of = |sge: Sge| Segment { host: sge.address, length: u64::from(sge.length) };
         self.list(slot).map(of).collect()
+    }
+
+    /// The entry of a request that has one and no more, and is not inline.
+    pub(crate) fn only(&self, slot: &Slot) -> Option<Sge> {
+        let at = usize::try_from(slot.start.checked_sub(self.first_sge)?).ok()?;
+        self.sges.get(at).filter(|_| !slot.inline && slot.entries == 1).copied()
     }
 
     /// The longest run of one entry that begins `offset` bytes into the message.

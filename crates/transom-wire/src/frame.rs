@@ -19,6 +19,8 @@ pub struct Placing {
     pub address: u64,
     /// How many.
     pub length: usize,
+    /// There may be [events](crate::Wire::poll_event) that came with it, and come first.
+    pub news: bool,
 }
 
 /// One frame to write: header bytes, then `length` bytes of payload, then what

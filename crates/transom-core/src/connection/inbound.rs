@@ -174,7 +174,7 @@ impl Connection {
     }
 
     /// Judge on behalf of the peer.
-    fn remote(
+    pub(super) fn remote(
         &self,
         purpose: Purpose,
         then: impl FnOnce(By) -> Result<(), Bad>,
@@ -185,14 +185,7 @@ impl Connection {
         }
     }
 
-    pub(super) fn write(
-        &mut self,
-        cx: &mut Cx<'_>,
-        token: u32,
-        address: u64,
-        payload: Bytes<'_>,
-        last: bool,
-    ) {
+    fn write(&mut self, cx: &mut Cx<'_>, token: u32, address: u64, payload: Bytes<'_>, last: bool) {
         if planted!("acknowledged before placed") && last {
             self.executed(cx, Operation::Write);
         }

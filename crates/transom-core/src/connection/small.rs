@@ -3,7 +3,7 @@
 //! copies each of them.
 
 use transom_memory::Purpose;
-use transom_wire::{Bytes, Message, MessageId, Placing, SMALL_HEADER};
+use transom_wire::{Message, MessageId, Operation as WireOperation, Placing, SMALL_HEADER};
 
 use super::{Connection, Phase};
 use crate::copy::By;
@@ -27,16 +27,22 @@ impl Connection {
         if self.phase != Phase::Open || self.parked.is_some() || cx.trace.is_some() {
             return false;
         }
-        let Some(Placing { token, address, length }) = self.wire.take_whole(header) else {
+        let Some(Placing { token, address, length, news }) = self.wire.take_whole(header) else {
             return false;
         };
         self.heard = cx.now;
         self.blocked = false;
         // What came with it about our own requests comes first (ND2 4.2 rule 5).
-        self.poll(cx);
-        if self.ended.is_none() {
-            let bytes = Bytes::Own(payload.get(..length).unwrap_or_default());
-            self.write(cx, token, address, bytes, true);
+        if news {
+            self.poll(cx);
+            if self.ended.is_some() {
+                return true;
+            }
+        }
+        let bytes = payload.get(..length).unwrap_or_default();
+        match self.remote(Purpose::RemoteWrite, |by| by.put(cx, token, address, bytes)) {
+            Ok(()) => self.wire.executed(cx.now),
+            Err(bad) => self.refuse(cx, WireOperation::Write, bad),
         }
         true
     }
@@ -62,13 +68,13 @@ impl Connection {
         let (length, context) = (slot.length, slot.context);
         let fenced = slot.flags.contains(Flags::READ_FENCE) && execution.reads > 0;
         let verdict = !slot.flags.contains(Flags::SILENT_SUCCESS);
-        if fenced || slot.inline || slot.is_list() || length == 0 {
+        if fenced || length == 0 {
             return None;
         }
         let mut room = [0; SMALL];
         let bytes = usize::try_from(length).ok().filter(|length| *length <= out.small_room());
         let bytes = bytes.and_then(|length| room.get_mut(..length))?;
-        let from = execution.requests.piece(slot, 0)?;
+        let from = execution.requests.only(slot)?;
         let by = By { actor: execution.actor(self.config.id), purpose: Purpose::LocalSource };
         if let Err(bad) = by.read(cx, from.token, from.address, bytes) {
             let cause = bad.cause(false);

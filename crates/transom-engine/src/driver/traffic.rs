@@ -13,7 +13,7 @@ use crate::{Buffer, Cx, Direct, HostMemory, LinkEnd, Output};
 pub(super) const QUOTA: usize = 1024 * 1024;
 
 /// How many times a ring is looked at in the time of one look at a socket.
-const PEEKS: u32 = 64;
+const PEEKS: u32 = 256;
 
 /// The outcome of a receive that was done ahead, if one was.
 pub(super) type First = Option<Result<usize, IoError>>;

@@ -147,7 +147,9 @@ impl Channel {
         self.inbound.answered = false;
         self.inbound.taken += 1;
         self.inbound.held = Some(length);
-        Some(Placing { token, address, length: length as usize })
+        let pending = &self.pending;
+        let news = pending.done.is_some() || pending.resume || pending.credit_wanted;
+        Some(Placing { token, address, length: length as usize, news })
     }
 
     fn learn(&mut self, word: u64) -> Result<(), Broken> {
