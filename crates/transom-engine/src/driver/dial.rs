@@ -115,21 +115,23 @@ impl Conn {
         let link = Link::new(&self.shared, key, (stream, peer), connection, owner, starting);
         inner.link = Some(link.clone());
         inner.qp = Arc::downgrade(qp);
-        qp.attach(&link);
-        let added = self.shared.add_link(&link);
+        // Nobody else knows the link yet: the peer may be gone already, and whoever saw that first would
+        // end a connection that has not been asked for.
         let (result, _) = link.control(told, |state, cx| {
             state.qp = Some(qp.clone());
             let result = state.connection.connect(cx, execution, attempt.asked, &attempt.private);
-            if result.is_err() || added.is_err() {
+            if result.is_err() {
                 state.connection.give_up(cx);
             }
             result
         });
-        match (result, added) {
-            (Some(Ok(())), Ok(())) => Ok(link),
-            (Some(Err(status)), _) => Err(status),
-            (None, _) | (_, Err(_)) => Err(Status::InsufficientResources),
+        result.unwrap_or(Err(Status::InternalError))?;
+        qp.attach(&link);
+        if self.shared.add_link(&link).is_err() {
+            let _ = link.control(told, |state, cx| state.connection.give_up(cx));
+            return Err(Status::InsufficientResources);
         }
+        Ok(link)
     }
 
     fn not_connected(&self, inner: &mut Inner, status: Status, told: &mut Told) {

@@ -19,6 +19,13 @@ struct Cable {
     there: String,
 }
 
+/// The server's, or the receiver's.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Here,
+    There,
+}
+
 fn ip(arguments: &str) -> io::Result<()> {
     let output = Command::new("ip").args(arguments.split(' ')).output()?;
     if output.status.success() {
@@ -48,9 +55,13 @@ impl Cable {
         Ok(cable)
     }
 
-    fn is_up(&self, up: bool) {
-        let state = if up { "up" } else { "down" };
-        ip(&format!("-n {} link set veth0 {state}", self.here)).unwrap();
+    /// Pull the cable out at this end, or put it in again.
+    fn set(&self, end: End, state: &str) {
+        let namespace = match end {
+            End::Here => &self.here,
+            End::There => &self.there,
+        };
+        ip(&format!("-n {namespace} link set veth0 {state}")).unwrap();
     }
 
     /// Who was not found while the cable was out is looked for anew at once.
@@ -104,39 +115,45 @@ fn a_short_outage_is_sat_out() {
         let (mut server, at) = cable.serve(&file);
         let mut receiver = cable.fetch(at, &out);
         receiver.line(|line| line.contains("are on offer"));
-        cable.is_up(false);
+        cable.set(End::Here, "down");
         thread::sleep(Duration::from_millis(1500)); // the outage
-        cable.is_up(true);
+        cable.set(End::Here, "up");
         receiver.succeeds();
         assert_eq!(fs::read(&out).unwrap(), bytes);
         server.line(|line| line.contains("lent and taken back"));
     });
 }
 
-/// A cable that stays out: both sides say that there is no answer, and for how long they have waited
-/// (ND2 4.5); nothing half done is left, and the next connection works when the cable is back.
+/// A cable that stays out, at either end: both sides say that there is no answer, and for how long they
+/// have waited (ND2 4.5); nothing half done is left, and the next connection works when it is back.
 #[test]
 fn a_long_outage_is_a_time_out_on_both_sides() {
-    with_cable("long", |cable| {
-        let place = Place::new("long-outage");
-        let (file, bytes) = place.filled("file", LENGTH);
-        let out = place.file("copy");
-        let (mut server, at) = cable.serve(&file);
-        let before = server.holds();
-        let mut receiver = cable.fetch(at, &out);
-        receiver.line(|line| line.contains("are on offer"));
-        cable.is_up(false);
-        let why = receiver.fails();
-        assert!(why.contains("no answer from the peer or its host for 10 s"), "{why}");
-        let line = server.line(|line| line.contains(": ") && !line.starts_with("serving"));
-        assert!(line.contains("no answer from the peer or its host for 10 s"), "{line}");
-        assert!(!out.exists());
-        until("nothing is left of it", || (server.holds() == before).then_some(()));
-        cable.is_up(true);
-        cable.forget_neighbours();
-        cable.fetch(at, &out).succeeds();
-        assert_eq!(fs::read(&out).unwrap(), bytes);
+    let ends = [("long-a", End::Here), ("long-b", End::There)];
+    let threads = ends.map(|(name, end)| {
+        thread::spawn(move || with_cable(name, |cable| long_outage(cable, name, end)))
     });
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+fn long_outage(cable: &Cable, name: &str, end: End) {
+    let place = Place::new(name);
+    let (file, bytes) = place.filled("file", LENGTH);
+    let out = place.file("copy");
+    let (mut server, at) = cable.serve(&file);
+    let before = server.holds();
+    let mut receiver = cable.fetch(at, &out);
+    receiver.line(|line| line.contains("are on offer"));
+    cable.set(end, "down");
+    let why = receiver.fails();
+    assert!(why.contains("no answer from the peer or its host for 10 s"), "{end:?}: {why}");
+    let line = server.line(|line| line.contains(": ") && !line.starts_with("serving"));
+    assert!(line.contains("no answer from the peer or its host for 10 s"), "{end:?}: {line}");
+    assert!(!out.exists());
+    until("nothing is left of it", || (server.holds() == before).then_some(()));
+    cable.set(end, "up");
+    cable.forget_neighbours();
+    cable.fetch(at, &out).succeeds();
+    assert_eq!(fs::read(&out).unwrap(), bytes);
 }
 
 /// /proc/sys/net: a range of one local port. The second connection has none, and the message says so;

@@ -1,5 +1,6 @@
 //! Calls in odd moments: from sinks, behind the end, by nobody who polls.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -243,4 +244,30 @@ fn a_shared_receive_queue_serves_two_connections() {
         end.expect(CompletionKind::Receive);
         active.expect(CompletionKind::Send);
     }
+}
+
+/// ND2 4.7.3: a peer that is gone is that, however fast the system says so: its word may come before
+/// Connect has returned, while other threads look at the adapter's links. The queue pair is as before.
+#[test]
+fn a_connect_that_is_refused_at_once_is_refused_every_time() {
+    let end = End::new(&Options::default());
+    // Bound and not listening: nobody else gets the port meanwhile.
+    let port = end.adapter.listener(loopback()).unwrap();
+    let nobody = port.address().unwrap();
+    let (cq, over) = (end.cq.clone(), std::sync::Arc::new(AtomicBool::new(false)));
+    let is_over = over.clone();
+    let poller = std::thread::spawn(move || {
+        while !is_over.load(Ordering::Relaxed) {
+            assert_eq!(cq.poll(&mut [Completion::default()]), 0);
+        }
+    });
+    for round in 0..2000 {
+        let connector = end.adapter.connector().unwrap();
+        let (sink, told) = signal();
+        connector.bind(loopback()).unwrap();
+        connector.connect(&end.qp, nobody, LIMITS, b"", sink).unwrap();
+        assert_eq!(told.wait(), Status::ConnectionRefused, "round {round}");
+    }
+    over.store(true, Ordering::Relaxed);
+    poller.join().unwrap();
 }
