@@ -50,6 +50,7 @@ fn two_processes_and_a_baseline() {
     for (bench, size, wait, crc, unit) in [
         ("write-latency", "8", "spin", "on", "ns"),
         ("write-latency", "1", "block", "off", "ns"),
+        ("write-latency", "9", "watch", "on", "ns"),
         ("write-bandwidth", "65536", "spin", "off", "bytes/s"),
         ("write-bandwidth", "100000", "block", "on", "bytes/s"),
         ("read-bandwidth", "65536", "spin", "on", "bytes/s"),

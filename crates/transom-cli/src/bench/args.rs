@@ -32,8 +32,26 @@ impl OnOff {
 pub(crate) enum Wait {
     /// Watch memory and poll the completion queue.
     Spin,
+    /// Watch memory and nothing else, as programs do that were written for a NIC: the adapter's own
+    /// thread moves the bytes. Benches that watch no memory take it for `spin`.
+    Watch,
     /// Sleep until something completes.
     Block,
+}
+
+impl Wait {
+    /// Whether a processor is busy meanwhile.
+    pub(super) fn is_busy(self) -> bool {
+        self != Wait::Block
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Wait::Spin => "spin",
+            Wait::Watch => "watch",
+            Wait::Block => "block",
+        }
+    }
 }
 
 /// Which road the bytes take.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use transom::Posted;
 
-use super::args::{Path, Plan, Wait};
+use super::args::{Path, Plan};
 use super::peer::start;
 use super::report::{Baseline, Report};
 use super::side::{Job, Side};
@@ -17,7 +17,7 @@ const AHEAD: usize = 16;
 
 pub(super) fn run(plan: &Plan, write: bool) -> Outcome {
     let (mut side, _peer) = start(plan)?;
-    let spin = plan.wait == Wait::Spin;
+    let spin = plan.wait.is_busy();
     let mut ours = Vec::with_capacity(PAIRS);
     let mut variants: Vec<Baseline> = Vec::new();
     // Between processes of one host: the copy that no road can do without.

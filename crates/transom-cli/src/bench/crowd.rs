@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use transom::{Adapter, QueuePair};
 
-use super::args::{ConnectionsArgs, OnOff, Path, PeerArgs, Plan, Wait};
+use super::args::{ConnectionsArgs, OnOff, Path, PeerArgs, Plan};
 use super::peer::{options, start};
 use super::report::{Baseline, Report};
 use super::side::{Job, Side};
@@ -39,7 +39,7 @@ pub(super) fn run(args: &ConnectionsArgs) -> Outcome {
     let (mut side, _peer) = start(&plan)?;
     let crowd = gather(&mut side, &plan, connections)?;
     let alone = gather(&mut side, &plan, active)?;
-    let spin = plan.wait == Wait::Spin;
+    let spin = plan.wait.is_busy();
     let name = format!("{active} connections, all of them active");
     let (mut ours, mut baseline) = (Vec::with_capacity(PAIRS), Baseline::new(name));
     crowd.rate(&mut side, Job::AnswerFirst, active, spin, plan.slice / 2)?;

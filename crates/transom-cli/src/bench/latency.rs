@@ -1,7 +1,7 @@
 //! `bench write-latency`: half a round trip of two Writes.
 //!
 //! Spinning: each side Writes and then watches the last byte of its own memory, which the other
-//! side's Write changes, while it polls its completion queue. Blocking: nobody can sleep on a byte
+//! side's Write changes, while it polls its completion queue (or does not: `--wait watch`). Blocking: nobody can sleep on a byte
 //! of memory, so an empty Send follows each Write and each side sleeps until it receives one.
 
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -19,16 +19,15 @@ const LAST: u8 = 0xff;
 
 pub(super) fn run(plan: &Plan) -> Outcome {
     let (mut side, _peer) = start(plan)?;
-    let spin = plan.wait == Wait::Spin;
-    let base = Base::of(&side, spin);
+    let base = Base::of(&side, plan.wait.is_busy());
     let mut theirs = Baseline::new(base.name());
     let (mut all, mut ours) = (Vec::new(), Vec::new());
     if plan.baseline {
         base.ping(&mut side, plan, plan.slice / 2)?;
     }
-    ping(&mut side, spin, plan.slice / 2)?;
+    ping(&mut side, plan.wait, plan.slice / 2)?;
     for _ in 0..PAIRS {
-        let mut samples = side.measured(|side| ping(side, spin, plan.slice))?;
+        let mut samples = side.measured(|side| ping(side, plan.wait, plan.slice))?;
         ours.push(stats::median(&mut samples));
         all.append(&mut samples);
         if plan.baseline {
@@ -73,7 +72,7 @@ impl Base {
 
     /// Half round trips in nanoseconds.
     fn ping(self, side: &mut Side, plan: &Plan, time: Duration) -> Outcome<Vec<f64>> {
-        let spin = plan.wait == Wait::Spin;
+        let spin = plan.wait.is_busy();
         match self {
             Base::Line => Ok(same_host::bounce(time)),
             Base::Unix => {
@@ -91,15 +90,16 @@ impl Base {
 }
 
 /// Half round trips in nanoseconds.
-fn ping(side: &mut Side, spin: bool, time: Duration) -> Outcome<Vec<f64>> {
-    side.tell(Job::Pong, 0, spin)?;
+fn ping(side: &mut Side, wait: Wait, time: Duration) -> Outcome<Vec<f64>> {
+    let job = if wait == Wait::Watch { Job::WatchingPong } else { Job::Pong };
+    side.tell(job, 0, wait.is_busy())?;
     let (mut samples, mut turn, begin) = (Vec::new(), 0_u8, Instant::now());
     loop {
         let last = begin.elapsed() >= time;
         turn = if last { LAST } else { (turn + 1) % LAST };
         let sent = Instant::now();
-        put(side, turn, spin)?;
-        let answer = take(side, turn, spin)?;
+        put(side, turn, wait)?;
+        let answer = take(side, turn, wait)?;
         samples.push(sent.elapsed().as_nanos() as f64 / 2.0);
         if answer != turn {
             return Err(Failure::new(
@@ -115,15 +115,15 @@ fn ping(side: &mut Side, spin: bool, time: Duration) -> Outcome<Vec<f64>> {
 }
 
 /// The other side of [`ping`].
-pub(super) fn pong(side: &mut Side, spin: bool) -> Outcome {
+pub(super) fn pong(side: &mut Side, wait: Wait) -> Outcome {
     let mut turn = 0;
     loop {
         turn = (turn + 1) % LAST;
-        let seen = take(side, turn, spin)?;
+        let seen = take(side, turn, wait)?;
         if seen == LAST {
             quiet(side)?;
         }
-        put(side, seen, spin)?;
+        put(side, seen, wait)?;
         if seen == LAST {
             return Ok(());
         }
@@ -140,31 +140,39 @@ fn bell(side: &Side) -> Outcome<&AtomicU8> {
 }
 
 /// Write all of our buffer, with `turn` in its last byte, over all of theirs.
-fn put(side: &Side, turn: u8, spin: bool) -> Outcome {
+fn put(side: &Side, turn: u8, wait: Wait) -> Outcome {
     let last = side.local.len().saturating_sub(1);
     side.local.atomic_u8(last)?.store(turn, Ordering::Release);
     // The acknowledgements come with the answer; nobody waits for them. If something is refused, the
     // connection ends, and that is noticed.
     drop(side.queue.write(side.theirs, side.local.slice(..))?);
-    if !spin {
+    if !wait.is_busy() {
         drop(side.queue.send([])?);
     }
     Ok(())
 }
 
 /// What the other side wrote, when it is `turn` or the last one.
-fn take(side: &Side, turn: u8, spin: bool) -> Outcome<u8> {
+fn take(side: &Side, turn: u8, wait: Wait) -> Outcome<u8> {
     let bell = bell(side)?;
-    if !spin {
+    if !wait.is_busy() {
         side.queue.recv().wait()?;
         return Ok(bell.load(Ordering::Acquire));
     }
+    // Watching means watching: only now and then a look whether it is all over.
+    let glances = if wait == Wait::Watch { 10_000 } else { 1 };
     loop {
-        let seen = bell.load(Ordering::Acquire);
-        if seen == turn || seen == LAST {
-            return Ok(seen);
+        for _ in 0..glances {
+            let seen = bell.load(Ordering::Acquire);
+            if seen == turn || seen == LAST {
+                return Ok(seen);
+            }
         }
-        side.queue.poll();
+        if wait == Wait::Spin {
+            side.queue.poll();
+        } else {
+            side.queue.try_recv()?;
+        }
         if let Some(why) = side.queue.ended() {
             return Err(why.into());
         }

@@ -10,7 +10,7 @@ use std::io::{ErrorKind, Read, Result, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use super::args::{Path, Plan, Wait};
+use super::args::{Path, Plan};
 use super::bandwidth::finish;
 use super::baseline;
 use super::peer::start;
@@ -29,7 +29,7 @@ const LAST: u8 = 1;
 
 pub(super) fn run(plan: &Plan) -> Outcome {
     let (mut side, _peer) = start(plan)?;
-    let spin = plan.wait == Wait::Spin;
+    let spin = plan.wait.is_busy();
     let same_host = side.queue.info().path == Path::Process.name();
     let mut variants = match (plan.baseline, same_host) {
         (false, _) => Vec::new(),

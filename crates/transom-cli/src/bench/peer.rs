@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use transom::{Adapter, Options};
 
-use super::args::{OnOff, Path, PeerArgs, Plan};
+use super::args::{OnOff, Path, PeerArgs, Plan, Wait};
 use super::crowd::Crowds;
 use super::side::{Job, Side};
 use super::{Seat, baseline, congestion, latency, message_rate, refusal, sit};
@@ -109,7 +109,9 @@ fn work(mut side: Side, args: &PeerArgs) -> Outcome {
             Job::LocalPong => raw(baseline::pong(&mut side.unix, size, spin))?,
             Job::RawSink => raw(baseline::sink(&mut side.raw, size, spin))?,
             Job::RawCount => raw(message_rate::count(&mut side.raw, size, spin))?,
-            Job::Pong => latency::pong(&mut side, spin)?,
+            Job::Pong if spin => latency::pong(&mut side, Wait::Spin)?,
+            Job::Pong => latency::pong(&mut side, Wait::Block)?,
+            Job::WatchingPong => latency::pong(&mut side, Wait::Watch)?,
             Job::Passive => passive(&side, spin)?,
             Job::Cpu => side.tell_cpu()?,
             Job::Gather => crowds.gather(&mut side, size)?,

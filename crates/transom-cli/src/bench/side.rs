@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use transom::{Adapter, Grant, QueuePair, Region, Rights, Window};
 use transom_engine::sys::cpu_time;
 
-use super::args::{Plan, Wait};
+use super::args::Plan;
 use super::congestion;
 use super::report::About;
 use crate::exit::{Outcome, system};
@@ -26,6 +26,8 @@ pub(super) enum Job {
     RawCount,
     /// Answer Writes with Writes.
     Pong,
+    /// The same, watching memory only.
+    WatchingPong,
     /// Be written to or read from.
     Passive,
     /// Say how much processor time was used so far.
@@ -40,12 +42,13 @@ pub(super) enum Job {
     Quit,
 }
 
-const JOBS: [Job; 11] = [
+const JOBS: [Job; 12] = [
     Job::RawPong,
     Job::LocalPong,
     Job::RawSink,
     Job::RawCount,
     Job::Pong,
+    Job::WatchingPong,
     Job::Passive,
     Job::Cpu,
     Job::Gather,
@@ -167,7 +170,7 @@ impl Side {
         About {
             path: info.path,
             size: plan.size,
-            wait: if plan.wait == Wait::Spin { "spin" } else { "block" },
+            wait: plan.wait.name(),
             crc: if info.crc { "on" } else { "off" },
             largest_frame: info.largest_frame,
             congestion: congestion(),
