@@ -206,6 +206,12 @@ impl Producer {
         self.ends.len() - (self.head - self.freed) as usize
     }
 
+    /// Records that the other side has read so far.
+    #[must_use]
+    pub fn all_consumed(&self) -> u64 {
+        self.freed
+    }
+
     /// How much of the data area was used so far, all laps together.
     #[must_use]
     pub fn placed(&self) -> u64 {

@@ -26,6 +26,9 @@ const SOME: u32 = 8;
 const LOOK: Duration = Duration::from_millis(10);
 /// A data area that was in use is given back after so long without payload.
 const TIDY: Duration = Duration::from_secs(1);
+/// What is noticed so much after its time says nothing about the other side: this process, or its
+/// machine, was stopped.
+const STOOD_STILL: Duration = Duration::from_secs(1);
 /// Times that a pass looks again before it leaves the rest to the next one.
 const AGAIN: u32 = 4;
 
@@ -48,6 +51,8 @@ pub(crate) struct Rings {
     used: u64,
     tidied: u64,
     since: Time,
+    /// There was no room: how much the other side had read then, and when that was.
+    stuck: Option<(u64, Time)>,
 }
 
 impl Rings {
@@ -65,6 +70,7 @@ impl Rings {
             used: 0,
             tidied: 0,
             since: Time(0),
+            stuck: None,
         }
     }
 
@@ -129,6 +135,17 @@ impl Rings {
         self.tidied = used;
         self.region.give_back(self.mine);
         None
+    }
+
+    /// Since when there is no room for what is to be written, and nothing of what was written is read.
+    fn stuck_since(&mut self, waiting: bool, now: Time) -> Option<Time> {
+        let read = self.producer.all_consumed();
+        if !waiting || self.producer.has_room(record::LARGEST_PAYLOAD) {
+            self.stuck = None;
+        } else if self.stuck.is_none_or(|(then, _)| then != read) {
+            self.stuck = Some((read, now));
+        }
+        self.stuck.map(|(_, since)| since)
     }
 
     fn wake_up(&self) {
@@ -407,6 +424,24 @@ impl Link {
             }
         }
         self.settle_up(state, cx.now);
+        self.mind_silence(state, cx);
+    }
+
+    /// A side that reads nothing for too long, while we have more for it than fits, is given up, as TCP
+    /// does it (TCP_USER_TIMEOUT). A connection that has nothing to write waits as long as it takes.
+    fn mind_silence(&self, state: &mut State, cx: &mut Cx<'_>) {
+        let waiting = !state.out.bytes.is_empty() || state.connection.wants_write();
+        let Some(rings) = &mut state.rings else { return };
+        let Some(since) = rings.stuck_since(waiting, cx.now) else { return };
+        let end = since.after(self.shared.options.silence);
+        if cx.now < end {
+            return self.note(end);
+        }
+        if cx.now > end.after(STOOD_STILL) {
+            rings.stuck = None; // it was us who stood still, and maybe both
+            return self.note(cx.now.after(STOOD_STILL));
+        }
+        state.connection.link_closed(cx, LinkEnd::TimedOut);
     }
 
     /// The end of a pass behind which a thread sleeps: say so, unless there is more to do. `work`

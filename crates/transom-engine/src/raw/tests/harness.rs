@@ -76,6 +76,13 @@ impl End {
         c
     }
 
+    /// The next completion, which must be a success of one of these kinds.
+    pub(crate) fn expect_any(&self, kinds: &[CompletionKind]) -> Completion {
+        let c = self.next();
+        assert!(kinds.contains(&c.kind) && c.status == Status::Success, "{c:?}");
+        c
+    }
+
     pub(crate) fn post(&self, operation: Operation, list: &[Sge]) {
         self.post_with(operation, list, Flags::NONE);
     }

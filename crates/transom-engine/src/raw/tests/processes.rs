@@ -104,6 +104,48 @@ fn a_killed_peer_is_noticed() {
     peer.wait().unwrap();
 }
 
+/// ND2 4.5: a peer that stands still, and for which more waits than fits on the way, is given up after
+/// the time that the adapter has for silence; whichever the path.
+#[test]
+fn a_peer_that_stops_reading_is_given_up() {
+    const LENGTH: usize = 1 << 20;
+    if let Some(at) = parent() {
+        let end = connected(at);
+        let (note, sink) = (end.buffer(16), end.buffer(LENGTH));
+        end.qp.post_receive(9, &[note.all()]).unwrap();
+        let ready = end.buffer(1);
+        end.post(Operation::Send, &[ready.all()]);
+        while end.expect_any(&[CompletionKind::Send, CompletionKind::Receive]).kind
+            != CompletionKind::Receive
+        {}
+        let bytes = note.bytes();
+        let word = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap());
+        let (token, address) = (word(0) as u32, word(8));
+        for _ in 0..4 {
+            end.post(Operation::Read { token, address }, &[sink.all()]);
+        }
+        // SAFETY: stops this process; the parent ends it.
+        unsafe { libc::raise(libc::SIGSTOP) };
+        return;
+    }
+    let silence = Duration::from_secs(1);
+    let end = End::new(&Options { silence, ..Options::default() });
+    let listener = listening(&end);
+    let mut peer = child("a_peer_that_stops_reading_is_given_up", listener.address().unwrap());
+    let (_note, gone) = accepted(&end, &listener, 1);
+    end.expect(CompletionKind::Receive);
+    let lent = end.buffer(LENGTH);
+    let window = end.window(&lent, transom_memory::Rights::REMOTE_READ);
+    let words = [u64::from(window.0), lent.address()].map(u64::to_ne_bytes).concat();
+    let answer = end.buffer(16);
+    answer.fill(|at| words[at]);
+    end.post(Operation::Send, &[answer.all()]);
+    end.expect(CompletionKind::Send);
+    assert_eq!(gone.wait(), Status::Success);
+    peer.kill().unwrap();
+    peer.wait().unwrap();
+}
+
 /// ND2 4.9, exit safety: the process is gone as soon as Disconnect has returned; the other side
 /// still sees the whole connection, and its end.
 #[test]
