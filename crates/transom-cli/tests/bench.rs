@@ -187,6 +187,10 @@ fn memory_is_counted() {
     number(&object, "bytes_per_registration");
     // The promise: at most 16 KiB of ours per idle connection, at each end.
     assert!(number(&object, "bytes_per_idle_connection") <= 16384.0, "{object}");
+    // Over shared memory, what both ends share included.
+    let shared = number(&object, "shared_bytes_per_idle_connection_process");
+    let ours = number(&object, "bytes_per_idle_connection_process");
+    assert!(ours + shared <= 2.0 * 16384.0, "{object}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use clap::Args as ClapArgs;
 use serde::Serialize;
-use transom::{Adapter, QueuePair};
+use transom::{Adapter, Path, QueuePair};
 use transom_memory::{Config, DomainId, Memory, Registration, Rights, Scope, Segment};
 
 use super::stats;
@@ -39,6 +39,10 @@ struct Report {
     connections: usize,
     /// At each end, with one posted receive of 64 bytes.
     bytes_per_idle_connection: f64,
+    /// The same of one over shared memory: ours, and the pages of the shared memory (the other end has
+    /// the same ones).
+    bytes_per_idle_connection_process: f64,
+    shared_bytes_per_idle_connection_process: f64,
 }
 
 /// Receives that each end of a connection holds: buffers are the program's choice, so few and small.
@@ -53,13 +57,19 @@ pub(super) fn run(args: &Args) -> Outcome {
         return Err(Failure::new(Exit::Usage, "nothing to measure")
             .try_this("--registrations 1000000 --connections 100"));
     }
+    // First: what the connections leave behind is given back while others look.
+    let each = registrations(args.registrations)?;
+    let (tcp, _) = connections(args.connections, Path::Tcp)?;
+    let (process, shared) = connections(args.connections, Path::Process)?;
     let report = Report {
         bench: "memory",
         unit: "bytes",
         registrations: args.registrations,
-        bytes_per_registration: registrations(args.registrations)?,
+        bytes_per_registration: each,
         connections: args.connections,
-        bytes_per_idle_connection: connections(args.connections)?,
+        bytes_per_idle_connection: tcp,
+        bytes_per_idle_connection_process: process,
+        shared_bytes_per_idle_connection_process: shared,
     };
     if args.json {
         print_json(&report);
@@ -72,6 +82,11 @@ pub(super) fn run(args: &Args) -> Outcome {
         println!(
             "  idle connection   {:.0} bytes of ours at each end, of {}",
             report.bytes_per_idle_connection, report.connections
+        );
+        println!(
+            "  the same, process {:.0} bytes of ours at each end, and {:.0} that both share",
+            report.bytes_per_idle_connection_process,
+            report.shared_bytes_per_idle_connection_process
         );
     }
     Ok(())
@@ -94,8 +109,10 @@ fn registrations(count: usize) -> Outcome<f64> {
     Ok((in_use() - before) as f64 / count as f64)
 }
 
-fn connections(count: usize) -> Outcome<f64> {
-    let adapter = Adapter::open(Ipv4Addr::LOCALHOST.into())?;
+/// Bytes of ours at each end of a connection, and bytes that both ends share.
+fn connections(count: usize, path: Path) -> Outcome<(f64, f64)> {
+    let options = Adapter::options().path(path).shared_links(usize::MAX);
+    let adapter = options.open(Ipv4Addr::LOCALHOST.into())?;
     let mut listener = adapter.listen((Ipv4Addr::LOCALHOST, 0).into())?;
     let to = listener.address();
     let mut ends: Vec<QueuePair> = Vec::with_capacity(2 * count);
@@ -128,7 +145,23 @@ fn connections(count: usize) -> Outcome<f64> {
             before = now;
         }
     }
-    Ok(stats::median(&mut each))
+    Ok((stats::median(&mut each), shared() / (ends.len() as f64 / 2.0)))
+}
+
+/// Bytes of shared memory that this process, which has both ends of it, has in use.
+fn shared() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+    let (mut ours, mut kilobytes) = (false, 0.0);
+    for line in text.lines() {
+        // A line with an address begins a mapping, one with a name and a colon says something of it.
+        if line.contains("memfd:transom") {
+            ours = true;
+        } else if let Some(pss) = line.strip_prefix("Pss:").filter(|_| ours) {
+            kilobytes += pss.trim().trim_end_matches(" kB").parse().unwrap_or(0.0);
+            ours = false;
+        }
+    }
+    kilobytes * 1024.0
 }
 
 /// The allocator of this program: the system's, and a counter.
