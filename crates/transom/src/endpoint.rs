@@ -3,13 +3,12 @@
 //!
 //! *Draining* moves completions from the engine's queue to whoever waits for them. Anybody may
 //! drain: a program that polls, a thread that blocks, the engine's notification. One does it at a
-//! time, so that messages stay in order; one who finds it taken goes, and the holder looks at the
-//! queue again after its unlock. User code (wakers, drops of buffers) runs with no lock held.
+//! time (`turns.rs`). User code (wakers, drops of buffers) runs with no lock held.
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU64, fence};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Poll, Waker};
 
 use transom_engine::{
@@ -21,6 +20,7 @@ use crate::explain::{self, Ended};
 use crate::posted::{Asked, guarded};
 use crate::region::Registered;
 use crate::slots::{Key, Settled, Slots};
+use crate::turns::Turns;
 use crate::{Adapter, ConnectionInfo, Error, ErrorKind, Message, Region, Result, Rights, Slice};
 
 /// What a request keeps alive until it has completed: the memory it names.
@@ -45,9 +45,7 @@ pub(crate) struct Endpoint {
     inbox: Mutex<Inbox>,
     /// Why nothing more will arrive.
     ended: OnceLock<Ended>,
-    draining: Mutex<()>,
-    /// How often something was delivered.
-    deliveries: AtomicU64,
+    turns: Turns,
     /// A notification is outstanding.
     armed: AtomicBool,
     this: Weak<Endpoint>,
@@ -131,8 +129,7 @@ impl Endpoint {
             requests: Mutex::new(Slots::new(depth)),
             inbox: Mutex::new(inbox),
             ended: OnceLock::new(),
-            draining: Mutex::new(()),
-            deliveries: AtomicU64::new(0),
+            turns: Turns::new(),
             armed: AtomicBool::new(false),
             this: this.clone(),
         });
@@ -295,28 +292,13 @@ impl Endpoint {
     fn hand_out(&self) -> bool {
         let mut any = false;
         while !self.queue.is_empty() {
-            let Some(one) = self.try_drain() else { break };
+            let Some(one) = self.turns.take() else { break };
             let mut batch = [EMPTY; BATCH];
             let count = self.queue.take(&mut batch);
             any |= count > 0;
             self.deliver(one, batch.get(..count).unwrap_or_default());
         }
         any
-    }
-
-    /// The right to drain, unless somebody is at it.
-    fn try_drain(&self) -> Option<MutexGuard<'_, ()>> {
-        for attempt in 0..2 {
-            match self.draining.try_lock() {
-                Ok(one) => return Some(one),
-                Err(TryLockError::Poisoned(one)) => return Some(one.into_inner()),
-                // Pairs with the fence after the holder's unlock (in `wake`): either it sees what we
-                // have seen in the queue, or we see its unlock.
-                Err(TryLockError::WouldBlock) if attempt == 0 => fence(SeqCst),
-                Err(TryLockError::WouldBlock) => {}
-            }
-        }
-        None
     }
 
     /// Settle a batch; then, with no lock held, wake and drop what belongs to the user.
@@ -327,10 +309,8 @@ impl Endpoint {
         for (completion, settled) in batch.iter().zip(&mut settled) {
             *settled = self.settle(completion, &mut wakers);
         }
-        // Only who drains counts, and `wake` has the fence that those who wait rely on.
-        self.deliveries.store(self.deliveries.load(Relaxed).wrapping_add(1), Release);
-        drop(one);
-        self.queue.wake();
+        self.turns.finish(one);
+        self.queue.wake(); // a full barrier, whoever sleeps
         for one in settled.into_iter().flatten() {
             if one.unclaimed.is_some() {
                 self.adapter.count_unclaimed();
@@ -451,13 +431,13 @@ impl Endpoint {
         mut ready: impl FnMut() -> Option<T>,
     ) -> Result<T> {
         loop {
-            let seen = self.deliveries.load(SeqCst);
+            let seen = self.turns.count();
             self.drain();
             if let Some(it) = ready() {
                 return Ok(it);
             }
             // Another thread may deliver what this one waits for.
-            let delivered = || self.deliveries.load(SeqCst) != seen;
+            let delivered = || self.turns.count() != seen;
             self.queue
                 .wait_until(None, &delivered)
                 .map_err(|error| explain::call(&asked.to_string(), &error))?;

@@ -90,6 +90,7 @@ mod queue_pair;
 mod region;
 mod rights;
 mod slots;
+mod turns;
 mod window;
 
 pub use adapter::{Adapter, AdapterInfo, Counters, Explain, Options, Path};
@@ -107,3 +108,9 @@ pub use transom_engine::raw::GuessLimit;
 pub use transom_memory::{Denial, Mistake, Named, NamedState, Rule, Token};
 pub use transom_wire::{Blame, Verdicts};
 pub use window::Window;
+
+/// What turns are built of; their model test puts loom's in their place.
+mod sync {
+    pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
+    pub(crate) use std::sync::{Mutex, MutexGuard};
+}

@@ -1,7 +1,7 @@
 //! A completion queue with its waiters and the links that feed it.
 
 use std::cell::OnceCell;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use transom_wire::Time;
 use super::link::Link;
 use super::shared::Shared;
 use super::sink::{Sink, Sinks, Told};
+use super::sleepers::{Bell, Sleepers};
 use crate::sys::{self, Doorbell, poll_any};
 use crate::{Capacity, Completion, CompletionQueue, NotifyKind, Status};
 
@@ -26,9 +27,7 @@ pub(crate) struct Cq {
     filled: AtomicBool,
     sinks: Sinks,
     links: Mutex<Vec<Arc<Link>>>,
-    /// The doorbells of the threads that sleep, or are about to, and how many they are.
-    sleepers: Mutex<Vec<Arc<Doorbell>>>,
-    asleep: AtomicU32,
+    sleepers: Sleepers<Doorbell>,
     /// It ran over, and its queue pairs are to be ended.
     overrun: AtomicBool,
 }
@@ -40,8 +39,7 @@ impl Cq {
             filled: AtomicBool::new(false),
             sinks: Sinks::default(),
             links: Mutex::default(),
-            sleepers: Mutex::default(),
-            asleep: AtomicU32::new(0),
+            sleepers: Sleepers::new(),
             overrun: AtomicBool::new(false),
         }
     }
@@ -83,31 +81,21 @@ impl Cq {
         let mut fired = Vec::new();
         queue.fire(&mut fired);
         self.filled.store(!queue.is_empty(), Ordering::Release);
-        // Who goes to sleep says so under the same lock, and looks at the queue afterwards.
-        let asleep = self.asleep.load(Ordering::Relaxed) != 0;
+        // Who goes to sleep says so, and then looks at the queue under the same lock.
+        let asleep = self.sleepers.any();
         drop(queue);
         self.sinks.finished(&mut fired, told);
         if self.overrun.load(Ordering::Relaxed) && self.overrun.swap(false, Ordering::AcqRel) {
             told.overrun(self);
         }
         if asleep {
-            self.ring();
+            self.sleepers.ring();
         }
     }
 
     /// Have every thread that sleeps look again. What it looks at was changed before.
     pub(crate) fn wake(&self) {
-        fence(Ordering::SeqCst);
-        if self.asleep.load(Ordering::Relaxed) != 0 {
-            self.ring();
-        }
-    }
-
-    #[cold]
-    fn ring(&self) {
-        for bell in self.sleepers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            bell.ring();
-        }
+        self.sleepers.wake();
     }
 
     fn lock_links(&self) -> MutexGuard<'_, Vec<Arc<Link>>> {
@@ -273,22 +261,19 @@ impl<'a> Asleep<'a> {
             None => Doorbell::new().map(|bell| cell.get_or_init(|| Arc::new(bell)).clone()),
         })?;
         bell.silence();
-        cq.sleepers.lock().unwrap_or_else(PoisonError::into_inner).push(bell.clone());
-        {
-            let _queue = cq.queue();
-            cq.asleep.fetch_add(1, Ordering::Relaxed);
-        }
-        fence(Ordering::SeqCst);
+        cq.sleepers.join(&bell);
         Ok(Asleep { cq, bell })
     }
 }
 
 impl Drop for Asleep<'_> {
     fn drop(&mut self) {
-        self.cq.asleep.fetch_sub(1, Ordering::Relaxed);
-        let mut sleepers = self.cq.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(mine) = sleepers.iter().position(|bell| Arc::ptr_eq(bell, &self.bell)) {
-            sleepers.swap_remove(mine);
-        }
+        self.cq.sleepers.leave(&self.bell);
+    }
+}
+
+impl Bell for Doorbell {
+    fn ring(&self) {
+        Doorbell::ring(self);
     }
 }

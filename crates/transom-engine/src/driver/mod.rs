@@ -20,6 +20,7 @@ mod qp;
 mod rings;
 mod shared;
 mod sink;
+mod sleepers;
 mod srq;
 mod timers;
 mod traffic;
@@ -40,7 +41,7 @@ pub(crate) use shared::Shared;
 pub(crate) use sink::Told;
 pub(crate) use srq::Srq;
 
-/// What the latch is built of; its model test puts loom's in their place.
+/// What the latch and the sleepers are built of; their model tests put loom's in their place.
 mod sync {
     pub(super) use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
     pub(super) use std::sync::{Mutex, MutexGuard};
