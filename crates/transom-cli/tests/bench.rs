@@ -203,3 +203,19 @@ fn people_get_lines() {
         assert!(ran.out.contains(word), "{word}: {ran:?}");
     }
 }
+
+/// An honest peer goes on beside every attacker, and both figures are there.
+#[test]
+fn beside_every_attacker_an_honest_peer_goes_on() {
+    let ran = run(&["bench", "fairness", "--seconds", "0.1", "--json"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let mut attacks = 0;
+    for line in ran.out.lines() {
+        let object: Value = serde_json::from_str(line).unwrap();
+        for field in ["beside_honest", "beside_attacker", "ratio", "turns"] {
+            number(&object, field);
+        }
+        attacks += 1;
+    }
+    assert_eq!(attacks, 8);
+}

@@ -15,6 +15,7 @@
 //! A crate calls [`hold`] in a test, with the sections that must be complete. [`paths`] runs a suite over
 //! the other path.
 
+mod document;
 pub mod paths;
 mod tests_of;
 
@@ -23,6 +24,8 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use tests_of::tests_of;
+
+pub use document::hold_document;
 
 /// The numbers from 1 to `last`, each behind `prefix`: the usual names of rules.
 #[must_use]

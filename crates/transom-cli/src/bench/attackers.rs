@@ -1,7 +1,7 @@
 //! Attackers for `bench fairness`: peers that say what they like over a plain socket, as fast as one
 //! thread can.
 
-use std::io::{Error, ErrorKind, Read, Result, Write};
+use std::io::{BufReader, Error, ErrorKind, Read, Result, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -37,10 +37,10 @@ pub(super) fn attack(kind: Attack, owner: SocketAddr, stop: &AtomicBool) {
         let done = match kind {
             Attack::ConnectionFlood => flood(owner, &mut held),
             Attack::GarbageFlood => garbage(owner),
-            Attack::SlowReader => reads(owner, on, Some((4096, Duration::from_millis(1)))),
+            Attack::SlowReader => reads(owner, on, Some(Duration::from_millis(20))),
             Attack::NeverReader => reads(owner, on, None),
             Attack::MidFrameStall => stall(owner, &mut held),
-            Attack::ReadHog => reads(owner, on, Some((1 << 20, Duration::ZERO))),
+            Attack::ReadHog => reads(owner, on, Some(Duration::ZERO)),
             Attack::TinyWrites => tiny(owner, on),
             Attack::TokenGuesser => guess(owner),
         };
@@ -101,29 +101,24 @@ fn tiny(owner: SocketAddr, on: impl Fn() -> bool) -> Result<()> {
     Ok(())
 }
 
-/// All reads that are allowed, always, of all that is lent. `taking`: so many bytes at a time, and a
-/// pause.
-fn reads(
-    owner: SocketAddr,
-    on: impl Fn() -> bool,
-    taking: Option<(usize, Duration)>,
-) -> Result<()> {
+/// All reads that are allowed, always, of all that is lent. `pause`: so long between two frames of the
+/// answers; `None`: for ever.
+fn reads(owner: SocketAddr, on: impl Fn() -> bool, pause: Option<Duration>) -> Result<()> {
     let mut forger = Forger::connect(owner)?;
     for _ in 0..READS {
         forger.read()?;
     }
-    let Some((portion, pause)) = taking else {
+    let Some(pause) = pause else {
         while on() {
             std::thread::sleep(Duration::from_millis(1));
         }
         return Ok(());
     };
-    let (mut buffer, mut taken) = (vec![0; portion], 0);
+    let mut answers = BufReader::with_capacity(1 << 20, forger.stream.try_clone()?);
     while on() {
-        taken += forger.stream.read(&mut buffer)?;
-        // Headers come on top: an answer has come for certain when so much more has.
-        while taken >= super::fairness::LENT + (super::fairness::LENT >> 4) {
-            taken -= super::fairness::LENT + (super::fairness::LENT >> 4);
+        let ulpdu = ulpdu(&mut answers)?;
+        // The last frame of an answer.
+        if matches!(ulpdu.get(..2), Some([0xc1, 0x42])) {
             forger.read()?;
         }
         if !pause.is_zero() {
@@ -131,6 +126,17 @@ fn reads(
         }
     }
     Ok(())
+}
+
+/// The next frame's, without its length and checksum.
+fn ulpdu(from: &mut impl Read) -> Result<Vec<u8>> {
+    let mut length = [0; 2];
+    from.read_exact(&mut length)?;
+    let size = usize::from(u16::from_be_bytes(length));
+    let mut rest = vec![0; (2 + size).next_multiple_of(4) + 2];
+    from.read_exact(&mut rest)?;
+    rest.truncate(size);
+    Ok(rest)
 }
 
 /// One end of an iWARP stream without checksums, with a grant from its owner.
@@ -167,15 +173,11 @@ impl Forger {
         stream.write_all(&frame(&ready))?;
         // The grant comes in the first frame that has one.
         loop {
-            let mut length = [0; 2];
-            stream.read_exact(&mut length)?;
-            let size = usize::from(u16::from_be_bytes(length));
-            let mut rest = vec![0; (2 + size).next_multiple_of(4) + 2];
-            stream.read_exact(&mut rest)?;
-            if size < 18 + transom::Grant::ENCODED_LEN {
+            let ulpdu = ulpdu(&mut stream)?;
+            if ulpdu.len() < 18 + transom::Grant::ENCODED_LEN {
                 continue;
             }
-            let grant = piece::<{ transom::Grant::ENCODED_LEN }>(&rest, 18)?;
+            let grant = piece::<{ transom::Grant::ENCODED_LEN }>(&ulpdu, 18)?;
             let grant = transom::Grant::from_bytes(&grant)
                 .map_err(|_| Error::from(ErrorKind::InvalidData))?;
             return Ok(Forger { stream, token: grant.token(), address: grant.address(), reads: 0 });

@@ -4,6 +4,7 @@ mod calls;
 mod crowd;
 mod door;
 mod forks;
+mod guesses;
 mod harness;
 mod hostile;
 mod processes;

@@ -16,7 +16,7 @@ use crate::{CompletionKind, DenialCause, Operation, Status};
 const STRANGER: u32 = 54_321;
 
 /// Whether this test can be made; says so if not.
-fn is_root(test: &str) -> bool {
+pub(super) fn is_root(test: &str) -> bool {
     let root = crate::sys::user() == 0;
     if !root {
         eprintln!("{test} is SKIPPED: only root can play two users");
@@ -25,7 +25,7 @@ fn is_root(test: &str) -> bool {
 }
 
 /// From here on this process is somebody else's.
-fn become_a_stranger() {
+pub(super) fn become_a_stranger() {
     // SAFETY: plain calls; libc changes every thread of the process.
     unsafe {
         assert_eq!(libc::setresgid(STRANGER, STRANGER, STRANGER), 0);

@@ -1,0 +1,59 @@
+//! A guesser of tokens who is another user of this host.
+
+use std::time::Duration;
+
+use transom_memory::Rights;
+
+use super::harness::*;
+use super::processes::{accepted, child_of, connected_with, listening, parent};
+use super::users::{become_a_stranger, is_root};
+use crate::raw::{GuessLimit, Options, Path};
+use crate::{CompletionKind, Operation, Status};
+
+/// Rule 7: the kernel says which user guesses. That one is slowed down, at the same address as
+/// everybody else on this host, and nobody else is.
+#[test]
+fn a_guesser_of_another_user_is_slowed_down_and_nobody_else_of_this_host() {
+    let test = "guesses::a_guesser_of_another_user_is_slowed_down_and_nobody_else_of_this_host";
+    let limit = GuessLimit { free: 3, pause: Duration::from_secs(3600), ..GuessLimit::USUAL };
+    let limit = GuessLimit { longest: Duration::from_secs(86400), ..limit };
+    let options = Options { path: Path::Tcp, guesses: Some(limit), ..Options::default() };
+    if let Some(at) = parent() {
+        become_a_stranger();
+        for guess in 0..=limit.free {
+            let end = connected_with(at, &options);
+            let from = end.buffer(8);
+            let operation = Operation::Write { token: 0x1234_5600 + guess, address: 0 };
+            end.post(operation, &[from.all()]);
+            assert_eq!(end.next().status, Status::RemoteAccess);
+        }
+        let end = End::new(&options);
+        let (sink, told) = signal();
+        end.connector.bind(loopback()).unwrap();
+        end.connector.connect(&end.qp, at, LIMITS, b"", sink).unwrap();
+        assert_eq!(told.wait(), Status::ConnectionRefused);
+        return;
+    }
+    if !is_root(test) {
+        return;
+    }
+    let owner = End::new(&options);
+    let listener = listening(&owner);
+    let mut peer = child_of(test, listener.address().unwrap(), &[]);
+    for _ in 0..=limit.free {
+        let end = End::in_domain(&owner.adapter, owner.domain);
+        let (_buffer, gone) = accepted(&end, &listener, 1);
+        assert_eq!(gone.wait(), Status::Success);
+    }
+    assert!(peer.wait().unwrap().success(), "it was let in once more");
+    let counters = owner.adapter.counters();
+    assert_eq!(counters.guesses, u64::from(limit.free) + 1);
+    assert!(counters.slowed > 0);
+    // Our own user, from the same address.
+    let (active, passive) = (End::new(&options), End::on(&owner.adapter));
+    join_at(&active, &passive, &listener);
+    let (from, to) = (active.buffer(64), passive.buffer(64));
+    let window = passive.window(&to, Rights::REMOTE_WRITE);
+    active.post(Operation::Write { token: window.0, address: to.address() }, &[from.all()]);
+    active.expect(CompletionKind::Write);
+}
