@@ -22,7 +22,9 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 MIB = 1 << 20
-PORT = 47600
+# The next port: below those that the system gives to connections, such as the thousand others of a bench
+# that ran before.
+PORTS = iter(range(20100, 32000))
 
 
 def pinned(cpu, command):
@@ -61,9 +63,9 @@ class FiPingpong:
     def half_round_trip(self, size):
         """Microseconds."""
         iterations = 20_000 if size < 65536 else 1_000
-        server = self.command(size, iterations)
+        command, port = self.command(size, iterations), str(next(PORTS))
         # bytes  #sent  #ack  total  time  MB/sec  usec/xfer  Mxfers/sec
-        line = pair(server, server + ["127.0.0.1"]).strip().splitlines()[-1]
+        line = pair(command + ["-B", port], command + ["-P", port, "127.0.0.1"]).strip().splitlines()[-1]
         return float(line.split()[6])
 
     def streaming(self, _size):
@@ -81,10 +83,9 @@ class Ucx:
         self.environment = {"UCX_TLS": f"{transport},self"}
 
     def run(self, test, size, iterations):
-        global PORT
-        PORT += 1
-        client = ["ucx_perftest", "127.0.0.1", "-p", str(PORT), "-t", test, "-s", str(size), "-n", str(iterations), "-w", "1000", "-f", "-v"]
-        line = pair(["ucx_perftest", "-p", str(PORT)], client, self.environment).strip().splitlines()[-1]
+        port = str(next(PORTS))
+        client = ["ucx_perftest", "127.0.0.1", "-p", port, "-t", test, "-s", str(size), "-n", str(iterations), "-w", "1000", "-f", "-v"]
+        line = pair(["ucx_perftest", "-p", port], client, self.environment).strip().splitlines()[-1]
         # iterations, median latency, average latency, overall latency, average and overall MB/s, rates
         return line.split(",")
 

@@ -99,9 +99,11 @@ fn two_processes_share_memory() {
 #[test]
 fn small_writes_with_few_completions() {
     let args = ["bench", "message-rate", "--size", "24", "--wait", "block", "--crc", "off"];
-    let ran = run(&[&args[..], &["--seconds", "0.03", "--baseline", "--json"]].concat());
+    let more = ["--congestion", "reno", "--seconds", "0.03", "--baseline", "--json"];
+    let ran = run(&[&args[..], &more].concat());
     assert_eq!(ran.code, 0, "{ran:?}");
     let object = ran.json();
+    assert_eq!(object["congestion"], "reno");
     assert_eq!((&object["unit"], &object["size"]), (&"messages/s".into(), &24.into()), "{object}");
     assert!(object["baseline"].as_str().is_some_and(|it| it.ends_with("one system call each")));
     compared(&object);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args as ClapArgs, ValueEnum};
 use serde::Serialize;
 
-use super::PAIRS;
+use super::{PAIRS, congestion};
 use crate::exit::{Exit, Failure, Outcome};
 
 /// A switch.
@@ -101,6 +101,9 @@ pub(crate) struct Args {
     /// The road
     #[arg(long, value_enum, default_value_t = Path::Tcp)]
     path: Path,
+    /// The congestion control of both sides of a ratio [default: the system's]
+    #[arg(long)]
+    congestion: Option<String>,
     /// Interleave the bare equivalent, in at least 15 pairs
     #[arg(long)]
     baseline: bool,
@@ -183,6 +186,7 @@ pub(super) struct Plan {
     pub(super) wait: Wait,
     pub(super) crc: OnOff,
     pub(super) path: Path,
+    pub(super) congestion: String,
     pub(super) baseline: bool,
     pub(super) json: bool,
     pub(super) leave_window_open: bool,
@@ -202,6 +206,7 @@ impl Args {
             wait: self.wait,
             crc: self.crc,
             path: self.path,
+            congestion: self.congestion.clone().unwrap_or_else(congestion),
             baseline: self.baseline,
             json: self.json,
             leave_window_open: self.leave_window_open,

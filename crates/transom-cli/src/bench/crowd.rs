@@ -17,7 +17,7 @@ use super::peer::{options, start};
 use super::report::{Baseline, Report};
 use super::side::{Job, Side};
 use super::tasks::Tasks;
-use super::{PAIRS, congestion, stats};
+use super::{PAIRS, stats};
 use crate::exit::{Exit, Failure, Outcome, system};
 
 /// Receives of each end: their number and size.
@@ -90,7 +90,7 @@ fn gather(side: &mut Side, plan: &Plan, count: usize) -> Outcome<Crowd> {
     side.tell(Job::Gather, count, false)?;
     let port = u16::try_from(side.hear_number()?).unwrap_or(0);
     let to = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let adapter = options(plan.crc, plan.path, &congestion()).open(to.ip())?;
+    let adapter = options(plan.crc, plan.path, &plan.congestion).open(to.ip())?;
     let (receives, size) = RECEIVES;
     let connect = |_| Ok(adapter.connect(to).receives(receives, size).wait()?);
     let queues = (0..count).map(connect).collect::<Outcome<Vec<_>>>()?;

@@ -1,8 +1,7 @@
 //! `transom bench`: measurements, and the raw equivalent interleaved with them.
 //!
 //! Two processes: this one measures, the *peer* (the same program, started by this one) answers.
-//! They agree on what comes next over a plain socket, which is also the baseline's; so nobody spins
-//! while the other one is measured.
+//! They agree on what comes next over a Unix socket; so nobody spins while the other one is measured.
 
 mod args;
 mod attackers;

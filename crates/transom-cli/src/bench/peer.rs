@@ -11,20 +11,20 @@ use transom::{Adapter, Options};
 use super::args::{OnOff, Path, PeerArgs, Plan, Wait};
 use super::crowd::Crowds;
 use super::side::{Job, Side};
-use super::{Seat, baseline, congestion, latency, message_rate, refusal, sit};
+use super::{Seat, baseline, latency, message_rate, refusal, sit};
 use crate::exit::{Exit, Failure, Outcome, system};
 use crate::watchdog;
 
 /// The measuring side: start the peer, see that a revoked window is closed, meet.
 pub(super) fn start(plan: &Plan) -> Outcome<(Side, Peer)> {
-    let congestion = congestion();
+    let congestion = &plan.congestion;
     let program = std::env::current_exe().map_err(system("looking for this program"))?;
     // The peer's standard output goes both ways: it says where it is, and is a baseline later.
-    let (unix, theirs) = UnixStream::pair().map_err(system("making a Unix socket"))?;
+    let (mut unix, theirs) = UnixStream::pair().map_err(system("making a Unix socket"))?;
     let mut command = Command::new(program);
     command
         .args(["bench-peer", "--size", &plan.size.to_string(), "--crc", plan.crc.name()])
-        .args(["--congestion", &congestion, "--path", plan.path.name()])
+        .args(["--congestion", congestion, "--path", plan.path.name()])
         .stdin(Stdio::piped())
         .stdout(OwnedFd::from(theirs));
     if plan.leave_window_open {
@@ -40,11 +40,11 @@ pub(super) fn start(plan: &Plan) -> Outcome<(Side, Peer)> {
     let (Some(Ok(raw)), Some(Ok(to))) = (addresses.next(), addresses.next()) else {
         return Err(Failure::new(Exit::System, "the peer's process ended early"));
     };
-    let mut raw = TcpStream::connect(raw).map_err(system("connecting the plain socket"))?;
-    baseline::prepare(&raw, &congestion).map_err(system("preparing the plain socket"))?;
-    let adapter = options(plan.crc, plan.path, &congestion).open(to.ip())?;
+    let raw = TcpStream::connect(raw).map_err(system("connecting the plain socket"))?;
+    baseline::prepare(&raw, congestion).map_err(system("preparing the plain socket"))?;
+    let adapter = options(plan.crc, plan.path, congestion).open(to.ip())?;
     let probe = adapter.connect(to).wait()?;
-    let refused = refusal::see(&adapter, &probe, &mut raw)?;
+    let refused = refusal::see(&adapter, &probe, &mut unix)?;
     let queue = adapter.connect(to).reads(16).wait()?;
     if plan.path == Path::Process && queue.info().path != Path::Process.name() {
         let why = "--path process: the two processes could not agree on it";
@@ -88,11 +88,11 @@ pub(crate) fn run(args: &PeerArgs) -> Outcome {
     println!("{at} {}", listener.address());
     std::io::stdout().flush().map_err(system("telling where"))?;
     let unix = std::io::stdout().as_fd().try_clone_to_owned();
-    let unix = UnixStream::from(unix.map_err(system("sharing the Unix socket"))?);
-    let (mut raw, _) = plain.accept().map_err(system("waiting for the plain socket"))?;
+    let mut unix = UnixStream::from(unix.map_err(system("sharing the Unix socket"))?);
+    let (raw, _) = plain.accept().map_err(system("waiting for the plain socket"))?;
     baseline::prepare(&raw, &args.congestion).map_err(system("preparing the plain socket"))?;
     let probe = listener.next().wait()?.accept().wait()?;
-    refusal::show(&adapter, &probe, &mut raw, args.leave_window_open)?;
+    refusal::show(&adapter, &probe, &mut unix, args.leave_window_open)?;
     let queue = listener.next().wait()?.reads(16).accept().wait()?;
     let side = Side::meet((raw, unix), &adapter, queue, args.size)?;
     work(side, args)

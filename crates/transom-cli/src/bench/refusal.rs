@@ -3,7 +3,7 @@
 //! second Write must be refused, and must not have moved a byte.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 
 use transom::{Adapter, ErrorKind, Grant, QueuePair, Rights};
 
@@ -14,7 +14,7 @@ const AFTER: u8 = 2;
 const SIZE: usize = 8;
 
 /// The measuring side. How the second Write was refused.
-pub(super) fn see(adapter: &Adapter, queue: &QueuePair, raw: &mut TcpStream) -> Outcome<String> {
+pub(super) fn see(adapter: &Adapter, queue: &QueuePair, unix: &mut UnixStream) -> Outcome<String> {
     let grant = Grant::from_bytes(&queue.recv().wait()?)?;
     let before = adapter.register(vec![BEFORE; SIZE])?;
     let after = adapter.register(vec![AFTER; SIZE])?;
@@ -23,8 +23,8 @@ pub(super) fn see(adapter: &Adapter, queue: &QueuePair, raw: &mut TcpStream) -> 
     queue.recv().wait()?;
     let outcome = queue.write(grant, after.slice(..)).and_then(|posted| posted.wait());
     let mut found = [0; SIZE];
-    raw.write_all(&[0])
-        .and_then(|()| raw.read_exact(&mut found))
+    unix.write_all(&[0])
+        .and_then(|()| unix.read_exact(&mut found))
         .map_err(system("asking the peer what it found"))?;
     judge(outcome, found)
 }
@@ -46,7 +46,7 @@ fn judge(outcome: transom::Result<()>, found: [u8; SIZE]) -> Outcome<String> {
 pub(super) fn show(
     adapter: &Adapter,
     queue: &QueuePair,
-    raw: &mut TcpStream,
+    unix: &mut UnixStream,
     forget: bool,
 ) -> Outcome {
     let memory = adapter.register(vec![0; SIZE])?;
@@ -60,7 +60,7 @@ pub(super) fn show(
     }
     queue.send([])?.wait()?;
     let mut found = [0; SIZE];
-    raw.read_exact(&mut [0]).map_err(system("listening to the measuring side"))?;
+    unix.read_exact(&mut [0]).map_err(system("listening to the measuring side"))?;
     memory.copy_out(0, &mut found)?;
-    raw.write_all(&found).map_err(system("telling the measuring side"))
+    unix.write_all(&found).map_err(system("telling the measuring side"))
 }

@@ -9,11 +9,11 @@ use transom::{Adapter, Grant, QueuePair, Region, Rights, Window};
 use transom_engine::sys::cpu_time;
 
 use super::args::Plan;
-use super::congestion;
 use super::report::About;
 use crate::exit::{Outcome, system};
 
-/// What the peer is to do next: one header on the plain socket.
+/// What the peer is to do next: one header on the Unix socket, so that the plain one carries nothing
+/// but baselines (congestion control remembers).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Job {
     /// Send back what arrives on the plain socket.
@@ -120,26 +120,26 @@ impl Side {
     pub(super) fn tell(&mut self, job: Job, size: usize, spin: bool) -> Outcome {
         let code = JOBS.iter().position(|it| *it == job).unwrap_or(0) as u8;
         let [a, b, c, d] = u32::try_from(size).unwrap_or(u32::MAX).to_be_bytes();
-        self.raw.write_all(&[code, u8::from(spin), a, b, c, d]).map_err(system("telling the peer"))
+        self.unix.write_all(&[code, u8::from(spin), a, b, c, d]).map_err(system("telling the peer"))
     }
 
     pub(super) fn hear(&mut self) -> Outcome<(Job, usize, bool)> {
         let mut header = [0; 6];
-        self.raw.read_exact(&mut header).map_err(system("listening to the measuring side"))?;
+        self.unix.read_exact(&mut header).map_err(system("listening to the measuring side"))?;
         let [code, spin, a, b, c, d] = header;
         let job = JOBS.get(usize::from(code)).copied().unwrap_or(Job::Quit);
         Ok((job, u32::from_be_bytes([a, b, c, d]) as usize, spin != 0))
     }
 
-    /// Eight bytes from the peer, on the plain socket.
+    /// Eight bytes from the peer.
     pub(super) fn hear_number(&mut self) -> Outcome<u64> {
         let mut number = [0; 8];
-        self.raw.read_exact(&mut number).map_err(system("listening to the peer"))?;
+        self.unix.read_exact(&mut number).map_err(system("listening to the peer"))?;
         Ok(u64::from_be_bytes(number))
     }
 
     pub(super) fn tell_number(&mut self, number: u64) -> Outcome {
-        self.raw.write_all(&number.to_be_bytes()).map_err(system("telling the measuring side"))
+        self.unix.write_all(&number.to_be_bytes()).map_err(system("telling the measuring side"))
     }
 
     /// Answer [`Job::Cpu`].
@@ -173,7 +173,7 @@ impl Side {
             wait: plan.wait.name(),
             crc: if info.crc { "on" } else { "off" },
             largest_frame: info.largest_frame,
-            congestion: congestion(),
+            congestion: plan.congestion.clone(),
             pinned: self.cpu.is_some(),
             pid: std::process::id(),
             peer_pid: self.peer_pid,
