@@ -115,12 +115,14 @@ impl Crowd {
         for queue in self.queues.iter().take(active) {
             let rounds = rounds.clone();
             tasks.add(async move {
-                while begin.elapsed() < time {
+                loop {
                     drop(queue.send(MESSAGE)?);
                     queue.recv().await?;
                     rounds.set(rounds.get() + 1);
+                    if begin.elapsed() >= time {
+                        return Ok(());
+                    }
                 }
-                Ok(())
             });
         }
         tasks.run(spin.then_some(&self.adapter), || false)?;
