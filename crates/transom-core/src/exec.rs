@@ -205,7 +205,7 @@ impl Execution {
     fn pop_request(&mut self, effects: &mut Effects, status: Status, denial: u64) {
         let Some(slot) = self.requests.pop() else { return };
         self.next = self.next.max(self.requests.first());
-        let silent = status.is_success()
+        let silent = (status.is_success() || planted!("silent failure"))
             && slot.flags.contains(Flags::SILENT_SUCCESS)
             && !planted!("silent success reported");
         self.freed += u32::from(silent || self.places == Places::UntilCompleted);
@@ -242,7 +242,9 @@ impl Execution {
         invalidated: Option<u32>,
         denial: u64,
     ) {
-        let Some(slot) = self.receives.pop() else { return };
+        let again = planted!("receive used twice") && status.is_success();
+        let slot = if again { self.receives.front().copied() } else { self.receives.pop() };
+        let Some(slot) = slot else { return };
         self.receiving = false;
         self.freed_receives += u32::from(self.places == Places::UntilCompleted);
         let mut flags = CompletionFlags::default();
@@ -282,7 +284,7 @@ impl Execution {
             }
             let (status, id) = if !slot.status.is_success() {
                 (slot.status, slot.denial)
-            } else if self.finished(slot) {
+            } else if self.finished(slot) || planted!("flush succeeds") {
                 (Status::Success, 0)
             } else {
                 (Status::Canceled, denial)

@@ -46,7 +46,9 @@ impl SharedReceiveQueue {
             return Err(Status::NoMoreEntries);
         }
         self.receives.push(context, Operation::Receive, Flags::NONE, Data::Sges(list), length);
-        wake.append(&mut self.hungry);
+        if !planted!("nobody woken") {
+            wake.append(&mut self.hungry);
+        }
         Ok(())
     }
 

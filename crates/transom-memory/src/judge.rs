@@ -9,11 +9,13 @@ use crate::{Access, Actor, Rule};
 pub(crate) fn judge(head: Head, facts: &Facts, access: &Access) -> Result<(), Rule> {
     let disclosed = planted!("read after close") && access.purpose == crate::Purpose::RemoteRead;
     let live = head.state() == State::Live || disclosed && head.state() == State::Dead;
-    if head.token() != access.token || !live {
+    let same = head.token() == access.token || planted!("key ignored");
+    if !same || !live {
         return Err(Rule::LiveToken);
     }
     admits(head, facts, &access.actor, access.purpose.is_remote())?;
-    let unasked = planted!("rights of a read") && access.purpose == crate::Purpose::RemoteRead;
+    let unasked = planted!("rights of a read") && access.purpose == crate::Purpose::RemoteRead
+        || planted!("rights of a write") && access.purpose == crate::Purpose::RemoteWrite;
     if !head.rights().intersects(access.purpose.rights()) && !unasked {
         return Err(Rule::Right);
     }
@@ -28,7 +30,7 @@ pub(crate) fn judge(head: Head, facts: &Facts, access: &Access) -> Result<(), Ru
 /// Whether a token is for this actor, and a connection is there if one is needed.
 #[inline]
 pub(crate) fn admits(head: Head, facts: &Facts, actor: &Actor, remote: bool) -> Result<(), Rule> {
-    if facts.domain != actor.domain {
+    if facts.domain != actor.domain && !planted!("another domain") {
         return Err(Rule::Scope);
     }
     match (head.scope_kind(), actor.connection) {

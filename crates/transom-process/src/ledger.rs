@@ -138,7 +138,7 @@ impl Ledger {
         self.urgent = false;
         self.bytes = 0;
         u64::from(executed)
-            | u64::from(self.credits) << 32
+            | u64::from(self.credits + u32::from(planted!("process: credits over-granted"))) << 32
             | if self.shared { SHARED } else { 0 }
             | if self.waiting { WANTED } else { 0 }
     }

@@ -24,6 +24,9 @@
 
 #![forbid(unsafe_code)]
 
+#[macro_use]
+extern crate transom_wire;
+
 mod channel;
 mod ledger;
 pub mod record;

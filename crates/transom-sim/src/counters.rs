@@ -105,6 +105,52 @@ pub const SCENARIOS: &[&str] = &[
     "nothing left at the end",
 ];
 
+/// What the budget must reach oftener than [`LEAST`] times: about half of what it does reach
+/// (docs/reliability.md).
+pub const FLOORS: &[(&str, u64)] = &[
+    // The network.
+    ("partial read", 50_000),
+    ("partial write", 15_000),
+    ("reset", 500),
+    ("half-open", 500),
+    ("stalled", 1500),
+    ("link gave up", 500),
+    ("timed out", 150),
+    ("start-up timed out", 400),
+    ("late timer", 1000),
+    ("bytes corrupted", 10),
+    ("reconnected", 2000),
+    ("link between processes of one host", 3000),
+    // Limits.
+    ("send queue full", 100_000),
+    ("receive queue full", 100_000),
+    ("shared queue full", 50_000),
+    ("shared queue empty", 20_000),
+    ("completion queue ran over", 500),
+    ("backlog full", 1000),
+    ("waited for a read slot", 1500),
+    ("waited for a receive", 150),
+    ("no receive in time", 150),
+    ("no token left", 90),
+    ("list too long", 700),
+    ("transfer too large", 700),
+    ("inline too large", 5000),
+    // Memory and processes that go away.
+    ("pages vanished", 350),
+    ("file truncated", 1000),
+    ("process died", 90),
+    ("process restarted", 90),
+    // Attackers.
+    ("used a live token of another", 1500),
+    ("used a stale token", 400),
+    ("used a guessed token", 500),
+    ("went off the end", 1500),
+    ("wrapped around", 900),
+    ("used the wrong right", 500),
+];
+/// How often the budget must reach every other scenario.
+pub const LEAST: u64 = 3;
+
 /// Counts by name.
 #[derive(Clone, Debug, Default)]
 pub struct Counters(pub BTreeMap<&'static str, u64>);
@@ -132,6 +178,14 @@ impl Counters {
     #[must_use]
     pub fn missing(&self) -> Vec<&'static str> {
         SCENARIOS.iter().copied().filter(|name| self.get(name) == 0).collect()
+    }
+
+    /// Scenarios that the budget has reached too seldom, and how often.
+    #[must_use]
+    pub fn below(&self) -> Vec<(&'static str, u64)> {
+        let floor = |name: &str| FLOORS.iter().find(|(n, _)| *n == name).map_or(LEAST, |f| f.1);
+        let counts = SCENARIOS.iter().map(|name| (*name, self.get(name)));
+        counts.filter(|(name, count)| *count < floor(name)).collect()
     }
 
     /// Names that are in no list.

@@ -24,6 +24,10 @@ struct Options {
     /// Go on for so many hours instead.
     #[arg(long)]
     hours: Option<f64>,
+    /// Switch on a planted defect, by its name in tests/planted.rs.
+    #[cfg(feature = "planted")]
+    #[arg(long)]
+    plant: Option<String>,
     /// Go on after a failure.
     #[arg(long)]
     keep_going: bool,
@@ -39,6 +43,10 @@ fn number(text: &str) -> Result<u64, String> {
 
 fn main() -> ExitCode {
     let options = Options::parse();
+    #[cfg(feature = "planted")]
+    if let Some(name) = &options.plant {
+        transom_sim::plant(Box::leak(name.clone().into_boxed_str()));
+    }
     if let Some(seed) = options.seed {
         let outcome = transom_sim::run(seed, options.trace);
         return match outcome.failure {

@@ -161,7 +161,7 @@ impl Output for Outlet<'_> {
         for segment in payload {
             if self.arena.append(segment.host, segment.length as usize, self.out).is_err() {
                 if self.straight == Straight::Torn {
-                    self.watcher.see().counters.hit("torn frame");
+                    self.watcher.see().torn();
                     return Direct::Torn;
                 }
                 self.out.truncate(before);

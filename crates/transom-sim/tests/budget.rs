@@ -18,19 +18,22 @@ fn no_seed_of_the_budget_breaks_a_rule_and_every_scenario_is_reached() {
                 for seed in (1 + thread..=SEEDS).step_by(THREADS as usize) {
                     let outcome = run(seed, false);
                     if let Some(failure) = outcome.failure {
-                        panic!("seed {seed:#x} fails: {failure}\n  {}", replay(seed));
+                        return Err(format!("seed {seed:#x} fails: {failure}\n  {}", replay(seed)));
                     }
                     counters.add(&outcome.counters);
                 }
-                counters
+                Ok(counters)
             })
         })
         .collect();
     let mut counters = Counters::default();
     for thread in threads {
-        counters.add(&thread.join().unwrap());
+        match thread.join().unwrap() {
+            Ok(reached) => counters.add(&reached),
+            Err(failure) => panic!("{failure}"),
+        }
     }
-    assert_eq!(counters.missing(), [""; 0], "scenarios that were not reached");
+    assert_eq!(counters.below(), [], "scenarios that were reached too seldom");
     assert_eq!(counters.unlisted(), [""; 0], "scenarios that are in no list");
 }
 

@@ -62,7 +62,8 @@ impl Connection {
                     // What earlier bytes told about our own requests comes first (ND2 4.2 rule 5).
                     self.poll(cx);
                     // They may have ended the connection: then nothing behind them counts.
-                    if let Some(event) = event.filter(|_| self.ended.is_none()) {
+                    let late = self.ended.is_some() && !planted!("event behind the end");
+                    if let Some(event) = event.filter(|_| !late) {
                         self.handle(cx, event);
                     }
                 }
@@ -393,6 +394,9 @@ impl Connection {
 
     /// Have the wire say it. The peer learns the class, and more only if the owner says so.
     fn tell(&mut self, cx: &mut Cx<'_>, operation: Operation, class: RefusalClass, denial: u64) {
+        if planted!("refusal not told") {
+            return;
+        }
         let text = self.explanation(cx, denial);
         let explanation = text.as_deref();
         self.wire.refuse(cx.now, &Refusal { operation, class, explanation });

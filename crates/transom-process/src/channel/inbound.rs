@@ -63,7 +63,8 @@ pub(super) struct Inbound {
 impl Inbound {
     /// Records that were executed, modulo 2^32.
     pub(super) fn executed(&self) -> u32 {
-        (self.taken.wrapping_sub(u64::from(self.held.is_some())) & 0xFFFF_FFFF) as u32
+        let held = self.held.is_some() && !planted!("process: acknowledged before placed");
+        (self.taken.wrapping_sub(u64::from(held)) & 0xFFFF_FFFF) as u32
     }
 
     /// The message that waited was executed.
@@ -351,7 +352,7 @@ impl Channel {
             // The sink of our own read is gone: nothing the peer asked for.
             return self.say_end(None, RefusalClass::Internal, u64::MAX, None);
         }
-        let record = self.inbound.last;
+        let record = self.inbound.last + u64::from(planted!("process: wrong record named"));
         self.say_end(Some(refusal.operation), refusal.class, record, refusal.explanation);
     }
 

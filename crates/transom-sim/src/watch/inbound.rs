@@ -323,6 +323,10 @@ impl Watch {
                         if waiting.is_some_and(|pool| !pool.is_empty()) && !self.transmitting {
                             self.fail("a Send waits although its shared queue has a receive");
                         }
+                        if stream.extension {
+                            // Its sender knows how many receives there are.
+                            self.fail("a Send comes for which no receive was granted");
+                        }
                         if stream.waits.is_none() {
                             stream.waits = Some(self.now);
                             self.counters.hit("waited for a receive");
@@ -385,7 +389,10 @@ impl Watch {
                             books.certain();
                             self.counters.hit("send closes a window");
                         }
-                        Ok(false) => {}
+                        Ok(false) if stream.ignores => {}
+                        Ok(false) => self.fail(format!(
+                            "a peer closes {token:#x} again, which its dialect forbids (NDK INV-7)"
+                        )),
                         Err(rule) => {
                             self.fail(format!(
                                 "a peer closes {token:#x} although {rule:?} forbids it"

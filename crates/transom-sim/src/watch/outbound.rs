@@ -6,7 +6,7 @@ use transom_core::{Flags, Operation, Status};
 use transom_memory::{Purpose, Scope};
 use transom_wire::{Frame, Message as Wire, MessageId, Payload};
 
-use super::{EndId, Message, Pair, Stream, Watch};
+use super::{Message, Pair, Stream, Watch};
 use crate::model::{Life, Run, Verdict};
 
 /// A frame whose payload is being supplied.
@@ -399,10 +399,14 @@ impl Watch {
         }
     }
 
-    /// The end that a Torn frame or a lost link puts to what was sent but not seen.
-    pub fn cut(&mut self, end: EndId) {
-        if let Some(stream) = self.ends.get_mut(&end) {
-            stream.spoilt = true;
+    /// Half a frame has left, and the rest of it is gone: nothing more can be said on this link.
+    pub fn torn(&mut self) {
+        self.counters.hit("torn frame");
+        let Some((link, _)) = self.current else { return };
+        for side in [0, 1] {
+            if let Some(stream) = self.ends.get_mut(&(link, side)) {
+                stream.hurt = true;
+            }
         }
     }
 }

@@ -100,6 +100,21 @@ impl Watch {
         }
     }
 
+    /// A receive was posted to a shared queue: connections with a Send that waits for one are to be run.
+    pub fn woken(&mut self, process: usize, pool: usize, wake: &[QueuePairId]) {
+        let forgotten = self.ends.values().any(|stream| {
+            let waits = stream.waits.is_some() && stream.ended.is_none();
+            waits
+                && stream.pair.is_some_and(|key| {
+                    let shared = self.pairs.get(&key).and_then(|pair| pair.shared);
+                    key.0 == process && shared == Some(pool) && !wake.contains(&QueuePairId(key.1))
+                })
+        });
+        if forgotten {
+            self.fail("a Send waits for a receive, and nobody looks when one is posted");
+        }
+    }
+
     /// A queue pair puts back what it took and did not use.
     pub fn given_back(&mut self, process: usize, pool: usize, count: usize) {
         self.say(|| format!("  {count} shared receives are put back"));
@@ -309,8 +324,15 @@ impl Watch {
         let old = self.now.since(request.at).as_millis() >= 990;
         let peer_over =
             pair.end.and_then(|end| self.peer(end)).is_none_or(|peer| peer.ended.is_some());
+        // Whom the peer has refused, it tells so (rule 4).
+        let unheard = refused.is_some()
+            && !hurt
+            && stream.is_some_and(|s| {
+                let by_peer = [EndReason::PeerFailed, EndReason::PeerDisconnected].map(Some);
+                s.extension && by_peer.contains(&s.ended)
+            });
         let right = match status {
-            Status::Canceled => pair.over,
+            Status::Canceled => pair.over && !unheard,
             Status::LocalAccess | Status::InvalidRequest => request.bad == Some(status),
             Status::RemoteAccess | Status::PeerReceiveTooSmall => {
                 late || refused == Some(status)

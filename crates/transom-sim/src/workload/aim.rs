@@ -21,7 +21,11 @@ impl World {
                     object.life == crate::model::Life::Live
                         && (object.base, object.length) == (g.address, g.length)
                         && object.rights.contains(right)
-                        && !object.admits(&peer.actor)
+                        // A region is nobody's to close but its owner's.
+                        && (!object.admits(&peer.actor)
+                            || right == Rights::NONE
+                                && object.window_of.is_none()
+                                && !object.standing)
                 })
         };
         self.board.iter().rev().take(200).filter(fit).copied().collect()
@@ -77,7 +81,14 @@ impl World {
         let (name, some): (_, Vec<Grant>) = match self.rng.below(4) {
             0 => (
                 "used a stale token",
-                board.iter().filter(|g| of_peer(g) && !live(self, g)).copied().collect(),
+                // The youngest of them: something may have been forgotten.
+                board
+                    .iter()
+                    .rev()
+                    .filter(|g| of_peer(g) && !live(self, g))
+                    .take(8)
+                    .copied()
+                    .collect(),
             ),
             1 => {
                 // Of another queue pair or connection of the same process, mostly.
@@ -91,11 +102,13 @@ impl World {
                 board.iter().filter(|g| of_peer(g) && !g.rights.contains(right)).copied().collect(),
             ),
             _ => {
-                let near = self.rng.pick(board).copied()?;
-                let token = if self.rng.once_in(2) {
-                    near.token ^ (1 << self.rng.below(32))
-                } else {
+                // Beside one that is there, mostly: its slot with another key, a bit away.
+                let from = if honest.is_empty() || self.rng.once_in(3) { board } else { &honest };
+                let near = self.rng.pick(from).copied()?;
+                let token = if self.rng.once_in(4) {
                     self.rng.word() as u32
+                } else {
+                    near.token ^ (self.rng.between(1, 255) << (8 * self.rng.below(4))) as u32
                 };
                 ("used a guessed token", vec![Grant { token, ..near }])
             }

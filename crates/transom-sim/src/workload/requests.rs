@@ -271,6 +271,8 @@ impl World {
         let context = self.processes[process].context();
         if let Some(pool) = pool {
             let mut wake = Vec::new();
+            let depth = self.profile.depth as usize;
+            let known = self.watcher.see().pools.get(&(process, pool)).map_or(0, |p| p.len());
             let result = {
                 let queue = &self.processes[process].pools[pool].queue;
                 let mut queue = queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -281,8 +283,17 @@ impl World {
                     let receive = crate::watch::Receive::new(context, &list);
                     let mut watch = self.watcher.see();
                     watch.pools.entry((process, pool)).or_default().push_back(receive);
+                    watch.woken(process, pool, &wake);
+                    if known >= depth {
+                        watch.fail("a shared queue takes more receives than it holds");
+                    }
                 }
-                Err(Status::NoMoreEntries) => self.hit("shared queue full"),
+                Err(Status::NoMoreEntries) => {
+                    if known < depth {
+                        self.watcher.see().fail("a shared queue with room says that it is full");
+                    }
+                    self.hit("shared queue full");
+                }
                 Err(status) => {
                     self.watcher.see().fail(format!("a shared queue refuses with {status:?}"));
                 }
@@ -299,12 +310,21 @@ impl World {
         let pair = &mut self.processes[process].pairs[index];
         let state = pair.front.state();
         let key = (process, pair.number);
+        let (outstanding, depth) = (pair.front.outstanding().1, pair.front.config().receive_depth);
         match pair.front.post_receive(context, &list) {
             Ok(()) => {
+                if outstanding >= depth {
+                    self.watcher.see().fail("more receives are accepted than the queue holds");
+                }
                 self.watcher.see().posted_receive(key, context, &list);
                 self.settle(process, index);
             }
-            Err(Status::NoMoreEntries) => self.hit("receive queue full"),
+            Err(Status::NoMoreEntries) => {
+                if outstanding < depth {
+                    self.watcher.see().fail("a receive queue with room says that it is full");
+                }
+                self.hit("receive queue full");
+            }
             Err(Status::ConnectionInvalid)
                 if matches!(state, QueuePairState::Error | QueuePairState::Disconnected) => {}
             Err(status) => {

@@ -124,7 +124,7 @@ impl World {
     pub(super) fn invalidate(&mut self, process: usize) {
         let Some(index) = self.any_window(process) else { return };
         let window = self.processes[process].windows[index];
-        let wrong = self.profile.hostile > 0 && self.rng.once_in(20);
+        let wrong = self.profile.hostile > 0 && self.rng.once_in(8);
         let pair = if wrong { self.any_pair(process) } else { Some(window.pair) };
         let Some(pair) = pair else { return };
         let flags = self.flags();
