@@ -31,6 +31,7 @@ pub(super) struct Report {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct About {
     pub(super) path: &'static str,
+    pub(super) path_reason: &'static str,
     pub(super) size: usize,
     pub(super) wait: &'static str,
     pub(super) crc: &'static str,

@@ -169,6 +169,7 @@ impl Side {
         let info = self.queue.info();
         About {
             path: info.path,
+            path_reason: info.path_reason,
             size: plan.size,
             wait: plan.wait.name(),
             crc: if info.crc { "on" } else { "off" },

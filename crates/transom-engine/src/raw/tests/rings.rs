@@ -198,6 +198,9 @@ fn belongings() -> (usize, usize) {
 /// plays both sides, so both suffer. The rest of the process is not impressed.
 #[test]
 fn noise_in_the_shared_memory_ends_a_connection_and_nothing_else() {
+    if !alone("rings::noise_in_the_shared_memory_ends_a_connection_and_nothing_else") {
+        return;
+    }
     let (active, passive) = (End::new(&process()), End::new(&process()));
     join(&active, &passive);
     let canary = passive.buffer(4096);
@@ -303,11 +306,14 @@ fn a_peer_may_die_at_any_point_of_the_ring_code() {
         let _ = traffic(&end, theirs, Instant::now() + PATIENCE);
         unreachable!("it should have been killed");
     }
+    let name = "rings::a_peer_may_die_at_any_point_of_the_ring_code";
+    if !alone(name) {
+        return;
+    }
     let adapter = End::new(&process());
     let listener = listening(&adapter);
     for point in POINTS {
         let end = End::in_domain(&adapter.adapter, adapter.domain);
-        let name = "rings::a_peer_may_die_at_any_point_of_the_ring_code";
         let mut peer = child_of(name, listener.address().unwrap(), &[("TRANSOM_KILL_AT", point)]);
         let (note, gone) = accepted(&end, &listener, 1);
         let c = end.expect(CompletionKind::Receive);
@@ -328,9 +334,11 @@ fn a_peer_may_die_at_any_point_of_the_ring_code() {
         assert_eq!(peer.wait().unwrap().signal(), Some(libc::SIGKILL), "{point} was not hit");
     }
     until("all rings are unmapped", || belongings() == (0, 0));
-    // This process went through the same code: no point is missing from the lists.
-    let all = POINTS.into_iter().chain(super::door::POINTS).collect::<BTreeSet<_>>();
-    assert_eq!(hit::seen(), all);
+    // This process went through the same code: no point is missing from the lists, or never passed.
+    let seen = hit::seen();
+    let listed: BTreeSet<_> = POINTS.into_iter().chain(super::door::POINTS).collect();
+    assert!(seen.is_subset(&listed), "{seen:?}");
+    assert!(seen.is_superset(&BTreeSet::from(POINTS)), "{seen:?}");
 }
 
 fn read_note(note: &Buffer) -> (Token, u64) {
