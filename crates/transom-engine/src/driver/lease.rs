@@ -5,13 +5,14 @@
 //! renews nothing: then what arrives lies in the socket until the lease lapses. So a lease that lapses
 //! over waiting bytes makes the next ones short, and leases that are renewed let them grow again.
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
 
 use transom_wire::Time;
 
+use super::sync::{AtomicU64, Ordering, fence};
+
 /// The shortest lease is this part of the longest.
-const SHORTEST: u64 = 64;
+pub(super) const SHORTEST: u64 = 64;
 
 #[derive(Debug)]
 pub(super) struct Lease {
@@ -57,41 +58,5 @@ impl Lease {
     /// It has lapsed, and bytes had been waiting for that.
     pub(super) fn kept_waiting(&self) {
         self.length.store((self.longest / SHORTEST).max(1), Ordering::Relaxed);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LONGEST: u64 = 64_000;
-
-    fn lease() -> Lease {
-        Lease::new(Duration::from_nanos(LONGEST))
-    }
-
-    #[test]
-    fn a_lease_is_renewed_when_half_of_it_is_over() {
-        let lease = lease();
-        assert_eq!(lease.held(Time(1)), None);
-        assert_eq!(lease.take(Time(1000)), Some(Time(1000 + LONGEST)));
-        assert_eq!(lease.take(Time(1000 + LONGEST / 2)), None);
-        assert_eq!(lease.held(Time(1000 + LONGEST - 1)), Some(Time(1000 + LONGEST)));
-        assert_eq!(lease.take(Time(1001 + LONGEST / 2)), Some(Time(1001 + LONGEST * 3 / 2)));
-    }
-
-    #[test]
-    fn bytes_that_waited_make_the_next_lease_short_and_renewals_let_it_grow_to_the_longest() {
-        let lease = lease();
-        lease.kept_waiting();
-        assert_eq!(lease.take(Time(1)), Some(Time(1 + LONGEST / SHORTEST)));
-        for _ in 0..3 {
-            lease.renewed();
-        }
-        assert_eq!(lease.take(Time(100_000)), Some(Time(100_000 + 8 * LONGEST / SHORTEST)));
-        for _ in 0..100 {
-            lease.renewed();
-        }
-        assert_eq!(lease.take(Time(900_000)), Some(Time(900_000 + LONGEST)));
     }
 }

@@ -10,6 +10,8 @@ mod guessers;
 mod handover;
 mod latch;
 mod lease;
+#[cfg(test)]
+mod lease_tests;
 mod link;
 mod mail;
 mod options;
@@ -41,8 +43,9 @@ pub(crate) use shared::Shared;
 pub(crate) use sink::Told;
 pub(crate) use srq::Srq;
 
-/// What the latch and the sleepers are built of; their model tests put loom's in their place.
+/// What the latch, the lease and the sleepers are built of; their model tests put loom's in their
+/// place.
 mod sync {
-    pub(super) use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+    pub(super) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
     pub(super) use std::sync::{Mutex, MutexGuard};
 }

@@ -101,8 +101,9 @@ impl Link {
     /// has found something, or has posted. It will be back at once, or the lease will lapse.
     fn is_brisk(&self, state: &State, now: Time, bits: u8, found: bool) -> bool {
         let posted = bits != 0 && bits & !(CARRIED | POSTED) == 0;
-        (found || posted && self.lease.held(now).is_some() && !self.is_waited_for())
+        (found || posted && self.lease.held(now).is_some())
             && now < state.rest_by
+            && !self.is_waited_for()
             && !self.stuck.load(Ordering::Relaxed)
             && !state.is_pending()
             && !state.paused
@@ -222,8 +223,9 @@ impl Link {
         if self.stuck.load(Ordering::Relaxed) != stuck {
             self.stuck.store(stuck, Ordering::Relaxed);
         }
-        state.rest_by = now.after(BRISK);
         let arming = bits & ARM != 0;
+        // When the background thread has taken over, the next pass is to see what is due.
+        state.rest_by = if arming { Time(0) } else { now.after(BRISK) };
         let calm = !pending && !state.paused && state.connection.wants_read();
         let deadline = state.connection.deadline();
         state.deadline = deadline;

@@ -1,0 +1,201 @@
+//! Every interleaving of who looks at a link next, on the shipped source files: a thread that waits for a
+//! link over rings while another one polls it and the peer writes (`link.rs`, `rest` in `pass.rs`), and a
+//! lease that is taken while the background thread looks whether it has lapsed.
+#![allow(missing_docs, dead_code, unreachable_pub)]
+
+mod sync {
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+    pub(crate) use loom::sync::{Mutex, MutexGuard};
+}
+#[path = "../src/driver/latch.rs"]
+mod latch;
+#[path = "../src/driver/lease.rs"]
+mod lease;
+#[path = "../../transom-process/src/record.rs"]
+mod record;
+#[path = "../../transom-process/src/ring.rs"]
+mod ring;
+
+use std::time::Duration;
+
+use latch::Latch;
+use lease::Lease;
+use loom::sync::Arc;
+use loom::thread;
+use sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use transom_wire::Time;
+
+const RECEIVE: u32 = 1;
+const FLUSH: u32 = 2;
+
+/// A link, as far as a waiter is concerned. The ring is a count of records.
+struct Link {
+    /// Records read.
+    latch: Latch<u32>,
+    todo: AtomicU32,
+    waiters: AtomicU32,
+    unread: AtomicBool,
+    written: AtomicU32,
+    asleep: AtomicU32,
+    /// What wakes a waiter: the peer's bell, its completion queue, the background thread.
+    bell: AtomicBool,
+    told: AtomicBool,
+    noted: AtomicBool,
+}
+
+impl Link {
+    fn new() -> Arc<Link> {
+        Arc::new(Link {
+            latch: Latch::new(0),
+            todo: AtomicU32::new(0),
+            waiters: AtomicU32::new(0),
+            unread: AtomicBool::new(false),
+            written: AtomicU32::new(0),
+            asleep: AtomicU32::new(0),
+            bell: AtomicBool::new(false),
+            told: AtomicBool::new(false),
+            noted: AtomicBool::new(false),
+        })
+    }
+
+    /// The peer writes a record.
+    fn write(&self) {
+        self.written.fetch_add(1, Ordering::Release);
+        if ring::must_ring(&self.asleep) {
+            self.bell.store(true, Ordering::Release);
+        }
+    }
+
+    fn has_news(&self, read: u32) -> bool {
+        self.written.load(Ordering::Acquire) != read
+    }
+
+    fn take(&self, read: &mut u32) {
+        if self.has_news(*read) {
+            *read += 1;
+            // Its completion goes to a queue, which wakes who sleeps there.
+            self.told.store(true, Ordering::Release);
+        }
+    }
+
+    fn pass(&self, read: &mut u32, bits: u32) {
+        if bits & RECEIVE != 0 {
+            self.take(read);
+        }
+        if bits & FLUSH != 0 {
+            ring::fall_asleep(&self.asleep);
+            let more = self.has_news(*read);
+            if more {
+                ring::wake_up(&self.asleep);
+            }
+            self.unread.store(more, Ordering::Relaxed);
+        }
+        // A pass that a waiter is there for always comes to rest.
+        if self.waiters.load(Ordering::Relaxed) != 0 && self.unread.load(Ordering::Relaxed) {
+            self.noted.store(true, Ordering::Release);
+        }
+    }
+
+    fn left_over(&self) -> u32 {
+        self.todo.swap(0, Ordering::AcqRel)
+    }
+
+    fn poll(&self) {
+        self.latch.attempt(|read| self.pass(read, RECEIVE | self.left_over()), |()| {});
+    }
+
+    /// Get ready to sleep. Whether something would end the sleep is to be asked when all is over.
+    fn wait(&self) -> bool {
+        self.waiters.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let mine = std::cell::Cell::new(RECEIVE | FLUSH);
+        let leave = || {
+            self.todo.fetch_or(mine.take(), Ordering::AcqRel);
+        };
+        let work = |read: &mut u32| self.pass(read, mine.take() | self.left_over());
+        self.latch.drive(leave, work, |()| {});
+        self.told.load(Ordering::Acquire) || self.unread.load(Ordering::Relaxed)
+    }
+
+    fn is_woken(&self) -> bool {
+        [&self.bell, &self.told, &self.noted].iter().any(|way| way.load(Ordering::Acquire))
+    }
+}
+
+#[test]
+fn a_waiter_over_rings_is_not_forgotten_when_another_thread_polls() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let link = Link::new();
+        let (peer, poller) = (link.clone(), link.clone());
+        let peer = thread::spawn(move || peer.write());
+        let poller = thread::spawn(move || poller.poll());
+        let awake = link.wait();
+        peer.join().unwrap();
+        poller.join().unwrap();
+        assert!(awake || link.is_woken(), "it sleeps, and the record is there");
+    });
+}
+
+const NEVER: u64 = u64::MAX;
+
+/// What a lease is for: while nobody holds it the descriptor is armed, and while somebody does the
+/// background thread will look.
+struct Watched {
+    lease: Lease,
+    noted: AtomicU64,
+    armed: AtomicBool,
+    /// Whoever polls is in the middle of a pass.
+    at_work: AtomicBool,
+}
+
+impl Watched {
+    fn note(&self, when: Time) {
+        if self.noted.load(Ordering::Relaxed) > when.0 {
+            self.noted.store(when.0, Ordering::Relaxed);
+        }
+    }
+
+    /// A time that was noted has come.
+    fn due(&self, now: Time) {
+        self.noted.store(NEVER, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        if let Some(until) = self.lease.held(now) {
+            self.lease.renewed();
+            self.note(until);
+        } else if self.at_work.load(Ordering::Relaxed) {
+            self.lease.renewed();
+            self.note(now.after(Duration::from_nanos(100)));
+        } else {
+            self.armed.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn poll(&self, now: Time) {
+        if let Some(until) = self.lease.take(now) {
+            self.note(until);
+        }
+        self.at_work.store(true, Ordering::Relaxed);
+        self.at_work.store(false, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_lease_that_is_taken_while_the_last_one_lapses_leaves_somebody_to_look() {
+    loom::model(|| {
+        let watched = Arc::new(Watched {
+            lease: Lease::new(Duration::from_nanos(100)),
+            noted: AtomicU64::new(NEVER),
+            armed: AtomicBool::new(false),
+            at_work: AtomicBool::new(false),
+        });
+        watched.poll(Time(1));
+        let other = watched.clone();
+        let background = thread::spawn(move || other.due(Time(101)));
+        watched.poll(Time(102));
+        background.join().unwrap();
+        let noted = watched.noted.load(Ordering::Relaxed) != NEVER;
+        assert!(noted || watched.armed.load(Ordering::Relaxed), "nobody looks any more");
+    });
+}
