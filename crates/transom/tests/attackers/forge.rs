@@ -1,6 +1,6 @@
 //! A peer that is no Transom and says whatever bytes it likes, and the owner that it talks to.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -132,6 +132,15 @@ pub(crate) struct Forged {
     pub(crate) stream: TcpStream,
     sends: u32,
     reads: u32,
+}
+
+/// The other side has hung up, by an end of the stream or a reset, without a word.
+pub(crate) fn is_hung_up(stream: &mut TcpStream) {
+    match stream.read(&mut [0; 64]) {
+        Ok(0) => {}
+        Err(e) if [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe].contains(&e.kind()) => {}
+        other => panic!("not hung up: {other:?}"),
+    }
 }
 
 /// An FPDU around a ULPDU.
