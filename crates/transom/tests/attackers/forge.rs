@@ -211,7 +211,11 @@ impl Forged {
     /// The next frame; `None`: the other side has hung up.
     pub(crate) fn next(&mut self) -> Option<Vec<u8>> {
         let mut length = [0; 2];
-        self.stream.read_exact(&mut length).ok()?;
+        if let Err(e) = self.stream.read_exact(&mut length) {
+            let waits = [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&e.kind());
+            assert!(!waits, "neither said anything nor hung up");
+            return None;
+        }
         let size = usize::from(u16::from_be_bytes(length));
         let mut rest = vec![0; (2 + size).next_multiple_of(4) + 4 - 2];
         self.stream.read_exact(&mut rest).ok()?;
