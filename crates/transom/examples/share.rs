@@ -129,7 +129,8 @@ fn fetch(from: SocketAddr) -> Outcome<Vec<u8>> {
     let (grant, digest) = offer.split_at_checked(Grant::ENCODED_LEN).ok_or("a short offer")?;
     let grant = Grant::from_bytes(grant)?;
 
-    println!("{} bytes are on offer, path {}", grant.len(), owner.info().path);
+    let info = owner.info();
+    println!("{}: {} bytes are on offer, path {}", info.local, grant.len(), info.path);
 
     // Nobody but this program can touch the sink: it has no window.
     let mut room = Vec::new();

@@ -352,3 +352,16 @@ impl Outlet<'_> {
         Direct::Taken
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// ND2 4.5: by the time a socket says so, nothing has come through for as long as a silence may last.
+    #[test]
+    fn an_end_by_silence_is_a_time_out() {
+        assert_eq!(lost(IoError::TimedOut), LinkEnd::TimedOut);
+        assert_eq!(lost(IoError::Unreachable), LinkEnd::TimedOut, "nobody found on the last hop");
+        assert_eq!(lost(IoError::Reset), LinkEnd::Closed);
+    }
+}

@@ -1,7 +1,9 @@
 //! kill -9 of either side at any moment of a transfer: nothing half done under the final name, the
 //! survivor says so, nothing is left over, the next transfer works.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -65,32 +67,35 @@ fn usual(before: Duration, now: Duration) -> Duration {
     now.min((before * 7 + now) / 8)
 }
 
-/// Fetch it undisturbed; how long that took.
-fn fetched(path: &str, at: std::net::SocketAddr, out: &Path, bytes: &[u8]) -> Duration {
+/// Fetch it undisturbed: how long that took, and how the server knows this guest.
+fn fetched(path: &str, at: SocketAddr, out: &Path, bytes: &[u8]) -> (Duration, String) {
     let begun = Instant::now();
     let said = Process::fetch(share().env("TRANSOM_PATH", path), at, out).succeeds();
-    let by = if path == "tcp" { "path tcp" } else { "path process" };
-    assert!(said.contains(by), "{path}: {said}");
     let took = begun.elapsed();
+    let by = if path == "tcp" { "path tcp" } else { "path process" };
+    let offer = said.lines().find(|line| line.contains("on offer") && line.ends_with(by));
+    let who = offer.and_then(|line| line.split_once(": ")).expect("an offer, by this path").0;
     assert!(is_whole(out, bytes));
-    took
+    (took, who.to_owned())
 }
 
-/// Every guest that the server has let in is told of: who asked, and how it ended.
-fn every_guest_is_accounted_for(server: &mut Process, asked: &mut usize, last: &str) {
-    let mut open = 0_usize;
-    let mut seen = false;
-    while !seen || open > 0 {
-        let line = server.line(|_| true);
-        if line.ends_with(" asks") {
-            open += 1;
-            *asked += 1;
-        } else {
-            open -= 1;
-            seen |= line.contains(last);
-            let known = ["lent and taken back", "process has ended", "backed out"];
-            assert!(known.iter().any(|words| line.contains(words)), "whose fault was that? {line}");
+/// Every guest that the server has let in is told of, who asked, and how it ended; up to this one, who
+/// was served.
+fn every_guest_is_accounted_for(server: &mut Process, guests: &mut usize, last: &str) {
+    let last = format!("{last}: lent and taken back");
+    let (mut open, mut seen) = (BTreeSet::new(), false);
+    while !seen || !open.is_empty() {
+        let line = server.line(|line| !line.starts_with("serving"));
+        if let Some(who) = line.strip_suffix(" asks") {
+            *guests += 1;
+            assert!(open.insert(who.to_owned()), "twice: {line}");
+            continue;
         }
+        let who = line.split_once(": ").expect("who").0;
+        assert!(open.remove(who), "whoever that is: {line}");
+        seen |= line.starts_with(&last);
+        let known = ["lent and taken back", "process has ended"];
+        assert!(known.iter().any(|words| line.contains(words)), "whose fault was that? {line}");
     }
 }
 
@@ -101,9 +106,9 @@ fn receivers(path: &str) {
     let (file, bytes) = place.filled("file", LENGTH);
     let (mut server, at) = Process::serve(share().env("TRANSOM_PATH", path), &file, "127.0.0.1:0");
     let out = place.file("copy");
-    let mut took = fetched(path, at, &out, &bytes);
+    let (mut took, who) = fetched(path, at, &out, &bytes);
     let mut guests = 0;
-    every_guest_is_accounted_for(&mut server, &mut guests, "lent");
+    every_guest_is_accounted_for(&mut server, &mut guests, &who);
     let before = until("the server is idle", || Some(server.holds()).filter(|h| h.shared == 0));
     let mut dice = Dice::new(path);
     let (mut whole, mut left) = (0, 0);
@@ -124,14 +129,21 @@ fn receivers(path: &str) {
         assert!(names.iter().all(known), "round {round}: what is that? {names:?}");
         left += u32::from(names.contains(&part));
 
-        took = usual(took, fetched(path, at, &out, &bytes));
+        let (now, who) = fetched(path, at, &out, &bytes);
+        took = usual(took, now);
         assert_eq!(place.names(), ["copy", "file"], "round {round}");
-        every_guest_is_accounted_for(&mut server, &mut guests, "lent");
+        every_guest_is_accounted_for(&mut server, &mut guests, &who);
     }
     until(&format!("nothing is left of {guests} guests but {before:?}"), || {
         (server.holds() == before).then_some(())
     });
-    eprintln!("{path}: {guests} guests in all; {whole} were done before, {left} left a part");
+    eprintln!("{path}: {guests} guests; {whole} victims had the file already, {left} left a part");
+}
+
+/// A port that is free, and that the system gives to nobody who asks for any: it is used again.
+fn somewhere(dice: &mut Dice) -> String {
+    let mut ports = (0..1000).map(|_| format!("127.0.0.1:{}", 18_000 + dice.below(12_000)));
+    ports.find(|at| std::net::TcpListener::bind(at).is_ok()).expect("a free port")
 }
 
 /// The server is killed: the receiver ends by itself with a file, or without one and with a reason;
@@ -141,10 +153,11 @@ fn servers(path: &str) {
     let (file, bytes) = place.filled("file", LENGTH);
     let mut dice = Dice::new(path);
     let out = place.file("copy");
-    let (mut server, at) = Process::serve(share().env("TRANSOM_PATH", path), &file, "127.0.0.1:0");
-    let mut took = fetched(path, at, &out, &bytes);
+    let (mut server, at) =
+        Process::serve(share().env("TRANSOM_PATH", path), &file, &somewhere(&mut dice));
+    let mut took = fetched(path, at, &out, &bytes).0;
     let mut slowest = Duration::ZERO;
-    let mut reasons = std::collections::BTreeMap::<String, u32>::new();
+    let mut reasons = BTreeMap::<String, u32>::new();
     for round in 0..rounds() {
         fs::remove_file(&out).unwrap();
         let survivor = Process::fetch(share().env("TRANSOM_PATH", path), at, &out);
@@ -168,7 +181,7 @@ fn servers(path: &str) {
         // The port is free as soon as its process is gone.
         let again = Process::serve(share().env("TRANSOM_PATH", path), &file, &at.to_string());
         server = again.0;
-        took = usual(took, fetched(path, at, &out, &bytes));
+        took = usual(took, fetched(path, at, &out, &bytes).0);
         assert_eq!(place.names(), ["copy", "file"], "round {round}");
     }
     eprintln!("{path}: {reasons:?}; the slowest survivor ended {slowest:?} after the kill");

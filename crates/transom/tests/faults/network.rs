@@ -11,7 +11,7 @@ use std::{fs, io};
 use super::common::{Place, Process, is_root, share, skipped, until};
 
 const SERVER: &str = "10.203.7.1";
-const LENGTH: usize = 8 << 20;
+const LENGTH: usize = 4 << 20;
 
 /// Two hosts with a cable in between.
 struct Cable {
@@ -26,12 +26,17 @@ enum End {
     There,
 }
 
-fn ip(arguments: &str) -> io::Result<()> {
-    let output = Command::new("ip").args(arguments.split(' ')).output()?;
+fn run(program: &str, arguments: &str) -> io::Result<()> {
+    let output = Command::new(program).args(arguments.split(' ')).output()?;
     if output.status.success() {
         return Ok(());
     }
-    Err(io::Error::other(format!("ip {arguments}: {}", String::from_utf8_lossy(&output.stderr))))
+    let why = String::from_utf8_lossy(&output.stderr).into_owned();
+    Err(io::Error::other(format!("{program} {arguments}: {why}")))
+}
+
+fn ip(arguments: &str) -> io::Result<()> {
+    run("ip", arguments)
 }
 
 impl Cable {
@@ -48,10 +53,9 @@ impl Cable {
             ip(&format!("-n {namespace} addr add {address}/24 dev veth0"))?;
             ip(&format!("-n {namespace} link set veth0 up"))?;
         }
-        // About a second for the file, if the system can do that; then nobody is too fast for the test.
-        let slow = ["-n", here, "qdisc", "add", "dev", "veth0", "root", "tbf", "rate", "64mbit"];
-        let burst = ["burst", "256kb", "latency", "400ms"];
-        let _ = Command::new("tc").args(slow).args(burst).status();
+        // Seconds for the file: nobody is done before the test pulls the cable.
+        let slow = "-n NS qdisc add dev veth0 root tbf rate 12mbit burst 64kb latency 400ms";
+        run("tc", &slow.replace("NS", here))?;
         Ok(cable)
     }
 
@@ -152,6 +156,7 @@ fn long_outage(cable: &Cable, name: &str, end: End) {
     until("nothing is left of it", || (server.holds() == before).then_some(()));
     cable.set(end, "up");
     cable.forget_neighbours();
+    run("tc", &format!("-n {} qdisc del dev veth0 root", cable.here)).unwrap();
     cable.fetch(at, &out).succeeds();
     assert_eq!(fs::read(&out).unwrap(), bytes);
 }
