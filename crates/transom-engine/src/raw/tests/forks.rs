@@ -59,6 +59,8 @@ fn a_forked_child_keeps_nothing_of_ours() {
     let before = descriptors();
     let (active, passive) = pair();
     let listener = listening(&passive);
+    // What the adapters hold stays with their threads, which a child does not have; this one goes.
+    let bell = crate::sys::Doorbell::new().unwrap();
     let rings = active.qp.0.qp.link().unwrap().shared_memory().expect("rings");
     let ours: BTreeSet<RawFd> =
         descriptors().difference(&before).copied().filter(|fd| is_open(*fd)).collect();
@@ -77,7 +79,7 @@ fn a_forked_child_keeps_nothing_of_ours() {
             // SAFETY: 0 is open; the number is free.
             unsafe { libc::dup2(0, *fd) };
         }
-        drop((active, passive, listener));
+        drop((active, passive, listener, bell));
         closed && gone && ours.iter().all(|fd| is_open(*fd))
     });
 }
