@@ -333,7 +333,9 @@ impl Connector {
             }
             (ConnectionEvent::Accepted { limits, private }, ConnectorState::Connecting) => {
                 self.limits = *limits;
-                self.private = private.clone();
+                if !planted!("private data of another connection") || self.private.is_empty() {
+                    self.private = private.clone();
+                }
                 self.state = ConnectorState::Replied;
                 self.finish(Status::Success, effects);
             }

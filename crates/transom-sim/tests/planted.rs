@@ -74,6 +74,7 @@ each! {
     planted_refusal_not_told: "refusal not told",
     planted_event_behind_the_end: "event behind the end",
     planted_nobody_woken: "nobody woken",
+    planted_private_data_of_another_connection: "private data of another connection",
     planted_credits_over_granted: "credits over-granted",
     planted_process_acknowledged_before_placed: "process: acknowledged before placed",
     planted_process_wrong_record_named: "process: wrong record named",

@@ -166,10 +166,10 @@ impl World {
         }
         let reads =
             ReadLimits { inbound: self.rng.one([0, 4, 99]), outbound: self.rng.one([0, 4, 99]) };
-        let private = vec![0xAB; self.rng.one([0, 1, 56, 500])];
+        let length = self.rng.one([0, 1, 56, 500]);
         let waiter = self.processes[index].waiter();
         let owner = &mut self.processes[index].pairs[pair];
-        let began = owner.connector.connect(&mut owner.front, waiter, reads, private.len());
+        let began = owner.connector.connect(&mut owner.front, waiter, reads, length);
         let Ok((execution, limits)) = began else {
             self.processes[index].waiting.pop();
             return;
@@ -178,6 +178,7 @@ impl World {
             self.hit("reconnected");
         }
         let link = self.link(index, pair, to);
+        let private = self.private((link, 0), length);
         self.say(|| format!("process {index} connects to {to}: link {link}"));
         self.call((link, 0), false, |call, cx| {
             let _ = call.connection.connect(cx, execution, limits, &private);
@@ -193,6 +194,11 @@ impl World {
             return self.release(process, index);
         }
         self.join(id, index);
+        let asked = self.processes[process].pairs[index].connector.private_data();
+        if let Ok(asked) = asked.map(<[u8]>::to_vec) {
+            self.check_private(id, &asked);
+        }
+        let private = self.private(id, 3);
         let waiter = self.processes[process].waiter();
         let reads =
             ReadLimits { inbound: self.rng.one([1, 4, 99]), outbound: self.rng.one([1, 4, 99]) };
@@ -200,7 +206,7 @@ impl World {
             let (Some(connector), Some(front)) = (call.connector, call.front) else {
                 return Err(Status::InternalError);
             };
-            connector.accept(cx, Some(call.connection), front, waiter, reads, &[1, 2, 3])
+            connector.accept(cx, Some(call.connection), front, waiter, reads, &private)
         });
         if !matches!(result, Some(Ok(()))) {
             self.processes[process].waiting.retain(|w| *w != waiter);
@@ -218,8 +224,9 @@ impl World {
 
     fn reject(&mut self, process: usize, index: usize) {
         let Some(id) = self.processes[process].pairs[index].end else { return };
+        let private = self.private(id, 1);
         self.call(id, false, |call, cx| {
-            call.connector.map(|connector| connector.reject(cx, Some(call.connection), &[7]))
+            call.connector.map(|connector| connector.reject(cx, Some(call.connection), &private))
         });
         self.transmit(id, 1 << 16);
     }

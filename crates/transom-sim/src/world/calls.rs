@@ -196,6 +196,7 @@ impl World {
                 }
                 Effect::Finished(finished) => self.finished(process, finished),
                 Effect::Event(ConnectionEvent::Requested { limits, private }) => {
+                    self.check_private(id, &private);
                     let incoming = Incoming { link: id.0 as u64, offer: Offer { limits, private } };
                     self.arrived(process, incoming);
                 }
@@ -206,6 +207,19 @@ impl World {
                     let owner = process_of.zip(pair).and_then(|(p, index)| p.pairs.get_mut(index));
                     if let Some(pair) = owner {
                         pair.connector.on_event(&event, &mut more);
+                    }
+                    if let ConnectionEvent::Accepted { private, .. }
+                    | ConnectionEvent::Rejected { private } = &event
+                    {
+                        self.check_private(id, private);
+                        let owner =
+                            self.processes.get(process).zip(pair).and_then(|(p, i)| p.pairs.get(i));
+                        let kept = owner
+                            .and_then(|pair| pair.connector.private_data().ok())
+                            .map(<[u8]>::to_vec);
+                        if let Some(kept) = kept {
+                            self.check_private(id, &kept);
+                        }
                     }
                     if matches!(event, ConnectionEvent::Rejected { .. }) {
                         self.hit("rejected");
@@ -222,6 +236,23 @@ impl World {
                     }
                 }
             }
+        }
+    }
+
+    /// What an end sends along with its Connect, Accept or Reject: no two send the same.
+    pub(crate) fn private(&mut self, id: EndId, length: usize) -> Vec<u8> {
+        let word = (id.0 * 2 + id.1) as u32;
+        let bytes: Vec<u8> = word.to_le_bytes().into_iter().cycle().take(length).collect();
+        self.said.insert(id, bytes.clone());
+        bytes
+    }
+
+    /// Private data is the peer's, of this connection.
+    pub(crate) fn check_private(&mut self, id: EndId, private: &[u8]) {
+        let said = self.said.get(&(id.0, 1 - id.1)).map_or(&[][..], |said| said);
+        if said != private {
+            let text = format!("link {} brings private data {private:x?}, not {said:x?}", id.0);
+            self.watcher.see().fail(text);
         }
     }
 

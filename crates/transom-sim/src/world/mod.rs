@@ -39,6 +39,8 @@ pub struct World {
     pub(crate) links: Vec<Link>,
     pub(crate) board: Vec<crate::workload::Grant>,
     epochs: u32,
+    /// Private data that each end has sent.
+    said: std::collections::HashMap<EndId, Vec<u8>>,
     /// Completion queues that ran over: their connections are to be ended.
     overrun: Vec<(usize, usize)>,
 }
@@ -80,6 +82,7 @@ impl World {
             links: Vec::new(),
             board: Vec::new(),
             epochs: 0,
+            said: std::collections::HashMap::default(),
             overrun: Vec::new(),
         };
         for place in 0..world.profile.processes {
