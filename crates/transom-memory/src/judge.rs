@@ -14,8 +14,11 @@ pub(crate) fn judge(head: Head, facts: &Facts, access: &Access) -> Result<(), Ru
         return Err(Rule::LiveToken);
     }
     admits(head, facts, &access.actor, access.purpose.is_remote())?;
-    let unasked = planted!("rights of a read") && access.purpose == crate::Purpose::RemoteRead
-        || planted!("rights of a write") && access.purpose == crate::Purpose::RemoteWrite;
+    let unasked = match access.purpose {
+        crate::Purpose::RemoteRead => planted!("rights of a read"),
+        crate::Purpose::RemoteWrite => planted!("rights of a write"),
+        _ => false,
+    };
     if !head.rights().intersects(access.purpose.rights()) && !unasked {
         return Err(Rule::Right);
     }
