@@ -25,7 +25,8 @@
 //! - For tokens of scope `QueuePair` or `Connection` no number of guesses suffices: the only ones
 //!   that would work are those that the peer was given.
 //!
-//! Every wrong guess costs the connection on which it was made.
+//! Every wrong guess costs the connection on which it was made, and whoever goes on guessing waits for
+//! the next one: SECURITY.md has what that makes of these figures.
 
 use std::collections::VecDeque;
 
