@@ -14,7 +14,15 @@ const PEER: &str = "TRANSOM_TEST_PEER";
 
 /// In the child: where the parent listens.
 pub(super) fn parent() -> Option<SocketAddr> {
-    std::env::var(PEER).ok().map(|at| at.parse().unwrap())
+    let at = std::env::var(PEER).ok()?;
+    end_with_parent();
+    Some(at.parse().unwrap())
+}
+
+/// A test that fails leaves no process behind, for which others would wait.
+pub(super) fn end_with_parent() {
+    // SAFETY: a plain call; the signal comes when the thread ends that has started this process.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
 }
 
 fn child(test: &str, at: SocketAddr) -> Child {
@@ -108,7 +116,8 @@ fn a_killed_peer_is_noticed() {
 /// the time that the adapter has for silence; whichever the path.
 #[test]
 fn a_peer_that_stops_reading_is_given_up() {
-    const LENGTH: usize = 1 << 20;
+    // Four of them are several times what sockets, or rings, take in.
+    const LENGTH: usize = 16 << 20;
     if let Some(at) = parent() {
         let end = connected(at);
         let (note, sink) = (end.buffer(16), end.buffer(LENGTH));

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use transom_memory::Rights;
 
 use super::harness::*;
-use super::processes::{accepted, child_of, connected_with, listening, parent};
+use super::processes::{accepted, child_of, connected_with, end_with_parent, listening, parent};
 use crate::raw::{Explain, Options, Path, PathReason};
 use crate::sys::Door;
 use crate::{CompletionKind, DenialCause, Operation, Status};
@@ -34,6 +34,7 @@ pub(super) fn become_a_stranger() {
         assert_eq!(libc::prctl(libc::PR_SET_DUMPABLE, 1), 0);
     }
     assert_eq!(crate::sys::user(), STRANGER);
+    end_with_parent(); // which changing the user has undone
 }
 
 /// What the two sides of one connection are told to do.
