@@ -1,4 +1,7 @@
 //! Every interleaving of the post protocol, on the shipped source file.
+//!
+//! Two of the models were seen to fail without the barrier after the unlock in `Latch::hold`, and two
+//! without the one in `Latch::control`.
 #![allow(missing_docs, dead_code)]
 
 mod sync {

@@ -1,5 +1,8 @@
 //! Every interleaving of the rings (`src/ring.rs`, the shipped file) on loom's atomics: no record is
 //! lost, torn or seen twice, and nobody sleeps through one.
+//!
+//! The first model was seen to fail without the release in `publish`; the second without the barrier of
+//! `fall_asleep`, and without the one of `must_ring`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, dead_code, unreachable_pub)]
 #![allow(missing_docs)]
