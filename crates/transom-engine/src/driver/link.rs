@@ -212,6 +212,11 @@ impl Link {
         self.bell.get().map_or(self.stream.fd(), Local::fd)
     }
 
+    /// Rings carry its bytes.
+    pub(crate) fn is_over_rings(&self) -> bool {
+        self.bell.get().is_some()
+    }
+
     pub(crate) fn local(&self) -> Result<SocketAddr, IoError> {
         self.stream.local()
     }

@@ -102,6 +102,7 @@ impl Link {
     fn is_brisk(&self, state: &State, now: Time, bits: u8, found: bool) -> bool {
         let posted = bits != 0 && bits & !(CARRIED | POSTED) == 0;
         (found || posted && self.lease.held(now).is_some())
+            && state.rings.is_some()
             && now < state.rest_by
             && !self.is_waited_for()
             && !self.stuck.load(Ordering::Relaxed)
