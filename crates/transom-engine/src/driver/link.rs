@@ -318,7 +318,9 @@ impl Link {
     }
 
     fn take_lease(&self, now: Time) {
-        if let Some(until) = self.lease.take(now) {
+        let taken = self.lease.take(now);
+        // Also one that lasts: its time may have come, and been left to a waiter who has gone since.
+        if let Some(until) = taken.or_else(|| self.lease.held(now)) {
             self.note(until);
         }
     }
