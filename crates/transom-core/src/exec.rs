@@ -205,9 +205,9 @@ impl Execution {
     fn pop_request(&mut self, effects: &mut Effects, status: Status, denial: u64) {
         let Some(slot) = self.requests.pop() else { return };
         self.next = self.next.max(self.requests.first());
-        let silent = (status.is_success() || planted!("silent failure"))
-            && slot.flags.contains(Flags::SILENT_SUCCESS)
-            && !planted!("silent success reported");
+        let succeeds = status.is_success() || planted!("silent failure");
+        let asked = slot.flags.contains(Flags::SILENT_SUCCESS);
+        let silent = asked && succeeds && !planted!("silent success reported");
         self.freed += u32::from(silent || self.places == Places::UntilCompleted);
         if planted!("completion twice") {
             effects.complete(Side::Initiator, self.completion(&slot, status, slot.length, denial));

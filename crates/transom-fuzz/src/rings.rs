@@ -52,7 +52,7 @@ fn words(slot: &Slot) -> &[AtomicU64; 8] {
 #[allow(unsafe_code)]
 fn fresh() -> Box<Shared> {
     // SAFETY: `Shared` is atomic integers; zeros are the value of each.
-    unsafe { Box::<Shared>::new_zeroed().assume_init() }
+    unsafe { Box::new(std::mem::MaybeUninit::<Shared>::zeroed().assume_init()) }
 }
 
 /// Plays one input.

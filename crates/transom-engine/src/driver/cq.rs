@@ -1,6 +1,6 @@
 //! A completion queue with its waiters and the links that feed it.
 
-use std::cell::OnceCell;
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -251,6 +251,12 @@ impl Cq {
         }
     }
 
+    /// Whether a thread sleeps, or is about to.
+    #[cfg(test)]
+    pub(crate) fn is_slept_on(&self) -> bool {
+        self.sleepers.any()
+    }
+
     fn has_news(&self) -> bool {
         let queue = self.queue();
         !queue.is_empty() || queue.failure().is_some()
@@ -258,7 +264,7 @@ impl Cq {
 }
 
 thread_local! {
-    static BELL: OnceCell<Arc<Doorbell>> = const { OnceCell::new() };
+    static BELL: RefCell<Option<Arc<Doorbell>>> = const { RefCell::new(None) };
 }
 
 /// This thread among the sleepers.
@@ -269,9 +275,9 @@ struct Asleep<'a> {
 
 impl<'a> Asleep<'a> {
     fn new(cq: &'a Cq) -> std::io::Result<Asleep<'a>> {
-        let bell = BELL.with(|cell| match cell.get() {
-            Some(bell) => Ok(bell.clone()),
-            None => Doorbell::new().map(|bell| cell.get_or_init(|| Arc::new(bell)).clone()),
+        let bell = BELL.with_borrow_mut(|kept| match kept {
+            Some(bell) if bell.is_ours() => Ok(bell.clone()),
+            _ => Doorbell::new().map(|bell| kept.insert(Arc::new(bell)).clone()),
         })?;
         bell.silence();
         cq.sleepers.join(&bell);

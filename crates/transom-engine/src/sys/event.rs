@@ -149,6 +149,11 @@ impl Doorbell {
         Ok(Doorbell(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?.into()))
     }
 
+    /// Whether it is this process's own: a forked child has no use for its parent's.
+    pub fn is_ours(&self) -> bool {
+        self.0.is_ours()
+    }
+
     /// Ring. Never blocks; ringing twice is ringing once.
     pub fn ring(&self) {
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());

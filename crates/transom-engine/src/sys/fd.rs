@@ -11,13 +11,17 @@ use rustix::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use super::fork_generation;
 
 /// An owned descriptor that does not mind if somebody has closed it under us: every use of it then
-/// fails with EBADF, which is a dead link, not a panic (the standard library's own type aborts).
+/// fails with EBADF, which is a dead link, not a panic (the standard library's own type aborts). The
+/// same in a forked child, whatever has got the number there since.
 #[derive(Debug)]
 pub struct Fd {
     number: RawFd,
     /// The process that it belongs to.
     generation: u64,
 }
+
+/// A descriptor that nobody has: more than Linux ever grants.
+const NOBODYS: RawFd = RawFd::MAX;
 
 /// One bit for each descriptor that is ours, up to the most that Linux grants by default (2^20).
 /// Pages of it that no descriptor falls on take no memory.
@@ -45,6 +49,13 @@ pub(super) fn close_all() {
     }
 }
 
+impl Fd {
+    /// Whether this process has made it, and not one that it was forked from.
+    pub fn is_ours(&self) -> bool {
+        self.generation == fork_generation()
+    }
+}
+
 impl From<OwnedFd> for Fd {
     fn from(fd: OwnedFd) -> Fd {
         let generation = fork_generation();
@@ -59,20 +70,20 @@ impl From<OwnedFd> for Fd {
 
 impl AsFd for Fd {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: ours until drop and not -1; if somebody closed it, system calls fail.
-        unsafe { BorrowedFd::borrow_raw(self.number) }
+        // SAFETY: ours until drop, or nobody's, and not -1; if somebody closed it, system calls fail.
+        unsafe { BorrowedFd::borrow_raw(self.as_raw_fd()) }
     }
 }
 
 impl AsRawFd for Fd {
     fn as_raw_fd(&self) -> RawFd {
-        self.number
+        if self.is_ours() { self.number } else { NOBODYS }
     }
 }
 
 impl Drop for Fd {
     fn drop(&mut self) {
-        if self.generation != fork_generation() {
+        if !self.is_ours() {
             return; // closed already; the number may be somebody else's by now
         }
         // Before it is closed: afterwards the number may be another thread's.

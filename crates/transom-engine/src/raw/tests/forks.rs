@@ -2,9 +2,10 @@
 //! parent, and must neither use them nor keep them open.
 
 use std::collections::BTreeSet;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use super::harness::*;
 use super::processes::{accepted, connected_with, listening, parent};
@@ -81,6 +82,44 @@ fn a_forked_child_keeps_nothing_of_ours() {
         }
         drop((active, passive, listener, bell));
         closed && gone && ours.iter().all(|fd| is_open(*fd))
+    });
+}
+
+/// A child whose parent has waited for completions, on the thread that forked it, waits with a bell of
+/// its own: its parent's is closed, and the number may be anything's.
+#[test]
+fn a_forked_child_is_woken() {
+    let test = "a_forked_child_is_woken";
+    if parent().is_none() {
+        let peer = alone(test, "127.0.0.1:0", "process");
+        assert!(peer.wait_with_output().unwrap().status.success());
+        return;
+    }
+    let (silent, _writer) = std::io::pipe().unwrap();
+    let before = descriptors();
+    let end = End::new(&Options::default());
+    assert!(!end.cq.wait(Some(Duration::from_millis(1))).unwrap());
+    let ours: BTreeSet<RawFd> = descriptors().difference(&before).copied().collect();
+    in_forked_child(|| {
+        for fd in ours.iter().filter(|fd| !is_open(**fd)) {
+            // SAFETY: the pipe is open; the number is free.
+            unsafe { libc::dup2(silent.as_raw_fd(), *fd) };
+        }
+        let end = End::new(&Options::default());
+        // A thread that is about to sleep may still see the change by itself: not every time.
+        (0..50).all(|_| {
+            let changed = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    while !end.cq.cq.is_slept_on() {
+                        std::thread::yield_now();
+                    }
+                    changed.store(true, Ordering::SeqCst);
+                    end.cq.wake();
+                });
+                end.cq.wait_until(Some(PATIENCE), &|| changed.load(Ordering::SeqCst)) == Ok(true)
+            })
+        })
     });
 }
 
