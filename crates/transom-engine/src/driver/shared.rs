@@ -219,7 +219,6 @@ impl Shared {
     }
 
     fn run(&self) {
-        sys::ask_for_short_turns();
         let mut ready = Vec::new();
         let mut due = Vec::new();
         while !self.stopping.load(Ordering::Acquire) {

@@ -35,8 +35,7 @@ pub(crate) use kill::kill_point;
 pub(crate) use local::{Door, Local};
 pub use pages::{PageError, check_pages};
 pub use process::{
-    ask_for_short_turns, cpu_time, descriptor_limit, fork_generation, now, pause, random_seed,
-    recently, spawn_quiet,
+    cpu_time, descriptor_limit, fork_generation, now, pause, random_seed, recently, spawn_quiet,
 };
 pub(crate) use region::{Region, try_to_share};
 pub use socket::{Bytes, IoError, Listener, Options, Stream, check_local, route_to};

@@ -119,28 +119,6 @@ pub fn spawn_quiet<F: FnOnce() + Send + 'static>(
     thread
 }
 
-/// How long the turns are that [`ask_for_short_turns`] asks for, in nanoseconds: long enough for what
-/// one readiness brings.
-const TURN: u64 = 500_000;
-
-/// This thread is woken to do a little, and somebody waits for it, who may be spinning on the same
-/// processor: a program that watches its memory does. A spinner has a turn of some milliseconds; who
-/// asks for shorter ones is let in between (Linux 6.12 and later). It is not a larger share of the
-/// processor. Where the system knows nothing of this, nothing changes.
-pub fn ask_for_short_turns() {
-    let size = std::mem::size_of::<libc::sched_attr>() as u32;
-    // SAFETY: plain words, for which zeros are a value.
-    let mut attr: libc::sched_attr = unsafe { std::mem::zeroed() };
-    // SAFETY: thread 0 is this one; the kernel writes at most `size` bytes, which is what there is.
-    let known = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, size, 0) };
-    if known != 0 || attr.sched_policy != libc::SCHED_OTHER as u32 {
-        return;
-    }
-    (attr.size, attr.sched_runtime) = (size, TURN);
-    // SAFETY: as above; the kernel reads. What else is in there is as it was.
-    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
-}
-
 /// Let others run for a while. No lock may be held.
 pub fn pause(length: std::time::Duration) {
     std::thread::sleep(length);

@@ -349,21 +349,3 @@ fn seeds_differ_and_time_goes_on() {
     let before = now();
     assert!(now() >= before);
 }
-
-/// Turns of another length, and nothing else about how a thread is scheduled; it may be asked twice.
-#[test]
-fn a_thread_that_asks_for_short_turns_stays_what_it_was() {
-    let ask = || {
-        let text = std::fs::read_to_string("/proc/thread-self/sched").unwrap_or_default();
-        let keeps = |line: &&str| line.starts_with("policy") || line.starts_with("prio");
-        text.lines().filter(keeps).map(str::to_owned).collect::<Vec<_>>()
-    };
-    std::thread::spawn(move || {
-        let before = ask();
-        super::ask_for_short_turns();
-        super::ask_for_short_turns();
-        assert_eq!(ask(), before);
-    })
-    .join()
-    .unwrap();
-}
