@@ -84,6 +84,12 @@ pub enum What {
 pub trait Tracer {
     /// One event.
     fn event(&mut self, event: &TraceEvent);
+
+    /// Whether it is to hear of every message. If not, small Writes go the short way
+    /// (`connection/small.rs`), which tells nothing of them; everything else is told as ever.
+    fn wants_messages(&self) -> bool {
+        true
+    }
 }
 
 impl<F: FnMut(&TraceEvent)> Tracer for F {

@@ -5,11 +5,12 @@
 //! | [`record`] | one record: 32 bytes of header, its kinds, and what may follow it |
 //! | [`ring`] | how records get through memory that the other side may scribble over |
 //! | [`ledger`](ledger.rs) | acknowledgements and receive credits, one word |
+//! | [`duplex`] | a link's two rings as one of its sides uses them |
 //! | [`Channel`] | one connection over records as a [`transom_wire::Wire`] |
 //!
 //! A link carries records from one [`Channel`] to the other. `transom-engine` has one that carries
-//! them through a pair of [`ring`]s; to the channel they are bytes in order, so that tests carry them
-//! as they like.
+//! them through a [`duplex`], as `transom-sim` does; to the channel they are bytes in order, so that
+//! tests carry them as they like.
 //!
 //! # Who copies, and who trusts whom
 //!
@@ -28,11 +29,13 @@
 extern crate transom_wire;
 
 mod channel;
+pub mod duplex;
 mod ledger;
 pub mod record;
 pub mod ring;
 
 pub use channel::{Channel, Config};
+pub use duplex::{Area, Duplex};
 
 /// What the path is called.
 pub const NAME: &str = "process";

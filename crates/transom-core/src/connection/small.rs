@@ -9,10 +9,16 @@ use super::{Connection, Phase};
 use crate::copy::By;
 use crate::output::Output;
 use crate::queue::Progress;
+use crate::trace::Tracer;
 use crate::{Cx, Flags, Operation, Status};
 
 /// The most bytes of such a Write, whatever the link takes.
 const SMALL: usize = 64;
+
+/// Somebody wants to hear of every message.
+fn is_told(cx: &Cx<'_>) -> bool {
+    cx.trace.as_deref().is_some_and(Tracer::wants_messages)
+}
 
 impl Connection {
     /// A whole small Write of the peer: its header, and payload behind it, perhaps with more that does
@@ -24,7 +30,7 @@ impl Connection {
         header: &[u8; SMALL_HEADER],
         payload: &[u8],
     ) -> bool {
-        if self.phase != Phase::Open || self.parked.is_some() || cx.trace.is_some() {
+        if self.phase != Phase::Open || self.parked.is_some() || is_told(cx) {
             return false;
         }
         let Some(Placing { token, address, length, news }) = self.wire.take_whole(header) else {
@@ -50,7 +56,7 @@ impl Connection {
     /// Start what can go this way, until something cannot. `true`: something has gone.
     pub(super) fn start_small(&mut self, cx: &mut Cx<'_>, out: &mut dyn Output) -> bool {
         // Events of the stream are told by the ordinary way.
-        if self.blocked || cx.trace.is_some() || !self.is_open() {
+        if self.blocked || is_told(cx) || !self.is_open() {
             return false;
         }
         let mut any = false;

@@ -8,16 +8,15 @@ use std::time::Duration;
 
 use transom_core::LinkEnd;
 use transom_memory::Segment;
-use transom_process::record::{self, HEADER, Header, Kind};
-use transom_process::ring::{
-    Body, Consumer, DATA, Found, INLINE, Lie, Producer, Record, SLOTS, Side,
-};
+use transom_process::Duplex;
+use transom_process::record::{self, HEADER};
+use transom_process::ring::{Found, INLINE, Record};
 use transom_wire::{SMALL_HEADER, Time};
 
 use super::link::{Link, State};
 use super::traffic::QUOTA;
 use super::workers::fit;
-use crate::sys::{Host, Local, Region, kill_point};
+use crate::sys::{Host, Local, Region};
 use crate::{Connection, Cx, Direct, Output};
 
 /// Small records taken before it is asked whether to acknowledge.
@@ -35,15 +34,7 @@ const AGAIN: u32 = 4;
 /// Two rings of a link, under its latch.
 #[derive(Debug)]
 pub(crate) struct Rings {
-    region: Region,
-    /// Our side's index; the other's is `1 - mine`.
-    mine: usize,
-    producer: Producer,
-    consumer: Consumer,
-    /// The other side's word beside its records, as far as the wire knows it.
-    seen: u64,
-    /// Something was written that the other side may sleep through.
-    written: bool,
+    duplex: Duplex<Region>,
     /// When to ask again whether the other side has ended, and whether it has.
     look: Time,
     over: bool,
@@ -51,53 +42,31 @@ pub(crate) struct Rings {
     used: u64,
     tidied: u64,
     since: Time,
-    /// There was no room: how much the other side had read then, and when that was.
-    stuck: Option<(u64, Time)>,
 }
 
 impl Rings {
     /// Fresh ones. `mine`: 0 for the active side, 1 for the passive one.
     pub(super) fn new(region: Region, mine: usize) -> Rings {
         Rings {
-            region,
-            mine: mine.min(1),
-            producer: Producer::new(SLOTS, DATA),
-            consumer: Consumer::new(SLOTS, DATA),
-            seen: 0,
-            written: false,
+            duplex: Duplex::new(region, mine),
             look: Time(0),
             over: false,
             used: 0,
             tidied: 0,
             since: Time(0),
-            stuck: None,
         }
     }
 
     /// Where it lies, for a test that writes to it.
     #[cfg(test)]
     pub(super) fn memory(&self) -> (usize, usize) {
-        self.region.whole()
-    }
-
-    fn side(&self, index: usize) -> &Side {
-        let [active, passive] = &self.region.shared().sides;
-        if index == 0 { active } else { passive }
-    }
-
-    fn ours(&self) -> &Side {
-        self.side(self.mine)
-    }
-
-    fn theirs(&self) -> &Side {
-        self.side(1 - self.mine)
+        self.duplex.area().whole()
     }
 
     /// Whether there is something to read, or the other side is known to have ended.
     #[inline]
     pub(super) fn has_news(&self) -> bool {
-        let theirs = self.theirs();
-        self.consumer.has_next(theirs.slots()) || theirs.acknowledged() != self.seen || self.over
+        self.duplex.has_news() || self.over
     }
 
     /// A thread looks by itself at `now`: `true` if there is something to read. Before it leaves it
@@ -121,11 +90,12 @@ impl Rings {
     /// The link comes to rest: give pages of our data area back, when no payload has gone through it
     /// for a while. `Some`: when to ask again.
     pub(super) fn tidy(&mut self, now: Time) -> Option<Time> {
-        let used = self.producer.placed();
+        let producer = self.duplex.producer();
+        let used = producer.placed();
         if used == self.tidied {
             return None;
         }
-        if used != self.used || !self.producer.all_read() {
+        if used != self.used || !producer.all_read() {
             (self.used, self.since) = (used, now);
         }
         let when = self.since.after(TIDY);
@@ -133,179 +103,29 @@ impl Rings {
             return Some(when);
         }
         self.tidied = used;
-        self.region.give_back(self.mine);
+        self.duplex.area().give_back(self.duplex.mine());
         None
-    }
-
-    /// Since when there is no room for what is to be written, and nothing of what was written is read.
-    fn stuck_since(&mut self, waiting: bool, now: Time) -> Option<Time> {
-        let read = self.producer.all_consumed();
-        if !waiting || self.producer.has_room(record::LARGEST_PAYLOAD) {
-            self.stuck = None;
-        } else if self.stuck.is_none_or(|(then, _)| then != read) {
-            self.stuck = Some((read, now));
-        }
-        self.stuck.map(|(_, since)| since)
-    }
-
-    fn wake_up(&self) {
-        self.ours().wake_up();
-    }
-
-    /// Say that we sleep. `false`: there is something to do first.
-    fn fall_asleep(&self) -> bool {
-        self.ours().fall_asleep();
-        kill_point("asleep, before looking again");
-        !self.has_news()
-    }
-
-    /// The next record, if there is one. It acknowledges ours, as far as their places are concerned.
-    #[inline]
-    fn next(&mut self) -> Option<Result<Record, Lie>> {
-        // Not `self.theirs()`: the consumer is another part of `self`.
-        let side = self.region.shared().sides.get(1 - self.mine)?;
-        let record = match self.consumer.take(side.slots())? {
-            Ok(record) => record,
-            Err(lie) => return Some(Err(lie)),
-        };
-        kill_point("a record was read");
-        match self.producer.consumed((record.header.ack & 0xFFFF_FFFF) as u32) {
-            Ok(_) => Some(Ok(record)),
-            Err(lie) => Some(Err(lie)),
-        }
-    }
-
-    /// What the other side has acknowledged beside its records, as a header for the wire.
-    fn news_beside(&mut self) -> Result<Option<Header>, Lie> {
-        let word = self.theirs().acknowledged();
-        // A record that was written before the word comes before it.
-        if word == self.seen || self.consumer.has_next(self.theirs().slots()) {
-            return Ok(None);
-        }
-        self.seen = word;
-        self.producer.consumed((word & 0xFFFF_FFFF) as u32)?;
-        Ok(Some(Header { ack: word, ..Header::new(Kind::Ack) }))
-    }
-
-    /// A record as the wire wants it, in memory of our own: payload behind the header, or where it
-    /// lies. How many bytes.
-    fn copy(&self, header: &Header, body: Found, into: &mut [u8]) -> usize {
-        let length = header.payload();
-        let mut header = *header;
-        header.flags &= !record::ELSEWHERE;
-        let mut used = 0;
-        let offset = match body {
-            Found::Inline(words) => {
-                push(into, &mut used, &record::to_bytes(header.words()));
-                push(into, &mut used, record::to_bytes(words).get(..length).unwrap_or_default());
-                return used;
-            }
-            Found::At(offset) => offset,
-        };
-        let theirs = 1 - self.mine;
-        if header.kind.carries_data() {
-            header.flags |= record::ELSEWHERE;
-            push(into, &mut used, &record::to_bytes(header.words()));
-            push(into, &mut used, &self.region.address(theirs, offset).to_ne_bytes());
-            return used;
-        }
-        push(into, &mut used, &record::to_bytes(header.words()));
-        if let Some(room) = into.get_mut(used..used + length) {
-            self.region.read_bytes(theirs, offset, room);
-            used += length;
-        }
-        used
-    }
-
-    fn publish(&mut self, words: record::Words, body: Body) -> bool {
-        let Some(side) = self.region.shared().sides.get(self.mine) else { return false };
-        let done = self.producer.publish(side.slots(), words, body);
-        self.written |= done;
-        done
-    }
-
-    /// Move frames out of the buffer into slots. `false`: some are left.
-    fn write(&mut self, out: &mut Vec<u8>, written: &mut usize) -> bool {
-        while let Some(rest) = out.get(*written..).filter(|rest| !rest.is_empty()) {
-            let frame = record::to_words(rest)
-                .and_then(|words| Some((words, Header::from_words(words)?.payload())));
-            let Some((words, length)) = frame else { return false };
-            let Some(payload) = rest.get(HEADER..HEADER + length) else { return false };
-            if !self.producer.has_room(length) {
-                return false;
-            }
-            let body = if length <= INLINE {
-                Body::Inline(inline(payload))
-            } else {
-                let Some(offset) = self.producer.place(length) else { return false };
-                self.region.fill_bytes(self.mine, offset, payload);
-                kill_point("payload written, its record not");
-                Body::Placed(length)
-            };
-            if !self.publish(words, body) {
-                return false;
-            }
-            kill_point("a record written, nobody woken");
-            *written += HEADER + length;
-        }
-        out.clear();
-        *written = 0;
-        true
     }
 
     /// A frame whose payload lies in application memory, without a copy of ours in between.
     fn write_direct(&mut self, header: &[u8], payload: &[Segment]) -> Direct {
-        let Some(words) = record::to_words(header) else { return Direct::Copy };
-        let length = Header::from_words(words).map_or(0, |header| header.payload());
-        let total: u64 = payload.iter().map(|segment| segment.length).sum();
-        if total != length as u64 || !self.producer.has_room(length) {
-            return Direct::Copy;
+        let total = payload.iter().map(|segment| segment.length).sum();
+        let gather = |into: &mut [u8]| Host.gather(payload, into);
+        let fill = |region: &Region, side, offset| Host.fill(region, side, offset, payload);
+        match self.duplex.write_direct(header, total, gather, fill) {
+            Ok(true) => Direct::Taken,
+            Ok(false) => Direct::Copy,
+            Err(_) => Direct::Fault,
         }
-        if length <= INLINE {
-            let mut bytes = [0; INLINE];
-            if Host.gather(payload, &mut bytes).is_err() {
-                return Direct::Fault;
-            }
-            let body = Body::Inline(record::to_words(&bytes).unwrap_or_default());
-            let done = self.publish(words, body);
-            kill_point("a record written, nobody woken");
-            return if done { Direct::Taken } else { Direct::Copy };
-        }
-        let Some(offset) = self.producer.place(length) else { return Direct::Copy };
-        if Host.fill(&self.region, self.mine, offset, payload).is_err() {
-            return Direct::Fault;
-        }
-        kill_point("payload written, its record not");
-        if self.publish(words, Body::Placed(length)) { Direct::Taken } else { Direct::Copy }
     }
 
     /// Acknowledge beside the records, if it is time, and wake the other side if it sleeps.
     fn settle(&mut self, connection: &mut Connection, bell: &Local, now: Time) {
-        if let Some(word) = connection.wire().acknowledgement(now) {
-            self.ours().acknowledge(word);
-            self.written = true;
-            kill_point("acknowledged, nobody woken");
-        }
-        if std::mem::take(&mut self.written) && self.theirs().must_ring() {
-            kill_point("about to wake");
+        let word = connection.wire().acknowledgement(now);
+        if self.duplex.settle(word) {
             bell.ring();
         }
     }
-}
-
-fn push(into: &mut [u8], used: &mut usize, bytes: &[u8]) {
-    if let Some(room) = into.get_mut(*used..*used + bytes.len()) {
-        room.copy_from_slice(bytes);
-        *used += bytes.len();
-    }
-}
-
-fn inline(payload: &[u8]) -> [u64; INLINE / 8] {
-    let mut bytes = [0; INLINE];
-    if let Some(room) = bytes.get_mut(..payload.len()) {
-        room.copy_from_slice(payload);
-    }
-    record::to_words(&bytes).unwrap_or_default()
 }
 
 impl Link {
@@ -336,7 +156,7 @@ impl Link {
                 break;
             }
             let Some(rings) = &mut state.rings else { break };
-            let used = match rings.next() {
+            let used = match rings.duplex.read() {
                 Some(Ok(Record { header, body })) => {
                     any = true;
                     taken += HEADER + header.payload();
@@ -352,16 +172,16 @@ impl Link {
                             false
                         }
                     };
-                    if small { 0 } else { rings.copy(&header, body, staging) }
+                    if small { 0 } else { rings.duplex.copy(&header, body, staging) }
                 }
                 Some(Err(lie)) => {
-                    state.connection.broken(cx, lie_told(lie));
+                    state.connection.broken(cx, lie.told());
                     return true;
                 }
-                None => match rings.news_beside() {
+                None => match rings.duplex.news_beside() {
                     Ok(Some(header)) => {
                         any = true;
-                        rings.copy(&header, Found::Inline([0; INLINE / 8]), staging)
+                        rings.duplex.copy(&header, Found::Inline([0; INLINE / 8]), staging)
                     }
                     Ok(None) if rings.over => {
                         state.connection.link_closed(cx, LinkEnd::Closed);
@@ -369,7 +189,7 @@ impl Link {
                     }
                     Ok(None) => break,
                     Err(lie) => {
-                        state.connection.broken(cx, lie_told(lie));
+                        state.connection.broken(cx, lie.told());
                         return true;
                     }
                 },
@@ -404,14 +224,14 @@ impl Link {
         loop {
             let State { connection, out, written, rings, .. } = state;
             let Some(rings) = rings else { return };
-            let flowing = rings.write(&mut out.bytes, written);
+            let flowing = rings.duplex.write(&mut out.bytes, written);
             let before = sent;
             let stop = sent >= QUOTA || self.latch.is_wanted() && sent > 0;
             let waiting = out.bytes.len();
             let mut outlet = Records { rings, out: &mut out.bytes, written, sent, stop, flowing };
             connection.transmit(cx, &mut outlet);
             sent = outlet.sent + out.bytes.len().saturating_sub(waiting);
-            let flowing = rings.write(&mut out.bytes, written);
+            let flowing = rings.duplex.write(&mut out.bytes, written);
             state.more = !flowing;
             if !flowing || sent == before || !state.connection.wants_write() {
                 break;
@@ -432,13 +252,13 @@ impl Link {
     fn mind_silence(&self, state: &mut State, cx: &mut Cx<'_>) {
         let waiting = !state.out.bytes.is_empty() || state.connection.wants_write();
         let Some(rings) = &mut state.rings else { return };
-        let Some(since) = rings.stuck_since(waiting, cx.now) else { return };
+        let Some(since) = rings.duplex.stuck_since(waiting, cx.now) else { return };
         let end = since.after(self.shared.options.silence);
         if cx.now < end {
             return self.note(end);
         }
         if cx.now > end.after(STOOD_STILL) {
-            rings.stuck = None; // it was us who stood still, and maybe both
+            rings.duplex.forget_stuck(); // it was us who stood still, and maybe both
             return self.note(cx.now.after(STOOD_STILL));
         }
         state.connection.link_closed(cx, LinkEnd::TimedOut);
@@ -449,20 +269,14 @@ impl Link {
     pub(super) fn before_sleep(&self, state: &mut State, mut work: impl FnMut(&mut State)) {
         for _ in 0..AGAIN {
             let Some(rings) = &mut state.rings else { return };
-            if rings.fall_asleep() || !state.connection.wants_read() {
+            let slept = rings.duplex.fall_asleep() && !rings.over;
+            if slept || !state.connection.wants_read() {
                 return self.set_unread(false);
             }
-            rings.wake_up();
+            rings.duplex.wake_up();
             work(state);
         }
         self.set_unread(state.rings.is_some());
-    }
-}
-
-fn lie_told(lie: Lie) -> &'static str {
-    match lie {
-        Lie::Acknowledged => "the peer has acknowledged records that were never written",
-        Lie::Record => "a slot of the peer's ring holds no record that belongs into one",
     }
 }
 
@@ -478,11 +292,9 @@ struct Records<'a> {
 
 impl Output for Records<'_> {
     fn room(&self) -> usize {
-        // Slots for what waits in the buffer are taken too; headers alone are the most of them.
-        let waiting = self.out.len().saturating_sub(*self.written).div_ceil(HEADER);
-        let free = self.rings.producer.free_slots() > waiting;
-        let fits = self.rings.producer.has_room(record::LARGEST_PAYLOAD);
-        if self.stop || !self.flowing || self.sent >= QUOTA || !free || !fits {
+        let waiting = self.out.len().saturating_sub(*self.written);
+        let room = self.rings.duplex.has_room(waiting);
+        if self.stop || !self.flowing || self.sent >= QUOTA || !room {
             0
         } else {
             QUOTA - self.sent
@@ -500,20 +312,17 @@ impl Output for Records<'_> {
     fn small_room(&self) -> usize {
         let free = !self.stop && self.flowing && self.sent < QUOTA;
         // What waits in the buffer goes first.
-        if free && self.out.is_empty() && self.rings.producer.has_room(0) { INLINE } else { 0 }
+        if free && self.out.is_empty() && self.rings.duplex.has_small_room() { INLINE } else { 0 }
     }
 
     fn small(&mut self, header: &[u8; SMALL_HEADER], payload: &[u8]) {
-        if let Some(words) = record::to_words(header) {
-            self.rings.publish(words, Body::Inline(inline(payload)));
-            kill_point("a record written, nobody woken");
-            self.sent += HEADER + payload.len();
-        }
+        self.rings.duplex.write_small(header, payload);
+        self.sent += HEADER + payload.len();
     }
 
     fn direct(&mut self, header: &[u8], payload: &[Segment], _trailer: &[u8]) -> Direct {
         // What came before goes first.
-        if !self.rings.write(self.out, self.written) {
+        if !self.rings.duplex.write(self.out, self.written) {
             self.flowing = false;
             return Direct::Copy;
         }

@@ -4,10 +4,12 @@
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 use transom_memory::Segment;
+use transom_process::Area;
 use transom_process::ring::{DATA, Shared};
 
 use super::Fd;
 use super::copy::copy_out_raw;
+use super::kill_point;
 use crate::Fault;
 
 /// Where the data areas begin, one per side.
@@ -70,20 +72,6 @@ impl Region {
         (self.base, SIZE)
     }
 
-    /// The rings.
-    pub(crate) fn shared(&self) -> &Shared {
-        // SAFETY: the mapping lives as long as `self`, is aligned to a page and larger than a
-        // `Shared`, which consists of atomics only: any content is valid, and whoever writes to it,
-        // in this process or another, does so atomically as far as this one can tell.
-        unsafe { &*(self.base as *const Shared) }
-    }
-
-    /// The address of a place in a side's data area. Only ever given to copies that use raw addresses.
-    pub(crate) fn address(&self, side: usize, offset: usize) -> u64 {
-        let offset = offset.min(DATA);
-        (self.base + FRONT + side.min(1) * DATA + offset) as u64
-    }
-
     /// Whether `length` bytes from `offset` on lie in a data area.
     fn holds(offset: usize, length: usize) -> bool {
         offset.checked_add(length).is_some_and(|end| end <= DATA)
@@ -120,9 +108,25 @@ impl Region {
         // SAFETY: pages of the mapping, to which no reference exists; nothing is unmapped.
         let _ = unsafe { rustix::mm::madvise(at, DATA, rustix::mm::Advice::LinuxRemove) };
     }
+}
+
+impl Area for Region {
+    /// The rings.
+    fn shared(&self) -> &Shared {
+        // SAFETY: the mapping lives as long as `self`, is aligned to a page and larger than a
+        // `Shared`, which consists of atomics only: any content is valid, and whoever writes to it,
+        // in this process or another, does so atomically as far as this one can tell.
+        unsafe { &*(self.base as *const Shared) }
+    }
+
+    /// The address of a place in a side's data area. Only ever given to copies that use raw addresses.
+    fn address(&self, side: usize, offset: usize) -> u64 {
+        let offset = offset.min(DATA);
+        (self.base + FRONT + side.min(1) * DATA + offset) as u64
+    }
 
     /// Copy bytes of ours into a data area. Nothing happens if they do not fit there.
-    pub(crate) fn fill_bytes(&self, side: usize, offset: usize, bytes: &[u8]) {
+    fn fill_bytes(&self, side: usize, offset: usize, bytes: &[u8]) {
         if Region::holds(offset, bytes.len()) {
             let to = self.address(side, offset) as usize as *mut u8;
             // SAFETY: the source is a live slice; the destination lies in the mapping.
@@ -131,12 +135,17 @@ impl Region {
     }
 
     /// Copy bytes out of a data area. They may be changed meanwhile; afterwards they are ours.
-    pub(crate) fn read_bytes(&self, side: usize, offset: usize, into: &mut [u8]) {
+    fn read_bytes(&self, side: usize, offset: usize, into: &mut [u8]) {
         if Region::holds(offset, into.len()) {
             let from = self.address(side, offset);
             // SAFETY: a live exclusive slice; the source lies in the mapping.
             let _ = unsafe { copy_out_raw(from, into.as_mut_ptr(), into.len()) };
         }
+    }
+
+    #[inline]
+    fn point(&self, name: &'static str) {
+        kill_point(name);
     }
 }
 

@@ -1,0 +1,346 @@
+//! The two rings of a link as one of its sides uses them: records out of a buffer into slots and back,
+//! acknowledgements beside them, sleep, and who is to be woken. Where the memory comes from, and how
+//! the other side is woken, is the link's business ([`Area`]).
+
+use transom_wire::Time;
+
+use crate::record::{self, HEADER, Header, Kind, Words};
+use crate::ring::{
+    Body, Consumer, DATA, Found, INLINE, Lie, Producer, Record, SLOTS, Shared, Side,
+};
+
+/// The memory that two sides share, as one of them sees it. The other one may change any of it at any
+/// time. Sides are numbered: 0 is the active one.
+pub trait Area {
+    /// Slots and words.
+    fn shared(&self) -> &Shared;
+
+    /// The address of a place in a side's data area: what
+    /// [`Bytes::Shared`](transom_wire::Bytes::Shared) says.
+    fn address(&self, side: usize, offset: usize) -> u64;
+
+    /// Copy bytes of ours into a side's data area.
+    fn fill_bytes(&self, side: usize, offset: usize, bytes: &[u8]);
+
+    /// Copy bytes out of a side's data area.
+    fn read_bytes(&self, side: usize, offset: usize, into: &mut [u8]);
+
+    /// A place where a test lets this side end.
+    #[inline]
+    fn point(&self, name: &'static str) {
+        let _ = name;
+    }
+}
+
+/// A side's ends of both rings.
+#[derive(Debug)]
+pub struct Duplex<A> {
+    area: A,
+    /// Our side's index; the other's is `1 - mine`.
+    mine: usize,
+    producer: Producer,
+    consumer: Consumer,
+    /// The other side's word beside its records, as far as the wire knows it.
+    seen: u64,
+    /// Something was written that the other side may sleep through.
+    written: bool,
+    /// There was no room: how much the other side had read then, and when that was.
+    stuck: Option<(u64, Time)>,
+}
+
+impl<A: Area> Duplex<A> {
+    /// Fresh ones. `mine`: 0 for the active side, 1 for the passive one.
+    #[must_use]
+    pub fn new(area: A, mine: usize) -> Duplex<A> {
+        Duplex::sized(area, mine, SLOTS, DATA)
+    }
+
+    /// The same, of so many slots (a power of two) and bytes of data area (twice the largest payload
+    /// at least), as both sides know: no more than there are.
+    #[must_use]
+    pub fn sized(area: A, mine: usize, slots: usize, data: usize) -> Duplex<A> {
+        let (slots, data) = (slots.min(SLOTS), data.min(DATA));
+        Duplex {
+            area,
+            mine: mine.min(1),
+            producer: Producer::new(slots, data),
+            consumer: Consumer::new(slots, data),
+            seen: 0,
+            written: false,
+            stuck: None,
+        }
+    }
+
+    /// The memory.
+    #[must_use]
+    pub fn area(&self) -> &A {
+        &self.area
+    }
+
+    /// Our side's index.
+    #[must_use]
+    pub fn mine(&self) -> usize {
+        self.mine
+    }
+
+    /// The end that writes.
+    #[must_use]
+    pub fn producer(&self) -> &Producer {
+        &self.producer
+    }
+
+    #[inline]
+    fn side(&self, index: usize) -> &Side {
+        let [active, passive] = &self.area.shared().sides;
+        if index == 0 { active } else { passive }
+    }
+
+    #[inline]
+    fn ours(&self) -> &Side {
+        self.side(self.mine)
+    }
+
+    #[inline]
+    fn theirs(&self) -> &Side {
+        self.side(1 - self.mine)
+    }
+
+    // ---- reading --------------------------------------------------------------------------------
+
+    /// Whether there is something to read.
+    #[must_use]
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        let theirs = self.theirs();
+        self.consumer.has_next(theirs.slots()) || theirs.acknowledged() != self.seen
+    }
+
+    /// The next record, if there is one. It acknowledges ours, as far as their places are concerned.
+    /// After a lie the rings are of no further use.
+    #[inline]
+    pub fn read(&mut self) -> Option<Result<Record, Lie>> {
+        // Not `self.theirs()`: the consumer is another part of `self`.
+        let side = self.area.shared().sides.get(1 - self.mine)?;
+        let record = match self.consumer.take(side.slots())? {
+            Ok(record) => record,
+            Err(lie) => return Some(Err(lie)),
+        };
+        self.area.point("a record was read");
+        Some(self.acknowledged(record.header.ack).map(|()| record))
+    }
+
+    /// What the other side has acknowledged beside its records, as a header for the wire.
+    #[inline]
+    pub fn news_beside(&mut self) -> Result<Option<Header>, Lie> {
+        let word = self.theirs().acknowledged();
+        // A record that was written before the word comes before it.
+        if word == self.seen || self.consumer.has_next(self.theirs().slots()) {
+            return Ok(None);
+        }
+        self.seen = word;
+        self.acknowledged(word)?;
+        Ok(Some(Header { ack: word, ..Header::new(Kind::Ack) }))
+    }
+
+    #[inline]
+    fn acknowledged(&mut self, word: u64) -> Result<(), Lie> {
+        self.producer.consumed((word & 0xFFFF_FFFF) as u32).map(|_| ())
+    }
+
+    /// A record as the wire wants it, in memory of our own: payload behind the header, or where it
+    /// lies. How many bytes.
+    #[inline]
+    pub fn copy(&self, header: &Header, body: Found, into: &mut [u8]) -> usize {
+        let length = header.payload();
+        let mut header = *header;
+        header.flags &= !record::ELSEWHERE;
+        let mut used = 0;
+        let offset = match body {
+            Found::Inline(words) => {
+                push(into, &mut used, &record::to_bytes(header.words()));
+                push(into, &mut used, record::to_bytes(words).get(..length).unwrap_or_default());
+                return used;
+            }
+            Found::At(offset) => offset,
+        };
+        let theirs = 1 - self.mine;
+        if header.kind.carries_data() {
+            header.flags |= record::ELSEWHERE;
+            push(into, &mut used, &record::to_bytes(header.words()));
+            push(into, &mut used, &self.area.address(theirs, offset).to_ne_bytes());
+            return used;
+        }
+        push(into, &mut used, &record::to_bytes(header.words()));
+        if let Some(room) = into.get_mut(used..used + length) {
+            self.area.read_bytes(theirs, offset, room);
+            used += length;
+        }
+        used
+    }
+
+    // ---- writing --------------------------------------------------------------------------------
+
+    #[inline]
+    fn publish(&mut self, words: Words, body: Body) -> bool {
+        let Some(side) = self.area.shared().sides.get(self.mine) else { return false };
+        let done = self.producer.publish(side.slots(), words, body);
+        self.written |= done;
+        self.area.point("a record written, nobody woken");
+        done
+    }
+
+    /// Move frames out of the buffer into slots. `false`: some are left.
+    #[inline]
+    pub fn write(&mut self, out: &mut Vec<u8>, written: &mut usize) -> bool {
+        while let Some(rest) = out.get(*written..).filter(|rest| !rest.is_empty()) {
+            let frame = record::to_words(rest)
+                .and_then(|words| Some((words, Header::from_words(words)?.payload())));
+            let Some((words, length)) = frame else { return false };
+            let Some(payload) = rest.get(HEADER..HEADER + length) else { return false };
+            if !self.producer.has_room(length) {
+                return false;
+            }
+            let body = if length <= INLINE {
+                Body::Inline(inline(payload))
+            } else {
+                let Some(offset) = self.producer.place(length) else { return false };
+                self.area.fill_bytes(self.mine, offset, payload);
+                self.area.point("payload written, its record not");
+                Body::Placed(length)
+            };
+            if !self.publish(words, body) {
+                return false;
+            }
+            *written += HEADER + length;
+        }
+        out.clear();
+        *written = 0;
+        true
+    }
+
+    /// A frame whose payload, of `total` bytes, is copied from where it lies, without a copy of ours in
+    /// between: `gather` has it copied behind one another, or `fill` to an offset of a side's data area.
+    /// `false`: there is no room, and nothing has happened.
+    #[inline]
+    pub fn write_direct<E>(
+        &mut self,
+        header: &[u8],
+        total: u64,
+        gather: impl FnOnce(&mut [u8]) -> Result<(), E>,
+        fill: impl FnOnce(&A, usize, usize) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        let Some(words) = record::to_words(header) else { return Ok(false) };
+        let length = Header::from_words(words).map_or(0, |header| header.payload());
+        if total != length as u64 || !self.producer.has_room(length) {
+            return Ok(false);
+        }
+        if length <= INLINE {
+            let mut bytes = [0; INLINE];
+            gather(&mut bytes)?;
+            let body = Body::Inline(record::to_words(&bytes).unwrap_or_default());
+            return Ok(self.publish(words, body));
+        }
+        let Some(offset) = self.producer.place(length) else { return Ok(false) };
+        fill(&self.area, self.mine, offset)?;
+        self.area.point("payload written, its record not");
+        Ok(self.publish(words, Body::Placed(length)))
+    }
+
+    /// Write a frame of a few bytes, as far as [`Duplex::has_small_room`] says.
+    #[inline]
+    pub fn write_small(&mut self, header: &[u8; HEADER], payload: &[u8]) {
+        if let Some(words) = record::to_words(header) {
+            self.publish(words, Body::Inline(inline(payload)));
+        }
+    }
+
+    /// Whether there is room for another frame of any size, behind `waiting` bytes of a buffer.
+    #[must_use]
+    #[inline]
+    pub fn has_room(&self, waiting: usize) -> bool {
+        // Slots for what waits in the buffer are taken too; headers alone are the most of them.
+        self.producer.free_slots() > waiting.div_ceil(HEADER)
+            && self.producer.has_room(record::LARGEST_PAYLOAD)
+    }
+
+    /// Whether there is room for a frame that fits a slot.
+    #[must_use]
+    #[inline]
+    pub fn has_small_room(&self) -> bool {
+        self.producer.has_room(0)
+    }
+
+    /// Since when there is no room for what is to be written, and nothing of what was written is read.
+    pub fn stuck_since(&mut self, waiting: bool, now: Time) -> Option<Time> {
+        let read = self.producer.all_consumed();
+        if !waiting || self.producer.has_room(record::LARGEST_PAYLOAD) {
+            self.stuck = None;
+        } else if self.stuck.is_none_or(|(then, _)| then != read) {
+            self.stuck = Some((read, now));
+        }
+        self.stuck.map(|(_, since)| since)
+    }
+
+    /// The other side gets its whole time again.
+    pub fn forget_stuck(&mut self) {
+        self.stuck = None;
+    }
+
+    // ---- sleep ----------------------------------------------------------------------------------
+
+    /// Acknowledge beside the records, if there is a word for it. `true`: the other side has slept
+    /// through something, and the caller is to wake it.
+    #[must_use]
+    #[inline]
+    pub fn settle(&mut self, word: Option<u64>) -> bool {
+        if let Some(word) = word {
+            self.ours().acknowledge(word);
+            self.written = true;
+            self.area.point("acknowledged, nobody woken");
+        }
+        let ring = std::mem::take(&mut self.written) && self.theirs().must_ring();
+        if ring {
+            self.area.point("about to wake");
+        }
+        ring
+    }
+
+    /// Say that we look by ourselves.
+    pub fn wake_up(&self) {
+        self.ours().wake_up();
+    }
+
+    /// Say that we sleep. `false`: there is something to do first.
+    #[must_use]
+    pub fn fall_asleep(&self) -> bool {
+        self.ours().fall_asleep();
+        self.area.point("asleep, before looking again");
+        !self.has_news()
+    }
+}
+
+impl Lie {
+    /// What the other side has done, in words.
+    #[must_use]
+    pub fn told(self) -> &'static str {
+        match self {
+            Lie::Acknowledged => "the peer has acknowledged records that were never written",
+            Lie::Record => "a slot of the peer's ring holds no record that belongs into one",
+        }
+    }
+}
+
+fn push(into: &mut [u8], used: &mut usize, bytes: &[u8]) {
+    if let Some(room) = into.get_mut(*used..*used + bytes.len()) {
+        room.copy_from_slice(bytes);
+        *used += bytes.len();
+    }
+}
+
+fn inline(payload: &[u8]) -> [u64; INLINE / 8] {
+    let mut bytes = [0; INLINE];
+    if let Some(room) = bytes.get_mut(..payload.len()) {
+        room.copy_from_slice(payload);
+    }
+    record::to_words(&bytes).unwrap_or_default()
+}
