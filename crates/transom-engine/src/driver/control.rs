@@ -22,7 +22,7 @@ impl Link {
             let mut worker = self.shared.workers.take();
             state.exchange();
             let now = sys::now();
-            let attended = self.lease.held(now).is_some() || self.is_waited_for();
+            let attended = self.watch.is_leased(now) || self.is_waited_for();
             let result = self.with_cx(state, &mut worker, now, |state, cx, staging| {
                 if !state.connecting {
                     self.take_in(state, cx, staging, (None, false));

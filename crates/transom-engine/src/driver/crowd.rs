@@ -9,41 +9,32 @@
 //! an acknowledgement would ride on the answer. Its next turn, or the end of the lease, arms it.
 //!
 //! Invariant: while links wait to be armed, the set is leased and the end of the lease is noted.
+//! `tests/crowd_loom.rs` runs every interleaving of this file.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use transom_wire::Time;
 
-use super::lease::Lease;
 use super::link::Link;
 use super::shared::{CROWD, Shared};
+use super::sync::{Mutex, MutexGuard};
+use super::watch::Watch;
 use crate::sys::{self, Fd};
-
-const NEVER: u64 = u64::MAX;
 
 /// Links of one turn.
 const BATCH: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Crowd {
-    lease: Lease,
-    /// When the alarm will have the background thread look.
-    noted: AtomicU64,
-    waiters: AtomicU32,
+    watch: Watch,
     /// Links that were served and are to be armed.
     served: Mutex<Vec<Arc<Link>>>,
 }
 
 impl Crowd {
     pub(super) fn new(lease: Duration) -> Crowd {
-        Crowd {
-            lease: Lease::new(lease),
-            noted: AtomicU64::new(NEVER),
-            waiters: AtomicU32::new(0),
-            served: Mutex::default(),
-        }
+        Crowd { watch: Watch::new(lease), served: Mutex::default() }
     }
 
     fn served(&self) -> MutexGuard<'_, Vec<Arc<Link>>> {
@@ -94,39 +85,31 @@ impl Shared {
     }
 
     fn lease_crowd(&self) {
-        if let Some(until) = self.crowd.lease.take(sys::now()) {
-            self.note_crowd(until);
-        }
+        self.crowd.watch.take(sys::now(), self.crowd_alarm());
     }
 
-    fn note_crowd(&self, when: Time) {
-        if self.crowd.noted.load(Ordering::Relaxed) > when.0 {
-            self.crowd.noted.store(when.0, Ordering::Relaxed);
-            self.note(CROWD, when);
-        }
+    fn crowd_alarm(&self) -> impl FnOnce(Time) {
+        |when| self.note(CROWD, when)
     }
 
     /// The background thread: the end of a lease that was noted has come.
     pub(super) fn crowd_is_due(&self) {
-        self.crowd.noted.store(NEVER, Ordering::Relaxed);
+        self.crowd.watch.due();
     }
 
     /// The background thread: whether somebody else looks at the links. If not, nobody has left any
     /// unarmed.
     pub(super) fn crowd_is_attended(&self) -> bool {
-        fence(Ordering::SeqCst);
-        if let Some(until) = self.crowd.lease.held(sys::now()) {
-            self.note_crowd(until);
+        if self.crowd.watch.stays_leased(sys::now(), self.crowd_alarm()) {
             return true;
         }
         self.arm_served();
-        self.crowd.waiters.load(Ordering::Relaxed) != 0
+        self.crowd.watch.is_waited_for()
     }
 
     /// This thread is going to wait for the set.
     pub(super) fn wait_for_crowd(self: &Arc<Shared>) -> Attending {
-        self.crowd.waiters.fetch_add(1, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
+        self.crowd.watch.join();
         self.serve();
         self.arm_served();
         Attending(self.clone())
@@ -145,8 +128,6 @@ impl Attending {
 
 impl Drop for Attending {
     fn drop(&mut self) {
-        // First the lease, so that somebody is responsible at every moment.
-        self.0.lease_crowd();
-        self.0.crowd.waiters.fetch_sub(1, Ordering::Relaxed);
+        self.0.crowd.watch.leave(sys::now(), self.0.crowd_alarm());
     }
 }

@@ -48,6 +48,11 @@ impl Lease {
         (until > now.0).then_some(Time(until))
     }
 
+    /// When one of the longest that is taken now would end.
+    pub(super) fn longest_from(&self, now: Time) -> Time {
+        Time(now.0.saturating_add(self.longest))
+    }
+
     /// Looked at when it could have lapsed: it was renewed, or its holder is at work.
     pub(super) fn renewed(&self) {
         let length = self.length.load(Ordering::Relaxed);

@@ -12,7 +12,7 @@
 
 use std::cell::Cell;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use transom_wire::Time;
@@ -20,7 +20,6 @@ use transom_wire::Time;
 use super::admission::Starting;
 use super::handover::Stage;
 use super::latch::Latch;
-use super::lease::Lease;
 use super::mail::{Mail, Owner};
 use super::options::Explain;
 use super::path::{PathReason, Place};
@@ -28,6 +27,7 @@ use super::qp::{Front, Qp};
 use super::rings::Rings;
 use super::shared::Shared;
 use super::sink::Told;
+use super::watch::{Turn, Watch};
 use crate::sys::{self, Fd, IoError, Local, Stream};
 use crate::{Buffer, Connection, DenialCause, DenialRecord, Denials};
 
@@ -61,13 +61,8 @@ pub(crate) struct Link {
     pub(super) latch: Latch<State>,
     /// What those who lost the `try_lock` want done.
     todo: AtomicU8,
-    /// Held by a polling thread.
-    pub(super) lease: Lease,
-    /// A polling thread is in the middle of a pass, which may outlast its lease.
-    pub(super) at_work: AtomicBool,
-    /// When the timers will have the background thread look.
-    noted: AtomicU64,
-    waiters: AtomicU32,
+    /// Who looks next.
+    pub(super) watch: Watch,
     /// Output waits for room in the socket.
     pub(super) stuck: AtomicBool,
     /// A pass with `SERVED` was made, and the one with `ARM` has not come.
@@ -195,10 +190,7 @@ impl Link {
             shared: shared.clone(),
             latch: Latch::new(state),
             todo: AtomicU8::new(0),
-            lease: Lease::new(shared.options.lease),
-            at_work: AtomicBool::new(false),
-            noted: AtomicU64::new(NEVER),
-            waiters: AtomicU32::new(0),
+            watch: Watch::new(shared.options.lease),
             stuck: AtomicBool::new(false),
             served: AtomicBool::new(false),
             unread: AtomicBool::new(false),
@@ -280,7 +272,7 @@ impl Link {
     /// A thread polls, at `now`: usually in vain, so that is kept short.
     /// `tries`: how often to look before that is believed.
     pub(crate) fn poll(&self, now: Time, tries: u32) {
-        self.take_lease(now);
+        self.watch.take(now, self.alarm());
         self.latch.attempt(
             |state| {
                 let bits = RECEIVE | self.left_over();
@@ -294,9 +286,9 @@ impl Link {
                     return None;
                 }
                 let mut told = Told::default();
-                self.at_work.store(true, Ordering::Relaxed);
+                self.watch.set_at_work(true);
                 self.pass_with(state, &mut worker, now, (bits, first, calm), &mut told);
-                self.at_work.store(false, Ordering::Relaxed);
+                self.watch.set_at_work(false);
                 Some(told)
             },
             |told| {
@@ -317,53 +309,39 @@ impl Link {
         all
     }
 
-    fn take_lease(&self, now: Time) {
-        let taken = self.lease.take(now);
-        // Also one that lasts: its time may have come, and been left to a waiter who has gone since.
-        if let Some(until) = taken.or_else(|| self.lease.held(now)) {
-            self.note(until);
-        }
+    pub(super) fn is_waited_for(&self) -> bool {
+        self.watch.is_waited_for()
     }
 
-    pub(super) fn is_waited_for(&self) -> bool {
-        self.waiters.load(Ordering::Relaxed) != 0
+    /// What has the background thread look.
+    pub(super) fn alarm(&self) -> impl FnOnce(Time) {
+        |when| self.shared.note(self.key, when)
     }
 
     /// Have the background thread look at `when` or earlier.
     pub(super) fn note(&self, when: Time) {
-        if self.noted.load(Ordering::Relaxed) > when.0 {
-            self.noted.store(when.0, Ordering::Relaxed);
-            self.shared.note(self.key, when);
-        }
+        self.watch.note(when, self.alarm());
     }
 
     /// The background thread: a time that was noted has come.
     pub(crate) fn due(&self, now: Time) {
-        self.noted.store(NEVER, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
+        self.watch.due();
         self.ready(now);
     }
 
     /// The background thread: the descriptor is ready, or it is time to look.
     pub(crate) fn ready(&self, now: Time) {
-        if self.is_waited_for() {
+        match self.watch.turn(now, self.alarm()) {
             // Of several that wait, one may have left with the ring awake.
-            self.drive(if self.bell.get().is_some() { RECEIVE | FLUSH } else { 0 });
-        } else if let Some(until) = self.lease.held(now) {
-            self.lease.renewed();
-            self.note(until);
-        } else if self.at_work.load(Ordering::Relaxed) {
-            // It polls: what it takes in now has not been waiting for us.
-            self.lease.renewed();
-            self.note(now.after(self.shared.options.lease));
-        } else {
-            self.drive(RECEIVE | FLUSH | ARM | LAPSED);
+            Turn::Waiter => self.drive(if self.is_over_rings() { RECEIVE | FLUSH } else { 0 }),
+            Turn::Poller => {}
+            Turn::Background => self.drive(RECEIVE | FLUSH | ARM | LAPSED),
         }
     }
 
     /// The same for a thread of the program, which will [arm](ARM) the link soon.
     pub(super) fn serve(&self, now: Time) {
-        if self.is_waited_for() || self.lease.held(now).is_some() {
+        if self.is_waited_for() || self.watch.is_leased(now) {
             self.ready(now);
         } else {
             self.served.store(true, Ordering::Relaxed);
@@ -380,8 +358,7 @@ impl Link {
 
     /// This thread is going to wait for the link's descriptor.
     pub(crate) fn wait_here(self: &Arc<Link>) -> Waiting {
-        self.waiters.fetch_add(1, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
+        self.watch.join();
         self.drive(RECEIVE | FLUSH);
         Waiting(self.clone())
     }
@@ -438,8 +415,6 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        // First the lease, so that somebody is responsible at every moment.
-        self.0.take_lease(sys::now());
-        self.0.waiters.fetch_sub(1, Ordering::Relaxed);
+        self.0.watch.leave(sys::now(), self.0.alarm());
     }
 }

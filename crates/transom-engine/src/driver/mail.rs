@@ -5,15 +5,18 @@
 //! dropped, and everything behind them waits too, because a disconnect is told before the requests
 //! that it flushes (ND2 4.9).
 
+//!
+//! `tests/mail_loom.rs` runs every interleaving of this file.
+
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 
 use super::conn::Conn;
 use super::link::Link;
 use super::port::Port;
 use super::qp::Qp;
 use super::sink::Told;
+use super::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
 use crate::{ConnectionEvent, Effect, Effects, Execution};
 
 /// Who hears of a link's events.
@@ -27,10 +30,10 @@ pub(crate) enum Owner {
 
 #[derive(Debug)]
 enum Letter {
-    Effect(Effect, Option<std::sync::Arc<Qp>>),
+    Effect(Effect, Option<Arc<Qp>>),
     /// The link is done with the queue pair. What was posted behind the end completes now, after all
     /// that waited.
-    Detach(std::sync::Arc<Qp>, Box<Execution>),
+    Detach(Arc<Qp>, Box<Execution>),
     /// The link is gone.
     Gone,
 }
@@ -45,6 +48,10 @@ struct Inner {
 pub(crate) struct Mail {
     inner: Mutex<Inner>,
     waiting: AtomicBool,
+    /// Held by who reads: the link may change its owner meanwhile, or lose it, and then the lock of
+    /// the owner does not keep a second reader away. Nobody waits for another lock than a queue's
+    /// under it.
+    reader: Mutex<()>,
 }
 
 /// Something for a connector or a listener.
@@ -61,12 +68,7 @@ impl Mail {
     }
 
     /// Under the link's lock: queue completions, keep the rest.
-    pub(crate) fn post(
-        &self,
-        effects: &mut Effects,
-        qp: Option<&std::sync::Arc<Qp>>,
-        told: &mut Told,
-    ) {
+    pub(crate) fn post(&self, effects: &mut Effects, qp: Option<&Arc<Qp>>, told: &mut Told) {
         if effects.list.is_empty() {
             return;
         }
@@ -86,10 +88,7 @@ impl Mail {
                 {
                     qp.complete(side, completion);
                 }
-                (effect, qp) => {
-                    inner.letters.push_back(Letter::Effect(effect, qp.cloned()));
-                    self.waiting.store(true, Ordering::Release);
-                }
+                (effect, qp) => self.put(&mut inner, Letter::Effect(effect, qp.cloned())),
             }
         }
         drop(inner);
@@ -99,9 +98,9 @@ impl Mail {
     }
 
     /// Give the queue pair back, in order. Follows [`Qp::leave`].
-    pub(crate) fn detach(&self, qp: std::sync::Arc<Qp>, execution: Execution, told: &mut Told) {
+    pub(crate) fn detach(&self, qp: Arc<Qp>, execution: Execution, told: &mut Told) {
         if self.is_waiting() {
-            self.lock().letters.push_back(Letter::Detach(qp, Box::new(execution)));
+            self.put(&mut self.lock(), Letter::Detach(qp, Box::new(execution)));
         } else {
             qp.take_back(execution, told);
         }
@@ -109,7 +108,11 @@ impl Mail {
 
     /// The link is gone: the last letter.
     pub(crate) fn hang_up(&self) {
-        self.lock().letters.push_back(Letter::Gone);
+        self.put(&mut self.lock(), Letter::Gone);
+    }
+
+    fn put(&self, inner: &mut Inner, letter: Letter) {
+        inner.letters.push_back(letter);
         self.waiting.store(true, Ordering::Release);
     }
 
@@ -125,7 +128,8 @@ impl Mail {
         mut take: impl FnMut(Delivery, &mut Told),
         mut is_mine: impl FnMut() -> bool,
     ) {
-        let mut touched: Vec<std::sync::Arc<Qp>> = Vec::new();
+        let mut touched: Vec<Arc<Qp>> = Vec::new();
+        let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let letter = {
                 let mut inner = self.lock();
@@ -147,13 +151,14 @@ impl Mail {
                 Letter::Effect(Effect::Finished(f), _) => take(Delivery::Finished(f), told),
                 Letter::Effect(Effect::Complete(side, completion), Some(qp)) => {
                     qp.complete(side, completion);
-                    if !touched.iter().any(|t| std::sync::Arc::ptr_eq(t, &qp)) {
+                    if !touched.iter().any(|t| Arc::ptr_eq(t, &qp)) {
                         touched.push(qp);
                     }
                 }
                 Letter::Effect(Effect::Complete(..), None) => {}
             }
         }
+        drop(reader);
         for qp in touched {
             qp.fire(told);
         }

@@ -26,6 +26,7 @@ mod sleepers;
 mod srq;
 mod timers;
 mod traffic;
+mod watch;
 mod workers;
 
 pub use admission::HalfOpen;
@@ -43,8 +44,8 @@ pub(crate) use shared::Shared;
 pub(crate) use sink::Told;
 pub(crate) use srq::Srq;
 
-/// What the latch, the lease and the sleepers are built of; their model tests put loom's in their
-/// place.
+/// What the latch, the mail, the sleepers, and who looks at links are built of; their model tests put
+/// loom's in their place.
 mod sync {
     pub(super) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
     pub(super) use std::sync::{Mutex, MutexGuard};

@@ -101,7 +101,7 @@ impl Link {
     /// has found something, or has posted. It will be back at once, or the lease will lapse.
     fn is_brisk(&self, state: &State, now: Time, bits: u8, found: bool) -> bool {
         let posted = bits != 0 && bits & !(CARRIED | POSTED) == 0;
-        (found || posted && self.lease.held(now).is_some())
+        (found || posted && self.watch.is_leased(now))
             && state.rings.is_some()
             && now < state.rest_by
             && !self.is_waited_for()
@@ -135,7 +135,7 @@ impl Link {
             if !any && first.is_none() {
                 state.connection.idle_pass(cx.now);
             } else if any && bits & LAPSED != 0 {
-                self.lease.kept_waiting();
+                self.watch.kept_waiting();
             }
         }
         if overdue {
@@ -231,7 +231,6 @@ impl Link {
         let deadline = state.connection.deadline();
         state.deadline = deadline;
         state.calm_until = calm.then(|| deadline.unwrap_or(Time(NEVER)));
-        let leased = self.lease.held(now);
         let waited = self.is_waited_for();
         if let Some(mut when) = deadline.filter(|_| bits & SERVED == 0) {
             if !arming {
@@ -241,9 +240,7 @@ impl Link {
             }
             self.note(when);
         }
-        if let Some(until) = leased {
-            self.note(until);
-        } else if arming || stuck || asked {
+        if !self.watch.stays_leased(now, self.alarm()) && (arming || stuck || asked) {
             let hears = !state.connecting || asked;
             let read = state.connection.wants_read() && !waited && hears;
             if read || stuck {

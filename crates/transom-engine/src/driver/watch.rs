@@ -1,0 +1,148 @@
+//! Who looks next at a link, or at a set of them (see `crowd.rs`): a thread that polls it, threads that
+//! wait for it, or the background thread.
+//!
+//! A thread that polls holds a lease, and the background thread looks when the lease ends. Threads that
+//! wait are counted, and the background thread leaves all to them; the last one says, when it goes, that
+//! somebody is to look.
+//!
+//! Invariant: what is not armed in epoll has a waiter, or the background thread will look at a time that
+//! is noted. `tests/watch_loom.rs` runs every interleaving of this file.
+
+use std::time::Duration;
+
+use transom_wire::Time;
+
+use super::lease::Lease;
+use super::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+
+const NEVER: u64 = u64::MAX;
+
+#[derive(Debug)]
+pub(super) struct Watch {
+    lease: Lease,
+    /// A polling thread is in the middle of a pass, which may outlast its lease.
+    at_work: AtomicBool,
+    /// When the alarm will have the background thread look.
+    noted: AtomicU64,
+    waiters: AtomicU32,
+}
+
+/// Whose turn it is when the background thread comes to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// A thread waits for it.
+    Waiter,
+    /// A thread polls it. When to look again is noted.
+    Poller,
+    /// Its own.
+    Background,
+}
+
+impl Watch {
+    pub(super) fn new(lease: Duration) -> Watch {
+        Watch {
+            lease: Lease::new(lease),
+            at_work: AtomicBool::new(false),
+            noted: AtomicU64::new(NEVER),
+            waiters: AtomicU32::new(0),
+        }
+    }
+
+    // ---- the background thread, and whoever sets its alarm -----------------------------------------
+
+    /// Have the background thread look at `when` or earlier. `alarm` is called if it would not.
+    #[inline]
+    pub(super) fn note(&self, when: Time, alarm: impl FnOnce(Time)) {
+        if self.noted.load(Ordering::Relaxed) > when.0 {
+            self.noted.store(when.0, Ordering::Relaxed);
+            alarm(when);
+        }
+    }
+
+    /// The background thread: a time that was noted has come. It looks whose turn it is after this.
+    pub(super) fn due(&self) {
+        self.noted.store(NEVER, Ordering::Relaxed);
+        // Pairs with the one of who takes a lease or leaves: either it is seen here, or it sees that
+        // nothing is noted.
+        fence(Ordering::SeqCst);
+    }
+
+    /// The background thread: whose turn it is.
+    pub(super) fn turn(&self, now: Time, alarm: impl FnOnce(Time)) -> Turn {
+        if self.is_waited_for() {
+            Turn::Waiter
+        } else if let Some(until) = self.lease.held(now) {
+            self.lease.renewed();
+            self.note(until, alarm);
+            Turn::Poller
+        } else if self.at_work.load(Ordering::Relaxed) {
+            // What it takes in now has not been waiting for us.
+            self.lease.renewed();
+            self.note(self.lease.longest_from(now), alarm);
+            Turn::Poller
+        } else {
+            Turn::Background
+        }
+    }
+
+    /// The background thread took over, and something had been waiting for that.
+    pub(super) fn kept_waiting(&self) {
+        self.lease.kept_waiting();
+    }
+
+    // ---- a thread that polls -----------------------------------------------------------------------
+
+    /// A thread polls.
+    #[inline]
+    pub(super) fn take(&self, now: Time, alarm: impl FnOnce(Time)) {
+        if let Some(until) = self.lease.take(now) {
+            self.note(until, alarm);
+        }
+    }
+
+    /// It begins a pass, or has ended it.
+    #[inline]
+    pub(super) fn set_at_work(&self, at_work: bool) {
+        self.at_work.store(at_work, Ordering::Relaxed);
+    }
+
+    /// A thread polls: the background thread will not look before the end of the lease.
+    #[inline]
+    pub(super) fn is_leased(&self, now: Time) -> bool {
+        self.lease.held(now).is_some()
+    }
+
+    /// The same, and sees to it that it will look then.
+    #[inline]
+    pub(super) fn stays_leased(&self, now: Time, alarm: impl FnOnce(Time)) -> bool {
+        let leased = self.lease.held(now);
+        if let Some(until) = leased {
+            self.note(until, alarm);
+        }
+        leased.is_some()
+    }
+
+    // ---- threads that wait -------------------------------------------------------------------------
+
+    #[inline]
+    pub(super) fn is_waited_for(&self) -> bool {
+        self.waiters.load(Ordering::Relaxed) != 0
+    }
+
+    /// This thread is going to wait. It looks once more after this.
+    pub(super) fn join(&self) {
+        self.waiters.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// It waits no more.
+    pub(super) fn leave(&self, now: Time, alarm: impl FnOnce(Time)) {
+        // First the lease, because it may be back at once: the background thread need not look sooner.
+        self.lease.take(now);
+        self.waiters.fetch_sub(1, Ordering::Relaxed);
+        // What came due meanwhile was left to this thread, even if the lease is none of its own and
+        // lasts. Pairs with the one in `due`.
+        fence(Ordering::SeqCst);
+        self.note(self.lease.held(now).unwrap_or(now), alarm);
+    }
+}

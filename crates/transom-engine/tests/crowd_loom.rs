@@ -1,0 +1,218 @@
+//! Every interleaving of who looks at many links, on the shipped source files (`driver/crowd.rs`,
+//! `driver/watch.rs`, `driver/lease.rs`): a thread that serves those that are ready, one that waits and
+//! goes, the background thread. In the end every link is armed and the background thread waits for them, or
+//! the alarm is set and this is so after it.
+//!
+//! Seen to fail without the second lease of `Shared::serve`, with a link that is listed before it is served,
+//! with a background thread or a waiter that does not arm what is listed, and without the barriers of
+//! `Watch::due` and `Lease::take`.
+#![allow(missing_docs, dead_code, unreachable_pub, clippy::unwrap_used)]
+
+mod sync {
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+    pub(crate) use loom::sync::{Mutex, MutexGuard};
+}
+#[path = "../src/driver/crowd.rs"]
+mod crowd;
+#[path = "../src/driver/lease.rs"]
+mod lease;
+#[path = "../src/driver/watch.rs"]
+mod watch;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crowd::Crowd;
+use link::Link;
+use loom::thread;
+use shared::{Epoll, Shared};
+use sync::{AtomicBool, Mutex, Ordering};
+use transom_wire::Time;
+
+/// The clock, as each thread reads it.
+mod sys {
+    use std::cell::Cell;
+    use transom_wire::Time;
+
+    pub struct Fd;
+
+    loom::thread_local! {
+        static NOW: Cell<u64> = Cell::new(0);
+    }
+
+    pub fn now() -> Time {
+        NOW.with(|now| Time(now.get()))
+    }
+
+    pub fn set(now: u64) {
+        NOW.with(|place| place.set(now));
+    }
+}
+
+mod link {
+    use super::{AtomicBool, Ordering, sys};
+    use transom_wire::Time;
+
+    /// Armed or not: `Link::serve` leaves it for later, `Link::settle_served` does it.
+    #[derive(Debug)]
+    pub struct Link {
+        pub armed: AtomicBool,
+        /// How long it takes to serve it.
+        pub takes: u64,
+    }
+
+    impl Link {
+        pub fn serve(&self, _: Time) {
+            self.armed.store(false, Ordering::Relaxed);
+            sys::set(sys::now().0 + self.takes);
+        }
+
+        pub fn settle_served(&self) {
+            self.armed.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+mod shared {
+    use super::{Arc, Crowd, Link, Mutex, Time, sys};
+
+    pub const CROWD: u64 = 2;
+
+    /// One-shot readiness of the one link there is.
+    pub struct Epoll(pub Mutex<bool>);
+
+    impl Epoll {
+        pub fn look(&self, ready: &mut [u64]) -> usize {
+            let any = std::mem::take(&mut *self.0.lock().unwrap());
+            if any {
+                ready[0] = 3;
+            }
+            usize::from(any)
+        }
+
+        pub fn fd(&self) -> &sys::Fd {
+            &sys::Fd
+        }
+    }
+
+    pub struct Shared {
+        pub crowd: Crowd,
+        pub epoll: Epoll,
+        pub one: Arc<Link>,
+        pub alarm: Mutex<Option<Time>>,
+    }
+
+    impl Shared {
+        pub fn link(&self, _: u64) -> Option<Arc<Link>> {
+            Some(self.one.clone())
+        }
+
+        pub fn ready(&self, _: u64, _: Time) {}
+
+        pub fn note(&self, key: u64, when: Time) {
+            assert_eq!(key, CROWD);
+            let mut alarm = self.alarm.lock().unwrap();
+            *alarm = Some(alarm.map_or(when, |noted| noted.min(when)));
+        }
+    }
+}
+
+/// It is ready, if it is; to serve it takes so long.
+fn world(ready: bool, takes: u64) -> Arc<Shared> {
+    Arc::new(Shared {
+        crowd: Crowd::new(Duration::from_nanos(100)),
+        epoll: Epoll(Mutex::new(ready)),
+        one: Arc::new(Link { armed: AtomicBool::new(true), takes }),
+        alarm: Mutex::new(None),
+    })
+}
+
+impl Shared {
+    /// `Shared::run`, once: whether it waits for the links now.
+    fn run(&self, now: u64) -> bool {
+        sys::set(now);
+        if self.alarm.lock().unwrap().take().is_some() {
+            self.crowd_is_due();
+        }
+        !self.crowd_is_attended()
+    }
+
+    /// As time goes by: everybody has gone but the background thread, which waits for the links or not.
+    fn assert_looked_after(&self, mut waits: bool) {
+        loop {
+            let Some(next) = *self.alarm.lock().unwrap() else { break };
+            waits = self.run(next.0);
+        }
+        assert!(waits, "nobody waits for the links");
+        assert!(self.is_armed(), "nobody arms what was served");
+    }
+
+    fn is_armed(&self) -> bool {
+        self.one.armed.load(Ordering::Relaxed)
+    }
+}
+
+fn bounded(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(model);
+}
+
+#[test]
+fn what_is_served_while_a_lease_lapses_is_armed_by_somebody() {
+    // The lease of the first call lasts until 101. A turn may take longer than the lease.
+    for (now, takes) in [((101, 102), 0), ((140, 102), 0), ((101, 60), 100), ((230, 60), 200)] {
+        bounded(3, move || {
+            let shared = world(false, takes);
+            sys::set(1);
+            shared.serve();
+            *shared.epoll.0.lock().unwrap() = true;
+            let other = shared.clone();
+            let background = thread::spawn(move || other.run(now.0));
+            sys::set(now.1);
+            shared.serve();
+            shared.assert_looked_after(background.join().unwrap());
+        });
+    }
+}
+
+#[test]
+fn a_waiter_that_goes_leaves_somebody_to_look() {
+    for (background, goes) in [(102, 105), (200, 105), (200, 230)] {
+        bounded(3, move || {
+            let shared = world(true, 0);
+            sys::set(1);
+            shared.serve();
+            *shared.epoll.0.lock().unwrap() = true;
+            let attending = shared.wait_for_crowd();
+            assert!(shared.is_armed(), "what this thread sleeps on");
+            let other = shared.clone();
+            let background = thread::spawn(move || other.run(background));
+            sys::set(goes);
+            drop(attending);
+            shared.assert_looked_after(background.join().unwrap());
+        });
+    }
+}
+
+#[test]
+fn a_poller_a_waiter_and_the_background_thread_leave_somebody_to_look() {
+    bounded(2, || {
+        let shared = world(true, 0);
+        sys::set(1);
+        shared.serve();
+        *shared.epoll.0.lock().unwrap() = true;
+        let (waiter, background) = (shared.clone(), shared.clone());
+        let waiter = thread::spawn(move || {
+            sys::set(95);
+            let attending = waiter.wait_for_crowd();
+            sys::set(105);
+            drop(attending);
+        });
+        let background = thread::spawn(move || background.run(102));
+        sys::set(98);
+        shared.serve();
+        waiter.join().unwrap();
+        shared.assert_looked_after(background.join().unwrap());
+    });
+}

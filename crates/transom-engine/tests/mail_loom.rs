@@ -1,0 +1,293 @@
+//! Every interleaving of what a link has decided and who hears of it, on the shipped source file
+//! (`driver/mail.rs`): completions that go straight to their queue, letters that wait until the link's
+//! lock is dropped, owners that change and go. Everything is told once and in order (ND2 4.9).
+//!
+//! Seen to fail without the look at `is_waiting` or the one at `delivering` in `Mail::post` (the first),
+//! without the lock of who reads (the second and the third: so it was), without the question whose mail it
+//! is (the third), with a mark that is taken back outside of the lock (all but the first), and with a
+//! queue pair that does not wait for what is in the mail (the last).
+#![allow(missing_docs, dead_code, unreachable_pub, clippy::unwrap_used)]
+
+mod sync {
+    pub(crate) use loom::sync::atomic::{AtomicBool, Ordering};
+    pub(crate) use loom::sync::{Mutex, MutexGuard};
+}
+#[path = "../src/driver/mail.rs"]
+mod mail;
+
+use loom::thread;
+use std::sync::Arc;
+use sync::Mutex;
+pub use transom_core::{
+    Completion, ConnectionEvent, Effect, Effects, EndReason, Finished, Side, Status,
+};
+
+/// What the link gives back when it is gone.
+#[derive(Debug)]
+pub struct Execution;
+
+/// What is told, by number, in the order in which it was.
+type Told = Arc<Mutex<Vec<u64>>>;
+
+mod sink {
+    #[derive(Debug, Default)]
+    pub struct Told(());
+
+    impl Told {
+        pub fn tell(self) {}
+    }
+}
+
+mod qp {
+    use super::{Completion, Effect, Execution, GIVEN_BACK, Side, sink};
+
+    #[derive(Debug)]
+    pub struct Qp(pub super::Told);
+
+    impl Qp {
+        pub fn complete(&self, _: Side, completion: Completion) {
+            self.0.lock().unwrap().push(completion.request_context);
+        }
+
+        pub fn complete_batch(&self, batch: &mut Vec<Effect>, _: &mut sink::Told) {
+            for effect in batch.drain(..) {
+                let Effect::Complete(side, completion) = effect else { unreachable!() };
+                self.complete(side, completion);
+            }
+        }
+
+        pub fn fire(&self, _: &mut sink::Told) {}
+
+        pub fn take_back(&self, _: Execution, _: &mut sink::Told) {
+            self.0.lock().unwrap().push(GIVEN_BACK);
+        }
+    }
+}
+
+/// Who hears: `conn.rs` and `port.rs`, which do the same as far as the mail is concerned.
+macro_rules! owner {
+    ($module:ident, $Owner:ident, $voice:expr) => {
+        mod $module {
+            use super::link::Link;
+            use super::mail::{Delivery, Owner};
+            #[allow(unused_imports)]
+            use super::{GONE, HEARD_BY_PORT, Mutex, sink};
+            use std::sync::Arc;
+
+            #[derive(Debug)]
+            pub struct $Owner {
+                lock: Mutex<()>,
+                told: super::Told,
+            }
+
+            impl $Owner {
+                pub fn new(told: &super::Told) -> Arc<$Owner> {
+                    Arc::new($Owner { lock: Mutex::new(()), told: told.clone() })
+                }
+
+                pub fn deliver(self: &Arc<$Owner>, link: &Link) {
+                    let mut told = sink::Told::default();
+                    let mine =
+                        || matches!(link.owner(), Owner::$Owner(o) if o.as_ptr() == Arc::as_ptr(self));
+                    let lock = self.lock.lock().unwrap();
+                    link.mail.read(
+                        &mut told,
+                        |delivery, _| {
+                            self.told.lock().unwrap().push(match delivery {
+                                Delivery::Finished(finished) => finished.waiter + $voice,
+                                Delivery::Gone => GONE,
+                                Delivery::Event(_) => unreachable!(),
+                            });
+                        },
+                        mine,
+                    );
+                    drop(lock);
+                }
+            }
+        }
+    };
+}
+owner!(conn, Conn, 0);
+owner!(port, Port, HEARD_BY_PORT);
+
+mod link {
+    use super::mail::{Mail, Owner};
+    use super::{Execution, Mutex, Step, effects, qp::Qp, sink};
+    use std::sync::Arc;
+
+    pub struct Link {
+        /// What the latch guards: the number of the next effect.
+        pub state: Mutex<u64>,
+        pub mail: Mail,
+        pub owner: Mutex<Owner>,
+        pub qp: Arc<Qp>,
+    }
+
+    impl Link {
+        pub fn owner(&self) -> Owner {
+            self.owner.lock().unwrap().clone()
+        }
+
+        /// A pass that decides so much, and what follows it.
+        pub fn pass(&self, steps: &[Step]) {
+            let mut told = sink::Told::default();
+            {
+                let mut next = self.state.lock().unwrap();
+                self.mail.post(&mut effects(steps, &mut next), Some(&self.qp), &mut told);
+            }
+            told.tell();
+            self.deliver();
+        }
+
+        /// The last one: `tear_down`.
+        pub fn end(&self) {
+            let mut told = sink::Told::default();
+            {
+                let _state = self.state.lock().unwrap();
+                self.mail.detach(self.qp.clone(), Execution, &mut told);
+                self.mail.hang_up();
+            }
+            told.tell();
+            self.deliver();
+        }
+    }
+}
+
+use conn::Conn;
+use link::Link;
+use mail::{Mail, Owner};
+use port::Port;
+use qp::Qp;
+
+const GIVEN_BACK: u64 = 1000;
+const GONE: u64 = 1001;
+const HEARD_BY_PORT: u64 = 100;
+
+#[derive(Clone, Copy)]
+pub enum Step {
+    Complete,
+    Tell,
+}
+use Step::{Complete, Tell};
+
+fn effects(steps: &[Step], next: &mut u64) -> Effects {
+    let mut effects = Effects::default();
+    for step in steps {
+        *next += 1;
+        match step {
+            Complete => {
+                let completion = Completion { request_context: *next, ..Completion::default() };
+                effects.complete(Side::Initiator, completion);
+            }
+            Tell => {
+                let finished = Finished { waiter: *next, status: Status::Success };
+                effects.list.push(Effect::Finished(finished));
+            }
+        }
+    }
+    effects
+}
+
+fn link(owner: Owner, told: &Told) -> Arc<Link> {
+    Arc::new(Link {
+        state: Mutex::new(0),
+        mail: Mail::default(),
+        owner: Mutex::new(owner),
+        qp: Arc::new(Qp(told.clone())),
+    })
+}
+
+fn bounded(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(model);
+}
+
+fn assert_all_in_order(told: &Told, last: u64) {
+    assert_eq!(*told.lock().unwrap(), (1..=last).collect::<Vec<_>>());
+}
+
+/// No completion overtakes a letter, or one that waited behind it.
+#[test]
+fn what_two_passes_decide_is_told_in_order() {
+    bounded(3, || {
+        let told = Told::default();
+        let conn = Conn::new(&told);
+        let link = link(Owner::Conn(Arc::downgrade(&conn)), &told);
+        let other = link.clone();
+        link.mail.post(
+            &mut effects(&[Tell, Complete], &mut link.state.lock().unwrap()),
+            Some(&link.qp),
+            &mut sink::Told::default(),
+        );
+        let thread = thread::spawn(move || other.deliver());
+        link.pass(&[Complete]);
+        thread.join().unwrap();
+        assert_all_in_order(&told, 3);
+    });
+}
+
+/// The same when nobody is left whose lock would let one thread at a time read.
+#[test]
+fn what_nobody_is_left_to_hear_completes_in_order() {
+    bounded(3, || {
+        let told = Told::default();
+        let link = link(Owner::Conn(std::sync::Weak::new()), &told);
+        let other = link.clone();
+        let thread = thread::spawn(move || other.pass(&[Tell, Complete, Complete]));
+        link.pass(&[Tell, Complete]);
+        thread.join().unwrap();
+        // What was for the connector is heard by nobody.
+        let told = told.lock().unwrap();
+        assert_eq!(told.len(), 3);
+        assert!(told.is_sorted(), "{told:?}");
+    });
+}
+
+/// A listener hands a link over to a connector while letters are read.
+#[test]
+fn a_change_of_owner_loses_and_reorders_nothing() {
+    bounded(3, || {
+        let told = Told::default();
+        let (port, conn) = (Port::new(&told), Conn::new(&told));
+        let link = link(Owner::Port(Arc::downgrade(&port)), &told);
+        let other = link.clone();
+        let thread = thread::spawn(move || other.pass(&[Tell, Complete]));
+        *link.owner.lock().unwrap() = Owner::Conn(Arc::downgrade(&conn));
+        let mine = {
+            let mut next = link.state.lock().unwrap();
+            link.mail.post(
+                &mut effects(&[Tell], &mut next),
+                Some(&link.qp),
+                &mut sink::Told::default(),
+            );
+            *next
+        };
+        link.deliver();
+        thread.join().unwrap();
+        // The listener may hear of what came before; what came behind it is for the connector.
+        let told = told.lock().unwrap();
+        assert!(told.contains(&mine), "{mine}: {told:?}");
+        assert!(told.iter().map(|one| one % HEARD_BY_PORT).eq(1..=3), "{told:?}");
+    });
+}
+
+/// The queue pair is given back behind all that waited, and then the link is gone.
+#[test]
+fn the_end_of_a_link_comes_last() {
+    bounded(3, || {
+        let told = Told::default();
+        let conn = Conn::new(&told);
+        let link = link(Owner::Conn(Arc::downgrade(&conn)), &told);
+        let other = link.clone();
+        link.mail.post(
+            &mut effects(&[Tell, Complete], &mut link.state.lock().unwrap()),
+            Some(&link.qp),
+            &mut sink::Told::default(),
+        );
+        let thread = thread::spawn(move || other.deliver());
+        link.end();
+        thread.join().unwrap();
+        assert_eq!(*told.lock().unwrap(), [1, 2, GIVEN_BACK, GONE]);
+    });
+}
