@@ -2,6 +2,7 @@
 //! one socket: what it costs does not grow with the number of sockets, which strangers decide.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::net::netlink;
 use rustix::net::{
@@ -47,6 +48,19 @@ pub(crate) fn user_of_peer(local: SocketAddr, peer: SocketAddr) -> Option<u32> {
     read(answer.get(..count)?)
 }
 
+/// The kernel has answered once: since then, no answer means that there is no such socket.
+static ANSWERS: AtomicBool = AtomicBool::new(false);
+
+/// Whether the kernel answers such questions, as far as is known, or can be found out from the end of
+/// a connection that is ours.
+pub(super) fn is_answered(local: SocketAddr, peer: SocketAddr) -> bool {
+    let answers = || ANSWERS.load(Ordering::Relaxed);
+    answers() || {
+        let _ = user_of_peer(peer, local);
+        answers()
+    }
+}
+
 /// Whose socket is at `from`, connected to `to`? Its ends in the order in which its holder sees them.
 fn question(from: (IpAddr, u16), to: (IpAddr, u16)) -> Vec<u8> {
     const AF_INET: u8 = libc::AF_INET as u8;
@@ -77,6 +91,9 @@ fn question(from: (IpAddr, u16), to: (IpAddr, u16)) -> Vec<u8> {
 fn read(answer: &[u8]) -> Option<u32> {
     let word = |at: usize| Some(u32::from_ne_bytes(answer.get(at..at + 4)?.try_into().ok()?));
     let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
+    if kind == BY_FAMILY && !ANSWERS.load(Ordering::Relaxed) {
+        ANSWERS.store(true, Ordering::Relaxed);
+    }
     // A socket that nobody holds (not accepted yet, or closed) is shown as root's.
     let held = word(INODE)? != 0;
     (kind == BY_FAMILY && *answer.get(STATE)? == ESTABLISHED && held).then(|| word(USER))?

@@ -3,6 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::OnceLock;
 
+use super::diag::{is_answered, user_of_peer};
+
 /// One address of one interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
@@ -93,12 +95,26 @@ fn maps_everybody(map: &str) -> bool {
 
 /// Whether the other end of a connection from `local` to `peer` is a socket of this machine that
 /// belongs to our user. `false` when that cannot be known.
+///
+/// The kernel is asked about that one socket. Only where it cannot be asked is its table of all sockets
+/// read: that takes the longer the more there are, which strangers decide, and seconds on a busy machine.
 #[must_use]
 pub fn peer_is_same_user(local: SocketAddr, peer: SocketAddr) -> bool {
     let ours = peer.ip().to_canonical();
     if !(ours.is_loopback() || ours == local.ip().to_canonical()) {
         return false;
     }
+    if let Some(user) = user_of_peer(local, peer) {
+        return is_our_user(user);
+    }
+    if is_answered(local, peer) {
+        return false;
+    }
+    is_in_the_table(local, peer)
+}
+
+/// The same by the table of all sockets.
+pub(super) fn is_in_the_table(local: SocketAddr, peer: SocketAddr) -> bool {
     // An IPv4 peer may use an IPv6 socket: its line is then in the other file, mapped.
     ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|file| {
         std::fs::read_to_string(file)
