@@ -62,7 +62,7 @@ impl Connection {
     }
 
     /// Start what may start.
-    fn start_all(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn start_all(&mut self, cx: &mut Cx<'_>) {
         let startable = self.execution.as_ref().is_some_and(|e| e.startable().is_some());
         if !startable || self.blocked || !self.is_open() {
             return;

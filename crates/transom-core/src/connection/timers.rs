@@ -53,7 +53,8 @@ impl Connection {
 
     /// Time has passed.
     pub fn on_deadline(&mut self, cx: &mut Cx<'_>) {
-        let due = |time: Option<Time>| time.is_some_and(|time| time <= cx.now);
+        let now = cx.now;
+        let due = |time: Option<Time>| time.is_some_and(|time| time <= now);
         if self.phase == Phase::Closed {
             return;
         }
@@ -89,6 +90,10 @@ impl Connection {
             }
         }
         if blocked {
+            // The receive may have been announced in time, and be noticed only now.
+            self.start_all(cx);
+        }
+        if due(self.blocked_until) {
             self.blocked_until = None;
             let context = self.execution.as_ref().and_then(|e| e.startable()).map(|s| s.context);
             if let Some(context) = context {

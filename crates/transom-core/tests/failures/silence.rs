@@ -8,6 +8,7 @@ transom_core::again_over_process![
     a_clock_that_jumps_by_hours_makes_nobody_silent,
     a_peer_that_is_gone_is_noticed_behind_a_jump_of_the_clock,
     nd2_c42_a_send_waits_for_its_receive,
+    nd2_c42_a_receive_that_came_in_time_counts_though_it_is_noticed_late,
     nd2_2_7_an_empty_shared_queue_never_fails_a_send
 ];
 
@@ -122,6 +123,29 @@ fn nd2_c42_a_send_waits_for_its_receive() {
         assert_eq!(pair.hosts[PASSIVE].outcomes(), [(20, Status::Success)], "{}", dialect.name);
         pair.advance(Duration::from_secs(5));
         assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, Status::Success)]);
+    });
+}
+
+/// ND2 C42: a side that stood still reads first what arrived in time; its own lateness costs no Send.
+#[test]
+fn nd2_c42_a_receive_that_came_in_time_counts_though_it_is_noticed_late() {
+    each(|mut pair, dialect| {
+        pair.hosts[ACTIVE].post(1, Operation::Send, Flags::NONE, &[]).unwrap();
+        pair.pump();
+        pair.stall(ACTIVE, true);
+        pair.hosts[PASSIVE].post_receive(20, &[]).unwrap();
+        pair.pump();
+        pair.now = pair.now.after(Duration::from_secs(3));
+        // What the driver does with a deadline that is past: receive, keep time, send.
+        pair.stall(ACTIVE, false);
+        while pair.in_flight(ACTIVE) > 0 {
+            pair.deliver(ACTIVE, usize::MAX);
+        }
+        jump(&mut pair, Duration::ZERO);
+        pair.pump();
+        assert_eq!(pair.hosts[PASSIVE].outcomes(), [(20, Status::Success)], "{}", dialect.name);
+        pair.advance(Duration::from_secs(5));
+        assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, Status::Success)], "{}", dialect.name);
     });
 }
 

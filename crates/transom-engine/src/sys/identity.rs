@@ -97,7 +97,7 @@ fn maps_everybody(map: &str) -> bool {
 /// belongs to our user. `false` when that cannot be known.
 ///
 /// The kernel is asked about that one socket. Only where it cannot be asked is its table of all sockets
-/// read: that takes the longer the more there are, which strangers decide, and seconds on a busy machine.
+/// read: that takes the longer the more there are, which strangers decide.
 #[must_use]
 pub fn peer_is_same_user(local: SocketAddr, peer: SocketAddr) -> bool {
     let ours = peer.ip().to_canonical();
