@@ -1,6 +1,8 @@
 //! A peer that asks for ranges which wrap around, stick out, or are of no bytes (the mistake of
 //! CVE-2016-8636 and CVE-2026-98365 was to add before comparing).
 
+use transom::Rule;
+
 use super::forge::*;
 
 /// The address to ask for, of a window's, and a length.
@@ -34,7 +36,12 @@ fn ranges_that_wrap_or_stick_out_are_refused() {
                 forged.read(token, change(address), *length);
             }
             forged.is_thrown_out();
-            assert!(ours.recv().wait().is_err());
+            // What wraps is refused before anybody asks whose memory it is (RFC 5040 7.2).
+            let refused = ours.recv().wait().unwrap_err();
+            match refused.denial().map(|denial| denial.rule) {
+                Some(rule) => assert_eq!(rule, Rule::Bounds, "{refused}"),
+                None => assert!(refused.why().contains("wraps around"), "{refused}"),
+            }
             untouched(&memory);
         }
     }

@@ -125,14 +125,15 @@ fn a_hand_over_that_finds_no_descriptor_is_done_without() {
     }
 }
 
-/// Nanoseconds on a processor, and how often it went to sleep: of the thread that accepts.
+/// Nanoseconds on a processor, and how often it went to sleep: of the thread that accepts, once it has
+/// given itself its name.
 fn background(server: &Process) -> (u64, u64) {
-    let tasks = fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap();
-    let read = |path: std::path::PathBuf| fs::read_to_string(path).unwrap();
-    let task = tasks
-        .map(|task| task.unwrap().path())
-        .find(|task| read(task.join("comm")).trim() == "transom")
-        .expect("an adapter's thread");
+    let read = |path: std::path::PathBuf| fs::read_to_string(path).unwrap_or_default();
+    let task = until("an adapter's thread", || {
+        let tasks = fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap();
+        let mut tasks = tasks.map(|task| task.unwrap().path());
+        tasks.find(|task| read(task.join("comm")).trim() == "transom")
+    });
     let cpu = read(task.join("schedstat")).split(' ').next().unwrap().parse().unwrap();
     let status = read(task.join("status"));
     let sleeps = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));

@@ -53,8 +53,8 @@ impl Cable {
             ip(&format!("-n {namespace} addr add {address}/24 dev veth0"))?;
             ip(&format!("-n {namespace} link set veth0 up"))?;
         }
-        // Seconds for the file: nobody is done before the test pulls the cable.
-        let slow = "-n NS qdisc add dev veth0 root tbf rate 12mbit burst 64kb latency 400ms";
+        // Half a minute for the file: nobody is done before the test has pulled the cable.
+        let slow = "-n NS qdisc add dev veth0 root tbf rate 1mbit burst 64kb latency 400ms";
         run("tc", &slow.replace("NS", here))?;
         Ok(cable)
     }
@@ -66,6 +66,11 @@ impl Cable {
             End::There => &self.there,
         };
         ip(&format!("-n {namespace} link set veth0 {state}")).unwrap();
+    }
+
+    /// No longer slow.
+    fn hurry(&self) {
+        run("tc", &format!("-n {} qdisc del dev veth0 root", self.here)).unwrap();
     }
 
     /// Who was not found while the cable was out is looked for anew at once.
@@ -122,6 +127,7 @@ fn a_short_outage_is_sat_out() {
         cable.set(End::Here, "down");
         thread::sleep(Duration::from_millis(1500)); // the outage
         cable.set(End::Here, "up");
+        cable.hurry();
         receiver.succeeds();
         assert_eq!(fs::read(&out).unwrap(), bytes);
         server.line(|line| line.contains("lent and taken back"));
@@ -156,7 +162,7 @@ fn long_outage(cable: &Cable, name: &str, end: End) {
     until("nothing is left of it", || (server.holds() == before).then_some(()));
     cable.set(end, "up");
     cable.forget_neighbours();
-    run("tc", &format!("-n {} qdisc del dev veth0 root", cable.here)).unwrap();
+    cable.hurry();
     cable.fetch(at, &out).succeeds();
     assert_eq!(fs::read(&out).unwrap(), bytes);
 }
@@ -180,6 +186,7 @@ fn the_last_local_port_is_taken_and_given_back() {
         first.line(|line| line.contains("are on offer"));
         let why = cable.fetch(at, &place.file("other")).fails();
         assert!(why.contains("no local port is left"), "{why}");
+        cable.hurry();
         first.succeeds();
         assert_eq!(fs::read(&out).unwrap(), bytes);
     });

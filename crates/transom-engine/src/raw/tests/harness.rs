@@ -26,11 +26,7 @@ pub(crate) fn signal() -> (Sink, Signal) {
 
 impl Signal {
     pub(crate) fn wait(&self) -> Status {
-        self.within(PATIENCE).expect("the sink was never told")
-    }
-
-    pub(crate) fn within(&self, time: Duration) -> Option<Status> {
-        self.0.recv_timeout(time).ok()
+        self.0.recv_timeout(PATIENCE).expect("the sink was never told")
     }
 }
 

@@ -163,8 +163,7 @@ fn a_peer_that_stops_reading_is_given_up() {
     end.expect(CompletionKind::Send);
     end.expect(CompletionKind::Receive); // it has asked
     peer.signal(libc::SIGSTOP);
-    let told = gone.within(10 * silence);
-    assert_eq!(told, Some(Status::Success));
+    assert_eq!(gone.wait(), Status::Success);
 }
 
 /// A child that does not outlive its test, stopped or not.
@@ -348,8 +347,8 @@ fn idle_connections_cost_nothing() {
         }
     }
     // A machine under load can disturb one measurement (interrupts are charged to whoever runs),
-    // and a steady cost disturbs all of them.
-    let best = (0..4)
+    // and a steady cost disturbs all of them. Usually the first is the last.
+    let best = (0..12)
         .map(|_| {
             let before = crate::sys::cpu_time();
             std::thread::sleep(Duration::from_secs(2));

@@ -9,6 +9,7 @@ use transom_memory::{Rights, Token};
 
 use super::harness::*;
 use super::processes::{accepted, alone, child_of, connected_with, listening, parent};
+use crate::dialect::Dialect;
 use crate::raw::{Options, Path, PathReason};
 use crate::sys::hit;
 use crate::{Completion, CompletionKind, Data, Flags, Operation, Request, Status};
@@ -310,7 +311,11 @@ fn a_peer_may_die_at_any_point_of_the_ring_code() {
     if !alone(name) {
         return;
     }
-    let adapter = End::new(&process());
+    // Silence for as long as that is nobody's end: what ends these connections is that the peer has gone.
+    let silence = std::time::Duration::from_secs(3600);
+    let dialect = Box::leak(Box::new(Dialect { silence, ..*process().dialect }));
+    let options = Options { silence, dialect, ..process() };
+    let adapter = End::new(&options);
     let listener = listening(&adapter);
     for point in POINTS {
         let end = End::in_domain(&adapter.adapter, adapter.domain);
@@ -327,10 +332,8 @@ fn a_peer_may_die_at_any_point_of_the_ring_code() {
         end.post(Operation::Send, &[answer.all()]);
         end.expect(CompletionKind::Send);
         let first = traffic(&end, theirs, Instant::now() + PATIENCE);
-        let died = Instant::now();
         assert_eq!(gone.wait(), Status::Success, "{point}");
         assert!(first.is_some_and(|s| s != Status::RemoteAccess), "{point}: {first:?}");
-        assert!(died.elapsed().as_secs() < 5, "{point}: noticed late");
         assert_eq!(peer.wait().unwrap().signal(), Some(libc::SIGKILL), "{point} was not hit");
     }
     until("all rings are unmapped", || belongings() == (0, 0));
