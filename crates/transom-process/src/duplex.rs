@@ -133,6 +133,9 @@ impl<A: Area> Duplex<A> {
     #[inline]
     pub fn news_beside(&mut self) -> Result<Option<Header>, Lie> {
         let word = self.theirs().acknowledged();
+        if planted!("ring: word passed over") && self.consumer.has_next(self.theirs().slots()) {
+            self.seen = word;
+        }
         // A record that was written before the word comes before it.
         if word == self.seen || self.consumer.has_next(self.theirs().slots()) {
             return Ok(None);
@@ -144,7 +147,13 @@ impl<A: Area> Duplex<A> {
 
     #[inline]
     fn acknowledged(&mut self, word: u64) -> Result<(), Lie> {
-        self.producer.consumed((word & 0xFFFF_FFFF) as u32).map(|_| ())
+        let read = (word & 0xFFFF_FFFF) as u32;
+        if planted!("ring: used again before it was read")
+            && self.producer.consumed(read.wrapping_add(1)).is_ok()
+        {
+            return Ok(());
+        }
+        self.producer.consumed(read).map(|_| ())
     }
 
     /// A record as the wire wants it, in memory of our own: payload behind the header, or where it
@@ -184,19 +193,19 @@ impl<A: Area> Duplex<A> {
     fn publish(&mut self, words: Words, body: Body) -> bool {
         let Some(side) = self.area.shared().sides.get(self.mine) else { return false };
         let done = self.producer.publish(side.slots(), words, body);
-        self.written |= done;
+        let small = matches!(body, Body::Inline(_));
+        self.written |= done && !(small && planted!("ring: bell forgotten"));
         self.area.point("a record written, nobody woken");
         done
     }
 
-    /// Move frames out of the buffer into slots. `false`: some are left.
+    /// Move frames out of the buffer into slots. `false`: there is no room for all of them. What is left
+    /// otherwise is the beginning of a frame, of which the rest is still to come.
     #[inline]
     pub fn write(&mut self, out: &mut Vec<u8>, written: &mut usize) -> bool {
         while let Some(rest) = out.get(*written..).filter(|rest| !rest.is_empty()) {
-            let frame = record::to_words(rest)
-                .and_then(|words| Some((words, Header::from_words(words)?.payload())));
-            let Some((words, length)) = frame else { return false };
-            let Some(payload) = rest.get(HEADER..HEADER + length) else { return false };
+            let Some((words, length)) = first(rest) else { return true };
+            let Some(payload) = rest.get(HEADER..HEADER + length) else { return true };
             if !self.producer.has_room(length) {
                 return false;
             }
@@ -204,6 +213,12 @@ impl<A: Area> Duplex<A> {
                 Body::Inline(inline(payload))
             } else {
                 let Some(offset) = self.producer.place(length) else { return false };
+                if planted!("ring: published before its bytes") {
+                    self.publish(words, Body::Placed(length));
+                    self.area.fill_bytes(self.mine, offset, payload);
+                    *written += HEADER + length;
+                    continue;
+                }
                 self.area.fill_bytes(self.mine, offset, payload);
                 self.area.point("payload written, its record not");
                 Body::Placed(length)
@@ -241,6 +256,10 @@ impl<A: Area> Duplex<A> {
             return Ok(self.publish(words, body));
         }
         let Some(offset) = self.producer.place(length) else { return Ok(false) };
+        if planted!("ring: published before its bytes") {
+            self.publish(words, Body::Placed(length));
+            return fill(&self.area, self.mine, offset).map(|()| true);
+        }
         fill(&self.area, self.mine, offset)?;
         self.area.point("payload written, its record not");
         Ok(self.publish(words, Body::Placed(length)))
@@ -254,20 +273,23 @@ impl<A: Area> Duplex<A> {
         }
     }
 
-    /// Whether there is room for another frame of any size, behind `waiting` bytes of a buffer.
+    /// Whether there is room for another frame of any size, behind what waits in a buffer. For the rest
+    /// of one that has begun there is.
     #[must_use]
     #[inline]
-    pub fn has_room(&self, waiting: usize) -> bool {
+    pub fn has_room(&self, waiting: &[u8]) -> bool {
         // Slots for what waits in the buffer are taken too; headers alone are the most of them.
-        self.producer.free_slots() > waiting.div_ceil(HEADER)
+        self.producer.free_slots() > waiting.len().div_ceil(HEADER)
             && self.producer.has_room(record::LARGEST_PAYLOAD)
+            || !waiting.is_empty() && is_cut(waiting)
     }
 
-    /// Whether there is room for a frame that fits a slot.
+    /// Whether there is room for a frame that fits a slot: none behind `waiting` bytes of a buffer,
+    /// which go first.
     #[must_use]
     #[inline]
-    pub fn has_small_room(&self) -> bool {
-        self.producer.has_room(0)
+    pub fn has_small_room(&self, waiting: usize) -> bool {
+        (waiting == 0 || planted!("ring: small overtakes")) && self.producer.has_room(0)
     }
 
     /// Since when there is no room for what is to be written, and nothing of what was written is read.
@@ -293,7 +315,11 @@ impl<A: Area> Duplex<A> {
     #[must_use]
     #[inline]
     pub fn settle(&mut self, word: Option<u64>) -> bool {
-        if let Some(word) = word {
+        let lost = |word: &u64| {
+            planted!("ring: acknowledgement lost at its end")
+                && (*word & 0xFFFF_FFFF) % (self.producer.slots() as u64) == 0
+        };
+        if let Some(word) = word.filter(|word| !lost(word)) {
             self.ours().acknowledge(word);
             self.written = true;
             self.area.point("acknowledged, nobody woken");
@@ -315,7 +341,7 @@ impl<A: Area> Duplex<A> {
     pub fn fall_asleep(&self) -> bool {
         self.ours().fall_asleep();
         self.area.point("asleep, before looking again");
-        !self.has_news()
+        !self.has_news() || planted!("ring: asleep without looking again")
     }
 }
 
@@ -328,6 +354,19 @@ impl Lie {
             Lie::Record => "a slot of the peer's ring holds no record that belongs into one",
         }
     }
+}
+
+/// The first frame's header, and how much follows it.
+#[inline]
+fn first(frames: &[u8]) -> Option<(Words, usize)> {
+    let words = record::to_words(frames)?;
+    Some((words, Header::from_words(words)?.payload()))
+}
+
+/// The first frame is not there as a whole: those that are longer than a header has room for come in
+/// pieces.
+fn is_cut(frames: &[u8]) -> bool {
+    first(frames).is_none_or(|(_, length)| frames.len() < HEADER + length)
 }
 
 fn push(into: &mut [u8], used: &mut usize, bytes: &[u8]) {

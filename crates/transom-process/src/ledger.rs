@@ -4,7 +4,8 @@
 //! | bits | what |
 //! |---|---|
 //! | 0-31 | records of the peer that were executed, modulo 2^32 |
-//! | 32-61 | receives granted, modulo 2^30 |
+//! | 32-60 | receives granted, modulo 2^29 |
+//! | 61 | turns with every Send that begins to wait: nobody looks twice at a word that stands beside the records unchanged |
 //! | 62 | the receives come from a shared queue: they are granted when asked for |
 //! | 63 | a Send of ours waits for a receive |
 //!
@@ -17,7 +18,9 @@ use transom_wire::Time;
 
 /// Passes without work after which an acknowledgement stops waiting.
 const PASSES: u8 = 2;
-const CREDITS: u32 = (1 << 30) - 1;
+/// Receives and Sends are counted modulo this and one more.
+pub(crate) const CREDITS: u32 = (1 << 29) - 1;
+const TURN: u64 = 1 << 61;
 const SHARED: u64 = 1 << 62;
 const WANTED: u64 = 1 << 63;
 
@@ -42,6 +45,7 @@ pub(crate) struct Ledger {
     peer_shared: bool,
     heard: bool,
     waiting: bool,
+    turn: bool,
 }
 
 /// What a word of the peer changed.
@@ -88,7 +92,7 @@ impl Ledger {
         self.urgent |= std::mem::take(&mut self.peer_wants);
     }
 
-    /// Receives that the peer may know of, modulo 2^30.
+    /// Receives that the peer may know of, modulo 2^29.
     pub(crate) fn told_credits(&self) -> u32 {
         self.told_credits
     }
@@ -139,6 +143,7 @@ impl Ledger {
         self.bytes = 0;
         u64::from(executed)
             | u64::from(self.credits + u32::from(planted!("process: credits over-granted"))) << 32
+            | if self.turn { TURN } else { 0 }
             | if self.shared { SHARED } else { 0 }
             | if self.waiting { WANTED } else { 0 }
     }
@@ -148,6 +153,7 @@ impl Ledger {
         if self.used == self.granted {
             if !self.waiting {
                 self.waiting = true;
+                self.turn = !self.turn && !planted!("ring: the same wish twice");
                 self.urgent = true;
             }
             return false;
@@ -165,7 +171,7 @@ impl Ledger {
     }
 
     /// Takes in a word of the peer. `acknowledged`: records of ours that it had executed so far, of
-    /// `sent`; `sends`: Sends of its own that have come, modulo 2^30. `None`: it lies.
+    /// `sent`; `sends`: Sends of its own that have come, modulo 2^29. `None`: it lies.
     pub(crate) fn learn(
         &mut self,
         word: u64,

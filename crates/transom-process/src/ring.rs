@@ -47,11 +47,18 @@ pub struct Side {
 
 /// All of the shared memory but for the data areas: the active side's part, the passive side's. Zeros
 /// are a fresh one.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(C)]
 pub struct Shared {
     /// Indexed by who writes.
     pub sides: [Side; 2],
+}
+
+impl Default for Side {
+    fn default() -> Side {
+        let slots = std::array::from_fn(|_| Slot::default());
+        Side { ack: Alone::default(), asleep: Alone::default(), slots }
+    }
 }
 
 impl Side {
@@ -197,6 +204,12 @@ impl Producer {
     pub fn has_room(&self, length: usize) -> bool {
         let free = self.head - self.freed < self.ends.len() as u64;
         free && (length <= INLINE || self.place(length).is_some())
+    }
+
+    /// Slots there are.
+    #[must_use]
+    pub fn slots(&self) -> usize {
+        self.ends.len()
     }
 
     /// Records that can be written, if their payload fits.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use transom_core::{Fault, HostMemory};
 use transom_memory::{Memory, Token};
 
+use crate::rings::Maps;
 use crate::watch::Watcher;
 
 /// A buffer. Only its first `valid` bytes can be touched: the rest of its file was cut off.
@@ -22,13 +23,15 @@ pub struct Arena {
     memory: Arc<Memory>,
     watcher: Watcher,
     buffers: Mutex<BTreeMap<u64, Buffer>>,
+    /// What it shares with peers.
+    pub maps: Maps,
 }
 
 impl Arena {
     /// No memory yet. `memory`: the table whose guards must be held while bytes are copied.
     #[must_use]
     pub fn new(process: usize, memory: Arc<Memory>, watcher: Watcher) -> Arena {
-        Arena { process, memory, watcher, buffers: Mutex::default() }
+        Arena { process, memory, watcher, buffers: Mutex::default(), maps: Maps::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Buffer>> {
@@ -122,6 +125,15 @@ impl HostMemory for Arena {
         }
         self.watcher.see().has_read(out.get(before..).unwrap_or_default());
         Ok(())
+    }
+
+    fn copy(&self, from: u64, to: u64, length: usize) -> Result<(), Fault> {
+        let Some(bytes) = self.maps.read(from, length) else {
+            self.watcher.see().fail(format!("{length} bytes at {from:#x} are in no ring"));
+            return Err(Fault);
+        };
+        self.watcher.see().counters.hit("placed out of a ring");
+        self.write(to, &bytes)
     }
 
     fn write(&self, to: u64, bytes: &[u8]) -> Result<(), Fault> {

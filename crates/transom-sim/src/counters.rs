@@ -83,6 +83,16 @@ pub const SCENARIOS: &[&str] = &[
     "reconnected",
     "plain peer",
     "link between processes of one host",
+    "small write sent at once",
+    "small write taken at once",
+    "placed out of a ring",
+    "acknowledged beside the records",
+    "ring full",
+    "fell asleep",
+    "found something before it slept",
+    "woken by the bell",
+    "late bell",
+    "died inside of a ring",
     "requests kept for the program",
     // Faults.
     "reset",
@@ -196,5 +206,12 @@ impl Counters {
 }
 
 /// Counted, and not asked for.
-pub const OTHERS: &[&str] =
-    &["steps", "requests", "bytes placed", "bytes sent", "connections", "seeds"];
+pub const OTHERS: &[&str] = &[
+    "steps",
+    "requests",
+    "bytes placed",
+    "bytes sent",
+    "connections",
+    "seeds",
+    "a full ring given up",
+];

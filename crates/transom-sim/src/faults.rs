@@ -31,6 +31,7 @@ impl World {
                 self.hurt(link);
                 self.give_up((link, side));
             }
+            8 if self.profile.dying && self.rng.once_in(2) => self.doom((link, side)),
             8 if self.profile.dying => self.die(),
             _ if self.profile.vanishing => self.vanish(),
             _ => {}
@@ -105,7 +106,20 @@ impl World {
     /// A process dies, and another takes its place.
     fn die(&mut self) {
         let place = self.rng.index(self.places.len());
-        let process = self.places[place];
+        self.kill(self.places[place]);
+    }
+
+    /// A process will die inside of the ring code, wherever it is then.
+    fn doom(&mut self, id: EndId) {
+        let points = self.rng.between(1, 6) as u32;
+        if let Some(rings) = self.end_mut(id).and_then(|end| end.rings.as_ref()) {
+            rings.duplex.area().doom(points);
+        }
+    }
+
+    /// A process is dead.
+    pub(crate) fn kill(&mut self, process: usize) {
+        let Some(place) = self.places.iter().position(|p| *p == process) else { return };
         self.hit("process died");
         self.say(|| format!("process {process} dies"));
         self.processes[process].alive = false;

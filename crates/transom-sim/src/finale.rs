@@ -57,9 +57,10 @@ impl World {
                     for id in self.ends() {
                         self.transmit(id, 1 << 20);
                     }
-                    let moving =
-                        |way: &crate::network::Way| way.next().is_some_and(|at| at <= self.now);
-                    if !self.links.iter().any(|link| link.ways.iter().any(moving)) {
+                    let moves = |link: &crate::network::Link| {
+                        [0, 1].iter().any(|side| link.next(*side).is_some_and(|at| at <= self.now))
+                    };
+                    if !self.links.iter().any(moves) {
                         break;
                     }
                     for id in self.ends() {
@@ -69,6 +70,7 @@ impl World {
                 for id in self.ends() {
                     self.call(id, false, |call, cx| call.connection.before_blocking(cx.now));
                     self.transmit(id, 1 << 20);
+                    self.sleep(id);
                 }
                 if self.failure().is_some() {
                     return;

@@ -1,7 +1,7 @@
 //! A network of adapters in one thread, from one seed.
 //!
 //! The crates that ship are linked as they are: `transom-core`, `transom-memory`, and both wires,
-//! `transom-iwarp` and `transom-process`. Only what they take as arguments is replaced: links, the
+//! `transom-iwarp` and `transom-process` with its rings. Only what they take as arguments is replaced: links, the
 //! clock, host memory, random seeds. Programs, good and bad, do what programs do (`workload`); the world
 //! does its worst (`faults`); a watcher (`watch`) sees every frame, copy, refusal and completion, and
 //! compares it with a reference model of who may touch which byte (`model`), which is written from the
@@ -22,6 +22,7 @@ pub mod model;
 pub mod network;
 pub mod process;
 pub mod profile;
+pub mod rings;
 pub mod rng;
 pub mod spy;
 pub mod watch;

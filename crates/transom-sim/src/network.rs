@@ -7,6 +7,7 @@ use transom_memory::Segment;
 use transom_wire::Time;
 
 use crate::arena::Arena;
+use crate::rings::Rings;
 use crate::watch::Watcher;
 
 /// One direction of a link.
@@ -23,6 +24,8 @@ pub struct Way {
     pub lost: bool,
     /// The receiver was told of the end.
     pub told: bool,
+    /// Over rings: when the receiver is woken, if it sleeps.
+    pub bell: Option<Time>,
 }
 
 impl Way {
@@ -94,6 +97,8 @@ pub struct End {
     pub held: Vec<u8>,
     /// It waits for a receive.
     pub paused: bool,
+    /// What carries its records, if it is not bytes.
+    pub rings: Option<Rings>,
     /// Its writing side is shut down.
     pub shut: bool,
     /// What its last call wants done.
@@ -111,6 +116,25 @@ pub struct Link {
     pub window: usize,
     /// Every frame has a checksum: bytes may be spoilt.
     pub checksum: bool,
+}
+
+impl Link {
+    /// When this side can read something more; of what it can read by now, any time.
+    #[must_use]
+    pub fn next(&self, side: usize) -> Option<Time> {
+        let (Some(way), Some(end)) = (self.ways.get(side), self.ends.get(side)?) else {
+            return None;
+        };
+        let Some(rings) = &end.rings else { return way.next() };
+        let ends = way.closed && !way.told;
+        if way.lost {
+            None
+        } else if ends || !rings.asleep && rings.duplex.has_news() {
+            Some(Time(0))
+        } else {
+            way.bell.filter(|_| rings.asleep)
+        }
+    }
 }
 
 /// How a frame is sent without a copy.

@@ -5,6 +5,8 @@ use std::time::Duration;
 use transom_core::{Caps, Dialect, dialect};
 use transom_iwarp::Config;
 use transom_memory::Memory;
+use transom_process::record::LARGEST_PAYLOAD;
+use transom_process::ring::{DATA, SLOTS};
 use transom_wire::{ReadLimits, Role};
 
 use crate::process::Process;
@@ -56,6 +58,10 @@ pub struct Profile {
     pub checksum: bool,
     /// All are Transoms.
     pub extension: bool,
+    /// Slots of a ring, and bytes of its data area.
+    pub slots: usize,
+    /// See `slots`.
+    pub data: usize,
     /// Of four links so many are between processes of one host.
     pub same_host: u64,
     /// The dialect of everything, or several.
@@ -99,6 +105,8 @@ impl Profile {
             instant: false,
             checksum: !rng.once_in(3),
             extension: !rng.once_in(4),
+            slots: rng.one([4, 16, SLOTS, SLOTS]),
+            data: rng.one([2 * LARGEST_PAYLOAD, DATA]),
             same_host,
             dialect: if rng.once_in(3) { None } else { Some(rng.one(DIALECTS)) },
         }

@@ -1,8 +1,8 @@
 //! The shipped wire, with the watcher looking over its shoulder.
 
 use transom_wire::{
-    Begin, Decoded, Event, Facts, Frame, Glance, Message, MessageId, ReadLimits, Refusal,
-    SetupError, Time, Trailer, Violation, Wire,
+    Begin, Decoded, Event, Facts, Frame, Glance, Message, MessageId, Placing, ReadLimits, Refusal,
+    SMALL_HEADER, SetupError, Time, Trailer, Violation, Wire,
 };
 
 use crate::watch::Watcher;
@@ -52,6 +52,14 @@ impl Wire for Spy {
         decoded
     }
 
+    fn take_whole(&mut self, header: &[u8; SMALL_HEADER]) -> Option<Placing> {
+        let placing = self.wire.take_whole(header);
+        if let Some(placing) = &placing {
+            self.watcher.see().taken_whole(placing);
+        }
+        placing
+    }
+
     fn glance(&self, bytes: &[u8]) -> Option<Glance> {
         self.wire.glance(bytes)
     }
@@ -89,6 +97,14 @@ impl Wire for Spy {
             self.watcher.see().next_frame(frame);
         }
         frame
+    }
+
+    fn whole(&mut self, now: Time, id: MessageId, message: &Message) -> Option<[u8; SMALL_HEADER]> {
+        let header = self.wire.whole(now, id, message);
+        if header.is_some() {
+            self.watcher.see().begun_whole(id, message);
+        }
+        header
     }
 
     fn seal(&mut self, frame: &Frame, out: &mut Vec<u8>, start: usize) {

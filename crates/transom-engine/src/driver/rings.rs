@@ -292,7 +292,7 @@ struct Records<'a> {
 
 impl Output for Records<'_> {
     fn room(&self) -> usize {
-        let waiting = self.out.len().saturating_sub(*self.written);
+        let waiting = self.out.get(*self.written..).unwrap_or_default();
         let room = self.rings.duplex.has_room(waiting);
         if self.stop || !self.flowing || self.sent >= QUOTA || !room {
             0
@@ -311,8 +311,7 @@ impl Output for Records<'_> {
 
     fn small_room(&self) -> usize {
         let free = !self.stop && self.flowing && self.sent < QUOTA;
-        // What waits in the buffer goes first.
-        if free && self.out.is_empty() && self.rings.duplex.has_small_room() { INLINE } else { 0 }
+        if free && self.rings.duplex.has_small_room(self.out.len()) { INLINE } else { 0 }
     }
 
     fn small(&mut self, header: &[u8; SMALL_HEADER], payload: &[u8]) {
@@ -322,7 +321,7 @@ impl Output for Records<'_> {
 
     fn direct(&mut self, header: &[u8], payload: &[Segment], _trailer: &[u8]) -> Direct {
         // What came before goes first.
-        if !self.rings.duplex.write(self.out, self.written) {
+        if !self.rings.duplex.write(self.out, self.written) || !self.out.is_empty() {
             self.flowing = false;
             return Direct::Copy;
         }

@@ -9,6 +9,7 @@ use transom_wire::{
 };
 
 use super::{Channel, NOTHING, Phase};
+use crate::ledger::CREDITS;
 use crate::record::{self, HEADER, Header, Kind};
 use crate::ring::INLINE;
 
@@ -54,7 +55,7 @@ pub(super) struct Inbound {
     pub(super) last: u64,
     /// It answers a read of ours.
     answered: bool,
-    /// Sends that have begun, modulo 2^30.
+    /// Sends that have begun, modulo 2^29.
     sends: u32,
     partial: Partial,
     pub(super) answers: VecDeque<Answer>,
@@ -245,11 +246,11 @@ impl Channel {
         let flags = header.flags & (record::SOLICITED | record::INVALIDATE);
         let offset = match self.inbound.partial {
             Partial::None => {
-                // Counts are modulo 2^30, and a Send uses one of the receives granted.
+                // Counts are modulo 2^29, and a Send uses one of the receives granted.
                 if self.inbound.sends == self.ledger.told_credits() {
                     return Err(("receives", "a Send for which no receive was granted".into()));
                 }
-                self.inbound.sends = self.inbound.sends.wrapping_add(1) & ((1 << 30) - 1);
+                self.inbound.sends = self.inbound.sends.wrapping_add(1) & CREDITS;
                 0
             }
             Partial::Send { flags: begun, invalidate, next }

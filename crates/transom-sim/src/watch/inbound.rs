@@ -2,7 +2,7 @@
 
 use transom_core::Operation;
 use transom_memory::{Actor, Purpose, Rule, Scope};
-use transom_wire::{Event, MessageId};
+use transom_wire::{Bytes, Event, MessageId, Placing};
 
 use super::{Delivered, EndId, Receive, Sealed, Serving, Stream, Watch};
 use crate::model::{Books, Life, Run, Verdict};
@@ -48,6 +48,15 @@ impl Watch {
         });
     }
 
+    /// The wire has taken a small Write by its header.
+    pub fn taken_whole(&mut self, placing: &Placing) {
+        let Placing { token, address, length, .. } = *placing;
+        // Whatever stands behind the header is compared when it is placed.
+        let payload = Bytes::Shared { address: 0, length: length as u32 };
+        self.decoded(&Event::Write { token, address, payload, last: true });
+        self.counters.hit("small write taken at once");
+    }
+
     fn take(&mut self, end: EndId, stream: &mut Stream, event: &Event<'_>) {
         match *event {
             Event::WriteAnnounced { token, address, length } => {
@@ -62,8 +71,7 @@ impl Watch {
                 self.ask(stream, message, Purpose::RemoteWrite, (token, address, length));
             }
             Event::Write { token, address, payload, last } => {
-                let Some(sealed) = self.arrives(end, payload.own().unwrap_or_default(), last)
-                else {
+                let Some(sealed) = self.arrives(end, payload, last) else {
                     return;
                 };
                 let message = self.peer(end).and_then(|p| p.messages.get(sealed.message));
@@ -81,8 +89,7 @@ impl Watch {
                 stream.inbox.push_back(Piece::of(sealed, what));
             }
             Event::Send { offset, payload, last, solicited, invalidate } => {
-                let Some(sealed) = self.arrives(end, payload.own().unwrap_or_default(), last)
-                else {
+                let Some(sealed) = self.arrives(end, payload, last) else {
                     return;
                 };
                 let message = self.peer(end).and_then(|p| p.messages.get(sealed.message));
@@ -101,7 +108,7 @@ impl Watch {
                 stream.inbox.push_back(Piece::of(sealed, what));
             }
             Event::ReadRequest { slot, token, address, length } => {
-                let Some(sealed) = self.arrives(end, &[], true) else { return };
+                let Some(sealed) = self.arrives(end, Bytes::Own(&[]), true) else { return };
                 let message = self.peer(end).and_then(|p| p.messages.get(sealed.message));
                 let right = message.is_some_and(|m| {
                     m.operation == Operation::Read { token, address }
@@ -122,8 +129,7 @@ impl Watch {
                 let sealed = if empty && payload.is_empty() {
                     Sealed { answer: true, message, offset: 0, bytes: Vec::new(), last }
                 } else {
-                    let Some(sealed) = self.arrives(end, payload.own().unwrap_or_default(), last)
-                    else {
+                    let Some(sealed) = self.arrives(end, payload, last) else {
                         return;
                     };
                     sealed
@@ -149,10 +155,15 @@ impl Watch {
     }
 
     /// The next frame of the peer that has a payload or asks for one.
-    fn arrives(&mut self, end: EndId, payload: &[u8], last: bool) -> Option<Sealed> {
+    fn arrives(&mut self, end: EndId, payload: Bytes<'_>, last: bool) -> Option<Sealed> {
         let sealed = self.peer_mut(end).and_then(|peer| peer.flight.pop_front());
+        // Bytes that lie in shared memory are compared when they are placed.
+        let same = |sealed: &Sealed| match payload.own() {
+            Some(bytes) => sealed.bytes == bytes,
+            None => sealed.bytes.len() == payload.len(),
+        };
         match sealed {
-            Some(sealed) if sealed.bytes == payload && sealed.last == last => Some(sealed),
+            Some(sealed) if same(&sealed) && sealed.last == last => Some(sealed),
             other => {
                 let other = other.map(|s| (s.answer, s.message, s.offset, s.bytes.len(), s.last));
                 self.fail(format!(

@@ -19,6 +19,8 @@ pub struct Filling {
     runs: VecDeque<(Run, u32)>,
     /// What was read.
     bytes: Vec<u8>,
+    /// It is read before its message begins: a small Write.
+    ahead: bool,
 }
 
 /// A frame that has left, as far as it carries a payload or asks for one.
@@ -86,6 +88,8 @@ impl Watch {
     /// The wire has agreed to start a message.
     pub fn begun(&mut self, id: MessageId, wire: &Wire) {
         self.with(|watch, _, stream| {
+            // What was read for it ahead is read again.
+            watch.frame_done(stream);
             watch.start_local(stream);
             let Some(mut pair) = stream.pair.and_then(|key| watch.pairs.remove(&key)) else {
                 return watch.fail("a message without a queue pair");
@@ -171,6 +175,63 @@ impl Watch {
             answered: 0,
             refused: None,
         });
+    }
+
+    /// A small Write is read before it begins, and leaves with its one frame as soon as it has begun.
+    pub fn begun_whole(&mut self, id: MessageId, wire: &Wire) {
+        self.with(|watch, _, stream| {
+            let Some(mut filling) = stream.frame.take().filter(|filling| filling.ahead) else {
+                return watch.fail("a small Write leaves, and nothing was read for it");
+            };
+            let Some(mut pair) = stream.pair.and_then(|key| watch.pairs.remove(&key)) else {
+                return watch.fail("a message without a queue pair");
+            };
+            watch.begin(stream, &mut pair, id, wire);
+            if let Some(key) = stream.pair {
+                watch.pairs.insert(key, pair);
+            }
+            filling.ahead = false;
+            stream.frame = Some(filling);
+            watch.frame_done(stream);
+            watch.counters.hit("small write sent at once");
+        });
+    }
+
+    /// Its bytes are handed to the link.
+    pub fn small_out(&mut self, payload: &[u8]) {
+        self.with(|watch, _, stream| {
+            if stream.flight.back().is_none_or(|sealed| sealed.bytes != payload) {
+                watch.fail("a frame carries other bytes than were read for it (rule 3)");
+            }
+        });
+    }
+
+    /// What may be read for the next request, if it is a Write.
+    fn ahead(&self, stream: &Stream) -> Option<Filling> {
+        let pair = self.pairs.get(&stream.pair?)?;
+        let request = pair.requests.get(pair.next)?;
+        let under_way = stream.messages.last().is_some_and(|m| !m.sent);
+        let writes = matches!(request.operation, Operation::Write { .. });
+        if pair.failed || under_way || !writes || request.inline.is_some() {
+            return None;
+        }
+        let mut runs = VecDeque::new();
+        for (token, address, length) in parts(&request.list, 0, request.length) {
+            match self.judge(stream, Purpose::LocalSource, token, address, length) {
+                Verdict::Yes(these) | Verdict::Either(these, _) => {
+                    runs.extend(these.into_iter().map(|run| (run, token)));
+                }
+                Verdict::No(_) => return None,
+            }
+        }
+        Some(Filling {
+            of: Payload::Message { id: MessageId(stream.messages.len() as u64), offset: 0 },
+            length: request.length as usize,
+            last: true,
+            runs,
+            bytes: Vec::new(),
+            ahead: true,
+        })
     }
 
     /// Ask the model for an actor.
@@ -291,6 +352,10 @@ impl Watch {
             if stream.process != process {
                 watch.fail("memory of another process is read");
             }
+            if stream.frame.is_none() {
+                watch.start_local(stream);
+                stream.frame = watch.ahead(stream);
+            }
             let Some(filling) = &mut stream.frame else {
                 watch.fail(format!("{length} bytes at {from:#x} are read for no frame"));
                 return None;
@@ -356,7 +421,7 @@ impl Watch {
     /// The frame before is complete.
     pub(super) fn frame_done(&mut self, stream: &mut Stream) {
         let Some(filling) = stream.frame.take() else { return };
-        if stream.ended.is_some() {
+        if stream.ended.is_some() || filling.ahead {
             return;
         }
         if filling.bytes.len() != filling.length {
@@ -419,6 +484,7 @@ impl Filling {
             last: frame.last,
             runs: VecDeque::new(),
             bytes: Vec::new(),
+            ahead: false,
         }
     }
 }

@@ -71,7 +71,7 @@ impl World {
                         usize::MAX,
                         usize::MAX,
                     ]);
-                    let next = self.links[id.0].ways[id.1].next().filter(|next| *next > self.now);
+                    let next = self.links[id.0].next(id.1).filter(|next| *next > self.now);
                     if let Some(next) = next.filter(|_| self.rng.once_in(2)) {
                         self.pass_time(next.since(self.now));
                     }
@@ -87,6 +87,7 @@ impl World {
                 if let Some(id) = self.any_end() {
                     self.call(id, false, |call, cx| call.connection.before_blocking(cx.now));
                     self.transmit(id, 1 << 16);
+                    self.sleep(id);
                 }
             }
             58..=63 => {
@@ -146,7 +147,7 @@ impl World {
             let speaks = |end: &crate::network::End| {
                 end.paused || !end.out.is_empty() || end.connection.wants_write()
             };
-            link.ends[*side].as_ref().is_some_and(speaks) || {
+            link.ends[*side].as_ref().is_some_and(speaks) || link.next(*side).is_some() || {
                 let way = &link.ways[*side];
                 way.bytes > 0 || way.closed && !way.told
             }

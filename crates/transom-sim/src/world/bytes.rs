@@ -13,6 +13,13 @@ use crate::world::World;
 impl World {
     /// Let an end write, and the link take what it takes.
     pub(crate) fn transmit(&mut self, id: EndId, limit: usize) {
+        if self.end_mut(id).is_some_and(|end| end.rings.is_some()) {
+            if self.write_records(id, limit) {
+                self.cancel_behind_the_end(id);
+                self.hang_up(id);
+            }
+            return;
+        }
         let straight = match self.rng.below(8) {
             0 => Straight::No,
             1 | 2 => Straight::Torn,
@@ -26,18 +33,31 @@ impl World {
         if over.is_none() {
             return;
         }
-        // What was posted behind the end has been canceled by now.
-        {
-            let mut watch = self.watcher.see();
-            let over = watch.ends.get(&id).and_then(|stream| {
-                let kept = stream.keeps && stream.ended == Some(EndReason::PeerDisconnected);
-                stream.pair.filter(|_| stream.ended.is_some() && !kept)
-            });
-            if let Some(key) = over.filter(|key| watch.pairs.get(key).is_some_and(|p| p.over)) {
-                watch.flushed(key);
-            }
-        }
+        self.cancel_behind_the_end(id);
         self.flush_out(id);
+    }
+
+    /// What was posted behind the end has been canceled by now.
+    fn cancel_behind_the_end(&mut self, id: EndId) {
+        let mut watch = self.watcher.see();
+        let over = watch.ends.get(&id).and_then(|stream| {
+            let kept = stream.keeps && stream.ended == Some(EndReason::PeerDisconnected);
+            stream.pair.filter(|_| stream.ended.is_some() && !kept)
+        });
+        if let Some(key) = over.filter(|key| watch.pairs.get(key).is_some_and(|p| p.over)) {
+            watch.flushed(key);
+        }
+    }
+
+    /// An end that has said everything hangs up.
+    fn hang_up(&mut self, id: EndId) {
+        let Some(link) = self.links.get_mut(id.0) else { return };
+        let Some(end) = link.ends[id.1].as_mut() else { return };
+        let finish = end.out.is_empty() && end.connection.link_wish() == LinkWish::Finish;
+        if finish && !end.shut {
+            end.shut = true;
+            link.ways[1 - id.1].closed = true;
+        }
     }
 
     /// The link takes some of what waits.
@@ -57,15 +77,15 @@ impl World {
         if !peer_gone {
             link.ways[1 - id.1].push(self.now.after(delay), bytes);
         }
-        let finish = end.out.is_empty() && end.connection.link_wish() == LinkWish::Finish;
-        if finish && !end.shut {
-            end.shut = true;
-            link.ways[1 - id.1].closed = true;
-        }
+        self.hang_up(id);
     }
 
-    /// Let an end read at most so many bytes.
+    /// Let an end read at most so many bytes, or the records that they might be.
     pub(crate) fn deliver(&mut self, id: EndId, most: usize) {
+        if self.end_mut(id).is_some_and(|end| end.rings.is_some()) {
+            let some = if most < 1000 { 1 + most / 100 } else { most / 100 };
+            return self.read_records(id, some);
+        }
         let now = self.now;
         let Some(link) = self.links.get_mut(id.0) else { return };
         let way = &mut link.ways[id.1];

@@ -22,6 +22,7 @@ impl World {
         transmitting: bool,
         then: impl FnOnce(Call<'_>, &mut Cx<'_>) -> R,
     ) -> Option<R> {
+        let all = self.rng.once_in(8);
         let mut end = self.links.get_mut(id.0)?.ends.get_mut(id.1)?.take()?;
         let process = self.processes.get_mut(end.process)?;
         let Process { memory, lane, arena, denials, pools, pairs, .. } = process;
@@ -31,7 +32,7 @@ impl World {
         }
         self.watcher.see().enter(id, transmitting);
         let pool = pair.as_deref().and_then(|pair| pair.pool).and_then(|pool| pools.get(pool));
-        let mut tracer = Ears(&self.watcher);
+        let mut tracer = Ears(&self.watcher, all || end.rings.is_none());
         let mut cx = Cx {
             now: self.now,
             memory,
@@ -50,6 +51,7 @@ impl World {
             connection: &mut end.connection,
             connector,
             front,
+            rings: end.rings.as_mut(),
             out: &mut end.out,
             arena,
             watcher: &self.watcher,
@@ -91,7 +93,8 @@ impl World {
             LinkWish::Finish => {}
             LinkWish::Close => gone = true,
         }
-        let torn = if gone { std::mem::take(&mut end.out) } else { Vec::new() };
+        let cut = gone && end.rings.is_none();
+        let torn = if cut { std::mem::take(&mut end.out) } else { Vec::new() };
         let execution = if gone { end.connection.take_execution() } else { None }.or(unused);
         if gone {
             // What a torn frame has sent has been sent.

@@ -5,10 +5,13 @@
 //! |---|---|
 //! | `calls` | take the lock, call the engine, carry out its effects |
 //! | `bytes` | move bytes between links and connections, tell them the time |
+//! | `rings` | the same with records and rings; sleep, and be woken |
 
 mod bytes;
 mod calls;
+mod rings;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use transom_core::trace::{TraceEvent, Tracer, What};
@@ -22,6 +25,7 @@ use crate::arena::Arena;
 use crate::network::{End, Link, Way};
 use crate::process::Process;
 use crate::profile::Profile;
+use crate::rings::{Memory, Rings};
 use crate::rng::Rng;
 use crate::spy::Spy;
 use crate::watch::{EndId, PairId, Stream, Watcher};
@@ -50,7 +54,7 @@ pub struct World {
 enum Path {
     /// iWARP.
     Tcp,
-    /// Records.
+    /// Rings.
     Process,
 }
 
@@ -59,6 +63,7 @@ pub(crate) struct Call<'a> {
     pub(crate) connection: &'a mut Connection,
     pub(crate) connector: Option<&'a mut Connector>,
     pub(crate) front: Option<&'a mut QueuePair>,
+    pub(crate) rings: Option<&'a mut Rings>,
     pub(crate) out: &'a mut Vec<u8>,
     pub(crate) arena: &'a Arena,
     pub(crate) watcher: &'a Watcher,
@@ -157,6 +162,9 @@ impl World {
         let both = [(from, Role::Active), (to, Role::Passive)];
         let path = self.path();
         let mut checksum = false;
+        let size = (self.profile.slots, self.profile.data);
+        let memory =
+            (path == Path::Process).then(|| Arc::new(Memory::new(link, self.profile.data)));
         let ends = [0, 1].map(|side| {
             let (process, role) = both[side];
             let process = self.processes.get(process)?;
@@ -168,7 +176,11 @@ impl World {
                     Box::new(Tcp::new(Config { role, ..process.wire.clone() }, self.now))
                 }
                 Path::Process => {
-                    Box::new(Channel::new(transom_process::Config::new(role), self.now))
+                    let config = transom_process::Config {
+                        beside: true,
+                        ..transom_process::Config::new(role)
+                    };
+                    Box::new(Channel::new(config, self.now))
                 }
             };
             let spy = Spy::new(wire, self.watcher.clone());
@@ -182,6 +194,10 @@ impl World {
                 connection: Connection::new(config, Box::new(spy), self.now),
                 out: Vec::new(),
                 held: Vec::new(),
+                rings: memory.as_ref().map(|memory| {
+                    process.arena.maps.add(memory);
+                    Rings::new(Arc::clone(memory), side, size)
+                }),
                 paused: false,
                 shut: false,
                 effects: Effects::default(),
@@ -249,10 +265,14 @@ impl World {
     }
 }
 
-/// Listens to the event stream.
-struct Ears<'a>(&'a Watcher);
+/// Listens to the event stream: to all of it, or to what small Writes do not pass by.
+struct Ears<'a>(&'a Watcher, bool);
 
 impl Tracer for Ears<'_> {
+    fn wants_messages(&self) -> bool {
+        self.1
+    }
+
     fn event(&mut self, event: &TraceEvent) {
         let mut watch = self.0.see();
         watch.say(|| format!("  engine {:?} connection {}", event.what, event.connection));
