@@ -11,6 +11,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // as in any test
 
 pub mod descriptors;
+pub mod handover;
 pub mod mutate;
 pub mod rings;
 pub mod seeds;
@@ -22,12 +23,13 @@ pub mod talk;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 5] = [
+pub const TARGETS: [Target; 6] = [
     ("stream", stream::stream),
     ("start_up", start_up::start_up),
     ("talk", talk::talk),
     ("rings", rings::rings),
     ("descriptors", descriptors::descriptors),
+    ("handover", handover::handover),
 ];
 
 /// Bytes that say what to do next.

@@ -12,7 +12,7 @@ use transom_winsock_direct::descriptor::Descriptor;
 use transom_wire::{Operation, RefusalClass};
 
 use crate::mutate::Dice;
-use crate::{start_up, stream};
+use crate::{handover, start_up, stream};
 
 /// The inputs of each target, but for `stream`, whose are sessions of siw's.
 #[must_use]
@@ -22,6 +22,7 @@ pub fn all() -> Vec<(&'static str, Vec<Vec<u8>>)> {
         ("talk", talks()),
         ("rings", rings()),
         ("descriptors", descriptors()),
+        ("handover", handovers()),
     ]
 }
 
@@ -178,6 +179,58 @@ fn rings() -> Vec<Vec<u8>> {
             for _ in 0..more {
                 let few = dice.roll(4) > 0;
                 input.push(dice.roll(if few { 12 } else { 256 }) as u8);
+            }
+        }
+        seeds.push(input);
+    }
+    seeds
+}
+
+/// Visits at a door, see `handover`.
+fn handovers() -> Vec<Vec<u8>> {
+    let mut dice = Dice(0x646f_6f72);
+    let mut seeds = Vec::new();
+    for number in 0..48_usize {
+        let mut input = vec![if number % 3 == 0 { 0 } else { handover::OTHERS }];
+        for _ in 0..30 {
+            let who = dice.roll(4) as u8;
+            let say = |input: &mut Vec<u8>, dice: &mut Dice| {
+                let form = if dice.roll(3) == 0 { dice.roll(8) } else { 4 } + dice.roll(2) * 128;
+                let memory = if dice.roll(4) == 0 { dice.roll(32) } else { 0 };
+                input.extend([form as u8, dice.roll(8) as u8, memory as u8]);
+                input.extend([(); 3].map(|()| dice.roll(256) as u8).iter().take(form % 2));
+            };
+            match number % 5 {
+                // Who comes says something at once, and is asked for.
+                0 | 1 => {
+                    input.push(2 | who << 3);
+                    say(&mut input, &mut dice);
+                    input.extend([4, dice.roll(8) as u8]);
+                }
+                // Some come, some speak, time passes.
+                2 => {
+                    input.extend([who << 3, who << 3, 1 | (dice.roll(3) as u8) << 3]);
+                    say(&mut input, &mut dice);
+                    input.extend([3 | (dice.roll(12) as u8) << 3, 5, dice.roll(8) as u8]);
+                }
+                // What is said over TCP.
+                3 => {
+                    input.push(6 | (dice.roll(32) as u8) << 3);
+                    input.extend([(); 5].map(|()| dice.roll(256) as u8));
+                    input.extend([
+                        7,
+                        dice.roll(3) as u8,
+                        dice.roll(32) as u8,
+                        dice.roll(256) as u8,
+                    ]);
+                }
+                // A crowd, of which somebody means it.
+                _ => {
+                    input.extend([0; 12]);
+                    input.push(1);
+                    say(&mut input, &mut dice);
+                    input.extend([4, dice.roll(8) as u8]);
+                }
             }
         }
         seeds.push(input);

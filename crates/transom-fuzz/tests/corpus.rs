@@ -69,6 +69,11 @@ fn whatever_a_peer_hands_over_says_one_thing_or_nothing() {
     rounds("descriptors");
 }
 
+#[test]
+fn at_the_door_only_who_is_to_be_believed_is_believed() {
+    rounds("handover");
+}
+
 /// Found by `talk`: over shared memory, an answer of more than one record was mixed with a message of
 /// the side that answered, and the other side took that for a broken stream: honest connections ended.
 #[test]

@@ -12,13 +12,17 @@
 //! connection, which nobody looks at any more.
 //!
 //! A peer that is not Transom has no door, and sees no byte of this.
+//!
+//! What is said, and who is believed, is in `transom_process::handover`, without sockets.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
+use transom_process::handover::{
+    Answer, Greeting, Nonce, Opening, QUESTION, Room, Visitor, Who, question,
+};
 use transom_process::{Channel, Config};
-use transom_wire::{ReadLimits, Role, Time};
+use transom_wire::{ReadLimits, Role};
 
 use super::link::{Link, State};
 use super::mail::Owner;
@@ -28,26 +32,8 @@ use super::rings::Rings;
 use crate::sys::{self, Door, Fd, IoError, Local, Region, kill_point};
 use crate::{Cx, LinkEnd, Status};
 
-/// What an active side says first on its TCP connection: this, then the nonce. MPA begins otherwise.
-const ASK: [u8; 16] = *b"Transom process1";
-/// An answer: this, and what it is.
-const ANSWER: [u8; 15] = *b"Transom process";
-const YES: u8 = b'+';
-const NO: u8 = b'-';
-/// No, because it shares memory over as many connections as it may.
-const FULL: u8 = b'#';
-/// What it says at the door: this, the nonce, and whether other users are welcome.
-const HELLO: [u8; 8] = *b"TRANSOM1";
-const NONCE: usize = 16;
-const QUESTION: usize = ASK.len() + NONCE;
-/// Hand-overs that wait for their TCP connection to name them, and how long one may: each holds a
-/// descriptor, or a mapping. Whoever comes too late takes TCP.
-const WAITING: usize = 256;
-const PATIENCE: Duration = Duration::from_secs(5);
 /// Knocks that are looked at in one go: as many as the system keeps.
 const KNOCKS: usize = 1024;
-
-type Nonce = [u8; NONCE];
 
 /// How far a link has come on the way to its path.
 #[derive(Debug, Default)]
@@ -83,25 +69,35 @@ fn name(address: SocketAddr) -> String {
     format!("transom/process/{address}")
 }
 
-/// Whether a user may be shared memory with.
-fn is_welcome(user: Option<u32>, both_ask: bool) -> bool {
-    user.is_some_and(|user| both_ask || sys::is_our_user(user))
-}
+impl Visitor for Local {
+    type Handle = Fd;
+    type Memory = Region;
 
-/// Somebody at the door, and what was handed over, once it was.
-#[derive(Debug)]
-struct Knock {
-    local: Local,
-    brought: Option<(Nonce, Region)>,
-    since: Time,
+    fn who(&self) -> Who {
+        match self.user() {
+            None => Who::Unknown,
+            Some(user) if sys::is_our_user(user) => Who::SameUser,
+            Some(_) => Who::OtherUser,
+        }
+    }
+
+    fn receive(&self, into: &mut [u8]) -> Option<(usize, Option<Fd>)> {
+        match self.take_over(into) {
+            Err(IoError::NotNow) => None,
+            received => Some(received.unwrap_or_default()),
+        }
+    }
+
+    fn adopt(fd: Fd) -> Option<Region> {
+        Region::adopt(&fd).ok()
+    }
 }
 
 /// The door of a listener, and what was handed over there.
 #[derive(Debug)]
 pub(crate) struct Threshold {
     door: Door,
-    others: bool,
-    waiting: Mutex<Vec<Knock>>,
+    room: Mutex<Room<Local>>,
 }
 
 impl Threshold {
@@ -111,9 +107,7 @@ impl Threshold {
             return Err(reason);
         }
         match Door::open(&name(address)) {
-            Ok(door) => {
-                Ok(Threshold { door, others: options.other_users, waiting: Mutex::default() })
-            }
+            Ok(door) => Ok(Threshold { door, room: Mutex::new(Room::new(options.other_users)) }),
             Err(IoError::InUse) => Err(PathReason::DoorTaken),
             Err(_) => Err(PathReason::System),
         }
@@ -122,59 +116,24 @@ impl Threshold {
     /// Let in whoever has knocked. Done with each connection, so that those who are not welcome do
     /// not take the places of those who are.
     pub(super) fn let_in(&self) {
-        self.let_in_to(&mut self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        self.let_in_to(&mut self.room.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    fn let_in_to(&self, waiting: &mut Vec<Knock>) {
+    fn let_in_to(&self, room: &mut Room<Local>) {
         let now = sys::recently();
-        waiting.retain(|knock| now < knock.since.after(PATIENCE));
+        room.tidy(now);
         // Bounded: whoever knocks meanwhile is for the next call.
         for _ in 0..KNOCKS {
             let Ok(local) = self.door.accept() else { break };
-            if !is_welcome(local.user(), self.others) {
-                continue; // takes nobody's place
-            }
-            if waiting.len() >= WAITING {
-                waiting.remove(0);
-            }
-            waiting.push(Knock { local, brought: None, since: now });
+            room.let_in(local, now);
         }
     }
 
     /// What was handed over under this nonce.
     fn claim(&self, nonce: &Nonce) -> Option<(Region, Local)> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        self.let_in_to(&mut waiting);
-        // Whoever this nonce is of has handed over before it asked. Others may still be about to.
-        waiting.retain_mut(|knock| {
-            if knock.brought.is_none() {
-                match self.receive(&knock.local) {
-                    Err(IoError::NotNow) => return true,
-                    brought => knock.brought = brought.ok().flatten(),
-                }
-            }
-            knock.brought.is_some()
-        });
-        let is_it = |knock: &Knock| knock.brought.as_ref().is_some_and(|(known, _)| known == nonce);
-        let at = waiting.iter().position(is_it)?;
-        let Knock { local, brought, .. } = waiting.swap_remove(at);
-        Some((brought?.1, local))
-    }
-
-    /// What somebody hands over; `None` if it is not welcome.
-    fn receive(&self, local: &Local) -> Result<Option<(Nonce, Region)>, IoError> {
-        let mut bytes = [0; HELLO.len() + NONCE + 1];
-        let (count, fd) = local.take_over(&mut bytes)?;
-        Ok(self.judge(local, bytes.get(..count).unwrap_or_default(), fd))
-    }
-
-    fn judge(&self, local: &Local, bytes: &[u8], fd: Option<Fd>) -> Option<(Nonce, Region)> {
-        let (hello, rest) = bytes.split_first_chunk::<{ HELLO.len() }>()?;
-        let (nonce, rest) = rest.split_first_chunk::<NONCE>()?;
-        let others = self.others && rest == [1];
-        let right = rest.len() == 1 && *hello == HELLO && is_welcome(local.user(), others);
-        let fd = fd.filter(|_| right)?;
-        Some((*nonce, Region::adopt(&fd).ok()?))
+        let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+        self.let_in_to(&mut room);
+        room.claim(nonce)
     }
 }
 
@@ -209,7 +168,7 @@ impl Link {
         state.reason = match self.hand_over() {
             Ok((shared, nonce)) => {
                 kill_point("handed over, not asked");
-                let question = [ASK, nonce].concat();
+                let question = question(&nonce);
                 // A fresh connection has room for it; a broken one is noticed below.
                 if self.stream.send(&question) == Ok(question.len()) {
                     kill_point("asked, not answered");
@@ -231,15 +190,15 @@ impl Link {
             return Err(PathReason::Elsewhere);
         }
         let local = knock(self.peer)?;
-        if !is_welcome(local.user(), options.other_users) {
+        if !local.who().is_welcome(options.other_users) {
             return Err(PathReason::OtherUser);
         }
         let place = self.shared.sharing.take(options.shared_links).ok_or(PathReason::Full)?;
         let (region, fd) = Region::create().map_err(|_| PathReason::System)?;
         let seed = sys::random_seed().map_err(|_| PathReason::System)?;
         let nonce: Nonce = *seed.first_chunk().ok_or(PathReason::System)?;
-        let hello = [&HELLO[..], &nonce, &[u8::from(options.other_users)]].concat();
-        local.hand_over(&hello, &fd).map_err(system)?;
+        let greeting = Greeting { nonce, others: options.other_users };
+        local.hand_over(&greeting.to_bytes(), &fd).map_err(system)?;
         Ok(((region, local, place), nonce))
     }
 
@@ -247,7 +206,7 @@ impl Link {
     pub(super) fn hear_answer(&self, state: &mut State, cx: &mut Cx<'_>) -> bool {
         let Stage::Asked(asked) = &mut state.stage else { return true };
         let heard = &mut asked.heard;
-        let mut room = [0; ANSWER.len() + 1];
+        let mut room = [0; Answer::LENGTH];
         let left = room.len() - heard.len().min(room.len());
         match self.stream.receive(room.get_mut(..left).unwrap_or_default()) {
             Ok(0) | Err(IoError::Reset) => {
@@ -262,56 +221,54 @@ impl Link {
                 return false;
             }
         }
-        if heard.len() < room.len() {
-            return false;
-        }
-        let answer = heard.strip_prefix(&ANSWER).and_then(|rest| rest.first()).copied();
+        let Some(answer) = heard.first_chunk().map(Answer::read) else { return false };
         let Stage::Asked(asked) = std::mem::take(&mut state.stage) else { return true };
         let Asked { request, shared, .. } = *asked;
         match answer {
-            Some(YES) => {
+            Answer::Yes => {
                 let request = Some((request.limits, &*request.private));
                 self.change_path(state, cx, shared, Role::Active, request);
             }
-            Some(FULL) => state.reason = PathReason::PeerFull,
-            _ => state.reason = PathReason::Declined,
+            Answer::Full => state.reason = PathReason::PeerFull,
+            Answer::No => state.reason = PathReason::Declined,
         }
         true
     }
 
     /// Passive: the first bytes. How many of them were for us; `None`: not enough to tell.
     pub(super) fn greet(&self, state: &mut State, cx: &mut Cx<'_>, bytes: &[u8]) -> Option<usize> {
-        let common = bytes.len().min(ASK.len());
-        if bytes.get(..common) != ASK.get(..common) {
-            state.stage = Stage::Settled;
-            return Some(0);
-        }
-        let nonce: &Nonce = bytes.get(ASK.len()..QUESTION)?.try_into().ok()?;
+        let nonce = match Opening::read(bytes) {
+            Opening::Unfinished => return None,
+            Opening::StartUp => {
+                state.stage = Stage::Settled;
+                return Some(0);
+            }
+            Opening::Question(nonce) => nonce,
+        };
         state.stage = Stage::Settled;
         let threshold = match self.owner() {
             Owner::Port(port) => port.upgrade().and_then(|port| port.threshold().ok()),
             Owner::Conn(_) => None,
         };
         let places = (&self.shared.sharing, self.shared.options.shared_links);
-        let answer = match threshold.and_then(|threshold| threshold.claim(nonce)) {
+        let answer = match threshold.and_then(|threshold| threshold.claim(&nonce)) {
             None => {
                 state.reason = PathReason::NotHandedOver;
-                NO
+                Answer::No
             }
             Some((region, local)) => match places.0.take(places.1) {
                 Some(place) => {
                     kill_point("claimed, not answered");
                     self.change_path(state, cx, (region, local, place), Role::Passive, None);
-                    YES
+                    Answer::Yes
                 }
                 None => {
                     state.reason = PathReason::Full;
-                    FULL
+                    Answer::Full
                 }
             },
         };
-        let answer = [&ANSWER[..], &[answer]].concat();
-        if self.stream.send(&answer) != Ok(answer.len()) {
+        if self.stream.send(&answer.to_bytes()) != Ok(Answer::LENGTH) {
             state.connection.link_closed(cx, LinkEnd::Closed);
         }
         kill_point("answered, start-up not begun");

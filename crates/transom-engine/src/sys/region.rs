@@ -5,6 +5,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 use transom_memory::Segment;
 use transom_process::Area;
+use transom_process::handover::MemoryFacts;
 use transom_process::ring::{DATA, Shared};
 
 use super::Fd;
@@ -42,15 +43,12 @@ impl Region {
     pub(crate) fn adopt(fd: &Fd) -> std::io::Result<Region> {
         let wrong = |what| std::io::Error::new(std::io::ErrorKind::InvalidData, what);
         let seals = rustix::fs::fcntl_get_seals(fd)?;
-        if !seals.contains(SealFlags::SHRINK | SealFlags::SEAL) {
-            return Err(wrong("the shared memory is not sealed"));
-        }
-        if rustix::fs::fstatfs(fd)?.f_type as i64 != TMPFS {
-            return Err(wrong("the shared memory is not made of ordinary pages"));
-        }
-        if u64::try_from(rustix::fs::fstat(fd)?.st_size) != Ok(SIZE as u64) {
-            return Err(wrong("the shared memory has another size"));
-        }
+        let facts = MemoryFacts {
+            keeps_its_size: seals.contains(SealFlags::SHRINK | SealFlags::SEAL),
+            is_ordinary: rustix::fs::fstatfs(fd)?.f_type as i64 == TMPFS,
+            size: u64::try_from(rustix::fs::fstat(fd)?.st_size).unwrap_or(0),
+        };
+        facts.check(SIZE as u64).map_err(wrong)?;
         Region::map(fd)
     }
 
