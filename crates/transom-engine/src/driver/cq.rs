@@ -230,7 +230,7 @@ impl Cq {
                 _ if waits.iter().any(super::link::Waiting::is_unread) => Some(Duration::ZERO),
                 left => left,
             };
-            let mut fds: Vec<_> = waits.iter().map(super::link::Waiting::interest).collect();
+            let mut fds: Vec<_> = waits.iter().filter_map(super::link::Waiting::interest).collect();
             fds.extend(crowd.iter().map(|crowd| (crowd.fd(), false)));
             poll_any(&fds, &asleep.bell, left)?;
             asleep.bell.silence();
@@ -249,6 +249,14 @@ impl Cq {
         {
             link.poll(sys::recently(), LINGER);
         }
+    }
+
+    /// A bell as of a thread that sleeps for good.
+    #[cfg(test)]
+    pub(crate) fn sleeper(&self) -> Arc<Doorbell> {
+        let bell = Arc::new(Doorbell::new().unwrap());
+        self.sleepers.join(&bell);
+        bell
     }
 
     /// Whether a thread sleeps, or is about to.

@@ -298,8 +298,6 @@ impl Link {
         state.place = Some(place);
         state.reason = PathReason::Proven;
         state.partial = Vec::new();
-        if let Some(qp) = &state.qp {
-            qp.look_again(); // who sleeps there waits for the other descriptor
-        }
+        state.moved = true;
     }
 }

@@ -69,6 +69,8 @@ pub(crate) struct Link {
     served: AtomicBool,
     /// A pass ended with something to read, and no descriptor will say so.
     unread: AtomicBool,
+    /// Nothing is read for now: a message of the peer's waits for a receive.
+    deaf: AtomicBool,
     pub(super) mail: Mail,
     pub(super) owner: Mutex<Owner>,
 }
@@ -86,6 +88,8 @@ pub(crate) struct State {
     /// What carries the bytes instead of the stream.
     pub(super) rings: Option<Rings>,
     pub(super) place: Option<Place>,
+    /// It has another descriptor since the last time it came to rest.
+    pub(super) moved: bool,
     /// The beginning of a frame whose rest has not arrived.
     pub(super) partial: Vec<u8>,
     /// A message waited for a receive: `partial` may hold whole frames.
@@ -169,6 +173,7 @@ impl Link {
             reason,
             rings: None,
             place: None,
+            moved: false,
             partial: Vec::new(),
             paused: false,
             out: Buffer { bytes: Vec::new(), limit: OUT },
@@ -194,6 +199,7 @@ impl Link {
             stuck: AtomicBool::new(false),
             served: AtomicBool::new(false),
             unread: AtomicBool::new(false),
+            deaf: AtomicBool::new(false),
             mail: Mail::default(),
             owner: Mutex::new(owner),
         })
@@ -372,6 +378,15 @@ impl Link {
         self.unread.load(Ordering::Relaxed)
     }
 
+    /// Whether anything is read. `true`: that has just changed.
+    pub(super) fn set_deaf(&self, deaf: bool) -> bool {
+        let changed = self.deaf.load(Ordering::Relaxed) != deaf;
+        if changed {
+            self.deaf.store(deaf, Ordering::Relaxed);
+        }
+        changed
+    }
+
     /// Bytes of memory that it has because of its peer: beginnings of frames, and what the peer does
     /// not take.
     pub(crate) fn held(&self) -> usize {
@@ -381,6 +396,12 @@ impl Link {
             self.settle();
         }
         held
+    }
+
+    /// When the background thread is to look at the latest.
+    #[cfg(test)]
+    pub(crate) fn noted(&self) -> Time {
+        self.watch.noted()
     }
 
     /// The memory that this link shares with its peer.
@@ -407,9 +428,11 @@ impl Waiting {
         self.0.is_unread()
     }
 
-    /// What to wait for: the descriptor, and whether for room to write too.
-    pub(crate) fn interest(&self) -> (&Fd, bool) {
-        (self.0.fd(), self.0.stuck.load(Ordering::Relaxed))
+    /// What to wait for: the descriptor, and whether for room to write too. Nothing, while bytes would be
+    /// left where they are: the thread would only spin over them.
+    pub(crate) fn interest(&self) -> Option<(&Fd, bool)> {
+        let deaf = self.0.deaf.load(Ordering::Relaxed);
+        (!deaf).then(|| (self.0.fd(), self.0.stuck.load(Ordering::Relaxed)))
     }
 }
 

@@ -240,6 +240,17 @@ impl Link {
             }
             self.note(when);
         }
+        let moved = std::mem::take(&mut state.moved);
+        if (self.set_deaf(!state.connection.wants_read()) || moved)
+            && waited
+            && let Some(qp) = &state.qp
+        {
+            qp.look_again(); // who sleeps there waits for something else from now on
+        }
+        if moved && !arming {
+            // What was armed is not heard any more. One pass of the background thread's arms the rest.
+            self.note(now);
+        }
         if !self.watch.stays_leased(now, self.alarm()) && (arming || stuck || asked) {
             let hears = !state.connecting || asked;
             let read = state.connection.wants_read() && !waited && hears;

@@ -59,6 +59,12 @@ impl Watch {
         }
     }
 
+    /// When it will look.
+    #[cfg(test)]
+    pub(super) fn noted(&self) -> Time {
+        Time(self.noted.load(Ordering::Relaxed))
+    }
+
     /// The background thread: a time that was noted has come. It looks whose turn it is after this.
     pub(super) fn due(&self) {
         self.noted.store(NEVER, Ordering::Relaxed);

@@ -12,3 +12,4 @@ mod rings;
 mod traffic;
 mod users;
 mod vanishing;
+mod waiters;

@@ -1,0 +1,107 @@
+//! Threads that wait while what they wait for changes under them.
+
+use std::sync::mpsc;
+
+use super::harness::*;
+use super::processes::listening;
+use super::rings::until;
+use crate::raw::{Adapter, Options, Path, QueuePairOptions, Sink};
+use crate::{CompletionKind, NotifyKind, Operation, Status};
+
+/// Keep an adapter's background thread busy until the result is dropped.
+fn occupied(adapter: &Adapter) -> (mpsc::Sender<()>, [End; 2]) {
+    let (end, peer) = (End::on(adapter), End::new(&Options::default()));
+    join(&peer, &end);
+    let (from, to) = (peer.buffer(8), end.buffer(8));
+    let (busy, is_busy) = mpsc::channel();
+    let (free, is_free) = mpsc::channel::<()>();
+    let sink = Sink::call(move |_| {
+        busy.send(()).unwrap();
+        let _ = is_free.recv();
+    });
+    end.cq.notify(NotifyKind::Any, sink).unwrap();
+    end.qp.post_receive(1, &[to.all()]).unwrap();
+    peer.post(Operation::Send, &[from.all()]);
+    is_busy.recv_timeout(PATIENCE).unwrap();
+    (free, [end, peer])
+}
+
+/// The answer that moves a connection to shared memory may be heard by a thread that posts. It goes on,
+/// and what was armed is not heard any more: somebody else is to look, and who sleeps is to look again.
+#[test]
+fn a_post_that_hears_the_answer_leaves_somebody_to_look() {
+    let options = Options { path: Path::Process, ..Options::default() };
+    let (active, passive) = (End::new(&options), End::new(&options));
+    let listener = listening(&passive);
+    let (sink, requested) = signal();
+    listener.get_request(&passive.connector, sink).unwrap();
+    let (free, _kept) = occupied(&active.adapter);
+    let (sink, connected) = signal();
+    active.connector.bind(loopback()).unwrap();
+    let at = listener.address().unwrap();
+    active.connector.connect(&active.qp, at, LIMITS, b"", sink).unwrap();
+    let link = active.qp.0.qp.link().unwrap();
+    until("the answer has come", || {
+        link.posted();
+        link.is_over_rings()
+    });
+    assert!(link.noted() <= crate::sys::now(), "nobody looks at the rings");
+    drop(free);
+    assert_eq!(requested.wait(), Status::Success);
+    let (sink, _accepted) = signal();
+    passive.connector.accept(&passive.qp, LIMITS, b"", sink).unwrap();
+    assert_eq!(connected.wait(), Status::Success);
+}
+
+/// The same, while another thread waits for the descriptor that the connection had before.
+#[test]
+fn a_post_that_hears_the_answer_wakes_who_waits_for_the_other_descriptor() {
+    let options = Options { path: Path::Process, ..Options::default() };
+    let (active, passive) = (End::new(&options), End::new(&options));
+    let listener = listening(&passive);
+    let (_free, _kept) = occupied(&active.adapter);
+    let (sink, _connected) = signal();
+    active.connector.bind(loopback()).unwrap();
+    // Nothing is answered while this thread gets ready to wait.
+    let (free, _kept) = occupied(&passive.adapter);
+    let at = listener.address().unwrap();
+    active.connector.connect(&active.qp, at, LIMITS, b"", sink).unwrap();
+    let link = active.qp.0.qp.link().unwrap();
+    let bell = active.cq.cq.sleeper();
+    let _waiting = link.wait_here();
+    assert!(!link.is_over_rings() && !bell.silence());
+    drop(free);
+    until("the answer has come", || {
+        link.posted();
+        link.is_over_rings()
+    });
+    assert!(bell.silence(), "it sleeps on");
+}
+
+/// ND2 C42: a Send of a plain peer stays in the socket while a shared queue has no receive for it, for as
+/// long as it takes. Who waits for completions meanwhile sleeps, and hears the peer again afterwards.
+#[test]
+fn who_waits_while_a_message_waits_for_a_receive_does_not_spin() {
+    let plain = Options { extension: false, path: Path::Tcp, ..Options::default() };
+    let (active, mut passive) = (End::new(&plain), End::new(&plain));
+    let (adapter, options) = (passive.adapter.clone(), QueuePairOptions::default());
+    let srq = adapter.shared_receive_queue(16, 4).unwrap();
+    // Its requests complete elsewhere: what is received does not wake who waits there.
+    let (cq, other) = (&passive.cq, adapter.completion_queue(4).unwrap());
+    passive.qp = adapter.queue_pair(passive.domain, &other, cq, Some(&srq), &options).unwrap();
+    join(&active, &passive);
+    let (from, to) = (active.buffer(8), passive.buffer(8));
+    let link = passive.qp.0.qp.link().unwrap();
+    assert!(link.wait_here().interest().is_some());
+    active.post(Operation::Send, &[from.all()]);
+    until("the Send has come", || link.wait_here().interest().is_none());
+    let bell = other.cq.sleeper();
+    let waiting = link.wait_here();
+    assert!(waiting.interest().is_none(), "bytes that nobody reads would wake it at once");
+    srq.post_receive(1, &[to.all()]).unwrap();
+    assert!(bell.silence(), "it is told to listen again");
+    assert!(waiting.interest().is_some());
+    drop(waiting);
+    passive.expect(CompletionKind::Receive);
+    active.expect(CompletionKind::Send);
+}
