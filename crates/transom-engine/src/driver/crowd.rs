@@ -84,6 +84,12 @@ impl Shared {
         }
     }
 
+    /// The adapter ends: nobody arms what was served any more. It would keep all of it alive.
+    pub(super) fn dismiss_crowd(&self) {
+        let served = std::mem::take(&mut *self.crowd.served());
+        drop(served);
+    }
+
     fn lease_crowd(&self) {
         self.crowd.watch.take(sys::now(), self.crowd_alarm());
     }

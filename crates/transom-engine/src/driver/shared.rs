@@ -216,6 +216,7 @@ impl Shared {
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         self.bell.ring();
+        self.dismiss_crowd();
     }
 
     fn run(&self) {

@@ -5,6 +5,7 @@ use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use super::harness::*;
+use super::rings::until;
 use crate::raw::{CompletionQueue, Options, QueuePairOptions, Trace};
 use crate::trace::What;
 use crate::{Completion, CompletionKind, Operation, Status};
@@ -111,4 +112,32 @@ fn the_background_takes_over_from_a_thread_that_stops_polling() {
         peer.expect(CompletionKind::Send);
         while crowd.cq.poll(&mut one) == 0 {}
     }
+}
+
+/// A program that polls, and ends its adapter before it has polled again: what it has served is not kept.
+#[test]
+fn an_adapter_that_ends_in_the_middle_of_a_lease_leaves_nothing() {
+    let options = Options { lease: Duration::from_secs(3600), ..Options::default() };
+    let (active, passive) = (End::new(&Options::default()), End::new(&options));
+    join(&active, &passive);
+    let (from, to) = (active.buffer(8), passive.buffer(8));
+    for _ in 0..10 {
+        passive.qp.post_receive(7, &[to.all()]).unwrap();
+    }
+    // The first times the background thread may still be at it.
+    for round in 0..10 {
+        active.post(Operation::Send, &[from.all()]);
+        let mut one = [Completion::default()];
+        while passive.cq.take(&mut one) == 0 {
+            passive.adapter.progress();
+        }
+        if round < 9 {
+            while active.cq.poll(&mut one) == 0 {
+                passive.adapter.progress();
+            }
+        }
+    }
+    let shared = Arc::downgrade(&passive.adapter.0.shared);
+    drop(passive);
+    until("all of it is gone", || shared.strong_count() == 0);
 }
