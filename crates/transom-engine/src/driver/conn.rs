@@ -44,7 +44,7 @@ pub(super) struct Inner {
     /// The Connect under way.
     pub(super) attempt: Option<Box<Attempt>>,
     /// Why its connection has ended.
-    ended: Option<EndReason>,
+    pub(super) ended: Option<EndReason>,
 }
 
 /// Keys are never used again, so number and epoch together are not either.
@@ -381,6 +381,7 @@ impl Conn {
         told: &mut Told,
     ) {
         link.set_owner(Owner::Conn(Arc::downgrade(self)));
+        inner.ended = None;
         inner.local = link.local().ok();
         inner.peer = Some(link.peer);
         inner.link = Some(link.clone());

@@ -57,9 +57,14 @@ impl Conn {
             Ok(begun) => begun,
             Err(status) => {
                 self.forget(waiter);
+                // What was read above is somebody's all the same.
+                drop(inner);
+                told.tell();
+                self.connect_again();
                 return Err(status);
             }
         };
+        inner.ended = None;
         inner.peer = Some(peer);
         let attempt = Attempt {
             qp: Arc::downgrade(qp),

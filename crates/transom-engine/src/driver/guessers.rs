@@ -45,6 +45,11 @@ impl GuessLimit {
         own_user: false,
     };
 
+    /// The pauses of those guesses that are free.
+    fn grace(&self) -> Duration {
+        self.pause.saturating_mul(self.free)
+    }
+
     /// What the environment variable `TRANSOM_GUESSES` says: `off`, or how many guesses are free;
     /// [`GuessLimit::USUAL`] if it says nothing.
     #[must_use]
@@ -112,7 +117,7 @@ impl Guessers {
             return Some(Who::Network(network_of(ip)));
         }
         let user = user.or_else(|| sys::user_of_peer(local, peer))?;
-        (limit.own_user || user != sys::user()).then_some(Who::User(user))
+        (limit.own_user || !sys::is_our_user(user)).then_some(Who::User(user))
     }
 
     /// A guess was made, and has cost its connection.
@@ -125,7 +130,7 @@ impl Guessers {
             records.make_room(now);
         }
         let until = records.forgiven.entry(who).or_insert(now);
-        let most = now.after(limit.longest + limit.pause * limit.free);
+        let most = now.after(limit.longest.saturating_add(limit.grace()));
         *until = (*until).max(now).after(limit.pause).min(most);
         self.any.store(true, Ordering::Relaxed);
     }
@@ -143,7 +148,7 @@ impl Guessers {
             self.any.store(!records.forgiven.is_empty(), Ordering::Relaxed);
             return true;
         }
-        let welcome = until.since(now) <= limit.pause * limit.free;
+        let welcome = until.since(now) <= limit.grace();
         records.slowed += u64::from(!welcome);
         welcome
     }
@@ -241,6 +246,18 @@ mod tests {
         }
         assert_eq!(guessers.records().forgiven.len(), RECORDS);
         assert!(!guessers.admits(|| Some(host(1)), at(2)), "the worst are remembered");
+    }
+
+    /// Whatever an owner thinks up, counting it is no mistake.
+    #[test]
+    fn limits_beyond_all_time_are_limits() {
+        for free in [0, 1, u32::MAX] {
+            let most = Duration::MAX;
+            let guessers =
+                Guessers::new(Some(GuessLimit { free, pause: most, longest: most, ..LIMIT }));
+            guess(&guessers, host(1), at(0), 1);
+            assert_eq!(guessers.admits(|| Some(host(1)), at(0)), free > 0);
+        }
     }
 
     #[test]

@@ -71,7 +71,7 @@ pub(crate) struct Link {
     unread: AtomicBool,
     /// Nothing is read for now: a message of the peer's waits for a receive.
     deaf: AtomicBool,
-    pub(super) mail: Mail,
+    pub(crate) mail: Mail,
     pub(super) owner: Mutex<Owner>,
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ pub(crate) struct Port {
     /// Where processes of this host hand over memory, once it listens.
     threshold: Mutex<Result<Arc<Threshold>, PathReason>>,
     inner: Mutex<Inner>,
+    /// It listens no more. Written before [`Port::close`] goes through the links.
+    closed: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -57,6 +60,7 @@ impl Port {
             admission: Admission::new(shared.options.half_open),
             threshold: Mutex::new(Err(PathReason::NotAsked)),
             inner: Mutex::new(Inner { listener, waiting: HashMap::new() }),
+            closed: AtomicBool::new(false),
         }))
     }
 
@@ -133,7 +137,12 @@ impl Port {
                             (Starting::Stranger(ticket), stage, reason),
                         );
                         if self.shared.add_link(&link).is_ok() {
-                            link.drive(RECEIVE | FLUSH | ARM);
+                            // Either this is seen here, or the link by whoever closes.
+                            if self.closed.load(Ordering::Relaxed) {
+                                link.turn_away();
+                            } else {
+                                link.drive(RECEIVE | FLUSH | ARM);
+                            }
                         }
                     }
                 }
@@ -258,6 +267,8 @@ impl Port {
     pub(crate) fn close(self: &Arc<Port>) {
         self.cancel();
         let _ = self.lock().listener.close();
+        // The lock of the list of links orders this and what `accept` does.
+        self.closed.store(true, Ordering::Relaxed);
         // The name is free at once: the port is, too.
         self.set_threshold(Err(PathReason::NotAsked));
         self.shared.epoll.remove(self.fd());

@@ -11,7 +11,10 @@ use super::shared::Shared;
 use super::sink::Told;
 use super::srq::Srq;
 use crate::sys;
-use crate::{Completion, Data, Effect, Effects, Execution, QueuePair, Request, Sge, Side, Status};
+use crate::{
+    Completion, Data, Effect, Effects, Execution, QueuePair, QueuePairConfig, Request, Sge, Side,
+    Status,
+};
 
 /// What a posting thread touches, under a lock that is never held while bytes move.
 #[derive(Debug)]
@@ -49,6 +52,7 @@ impl Freed {
 #[derive(Debug)]
 pub(crate) struct Qp {
     pub(crate) number: QueuePairId,
+    pub(crate) config: QueuePairConfig,
     pub(crate) initiator: Arc<Cq>,
     pub(crate) receive: Arc<Cq>,
     pub(crate) shared: Option<Arc<Srq>>,
@@ -65,11 +69,12 @@ impl Qp {
         shared: Option<Arc<Srq>>,
         adapter: Arc<Shared>,
     ) -> Qp {
-        let number = pair.config().number;
-        initiator.queue().bind(pair.config().initiator_depth as usize);
-        receive.queue().bind(pair.config().receive_depth as usize);
+        let config = *pair.config();
+        initiator.queue().bind(config.initiator_depth as usize);
+        receive.queue().bind(config.receive_depth as usize);
         let front = Mutex::new(Front { pair, link: Weak::new(), heard: (0, 0) });
-        Qp { number, initiator, receive, shared, freed: Freed::default(), adapter, front }
+        let (number, freed) = (config.number, Freed::default());
+        Qp { number, config, initiator, receive, shared, freed, adapter, front }
     }
 
     pub(crate) fn front(&self) -> MutexGuard<'_, Front> {
@@ -237,8 +242,10 @@ impl Qp {
 
 impl Drop for Qp {
     fn drop(&mut self) {
-        let config = *self.front().pair.config();
-        self.initiator.queue().unbind(config.initiator_depth as usize);
-        self.receive.queue().unbind(config.receive_depth as usize);
+        if self.adapter.is_foreign() {
+            return; // a forked child takes none of its parent's locks: nobody may be there to let go
+        }
+        self.initiator.queue().unbind(self.config.initiator_depth as usize);
+        self.receive.queue().unbind(self.config.receive_depth as usize);
     }
 }

@@ -24,7 +24,7 @@ pub struct Adapter(pub(super) Arc<Owner>);
 pub(super) struct Owner {
     pub(super) shared: Arc<Shared>,
     address: IpAddr,
-    domains: AtomicU32,
+    pub(super) domains: AtomicU32,
 }
 
 /// A protection domain: what was registered in one is of no use in another.
@@ -131,7 +131,15 @@ impl Adapter {
     /// A new protection domain.
     pub fn domain(&self) -> Result<Domain> {
         self.0.here()?;
-        Ok(Domain(DomainId(self.0.domains.fetch_add(1, Ordering::Relaxed) + 1)))
+        // A number that came back would open the first one's memory.
+        let next = |last: u32| last.checked_add(1);
+        match self.0.domains.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next) {
+            Ok(last) => Ok(Domain(DomainId(last + 1))),
+            Err(_) => Err(Error::system(
+                Status::InsufficientResources,
+                "make a protection domain: 4,294,967,295 were made already; open another adapter",
+            )),
+        }
     }
 
     // ---- memory ----------------------------------------------------------------------------------

@@ -132,17 +132,18 @@ impl Connector {
         Ok(())
     }
 
-    /// Its state.
+    /// Its state; in a forked child, that it is of no use.
     #[must_use]
     pub fn state(&self) -> ConnectorState {
-        self.0.conn.state()
+        let conn = self.conn();
+        conn.map_or(ConnectorState::Disconnected, |conn| conn.state())
     }
 
     /// The connection's name in the memory table: for registrations that belong to one connection
     /// ([`Scope::Connection`](transom_memory::Scope)). `None` when there is none, or none any more.
     #[must_use]
     pub fn connection(&self) -> Option<ConnectionId> {
-        self.0.conn.connection()
+        self.conn().ok()?.connection()
     }
 
     /// Why its connection has ended, if it has. Known when the first request completes by that.
@@ -186,12 +187,12 @@ impl Connector {
 
 /// A listener. Dropping the last clone refuses the requests that nobody has taken.
 #[derive(Clone, Debug)]
-pub struct Listener(Arc<Ear>);
+pub struct Listener(pub(super) Arc<Ear>);
 
 #[derive(Debug)]
-struct Ear {
+pub(super) struct Ear {
     owner: Arc<Owner>,
-    port: Arc<Port>,
+    pub(super) port: Arc<Port>,
 }
 
 impl Drop for Ear {
@@ -234,6 +235,6 @@ impl Listener {
     /// Connections that were turned away because too many were half-way through start-up.
     #[must_use]
     pub fn turned_away(&self) -> u64 {
-        self.0.port.turned_away()
+        self.port().map_or(0, |port| port.turned_away())
     }
 }

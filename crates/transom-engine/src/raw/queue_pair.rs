@@ -204,27 +204,33 @@ impl QueuePair {
         Ok(())
     }
 
-    /// Its state.
+    /// Its state; in a forked child, that it is of no use.
     #[must_use]
     pub fn state(&self) -> QueuePairState {
-        self.0.qp.front().pair.state()
+        match self.0.owner.here() {
+            Ok(_) => self.0.qp.front().pair.state(),
+            Err(_) => QueuePairState::Error,
+        }
     }
 
     /// What it was made with.
     #[must_use]
     pub fn config(&self) -> QueuePairConfig {
-        *self.0.qp.front().pair.config()
+        self.0.qp.config
     }
 
     /// The program has retrieved a completion of a request, or a receive. For dialects in which a
     /// request takes up its place until then ([`Places`](crate::dialect::Places)).
     pub fn retrieved(&self, receive: bool) {
-        self.0.qp.front().pair.retrieved(receive);
+        if self.0.owner.here().is_ok() {
+            self.0.qp.front().pair.retrieved(receive);
+        }
     }
 
-    /// Requests and receives that take up places in the queues.
+    /// Requests and receives that take up places in the queues; none in a forked child.
     #[must_use]
     pub fn outstanding(&self) -> (u32, u32) {
-        self.0.qp.front().pair.outstanding()
+        let here = self.0.owner.here();
+        here.map_or((0, 0), |_| self.0.qp.front().pair.outstanding())
     }
 }

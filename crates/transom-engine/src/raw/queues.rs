@@ -115,16 +115,19 @@ impl CompletionQueue {
         })
     }
 
-    /// Completions it can hold.
+    /// Completions it can hold; none in a forked child.
     #[must_use]
     pub fn capacity(&self) -> usize {
-        self.cq.queue().capacity()
+        self.owner.here().map_or(0, |_| self.cq.queue().capacity())
     }
 
     /// How it failed, if it did.
     #[must_use]
     pub fn failure(&self) -> Option<Status> {
-        self.cq.queue().failure()
+        match self.owner.here() {
+            Ok(_) => self.cq.queue().failure(),
+            Err(e) => Some(e.status),
+        }
     }
 }
 

@@ -58,10 +58,11 @@ impl Region {
         let base = unsafe {
             rustix::mm::mmap(std::ptr::null_mut(), SIZE, rights, MapFlags::SHARED, fd, 0)?
         };
+        let region = Region { base: base.addr(), generation: super::fork_generation() };
         // A child that goes astray would write into a conversation of its parent's.
         // SAFETY: the mapping just made; its owner goes on as before.
         unsafe { rustix::mm::madvise(base, SIZE, rustix::mm::Advice::LinuxDontFork)? };
-        Ok(Region { base: base.addr(), generation: super::fork_generation() })
+        Ok(region)
     }
 
     /// Address and length of all of it.

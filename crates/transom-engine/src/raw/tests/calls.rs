@@ -7,7 +7,11 @@ use std::time::Duration;
 use transom_memory::{Rights, Segment};
 
 use super::harness::*;
-use crate::raw::{FastRegistration, Options, QueuePairOptions, Sink};
+use super::processes::listening;
+use super::rings::until;
+use super::waiters::occupied;
+use crate::driver::Told;
+use crate::raw::{FastRegistration, Options, Path, QueuePairOptions, Sink};
 use crate::tables::ConnectorState;
 use crate::{
     Completion, CompletionKind, Data, Flags, NotifyKind, Operation, QueuePairState, Request, Status,
@@ -155,6 +159,7 @@ fn nobody_listens_there_and_connecting_can_be_tried_again() {
     let (sink, told) = signal();
     active.connector.connect(&active.qp, at, LIMITS, b"", sink).unwrap();
     assert_eq!(told.wait(), Status::ConnectionRefused);
+    assert!(active.connector.ended().is_some());
     assert_eq!(active.qp.state(), QueuePairState::Idle);
     free.listen(0).unwrap();
     let (sink, requested) = signal();
@@ -162,6 +167,7 @@ fn nobody_listens_there_and_connecting_can_be_tried_again() {
     let (sink, told) = signal();
     active.connector.connect(&active.qp, at, LIMITS, b"", sink).unwrap();
     assert_eq!(requested.wait(), Status::Success);
+    assert_eq!(active.connector.ended(), None, "this one has not ended");
     passive.connector.reject(b"not today").unwrap();
     assert_eq!(told.wait(), Status::ConnectionRefused);
     assert_eq!(active.connector.private_data().unwrap(), b"not today");
@@ -270,4 +276,56 @@ fn a_connect_that_is_refused_at_once_is_refused_every_time() {
     }
     over.store(true, Ordering::Relaxed);
     poller.join().unwrap();
+}
+
+/// One connector's end is told while a call on it finds out that it is of no use: who waits to hear of the
+/// disconnect hears of it.
+#[test]
+fn a_call_that_is_refused_tells_what_it_has_found_in_the_mail() {
+    let (active, passive) = pair_with(&Options { path: Path::Tcp, ..Options::default() });
+    let (_free, _kept) = occupied(&passive.adapter);
+    let (sink, gone) = signal();
+    passive.connector.notify_disconnect(sink).unwrap();
+    active.connector.disconnect(Sink::call(|_| ())).unwrap();
+    // Who makes this pass has not come to the mail yet.
+    let link = passive.qp.0.qp.link().unwrap();
+    let mut told = Told::default();
+    until("the disconnect is noticed", || {
+        let _ = link.control(&mut told, |_, _| ());
+        link.mail.is_waiting()
+    });
+    let at = (std::net::Ipv4Addr::LOCALHOST, 9).into();
+    let refused =
+        passive.connector.connect(&passive.qp, at, LIMITS, &[0; 4096], Sink::call(|_| ()));
+    assert!(refused.is_err());
+    assert_eq!(gone.told(), Some(Status::Success));
+    told.tell();
+    link.settle();
+}
+
+/// No number of a protection domain comes back, because memory of the first would open to the second.
+#[test]
+fn domains_are_never_numbered_alike() {
+    let end = End::new(&Options::default());
+    let adapter = &end.adapter;
+    adapter.0.domains.store(u32::MAX - 1, Ordering::Relaxed);
+    adapter.domain().unwrap();
+    for _ in 0..2 {
+        assert_eq!(adapter.domain().unwrap_err().status, Status::InsufficientResources);
+    }
+}
+
+/// The background thread may be accepting while a listener closes: whoever comes in then is turned away,
+/// and not kept for nobody.
+#[test]
+fn who_is_accepted_while_the_listener_closes_is_turned_away() {
+    let passive = End::new(&Options::default());
+    let listener = listening(&passive);
+    let (_free, _kept) = occupied(&passive.adapter);
+    let mut stranger = std::net::TcpStream::connect(listener.address().unwrap()).unwrap();
+    let port = listener.0.port.clone();
+    drop(listener);
+    port.accept();
+    stranger.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(std::io::Read::read(&mut stranger, &mut [0]).unwrap(), 0, "its start-up ends");
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::harness::*;
 use super::processes::{accepted, connected_with, listening, parent};
 use crate::raw::{Options, Path, Sink};
+use crate::tables::{ConnectorState, QueuePairState};
 use crate::{Operation, Status};
 
 fn descriptors() -> BTreeSet<RawFd> {
@@ -121,6 +122,39 @@ fn a_forked_child_is_woken() {
             })
         })
     });
+}
+
+/// A thread of the parent's may hold any lock at the moment of the fork, and is not there to let go: the
+/// child takes none, whatever it asks of its handles, and when it drops them.
+#[test]
+fn a_forked_child_waits_for_no_lock_of_its_parent() {
+    let test = "a_forked_child_waits_for_no_lock_of_its_parent";
+    if parent().is_none() {
+        let peer = alone(test, "127.0.0.1:0", "tcp");
+        assert!(peer.wait_with_output().unwrap().status.success());
+        return;
+    }
+    let (active, passive) = pair();
+    let listener = listening(&passive);
+    let (qp, cq) = (active.qp.0.qp.clone(), active.cq.cq.clone());
+    let held = (qp.front(), cq.queue());
+    let mut handles = Some((active, passive, listener));
+    in_forked_child(|| {
+        // SAFETY: a plain call. Who waits for ever is ended.
+        unsafe { libc::alarm(30) };
+        let (active, passive, listener) = handles.take().unwrap();
+        let End { qp, cq, connector, .. } = active;
+        let of_no_use = qp.state() == QueuePairState::Error
+            && qp.outstanding() == (0, 0)
+            && cq.failure() == Some(Status::DeviceRemoved)
+            && connector.state() == ConnectorState::Disconnected
+            && connector.connection().is_none();
+        qp.retrieved(true);
+        let _ = (cq.capacity(), qp.config(), listener.turned_away());
+        drop((qp, cq, connector, listener, passive));
+        of_no_use
+    });
+    drop(held);
 }
 
 /// A process dies while a child that it forked lives on: its peers notice, and nobody listens at its

@@ -28,6 +28,11 @@ impl Signal {
     pub(crate) fn wait(&self) -> Status {
         self.0.recv_timeout(PATIENCE).expect("the sink was never told")
     }
+
+    /// What it has been told already.
+    pub(crate) fn told(&self) -> Option<Status> {
+        self.0.try_recv().ok()
+    }
 }
 
 /// One side: everything to post and to be told.

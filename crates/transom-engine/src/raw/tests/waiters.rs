@@ -9,7 +9,7 @@ use crate::raw::{Adapter, Options, Path, QueuePairOptions, Sink};
 use crate::{CompletionKind, NotifyKind, Operation, Status};
 
 /// Keep an adapter's background thread busy until the result is dropped.
-fn occupied(adapter: &Adapter) -> (mpsc::Sender<()>, [End; 2]) {
+pub(super) fn occupied(adapter: &Adapter) -> (mpsc::Sender<()>, [End; 2]) {
     let (end, peer) = (End::on(adapter), End::new(&Options::default()));
     join(&peer, &end);
     let (from, to) = (peer.buffer(8), end.buffer(8));
@@ -38,9 +38,12 @@ fn a_post_that_hears_the_answer_leaves_somebody_to_look() {
     let (free, _kept) = occupied(&active.adapter);
     let (sink, connected) = signal();
     active.connector.bind(loopback()).unwrap();
+    // Nothing is answered while this thread still connects.
+    let (answer, _kept) = occupied(&passive.adapter);
     let at = listener.address().unwrap();
     active.connector.connect(&active.qp, at, LIMITS, b"", sink).unwrap();
     let link = active.qp.0.qp.link().unwrap();
+    drop(answer);
     until("the answer has come", || {
         link.posted();
         link.is_over_rings()
