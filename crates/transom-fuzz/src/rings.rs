@@ -3,14 +3,13 @@
 //!
 //! Input: one byte of options, then steps: what to do, and its bytes.
 
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use transom_process::record::{self, HEADER, Header, Kind};
-use transom_process::ring::{
-    Body, Consumer, DATA, Found, INLINE, Lie, Producer, SLOTS, Shared, Side, Slot,
-};
-use transom_process::{Channel, Config};
+use transom_process::ring::{Body, DATA, Found, INLINE, Lie, Producer, SLOTS, Shared, Side, Slot};
+use transom_process::{Area, Channel, Config, Duplex};
 use transom_wire::{Frame, ReadLimits, Role, Time, Wire};
 
 use crate::Input;
@@ -27,14 +26,36 @@ pub(crate) const RECORDS: Rules = Rules {
     },
 };
 
+/// The shared memory. Data areas are not there: who goes outside of one is found.
+struct Memory(Rc<Shared>);
+
+impl Area for Memory {
+    fn shared(&self) -> &Shared {
+        &self.0
+    }
+
+    fn address(&self, side: usize, offset: usize) -> u64 {
+        assert!(side < 2 && offset < DATA, "an address at {offset}");
+        offset as u64
+    }
+
+    fn fill_bytes(&self, side: usize, offset: usize, bytes: &[u8]) {
+        assert!(side < 2 && offset + bytes.len() <= DATA, "{} bytes at {offset}", bytes.len());
+    }
+
+    fn read_bytes(&self, side: usize, offset: usize, into: &mut [u8]) {
+        assert!(side < 2 && offset + into.len() <= DATA, "{} bytes at {offset}", into.len());
+        into.fill(0x41);
+    }
+}
+
 struct Victim {
     engine: Engine<Channel>,
-    shared: Box<Shared>,
-    producer: Producer,
-    consumer: Consumer,
-    /// What the engine has to say and the ring has no room for.
+    shared: Rc<Shared>,
+    duplex: Duplex<Memory>,
+    /// What the engine has to say and the ring has no room for, and how much of it was written.
     waiting: Vec<u8>,
-    seen: u64,
+    written: usize,
     /// Records read.
     taken: u32,
     over: bool,
@@ -50,9 +71,9 @@ fn words(slot: &Slot) -> &[AtomicU64; 8] {
 
 /// As the kernel hands out fresh memory.
 #[allow(unsafe_code)]
-fn fresh() -> Box<Shared> {
+fn fresh() -> Rc<Shared> {
     // SAFETY: `Shared` is atomic integers; zeros are the value of each.
-    unsafe { Box::new(std::mem::MaybeUninit::<Shared>::zeroed().assume_init()) }
+    unsafe { Rc::new(std::mem::MaybeUninit::<Shared>::zeroed().assume_init()) }
 }
 
 /// Plays one input.
@@ -61,13 +82,13 @@ pub fn rings(input: &[u8]) {
     let Some(options) = input.byte() else { return };
     let role = if options & ACTIVE != 0 { Role::Active } else { Role::Passive };
     let config = Config { beside: options & 2 != 0, ..Config::new(role) };
+    let shared = fresh();
     let mut victim = Victim {
         engine: Engine::new(Channel::new(config, Time(0)), RECORDS, options),
-        shared: fresh(),
-        producer: Producer::new(SLOTS, DATA),
-        consumer: Consumer::new(SLOTS, DATA),
+        duplex: Duplex::new(Memory(shared.clone()), usize::from(role == Role::Passive)),
+        shared,
         waiting: Vec::new(),
-        seen: 0,
+        written: 0,
         taken: 0,
         over: false,
     };
@@ -122,41 +143,36 @@ pub fn rings(input: &[u8]) {
     victim.engine.end();
 }
 
-/// Sides of the shared memory.
-const OURS: usize = 0;
-const THEIRS: usize = 1;
-
 impl Victim {
     fn ours(&self) -> &Side {
-        &self.shared.sides[OURS]
+        &self.shared.sides[self.duplex.mine()]
     }
 
     fn theirs(&self) -> &Side {
-        &self.shared.sides[THEIRS]
+        &self.shared.sides[1 - self.duplex.mine()]
     }
 
     /// Nothing to do: it says so, and somebody wakes it, or it looks by itself.
     fn sleep(&mut self) {
         self.engine.pass(Duration::from_micros(10));
-        self.ours().fall_asleep();
-        if self.consumer.has_next(self.theirs().slots()) || !self.ours().must_ring() {
-            self.ours().wake_up();
+        if !self.duplex.fall_asleep() || !self.ours().must_ring() {
+            self.duplex.wake_up();
         }
         assert!(!self.ours().is_asleep());
     }
 
     /// As the engine takes records out of its ring.
     fn look(&mut self) {
-        let mut staging = Vec::new();
+        let mut staging = vec![0; HEADER + record::LARGEST_PAYLOAD];
         while !self.over {
-            staging.clear();
             match self.take(&mut staging) {
                 Ok(0) => return,
-                Ok(_) => {
-                    let used = self.engine.hear(&staging);
-                    assert!(used == staging.len(), "a record is whole");
+                Ok(used) => {
+                    let heard = self.engine.hear(&staging[..used]);
+                    assert!(heard == used, "a record is whole");
                 }
-                Err(_) => {
+                Err(lie) => {
+                    assert!(!lie.told().is_empty());
                     self.over = true; // the engine ends the connection
                     self.engine.dead = true;
                 }
@@ -164,65 +180,36 @@ impl Victim {
         }
     }
 
-    fn take(&mut self, into: &mut Vec<u8>) -> Result<usize, Lie> {
-        while let Some(record) = self.consumer.take(self.shared.sides[THEIRS].slots()) {
+    fn take(&mut self, into: &mut [u8]) -> Result<usize, Lie> {
+        if let Some(record) = self.duplex.read() {
             let record = record?;
             self.taken += 1;
-            self.producer.consumed((record.header.ack & 0xFFFF_FFFF) as u32)?;
-            let (mut header, length) = (record.header, record.header.payload());
-            assert!(header.kind != Kind::Ack && length <= header.kind.largest_payload());
-            header.flags &= !record::ELSEWHERE;
-            match record.body {
-                Found::Inline(words) => {
-                    into.extend_from_slice(&record::to_bytes(header.words()));
-                    into.extend_from_slice(&record::to_bytes(words)[..length]);
-                }
-                Found::At(offset) => {
-                    assert!(offset + length <= DATA, "{length} bytes at {offset}");
-                    if header.kind.carries_data() {
-                        header.flags |= record::ELSEWHERE;
-                        into.extend_from_slice(&record::to_bytes(header.words()));
-                        into.extend_from_slice(&(offset as u64).to_ne_bytes());
-                    } else {
-                        into.extend_from_slice(&record::to_bytes(header.words()));
-                        into.resize(into.len() + length, 0x41);
-                    }
-                }
-            }
+            let length = record.header.payload();
+            assert!(record.header.kind != Kind::Ack);
+            assert!(length <= record.header.kind.largest_payload());
+            let used = self.duplex.copy(&record.header, record.body, into);
+            let there = matches!(record.body, Found::At(_)) && record.header.kind.carries_data();
+            assert_eq!(used, HEADER + if there { size_of::<u64>() } else { length });
+            return Ok(used);
         }
-        let word = self.theirs().acknowledged();
-        if into.is_empty() && word != self.seen {
-            self.seen = word;
-            self.producer.consumed((word & 0xFFFF_FFFF) as u32)?;
-            let header = Header { ack: word, ..Header::new(Kind::Ack) };
-            into.extend_from_slice(&record::to_bytes(header.words()));
-        }
-        Ok(into.len())
+        let header = self.duplex.news_beside()?;
+        Ok(header.map_or(0, |h| self.duplex.copy(&h, Found::Inline([0; INLINE / 8]), into)))
     }
 
     /// As the engine writes records into its ring.
     fn speak(&mut self) {
-        if let Some(word) = self.engine.wire.acknowledgement(self.engine.now) {
-            self.ours().acknowledge(word);
-        }
+        let word = self.engine.wire.acknowledgement(self.engine.now);
+        let _ = self.duplex.settle(word);
         self.engine.speak();
         self.waiting.append(&mut self.engine.out);
-        let mut used = 0;
-        while let Some(words) = record::to_words(&self.waiting[used..]) {
-            let length = Header::from_words(words).unwrap().payload();
-            if !self.producer.has_room(length) {
-                break;
-            }
-            let body = if length > INLINE {
-                let place = self.producer.place(length).unwrap();
-                assert!(place + length <= DATA, "{length} bytes at {place}");
-                Body::Placed(length)
-            } else {
-                Body::Inline([0; 4])
-            };
-            assert!(self.producer.publish(self.shared.sides[OURS].slots(), words, body));
-            used += HEADER + length;
+        if self.duplex.write(&mut self.waiting, &mut self.written) {
+            assert!(self.waiting.len() < HEADER, "all of what is whole");
+        } else {
+            assert!(self.written <= self.waiting.len());
+            self.waiting.drain(..std::mem::take(&mut self.written));
         }
-        self.waiting.drain(..used);
+        let waiting = !self.waiting.is_empty();
+        let since = self.duplex.stuck_since(waiting, self.engine.now);
+        assert!(since.is_none_or(|since| waiting && since <= self.engine.now));
     }
 }
