@@ -3,8 +3,9 @@
 
 use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::fork_generation;
 
 /// The handlers that were there before ours: the very first, and the one found last. They differ
 /// when a program installed another one on top and we went on top of that again.
@@ -13,7 +14,7 @@ struct Previous {
     latest: UnsafeCell<MaybeUninit<libc::sigaction>>,
 }
 
-// SAFETY: written under `INSTALL` before the handler that reads it is installed. A later change
+// SAFETY: written in one thread's `Turn` before the handler that reads it is installed. A later change
 // (`recheck`) replaces plain words while only faults that are not ours read them.
 unsafe impl Sync for Previous {}
 
@@ -25,7 +26,43 @@ static PREVIOUS: [Previous; 2] = [const {
     }
 }; 2];
 static INSTALLED: AtomicBool = AtomicBool::new(false);
-static INSTALL: Mutex<()> = Mutex::new(());
+
+/// One thread of this process at a time. No mutex: a forked child whose parent's other thread held it
+/// would wait for ever, and takes the turn over instead; it sees the handlers as they are, and does again
+/// whatever was half done.
+struct Turn;
+
+/// Whose it is: 0, or one more than the generation of the process.
+static TURN: AtomicU64 = AtomicU64::new(0);
+
+impl Turn {
+    fn take() -> Turn {
+        let mine = fork_generation() + 1;
+        loop {
+            let holder = TURN.load(Ordering::Relaxed);
+            let free = holder != mine;
+            let taken = |holder| {
+                TURN.compare_exchange(holder, mine, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            };
+            if free && taken(holder) {
+                return Turn;
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        TURN.store(0, Ordering::Release);
+    }
+}
+
+/// A turn that a thread has which does not give it back.
+#[cfg(test)]
+pub(crate) fn hold() -> impl Drop {
+    Turn::take()
+}
 
 thread_local! {
     /// This thread is in a handler that ours called: if it calls ours back, go to the first one.
@@ -44,7 +81,7 @@ pub(super) fn install() {
 /// Asked at registration, because asking costs a system call per signal.
 #[cold]
 pub fn recheck() {
-    let _one = INSTALL.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _one = Turn::take();
     let first_time = !INSTALLED.load(Ordering::Relaxed);
     for (signal, previous) in SIGNALS.into_iter().zip(&PREVIOUS) {
         let mut now = MaybeUninit::<libc::sigaction>::zeroed();
@@ -57,7 +94,7 @@ pub fn recheck() {
         if now.sa_sigaction == handler as *const () as usize {
             continue;
         }
-        // SAFETY: under INSTALL; see `Previous`.
+        // SAFETY: in this thread's turn; see `Previous`.
         unsafe {
             if first_time {
                 *previous.first.get() = MaybeUninit::new(now);

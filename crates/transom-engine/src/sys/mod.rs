@@ -21,8 +21,10 @@ mod socket;
 mod tests;
 
 pub use copy::{Fault, copy_in, copy_out};
-pub(crate) use diag::user_of_peer;
+pub(crate) use diag::{is_answered, user_of_peer};
 pub use event::{Alarm, Doorbell, Epoll, poll_any};
+#[cfg(test)]
+pub(crate) use fault::hold as hold_handlers;
 pub use fault::recheck as recheck_fault_handler;
 pub use fd::Fd;
 pub(crate) use host::Host;
@@ -33,6 +35,8 @@ pub(crate) use identity::{is_our_user, user};
 pub(crate) use kill::hit;
 pub(crate) use kill::kill_point;
 pub(crate) use local::{Door, Local};
+#[cfg(test)]
+pub(crate) use pages::hold as hold_maps;
 pub use pages::{PageError, check_pages};
 pub use process::{
     cpu_time, descriptor_limit, fork_generation, now, pause, random_seed, recently, spawn_quiet,

@@ -2,6 +2,8 @@
 //! not be read, and read-only pages registered for writing are refused. What happens to the pages
 //! later is the business of the copy: no check at registration replaces the one at placement.
 
+use std::sync::{Arc, Mutex, TryLockError};
+
 use super::Fd;
 use rustix::fs::{Mode, OFlags};
 
@@ -75,21 +77,34 @@ const WRITABLE: u64 = 2;
 
 /// The memory map of this very process: opened anew after a fork, because the parent's descriptor
 /// goes on describing the parent.
-fn maps_fd(generation: u64) -> Option<std::sync::Arc<Fd>> {
-    use std::sync::{Arc, Mutex, PoisonError};
-    /// The generation it was opened in, and the descriptor.
-    type Cached = Option<(u64, Arc<Fd>)>;
-    static MAPS: Mutex<Cached> = Mutex::new(None);
-    let mut cached = MAPS.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((g, fd)) = &*cached {
-        if *g == generation {
-            return Some(fd.clone());
-        }
+fn maps_fd(generation: u64) -> Option<Arc<Fd>> {
+    // In a forked child the lock may be that of a thread which is not there: it is not waited for.
+    let mut cached = match MAPS.try_lock() {
+        Ok(cached) => Some(cached),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    };
+    if let Some(Some((g, fd))) = cached.as_deref()
+        && *g == generation
+    {
+        return Some(fd.clone());
     }
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let fd = Arc::new(Fd::from(rustix::fs::open("/proc/self/maps", flags, Mode::empty()).ok()?));
-    *cached = Some((generation, fd.clone()));
+    if let Some(cached) = &mut cached {
+        **cached = Some((generation, fd.clone()));
+    }
     Some(fd)
+}
+
+/// The generation it was opened in, and the descriptor.
+type Cached = Option<(u64, Arc<Fd>)>;
+static MAPS: Mutex<Cached> = Mutex::new(None);
+
+/// What a thread has that does not give it back.
+#[cfg(test)]
+pub(crate) fn hold() -> std::sync::MutexGuard<'static, Cached> {
+    MAPS.lock().unwrap()
 }
 
 /// The first mapping that ends after `address`. `Err` if the kernel cannot be asked this way.

@@ -138,6 +138,7 @@ fn a_forked_child_waits_for_no_lock_of_its_parent() {
     let listener = listening(&passive);
     let (qp, cq) = (active.qp.0.qp.clone(), active.cq.cq.clone());
     let held = (qp.front(), cq.queue());
+    let ours = (crate::sys::hold_handlers(), crate::sys::hold_maps());
     let mut handles = Some((active, passive, listener));
     in_forked_child(|| {
         // SAFETY: a plain call. Who waits for ever is ended.
@@ -152,9 +153,11 @@ fn a_forked_child_waits_for_no_lock_of_its_parent() {
         qp.retrieved(true);
         let _ = (cq.capacity(), qp.config(), listener.turned_away());
         drop((qp, cq, connector, listener, passive));
+        // And in an adapter of its own it registers memory.
+        End::new(&Options::default()).buffer(64);
         of_no_use
     });
-    drop(held);
+    drop((held, ours));
 }
 
 /// A process dies while a child that it forked lives on: its peers notice, and nobody listens at its
