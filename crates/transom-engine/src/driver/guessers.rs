@@ -11,6 +11,8 @@
 //! they share its pauses, which is why these are short and never grow beyond a limit. Peers on this
 //! very host are told apart by their users instead, as the kernel names them: one cannot shut the door
 //! for the others. Processes of our own user are not slowed down: they could read our memory anyway.
+//! Who has closed its socket cannot be named any more: all of those count as one. Once there are guessers
+//! a link is told [who](Guessers::who) it is with as it comes in, so leaving later hides nobody.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -72,6 +74,8 @@ pub(crate) enum Who {
     Network(IpAddr),
     /// A user of this host.
     User(u32),
+    /// Whoever on this host has closed its socket by the time it is asked about.
+    Gone,
 }
 
 /// Records that are kept. When there are more, the one that is forgiven first makes room.
@@ -116,7 +120,10 @@ impl Guessers {
         if user.is_none() && !ip.is_loopback() && ip != local.ip().to_canonical() {
             return Some(Who::Network(network_of(ip)));
         }
-        let user = user.or_else(|| sys::user_of_peer(local, peer))?;
+        let Some(user) = user.or_else(|| sys::user_of_peer(local, peer)) else {
+            // Who asks and leaves at once is not to be the one who is never slowed down.
+            return sys::is_answered(local, peer).then_some(Who::Gone);
+        };
         (limit.own_user || !sys::is_our_user(user)).then_some(Who::User(user))
     }
 
@@ -280,7 +287,16 @@ mod tests {
         let other = sys::user() + 1;
         assert_eq!(who("192.0.2.9:5", Some(other)), Some(Who::User(other)));
         assert_eq!(who("127.0.0.1:5", Some(sys::user())), None, "our own user");
-        assert_eq!(who("127.0.0.1:5", None), None, "no such socket");
+        let unknown = who("127.0.0.1:5", None);
+        assert!(unknown == Some(Who::Gone) || unknown.is_none(), "no such socket: {unknown:?}");
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let active = std::net::TcpStream::connect(at).unwrap();
+        let (_passive, from) = listener.accept().unwrap();
+        drop(active);
+        if sys::is_answered(at, from) {
+            assert_eq!(guessers.who(at, from, None), Some(Who::Gone));
+        }
         let strict = Guessers::new(Some(GuessLimit { own_user: true, ..LIMIT }));
         let me = strict.who(here, "127.0.0.1:5".parse().unwrap(), Some(sys::user()));
         assert_eq!(me, Some(Who::User(sys::user())));

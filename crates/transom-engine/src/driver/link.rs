@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use transom_wire::Time;
 
 use super::admission::Starting;
+use super::guessers::Who;
 use super::handover::Stage;
 use super::latch::Latch;
 use super::mail::{Mail, Owner};
@@ -71,6 +72,8 @@ pub(crate) struct Link {
     unread: AtomicBool,
     /// Nothing is read for now: a message of the peer's waits for a receive.
     deaf: AtomicBool,
+    /// Who is at the other end, if that was asked as it came in.
+    pub(super) known: OnceLock<Who>,
     pub(crate) mail: Mail,
     pub(super) owner: Mutex<Owner>,
 }
@@ -129,7 +132,8 @@ impl Denials for LinkDenials<'_> {
         {
             let user = link.bell.get().and_then(Local::user);
             let guessers = &link.shared.guessers;
-            let who = || guessers.who(link.stream.local().ok()?, link.peer, user);
+            let ask = || guessers.who(link.stream.local().ok()?, link.peer, user);
+            let who = || link.known.get().copied().or_else(ask);
             guessers.guessed(who, record.time);
         }
         link.shared.denials().record(record)
@@ -140,7 +144,7 @@ impl Denials for LinkDenials<'_> {
         let allowed = match link.shared.options.explain {
             Explain::Nobody => false,
             Explain::Everyone => true,
-            // Asked only now, because it means reading a table as long as the machine has sockets.
+            // Asked only now, because it means calls to the kernel.
             Explain::SameUser => match link.bell.get() {
                 Some(bell) => bell.user().is_some_and(sys::is_our_user),
                 None => {
@@ -200,6 +204,7 @@ impl Link {
             served: AtomicBool::new(false),
             unread: AtomicBool::new(false),
             deaf: AtomicBool::new(false),
+            known: OnceLock::new(),
             mail: Mail::default(),
             owner: Mutex::new(owner),
         })
@@ -402,6 +407,12 @@ impl Link {
     #[cfg(test)]
     pub(crate) fn noted(&self) -> Time {
         self.watch.noted()
+    }
+
+    /// Who is at the other end, if that was asked as it came in.
+    #[cfg(test)]
+    pub(crate) fn known(&self) -> Option<Who> {
+        self.known.get().copied()
     }
 
     /// The memory that this link shares with its peer.

@@ -98,7 +98,9 @@ impl Link {
     }
 
     /// Whether what is due next may be found out a little later: a polling thread holds the lease, and
-    /// has found something, or has posted. It will be back at once, or the lease will lapse.
+    /// has found something, or has posted. It will be back at once, or the lease will lapse. Over rings
+    /// only: they cost so little that what is spared here counts, and nobody has to be told when there is
+    /// room; a socket that has no more has to be armed for writing by the pass that finds it full.
     fn is_brisk(&self, state: &State, now: Time, bits: u8, found: bool) -> bool {
         let posted = bits != 0 && bits & !(CARRIED | POSTED) == 0;
         (found || posted && self.watch.is_leased(now))

@@ -115,7 +115,11 @@ impl Port {
             match self.socket.accept(&options) {
                 Ok((stream, peer)) => {
                     let guessers = &self.shared.guessers;
-                    let who = || guessers.who(stream.local().ok()?, peer, None);
+                    let mut known = None;
+                    let who = || {
+                        known = guessers.who(stream.local().ok()?, peer, None);
+                        known
+                    };
                     if !guessers.admits(who, sys::now()) {
                         continue;
                     }
@@ -136,6 +140,9 @@ impl Port {
                             owner,
                             (Starting::Stranger(ticket), stage, reason),
                         );
+                        if let Some(who) = known {
+                            let _ = link.known.set(who);
+                        }
                         if self.shared.add_link(&link).is_ok() {
                             // Either this is seen here, or the link by whoever closes.
                             if self.closed.load(Ordering::Relaxed) {

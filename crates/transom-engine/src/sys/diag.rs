@@ -16,7 +16,8 @@ const BY_FAMILY: u16 = 20;
 /// `NLM_F_REQUEST`.
 const REQUEST: u16 = 1;
 const TCP: u8 = 6;
-const ESTABLISHED: u8 = 1;
+/// The state of a socket that is not the end of any connection.
+const LISTENS: u8 = 10;
 const HEADER: usize = 16;
 /// Behind the header: `struct inet_diag_req_v2`, and where `struct inet_diag_msg` has what we ask for.
 const QUESTION: usize = 56;
@@ -53,7 +54,7 @@ static ANSWERS: AtomicBool = AtomicBool::new(false);
 
 /// Whether the kernel answers such questions, as far as is known, or can be found out from the end of
 /// a connection that is ours.
-pub(super) fn is_answered(local: SocketAddr, peer: SocketAddr) -> bool {
+pub(crate) fn is_answered(local: SocketAddr, peer: SocketAddr) -> bool {
     let answers = || ANSWERS.load(Ordering::Relaxed);
     answers() || {
         let _ = user_of_peer(peer, local);
@@ -94,9 +95,10 @@ fn read(answer: &[u8]) -> Option<u32> {
     if kind == BY_FAMILY && !ANSWERS.load(Ordering::Relaxed) {
         ANSWERS.store(true, Ordering::Relaxed);
     }
-    // A socket that nobody holds (not accepted yet, or closed) is shown as root's.
+    // A socket that nobody holds (not accepted yet, or closed) is shown as root's. One that is shut down
+    // for writing has its holder still.
     let held = word(INODE)? != 0;
-    (kind == BY_FAMILY && *answer.get(STATE)? == ESTABLISHED && held).then(|| word(USER))?
+    (kind == BY_FAMILY && *answer.get(STATE)? != LISTENS && held).then(|| word(USER))?
 }
 
 #[cfg(test)]
@@ -119,6 +121,8 @@ mod tests {
             }
             assert_eq!(user_of_peer(at, from), Some(me), "seen from the passive side");
             assert_eq!(user_of_peer(from, at), Some(me), "seen from the active side");
+            active.shutdown(std::net::Shutdown::Write).unwrap();
+            assert_eq!(user_of_peer(at, from), Some(me), "half-closed, and held");
             drop(active);
             assert_eq!(user_of_peer(at, from), None, "a socket that nobody holds is nobody's");
             drop(passive);
@@ -142,10 +146,11 @@ mod tests {
     fn an_answer_cut_short_names_nobody() {
         let mut answer = [0xff; 100];
         answer[4..6].copy_from_slice(&BY_FAMILY.to_ne_bytes());
-        answer[STATE] = ESTABLISHED;
         for length in 0..INODE + 4 {
             assert_eq!(read(&answer[..length]), None);
         }
         assert_eq!(read(&answer), Some(u32::MAX));
+        answer[STATE] = LISTENS;
+        assert_eq!(read(&answer), None, "a listener at the peer's port is not the peer");
     }
 }

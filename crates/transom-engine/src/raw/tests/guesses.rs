@@ -57,3 +57,26 @@ fn a_guesser_of_another_user_is_slowed_down_and_nobody_else_of_this_host() {
     active.post(Operation::Write { token: window.0, address: to.address() }, &[from.all()]);
     active.expect(CompletionKind::Write);
 }
+
+/// Rule 7: once somebody has guessed, a link knows who it is with from the beginning: a guesser who leaves
+/// before its guess is judged is known all the same.
+#[test]
+fn who_guesses_and_leaves_is_known_from_when_it_came() {
+    let limit = GuessLimit { own_user: true, ..GuessLimit::USUAL };
+    let options = Options { path: Path::Tcp, guesses: Some(limit), ..Options::default() };
+    let owner = End::new(&options);
+    let listener = listening(&owner);
+    let joined = || {
+        let (active, passive) = (End::new(&options), End::on(&owner.adapter));
+        join_at(&active, &passive, &listener);
+        (active, passive)
+    };
+    let known = |end: &End| end.qp.0.qp.link().unwrap().known();
+    let (first, other) = joined();
+    assert_eq!(known(&other), None, "nobody is asked about while nobody guesses");
+    let from = first.buffer(8);
+    first.post(Operation::Write { token: 0x1234_5678, address: 0 }, &[from.all()]);
+    assert_eq!(first.next().status, Status::RemoteAccess);
+    let (_second, other) = joined();
+    assert!(known(&other).is_some());
+}
