@@ -183,6 +183,26 @@ fn a_window_allows_what_it_says_and_nothing_else() {
     }
 }
 
+/// Design rule 3: the whole extent of a Write is known to its owner before the first byte moves, however
+/// many frames it is. One byte too many, and none is written.
+#[test]
+fn of_a_long_write_that_sticks_out_no_byte_moves() {
+    const LENGTH: u64 = 1_000_000;
+    let pair = Pair::new();
+    let memory = pair.owner_adapter.register(vec![0; LENGTH as usize]).unwrap();
+    let window = pair.owner.bind(&memory, ..LENGTH - 1, Rights::WRITE).unwrap();
+    pair.owner.send(window.grant().to_bytes()).unwrap().wait().unwrap();
+    let grant = Grant::from_bytes(&pair.peer.recv().wait().unwrap()).unwrap();
+    let source = pair.peer_adapter.register(vec![7; LENGTH as usize]).unwrap();
+    let refused = pair.peer.write(grant, source.slice(..)).unwrap().wait().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Refused, "{refused}");
+    let ended = pair.owner.recv().wait().unwrap_err();
+    assert_eq!(ended.denial().unwrap().rule, transom::Rule::Bounds, "{ended}");
+    window.revoke().wait().unwrap();
+    let bytes = memory.deregister().wait().unwrap();
+    assert!(bytes.iter().all(|byte| *byte == 0), "a byte has moved");
+}
+
 /// ND2 R16.
 #[test]
 fn deregistering_with_a_window_bound_is_busy_and_hands_the_region_back() {
@@ -584,11 +604,8 @@ fn private_data_and_rejection() {
 
 #[test]
 fn nobody_listens_there() {
-    // Bound and not listening: nobody else gets the port meanwhile.
-    let family = rustix::net::AddressFamily::INET;
-    let held = rustix::net::socket(family, rustix::net::SocketType::STREAM, None).unwrap();
-    rustix::net::bind(&held, &here()).unwrap();
-    let port = SocketAddr::try_from(rustix::net::getsockname(&held).unwrap()).unwrap();
+    let held = transom_rules::ports::Held::new().unwrap();
+    let port = held.address();
     let error = Adapter::route_to(port).unwrap().connect(port).wait().unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Rejected | ErrorKind::Unreachable), "{error:?}");
     assert!(error.to_string().contains(&port.to_string()), "{error}");

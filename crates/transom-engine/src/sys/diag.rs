@@ -112,8 +112,14 @@ mod tests {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let listener = TcpListener::bind(address).unwrap();
             let active = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            let (passive, from) = listener.accept().unwrap();
             let at = listener.local_addr().unwrap();
+            let from = active.local_addr().unwrap();
+            assert_eq!(
+                user_of_peer(from, at),
+                None,
+                "the kernel has accepted, and nobody holds it"
+            );
+            let (passive, from) = listener.accept().unwrap();
             let me = rustix::process::geteuid().as_raw();
             if user_of_peer(at, from).is_none() {
                 eprintln!("not shown: this kernel does not answer (no tcp_diag)");

@@ -313,7 +313,14 @@ fn nobody_listening_is_a_refusal() {
 #[test]
 fn a_loopback_peer_of_our_user_is_recognised() {
     for is_ours in [peer_is_same_user, super::identity::is_in_the_table] {
-        let (active, passive, at, from) = pair();
+        let listener = Listener::bind(loopback()).unwrap();
+        listener.listen(16).unwrap();
+        let at = listener.address().unwrap();
+        let active = Stream::connect(Some(loopback()), at, &options()).unwrap();
+        let from = active.local().unwrap();
+        poll_any(&[(listener.fd(), false)], &Doorbell::new().unwrap(), None).unwrap();
+        assert!(!is_ours(from, at), "a socket that nobody has accepted is nobody's, not root's");
+        let (passive, _) = listener.accept(&options()).unwrap();
         assert!(is_ours(at, from), "seen from the passive side");
         assert!(is_ours(from, at), "seen from the active side");
         drop(active);

@@ -4,11 +4,13 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 use transom_memory::Rights;
 
 use super::harness::*;
 use crate::raw::{HalfOpen, Options};
+use crate::sys::host::hook::before_copy;
 use crate::{Completion, CompletionKind, Data, Flags, Operation, Request, Status};
 
 /// A wire between two ends that can be cut off in the middle of a frame.
@@ -192,6 +194,46 @@ fn nothing_lands_after_a_revoke() {
             peer.join().unwrap();
             assert!(canaries.bytes().iter().all(|b| *b == 0x5a), "round {round}");
         });
+    }
+}
+
+/// Design rule 5, at the worst moment: a copy was permitted and has not begun. The revoke returns when it
+/// is over, so that what the owner does next is not overwritten, nor seen by the peer.
+#[test]
+fn a_revoke_waits_for_the_copy_under_way() {
+    const LENGTH: usize = 8 * 1024;
+    for (reads, checksum) in [(false, true), (true, true), (true, false)] {
+        let (active, passive) = pair_with(&Options { checksum, ..Options::default() });
+        let (own, lent) = (active.buffer(LENGTH), Arc::new(passive.buffer(LENGTH)));
+        own.fill(|_| 0x77);
+        lent.fill(|_| 0x77);
+        let right = if reads { Rights::REMOTE_READ } else { Rights::REMOTE_WRITE };
+        let window = passive.window(&lent, right);
+        let (returned, has_returned) = std::sync::mpsc::channel();
+        let (adapter, memory, at) = (passive.adapter.clone(), lent.clone(), lent.address());
+        before_copy(at..at + LENGTH as u64, move || {
+            let (early, is_early) = std::sync::mpsc::channel();
+            std::thread::spawn(move || {
+                adapter.revoke(window).unwrap();
+                memory.fill(|_| 0x5a);
+                let _ = early.send(()); // nobody hears it, if it is not early
+                returned.send(()).unwrap();
+            });
+            // It cannot: the copy waits for this. If it does, what follows shows the harm.
+            let _ = is_early.recv_timeout(Duration::from_millis(50));
+        });
+        let (token, address) = (window.0, at);
+        if reads {
+            active.post(Operation::Read { token, address }, &[own.all()]);
+            active.expect(CompletionKind::Read);
+        } else {
+            active.post(Operation::Write { token, address }, &[own.all()]);
+            active.expect(CompletionKind::Write);
+        }
+        has_returned.recv_timeout(PATIENCE).unwrap();
+        let is_all = |buffer: &Buffer, byte| buffer.bytes().iter().all(|b| *b == byte);
+        assert!(is_all(&lent, 0x5a), "written to after the revoke");
+        assert!(is_all(&own, 0x77), "read after the revoke");
     }
 }
 
