@@ -4,8 +4,6 @@
 
 mod common;
 
-use std::net::SocketAddr;
-
 use common::{ran, run, transom};
 
 #[test]
@@ -76,12 +74,8 @@ fn what_cannot_be_is_usage() {
 
 #[test]
 fn nobody_answers() {
-    // Bound and not listening: nobody else gets the port meanwhile.
-    let family = rustix::net::AddressFamily::INET;
-    let held = rustix::net::socket(family, rustix::net::SocketType::STREAM, None).unwrap();
-    rustix::net::bind(&held, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-    let at = SocketAddr::try_from(rustix::net::getsockname(&held).unwrap()).unwrap();
-    let port = at.port();
+    let held = transom_rules::ports::Held::new().unwrap();
+    let port = held.address().port();
     let ran = run(&["rping", "-c", &format!("127.0.0.1:{port}"), "-C", "1"]);
     ran.failed(3, &["127.0.0.1", &port.to_string()]);
 }

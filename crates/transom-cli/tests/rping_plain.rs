@@ -49,7 +49,7 @@ struct Plain {
 
 impl Plain {
     fn new(stream: TcpStream) -> Plain {
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         stream.set_nodelay(true).unwrap();
         Plain { stream, crc: false, sent: 0, received: 0, reads: 0, verdicts: 0 }
     }

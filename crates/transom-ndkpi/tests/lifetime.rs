@@ -252,12 +252,12 @@ unsafe extern "C" fn close_in_callback(context: *mut c_void, status: i32) {
 fn lt05_a_callback_closes_the_object_of_its_request() {
     in_every_mode(|mode| {
         let side = half(options(mode));
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let held = transom_rules::ports::Held::new().unwrap();
         let connector = connector(side.adapter);
         let closer =
             Closer { connector, closed: Arc::new(Cell::default()), status: Cell::default() };
         let t = table::<ConnectorDispatch>(connector);
-        let (from, to) = (address(0), address(free.port()));
+        let (from, to) = (address(0), address(held.address().port()));
         let returned = unsafe {
             let (from, to) = (from.as_ptr().cast(), to.as_ptr().cast());
             let context = (&raw const closer).cast_mut().cast();

@@ -23,7 +23,7 @@ fn library() -> PathBuf {
 #[test]
 fn a_c_program_lends_scattered_pages_and_another_process_reads_them() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-    let program = folder.join("serve_pages");
+    let program = folder.join(format!("serve_pages-{}", std::process::id()));
     let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let compiled = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()))
         .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-I"])
@@ -44,4 +44,5 @@ fn a_c_program_lends_scattered_pages_and_another_process_reads_them() {
     assert_eq!(bytes as u64, std::fs::metadata(&file).unwrap().len() / 4096 * 4096);
     println!("{}", lines.next().unwrap().unwrap());
     assert!(server.wait().unwrap().success());
+    std::fs::remove_file(&program).unwrap();
 }

@@ -30,7 +30,8 @@ const SAYS: [&str; 3] = ["server: ping 3", "client: pong 3", "client: refused: "
 
 #[test]
 fn what_is_installed_is_found_by_pkg_config_and_by_cmake() {
-    let here = Path::new(env!("CARGO_TARGET_TMPDIR")).join("installed");
+    let here = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let here = here.join(format!("installed-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&here);
     let prefix = here.join("prefix");
     std::fs::create_dir_all(&here).unwrap();
@@ -63,4 +64,5 @@ fn what_is_installed_is_found_by_pkg_config_and_by_cmake() {
         let said = must(&mut Command::new(build.join("ping")));
         assert!(SAYS.iter().all(|words| said.contains(words)), "{said}");
     }
+    std::fs::remove_dir_all(&here).unwrap();
 }

@@ -13,10 +13,11 @@
 //! that is neither ignored nor compiled for some targets only, in a file that is compiled.
 //!
 //! A crate calls [`hold`] in a test, with the sections that must be complete. [`paths`] runs a suite over
-//! the other path.
+//! the other path; [`ports`] has ports at which nobody listens.
 
 mod document;
 pub mod paths;
+pub mod ports;
 mod tests_of;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -25,13 +25,15 @@ fn attacks_name_tests_that_run() {
 
 /// What is wrong with a document, in a workspace where one test runs: `small/windows::one`.
 fn faults(name: &str, text: &str) -> String {
-    let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let root = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let root = root.join(format!("{name}-{}", std::process::id()));
     let _ = fs::remove_dir_all(&root);
     fs::create_dir_all(root.join("crates/small/tests")).unwrap();
     let source = "#[test]\nfn one() {}\n#[test]\n#[ignore]\nfn two() {}\n";
     fs::write(root.join("crates/small/tests/windows.rs"), source).unwrap();
     fs::write(root.join("THREATS.md"), text).unwrap();
     let held = panic::catch_unwind(|| hold_document(&root, "THREATS.md"));
+    fs::remove_dir_all(&root).unwrap();
     held.err().map_or(String::new(), |words| *words.downcast::<String>().unwrap())
 }
 

@@ -17,7 +17,8 @@ struct Crate(PathBuf);
 
 impl Crate {
     fn new(name: &str) -> Crate {
-        let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let root = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let root = root.join(format!("{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&root);
         let new = Crate(root);
         new.write("rules.toml", RULES);
@@ -38,6 +39,12 @@ impl Crate {
         let root = self.0.to_str().unwrap();
         let held = panic::catch_unwind(|| hold(root, &[("A", numbered("", 2))]));
         held.err().map_or(String::new(), |words| *words.downcast::<String>().unwrap())
+    }
+}
+
+impl Drop for Crate {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

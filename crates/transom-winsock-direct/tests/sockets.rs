@@ -58,8 +58,8 @@ fn w12_the_condition_is_asked_inside_accept() {
 #[test]
 fn w13_definitive_errors_of_connect() {
     let a = Process::new();
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    assert_eq!(a.provider.connect(a.socket(), free), Err(Error::WSAECONNRESET));
+    let held = transom_rules::ports::Held::new().unwrap();
+    assert_eq!(a.provider.connect(a.socket(), held.address()), Err(Error::WSAECONNRESET));
     a.provider.cleanup();
 }
 

@@ -102,8 +102,9 @@ fn w05_w25_the_functions_from_c() {
 
     let socket = || unsafe { table.socket.unwrap()(2, 1, 6, std::ptr::null(), 0, 1, &mut 0) };
     let (listener, client) = (socket(), socket());
-    // The port is chosen by asking for one that is free.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    // A port that nobody else is given before the listener has it.
+    let held = transom_rules::ports::Held::new().unwrap();
+    let port = held.address().port();
     let at = address(port);
     let server = std::thread::spawn(move || unsafe {
         let at = address(port);

@@ -32,7 +32,7 @@ impl<T> Cell<T> {
     pub fn get(&self) -> T {
         let guard = self.0.lock().unwrap();
         let (mut guard, timeout) =
-            self.1.wait_timeout_while(guard, Duration::from_secs(20), |v| v.is_none()).unwrap();
+            self.1.wait_timeout_while(guard, Duration::from_secs(60), |v| v.is_none()).unwrap();
         assert!(!timeout.timed_out(), "nobody called back");
         guard.take().unwrap()
     }
@@ -658,7 +658,7 @@ pub fn results(cq: Ptr, wanted: usize) -> Vec<NdkResultEx> {
         let mut some = vec![EMPTY; wanted - found.len()];
         let count = unsafe { (t.get_results_ex)(cq, some.as_mut_ptr(), some.len() as u32) };
         found.extend_from_slice(&some[..count as usize]);
-        assert!(started.elapsed() < Duration::from_secs(20), "{} of {wanted}", found.len());
+        assert!(started.elapsed() < Duration::from_secs(60), "{} of {wanted}", found.len());
         std::thread::yield_now();
     }
     found

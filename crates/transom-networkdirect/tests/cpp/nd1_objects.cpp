@@ -1,5 +1,7 @@
 // Version 1's objects: ND1 16, T1, T2; reference counts (ND2 1.3); the overlapped contract (ND1 5,
 // ND2 2.3); why something was refused.
+#include <sys/socket.h>
+#include <unistd.h>
 #include "nd1_test.h"
 
 #include <algorithm>
@@ -288,12 +290,15 @@ static void overlapped(Mode mode)
         const sockaddr_in to = address("127.0.0.1", to_port);
         HR(end.connector->Connect(end.endpoint, sa(to), sizeof to, 6, 0, nullptr, 0, &request), ND_PENDING);
     };
-    INDListen *gone = nullptr;
-    USHORT closed_port = 0;
-    HR(b.adapter->Listen(0, 6, 0, &closed_port, &gone), ND_SUCCESS);
-    CHECK_EQ(gone->Release(), 0);
-    connect(unheard, ntohs(closed_port), r[0]);
+    // Nobody listens at a port that somebody has: one that is free might be a neighbour's by now.
+    const int held = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in there = address("127.0.0.1", 0);
+    socklen_t there_size = sizeof there;
+    CHECK(::bind(held, sa(there), there_size) == 0);
+    CHECK(::getsockname(held, (sockaddr *)&there, &there_size) == 0);
+    connect(unheard, ntohs(there.sin_port), r[0]);
     HR(finish(unheard.connector, r[0]), ND_CONNECTION_REFUSED);
+    CHECK(::close(held) == 0);
     HR(listening.listen->GetConnectionRequest(y.connector, &r[1]), ND_PENDING);
     connect(x, listening.port, r[2]);
     HR(finish(listening.listen, r[1]), ND_SUCCESS);

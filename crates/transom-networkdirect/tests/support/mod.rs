@@ -24,6 +24,8 @@ pub(crate) fn build(source: &str) -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let include = here.join("../../include");
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(source);
+    // Whole or not at all under its name: another run of these tests may be running the one there is.
+    let fresh = program.with_extension(std::process::id().to_string());
     let libraries = library_dir();
     let done = Command::new(compiler())
         .args(["-std=c++17", "-g", "-O1", "-Wall", "-Wextra", "-Werror"])
@@ -34,7 +36,7 @@ pub(crate) fn build(source: &str) -> PathBuf {
         .arg(include.join("win32"))
         .arg(here.join("tests/cpp").join(format!("{source}.cpp")))
         .arg("-o")
-        .arg(&program)
+        .arg(&fresh)
         .arg("-L")
         .arg(&libraries)
         .arg(format!("-Wl,-rpath,{}", libraries.display()))
@@ -43,6 +45,7 @@ pub(crate) fn build(source: &str) -> PathBuf {
         .expect("a C++ compiler: install g++, or set CXX");
     let words = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "{source}.cpp does not compile:\n{words}");
+    std::fs::rename(&fresh, &program).unwrap();
     program
 }
 

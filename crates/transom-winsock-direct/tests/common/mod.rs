@@ -13,7 +13,7 @@ use transom_winsock_direct::{
 };
 
 pub const PAGE: usize = 4096;
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
 pub struct Record {
