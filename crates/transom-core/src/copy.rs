@@ -1,8 +1,8 @@
 //! The only places where application bytes move: each piece is checked anew, under a grant of at
 //! most 64 KiB that lives for one copy (design rules 1, 5).
 
-use transom_memory::{Access, Actor, Denial, Grant, Purpose, Rule, Segment, Token};
-use transom_wire::{Bytes, RefusalClass};
+use transom_memory::{Access, Actor, Denial, Grant, Pass, Purpose, Rule, Segment, Token};
+use transom_wire::{Bytes, RefusalClass, Time};
 
 use crate::queue::{Piece, RequestQueue, Slot};
 use crate::{Cx, DenialCause, Fault, HostMemory};
@@ -144,24 +144,25 @@ impl By {
         Ok(())
     }
 
-    /// As [`By::place`], for a few bytes of our own.
+    /// As [`By::place`], for a few bytes of our own, under a guard that others share.
+    #[inline]
     pub(crate) fn put(
         self,
-        cx: &mut Cx<'_>,
+        (pass, host, now): (&mut Pass<'_>, &dyn HostMemory, Time),
         token: u32,
         address: u64,
         bytes: &[u8],
     ) -> Result<(), Bad> {
         let length = bytes.len() as u64;
         let access = self.access(token, address, length);
-        let grant = cx.memory.check(cx.lane, &access, cx.now.0).map_err(Bad::Denied)?;
+        let grant = pass.check(&access, now.0).map_err(Bad::Denied)?;
         let mut rest = bytes;
         for segment in grant.segments() {
             let count = usize::try_from(segment.length).unwrap_or(usize::MAX).min(rest.len());
             let (now, later) = rest.split_at(count);
             rest = later;
             let gone = |_| Bad::Vanished { token, address, length };
-            cx.host.write(segment.host, now).map_err(gone)?;
+            host.write(segment.host, now).map_err(gone)?;
         }
         Ok(())
     }
@@ -186,24 +187,25 @@ impl By {
         Ok(())
     }
 
-    /// Copy what the token lets us read, a few bytes, to `into`.
+    /// Copy what the token lets us read, a few bytes, to `into`, under a guard that others share.
+    #[inline]
     pub(crate) fn read(
         self,
-        cx: &mut Cx<'_>,
+        (pass, host, now): (&mut Pass<'_>, &dyn HostMemory, Time),
         token: u32,
         address: u64,
         into: &mut [u8],
     ) -> Result<(), Bad> {
         let length = into.len() as u64;
         let access = self.access(token, address, length);
-        let grant = cx.memory.check(cx.lane, &access, cx.now.0).map_err(Bad::Denied)?;
+        let grant = pass.check(&access, now.0).map_err(Bad::Denied)?;
         let mut rest = into;
         for segment in grant.segments() {
             let count = usize::try_from(segment.length).unwrap_or(usize::MAX).min(rest.len());
             let (now, later) = rest.split_at_mut(count);
             rest = later;
             let gone = |_| Bad::Vanished { token, address, length };
-            cx.host.read(segment.host, now).map_err(gone)?;
+            host.read(segment.host, now).map_err(gone)?;
         }
         Ok(())
     }

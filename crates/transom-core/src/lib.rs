@@ -29,7 +29,9 @@ pub mod testing;
 pub mod trace;
 
 pub use cm::{Caps, Connector, Incoming, Listener, Offer};
-pub use connection::{Connection, ConnectionConfig, LinkEnd, LinkWish, Received};
+pub use connection::{
+    Connection, ConnectionConfig, LinkEnd, LinkWish, Received, SMALL, SmallRecord,
+};
 pub use context::{
     ConnectionEvent, Cx, Denials, Effect, Effects, End, EndReason, Fault, Finished, HostMemory,
     SharedReceives, Side,

@@ -25,6 +25,13 @@ pub trait Area {
     /// Copy bytes out of a side's data area.
     fn read_bytes(&self, side: usize, offset: usize, into: &mut [u8]);
 
+    /// Have the processor fetch a line of the shared memory that is going to be written, if it can: a
+    /// hint.
+    #[inline]
+    fn fetch_to_write(&self, line: usize) {
+        let _ = line;
+    }
+
     /// A place where a test lets this side end.
     #[inline]
     fn point(&self, name: &'static str) {
@@ -129,6 +136,23 @@ impl<A: Area> Duplex<A> {
         Some(self.acknowledged(record.header.ack).map(|()| record))
     }
 
+    /// The next record, if it is a Write of a few bytes: its header and its payload where the caller
+    /// wants them. `false`: it is not, or there is none, and [`Duplex::read`] has more to say.
+    #[inline(always)]
+    pub fn read_small(
+        &mut self,
+        header: &mut [u8; HEADER],
+        payload: &mut [u8; INLINE],
+    ) -> Result<bool, Lie> {
+        let Some(side) = self.area.shared().sides.get(1 - self.mine) else { return Ok(false) };
+        if !self.consumer.take_small(side.slots(), header, payload) {
+            return Ok(false);
+        }
+        self.area.point("a record was read");
+        let [_, ack, ..] = record::words_of(header);
+        self.acknowledged(ack).map(|()| true)
+    }
+
     /// What the other side has acknowledged beside its records, as a header for the wire.
     #[inline]
     pub fn news_beside(&mut self) -> Result<Option<Header>, Lie> {
@@ -189,7 +213,7 @@ impl<A: Area> Duplex<A> {
 
     // ---- writing --------------------------------------------------------------------------------
 
-    #[inline]
+    #[inline(always)]
     fn publish(&mut self, words: Words, body: Body) -> bool {
         let Some(side) = self.area.shared().sides.get(self.mine) else { return false };
         let done = self.producer.publish(side.slots(), words, body);
@@ -268,8 +292,16 @@ impl<A: Area> Duplex<A> {
     /// Write a frame of a few bytes, as far as [`Duplex::has_small_room`] says.
     #[inline]
     pub fn write_small(&mut self, header: &[u8; HEADER], payload: &[u8]) {
-        if let Some(words) = record::to_words(header) {
-            self.publish(words, Body::Inline(inline(payload)));
+        self.publish(record::words_of(header), Body::Inline(inline(payload)));
+    }
+
+    /// Several records are going to be written: have the slot of the one that comes so much later
+    /// fetched before it is stored to. The other side, which has taken all before, looks at the next
+    /// one only.
+    #[inline]
+    pub fn fetch_ahead(&self, records: u64) {
+        if let Some(slot) = self.producer.slot_ahead(self.ours().slots(), records) {
+            self.area.fetch_to_write(std::ptr::from_ref(slot).addr());
         }
     }
 
@@ -376,10 +408,14 @@ fn push(into: &mut [u8], used: &mut usize, bytes: &[u8]) {
     }
 }
 
+#[inline(always)]
 fn inline(payload: &[u8]) -> [u64; INLINE / 8] {
+    if let (8, Some(eight)) = (payload.len(), payload.first_chunk::<8>()) {
+        return [u64::from_ne_bytes(*eight), 0, 0, 0];
+    }
     let mut bytes = [0; INLINE];
     if let Some(room) = bytes.get_mut(..payload.len()) {
         room.copy_from_slice(payload);
     }
-    record::to_words(&bytes).unwrap_or_default()
+    record::words_of(&bytes)
 }

@@ -132,7 +132,7 @@ impl Header {
 
     /// As it travels.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn words(&self) -> Words {
         let first = u64::from(self.kind as u8) << 32
             | u64::from(self.flags) << 40
@@ -143,7 +143,7 @@ impl Header {
 
     /// From what travelled. `None`: no such kind.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn from_words(words: Words) -> Option<Header> {
         let [first, ack, address, last] = words;
         let part = |word: u64, at: u32| (word >> at) as u32;
@@ -178,7 +178,7 @@ impl Header {
 
 /// Words as bytes.
 #[must_use]
-#[inline]
+#[inline(always)]
 pub fn to_bytes(words: Words) -> [u8; HEADER] {
     let mut bytes = [0; HEADER];
     for (eight, word) in bytes.chunks_exact_mut(8).zip(words) {
@@ -189,16 +189,22 @@ pub fn to_bytes(words: Words) -> [u8; HEADER] {
 
 /// The first [`HEADER`] bytes as words; `None` if they are fewer.
 #[must_use]
-#[inline]
+#[inline(always)]
 pub fn to_words(bytes: &[u8]) -> Option<Words> {
-    let bytes = bytes.get(..HEADER)?;
+    bytes.first_chunk().map(words_of)
+}
+
+/// A header's bytes as words.
+#[must_use]
+#[inline(always)]
+pub fn words_of(bytes: &[u8; HEADER]) -> Words {
     let mut words = [0; 4];
     for (word, eight) in words.iter_mut().zip(bytes.chunks_exact(8)) {
         let mut room = [0; 8];
         room.copy_from_slice(eight);
         *word = u64::from_ne_bytes(room);
     }
-    Some(words)
+    words
 }
 
 const CLASSES: [RefusalClass; 9] = [

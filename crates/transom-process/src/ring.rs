@@ -12,7 +12,7 @@
 //!
 //! `tests/loom.rs` runs every interleaving of this file.
 
-use super::record::{Header, Kind, Words};
+use super::record::{HEADER, Header, Kind, LAST, Words, words_of};
 use super::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Slots of a side. A power of two.
@@ -237,6 +237,13 @@ impl Producer {
         self.data == self.data_freed
     }
 
+    /// The slot of the record that comes `ahead` records after the next one.
+    #[must_use]
+    #[inline]
+    pub fn slot_ahead<'s>(&self, slots: &'s [Slot], ahead: u64) -> Option<&'s Slot> {
+        slot_at(slots, self.head.wrapping_add(ahead), self.shift)
+    }
+
     /// Where a payload of `length` bytes goes, as an offset in the data area.
     #[must_use]
     #[inline]
@@ -247,7 +254,7 @@ impl Producer {
     }
 
     /// Write a record. `false`: there is no room, and nothing was written.
-    #[inline]
+    #[inline(always)]
     pub fn publish(&mut self, slots: &[Slot], words: Words, body: Body) -> bool {
         let placed = if let Body::Placed(length) = body { length } else { 0 };
         if !self.has_room(placed) {
@@ -308,6 +315,15 @@ pub struct Record {
     pub body: Found,
 }
 
+impl Record {
+    /// What [`Consumer::take_small`] has taken, as [`Consumer::take`] would have returned it.
+    #[must_use]
+    pub fn of_small(header: &[u8; HEADER], payload: &[u8; INLINE]) -> Option<Record> {
+        let header = Header::from_words(words_of(header))?;
+        Some(Record { header, body: Found::Inline(words_of(payload)) })
+    }
+}
+
 /// The payload of a record that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
@@ -342,6 +358,35 @@ impl Consumer {
         let lap = lap(self.next, self.shift);
         slot_at(slots, self.next, self.shift)
             .is_some_and(|slot| slot.words[0].load(Ordering::Relaxed) as u32 == lap)
+    }
+
+    /// Read the next record, if it is a Write of a few bytes and nothing else: its header and its payload, word
+    /// by word, to `header` and `payload`. `false`: it is not, or there is none, and nothing was taken.
+    #[inline(always)]
+    pub fn take_small(
+        &mut self,
+        slots: &[Slot],
+        header: &mut [u8; HEADER],
+        payload: &mut [u8; INLINE],
+    ) -> bool {
+        let Some(slot) = slot_at(slots, self.next, self.shift) else { return false };
+        let [valid, places @ ..] = &slot.words;
+        let first = valid.load(Ordering::Acquire);
+        let [ack, address, last, inline @ ..] = places;
+        let last = last.load(Ordering::Relaxed);
+        let wanted = u64::from(Kind::Write as u8) << 32 | u64::from(LAST) << 40;
+        if first != wanted | u64::from(lap(self.next, self.shift)) || last >> 32 > INLINE as u64 {
+            return false;
+        }
+        let words = [first, ack.load(Ordering::Relaxed), address.load(Ordering::Relaxed), last];
+        for (room, word) in header.chunks_exact_mut(8).zip(words) {
+            room.copy_from_slice(&word.to_ne_bytes());
+        }
+        for (room, place) in payload.chunks_exact_mut(8).zip(inline) {
+            room.copy_from_slice(&place.load(Ordering::Relaxed).to_ne_bytes());
+        }
+        self.next += 1;
+        true
     }
 
     /// Read the next record, if there is one. After a lie the ring is of no further use.

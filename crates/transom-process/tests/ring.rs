@@ -5,7 +5,9 @@
 use std::collections::VecDeque;
 
 use proptest::prelude::*;
-use transom_process::record::{Header, Kind, LARGEST_PAYLOAD};
+use transom_process::record::{
+    HEADER, Header, Kind, LARGEST_PAYLOAD, LAST, SOLICITED, to_bytes, words_of,
+};
 use transom_process::ring::{Body, Consumer, DATA, Found, INLINE, Lie, Producer, Slot};
 
 fn slots(count: usize) -> Vec<Slot> {
@@ -52,6 +54,35 @@ fn a_slot_is_not_written_again_before_its_record_was_acknowledged() {
         assert_eq!(consumer.take(&slots).unwrap().unwrap().header.address, number);
     }
     assert_eq!(consumer.take(&slots), None);
+}
+
+/// Of what is not one of them nothing is taken: it is for `take`, with all that it checks.
+#[test]
+fn a_write_that_fits_a_slot_can_be_taken_by_itself() {
+    let slots = slots(4);
+    let (mut producer, mut consumer) = (Producer::new(4, DATA), Consumer::new(4, DATA));
+    let (mut first, mut rest) = ([0; HEADER], [0; INLINE]);
+    assert!(!consumer.take_small(&slots, &mut first, &mut rest), "there is none");
+    let small = Header { flags: LAST, ack: 5, token: 7, ..header(1, INLINE) };
+    let words = [1, 2, 3, u64::MAX];
+    assert!(producer.publish(&slots, small.words(), Body::Inline(words)));
+    assert!(consumer.take_small(&slots, &mut first, &mut rest));
+    assert_eq!(Header::from_words(words_of(&first)), Some(small));
+    assert_eq!(rest, to_bytes(words));
+    for other in [
+        Header { flags: 0, ..small },
+        Header { flags: LAST | SOLICITED, ..small },
+        Header { detail: 1, ..small },
+        Header { kind: Kind::Send, ..small },
+        Header { length: u32::MAX, ..small },
+    ] {
+        let (mut producer, mut consumer) = (Producer::new(4, DATA), Consumer::new(4, DATA));
+        let slots = self::slots(4);
+        assert!(producer.publish(&slots, other.words(), Body::Inline(words)));
+        assert!(!consumer.take_small(&slots, &mut first, &mut rest), "{other:?}");
+        let taken = consumer.take(&slots).unwrap();
+        assert_eq!(taken.is_err(), other.length == u32::MAX, "{other:?}: {taken:?}");
+    }
 }
 
 #[test]

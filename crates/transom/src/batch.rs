@@ -66,6 +66,7 @@ impl<'a> Batch<'a> {
         self.add(operation, into, from.len(), asked)
     }
 
+    #[inline(always)]
     fn add(&mut self, operation: Operation, slice: &Slice, len: u64, asked: Asked) -> Result<()> {
         self.endpoint.adapter.owns(&slice.region, &asked)?;
         let sge = slice.entry(len, asked)?;
@@ -98,6 +99,7 @@ impl<'a> Batch<'a> {
 
 impl Slice {
     /// As an entry of a request's list.
+    #[inline(always)]
     pub(crate) fn entry(&self, len: u64, asked: Asked) -> Result<Sge> {
         let Ok(length) = u32::try_from(len) else {
             let why = "one request moves less than 4 GiB";

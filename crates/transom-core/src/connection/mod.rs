@@ -20,6 +20,7 @@ use transom_wire::{Blame, Facts, ReadLimits, Role, SetupError, Time, Violation, 
 use crate::trace::{TraceEvent, What};
 use crate::{ConnectionEvent, Cx, DenialCause, Dialect, End, EndReason, Execution, Status};
 use inbound::Parked;
+pub use small::{SMALL, SmallRecord};
 
 /// How long an ended connection may take to write what the protocol still has to say, and to read
 /// what the peer had under way.

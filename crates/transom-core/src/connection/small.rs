@@ -1,19 +1,45 @@
 //! Writes of a few bytes, for links with a place for small frames: judged, copied and on their way in
 //! one go, where the ordinary way (`outbound.rs`) starts a message, asks the wire for its frames, and
 //! copies each of them.
+//!
+//! Those that follow each other share a guard ([`Memory::pass`](transom_memory::Memory::pass)). Its
+//! fence waits until what was stored before has reached its cache line, which the other processor has:
+//! longer than all the rest of such a Write takes.
 
-use transom_memory::Purpose;
-use transom_wire::{Message, MessageId, Operation as WireOperation, Placing, SMALL_HEADER};
+use transom_memory::{Pass, Purpose};
+use transom_wire::{Message, MessageId, Operation as WireOperation, Placing, SMALL_HEADER, Time};
 
 use super::{Connection, Phase};
-use crate::copy::By;
+use crate::copy::{Bad, By};
 use crate::output::Output;
 use crate::queue::Progress;
 use crate::trace::Tracer;
-use crate::{Cx, Flags, Operation, Status};
+use crate::{Cx, Flags, HostMemory, Operation, Status};
 
 /// The most bytes of such a Write, whatever the link takes.
-const SMALL: usize = 64;
+pub const SMALL: usize = 32;
+
+/// A record that may be a whole small Write. It is filled in and read where it is: to move it, when it
+/// has just been stored in other pieces, is to wait for the stores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SmallRecord {
+    /// Its header.
+    pub header: [u8; SMALL_HEADER],
+    /// Its payload, and perhaps more behind it that does not count.
+    pub payload: [u8; SMALL],
+}
+
+/// What is judged under: a guard, the program's memory, the moment.
+type Under<'a, 'lane> = (&'a mut Pass<'lane>, &'a dyn HostMemory, Time);
+
+/// What became of the next request.
+enum Small {
+    Gone,
+    /// It is none of these, or there is none.
+    No,
+    /// Its own memory was refused; its context.
+    Bad(u64, Bad),
+}
 
 /// Somebody wants to hear of every message.
 fn is_told(cx: &Cx<'_>) -> bool {
@@ -21,39 +47,51 @@ fn is_told(cx: &Cx<'_>) -> bool {
 }
 
 impl Connection {
-    /// A whole small Write of the peer: its header, and payload behind it, perhaps with more that does
-    /// not count. `false`: it is none, nothing has happened, and it is to be given to
-    /// [`receive`](Connection::receive).
-    pub fn receive_small(
+    /// Take small Writes of the peer for as long as `next` puts one into `record`. `false`: the last one
+    /// is none, nothing has happened to it, and it is to be given to [`receive`](Connection::receive).
+    pub fn receive_run(
         &mut self,
         cx: &mut Cx<'_>,
-        header: &[u8; SMALL_HEADER],
-        payload: &[u8],
+        record: &mut SmallRecord,
+        next: &mut dyn FnMut(&mut SmallRecord) -> bool,
     ) -> bool {
         if self.phase != Phase::Open || self.parked.is_some() || is_told(cx) {
-            return false;
+            return !next(record);
         }
-        let Some(Placing { token, address, length, news }) = self.wire.take_whole(header) else {
-            return false;
-        };
-        self.heard = cx.now;
-        self.blocked = false;
-        // What came with it about our own requests comes first (ND2 4.2 rule 5).
-        if news {
-            self.poll(cx);
-            if self.ended.is_some() && !planted!("small: behind the end") {
-                return true;
+        let memory = cx.memory;
+        let mut pass = memory.pass(&mut *cx.lane);
+        while next(record) {
+            let placing = self.wire.take_whole(&record.header);
+            let Some(&Placing { token, address, length, news }) = placing.as_ref() else {
+                return false;
+            };
+            self.heard = cx.now;
+            self.blocked = false;
+            // What came with it about our own requests comes first (ND2 4.2 rule 5).
+            if news {
+                drop(pass);
+                self.poll(cx);
+                if self.ended.is_some() && !planted!("small: behind the end") {
+                    return true;
+                }
+                pass = memory.pass(&mut *cx.lane);
             }
-        }
-        let bytes = payload.get(..length).unwrap_or_default();
-        if planted!("small: acknowledged before placed") {
-            self.wire.executed(cx.now);
-        }
-        match self.remote(Purpose::RemoteWrite, |by| by.put(cx, token, address, bytes)) {
-            Ok(()) if planted!("small: acknowledged before placed") => {}
-            Ok(()) => self.wire.executed(cx.now),
-            Err(_) if planted!("small: goes on after a denial") => {}
-            Err(bad) => self.refuse(cx, WireOperation::Write, bad),
+            let bytes = record.payload.get(..length).unwrap_or_default();
+            if planted!("small: acknowledged before placed") {
+                self.wire.executed(cx.now);
+            }
+            let under = (&mut pass, cx.host, cx.now);
+            let done = self.remote(Purpose::RemoteWrite, |by| by.put(under, token, address, bytes));
+            match done {
+                Ok(()) if planted!("small: acknowledged before placed") => {}
+                Ok(()) => self.wire.executed(cx.now),
+                Err(_) if planted!("small: goes on after a denial") => {}
+                Err(bad) => {
+                    drop(pass);
+                    self.refuse(cx, WireOperation::Write, bad);
+                    return true;
+                }
+            }
         }
         true
     }
@@ -65,40 +103,51 @@ impl Connection {
             return false;
         }
         let mut any = false;
-        while self.small(cx, out).is_some() {
-            any = true;
+        let memory = cx.memory;
+        let mut pass = memory.pass(&mut *cx.lane);
+        loop {
+            match self.small((&mut pass, cx.host, cx.now), out) {
+                Small::Gone => any = true,
+                Small::No => return any,
+                Small::Bad(context, bad) => {
+                    drop(pass);
+                    let cause = bad.cause(false);
+                    self.fail_next(cx, Status::LocalAccess, Some((context, cause)));
+                    return any;
+                }
+            }
         }
-        any
     }
 
-    /// The next request, if it is one of these. `None`: it is not, or there is none.
-    fn small(&mut self, cx: &mut Cx<'_>, out: &mut dyn Output) -> Option<()> {
-        let execution = self.execution.as_mut()?;
-        let slot = execution.startable()?;
-        let Operation::Write { token, address } = slot.operation else { return None };
+    /// The next request, if it is one of these.
+    fn small(&mut self, (pass, host, now): Under<'_, '_>, out: &mut dyn Output) -> Small {
+        let Some(execution) = self.execution.as_mut() else { return Small::No };
+        let Some(slot) = execution.startable() else { return Small::No };
+        let Operation::Write { token, address } = slot.operation else { return Small::No };
         let (length, context) = (slot.length, slot.context);
         let fenced = slot.flags.contains(Flags::READ_FENCE) && execution.reads > 0;
         let verdict = !slot.flags.contains(Flags::SILENT_SUCCESS);
         if fenced && !planted!("small: fence ignored") || length == 0 {
-            return None;
+            return Small::No;
         }
         let mut room = [0; SMALL];
-        let bytes = usize::try_from(length).ok().filter(|length| *length <= out.small_room());
-        let bytes = bytes.and_then(|length| room.get_mut(..length))?;
-        let from = execution.requests.only(slot)?;
+        let fitting = usize::try_from(length).ok().filter(|length| *length <= out.small_room());
+        let Some(bytes) = fitting.and_then(|length| room.get_mut(..length)) else {
+            return Small::No;
+        };
+        let Some(from) = execution.requests.only(slot) else { return Small::No };
         let by = By { actor: execution.actor(self.config.id), purpose: Purpose::LocalSource };
-        if let Err(bad) = by.read(cx, from.token, from.address, bytes) {
-            let cause = bad.cause(false);
-            self.fail_next(cx, Status::LocalAccess, Some((context, cause)));
-            return None;
+        if let Err(bad) = by.read((pass, host, now), from.token, from.address, bytes) {
+            return Small::Bad(context, bad);
         }
         let id = MessageId(execution.next_message);
         let length = length as u32; // a few
         let message = Message::Write { token, address, length, verdict };
-        let header = self.wire.whole(cx.now, id, &message)?;
-        out.small(&header, bytes);
+        let header = self.wire.whole(now, id, &message);
+        let Some(header) = &header else { return Small::No };
+        out.small(header, bytes);
         if !execution.owes() {
-            self.owing = cx.now;
+            self.owing = now;
         }
         if let Some(slot) = execution.requests.get_mut(execution.next) {
             slot.message = id.0;
@@ -106,6 +155,6 @@ impl Connection {
         execution.next_message += 1;
         let done = planted!("small: done when it is sent");
         execution.advance(if done { Progress::Done } else { Progress::Sent });
-        Some(())
+        Small::Gone
     }
 }

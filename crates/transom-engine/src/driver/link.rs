@@ -291,16 +291,17 @@ impl Link {
                 if calm && self.finds_no_record(state, now, tries) && self.idles(state, now) {
                     return None;
                 }
-                let mut worker = self.shared.workers.take();
-                let first = if calm { self.glance(state, &mut worker, tries) } else { None };
-                if first == Some(Err(IoError::NotNow)) && self.idles(state, now) {
-                    return None;
-                }
-                let mut told = Told::default();
-                self.watch.set_at_work(true);
-                self.pass_with(state, &mut worker, now, (bits, first, calm), &mut told);
-                self.watch.set_at_work(false);
-                Some(told)
+                self.with_worker(state, |state, worker| {
+                    let first = if calm { self.glance(state, worker, tries) } else { None };
+                    if first == Some(Err(IoError::NotNow)) && self.idles(state, now) {
+                        return None;
+                    }
+                    let mut told = Told::default();
+                    self.watch.set_at_work(true);
+                    self.pass_with(state, worker, now, (bits, first, calm), &mut told);
+                    self.watch.set_at_work(false);
+                    Some(told)
+                })
             },
             |told| {
                 if let Some(told) = told {

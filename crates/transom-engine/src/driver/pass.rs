@@ -12,6 +12,7 @@ use super::link::{
     ARM, CARRIED, FLUSH, LAPSED, Link, LinkDenials, NEVER, POSTED, RECEIVE, SERVED, State,
 };
 use super::qp::{Front, Qp};
+use super::shared::Shared;
 use super::sink::Told;
 use super::traffic::First;
 use super::workers::Worker;
@@ -59,8 +60,23 @@ impl Link {
     }
 
     pub(super) fn pass(&self, state: &mut State, bits: u8, told: &mut Told) {
-        let mut worker = self.shared.workers.take();
-        self.pass_with(state, &mut worker, sys::recently(), (bits, None, false), told);
+        self.with_worker(state, |state, worker| {
+            self.pass_with(state, worker, sys::recently(), (bits, None, false), told);
+        });
+    }
+
+    /// What a thread needs while it makes a pass. Rings need no room to receive into.
+    pub(super) fn with_worker<R>(
+        &self,
+        state: &mut State,
+        work: impl FnOnce(&mut State, &mut Worker) -> R,
+    ) -> R {
+        let Shared { workers, memory, .. } = &*self.shared;
+        if state.rings.is_some() {
+            workers.lend_own(memory, |worker| work(state, worker))
+        } else {
+            work(state, &mut workers.take())
+        }
     }
 
     /// A pass whose first receive has been done, perhaps; `found`: there is something to read.

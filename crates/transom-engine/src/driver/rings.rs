@@ -9,18 +9,19 @@ use std::time::Duration;
 use transom_core::LinkEnd;
 use transom_memory::Segment;
 use transom_process::Duplex;
-use transom_process::record::{self, HEADER};
+use transom_process::record::{self, HEADER, Header};
 use transom_process::ring::{Found, INLINE, Record};
 use transom_wire::{SMALL_HEADER, Time};
 
 use super::link::{Link, State};
 use super::traffic::QUOTA;
-use super::workers::fit;
 use crate::sys::{Host, Local, Region};
-use crate::{Connection, Cx, Direct, Output};
+use crate::{Connection, Cx, Direct, Output, SmallRecord};
 
 /// Small records taken before it is asked whether to acknowledge.
-const SOME: u32 = 8;
+const SOME: u32 = 16;
+/// Records that a slot is fetched ahead of its own.
+const AHEAD: u64 = 6;
 /// How often a thread that never sleeps asks whether the other side has ended.
 const LOOK: Duration = Duration::from_millis(10);
 /// A data area that was in use is given back after so long without payload.
@@ -131,14 +132,7 @@ impl Rings {
 impl Link {
     /// Take records until there are none, the quota is used up or a control call waits. `false`: there
     /// was nothing.
-    pub(super) fn receive_records(
-        &self,
-        state: &mut State,
-        cx: &mut Cx<'_>,
-        staging: &mut Vec<u8>,
-        asks: bool,
-    ) -> bool {
-        fit(staging);
+    pub(super) fn receive_records(&self, state: &mut State, cx: &mut Cx<'_>, asks: bool) -> bool {
         let mut any = false;
         if let (Some(rings), Some(bell)) = (&mut state.rings, self.bell.get())
             && asks
@@ -149,39 +143,53 @@ impl Link {
             any = true;
             self.chew_partial(state, cx);
         }
-        let (mut taken, mut unsettled) = (0, 0);
+        let (mut taken, mut unsettled, mut small) = (0, 0, SmallRecord::default());
         loop {
             state.paused = !state.connection.wants_read();
             if state.paused || taken >= QUOTA || self.latch.is_wanted() && any {
                 break;
             }
-            let Some(rings) = &mut state.rings else { break };
-            let used = match rings.duplex.read() {
+            let State { rings: Some(rings), connection, .. } = &mut *state else { break };
+            // Small Writes, as far as they follow each other; then what comes behind them.
+            let (mut count, mut lie) = (0, None);
+            let all_small = connection.receive_run(cx, &mut small, &mut |record| {
+                if count == SOME {
+                    return false;
+                }
+                let next = rings.duplex.read_small(&mut record.header, &mut record.payload);
+                lie = next.err();
+                count += u32::from(next == Ok(true));
+                next == Ok(true)
+            });
+            if count > 0 {
+                any = true;
+                taken += count as usize * 2 * HEADER;
+                unsettled += count;
+            }
+            let next = match lie {
+                Some(lie) => Some(Err(lie)),
+                None if !all_small => Record::of_small(&small.header, &small.payload).map(Ok),
+                None if count == SOME => None,
+                None => rings.duplex.read(),
+            };
+            let (header, body) = match next {
                 Some(Ok(Record { header, body })) => {
                     any = true;
-                    taken += HEADER + header.payload();
-                    let small = match body {
-                        Found::Inline(words) => {
-                            let (header, payload) = (header.words(), record::to_bytes(words));
-                            let header = record::to_bytes(header);
-                            state.connection.receive_small(cx, &header, &payload)
-                        }
-                        // Its place is wanted back soon.
-                        Found::At(_) => {
-                            unsettled = SOME;
-                            false
-                        }
-                    };
-                    if small { 0 } else { rings.duplex.copy(&header, body, staging) }
+                    taken += header.payload();
+                    if matches!(body, Found::At(_)) {
+                        unsettled = SOME; // its place is wanted back soon
+                    }
+                    (Some(header), body)
                 }
                 Some(Err(lie)) => {
                     state.connection.broken(cx, lie.told());
                     return true;
                 }
+                None if count == SOME => (None, Found::At(0)),
                 None => match rings.duplex.news_beside() {
                     Ok(Some(header)) => {
                         any = true;
-                        rings.duplex.copy(&header, Found::Inline([0; INLINE / 8]), staging)
+                        (Some(header), Found::Inline([0; INLINE / 8]))
                     }
                     Ok(None) if rings.over => {
                         state.connection.link_closed(cx, LinkEnd::Closed);
@@ -194,12 +202,10 @@ impl Link {
                     }
                 },
             };
-            if used > 0 {
-                let bytes = staging.get(..used).unwrap_or_default();
-                let consumed = state.connection.receive(cx, bytes).consumed.min(used);
-                state.partial.extend_from_slice(bytes.get(consumed..).unwrap_or_default());
+            if let Some(header) = header {
+                hand_on(state, cx, &header, body);
+                unsettled += 1;
             }
-            unsettled += 1;
             if unsettled >= SOME {
                 unsettled = 0;
                 self.settle_up(state, cx.now);
@@ -280,6 +286,17 @@ impl Link {
     }
 }
 
+/// A record, to whom it is for, by the ordinary way.
+fn hand_on(state: &mut State, cx: &mut Cx<'_>, header: &Header, body: Found) {
+    // Payload of the program's lies elsewhere; all other is a text.
+    let mut room = [0; HEADER + record::LARGEST_TEXT];
+    let Some(rings) = &state.rings else { return };
+    let used = rings.duplex.copy(header, body, &mut room);
+    let bytes = room.get(..used).unwrap_or_default();
+    let consumed = state.connection.receive(cx, bytes).consumed.min(used);
+    state.partial.extend_from_slice(bytes.get(consumed..).unwrap_or_default());
+}
+
 /// A ring's writing end for one call of [`Connection::transmit`](crate::Connection::transmit).
 struct Records<'a> {
     rings: &'a mut Rings,
@@ -316,6 +333,9 @@ impl Output for Records<'_> {
 
     fn small(&mut self, header: &[u8; SMALL_HEADER], payload: &[u8]) {
         self.rings.duplex.write_small(header, payload);
+        if self.sent > 0 {
+            self.rings.duplex.fetch_ahead(AHEAD);
+        }
         self.sent += HEADER + payload.len();
     }
 

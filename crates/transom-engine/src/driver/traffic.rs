@@ -77,7 +77,7 @@ impl Link {
         (first, asks): (First, bool),
     ) -> bool {
         if state.rings.is_some() {
-            return self.receive_records(state, cx, staging, asks);
+            return self.receive_records(state, cx, asks);
         }
         self.receive(state, cx, staging, first)
     }

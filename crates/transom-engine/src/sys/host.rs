@@ -67,6 +67,18 @@ pub fn fetch_ahead(line: usize) {
     let _ = line;
 }
 
+/// The same, for a line that is going to be written: it is taken from whichever processor has it.
+#[inline]
+pub(super) fn fetch_to_write(line: usize) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: the instruction is a hint, whatever the address; processors without it do nothing.
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) line, options(nomem, nostack, preserves_flags));
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = line;
+}
+
 /// Registered pages are at least this large.
 const PAGE: u64 = 4096;
 /// Runs of one call: what waits, the header, the trailer, and the segments of a grant.

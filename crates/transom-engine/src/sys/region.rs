@@ -143,6 +143,11 @@ impl Area for Region {
     }
 
     #[inline]
+    fn fetch_to_write(&self, line: usize) {
+        super::host::fetch_to_write(line);
+    }
+
+    #[inline]
     fn point(&self, name: &'static str) {
         kill_point(name);
     }

@@ -133,7 +133,7 @@ impl Channel {
 
     /// A Write that is one small record, as most are.
     pub(super) fn take_whole_write(&mut self, bytes: &[u8; HEADER]) -> Option<Placing> {
-        let header = Header::from_words(record::to_words(bytes)?)?;
+        let header = Header::from_words(record::words_of(bytes))?;
         let Header { token, address, length, .. } = header;
         let plain = header.kind == Kind::Write && header.flags == record::LAST;
         if !plain

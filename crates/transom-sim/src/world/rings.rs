@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use transom_core::LinkEnd;
-use transom_process::record::{self, HEADER, LARGEST_TEXT};
+use transom_core::{LinkEnd, SmallRecord};
+use transom_process::record::{HEADER, LARGEST_TEXT};
 use transom_process::ring::{Found, INLINE, Record};
 
 use super::Call;
@@ -69,18 +69,30 @@ impl World {
                 return (false, false);
             };
             let mut staging = [0; HEADER + LARGEST_TEXT];
-            let (mut taken, mut told) = (0, false);
+            let (mut taken, mut told, mut small) = (0, false, SmallRecord::default());
             while taken < most && connection.wants_read() {
-                let used = match rings.duplex.read() {
+                let (before, mut lie) = (taken, None);
+                let all_small = connection.receive_run(cx, &mut small, &mut |record| {
+                    if taken == most {
+                        return false;
+                    }
+                    let next = rings.duplex.read_small(&mut record.header, &mut record.payload);
+                    lie = next.err();
+                    taken += usize::from(next == Ok(true));
+                    next == Ok(true)
+                });
+                let next = match lie {
+                    Some(lie) => Some(Err(lie)),
+                    None if !all_small => {
+                        taken -= 1;
+                        Record::of_small(&small.header, &small.payload).map(Ok)
+                    }
+                    None if taken > before => continue,
+                    None => rings.duplex.read(),
+                };
+                let used = match next {
                     Some(Ok(Record { header, body })) => {
-                        let small = match body {
-                            Found::Inline(words) => {
-                                let (header, payload) = (header.words(), record::to_bytes(words));
-                                connection.receive_small(cx, &record::to_bytes(header), &payload)
-                            }
-                            Found::At(_) => false,
-                        };
-                        if small { 0 } else { rings.duplex.copy(&header, body, &mut staging) }
+                        rings.duplex.copy(&header, body, &mut staging)
                     }
                     None => match rings.duplex.news_beside() {
                         Ok(Some(header)) => {
