@@ -107,6 +107,9 @@ mod shared {
             Some(self.one.clone())
         }
 
+        /// How long a turn is, is not modelled.
+        pub(crate) fn are_ready(&self, _: impl Iterator<Item = u64>) {}
+
         pub fn ready(&self, _: u64, _: Time) {}
 
         pub fn note(&self, key: u64, when: Time) {

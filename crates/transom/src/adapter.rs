@@ -203,6 +203,9 @@ pub struct Counters {
     pub guesses: u64,
     /// Connections that were not let in because of such guesses (see [`Options::guesses`]).
     pub slowed: u64,
+    /// Refusals whose peer was told less than it might have been: only a small part of the time is spent
+    /// on finding out whose process it is.
+    pub unasked: u64,
     /// Connections that share memory with a process of this host now.
     pub shared_links: usize,
 }
@@ -299,6 +302,7 @@ impl Adapter {
             refused: below.denials,
             guesses: below.guesses,
             slowed: below.slowed,
+            unasked: below.unasked,
             shared_links: below.shared_links,
         }
     }

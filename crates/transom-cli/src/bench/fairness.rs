@@ -8,16 +8,17 @@ use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::Arc;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::{Args as ClapArgs, ValueEnum};
 use serde::Serialize;
-use transom::{Adapter, Grant, Path, QueuePair, Region, Rights};
+use transom::{Adapter, Grant, Incoming, Path, QueuePair, Region, Rights};
 
 use super::attackers::{Attack, attack};
 use super::stats;
+use super::tasks::Tasks;
 use crate::adapters::print_json;
 use crate::exit::{Exit, Failure, Outcome, system};
 use crate::{show, watchdog};
@@ -94,24 +95,31 @@ fn own() -> Outcome {
     let mut listener = adapter.listen((Ipv4Addr::LOCALHOST, 0).into())?;
     println!("{}", listener.address());
     std::io::stdout().flush().map_err(system("telling where"))?;
-    let memory = Arc::new(adapter.register(vec![0; LENT])?);
-    loop {
-        let incoming = listener.next().wait()?;
-        let memory = memory.clone();
-        std::thread::spawn(move || {
-            // Whatever goes wrong with one peer is that peer's affair.
-            let Ok(queue) = incoming.receives(64, 64).accept().wait() else { return };
-            let _ = lend(&queue, &memory);
-        });
-    }
+    let memory = Rc::new(adapter.register(vec![0; LENT])?);
+    // One thread for all: with a thread each, the one who connects most often would get the most.
+    let mut tasks = Tasks::new();
+    let guests = tasks.spawner();
+    tasks.add(async move {
+        loop {
+            let incoming = listener.next().await?;
+            let memory = memory.clone();
+            guests.add(async move {
+                // Whatever goes wrong with one peer is that peer's affair.
+                let _ = lend(incoming, &memory).await;
+                Ok(())
+            });
+        }
+    });
+    tasks.run(None, || false)
 }
 
 /// Until the peer is gone.
-fn lend(queue: &QueuePair, memory: &Region<Vec<u8>>) -> Outcome {
+async fn lend(peer: Incoming, memory: &Region<Vec<u8>>) -> Outcome {
+    let queue = peer.receives(64, 64).accept().await?;
     let window = queue.bind(memory, .., Rights::READ | Rights::WRITE)?;
-    queue.send(window.grant().to_bytes())?.wait()?;
+    queue.send(window.grant().to_bytes())?.await?;
     loop {
-        queue.recv().wait()?;
+        queue.recv().await?;
     }
 }
 

@@ -1,8 +1,10 @@
 //! Many futures on one thread: as little of an executor as is needed to measure what is below it.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
@@ -23,8 +25,22 @@ struct Slot<'a> {
 /// Futures, and which of them want to be polled.
 pub(super) struct Tasks<'a> {
     tasks: Vec<Slot<'a>>,
+    /// Slots of futures that are through.
+    free: Vec<usize>,
     ready: Arc<Ready>,
     running: usize,
+    added: Spawner<'a>,
+}
+
+/// Lets a running future add others.
+#[derive(Clone, Default)]
+pub(super) struct Spawner<'a>(Rc<RefCell<Vec<Task<'a>>>>);
+
+impl<'a> Spawner<'a> {
+    /// One more, to be polled soon.
+    pub(super) fn add(&self, task: impl Future<Output = Outcome> + 'a) {
+        self.0.borrow_mut().push(Box::pin(task));
+    }
 }
 
 #[derive(Default)]
@@ -60,17 +76,31 @@ impl Wake for Handle {
 
 impl<'a> Tasks<'a> {
     pub(super) fn new() -> Tasks<'a> {
-        Tasks { tasks: Vec::new(), ready: Arc::default(), running: 0 }
+        let (ready, added) = (Arc::default(), Spawner::default());
+        Tasks { tasks: Vec::new(), free: Vec::new(), ready, running: 0, added }
     }
 
     /// One more, to be polled soon.
     pub(super) fn add(&mut self, task: impl Future<Output = Outcome> + 'a) {
-        let index = self.tasks.len();
+        self.start(Box::pin(task));
+    }
+
+    /// For futures that add others.
+    pub(super) fn spawner(&self) -> Spawner<'a> {
+        self.added.clone()
+    }
+
+    fn start(&mut self, task: Task<'a>) {
+        let index = self.free.pop().unwrap_or(self.tasks.len());
         let handle =
             Arc::new(Handle { index, queued: AtomicBool::new(true), ready: self.ready.clone() });
         self.ready.queue().push_back(index);
         let waker = Waker::from(handle.clone());
-        self.tasks.push(Slot { task: Some(Box::pin(task)), handle, waker });
+        let slot = Slot { task: Some(task), handle, waker };
+        match self.tasks.get_mut(index) {
+            Some(through) => *through = slot,
+            None => self.tasks.push(slot),
+        }
         self.running += 1;
     }
 
@@ -78,17 +108,20 @@ impl<'a> Tasks<'a> {
     /// `spin` on an adapter, or sleep while its own thread works.
     pub(super) fn run(&mut self, spin: Option<&Adapter>, over: impl Fn() -> bool) -> Outcome {
         while self.running > 0 && !over() {
-            let next = self.next(spin);
-            let Some(slot) = next.and_then(|index| self.tasks.get_mut(index)) else { continue };
+            let Some(index) = self.next(spin) else { continue };
+            let Some(slot) = self.tasks.get_mut(index) else { continue };
             // From here on it may be woken again.
             slot.handle.queued.swap(false, Ordering::AcqRel);
             let Some(task) = &mut slot.task else { continue };
             let done = task.as_mut().poll(&mut Context::from_waker(&slot.waker));
             if let Poll::Ready(outcome) = done {
                 slot.task = None;
+                self.free.push(index);
                 self.running -= 1;
                 outcome?;
             }
+            let added = self.added.0.take();
+            added.into_iter().for_each(|task| self.start(task));
         }
         Ok(())
     }

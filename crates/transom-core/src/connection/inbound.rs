@@ -41,7 +41,7 @@ impl Connection {
         self.heard = cx.now;
         self.blocked = false;
         self.resume(cx);
-        let (mut consumed, mut seen) = (0, 0);
+        let (mut consumed, mut seen, mut frames) = (0, 0, 0);
         while self.parked.is_none() {
             if matches!(self.phase, Phase::Closing | Phase::Closed) {
                 // Read, and thrown away: unread bytes would turn the end into a reset.
@@ -59,6 +59,7 @@ impl Connection {
                 Ok(Decoded { consumed: 0, .. }) => break,
                 Ok(Decoded { consumed: count, event }) => {
                     consumed = (consumed + count).min(bytes.len());
+                    frames += 1;
                     // What earlier bytes told about our own requests comes first (ND2 4.2 rule 5).
                     self.poll(cx);
                     // They may have ended the connection: then nothing behind them counts.
@@ -75,7 +76,7 @@ impl Connection {
         }
         self.poll(cx);
         self.retire(cx);
-        Received { consumed, paused: self.parked.is_some() }
+        Received { consumed, frames, paused: self.parked.is_some() }
     }
 
     /// Have the lines fetched that judging the next frames will need, so that in a table larger than

@@ -57,6 +57,8 @@ enum Phase {
 pub struct Received {
     /// Bytes used up. The rest is to be kept and given again, with more behind it.
     pub consumed: usize,
+    /// How many frames that were, about: of what moves no bytes, the work.
+    pub frames: usize,
     /// Do not read on: a message waits for a receive. As soon as [`Connection::wants_read`] says so
     /// (a transmit or a deadline has found one), give what was kept again, even if nothing new came.
     pub paused: bool,

@@ -293,7 +293,7 @@ impl Host {
     pub fn receive(&mut self, now: Time, bytes: &[u8]) -> Received {
         self.with(now, |_, connection, _, cx| match connection {
             Some(connection) => connection.receive(cx, bytes),
-            None => Received { consumed: bytes.len(), paused: false },
+            None => Received { consumed: bytes.len(), frames: 0, paused: false },
         })
     }
 

@@ -52,6 +52,7 @@ impl Shared {
         if count == 0 {
             return;
         }
+        self.are_ready(ready.iter().take(count).copied());
         let now = sys::now();
         for key in ready.into_iter().take(count) {
             match self.link(key) {

@@ -132,7 +132,7 @@ impl Conn {
         });
         result.unwrap_or(Err(Status::InternalError))?;
         qp.attach(&link);
-        if self.shared.add_link(&link).is_err() {
+        if self.shared.add_link(&link, false).is_err() {
             let _ = link.control(told, |state, cx| state.connection.give_up(cx));
             return Err(Status::InsufficientResources);
         }

@@ -288,8 +288,8 @@ impl Link {
             Config { beside: true, read_caps: self.shared.options.reads, ..Config::new(role) };
         let wire = Box::new(Channel::new(config, cx.now));
         let changed = state.connection.change_wire(cx, wire, request);
-        let added = self.shared.epoll.add(local.fd(), self.key);
-        self.shared.epoll.remove(self.stream.fd());
+        let added = self.home(state).add(local.fd(), self.key);
+        self.home(state).remove(self.stream.fd());
         if changed.is_err() || added.is_err() || self.bell.set(local).is_err() {
             let status = Status::InsufficientResources;
             return state.connection.link_closed(cx, LinkEnd::Failed(status));

@@ -28,8 +28,9 @@ use super::qp::{Front, Qp};
 use super::rings::Rings;
 use super::shared::Shared;
 use super::sink::Told;
+use super::traffic::FIRST_BITE;
 use super::watch::{Turn, Watch};
-use crate::sys::{self, Fd, IoError, Local, Stream};
+use crate::sys::{self, Epoll, Fd, IoError, Local, Stream};
 use crate::{Buffer, Connection, DenialCause, DenialRecord, Denials};
 
 /// Receive before sending.
@@ -86,6 +87,8 @@ pub(crate) struct State {
     /// The TCP connection is being made, or its path found out.
     pub(super) connecting: bool,
     pub(super) stage: Stage,
+    /// It lies among the strangers: it came from outside, and was not accepted when it was last armed.
+    stranger: bool,
     /// Why it has the path that it has.
     pub(crate) reason: PathReason,
     /// What carries the bytes instead of the stream.
@@ -95,6 +98,8 @@ pub(crate) struct State {
     pub(super) moved: bool,
     /// The beginning of a frame whose rest has not arrived.
     pub(super) partial: Vec<u8>,
+    /// So many bytes are asked for at a time: fewer of a peer whose frames are small.
+    pub(super) bite: usize,
     /// A message waited for a receive: `partial` may hold whole frames.
     pub(super) paused: bool,
     pub(super) out: Buffer,
@@ -147,10 +152,7 @@ impl Denials for LinkDenials<'_> {
             // Asked only now, because it means calls to the kernel.
             Explain::SameUser => match link.bell.get() {
                 Some(bell) => bell.user().is_some_and(sys::is_our_user),
-                None => {
-                    let local = link.stream.local();
-                    local.is_ok_and(|local| sys::peer_is_same_user(local, link.peer))
-                }
+                None => link.is_of_our_user(),
             },
         };
         let denials = link.shared.denials();
@@ -159,6 +161,13 @@ impl Denials for LinkDenials<'_> {
 }
 
 impl Link {
+    /// Whether a socket of our user is at the other end, as far as there is time to find that out.
+    fn is_of_our_user(&self) -> bool {
+        let Ok(local) = self.stream.local() else { return false };
+        let look = || sys::peer_is_same_user(local, self.peer);
+        self.shared.inquiries.ask(look).unwrap_or(false)
+    }
+
     pub(crate) fn new(
         shared: &Arc<Shared>,
         key: u64,
@@ -168,7 +177,9 @@ impl Link {
         (starting, stage, reason): (Starting, Stage, PathReason),
     ) -> Arc<Link> {
         let connecting = matches!(starting, Starting::Asking(_));
+        let stranger = matches!(starting, Starting::Stranger(_));
         let state = State {
+            stranger,
             connection,
             qp: None,
             effects: crate::Effects::default(),
@@ -179,6 +190,7 @@ impl Link {
             place: None,
             moved: false,
             partial: Vec::new(),
+            bite: FIRST_BITE,
             paused: false,
             out: Buffer { bytes: Vec::new(), limit: OUT },
             written: 0,
@@ -420,6 +432,23 @@ impl Link {
     #[cfg(test)]
     pub(crate) fn shared_memory(&self) -> Option<(usize, usize)> {
         self.latch.control(|state| state.rings.as_ref().map(Rings::memory)).0
+    }
+
+    /// The set in which it lies.
+    pub(super) fn home(&self, state: &State) -> &Epoll {
+        if state.stranger { &self.shared.strangers } else { &self.shared.epoll }
+    }
+
+    /// Leave the strangers, if somebody has accepted it.
+    pub(super) fn settle_in(&self, state: &mut State) {
+        // If there is no room elsewhere, it stays where it is.
+        if state.stranger
+            && state.qp.is_some()
+            && self.shared.epoll.add(self.fd(), self.key).is_ok()
+        {
+            self.shared.strangers.remove(self.fd());
+            state.stranger = false;
+        }
     }
 
     pub(crate) fn set_owner(&self, owner: Owner) {

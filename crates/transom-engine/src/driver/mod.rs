@@ -8,6 +8,7 @@ mod crowd;
 mod dial;
 mod guessers;
 mod handover;
+mod inquiries;
 mod latch;
 mod lease;
 #[cfg(test)]

@@ -222,7 +222,7 @@ impl Link {
         state.partial = Vec::new();
         state.out.bytes = Vec::new();
         self.mail.hang_up();
-        self.shared.epoll.remove(self.fd());
+        self.home(state).remove(self.fd());
         self.stream.shut();
         if let Some(bell) = self.bell.get() {
             bell.shut();
@@ -273,7 +273,8 @@ impl Link {
             let hears = !state.connecting || asked;
             let read = state.connection.wants_read() && !waited && hears;
             if read || stuck {
-                let _ = self.shared.epoll.arm(self.fd(), self.key, read, stuck);
+                self.settle_in(state);
+                let _ = self.home(state).arm(self.fd(), self.key, read, stuck);
             }
         }
         if (arming || waited) && self.is_unread() {

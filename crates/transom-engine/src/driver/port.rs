@@ -23,7 +23,7 @@ use crate::{ConnectionEvent, Incoming, Listener, Offer, Status};
 /// Requests that may wait for a program that has set no limit, or a higher one: each holds memory.
 const BACKLOG: usize = 4096;
 /// Connections accepted in one go before links have their turn.
-const BATCH: usize = 64;
+const BATCH: usize = 2;
 /// Pause when the system is out of descriptors: the next attempt would fail, too.
 const RETRY: Duration = Duration::from_millis(20);
 
@@ -143,7 +143,7 @@ impl Port {
                         if let Some(who) = known {
                             let _ = link.known.set(who);
                         }
-                        if self.shared.add_link(&link).is_ok() {
+                        if self.shared.add_link(&link, true).is_ok() {
                             // Either this is seen here, or the link by whoever closes.
                             if self.closed.load(Ordering::Relaxed) {
                                 link.turn_away();
@@ -162,7 +162,7 @@ impl Port {
                 Err(_) => {}
             }
         }
-        let _ = self.shared.epoll.arm(self.fd(), self.key, true, false);
+        let _ = self.shared.strangers.arm(self.fd(), self.key, true, false);
     }
 
     /// Read the mail of a link that nobody has taken yet.
@@ -278,7 +278,7 @@ impl Port {
         self.closed.store(true, Ordering::Relaxed);
         // The name is free at once: the port is, too.
         self.set_threshold(Err(PathReason::NotAsked));
-        self.shared.epoll.remove(self.fd());
+        self.shared.strangers.remove(self.fd());
         self.shared.remove(self.key);
         for link in self.shared.links() {
             if matches!(link.owner(), Owner::Port(p) if p.as_ptr() == Arc::as_ptr(self)) {

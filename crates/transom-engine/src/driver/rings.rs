@@ -14,12 +14,14 @@ use transom_process::ring::{Found, INLINE, Record};
 use transom_wire::{SMALL_HEADER, Time};
 
 use super::link::{Link, State};
-use super::traffic::QUOTA;
+use super::traffic::FRAME;
 use crate::sys::{Host, Local, Region};
 use crate::{Connection, Cx, Direct, Output, SmallRecord};
 
 /// Small records taken before it is asked whether to acknowledge.
 const SOME: u32 = 16;
+/// What a small record takes, as [`FRAME`] counts it.
+const SMALL: usize = FRAME / 4;
 /// Records that a slot is fetched ahead of its own.
 const AHEAD: u64 = 6;
 /// How often a thread that never sleeps asks whether the other side has ended.
@@ -143,10 +145,11 @@ impl Link {
             any = true;
             self.chew_partial(state, cx);
         }
+        let turn = self.shared.turn();
         let (mut taken, mut unsettled, mut small) = (0, 0, SmallRecord::default());
         loop {
             state.paused = !state.connection.wants_read();
-            if state.paused || taken >= QUOTA || self.latch.is_wanted() && any {
+            if state.paused || taken >= turn || self.latch.is_wanted() && any {
                 break;
             }
             let State { rings: Some(rings), connection, .. } = &mut *state else { break };
@@ -163,7 +166,7 @@ impl Link {
             });
             if count > 0 {
                 any = true;
-                taken += count as usize * 2 * HEADER;
+                taken += count as usize * SMALL;
                 unsettled += count;
             }
             let next = match lie {
@@ -175,7 +178,7 @@ impl Link {
             let (header, body) = match next {
                 Some(Ok(Record { header, body })) => {
                     any = true;
-                    taken += header.payload();
+                    taken += FRAME + header.payload();
                     if matches!(body, Found::At(_)) {
                         unsettled = SOME; // its place is wanted back soon
                     }
@@ -226,15 +229,17 @@ impl Link {
 
     /// Have the connection say what it has to say, and write it.
     pub(super) fn send_records(&self, state: &mut State, cx: &mut Cx<'_>) {
+        let turn = self.shared.turn();
         let mut sent = 0;
         loop {
             let State { connection, out, written, rings, .. } = state;
             let Some(rings) = rings else { return };
             let flowing = rings.duplex.write(&mut out.bytes, written);
             let before = sent;
-            let stop = sent >= QUOTA || self.latch.is_wanted() && sent > 0;
+            let stop = sent >= turn || self.latch.is_wanted() && sent > 0;
             let waiting = out.bytes.len();
-            let mut outlet = Records { rings, out: &mut out.bytes, written, sent, stop, flowing };
+            let mut outlet =
+                Records { rings, out: &mut out.bytes, written, turn, sent, stop, flowing };
             connection.transmit(cx, &mut outlet);
             sent = outlet.sent + out.bytes.len().saturating_sub(waiting);
             let flowing = rings.duplex.write(&mut out.bytes, written);
@@ -244,7 +249,7 @@ impl Link {
             }
             // Let the other side begin while we go on.
             self.settle_up(state, cx.now);
-            if sent >= QUOTA || self.latch.is_wanted() {
+            if sent >= turn || self.latch.is_wanted() {
                 state.more = state.connection.wants_write();
                 break;
             }
@@ -302,6 +307,7 @@ struct Records<'a> {
     rings: &'a mut Rings,
     out: &'a mut Vec<u8>,
     written: &'a mut usize,
+    turn: usize,
     sent: usize,
     stop: bool,
     flowing: bool,
@@ -311,10 +317,10 @@ impl Output for Records<'_> {
     fn room(&self) -> usize {
         let waiting = self.out.get(*self.written..).unwrap_or_default();
         let room = self.rings.duplex.has_room(waiting);
-        if self.stop || !self.flowing || self.sent >= QUOTA || !room {
+        if self.stop || !self.flowing || self.sent >= self.turn || !room {
             0
         } else {
-            QUOTA - self.sent
+            self.turn - self.sent
         }
     }
 
@@ -327,7 +333,7 @@ impl Output for Records<'_> {
     }
 
     fn small_room(&self) -> usize {
-        let free = !self.stop && self.flowing && self.sent < QUOTA;
+        let free = !self.stop && self.flowing && self.sent < self.turn;
         if free && self.rings.duplex.has_small_room(self.out.len()) { INLINE } else { 0 }
     }
 

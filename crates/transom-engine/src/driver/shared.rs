@@ -1,8 +1,9 @@
 //! What the parts of one adapter share, and its background thread.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::time::Duration;
 
 use transom_memory::{Memory, QueuePairId};
 use transom_wire::Time;
@@ -10,12 +11,14 @@ use transom_wire::Time;
 use super::admission::Asking;
 use super::crowd::Crowd;
 use super::guessers::Guessers;
+use super::inquiries::Inquiries;
 use super::link::Link;
 use super::options::Options;
 use super::path::Places;
 use super::port::Port;
 use super::qp::Qp;
 use super::timers::Timers;
+use super::traffic::{ALONE, AMONG_OTHERS};
 use super::workers::Workers;
 use crate::sys::{self, Alarm, Doorbell, Epoll};
 use crate::{DenialLog, DenialRecord, Denials};
@@ -25,7 +28,15 @@ const DENIALS: usize = 1024;
 const BELL: u64 = 0;
 const ALARM: u64 = 1;
 pub(super) const CROWD: u64 = 2;
-const FIRST: u64 = 3;
+const STRANGERS: u64 = 3;
+const FIRST: u64 = 4;
+
+/// Strangers that are ready have so long in each round: links of those who were accepted do not wait for
+/// all who come and go.
+const STRANGERS_TURN: Duration = Duration::from_micros(30);
+
+/// A link is alone when no other was ready in so many rounds: who takes turns with it may just be away.
+const ROUNDS_ALONE: u32 = 64;
 
 /// Something that epoll and timers know by a key.
 #[derive(Clone, Debug)]
@@ -40,11 +51,17 @@ pub(crate) struct Shared {
     /// Links that share memory.
     pub(crate) sharing: Places,
     pub(crate) guessers: Guessers,
+    pub(crate) inquiries: Inquiries,
     pub(crate) options: Options,
     pub(crate) memory: Memory,
     pub(crate) workers: Workers,
-    /// Links, ports, and what is in `quiet`.
+    /// Links, what is in `quiet`, and `strangers` as one thing among others.
     pub(crate) epoll: Epoll,
+    /// Ports, and links that nobody has accepted yet.
+    pub(crate) strangers: Epoll,
+    /// The link that was ready last, 0 if it was not the only one; and in how many rounds before, too.
+    last: AtomicU64,
+    alone: AtomicU32,
     /// What the background thread waits for while others look at the links.
     quiet: Epoll,
     pub(super) crowd: Crowd,
@@ -82,10 +99,14 @@ impl Shared {
         let shared = Arc::new(Shared {
             crowd: Crowd::new(options.lease),
             guessers: Guessers::new(options.guesses),
+            inquiries: Inquiries::new(sys::now()),
             options,
             workers: Workers::new(&memory),
             memory,
             epoll: Epoll::new()?,
+            strangers: Epoll::new()?,
+            last: AtomicU64::new(0),
+            alone: AtomicU32::new(0),
             quiet: Epoll::new()?,
             denials: Mutex::new(DenialLog::new(DENIALS)),
             asking: Asking::default(),
@@ -103,6 +124,7 @@ impl Shared {
             set.add_always(&shared.bell, BELL)?;
             set.add_always(&shared.alarm, ALARM)?;
         }
+        shared.epoll.add_always(shared.strangers.fd(), STRANGERS)?;
         let background = shared.clone();
         sys::spawn_quiet("transom", move || background.run())
             .map_err(|e| std::io::Error::new(e.kind(), format!("no thread could be had: {e}")))?;
@@ -124,16 +146,18 @@ impl Shared {
         self.next_key.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(crate) fn add_link(&self, link: &Arc<Link>) -> std::io::Result<()> {
-        self.epoll.add(link.fd(), link.key)?;
+    /// Take a link up: among the strangers, or not.
+    pub(crate) fn add_link(&self, link: &Arc<Link>, stranger: bool) -> std::io::Result<()> {
+        let set = if stranger { &self.strangers } else { &self.epoll };
+        set.add(link.fd(), link.key)?;
         self.add(link.key, Thing::Link(link.clone()));
         Ok(())
     }
 
     pub(crate) fn add_port(&self, port: &Arc<Port>) -> std::io::Result<()> {
-        self.epoll.add(port.fd(), port.key)?;
+        self.strangers.add(port.fd(), port.key)?;
         self.add(port.key, Thing::Port(port.clone()));
-        self.epoll.arm(port.fd(), port.key, true, false)
+        self.strangers.arm(port.fd(), port.key, true, false)
     }
 
     fn add(&self, key: u64, thing: Thing) {
@@ -239,6 +263,7 @@ impl Shared {
                     self.alarm.set(next);
                 }
             }
+            self.are_ready(ready.iter().chain(&due).copied());
             for key in due.drain(..) {
                 if key == CROWD {
                     self.crowd_is_due();
@@ -249,14 +274,48 @@ impl Shared {
                     None => {}
                 }
             }
-            for key in ready.iter().filter(|key| **key >= FIRST) {
+            for key in ready.iter().filter(|key| **key >= STRANGERS) {
                 self.ready(*key, sys::now());
             }
         }
     }
 
-    /// A link or a port is ready.
+    /// These are ready, and will be served one after the other.
+    pub(super) fn are_ready(&self, keys: impl Iterator<Item = u64>) {
+        let seen =
+            |last: Option<u64>, key| Some(if last.is_none_or(|l| l == key) { key } else { 0 });
+        let Some(all) = keys.filter(|key| *key >= STRANGERS).fold(None, seen) else { return };
+        let before = self.last.swap(all, Ordering::Relaxed);
+        let alone = if all != 0 && all == before {
+            self.alone.load(Ordering::Relaxed).saturating_add(1)
+        } else {
+            0
+        };
+        self.alone.store(alone, Ordering::Relaxed);
+    }
+
+    /// What one pass over a link may cost, in bytes.
+    pub(super) fn turn(&self) -> usize {
+        if self.alone.load(Ordering::Relaxed) < ROUNDS_ALONE { AMONG_OTHERS } else { ALONE }
+    }
+
+    /// Some of the strangers that are ready. The others are still ready in the next round.
+    fn strangers_are_ready(&self, now: Time) {
+        let end = now.after(STRANGERS_TURN);
+        let mut key = [0];
+        while self.strangers.look(&mut key) > 0 {
+            self.ready(key[0], now);
+            if sys::now() >= end {
+                break;
+            }
+        }
+    }
+
+    /// A link or a port is ready, or strangers are.
     pub(super) fn ready(&self, key: u64, now: Time) {
+        if key == STRANGERS {
+            return self.strangers_are_ready(now);
+        }
         match self.thing(key) {
             Some(Thing::Link(link)) => link.ready(now),
             Some(Thing::Port(port)) => port.accept(),

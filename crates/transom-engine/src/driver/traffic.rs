@@ -9,8 +9,17 @@ use transom_wire::Time;
 use crate::sys::{Host, IoError};
 use crate::{Buffer, Cx, Direct, HostMemory, LinkEnd, Output};
 
-/// Bytes received, and bytes sent, in one pass before other links have their turn.
-pub(super) const QUOTA: usize = 1024 * 1024;
+/// What one pass may receive, and what it may send, in bytes, if no other link waits for its turn.
+pub(super) const ALONE: usize = 1024 * 1024;
+/// The same if others wait: no more than a busy peer has ready at any moment, or those who always have
+/// more would get more.
+pub(super) const AMONG_OTHERS: usize = 64 * 1024;
+/// What a received frame takes beside its bytes, as bytes that could have been moved in that time: those
+/// who send a byte per frame get no more of the adapter's thread than others.
+pub(super) const FRAME: usize = 1024;
+/// How much is asked for at a time of a peer that is not known yet, and the least.
+pub(super) const FIRST_BITE: usize = 16 * 1024;
+const SMALLEST_BITE: usize = 2 * 1024;
 
 /// How many times a ring is looked at in the time of one look at a socket.
 const PEEKS: u32 = 256;
@@ -57,6 +66,8 @@ impl Link {
             return None;
         }
         let room = worker.staging().get_mut(state.partial.len()..)?;
+        let bite = room.len().min(state.bite);
+        let room = room.get_mut(..bite)?;
         let mut found = Err(IoError::NotNow);
         for _ in 0..tries {
             found = self.stream.receive(room);
@@ -97,17 +108,22 @@ impl Link {
             any = true;
             self.chew_partial(state, cx);
         }
+        let turn = self.shared.turn();
         let mut taken = 0;
         // Bytes at the front of the staging buffer that wait for the rest of their frame.
         let mut kept = 0;
         loop {
             state.paused = !state.connection.wants_read();
-            if state.paused || taken >= QUOTA || self.latch.is_wanted() && any {
+            if state.paused || taken >= turn || self.latch.is_wanted() && any {
                 break;
             }
             let have = kept + state.partial.len();
-            let Some(room) = staging.get_mut(have..).filter(|room| !room.is_empty()) else { break };
-            let asked = room.len();
+            let bite = staging.len().saturating_sub(have).min(state.bite);
+            let Some(room) = staging.get_mut(have..have + bite).filter(|room| !room.is_empty())
+            else {
+                break;
+            };
+            let asked = bite;
             let received = first.take().unwrap_or_else(|| self.stream.receive(room));
             let count = match received {
                 Ok(0) => {
@@ -122,12 +138,11 @@ impl Link {
                 }
             };
             any = true;
-            taken += count;
-            if count < state.partial.len() {
+            let frames = if count < state.partial.len() {
                 // Little by little: moving what is there each time would cost its square.
                 let fresh = staging.get(have..have + count).unwrap_or_default();
                 state.partial.extend_from_slice(fresh);
-                self.chew_partial(state, cx);
+                self.chew_partial(state, cx)
             } else {
                 if let Some(front) = staging.get_mut(..state.partial.len()) {
                     front.copy_from_slice(&state.partial);
@@ -135,10 +150,15 @@ impl Link {
                 }
                 let total = have + count;
                 let bytes = staging.get(..total).unwrap_or_default();
-                let consumed = self.hand_on(state, cx, bytes);
+                let (consumed, frames) = self.hand_on(state, cx, bytes);
                 staging.copy_within(consumed..total, 0);
                 kept = total - consumed;
-            }
+                frames
+            };
+            let cost = count + frames * FRAME;
+            taken += cost;
+            // As much of the same as a turn has room for.
+            state.bite = (count * turn / cost).max(SMALLEST_BITE);
             if state.rings.is_some() {
                 return true; // the stream has said all that it will
             }
@@ -152,25 +172,28 @@ impl Link {
         any
     }
 
-    /// Bytes of the stream, to whom they are for; how many were used.
-    fn hand_on(&self, state: &mut State, cx: &mut Cx<'_>, bytes: &[u8]) -> usize {
+    /// Bytes of the stream, to whom they are for; how many were used, and how many frames they were.
+    fn hand_on(&self, state: &mut State, cx: &mut Cx<'_>, bytes: &[u8]) -> (usize, usize) {
         let mut before = 0;
         if matches!(state.stage, Stage::Greeting) {
             match self.greet(state, cx, bytes) {
-                None => return 0,
-                Some(_) if state.rings.is_some() => return bytes.len(),
+                None => return (0, 0),
+                Some(_) if state.rings.is_some() => return (bytes.len(), 0),
                 Some(count) => before = count,
             }
         }
         let rest = bytes.get(before..).unwrap_or_default();
-        (before + state.connection.receive(cx, rest).consumed).min(bytes.len())
+        let received = state.connection.receive(cx, rest);
+        ((before + received.consumed).min(bytes.len()), received.frames)
     }
 
-    pub(super) fn chew_partial(&self, state: &mut State, cx: &mut Cx<'_>) {
+    /// What was left of earlier; how many frames of it were used.
+    pub(super) fn chew_partial(&self, state: &mut State, cx: &mut Cx<'_>) -> usize {
         let partial = std::mem::take(&mut state.partial);
-        let consumed = self.hand_on(state, cx, &partial);
+        let (consumed, frames) = self.hand_on(state, cx, &partial);
         state.partial = partial;
         state.partial.drain(..consumed);
+        frames
     }
 
     /// Have the connection say what it has to say, and write it.
@@ -178,14 +201,15 @@ impl Link {
         if state.rings.is_some() {
             return self.send_records(state, cx);
         }
+        let turn = self.shared.turn();
         let mut sent = 0;
         let mut flowing = self.write_out(state, cx, &mut sent);
         // Also when the socket is full: requests that need no socket are executed here.
         loop {
             let before = sent;
             let State { connection, out, written, corked, .. } = state;
-            let stop = sent >= QUOTA || self.latch.is_wanted() && sent > 0;
-            let mut outlet = Outlet { link: self, out, written, corked, sent, flowing, stop };
+            let stop = sent >= turn || self.latch.is_wanted() && sent > 0;
+            let mut outlet = Outlet { link: self, out, written, corked, turn, sent, flowing, stop };
             connection.transmit(cx, &mut outlet);
             (sent, flowing) = (outlet.sent, outlet.flowing);
             flowing = flowing && self.write_out(state, cx, &mut sent);
@@ -193,7 +217,7 @@ impl Link {
                 state.more = !flowing;
                 break;
             }
-            if sent >= QUOTA || self.latch.is_wanted() {
+            if sent >= turn || self.latch.is_wanted() {
                 state.more = state.connection.wants_write();
                 break;
             }
@@ -272,6 +296,7 @@ struct Outlet<'a> {
     out: &'a mut Buffer,
     written: &'a mut usize,
     corked: &'a mut bool,
+    turn: usize,
     sent: usize,
     flowing: bool,
     stop: bool,
@@ -281,7 +306,7 @@ impl Output for Outlet<'_> {
     fn room(&self) -> usize {
         // What was written straight from memory counts as if it were in the buffer, so that a pass
         // ends.
-        if self.stop || self.sent >= QUOTA { 0 } else { self.out.room() }
+        if self.stop || self.sent >= self.turn { 0 } else { self.out.room() }
     }
 
     fn buffer(&mut self) -> &mut Vec<u8> {

@@ -62,6 +62,9 @@ pub struct Counters {
     pub guesses: u64,
     /// Connections that were not let in because of such guesses (see [`GuessLimit`](super::GuessLimit)).
     pub slowed: u64,
+    /// Refusals whose peer was told less than it might have been, because asking whose process it is
+    /// would have cost too much.
+    pub unasked: u64,
 }
 
 impl Owner {
@@ -292,7 +295,8 @@ impl Adapter {
         drop(log);
         let (links, shared_links) = (shared.links().len(), shared.sharing.taken());
         let (guesses, slowed) = shared.guessers.counts();
-        Counters { denials, denials_dropped, links, shared_links, guesses, slowed }
+        let unasked = shared.inquiries.unasked();
+        Counters { denials, denials_dropped, links, shared_links, guesses, slowed, unasked }
     }
 
     /// Bytes of memory that connections hold because of their peers: beginnings of frames whose rest has

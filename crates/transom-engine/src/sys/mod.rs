@@ -40,6 +40,7 @@ pub(crate) use pages::hold as hold_maps;
 pub use pages::{PageError, check_pages};
 pub use process::{
     cpu_time, descriptor_limit, fork_generation, now, pause, random_seed, recently, spawn_quiet,
+    thread_time,
 };
 pub(crate) use region::{Region, try_to_share};
 pub use socket::{Bytes, IoError, Listener, Options, Stream, check_local, route_to};

@@ -50,7 +50,16 @@ pub fn recently() -> Time {
 /// CPU time that this process has used, in all threads.
 #[must_use]
 pub fn cpu_time() -> Duration {
-    let t = clock_gettime(ClockId::ProcessCPUTime);
+    read(ClockId::ProcessCPUTime)
+}
+
+/// CPU time that this thread has used.
+pub fn thread_time() -> Duration {
+    read(ClockId::ThreadCPUTime)
+}
+
+fn read(clock: ClockId) -> Duration {
+    let t = clock_gettime(clock);
     let seconds = u64::try_from(t.tv_sec).unwrap_or(0);
     Duration::new(seconds, u32::try_from(t.tv_nsec).unwrap_or(0))
 }

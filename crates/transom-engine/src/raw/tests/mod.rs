@@ -3,6 +3,7 @@
 mod calls;
 mod crowd;
 mod door;
+mod fairness;
 mod forks;
 mod guesses;
 mod harness;

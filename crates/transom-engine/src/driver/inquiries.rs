@@ -1,0 +1,115 @@
+//! Questions to the kernel that strangers can make us ask, and whose price they can raise: where it does
+//! not answer about one socket, its table of all sockets must be read. Such questions get a small part of
+//! a thread's time; when that is used up, the answer is that nobody knows.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use transom_wire::Time;
+
+use crate::sys;
+
+/// Time on a processor that may be spent at once, after a while in which nothing was asked.
+const SAVED: Duration = Duration::from_millis(100);
+/// One part of so many of all time is for questions.
+const PART: u32 = 50;
+
+#[derive(Debug)]
+struct Budget {
+    left: Duration,
+    /// What was spent beyond it.
+    debt: Duration,
+    since: Time,
+    unasked: u64,
+}
+
+/// What is left for questions.
+#[derive(Debug)]
+pub(crate) struct Inquiries(Mutex<Budget>);
+
+impl Inquiries {
+    pub(crate) fn new(now: Time) -> Inquiries {
+        let none = Duration::ZERO;
+        Inquiries(Mutex::new(Budget { left: SAVED, debt: none, since: now, unasked: 0 }))
+    }
+
+    /// Ask, unless too much was spent on questions of late.
+    pub(crate) fn ask<R>(&self, question: impl FnOnce() -> R) -> Option<R> {
+        self.ask_at(sys::now(), sys::thread_time, question)
+    }
+
+    fn ask_at<R>(
+        &self,
+        now: Time,
+        spent: impl Fn() -> Duration,
+        question: impl FnOnce() -> R,
+    ) -> Option<R> {
+        // Held meanwhile: threads that ask at the same time share one budget.
+        let mut budget = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        budget.earn(now);
+        if !budget.debt.is_zero() {
+            budget.unasked += 1;
+            return None;
+        }
+        let before = spent();
+        let answer = question();
+        budget.spend(spent().saturating_sub(before));
+        Some(answer)
+    }
+
+    /// Questions that were not asked.
+    pub(crate) fn unasked(&self) -> u64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).unasked
+    }
+}
+
+impl Budget {
+    fn earn(&mut self, now: Time) {
+        let earned = now.since(self.since) / PART;
+        self.since = self.since.max(now);
+        let over = earned.saturating_sub(self.debt);
+        self.debt = self.debt.saturating_sub(earned);
+        self.left = (self.left + over).min(SAVED);
+    }
+
+    fn spend(&mut self, time: Duration) {
+        self.debt += time.saturating_sub(self.left);
+        self.left = self.left.saturating_sub(time);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// Questions that cost `price` each, asked every `pause`: how many of `times` were asked.
+    fn asked(inquiries: &Inquiries, begin: Time, (times, pause, price): (u32, u64, u64)) -> u32 {
+        let clock = Cell::new(Duration::ZERO);
+        (0..times).fold(0, |asked, n| {
+            let now = begin.after(Duration::from_millis(pause * u64::from(n)));
+            let ask = || clock.set(clock.get() + Duration::from_millis(price));
+            asked + u32::from(inquiries.ask_at(now, || clock.get(), ask).is_some())
+        })
+    }
+
+    #[test]
+    fn questions_that_cost_much_take_a_small_part_of_the_time() {
+        let begin = Time(0).after(Duration::from_secs(1));
+        let inquiries = Inquiries::new(begin);
+        // Ten seconds, in which there would be 10,000 questions of 20 ms: 200 ms, and what was saved.
+        let many = asked(&inquiries, begin, (10_000, 1, 20));
+        assert!((10..=17).contains(&many), "{many} questions of 20 ms in 10 s");
+        assert_eq!(inquiries.unasked(), u64::from(10_000 - many));
+    }
+
+    #[test]
+    fn questions_that_cost_little_are_all_asked() {
+        let begin = Time(0).after(Duration::from_secs(1));
+        let inquiries = Inquiries::new(begin);
+        assert_eq!(asked(&inquiries, begin, (100, 0, 1)), 100, "a hundred at once");
+        let later = begin.after(Duration::from_secs(60));
+        assert_eq!(asked(&inquiries, later, (1000, 50, 1)), 1000, "one in fifty, for ever");
+    }
+}
