@@ -11,6 +11,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // as in any test
 
 pub mod descriptors;
+mod forged;
 pub mod handover;
 pub mod mutate;
 pub mod rings;

@@ -14,10 +14,11 @@ use transom_wire::{Operation, RefusalClass};
 use crate::mutate::Dice;
 use crate::{handover, start_up, stream};
 
-/// The inputs of each target, but for `stream`, whose are sessions of siw's.
+/// The inputs of each target; of `stream` those that are not sessions of siw's.
 #[must_use]
 pub fn all() -> Vec<(&'static str, Vec<Vec<u8>>)> {
     vec![
+        ("stream", crate::forged::sessions()),
         ("start_up", start_ups()),
         ("talk", talks()),
         ("rings", rings()),
@@ -26,7 +27,7 @@ pub fn all() -> Vec<(&'static str, Vec<Vec<u8>>)> {
     ]
 }
 
-fn frame(segment: &transom_iwarp::ddp::Segment<'_>, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(segment: &transom_iwarp::ddp::Segment<'_>, payload: &[u8]) -> Vec<u8> {
     let header = segment.header();
     let length = (header.as_ref().len() + payload.len()) as u16;
     let mut out = [&length.to_be_bytes()[..], header.as_ref(), payload].concat();

@@ -23,6 +23,8 @@ pub const REFUSE: u8 = 8;
 pub const PEER_TO_PEER: u8 = 16;
 /// Send nothing of our own.
 pub const SILENT: u8 = 32;
+/// This side fails in the end.
+pub const FAIL: u8 = 64;
 
 const LIMITS: ReadLimits = ReadLimits { inbound: 4, outbound: 4 };
 
@@ -131,10 +133,16 @@ impl<W: Wire> Engine<W> {
         if !self.dead && self.wire.on_deadline(self.now).is_err() {
             self.dead = true;
         }
+        let next = self.wire.deadline();
+        assert!(next.is_none_or(|next| next > self.now), "a deadline that does not move");
     }
 
     /// The link ends.
     pub(crate) fn end(&mut self) {
+        if self.options & FAIL != 0 && !self.dead {
+            self.wire.fail(self.now);
+            self.dead = true;
+        }
         self.wire.flush(self.now);
         self.speak();
         let _ = self.wire.link_closed(self.now);
@@ -148,6 +156,7 @@ impl<W: Wire> Engine<W> {
     pub(crate) fn hear(&mut self, bytes: &[u8]) -> usize {
         let mut at = 0;
         loop {
+            let _ = self.wire.glance(&bytes[at..]); // only a guess, but of any bytes
             let decoded = match self.wire.decode(self.now, &bytes[at..]) {
                 Ok(decoded) => decoded,
                 Err(_) => {

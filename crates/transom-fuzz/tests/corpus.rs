@@ -86,8 +86,8 @@ fn the_answer_to_a_read_and_a_message_take_turns() {
     }
 }
 
-/// `cargo test -p transom-fuzz -- --ignored write_the_corpus` writes what is made here; the corpus of
-/// `stream` is made by the same test of transom-iwarp. What a fuzzer has found is kept beside it.
+/// `cargo test -p transom-fuzz -- --ignored write_the_corpus` writes what is made here; the rest of the
+/// corpus of `stream` is made by the same test of transom-iwarp. What a fuzzer has found is kept beside it.
 #[test]
 #[ignore = "writes fuzz/corpus"]
 fn write_the_corpus() {
@@ -95,7 +95,8 @@ fn write_the_corpus() {
         let directory = directory(name);
         std::fs::create_dir_all(&directory).unwrap();
         for (number, input) in inputs.iter().enumerate() {
-            std::fs::write(directory.join(format!("{number:03}")), input).unwrap();
+            let name = if name == "stream" { "forged" } else { "" };
+            std::fs::write(directory.join(format!("{name}{number:03}")), input).unwrap();
         }
     }
 }
