@@ -135,6 +135,7 @@ pub fn rings(input: &[u8]) {
             6 => victim
                 .theirs()
                 .acknowledge(input.word() & if step & 16 != 0 { u64::MAX } else { 0xFF_0000_00FF }),
+            _ if step & 128 != 0 => victim.write_directly(step >> 3),
             _ => victim.sleep(),
         }
         victim.look();
@@ -159,6 +160,41 @@ impl Victim {
             self.duplex.wake_up();
         }
         assert!(!self.ours().is_asleep());
+    }
+
+    /// As the engine writes without a buffer in between, if nothing waits in the buffer: a few bytes, or
+    /// more, or some that are gone.
+    fn write_directly(&mut self, what: u8) {
+        let length = [0, 8, INLINE, 100, record::LARGEST_PAYLOAD][usize::from(what % 5)];
+        let header = Header { length: length as u32, ..Header::new(Kind::Write) };
+        let header = record::to_bytes(header.words());
+        assert!(!self.duplex.has_small_room(self.waiting.len()) || self.waiting.is_empty());
+        if self.over || !self.duplex.has_room(&self.waiting) || !self.waiting.is_empty() {
+            return;
+        }
+        let (free, placed) = (self.duplex.producer().free_slots(), self.duplex.producer().placed());
+        if length <= INLINE && what & 8 != 0 {
+            assert!(self.duplex.has_small_room(0));
+            return self.duplex.write_small(&header, &[0x5A; INLINE][..length]);
+        }
+        let gone = what & 8 == 0 && length == 100;
+        let gather = |into: &mut [u8]| {
+            into.fill(0x5A);
+            Ok(())
+        };
+        let fill = |memory: &Memory, side, offset| {
+            memory.fill_bytes(side, offset, &[0x5A; record::LARGEST_PAYLOAD][..length]);
+            if gone { Err(()) } else { Ok(()) }
+        };
+        let done = self.duplex.write_direct(&header, length as u64, gather, fill);
+        assert_eq!(done, if gone { Err(()) } else { Ok(true) });
+        let producer = self.duplex.producer();
+        assert_eq!(
+            producer.free_slots(),
+            free - usize::from(!gone),
+            "of what failed nothing is told"
+        );
+        assert!(producer.placed() >= placed && producer.slots() == SLOTS);
     }
 
     /// As the engine takes records out of its ring.
@@ -209,6 +245,9 @@ impl Victim {
             self.waiting.drain(..std::mem::take(&mut self.written));
         }
         let waiting = !self.waiting.is_empty();
+        if self.engine.dead {
+            self.duplex.forget_stuck();
+        }
         let since = self.duplex.stuck_since(waiting, self.engine.now);
         assert!(since.is_none_or(|since| waiting && since <= self.engine.now));
     }
