@@ -4,7 +4,6 @@ use super::*;
 
 transom_core::again_over_process![
     a_window_closes_under_a_write_that_is_stalled_in_the_middle_of_a_frame,
-    of_an_announced_write_that_is_refused_no_byte_moves,
     vanished_pages_fail_the_request_that_needs_them,
     nd2_w20_windows_close_with_the_connection,
     the_token_of_a_flushed_bind_never_lives
@@ -36,31 +35,6 @@ fn a_window_closes_under_a_write_that_is_stalled_in_the_middle_of_a_frame() {
         assert_eq!(a.outcomes(), [(1, Status::RemoteAccess)], "{}", dialect.name);
         assert_eq!(p.arena.read(buffer.address, 200_000).unwrap(), before);
     });
-}
-
-/// Design rule 3, ND2 5.3: between two Transoms a Write of many frames is judged as a whole, before its
-/// first byte; a byte too many at its end, or a window that has closed, and none moves.
-#[test]
-fn of_an_announced_write_that_is_refused_no_byte_moves() {
-    for (dialect, closed) in dialect::ALL.into_iter().flat_map(|d| [(d, false), (d, true)]) {
-        let mut pair = connected(dialect, Wires::transom());
-        let [a, p] = &mut pair.hosts;
-        let source = a.register(vec![1; 200_000], Rights::NONE);
-        let buffer = p.register(vec![0; 200_000], Rights::LOCAL_WRITE);
-        let request = Request { context: 9, operation: Operation::Receive, flags: Flags::NONE };
-        let length = if closed { 200_000 } else { 199_999 };
-        let window = p.bind(&buffer, 0, length, Rights::REMOTE_WRITE, request).unwrap();
-        pair.pump();
-        if closed {
-            pair.hosts[PASSIVE].memory.close(window.token, None, 0).unwrap();
-        }
-        pair.hosts[ACTIVE].post(1, write(&window, 0), Flags::NONE, &[source.all()]).unwrap();
-        pair.pump();
-        let [a, p] = &mut pair.hosts;
-        assert_eq!(a.outcomes(), [(1, Status::RemoteAccess)], "{}", dialect.name);
-        let bytes = p.arena.read(buffer.address, 200_000).unwrap();
-        assert!(bytes.iter().all(|byte| *byte == 0), "{}: {closed}", dialect.name);
-    }
 }
 
 /// Design rule 8: the check passes, the pages are gone; both processes live.
