@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use transom_process::record::{self, HEADER, Header, Kind};
-use transom_process::ring::{Body, DATA, Found, INLINE, Lie, Producer, SLOTS, Shared, Side, Slot};
+use transom_process::ring::{
+    Body, Consumer, DATA, Found, INLINE, Lie, Producer, Record, SLOTS, Shared, Side, Slot,
+};
 use transom_process::{Area, Channel, Config, Duplex};
 use transom_wire::{Frame, ReadLimits, Role, Time, Wire};
 
@@ -53,6 +55,8 @@ struct Victim {
     engine: Engine<Channel>,
     shared: Rc<Shared>,
     duplex: Duplex<Memory>,
+    /// Takes the same records on the long way.
+    shadow: Consumer,
     /// What the engine has to say and the ring has no room for, and how much of it was written.
     waiting: Vec<u8>,
     written: usize,
@@ -86,6 +90,7 @@ pub fn rings(input: &[u8]) {
     let mut victim = Victim {
         engine: Engine::new(Channel::new(config, Time(0)), RECORDS, options),
         duplex: Duplex::new(Memory(shared.clone()), usize::from(role == Role::Passive)),
+        shadow: Consumer::new(SLOTS, DATA),
         shared,
         waiting: Vec::new(),
         written: 0,
@@ -104,9 +109,11 @@ pub fn rings(input: &[u8]) {
         match step % 8 {
             // A record in its place; its words are the input's.
             0..=3 => {
+                let (flags, detail) = (input.byte().unwrap_or(0), input.byte().unwrap_or(0));
                 let header = Header {
-                    flags: input.byte().unwrap_or(0),
-                    detail: input.byte().unwrap_or(0).into(),
+                    flags,
+                    // Small Writes have none.
+                    detail: if detail & 4 == 0 { 0 } else { detail.into() },
                     ack: u64::from(input.byte().unwrap_or(0)) | 8 << 32,
                     address: input.byte().unwrap_or(0).into(),
                     token: input.byte().unwrap_or(0).into(),
@@ -175,7 +182,8 @@ impl Victim {
         let (free, placed) = (self.duplex.producer().free_slots(), self.duplex.producer().placed());
         if length <= INLINE && what & 8 != 0 {
             assert!(self.duplex.has_small_room(0));
-            return self.duplex.write_small(&header, &[0x5A; INLINE][..length]);
+            self.duplex.write_small(&header, &[0x5A; INLINE][..length]);
+            return self.duplex.fetch_ahead(1);
         }
         let gone = what & 8 == 0 && length == 100;
         let gather = |into: &mut [u8]| {
@@ -217,8 +225,19 @@ impl Victim {
     }
 
     fn take(&mut self, into: &mut [u8]) -> Result<usize, Lie> {
-        if let Some(record) = self.duplex.read() {
+        let (mut header, mut payload) = ([0; HEADER], [0; INLINE]);
+        let shared = self.shared.clone();
+        let same = self.shadow.take(shared.sides[1 - self.duplex.mine()].slots());
+        let next = if self.duplex.read_small(&mut header, &mut payload)? {
+            let record = Record::of_small(&header, &payload).unwrap();
+            assert!(record.header.kind == Kind::Write && record.header.payload() <= INLINE);
+            Some(Ok(record))
+        } else {
+            self.duplex.read()
+        };
+        if let Some(record) = next {
             let record = record?;
+            assert_eq!(same, Some(Ok(record)), "on either way");
             self.taken += 1;
             let length = record.header.payload();
             assert!(record.header.kind != Kind::Ack);
