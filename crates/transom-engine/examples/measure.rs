@@ -248,7 +248,7 @@ fn wait_for(raw: &Stream, side: &Side) {
     loop {
         side.poll();
         turns += 1;
-        if turns % 64 == 0 && raw.receive(&mut one).unwrap_or(0) == 1 {
+        if turns.is_multiple_of(64) && raw.receive(&mut one).unwrap_or(0) == 1 {
             return;
         }
     }

@@ -85,7 +85,7 @@ fn start_ups() -> Vec<Vec<u8>> {
         for enhanced in words {
             for flags in flags {
                 at += 1;
-                let more = mores[at % 4] | if at % 7 == 0 { start_up::SIW } else { 0 };
+                let more = mores[at % 4] | if at.is_multiple_of(7) { start_up::SIW } else { 0 };
                 let private = &[0x44; 600][..[0, 5, 508, 20][at % 4]];
                 let s = if enhanced.is_some() { mpa::ENHANCED } else { 0 };
                 let revision = if enhanced.is_some() { 2 } else { 1 };

@@ -183,7 +183,7 @@ impl<W: Wire> Engine<W> {
 
     fn take(&mut self, event: Event<'_>) {
         self.events += 1;
-        let refused = self.options & REFUSE != 0 && self.events % 7 == 0;
+        let refused = self.options & REFUSE != 0 && self.events.is_multiple_of(7);
         match event {
             Event::ConnectRequest { private, .. } => {
                 assert!(private.len() <= 512);
@@ -266,7 +266,7 @@ impl<W: Wire> Engine<W> {
             self.out.resize(self.out.len() + frame.length as usize, 0xA5);
             self.wire.seal(&frame, &mut self.out, start);
             let length = self.out.len() - start;
-            assert!(!frame.sealed || !self.rules.padded || length % 4 == 0);
+            assert!(!frame.sealed || !self.rules.padded || length.is_multiple_of(4));
             if (self.rules.last_words)(&frame) {
                 self.ends += 1;
             } else {

@@ -291,7 +291,7 @@ impl<W: Wire> End<W> {
                 }
             };
             fill(&mut self.out, address, frame.length);
-            match self.wire.trailer(&frame).filter(|_| self.next % 2 == 0) {
+            match self.wire.trailer(&frame).filter(|_| self.next.is_multiple_of(2)) {
                 Some(trailer) => {
                     self.out.extend_from_slice(&trailer.bytes[..usize::from(trailer.length)]);
                 }

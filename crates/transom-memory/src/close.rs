@@ -160,14 +160,14 @@ impl Memory {
         };
         if let (Some(asked), Scope::QueuePair(domain, bound)) =
             (queue_pair, facts.scope(head.scope_kind()))
+            && asked != bound
+            && !planted!("invalidated on another queue pair")
         {
-            if asked != bound && !planted!("invalidated on another queue pair") {
-                let actor = Actor { domain, queue_pair: asked, connection: None };
-                let access = close_access(window, actor);
-                let seen = Some((head, facts));
-                let denial = self.explain(&mut control, &access, Rule::Scope, seen, now);
-                return Err(DeregisterError::NotYours(denial));
-            }
+            let actor = Actor { domain, queue_pair: asked, connection: None };
+            let access = close_access(window, actor);
+            let seen = Some((head, facts));
+            let denial = self.explain(&mut control, &access, Rule::Scope, seen, now);
+            return Err(DeregisterError::NotYours(denial));
         }
         self.close_one(control, Place::of(window), entry, head, CloseReason::Invalidated, now)
     }
@@ -409,10 +409,10 @@ impl Memory {
         now: Nanoseconds,
     ) -> Box<Denial> {
         let denial = self.explain(&mut control, access, Rule::LiveToken, None, now);
-        if let Some(named) = denial.named {
-            if matches!(named.state, crate::NamedState::Dead { .. }) {
-                drop(self.wait_for(control, access.token));
-            }
+        if let Some(named) = denial.named
+            && matches!(named.state, crate::NamedState::Dead { .. })
+        {
+            drop(self.wait_for(control, access.token));
         }
         denial
     }

@@ -379,10 +379,10 @@ impl Memory {
 
     /// A new token and its place.
     fn draw(&self, control: &mut Control) -> Option<(Place, Token)> {
-        if let Some(position) = control.issuer.wants_chunk() {
-            if self.table.add_chunk(position) {
-                control.add_chunk(position);
-            }
+        if let Some(position) = control.issuer.wants_chunk()
+            && self.table.add_chunk(position)
+        {
+            control.add_chunk(position);
         }
         let place = control.issuer.take()?;
         let mut cycle = control.ledger(place).cycle;

@@ -216,7 +216,7 @@ pub unsafe extern "C" fn TransomBuildMdlForPages(
     // SAFETY: the caller gives `count` addresses.
     let pages = unsafe { std::slice::from_raw_parts(pages, count) };
     let needed = spanned(u64::from(header.byte_offset), u64::from(header.byte_count));
-    let aligned = pages.iter().all(|&page| (page as u64) % PAGE_SIZE == 0);
+    let aligned = pages.iter().all(|&page| (page as u64).is_multiple_of(PAGE_SIZE));
     if pages.len() as u64 != needed || !aligned {
         return 0;
     }

@@ -349,7 +349,7 @@ impl<A: Area> Duplex<A> {
     pub fn settle(&mut self, word: Option<u64>) -> bool {
         let lost = |word: &u64| {
             planted!("ring: acknowledgement lost at its end")
-                && (*word & 0xFFFF_FFFF) % (self.producer.slots() as u64) == 0
+                && (*word & 0xFFFF_FFFF).is_multiple_of(self.producer.slots() as u64)
         };
         if let Some(word) = word.filter(|word| !lost(word)) {
             self.ours().acknowledge(word);

@@ -399,10 +399,10 @@ impl Endpoint {
                 drop(inbox);
                 return Poll::Ready(Err(self.why_ended("receiving a message")));
             }
-            if let Some(waker) = waker {
-                if !inbox.wakers.iter().any(|other| other.will_wake(waker)) {
-                    inbox.wakers.push(waker.clone());
-                }
+            if let Some(waker) = waker
+                && !inbox.wakers.iter().any(|other| other.will_wake(waker))
+            {
+                inbox.wakers.push(waker.clone());
             }
             return Poll::Pending;
         };

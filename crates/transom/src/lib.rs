@@ -72,6 +72,11 @@
 
 #![deny(unsafe_code)]
 
+/// The program in the repository's README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 mod adapter;
 mod batch;
 #[expect(unsafe_code, reason = "takes buffers apart")]

@@ -137,7 +137,7 @@ fn connections(count: usize, path: Path) -> Outcome<(f64, f64)> {
         active.recv().wait()?;
         ends.push(active);
         ends.push(passive);
-        if index >= WARM_UP && (index - WARM_UP) % group == 0 {
+        if index >= WARM_UP && (index - WARM_UP).is_multiple_of(group) {
             let now = in_use();
             if index > WARM_UP {
                 each.push((now - before) as f64 / (2 * group) as f64);

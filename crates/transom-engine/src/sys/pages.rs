@@ -178,10 +178,10 @@ fn walk(
 
 /// Check `length` bytes at `start`. `write`: they must be writable too.
 pub fn check_pages(start: u64, length: u64, write: bool) -> Result<(), PageError> {
-    if let Some(fd) = maps_fd(super::fork_generation()) {
-        if let Ok(verdict) = walk(start, length, write, |at| query(&fd, at)) {
-            return verdict;
-        }
+    if let Some(fd) = maps_fd(super::fork_generation())
+        && let Ok(verdict) = walk(start, length, write, |at| query(&fd, at))
+    {
+        return verdict;
     }
     check_by_text(start, length, write)
 }

@@ -243,10 +243,10 @@ impl Stream {
         if verdict {
             self.outbound.verdict_for = self.outbound.gone();
         }
-        if !self.agreed.extension {
-            if let Some(through) = self.settle() {
-                self.pending.done = Some(through);
-            }
+        if !self.agreed.extension
+            && let Some(through) = self.settle()
+        {
+            self.pending.done = Some(through);
         }
     }
 

@@ -144,22 +144,22 @@ impl Side {
     }
 
     fn take(&mut self, event: Event<'_>) {
-        if let Some((which, class, explanation)) = self.refuse {
-            if which(&event) {
-                let operation = match event {
-                    Event::Send { invalidate: Some(_), .. }
-                        if class == RefusalClass::NotInvalidatable =>
-                    {
-                        transom_wire::Operation::Invalidate
-                    }
-                    Event::Send { .. } => transom_wire::Operation::Send,
-                    Event::ReadRequest { .. } => transom_wire::Operation::Read,
-                    _ => transom_wire::Operation::Write,
-                };
-                let explanation = Some(explanation).filter(|text| !text.is_empty());
-                self.wire.refuse(self.now, &Refusal { operation, class, explanation });
-                return;
-            }
+        if let Some((which, class, explanation)) = self.refuse
+            && which(&event)
+        {
+            let operation = match event {
+                Event::Send { invalidate: Some(_), .. }
+                    if class == RefusalClass::NotInvalidatable =>
+                {
+                    transom_wire::Operation::Invalidate
+                }
+                Event::Send { .. } => transom_wire::Operation::Send,
+                Event::ReadRequest { .. } => transom_wire::Operation::Read,
+                _ => transom_wire::Operation::Write,
+            };
+            let explanation = Some(explanation).filter(|text| !text.is_empty());
+            self.wire.refuse(self.now, &Refusal { operation, class, explanation });
+            return;
         }
         let got = match event {
             Event::ConnectRequest { limits, private } => {
@@ -220,18 +220,19 @@ impl Side {
 
     /// Write one frame out, if there is one.
     pub fn step(&mut self) -> Option<Frame> {
-        if self.under_way.is_none() && self.waiting.is_none() {
-            if let Some((message, data)) = self.queue.front() {
-                let id = MessageId(self.next_id);
-                match self.wire.begin(self.now, id, message) {
-                    Begin::Started => {
-                        self.payloads.insert(id.0, data.clone());
-                        self.queue.pop_front();
-                        self.next_id += 1;
-                        self.under_way = Some(id);
-                    }
-                    Begin::Wait(waiting) => self.waiting = Some(waiting),
+        if self.under_way.is_none()
+            && self.waiting.is_none()
+            && let Some((message, data)) = self.queue.front()
+        {
+            let id = MessageId(self.next_id);
+            match self.wire.begin(self.now, id, message) {
+                Begin::Started => {
+                    self.payloads.insert(id.0, data.clone());
+                    self.queue.pop_front();
+                    self.next_id += 1;
+                    self.under_way = Some(id);
                 }
+                Begin::Wait(waiting) => self.waiting = Some(waiting),
             }
         }
         let frame = self.wire.next_frame(self.now)?;

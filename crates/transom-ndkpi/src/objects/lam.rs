@@ -85,7 +85,7 @@ impl Lams {
         let (number, lam) = self.at(logical)?;
         let offset = logical - number;
         let index = usize::try_from(offset / PAGE).ok()?;
-        lam.pages.get(index).copied().filter(|_| offset % PAGE == 0)
+        lam.pages.get(index).copied().filter(|_| offset.is_multiple_of(PAGE))
     }
 }
 

@@ -343,10 +343,10 @@ impl Watch {
             if let Some(books) = watch.books.get_mut(stream.process) {
                 books.over(queue_pair, stream.id);
             }
-            if let (Some(pair), Some(_)) = (stream.pair, queue_pair) {
-                if let Some(pair) = watch.pairs.get_mut(&pair) {
-                    pair.over = true;
-                }
+            if let (Some(pair), Some(_)) = (stream.pair, queue_pair)
+                && let Some(pair) = watch.pairs.get_mut(&pair)
+            {
+                pair.over = true;
             }
         });
     }
