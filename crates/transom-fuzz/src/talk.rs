@@ -21,18 +21,6 @@ use crate::Input;
 
 const LENGTHS: [u32; 16] =
     [0, 1, 4, 7, 31, 32, 33, 63, 500, 1400, 1448, 3000, 9000, 65_536, 65_537, 140_000];
-const CLASSES: [RefusalClass; 9] = [
-    RefusalClass::Token,
-    RefusalClass::Scope,
-    RefusalClass::Right,
-    RefusalClass::Bounds,
-    RefusalClass::Wrap,
-    RefusalClass::NoReceive,
-    RefusalClass::TooLong,
-    RefusalClass::NotInvalidatable,
-    RefusalClass::Internal,
-];
-
 /// Of an active side's options: revision 1.
 const OLDER: u8 = 8;
 
@@ -153,7 +141,10 @@ fn run<W: Wire + Debug>(active: W, passive: W, limits: ReadLimits, mut input: In
             }
             11 => {
                 clean = false;
-                ends[at].refuse = Some(CLASSES[usize::from(input.byte().unwrap_or(0)) % 9]);
+                ends[at].refuse = Some(
+                    RefusalClass::ALL
+                        [usize::from(input.byte().unwrap_or(0)) % RefusalClass::ALL.len()],
+                );
             }
             12 => {
                 clean = false;

@@ -82,21 +82,6 @@ pub struct Refused<'b> {
     pub last: bool,
 }
 
-const OPERATIONS: [Operation; 4] =
-    [Operation::Send, Operation::Write, Operation::Read, Operation::Invalidate];
-
-const CLASSES: [RefusalClass; 9] = [
-    RefusalClass::Token,
-    RefusalClass::Scope,
-    RefusalClass::Right,
-    RefusalClass::Bounds,
-    RefusalClass::Wrap,
-    RefusalClass::NoReceive,
-    RefusalClass::TooLong,
-    RefusalClass::NotInvalidatable,
-    RefusalClass::Internal,
-];
-
 fn code<T: PartialEq>(all: &[T], one: &T) -> u32 {
     let at = all.iter().position(|each| each == one);
     at.and_then(|at| u32::try_from(at).ok()).unwrap_or(0xFF)
@@ -127,7 +112,8 @@ impl Refused<'_> {
     /// Its header; the text follows.
     #[must_use]
     pub fn header(&self) -> Header {
-        let ulp = code(&OPERATIONS, &self.operation) << 24 | code(&CLASSES, &self.class) << 16;
+        let ulp = code(&Operation::ALL, &self.operation) << 24
+            | code(&RefusalClass::ALL, &self.class) << 16;
         header(REFUSAL_QUEUE, self.last, ulp, self.number, self.offset)
     }
 }
@@ -149,8 +135,8 @@ impl<'b> Extra<'b> {
             }
             REFUSAL_QUEUE if payload.len() <= EXPLANATION => {
                 let [operation, class, ..] = ulp.to_be_bytes();
-                let operation = *OPERATIONS.get(usize::from(operation)).ok_or(false)?;
-                let class = *CLASSES.get(usize::from(class)).ok_or(false)?;
+                let operation = *Operation::ALL.get(usize::from(operation)).ok_or(false)?;
+                let class = *RefusalClass::ALL.get(usize::from(class)).ok_or(false)?;
                 Ok(Extra::Refusal(Refused {
                     operation,
                     class,

@@ -12,21 +12,6 @@ use transom_iwarp::terminate::{About, Terminate};
 use transom_iwarp::{Config, TerminateForm};
 use transom_wire::{Event, Message, Operation, RefusalClass, Role, Wire};
 
-const OPERATIONS: [Operation; 4] =
-    [Operation::Send, Operation::Write, Operation::Read, Operation::Invalidate];
-
-const CLASSES: [RefusalClass; 9] = [
-    RefusalClass::Token,
-    RefusalClass::Scope,
-    RefusalClass::Right,
-    RefusalClass::Bounds,
-    RefusalClass::Wrap,
-    RefusalClass::NoReceive,
-    RefusalClass::TooLong,
-    RefusalClass::NotInvalidatable,
-    RefusalClass::Internal,
-];
-
 /// The codes of iW 7.4, column "Project", written down a second time on purpose.
 #[rustfmt::skip]
 const EXPECTED: &[(Fault, (u8, u8, u8))] = &[
@@ -80,8 +65,8 @@ fn every_row_of_iw_7_4() {
 
 #[test]
 fn every_refusal_has_a_code_that_comes_back_as_its_class() {
-    for operation in OPERATIONS {
-        for class in CLASSES {
+    for operation in Operation::ALL {
+        for class in RefusalClass::ALL {
             let row = Fault::of(operation, class).row();
             let Some((_, told)) = row.refusal else {
                 // Local failure says nothing; so do classes that make no sense for an operation.
@@ -101,8 +86,8 @@ fn every_refusal_has_a_code_that_comes_back_as_its_class() {
 #[test]
 fn every_refusal_reaches_the_initiator_with_its_message_and_class() {
     // Through the wire, plain peers: refuse one message of each kind for each class.
-    for operation in OPERATIONS {
-        for class in CLASSES {
+    for operation in Operation::ALL {
+        for class in RefusalClass::ALL {
             let row = Fault::of(operation, class).row();
             let Some((_, told)) = row.refusal else { continue };
             if operation == Operation::Invalidate && class != RefusalClass::NotInvalidatable {

@@ -21,28 +21,11 @@ use transom_ndkpi::dispatch::*;
 use transom_ndkpi::flags::op;
 use transom_ndkpi::types::*;
 use transom_ndkpi::{Mode, Status};
+use transom_rules::Random;
 
 const SEQUENCES: u64 = 40;
 const STEPS: usize = 250;
 const COUNT: usize = 16;
-
-/// splitmix64
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-    fn one_in(&mut self, n: usize) -> bool {
-        self.below(n) == 0
-    }
-}
 
 /// A request that was accepted.
 struct Accepted {

@@ -207,26 +207,12 @@ pub fn words_of(bytes: &[u8; HEADER]) -> Words {
     words
 }
 
-const CLASSES: [RefusalClass; 9] = [
-    RefusalClass::Token,
-    RefusalClass::Scope,
-    RefusalClass::Right,
-    RefusalClass::Bounds,
-    RefusalClass::Wrap,
-    RefusalClass::NoReceive,
-    RefusalClass::TooLong,
-    RefusalClass::NotInvalidatable,
-    RefusalClass::Internal,
-];
-const OPERATIONS: [Operation; 4] =
-    [Operation::Send, Operation::Write, Operation::Read, Operation::Invalidate];
-
 /// What was refused and why, in a header's detail; 0 = none.
 #[must_use]
 pub fn detail(operation: Option<Operation>, class: Option<RefusalClass>) -> u16 {
     let of = |at: Option<usize>| at.and_then(|at| u16::try_from(at + 1).ok()).unwrap_or(0);
-    let operation = operation.and_then(|o| OPERATIONS.iter().position(|it| *it == o));
-    let class = class.and_then(|c| CLASSES.iter().position(|it| *it == c));
+    let operation = operation.and_then(|o| Operation::ALL.iter().position(|it| *it == o));
+    let class = class.and_then(|c| RefusalClass::ALL.iter().position(|it| *it == c));
     of(operation) | of(class) << 8
 }
 
@@ -236,8 +222,8 @@ pub fn read_detail(detail: u16) -> (Option<Operation>, Option<RefusalClass>) {
     let operation = usize::from(detail & 0xFF).checked_sub(1);
     let class = usize::from(detail >> 8).checked_sub(1);
     (
-        operation.and_then(|at| OPERATIONS.get(at)).copied(),
-        class.and_then(|at| CLASSES.get(at)).copied(),
+        operation.and_then(|at| Operation::ALL.get(at)).copied(),
+        class.and_then(|at| RefusalClass::ALL.get(at)).copied(),
     )
 }
 
@@ -271,8 +257,8 @@ mod tests {
         }
         assert_eq!(read_detail(0), (None, None));
         assert_eq!(read_detail(0xFFFF), (None, None));
-        for operation in OPERATIONS {
-            for class in CLASSES {
+        for operation in Operation::ALL {
+            for class in RefusalClass::ALL {
                 let both = (Some(operation), Some(class));
                 assert_eq!(read_detail(detail(both.0, both.1)), both);
             }

@@ -57,6 +57,28 @@ pub struct UpcallTableEx {
     pub complete_overlapped_request: Option<CompleteOverlapped>,
 }
 
+impl UpcallTableEx {
+    /// No function at all: for those who have some of them.
+    pub const NONE: UpcallTableEx = UpcallTableEx {
+        close_event: std::ptr::null(),
+        close_socket_handle: None,
+        create_event: std::ptr::null(),
+        create_socket_handle: None,
+        fd_is_set: std::ptr::null(),
+        get_provider_path: std::ptr::null(),
+        modify_ifs_handle: std::ptr::null(),
+        post_message: std::ptr::null(),
+        query_blocking_callback: std::ptr::null(),
+        query_socket_handle_context: std::ptr::null(),
+        queue_apc: std::ptr::null(),
+        reset_event: None,
+        set_event: None,
+        open_current_thread: std::ptr::null(),
+        close_thread: std::ptr::null(),
+        complete_overlapped_request: None,
+    };
+}
+
 // SAFETY: a table of functions, copied and never written.
 unsafe impl Send for UpcallTableEx {}
 // SAFETY: as above.

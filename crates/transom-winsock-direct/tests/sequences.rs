@@ -14,6 +14,7 @@ use std::ptr::{null, null_mut};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
+use transom_rules::Random;
 use transom_winsock_direct::abi::*;
 use transom_winsock_direct::extension::{EXTENSIONS, Extension};
 use transom_winsock_direct::tables::*;
@@ -113,24 +114,13 @@ struct Provider {
 
 impl Provider {
     fn start() -> Provider {
-        let none = null::<c_void>();
         let upcalls = UpcallTableEx {
-            close_event: none,
             close_socket_handle: Some(close),
-            create_event: none,
             create_socket_handle: Some(create),
-            fd_is_set: none,
-            get_provider_path: none,
-            modify_ifs_handle: none,
-            post_message: none,
-            query_blocking_callback: none,
-            query_socket_handle_context: none,
-            queue_apc: none,
             reset_event: Some(event),
             set_event: Some(event),
-            open_current_thread: none,
-            close_thread: none,
             complete_overlapped_request: Some(complete),
+            ..UpcallTableEx::NONE
         };
         let mut table = std::mem::MaybeUninit::<ProcTable>::uninit();
         let at = table.as_mut_ptr();
@@ -154,7 +144,7 @@ impl Provider {
                 let ioctl = table.ioctl.unwrap();
                 let (b, n) = (&mut bytes, null_mut());
                 assert_eq!(
-                    ioctl(7, code, input, 16, out, 8, b, null_mut(), none, n, null_mut()),
+                    ioctl(7, code, input, 16, out, 8, b, null_mut(), null(), n, null_mut()),
                     0
                 );
                 found
@@ -185,29 +175,12 @@ impl Provider {
 
 // ---- one sequence ---------------------------------------------------------------------------------
 
-/// splitmix64
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-    fn one_in(&mut self, n: usize) -> bool {
-        self.below(n) == 0
-    }
-    /// A number that is mostly small and sometimes anything.
-    fn length(&mut self, usual: usize) -> u32 {
-        if self.one_in(24) {
-            (self.next() >> self.below(64)) as u32
-        } else {
-            self.below(usual) as u32
-        }
+/// A number that is mostly small and sometimes anything.
+fn some_length(random: &mut Random, usual: usize) -> u32 {
+    if random.one_in(24) {
+        (random.next() >> random.below(64)) as u32
+    } else {
+        random.below(usual) as u32
     }
 }
 
@@ -360,7 +333,7 @@ impl Sequence<'_> {
         let (s, mut errno) = (self.socket(), 0);
         let r = &mut self.random;
         // Ranges of the arena, and ranges that nobody has mapped.
-        let (offset, mut length) = (r.below(ARENA), r.length(ARENA));
+        let (offset, mut length) = (r.below(ARENA), some_length(r, ARENA));
         if offset / 512 * 512 + length as usize > ARENA {
             // What lies behind it is not the switch's to register, but so much is not mapped.
             length |= 1 << 31;
@@ -406,7 +379,7 @@ impl Sequence<'_> {
                 let _ = self.said("conceal", s, done, errno);
             }
             _ => {
-                let size = self.random.length(9000) as usize;
+                let size = some_length(&mut self.random, 9000) as usize;
                 let done = unsafe { (self.provider.goes_away)(from, size, &mut errno) } == 0;
                 let _ = self.said("memory goes away", 0, done, errno);
             }
@@ -443,7 +416,7 @@ impl Sequence<'_> {
         let (mut plain, mut with) = (Vec::new(), Vec::new());
         for _ in 0..count {
             let at = self.random.below(ARENA / 512) * 512;
-            let len = self.random.length(3000);
+            let len = some_length(&mut self.random, 3000);
             let buf = self.arena.wrapping_add(at).cast();
             plain.push(WsaBuf { len, buf });
             // The pair's own come first.
@@ -466,7 +439,7 @@ impl Sequence<'_> {
         let (mut moved, none, e) = (0, null_mut(), &raw mut errno);
         let moved = if r.one_in(8) { null_mut() } else { &raw mut moved };
         let (which, nothing) = (r.below(6), r.one_in(32));
-        let offset = r.length(6000);
+        let offset = some_length(r, 6000);
         let b = if nothing { null_mut() } else { plain.as_mut_ptr() };
         let x = if nothing { null_mut() } else { with.as_mut_ptr() };
         let t = &self.provider.table;

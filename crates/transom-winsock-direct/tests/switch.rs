@@ -40,22 +40,12 @@ fn address(port: u16) -> [u8; 16] {
 fn w05_w25_the_functions_from_c() {
     let none = std::ptr::null::<c_void>();
     let upcalls = UpcallTableEx {
-        close_event: none,
         close_socket_handle: Some(close),
-        create_event: none,
         create_socket_handle: Some(create),
-        fd_is_set: none,
-        get_provider_path: none,
-        modify_ifs_handle: none,
-        post_message: none,
-        query_blocking_callback: none,
-        query_socket_handle_context: none,
-        queue_apc: none,
         reset_event: Some(event),
         set_event: Some(event),
-        open_current_thread: none,
-        close_thread: none,
         complete_overlapped_request: Some(complete),
+        ..UpcallTableEx::NONE
     };
     let mut table = std::mem::MaybeUninit::<ProcTable>::uninit();
     let mut data = WspData { version: 0, high_version: 0, description: [0; 256] };

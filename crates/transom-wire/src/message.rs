@@ -19,6 +19,12 @@ pub enum Operation {
     Invalidate,
 }
 
+impl Operation {
+    /// All of them. Their order is the number that our own wires give them: new ones come last.
+    pub const ALL: [Operation; 4] =
+        [Operation::Send, Operation::Write, Operation::Read, Operation::Invalidate];
+}
+
 /// An outbound message. Payload is not here: the engine supplies it frame by frame
 /// ([`Payload::Message`](crate::Payload::Message)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -38,6 +38,21 @@ pub enum RefusalClass {
     Internal,
 }
 
+impl RefusalClass {
+    /// All of them. Their order is the number that our own wires give them: new ones come last.
+    pub const ALL: [RefusalClass; 9] = [
+        RefusalClass::Token,
+        RefusalClass::Scope,
+        RefusalClass::Right,
+        RefusalClass::Bounds,
+        RefusalClass::Wrap,
+        RefusalClass::NoReceive,
+        RefusalClass::TooLong,
+        RefusalClass::NotInvalidatable,
+        RefusalClass::Internal,
+    ];
+}
+
 /// A refusal, as handed to a wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal<'a> {
