@@ -12,6 +12,7 @@ use transom_ndkpi::types::*;
 use transom_ndkpi::{Mode, NdkCloseAdapter, NdkOpenAdapter, OpenOptions, Status};
 
 mod calls;
+pub mod fixture;
 mod memory;
 mod objects;
 mod side;
