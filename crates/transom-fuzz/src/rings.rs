@@ -60,6 +60,8 @@ struct Victim {
     /// What the engine has to say and the ring has no room for, and how much of it was written.
     waiting: Vec<u8>,
     written: usize,
+    /// Room for a record.
+    staging: Vec<u8>,
     /// Records read.
     taken: u32,
     over: bool,
@@ -94,6 +96,7 @@ pub fn rings(input: &[u8]) {
         shared,
         waiting: Vec::new(),
         written: 0,
+        staging: vec![0; HEADER + record::LARGEST_PAYLOAD],
         taken: 0,
         over: false,
     };
@@ -207,10 +210,10 @@ impl Victim {
 
     /// As the engine takes records out of its ring.
     fn look(&mut self) {
-        let mut staging = vec![0; HEADER + record::LARGEST_PAYLOAD];
+        let mut staging = std::mem::take(&mut self.staging);
         while !self.over {
             match self.take(&mut staging) {
-                Ok(0) => return,
+                Ok(0) => break,
                 Ok(used) => {
                     let heard = self.engine.hear(&staging[..used]);
                     assert!(heard == used, "a record is whole");
@@ -222,6 +225,7 @@ impl Victim {
                 }
             }
         }
+        self.staging = staging;
     }
 
     fn take(&mut self, into: &mut [u8]) -> Result<usize, Lie> {
