@@ -133,6 +133,9 @@ impl<A: Area> Duplex<A> {
             Err(lie) => return Some(Err(lie)),
         };
         self.area.point("a record was read");
+        if planted!("ring: word passed over") {
+            self.seen = self.theirs().acknowledged();
+        }
         Some(self.acknowledged(record.header.ack).map(|()| record))
     }
 
@@ -157,9 +160,6 @@ impl<A: Area> Duplex<A> {
     #[inline]
     pub fn news_beside(&mut self) -> Result<Option<Header>, Lie> {
         let word = self.theirs().acknowledged();
-        if planted!("ring: word passed over") && self.consumer.has_next(self.theirs().slots()) {
-            self.seen = word;
-        }
         // A record that was written before the word comes before it.
         if word == self.seen || self.consumer.has_next(self.theirs().slots()) {
             return Ok(None);
@@ -313,7 +313,7 @@ impl<A: Area> Duplex<A> {
         // Slots for what waits in the buffer are taken too; headers alone are the most of them.
         self.producer.free_slots() > waiting.len().div_ceil(HEADER)
             && self.producer.has_room(record::LARGEST_PAYLOAD)
-            || !waiting.is_empty() && is_cut(waiting)
+            || !waiting.is_empty() && is_cut(waiting) && !planted!("ring: stuck half-way")
     }
 
     /// Whether there is room for a frame that fits a slot: none behind `waiting` bytes of a buffer,

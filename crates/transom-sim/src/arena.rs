@@ -64,6 +64,13 @@ impl Arena {
         }
     }
 
+    /// The pages behind `address` are gone.
+    pub fn tear(&self, address: u64) {
+        if let Some((base, buffer)) = self.lock().range_mut(..=address).next_back() {
+            buffer.valid = buffer.valid.min((address - base) as usize);
+        }
+    }
+
     /// Addresses and sizes of the buffers.
     #[must_use]
     pub fn buffers(&self) -> Vec<(u64, usize)> {

@@ -52,6 +52,7 @@ pub const SCENARIOS: &[&str] = &[
     "used a stale token",
     "used another's token",
     "used a live token of another",
+    "used a window of another connection",
     "used a guessed token",
     "went off the end",
     "used the wrong right",

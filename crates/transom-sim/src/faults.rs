@@ -9,7 +9,7 @@ impl World {
     /// Something goes wrong.
     pub(crate) fn fault(&mut self) {
         let Some((link, side)) = self.any_end() else { return };
-        match self.rng.below(12) {
+        match self.rng.below(14) {
             0 => self.reset(link),
             1 => {
                 self.hit("half-open");
@@ -25,14 +25,14 @@ impl World {
                 let way = &mut self.links[link].ways[side];
                 way.stalled = !way.stalled;
             }
-            5 | 6 => self.spoil((link, side)),
-            7 => {
+            5..=7 => self.spoil(),
+            8 => {
                 self.hit("link gave up");
                 self.hurt(link);
                 self.give_up((link, side));
             }
-            8 if self.profile.dying && self.rng.once_in(2) => self.doom((link, side)),
-            8 if self.profile.dying => self.die(),
+            9 if self.profile.dying => self.die(),
+            10..=12 if self.profile.dying => self.doom(),
             _ if self.profile.vanishing => self.vanish(),
             _ => {}
         }
@@ -81,17 +81,19 @@ impl World {
     }
 
     /// A bit changes on the way. Only where a checksum is there to notice.
-    fn spoil(&mut self, id: EndId) {
-        let (link, side) = id;
+    fn spoil(&mut self) {
+        let mut some = self.ends();
+        {
+            let watch = self.watcher.see();
+            let open = |end: EndId| watch.ends.get(&end).is_some_and(|stream| stream.open);
+            some.retain(|&(link, side)| {
+                let moves = self.links[link].checksum && self.links[link].ways[side].bytes > 0;
+                moves && open((link, 0)) && open((link, 1))
+            });
+        }
+        let Some((link, side)) = self.rng.pick(&some).copied() else { return };
         let bytes = self.links[link].ways[side].bytes;
-        if !self.links[link].checksum || bytes == 0 {
-            return;
-        }
         let mut watch = self.watcher.see();
-        let open = [0, 1].iter().all(|s| watch.ends.get(&(link, *s)).is_some_and(|e| e.open));
-        if !open {
-            return;
-        }
         let (at, bit) = (self.rng.index(bytes), self.rng.below(8) as u32);
         if self.links[link].ways[side].spoil(at, bit) {
             watch.counters.hit("bytes corrupted");
@@ -110,8 +112,14 @@ impl World {
     }
 
     /// A process will die inside of the ring code, wherever it is then.
-    fn doom(&mut self, id: EndId) {
-        let points = self.rng.between(1, 6) as u32;
+    fn doom(&mut self) {
+        let mut some = self.ends();
+        some.retain(|id| {
+            let end = self.links[id.0].ends[id.1].as_ref();
+            end.is_some_and(|end| end.rings.is_some() && end.connection.facts().is_some())
+        });
+        let Some(id) = self.rng.pick(&some).copied() else { return };
+        let points = self.rng.between(1, 3) as u32;
         if let Some(rings) = self.end_mut(id).and_then(|end| end.rings.as_ref()) {
             rings.duplex.area().doom(points);
         }

@@ -99,6 +99,7 @@ impl World {
                 way.stalled = false;
             }
         }
+        self.watcher.see().healed = true;
         self.run_out();
         if self.failure().is_some() {
             return;
@@ -138,7 +139,7 @@ impl World {
             // A plain peer must speak first when no ready-to-receive frame was agreed (iW 1.2 rule 4).
             let mute =
                 !stream.extension && watch.peer(id).is_some_and(|peer| peer.messages.is_empty());
-            if !both || stream.hurt || mute {
+            if !both || stream.hurt || mute || stream.waits.is_some() {
                 continue;
             }
             let send =

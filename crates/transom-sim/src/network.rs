@@ -125,8 +125,10 @@ impl Link {
         let (Some(way), Some(end)) = (self.ways.get(side), self.ends.get(side)?) else {
             return None;
         };
-        let Some(rings) = &end.rings else { return way.next() };
-        let ends = way.closed && !way.told;
+        let ends = way.closed && !way.told && end.connection.wants_read();
+        let Some(rings) = &end.rings else {
+            return way.next().or((ends && !way.lost).then_some(Time(0)));
+        };
         if way.lost {
             None
         } else if ends || !rings.asleep && rings.duplex.has_news() {
@@ -159,6 +161,8 @@ pub struct Outlet<'a> {
     pub arena: &'a Arena,
     /// What becomes of a frame offered without a copy.
     pub straight: Straight,
+    /// Its pages vanish while it is sent.
+    pub tears: bool,
     /// Counts.
     pub watcher: &'a Watcher,
 }
@@ -179,6 +183,12 @@ impl Output for Outlet<'_> {
     fn direct(&mut self, header: &[u8], payload: &[Segment], trailer: &[u8]) -> Direct {
         if self.straight == Straight::No {
             return Direct::Copy;
+        }
+        if std::mem::take(&mut self.tears)
+            && self.straight == Straight::Torn
+            && let Some(last) = payload.last()
+        {
+            self.arena.tear(last.host + last.length / 2);
         }
         let before = self.out.len();
         self.out.extend_from_slice(header);

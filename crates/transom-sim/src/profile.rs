@@ -98,7 +98,7 @@ impl Profile {
             hostile: rng.one([0, 10, 30, 100]),
             faults: rng.one([0, 0, 60, 300]),
             vanishing: rng.once_in(3),
-            dying: rng.once_in(4),
+            dying: rng.once_in(3),
             careless: rng.once_in(4),
             hoarding: rng.once_in(40),
             slow: rng.once_in(3),

@@ -82,6 +82,18 @@ each! {
     planted_process_answer_repeats: "process: answer repeats",
     planted_process_done_too_early: "process: done too early",
     planted_process_credits_over_granted: "process: credits over-granted",
+    planted_ring_published_before_its_bytes: "ring: published before its bytes",
+    planted_ring_used_again_before_it_was_read: "ring: used again before it was read",
+    planted_ring_word_passed_over: "ring: word passed over",
+    planted_ring_bell_forgotten: "ring: bell forgotten",
+    planted_ring_acknowledgement_lost_at_its_end: "ring: acknowledgement lost at its end",
+    planted_ring_asleep_without_looking_again: "ring: asleep without looking again",
+    planted_ring_the_same_wish_twice: "ring: the same wish twice",
+    planted_ring_stuck_half_way: "ring: stuck half-way",
+    planted_small_acknowledged_before_placed: "small: acknowledged before placed",
+    planted_small_goes_on_after_a_denial: "small: goes on after a denial",
+    planted_small_fence_ignored: "small: fence ignored",
+    planted_small_done_when_it_is_sent: "small: done when it is sent",
 }
 
 /// None is on unless it is selected, and only for the thread that selects it.

@@ -339,6 +339,9 @@ impl Connection {
             && !self.send(cx, parked.send, Bytes::Own(&parked.payload))
         {
             self.parked = Some(parked);
+        } else {
+            // From now on it is listened to again.
+            self.heard = cx.now;
         }
     }
 

@@ -33,7 +33,8 @@ impl Connection {
 
     /// When a peer that owes something has been silent for too long.
     fn silent_at(&self) -> Option<Time> {
-        if self.phase != Phase::Open {
+        // While a Send waits for a receive here, nothing is read: that is not the peer's silence.
+        if self.phase != Phase::Open || self.parked.is_some() {
             return None;
         }
         if !self.execution.as_ref()?.owes() {

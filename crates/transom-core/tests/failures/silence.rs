@@ -179,3 +179,30 @@ fn nd2_2_7_an_empty_shared_queue_never_fails_a_send() {
         assert_eq!(pair.hosts[PASSIVE].shared.0.lock().unwrap().0.outstanding(), 1);
     }
 }
+
+/// ND2 2.7, 4.5: who does not read on, because a plain peer's Send waits for a receive of a shared queue,
+/// hears no answer either. That is not the peer's silence, however long it takes.
+#[test]
+fn nd2_2_7_who_waits_for_a_receive_blames_no_peer_for_silence() {
+    let mut config = PairConfig { wires: Wires::plain(), ..PairConfig::new(&dialect::ND2) };
+    config.hosts[PASSIVE].shared = true;
+    let mut pair = Pair::connected_with(config);
+    let target = pair.hosts[ACTIVE].register(vec![7; 64], WRITABLE | Rights::REMOTE_READ);
+    pair.hosts[PASSIVE].post_receive(19, &[]).unwrap();
+    for context in [0, 1] {
+        pair.hosts[ACTIVE].post(context, Operation::Send, Flags::NONE, &[]).unwrap();
+        pair.advance(Duration::from_millis(50));
+    }
+    let b = &mut pair.hosts[PASSIVE];
+    assert_eq!(b.outcomes(), [(19, Status::Success)]);
+    let memory = b.register(vec![0; 64], Rights::LOCAL_WRITE);
+    b.post(2, read(&target, 0), Flags::NONE, &[memory.all()]).unwrap();
+    for _ in 0..100 {
+        pair.advance(Duration::from_millis(500));
+    }
+    assert_eq!((ended(&pair, PASSIVE), ended(&pair, ACTIVE)), (None, None));
+    pair.hosts[PASSIVE].post_receive(20, &[]).unwrap();
+    pair.advance(Duration::from_millis(1));
+    let ok = Status::Success;
+    assert_eq!(pair.hosts[PASSIVE].outcomes(), [(20, ok), (2, ok)]);
+}

@@ -68,6 +68,8 @@ pub struct Watch {
     pub failure: Option<String>,
     /// What was reached.
     pub counters: Counters,
+    /// The network works, and everybody is served at once: nobody falls silent any more.
+    pub healed: bool,
     /// Say everything aloud.
     pub aloud: bool,
 }
@@ -198,8 +200,10 @@ pub struct Stream {
     pub reads: u32,
     /// Messages flow.
     pub open: bool,
-    /// It is over.
+    /// It is over, and since when.
     pub ended: Option<EndReason>,
+    /// See `ended`.
+    pub over_at: Time,
     /// Its own messages.
     pub messages: Vec<Message>,
     /// The frame whose payload is being supplied.
@@ -332,6 +336,7 @@ impl Watch {
             if stream.ended.replace(reason).is_some() {
                 watch.fail("a connection ends twice");
             }
+            stream.over_at = watch.now;
             watch.judge_end(end, stream, reason);
             let queue_pair = stream
                 .pair
@@ -358,7 +363,9 @@ impl Watch {
             .pair
             .and_then(|pair| self.pairs.get(&pair))
             .is_some_and(|pair| pair.requests[pair.first..].iter().any(|r| r.bad.is_some()));
-        let silent = self.now.since(stream.heard).as_secs() >= 4;
+        // Who waits for a receive of a shared queue, for a plain peer's Send, does not read on.
+        let deaf = self.peer(end).is_some_and(|peer| peer.waits.is_some());
+        let silent = self.now.since(stream.heard).as_secs() >= 4 && (deaf || !self.healed);
         let right = match reason {
             EndReason::PeerDisconnected | EndReason::Unanswered => {
                 peer_over || stream.hurt || stream.spoilt
@@ -420,6 +427,7 @@ impl Stream {
             reads: 0,
             open: false,
             ended: None,
+            over_at: now,
             messages: Vec::new(),
             frame: None,
             flight: Default::default(),

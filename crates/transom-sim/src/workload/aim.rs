@@ -1,6 +1,7 @@
 //! What a request names at its peer.
 
-use transom_memory::{Purpose, Rights};
+use transom_core::Operation;
+use transom_memory::{Purpose, Rights, Scope};
 
 use super::Grant;
 use crate::model::Verdict;
@@ -29,6 +30,35 @@ impl World {
                 })
         };
         self.board.iter().rev().take(200).filter(fit).copied().collect()
+    }
+
+    /// A window that is open to one connection of a peer only, used on another one.
+    pub(super) fn steal(&mut self, process: usize) {
+        let Some(pair) = self.any_pair(process) else { return };
+        let (domain, end) = {
+            let pair = &self.processes[process].pairs[pair];
+            (pair.domain, pair.end)
+        };
+        let Some((link, side)) = end else { return };
+        let right = self.rng.one([Rights::REMOTE_READ, Rights::REMOTE_WRITE]);
+        let mut some = self.foreign((link, 1 - side), right);
+        some.retain(|grant| {
+            let watch = self.watcher.see();
+            watch.books[grant.process].objects.get(&grant.token).is_some_and(|object| {
+                object.window_of.is_some() && matches!(object.scope, Scope::Connection(..))
+            })
+        });
+        let Some(Grant { token, address, length, .. }) = self.rng.pick(&some).copied() else {
+            return;
+        };
+        let operation = match right {
+            Rights::REMOTE_READ => Operation::Read { token, address },
+            _ => Operation::Write { token, address },
+        };
+        self.hit("used a window of another connection");
+        let (flags, length) = (self.flags(), length.min(32));
+        self.post_data(process, pair, domain, operation, flags, length, false);
+        self.perhaps_pump(process, pair);
     }
 
     pub(super) fn target(&mut self, id: Option<EndId>, right: Rights) -> Option<Grant> {

@@ -51,7 +51,7 @@ impl World {
 
     pub(super) fn scope(&mut self, process: usize) -> Scope {
         let domain = DomainId(self.rng.below(DOMAINS) as u32 + 1);
-        if self.rng.once_in(6) {
+        if self.rng.once_in(4) {
             let pairs = &self.processes[process].pairs;
             let open =
                 pairs.iter().filter(|pair| pair.connector.state() == ConnectorState::Connected);

@@ -176,6 +176,7 @@ impl World {
                 self.perhaps_pump(process, pair);
             }
             55..=74 => self.receive(process),
+            80 | 81 | 83 | 98 | 99 if self.profile.hostile > 0 => self.steal(process),
             75..=82 => self.poll(process),
             83..=92 => self.connections(process),
             93 => self.poke(process),

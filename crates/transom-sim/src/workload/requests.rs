@@ -81,7 +81,8 @@ impl World {
     fn length(&mut self) -> u64 {
         match self.rng.below(10) {
             0 => 0,
-            1..=4 => self.rng.between(1, 64),
+            1..=2 => self.rng.between(1, 32),
+            3..=4 => self.rng.between(1, 64),
             _ => self.rng.between(1, self.profile.buffer),
         }
     }
@@ -156,7 +157,7 @@ impl World {
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn post_data(
+    pub(super) fn post_data(
         &mut self,
         process: usize,
         pair: usize,

@@ -14,7 +14,7 @@ impl World {
             let pair = &self.processes[process].pairs[pair];
             (pair.number, pair.domain)
         };
-        let Some(region) = self.bindable(process, domain) else { return };
+        let Some(region) = self.bindable(process, pair) else { return };
         let region = self.processes[process].regions[region].clone();
         let domain = if self.rng.once_in(20) { DomainId(9) } else { domain };
         let skip = self.rng.below(region.length.max(1));
@@ -32,6 +32,7 @@ impl World {
         let scope = match self.rng.below(12) {
             0 => Scope::Domain(domain),
             1 => region.scope,
+            _ if matches!(region.scope, Scope::Connection(..)) => region.scope,
             _ => Scope::QueuePair(domain, QueuePairId(number)),
         };
         let base = region.base.wrapping_add(skip);
@@ -90,19 +91,31 @@ impl World {
     }
 
     /// A region that a window may be bound to, mostly.
-    fn bindable(&mut self, process: usize, domain: DomainId) -> Option<usize> {
+    fn bindable(&mut self, process: usize, pair: usize) -> Option<usize> {
         if self.rng.once_in(8) {
             return self.any_region(process);
         }
+        let (domain, end) = {
+            let pair = &self.processes[process].pairs[pair];
+            (pair.domain, pair.end)
+        };
+        let id = end.and_then(|end| self.watcher.see().ends.get(&end).map(|stream| stream.id));
+        let connection = id.map(|id| Scope::Connection(domain, id));
+        let own = self.rng.once_in(2);
         let regions = &self.processes[process].regions;
         let fit = |i: &usize| {
             let region = &regions[*i];
             region.live
                 && region.length > 0
-                && region.scope == Scope::Domain(domain)
+                && (region.scope == Scope::Domain(domain)
+                    || own && Some(region.scope) == connection)
                 && region.rights.contains(Rights::BIND | Rights::LOCAL_WRITE)
         };
-        let some: Vec<usize> = (0..regions.len()).filter(fit).collect();
+        let mut some: Vec<usize> = (0..regions.len()).filter(fit).collect();
+        let of_connection = |i: &usize| Some(regions[*i].scope) == connection;
+        if some.iter().any(of_connection) {
+            some.retain(of_connection);
+        }
         self.rng.pick(&some).copied()
     }
 

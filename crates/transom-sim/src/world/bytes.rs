@@ -25,9 +25,11 @@ impl World {
             1 | 2 => Straight::Torn,
             _ => Straight::Yes,
         };
+        let tears = self.profile.vanishing && self.rng.once_in(6);
+        let straight = if tears { Straight::Torn } else { straight };
         let over = self.call(id, true, |call, cx| {
             let Call { connection, out, arena, watcher, .. } = call;
-            let mut outlet = Outlet { out, limit, arena, straight, watcher };
+            let mut outlet = Outlet { out, limit, arena, straight, tears, watcher };
             connection.transmit(cx, &mut outlet);
         });
         if over.is_none() {
