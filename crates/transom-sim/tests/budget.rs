@@ -5,7 +5,7 @@
 use transom_sim::{Counters, replay, run};
 
 /// Seeds of the budget, and on how many threads they run.
-const SEEDS: u64 = 5000;
+const SEEDS: u64 = 4000;
 const THREADS: u64 = 2;
 
 /// Design rules 1 to 11, over whole lives of processes: what the crate's documentation says.
