@@ -17,13 +17,11 @@ use super::mail::{Delivery, Owner};
 use super::path::PathReason;
 use super::shared::Shared;
 use super::sink::{Sink, Told};
-use crate::sys::{self, Fd, IoError, Listener as Socket};
+use crate::sys::{self, Fd, IoError, Listener as Socket, Stream};
 use crate::{ConnectionEvent, Incoming, Listener, Offer, Status};
 
 /// Requests that may wait for a program that has set no limit, or a higher one: each holds memory.
 const BACKLOG: usize = 4096;
-/// Connections accepted in one go before links have their turn.
-const BATCH: usize = 2;
 /// Pause when the system is out of descriptors: the next attempt would fail, too.
 const RETRY: Duration = Duration::from_millis(20);
 
@@ -104,65 +102,58 @@ impl Port {
         self.shared.add_port(self).map_err(|_| Status::InsufficientResources)
     }
 
-    /// The background thread: connections wait to be accepted.
+    /// The background thread: connections wait to be accepted. One of them is; links have their turn
+    /// before the next.
     pub(crate) fn accept(self: &Arc<Port>) {
-        let options = self.shared.options.sockets();
         let threshold = self.threshold();
         if let Ok(threshold) = &threshold {
             threshold.let_in();
         }
-        for _ in 0..BATCH {
-            match self.socket.accept(&options) {
-                Ok((stream, peer)) => {
-                    let guessers = &self.shared.guessers;
-                    let mut known = None;
-                    let who = || {
-                        known = guessers.who(stream.local().ok()?, peer, None);
-                        known
-                    };
-                    if !guessers.admits(who, sys::now()) {
-                        continue;
-                    }
-                    let ticket = self.admission.admit(peer.ip());
-                    if let Some(ticket) = ticket {
-                        let key = self.shared.new_key();
-                        let connection = new_connection(&self.shared, key, Role::Passive, NEWEST);
-                        let owner = Owner::Port(Arc::downgrade(self));
-                        let (stage, reason) = match &threshold {
-                            Ok(_) => (Stage::Greeting, PathReason::NotAsked),
-                            Err(reason) => (Stage::Settled, *reason),
-                        };
-                        let link = Link::new(
-                            &self.shared,
-                            key,
-                            (stream, peer),
-                            connection,
-                            owner,
-                            (Starting::Stranger(ticket), stage, reason),
-                        );
-                        if let Some(who) = known {
-                            let _ = link.known.set(who);
-                        }
-                        if self.shared.add_link(&link, true).is_ok() {
-                            // Either this is seen here, or the link by whoever closes.
-                            if self.closed.load(Ordering::Relaxed) {
-                                link.turn_away();
-                            } else {
-                                link.drive(RECEIVE | FLUSH | ARM);
-                            }
-                        }
-                    }
-                }
-                Err(IoError::NotNow) => break,
-                Err(IoError::Exhausted) => {
-                    return self.shared.note(self.key, sys::now().after(RETRY));
-                }
-                // One that was reset before we came to it, or a socket somebody has closed: then
-                // arming fails below and nothing more is heard of it.
-                Err(_) => {}
+        match self.socket.accept(&self.shared.options.sockets()) {
+            Ok((stream, peer)) => self.let_in(stream, peer, threshold.err()),
+            Err(IoError::Exhausted) => {
+                return self.shared.note(self.key, sys::now().after(RETRY));
             }
+            // Nobody, or one that was reset before we came to it, or a socket somebody has closed: then
+            // arming fails and nothing more is heard of it.
+            Err(_) => {}
         }
         let _ = self.shared.strangers.arm(self.fd(), self.key, true, false);
+    }
+
+    /// A link for a stranger, if there is room for one. `no_door`: why no memory can be handed over.
+    fn let_in(self: &Arc<Port>, stream: Stream, peer: SocketAddr, no_door: Option<PathReason>) {
+        let guessers = &self.shared.guessers;
+        let mut known = None;
+        let who = || {
+            known = guessers.who(stream.local().ok()?, peer, None);
+            known
+        };
+        if !guessers.admits(who, sys::now()) {
+            return;
+        }
+        let Some(ticket) = self.admission.admit(peer.ip()) else { return };
+        let key = self.shared.new_key();
+        let connection = new_connection(&self.shared, key, Role::Passive, NEWEST);
+        let owner = Owner::Port(Arc::downgrade(self));
+        let (stage, reason) = match no_door {
+            None => (Stage::Greeting, PathReason::NotAsked),
+            Some(reason) => (Stage::Settled, reason),
+        };
+        let starting = Starting::Stranger(ticket);
+        let about = (starting, stage, reason);
+        let link = Link::new(&self.shared, key, (stream, peer), connection, owner, about);
+        if let Some(who) = known {
+            let _ = link.known.set(who);
+        }
+        if self.shared.add_link(&link, true).is_ok() {
+            // Either this is seen here, or the link by whoever closes.
+            if self.closed.load(Ordering::Relaxed) {
+                link.turn_away();
+            } else {
+                link.drive(RECEIVE | FLUSH | ARM);
+            }
+        }
     }
 
     /// Read the mail of a link that nobody has taken yet.

@@ -33,7 +33,7 @@ const FIRST: u64 = 4;
 
 /// Strangers that are ready have so long in each round: links of those who were accepted do not wait for
 /// all who come and go.
-const STRANGERS_TURN: Duration = Duration::from_micros(30);
+const STRANGERS_TURN: Duration = Duration::from_micros(10);
 
 /// A link is alone when no other was ready in so many rounds: who takes turns with it may just be away.
 const ROUNDS_ALONE: u32 = 64;

@@ -102,8 +102,8 @@ fn who_waits_while_a_message_waits_for_a_receive_does_not_spin() {
     let waiting = link.wait_here();
     assert!(waiting.interest().is_none(), "bytes that nobody reads would wake it at once");
     srq.post_receive(1, &[to.all()]).unwrap();
-    assert!(bell.silence(), "it is told to listen again");
-    assert!(waiting.interest().is_some());
+    // By whoever has the link just then. That it need not listen may still be news, too.
+    until("it is told to listen again", || bell.silence() && waiting.interest().is_some());
     drop(waiting);
     passive.expect(CompletionKind::Receive);
     active.expect(CompletionKind::Send);
