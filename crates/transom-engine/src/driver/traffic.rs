@@ -13,7 +13,7 @@ use crate::{Buffer, Cx, Direct, HostMemory, LinkEnd, Output};
 pub(super) const ALONE: usize = 1024 * 1024;
 /// The same if others wait: no more than a busy peer has ready at any moment, or those who always have
 /// more would get more.
-pub(super) const AMONG_OTHERS: usize = 64 * 1024;
+pub(super) const AMONG_OTHERS: usize = 128 * 1024;
 /// What a received frame takes beside its bytes, as bytes that could have been moved in that time: those
 /// who send a byte per frame get no more of the adapter's thread than others.
 pub(super) const FRAME: usize = 1024;
@@ -201,7 +201,8 @@ impl Link {
         if state.rings.is_some() {
             return self.send_records(state, cx);
         }
-        let turn = self.shared.turn();
+        // What is sent wakes its receiver, and on this host does a part of its work.
+        let turn = self.shared.turn() / 2;
         let mut sent = 0;
         let mut flowing = self.write_out(state, cx, &mut sent);
         // Also when the socket is full: requests that need no socket are executed here.
