@@ -321,7 +321,7 @@ impl<A: Area> Duplex<A> {
     #[must_use]
     #[inline]
     pub fn has_small_room(&self, waiting: usize) -> bool {
-        (waiting == 0 || planted!("ring: small overtakes")) && self.producer.has_room(0)
+        waiting == 0 && self.producer.has_room(0)
     }
 
     /// Since when there is no room for what is to be written, and nothing of what was written is read.

@@ -198,7 +198,11 @@ impl Link {
         let seed = sys::random_seed().map_err(|_| PathReason::System)?;
         let nonce: Nonce = *seed.first_chunk().ok_or(PathReason::System)?;
         let greeting = Greeting { nonce, others: options.other_users };
-        local.hand_over(&greeting.to_bytes(), &fd).map_err(system)?;
+        local.hand_over(&greeting.to_bytes(), &fd).map_err(|e| match e {
+            // It has seen who knocks, and has shut the door already.
+            IoError::Reset => PathReason::Declined,
+            e => system(e),
+        })?;
         Ok(((region, local, place), nonce))
     }
 

@@ -244,6 +244,10 @@ impl Link {
             sent = outlet.sent + out.bytes.len().saturating_sub(waiting);
             let flowing = rings.duplex.write(&mut out.bytes, written);
             state.more = !flowing;
+            if stop {
+                state.more |= state.connection.wants_write();
+                break;
+            }
             if !flowing || sent == before || !state.connection.wants_write() {
                 break;
             }

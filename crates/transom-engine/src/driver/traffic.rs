@@ -214,12 +214,13 @@ impl Link {
             connection.transmit(cx, &mut outlet);
             (sent, flowing) = (outlet.sent, outlet.flowing);
             flowing = flowing && self.write_out(state, cx, &mut sent);
-            if !flowing || sent == before || !state.connection.wants_write() {
-                state.more = !flowing;
+            if stop || sent >= turn || self.latch.is_wanted() {
+                // Not asked for more than there was a turn for: the next pass goes on.
+                state.more = !flowing || state.connection.wants_write();
                 break;
             }
-            if sent >= turn || self.latch.is_wanted() {
-                state.more = state.connection.wants_write();
+            if !flowing || sent == before || !state.connection.wants_write() {
+                state.more = !flowing;
                 break;
             }
         }
