@@ -49,7 +49,7 @@ pub fn run(seed: u64, aloud: bool) -> Outcome {
     world.outcome()
 }
 
-/// Select a defect for this thread ([`transom_wire::planted`]); `""` for none.
+/// Select a defect for this thread ([`mod@transom_wire::planted`]); `""` for none.
 #[cfg(feature = "planted")]
 pub fn plant(name: &'static str) {
     transom_wire::planted::select(name);
