@@ -8,14 +8,11 @@
 //! `Watch::due` and `Lease::take`.
 #![allow(missing_docs, dead_code, unreachable_pub, clippy::unwrap_used)]
 
-mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
-    pub(crate) use loom::sync::{Mutex, MutexGuard};
-}
 #[path = "../src/driver/crowd.rs"]
 mod crowd;
 #[path = "../src/driver/lease.rs"]
 mod lease;
+mod on_loom;
 #[path = "../src/driver/watch.rs"]
 mod watch;
 
@@ -25,6 +22,7 @@ use std::time::Duration;
 use crowd::Crowd;
 use link::Link;
 use loom::thread;
+use on_loom::{bounded, sync};
 use shared::{Epoll, Shared};
 use sync::{AtomicBool, Mutex, Ordering};
 use transom_wire::Time;
@@ -153,12 +151,6 @@ impl Shared {
     fn is_armed(&self) -> bool {
         self.one.armed.load(Ordering::Relaxed)
     }
-}
-
-fn bounded(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(model);
 }
 
 #[test]

@@ -4,17 +4,15 @@
 //! without the one in `Latch::control`.
 #![allow(missing_docs, dead_code)]
 
-mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
-    pub(crate) use loom::sync::{Mutex, MutexGuard};
-}
 #[path = "../src/driver/latch.rs"]
 mod latch;
+mod on_loom;
 
 use latch::Latch;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread;
+use on_loom::{bounded, sync};
 
 /// A queue that anybody may fill, and a count of what was taken from it under the lock.
 struct Shared {
@@ -87,9 +85,7 @@ fn no_post_is_lost_against_a_control_call() {
 
 #[test]
 fn no_post_is_lost_among_three() {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(2);
-    model.check(|| {
+    bounded(2, || {
         let shared = Shared::new();
         let (a, b) = (shared.clone(), shared.clone());
         let t = thread::spawn(move || a.post());

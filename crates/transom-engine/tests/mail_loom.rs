@@ -8,14 +8,12 @@
 //! queue pair that does not wait for what is in the mail (the last).
 #![allow(missing_docs, dead_code, unreachable_pub, clippy::unwrap_used)]
 
-mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicBool, Ordering};
-    pub(crate) use loom::sync::{Mutex, MutexGuard};
-}
 #[path = "../src/driver/mail.rs"]
 mod mail;
+mod on_loom;
 
 use loom::thread;
+use on_loom::{bounded, sync};
 use std::sync::Arc;
 use sync::Mutex;
 pub use transom_core::{
@@ -128,14 +126,17 @@ mod link {
             self.owner.lock().unwrap().clone()
         }
 
-        /// A pass that decides so much, and what follows it.
-        pub fn pass(&self, steps: &[Step]) {
+        /// A pass that decides so much: the number of the last of it. What it has for owners waits.
+        pub fn decide(&self, steps: &[Step]) -> u64 {
             let mut told = sink::Told::default();
-            {
-                let mut next = self.state.lock().unwrap();
-                self.mail.post(&mut effects(steps, &mut next), Some(&self.qp), &mut told);
-            }
-            told.tell();
+            let mut next = self.state.lock().unwrap();
+            self.mail.post(&mut effects(steps, &mut next), Some(&self.qp), &mut told);
+            *next
+        }
+
+        /// The same, and what follows it.
+        pub fn pass(&self, steps: &[Step]) {
+            self.decide(steps);
             self.deliver();
         }
 
@@ -197,12 +198,6 @@ fn link(owner: Owner, told: &Told) -> Arc<Link> {
     })
 }
 
-fn bounded(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(model);
-}
-
 fn assert_all_in_order(told: &Told, last: u64) {
     assert_eq!(*told.lock().unwrap(), (1..=last).collect::<Vec<_>>());
 }
@@ -215,11 +210,7 @@ fn what_two_passes_decide_is_told_in_order() {
         let conn = Conn::new(&told);
         let link = link(Owner::Conn(Arc::downgrade(&conn)), &told);
         let other = link.clone();
-        link.mail.post(
-            &mut effects(&[Tell, Complete], &mut link.state.lock().unwrap()),
-            Some(&link.qp),
-            &mut sink::Told::default(),
-        );
+        link.decide(&[Tell, Complete]);
         let thread = thread::spawn(move || other.deliver());
         link.pass(&[Complete]);
         thread.join().unwrap();
@@ -254,15 +245,7 @@ fn a_change_of_owner_loses_and_reorders_nothing() {
         let other = link.clone();
         let thread = thread::spawn(move || other.pass(&[Tell, Complete]));
         *link.owner.lock().unwrap() = Owner::Conn(Arc::downgrade(&conn));
-        let mine = {
-            let mut next = link.state.lock().unwrap();
-            link.mail.post(
-                &mut effects(&[Tell], &mut next),
-                Some(&link.qp),
-                &mut sink::Told::default(),
-            );
-            *next
-        };
+        let mine = link.decide(&[Tell]);
         link.deliver();
         thread.join().unwrap();
         // The listener may hear of what came before; what came behind it is for the connector.
@@ -280,11 +263,7 @@ fn the_end_of_a_link_comes_last() {
         let conn = Conn::new(&told);
         let link = link(Owner::Conn(Arc::downgrade(&conn)), &told);
         let other = link.clone();
-        link.mail.post(
-            &mut effects(&[Tell, Complete], &mut link.state.lock().unwrap()),
-            Some(&link.qp),
-            &mut sink::Told::default(),
-        );
+        link.decide(&[Tell, Complete]);
         let thread = thread::spawn(move || other.deliver());
         link.end();
         thread.join().unwrap();

@@ -4,14 +4,11 @@
 //! Seen to fail without the note for a waiter whose link is left unread.
 #![allow(missing_docs, dead_code, unreachable_pub)]
 
-mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
-    pub(crate) use loom::sync::{Mutex, MutexGuard};
-}
 #[path = "../src/driver/latch.rs"]
 mod latch;
 #[path = "../src/driver/lease.rs"]
 mod lease;
+mod on_loom;
 #[path = "../../transom-process/src/record.rs"]
 mod record;
 #[path = "../../transom-process/src/ring.rs"]
@@ -22,6 +19,7 @@ mod watch;
 use latch::Latch;
 use loom::sync::Arc;
 use loom::thread;
+use on_loom::{bounded, sync};
 use sync::{AtomicBool, AtomicU32, Ordering};
 use watch::Watch;
 
@@ -123,9 +121,7 @@ impl Link {
 
 #[test]
 fn a_waiter_over_rings_is_not_forgotten_when_another_thread_polls() {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(3);
-    model.check(|| {
+    bounded(3, || {
         let link = Link::new();
         let (peer, poller) = (link.clone(), link.clone());
         let peer = thread::spawn(move || peer.write());

@@ -8,14 +8,11 @@
 //! while the lease of another one ended, left nobody.) None needs the barrier of `Watch::join`.
 #![allow(missing_docs, dead_code, unreachable_pub, clippy::unwrap_used)]
 
-mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
-    pub(crate) use loom::sync::{Mutex, MutexGuard};
-}
 #[path = "../src/driver/latch.rs"]
 mod latch;
 #[path = "../src/driver/lease.rs"]
 mod lease;
+mod on_loom;
 #[path = "../src/driver/watch.rs"]
 mod watch;
 
@@ -25,6 +22,7 @@ use std::time::Duration;
 use latch::Latch;
 use loom::sync::Arc;
 use loom::thread;
+use on_loom::{bounded, sync};
 use sync::{AtomicBool, AtomicU32, Mutex, Ordering};
 use transom_wire::Time;
 use watch::{Turn, Watch};
@@ -125,12 +123,6 @@ impl Link {
         }
         assert!(self.armed.load(Ordering::Relaxed), "nobody looks any more");
     }
-}
-
-fn bounded(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(model);
 }
 
 /// A lease is taken while the background thread looks whether the last one has lapsed.

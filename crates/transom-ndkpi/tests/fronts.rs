@@ -11,11 +11,15 @@ mod wsd;
 
 use std::fmt::Write as _;
 
-use common::{Pages, Ptr, another, close_all, deregister, mw, pair, register, token, window_token};
+use common::{
+    Describe as _, Pages, Ptr, another, close_all, deregister, mw, pair, register, token,
+    window_token,
+};
 use transom_ndkpi::flags::{mr as flag, op};
 use transom_ndkpi::{Mode, Status};
 use transom_winsock_direct::abi::mem;
 use transom_winsock_direct::{Direction, Error, Range};
+use wsd::Describe as _;
 
 const LENGTH: u32 = 64;
 
@@ -29,10 +33,10 @@ fn wsd(error: Option<Error>) -> String {
     error.map_or_else(|| "0".to_owned(), |error| format!("{error:?}"))
 }
 fn nd_sge(pages: &Pages, token: u32, length: u32) -> nd2::Sge {
-    nd2::Sge { buffer: pages.sge(0, 0, 0).address as usize, length, token }
+    nd2::Sge { buffer: pages.address() as usize, length, token }
 }
 fn range(pages: &Pages, length: u32) -> Range {
-    Range { address: pages.sge(0, 0, 0).address, length }
+    Range { address: pages.address(), length }
 }
 
 // ---- what a peer does ----
@@ -113,7 +117,7 @@ fn v2_remote(pages: &Pages, act: Remote) -> String {
     }
     let own = Pages::new(1);
     let sink = client.register(&own, nd2::flag::LOCAL_WRITE);
-    let address = pages.sge(0, 0, 0).address + pages.len() as u64 - u64::from(LENGTH) + act.past;
+    let address = pages.address() + pages.len() as u64 - u64::from(LENGTH) + act.past;
     let sge = nd_sge(&own, sink.local(), LENGTH);
     let status = client.transfer(act.writes, sge, address, region.remote());
     drop((region, others, sink, client, owner));
@@ -144,7 +148,7 @@ fn ndk_remote(pages: &Pages, act: Remote) -> String {
     }
     let own = Pages::new(1);
     let (own_mr, local) = client.mr(&own, flag::ALLOW_LOCAL_WRITE);
-    let address = pages.sge(0, 0, 0).address + pages.len() as u64 - u64::from(LENGTH) + act.past;
+    let address = pages.address() + pages.len() as u64 - u64::from(LENGTH) + act.past;
     let sge = own.sge(local, 0, LENGTH);
     let actor = second.as_ref().map_or(&client, |(client, _)| client);
     match act.writes {
@@ -163,7 +167,7 @@ fn wsd_remote(pages: &Pages, act: Remote) -> String {
     let two = wsd::Two::new();
     let pick = |on: bool, flags| if on { flags } else { 0 };
     let flags = pick(act.readable, mem::READ) | pick(act.writable, mem::WRITE);
-    let whole = range(pages, pages.len() as u32);
+    let whole = range(pages, pages.length());
     let provider = &two.b.provider;
     let expose = |flags| unsafe {
         provider.register_rdma_memory(two.t, whole.address, whole.length, flags).unwrap()
@@ -304,7 +308,7 @@ fn deregister_twice(pages: &Pages) -> [String; 3] {
 
 /// With a window: deregister the region, read through it, read after its end.
 fn windows(pages: &Pages) -> [[String; 3]; 4] {
-    let base = pages.sge(0, 0, 0).address;
+    let base = pages.address();
     let own = Pages::new(1);
     let none = || "no windows".to_owned();
     let (client, owner) = nd2::Side::pair();
@@ -367,7 +371,7 @@ fn register_without_a_connection(pages: &Pages) -> [String; 3] {
 #[test]
 fn one_region_through_all_fronts_at_once_obeys_each() {
     let pages = Pages::new(2);
-    let base = pages.sge(0, 0, 0).address;
+    let base = pages.address();
     let own = Pages::new(1);
     own.fill(|_| 0x42);
     // v2's peer may read, NDKPI's may write, Winsock Direct's may read.

@@ -15,47 +15,41 @@ transom_rules::over_both_paths!(path_holds());
 
 #[test]
 fn lam01_a_chain_is_judged_as_for_a_registration() {
-    in_every_mode(|mode| {
-        alone(mode, |adapter, pages| {
-            let next = |at| List::new(at, 0x600).over(&[pages.page(2)]);
-            let chain = |next: &List| List::new(NOWHERE, 0x800).over(&[pages.page(2)]).then(next);
-            let (right, wrong) = (next(NOWHERE + 0x800), next(NOWHERE + 0x801));
-            assert_eq!(build_lam(adapter, &chain(&wrong), 0xe00, 1024).0, INVALID);
-            assert_eq!(build_lam(adapter, &chain(&right), 0xe01, 1024).0, INVALID);
-            assert_eq!(build_lam(adapter, &chain(&right), 0, 1024).0, INVALID);
-            lam(adapter, &chain(&right), 0xe00).release(adapter);
-        });
+    alone(|adapter, pages| {
+        let next = |at| List::new(at, 0x600).over(&[pages.page(2)]);
+        let chain = |next: &List| List::new(NOWHERE, 0x800).over(&[pages.page(2)]).then(next);
+        let (right, wrong) = (next(NOWHERE + 0x800), next(NOWHERE + 0x801));
+        assert_eq!(build_lam(adapter, &chain(&wrong), 0xe00, 1024).0, INVALID);
+        assert_eq!(build_lam(adapter, &chain(&right), 0xe01, 1024).0, INVALID);
+        assert_eq!(build_lam(adapter, &chain(&right), 0, 1024).0, INVALID);
+        lam(adapter, &chain(&right), 0xe00).release(adapter);
     });
 }
 
 #[test]
 fn lam02_one_entry_for_every_page_spanned() {
-    in_every_mode(|mode| {
-        alone(mode, |adapter, pages| {
-            let list = scattered(pages);
-            for (length, count) in [(1, 1), (PAGE - 0x123, 1), (PAGE - 0x122, 2), (2 * PAGE, 3)] {
-                let mut lam = lam(adapter, &list, length);
-                assert_eq!((lam.size as usize, lam.pages().len()), (16 + 8 * count, count));
-                lam.release(adapter);
-            }
-        });
+    alone(|adapter, pages| {
+        let list = scattered(pages);
+        for (length, count) in [(1, 1), (PAGE - 0x123, 1), (PAGE - 0x122, 2), (2 * PAGE, 3)] {
+            let mut lam = lam(adapter, &list, length);
+            assert_eq!((lam.size as usize, lam.pages().len()), (16 + 8 * count, count));
+            lam.release(adapter);
+        }
     });
 }
 
 #[test]
 fn lam03_too_little_room_is_answered_with_the_size() {
-    in_every_mode(|mode| {
-        alone(mode, |adapter, pages| {
-            let list = scattered(pages);
-            for room in [0, 16, 39] {
-                let (status, asked) = build_lam(adapter, &list, 2 * PAGE, room);
-                assert_eq!((status, asked.size), (Status::BUFFER_TOO_SMALL, 40), "{room}");
-                assert_eq!(asked.offset, u32::MAX, "and nothing else");
-            }
-            let (status, mut made) = build_lam(adapter, &list, 2 * PAGE, 48);
-            assert_eq!((status, made.size), (Status::SUCCESS, 40), "bytes written");
-            made.release(adapter);
-        });
+    alone(|adapter, pages| {
+        let list = scattered(pages);
+        for room in [0, 16, 39] {
+            let (status, asked) = build_lam(adapter, &list, 2 * PAGE, room);
+            assert_eq!((status, asked.size), (Status::BUFFER_TOO_SMALL, 40), "{room}");
+            assert_eq!(asked.offset, u32::MAX, "and nothing else");
+        }
+        let (status, mut made) = build_lam(adapter, &list, 2 * PAGE, 48);
+        assert_eq!((status, made.size), (Status::SUCCESS, 40), "bytes written");
+        made.release(adapter);
     });
 }
 
@@ -81,31 +75,27 @@ fn lam04_entries_are_pages_in_the_order_of_the_region() {
 
 #[test]
 fn lam05_the_offset_is_that_of_the_first_byte_in_its_page() {
-    in_every_mode(|mode| {
-        alone(mode, |adapter, pages| {
-            let mut one = lam(adapter, &scattered(pages), 2 * PAGE);
-            let mut other = lam(adapter, &pages.mdl(), PAGE);
-            assert_eq!((one.offset, other.offset), (0x123, 0));
-            one.release(adapter);
-            other.release(adapter);
-        });
+    alone(|adapter, pages| {
+        let mut one = lam(adapter, &scattered(pages), 2 * PAGE);
+        let mut other = lam(adapter, &pages.mdl(), PAGE);
+        assert_eq!((one.offset, other.offset), (0x123, 0));
+        one.release(adapter);
+        other.release(adapter);
     });
 }
 
 /// LAM-7, LAM-9: what failed left nothing behind, what was released is gone; the MDL is as it was.
 #[test]
 fn lam07_a_failure_maps_nothing() {
-    in_every_mode(|mode| {
-        alone(mode, |adapter, pages| {
-            let list = scattered(pages);
-            let mut before = lam(adapter, &list, 2 * PAGE);
-            assert_eq!(build_lam(adapter, &list, 2 * PAGE, 16).0, Status::BUFFER_TOO_SMALL);
-            assert_eq!(build_lam(adapter, &list, 3 * PAGE, 1024).0, INVALID);
-            let mut after = lam(adapter, &list, 2 * PAGE);
-            assert_eq!(after.pages()[0], before.pages()[0] + 4 * PAGE as u64, "the next in a row");
-            before.release(adapter);
-            after.release(adapter);
-        });
+    alone(|adapter, pages| {
+        let list = scattered(pages);
+        let mut before = lam(adapter, &list, 2 * PAGE);
+        assert_eq!(build_lam(adapter, &list, 2 * PAGE, 16).0, Status::BUFFER_TOO_SMALL);
+        assert_eq!(build_lam(adapter, &list, 3 * PAGE, 1024).0, INVALID);
+        let mut after = lam(adapter, &list, 2 * PAGE);
+        assert_eq!(after.pages()[0], before.pages()[0] + 4 * PAGE as u64, "the next in a row");
+        before.release(adapter);
+        after.release(adapter);
     });
 }
 
@@ -179,36 +169,32 @@ fn lam10_a_mapping_belongs_to_the_adapter() {
 
 #[test]
 fn lam11_without_a_completion_routine_it_completes_inline() {
-    in_every_mode(|mode| {
-        alone(mode, |adapter, pages| {
-            let (t, list) = (table::<AdapterDispatch>(adapter), pages.mdl());
-            let mut made = Lam { words: vec![0; 8], size: 64, offset: 0 };
-            let (none, at) = (std::ptr::null_mut(), made.words.as_mut_ptr().cast());
-            let (size, fbo) = (&raw mut made.size, &raw mut made.offset);
-            let status = unsafe { (t.build_lam)(adapter, list.0, PAGE, None, none, at, size, fbo) };
-            assert_eq!(Status(status), Status::SUCCESS);
-            made.release(adapter);
-        });
+    alone(|adapter, pages| {
+        let (t, list) = (table::<AdapterDispatch>(adapter), pages.mdl());
+        let mut made = Lam { words: vec![0; 8], size: 64, offset: 0 };
+        let (none, at) = (std::ptr::null_mut(), made.words.as_mut_ptr().cast());
+        let (size, fbo) = (&raw mut made.size, &raw mut made.offset);
+        let status = unsafe { (t.build_lam)(adapter, list.0, PAGE, None, none, at, size, fbo) };
+        assert_eq!(Status(status), Status::SUCCESS);
+        made.release(adapter);
     });
 }
 
 #[test]
 fn lam12_logical_addresses_are_no_addresses_of_the_program() {
-    in_every_mode(|mode| {
-        alone(mode, |adapter, pages| {
-            let mut all: Vec<Lam> = (0..3).map(|_| lam(adapter, &pages.mdl(), PAGE)).collect();
-            let addresses: Vec<u64> = all.iter().flat_map(|lam| lam.pages().to_vec()).collect();
-            assert!(addresses.iter().all(|&a| a != 0 && (a as i64) > 0 && !is_mapped(a)));
-            assert!(addresses.windows(2).all(|two| two[0] + (PAGE as u64) < two[1]), "apart");
-            all.iter_mut().for_each(|lam| lam.release(adapter));
-        });
+    alone(|adapter, pages| {
+        let mut all: Vec<Lam> = (0..3).map(|_| lam(adapter, &pages.mdl(), PAGE)).collect();
+        let addresses: Vec<u64> = all.iter().flat_map(|lam| lam.pages().to_vec()).collect();
+        assert!(addresses.iter().all(|&a| a != 0 && (a as i64) > 0 && !is_mapped(a)));
+        assert!(addresses.windows(2).all(|two| two[0] + (PAGE as u64) < two[1]), "apart");
+        all.iter_mut().for_each(|lam| lam.release(adapter));
     });
 }
 
 /// LT-17: what was never released ends with the adapter.
 #[test]
 fn lt17_the_adapter_closes_over_mappings() {
-    in_every_mode(|mode| alone(mode, |adapter, pages| drop(lam(adapter, &pages.mdl(), PAGE))));
+    alone(|adapter, pages| drop(lam(adapter, &pages.mdl(), PAGE)));
 }
 
 // ---- NDK 11.4 ----
@@ -308,7 +294,7 @@ fn pt05_a_read_sink_only_where_sinks_need_no_mark() {
             let f = Fixture::with(options(mode), choice);
             let (source_mr, remote) = f.client.mr(&f.own, flag::ALLOW_REMOTE_READ);
             let entry = sge(f.lam.first(), 8, privileged(f.server.pd));
-            let at = f.own.sge(0, 0, 0).address;
+            let at = f.own.address();
             assert_eq!(f.server.read(1, &[entry], at, remote), Status::SUCCESS);
             let expected = if needed { Status::ACCESS_VIOLATION } else { Status::SUCCESS };
             assert_eq!(f.server.one().1, expected);
@@ -321,12 +307,10 @@ fn pt05_a_read_sink_only_where_sinks_need_no_mark() {
 
 #[test]
 fn pt06_every_domain_has_its_own_value() {
-    in_every_mode(|mode| {
-        alone(mode, |adapter, _| {
-            let (one, other) = (pd(adapter), pd(adapter));
-            assert_eq!(privileged(one), privileged(one));
-            assert_ne!(privileged(one), privileged(other));
-            close_all(&[one, other]);
-        });
+    alone(|adapter, _| {
+        let (one, other) = (pd(adapter), pd(adapter));
+        assert_eq!(privileged(one), privileged(one));
+        assert_ne!(privileged(one), privileged(other));
+        close_all(&[one, other]);
     });
 }

@@ -560,7 +560,7 @@ fn lt13_closing_a_connector_ends_the_connection_under_way() {
         own.fill(|_| 1);
         let (target_mr, remote) = server.mr(&Pages::new(16), flag::ALLOW_REMOTE_WRITE);
         let (own_mr, local) = client.mr(&own, flag::ALLOW_REMOTE_READ);
-        let at = target.sge(0, 0, 0).address;
+        let at = target.address();
         let (posting, sge) = (Shared((client.qp, client.cq)), own.sge(local, 0, 16 * 4096));
         let poster = std::thread::spawn(move || {
             let posting = posting;
@@ -640,7 +640,7 @@ fn lt15_closing_a_region_ends_its_registration() {
                 (mr, token(mr), 0x10_0000)
             } else {
                 let (mr, remote) = server.mr(&target, flag::ALLOW_REMOTE_WRITE);
-                (mr, remote, target.sge(0, 0, 0).address)
+                (mr, remote, target.address())
             };
             close(mr);
             assert_eq!(client.write(1, &[own.sge(local, 0, 8)], at, remote), Status::SUCCESS);
@@ -689,7 +689,7 @@ fn lt18_closes_nobody_waits_for_are_waited_for_by_the_domain() {
         let target = Pages::new(1);
         let (mr, _) = server.mr(&target, 0);
         let window = mw(server.pd);
-        let at = target.sge(0, 0, 0).address;
+        let at = target.address();
         assert_eq!(server.bind(mr, window, at, 8, op::ALLOW_REMOTE_READ), Status::SUCCESS);
         assert_eq!(server.one().1, Status::SUCCESS);
         let close_mr = table::<MrDispatch>(mr).close;

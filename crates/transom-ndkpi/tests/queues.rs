@@ -314,7 +314,7 @@ fn cq09_the_plain_function_takes_invalidating_receives_too() {
         let target = Pages::new(1);
         let (mr, _) = server.mr(&target, 0);
         let window = mw(server.pd);
-        let at = target.sge(0, 0, 0).address;
+        let at = target.address();
         assert_eq!(server.bind(mr, window, at, 8, op::ALLOW_REMOTE_READ), Status::SUCCESS);
         assert_eq!(server.one().1, Status::SUCCESS);
         assert_eq!(server.receive(5, &[]), Status::SUCCESS);
@@ -392,7 +392,7 @@ fn wr07_receives_are_posted_before_the_connection() {
         assert_eq!(side.send(2, &[], 0), no);
         assert_eq!(side.read(3, &[], 0, 0), no);
         assert_eq!(side.write(4, &[], 0, 0), no);
-        let (window, at) = (mw(side.pd), pages.sge(0, 0, 0).address);
+        let (window, at) = (mw(side.pd), pages.address());
         assert_eq!(side.bind(mr, window, at, 8, op::ALLOW_REMOTE_READ), no);
         assert_eq!(window_token(window), 0, "and no window is reserved");
         assert_eq!(deregister(mr).1, Status::SUCCESS);
@@ -451,7 +451,7 @@ fn wr14_bytes_are_those_of_receives() {
         assert_eq!(client.send(2, &[own.sge(from, 0, 40)], 0), Status::SUCCESS);
         assert_eq!(server.one(), (1, Status::SUCCESS, 40));
         assert_eq!(client.one(), (2, Status::SUCCESS, 0));
-        let at = sink.sge(0, 0, 0).address;
+        let at = sink.address();
         assert_eq!(client.write(3, &[own.sge(from, 0, 40)], at, to), Status::SUCCESS);
         assert_eq!(client.one(), (3, Status::SUCCESS, 0));
         client.end(&[own_mr]);

@@ -166,7 +166,7 @@ fn mr07_bytes_are_named_by_the_first_address() {
         assert_eq!(register(mr, list.0, 2000, 0).1, Status::SUCCESS);
         let (target_mr, remote) = server.mr(&target, flag::ALLOW_REMOTE_WRITE);
         let sge = common::sge(NOWHERE + 100, 50, token(mr));
-        let at = target.sge(0, 0, 0).address;
+        let at = target.address();
         assert_eq!(client.write(1, &[sge], at, remote), Status::SUCCESS);
         assert_eq!(client.one().1, Status::SUCCESS);
         assert!(target.bytes()[..50] == source.bytes()[0x123 + 100..0x123 + 150]);
@@ -272,7 +272,7 @@ fn peer_can(mode: Mode, flags: u32, writes: bool) -> bool {
     own.fill(|_| 7);
     let (target_mr, remote) = server.mr(&target, flags);
     let (own_mr, local) = client.mr(&own, flag::ALLOW_LOCAL_WRITE);
-    let (sge, address) = (own.sge(local, 0, 64), target.sge(0, 0, 0).address);
+    let (sge, address) = (own.sge(local, 0, 64), target.address());
     let posted = match writes {
         true => client.write(1, &[sge], address, remote),
         false => client.read(1, &[sge], address, remote),
@@ -295,7 +295,7 @@ fn can_be_sink(mode: Mode, needed: bool, flags: u32) -> bool {
     let (source, sink) = (Pages::new(1), Pages::new(1));
     let (source_mr, remote) = server.mr(&source, flag::ALLOW_REMOTE_READ);
     let (sink_mr, local) = client.mr(&sink, flags);
-    let address = source.sge(0, 0, 0).address;
+    let address = source.address();
     assert_eq!(client.read(1, &[sink.sge(local, 0, 8)], address, remote), Status::SUCCESS);
     let status = client.one().1;
     assert!([Status::SUCCESS, Status::ACCESS_VIOLATION].contains(&status));
@@ -384,7 +384,7 @@ fn mr17_tokens_are_valid_once_the_registration_is_complete() {
         let list = target.mdl();
         assert_eq!(register(mr, list.0, 8, flag::ALLOW_REMOTE_READ).1, Status::SUCCESS);
         let (own_mr, local) = client.mr(&own, flag::ALLOW_LOCAL_WRITE);
-        let at = target.sge(0, 0, 0).address;
+        let at = target.address();
         assert_eq!(client.read(1, &[own.sge(local, 0, 8)], at, token(mr)), Status::SUCCESS);
         assert_eq!(client.one().1, Status::SUCCESS);
         client.end(&[own_mr]);
@@ -417,7 +417,7 @@ fn mr19_memory_is_registered_many_times_with_different_rights() {
         let all = [0, flag::ALLOW_REMOTE_READ, flag::ALLOW_REMOTE_WRITE];
         let [none, read, write] = all.map(|flags| server.mr(&target, flags));
         let (own_mr, local) = client.mr(&own, flag::ALLOW_LOCAL_WRITE);
-        let (sge, at) = (own.sge(local, 0, 8), target.sge(0, 0, 0).address);
+        let (sge, at) = (own.sge(local, 0, 8), target.address());
         assert_eq!(client.read(1, &[sge], at, read.1), Status::SUCCESS);
         assert_eq!(client.one().1, Status::SUCCESS);
         assert_eq!(client.write(2, &[sge], at, write.1), Status::SUCCESS);
@@ -438,7 +438,7 @@ fn mr20_receives_need_local_write_and_sources_nothing() {
         let (from, to) = (Pages::new(1), Pages::new(1));
         let (to_mr, remote) = server.mr(&to, flag::ALLOW_REMOTE_WRITE);
         let (from_mr, local) = client.mr(&from, flag::ALLOW_LOCAL_READ);
-        let at = to.sge(0, 0, 0).address;
+        let at = to.address();
         assert_eq!(client.write(1, &[from.sge(local, 0, 64)], at, remote), Status::SUCCESS);
         assert_eq!(client.one().1, Status::SUCCESS);
         client.end(&[from_mr]);
@@ -470,7 +470,7 @@ fn dr02_after_deregistration_the_token_is_dead() {
         let (own_mr, local) = client.mr(&own, flag::ALLOW_LOCAL_WRITE);
         assert_eq!(deregister(target_mr).1, Status::SUCCESS);
         own.fill(|_| 1);
-        let address = target.sge(0, 0, 0).address;
+        let address = target.address();
         assert_eq!(client.write(1, &[own.sge(local, 0, 8)], address, remote), Status::SUCCESS);
         assert_eq!(client.one().1, Status::REMOTE_RESOURCES);
         assert!(target.bytes().iter().all(|&byte| byte == 0));
@@ -486,7 +486,7 @@ fn dr03_a_bound_window_keeps_its_region() {
         let target = Pages::new(1);
         let (mr, before) = server.mr(&target, 0);
         let window = mw(server.pd);
-        let base = target.sge(0, 0, 0).address;
+        let base = target.address();
         assert_eq!(server.bind(mr, window, base, 8, op::ALLOW_REMOTE_READ), Status::SUCCESS);
         assert_eq!(server.one().1, Status::SUCCESS);
         assert_eq!(deregister(mr).0, Status::DEVICE_BUSY.0, "inline");

@@ -33,7 +33,7 @@ impl Fixture {
         Fixture { client, server, own, own_mr, target, mr }
     }
     fn base(&self) -> u64 {
-        self.target.sge(0, 0, 0).address
+        self.target.address()
     }
     /// A window on 100 bytes from 16 on, bound.
     fn window(&self, flags: u32) -> Ptr {

@@ -13,10 +13,11 @@
 //! that is neither ignored nor compiled for some targets only, in a file that is compiled.
 //!
 //! A crate calls [`hold`] in a test, with the sections that must be complete. [`paths`] runs a suite over
-//! the other path; [`ports`] has ports at which nobody listens;
+//! the other path; [`ports`] has ports at which nobody listens; [`Pages`] are memory to register;
 //! [`Random`] is where random calls come from.
 
 mod document;
+mod pages;
 pub mod paths;
 pub mod ports;
 mod random;
@@ -29,6 +30,7 @@ use std::{fs, io};
 use tests_of::tests_of;
 
 pub use document::hold_document;
+pub use pages::Pages;
 pub use random::Random;
 
 /// The numbers from 1 to `last`, each behind `prefix`: the usual names of rules.

@@ -7,10 +7,8 @@
 //! see: loom lets nobody run between a look and the barrier behind it.
 #![allow(missing_docs, dead_code, unreachable_pub, clippy::unwrap_used)]
 
-mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-    pub(crate) use loom::sync::{Mutex, MutexGuard};
-}
+#[path = "../../transom-engine/tests/on_loom/mod.rs"]
+mod on_loom;
 #[path = "../../transom-engine/src/driver/sleepers.rs"]
 mod sleepers;
 #[path = "../src/turns.rs"]
@@ -21,6 +19,7 @@ use std::sync::Arc as StdArc;
 use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
+use on_loom::{bounded, sync};
 use sleepers::{Bell, Sleepers};
 use turns::Turns;
 
@@ -115,12 +114,6 @@ impl Queue {
             thread::yield_now(); // who has the turn goes on
         }
     }
-}
-
-fn bounded(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(model);
 }
 
 /// One who finds the turn taken goes: what it saw is handed out by the one who had it.

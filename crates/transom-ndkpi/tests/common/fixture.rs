@@ -17,12 +17,14 @@ pub fn scattered(pages: &Pages) -> List {
     List::new(NOWHERE, 2 * PAGE).over(&[2, 0, 3].map(|page| pages.page(page)))
 }
 
-/// An adapter alone.
-pub fn alone(mode: Mode, test: impl FnOnce(Ptr, &Pages)) {
-    let adapter = open(mode);
-    let pages = Pages::new(4);
-    test(adapter, &pages);
-    close_adapter(adapter);
+/// An adapter alone, in every mode.
+pub fn alone(test: impl Fn(Ptr, &Pages)) {
+    in_every_mode(|mode| {
+        let adapter = open(mode);
+        let pages = Pages::new(4);
+        test(adapter, &pages);
+        close_adapter(adapter);
+    });
 }
 
 /// A connected pair; the server has a region for fast registration, a mapping of its pages, and

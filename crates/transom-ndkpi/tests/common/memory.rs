@@ -2,45 +2,25 @@
 
 use super::*;
 
-/// Page-aligned memory of this process.
-pub struct Pages {
-    pub at: *mut u8,
-    pub count: usize,
-}
+pub use transom_rules::Pages;
 
-unsafe impl Send for Pages {}
-unsafe impl Sync for Pages {}
-
-impl Pages {
-    pub fn new(count: usize) -> Pages {
-        let layout = std::alloc::Layout::from_size_align(count * PAGE, PAGE).unwrap();
-        Pages { at: unsafe { std::alloc::alloc_zeroed(layout) }, count }
-    }
-    pub fn page(&self, index: usize) -> *mut c_void {
-        unsafe { self.at.add(index * PAGE) }.cast()
-    }
-    pub fn len(&self) -> usize {
-        self.count * PAGE
-    }
-    pub fn bytes(&self) -> Vec<u8> {
-        (0..self.len()).map(|i| unsafe { self.at.add(i).read_volatile() }).collect()
-    }
-    pub fn fill(&self, f: impl Fn(usize) -> u8) {
-        (0..self.len()).for_each(|i| unsafe { self.at.add(i).write_volatile(f(i)) });
-    }
+/// Pages as the interface describes them.
+pub trait Describe {
+    fn page(&self, index: usize) -> *mut c_void;
     /// An MDL for all of it, where it lies.
-    pub fn mdl(&self) -> List {
-        List::new(self.at.expose_provenance() as u64, self.len()).built()
-    }
-    pub fn sge(&self, token: u32, offset: usize, length: u32) -> Sge {
-        Sge { address: self.at.expose_provenance() as u64 + offset as u64, length, token }
-    }
+    fn mdl(&self) -> List;
+    fn sge(&self, token: u32, offset: usize, length: u32) -> Sge;
 }
 
-impl Drop for Pages {
-    fn drop(&mut self) {
-        let layout = std::alloc::Layout::from_size_align(self.len(), PAGE).unwrap();
-        unsafe { std::alloc::dealloc(self.at, layout) };
+impl Describe for Pages {
+    fn page(&self, index: usize) -> *mut c_void {
+        std::ptr::with_exposed_provenance_mut(self.address() as usize + index * PAGE)
+    }
+    fn mdl(&self) -> List {
+        List::new(self.address(), self.len()).built()
+    }
+    fn sge(&self, token: u32, offset: usize, length: u32) -> Sge {
+        Sge { address: self.address() + offset as u64, length, token }
     }
 }
 

@@ -231,7 +231,7 @@ impl Side {
             call!(self.adapter, 7, (*const Iid, usize, *mut *mut c_void) -> i32;
                 &REGION, self.file, out)
         }));
-        let at = pages.sge(0, 0, 0).address as usize;
+        let at = pages.address() as usize;
         let status = Started::by(|o| {
             call!(region.0, 5, (usize, usize, u32, *mut Overlapped) -> i32;
                 at, pages.len(), flags, o)

@@ -7,6 +7,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::ThreadId;
 use std::time::Duration;
 
+pub use transom_rules::Pages;
 use transom_winsock_direct::abi::{CF_ACCEPT, FD_ACCEPT, FD_CONNECT, Overlapped, mem};
 use transom_winsock_direct::{
     Direction, Error, Handle, Operation, Options, Provider, Range, Result, Switch,
@@ -195,49 +196,18 @@ impl Op {
     }
 }
 
-/// Page-aligned memory of this process.
-pub struct Pages {
-    pub at: *mut u8,
-    pub count: usize,
+/// Pages as the interface describes them.
+pub trait Describe {
+    fn length(&self) -> u32;
+    fn range(&self, offset: u64, length: u32) -> Range;
 }
 
-unsafe impl Send for Pages {}
-unsafe impl Sync for Pages {}
-
-impl Pages {
-    pub fn new(count: usize) -> Pages {
-        let layout = std::alloc::Layout::from_size_align(count * PAGE, PAGE).unwrap();
-        Pages { at: unsafe { std::alloc::alloc_zeroed(layout) }, count }
+impl Describe for Pages {
+    fn length(&self) -> u32 {
+        self.len() as u32
     }
-    pub fn of(byte: u8) -> Pages {
-        let pages = Pages::new(1);
-        pages.fill(|_| byte);
-        pages
-    }
-    pub fn address(&self) -> u64 {
-        self.at.expose_provenance() as u64
-    }
-    pub fn length(&self) -> u32 {
-        (self.count * PAGE) as u32
-    }
-    pub fn bytes(&self) -> Vec<u8> {
-        (0..self.count * PAGE).map(|i| unsafe { self.at.add(i).read_volatile() }).collect()
-    }
-    pub fn is_all(&self, byte: u8) -> bool {
-        self.bytes().iter().all(|&b| b == byte)
-    }
-    pub fn fill(&self, f: impl Fn(usize) -> u8) {
-        (0..self.count * PAGE).for_each(|i| unsafe { self.at.add(i).write_volatile(f(i)) });
-    }
-    pub fn range(&self, offset: u64, length: u32) -> Range {
+    fn range(&self, offset: u64, length: u32) -> Range {
         Range { address: self.address() + offset, length }
-    }
-}
-
-impl Drop for Pages {
-    fn drop(&mut self) {
-        let layout = std::alloc::Layout::from_size_align(self.count * PAGE, PAGE).unwrap();
-        unsafe { std::alloc::dealloc(self.at, layout) };
     }
 }
 

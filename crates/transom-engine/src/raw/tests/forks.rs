@@ -27,6 +27,17 @@ fn alone(test: &str, at: &str, path: &str) -> std::process::Child {
     command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()
 }
 
+/// Whether the test that asks has this process for itself. If not, one is started that has, and must
+/// succeed.
+fn has_a_process_for_itself(test: &str, path: &str) -> bool {
+    if parent().is_some() {
+        return true;
+    }
+    let peer = alone(test, "127.0.0.1:0", path);
+    assert!(peer.wait_with_output().unwrap().status.success());
+    false
+}
+
 /// What a forked child does, in a process without other threads of tests: `work` says whether all is
 /// well. It may only do what is allowed in a forked child, and allocate.
 fn in_forked_child(work: impl FnOnce() -> bool) {
@@ -52,10 +63,7 @@ fn is_open(number: RawFd) -> bool {
 /// and it cannot touch the rings.
 #[test]
 fn a_forked_child_keeps_nothing_of_ours() {
-    let test = "a_forked_child_keeps_nothing_of_ours";
-    if parent().is_none() {
-        let peer = alone(test, "127.0.0.1:0", "process");
-        assert!(peer.wait_with_output().unwrap().status.success());
+    if !has_a_process_for_itself("a_forked_child_keeps_nothing_of_ours", "process") {
         return;
     }
     let before = descriptors();
@@ -90,10 +98,7 @@ fn a_forked_child_keeps_nothing_of_ours() {
 /// its own: its parent's is closed, and the number may be anything's.
 #[test]
 fn a_forked_child_is_woken() {
-    let test = "a_forked_child_is_woken";
-    if parent().is_none() {
-        let peer = alone(test, "127.0.0.1:0", "process");
-        assert!(peer.wait_with_output().unwrap().status.success());
+    if !has_a_process_for_itself("a_forked_child_is_woken", "process") {
         return;
     }
     let (silent, _writer) = std::io::pipe().unwrap();
@@ -128,10 +133,7 @@ fn a_forked_child_is_woken() {
 /// child takes none, whatever it asks of its handles, and when it drops them.
 #[test]
 fn a_forked_child_waits_for_no_lock_of_its_parent() {
-    let test = "a_forked_child_waits_for_no_lock_of_its_parent";
-    if parent().is_none() {
-        let peer = alone(test, "127.0.0.1:0", "tcp");
-        assert!(peer.wait_with_output().unwrap().status.success());
+    if !has_a_process_for_itself("a_forked_child_waits_for_no_lock_of_its_parent", "tcp") {
         return;
     }
     let (active, passive) = pair();
@@ -224,10 +226,7 @@ fn the_death_of_a_process_is_noticed_though_its_child_lives() {
 /// its own.
 #[test]
 fn a_forked_child_may_open_an_adapter_of_its_own() {
-    let test = "a_forked_child_may_open_an_adapter_of_its_own";
-    if parent().is_none() {
-        let peer = alone(test, "127.0.0.1:0", "tcp");
-        assert!(peer.wait_with_output().unwrap().status.success());
+    if !has_a_process_for_itself("a_forked_child_may_open_an_adapter_of_its_own", "tcp") {
         return;
     }
     let (active, passive) = pair();

@@ -1,0 +1,15 @@
+//! What models that compile shipped source files have in common.
+#![allow(unused_imports, dead_code, unreachable_pub)]
+
+/// Loom's types, under the names by which the shipped files know the real ones.
+pub mod sync {
+    pub use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+    pub use loom::sync::{Mutex, MutexGuard};
+}
+
+/// Every interleaving in which threads are interrupted at most so often.
+pub fn bounded(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(model);
+}
