@@ -145,7 +145,8 @@ impl Honest {
     fn write(&self, mut more: impl FnMut() -> bool) -> Outcome<f64> {
         let (mut under_way, mut bytes) = (VecDeque::with_capacity(AHEAD), 0.0);
         let begin = Instant::now();
-        while more() {
+        // At least one, however little time its thread had.
+        while more() || bytes == 0.0 {
             if under_way.len() == AHEAD
                 && let Some(oldest) = under_way.pop_front()
             {

@@ -243,20 +243,12 @@ impl Link {
             connection.transmit(cx, &mut outlet);
             sent = outlet.sent + out.bytes.len().saturating_sub(waiting);
             let flowing = rings.duplex.write(&mut out.bytes, written);
-            state.more = !flowing;
-            if stop {
-                state.more |= state.connection.wants_write();
-                break;
-            }
-            if !flowing || sent == before || !state.connection.wants_write() {
+            let over = stop || sent >= turn || self.latch.is_wanted();
+            if state.has_sent_all(over, flowing, sent > before) {
                 break;
             }
             // Let the other side begin while we go on.
             self.settle_up(state, cx.now);
-            if sent >= turn || self.latch.is_wanted() {
-                state.more = state.connection.wants_write();
-                break;
-            }
         }
         self.settle_up(state, cx.now);
         self.mind_silence(state, cx);

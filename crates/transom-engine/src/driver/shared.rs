@@ -282,11 +282,11 @@ impl Shared {
 
     /// These are ready, and will be served one after the other.
     pub(super) fn are_ready(&self, keys: impl Iterator<Item = u64>) {
-        let seen =
-            |last: Option<u64>, key| Some(if last.is_none_or(|l| l == key) { key } else { 0 });
-        let Some(all) = keys.filter(|key| *key >= STRANGERS).fold(None, seen) else { return };
-        let before = self.last.swap(all, Ordering::Relaxed);
-        let alone = if all != 0 && all == before {
+        let mut keys = keys.filter(|key| *key >= STRANGERS);
+        let Some(first) = keys.next() else { return };
+        let only = if keys.all(|key| key == first) { first } else { 0 };
+        let before = self.last.swap(only, Ordering::Relaxed);
+        let alone = if only != 0 && only == before {
             self.alone.load(Ordering::Relaxed).saturating_add(1)
         } else {
             0

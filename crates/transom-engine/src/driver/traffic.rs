@@ -21,6 +21,10 @@ pub(super) const FRAME: usize = 1024;
 pub(super) const FIRST_BITE: usize = 16 * 1024;
 const SMALLEST_BITE: usize = 2 * 1024;
 
+/// So many receives find all that a socket can still hold when it cannot be written any more. A peer that
+/// goes on sending is not listened to for longer.
+const LAST_WORDS: usize = 1024;
+
 /// How many times a ring is looked at in the time of one look at a socket.
 const PEEKS: u32 = 256;
 
@@ -214,13 +218,8 @@ impl Link {
             connection.transmit(cx, &mut outlet);
             (sent, flowing) = (outlet.sent, outlet.flowing);
             flowing = flowing && self.write_out(state, cx, &mut sent);
-            if stop || sent >= turn || self.latch.is_wanted() {
-                // Not asked for more than there was a turn for: the next pass goes on.
-                state.more = !flowing || state.connection.wants_write();
-                break;
-            }
-            if !flowing || sent == before || !state.connection.wants_write() {
-                state.more = !flowing;
+            let over = stop || sent >= turn || self.latch.is_wanted();
+            if state.has_sent_all(over, flowing, sent > before) {
                 break;
             }
         }
@@ -256,7 +255,7 @@ impl Link {
     fn read_to_the_end(&self, state: &mut State, cx: &mut Cx<'_>, why: IoError) {
         let mut bytes = std::mem::take(&mut state.partial);
         let mut room = [0; 16 * 1024];
-        loop {
+        for _ in 0..LAST_WORDS {
             match self.stream.receive(&mut room) {
                 Ok(0) | Err(_) => break,
                 Ok(count) => bytes.extend_from_slice(room.get(..count).unwrap_or_default()),
@@ -268,6 +267,20 @@ impl Link {
             }
         }
         state.connection.link_closed(cx, lost(why));
+    }
+}
+
+impl State {
+    /// Whether a pass is done with sending, and if so, whether the next one is to go on. `over`: its turn
+    /// is, or a control call waits; `moved`: it has sent something since it was last asked.
+    pub(super) fn has_sent_all(&mut self, over: bool, flowing: bool, moved: bool) -> bool {
+        let wants = self.connection.wants_write();
+        let done = over || !flowing || !moved || !wants;
+        if done {
+            // Not asked for more than there was a turn for: the next pass goes on.
+            self.more = !flowing || over && wants;
+        }
+        done
     }
 }
 
