@@ -1,6 +1,7 @@
 //! From the engine's words to sentences.
 
-use transom_engine::{Completion, DenialCause, EndReason, Status, raw};
+use transom_engine::raw::{self, Silence};
+use transom_engine::{Completion, DenialCause, EndReason, Status};
 use transom_memory::Denial;
 use transom_wire::Blame;
 
@@ -77,13 +78,31 @@ fn plainly(endpoint: &Endpoint) -> Option<(Blame, String)> {
             (Blame::Peer, "the peer has hung up, or its process has ended".to_owned())
         }
         EndReason::TimedOut => {
-            (Blame::Wire, format!("no answer from the peer or its host for {} s", silence()))
+            let (blame, more) = whose(endpoint.connector.silence());
+            (blame, format!("no answer from the peer or its host for {} s{more}", silence()))
         }
         EndReason::Disconnected | EndReason::Flushed => {
             (Blame::Caller, "this side has disconnected".to_owned())
         }
         _ => return None,
     })
+}
+
+/// Whose silence it was, as the end of a sentence about it.
+fn whose(silence: Option<Silence>) -> (Blame, String) {
+    match silence {
+        Some(Silence::Unanswered) => {
+            (Blame::Peer, ": its host has received everything, its program does not answer".into())
+        }
+        Some(Silence::Untaken) => {
+            (Blame::Peer, ": its host answers, but its program reads nothing".into())
+        }
+        Some(Silence::Unheard(time)) => (
+            Blame::Wire,
+            format!(": its host has acknowledged nothing for {:.1} s", time.as_secs_f64()),
+        ),
+        None => (Blame::Wire, String::new()),
+    }
 }
 
 /// What a failed completion says about its connection.

@@ -14,6 +14,7 @@ use super::options::Explain;
 use super::path::PathReason;
 use super::qp::Qp;
 use super::shared::Shared;
+use super::silence::Silence;
 use super::sink::{Sink, Sinks, Told};
 use crate::sys;
 use crate::tables::ConnectorCall;
@@ -45,6 +46,8 @@ pub(super) struct Inner {
     pub(super) attempt: Option<Box<Attempt>>,
     /// Why its connection has ended.
     pub(super) ended: Option<EndReason>,
+    /// Whose silence that was.
+    silence: Option<Silence>,
 }
 
 /// Keys are never used again, so number and epoch together are not either.
@@ -88,6 +91,7 @@ impl Conn {
                 peer: None,
                 attempt: None,
                 ended: None,
+                silence: None,
             }),
         })
     }
@@ -104,6 +108,12 @@ impl Conn {
     /// Why its connection has ended; it is known before the first request completes by that.
     pub(crate) fn ended(&self) -> Option<EndReason> {
         self.lock().ended
+    }
+
+    /// Whose silence has ended it, if that is known.
+    pub(crate) fn silence(&self) -> Option<Silence> {
+        let inner = self.lock();
+        inner.silence.filter(|_| inner.ended == Some(EndReason::TimedOut))
     }
 
     pub(super) fn keep(&self, sink: Sink) -> u64 {
@@ -151,6 +161,7 @@ impl Conn {
                                 *attempt = None;
                                 if let ConnectionEvent::Ended(end) = event {
                                     inner.ended = Some(end.reason);
+                                    inner.silence = link.silence.get().copied();
                                 }
                                 inner.connector.on_event(&event, &mut effects);
                             }

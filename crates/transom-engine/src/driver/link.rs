@@ -27,6 +27,7 @@ use super::path::{PathReason, Place};
 use super::qp::{Front, Qp};
 use super::rings::Rings;
 use super::shared::Shared;
+use super::silence::Silence;
 use super::sink::Told;
 use super::traffic::FIRST_BITE;
 use super::watch::{Turn, Watch};
@@ -75,6 +76,8 @@ pub(crate) struct Link {
     deaf: AtomicBool,
     /// Who is at the other end, if that was asked as it came in.
     pub(super) known: OnceLock<Who>,
+    /// Whose silence has ended it.
+    pub(super) silence: OnceLock<Silence>,
     pub(crate) mail: Mail,
     pub(super) owner: Mutex<Owner>,
 }
@@ -217,6 +220,7 @@ impl Link {
             unread: AtomicBool::new(false),
             deaf: AtomicBool::new(false),
             known: OnceLock::new(),
+            silence: OnceLock::new(),
             mail: Mail::default(),
             owner: Mutex::new(owner),
         })

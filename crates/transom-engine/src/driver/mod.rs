@@ -22,6 +22,7 @@ mod port;
 mod qp;
 mod rings;
 mod shared;
+mod silence;
 mod sink;
 mod sleepers;
 mod srq;
@@ -34,6 +35,7 @@ pub use admission::HalfOpen;
 pub use guessers::GuessLimit;
 pub use options::{Explain, Options, Trace};
 pub use path::{Path, PathReason};
+pub use silence::Silence;
 pub use sink::Sink;
 
 pub(crate) use conn::Conn;

@@ -158,6 +158,7 @@ impl Link {
         }
         if overdue {
             state.connection.on_deadline(cx);
+            self.note_silence(state);
         }
         if bits & FLUSH != 0 {
             state.connection.before_blocking(cx.now);
@@ -173,6 +174,7 @@ impl Link {
 
     /// Hang up if the connection wants that, and carry out what it has decided.
     pub(super) fn conclude(&self, state: &mut State, told: &mut Told) {
+        self.note_silence(state);
         let all_written = state.out.bytes.is_empty();
         match state.connection.link_wish() {
             LinkWish::Keep => {}

@@ -14,6 +14,7 @@ use transom_process::ring::{Found, INLINE, Record};
 use transom_wire::{SMALL_HEADER, Time};
 
 use super::link::{Link, State};
+use super::silence::Silence;
 use super::traffic::FRAME;
 use crate::sys::{Host, Local, Region};
 use crate::{Connection, Cx, Direct, Output, SmallRecord};
@@ -268,6 +269,7 @@ impl Link {
             rings.duplex.forget_stuck(); // it was us who stood still, and maybe both
             return self.note(cx.now.after(STOOD_STILL));
         }
+        let _ = self.silence.set(Silence::Untaken);
         state.connection.link_closed(cx, LinkEnd::TimedOut);
     }
 

@@ -8,7 +8,7 @@ use transom_wire::Facts;
 
 use super::adapter::Owner;
 use super::{Adapter, Error, QueuePair, ReadLimits, Result, Sink};
-use crate::driver::{Conn, PathReason, Port};
+use crate::driver::{Conn, PathReason, Port, Silence};
 use crate::tables::ConnectorState;
 use crate::{EndReason, Status};
 
@@ -151,6 +151,14 @@ impl Connector {
     pub fn ended(&self) -> Option<EndReason> {
         self.0.owner.here().ok()?;
         self.0.conn.ended()
+    }
+
+    /// If it has [ended](Connector::ended) because the peer did not answer in time: whether that was its
+    /// program or its host, as far as this side can tell.
+    #[must_use]
+    pub fn silence(&self) -> Option<Silence> {
+        self.0.owner.here().ok()?;
+        self.0.conn.silence()
     }
 
     /// Read limits, offered or agreed, seen from here (ND2 4.8).

@@ -21,6 +21,8 @@ pub use error::{Error, Result};
 pub use queue_pair::{FastRegistration, QueuePair, QueuePairOptions};
 pub use queues::{CompletionQueue, SharedReceiveQueue};
 
-pub use crate::driver::{Explain, GuessLimit, HalfOpen, Options, Path, PathReason, Sink, Trace};
+pub use crate::driver::{
+    Explain, GuessLimit, HalfOpen, Options, Path, PathReason, Silence, Sink, Trace,
+};
 pub use crate::sys::{Interface, interfaces};
 pub use transom_wire::{Facts, ReadLimits};

@@ -285,6 +285,36 @@ impl Stream {
         if r == 0 { u32::try_from(value).ok().filter(|v| *v > 0) } else { None }
     }
 
+    /// How long ago the peer's host acknowledged something last, and whether it has not acknowledged all.
+    #[must_use]
+    pub fn progress(&self) -> Option<(Duration, bool)> {
+        const CLOSED: u8 = 7;
+        // SAFETY: numbers, for which zero is a value.
+        let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+        let mut size = size_of::<libc::tcp_info>() as libc::socklen_t;
+        let mut waiting = 0i32;
+        // SAFETY: each call writes at most as many bytes as `info` and `waiting` have.
+        let asked = unsafe {
+            libc::syscall(
+                libc::SYS_getsockopt,
+                self.0.as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                &raw mut info,
+                &raw mut size,
+            ) == 0
+                && libc::syscall(
+                    libc::SYS_ioctl,
+                    self.0.as_raw_fd(),
+                    libc::TIOCOUTQ,
+                    &raw mut waiting,
+                ) == 0
+        };
+        let ago = Duration::from_millis(info.tcpi_last_ack_recv.into());
+        // The kernel gives up on what it cannot send, and forgets how much that was.
+        asked.then_some((ago, waiting > 0 || info.tcpi_state == CLOSED))
+    }
+
     /// Receive. `Ok(0)`: the peer will send no more.
     pub fn receive(&self, into: &mut [u8]) -> Result<usize> {
         Ok(net::recv(&self.0, into, RecvFlags::DONTWAIT)?.0)

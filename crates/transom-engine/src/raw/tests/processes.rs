@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use super::harness::*;
-use crate::raw::{Error, Listener, Options, Sink};
+use crate::raw::{Error, Listener, Options, Silence, Sink};
 use crate::{Completion, CompletionKind, Operation, Status};
 
 const PEER: &str = "TRANSOM_TEST_PEER";
@@ -147,7 +147,7 @@ fn a_peer_that_stops_reading_is_given_up() {
         }
         return;
     }
-    let silence = Duration::from_secs(1);
+    let silence = Duration::from_secs(4);
     let end = End::new(&Options { silence, ..Options::default() });
     let listener = listening(&end);
     let peer = child("a_peer_that_stops_reading_is_given_up", listener.address().unwrap());
@@ -164,6 +164,8 @@ fn a_peer_that_stops_reading_is_given_up() {
     end.expect(CompletionKind::Receive); // it has asked
     peer.signal(libc::SIGSTOP);
     assert_eq!(gone.wait(), Status::Success);
+    assert_eq!(end.connector.ended(), Some(crate::EndReason::TimedOut));
+    assert_eq!(end.connector.silence(), Some(Silence::Untaken), "its host still answers");
 }
 
 /// A child that does not outlive its test, stopped or not.
