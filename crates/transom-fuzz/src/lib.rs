@@ -10,6 +10,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // as in any test
 
+pub mod answers;
 pub mod descriptors;
 mod forged;
 pub mod handover;
@@ -24,13 +25,14 @@ pub mod talk;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 6] = [
+pub const TARGETS: [Target; 7] = [
     ("stream", stream::stream),
     ("start_up", start_up::start_up),
     ("talk", talk::talk),
     ("rings", rings::rings),
     ("descriptors", descriptors::descriptors),
     ("handover", handover::handover),
+    ("answers", answers::answers),
 ];
 
 /// Bytes that say what to do next.

@@ -74,6 +74,11 @@ fn at_the_door_only_who_is_to_be_believed_is_believed() {
     rounds("handover");
 }
 
+#[test]
+fn the_kernel_names_nobody_but_the_holder_of_the_socket_that_was_asked_for() {
+    rounds("answers");
+}
+
 /// Found by `talk`: over shared memory, an answer of more than one record was mixed with a message of
 /// the side that answered, and the other side took that for a broken stream: honest connections ended.
 #[test]
@@ -87,7 +92,7 @@ fn the_answer_to_a_read_and_a_message_take_turns() {
 }
 
 /// `cargo test -p transom-fuzz -- --ignored write_the_corpus` writes what is made here; the rest of the
-/// corpus of `stream` is made by the same test of transom-iwarp. What a fuzzer has found is kept beside it.
+/// corpus of `stream`, and that of `answers`, are made by the same tests of transom-iwarp and transom-engine. What a fuzzer has found is kept beside it.
 #[test]
 #[ignore = "writes fuzz/corpus"]
 fn write_the_corpus() {

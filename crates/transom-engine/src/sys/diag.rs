@@ -1,7 +1,7 @@
 //! The user behind the other end of a connection within this machine, asked of the kernel about that
 //! one socket: what it costs does not grow with the number of sockets, which strangers decide.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::net::netlink;
@@ -10,30 +10,28 @@ use rustix::net::{
 };
 
 use super::Fd;
-
-/// `SOCK_DIAG_BY_FAMILY`.
-const BY_FAMILY: u16 = 20;
-/// `NLM_F_REQUEST`.
-const REQUEST: u16 = 1;
-const TCP: u8 = 6;
-/// The state of a socket that is not the end of any connection.
-const LISTENS: u8 = 10;
-const HEADER: usize = 16;
-/// Behind the header: `struct inet_diag_req_v2`, and where `struct inet_diag_msg` has what we ask for.
-const QUESTION: usize = 56;
-const STATE: usize = HEADER + 1;
-const USER: usize = HEADER + 64;
-const INODE: usize = HEADER + 68;
+use super::answers::{End, end, holder, is_about_a_socket, question};
 
 /// The user whose socket is at the other end of a connection from `local` to `peer`, both addresses of
 /// this machine. `None`: nobody holds that socket, it is not on this machine, or the kernel was built
 /// without this way to ask.
 #[must_use]
 pub(crate) fn user_of_peer(local: SocketAddr, peer: SocketAddr) -> Option<u32> {
-    let (from, to) = (peer.ip().to_canonical(), local.ip().to_canonical());
-    if !(from.is_loopback() || from == to) {
+    let (from, to) = (end(peer), end(local));
+    if !(from.0.is_loopback() || from.0 == to.0) {
         return None;
     }
+    let mut answer = [0; 512];
+    let length = ask(from, to, &mut answer)?;
+    let answer = answer.get(..length)?;
+    if is_about_a_socket(answer) && !ANSWERS.load(Ordering::Relaxed) {
+        ANSWERS.store(true, Ordering::Relaxed);
+    }
+    holder(answer, from, to)
+}
+
+/// How long the kernel's answer is to: whose socket is at `from`, connected to `to`?
+pub(super) fn ask(from: End, to: End, answer: &mut [u8]) -> Option<usize> {
     let socket: Fd = socket_with(
         AddressFamily::NETLINK,
         SocketType::RAW,
@@ -42,11 +40,9 @@ pub(crate) fn user_of_peer(local: SocketAddr, peer: SocketAddr) -> Option<u32> {
     )
     .ok()?
     .into();
-    send(&socket, &question((from, peer.port()), (to, local.port())), SendFlags::empty()).ok()?;
+    send(&socket, &question(from, to), SendFlags::empty()).ok()?;
     // The kernel answers within the call; nobody else can write here without naming this socket.
-    let mut answer = [0; 512];
-    let (count, _) = recv(&socket, &mut answer[..], RecvFlags::empty()).ok()?;
-    read(answer.get(..count)?)
+    Some(recv(&socket, answer, RecvFlags::empty()).ok()?.0)
 }
 
 /// The kernel has answered once: since then, no answer means that there is no such socket.
@@ -62,49 +58,11 @@ pub(crate) fn is_answered(local: SocketAddr, peer: SocketAddr) -> bool {
     }
 }
 
-/// Whose socket is at `from`, connected to `to`? Its ends in the order in which its holder sees them.
-fn question(from: (IpAddr, u16), to: (IpAddr, u16)) -> Vec<u8> {
-    const AF_INET: u8 = libc::AF_INET as u8;
-    const AF_INET6: u8 = libc::AF_INET6 as u8;
-    let mut bytes = Vec::with_capacity(HEADER + QUESTION);
-    bytes.extend(((HEADER + QUESTION) as u32).to_ne_bytes());
-    bytes.extend(BY_FAMILY.to_ne_bytes());
-    bytes.extend(REQUEST.to_ne_bytes());
-    bytes.extend([0; 8]); // sequence, port
-    bytes.extend([if from.0.is_ipv4() { AF_INET } else { AF_INET6 }, TCP, 0, 0]);
-    bytes.extend(u32::MAX.to_ne_bytes()); // in any state
-    bytes.extend(from.1.to_be_bytes());
-    bytes.extend(to.1.to_be_bytes());
-    for ip in [from.0, to.0] {
-        let mut place = [0; 16];
-        match ip {
-            IpAddr::V4(ip) => place[..4].copy_from_slice(&ip.octets()),
-            IpAddr::V6(ip) => place = ip.octets(),
-        }
-        bytes.extend(place);
-    }
-    bytes.extend([0; 4]); // any interface
-    bytes.extend([0xff; 8]); // no cookie
-    bytes
-}
-
-/// The user in an answer.
-fn read(answer: &[u8]) -> Option<u32> {
-    let word = |at: usize| Some(u32::from_ne_bytes(answer.get(at..at + 4)?.try_into().ok()?));
-    let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
-    if kind == BY_FAMILY && !ANSWERS.load(Ordering::Relaxed) {
-        ANSWERS.store(true, Ordering::Relaxed);
-    }
-    // A socket that nobody holds (not accepted yet, or closed) is shown as root's. One that is shut down
-    // for writing has its holder still.
-    let held = word(INODE)? != 0;
-    (kind == BY_FAMILY && *answer.get(STATE)? != LISTENS && held).then(|| word(USER))?
-}
-
 #[cfg(test)]
 mod tests {
-    use std::net::{TcpListener, TcpStream};
+    use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
 
+    use super::super::answers::{BY_FAMILY, INODE, LISTENS, STATE, USER};
     use super::*;
 
     #[test]
@@ -144,19 +102,51 @@ mod tests {
         let active = TcpStream::connect(("127.0.0.1", port)).unwrap();
         let (_passive, from) = listener.accept().unwrap();
         let at = SocketAddr::from(([127, 0, 0, 1], port));
-        let seen = user_of_peer(at, from);
-        assert_eq!(seen, user_of_peer(active.local_addr().unwrap(), at), "from either side");
+        if !is_answered(at, from) {
+            eprintln!("not shown: this kernel does not answer (no tcp_diag)");
+            return;
+        }
+        let me = rustix::process::geteuid().as_raw();
+        assert_eq!(user_of_peer(at, from), Some(me), "seen from the passive side");
+        assert_eq!(user_of_peer(active.local_addr().unwrap(), at), Some(me), "from the active one");
+    }
+
+    const FROM: End = (IpAddr::V4(Ipv4Addr::new(127, 0, 0, 1)), 40_000);
+    const TO: End = (IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)), 7);
+
+    /// An answer to that question: its holder is user 1000.
+    fn answer() -> Vec<u8> {
+        let mut answer = vec![0; INODE + 4];
+        answer[4..6].copy_from_slice(&BY_FAMILY.to_ne_bytes());
+        answer[16] = 2;
+        // The ends, as the question has them.
+        answer[20..56].copy_from_slice(&question(FROM, TO)[24..60]);
+        answer[USER..].copy_from_slice(&[1000_u32.to_ne_bytes(), 7_u32.to_ne_bytes()].concat());
+        answer
     }
 
     #[test]
     fn an_answer_cut_short_names_nobody() {
-        let mut answer = [0xff; 100];
-        answer[4..6].copy_from_slice(&BY_FAMILY.to_ne_bytes());
-        for length in 0..INODE + 4 {
-            assert_eq!(read(&answer[..length]), None);
+        let mut answer = answer();
+        for length in 0..answer.len() {
+            assert_eq!(holder(&answer[..length], FROM, TO), None);
         }
-        assert_eq!(read(&answer), Some(u32::MAX));
+        assert_eq!(holder(&answer, FROM, TO), Some(1000));
         answer[STATE] = LISTENS;
-        assert_eq!(read(&answer), None, "a listener at the peer's port is not the peer");
+        assert_eq!(
+            holder(&answer, FROM, TO),
+            None,
+            "a listener at the peer's port is not the peer"
+        );
+    }
+
+    #[test]
+    fn an_answer_about_another_socket_names_nobody() {
+        assert_eq!(holder(&answer(), TO, FROM), None, "the other end of the connection");
+        for at in (20..28).chain(40..44) {
+            let mut answer = answer();
+            answer[at] ^= 1;
+            assert_eq!(holder(&answer, FROM, TO), None, "byte {at}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::OnceLock;
 
+use super::answers::{end, maps_everybody, owner_in};
 use super::diag::{is_answered, user_of_peer};
 
 /// One address of one interface.
@@ -87,12 +88,6 @@ pub(crate) fn is_our_user(uid: u32) -> bool {
     uid == user() && (uid != overflow || maps_everybody(&text("/proc/self/uid_map")))
 }
 
-/// Whether every user has a number of its own here.
-fn maps_everybody(map: &str) -> bool {
-    let mut words = map.split_ascii_whitespace();
-    [words.next(), words.next(), words.next()] == [Some("0"), Some("0"), Some("4294967295")]
-}
-
 /// Whether the other end of a connection from `local` to `peer` is a socket of this machine that
 /// belongs to our user. `false` when that cannot be known.
 ///
@@ -118,47 +113,8 @@ pub(super) fn is_in_the_table(local: SocketAddr, peer: SocketAddr) -> bool {
     // An IPv4 peer may use an IPv6 socket: its line is then in the other file, mapped.
     ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|file| {
         std::fs::read_to_string(file)
-            .is_ok_and(|text| owner_in(&text, peer, local).is_some_and(is_our_user))
+            .is_ok_and(|text| owner_in(&text, end(peer), end(local)).is_some_and(is_our_user))
     })
-}
-
-/// The user of the socket whose local end is `local` and whose remote end is `remote`.
-pub(super) fn owner_in(text: &str, local: SocketAddr, remote: SocketAddr) -> Option<u32> {
-    text.lines().skip(1).find_map(|line| {
-        let mut words = line.split_ascii_whitespace();
-        let (from, to) = (words.nth(1)?, words.next()?);
-        (parse(from)? == canonical(local) && parse(to)? == canonical(remote)).then_some(())?;
-        // A socket that nobody holds (not accepted yet, or closed) is shown as root's.
-        let state = words.next()?;
-        let user = words.nth(3)?.parse().ok()?;
-        let held = words.nth(1)? != "0";
-        (state == ESTABLISHED && held).then_some(user)
-    })
-}
-
-const ESTABLISHED: &str = "01";
-
-fn canonical(a: SocketAddr) -> (IpAddr, u16) {
-    (a.ip().to_canonical(), a.port())
-}
-
-/// `0100007F:1F90`: each 32-bit word in the machine's byte order.
-fn parse(text: &str) -> Option<(IpAddr, u16)> {
-    let (address, port) = text.split_once(':')?;
-    let port = u16::from_str_radix(port, 16).ok()?;
-    let word = |i: usize| u32::from_str_radix(address.get(i * 8..i * 8 + 8)?, 16).ok();
-    let ip = match address.len() {
-        8 => IpAddr::V4(Ipv4Addr::from(word(0)?.to_ne_bytes())),
-        32 => {
-            let mut bytes = [0; 16];
-            for (i, four) in bytes.chunks_exact_mut(4).enumerate() {
-                four.copy_from_slice(&word(i)?.to_ne_bytes());
-            }
-            IpAddr::V6(Ipv6Addr::from(bytes)).to_canonical()
-        }
-        _ => return None,
-    };
-    Some((ip, port))
 }
 
 #[cfg(test)]

@@ -4,7 +4,10 @@
 
 #![allow(unsafe_code)]
 
+mod answers;
 mod copy;
+#[cfg(test)]
+mod corpus;
 mod diag;
 mod event;
 mod fault;
@@ -13,6 +16,7 @@ pub(crate) mod host;
 mod identity;
 mod kill;
 mod local;
+mod maps;
 mod pages;
 mod process;
 mod region;
@@ -35,9 +39,10 @@ pub(crate) use identity::{is_our_user, user};
 pub(crate) use kill::hit;
 pub(crate) use kill::kill_point;
 pub(crate) use local::{Door, Local};
+pub use maps::PageError;
+pub use pages::check_pages;
 #[cfg(test)]
 pub(crate) use pages::hold as hold_maps;
-pub use pages::{PageError, check_pages};
 pub use process::{
     cpu_time, descriptor_limit, fork_generation, now, pause, random_seed, recently, spawn_quiet,
     thread_time,

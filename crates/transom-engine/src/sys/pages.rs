@@ -5,48 +5,8 @@
 use std::sync::{Arc, Mutex, TryLockError};
 
 use super::Fd;
+use super::maps::{Mapping, PageError, check_text, walk};
 use rustix::fs::{Mode, OFlags};
-
-/// Why a range cannot be registered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PageError {
-    /// Nothing is mapped at this address.
-    Hole {
-        /// First such address.
-        at: u64,
-    },
-    /// Mapped, but without access.
-    NoAccess {
-        /// First such address.
-        at: u64,
-    },
-    /// Mapped read-only, and the registration wants to write.
-    ReadOnly {
-        /// First such address.
-        at: u64,
-    },
-}
-
-impl std::fmt::Display for PageError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            PageError::Hole { at } => write!(f, "no memory is mapped at {at:#x}"),
-            PageError::NoAccess { at } => write!(f, "the memory at {at:#x} may not be read"),
-            PageError::ReadOnly { at } => {
-                write!(f, "the memory at {at:#x} is read-only; register it without LOCAL_WRITE")
-            }
-        }
-    }
-}
-
-impl std::error::Error for PageError {}
-
-struct Mapping {
-    start: u64,
-    end: u64,
-    read: bool,
-    write: bool,
-}
 
 /// `struct procmap_query` of linux/fs.h (kernel 6.11), without the parts that we do not ask for.
 #[repr(C)]
@@ -132,50 +92,6 @@ fn query(fd: &Fd, address: u64) -> Result<Option<Mapping>, ()> {
     }
 }
 
-/// The same from the text of the maps file, for kernels before 6.11. `None`: it cannot be had.
-fn parse_maps() -> Option<Vec<Mapping>> {
-    let text = std::fs::read_to_string("/proc/self/maps").ok()?;
-    Some(text.lines().filter_map(parse_line).collect())
-}
-
-fn parse_line(line: &str) -> Option<Mapping> {
-    let (range, rest) = line.split_once(' ')?;
-    let (start, end) = range.split_once('-')?;
-    let rights = rest.as_bytes();
-    Some(Mapping {
-        start: u64::from_str_radix(start, 16).ok()?,
-        end: u64::from_str_radix(end, 16).ok()?,
-        read: rights.first() == Some(&b'r'),
-        write: rights.get(1) == Some(&b'w'),
-    })
-}
-
-/// Walk the mappings of a range; `next` finds the first one that ends after an address.
-fn walk(
-    start: u64,
-    length: u64,
-    write: bool,
-    mut next: impl FnMut(u64) -> Result<Option<Mapping>, ()>,
-) -> Result<Result<(), PageError>, ()> {
-    let end = start.saturating_add(length);
-    let mut at = start;
-    while at < end {
-        match next(at)? {
-            Some(m) if m.start <= at && m.end > at => {
-                if !m.read {
-                    return Ok(Err(PageError::NoAccess { at }));
-                }
-                if write && !m.write {
-                    return Ok(Err(PageError::ReadOnly { at }));
-                }
-                at = m.end;
-            }
-            _ => return Ok(Err(PageError::Hole { at })),
-        }
-    }
-    Ok(Ok(()))
-}
-
 /// Check `length` bytes at `start`. `write`: they must be writable too.
 pub fn check_pages(start: u64, length: u64, write: bool) -> Result<(), PageError> {
     if let Some(fd) = maps_fd(super::fork_generation())
@@ -189,13 +105,19 @@ pub fn check_pages(start: u64, length: u64, write: bool) -> Result<(), PageError
 pub(super) fn check_by_text(start: u64, length: u64, write: bool) -> Result<(), PageError> {
     // A system without /proc, or a process without a descriptor for it, cannot be asked: registration
     // goes on trust, placement is still safe.
-    let Some(maps) = parse_maps() else { return Ok(()) };
-    let mut maps = maps.into_iter().peekable();
-    let verdict = walk(start, length, write, |at| {
-        while maps.peek().is_some_and(|m| m.end <= at) {
-            maps.next();
-        }
-        Ok(maps.next())
-    });
-    verdict.unwrap_or(Ok(()))
+    std::fs::read("/proc/self/maps").map_or(Ok(()), |text| check_text(&text, start, length, write))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kernel writes names of files as they are.
+    #[test]
+    fn a_name_that_is_no_text_hides_no_memory() {
+        let text = b"1000-2000 r--p 00000000 00:00 0  /\xff\xfe\n2000-3000 rw-p 00000000 00:00 0\n";
+        assert_eq!(check_text(text, 0x1800, 0x1000, false), Ok(()));
+        assert_eq!(check_text(text, 0x1800, 0x1000, true), Err(PageError::ReadOnly { at: 0x1800 }));
+        assert_eq!(check_text(text, 0x2800, 0x1000, true), Err(PageError::Hole { at: 0x3000 }));
+    }
 }
