@@ -89,6 +89,7 @@ each! {
     planted_ring_acknowledgement_lost_at_its_end: "ring: acknowledgement lost at its end",
     planted_ring_asleep_without_looking_again: "ring: asleep without looking again",
     planted_ring_the_same_wish_twice: "ring: the same wish twice",
+    planted_ring_stuck_half_way: "ring: stuck half-way",
     planted_small_acknowledged_before_placed: "small: acknowledged before placed",
     planted_small_goes_on_after_a_denial: "small: goes on after a denial",
     planted_small_fence_ignored: "small: fence ignored",

@@ -264,6 +264,13 @@ impl Connection {
                         let denial: Box<transom_memory::Denial> = denial;
                         (crate::copy::class(&denial), DenialCause::Peer(denial))
                     }
+                    Some(transom_memory::DeregisterError::Busy(_)) => (
+                        RefusalClass::NotInvalidatable,
+                        DenialCause::Other(
+                            "the peer asked to take memory from a region that windows are bound \
+                             to: have them invalidated first (NDK INV-9)",
+                        ),
+                    ),
                     _ => (
                         RefusalClass::NotInvalidatable,
                         DenialCause::Other("the peer asked to close what is not a live window"),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use transom_wire::Time;
 
-use super::{Connection, LinkEnd, Phase};
+use super::{CLOSE_WITHIN, Connection, LinkEnd, Phase};
 use crate::{ConnectionEvent, Cx, DenialCause, EndReason, Status};
 
 /// Silence that is noticed so much after its time is our own: this process, or its machine, stood
@@ -58,6 +58,9 @@ impl Connection {
         let due = |time: Option<Time>| time.is_some_and(|time| time <= now);
         if self.phase == Phase::Closed {
             return;
+        }
+        if self.close_by.is_some_and(|by| by.after(STOOD_STILL) < now) {
+            self.close_by = Some(now.after(CLOSE_WITHIN)); // what we have to say has had no time
         }
         if due(self.close_by) {
             // The peer does not read what we have to say, or does not close.

@@ -1,5 +1,7 @@
 //! Fences, limits, inline bytes, Send with Invalidate (ND2 4.3, 4.8).
 
+use transom_memory::{DomainId, Registration, Scope, Segment, WindowSpec};
+
 use super::*;
 
 transom_core::again_over_process![
@@ -7,7 +9,8 @@ transom_core::again_over_process![
     nd2_4_8_reads_above_the_limit_wait,
     nd2_4_8_a_read_against_a_limit_of_none_is_an_invalid_request,
     nd2_2_9_inline_bytes_are_captured_by_the_call,
-    send_with_invalidate_closes_a_window_of_this_peer_only
+    send_with_invalidate_closes_a_window_of_this_peer_only,
+    ndk_inv9_a_peer_takes_no_memory_that_windows_are_bound_to
 ];
 
 /// ND2 4.3, 4.8: fences wait for Reads; Reads wait for their limit.
@@ -106,6 +109,36 @@ fn send_with_invalidate_closes_a_window_of_this_peer_only() {
         let received = pair.hosts[PASSIVE].outcomes();
         assert_eq!(received[0], (21, Status::InvalidRequest), "{}", dialect.name);
         assert!(pair.hosts[PASSIVE].memory.counts(buffer.token).is_some(), "still registered");
+    });
+}
+
+/// NDK INV-7, INV-9: memory of fast registration does not go while windows are bound to it, whoever asks.
+#[test]
+fn ndk_inv9_a_peer_takes_no_memory_that_windows_are_bound_to() {
+    each(|mut pair, dialect| {
+        let p = &mut pair.hosts[PASSIVE];
+        let domain = DomainId(1);
+        let scope = Scope::Domain(domain);
+        let region = p.memory.reserve_region(scope).unwrap();
+        let (base, length) = (0x7000_0000, 64);
+        let rights = Rights(WRITABLE.0 | Rights::BIND.0);
+        let segments = [Segment { host: base, length }];
+        let memory = Registration { scope, rights, base, segments: &segments };
+        p.memory.fast_register(region, &memory).unwrap();
+        let rights = Rights::REMOTE_WRITE;
+        let window = WindowSpec { region, domain, scope, base, length, rights };
+        p.memory.reserve(&window, 0).unwrap();
+        p.post_receive(20, &[]).unwrap();
+        pair.pump();
+        let close = Operation::SendWithInvalidate { token: region.0 };
+        pair.hosts[ACTIVE].post(1, close, Flags::NONE, &[]).unwrap();
+        pair.pump();
+        let p = &mut pair.hosts[PASSIVE];
+        assert_eq!(p.outcomes(), [(20, Status::InvalidRequest)], "{}", dialect.name);
+        assert!(p.memory.is_open(region), "{}", dialect.name);
+        let log = p.denials.0.lock().unwrap();
+        let said = log.iter().next().unwrap().1.cause.to_string();
+        assert!(said.contains("windows"), "{said}");
     });
 }
 

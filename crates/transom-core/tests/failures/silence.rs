@@ -7,6 +7,7 @@ transom_core::again_over_process![
     a_peer_that_trickles_is_not_silent,
     a_clock_that_jumps_by_hours_makes_nobody_silent,
     a_peer_that_is_gone_is_noticed_behind_a_jump_of_the_clock,
+    a_refusal_is_told_though_its_side_stood_still,
     nd2_c42_a_send_waits_for_its_receive,
     nd2_c42_a_receive_that_came_in_time_counts_though_it_is_noticed_late,
     nd2_2_7_an_empty_shared_queue_never_fails_a_send
@@ -108,6 +109,26 @@ fn a_peer_that_is_gone_is_noticed_behind_a_jump_of_the_clock() {
         pair.advance(dialect.silence);
         assert_eq!(ended(&pair, ACTIVE), Some(EndReason::TimedOut), "{}", dialect.name);
         assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, Status::IoTimeout)]);
+    });
+}
+
+/// Design rule 4: who refuses, and then stands still, has still to say what it refused. It gets the
+/// time again that it takes a peer to read that, and no longer.
+#[test]
+fn a_refusal_is_told_though_its_side_stood_still() {
+    each(|mut pair, dialect| {
+        let target = pair.hosts[PASSIVE].register(vec![0; 64], WRITABLE);
+        let a = &mut pair.hosts[ACTIVE];
+        let memory = a.register(vec![0; 64], Rights::LOCAL_WRITE);
+        a.post(1, write(&target, 8), Flags::NONE, &[memory.all()]).unwrap();
+        pair.stall(PASSIVE, true);
+        pair.pump();
+        pair.stall(PASSIVE, false);
+        pair.deliver(PASSIVE, usize::MAX);
+        assert_eq!(ended(&pair, PASSIVE), Some(EndReason::Refused), "{}", dialect.name);
+        jump(&mut pair, Duration::from_secs(7 * 3600));
+        pair.pump();
+        assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, Status::RemoteAccess)], "{}", dialect.name);
     });
 }
 

@@ -455,6 +455,8 @@ pub(super) fn may_close(books: &Books, actor: &Actor, token: u32) -> Result<bool
     let closable = object.window_of.is_some() || object.standing;
     match object.life {
         _ if !whose => Err(Rule::Scope),
+        // Memory that windows are bound to does not go; no rule of a check says so.
+        Life::Live if object.standing && books.windows(token) > 0 => Err(Rule::LiveToken),
         Life::Live if closable => Ok(true),
         Life::Dead if closable && object.named => Ok(false),
         _ => Err(Rule::LiveToken),

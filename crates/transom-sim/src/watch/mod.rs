@@ -200,10 +200,10 @@ pub struct Stream {
     pub reads: u32,
     /// Messages flow.
     pub open: bool,
-    /// It is over, and since when.
+    /// It is over.
     pub ended: Option<EndReason>,
-    /// See `ended`.
-    pub over_at: Time,
+    /// The clock leapt while it had something to say behind its end, and no room for that.
+    pub stood_still: bool,
     /// Its own messages.
     pub messages: Vec<Message>,
     /// The frame whose payload is being supplied.
@@ -336,7 +336,6 @@ impl Watch {
             if stream.ended.replace(reason).is_some() {
                 watch.fail("a connection ends twice");
             }
-            stream.over_at = watch.now;
             watch.judge_end(end, stream, reason);
             let queue_pair = stream
                 .pair
@@ -427,7 +426,7 @@ impl Stream {
             reads: 0,
             open: false,
             ended: None,
-            over_at: now,
+            stood_still: false,
             messages: Vec::new(),
             frame: None,
             flight: Default::default(),

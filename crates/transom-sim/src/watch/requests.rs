@@ -325,10 +325,10 @@ impl Watch {
         let peer_over =
             pair.end.and_then(|end| self.peer(end)).is_none_or(|peer| peer.ended.is_some());
         // Whom the peer has refused, it tells so (rule 4), unless it stood still for as long as it may take.
-        let told = pair.end.and_then(|end| self.peer(end));
+        let stood_still = pair.end.and_then(|end| self.peer(end)).is_some_and(|p| p.stood_still);
         let unheard = refused.is_some()
             && !hurt
-            && told.is_none_or(|peer| self.now.since(peer.over_at).as_secs() < 2)
+            && !stood_still
             && stream.is_some_and(|s| {
                 let by_peer = [EndReason::PeerFailed, EndReason::PeerDisconnected].map(Some);
                 s.extension && by_peer.contains(&s.ended)
