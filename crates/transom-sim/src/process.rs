@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use transom_core::{
     Caps, Completion, CompletionQueue, Connector, DenialLog, DenialRecord, Denials, Dialect,
-    Finished, Listener, QueuePair, RequestQueue, SharedReceiveQueue, SharedReceives,
+    Finished, Listener, Operation, QueuePair, RequestQueue, SharedReceiveQueue, SharedReceives,
 };
 use transom_iwarp::Config;
 use transom_memory::{DomainId, Lane, Memory, QueuePairId, Rights, Scope, Token};
@@ -91,6 +91,8 @@ pub struct Pair {
     pub released: bool,
     /// The program does not post receives on it for now.
     pub lazy: bool,
+    /// The Write of so many bytes that its program has posted last.
+    pub signal: Option<(Operation, u64)>,
 }
 
 /// Registered memory, as its program knows it.

@@ -240,6 +240,7 @@ impl Stream {
             Some((Operation::Invalidate, _)) => Some(Operation::Invalidate),
             _ => about.or(known.map(|(operation, _)| operation)),
         };
+        let first = if planted!("younger one blamed") { id } else { first };
         let done = first.filter(|_| !self.agreed.extension).and_then(|id| self.settle_before(id));
         // In doubt nothing is said about those in between: the engine blames the oldest that is left.
         let id = id.filter(|id| first == Some(*id));

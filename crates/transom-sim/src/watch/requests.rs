@@ -344,7 +344,7 @@ impl Watch {
             // Its peer failed for another reason, or could not say for which.
             Status::RemoteError => peer_over || hurt,
             Status::IoTimeout => {
-                request.bad == Some(status) || refused == Some(status) || hurt || old
+                late || request.bad == Some(status) || refused == Some(status) || hurt || old
             }
             _ => false,
         };

@@ -128,6 +128,7 @@ impl World {
             released: false,
             tried: false,
             lazy: self.profile.careless && self.rng.once_in(3),
+            signal: None,
         });
         {
             let mut watch = self.watcher.see();

@@ -4,7 +4,7 @@ use transom_core::tables::{ConnectorState, QueuePairState};
 use transom_core::{Completion, CompletionKind, Data, Flags, Operation, Request, Sge, Status};
 use transom_memory::{DomainId, Purpose, Rights, Scope};
 
-use super::MESSAGE;
+use super::{Grant, MESSAGE};
 use crate::process::Pair;
 use crate::watch::EndId;
 use crate::world::{World, is_full};
@@ -94,6 +94,9 @@ impl World {
         };
         let length = self.length();
         let flags = self.flags();
+        if self.rng.once_in(12) {
+            return self.once_more(process, pair);
+        }
         match self.rng.below(10) {
             0..=3 => {
                 let inline = self.rng.once_in(4);
@@ -137,7 +140,34 @@ impl World {
                 } else {
                     (Operation::Write { token, address }, self.rng.once_in(6))
                 };
+                if !reads {
+                    self.processes[process].pairs[pair].signal = Some((operation, length));
+                }
                 self.post_data(process, pair, domain, operation, flags, length, inline);
+            }
+        }
+    }
+
+    /// What programs do that signal, or poll: the last Write again, to the very same place, whatever
+    /// has become of it, and another one in between; or several Reads of nothing.
+    fn once_more(&mut self, process: usize, pair: usize) {
+        let Pair { domain, end, signal, .. } = self.processes[process].pairs[pair];
+        if let Some(signal) = signal.filter(|_| self.rng.once_in(2)) {
+            let other = self.target(end, Rights::REMOTE_WRITE).map_or(signal, |grant| {
+                let Grant { token, address, length, .. } = grant;
+                (Operation::Write { token, address }, length)
+            });
+            let (silent, loud) = (Flags::SILENT_SUCCESS, Flags::NONE);
+            for ((operation, length), flags) in [(signal, silent), (other, loud), (signal, loud)] {
+                self.post_data(process, pair, domain, operation, flags, length, false);
+            }
+            return;
+        }
+        let limit = end.and_then(|end| self.watcher.see().ends.get(&end).map(|s| s.reads));
+        if limit.unwrap_or(0) > 0 {
+            for _ in 0..self.rng.between(1, 12) {
+                let (operation, flags) = (Operation::Read { token: 0, address: 0 }, self.flags());
+                let _ = self.post(process, pair, operation, flags, &[], None);
             }
         }
     }
