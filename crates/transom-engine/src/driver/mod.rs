@@ -50,6 +50,14 @@ pub(crate) use srq::Srq;
 /// What the latch, the mail, the sleepers, and who looks at links are built of; their model tests put
 /// loom's in their place.
 mod sync {
-    pub(super) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+    pub(super) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
     pub(super) use std::sync::{Mutex, MutexGuard};
+
+    /// What comes before it and what comes behind it may be far apart.
+    #[inline]
+    pub(super) fn fence(order: Ordering) {
+        crate::sys::perturb();
+        std::sync::atomic::fence(order);
+        crate::sys::perturb();
+    }
 }

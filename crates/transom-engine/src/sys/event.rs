@@ -1,7 +1,7 @@
 //! Waiting: epoll for the background thread, poll for a thread that waits for itself, and a
 //! doorbell to wake either.
 
-use super::Fd;
+use super::{Fd, perturb};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 use rustix::fd::AsFd;
 use rustix::time::{
@@ -50,6 +50,7 @@ impl Epoll {
 
     /// Arm for one event. An event that is already there fires at once.
     pub fn arm(&self, fd: impl AsFd, key: u64, read: bool, write: bool) -> io::Result<()> {
+        perturb();
         let data = epoll::EventData::new_u64(key);
         Ok(epoll::modify(&self.0, fd, data, interest(read, write))?)
     }
@@ -117,12 +118,14 @@ impl Alarm {
     pub fn set(&self, when: Time) {
         let moment = timespec(Duration::from_nanos(when.0.max(1)));
         let spec = Itimerspec { it_interval: timespec(Duration::ZERO), it_value: moment };
+        perturb();
         let _ = timerfd_settime(&self.0, TimerfdTimerFlags::ABSTIME, &spec);
     }
 
     /// Stop going off.
     pub fn silence(&self) {
         let _ = rustix::io::read(&self.0, &mut [0; 8]);
+        perturb();
     }
 }
 
@@ -156,6 +159,7 @@ impl Doorbell {
 
     /// Ring. Never blocks; ringing twice is ringing once.
     pub fn ring(&self) {
+        perturb();
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
@@ -180,6 +184,7 @@ pub fn poll_any(fds: &[(&Fd, bool)], bell: &Doorbell, limit: Option<Duration>) -
         let flags = if *write { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
         set.push(PollFd::new(*fd, flags));
     }
+    perturb();
     match poll(&mut set, limit.map(timespec).as_ref()) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(e) => Err(e.into()),

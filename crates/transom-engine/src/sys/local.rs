@@ -13,7 +13,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
 };
 
-use super::{Fd, IoError};
+use super::{Fd, IoError, perturb};
 
 type Result<T> = std::result::Result<T, IoError>;
 
@@ -95,12 +95,14 @@ impl Local {
 
     /// Wake the other side. If it has been rung so often that no more fits, it will wake anyway.
     pub(crate) fn ring(&self) {
+        perturb();
         let _ = net::send(&self.0, &[1], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
     }
 
     /// Forget that it rang. `false`: the other side has ended.
     pub(crate) fn silence(&self) -> bool {
         let mut room = [0; 256];
+        perturb();
         match net::recv(&self.0, &mut room, RecvFlags::DONTWAIT) {
             Ok((_, 0)) => false,
             Ok(_) => true,

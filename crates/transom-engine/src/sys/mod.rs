@@ -18,6 +18,7 @@ mod kill;
 mod local;
 mod maps;
 mod pages;
+mod perturb;
 mod process;
 mod region;
 mod socket;
@@ -43,6 +44,7 @@ pub use maps::PageError;
 pub use pages::check_pages;
 #[cfg(test)]
 pub(crate) use pages::hold as hold_maps;
+pub(crate) use perturb::perturb;
 pub use process::{
     cpu_time, descriptor_limit, fork_generation, now, pause, random_seed, recently, spawn_quiet,
     thread_time,

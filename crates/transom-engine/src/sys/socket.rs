@@ -1,6 +1,6 @@
 //! TCP sockets, non-blocking, on raw system calls.
 
-use super::Fd;
+use super::{Fd, perturb};
 use rustix::fd::AsRawFd;
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
@@ -317,11 +317,13 @@ impl Stream {
 
     /// Receive. `Ok(0)`: the peer will send no more.
     pub fn receive(&self, into: &mut [u8]) -> Result<usize> {
+        perturb();
         Ok(net::recv(&self.0, into, RecvFlags::DONTWAIT)?.0)
     }
 
     /// Send; fewer bytes than given may be taken.
     pub fn send(&self, bytes: &[u8]) -> Result<usize> {
+        perturb();
         Ok(net::send(&self.0, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?)
     }
 
