@@ -7,6 +7,9 @@
 //! the look again after a link has said that it sleeps. Shuttle runs one thread at a time: what barriers
 //! are for is the loom models' part, and so is the note for a waiter whose link is left unread, which no
 //! random schedule came to.
+//!
+//! Who waits is counted here as in `driver/watch.rs`, which `watch_loom.rs` has: with its leases in between,
+//! a lost second look took more than ten times as many schedules to come up.
 #![allow(missing_docs, dead_code, unreachable_pub, clippy::unwrap_used)]
 
 mod sync {
