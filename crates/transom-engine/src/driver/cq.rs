@@ -59,12 +59,16 @@ impl Cq {
         self.filled.store(!queue.is_empty(), Ordering::Release);
     }
 
-    /// Add a batch, and fire once.
+    /// Add a batch, and fire once. Of an empty one nobody hears.
     pub(crate) fn add_all(
         self: &Arc<Cq>,
         batch: impl Iterator<Item = Completion>,
         told: &mut Told,
     ) {
+        let mut batch = batch.peekable();
+        if batch.peek().is_none() {
+            return;
+        }
         let mut queue = self.queue();
         for completion in batch {
             if queue.push(completion) == Err(Status::QueueOverrun) {
@@ -302,5 +306,21 @@ impl Drop for Asleep<'_> {
 impl Bell for Doorbell {
     fn ring(&self) {
         Doorbell::ring(self);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of a queue pair with two queues, one sleeps on while only the other one gets something.
+    #[test]
+    fn a_thread_sleeps_on_while_there_is_nothing_for_it() {
+        let queue = Arc::new(Cq::new(4, Capacity::Exact));
+        let bell = queue.sleeper();
+        queue.add_all(std::iter::empty(), &mut Told::default());
+        assert!(!bell.silence(), "woken for nothing");
+        queue.add_all(std::iter::once(Completion::default()), &mut Told::default());
+        assert!(bell.silence());
     }
 }
