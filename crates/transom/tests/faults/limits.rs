@@ -2,6 +2,8 @@
 //! there is room again.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Instant;
@@ -194,6 +196,16 @@ fn elsewhere(name: &str) -> bool {
     !started
 }
 
+/// A thread that was just made takes memory for itself before it does anything. Once it has turned a stranger
+/// away it has that.
+fn has_its_thread(adapter: &Adapter) {
+    let listener = adapter.listen(([127, 0, 0, 1], 0).into()).unwrap();
+    let mut stranger = TcpStream::connect(listener.address()).unwrap();
+    stranger.write_all(&[0xFF; 64]).unwrap();
+    // The end of it, or a reset.
+    let _ = stranger.read_to_end(&mut Vec::new());
+}
+
 /// Registering costs nothing of the region's size: it succeeds where no page more could be had. What
 /// the system does not map is its error.
 #[test]
@@ -208,6 +220,7 @@ fn a_large_region_is_registered_at_the_limit_of_memory() {
     };
     let adapter = Adapter::open([127, 0, 0, 1].into()).unwrap();
     drop(adapter.register(vec![0; 64]).unwrap()); // the table's first pages
+    has_its_thread(&adapter);
     let mapped = MappedFile::open(sparse("large", 8 << 30)).unwrap();
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
