@@ -73,24 +73,24 @@ int main()
     sockaddr_in at = {};
     at.sin_family = AF_INET;
     at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    at.sin_port = htons(54399);
     struct Grant {
         UINT64 address;
         UINT32 token;
     };
+    int told[2]; // by the server: the port at which it listens
+    if (pipe(told) != 0)
+        return 1;
 
     const pid_t client = fork();
     if (client == 0) {
-        End c(at);
-        sockaddr_in from = at;
-        from.sin_port = 0;
+        close(told[1]);
+        const sockaddr_in from = at;
+        if (read(told[0], &at.sin_port, sizeof at.sin_port) != sizeof at.sin_port)
+            return 1; // there is no server
+        End c(from);
         MUST(c.connector->Bind((const sockaddr *)&from, sizeof from));
         c.receive();
-        HRESULT hr;
-        do // until the server listens
-            hr = c.wait(c.connector, c.connector->Connect(c.pair, (const sockaddr *)&at, sizeof at, 1, 1, nullptr, 0, &c.ov));
-        while (hr == ND_CONNECTION_REFUSED);
-        MUST(hr);
+        MUST(c.wait(c.connector, c.connector->Connect(c.pair, (const sockaddr *)&at, sizeof at, 1, 1, nullptr, 0, &c.ov)));
         MUST(c.wait(c.connector, c.connector->CompleteConnect(&c.ov)));
         MUST(c.result().Status);
         const Grant grant = *reinterpret_cast<Grant *>(c.memory);
@@ -118,12 +118,17 @@ int main()
         return 0;
     }
 
+    close(told[0]);
     End s(at);
     IND2Listener *listener;
     IND2MemoryWindow *window;
     MUST(s.adapter->CreateListener(IID_IND2Listener, s.file, (void **)&listener));
     MUST(listener->Bind((const sockaddr *)&at, sizeof at));
     MUST(listener->Listen(0));
+    ULONG size = sizeof at;
+    MUST(listener->GetLocalAddress((sockaddr *)&at, &size));
+    if (write(told[1], &at.sin_port, sizeof at.sin_port) != sizeof at.sin_port)
+        return 1;
     MUST(s.wait(listener, listener->GetConnectionRequest(s.connector, &s.ov)));
     MUST(s.pair->Receive(nullptr, nullptr, 0));
     MUST(s.wait(s.connector, s.connector->Accept(s.pair, 1, 1, nullptr, 0, &s.ov)));
