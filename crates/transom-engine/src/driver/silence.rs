@@ -46,7 +46,10 @@ impl Link {
         };
         if let Some((heard, unacknowledged)) = progress {
             let waits = unacknowledged || state.is_pending();
-            let _ = self.silence.set(Silence::of(heard, waits, self.shared.options.silence));
+            let options = &self.shared.options;
+            // Either may have ended it. What was heard longer ago than the shorter says nothing of now.
+            let limit = options.silence.min(options.dialect.silence);
+            let _ = self.silence.set(Silence::of(heard, waits, limit));
         }
     }
 }

@@ -21,7 +21,7 @@ pub(super) const FRAME: usize = 1024;
 pub(super) const FIRST_BITE: usize = 16 * 1024;
 const SMALLEST_BITE: usize = 2 * 1024;
 
-/// So many receives find all that a socket can still hold when it cannot be written any more. A peer that
+/// Receives, of 16 KiB each, for what a socket still holds when it cannot be written any more. A peer that
 /// goes on sending is not listened to for longer.
 const LAST_WORDS: usize = 1024;
 
@@ -271,8 +271,8 @@ impl Link {
 }
 
 impl State {
-    /// Whether a pass is done with sending, and if so, whether the next one is to go on. `over`: its turn
-    /// is, or a control call waits; `moved`: it has sent something since it was last asked.
+    /// Whether a pass is done with sending; `more` says afterwards whether the next one is to go on. `over`:
+    /// its turn is, or a control call waits; `moved`: it has sent something since it was last asked.
     pub(super) fn has_sent_all(&mut self, over: bool, flowing: bool, moved: bool) -> bool {
         let wants = self.connection.wants_write();
         let done = over || !flowing || !moved || !wants;
