@@ -180,6 +180,22 @@ impl Connected {
     }
 }
 
+#[cfg(test)]
+impl Connected {
+    /// One that says that it is up, and has no peer.
+    pub(crate) fn lone(adapter: &raw::Adapter) -> Result<Arc<Connected>> {
+        let connected = Connected::new(adapter, adapter.connector().map_err(failed)?)?;
+        let _ = connected.connection.set(ConnectionId { number: u32::MAX, epoch: 1 });
+        Ok(connected)
+    }
+
+    /// What the engine does when the peer is gone, before anybody hears of it.
+    pub(crate) fn lose(&self) {
+        let (memory, connection) = (self.adapter.memory().unwrap(), self.connection.get().unwrap());
+        memory.close_connection(*connection, sys::now().0);
+    }
+}
+
 // ---- memory ----
 
 /// What a refusal of the memory table is called. A registration that died with its connection is not

@@ -75,12 +75,15 @@ impl Socket {
     /// Enter an operation in the books, post it, and take it out again if that fails. While it is in
     /// the books, its registrations cannot be removed.
     fn post(
+        &self,
         state: &mut State,
         (operation, flags): (Operation, u32),
         regions: Vec<Region>,
         post: impl FnOnce(u64) -> Result<()>,
     ) -> Result<()> {
-        hold(&regions)?;
+        // They may have died with the connection since they were found.
+        let held = hold(&regions);
+        self.heard(state, held)?;
         state.next_request += 1;
         let request = state.next_request;
         operation.begin(flags);
@@ -108,7 +111,7 @@ impl Socket {
         let purpose = Purpose::LocalSource;
         let found = Socket::by_ranges(&mut state, &channel, purpose, buffers);
         let (sges, regions) = self.heard(&mut state, found)?;
-        Socket::post(&mut state, (operation, flags), regions, |request| {
+        self.post(&mut state, (operation, flags), regions, |request| {
             below::post_send(&channel, request, &sges)
         })
     }
@@ -129,7 +132,7 @@ impl Socket {
         let purpose = Purpose::ReceiveBuffer;
         let found = Socket::by_ranges(&mut state, &channel, purpose, buffers);
         let (sges, regions) = self.heard(&mut state, found)?;
-        Socket::post(&mut state, (operation, flags), regions, |request| {
+        self.post(&mut state, (operation, flags), regions, |request| {
             below::post_receive(&channel, request, &sges)
         })
     }
@@ -164,7 +167,7 @@ impl Socket {
         // A sum that wraps names no byte of the registration; its owner says so.
         let address = target.base.wrapping_add(u64::from(offset));
         let token = target.token;
-        Socket::post(&mut state, (operation, flags), regions, |request| {
+        self.post(&mut state, (operation, flags), regions, |request| {
             below::post_rdma(&channel, direction, request, &sges, (token, address))
         })
     }

@@ -125,7 +125,8 @@ impl Registrations {
     }
 
     /// The registration by which the memory table permits this use of a range (M-2). Each candidate
-    /// is put to the table; the range is not looked at here.
+    /// is put to the table; the range is not looked at here. If one of them has died with the
+    /// connection, that is the reason, whatever the others lack.
     pub(crate) fn by_range(
         &mut self,
         connected: &Connected,
@@ -137,7 +138,12 @@ impl Registrations {
         let found = self.order.iter().rposition(|handle| {
             let Some(local) = self.local.get(handle) else { return false };
             let judged = local.region.permits(connected, purpose, address, length);
-            judged.inspect_err(|error| why = *error).is_ok()
+            let judged = judged.inspect_err(|error| {
+                if why != Error::WSAECONNRESET {
+                    why = *error;
+                }
+            });
+            judged.is_ok()
         });
         let found = found.ok_or(why)?;
         let handle = self.order.remove(found);
@@ -164,5 +170,36 @@ impl Registrations {
     /// Registrations alive, of either kind.
     pub(crate) fn count(&self) -> (usize, usize) {
         (self.local.len(), self.remote.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// of two registrations one went before the connection did. Neither order of looking for them
+    /// makes the lost connection a mistake of the switch's.
+    #[test]
+    fn x10_a_lost_connection_is_the_reason_whatever_else_is_wrong() {
+        let adapter = crate::below::open([127, 0, 0, 1].into()).unwrap();
+        let cache = Cache::new(&adapter).unwrap();
+        let page = Box::new([0u8; 64]);
+        let key =
+            Key { address: page.as_ptr().expose_provenance() as u64, length: 64, flags: mem::READ };
+        let (local, receive) = (Purpose::LocalSource, Purpose::ReceiveBuffer);
+        for gone in [0, 1] {
+            let connected = Connected::lone(&adapter).unwrap();
+            let mut all = Registrations::default();
+            for handle in [Handle(0), Handle(1)] {
+                all.register_local(&connected, &cache, handle, key).unwrap();
+            }
+            all.local[&Handle(gone)].region.close();
+            let mut ask = |purpose| {
+                all.by_range(&connected, purpose, key.address, 64).map(|region| region.token)
+            };
+            assert_eq!(ask(receive), Err(Error::WSAEFAULT), "its pages were registered to be read");
+            connected.lose();
+            assert_eq!(ask(local), Err(Error::WSAECONNRESET));
+        }
     }
 }

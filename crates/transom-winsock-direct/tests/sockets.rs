@@ -127,6 +127,8 @@ fn x10_a_lost_connection_is_not_taken_for_bad_memory() {
         assert!(judge(two.a.receive(two.s, part.0)));
         assert!(judge(two.a.send(two.s, part.0)));
         assert!(judge(two.a.rdma(two.s, Direction::Write, part, (&target, 0))));
+        // Whoever found it out, and how: the socket has heard of it.
+        assert_eq!(two.a.try_register(two.s, &pages, mem::READ), Err(reset));
         two.end();
     }
 }
