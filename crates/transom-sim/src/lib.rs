@@ -56,8 +56,12 @@ pub fn plant(name: &'static str) {
     transom_memory::planted::select(name);
 }
 
-/// The command that replays a seed.
+/// The command that replays a seed, with a planted defect if one was selected.
 #[must_use]
-pub fn replay(seed: u64) -> String {
-    format!("cargo run --release -p transom-sim -- --seed {seed:#x} --trace")
+pub fn replay(seed: u64, planted: Option<&str>) -> String {
+    let (feature, plant) = match planted {
+        Some(name) => (" --features planted", format!("--plant {name:?} ")),
+        None => ("", String::new()),
+    };
+    format!("cargo run --release -p transom-sim{feature} -- {plant}--seed {seed:#x} --trace")
 }

@@ -47,6 +47,10 @@ fn main() -> ExitCode {
     if let Some(name) = &options.plant {
         transom_sim::plant(Box::leak(name.clone().into_boxed_str()));
     }
+    #[cfg(feature = "planted")]
+    let planted = options.plant.as_deref();
+    #[cfg(not(feature = "planted"))]
+    let planted = None;
     if let Some(seed) = options.seed {
         let outcome = transom_sim::run(seed, options.trace);
         return match outcome.failure {
@@ -76,7 +80,7 @@ fn main() -> ExitCode {
         let outcome = transom_sim::run(seed, false);
         if let Some(failure) = outcome.failure {
             failures += 1;
-            println!("seed {seed:#x} fails: {failure}\n  {}", transom_sim::replay(seed));
+            println!("seed {seed:#x} fails: {failure}\n  {}", transom_sim::replay(seed, planted));
         }
         counters.add(&outcome.counters);
         seed += 1;

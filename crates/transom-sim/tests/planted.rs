@@ -74,6 +74,7 @@ each! {
     planted_refusal_not_told: "refusal not told",
     planted_event_behind_the_end: "event behind the end",
     planted_younger_one_blamed: "younger one blamed",
+    planted_own_failure_names_a_message: "own failure names a message",
     planted_nobody_woken: "nobody woken",
     planted_private_data_of_another_connection: "private data of another connection",
     planted_credits_over_granted: "credits over-granted",

@@ -125,6 +125,11 @@ impl Stream {
 
     /// Nothing the peer did, and no message to name.
     pub(super) fn fail_here(&mut self) {
+        if planted!("own failure names a message") {
+            let (operation, class) = (Operation::Send, RefusalClass::Internal);
+            let refusal = Refusal { operation, class, explanation: None };
+            return self.refuse_with(&refusal, self.inbound.blamed, Offending::default());
+        }
         self.terminate(Fault::Local, Offending::default(), None);
     }
 

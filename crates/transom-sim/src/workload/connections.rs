@@ -1,7 +1,9 @@
 //! The lives of connections.
 
 use transom_core::tables::ConnectorState;
-use transom_core::{Connector, LinkEnd, QueuePair, QueuePairConfig, QueuePairKind, Status};
+use transom_core::{
+    Capacity, Connector, LinkEnd, QueuePair, QueuePairConfig, QueuePairKind, Status,
+};
 use transom_memory::{DomainId, QueuePairId};
 use transom_wire::ReadLimits;
 
@@ -92,49 +94,11 @@ impl World {
     /// A new queue pair, to connect with or to be connected to.
     fn open(&mut self, index: usize) {
         let passive = self.rng.once_in(2);
-        let (depth, sges) = (self.profile.depth, self.profile.sges);
         let shared = self.rng.once_in(4);
-        let number = self.rng.below(1 << 24) as u32;
-        let domain = DomainId(self.rng.below(DOMAINS) as u32 + 1);
-        let process = &mut self.processes[index];
+        let process = &self.processes[index];
         let cqs = [0, 1].map(|_| self.rng.index(process.cqs.len()));
         let pool = shared.then(|| self.rng.index(process.pools.len()));
-        let config = QueuePairConfig {
-            number: QueuePairId(number),
-            domain,
-            context: u64::from(number) << 8,
-            kind: QueuePairKind::Rc,
-            dialect: process.dialect,
-            initiator_depth: depth,
-            receive_depth: if shared { 0 } else { depth },
-            initiator_sge: sges,
-            receive_sge: sges,
-            inline_size: 256,
-            largest_transfer: 1 << 20,
-            shared,
-        };
-        process.cqs[cqs[0]].queue.bind(depth as usize);
-        process.cqs[cqs[1]].queue.bind(depth as usize);
-        let pair = process.pairs.len();
-        let connector = Connector::new(process.dialect, process.caps);
-        process.pairs.push(Pair {
-            number,
-            domain,
-            front: QueuePair::new(config),
-            connector,
-            cqs,
-            pool,
-            end: None,
-            released: false,
-            tried: false,
-            lazy: self.profile.careless && self.rng.once_in(3),
-            signal: None,
-        });
-        {
-            let mut watch = self.watcher.see();
-            let record = crate::watch::Pair::new(domain, config.context, pool);
-            watch.pairs.insert((index, number), record);
-        }
+        let pair = self.queue_pair(index, cqs, pool);
         for _ in 0..self.rng.below(4) {
             self.receive_one(index, pair);
         }
@@ -150,6 +114,50 @@ impl World {
             let _ = self.processes[index].pairs[pair].connector.bind();
             self.connect(index, pair);
         }
+    }
+
+    /// A queue pair with these completion queues, and perhaps a shared receive queue.
+    fn queue_pair(&mut self, index: usize, cqs: [usize; 2], pool: Option<usize>) -> usize {
+        let (depth, sges) = (self.profile.depth, self.profile.sges);
+        let number = self.rng.below(1 << 24) as u32;
+        let domain = DomainId(self.rng.below(DOMAINS) as u32 + 1);
+        let process = &mut self.processes[index];
+        let config = QueuePairConfig {
+            number: QueuePairId(number),
+            domain,
+            context: u64::from(number) << 8,
+            kind: QueuePairKind::Rc,
+            dialect: process.dialect,
+            initiator_depth: depth,
+            receive_depth: if pool.is_some() { 0 } else { depth },
+            initiator_sge: sges,
+            receive_sge: sges,
+            inline_size: 256,
+            largest_transfer: 1 << 20,
+            shared: pool.is_some(),
+        };
+        for cq in cqs {
+            process.cqs[cq].queue.bind(depth as usize);
+        }
+        let pair = process.pairs.len();
+        let connector = Connector::new(process.dialect, process.caps);
+        process.pairs.push(Pair {
+            number,
+            domain,
+            front: QueuePair::new(config),
+            connector,
+            cqs,
+            pool,
+            end: None,
+            released: false,
+            tried: false,
+            lazy: self.profile.careless && self.rng.once_in(3),
+            signal: None,
+        });
+        let mut watch = self.watcher.see();
+        let record = crate::watch::Pair::new(domain, config.context, pool);
+        watch.pairs.insert((index, number), record);
+        pair
     }
 
     fn connect(&mut self, index: usize, pair: usize) {
@@ -300,6 +308,36 @@ impl World {
                 pairs[index].front.flush(memory, self.now, &mut effects);
                 self.watcher.see().effects(None, Some(key), &effects.list);
                 self.settled(process, index, effects.list);
+            }
+        }
+    }
+
+    /// A program that does not look at a completion queue of this end loses it now, by what does not
+    /// touch its connection: receives of another queue pair are canceled.
+    pub(super) fn run_over(&mut self, id: EndId) {
+        let Some((process, pair)) = self.end_mut(id).and_then(|end| Some((end.process, end.pair?)))
+        else {
+            return;
+        };
+        let wide = self.profile.careless && self.rng.once_in(3);
+        let owner = &self.processes[process];
+        // Some dialects' queues grow with what is bound to them.
+        let can = owner.alive && owner.dialect.completion_queues == Capacity::Exact;
+        let loses = |cq: &usize| {
+            let cq = owner.cqs.get(*cq);
+            cq.is_some_and(|cq| can && (wide || cq.neglected) && cq.queue.failure().is_none())
+        };
+        let Some(cq) = owner.pairs[pair].cqs.iter().copied().find(loses) else { return };
+        for _ in 0..self.profile.cq_depth {
+            let lone = self.queue_pair(process, [cq; 2], None);
+            for _ in 0..self.profile.depth {
+                self.receive_one(process, lone);
+            }
+            self.flush_pair(process, lone);
+            self.end_overrun();
+            self.release(process, lone);
+            if self.processes[process].cqs[cq].queue.failure().is_some() {
+                return self.hit("ran over beside a connection");
             }
         }
     }

@@ -5,6 +5,7 @@ use transom_core::{Completion, CompletionKind, Data, Flags, Operation, Request, 
 use transom_memory::{DomainId, Purpose, Rights, Scope};
 
 use super::{Grant, MESSAGE};
+use crate::network::End;
 use crate::process::Pair;
 use crate::watch::EndId;
 use crate::world::{World, is_full};
@@ -94,7 +95,7 @@ impl World {
         };
         let length = self.length();
         let flags = self.flags();
-        if self.rng.once_in(12) {
+        if self.rng.once_in(if self.profile.careless { 6 } else { 12 }) {
             return self.once_more(process, pair);
         }
         match self.rng.below(10) {
@@ -149,7 +150,8 @@ impl World {
     }
 
     /// What programs do that signal, or poll: the last Write again, to the very same place, whatever
-    /// has become of it, and another one in between; or several Reads of nothing.
+    /// has become of it, and another one in between; or several Reads of nothing, and then word that
+    /// they are over.
     fn once_more(&mut self, process: usize, pair: usize) {
         let Pair { domain, end, signal, .. } = self.processes[process].pairs[pair];
         if let Some(signal) = signal.filter(|_| self.rng.once_in(2)) {
@@ -169,7 +171,26 @@ impl World {
                 let (operation, flags) = (Operation::Read { token: 0, address: 0 }, self.flags());
                 let _ = self.post(process, pair, operation, flags, &[], None);
             }
+            if let Some(end) = end.filter(|_| self.profile.careless || self.rng.once_in(2)) {
+                self.last_word(process, pair, end);
+            }
         }
+    }
+
+    /// Word that it is over, to a peer that was ready for it, and that loses a completion queue while
+    /// it is on its way.
+    fn last_word(&mut self, process: usize, pair: usize, end: EndId) {
+        let peer = (end.0, 1 - end.1);
+        if let Some(End { process, pair: Some(pair), .. }) = self.end_mut(peer) {
+            let (process, pair) = (*process, *pair);
+            (0..6).for_each(|_| self.receive_one(process, pair));
+        }
+        self.pump(end.0);
+        for _ in 0..self.rng.between(1, 6) {
+            let _ = self.post(process, pair, Operation::Send, Flags::NONE, &[], Some(&[]));
+        }
+        self.transmit(end, 1 << 16);
+        self.run_over(peer);
     }
 
     /// How long a Send may be: programs know what their peers are ready for, mostly.

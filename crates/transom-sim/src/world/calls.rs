@@ -62,9 +62,7 @@ impl World {
         }
         self.watcher.see().leave();
         self.conclude(id, end);
-        while let Some((process, cq)) = self.overrun.pop() {
-            self.end_all(process, cq);
-        }
+        self.end_overrun();
         Some(result)
     }
 
@@ -285,6 +283,13 @@ impl World {
                 self.overrun.push((process.index, cq));
                 self.watcher.see().counters.hit("completion queue ran over");
             }
+        }
+    }
+
+    /// Carry out what it means that completion queues have run over.
+    pub(crate) fn end_overrun(&mut self) {
+        while let Some((process, cq)) = self.overrun.pop() {
+            self.end_all(process, cq);
         }
     }
 
