@@ -12,8 +12,8 @@ use transom_core::{
 };
 use transom_memory::ConnectionId;
 use transom_wire::{
-    Begin, Bytes, Decoded, Event, Facts, Frame, Message, MessageId, Payload, ReadLimits, Refusal,
-    Role, SetupError, Time, Trailer, Verdicts, Violation, Wire,
+    Begin, Bytes, Decoded, Event, Facts, Frame, Message, MessageId, Payload, PeerError, ReadLimits,
+    Refusal, RefusalClass, Role, SetupError, Time, Trailer, Verdicts, Violation, Wire,
 };
 
 /// Says what it is told to: `polled` is known before the event of the one byte that comes in.
@@ -156,6 +156,39 @@ fn an_acknowledgement_ahead_of_its_message_is_forgotten() {
     host.transmit(Time(2), &mut Buffer { bytes: Vec::new(), limit: 1000 });
     host.receive(Time(3), &[0]);
     assert_eq!(host.outcomes(), []);
+}
+
+/// ND2 4.5: a peer that names an operation and no message, as foreign ones may, means the oldest of that
+/// kind; without either, the oldest of all.
+#[test]
+fn a_peer_that_names_no_message_blames_the_oldest_of_the_kind_that_it_names() {
+    use transom_wire::Operation as Kind;
+    let access = Some(RefusalClass::Bounds);
+    for (operation, class, blamed, status) in [
+        (Some(Kind::Write), access, 1, Status::RemoteAccess),
+        (Some(Kind::Read), access, 2, Status::RemoteAccess),
+        (Some(Kind::Send), Some(RefusalClass::TooLong), 3, Status::PeerReceiveTooSmall),
+        (Some(Kind::Invalidate), access, 4, Status::RemoteAccess),
+        (None, None, 1, Status::RemoteError),
+    ] {
+        let error = PeerError { class, operation, code: String::new(), explanation: None };
+        let decoded = Some(Event::PeerFailed { id: None, error });
+        let frames = (0..4).map(frame).collect();
+        let mut host = host(Script { decoded, frames, ..Script::default() });
+        for (context, operation) in [
+            (2, Operation::Read { token: 0, address: 0 }),
+            (3, Operation::Send),
+            (4, Operation::SendWithInvalidate { token: 0 }),
+        ] {
+            host.post(context, operation, Flags::NONE, &[]).unwrap();
+        }
+        host.transmit(Time(1), &mut Buffer { bytes: Vec::new(), limit: 1000 });
+        host.receive(Time(2), &[0]);
+        let expected =
+            [1, 2, 3, 4].map(|n| (n, if n == blamed { status } else { Status::Canceled }));
+        let outcomes = host.outcomes();
+        assert_eq!(outcomes.get(..4), Some(&expected[..]), "{operation:?}");
+    }
 }
 
 /// ND2 4.2 rule 5, for wires that report verdicts by `poll_event` alone: what was known before a
