@@ -158,36 +158,49 @@ fn an_acknowledgement_ahead_of_its_message_is_forgotten() {
     assert_eq!(host.outcomes(), []);
 }
 
-/// ND2 4.5: a peer that names an operation and no message, as foreign ones may, means the oldest of that
-/// kind; without either, the oldest of all.
+/// ND2 4.5: a peer fails the message that it names. One that names an operation only, as foreign ones may,
+/// means the oldest of that kind; without either, the oldest of all.
 #[test]
-fn a_peer_that_names_no_message_blames_the_oldest_of_the_kind_that_it_names() {
+fn a_peer_blames_the_message_or_the_oldest_of_the_kind_that_it_names() {
     use transom_wire::Operation as Kind;
+    let (token, address) = (0, 0);
+    let (write, read) = (Operation::Write { token, address }, Operation::Read { token, address });
+    let close = Operation::SendWithInvalidate { token };
+    let behind = [(2, read), (3, write), (4, Operation::Send), (5, close), (6, write)];
     let access = Some(RefusalClass::Bounds);
-    for (operation, class, blamed, status) in [
-        (Some(Kind::Write), access, 1, Status::RemoteAccess),
-        (Some(Kind::Read), access, 2, Status::RemoteAccess),
-        (Some(Kind::Send), Some(RefusalClass::TooLong), 3, Status::PeerReceiveTooSmall),
-        (Some(Kind::Invalidate), access, 4, Status::RemoteAccess),
-        (None, None, 1, Status::RemoteError),
+    for (id, operation, class, blamed, status) in [
+        (None, Some(Kind::Read), access, 2, Status::RemoteAccess),
+        (None, Some(Kind::Write), access, 3, Status::RemoteAccess),
+        (None, Some(Kind::Send), Some(RefusalClass::TooLong), 4, Status::PeerReceiveTooSmall),
+        (None, Some(Kind::Invalidate), access, 5, Status::RemoteAccess),
+        (Some(MessageId(5)), Some(Kind::Write), access, 6, Status::RemoteAccess),
+        (None, None, None, 1, Status::RemoteError),
     ] {
+        let polled: Arc<Mutex<VecDeque<_>>> = Arc::default();
         let error = PeerError { class, operation, code: String::new(), explanation: None };
-        let decoded = Some(Event::PeerFailed { id: None, error });
-        let frames = (0..4).map(frame).collect();
-        let mut host = host(Script { decoded, frames, ..Script::default() });
-        for (context, operation) in [
-            (2, Operation::Read { token: 0, address: 0 }),
-            (3, Operation::Send),
-            (4, Operation::SendWithInvalidate { token: 0 }),
-        ] {
+        let mut host = host(Script {
+            polled: Arc::clone(&polled),
+            decoded: Some(Event::PeerFailed { id, error }),
+            frames: (0..6).map(frame).collect(),
+        });
+        for (context, operation) in behind {
             host.post(context, operation, Flags::NONE, &[]).unwrap();
         }
         host.transmit(Time(1), &mut Buffer { bytes: Vec::new(), limit: 1000 });
+        // So that the oldest is never of the kind in question, the first Write is over, or is not.
+        let is_over = blamed > 2;
+        if is_over {
+            polled.lock().unwrap().push_back(Event::Done { through: MessageId(0) });
+        }
         host.receive(Time(2), &[0]);
-        let expected =
-            [1, 2, 3, 4].map(|n| (n, if n == blamed { status } else { Status::Canceled }));
-        let outcomes = host.outcomes();
-        assert_eq!(outcomes.get(..4), Some(&expected[..]), "{operation:?}");
+        let expected = [1, 2, 3, 4, 5, 6].map(|context| match context {
+            1 if is_over => (1, Status::Success),
+            _ if context == blamed => (context, status),
+            // Executed in order: what is in front of the one that is named, but for data to be read.
+            3..6 if id.is_some() => (context, Status::Success),
+            _ => (context, Status::Canceled),
+        });
+        assert_eq!(host.outcomes().get(..6), Some(&expected[..]), "{id:?} {operation:?}");
     }
 }
 
