@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use transom_memory::{Denial, QueuePairId};
+use transom_memory::{Denial, QueuePairId, RegisterError};
 use transom_wire::{PeerError, Time, Violation};
 
 /// One refusal, by this side or by the peer.
@@ -38,6 +38,8 @@ pub enum DenialCause {
         /// Its bytes.
         length: u64,
     },
+    /// A region cannot have the memory that a fast registration brings.
+    Register(RegisterError),
     /// Something else; a sentence.
     Other(&'static str),
 }
@@ -67,6 +69,9 @@ impl std::fmt::Display for DenialCause {
                 "the {length} bytes at {address:#x} are registered (token {token:#010x}), but their \
                  pages are gone: unmapped, protected, or cut off their file"
             ),
+            DenialCause::Register(error) => {
+                write!(f, "the region cannot have this memory (NDK FR-8, FR-14): {error}")
+            }
             DenialCause::Other(text) => f.write_str(text),
         }
     }

@@ -4,8 +4,8 @@
 
 use transom_core::testing::{ACTIVE, DOMAIN, Host, PASSIVE, Pair, PairConfig, Wires};
 use transom_core::{
-    CompletionFlags, CompletionKind, Data, Flags, Operation, QueuePairState, Request, Sge, Side,
-    Status, dialect, testing::Seen,
+    CompletionFlags, CompletionKind, Data, Denials as _, Flags, Operation, QueuePairState, Request,
+    Sge, Side, Status, dialect, testing::Seen,
 };
 use transom_memory::{Rights, Scope, Segment, Token};
 
@@ -189,12 +189,18 @@ fn a_region_gets_its_memory_and_loses_it_in_queue_order() {
     });
 }
 
-/// NDK FR-8, FR-14: the request fails, whoever asks for what.
+/// NDK FR-8, FR-14: the request fails, whoever asks for what, and says why.
 #[test]
 fn a_region_that_cannot_have_this_memory_fails_the_request() {
     let one = Segment { host: 0x1000, length: 50 };
     let far = Segment { host: u64::MAX - 10, length: 50 };
-    for segments in [&[one][..], &[], &[far]] {
+    let large = Segment { host: 0x1000, length: (1 << 40) + 1 };
+    for (segments, why) in [
+        (&[one][..], "invalidate it first"),
+        (&[], "at least one byte"),
+        (&[far], "wraps around"),
+        (&[large], "the adapter's limit of 1099511627776 bytes"),
+    ] {
         each(|mut pair| {
             let host = &mut pair.hosts[ACTIVE];
             let region = host.memory.reserve_region(Scope::Domain(DOMAIN)).unwrap();
@@ -208,7 +214,10 @@ fn a_region_that_cannot_have_this_memory_fails_the_request() {
             fast_register(host, 2, region, segments).unwrap();
             pair.pump();
             let host = &mut pair.hosts[ACTIVE];
-            assert_eq!(host.outcomes(), [(2, Status::InvalidRequest)]);
+            let failed = host.completions()[0];
+            assert_eq!((failed.request_context, failed.status), (2, Status::InvalidRequest));
+            let said = host.denials.explain(failed.denial).unwrap();
+            assert!(said.contains(why), "{said}");
         });
     }
 }

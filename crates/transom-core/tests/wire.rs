@@ -166,7 +166,7 @@ fn a_peer_blames_the_message_or_the_oldest_of_the_kind_that_it_names() {
     let (token, address) = (0, 0);
     let (write, read) = (Operation::Write { token, address }, Operation::Read { token, address });
     let close = Operation::SendWithInvalidate { token };
-    let behind = [(2, read), (3, write), (4, Operation::Send), (5, close), (6, write)];
+    let behind = [(2, read), (3, write), (4, Operation::Send), (5, close), (6, write), (7, read)];
     let access = Some(RefusalClass::Bounds);
     for (id, operation, class, blamed, status) in [
         (None, Some(Kind::Read), access, 2, Status::RemoteAccess),
@@ -174,6 +174,7 @@ fn a_peer_blames_the_message_or_the_oldest_of_the_kind_that_it_names() {
         (None, Some(Kind::Send), Some(RefusalClass::TooLong), 4, Status::PeerReceiveTooSmall),
         (None, Some(Kind::Invalidate), access, 5, Status::RemoteAccess),
         (Some(MessageId(5)), Some(Kind::Write), access, 6, Status::RemoteAccess),
+        (Some(MessageId(6)), Some(Kind::Read), access, 7, Status::RemoteAccess),
         (None, None, None, 1, Status::RemoteError),
     ] {
         let polled: Arc<Mutex<VecDeque<_>>> = Arc::default();
@@ -181,7 +182,7 @@ fn a_peer_blames_the_message_or_the_oldest_of_the_kind_that_it_names() {
         let mut host = host(Script {
             polled: Arc::clone(&polled),
             decoded: Some(Event::PeerFailed { id, error }),
-            frames: (0..6).map(frame).collect(),
+            frames: (0..7).map(frame).collect(),
         });
         for (context, operation) in behind {
             host.post(context, operation, Flags::NONE, &[]).unwrap();
@@ -193,14 +194,14 @@ fn a_peer_blames_the_message_or_the_oldest_of_the_kind_that_it_names() {
             polled.lock().unwrap().push_back(Event::Done { through: MessageId(0) });
         }
         host.receive(Time(2), &[0]);
-        let expected = [1, 2, 3, 4, 5, 6].map(|context| match context {
+        let expected = [1, 2, 3, 4, 5, 6, 7].map(|context| match context {
             1 if is_over => (1, Status::Success),
             _ if context == blamed => (context, status),
             // Executed in order: what is in front of the one that is named, but for data to be read.
-            3..6 if id.is_some() => (context, Status::Success),
+            3..=6 if id.is_some() && context < blamed => (context, Status::Success),
             _ => (context, Status::Canceled),
         });
-        assert_eq!(host.outcomes().get(..6), Some(&expected[..]), "{id:?} {operation:?}");
+        assert_eq!(host.outcomes().get(..7), Some(&expected[..]), "{id:?} {operation:?}");
     }
 }
 
@@ -220,6 +221,15 @@ fn what_a_wire_knows_comes_before_what_it_decodes() {
     shared.lock().unwrap().push_back(Event::Done { through: MessageId(0) });
     host.receive(Time(2), &[0]);
     assert_eq!(host.outcomes(), [(1, Status::Success), (20, Status::Success)]);
+}
+
+/// A driver bounds what a peer can take of its thread by frames, not by bytes: it must hear of each, also
+/// of those that say nothing.
+#[test]
+fn every_frame_counts() {
+    let mut host = host(Script::default());
+    let received = host.receive(Time(1), &[0, 0, 0]);
+    assert_eq!((received.consumed, received.frames), (3, 3));
 }
 
 /// ND2 4.7.2 "or first data": a passive side whose wire reports no `Established` is established by

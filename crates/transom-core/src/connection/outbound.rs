@@ -19,8 +19,6 @@ const SINK: u32 = 1;
 
 const NOT_BOUND: &str = "the window is not bound on this queue pair: its Bind was undone, or it was \
                          closed before (ND2 W16, W19)";
-const NOT_RESERVED: &str = "the token is not a region of this domain that waits for its memory: it \
-                            has some already (invalidate it first), or it is something else (NDK FR-14)";
 
 impl Connection {
     /// Write what there is to write while `out` has room.
@@ -111,14 +109,15 @@ impl Connection {
         match slot.operation {
             Operation::Bind { window } => {
                 let live = cx.memory.activate(window);
-                self.local(cx, &slot, live.then_some(()).ok_or(NOT_BOUND));
+                self.local(cx, &slot, live.then_some(()).ok_or(DenialCause::Other(NOT_BOUND)));
                 true
             }
             Operation::Invalidate { window } => {
                 let number = Some(execution.number);
                 let closed = cx.memory.close(window, number, cx.now.0).is_ok();
                 let ignored = self.config.dialect.dead_window == DeadWindow::Ignored;
-                self.local(cx, &slot, (closed || ignored).then_some(()).ok_or(NOT_BOUND));
+                let done = (closed || ignored).then_some(());
+                self.local(cx, &slot, done.ok_or(DenialCause::Other(NOT_BOUND)));
                 true
             }
             Operation::FastRegister { region, base, rights } => {
@@ -131,7 +130,7 @@ impl Connection {
     }
 
     /// A request without a message was executed.
-    fn local(&mut self, cx: &mut Cx<'_>, slot: &Slot, done: Result<(), &'static str>) {
+    fn local(&mut self, cx: &mut Cx<'_>, slot: &Slot, done: Result<(), DenialCause>) {
         match done {
             Ok(()) => {
                 if let Some(execution) = &mut self.execution {
@@ -139,8 +138,7 @@ impl Connection {
                 }
             }
             Err(why) => {
-                let why = Some((slot.context, DenialCause::Other(why)));
-                self.fail_next(cx, Status::InvalidRequest, why);
+                self.fail_next(cx, Status::InvalidRequest, Some((slot.context, why)));
             }
         }
     }
@@ -152,17 +150,13 @@ impl Connection {
         region: Token,
         base: u64,
         rights: Rights,
-    ) -> Result<(), &'static str> {
-        let Some(execution) = &self.execution else { return Err(NOT_RESERVED) };
+    ) -> Result<(), DenialCause> {
+        let none = RegisterError::NotReserved;
+        let Some(execution) = &self.execution else { return Err(DenialCause::Register(none)) };
         let scope = Scope::Domain(execution.domain);
         let segments = &execution.requests.memory(slot)[..];
         let registration = Registration { scope, rights, base, segments };
-        cx.memory.fast_register(region, &registration).map_err(|e| match e {
-            RegisterError::NotReserved => NOT_RESERVED,
-            RegisterError::Empty => "a region needs at least one byte (NDK FR-8)",
-            RegisterError::TooLarge { .. } => "the memory is larger than the adapter's limit",
-            _ => "the memory, or its addresses, wrap around the end of the address space",
-        })
+        cx.memory.fast_register(region, &registration).map_err(DenialCause::Register)
     }
 
     /// The next request fails by itself, once all before it have completed.

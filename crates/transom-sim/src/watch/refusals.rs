@@ -33,7 +33,9 @@ impl Watch {
                 // A handshake that took too long.
                 stream.spoilt = true;
             }
-            DenialCause::Other(text) => watch.other(end, stream, record.request, text),
+            cause @ (DenialCause::Register(_) | DenialCause::Other(_)) => {
+                watch.other(end, stream, record.request, &cause.to_string());
+            }
         });
     }
 
