@@ -58,3 +58,34 @@ fn n10_a_flush_is_one_batch() {
         .collect();
     assert_eq!(kinds, ["entry", "entry", "fired"]);
 }
+
+/// ND1 11.3: what is posted behind the peer's disconnect is kept until the program disconnects too, and is
+/// not executed meanwhile: a window that is bound there would let others of its domain in.
+#[test]
+fn nd1_what_is_posted_behind_the_end_is_kept_and_not_executed() {
+    for wires in [Wires::transom(), Wires::plain()] {
+        let mut pair = connected(&dialect::ND1, wires);
+        pair.disconnect(ACTIVE, 50).unwrap();
+        pair.pump();
+        let p = &mut pair.hosts[PASSIVE];
+        let buffer = p.register(vec![0; 64], Rights::LOCAL_WRITE);
+        let domain = p.queue_pair.config().domain;
+        let spec = WindowSpec {
+            region: buffer.token,
+            domain,
+            scope: Scope::Domain(domain),
+            base: buffer.address,
+            length: 64,
+            rights: Rights::REMOTE_WRITE,
+        };
+        let window = p.memory.reserve(&spec, 0).unwrap();
+        p.post(1, Operation::Bind { window }, Flags::NONE, &[]).unwrap();
+        p.post(2, Operation::Send, Flags::NONE, &[]).unwrap();
+        pair.pump();
+        assert_eq!(pair.hosts[PASSIVE].outcomes(), []);
+        pair.disconnect(PASSIVE, 51).unwrap();
+        let p = &mut pair.hosts[PASSIVE];
+        assert_eq!(p.outcomes(), [(1, Status::Canceled), (2, Status::Canceled)]);
+        assert_eq!(p.memory.counts(buffer.token).unwrap().windows, 0);
+    }
+}

@@ -1,7 +1,7 @@
 //! What the simulator has found (`transom-sim`, docs/reliability.md).
 
 use transom_core::Buffer as OutBuffer;
-use transom_memory::{DomainId, Scope, Token, WindowSpec};
+use transom_memory::{DomainId, Token};
 
 use super::*;
 

@@ -20,7 +20,7 @@ use transom_core::{
     CompletionFlags, ConnectionEvent, Data, DenialCause, EndReason, Flags, Operation,
     QueuePairState, Request, Sge, Status,
 };
-use transom_memory::{Rights, Rule, Unless};
+use transom_memory::{Rights, Rule, Scope, Unless, WindowSpec};
 
 const WRITABLE: Rights = Rights(Rights::REMOTE_WRITE.0 | Rights::LOCAL_WRITE.0);
 
