@@ -214,7 +214,7 @@ fn a_region_that_cannot_have_this_memory_fails_the_request() {
             fast_register(host, 2, region, segments).unwrap();
             pair.pump();
             let host = &mut pair.hosts[ACTIVE];
-            let failed = host.completions()[0];
+            let [failed] = host.completions()[..] else { panic!("one completion") };
             assert_eq!((failed.request_context, failed.status), (2, Status::InvalidRequest));
             let said = host.denials.explain(failed.denial).unwrap();
             assert!(said.contains(why), "{said}");

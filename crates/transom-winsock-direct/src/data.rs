@@ -297,3 +297,45 @@ impl Socket {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::mem;
+    use crate::cache::Key;
+    use crate::provider::{Options, Provider};
+    use crate::switch::Switch;
+    use transom_memory::Rights;
+
+    struct Nobody;
+
+    impl Switch for Nobody {
+        fn create_socket_handle(&self, _: usize) -> Result<usize> {
+            Ok(1)
+        }
+        fn close_socket_handle(&self, _: usize) {}
+        fn complete(&self, _: usize, _: usize, _: i32, _: u32) {}
+        fn set_event(&self, _: usize) {}
+        fn reset_event(&self, _: usize) {}
+    }
+
+    /// the registrations of a request were found, and died with the connection before it was posted.
+    #[test]
+    fn x10_a_connection_lost_between_finding_and_posting_fails_the_socket() {
+        let provider = Provider::start(Arc::new(Nobody), Options::default()).unwrap();
+        let socket = Socket::new(&provider).unwrap();
+        let adapter = below::open([127, 0, 0, 1].into()).unwrap();
+        let connected = Connected::lone(&adapter).unwrap();
+        let page = Box::new([0u8; 64]);
+        let address = page.as_ptr().expose_provenance() as u64;
+        let key = Key { address, length: 64, flags: mem::READ };
+        let found = Region::of_connection(&connected, Rights::LOCAL_READ, address, key, false);
+        let mut state = lock(&socket.state);
+        state.phase = Phase::Connected;
+        connected.lose();
+        let regions = vec![found.unwrap()];
+        let posted = socket.post(&mut state, (Operation::nowhere(), 0), regions, |_| Ok(()));
+        assert_eq!(posted, Err(Error::WSAECONNRESET));
+        assert!(matches!(state.phase, Phase::Failed(Error::WSAECONNRESET)), "{:?}", state.phase);
+    }
+}

@@ -151,8 +151,9 @@ impl Connection {
         base: u64,
         rights: Rights,
     ) -> Result<(), DenialCause> {
-        let none = RegisterError::NotReserved;
-        let Some(execution) = &self.execution else { return Err(DenialCause::Register(none)) };
+        let Some(execution) = &self.execution else {
+            return Err(DenialCause::Register(RegisterError::NotReserved));
+        };
         let scope = Scope::Domain(execution.domain);
         let segments = &execution.requests.memory(slot)[..];
         let registration = Registration { scope, rights, base, segments };

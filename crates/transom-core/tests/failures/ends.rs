@@ -69,16 +69,7 @@ fn nd1_what_is_posted_behind_the_end_is_kept_and_not_executed() {
         pair.pump();
         let p = &mut pair.hosts[PASSIVE];
         let buffer = p.register(vec![0; 64], Rights::LOCAL_WRITE);
-        let domain = p.queue_pair.config().domain;
-        let spec = WindowSpec {
-            region: buffer.token,
-            domain,
-            scope: Scope::Domain(domain),
-            base: buffer.address,
-            length: 64,
-            rights: Rights::REMOTE_WRITE,
-        };
-        let window = p.memory.reserve(&spec, 0).unwrap();
+        let window = domain_window(p, &buffer);
         p.post(1, Operation::Bind { window }, Flags::NONE, &[]).unwrap();
         p.post(2, Operation::Send, Flags::NONE, &[]).unwrap();
         pair.pump();

@@ -1,7 +1,7 @@
 //! What the simulator has found (`transom-sim`, docs/reliability.md).
 
 use transom_core::Buffer as OutBuffer;
-use transom_memory::{DomainId, Token};
+use transom_memory::Token;
 
 use super::*;
 
@@ -35,16 +35,7 @@ fn a_bind_that_fails_instead_of_being_canceled_leaves_its_region_free() {
     let mut pair = Pair::connected(&dialect::ND2);
     let p = &mut pair.hosts[PASSIVE];
     let buffer = p.register(vec![0; 64], Rights::LOCAL_WRITE);
-    let domain = DomainId(1);
-    let spec = WindowSpec {
-        region: buffer.token,
-        domain,
-        scope: Scope::Domain(domain),
-        base: buffer.address,
-        length: 64,
-        rights: Rights::REMOTE_WRITE,
-    };
-    let window = p.memory.reserve(&spec, 0).unwrap();
+    let window = domain_window(p, &buffer);
     p.post(1, Operation::Bind { window }, Flags::NONE, &[]).unwrap(); // nothing has run yet
     pair.time_out(PASSIVE);
     let p = &mut pair.hosts[PASSIVE];

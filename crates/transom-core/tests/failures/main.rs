@@ -15,12 +15,12 @@ use std::time::Duration;
 
 use transom_core::dialect::{self, DeadWindow, Dialect, Places};
 use transom_core::tables::{Posting, Situation};
-use transom_core::testing::{ACTIVE, Buffer, PASSIVE, Pair, PairConfig, Seen, Wires};
+use transom_core::testing::{ACTIVE, Buffer, Host, PASSIVE, Pair, PairConfig, Seen, Wires};
 use transom_core::{
     CompletionFlags, ConnectionEvent, Data, DenialCause, EndReason, Flags, Operation,
     QueuePairState, Request, Sge, Status,
 };
-use transom_memory::{Rights, Rule, Scope, Unless, WindowSpec};
+use transom_memory::{Rights, Rule, Scope, Token, Unless, WindowSpec};
 
 const WRITABLE: Rights = Rights(Rights::REMOTE_WRITE.0 | Rights::LOCAL_WRITE.0);
 
@@ -37,6 +37,20 @@ fn each(test: impl Fn(Pair, &'static Dialect)) {
             test(connected(dialect, wires), dialect);
         }
     }
+}
+
+/// A window for the whole domain, which does not end with its queue pair; its Bind is still to come.
+fn domain_window(host: &Host, region: &Buffer) -> Token {
+    let domain = host.queue_pair.config().domain;
+    let spec = WindowSpec {
+        region: region.token,
+        domain,
+        scope: Scope::Domain(domain),
+        base: region.address,
+        length: region.length,
+        rights: Rights::REMOTE_WRITE,
+    };
+    host.memory.reserve(&spec, 0).unwrap()
 }
 
 fn write(target: &Buffer, offset: u64) -> Operation {

@@ -312,8 +312,8 @@ impl World {
         }
     }
 
-    /// A program that does not look at a completion queue of this end loses it now, by what does not
-    /// touch its connection: receives of another queue pair are canceled.
+    /// A program that does not look at a completion queue of this end (of a careless one, sometimes any)
+    /// loses it now, by what does not touch its connection: receives of another queue pair are canceled.
     pub(super) fn run_over(&mut self, id: EndId) {
         let Some((process, pair)) = self.end_mut(id).and_then(|end| Some((end.process, end.pair?)))
         else {
