@@ -1,8 +1,7 @@
 //! A completion queue with its waiters and the links that feed it.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use transom_wire::Time;
@@ -11,6 +10,7 @@ use super::link::Link;
 use super::shared::Shared;
 use super::sink::{Sink, Sinks, Told};
 use super::sleepers::{Bell, Sleepers};
+use super::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
 use crate::sys::{self, Doorbell, poll_any};
 use crate::{Capacity, Completion, CompletionQueue, NotifyKind, Status};
 
@@ -40,7 +40,7 @@ impl Cq {
             queue: Mutex::new(CompletionQueue::new(depth, kind)),
             filled: AtomicBool::new(false),
             sinks: Sinks::default(),
-            links: Mutex::default(),
+            links: Mutex::new(Vec::new()),
             sleepers: Sleepers::new(),
             overrun: AtomicBool::new(false),
         }
@@ -306,21 +306,5 @@ impl Drop for Asleep<'_> {
 impl Bell for Doorbell {
     fn ring(&self) {
         Doorbell::ring(self);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Of a queue pair with two queues, one sleeps on while only the other one gets something.
-    #[test]
-    fn a_thread_sleeps_on_while_there_is_nothing_for_it() {
-        let queue = Arc::new(Cq::new(4, Capacity::Exact));
-        let bell = queue.sleeper();
-        queue.add_all(std::iter::empty(), &mut Told::default());
-        assert!(!bell.silence(), "woken for nothing");
-        queue.add_all(std::iter::once(Completion::default()), &mut Told::default());
-        assert!(bell.silence());
     }
 }

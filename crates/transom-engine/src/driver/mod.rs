@@ -4,6 +4,8 @@ mod admission;
 mod conn;
 mod control;
 mod cq;
+#[cfg(test)]
+mod cq_tests;
 mod crowd;
 mod dial;
 mod guessers;
