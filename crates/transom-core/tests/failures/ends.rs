@@ -33,30 +33,43 @@ fn nd2_4_9_local_disconnect_cancels_what_is_not_acknowledged() {
     });
 }
 
-/// N10 on the way through the engine: a flush is one batch, behind one firing.
+/// N10 on the way through the engine: a flush is one batch, each queue's entries in posting order,
+/// and the notification fires once, behind all of them. The peer's disconnect and the program's own
+/// flush are alike in this.
 #[test]
 fn n10_a_flush_is_one_batch() {
-    let mut pair = Pair::connected(&dialect::ND2);
-    for context in 0..2 {
-        pair.hosts[PASSIVE].post_receive(context, &[]).unwrap();
-    }
-    pair.pump();
-    let p = &mut pair.hosts[PASSIVE];
-    let mut fired = Vec::new();
-    p.cq.notify(transom_core::NotifyKind::Any, 70, &mut fired);
-    p.seen.clear();
-    pair.disconnect(ACTIVE, 50).unwrap();
-    pair.pump();
-    let kinds: Vec<_> = pair.hosts[PASSIVE]
-        .seen
-        .iter()
-        .filter_map(|seen| match seen {
-            Seen::Completion(..) => Some("entry"),
-            Seen::Fired(_) => Some("fired"),
+    for by_peer in [true, false] {
+        let mut pair = Pair::connected(&dialect::ND2);
+        pair.stall(ACTIVE, true); // no Read is answered
+        let target = pair.hosts[ACTIVE].register(vec![7; 64], Rights::REMOTE_READ);
+        let p = &mut pair.hosts[PASSIVE];
+        let memory = p.register(vec![0; 64], Rights::LOCAL_WRITE);
+        for context in 0..3 {
+            p.post_receive(context, &[]).unwrap();
+            p.post(10 + context, read(&target, 0), Flags::NONE, &[memory.all()]).unwrap();
+        }
+        pair.pump();
+        let p = &mut pair.hosts[PASSIVE];
+        p.cq.notify(transom_core::NotifyKind::Any, 70, &mut Vec::new());
+        p.seen.clear();
+        if by_peer {
+            pair.disconnect(ACTIVE, 50).unwrap();
+            pair.pump();
+        } else {
+            pair.flush(PASSIVE);
+        }
+        let seen = pair.hosts[PASSIVE].seen.iter().filter_map(|seen| match seen {
+            Seen::Completion(_, c) => Some((c.request_context, c.status)),
+            Seen::Fired(one) => Some((one.waiter, one.status)),
             _ => None,
-        })
-        .collect();
-    assert_eq!(kinds, ["entry", "entry", "fired"]);
+        });
+        let mut seen: Vec<_> = seen.collect();
+        assert_eq!(seen.pop(), Some((70, Status::Success)), "by the peer: {by_peer}");
+        let (requests, receives): (Vec<_>, Vec<_>) = seen.into_iter().partition(|one| one.0 >= 10);
+        let canceled = |first: u64| [0, 1, 2].map(|nth| (first + nth, Status::Canceled));
+        assert_eq!(requests, canceled(10), "by the peer: {by_peer}");
+        assert_eq!(receives, canceled(0), "by the peer: {by_peer}");
+    }
 }
 
 /// ND1 11.3: what is posted behind the peer's disconnect is kept until the program disconnects too, and is

@@ -524,8 +524,18 @@ fn s5_6_release_of_the_region_before_the_window() {
     let token = window(&memory, region, READ);
     memory.deregister(region, Unless::default(), NOW).unwrap();
     assert!(matches!(memory.close(token, None, NOW), Err(DeregisterError::NotLive(_))));
+    // The window went with its region: to give it up again is no error, and takes nothing else.
+    let other_region = self::region(&memory, ALL);
+    let other = window(&memory, other_region, READ);
     memory.abandon(token, NOW);
+    memory.close_queue_pair(OTHER_QP, NOW);
+    assert_eq!(rule(&memory, &read(token)), Some(Rule::LiveToken));
+    assert_eq!((memory.is_open(token), memory.counts(region)), (false, None));
+    assert_eq!(rule(&memory, &read(other)), None);
     memory.close_queue_pair(QP, NOW);
+    assert_eq!(rule(&memory, &read(other)), Some(Rule::LiveToken));
+    assert_eq!(memory.counts(other_region).unwrap().windows, 0);
+    memory.deregister(other_region, BUSY, NOW).unwrap();
 }
 
 /// ND2 5.3: to the byte, at both ends, through a window.

@@ -109,7 +109,8 @@ fn a_server_short_of_descriptors_says_so() {
     panic!("still not enough");
 }
 
-/// Whatever part of the hand-over finds no descriptor: then it is TCP.
+/// A connection whose server lacks a descriptor for the move to shared memory stays on TCP and
+/// serves all the same. With two descriptors the move never succeeds, with six it always does.
 #[test]
 fn a_hand_over_that_finds_no_descriptor_is_done_without() {
     let place = Place::new("few-descriptors-hand-over");
@@ -121,9 +122,15 @@ fn a_hand_over_that_finds_no_descriptor_is_done_without() {
     for more in 2..=6 {
         until("the last guest has gone", || (server.holds() == before).then_some(()));
         allow(&server, more);
-        Process::fetch(&mut through("process"), at, &out).succeeds();
+        let said = Process::fetch(&mut through("process"), at, &out).succeeds();
         assert_eq!(fs::read(&out).unwrap(), bytes, "{more}");
         server.line(|line| line.contains("lent and taken back"));
+        let path = said.lines().find_map(|line| line.split_once("on offer, path ")).unwrap().1;
+        match more {
+            2 => assert_eq!(path, "tcp", "{said}"),
+            6 => assert_eq!(path, "process", "{said}"),
+            _ => assert!(["tcp", "process"].contains(&path), "{said}"),
+        }
     }
 }
 
