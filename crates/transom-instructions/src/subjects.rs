@@ -1,0 +1,212 @@
+//! What is counted: each subject warms up, then marks stretches of a known number of operations.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::Ordering;
+
+use transom::{Adapter, Grant, Path, QueuePair, Region, Rights, Window};
+use transom_memory::{
+    Access, Actor, Config, DomainId, Memory, Purpose, QueuePairId, Registration, Rights as Bits,
+    Scope, Segment, Token,
+};
+
+use crate::stepper::mark;
+
+type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
+
+/// Rounds before anything is counted: buffers, leases and predictions are in their steady state.
+const WARM: usize = 2_000;
+/// Stretches that are counted of each subject.
+const STRETCHES: usize = 5;
+
+/// One operation whose cost has a budget.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subject {
+    /// The name in the table of budgets and on the command line.
+    pub(crate) name: &'static str,
+    /// The operation in plain words.
+    pub(crate) about: &'static str,
+    /// Operations between two marks.
+    pub(crate) operations: u64,
+    run: fn(u64) -> Outcome,
+}
+
+impl Subject {
+    /// Carries the operation out, with marks. Returns when all stretches have been executed.
+    pub(crate) fn run(&self) -> Outcome {
+        (self.run)(self.operations)
+    }
+}
+
+/// Every subject, in the order in which they are shown.
+pub(crate) const SUBJECTS: &[Subject] = &[
+    Subject {
+        name: "half-round-process",
+        about: "half a round trip of 8-byte Writes over shared memory",
+        operations: 32,
+        run: |operations| half_rounds(Path::Process, operations),
+    },
+    Subject {
+        name: "half-round-tcp",
+        about: "half a round trip of 8-byte Writes over TCP, checksums off",
+        operations: 32,
+        run: |operations| half_rounds(Path::Tcp, operations),
+    },
+    Subject {
+        name: "bind",
+        about: "a window opened to a peer and revoked",
+        operations: 16,
+        run: bind,
+    },
+    Subject {
+        name: "register",
+        about: "4 KiB registered and deregistered",
+        operations: 16,
+        run: register,
+    },
+    Subject {
+        name: "check",
+        about: "one access judged under a guard of its own, among 1,000 tokens",
+        operations: 100,
+        run: check,
+    },
+];
+
+/// [`STRETCHES`] stretches of `work`, each between two marks.
+fn counted(mut work: impl FnMut() -> Outcome) -> Outcome {
+    for _ in 0..STRETCHES {
+        mark();
+        let done = work();
+        mark();
+        done?;
+    }
+    Ok(())
+}
+
+/// One side of a connection.
+struct End {
+    queue: QueuePair,
+    memory: Region<Vec<u8>>,
+    local: Region<Vec<u8>>,
+    window: Window,
+    theirs: Option<Grant>,
+}
+
+impl End {
+    fn new(adapter: &Adapter, queue: QueuePair) -> Outcome<End> {
+        let memory = adapter.register(vec![0; 8])?;
+        let local = adapter.register(vec![0; 8])?;
+        let window = queue.bind(&memory, .., Rights::READ | Rights::WRITE)?;
+        Ok(End { queue, memory, local, window, theirs: None })
+    }
+}
+
+/// Two adapters of this process and a connection between them.
+fn connect(path: Path) -> Outcome<([Adapter; 2], [End; 2])> {
+    let wanted = if path == Path::Tcp { "tcp" } else { "process" };
+    let here = Ipv4Addr::LOCALHOST;
+    let near = Adapter::options().crc(false).path(path).open(here.into())?;
+    let far = Adapter::options().crc(false).path(path).open(here.into())?;
+    let mut listener = far.listen(SocketAddr::from((here, 0)))?;
+    let to = listener.address();
+    let (one, other) = std::thread::scope(|scope| {
+        let asking = scope.spawn(|| near.connect(to).wait());
+        let other = listener.next().wait().and_then(|incoming| incoming.accept().wait());
+        (asking.join(), other)
+    });
+    let one = one.map_err(|_| "the connecting thread has panicked")??;
+    let (mut one, mut other) = (End::new(&near, one)?, End::new(&far, other?)?);
+    let taken = one.queue.info().path;
+    if taken != wanted {
+        return Err(format!("the connection took the path {taken}, not {wanted}").into());
+    }
+    one.theirs = Some(other.window.grant());
+    other.theirs = Some(one.window.grant());
+    Ok(([near, far], [one, other]))
+}
+
+fn half_rounds(path: Path, operations: u64) -> Outcome {
+    let (_adapters, [one, other]) = connect(path)?;
+    let mut turn = 0_u8;
+    let mut round = || -> Outcome {
+        turn = turn.wrapping_add(1);
+        half(&one, &other, turn)?;
+        half(&other, &one, turn)
+    };
+    for _ in 0..WARM {
+        round()?;
+    }
+    counted(|| (0..operations / 2).try_for_each(|_| round()))
+}
+
+/// A Write from one end that the other end has seen.
+fn half(from: &End, to: &End, turn: u8) -> Outcome {
+    from.local.atomic_u8(7)?.store(turn, Ordering::Release);
+    if let Some(theirs) = from.theirs {
+        drop(from.queue.write(theirs, from.local.slice(..))?);
+    }
+    let last = to.memory.atomic_u8(7)?;
+    loop {
+        to.queue.poll();
+        if last.load(Ordering::Acquire) == turn {
+            return Ok(());
+        }
+    }
+}
+
+fn bind(operations: u64) -> Outcome {
+    let (_adapters, [one, _other]) = connect(Path::Process)?;
+    let pair = || -> Outcome {
+        let window = one.queue.bind(&one.local, .., Rights::READ | Rights::WRITE)?;
+        Ok(window.revoke().wait()?)
+    };
+    for _ in 0..WARM {
+        pair()?;
+    }
+    counted(|| (0..operations).try_for_each(|_| pair()))
+}
+
+fn register(operations: u64) -> Outcome {
+    let adapter = Adapter::open(Ipv4Addr::LOCALHOST.into())?;
+    let mut kept = Some(vec![0_u8; 4096]);
+    let mut pair = || -> Outcome {
+        let region = adapter.register(kept.take().unwrap_or_default())?;
+        kept = Some(region.deregister().wait()?);
+        Ok(())
+    };
+    for _ in 0..WARM {
+        pair()?;
+    }
+    counted(|| (0..operations).try_for_each(|_| pair()))
+}
+
+fn check(operations: u64) -> Outcome {
+    const BASE: u64 = 0x7000_0000_0000;
+    let memory = Memory::new([7; 32], Config::default());
+    let domain = DomainId(1);
+    let registration = Registration {
+        scope: Scope::Domain(domain),
+        rights: Bits::LOCAL_READ | Bits::REMOTE_READ,
+        base: BASE,
+        segments: &[Segment { host: BASE, length: 4096 }],
+    };
+    let mut tokens = Vec::<Token>::new();
+    for _ in 0..1_000 {
+        tokens.push(memory.register(&registration).map_err(|why| format!("{why:?}"))?);
+    }
+    let actor = Actor { domain, queue_pair: QueuePairId(7), connection: None };
+    let mut lane = memory.lane();
+    let mut sum = 0;
+    let mut all = || -> Outcome {
+        for token in tokens.iter().rev().take(operations as usize) {
+            let purpose = Purpose::LocalSource;
+            let access = Access { actor, purpose, token: *token, address: BASE + 64, length: 64 };
+            let grant = memory.check(&mut lane, &access, 0).map_err(|denial| denial.to_string())?;
+            sum += grant.offset();
+        }
+        Ok(())
+    };
+    all()?;
+    counted(all)?;
+    std::hint::black_box(sum);
+    Ok(())
+}
