@@ -110,25 +110,25 @@ impl Channel {
         } else {
             Bytes::Own(payload)
         };
-        let consumed = HEADER + behind;
-        if header.kind != Kind::Ack {
+        let counts = header.kind != Kind::Ack;
+        if counts {
             self.inbound.last = self.inbound.taken;
             self.inbound.answered = header.kind == Kind::Answer;
-            self.inbound.taken += 1;
         }
-        if self.phase != Phase::Open {
+        let event = if self.phase == Phase::Open {
+            self.learn(header.ack).map_err(|broken| self.broken(broken))?;
+            self.take(now, &header, payload).map_err(|broken| self.broken(broken))?
+        } else {
             let private = payload.own().unwrap_or_default();
-            return match self.start_up(&header, private, consumed) {
-                Some(decoded) => Ok(decoded),
-                None => {
-                    let detail = format!("a {:?} where start-up has not come so far", header.kind);
-                    Err(self.silent(detail))
-                }
+            let Some(event) = self.start_up(&header, private) else {
+                let detail = format!("a {:?} where start-up has not come so far", header.kind);
+                return Err(self.silent(detail));
             };
-        }
-        self.learn(header.ack).map_err(|broken| self.broken(broken))?;
-        let event = self.take(now, &header, payload).map_err(|broken| self.broken(broken))?;
-        Ok(Decoded { consumed, event })
+            Some(event)
+        };
+        // A record that breaks a rule is never acknowledged.
+        self.inbound.taken += u64::from(counts);
+        Ok(Decoded { consumed: HEADER + behind, event })
     }
 
     /// A Write that is one small record, as most are.
@@ -341,7 +341,8 @@ impl Channel {
     /// The peer broke a rule: the stream is dead, and it is told so, but not why.
     pub(super) fn broken(&mut self, (rule, detail): Broken) -> Violation {
         if self.phase == Phase::Open {
-            self.outbound.say(Header { address: u64::MAX, ..Header::new(Kind::Refuse) }, &[]);
+            let ack = self.ack_word();
+            self.outbound.say(Header { ack, address: u64::MAX, ..Header::new(Kind::Refuse) }, &[]);
         }
         self.end();
         Violation { blame: Blame::Peer, rule, detail }

@@ -1,6 +1,6 @@
 //! Start-up: Request, Reply or Reject, Ready. The same three steps, limits and times as over TCP.
 
-use transom_wire::{Blame, Decoded, Event, ReadLimits, Role, SetupError, Time, Violation};
+use transom_wire::{Blame, Event, ReadLimits, Role, SetupError, Time, Violation};
 
 use super::{Channel, Phase};
 use crate::record::{Header, Kind};
@@ -164,19 +164,15 @@ impl Channel {
     }
 
     /// A record that belongs to start-up. `None`: it does not belong here.
-    pub(super) fn start_up<'b>(
-        &mut self,
-        header: &Header,
-        private: &'b [u8],
-        consumed: usize,
-    ) -> Option<Decoded<'b>> {
-        let event = match (self.phase, header.kind) {
-            (Phase::WaitReply, Kind::Reply | Kind::Reject) => self.take_reply(header, private),
-            (Phase::WaitRequest, Kind::Request) => self.take_request(header, private),
-            (Phase::WaitReady, Kind::Ready) => self.take_ready(),
-            _ => return None,
-        };
-        Some(Decoded { consumed, event: Some(event) })
+    pub(super) fn start_up<'b>(&mut self, header: &Header, private: &'b [u8]) -> Option<Event<'b>> {
+        match (self.phase, header.kind) {
+            (Phase::WaitReply, Kind::Reply | Kind::Reject) => {
+                Some(self.take_reply(header, private))
+            }
+            (Phase::WaitRequest, Kind::Request) => Some(self.take_request(header, private)),
+            (Phase::WaitReady, Kind::Ready) => Some(self.take_ready()),
+            _ => None,
+        }
     }
 }
 
