@@ -2,38 +2,19 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-use std::sync::{Arc, Mutex};
+#[path = "common/mod.rs"]
+mod common;
 
+use common::Plain;
 use transom_process::record::{HEADER, LARGEST_TEXT};
-use transom_process::ring::{DATA, Found, INLINE, SLOTS, Shared};
-use transom_process::{Area, Channel, Config, Duplex};
+use transom_process::ring::{DATA, Found, INLINE, SLOTS};
+use transom_process::{Channel, Config, Duplex};
 use transom_wire::{
     Begin, Event, Message, MessageId, Operation, ReadLimits, Refusal, RefusalClass, Role, Time,
     Waiting, Wire,
 };
 
 const NOW: Time = Time(1_000_000);
-
-#[derive(Clone)]
-struct Plain(Arc<(Shared, [Mutex<Vec<u8>>; 2])>);
-
-impl Area for Plain {
-    fn shared(&self) -> &Shared {
-        &self.0.0
-    }
-
-    fn address(&self, _side: usize, offset: usize) -> u64 {
-        offset as u64
-    }
-
-    fn fill_bytes(&self, side: usize, offset: usize, bytes: &[u8]) {
-        self.0.1[side].lock().unwrap()[offset..offset + bytes.len()].copy_from_slice(bytes);
-    }
-
-    fn read_bytes(&self, side: usize, offset: usize, into: &mut [u8]) {
-        into.copy_from_slice(&self.0.1[side].lock().unwrap()[offset..offset + into.len()]);
-    }
-}
 
 struct End {
     channel: Channel,
@@ -89,8 +70,7 @@ impl End {
 
 /// Two that are connected, over rings of so many slots: the active one first.
 fn connected(slots: usize) -> [End; 2] {
-    let area = || Mutex::new(vec![0; DATA]);
-    let memory = Plain(Arc::new((Shared::default(), [area(), area()])));
+    let memory = Plain::new();
     let [mut active, mut passive] = [Role::Active, Role::Passive].map(|role| End {
         channel: Channel::new(Config { beside: true, ..Config::new(role) }, NOW),
         duplex: Duplex::sized(memory.clone(), usize::from(role == Role::Passive), slots, DATA),

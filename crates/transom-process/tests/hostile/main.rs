@@ -1,0 +1,507 @@
+//! A peer that writes what it likes into the rings: each arm of the decoder, each limit at n and
+//! n + 1. After each refusal the state behind it is tested, too: nothing is delivered, nothing is
+//! acknowledged, and the connection has ended for exactly that reason.
+
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod acknowledgements;
+mod duplex;
+mod handover;
+mod messages;
+mod reads;
+mod receives;
+mod records;
+mod refusals;
+mod ring;
+mod start_up;
+
+use std::time::Duration;
+
+use common::Plain;
+use transom_process::record::{self, HEADER, Header, Kind, LARGEST_PAYLOAD, LAST};
+use transom_process::ring::{
+    Body, Consumer, DATA, Found, INLINE, Lie, Producer, Record, SLOTS, Side as Words,
+};
+use transom_process::{Area, Channel, Config, Duplex};
+use transom_wire::{
+    Begin, Blame, Bytes, Event, Message, MessageId, Operation, PeerError, ReadLimits, Refusal,
+    RefusalClass, Role, Time, Violation, Waiting, Wire,
+};
+
+const LIMITS: ReadLimits = ReadLimits { inbound: 4, outbound: 4 };
+
+/// An event, with its payload copied from where it lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Got {
+    Request { limits: ReadLimits, private: Vec<u8> },
+    Accepted { limits: ReadLimits, private: Vec<u8> },
+    Rejected { private: Vec<u8> },
+    Established,
+    Announced { token: u32, address: u64, length: u64 },
+    Write { token: u32, address: u64, data: Vec<u8>, last: bool },
+    Send { offset: u32, data: Vec<u8>, last: bool, solicited: bool, invalidate: Option<u32> },
+    Asked { slot: u32, token: u32, address: u64, length: u32 },
+    Answer { id: u64, offset: u32, data: Vec<u8>, last: bool },
+    Done(u64),
+    Failed { id: Option<u64>, error: PeerError },
+    Resume,
+    CreditWanted,
+}
+
+/// How a test comes to a side.
+type Make = fn() -> Side;
+
+/// Which event to refuse, why, and what the peer may know.
+type Refuse = (fn(&Event<'_>) -> bool, RefusalClass, &'static str);
+
+/// The side under test, driven as a link drives it, and the raw peer at the other end of its rings.
+struct Side {
+    wire: Channel,
+    duplex: Duplex<Plain>,
+    memory: Plain,
+    now: Time,
+    got: Vec<Got>,
+    violation: Option<Violation>,
+    lie: Option<Lie>,
+    refuse: Option<Refuse>,
+    /// Messages are delivered, and not executed.
+    busy: bool,
+    out: Vec<u8>,
+    written: usize,
+    next_id: u64,
+    /// The peer's ends of the rings, and how many records it has written to them.
+    writer: Producer,
+    reader: Consumer,
+    published: u32,
+    /// How many of its records ours say were executed.
+    told: u32,
+    /// Records that the side has been given, through the ring or not.
+    records: u32,
+}
+
+/// The payload of the peer's records, and of ours.
+fn pattern(length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at * 31 + (at >> 8) + 1) as u8).collect()
+}
+
+impl Side {
+    fn new(config: Config) -> Side {
+        let memory = Plain::new();
+        let mine = usize::from(config.role == Role::Passive);
+        let now = Time(1_000_000);
+        Side {
+            wire: Channel::new(config, now),
+            duplex: Duplex::new(memory.clone(), mine),
+            memory,
+            now,
+            got: Vec::new(),
+            violation: None,
+            lie: None,
+            refuse: None,
+            busy: false,
+            out: Vec::new(),
+            written: 0,
+            next_id: 0,
+            writer: Producer::new(SLOTS, DATA),
+            reader: Consumer::new(SLOTS, DATA),
+            published: 0,
+            told: 0,
+            records: 0,
+        }
+    }
+
+    fn ours(&self) -> &Words {
+        &self.memory.shared().sides[self.duplex.mine()]
+    }
+
+    fn theirs(&self) -> &Words {
+        &self.memory.shared().sides[1 - self.duplex.mine()]
+    }
+
+    // ---- the peer -------------------------------------------------------------------------------
+
+    /// The peer writes four words into the next slot, and a pattern for a payload.
+    fn raw(&mut self, words: record::Words) {
+        let length = Header::from_words(words).map_or(0, |header| header.payload());
+        let placed = length > INLINE && length <= 2 * LARGEST_PAYLOAD;
+        let body = if placed {
+            let offset = self.writer.place(length).unwrap();
+            self.memory.fill_bytes(1 - self.duplex.mine(), offset, &pattern(length));
+            Body::Placed(length)
+        } else {
+            Body::Inline(record::words_of(&pattern(HEADER).try_into().unwrap()))
+        };
+        let slots = self.memory.shared().sides[1 - self.duplex.mine()].slots();
+        assert!(self.writer.publish(slots, words, body));
+        self.published += 1;
+        self.records += 1;
+    }
+
+    /// A record of the peer; the side looks at it. Its places can be used again.
+    fn record(&mut self, header: Header) {
+        self.raw(header.words());
+        self.look();
+        self.writer.consumed(self.published).unwrap();
+    }
+
+    /// The peer acknowledges beside its records.
+    fn beside(&mut self, word: u64) {
+        self.theirs().acknowledge(word);
+        self.look();
+    }
+
+    /// What the side has written since the last call, as the peer reads it, without what rides along.
+    fn said(&mut self) -> Vec<(Header, Vec<u8>)> {
+        self.said_with_words().into_iter().map(|(h, text)| (Header { ack: 0, ..h }, text)).collect()
+    }
+
+    fn said_with_words(&mut self) -> Vec<(Header, Vec<u8>)> {
+        self.transmit();
+        let mine = self.duplex.mine();
+        let mut all = Vec::new();
+        while let Some(record) = self.reader.take(self.memory.shared().sides[mine].slots()) {
+            let Record { header, body } = record.unwrap();
+            let mut bytes = vec![0; header.payload()];
+            match body {
+                Found::Inline(words) => {
+                    bytes.copy_from_slice(&record::to_bytes(words)[..header.payload()]);
+                }
+                Found::At(offset) => self.memory.read_bytes(mine, offset, &mut bytes),
+            }
+            self.told = self.told.max(header.ack as u32);
+            all.push((header, bytes));
+        }
+        all
+    }
+
+    // ---- the side under test --------------------------------------------------------------------
+
+    /// Take records as a link does: small Writes first, then whatever it is, then the word beside them.
+    fn look(&mut self) {
+        let mut staging = vec![0; HEADER + LARGEST_PAYLOAD];
+        while self.violation.is_none() && self.lie.is_none() {
+            let (mut header, mut payload) = ([0; HEADER], [0; INLINE]);
+            let next = match self.duplex.read_small(&mut header, &mut payload) {
+                Err(lie) => Some(Err(lie)),
+                Ok(true) => {
+                    if let Some(placing) = self.wire.take_whole(&header) {
+                        assert_eq!(placing.news, self.poll(), "news are announced");
+                        let data = payload[..placing.length].to_vec();
+                        let (token, address) = (placing.token, placing.address);
+                        self.got.push(Got::Write { token, address, data, last: true });
+                        if !self.busy {
+                            self.wire.executed(self.now);
+                        }
+                        continue;
+                    }
+                    Record::of_small(&header, &payload).map(Ok)
+                }
+                Ok(false) => self.duplex.read(),
+            };
+            let (header, body) = match next {
+                Some(Ok(record)) => (record.header, record.body),
+                Some(Err(lie)) => return self.lie = Some(lie),
+                None => match self.duplex.news_beside() {
+                    Ok(Some(header)) => (header, Found::Inline([0; INLINE / 8])),
+                    Ok(None) => return,
+                    Err(lie) => return self.lie = Some(lie),
+                },
+            };
+            let used = self.duplex.copy(&header, body, &mut staging);
+            assert_eq!(self.hear(&staging[..used]), used, "a record is taken as a whole");
+        }
+    }
+
+    /// Decode bytes; how many were taken.
+    fn hear(&mut self, bytes: &[u8]) -> usize {
+        let decoded = match self.wire.decode(self.now, bytes) {
+            Ok(decoded) => decoded,
+            Err(violation) => {
+                assert_eq!(self.violation.replace(violation), None);
+                return bytes.len();
+            }
+        };
+        let consumed = decoded.consumed;
+        // What came with it about our own messages comes first.
+        self.poll();
+        if let Some(event) = decoded.event {
+            self.take(event);
+        }
+        consumed
+    }
+
+    /// Decode a record as it comes without a ring, its payload behind it.
+    fn hear_record(&mut self, header: Header) {
+        let bytes = [&record::to_bytes(header.words())[..], &pattern(header.payload())].concat();
+        self.records += u32::from(header.kind != Kind::Ack);
+        assert_eq!(self.hear(&bytes), bytes.len());
+    }
+
+    fn poll(&mut self) -> bool {
+        let mut any = false;
+        while let Some(event) = self.wire.poll_event() {
+            self.take(event);
+            any = true;
+        }
+        any
+    }
+
+    fn take(&mut self, event: Event<'_>) {
+        if let Some((which, class, explanation)) = self.refuse
+            && which(&event)
+        {
+            let operation = match event {
+                Event::Send { .. } => Operation::Send,
+                Event::ReadRequest { .. } => Operation::Read,
+                _ => Operation::Write,
+            };
+            let explanation = Some(explanation).filter(|text| !text.is_empty());
+            return self.wire.refuse(self.now, &Refusal { operation, class, explanation });
+        }
+        let ends =
+            matches!(event, Event::Write { last: true, .. } | Event::Send { last: true, .. });
+        let data = |payload: Bytes<'_>| match payload {
+            Bytes::Own(bytes) => bytes.to_vec(),
+            Bytes::Shared { address, length } => {
+                self.memory.at(1 - self.duplex.mine(), address, length as usize)
+            }
+        };
+        let got = match event {
+            Event::ConnectRequest { limits, private } => {
+                Got::Request { limits, private: private.to_vec() }
+            }
+            Event::Accepted { limits, private } => {
+                Got::Accepted { limits, private: private.to_vec() }
+            }
+            Event::Rejected { private } => Got::Rejected { private: private.to_vec() },
+            Event::Established => Got::Established,
+            Event::WriteAnnounced { token, address, length } => {
+                Got::Announced { token, address, length }
+            }
+            Event::Write { token, address, payload, last } => {
+                Got::Write { token, address, data: data(payload), last }
+            }
+            Event::Send { offset, payload, last, solicited, invalidate } => {
+                Got::Send { offset, data: data(payload), last, solicited, invalidate }
+            }
+            Event::ReadRequest { slot, token, address, length } => {
+                Got::Asked { slot: slot.0, token, address, length }
+            }
+            Event::ReadData { id, offset, payload, last } => {
+                Got::Answer { id: id.0, offset, data: data(payload), last }
+            }
+            Event::Done { through } => Got::Done(through.0),
+            Event::PeerFailed { id, error } => Got::Failed { id: id.map(|id| id.0), error },
+            Event::Resume => Got::Resume,
+            Event::CreditWanted => Got::CreditWanted,
+        };
+        self.got.push(got);
+        if ends && !self.busy {
+            self.wire.executed(self.now);
+        }
+    }
+
+    /// What has come out since the last call.
+    fn taken(&mut self) -> Vec<Got> {
+        std::mem::take(&mut self.got)
+    }
+
+    /// Write everything there is to the rings, as a link does; payload is the pattern.
+    fn transmit(&mut self) {
+        if self.duplex.write(&mut self.out, &mut self.written) {
+            while self.duplex.has_room(&self.out[self.written..]) {
+                let Some(frame) = self.wire.next_frame(self.now) else { break };
+                self.out.extend_from_slice(frame.header());
+                self.out.extend_from_slice(&pattern(frame.length as usize));
+                self.duplex.write(&mut self.out, &mut self.written);
+            }
+        }
+        let _ = self.duplex.settle(self.wire.acknowledgement(self.now));
+    }
+
+    fn begin(&mut self, message: Message) -> Begin {
+        let begin = self.wire.begin(self.now, MessageId(self.next_id), &message);
+        self.next_id += u64::from(begin == Begin::Started);
+        begin
+    }
+
+    /// Begin a message and write all of it.
+    fn post(&mut self, message: Message) {
+        assert_eq!(self.begin(message), Begin::Started);
+        self.transmit();
+    }
+
+    /// Grant the peer so many receives in all, and have the peer know.
+    fn grant(&mut self, total: u64, shared: bool) {
+        self.wire.receives_posted(self.now, total, shared);
+        self.wire.flush(self.now);
+        self.transmit();
+    }
+
+    /// How many of its records the peer may take to be executed.
+    fn acknowledged(&mut self) -> u32 {
+        self.wire.flush(self.now);
+        self.said_with_words();
+        self.told.max(self.ours().acknowledged() as u32)
+    }
+}
+
+/// A side that waits for a Request.
+fn passive() -> Side {
+    Side::new(Config { beside: true, ..Config::new(Role::Passive) })
+}
+
+/// A side that waits for the Reply.
+fn active() -> Side {
+    let mut side = Side::new(Config { beside: true, ..Config::new(Role::Active) });
+    side.wire.connect(side.now, LIMITS, b"").unwrap();
+    side.said();
+    side
+}
+
+fn limits(kind: Kind, ReadLimits { inbound, outbound }: ReadLimits) -> Header {
+    Header { address: inbound.into(), token: outbound, ..Header::new(kind) }
+}
+
+/// A connected passive side without receives; all so far has been shown.
+fn open() -> Side {
+    open_with(LIMITS)
+}
+
+fn open_with(agreed: ReadLimits) -> Side {
+    let mut side = passive();
+    side.record(limits(Kind::Request, LIMITS));
+    side.wire.accept(side.now, agreed, b"").unwrap();
+    side.said();
+    side.record(Header::new(Kind::Ready));
+    side.said();
+    side.taken();
+    assert_eq!(side.acknowledged(), 2);
+    side
+}
+
+/// A connected active side.
+fn open_active() -> Side {
+    let mut side = active();
+    side.record(limits(Kind::Reply, LIMITS));
+    side.wire.confirm(side.now).unwrap();
+    side.said();
+    side.poll();
+    side.taken();
+    assert_eq!(side.acknowledged(), 1);
+    side
+}
+
+// ---- records of the peer --------------------------------------------------------------------------
+
+fn write(token: u32, address: u64, length: usize, flags: u8) -> Header {
+    Header { flags, token, address, length: length as u32, ..Header::new(Kind::Write) }
+}
+
+fn announce(token: u32, address: u64, length: u32) -> Header {
+    Header { token, address, length, ..Header::new(Kind::Announce) }
+}
+
+fn send(length: usize, flags: u8) -> Header {
+    Header { flags, length: length as u32, ..Header::new(Kind::Send) }
+}
+
+fn read(token: u32, address: u64, length: u32) -> Header {
+    Header { flags: LAST, token, address, length, ..Header::new(Kind::Read) }
+}
+
+fn answer(length: usize, flags: u8) -> Header {
+    Header { flags, length: length as u32, ..Header::new(Kind::Answer) }
+}
+
+fn wrote(token: u32, address: u64, length: usize, last: bool) -> Got {
+    Got::Write { token, address, data: pattern(length), last }
+}
+
+fn sent(offset: u32, length: usize, last: bool) -> Got {
+    Got::Send { offset, data: pattern(length), last, solicited: false, invalidate: None }
+}
+
+// ---- messages of this side ------------------------------------------------------------------------
+
+const SEND: Message = Message::Send { length: 8, solicited: false, invalidate: None };
+
+fn our_write(length: u32) -> Message {
+    Message::Write { token: 7, address: 0x1000, length, verdict: true }
+}
+
+fn our_read(length: u32) -> Message {
+    Message::Read { token: 7, address: 0x1000, length, sink_token: 8, sink_address: 0x2000 }
+}
+
+// ---- what a refusal leaves behind -----------------------------------------------------------------
+
+/// The peer broke this rule with its last record: nothing of it came out or counts as executed, the
+/// peer is told that it broke a rule and not which one, and nothing happens any more.
+#[track_caller]
+fn broken(side: &mut Side, rule: &str, detail: &str) {
+    assert_eq!(side.taken(), [], "nothing is delivered");
+    let violation = side.violation.take().unwrap();
+    assert_eq!(
+        (violation.blame, violation.rule, &violation.detail[..]),
+        (Blame::Peer, rule, detail)
+    );
+    let before = side.ours().acknowledged() as u32;
+    let said = side.said_with_words();
+    let [(last_words, text)] = &said[..] else { panic!("{said:?}") };
+    let plain = Header { ack: 0, ..*last_words };
+    assert_eq!(plain, Header { address: u64::MAX, ..Header::new(Kind::Refuse) });
+    assert_eq!(text, b"");
+    assert_eq!(
+        last_words.ack as u32,
+        side.records - 1,
+        "all before it is acknowledged, and not it"
+    );
+    assert_eq!(side.ours().acknowledged() as u32, before, "nothing is acknowledged beside");
+    assert!(side.wire.facts().is_some(), "what was agreed stays known");
+    ended(side);
+}
+
+/// The peer broke a rule of start-up: the link ends without a word.
+#[track_caller]
+fn silent(side: &mut Side, detail: &str) {
+    assert_eq!(side.taken(), []);
+    let violation = side.violation.take().unwrap();
+    assert_eq!(
+        (violation.blame, violation.rule, &violation.detail[..]),
+        (Blame::Peer, "start-up", detail)
+    );
+    assert_eq!(side.said(), []);
+    ended(side);
+}
+
+/// The ring itself says that the peer lies: nothing of the record comes out.
+#[track_caller]
+fn lied(side: &mut Side, lie: Lie) {
+    assert_eq!(side.lie, Some(lie));
+    assert_eq!(side.taken(), []);
+    assert_eq!(side.violation, None);
+}
+
+/// Nothing more is said, awaited or taken in.
+#[track_caller]
+fn ended(side: &mut Side) {
+    let now = side.now.after(Duration::from_secs(3600));
+    assert!(!side.wire.has_output());
+    assert!(side.wire.next_frame(now).is_none());
+    assert_eq!(side.wire.deadline(), None);
+    assert_eq!(side.wire.acknowledgement(now), None);
+    assert_eq!(side.wire.poll_event(), None);
+    let small = record::to_bytes(write(7, 0, 8, LAST).words());
+    assert_eq!(side.wire.take_whole(&small), None);
+    assert_eq!(side.wire.whole(now, MessageId(99), &our_write(8)), None);
+    assert_eq!(side.begin(our_write(8)), Begin::Wait(Waiting::Start));
+    let late = [&small[..], b"too late"].concat();
+    assert_eq!(side.hear(&late), late.len(), "what comes later is thrown away");
+    assert_eq!((side.taken(), side.violation.take()), (vec![], None));
+    assert_eq!(side.wire.on_deadline(now), Ok(()));
+    assert_eq!(side.wire.link_closed(now), Ok(()));
+}
