@@ -333,9 +333,7 @@ impl Connector {
             }
             (ConnectionEvent::Accepted { limits, private }, ConnectorState::Connecting) => {
                 self.limits = *limits;
-                if !planted!("private data of another connection") || self.private.is_empty() {
-                    self.private = private.clone();
-                }
+                self.private = private.clone();
                 self.state = ConnectorState::Replied;
                 self.finish(Status::Success, effects);
             }

@@ -195,10 +195,6 @@ pub struct Effects {
 impl Effects {
     /// Report a completion.
     pub fn complete(&mut self, side: Side, completion: Completion) {
-        let last = self.list.len().saturating_sub(1);
-        if planted!("completion out of order") && self.list.len() > 1 {
-            return self.list.insert(last, Effect::Complete(side, completion));
-        }
         self.list.push(Effect::Complete(side, completion));
     }
 

@@ -121,13 +121,6 @@ impl By {
                 let count = usize::try_from(segment.length).unwrap_or(usize::MAX).min(rest.len());
                 let (now, later) = rest.split_at(count);
                 let done = match now {
-                    Bytes::Own([first @ .., last])
-                        if planted!("last byte first") && !first.is_empty() =>
-                    {
-                        let end = segment.host + first.len() as u64;
-                        let done = cx.host.write(end, &[*last]);
-                        done.and_then(|()| cx.host.write(segment.host, first))
-                    }
                     Bytes::Own(bytes) => cx.host.write(segment.host, bytes),
                     Bytes::Shared { address, length } => {
                         cx.host.copy(address, segment.host, length as usize)

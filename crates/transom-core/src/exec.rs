@@ -205,13 +205,8 @@ impl Execution {
     fn pop_request(&mut self, effects: &mut Effects, status: Status, denial: u64) {
         let Some(slot) = self.requests.pop() else { return };
         self.next = self.next.max(self.requests.first());
-        let succeeds = status.is_success() || planted!("silent failure");
-        let asked = slot.flags.contains(Flags::SILENT_SUCCESS);
-        let silent = asked && succeeds && !planted!("silent success reported");
+        let silent = slot.flags.contains(Flags::SILENT_SUCCESS) && status.is_success();
         self.freed += u32::from(silent || self.places == Places::UntilCompleted);
-        if planted!("completion twice") {
-            effects.complete(Side::Initiator, self.completion(&slot, status, slot.length, denial));
-        }
         if silent {
             return;
         }
@@ -242,9 +237,7 @@ impl Execution {
         invalidated: Option<u32>,
         denial: u64,
     ) {
-        let again = planted!("receive used twice") && status.is_success();
-        let slot = if again { self.receives.front().copied() } else { self.receives.pop() };
-        let Some(slot) = slot else { return };
+        let Some(slot) = self.receives.pop() else { return };
         self.receiving = false;
         self.freed_receives += u32::from(self.places == Places::UntilCompleted);
         let mut flags = CompletionFlags::default();
@@ -275,16 +268,10 @@ impl Execution {
         now: Time,
         denial: u64,
     ) {
-        if planted!("completion lost") && self.requests.len() > 1 {
-            let _ = self.requests.pop();
-        }
         while let Some(slot) = self.requests.front() {
-            if planted!("flush split") && self.requests.len() == 1 {
-                break;
-            }
             let (status, id) = if !slot.status.is_success() {
                 (slot.status, slot.denial)
-            } else if self.finished(slot) || planted!("flush succeeds") {
+            } else if self.finished(slot) {
                 (Status::Success, 0)
             } else {
                 (Status::Canceled, denial)
@@ -302,7 +289,7 @@ impl Execution {
             if self.receiving {
                 self.complete_receive(effects, Status::Canceled, 0, false, None, denial);
             }
-            if let Some(shared) = shared.filter(|_| !planted!("shared receive lost")) {
+            if let Some(shared) = shared {
                 shared.give_back(&mut self.receives);
             }
         } else {

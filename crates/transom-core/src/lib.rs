@@ -6,9 +6,6 @@
 
 #![forbid(unsafe_code)]
 
-#[macro_use]
-extern crate transom_wire;
-
 mod cm;
 mod connection;
 mod context;

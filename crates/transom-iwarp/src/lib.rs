@@ -34,9 +34,6 @@
 
 #![forbid(unsafe_code)]
 
-#[macro_use]
-extern crate transom_wire;
-
 mod config;
 pub mod ddp;
 pub mod extension;

@@ -24,9 +24,6 @@ impl Memory {
         let place = Place::of(window);
         let Some(entry) = self.table.entry(place) else { return };
         // No guard to wait for: nobody was ever let in.
-        if planted!("flushed bind lives") {
-            return;
-        }
         if entry.head().is_window() && entry.give_up(window, now) {
             self.unlist(&mut control, place, entry);
             self.recycle(&mut control, place, entry);
@@ -50,9 +47,7 @@ impl Memory {
         let (windows, posted) = (ledger.windows, ledger.posted);
         // Counting them takes a fence.
         let guards = if unless.guards { self.count(&mut control, place, region).guards } else { 0 };
-        let busy = unless.windows && windows > 0 && !planted!("freed while bound")
-            || unless.posted && posted > 0
-            || guards > 0;
+        let busy = unless.windows && windows > 0 || unless.posted && posted > 0 || guards > 0;
         if busy {
             let counts = self.count(&mut control, place, region);
             return Err(DeregisterError::Busy(Counts {
@@ -64,9 +59,7 @@ impl Memory {
         let mut places = Vec::new();
         while let Some(window) = control.first_window(place) {
             if let Some(entry) = self.table.entry(window) {
-                if !planted!("window outlives its region") {
-                    entry.kill(CloseReason::Deregistered, now);
-                }
+                entry.kill(CloseReason::Deregistered, now);
                 self.unlist(&mut control, window, entry);
             }
             places.push(window);
@@ -161,7 +154,6 @@ impl Memory {
         if let (Some(asked), Scope::QueuePair(domain, bound)) =
             (queue_pair, facts.scope(head.scope_kind()))
             && asked != bound
-            && !planted!("invalidated on another queue pair")
         {
             let actor = Actor { domain, queue_pair: asked, connection: None };
             let access = close_access(window, actor);
@@ -190,14 +182,12 @@ impl Memory {
             return Err(self.too_late_for(control, &access, now));
         };
         let seen = Some((head, facts));
-        if let Err(rule) = admits(head, &facts, actor, true)
-            && !planted!("peer closes what is another's")
-        {
+        if let Err(rule) = admits(head, &facts, actor, true) {
             let denial = self.explain(&mut control, &access, rule, seen, now);
             return Err(DeregisterError::NotYours(denial));
         }
         match head.state() {
-            State::Live if closable(head) || planted!("peer closes regions") => {
+            State::Live if closable(head) => {
                 let reason = CloseReason::InvalidatedByPeer;
                 self.close_one(control, place, entry, head, reason, now)
             }
@@ -211,17 +201,11 @@ impl Memory {
 
     /// Close every token of a queue pair: it was disconnected, failed, or is gone (ND2 W20).
     pub fn close_queue_pair(&self, queue_pair: QueuePairId, now: Nanoseconds) {
-        if planted!("windows outlive their connection") {
-            return;
-        }
         self.close_owner(Owner::QueuePair(queue_pair), now);
     }
 
     /// Close every token of a connection, regions included (WSD ).
     pub fn close_connection(&self, connection: ConnectionId, now: Nanoseconds) {
-        if planted!("regions outlive their connection") {
-            return;
-        }
         self.close_owner(Owner::Connection(connection), now);
     }
 
@@ -259,9 +243,6 @@ impl Memory {
         now: Nanoseconds,
     ) -> Result<(), DeregisterError> {
         if head.is_window() {
-            if planted!("invalidate does not close") {
-                return Ok(());
-            }
             entry.kill(reason, now);
             self.unlist(&mut control, place, entry);
             self.settle(control, &[place]);

@@ -81,9 +81,7 @@ impl Grant<'_> {
 impl Drop for Grant<'_> {
     #[inline]
     fn drop(&mut self) {
-        if let Some(cell) = self.cell
-            && !planted!("guard leaked")
-        {
+        if let Some(cell) = self.cell {
             cell.clear();
         }
     }

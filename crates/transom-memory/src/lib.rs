@@ -24,10 +24,6 @@
 
 #![forbid(unsafe_code)]
 
-#[macro_use]
-#[doc(hidden)]
-pub mod planted;
-
 mod access;
 mod chain;
 mod close;

@@ -349,8 +349,7 @@ impl Memory {
         };
         let new = Head::new(token, window.rights, &window.scope, true).with_many(head.is_many());
         if let Some(entry) = self.table.entry(place) {
-            let state = if planted!("live at once") { State::Live } else { State::Reserved };
-            entry.publish(new.in_state(state), &facts);
+            entry.publish(new.in_state(State::Reserved), &facts);
         }
         control.join(place, &window.scope);
         control.add_window(region, place);
@@ -409,9 +408,6 @@ fn grant<'lane>(
     facts: &Facts,
     pass: bool,
 ) -> Grant<'lane> {
-    if planted!("guard dropped early") {
-        lane.hazard.cell().clear();
-    }
     // Cannot overflow: the range was judged to lie inside.
     let skip = access.address.wrapping_sub(facts.base);
     let list = if head.is_many() { lane.list.as_ref().map(|(_, list)| &**list) } else { None };

@@ -151,9 +151,6 @@ impl Issuer {
         if self.free.len() <= QUARANTINE {
             return None;
         }
-        if planted!("token reused") {
-            return self.free.pop_back();
-        }
         // The slot drawn changes places with the oldest, which stays in the older half.
         let drawn = self.random.below((self.free.len() / 2) as u32);
         self.free.swap(0, drawn as usize);
@@ -168,9 +165,6 @@ impl Issuer {
     /// The slot's next token.
     pub(crate) fn issue(&self, place: Place, cycle: &mut Cycle) -> Token {
         let key = cycle.key(cycle.issued as u8);
-        if planted!("token reused") {
-            return place.with_key(key);
-        }
         cycle.issued =
             if cycle.issued < 2 * KEYS as u16 - 1 { cycle.issued + 1 } else { KEYS as u16 };
         place.with_key(key)

@@ -142,7 +142,7 @@ impl Ledger {
         self.urgent = false;
         self.bytes = 0;
         u64::from(executed)
-            | u64::from(self.credits + u32::from(planted!("process: credits over-granted"))) << 32
+            | u64::from(self.credits) << 32
             | if self.turn { TURN } else { 0 }
             | if self.shared { SHARED } else { 0 }
             | if self.waiting { WANTED } else { 0 }
@@ -153,7 +153,7 @@ impl Ledger {
         if self.used == self.granted {
             if !self.waiting {
                 self.waiting = true;
-                self.turn = !self.turn && !planted!("ring: the same wish twice");
+                self.turn = !self.turn;
                 self.urgent = true;
             }
             return false;

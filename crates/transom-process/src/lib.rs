@@ -26,9 +26,6 @@
 
 #![forbid(unsafe_code)]
 
-#[macro_use]
-extern crate transom_wire;
-
 mod channel;
 pub mod duplex;
 pub mod handover;

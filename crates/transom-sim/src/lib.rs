@@ -49,19 +49,8 @@ pub fn run(seed: u64, aloud: bool) -> Outcome {
     world.outcome()
 }
 
-/// Select a defect for this thread ([`mod@transom_wire::planted`]); `""` for none.
-#[cfg(feature = "planted")]
-pub fn plant(name: &'static str) {
-    transom_wire::planted::select(name);
-    transom_memory::planted::select(name);
-}
-
-/// The command that replays a seed, with a planted defect if one was selected.
+/// The command that replays a seed.
 #[must_use]
-pub fn replay(seed: u64, planted: Option<&str>) -> String {
-    let (feature, plant) = match planted {
-        Some(name) => (" --features planted", format!("--plant {name:?} ")),
-        None => ("", String::new()),
-    };
-    format!("cargo run --release -p transom-sim{feature} -- {plant}--seed {seed:#x} --trace")
+pub fn replay(seed: u64) -> String {
+    format!("cargo run --release -p transom-sim -- --seed {seed:#x} --trace")
 }

@@ -24,10 +24,6 @@ struct Options {
     /// Go on for so many hours instead.
     #[arg(long)]
     hours: Option<f64>,
-    /// Switch on a planted defect, by its name in tests/planted.rs.
-    #[cfg(feature = "planted")]
-    #[arg(long)]
-    plant: Option<String>,
     /// Go on after a failure.
     #[arg(long)]
     keep_going: bool,
@@ -43,14 +39,6 @@ fn number(text: &str) -> Result<u64, String> {
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    #[cfg(feature = "planted")]
-    if let Some(name) = &options.plant {
-        transom_sim::plant(Box::leak(name.clone().into_boxed_str()));
-    }
-    #[cfg(feature = "planted")]
-    let planted = options.plant.as_deref();
-    #[cfg(not(feature = "planted"))]
-    let planted = None;
     if let Some(seed) = options.seed {
         let outcome = transom_sim::run(seed, options.trace);
         return match outcome.failure {
@@ -80,7 +68,7 @@ fn main() -> ExitCode {
         let outcome = transom_sim::run(seed, false);
         if let Some(failure) = outcome.failure {
             failures += 1;
-            println!("seed {seed:#x} fails: {failure}\n  {}", transom_sim::replay(seed, planted));
+            println!("seed {seed:#x} fails: {failure}\n  {}", transom_sim::replay(seed));
         }
         counters.add(&outcome.counters);
         seed += 1;

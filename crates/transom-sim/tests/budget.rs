@@ -18,7 +18,7 @@ fn no_seed_of_the_budget_breaks_a_rule_and_every_scenario_is_reached() {
                 for seed in (1 + thread..=SEEDS).step_by(THREADS as usize) {
                     let outcome = run(seed, false);
                     if let Some(failure) = outcome.failure {
-                        let again = replay(seed, None);
+                        let again = replay(seed);
                         return Err(format!("seed {seed:#x} fails: {failure}\n  {again}"));
                     }
                     counters.add(&outcome.counters);

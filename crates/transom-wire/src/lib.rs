@@ -15,7 +15,6 @@ mod bytes;
 mod event;
 mod frame;
 mod message;
-pub mod planted;
 mod refusal;
 mod setup;
 mod time;

@@ -63,8 +63,7 @@ impl Connection {
                     // What earlier bytes told about our own requests comes first (ND2 4.2 rule 5).
                     self.poll(cx);
                     // They may have ended the connection: then nothing behind them counts.
-                    let late = self.ended.is_some() && !planted!("event behind the end");
-                    if let Some(event) = event.filter(|_| !late) {
+                    if let Some(event) = event.filter(|_| self.ended.is_none()) {
                         self.handle(cx, event);
                     }
                 }
@@ -131,9 +130,6 @@ impl Connection {
             Event::CreditWanted => self.credit_wanted = true,
             Event::WriteAnnounced { token, address, length } => {
                 self.used(cx);
-                if planted!("announcement not judged") {
-                    return;
-                }
                 if let Err(bad) =
                     self.remote(Purpose::RemoteWrite, |by| by.probe(cx, token, address, length))
                 {
@@ -188,22 +184,16 @@ impl Connection {
     }
 
     fn write(&mut self, cx: &mut Cx<'_>, token: u32, address: u64, payload: Bytes<'_>, last: bool) {
-        if planted!("acknowledged before placed") && last {
-            self.executed(cx, Operation::Write);
-        }
         if let Err(bad) =
             self.remote(Purpose::RemoteWrite, |by| by.place(cx, token, address, payload))
         {
-            if planted!("goes on after a denial") {
-                return;
-            }
             return self.refuse(cx, Operation::Write, bad);
         }
         if cx.trace.is_some() {
             let (operation, length) = (Operation::Write, payload.len() as u32);
             self.trace(cx, What::Placed { operation, address, length });
         }
-        if last && !planted!("acknowledged before placed") {
+        if last {
             self.executed(cx, Operation::Write);
         }
     }
@@ -231,7 +221,7 @@ impl Connection {
         let offset = u64::from(send.offset);
         let end = offset + payload.len() as u64;
         let by = By { actor: execution.actor(self.config.id), purpose: Purpose::ReceiveBuffer };
-        if end > slot.length && !planted!("too long for its receive") {
+        if end > slot.length {
             let cause = DenialCause::Other(
                 "the peer's message is longer than the receive that it met: post longer receives, \
                  or send less",
@@ -405,9 +395,6 @@ impl Connection {
 
     /// Have the wire say it. The peer learns the class, and more only if the owner says so.
     fn tell(&mut self, cx: &mut Cx<'_>, operation: Operation, class: RefusalClass, denial: u64) {
-        if planted!("refusal not told") {
-            return;
-        }
         let text = self.explanation(cx, denial);
         let explanation = text.as_deref();
         self.wire.refuse(cx.now, &Refusal { operation, class, explanation });

@@ -45,10 +45,7 @@ impl Connection {
                 }
                 break;
             };
-            if self.phase == Phase::Closing
-                && frame.payload != Payload::None
-                && !planted!("frames behind the end")
-            {
+            if self.phase == Phase::Closing && frame.payload != Payload::None {
                 // Its requests have completed: their memory is the program's again (ND2 4.9).
                 self.muted = true;
                 break;
@@ -100,10 +97,7 @@ impl Connection {
     fn start(&mut self, cx: &mut Cx<'_>) -> bool {
         let Some(execution) = &self.execution else { return false };
         let Some(slot) = execution.startable().copied() else { return false };
-        if slot.flags.contains(Flags::READ_FENCE)
-            && execution.reads > 0
-            && !planted!("fence ignored")
-        {
+        if slot.flags.contains(Flags::READ_FENCE) && execution.reads > 0 {
             return false;
         }
         match slot.operation {
@@ -181,7 +175,6 @@ impl Connection {
         let purpose = if reads { self.config.dialect.sink } else { Purpose::LocalSource };
         let by = By { actor: execution.actor(self.config.id), purpose };
         if !slot.inline
-            && !planted!("list not judged")
             && let Err(bad) = by.probe_list(cx, &execution.requests, slot)
         {
             let cause = bad.cause(false);
@@ -398,9 +391,7 @@ fn copy(
     let start = buffer.len();
     buffer.extend_from_slice(frame.header());
     if let Err(bad) = payload(buffer) {
-        if !planted!("staging leaked") {
-            buffer.truncate(start);
-        }
+        buffer.truncate(start);
         return Some(bad);
     }
     if frame.sealed {

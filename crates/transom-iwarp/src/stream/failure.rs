@@ -125,11 +125,6 @@ impl Stream {
 
     /// Nothing the peer did, and no message to name.
     pub(super) fn fail_here(&mut self) {
-        if planted!("own failure names a message") {
-            let (operation, class) = (Operation::Send, RefusalClass::Internal);
-            let refusal = Refusal { operation, class, explanation: None };
-            return self.refuse_with(&refusal, self.inbound.blamed, Offending::default());
-        }
         self.terminate(Fault::Local, Offending::default(), None);
     }
 
@@ -245,7 +240,6 @@ impl Stream {
             Some((Operation::Invalidate, _)) => Some(Operation::Invalidate),
             _ => about.or(known.map(|(operation, _)| operation)),
         };
-        let first = if planted!("younger one blamed") { id } else { first };
         let done = first.filter(|_| !self.agreed.extension).and_then(|id| self.settle_before(id));
         // In doubt nothing is said about those in between: the engine blames the oldest that is left.
         let id = id.filter(|id| first == Some(*id));

@@ -123,8 +123,7 @@ impl Stream {
                     let announce = Announce { token, address, length };
                     return Some(control(&announce.header(), &address.to_be_bytes()));
                 }
-                let sent = if planted!("pieces in one place") { 0 } else { u64::from(sent) };
-                let offset = address.wrapping_add(sent);
+                let offset = address.wrapping_add(u64::from(sent));
                 let target = Target::Tagged { stag: token, offset };
                 let header = rdmap::segment(Opcode::Write, last, target).header();
                 let what = What::Write { token, address, length };

@@ -64,7 +64,7 @@ pub(super) struct Inbound {
 impl Inbound {
     /// Records that were executed, modulo 2^32.
     pub(super) fn executed(&self) -> u32 {
-        let held = self.held.is_some() && !planted!("process: acknowledged before placed");
+        let held = self.held.is_some();
         (self.taken.wrapping_sub(u64::from(held)) & 0xFFFF_FFFF) as u32
     }
 
@@ -354,7 +354,7 @@ impl Channel {
             // The sink of our own read is gone: nothing the peer asked for.
             return self.say_end(None, RefusalClass::Internal, u64::MAX, None);
         }
-        let record = self.inbound.last + u64::from(planted!("process: wrong record named"));
+        let record = self.inbound.last;
         self.say_end(Some(refusal.operation), refusal.class, record, refusal.explanation);
     }
 
