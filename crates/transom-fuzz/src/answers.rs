@@ -140,7 +140,7 @@ fn memory(mut input: Input<'_>) {
     let write = input.byte().unwrap_or(0) % 2 == 1;
     let (start, length) = (input.word(), input.word());
     let end = start.saturating_add(length);
-    match maps::check_text(input.0, start, length, write) {
+    match maps::check_text(input.0, [(start, length)], write) {
         // Each byte of it is in a line that allows it.
         Ok(()) => {
             let text = String::from_utf8_lossy(input.0);

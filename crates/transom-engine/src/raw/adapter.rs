@@ -168,10 +168,9 @@ impl Adapter {
         let write = rights.contains(Rights::LOCAL_WRITE)
             || rights.contains(Rights::REMOTE_WRITE)
             || rights.contains(Rights::READ_SINK);
-        for segment in segments {
-            sys::check_pages(segment.host, segment.length, write)
-                .map_err(|e| Error::caller(Status::LocalAccess, format!("register: {e}")))?;
-        }
+        let ranges = segments.iter().map(|segment| (segment.host, segment.length));
+        sys::check_ranges(ranges, write)
+            .map_err(|e| Error::caller(Status::LocalAccess, format!("register: {e}")))?;
         sys::recheck_fault_handler();
         let scope = Scope::Domain(domain.0);
         let registration = Registration { scope, rights, base, segments };

@@ -1,6 +1,8 @@
 //! What the kernel says about this process's memory, and whether it has what a registration asks for. As
 //! in `answers.rs`, nothing here asks for anything.
 
+use std::collections::BTreeMap;
+
 /// Why a range cannot be registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageError {
@@ -36,6 +38,7 @@ impl std::fmt::Display for PageError {
 impl std::error::Error for PageError {}
 
 /// Memory that is all alike.
+#[derive(Clone, Copy)]
 pub(super) struct Mapping {
     pub(super) start: u64,
     pub(super) end: u64,
@@ -43,27 +46,34 @@ pub(super) struct Mapping {
     pub(super) write: bool,
 }
 
-/// Walk the mappings of a range; `next` finds the first one that ends after an address.
-pub(super) fn walk(
-    start: u64,
-    length: u64,
+/// Check ranges (address, bytes), in order; `ask` finds the first mapping that ends after an address.
+/// A mapping is asked for once, however many ranges lie in it: a region of scattered pages has tens of
+/// thousands of ranges, mostly in a few mappings, and a question is a system call.
+pub(super) fn check(
+    ranges: impl IntoIterator<Item = (u64, u64)>,
     write: bool,
-    mut next: impl FnMut(u64) -> Result<Option<Mapping>, ()>,
+    mut ask: impl FnMut(u64) -> Result<Option<Mapping>, ()>,
 ) -> Result<Result<(), PageError>, ()> {
-    let end = start.saturating_add(length);
-    let mut at = start;
-    while at < end {
-        match next(at)? {
-            Some(m) if m.start <= at && m.end > at => {
-                if !m.read {
-                    return Ok(Err(PageError::NoAccess { at }));
-                }
-                if write && !m.write {
-                    return Ok(Err(PageError::ReadOnly { at }));
-                }
-                at = m.end;
+    let mut known: BTreeMap<u64, Mapping> = BTreeMap::new(); // by their ends
+    let mut covering = |at: u64| {
+        let nearest = known.range(at + 1..).next().map(|(_, mapping)| *mapping);
+        if let Some(mapping) = nearest.filter(|m| m.start <= at) {
+            return Ok(Some(mapping));
+        }
+        let found = ask(at)?.filter(|m| m.start <= at && m.end > at);
+        known.extend(found.map(|m| (m.end, m)));
+        Ok(found)
+    };
+    for (start, length) in ranges {
+        let end = start.saturating_add(length);
+        let mut at = start;
+        while at < end {
+            match covering(at)? {
+                None => return Ok(Err(PageError::Hole { at })),
+                Some(m) if !m.read => return Ok(Err(PageError::NoAccess { at })),
+                Some(m) if write && !m.write => return Ok(Err(PageError::ReadOnly { at })),
+                Some(m) => at = m.end,
             }
-            _ => return Ok(Err(PageError::Hole { at })),
         }
     }
     Ok(Ok(()))
@@ -72,13 +82,12 @@ pub(super) fn walk(
 /// The same by the text of the maps file, for kernels before 6.11.
 pub(super) fn check_text(
     text: &[u8],
-    start: u64,
-    length: u64,
+    ranges: impl IntoIterator<Item = (u64, u64)>,
     write: bool,
 ) -> Result<(), PageError> {
-    let mut maps = text.split(|byte| *byte == b'\n').filter_map(mapping);
-    let next = |at| Ok(maps.find(|m| m.end > at));
-    walk(start, length, write, next).unwrap_or(Ok(()))
+    let maps: Vec<_> = text.split(|byte| *byte == b'\n').filter_map(mapping).collect();
+    let ask = |at| Ok(maps.get(maps.partition_point(|m| m.end <= at)).copied());
+    check(ranges, write, ask).unwrap_or(Ok(()))
 }
 
 /// `7f0123456000-7f0123457000 rw-p ...`: what follows may be a name, in any bytes.

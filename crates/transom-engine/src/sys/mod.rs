@@ -41,9 +41,9 @@ pub(crate) use kill::hit;
 pub(crate) use kill::kill_point;
 pub(crate) use local::{Door, Local};
 pub use maps::PageError;
-pub use pages::check_pages;
 #[cfg(test)]
 pub(crate) use pages::hold as hold_maps;
+pub use pages::{check_pages, check_ranges};
 pub(crate) use perturb::perturb;
 pub use process::{
     cpu_time, descriptor_limit, fork_generation, now, pause, random_seed, recently, spawn_quiet,

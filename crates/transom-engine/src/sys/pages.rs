@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex, TryLockError};
 
 use super::Fd;
-use super::maps::{Mapping, PageError, check_text, walk};
+use super::maps::{Mapping, PageError, check, check_text};
 use rustix::fs::{Mode, OFlags};
 
 /// `struct procmap_query` of linux/fs.h (kernel 6.11), without the parts that we do not ask for.
@@ -94,18 +94,29 @@ fn query(fd: &Fd, address: u64) -> Result<Option<Mapping>, ()> {
 
 /// Check `length` bytes at `start`. `write`: they must be writable too.
 pub fn check_pages(start: u64, length: u64, write: bool) -> Result<(), PageError> {
+    check_ranges([(start, length)], write)
+}
+
+/// Check ranges (address, bytes), with one question to the kernel for each mapping that they touch.
+pub fn check_ranges(
+    ranges: impl IntoIterator<Item = (u64, u64)> + Clone,
+    write: bool,
+) -> Result<(), PageError> {
     if let Some(fd) = maps_fd(super::fork_generation())
-        && let Ok(verdict) = walk(start, length, write, |at| query(&fd, at))
+        && let Ok(verdict) = check(ranges.clone(), write, |at| query(&fd, at))
     {
         return verdict;
     }
-    check_by_text(start, length, write)
+    check_by_text(ranges, write)
 }
 
-pub(super) fn check_by_text(start: u64, length: u64, write: bool) -> Result<(), PageError> {
+pub(super) fn check_by_text(
+    ranges: impl IntoIterator<Item = (u64, u64)>,
+    write: bool,
+) -> Result<(), PageError> {
     // A system without /proc, or a process without a descriptor for it, cannot be asked: registration
     // goes on trust, placement is still safe.
-    std::fs::read("/proc/self/maps").map_or(Ok(()), |text| check_text(&text, start, length, write))
+    std::fs::read("/proc/self/maps").map_or(Ok(()), |text| check_text(&text, ranges, write))
 }
 
 #[cfg(test)]
@@ -116,8 +127,37 @@ mod tests {
     #[test]
     fn a_name_that_is_no_text_hides_no_memory() {
         let text = b"1000-2000 r--p 00000000 00:00 0  /\xff\xfe\n2000-3000 rw-p 00000000 00:00 0\n";
-        assert_eq!(check_text(text, 0x1800, 0x1000, false), Ok(()));
-        assert_eq!(check_text(text, 0x1800, 0x1000, true), Err(PageError::ReadOnly { at: 0x1800 }));
-        assert_eq!(check_text(text, 0x2800, 0x1000, true), Err(PageError::Hole { at: 0x3000 }));
+        let one = |start, write| check_text(text, [(start, 0x1000)], write);
+        assert_eq!(one(0x1800, false), Ok(()));
+        assert_eq!(one(0x1800, true), Err(PageError::ReadOnly { at: 0x1800 }));
+        assert_eq!(one(0x2800, true), Err(PageError::Hole { at: 0x3000 }));
+    }
+
+    /// A registration of scattered pages asks about each mapping once, not about each page, in
+    /// whatever order they come; and what it asked once still decides about every page.
+    #[test]
+    fn a_mapping_is_asked_about_once_for_any_number_of_ranges() {
+        let all = |start, end, write| Mapping { start, end, read: true, write };
+        let maps = [all(0x1000, 0x40_0000, true), all(0x40_0000, 0x80_0000, false)];
+        let count = |ranges: &[(u64, u64)], write| {
+            let mut questions = 0;
+            let ask = |at| {
+                questions += 1;
+                Ok(maps.into_iter().find(|m| m.end > at))
+            };
+            let verdict = check(ranges.iter().copied(), write, ask).unwrap();
+            (verdict, questions)
+        };
+        let page = |index: u64| (0x1000 * index, 0x1000);
+        let scattered: Vec<_> = (0..0x3ff).map(|i| page(1 + i * 611 % 0x3ff)).collect();
+        assert_eq!(count(&scattered, true), (Ok(()), 1));
+        let to_and_fro: Vec<_> = (0..1000).map(|i| page(0x100 + i % 2 * 0x400)).collect();
+        assert_eq!(count(&to_and_fro, false), (Ok(()), 2));
+        assert_eq!(count(&[(0x3f_f000, 0x2000)], false), (Ok(()), 2), "across the border");
+        let refused = Err(PageError::ReadOnly { at: 0x50_0000 });
+        assert_eq!(count(&[page(1), page(0x500), page(2)], true), (refused, 2));
+        assert_eq!(count(&[page(1), page(0)], false), (Err(PageError::Hole { at: 0 }), 2));
+        let behind = Err(PageError::Hole { at: 0x80_0000 });
+        assert_eq!(count(&[page(0x7ff), page(0x800)], false), (behind, 2));
     }
 }

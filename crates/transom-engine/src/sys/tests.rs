@@ -205,7 +205,8 @@ fn a_crash_of_the_program_is_still_a_crash() {
 #[test]
 fn ranges_without_the_needed_memory_are_refused() {
     type Check = fn(u64, u64, bool) -> Result<(), PageError>;
-    let checks: [Check; 2] = [check_pages, super::pages::check_by_text];
+    let checks: [Check; 2] =
+        [check_pages, |at, length, write| super::pages::check_by_text([(at, length)], write)];
     for check in checks {
         let pages = Pages::new();
         let (at, second) = (pages.at(0), pages.at(PAGE));
