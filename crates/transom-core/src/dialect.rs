@@ -114,6 +114,7 @@ pub const NDK: Dialect = Dialect {
     disconnect_at_once: false,
     completion_queues: Capacity::Exact,
     posting: &tables::POSTING_INVALID_AFTER_FLUSH,
+    connector: &tables::CONNECTOR_NDK,
     ..ND2
 };
 

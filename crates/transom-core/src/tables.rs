@@ -351,6 +351,15 @@ pub static CONNECTOR_ND1: ConnectorTable = [
     /* Take */       [OK,  ACT,  ACT,  ACT,  ACT,  ACT,  ACT,  ACT,  ACT,  ACT,  ACT],
 ];
 
+/// NDKPI has no Bind: an address comes with each Connect, also with one that follows a Connect that
+/// failed, and is asked for once there is a connection (NDK 6.7, CN-11).
+pub static CONNECTOR_NDK: ConnectorTable = {
+    let mut table = CONNECTOR_ND2;
+    table[ConnectorCall::Bind as usize][ConnectorState::Bound as usize] = OK;
+    table[ConnectorCall::GetLocalAddress as usize][ConnectorState::Bound as usize] = INV;
+    table
+};
+
 /// State of a listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ListenerState {

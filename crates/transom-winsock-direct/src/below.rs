@@ -59,7 +59,7 @@ pub(crate) fn connect_error(status: Status, answered: bool) -> Error {
     match status {
         Status::ConnectionRefused if answered => Error::WSAECONNREFUSED,
         Status::ConnectionRefused => Error::WSAECONNRESET,
-        Status::HostUnreachable => Error::WSAEHOSTUNREACH,
+        Status::HostUnreachable | Status::NetworkUnreachable => Error::WSAEHOSTUNREACH,
         Status::SharingViolation => Error::WSAEADDRINUSE,
         Status::InvalidAddress => Error::WSAEADDRNOTAVAIL,
         _ => Error::WSAETIMEDOUT,

@@ -169,6 +169,7 @@ pub(crate) fn status_of(e: IoError) -> Status {
         IoError::Reset => Status::ConnectionAborted,
         IoError::TimedOut => Status::IoTimeout,
         IoError::Unreachable => Status::HostUnreachable,
+        IoError::NoRoute => Status::NetworkUnreachable,
         IoError::InUse => Status::SharingViolation,
         IoError::NotLocal | IoError::Forbidden => Status::InvalidAddress,
         IoError::NoPort => Status::TooManyAddresses,

@@ -288,7 +288,7 @@ impl State {
 /// come through for as long as `Options::silence` says.
 fn lost(e: IoError) -> LinkEnd {
     match e {
-        IoError::Unreachable => LinkEnd::TimedOut,
+        IoError::Unreachable | IoError::NoRoute => LinkEnd::TimedOut,
         e => link_end(e),
     }
 }

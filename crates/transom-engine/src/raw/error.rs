@@ -70,7 +70,7 @@ impl Error {
     pub(crate) fn link(e: IoError, what: &str) -> Error {
         let blame = match e {
             IoError::Refused | IoError::Reset => Blame::Peer,
-            IoError::TimedOut | IoError::Unreachable => Blame::Wire,
+            IoError::TimedOut | IoError::Unreachable | IoError::NoRoute => Blame::Wire,
             IoError::InUse | IoError::NotLocal => Blame::Caller,
             _ => Blame::System,
         };

@@ -20,13 +20,15 @@ pub enum IoError {
     Reset,
     /// The peer's host does not answer.
     TimedOut,
-    /// No way to the peer.
+    /// No way to the peer's host.
     Unreachable,
+    /// No way to the peer's network.
+    NoRoute,
     /// The address or port is in use.
     InUse,
     /// Not an address of this machine.
     NotLocal,
-    /// No free port towards this peer.
+    /// No free port, or none towards this peer.
     NoPort,
     /// No free descriptor or memory.
     Exhausted,
@@ -44,7 +46,8 @@ impl From<Errno> for IoError {
             Errno::CONNREFUSED => IoError::Refused,
             Errno::CONNRESET | Errno::PIPE | Errno::CONNABORTED => IoError::Reset,
             Errno::TIMEDOUT => IoError::TimedOut,
-            Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::NETDOWN => IoError::Unreachable,
+            Errno::HOSTUNREACH => IoError::Unreachable,
+            Errno::NETUNREACH | Errno::NETDOWN => IoError::NoRoute,
             Errno::ADDRINUSE => IoError::InUse,
             Errno::ADDRNOTAVAIL => IoError::NotLocal,
             Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => IoError::Exhausted,
@@ -63,9 +66,10 @@ impl std::fmt::Display for IoError {
             IoError::Reset => "the peer reset the connection",
             IoError::TimedOut => "the peer's host does not answer",
             IoError::Unreachable => "no route to the peer's host",
+            IoError::NoRoute => "no route to the peer's network",
             IoError::InUse => "the address and port are in use",
             IoError::NotLocal => "not an address of this machine",
-            IoError::NoPort => "every port towards this peer is taken",
+            IoError::NoPort => "every port is taken",
             IoError::Exhausted => "the system is out of descriptors or memory",
             IoError::Forbidden => "the system does not allow it",
             IoError::Other(n) => return write!(f, "{}", std::io::Error::from_raw_os_error(*n)),
@@ -152,8 +156,11 @@ impl Listener {
     pub fn bind(address: SocketAddr) -> Result<Listener> {
         let fd = socket_for(&address)?;
         sockopt::set_socket_reuseaddr(&fd, true)?;
-        net::bind(&fd, &address)?;
-        Ok(Listener(fd))
+        match net::bind(&fd, &address) {
+            Ok(()) => Ok(Listener(fd)),
+            Err(Errno::ADDRINUSE) if address.port() == 0 => Err(IoError::NoPort),
+            Err(e) => Err(e.into()),
+        }
     }
 
     /// Let peers connect; `backlog` of them may wait to be accepted.
