@@ -304,7 +304,8 @@ pub(crate) fn told(sink: Box<dyn FnOnce(Status) + Send>) -> Sink {
     Sink::call(move |engine| sink(status(engine)))
 }
 
-/// A connect can be tried again on the same connector, which then has its address already.
+/// Where the next Connect comes from. A connector that cannot connect in its state keeps its address,
+/// and Connect says why it cannot.
 pub(crate) fn bind_connector(connector: &raw::Connector, from: SocketAddr) -> Result<(), Status> {
     match connector.bind(from) {
         Err(error) if error.status == Engine::AddressAssociated => Ok(()),

@@ -235,6 +235,19 @@ impl<T: Send + 'static> Pending<T> {
         Err(PendingReturned)
     }
 
+    /// As [`Pending::settle`], for work that resolves this and takes too long for a call that may
+    /// not block: it is done on the provider's thread, behind the call. In the forced modes a call
+    /// waits for its outcome, so it is done inside the call.
+    pub(crate) fn settle_after(self: &Arc<Self>, work: Job) {
+        if self.deliverer.mode == Mode::Natural {
+            self.detach();
+            self.deliverer.post(work);
+        } else {
+            work();
+            let _ = self.settle();
+        }
+    }
+
     fn detach(self: &Arc<Self>) {
         let mut cell = lock(&self.cell);
         cell.detached = true;

@@ -4,6 +4,7 @@
 
 mod common;
 use common::*;
+use transom_ndkpi::dispatch::*;
 use transom_ndkpi::flags::{mr as flag, op};
 use transom_ndkpi::{Mode, OpenOptions, Status};
 
@@ -236,6 +237,125 @@ fn mr11_resources_run_out_inline_or_in_the_callback() {
         assert_eq!(deregister(first).1, Status::SUCCESS);
         assert_eq!(register(second, list.0, 8, 0).1, Status::SUCCESS, "room again");
         close_all(&[first, second, pd]);
+        close_adapter(adapter);
+    });
+}
+
+/// Pages in the opposite order: one segment for each.
+fn backwards(pages: &Pages) -> List {
+    let count = pages.len() / PAGE;
+    let all: Vec<_> = (0..count).rev().map(|page| pages.page(page)).collect();
+    List::new(NOWHERE - NOWHERE % PAGE as u64, pages.len()).over(&all)
+}
+
+/// A Created region of a natural adapter, and the return of its registration, whose end is awaited.
+fn ended(mr: Ptr, list: &List, length: usize) -> (i32, Status) {
+    register(mr, list.0, length, flag::ALLOW_REMOTE_READ)
+}
+
+/// 0.4, MR-11: a call at DISPATCH level does not wait for as many answers of the kernel as a long list
+/// may need: it is PENDING, and complete on another thread. A short one is registered at once.
+#[test]
+fn mr11_a_long_list_is_registered_behind_the_call() {
+    in_every_mode(|mode| {
+        let (client, server) = pair(mode);
+        let (short, long) = (Pages::new(64), Pages::new(65));
+        long.fill(|i| (i / PAGE) as u8);
+        let natural = mode == Mode::Natural;
+        let mr = mr(server.pd);
+        let at_once = if natural { 0 } else { PENDING };
+        assert_eq!(ended(mr, &backwards(&short), short.len()), (at_once, Status::SUCCESS));
+        assert_eq!(deregister(mr).1, Status::SUCCESS);
+        let list = backwards(&long);
+        assert_eq!(ended(mr, &list, long.len()), (PENDING, Status::SUCCESS));
+        // MR-9: the list is not needed any more; MR-17: the token serves.
+        drop(list);
+        let sink = Pages::new(1);
+        let (sink_mr, local) = client.mr(&sink, flag::ALLOW_LOCAL_WRITE);
+        let at = NOWHERE - NOWHERE % PAGE as u64 + 64 * PAGE as u64;
+        long.fill(|i| (i / PAGE) as u8 + 1);
+        assert_eq!(client.read(1, &[sink.sge(local, 0, 8)], at, token(mr)), Status::SUCCESS);
+        assert_eq!(client.one(), (1, Status::SUCCESS, 0));
+        assert_eq!(sink.bytes()[..8], [1; 8], "the first page is the last of the list");
+        let (returned, status) = ended(mr, &backwards(&long), long.len());
+        assert_eq!((returned, status), (Status::INVALID_DEVICE_STATE.0, status), "MR-18: inline");
+        client.end(&[sink_mr]);
+        server.end(&[mr]);
+    });
+}
+
+/// A long list that cannot be registered: its end says why, and the region is as before.
+#[test]
+fn mr11_a_long_list_that_fails_leaves_the_region_free() {
+    in_every_mode(|mode| {
+        let adapter = open_with(OpenOptions { max_registrations: 1, ..options(mode) });
+        let pd = pd(adapter);
+        let [first, second] = [(); 2].map(|()| mr(pd));
+        let pages = Pages::new(65);
+        let mut hole: Vec<_> = (0..65).rev().map(|page| pages.page(page)).collect();
+        hole[64] = std::ptr::with_exposed_provenance_mut((NOWHERE - 0x123) as usize);
+        let list = List::new(NOWHERE - 0x123, pages.len()).over(&hole);
+        assert_eq!(ended(first, &list, pages.len()), (PENDING, INVALID), "nothing is there");
+        assert_eq!(token(first), 0);
+        let good = backwards(&pages);
+        assert_eq!(ended(first, &good, pages.len()), (PENDING, Status::SUCCESS));
+        let out = Status::INSUFFICIENT_RESOURCES;
+        assert_eq!(ended(second, &good, pages.len()), (PENDING, out));
+        assert_eq!(token(second), 0);
+        assert_eq!(deregister(first).1, Status::SUCCESS);
+        assert_eq!(ended(second, &good, pages.len()), (PENDING, Status::SUCCESS));
+        close_all(&[first, second, pd]);
+        close_adapter(adapter);
+    });
+}
+
+struct Chain {
+    mr: Ptr,
+    list: List,
+    length: usize,
+    returned: Cell<i32>,
+    second: Cell<i32>,
+}
+
+unsafe extern "C" fn second_done(context: *mut std::ffi::c_void, status: i32) {
+    unsafe { &*context.cast::<Chain>() }.second.set(status);
+}
+
+unsafe extern "C" fn register_another(context: *mut std::ffi::c_void, status: i32) {
+    assert_eq!(Status(status), Status::SUCCESS);
+    let chain = unsafe { &*context.cast::<Chain>() };
+    let (mr, t) = (chain.mr, table::<MrDispatch>(chain.mr));
+    let done = Some(second_done as _);
+    chain.returned.set(unsafe { (t.register)(mr, chain.list.0, chain.length, 0, done, context) });
+}
+
+/// 0.4: callable inside a callback, also on the thread that long registrations are made on; LT-7: a
+/// close waits for one that is under way.
+#[test]
+fn a_long_list_is_registered_inside_a_callback_and_closed_under_way() {
+    in_every_mode(|mode| {
+        let adapter = open(mode);
+        let pd = pd(adapter);
+        let [first, second] = [(); 2].map(|()| mr(pd));
+        let pages = Pages::new(65);
+        let (list, length) = (backwards(&pages), pages.len());
+        let (returned, done) = (Cell::default(), Cell::default());
+        let chain = Chain { mr: second, list, length, returned, second: done };
+        let t = table::<MrDispatch>(first);
+        let context = (&raw const chain).cast_mut().cast();
+        let list = backwards(&pages);
+        let begun =
+            unsafe { (t.register)(first, list.0, length, 0, Some(register_another), context) };
+        assert_eq!(begun, PENDING);
+        // The region that is being registered, and perhaps called back, ends with its close.
+        let closed = match mode {
+            Mode::Natural => Some(begin_close(first).1),
+            _ => None,
+        };
+        assert_eq!(chain.returned.get(), PENDING);
+        assert_eq!(Status(chain.second.get()), Status::SUCCESS);
+        closed.unwrap_or_else(|| begin_close(first).1).get();
+        close_all(&[second, pd]);
         close_adapter(adapter);
     });
 }

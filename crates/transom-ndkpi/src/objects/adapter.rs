@@ -117,6 +117,12 @@ impl Adapter {
         below::explain(&self.raw, code)
     }
 
+    /// Whether `address` is this adapter's, with any port. A wildcard is not: it names every
+    /// interface of the host.
+    pub(crate) fn has_address(&self, address: SocketAddr) -> bool {
+        address.ip() == self.raw.address()
+    }
+
     pub(crate) fn admit_registration(&self) -> Result<(), Status> {
         let before = self.registrations.fetch_add(1, Ordering::Relaxed);
         if self.options.max_registrations.is_some_and(|most| before >= most) {

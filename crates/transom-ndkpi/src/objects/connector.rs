@@ -14,6 +14,9 @@ use crate::{Status, below};
 /// reason, 0 where none is known.
 pub type DisconnectEvent = Box<dyn FnOnce(u32) + Send>;
 
+/// Told how a request has ended.
+type Told = Box<dyn FnOnce(Status) + Send>;
+
 /// What the peer sent, and the read limits as seen from here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionData {
@@ -33,13 +36,6 @@ pub struct Connector {
     raw: Mutex<Option<raw::Connector>>,
     /// Made by a listener for a request of a peer.
     incoming: bool,
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    qp: Option<Arc<Qp>>,
-    event: Option<DisconnectEvent>,
 }
 
 impl std::fmt::Debug for Connector {
@@ -62,7 +58,7 @@ impl Connector {
     ) -> Arc<Connector> {
         let life = Life::new(&adapter.deliverer, antecedents);
         let (adapter, raw) = (Arc::clone(adapter), Mutex::new(Some(raw)));
-        Arc::new(Connector { life, adapter, raw, incoming, state: Mutex::default() })
+        Arc::new(Connector { life, adapter, raw, incoming })
     }
 
     /// The engine's connector, while this one is open.
@@ -70,20 +66,11 @@ impl Connector {
         lock(&self.raw).clone().ok_or(Status::CONNECTION_INVALID)
     }
 
-    /// Tie the queue pair's life to this connector's (NDK 2.2).
-    fn take_qp(&self, qp: &Arc<Qp>) {
-        let mut state = lock(&self.state);
-        if let Some(before) = state.qp.replace(Arc::clone(qp)) {
-            self.life.leave(&before.life);
-        }
-        self.life.follow(&qp.life);
-    }
-
     /// A request that ends when the engine says so.
     fn request(
         self: &Arc<Self>,
         done: Done<()>,
-        start: impl FnOnce(Box<dyn FnOnce(Status) + Send>) -> Result<(), Status>,
+        start: impl FnOnce(Told) -> Result<(), Status>,
     ) -> Status {
         let pending = Pending::new(&self.adapter.deliverer, self.life.busy(), done);
         let outcome = Arc::clone(&pending);
@@ -92,6 +79,26 @@ impl Connector {
             return status; // refused at once: no callback
         }
         returned(pending.settle())
+    }
+
+    /// Start a request that connects `qp`, whose close from now on waits for this connector's
+    /// (LT-9): until the request is refused, or fails.
+    fn start_with(
+        self: &Arc<Self>,
+        qp: &Arc<Qp>,
+        told: Told,
+        start: impl FnOnce(Told) -> Result<(), Status>,
+    ) -> Result<(), Status> {
+        // Before the request, because its callback may close the queue pair.
+        self.life.follow(&qp.life);
+        let (life, antecedent) = (Arc::clone(&self.life), Arc::clone(&qp.life));
+        let ended = Box::new(move |status: Status| {
+            if !status.is_success() {
+                life.leave(&antecedent);
+            }
+            told(status);
+        });
+        start(ended).inspect_err(|_| self.life.leave(&qp.life))
     }
 
     /// `NdkConnect`.
@@ -111,11 +118,15 @@ impl Connector {
         if self.incoming {
             return Status::CONNECTION_INVALID;
         }
-        self.take_qp(qp);
+        if !self.adapter.has_address(from) {
+            return Status::INVALID_ADDRESS;
+        }
         self.request(done, |told| {
             let (raw, limits) = (self.raw()?, self.capped(limits));
             below::bind_connector(&raw, from)?;
-            below::engine(raw.connect(&qp.raw, to, limits, private, below::told(told)))
+            self.start_with(qp, told, |told| {
+                below::engine(raw.connect(&qp.raw, to, limits, private, below::told(told)))
+            })
         })
     }
 
@@ -158,58 +169,57 @@ impl Connector {
         if !self.incoming {
             return Status::CONNECTION_INVALID;
         }
-        self.take_qp(qp);
         self.establish(event, done, |told| {
-            let limits = self.capped(limits);
-            below::engine(self.raw()?.accept(&qp.raw, limits, private, below::told(told)))
+            let (raw, limits) = (self.raw()?, self.capped(limits));
+            self.start_with(qp, told, |told| {
+                below::engine(raw.accept(&qp.raw, limits, private, below::told(told)))
+            })
         })
     }
 
-    /// The last step of either side. The disconnect event may come once its callback has returned,
-    /// not earlier (DC-8).
+    /// The last step of either side. The event belongs to the request: one that is refused or fails
+    /// leaves the event of an earlier one as it is. The event may come once the callback has
+    /// returned, not earlier (DC-8).
     fn establish(
         self: &Arc<Self>,
         event: Option<DisconnectEvent>,
         done: Done<()>,
-        start: impl FnOnce(Box<dyn FnOnce(Status) + Send>) -> Result<(), Status>,
+        start: impl FnOnce(Told) -> Result<(), Status>,
     ) -> Status {
-        lock(&self.state).event = event;
-        let connector = Arc::clone(self);
+        let event = Arc::new(Mutex::new(event));
+        let (connector, theirs) = (Arc::clone(self), Arc::clone(&event));
         let then = Box::new(move |status: Status, ()| {
             done(status, ());
-            connector.established(status);
+            connector.established(status, &theirs);
         });
         let status = self.request(then, start);
         if status != Status::PENDING {
-            self.established(status); // inline: `done` was not called
+            self.established(status, &event); // inline: `done` was not called
         }
         status
     }
 
-    fn established(self: &Arc<Self>, status: Status) {
+    /// The connection has come up, or not: from now on the engine holds the event (DC-3).
+    fn established(self: &Arc<Self>, status: Status, event: &Mutex<Option<DisconnectEvent>>) {
         if !status.is_success() {
-            lock(&self.state).event = None;
             return;
         }
+        let (Some(event), Ok(raw)) = (lock(event).take(), self.raw()) else { return };
         let connector = Arc::downgrade(self);
         let gone = Box::new(move |status| {
             if let Some(connector) = connector.upgrade() {
-                connector.peer_gone(status);
+                connector.gone(status, event);
             }
         });
-        let Ok(raw) = self.raw() else { return };
-        if raw.notify_disconnect(below::told(gone)).is_err() {
-            // It is gone already: the callback behind us said that it had come up.
-            self.peer_gone(Status::SUCCESS);
-        }
+        // An error says that this side has disconnected already, which is no event (DC-4).
+        let _ = raw.notify_disconnect(below::told(gone));
     }
 
-    /// DC-3, DC-4: the peer's doing only, and once.
-    fn peer_gone(self: &Arc<Self>, status: Status) {
+    /// DC-3, DC-4: the peer's doing only.
+    fn gone(self: &Arc<Self>, status: Status, event: DisconnectEvent) {
         if !below::is_peers_doing(status) {
             return;
         }
-        let Some(event) = lock(&self.state).event.take() else { return };
         let Some(busy) = self.life.busy() else { return };
         self.adapter.deliverer.event(Box::new(move || {
             event(0);
@@ -249,21 +259,17 @@ impl Connector {
     /// `NdkDisconnect`.
     pub fn disconnect(self: &Arc<Self>, done: Done<()>) -> Status {
         let _call = Call::enter();
-        lock(&self.state).event = None; // DC-4
         self.request(done, |told| below::engine(self.raw()?.disconnect(below::told(told))))
     }
 
     /// `NdkCloseConnector`: ends the connection, rejects an unanswered request (LT-13).
     pub fn close(self: &Arc<Self>, done: impl FnOnce() + Send + 'static) -> Status {
         let _call = Call::enter();
-        lock(&self.state).event = None;
         if let Some(raw) = lock(&self.raw).take() {
             // What is under way ends as cancelled before the last handle goes (LT-6).
             let _ = raw.cancel();
             drop(raw);
         }
-        let connector = Arc::clone(self);
-        let end = move || lock(&connector.state).qp = None;
-        self.life.close(Box::new(end), Box::new(done))
+        self.life.close(Box::new(|| ()), Box::new(done))
     }
 }

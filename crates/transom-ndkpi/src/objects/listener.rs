@@ -44,22 +44,30 @@ impl Listener {
     /// `NdkListen`.
     pub fn listen(self: &Arc<Self>, address: SocketAddr, done: Done<()>) -> Status {
         let _call = Call::enter();
-        if lock(&self.raw).is_some() {
-            return Status::INVALID_DEVICE_STATE;
-        }
-        let raw = below::engine(self.adapter.raw.listener(address))
-            .and_then(|raw| below::engine(raw.listen(0)).map(|()| raw));
-        let status = match raw {
-            Ok(raw) => {
-                *lock(&self.raw) = Some(raw);
-                self.next_request();
-                Status::SUCCESS
-            }
+        let status = match self.try_listen(address) {
+            Ok(()) => Status::SUCCESS,
+            Err(Status::INVALID_DEVICE_STATE) => return Status::INVALID_DEVICE_STATE,
             Err(status) => status,
         };
         let pending = Pending::new(&self.adapter.deliverer, self.life.busy(), done);
         pending.resolve(status, ());
         returned(pending.settle())
+    }
+
+    fn try_listen(self: &Arc<Self>, address: SocketAddr) -> Result<(), Status> {
+        let mut slot = lock(&self.raw);
+        if slot.is_some() {
+            return Err(Status::INVALID_DEVICE_STATE);
+        }
+        if !self.adapter.has_address(address) {
+            return Err(Status::INVALID_ADDRESS);
+        }
+        let raw = below::engine(self.adapter.raw.listener(address))?;
+        below::engine(raw.listen(0))?;
+        *slot = Some(raw);
+        drop(slot);
+        self.next_request();
+        Ok(())
     }
 
     /// Wait for one request.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use transom_memory::{ChainError, PAGE, Piece, Segment, Token, chained};
+use transom_memory::{ChainError, Chained, PAGE, Piece, Rights, Segment, Token, chained};
 
 use super::Pd;
 use crate::deliver::{Call, Done, Pending, lock, returned};
@@ -12,6 +12,10 @@ use crate::{Status, below};
 
 /// Pages of a fast registration at most; more are `IMPLEMENTATION_LIMIT` (FR-2).
 const MOST_PAGES: u32 = 1 << 18;
+
+/// Segments that a registration is made of inside the call. A longer one is made on another thread: a
+/// call at DISPATCH level may not wait for as many answers of the kernel as there are mappings.
+const AT_ONCE: usize = 64;
 
 /// A memory region: for `NdkRegisterMr` or for `NdkFastRegister`, never both (MR-1).
 #[derive(Debug)]
@@ -80,29 +84,45 @@ impl Mr {
             }
             *state = State::Changing;
         }
-        let outcome = adapter.admit_registration().and_then(|()| {
+        let at_once = found.segments.len() <= AT_ONCE;
+        let mr = Arc::clone(self);
+        let work = move || {
+            // SAFETY: this function's contract.
+            unsafe { mr.carry_out(rights, &found) }
+        };
+        if at_once {
+            let status = work();
+            // What is wrong with the arguments is said inline (NDK A-16).
+            return match status {
+                Status::SUCCESS | Status::INSUFFICIENT_RESOURCES => self.finish(status, done),
+                status => status,
+            };
+        }
+        let pending = Pending::new(&adapter.deliverer, self.life.busy(), done);
+        let outcome = Arc::clone(&pending);
+        pending.settle_after(Box::new(move || outcome.resolve(work(), ())));
+        Status::PENDING
+    }
+
+    /// Register what [`Mr::register`] has read.
+    ///
+    /// # Safety
+    /// As [`Mr::register`].
+    #[allow(unsafe_code, reason = "hands the caller's promise on")]
+    unsafe fn carry_out(&self, rights: Rights, found: &Chained) -> Status {
+        let adapter = &self.pd.adapter;
+        let made = adapter.admit_registration().and_then(|()| {
             let about = (rights, found.base, &found.segments[..]);
             // SAFETY: this function's contract.
-            let made = unsafe { below::register(&adapter.raw, self.pd.raw, about) };
-            if made.is_err() {
-                adapter.registration_gone();
-            }
-            made
+            unsafe { below::register(&adapter.raw, self.pd.raw, about) }
+                .inspect_err(|_| adapter.registration_gone())
         });
-        let status = match outcome {
-            Ok(region) => {
-                *lock(&self.state) = State::Registered(region);
-                Status::SUCCESS
-            }
-            Err(status) => {
-                *lock(&self.state) = State::Created;
-                if status != Status::INSUFFICIENT_RESOURCES {
-                    return status; // what is wrong with the arguments is said inline (NDK A-16)
-                }
-                status
-            }
+        let (state, status) = match made {
+            Ok(region) => (State::Registered(region), Status::SUCCESS),
+            Err(status) => (State::Created, status),
         };
-        self.finish(status, done)
+        *lock(&self.state) = state;
+        status
     }
 
     /// `NdkDeregisterMr`.
