@@ -12,7 +12,7 @@ pub(crate) const LARGEST_COPY: usize = 64 * 1024;
 
 /// Why bytes did not move.
 #[derive(Debug)]
-pub(crate) enum Bad {
+pub(crate) enum AccessError {
     /// The check said no.
     Denied(Box<Denial>),
     /// The check said yes, and the pages are gone.
@@ -21,24 +21,24 @@ pub(crate) enum Bad {
     Missing,
 }
 
-impl Bad {
+impl AccessError {
     /// What the peer may know of it, when the peer asked for the bytes.
     pub(crate) fn class(&self) -> RefusalClass {
         match self {
-            Bad::Denied(denial) => class(denial),
-            Bad::Vanished { .. } | Bad::Missing => RefusalClass::Internal,
+            AccessError::Denied(denial) => class(denial),
+            AccessError::Vanished { .. } | AccessError::Missing => RefusalClass::Internal,
         }
     }
 
     /// For the record.
     pub(crate) fn cause(self, of_peer: bool) -> DenialCause {
         match self {
-            Bad::Denied(denial) if of_peer => DenialCause::Peer(denial),
-            Bad::Denied(denial) => DenialCause::Own(denial),
-            Bad::Vanished { token, address, length } => {
+            AccessError::Denied(denial) if of_peer => DenialCause::Peer(denial),
+            AccessError::Denied(denial) => DenialCause::Own(denial),
+            AccessError::Vanished { token, address, length } => {
                 DenialCause::Vanished { token, address, length }
             }
-            Bad::Missing => DenialCause::Other("a piece lies outside its own list"),
+            AccessError::Missing => DenialCause::Other("a piece lies outside its own list"),
         }
     }
 }
@@ -59,14 +59,14 @@ fn append(host: &dyn HostMemory, grant: Grant<'_>, out: &mut Vec<u8>) -> Result<
     grant.segments().try_for_each(|segment| host.append(segment.host, segment.length as usize, out))
 }
 
-/// Who accesses what for.
+/// The actor of an access, and its purpose.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct By {
+pub(crate) struct Accessor {
     pub(crate) actor: Actor,
     pub(crate) purpose: Purpose,
 }
 
-impl By {
+impl Accessor {
     fn access(self, token: u32, address: u64, length: u64) -> Access {
         let Self { actor, purpose } = self;
         Access { actor, purpose, token: Token(token), address, length }
@@ -79,9 +79,9 @@ impl By {
         token: u32,
         address: u64,
         length: u64,
-    ) -> Result<(), Bad> {
+    ) -> Result<(), AccessError> {
         let access = self.access(token, address, length);
-        cx.memory.probe(cx.lane, &access, cx.now.0).map_err(Bad::Denied)
+        cx.memory.probe(cx.lane, &access, cx.now.0).map_err(AccessError::Denied)
     }
 
     /// Judge a whole list. Entries of no bytes are skipped (ND2 5.3).
@@ -90,7 +90,7 @@ impl By {
         cx: &mut Cx<'_>,
         queue: &RequestQueue,
         slot: &Slot,
-    ) -> Result<(), Bad> {
+    ) -> Result<(), AccessError> {
         if slot.is_list() {
             let lines = queue.list(slot).filter_map(|sge| cx.memory.line(Token(sge.token)));
             lines.for_each(|line| cx.host.fetch_ahead(line));
@@ -108,14 +108,14 @@ impl By {
         token: u32,
         address: u64,
         bytes: Bytes<'_>,
-    ) -> Result<(), Bad> {
+    ) -> Result<(), AccessError> {
         let (mut at, mut left) = (address, bytes);
         while !left.is_empty() {
             let (piece, later) = left.split_at(LARGEST_COPY);
             left = later;
             let length = piece.len() as u64;
             let access = self.access(token, at, length);
-            let grant = cx.memory.check(cx.lane, &access, cx.now.0).map_err(Bad::Denied)?;
+            let grant = cx.memory.check(cx.lane, &access, cx.now.0).map_err(AccessError::Denied)?;
             let mut rest = piece;
             for segment in grant.segments() {
                 let count = usize::try_from(segment.length).unwrap_or(usize::MAX).min(rest.len());
@@ -127,7 +127,7 @@ impl By {
                     }
                 };
                 if done.is_err() {
-                    return Err(Bad::Vanished { token, address: at, length });
+                    return Err(AccessError::Vanished { token, address: at, length });
                 }
                 rest = later;
             }
@@ -137,7 +137,7 @@ impl By {
         Ok(())
     }
 
-    /// As [`By::place`], for a few bytes of our own, under a guard that others share.
+    /// As [`Accessor::place`], for a few bytes of our own, under a guard that others share.
     #[inline]
     pub(crate) fn put(
         self,
@@ -145,16 +145,16 @@ impl By {
         token: u32,
         address: u64,
         bytes: &[u8],
-    ) -> Result<(), Bad> {
+    ) -> Result<(), AccessError> {
         let length = bytes.len() as u64;
         let access = self.access(token, address, length);
-        let grant = pass.check(&access, now.0).map_err(Bad::Denied)?;
+        let grant = pass.check(&access, now.0).map_err(AccessError::Denied)?;
         let mut rest = bytes;
         for segment in grant.segments() {
             let count = usize::try_from(segment.length).unwrap_or(usize::MAX).min(rest.len());
             let (now, later) = rest.split_at(count);
             rest = later;
-            let gone = |_| Bad::Vanished { token, address, length };
+            let gone = |_| AccessError::Vanished { token, address, length };
             host.write(segment.host, now).map_err(gone)?;
         }
         Ok(())
@@ -168,10 +168,10 @@ impl By {
         slot: &Slot,
         offset: u64,
         bytes: Bytes<'_>,
-    ) -> Result<(), Bad> {
+    ) -> Result<(), AccessError> {
         let (mut offset, mut rest) = (offset, bytes);
         while !rest.is_empty() {
-            let piece = queue.piece(slot, offset).ok_or(Bad::Missing)?;
+            let piece = queue.piece(slot, offset).ok_or(AccessError::Missing)?;
             let count = usize::try_from(piece.length).unwrap_or(usize::MAX).min(rest.len());
             let (now, later) = rest.split_at(count);
             self.place(cx, piece.token, piece.address, now)?;
@@ -188,16 +188,16 @@ impl By {
         token: u32,
         address: u64,
         into: &mut [u8],
-    ) -> Result<(), Bad> {
+    ) -> Result<(), AccessError> {
         let length = into.len() as u64;
         let access = self.access(token, address, length);
-        let grant = pass.check(&access, now.0).map_err(Bad::Denied)?;
+        let grant = pass.check(&access, now.0).map_err(AccessError::Denied)?;
         let mut rest = into;
         for segment in grant.segments() {
             let count = usize::try_from(segment.length).unwrap_or(usize::MAX).min(rest.len());
             let (now, later) = rest.split_at_mut(count);
             rest = later;
-            let gone = |_| Bad::Vanished { token, address, length };
+            let gone = |_| AccessError::Vanished { token, address, length };
             host.read(segment.host, now).map_err(gone)?;
         }
         Ok(())
@@ -211,13 +211,13 @@ impl By {
         address: u64,
         length: u64,
         out: &mut Vec<u8>,
-    ) -> Result<(), Bad> {
+    ) -> Result<(), AccessError> {
         let (mut at, mut rest) = (address, length);
         while rest > 0 {
             let length = rest.min(LARGEST_COPY as u64);
             let access = self.access(token, at, length);
-            let grant = cx.memory.check(cx.lane, &access, cx.now.0).map_err(Bad::Denied)?;
-            append(cx.host, grant, out).map_err(|_| Bad::Vanished {
+            let grant = cx.memory.check(cx.lane, &access, cx.now.0).map_err(AccessError::Denied)?;
+            append(cx.host, grant, out).map_err(|_| AccessError::Vanished {
                 token,
                 address: at,
                 length,
@@ -236,12 +236,12 @@ impl By {
         offset: u64,
         length: u64,
         out: &mut Vec<u8>,
-    ) -> Result<(), Bad> {
+    ) -> Result<(), AccessError> {
         if slot.inline {
             return if queue.inline(slot, offset, length, out) {
                 Ok(())
             } else {
-                Err(Bad::Missing)
+                Err(AccessError::Missing)
             };
         }
         if let Some(one) = queue.piece(slot, offset).filter(|one| length <= one.length) {
@@ -251,11 +251,16 @@ impl By {
         let mut pass = cx.memory.pass(cx.lane);
         let (mut offset, mut rest) = (offset, length);
         while rest > 0 {
-            let Piece { token, address, length } = queue.piece(slot, offset).ok_or(Bad::Missing)?;
+            let Piece { token, address, length } =
+                queue.piece(slot, offset).ok_or(AccessError::Missing)?;
             let length = length.min(rest).min(LARGEST_COPY as u64);
             let access = self.access(token, address, length);
-            let grant = pass.check(&access, cx.now.0).map_err(Bad::Denied)?;
-            append(cx.host, grant, out).map_err(|_| Bad::Vanished { token, address, length })?;
+            let grant = pass.check(&access, cx.now.0).map_err(AccessError::Denied)?;
+            append(cx.host, grant, out).map_err(|_| AccessError::Vanished {
+                token,
+                address,
+                length,
+            })?;
             (offset, rest) = (offset + length, rest - length);
         }
         Ok(())
@@ -270,10 +275,10 @@ impl By {
         address: u64,
         length: u64,
         then: impl FnOnce(&[Segment]) -> T,
-    ) -> Result<Option<T>, Bad> {
+    ) -> Result<Option<T>, AccessError> {
         const MOST: usize = 8;
         let access = self.access(token, address, length);
-        let grant = cx.memory.check(cx.lane, &access, cx.now.0).map_err(Bad::Denied)?;
+        let grant = cx.memory.check(cx.lane, &access, cx.now.0).map_err(AccessError::Denied)?;
         let mut segments = [Segment { host: 0, length: 0 }; MOST];
         let mut count = 0;
         for segment in grant.segments() {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use transom_process::record::{self, HEADER, Header, Kind};
 use transom_process::ring::{
-    Body, Consumer, DATA, Found, INLINE, Lie, Producer, Record, SLOTS, Shared, Side, Slot,
+    Body, Consumer, DATA, Found, INLINE, Producer, Record, RingViolation, SLOTS, Shared, Side, Slot,
 };
 use transom_process::{Area, Channel, Config, Duplex};
 use transom_wire::{Frame, ReadLimits, Role, Time, Wire};
@@ -218,8 +218,8 @@ impl Victim {
                     let heard = self.engine.hear(&staging[..used]);
                     assert!(heard == used, "a record is whole");
                 }
-                Err(lie) => {
-                    assert!(!lie.told().is_empty());
+                Err(violation) => {
+                    assert!(!violation.text().is_empty());
                     self.over = true; // the engine ends the connection
                     self.engine.dead = true;
                 }
@@ -228,7 +228,7 @@ impl Victim {
         self.staging = staging;
     }
 
-    fn take(&mut self, into: &mut [u8]) -> Result<usize, Lie> {
+    fn take(&mut self, into: &mut [u8]) -> Result<usize, RingViolation> {
         let (mut header, mut payload) = ([0; HEADER], [0; INLINE]);
         let shared = self.shared.clone();
         let same = self.shadow.take(shared.sides[1 - self.duplex.mine()].slots());

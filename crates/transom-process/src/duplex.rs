@@ -6,7 +6,7 @@ use transom_wire::Time;
 
 use crate::record::{self, HEADER, Header, Kind, Words};
 use crate::ring::{
-    Body, Consumer, DATA, Found, INLINE, Lie, Producer, Record, SLOTS, Shared, Side,
+    Body, Consumer, DATA, Found, INLINE, Producer, Record, RingViolation, SLOTS, Shared, Side,
 };
 
 /// The memory that two sides share, as one of them sees it. The other one may change any of it at any
@@ -123,14 +123,14 @@ impl<A: Area> Duplex<A> {
     }
 
     /// The next record, if there is one. It acknowledges ours, as far as their places are concerned.
-    /// After a lie the rings are of no further use.
+    /// After a violation the rings are of no further use.
     #[inline]
-    pub fn read(&mut self) -> Option<Result<Record, Lie>> {
+    pub fn read(&mut self) -> Option<Result<Record, RingViolation>> {
         // Not `self.theirs()`: the consumer is another part of `self`.
         let side = self.area.shared().sides.get(1 - self.mine)?;
         let record = match self.consumer.take(side.slots())? {
             Ok(record) => record,
-            Err(lie) => return Some(Err(lie)),
+            Err(violation) => return Some(Err(violation)),
         };
         self.area.point("a record was read");
         Some(self.acknowledged(record.header.ack).map(|()| record))
@@ -143,7 +143,7 @@ impl<A: Area> Duplex<A> {
         &mut self,
         header: &mut [u8; HEADER],
         payload: &mut [u8; INLINE],
-    ) -> Result<bool, Lie> {
+    ) -> Result<bool, RingViolation> {
         let Some(side) = self.area.shared().sides.get(1 - self.mine) else { return Ok(false) };
         if !self.consumer.take_small(side.slots(), header, payload) {
             return Ok(false);
@@ -155,7 +155,7 @@ impl<A: Area> Duplex<A> {
 
     /// What the other side has acknowledged beside its records, as a header for the wire.
     #[inline]
-    pub fn news_beside(&mut self) -> Result<Option<Header>, Lie> {
+    pub fn news_beside(&mut self) -> Result<Option<Header>, RingViolation> {
         let word = self.theirs().acknowledged();
         // A record that was written before the word comes before it.
         if word == self.seen || self.consumer.has_next(self.theirs().slots()) {
@@ -167,7 +167,7 @@ impl<A: Area> Duplex<A> {
     }
 
     #[inline]
-    fn acknowledged(&mut self, word: u64) -> Result<(), Lie> {
+    fn acknowledged(&mut self, word: u64) -> Result<(), RingViolation> {
         let read = (word & 0xFFFF_FFFF) as u32;
         self.producer.consumed(read).map(|_| ())
     }
@@ -354,13 +354,17 @@ impl<A: Area> Duplex<A> {
     }
 }
 
-impl Lie {
+impl RingViolation {
     /// What the other side has done, in words.
     #[must_use]
-    pub fn told(self) -> &'static str {
+    pub fn text(self) -> &'static str {
         match self {
-            Lie::Acknowledged => "the peer has acknowledged records that were never written",
-            Lie::Record => "a slot of the peer's ring holds no record that belongs into one",
+            RingViolation::Acknowledged => {
+                "the peer has acknowledged records that were never written"
+            }
+            RingViolation::Record => {
+                "a slot of the peer's ring holds no record that belongs into one"
+            }
         }
     }
 }

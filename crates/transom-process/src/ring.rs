@@ -137,9 +137,9 @@ pub enum Body {
     Placed(usize),
 }
 
-/// What the other side cannot have done honestly.
+/// A breach of the ring's rules that an honest peer cannot commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lie {
+pub enum RingViolation {
     /// It has read what was not written.
     Acknowledged,
     /// A slot holds no record that belongs into one.
@@ -288,13 +288,13 @@ impl Producer {
 
     /// The other side has read so many records, modulo 2^32. An older number changes nothing.
     #[inline]
-    pub fn consumed(&mut self, through: u32) -> Result<bool, Lie> {
+    pub fn consumed(&mut self, through: u32) -> Result<bool, RingViolation> {
         let more = through.wrapping_sub((self.freed & 0xFFFF_FFFF) as u32);
         if more == 0 || more > i32::MAX as u32 {
             return Ok(false);
         }
         if self.freed + u64::from(more) > self.head {
-            return Err(Lie::Acknowledged);
+            return Err(RingViolation::Acknowledged);
         }
         self.freed += u64::from(more);
         let last = (self.freed - 1) & ((1 << self.shift) - 1);
@@ -389,9 +389,9 @@ impl Consumer {
         true
     }
 
-    /// Read the next record, if there is one. After a lie the ring is of no further use.
+    /// Read the next record, if there is one. After a violation the ring is of no further use.
     #[inline]
-    pub fn take(&mut self, slots: &[Slot]) -> Option<Result<Record, Lie>> {
+    pub fn take(&mut self, slots: &[Slot]) -> Option<Result<Record, RingViolation>> {
         let slot = slot_at(slots, self.next, self.shift)?;
         let first = slot.words[0].load(Ordering::Acquire);
         if first as u32 != lap(self.next, self.shift) {
@@ -401,7 +401,7 @@ impl Consumer {
         let read = |at: usize| places.get(at).map_or(0, |place| place.load(Ordering::Relaxed));
         let header = Header::from_words([first, read(0), read(1), read(2)])
             .filter(|h| h.kind != Kind::Ack && h.payload() <= h.kind.largest_payload());
-        let Some(header) = header else { return Some(Err(Lie::Record)) };
+        let Some(header) = header else { return Some(Err(RingViolation::Record)) };
         let length = header.payload();
         let body = if length <= INLINE {
             Found::Inline([read(3), read(4), read(5), read(6)])

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use transom_process::record::{
     HEADER, Header, Kind, LARGEST_PAYLOAD, LAST, SOLICITED, to_bytes, words_of,
 };
-use transom_process::ring::{Body, Consumer, DATA, Found, INLINE, Lie, Producer, Slot};
+use transom_process::ring::{Body, Consumer, DATA, Found, INLINE, Producer, RingViolation, Slot};
 
 fn slots(count: usize) -> Vec<Slot> {
     (0..count).map(|_| Slot::default()).collect()
@@ -45,7 +45,7 @@ fn a_slot_is_not_written_again_before_its_record_was_acknowledged() {
     }
     assert!(!producer.has_room(0));
     assert!(!producer.publish(&slots, header(9, 0).words(), Body::Inline([0; 4])));
-    assert_eq!(producer.consumed(5), Err(Lie::Acknowledged));
+    assert_eq!(producer.consumed(5), Err(RingViolation::Acknowledged));
     assert_eq!(consumer.take(&slots).unwrap().unwrap().header.address, 0);
     assert_eq!(producer.consumed(1), Ok(true));
     assert_eq!(producer.consumed(0), Ok(false), "an older word changes nothing");
@@ -97,7 +97,11 @@ fn a_slot_with_anything_else_in_it_is_a_lie() {
         let mut producer = Producer::new(4, DATA);
         let header = Header { length: length as u32, ..Header::new(kind) };
         assert!(producer.publish(&slots, header.words(), Body::Inline([0; 4])));
-        assert_eq!(Consumer::new(4, DATA).take(&slots), Some(Err(Lie::Record)), "{kind:?}");
+        assert_eq!(
+            Consumer::new(4, DATA).take(&slots),
+            Some(Err(RingViolation::Record)),
+            "{kind:?}"
+        );
     }
 }
 

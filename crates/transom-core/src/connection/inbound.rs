@@ -6,7 +6,7 @@ use transom_wire::{
 };
 
 use super::{Connection, Phase, Received};
-use crate::copy::{Bad, By};
+use crate::copy::{AccessError, Accessor};
 use crate::dialect::DeadWindow;
 use crate::queue::Progress;
 use crate::trace::What;
@@ -130,10 +130,10 @@ impl Connection {
             Event::CreditWanted => self.credit_wanted = true,
             Event::WriteAnnounced { token, address, length } => {
                 self.used(cx);
-                if let Err(bad) =
-                    self.remote(Purpose::RemoteWrite, |by| by.probe(cx, token, address, length))
-                {
-                    self.refuse(cx, Operation::Write, bad);
+                if let Err(error) = self.remote(Purpose::RemoteWrite, |accessor| {
+                    accessor.probe(cx, token, address, length)
+                }) {
+                    self.refuse(cx, Operation::Write, error);
                 }
             }
             Event::Write { token, address, payload, last } => {
@@ -149,10 +149,10 @@ impl Connection {
             }
             Event::ReadRequest { token, address, length, .. } => {
                 self.used(cx);
-                if let Err(bad) = self.remote(Purpose::RemoteRead, |by| {
-                    by.probe(cx, token, address, u64::from(length))
+                if let Err(error) = self.remote(Purpose::RemoteRead, |accessor| {
+                    accessor.probe(cx, token, address, u64::from(length))
                 }) {
-                    self.refuse(cx, Operation::Read, bad);
+                    self.refuse(cx, Operation::Read, error);
                 } else {
                     self.trace(cx, What::Executed { operation: Operation::Read });
                 }
@@ -175,19 +175,19 @@ impl Connection {
     pub(super) fn remote(
         &self,
         purpose: Purpose,
-        then: impl FnOnce(By) -> Result<(), Bad>,
-    ) -> Result<(), Bad> {
+        then: impl FnOnce(Accessor) -> Result<(), AccessError>,
+    ) -> Result<(), AccessError> {
         match &self.execution {
-            Some(execution) => then(By { actor: execution.actor(self.config.id), purpose }),
-            None => Err(Bad::Missing),
+            Some(execution) => then(Accessor { actor: execution.actor(self.config.id), purpose }),
+            None => Err(AccessError::Missing),
         }
     }
 
     fn write(&mut self, cx: &mut Cx<'_>, token: u32, address: u64, payload: Bytes<'_>, last: bool) {
-        if let Err(bad) =
-            self.remote(Purpose::RemoteWrite, |by| by.place(cx, token, address, payload))
+        if let Err(error) = self
+            .remote(Purpose::RemoteWrite, |accessor| accessor.place(cx, token, address, payload))
         {
-            return self.refuse(cx, Operation::Write, bad);
+            return self.refuse(cx, Operation::Write, error);
         }
         if cx.trace.is_some() {
             let (operation, length) = (Operation::Write, payload.len() as u32);
@@ -220,7 +220,8 @@ impl Connection {
         let Some(slot) = execution.receives.front().copied() else { return false };
         let offset = u64::from(send.offset);
         let end = offset + payload.len() as u64;
-        let by = By { actor: execution.actor(self.config.id), purpose: Purpose::ReceiveBuffer };
+        let accessor =
+            Accessor { actor: execution.actor(self.config.id), purpose: Purpose::ReceiveBuffer };
         if end > slot.length {
             let cause = DenialCause::Other(
                 "the peer's message is longer than the receive that it met: post longer receives, \
@@ -229,9 +230,9 @@ impl Connection {
             self.refuse_receive(cx, Status::ReceiveTooSmall, RefusalClass::TooLong, cause);
             return true;
         }
-        if let Err(bad) = by.place_list(cx, &execution.receives, &slot, offset, payload) {
+        if let Err(error) = accessor.place_list(cx, &execution.receives, &slot, offset, payload) {
             // The peer did nothing wrong and learns no more than that (ND2 4.5).
-            let cause = bad.cause(false);
+            let cause = error.cause(false);
             self.refuse_receive(cx, Status::LocalAccess, RefusalClass::Internal, cause);
             return true;
         }
@@ -239,7 +240,7 @@ impl Connection {
             return true;
         }
         if let Some(token) = send.invalidate {
-            let (actor, token) = (by.actor, Token(token));
+            let (actor, token) = (accessor.actor, Token(token));
             // What its owner has closed before is dead to the peer, too (NDK INV-7, ND1 INV-2); a close that
             // comes while this one is under way is not.
             let fatal = self.config.dialect.dead_window == DeadWindow::Fatal;
@@ -295,7 +296,7 @@ impl Connection {
             Bytes::Shared { address, length } => {
                 let mut kept = Vec::new();
                 if cx.host.append(address, length as usize, &mut kept).is_err() {
-                    return self.refuse(cx, Operation::Send, Bad::Missing);
+                    return self.refuse(cx, Operation::Send, AccessError::Missing);
                 }
                 kept
             }
@@ -355,11 +356,11 @@ impl Connection {
         let Some(sequence) = execution.find(id.0) else { return };
         let Some(slot) = execution.requests.get(sequence).copied() else { return };
         let purpose = self.config.dialect.sink;
-        let by = By { actor: execution.actor(self.config.id), purpose };
+        let accessor = Accessor { actor: execution.actor(self.config.id), purpose };
         let offset = u64::from(offset);
-        if let Err(bad) = by.place_list(cx, &execution.requests, &slot, offset, payload) {
-            let class = bad.class();
-            let denial = self.record(cx, Some(slot.context), bad.cause(false));
+        if let Err(error) = accessor.place_list(cx, &execution.requests, &slot, offset, payload) {
+            let class = error.class();
+            let denial = self.record(cx, Some(slot.context), error.cause(false));
             self.tell(cx, Operation::Read, class, denial);
             if let Some(execution) = &mut self.execution {
                 execution.fail(sequence, Status::LocalAccess, denial);
@@ -386,9 +387,9 @@ impl Connection {
     }
 
     /// Refuse what the peer asked for last.
-    pub(super) fn refuse(&mut self, cx: &mut Cx<'_>, operation: Operation, bad: Bad) {
-        let class = bad.class();
-        let denial = self.record(cx, None, bad.cause(true));
+    pub(super) fn refuse(&mut self, cx: &mut Cx<'_>, operation: Operation, error: AccessError) {
+        let class = error.class();
+        let denial = self.record(cx, None, error.cause(true));
         self.tell(cx, operation, class, denial);
         self.end(cx, EndReason::Refused, denial);
     }

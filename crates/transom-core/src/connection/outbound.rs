@@ -7,7 +7,7 @@ use transom_wire::{
 };
 
 use super::{Connection, Phase};
-use crate::copy::{Bad, By, LARGEST_COPY};
+use crate::copy::{AccessError, Accessor, LARGEST_COPY};
 use crate::dialect::DeadWindow;
 use crate::output::{Direct, Output};
 use crate::queue::{Progress, Slot};
@@ -173,11 +173,11 @@ impl Connection {
         let Some(execution) = &self.execution else { return false };
         let reads = matches!(slot.operation, Operation::Read { .. });
         let purpose = if reads { self.config.dialect.sink } else { Purpose::LocalSource };
-        let by = By { actor: execution.actor(self.config.id), purpose };
+        let accessor = Accessor { actor: execution.actor(self.config.id), purpose };
         if !slot.inline
-            && let Err(bad) = by.probe_list(cx, &execution.requests, slot)
+            && let Err(error) = accessor.probe_list(cx, &execution.requests, slot)
         {
-            let cause = bad.cause(false);
+            let cause = error.cause(false);
             self.fail_next(cx, Status::LocalAccess, Some((slot.context, cause)));
             return false;
         }
@@ -283,7 +283,8 @@ impl Connection {
         let sequence = execution.under_way;
         let Some(slot) = sequence.and_then(|s| execution.requests.get(s)) else { return Ok(()) };
         debug_assert_eq!(slot.message, id.0, "a wire frames the message under way");
-        let by = By { actor: execution.actor(config.id), purpose: Purpose::LocalSource };
+        let accessor =
+            Accessor { actor: execution.actor(config.id), purpose: Purpose::LocalSource };
         let (offset, length) = (u64::from(offset), u64::from(frame.length));
         // A Read Request has a message and no payload.
         let one = if slot.inline || length == 0 || !out.wants_direct(frame.length as usize) {
@@ -292,25 +293,27 @@ impl Connection {
             execution.requests.piece(slot, offset).filter(|piece| piece.length >= length)
         };
         let direct = match one {
-            Some(piece) => direct(&mut **wire, cx, frame, by, piece.token, piece.address, out),
+            Some(piece) => {
+                direct(&mut **wire, cx, frame, accessor, piece.token, piece.address, out)
+            }
             None => Ok(Direct::Copy),
         };
         let torn = matches!(direct, Ok(Direct::Torn));
-        let bad = match direct {
+        let error = match direct {
             Ok(Direct::Taken) => None,
             Ok(Direct::Copy) => copy(&mut **wire, out, frame, |buffer| {
                 if length == 0 {
                     return Ok(());
                 }
-                by.fetch_list(cx, &execution.requests, slot, offset, length, buffer)
+                accessor.fetch_list(cx, &execution.requests, slot, offset, length, buffer)
             }),
             Ok(Direct::Fault | Direct::Torn) => {
                 let piece = one.unwrap_or(crate::queue::Piece { token: 0, address: 0, length });
-                Some(Bad::Vanished { token: piece.token, address: piece.address, length })
+                Some(AccessError::Vanished { token: piece.token, address: piece.address, length })
             }
-            Err(bad) => Some(bad),
+            Err(error) => Some(error),
         };
-        let Some(bad) = bad else {
+        let Some(error) = error else {
             if frame.last {
                 execution.under_way = None;
                 if let Some(slot) = sequence.and_then(|s| execution.requests.get_mut(s)) {
@@ -320,7 +323,7 @@ impl Connection {
             return Ok(());
         };
         let (context, operation) = (slot.context, slot.operation);
-        let denial = self.record(cx, Some(context), bad.cause(false));
+        let denial = self.record(cx, Some(context), error.cause(false));
         if let Some(execution) = &mut self.execution
             && let Some(sequence) = sequence
         {
@@ -351,25 +354,27 @@ impl Connection {
         let Connection { config, wire, execution: Some(execution), .. } = self else {
             return Ok(());
         };
-        let by = By { actor: execution.actor(config.id), purpose: Purpose::RemoteRead };
+        let accessor = Accessor { actor: execution.actor(config.id), purpose: Purpose::RemoteRead };
         let length = u64::from(frame.length);
         let direct = if length == 0 || !out.wants_direct(frame.length as usize) {
             Ok(Direct::Copy)
         } else {
-            direct(&mut **wire, cx, frame, by, token, address, out)
+            direct(&mut **wire, cx, frame, accessor, token, address, out)
         };
         let torn = matches!(direct, Ok(Direct::Torn));
-        let bad = match direct {
+        let error = match direct {
             Ok(Direct::Taken) => None,
-            Ok(Direct::Copy) => {
-                copy(&mut **wire, out, frame, |buffer| by.fetch(cx, token, address, length, buffer))
+            Ok(Direct::Copy) => copy(&mut **wire, out, frame, |buffer| {
+                accessor.fetch(cx, token, address, length, buffer)
+            }),
+            Ok(Direct::Fault | Direct::Torn) => {
+                Some(AccessError::Vanished { token, address, length })
             }
-            Ok(Direct::Fault | Direct::Torn) => Some(Bad::Vanished { token, address, length }),
-            Err(bad) => Some(bad),
+            Err(error) => Some(error),
         };
-        let Some(bad) = bad else { return Ok(()) };
-        let class = bad.class();
-        let denial = self.record(cx, None, bad.cause(true));
+        let Some(error) = error else { return Ok(()) };
+        let class = error.class();
+        let denial = self.record(cx, None, error.cause(true));
         let text = self.explanation(cx, denial);
         let operation = WireOperation::Read;
         let refusal = Refusal { operation, class, explanation: text.as_deref() };
@@ -385,14 +390,14 @@ fn copy(
     wire: &mut dyn Wire,
     out: &mut dyn Output,
     frame: &Frame,
-    payload: impl FnOnce(&mut Vec<u8>) -> Result<(), Bad>,
-) -> Option<Bad> {
+    payload: impl FnOnce(&mut Vec<u8>) -> Result<(), AccessError>,
+) -> Option<AccessError> {
     let buffer = out.buffer();
     let start = buffer.len();
     buffer.extend_from_slice(frame.header());
-    if let Err(bad) = payload(buffer) {
+    if let Err(error) = payload(buffer) {
         buffer.truncate(start);
-        return Some(bad);
+        return Some(error);
     }
     if frame.sealed {
         wire.seal(frame, buffer, start);
@@ -405,28 +410,28 @@ fn direct(
     wire: &mut dyn Wire,
     cx: &mut Cx<'_>,
     frame: &Frame,
-    by: By,
+    accessor: Accessor,
     token: u32,
     address: u64,
     out: &mut dyn Output,
-) -> Result<Direct, Bad> {
+) -> Result<Direct, AccessError> {
     let length = u64::from(frame.length);
     if length > LARGEST_COPY as u64 {
         return Ok(Direct::Copy);
     }
     let Some(trailer) = wire.trailer(frame) else { return Ok(Direct::Copy) };
     let tail = trailer.bytes.get(..usize::from(trailer.length)).unwrap_or_default();
-    let lent =
-        by.lend(cx, token, address, length, |segments| out.direct(frame.header(), segments, tail))?;
+    let lent = accessor
+        .lend(cx, token, address, length, |segments| out.direct(frame.header(), segments, tail))?;
     match lent {
         Some(Direct::Copy) | None => {
             // The frame counts as sealed: finish it here.
             let buffer = out.buffer();
             let start = buffer.len();
             buffer.extend_from_slice(frame.header());
-            if let Err(bad) = by.fetch(cx, token, address, length, buffer) {
+            if let Err(error) = accessor.fetch(cx, token, address, length, buffer) {
                 buffer.truncate(start);
-                return Err(bad);
+                return Err(error);
             }
             buffer.extend_from_slice(tail);
             Ok(Direct::Taken)

@@ -10,7 +10,7 @@ use transom_memory::{Pass, Purpose};
 use transom_wire::{Message, MessageId, Operation as WireOperation, Placing, SMALL_HEADER, Time};
 
 use super::{Connection, Phase};
-use crate::copy::{Bad, By};
+use crate::copy::{AccessError, Accessor};
 use crate::output::Output;
 use crate::queue::Progress;
 use crate::trace::Tracer;
@@ -38,7 +38,7 @@ enum Small {
     /// It is none of these, or there is none.
     No,
     /// Its own memory was refused; its context.
-    Bad(u64, Bad),
+    Refused(u64, AccessError),
 }
 
 /// Somebody wants to hear of every message.
@@ -78,12 +78,14 @@ impl Connection {
             }
             let bytes = record.payload.get(..length).unwrap_or_default();
             let under = (&mut pass, cx.host, cx.now);
-            let done = self.remote(Purpose::RemoteWrite, |by| by.put(under, token, address, bytes));
+            let done = self.remote(Purpose::RemoteWrite, |accessor| {
+                accessor.put(under, token, address, bytes)
+            });
             match done {
                 Ok(()) => self.wire.executed(cx.now),
-                Err(bad) => {
+                Err(error) => {
                     drop(pass);
-                    self.refuse(cx, WireOperation::Write, bad);
+                    self.refuse(cx, WireOperation::Write, error);
                     return true;
                 }
             }
@@ -104,9 +106,9 @@ impl Connection {
             match self.small((&mut pass, cx.host, cx.now), out) {
                 Small::Gone => any = true,
                 Small::No => return any,
-                Small::Bad(context, bad) => {
+                Small::Refused(context, error) => {
                     drop(pass);
-                    let cause = bad.cause(false);
+                    let cause = error.cause(false);
                     self.fail_next(cx, Status::LocalAccess, Some((context, cause)));
                     return any;
                 }
@@ -131,9 +133,10 @@ impl Connection {
             return Small::No;
         };
         let Some(from) = execution.requests.only(slot) else { return Small::No };
-        let by = By { actor: execution.actor(self.config.id), purpose: Purpose::LocalSource };
-        if let Err(bad) = by.read((pass, host, now), from.token, from.address, bytes) {
-            return Small::Bad(context, bad);
+        let accessor =
+            Accessor { actor: execution.actor(self.config.id), purpose: Purpose::LocalSource };
+        if let Err(error) = accessor.read((pass, host, now), from.token, from.address, bytes) {
+            return Small::Refused(context, error);
         }
         let id = MessageId(execution.next_message);
         let length = length as u32; // a few

@@ -155,13 +155,13 @@ impl Link {
             }
             let State { rings: Some(rings), connection, .. } = &mut *state else { break };
             // Small Writes, as far as they follow each other; then what comes behind them.
-            let (mut count, mut lie) = (0, None);
+            let (mut count, mut violation) = (0, None);
             let all_small = connection.receive_run(cx, &mut small, &mut |record| {
                 if count == SOME {
                     return false;
                 }
                 let next = rings.duplex.read_small(&mut record.header, &mut record.payload);
-                lie = next.err();
+                violation = next.err();
                 count += u32::from(next == Ok(true));
                 next == Ok(true)
             });
@@ -170,8 +170,8 @@ impl Link {
                 taken += count as usize * SMALL;
                 unsettled += count;
             }
-            let next = match lie {
-                Some(lie) => Some(Err(lie)),
+            let next = match violation {
+                Some(violation) => Some(Err(violation)),
                 None if !all_small => Record::of_small(&small.header, &small.payload).map(Ok),
                 None if count == SOME => None,
                 None => rings.duplex.read(),
@@ -185,8 +185,8 @@ impl Link {
                     }
                     (Some(header), body)
                 }
-                Some(Err(lie)) => {
-                    state.connection.broken(cx, lie.told());
+                Some(Err(violation)) => {
+                    state.connection.broken(cx, violation.text());
                     return true;
                 }
                 None if count == SOME => (None, Found::At(0)),
@@ -200,8 +200,8 @@ impl Link {
                         return true;
                     }
                     Ok(None) => break,
-                    Err(lie) => {
-                        state.connection.broken(cx, lie.told());
+                    Err(violation) => {
+                        state.connection.broken(cx, violation.text());
                         return true;
                     }
                 },

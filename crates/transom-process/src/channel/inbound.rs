@@ -143,7 +143,7 @@ impl Channel {
         {
             return None;
         }
-        // A lie changes nothing, and is told by the ordinary way.
+        // A violation changes nothing here; the ordinary way reports it.
         self.learn(header.ack).ok()?;
         self.inbound.last = self.inbound.taken;
         self.inbound.answered = false;

@@ -71,18 +71,18 @@ impl World {
             let mut staging = [0; HEADER + LARGEST_TEXT];
             let (mut taken, mut told, mut small) = (0, false, SmallRecord::default());
             while taken < most && connection.wants_read() {
-                let (before, mut lie) = (taken, None);
+                let (before, mut violation) = (taken, None);
                 let all_small = connection.receive_run(cx, &mut small, &mut |record| {
                     if taken == most {
                         return false;
                     }
                     let next = rings.duplex.read_small(&mut record.header, &mut record.payload);
-                    lie = next.err();
+                    violation = next.err();
                     taken += usize::from(next == Ok(true));
                     next == Ok(true)
                 });
-                let next = match lie {
-                    Some(lie) => Some(Err(lie)),
+                let next = match violation {
+                    Some(violation) => Some(Err(violation)),
                     None if !all_small => {
                         taken -= 1;
                         Record::of_small(&small.header, &small.payload).map(Ok)
@@ -105,13 +105,13 @@ impl World {
                             break;
                         }
                         Ok(None) => break,
-                        Err(lie) => {
-                            connection.broken(cx, lie.told());
+                        Err(violation) => {
+                            connection.broken(cx, violation.text());
                             break;
                         }
                     },
-                    Some(Err(lie)) => {
-                        connection.broken(cx, lie.told());
+                    Some(Err(violation)) => {
+                        connection.broken(cx, violation.text());
                         break;
                     }
                 };
