@@ -1,17 +1,17 @@
 //! Every interleaving of threads that sleep in a completion queue and those that add to it, on the
-//! shipped source files (`driver/cq.rs`, `driver/sleepers.rs`, `driver/sink.rs`). A thread that
+//! shipped source files (`driver/cq.rs`, `driver/sleepers.rs`, `driver/notifications.rs`). A thread that
 //! slept through a completion, a failure or a `wake` would sleep for ever, which loom reports.
 //!
 //! Seen to fail with `Sleepers::any` asked before `add_all` takes the lock, with a `wait` that does
 //! not look at the queue after it has joined the sleepers, with a look that ignores the failure of
-//! the queue, and with an `add_all`, a `fire` or a `cancel` that wakes no sleeper.
+//! the queue, and with an `add_all`, a `finish_batch` or a `cancel` that wakes no sleeper.
 #![allow(missing_docs, dead_code, unreachable_pub, clippy::unwrap_used)]
 
 #[path = "../src/driver/cq.rs"]
 mod cq;
+#[path = "../src/driver/notifications.rs"]
+mod notifications;
 mod on_loom;
-#[path = "../src/driver/sink.rs"]
-mod sink;
 #[path = "../src/driver/sleepers.rs"]
 mod sleepers;
 
@@ -20,8 +20,8 @@ use std::sync::Arc;
 use cq::Cq;
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread;
+use notifications::{Notifications, Sink};
 use on_loom::{bounded, sync};
-use sink::{Sink, Told};
 pub use transom_core::{
     Capacity, Completion, CompletionQueue, EndReason, Finished, NotifyKind, Status,
 };
@@ -155,9 +155,9 @@ fn completions(numbers: std::ops::RangeInclusive<u64>) -> impl Iterator<Item = C
 
 /// What a link's pass does with a batch, and what it does when its lock is dropped.
 fn add_all(queue: &Arc<Cq>, numbers: std::ops::RangeInclusive<u64>) {
-    let mut told = Told::default();
-    queue.add_all(completions(numbers), &mut told);
-    told.tell();
+    let mut notifications = Notifications::default();
+    queue.add_all(completions(numbers), &mut notifications);
+    notifications.fire();
 }
 
 /// Retrieve what is there.
@@ -192,15 +192,15 @@ fn a_sleeper_is_woken_by_every_batch() {
 }
 
 #[test]
-fn a_sleeper_is_woken_when_a_batch_that_was_added_one_by_one_fires() {
+fn a_sleeper_is_woken_when_a_batch_that_was_added_one_by_one_is_finished() {
     bounded(3, || {
         let queue = queue(4);
         let other = queue.clone();
         let adder = thread::spawn(move || {
-            let mut told = Told::default();
+            let mut notifications = Notifications::default();
             completions(1..=2).for_each(|one| other.add(one));
-            other.fire(&mut told);
-            told.tell();
+            other.finish_batch(&mut notifications);
+            notifications.fire();
         });
         assert_eq!(retrieve(&queue, 2), [1, 2]);
         adder.join().unwrap();

@@ -141,7 +141,7 @@ impl End {
             assert_eq!((record.header.address, record.body), (reader.read, Found::Inline([0; 4])));
             reader.read += 1;
             self.acknowledged.store(reader.read, Ordering::Release);
-            // `Cq::add` and `Cq::fire`
+            // `Cq::add` and `Cq::finish_batch`
             let mut entries = self.entries.lock().unwrap();
             entries.push(record.header.address);
             let asleep = self.sleepers.any();

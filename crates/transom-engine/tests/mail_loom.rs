@@ -24,39 +24,43 @@ pub use transom_core::{
 #[derive(Debug)]
 pub struct Execution;
 
-/// What is told, by number, in the order in which it was.
-type Told = Arc<Mutex<Vec<u64>>>;
+/// What is heard, by number, in the order in which it was.
+type Heard = Arc<Mutex<Vec<u64>>>;
 
-mod sink {
+mod notifications {
     #[derive(Debug, Default)]
-    pub struct Told(());
+    pub struct Notifications(());
 
-    impl Told {
-        pub fn tell(self) {}
+    impl Notifications {
+        pub fn fire(self) {}
     }
 }
 
 mod qp {
-    use super::{Completion, Effect, Execution, GIVEN_BACK, Side, sink};
+    use super::{Completion, Effect, Execution, GIVEN_BACK, Side, notifications};
 
     #[derive(Debug)]
-    pub struct Qp(pub super::Told);
+    pub struct Qp(pub super::Heard);
 
     impl Qp {
         pub fn complete(&self, _: Side, completion: Completion) {
             self.0.lock().unwrap().push(completion.request_context);
         }
 
-        pub fn complete_batch(&self, batch: &mut Vec<Effect>, _: &mut sink::Told) {
+        pub fn complete_batch(
+            &self,
+            batch: &mut Vec<Effect>,
+            _: &mut notifications::Notifications,
+        ) {
             for effect in batch.drain(..) {
                 let Effect::Complete(side, completion) = effect else { unreachable!() };
                 self.complete(side, completion);
             }
         }
 
-        pub fn fire(&self, _: &mut sink::Told) {}
+        pub fn finish_batch(&self, _: &mut notifications::Notifications) {}
 
-        pub fn take_back(&self, _: Execution, _: &mut sink::Told) {
+        pub fn take_back(&self, _: Execution, _: &mut notifications::Notifications) {
             self.0.lock().unwrap().push(GIVEN_BACK);
         }
     }
@@ -69,29 +73,29 @@ macro_rules! owner {
             use super::link::Link;
             use super::mail::{Delivery, Owner};
             #[allow(unused_imports)]
-            use super::{GONE, HEARD_BY_PORT, Mutex, sink};
+            use super::{GONE, HEARD_BY_PORT, Mutex, notifications};
             use std::sync::Arc;
 
             #[derive(Debug)]
             pub struct $Owner {
                 lock: Mutex<()>,
-                told: super::Told,
+                heard: super::Heard,
             }
 
             impl $Owner {
-                pub fn new(told: &super::Told) -> Arc<$Owner> {
-                    Arc::new($Owner { lock: Mutex::new(()), told: told.clone() })
+                pub fn new(heard: &super::Heard) -> Arc<$Owner> {
+                    Arc::new($Owner { lock: Mutex::new(()), heard: heard.clone() })
                 }
 
                 pub fn deliver(self: &Arc<$Owner>, link: &Link) {
-                    let mut told = sink::Told::default();
+                    let mut notifications = notifications::Notifications::default();
                     let mine =
                         || matches!(link.owner(), Owner::$Owner(o) if o.as_ptr() == Arc::as_ptr(self));
                     let lock = self.lock.lock().unwrap();
                     link.mail.read(
-                        &mut told,
+                        &mut notifications,
                         |delivery, _| {
-                            self.told.lock().unwrap().push(match delivery {
+                            self.heard.lock().unwrap().push(match delivery {
                                 Delivery::Finished(finished) => finished.waiter + $voice,
                                 Delivery::Gone => GONE,
                                 Delivery::Event(_) => unreachable!(),
@@ -110,7 +114,7 @@ owner!(port, Port, HEARD_BY_PORT);
 
 mod link {
     use super::mail::{Mail, Owner};
-    use super::{Execution, Mutex, Step, effects, qp::Qp, sink};
+    use super::{Execution, Mutex, Step, effects, notifications, qp::Qp};
     use std::sync::Arc;
 
     pub struct Link {
@@ -128,9 +132,9 @@ mod link {
 
         /// A pass that decides so much: the number of the last of it. What it has for owners waits.
         pub fn decide(&self, steps: &[Step]) -> u64 {
-            let mut told = sink::Told::default();
+            let mut notifications = notifications::Notifications::default();
             let mut next = self.state.lock().unwrap();
-            self.mail.post(&mut effects(steps, &mut next), Some(&self.qp), &mut told);
+            self.mail.post(&mut effects(steps, &mut next), Some(&self.qp), &mut notifications);
             *next
         }
 
@@ -142,13 +146,13 @@ mod link {
 
         /// The last one: `tear_down`.
         pub fn end(&self) {
-            let mut told = sink::Told::default();
+            let mut notifications = notifications::Notifications::default();
             {
                 let _state = self.state.lock().unwrap();
-                self.mail.detach(self.qp.clone(), Execution, &mut told);
+                self.mail.detach(self.qp.clone(), Execution, &mut notifications);
                 self.mail.hang_up();
             }
-            told.tell();
+            notifications.fire();
             self.deliver();
         }
     }
@@ -189,32 +193,32 @@ fn effects(steps: &[Step], next: &mut u64) -> Effects {
     effects
 }
 
-fn link(owner: Owner, told: &Told) -> Arc<Link> {
+fn link(owner: Owner, heard: &Heard) -> Arc<Link> {
     Arc::new(Link {
         state: Mutex::new(0),
         mail: Mail::default(),
         owner: Mutex::new(owner),
-        qp: Arc::new(Qp(told.clone())),
+        qp: Arc::new(Qp(heard.clone())),
     })
 }
 
-fn assert_all_in_order(told: &Told, last: u64) {
-    assert_eq!(*told.lock().unwrap(), (1..=last).collect::<Vec<_>>());
+fn assert_all_in_order(heard: &Heard, last: u64) {
+    assert_eq!(*heard.lock().unwrap(), (1..=last).collect::<Vec<_>>());
 }
 
 /// No completion overtakes a letter, or one that waited behind it.
 #[test]
 fn what_two_passes_decide_is_told_in_order() {
     bounded(3, || {
-        let told = Told::default();
-        let conn = Conn::new(&told);
-        let link = link(Owner::Conn(Arc::downgrade(&conn)), &told);
+        let heard = Heard::default();
+        let conn = Conn::new(&heard);
+        let link = link(Owner::Conn(Arc::downgrade(&conn)), &heard);
         let other = link.clone();
         link.decide(&[Tell, Complete]);
         let thread = thread::spawn(move || other.deliver());
         link.pass(&[Complete]);
         thread.join().unwrap();
-        assert_all_in_order(&told, 3);
+        assert_all_in_order(&heard, 3);
     });
 }
 
@@ -222,16 +226,16 @@ fn what_two_passes_decide_is_told_in_order() {
 #[test]
 fn what_nobody_is_left_to_hear_completes_in_order() {
     bounded(3, || {
-        let told = Told::default();
-        let link = link(Owner::Conn(std::sync::Weak::new()), &told);
+        let heard = Heard::default();
+        let link = link(Owner::Conn(std::sync::Weak::new()), &heard);
         let other = link.clone();
         let thread = thread::spawn(move || other.pass(&[Tell, Complete, Complete]));
         link.pass(&[Tell, Complete]);
         thread.join().unwrap();
         // What was for the connector is heard by nobody.
-        let told = told.lock().unwrap();
-        assert_eq!(told.len(), 3);
-        assert!(told.is_sorted(), "{told:?}");
+        let heard = heard.lock().unwrap();
+        assert_eq!(heard.len(), 3);
+        assert!(heard.is_sorted(), "{heard:?}");
     });
 }
 
@@ -239,9 +243,9 @@ fn what_nobody_is_left_to_hear_completes_in_order() {
 #[test]
 fn a_change_of_owner_loses_and_reorders_nothing() {
     bounded(3, || {
-        let told = Told::default();
-        let (port, conn) = (Port::new(&told), Conn::new(&told));
-        let link = link(Owner::Port(Arc::downgrade(&port)), &told);
+        let heard = Heard::default();
+        let (port, conn) = (Port::new(&heard), Conn::new(&heard));
+        let link = link(Owner::Port(Arc::downgrade(&port)), &heard);
         let other = link.clone();
         let thread = thread::spawn(move || other.pass(&[Tell, Complete]));
         *link.owner.lock().unwrap() = Owner::Conn(Arc::downgrade(&conn));
@@ -249,9 +253,9 @@ fn a_change_of_owner_loses_and_reorders_nothing() {
         link.deliver();
         thread.join().unwrap();
         // The listener may hear of what came before; what came behind it is for the connector.
-        let told = told.lock().unwrap();
-        assert!(told.contains(&mine), "{mine}: {told:?}");
-        assert!(told.iter().map(|one| one % HEARD_BY_PORT).eq(1..=3), "{told:?}");
+        let heard = heard.lock().unwrap();
+        assert!(heard.contains(&mine), "{mine}: {heard:?}");
+        assert!(heard.iter().map(|one| one % HEARD_BY_PORT).eq(1..=3), "{heard:?}");
     });
 }
 
@@ -259,14 +263,14 @@ fn a_change_of_owner_loses_and_reorders_nothing() {
 #[test]
 fn the_end_of_a_link_comes_last() {
     bounded(3, || {
-        let told = Told::default();
-        let conn = Conn::new(&told);
-        let link = link(Owner::Conn(Arc::downgrade(&conn)), &told);
+        let heard = Heard::default();
+        let conn = Conn::new(&heard);
+        let link = link(Owner::Conn(Arc::downgrade(&conn)), &heard);
         let other = link.clone();
         link.decide(&[Tell, Complete]);
         let thread = thread::spawn(move || other.deliver());
         link.end();
         thread.join().unwrap();
-        assert_eq!(*told.lock().unwrap(), [1, 2, GIVEN_BACK, GONE]);
+        assert_eq!(*heard.lock().unwrap(), [1, 2, GIVEN_BACK, GONE]);
     });
 }

@@ -10,12 +10,12 @@ use transom_wire::{ReadLimits, Role};
 use super::dial::Attempt;
 use super::link::{Link, State};
 use super::mail::{Delivery, Owner};
+use super::notifications::{Notifications, Sink, Sinks};
 use super::options::Explain;
 use super::path::PathReason;
 use super::qp::Qp;
 use super::shared::Shared;
 use super::silence::Silence;
-use super::sink::{Sink, Sinks, Told};
 use crate::sys;
 use crate::tables::ConnectorCall;
 use crate::{
@@ -125,30 +125,35 @@ impl Conn {
     }
 
     /// Carry out effects of the connector alone.
-    pub(super) fn carry_out(&self, effects: &mut Effects, told: &mut Told) {
+    pub(super) fn carry_out(&self, effects: &mut Effects, notifications: &mut Notifications) {
         for effect in effects.list.drain(..) {
             if let Effect::Finished(finished) = effect
                 && let Some(sink) = self.sinks.take(finished.waiter)
             {
-                told.push(sink, finished.status);
+                notifications.push(sink, finished.status);
             }
         }
     }
 
     /// Read the link's mail.
     pub(super) fn deliver(self: &Arc<Conn>, link: &Link) {
-        let mut told = Told::default();
-        self.read(&mut self.lock(), link, &mut told);
-        told.tell();
+        let mut notifications = Notifications::default();
+        self.read(&mut self.lock(), link, &mut notifications);
+        notifications.fire();
         self.connect_again();
     }
 
-    pub(super) fn read(self: &Arc<Conn>, inner: &mut Inner, link: &Link, told: &mut Told) {
+    pub(super) fn read(
+        self: &Arc<Conn>,
+        inner: &mut Inner,
+        link: &Link,
+        notifications: &mut Notifications,
+    ) {
         let mine = || matches!(link.owner(), Owner::Conn(c) if c.as_ptr() == Arc::as_ptr(self));
         let mut effects = Effects::default();
         link.mail.read(
-            told,
-            |delivery, told| {
+            notifications,
+            |delivery, notifications| {
                 match delivery {
                     Delivery::Event(event) => {
                         let unanswered = matches!(
@@ -175,7 +180,7 @@ impl Conn {
                         }
                     }
                 }
-                self.carry_out(&mut effects, told);
+                self.carry_out(&mut effects, notifications);
             },
             mine,
         );
@@ -186,11 +191,11 @@ impl Conn {
         self: &Arc<Conn>,
         work: impl FnOnce(&mut Connector, &mut Cx<'_>, Option<&mut State>, Option<&Arc<Link>>) -> R,
     ) -> R {
-        let mut told = Told::default();
+        let mut notifications = Notifications::default();
         let mut inner = self.lock();
         if let Some(link) = inner.link.clone() {
             // What has happened already comes first.
-            self.read(&mut inner, &link, &mut told);
+            self.read(&mut inner, &link, &mut notifications);
         }
         let link = inner.link.clone();
         let mut result = None;
@@ -198,12 +203,12 @@ impl Conn {
         let mut left = false;
         if let Some(link) = &link {
             let connector = &mut inner.connector;
-            let (done, again) = link.control(&mut told, |state, cx| {
+            let (done, again) = link.control(&mut notifications, |state, cx| {
                 work.take().map(|work| work(connector, cx, Some(state), Some(link)))
             });
             result = done.flatten();
             left = again;
-            self.read(&mut inner, link, &mut told);
+            self.read(&mut inner, link, &mut notifications);
         }
         if let Some(work) = work {
             let mut worker = self.shared.workers.take();
@@ -220,15 +225,15 @@ impl Conn {
             };
             result = Some(work(&mut inner.connector, &mut cx, None, None));
             drop(worker);
-            self.carry_out(&mut effects, &mut told);
+            self.carry_out(&mut effects, &mut notifications);
         }
         let over = inner.connector.state() == crate::tables::ConnectorState::Disconnected;
         let qp = if over { inner.qp.upgrade() } else { None };
         drop(inner);
         if let Some(qp) = qp {
-            qp.disconnected(&mut told); // nothing is left to do, unless the link was gone before
+            qp.disconnected(&mut notifications); // nothing is left to do, unless the link was gone before
         }
-        told.tell();
+        notifications.fire();
         if let Some(link) = link {
             if left {
                 link.drive(0);
@@ -372,14 +377,14 @@ impl Conn {
 
     /// A request for it has arrived. `false`: it does not wait for one any more.
     pub(super) fn take(self: &Arc<Conn>, link: &Arc<Link>, offer: Offer) -> bool {
-        let mut told = Told::default();
+        let mut notifications = Notifications::default();
         let mut inner = self.lock();
         if inner.connector.state() != crate::tables::ConnectorState::Queued {
             return false;
         }
-        self.give(&mut inner, link, offer, &mut told);
+        self.give(&mut inner, link, offer, &mut notifications);
         drop(inner);
-        told.tell();
+        notifications.fire();
         link.deliver();
         true
     }
@@ -389,28 +394,33 @@ impl Conn {
         inner: &mut Inner,
         link: &Arc<Link>,
         offer: Offer,
-        told: &mut Told,
+        notifications: &mut Notifications,
     ) {
         link.set_owner(Owner::Conn(Arc::downgrade(self)));
         inner.ended = None;
         inner.local = link.local().ok();
         inner.peer = Some(link.peer);
         inner.link = Some(link.clone());
-        self.request(inner, offer, told);
+        self.request(inner, offer, notifications);
     }
 
-    pub(super) fn request(&self, inner: &mut Inner, offer: Offer, told: &mut Told) {
+    pub(super) fn request(
+        &self,
+        inner: &mut Inner,
+        offer: Offer,
+        notifications: &mut Notifications,
+    ) {
         let mut effects = Effects::default();
         inner.connector.request(offer, &mut effects);
-        self.carry_out(&mut effects, told);
+        self.carry_out(&mut effects, notifications);
     }
 
     /// Its listener does not listen any more.
     pub(super) fn unqueue(&self) {
-        let mut told = Told::default();
+        let mut notifications = Notifications::default();
         let mut effects = Effects::default();
         self.lock().connector.unqueue(&mut effects);
-        self.carry_out(&mut effects, &mut told);
-        told.tell();
+        self.carry_out(&mut effects, &mut notifications);
+        notifications.fire();
     }
 }

@@ -3,7 +3,7 @@
 
 use super::link::{ARM, FLUSH, Link, RECEIVE, State};
 use super::mail::Owner;
-use super::sink::Told;
+use super::notifications::Notifications;
 use crate::{Cx, EndReason, sys};
 
 impl Link {
@@ -12,7 +12,7 @@ impl Link {
     /// [`drive`](Link::drive) once it holds no lock. `None`: the link is gone.
     pub(crate) fn control<R>(
         &self,
-        told: &mut Told,
+        notifications: &mut Notifications,
         work: impl FnOnce(&mut State, &mut Cx<'_>) -> R,
     ) -> (Option<R>, bool) {
         self.latch.control(|state| {
@@ -40,7 +40,7 @@ impl Link {
                 result
             });
             state.exchange();
-            self.conclude(state, told);
+            self.conclude(state, notifications);
             if !state.gone {
                 self.rest(state, now, if attended { 0 } else { ARM });
             }
@@ -49,8 +49,8 @@ impl Link {
     }
 
     /// The program flushes the queue pair. [`Link::settle`] follows, with no lock held.
-    pub(crate) fn flush(&self, told: &mut Told) {
-        let _ = self.control(told, |state, cx| state.connection.flush(cx));
+    pub(crate) fn flush(&self, notifications: &mut Notifications) {
+        let _ = self.control(notifications, |state, cx| state.connection.flush(cx));
     }
 
     /// Catch up with what was left while a control call held the lock.
@@ -70,33 +70,33 @@ impl Link {
 
     /// The connection cannot go on, for a reason outside of it.
     pub(crate) fn fail(&self, reason: EndReason) {
-        let mut told = Told::default();
-        let _ = self.control(&mut told, |state, cx| state.connection.fail(cx, reason));
-        told.tell();
+        let mut notifications = Notifications::default();
+        let _ = self.control(&mut notifications, |state, cx| state.connection.fail(cx, reason));
+        notifications.fire();
         self.settle();
     }
 
     /// Nobody will take the request that came over it.
     pub(crate) fn turn_away(&self) {
-        let mut told = Told::default();
-        let _ = self.control(&mut told, |state, cx| {
+        let mut notifications = Notifications::default();
+        let _ = self.control(&mut notifications, |state, cx| {
             if state.connection.reject(cx, &[]).is_err() {
                 state.connection.give_up(cx);
             }
         });
-        told.tell();
+        notifications.fire();
         self.settle();
     }
 
     /// Cut the link at once and forget it: its adapter is closed. Nothing touches memory through it
     /// when this returns.
     pub(crate) fn cut(&self) {
-        let mut told = Told::default();
-        let _ = self.control(&mut told, |state, cx| {
+        let mut notifications = Notifications::default();
+        let _ = self.control(&mut notifications, |state, cx| {
             state.connection.disconnect(cx);
             state.gone = true;
         });
-        told.tell();
+        notifications.fire();
         self.deliver();
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use transom_wire::Time;
 
 use super::link::Link;
+use super::notifications::{Notifications, Sink, Sinks};
 use super::shared::Shared;
-use super::sink::{Sink, Sinks, Told};
 use super::sleepers::{Bell, Sleepers};
 use super::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
 use crate::sys::{self, Doorbell, poll_any};
@@ -50,7 +50,7 @@ impl Cq {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Add one of a batch. [`Cq::fire`] follows.
+    /// Add one of a batch. [`Cq::finish_batch`] follows.
     pub(crate) fn add(&self, completion: Completion) {
         let mut queue = self.queue();
         if queue.push(completion) == Err(Status::QueueOverrun) {
@@ -63,7 +63,7 @@ impl Cq {
     pub(crate) fn add_all(
         self: &Arc<Cq>,
         batch: impl Iterator<Item = Completion>,
-        told: &mut Told,
+        notifications: &mut Notifications,
     ) {
         let mut batch = batch.peekable();
         if batch.peek().is_none() {
@@ -75,24 +75,28 @@ impl Cq {
                 self.overrun.store(true, Ordering::Release);
             }
         }
-        self.fire_locked(queue, told);
+        self.finish_locked(queue, notifications);
     }
 
-    /// The batch is complete: collect the sinks to tell, wake who sleeps.
-    pub(crate) fn fire(self: &Arc<Cq>, told: &mut Told) {
-        self.fire_locked(self.queue(), told);
+    /// The batch is complete: collect the sinks to call, wake who sleeps.
+    pub(crate) fn finish_batch(self: &Arc<Cq>, notifications: &mut Notifications) {
+        self.finish_locked(self.queue(), notifications);
     }
 
-    fn fire_locked(self: &Arc<Cq>, mut queue: MutexGuard<'_, CompletionQueue>, told: &mut Told) {
+    fn finish_locked(
+        self: &Arc<Cq>,
+        mut queue: MutexGuard<'_, CompletionQueue>,
+        notifications: &mut Notifications,
+    ) {
         let mut fired = Vec::new();
         queue.fire(&mut fired);
         self.filled.store(!queue.is_empty(), Ordering::Release);
         // Who goes to sleep says so, and then looks at the queue under the same lock.
         let asleep = self.sleepers.any();
         drop(queue);
-        self.sinks.finished(&mut fired, told);
+        self.sinks.finished(&mut fired, notifications);
         if self.overrun.load(Ordering::Relaxed) && self.overrun.swap(false, Ordering::AcqRel) {
-            told.overrun(self);
+            notifications.overrun(self);
         }
         if asleep {
             self.sleepers.ring();
@@ -193,18 +197,18 @@ impl Cq {
         let number = self.sinks.keep(sink);
         let mut fired = Vec::new();
         self.queue().notify(kind, number, &mut fired);
-        let mut told = Told::default();
-        self.sinks.finished(&mut fired, &mut told);
-        told.tell();
+        let mut notifications = Notifications::default();
+        self.sinks.finished(&mut fired, &mut notifications);
+        notifications.fire();
     }
 
     /// End every outstanding notification as canceled.
     pub(crate) fn cancel(&self) {
         let mut fired = Vec::new();
         self.queue().cancel(&mut fired);
-        let mut told = Told::default();
-        self.sinks.finished(&mut fired, &mut told);
-        told.tell();
+        let mut notifications = Notifications::default();
+        self.sinks.finished(&mut fired, &mut notifications);
+        notifications.fire();
         self.wake();
     }
 

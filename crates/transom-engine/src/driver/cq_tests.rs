@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::cq::Cq;
-use super::sink::Told;
+use super::notifications::Notifications;
 use crate::{Capacity, Completion};
 
 /// Of a queue pair with two queues, one sleeps on while only the other one gets something.
@@ -11,8 +11,8 @@ use crate::{Capacity, Completion};
 fn a_thread_sleeps_on_while_there_is_nothing_for_it() {
     let queue = Arc::new(Cq::new(4, Capacity::Exact));
     let bell = queue.sleeper();
-    queue.add_all(std::iter::empty(), &mut Told::default());
+    queue.add_all(std::iter::empty(), &mut Notifications::default());
     assert!(!bell.silence(), "woken for nothing");
-    queue.add_all(std::iter::once(Completion::default()), &mut Told::default());
+    queue.add_all(std::iter::once(Completion::default()), &mut Notifications::default());
     assert!(bell.silence());
 }

@@ -11,10 +11,10 @@ use super::conn::{Conn, Inner, Outcome, new_connection};
 use super::handover::{Request, Stage};
 use super::link::{ARM, Link};
 use super::mail::Owner;
+use super::notifications::{Notifications, Sink};
 use super::options::status_of;
 use super::path::PathReason;
 use super::qp::Qp;
-use super::sink::{Sink, Told};
 use crate::sys::{self, Stream};
 use crate::tables::ConnectorState;
 use crate::{Effects, Execution, QueuePairState, Status};
@@ -46,10 +46,10 @@ impl Conn {
         if let Some(pause) = self.shared.asking.pause() {
             sys::pause(pause);
         }
-        let mut told = Told::default();
+        let mut notifications = Notifications::default();
         let mut inner = self.lock();
         if let Some(old) = inner.link.clone() {
-            self.read(&mut inner, &old, &mut told);
+            self.read(&mut inner, &old, &mut notifications);
         }
         let waiter = self.keep(sink);
         let begun = inner.connector.connect(&mut qp.front().pair, waiter, asked, private.len());
@@ -59,7 +59,7 @@ impl Conn {
                 self.forget(waiter);
                 // What was read above is somebody's all the same.
                 drop(inner);
-                told.tell();
+                notifications.fire();
                 self.connect_again();
                 return Err(status);
             }
@@ -72,13 +72,13 @@ impl Conn {
             private: private.into(),
             again: false,
         };
-        let link = self.dial(&mut inner, qp, execution, &attempt, NEWEST, &mut told);
+        let link = self.dial(&mut inner, qp, execution, &attempt, NEWEST, &mut notifications);
         match link {
             Ok(_) => inner.attempt = Some(Box::new(attempt)),
-            Err(status) => self.not_connected(&mut inner, status, &mut told),
+            Err(status) => self.not_connected(&mut inner, status, &mut notifications),
         }
         drop(inner);
-        told.tell();
+        notifications.fire();
         if let Ok(link) = link {
             link.drive(ARM);
             link.deliver();
@@ -94,7 +94,7 @@ impl Conn {
         execution: Execution,
         attempt: &Attempt,
         revision: Revision,
-        told: &mut Told,
+        notifications: &mut Notifications,
     ) -> Outcome<Arc<Link>> {
         let Some(peer) = inner.peer else { return Err(Status::InvalidState) };
         let stream = match Stream::connect(inner.local, peer, &self.shared.options.sockets()) {
@@ -122,7 +122,7 @@ impl Conn {
         inner.qp = Arc::downgrade(qp);
         // Nobody else knows the link yet: the peer may be gone already, and whoever saw that first would
         // end a connection that has not been asked for.
-        let (result, _) = link.control(told, |state, cx| {
+        let (result, _) = link.control(notifications, |state, cx| {
             state.qp = Some(qp.clone());
             let result = state.connection.connect(cx, execution, attempt.asked, &attempt.private);
             if result.is_err() {
@@ -133,23 +133,23 @@ impl Conn {
         result.unwrap_or(Err(Status::InternalError))?;
         qp.attach(&link);
         if self.shared.add_link(&link, false).is_err() {
-            let _ = link.control(told, |state, cx| state.connection.give_up(cx));
+            let _ = link.control(notifications, |state, cx| state.connection.give_up(cx));
             return Err(Status::InsufficientResources);
         }
         Ok(link)
     }
 
-    fn not_connected(&self, inner: &mut Inner, status: Status, told: &mut Told) {
+    fn not_connected(&self, inner: &mut Inner, status: Status, notifications: &mut Notifications) {
         let mut effects = Effects::default();
         inner.link = None;
         inner.connector.link_failed(status, &mut effects);
-        self.carry_out(&mut effects, told);
+        self.carry_out(&mut effects, notifications);
     }
 
     /// The peer ended the link instead of answering: ask once more, as older peers expect it
     /// (iW 2.4). The program knows nothing of it. No lock may be held.
     pub(super) fn connect_again(self: &Arc<Conn>) {
-        let mut told = Told::default();
+        let mut notifications = Notifications::default();
         let mut inner = self.lock();
         let Some(attempt) = inner.attempt.take_if(|attempt| attempt.again) else { return };
         if inner.connector.state() != ConnectorState::Connecting {
@@ -160,13 +160,13 @@ impl Conn {
             Some((qp, execution))
         });
         let link = attached.and_then(|(qp, execution)| {
-            self.dial(&mut inner, &qp, execution, &attempt, Revision::One, &mut told).ok()
+            self.dial(&mut inner, &qp, execution, &attempt, Revision::One, &mut notifications).ok()
         });
         if link.is_none() {
-            self.not_connected(&mut inner, Status::ConnectionRefused, &mut told);
+            self.not_connected(&mut inner, Status::ConnectionRefused, &mut notifications);
         }
         drop(inner);
-        told.tell();
+        notifications.fire();
         if let Some(link) = link {
             link.drive(ARM);
             link.deliver();

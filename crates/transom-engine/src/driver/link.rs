@@ -22,13 +22,13 @@ use super::guessers::Who;
 use super::handover::Stage;
 use super::latch::Latch;
 use super::mail::{Mail, Owner};
+use super::notifications::Notifications;
 use super::options::Explain;
 use super::path::{PathReason, Place};
 use super::qp::{Front, Qp};
 use super::rings::Rings;
 use super::shared::Shared;
 use super::silence::Silence;
-use super::sink::Told;
 use super::traffic::FIRST_BITE;
 use super::watch::{Turn, Watch};
 use crate::sys::{self, Epoll, Fd, IoError, Local, Stream};
@@ -259,11 +259,11 @@ impl Link {
             |state| {
                 let carried = post.take().is_some_and(|(qp, front)| state.carry(qp, front));
                 let bits = if carried { CARRIED } else { bits.take() } | self.left_over();
-                let mut told = Told::default();
-                self.pass(state, bits, &mut told);
-                told
+                let mut notifications = Notifications::default();
+                self.pass(state, bits, &mut notifications);
+                notifications
             },
-            |told| self.afterwards(told),
+            |notifications| self.afterwards(notifications),
         );
     }
 
@@ -275,8 +275,8 @@ impl Link {
         self.todo.swap(0, Ordering::AcqRel)
     }
 
-    fn afterwards(&self, told: Told) {
-        told.tell();
+    fn afterwards(&self, notifications: Notifications) {
+        notifications.fire();
         self.deliver();
     }
 
@@ -312,16 +312,16 @@ impl Link {
                     if first == Some(Err(IoError::NotNow)) && self.idles(state, now) {
                         return None;
                     }
-                    let mut told = Told::default();
+                    let mut notifications = Notifications::default();
                     self.watch.set_at_work(true);
-                    self.pass_with(state, worker, now, (bits, first, calm), &mut told);
+                    self.pass_with(state, worker, now, (bits, first, calm), &mut notifications);
                     self.watch.set_at_work(false);
-                    Some(told)
+                    Some(notifications)
                 })
             },
-            |told| {
-                if let Some(told) = told {
-                    self.afterwards(told);
+            |notifications| {
+                if let Some(notifications) = notifications {
+                    self.afterwards(notifications);
                 }
             },
         );

@@ -13,9 +13,9 @@ use std::sync::{Arc, PoisonError, Weak};
 
 use super::conn::Conn;
 use super::link::Link;
+use super::notifications::Notifications;
 use super::port::Port;
 use super::qp::Qp;
-use super::sink::Told;
 use super::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
 use crate::{ConnectionEvent, Effect, Effects, Execution};
 
@@ -68,7 +68,12 @@ impl Mail {
     }
 
     /// Under the link's lock: queue completions, keep the rest.
-    pub(crate) fn post(&self, effects: &mut Effects, qp: Option<&Arc<Qp>>, told: &mut Told) {
+    pub(crate) fn post(
+        &self,
+        effects: &mut Effects,
+        qp: Option<&Arc<Qp>>,
+        notifications: &mut Notifications,
+    ) {
         if effects.list.is_empty() {
             return;
         }
@@ -78,7 +83,7 @@ impl Mail {
             && !self.is_waiting()
             && effects.list.iter().all(|effect| matches!(effect, Effect::Complete(..)))
         {
-            return qp.complete_batch(&mut effects.list, told);
+            return qp.complete_batch(&mut effects.list, notifications);
         }
         let mut inner = self.lock();
         for effect in effects.list.drain(..) {
@@ -93,16 +98,21 @@ impl Mail {
         }
         drop(inner);
         if let Some(qp) = qp {
-            qp.fire(told);
+            qp.finish_batch(notifications);
         }
     }
 
     /// Give the queue pair back, in order. Follows [`Qp::leave`].
-    pub(crate) fn detach(&self, qp: Arc<Qp>, execution: Execution, told: &mut Told) {
+    pub(crate) fn detach(
+        &self,
+        qp: Arc<Qp>,
+        execution: Execution,
+        notifications: &mut Notifications,
+    ) {
         if self.is_waiting() {
             self.put(&mut self.lock(), Letter::Detach(qp, Box::new(execution)));
         } else {
-            qp.take_back(execution, told);
+            qp.take_back(execution, notifications);
         }
     }
 
@@ -124,8 +134,8 @@ impl Mail {
     /// `false`: it is not for them any more.
     pub(crate) fn read(
         &self,
-        told: &mut Told,
-        mut take: impl FnMut(Delivery, &mut Told),
+        notifications: &mut Notifications,
+        mut take: impl FnMut(Delivery, &mut Notifications),
         mut is_mine: impl FnMut() -> bool,
     ) {
         let mut touched: Vec<Arc<Qp>> = Vec::new();
@@ -145,10 +155,14 @@ impl Mail {
                 letter
             };
             match letter {
-                Letter::Detach(qp, execution) => qp.take_back(*execution, told),
-                Letter::Gone => take(Delivery::Gone, told),
-                Letter::Effect(Effect::Event(event), _) => take(Delivery::Event(event), told),
-                Letter::Effect(Effect::Finished(f), _) => take(Delivery::Finished(f), told),
+                Letter::Detach(qp, execution) => qp.take_back(*execution, notifications),
+                Letter::Gone => take(Delivery::Gone, notifications),
+                Letter::Effect(Effect::Event(event), _) => {
+                    take(Delivery::Event(event), notifications)
+                }
+                Letter::Effect(Effect::Finished(f), _) => {
+                    take(Delivery::Finished(f), notifications)
+                }
                 Letter::Effect(Effect::Complete(side, completion), Some(qp)) => {
                     qp.complete(side, completion);
                     if !touched.iter().any(|t| Arc::ptr_eq(t, &qp)) {
@@ -160,7 +174,7 @@ impl Mail {
         }
         drop(reader);
         for qp in touched {
-            qp.fire(told);
+            qp.finish_batch(notifications);
         }
     }
 }
@@ -175,9 +189,9 @@ impl Link {
             };
             if known.is_none() {
                 // Nobody is left to hear of it, but completions are completions.
-                let mut told = Told::default();
-                self.mail.read(&mut told, |_, _| {}, || true);
-                told.tell();
+                let mut notifications = Notifications::default();
+                self.mail.read(&mut notifications, |_, _| {}, || true);
+                notifications.fire();
             }
         }
     }

@@ -17,6 +17,7 @@ mod lease;
 mod lease_tests;
 mod link;
 mod mail;
+mod notifications;
 mod options;
 mod pass;
 mod path;
@@ -25,7 +26,6 @@ mod qp;
 mod rings;
 mod shared;
 mod silence;
-mod sink;
 mod sleepers;
 mod srq;
 mod timers;
@@ -35,18 +35,18 @@ mod workers;
 
 pub use admission::HalfOpen;
 pub use guessers::GuessLimit;
+pub use notifications::Sink;
 pub use options::{Explain, Options, Trace};
 pub use path::{Path, PathReason};
 pub use silence::Silence;
-pub use sink::Sink;
 
 pub(crate) use conn::Conn;
 pub(crate) use cq::Cq;
+pub(crate) use notifications::Notifications;
 pub(crate) use options::status_of;
 pub(crate) use port::Port;
 pub(crate) use qp::Qp;
 pub(crate) use shared::Shared;
-pub(crate) use sink::Told;
 pub(crate) use srq::Srq;
 
 /// What the latch, the mail, the sleepers, and who looks at links are built of; their model tests put

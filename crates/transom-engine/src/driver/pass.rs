@@ -11,9 +11,9 @@ use super::handover::Stage;
 use super::link::{
     ARM, CARRIED, FLUSH, LAPSED, Link, LinkDenials, NEVER, POSTED, RECEIVE, SERVED, State,
 };
+use super::notifications::Notifications;
 use super::qp::{Front, Qp};
 use super::shared::Shared;
-use super::sink::Told;
 use super::traffic::First;
 use super::workers::Worker;
 use crate::sys::{self, Host};
@@ -59,9 +59,9 @@ impl Link {
         result
     }
 
-    pub(super) fn pass(&self, state: &mut State, bits: u8, told: &mut Told) {
+    pub(super) fn pass(&self, state: &mut State, bits: u8, notifications: &mut Notifications) {
         self.with_worker(state, |state, worker| {
-            self.pass_with(state, worker, sys::recently(), (bits, None, false), told);
+            self.pass_with(state, worker, sys::recently(), (bits, None, false), notifications);
         });
     }
 
@@ -86,7 +86,7 @@ impl Link {
         worker: &mut Worker,
         now: Time,
         (bits, first, found): (u8, First, bool),
-        told: &mut Told,
+        notifications: &mut Notifications,
     ) {
         if state.gone {
             return;
@@ -102,7 +102,7 @@ impl Link {
                 });
             }
         });
-        self.conclude(state, told);
+        self.conclude(state, notifications);
         if state.gone {
             return;
         }
@@ -173,7 +173,7 @@ impl Link {
     }
 
     /// Hang up if the connection wants that, and carry out what it has decided.
-    pub(super) fn conclude(&self, state: &mut State, told: &mut Told) {
+    pub(super) fn conclude(&self, state: &mut State, notifications: &mut Notifications) {
         self.note_silence(state);
         let all_written = state.out.bytes.is_empty();
         match state.connection.link_wish() {
@@ -203,22 +203,22 @@ impl Link {
         let undone = unused.and_then(|execution| Some((state.qp.take()?, execution)));
         if let Some((qp, execution)) = undone {
             // Before anybody hears that the Connect came to nothing: it may be tried again at once.
-            qp.detach(self, execution, told);
-            self.mail.post(&mut state.effects, Some(&qp), told);
+            qp.detach(self, execution, notifications);
+            self.mail.post(&mut state.effects, Some(&qp), notifications);
         } else {
-            self.mail.post(&mut state.effects, state.qp.as_ref(), told);
+            self.mail.post(&mut state.effects, state.qp.as_ref(), notifications);
         }
         if state.gone {
-            self.tear_down(state, told);
+            self.tear_down(state, notifications);
         }
     }
 
-    pub(super) fn tear_down(&self, state: &mut State, told: &mut Told) {
+    pub(super) fn tear_down(&self, state: &mut State, notifications: &mut Notifications) {
         let execution = state.connection.take_execution();
         if let (Some(qp), Some(execution)) = (state.qp.take(), execution) {
             // Completions may still be waiting in the mail; none may overtake them (ND2 4.9).
             qp.leave(self);
-            self.mail.detach(qp, execution, told);
+            self.mail.detach(qp, execution, notifications);
         }
         state.starting = None;
         state.partial = Vec::new();

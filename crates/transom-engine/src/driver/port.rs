@@ -14,9 +14,9 @@ use super::dial::NEWEST;
 use super::handover::{Stage, Threshold};
 use super::link::{ARM, FLUSH, Link, RECEIVE};
 use super::mail::{Delivery, Owner};
+use super::notifications::{Notifications, Sink};
 use super::path::PathReason;
 use super::shared::Shared;
-use super::sink::{Sink, Told};
 use crate::sys::{self, Fd, IoError, Listener as Socket, Stream};
 use crate::{ConnectionEvent, Incoming, Listener, Offer, Status};
 
@@ -158,12 +158,12 @@ impl Port {
 
     /// Read the mail of a link that nobody has taken yet.
     pub(super) fn deliver(self: &Arc<Port>, link: &Link) {
-        let mut told = Told::default();
+        let mut notifications = Notifications::default();
         let mut arrived = None;
         let mine = || matches!(link.owner(), Owner::Port(p) if p.as_ptr() == Arc::as_ptr(self));
         let mut inner = self.lock();
         link.mail.read(
-            &mut told,
+            &mut notifications,
             |delivery, _| match delivery {
                 Delivery::Event(ConnectionEvent::Requested { limits, private }) => {
                     arrived = Some(Offer { limits, private });
@@ -177,7 +177,7 @@ impl Port {
             mine,
         );
         drop(inner);
-        told.tell();
+        notifications.fire();
         if let Some(offer) = arrived {
             self.arrived(link.key, offer);
         }
@@ -211,7 +211,7 @@ impl Port {
     /// GetConnectionRequest: `sink` hears when a request has arrived for `conn`.
     pub(crate) fn get_request(self: &Arc<Port>, conn: &Arc<Conn>, sink: Sink) -> Outcome<()> {
         let waiter = conn.keep(sink);
-        let mut told = Told::default();
+        let mut notifications = Notifications::default();
         let mut owner = conn.lock();
         let mut inner = self.lock();
         let taken = inner.listener.take_request(&mut owner.connector, conn.name, waiter);
@@ -236,13 +236,13 @@ impl Port {
         };
         let link = self.shared.link(incoming.link);
         match &link {
-            Some(link) => conn.give(&mut owner, link, incoming.offer, &mut told),
+            Some(link) => conn.give(&mut owner, link, incoming.offer, &mut notifications),
             // Gone this very moment: Accept will say so.
-            None => conn.request(&mut owner, incoming.offer, &mut told),
+            None => conn.request(&mut owner, incoming.offer, &mut notifications),
         }
         drop(inner);
         drop(owner);
-        told.tell();
+        notifications.fire();
         if let Some(link) = link {
             link.deliver();
         }

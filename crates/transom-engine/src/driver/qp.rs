@@ -7,8 +7,8 @@ use transom_memory::QueuePairId;
 
 use super::cq::Cq;
 use super::link::Link;
+use super::notifications::Notifications;
 use super::shared::Shared;
-use super::sink::Told;
 use super::srq::Srq;
 use crate::sys;
 use crate::{
@@ -105,9 +105,14 @@ impl Qp {
     }
 
     /// The link is done with it.
-    pub(crate) fn detach(&self, link: &Link, execution: Execution, told: &mut Told) {
+    pub(crate) fn detach(
+        &self,
+        link: &Link,
+        execution: Execution,
+        notifications: &mut Notifications,
+    ) {
         self.leave(link);
-        self.take_back(execution, told);
+        self.take_back(execution, notifications);
     }
 
     /// The link makes no more passes for it.
@@ -117,13 +122,13 @@ impl Qp {
     }
 
     /// Its half is its own again.
-    pub(crate) fn take_back(&self, execution: Execution, told: &mut Told) {
+    pub(crate) fn take_back(&self, execution: Execution, notifications: &mut Notifications) {
         {
             let mut front = self.front();
             front.pair.detach(execution);
             front.link = Weak::new();
         }
-        self.settle(told);
+        self.settle(notifications);
     }
 
     pub(crate) fn post(&self, request: &Request, data: Data<'_>) -> Result<(), Status> {
@@ -157,39 +162,39 @@ impl Qp {
             Some(link) => link.posted_at(self, front),
             None => {
                 drop(front);
-                let mut told = Told::default();
-                self.settle(&mut told);
-                told.tell();
+                let mut notifications = Notifications::default();
+                self.settle(&mut notifications);
+                notifications.fire();
             }
         }
     }
 
     /// Complete what was posted behind the end, when there is no link to do it.
-    fn settle(&self, told: &mut Told) {
+    fn settle(&self, notifications: &mut Notifications) {
         let mut effects = Effects::default();
         let mut front = self.front();
         front.pair.settle(&self.adapter.memory, sys::now(), &mut effects);
         // Under the front's lock: two threads that post must not complete out of order.
-        self.complete_all(effects, told);
+        self.complete_all(effects, notifications);
     }
 
     /// Flush without a link (ND2 4.9).
-    pub(crate) fn flush(&self, told: &mut Told) {
+    pub(crate) fn flush(&self, notifications: &mut Notifications) {
         let mut effects = Effects::default();
         let mut front = self.front();
         front.pair.flush(&self.adapter.memory, sys::now(), &mut effects);
-        self.complete_all(effects, told);
+        self.complete_all(effects, notifications);
     }
 
     /// This side disconnects, and there is no link any more to do it on.
-    pub(crate) fn disconnected(&self, told: &mut Told) {
+    pub(crate) fn disconnected(&self, notifications: &mut Notifications) {
         let mut effects = Effects::default();
         let mut front = self.front();
         front.pair.disconnected(&self.adapter.memory, sys::now(), &mut effects);
-        self.complete_all(effects, told);
+        self.complete_all(effects, notifications);
     }
 
-    fn complete_all(&self, mut effects: Effects, told: &mut Told) {
+    fn complete_all(&self, mut effects: Effects, notifications: &mut Notifications) {
         if effects.list.is_empty() {
             return;
         }
@@ -198,11 +203,15 @@ impl Qp {
                 self.complete(side, completion);
             }
         }
-        self.fire(told);
+        self.finish_batch(notifications);
     }
 
     /// Queue a batch that is nothing but completions.
-    pub(crate) fn complete_batch(&self, batch: &mut Vec<Effect>, told: &mut Told) {
+    pub(crate) fn complete_batch(
+        &self,
+        batch: &mut Vec<Effect>,
+        notifications: &mut Notifications,
+    ) {
         let of = |wanted: Option<Side>| {
             batch.iter().filter_map(move |effect| match effect {
                 Effect::Complete(side, c) if wanted.is_none_or(|w| w == *side) => Some(*c),
@@ -210,18 +219,18 @@ impl Qp {
             })
         };
         if let Some(shared) = &self.shared {
-            shared.fire(told);
+            shared.collect_fired(notifications);
         }
         if Arc::ptr_eq(&self.initiator, &self.receive) {
-            self.initiator.add_all(of(None), told);
+            self.initiator.add_all(of(None), notifications);
         } else {
-            self.initiator.add_all(of(Some(Side::Initiator)), told);
-            self.receive.add_all(of(Some(Side::Receive)), told);
+            self.initiator.add_all(of(Some(Side::Initiator)), notifications);
+            self.receive.add_all(of(Some(Side::Receive)), notifications);
         }
         batch.clear();
     }
 
-    /// Queue one completion. [`Qp::fire`] follows the batch.
+    /// Queue one completion. [`Qp::finish_batch`] follows the batch.
     pub(crate) fn complete(&self, side: Side, completion: Completion) {
         match side {
             Side::Initiator => self.initiator.add(completion),
@@ -229,13 +238,13 @@ impl Qp {
         }
     }
 
-    pub(crate) fn fire(&self, told: &mut Told) {
+    pub(crate) fn finish_batch(&self, notifications: &mut Notifications) {
         if let Some(shared) = &self.shared {
-            shared.fire(told);
+            shared.collect_fired(notifications);
         }
-        Cq::fire(&self.initiator, told);
+        Cq::finish_batch(&self.initiator, notifications);
         if !Arc::ptr_eq(&self.initiator, &self.receive) {
-            Cq::fire(&self.receive, told);
+            Cq::finish_batch(&self.receive, notifications);
         }
     }
 }

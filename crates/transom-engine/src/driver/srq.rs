@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use transom_memory::QueuePairId;
 
-use super::sink::{Sink, Sinks, Told};
+use super::notifications::{Notifications, Sink, Sinks};
 use crate::{Finished, RequestQueue, Sge, SharedReceiveQueue, SharedReceives, Status};
 
 #[derive(Debug)]
@@ -51,21 +51,21 @@ impl Srq {
         self.lock().queue.post(context, list, wake)
     }
 
-    /// Collect the sinks to tell.
-    pub(crate) fn fire(&self, told: &mut Told) {
+    /// Collect the sinks to call.
+    pub(crate) fn collect_fired(&self, notifications: &mut Notifications) {
         let mut fired = std::mem::take(&mut self.lock().fired);
-        self.sinks.finished(&mut fired, told);
+        self.sinks.finished(&mut fired, notifications);
     }
 
     pub(crate) fn modify(&self, depth: usize, threshold: usize) -> Result<(), Status> {
-        let mut told = Told::default();
+        let mut notifications = Notifications::default();
         let result = {
             let mut inner = self.lock();
             let Inner { queue, fired } = &mut *inner;
             queue.modify(depth, threshold, fired)
         };
-        self.fire(&mut told);
-        told.tell();
+        self.collect_fired(&mut notifications);
+        notifications.fire();
         result
     }
 
@@ -86,8 +86,8 @@ impl Srq {
             let Inner { queue, fired } = &mut *inner;
             change(queue, fired);
         }
-        let mut told = Told::default();
-        self.fire(&mut told);
-        told.tell();
+        let mut notifications = Notifications::default();
+        self.collect_fired(&mut notifications);
+        notifications.fire();
     }
 }

@@ -6,7 +6,7 @@ use transom_memory::{Rights, Segment, Token};
 
 use super::adapter::Owner;
 use super::{Adapter, CompletionQueue, Domain, Error, Result, SharedReceiveQueue};
-use crate::driver::{Qp, Told};
+use crate::driver::{Notifications, Qp};
 use crate::{
     Data, Flags, Operation, QueuePairConfig, QueuePairKind, QueuePairState, Request, Sge, Status,
 };
@@ -71,9 +71,9 @@ impl Drop for Handle {
             link.release();
         }
         // What its dialect has kept beyond the link (ND2 1.3 rule 5).
-        let mut told = Told::default();
-        self.qp.disconnected(&mut told);
-        told.tell();
+        let mut notifications = Notifications::default();
+        self.qp.disconnected(&mut notifications);
+        notifications.fire();
         self.owner.shared.remove_queue_pair(self.qp.number);
         // Windows that were bound without a connection.
         self.owner.shared.memory.close_queue_pair(self.qp.number, crate::sys::now().0);
@@ -189,16 +189,16 @@ impl QueuePair {
     pub fn flush(&self) -> Result<()> {
         self.0.owner.here()?;
         let qp = &self.0.qp;
-        let mut told = Told::default();
+        let mut notifications = Notifications::default();
         match qp.link() {
             Some(link) => {
-                link.flush(&mut told);
-                told.tell();
+                link.flush(&mut notifications);
+                notifications.fire();
                 link.settle();
             }
             None => {
-                qp.flush(&mut told);
-                told.tell();
+                qp.flush(&mut notifications);
+                notifications.fire();
             }
         }
         Ok(())

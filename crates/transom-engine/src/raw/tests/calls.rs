@@ -10,7 +10,7 @@ use super::harness::*;
 use super::processes::listening;
 use super::rings::until;
 use super::waiters::occupied;
-use crate::driver::Told;
+use crate::driver::Notifications;
 use crate::raw::{FastRegistration, Options, Path, QueuePairOptions, Sink};
 use crate::tables::ConnectorState;
 use crate::{
@@ -289,9 +289,9 @@ fn a_call_that_is_refused_tells_what_it_has_found_in_the_mail() {
     active.connector.disconnect(Sink::call(|_| ())).unwrap();
     // Who makes this pass has not come to the mail yet.
     let link = passive.qp.0.qp.link().unwrap();
-    let mut told = Told::default();
+    let mut notifications = Notifications::default();
     until("the disconnect is noticed", || {
-        let _ = link.control(&mut told, |_, _| ());
+        let _ = link.control(&mut notifications, |_, _| ());
         link.mail.is_waiting()
     });
     let at = (std::net::Ipv4Addr::LOCALHOST, 9).into();
@@ -299,7 +299,7 @@ fn a_call_that_is_refused_tells_what_it_has_found_in_the_mail() {
         passive.connector.connect(&passive.qp, at, LIMITS, &[0; 4096], Sink::call(|_| ()));
     assert!(refused.is_err());
     assert_eq!(gone.told(), Some(Status::Success));
-    told.tell();
+    notifications.fire();
     link.settle();
 }
 

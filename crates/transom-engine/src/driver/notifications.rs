@@ -1,5 +1,7 @@
-//! Who is told when something has happened. Always with no lock of ours held, so that it may call
-//! anything, on whatever thread made it happen.
+//! Notification sinks, and the notifications that a pass or a call has collected for them.
+//!
+//! Sinks are called with no lock of ours held, so that they may call anything, on the thread that made
+//! the event happen.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +10,7 @@ use std::task::Waker;
 use super::cq::Cq;
 use crate::{EndReason, Finished, Status};
 
-/// Told once. Dropped untold if what it waits for goes away with its object.
+/// Receives one notification. Dropped without one if its event goes away with its object.
 pub enum Sink {
     /// Call this. What an eventfd, an OVERLAPPED or a C callback becomes.
     Call(Box<dyn FnOnce(Status) + Send>),
@@ -31,7 +33,7 @@ impl Sink {
         Sink::Call(Box::new(f))
     }
 
-    pub(crate) fn tell(self, status: Status) {
+    pub(crate) fn fire(self, status: Status) {
         match self {
             Sink::Call(f) => f(status),
             Sink::Wake(waker) => waker.wake(),
@@ -39,22 +41,22 @@ impl Sink {
     }
 }
 
-/// Sinks that wait, by the number that the core knows them by.
+/// Sinks that wait for their event, by the numbers that the core knows them by.
 #[derive(Debug, Default)]
 pub(crate) struct Sinks {
     inner: Mutex<(u64, HashMap<u64, Sink>)>,
 }
 
-/// What is to be told, once no lock is held.
+/// Notifications that fire once no lock is held.
 #[derive(Debug, Default)]
-#[must_use = "somebody waits for it"]
-pub(crate) struct Told {
+#[must_use = "programs wait for these notifications"]
+pub(crate) struct Notifications {
     sinks: Vec<(Sink, Status)>,
     /// Completion queues that ran over: the links that feed them are to be ended.
     overrun: Vec<Arc<Cq>>,
 }
 
-impl Told {
+impl Notifications {
     pub(crate) fn push(&mut self, sink: Sink, status: Status) {
         self.sinks.push((sink, status));
     }
@@ -63,22 +65,22 @@ impl Told {
         self.overrun.push(cq.clone());
     }
 
-    /// Tell them all. A sink that panics must not take the others, or our thread, with it.
+    /// Call every sink. A sink that panics must not take the others, or our thread, with it.
     #[inline]
-    pub(crate) fn tell(self) {
+    pub(crate) fn fire(self) {
         if !self.sinks.is_empty() || !self.overrun.is_empty() {
-            self.tell_all();
+            self.fire_all();
         }
     }
 
-    fn tell_all(self) {
+    fn fire_all(self) {
         for cq in self.overrun {
             for link in cq.links() {
                 link.fail(EndReason::Overrun);
             }
         }
         for (sink, status) in self.sinks {
-            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| sink.tell(status)));
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| sink.fire(status)));
         }
     }
 }
@@ -99,10 +101,10 @@ impl Sinks {
     }
 
     /// Turn numbers back into sinks.
-    pub(crate) fn finished(&self, fired: &mut Vec<Finished>, told: &mut Told) {
+    pub(crate) fn finished(&self, fired: &mut Vec<Finished>, notifications: &mut Notifications) {
         for one in fired.drain(..) {
             if let Some(sink) = self.take(one.waiter) {
-                told.push(sink, one.status);
+                notifications.push(sink, one.status);
             }
         }
     }
