@@ -3,7 +3,7 @@
 //! files, in thousands of random schedules. Nobody may sleep while a record or a completion waits
 //! (shuttle reports threads that all sleep), and each record is taken once, in order.
 //!
-//! Seen to fail without the second look of `Latch::drive`, without the look after the unlock, and without
+//! Seen to fail without the second look of `CombiningLock::drive`, without the look after the unlock, and without
 //! the look again after a link has said that it sleeps. Shuttle runs one thread at a time: what barriers
 //! are for is the loom models' part, and so is the note for a waiter whose link is left unread, which no
 //! random schedule came to.
@@ -16,8 +16,8 @@ mod sync {
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
     pub(crate) use shuttle::sync::{Mutex, MutexGuard};
 }
-#[path = "../src/driver/latch.rs"]
-mod latch;
+#[path = "../src/driver/combining_lock.rs"]
+mod combining_lock;
 #[path = "../../transom-process/src/record.rs"]
 mod record;
 #[path = "../../transom-process/src/ring.rs"]
@@ -28,7 +28,7 @@ mod sleepers;
 use std::cell::Cell;
 use std::sync::Arc;
 
-use latch::Latch;
+use combining_lock::CombiningLock;
 use record::{Header, Kind};
 use ring::{Body, Consumer, Found, Producer, Slot};
 use shuttle::sync::{Condvar, Mutex};
@@ -80,7 +80,7 @@ impl Bell for Doorbell {
     }
 }
 
-/// What lies under the latch: the reading end, and what it has read.
+/// What lies under the lock: the reading end, and what it has read.
 struct Reader {
     consumer: Consumer,
     read: u64,
@@ -92,7 +92,7 @@ struct End {
     slots: Vec<Slot>,
     acknowledged: AtomicU64,
     asleep: AtomicU32,
-    latch: Latch<Reader>,
+    lock: CombiningLock<Reader>,
     todo: AtomicU32,
     waiters: AtomicU32,
     unread: AtomicBool,
@@ -109,7 +109,7 @@ impl End {
             slots: (0..SLOTS).map(|_| Slot::default()).collect(),
             acknowledged: AtomicU64::new(0),
             asleep: AtomicU32::new(0),
-            latch: Latch::new(Reader { consumer: Consumer::new(SLOTS, 0), read: 0 }),
+            lock: CombiningLock::new(Reader { consumer: Consumer::new(SLOTS, 0), read: 0 }),
             todo: AtomicU32::new(0),
             waiters: AtomicU32::new(0),
             unread: AtomicBool::new(false),
@@ -176,7 +176,7 @@ impl End {
 
     fn drive(&self, bits: u32) {
         let bits = Cell::new(bits);
-        self.latch.drive(
+        self.lock.drive(
             || {
                 self.todo.fetch_or(bits.take(), Ordering::AcqRel);
             },
@@ -186,7 +186,7 @@ impl End {
     }
 
     fn poll(&self) {
-        self.latch.attempt(|reader| self.pass(reader, RECEIVE | self.left_over()), |()| {});
+        self.lock.attempt(|reader| self.pass(reader, RECEIVE | self.left_over()), |()| {});
     }
 
     /// Retrieve what is there; whether it was all that will ever come.
@@ -255,7 +255,7 @@ fn world(waiters: usize, polls: usize) {
     if polls > 2 {
         threads.push(start(Box::new(|end| {
             // A control call, and what follows it.
-            if end.latch.control(|reader| reader.read).1 {
+            if end.lock.control(|reader| reader.read).1 {
                 end.drive(0);
             }
         })));

@@ -118,7 +118,7 @@ mod link {
     use std::sync::Arc;
 
     pub struct Link {
-        /// What the latch guards: the number of the next effect.
+        /// What the lock of a link guards: the number of the next effect.
         pub state: Mutex<u64>,
         pub mail: Mail,
         pub owner: Mutex<Owner>,

@@ -4,8 +4,8 @@
 //! Seen to fail without the note for a waiter whose link is left unread.
 #![allow(missing_docs, dead_code, unreachable_pub)]
 
-#[path = "../src/driver/latch.rs"]
-mod latch;
+#[path = "../src/driver/combining_lock.rs"]
+mod combining_lock;
 #[path = "../src/driver/lease.rs"]
 mod lease;
 mod on_loom;
@@ -16,7 +16,7 @@ mod ring;
 #[path = "../src/driver/watch.rs"]
 mod watch;
 
-use latch::Latch;
+use combining_lock::CombiningLock;
 use loom::sync::Arc;
 use loom::thread;
 use on_loom::{bounded, sync};
@@ -29,7 +29,7 @@ const FLUSH: u32 = 2;
 /// A link, as far as a waiter is concerned. The ring is a count of records.
 struct Link {
     /// Records read.
-    latch: Latch<u32>,
+    lock: CombiningLock<u32>,
     todo: AtomicU32,
     watch: Watch,
     unread: AtomicBool,
@@ -44,7 +44,7 @@ struct Link {
 impl Link {
     fn new() -> Arc<Link> {
         Arc::new(Link {
-            latch: Latch::new(0),
+            lock: CombiningLock::new(0),
             todo: AtomicU32::new(0),
             watch: Watch::new(std::time::Duration::ZERO),
             unread: AtomicBool::new(false),
@@ -99,7 +99,7 @@ impl Link {
     }
 
     fn poll(&self) {
-        self.latch.attempt(|read| self.pass(read, RECEIVE | self.left_over()), |()| {});
+        self.lock.attempt(|read| self.pass(read, RECEIVE | self.left_over()), |()| {});
     }
 
     /// Get ready to sleep. Whether something would end the sleep is to be asked when all is over.
@@ -110,7 +110,7 @@ impl Link {
             self.todo.fetch_or(mine.take(), Ordering::AcqRel);
         };
         let work = |read: &mut u32| self.pass(read, mine.take() | self.left_over());
-        self.latch.drive(leave, work, |()| {});
+        self.lock.drive(leave, work, |()| {});
         self.told.load(Ordering::Acquire) || self.unread.load(Ordering::Relaxed)
     }
 

@@ -1,5 +1,5 @@
 //! Every interleaving of who looks next at a link, on the shipped source files (`driver/watch.rs`,
-//! `driver/lease.rs`, `driver/latch.rs`): threads that poll, threads that wait and go, the background
+//! `driver/lease.rs`, `driver/lock.rs`): threads that poll, threads that wait and go, the background
 //! thread when a noted time has come. In the end the link is armed, or the alarm is set and the background
 //! thread arms it then.
 //!
@@ -8,8 +8,8 @@
 //! while the lease of another one ended, left nobody.) None needs the barrier of `Watch::join`.
 #![allow(missing_docs, dead_code, unreachable_pub, clippy::unwrap_used)]
 
-#[path = "../src/driver/latch.rs"]
-mod latch;
+#[path = "../src/driver/combining_lock.rs"]
+mod combining_lock;
 #[path = "../src/driver/lease.rs"]
 mod lease;
 mod on_loom;
@@ -19,7 +19,7 @@ mod watch;
 use std::cell::Cell;
 use std::time::Duration;
 
-use latch::Latch;
+use combining_lock::CombiningLock;
 use loom::sync::Arc;
 use loom::thread;
 use on_loom::{bounded, sync};
@@ -33,7 +33,7 @@ const ARM: u32 = 1;
 /// A link as far as it concerns who looks: `link.rs`, and `rest` in `pass.rs`. Nothing ever arrives.
 struct Link {
     watch: Watch,
-    latch: Latch<()>,
+    lock: CombiningLock<()>,
     todo: AtomicU32,
     armed: AtomicBool,
     /// `Timers`: when the background thread will be told.
@@ -44,7 +44,7 @@ impl Link {
     fn new() -> Arc<Link> {
         Arc::new(Link {
             watch: Watch::new(Duration::from_nanos(LEASE)),
-            latch: Latch::new(()),
+            lock: CombiningLock::new(()),
             todo: AtomicU32::new(0),
             armed: AtomicBool::new(false),
             alarm: Mutex::new(None),
@@ -68,7 +68,7 @@ impl Link {
 
     fn drive(&self, bits: u32, now: Time) {
         let bits = Cell::new(bits);
-        self.latch.drive(
+        self.lock.drive(
             || {
                 self.todo.fetch_or(bits.take(), Ordering::AcqRel);
             },
@@ -80,7 +80,7 @@ impl Link {
     /// Most polls find nothing, and do not come to `rest` then.
     fn poll(&self, now: Time) {
         self.watch.take(now, self.alarm());
-        self.latch.attempt(
+        self.lock.attempt(
             |()| {
                 let left = self.todo.swap(0, Ordering::AcqRel);
                 if left != 0 {

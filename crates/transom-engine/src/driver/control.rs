@@ -15,7 +15,7 @@ impl Link {
         notifications: &mut Notifications,
         work: impl FnOnce(&mut State, &mut Cx<'_>) -> R,
     ) -> (Option<R>, bool) {
-        self.latch.control(|state| {
+        self.lock.control(|state| {
             if state.gone {
                 return None;
             }

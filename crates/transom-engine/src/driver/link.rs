@@ -18,9 +18,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use transom_wire::Time;
 
 use super::admission::Starting;
+use super::combining_lock::CombiningLock;
 use super::guessers::Who;
 use super::handover::Stage;
-use super::latch::Latch;
 use super::mail::{Mail, Owner};
 use super::notifications::Notifications;
 use super::options::Explain;
@@ -61,7 +61,7 @@ pub(crate) struct Link {
     /// Once it is rings that carry the bytes: what to wait for instead of the stream.
     pub(super) bell: OnceLock<Local>,
     pub(super) shared: Arc<Shared>,
-    pub(super) latch: Latch<State>,
+    pub(super) lock: CombiningLock<State>,
     /// What those who lost the `try_lock` want done.
     todo: AtomicU8,
     /// Who looks next.
@@ -82,7 +82,7 @@ pub(crate) struct Link {
     pub(super) owner: Mutex<Owner>,
 }
 
-/// What the latch guards.
+/// What the lock of a link guards.
 pub(crate) struct State {
     pub(crate) connection: Connection,
     pub(crate) qp: Option<Arc<Qp>>,
@@ -212,7 +212,7 @@ impl Link {
             stream,
             bell: OnceLock::new(),
             shared: shared.clone(),
-            latch: Latch::new(state),
+            lock: CombiningLock::new(state),
             todo: AtomicU8::new(0),
             watch: Watch::new(shared.options.lease),
             stuck: AtomicBool::new(false),
@@ -251,7 +251,7 @@ impl Link {
     /// carries the post over before it lets go of that.
     fn drive_with(&self, bits: u8, post: Option<(&Qp, MutexGuard<'_, Front>)>) {
         let (bits, post) = (Cell::new(bits), Cell::new(post));
-        self.latch.drive(
+        self.lock.drive(
             || {
                 drop(post.take());
                 self.todo.fetch_or(bits.take(), Ordering::AcqRel);
@@ -300,7 +300,7 @@ impl Link {
     /// `tries`: how often to look before that is believed.
     pub(crate) fn poll(&self, now: Time, tries: u32) {
         self.watch.take(now, self.alarm());
-        self.latch.attempt(
+        self.lock.attempt(
             |state| {
                 let bits = RECEIVE | self.left_over();
                 let calm = bits == RECEIVE && state.calm_until.is_some_and(|until| now < until);
@@ -413,7 +413,7 @@ impl Link {
     /// not take.
     pub(crate) fn held(&self) -> usize {
         let held = |state: &mut State| state.partial.capacity() + state.out.bytes.capacity();
-        let (held, again) = self.latch.control(held);
+        let (held, again) = self.lock.control(held);
         if again {
             self.settle();
         }
@@ -435,7 +435,7 @@ impl Link {
     /// The memory that this link shares with its peer.
     #[cfg(test)]
     pub(crate) fn shared_memory(&self) -> Option<(usize, usize)> {
-        self.latch.control(|state| state.rings.as_ref().map(Rings::memory)).0
+        self.lock.control(|state| state.rings.as_ref().map(Rings::memory)).0
     }
 
     /// The set in which it lies.

@@ -1,6 +1,7 @@
 //! Links, threads and time: what moves bytes between sockets and the state machines.
 
 mod admission;
+mod combining_lock;
 mod conn;
 mod control;
 mod cq;
@@ -11,7 +12,6 @@ mod dial;
 mod guessers;
 mod handover;
 mod inquiries;
-mod latch;
 mod lease;
 #[cfg(test)]
 mod lease_tests;
@@ -49,7 +49,7 @@ pub(crate) use qp::Qp;
 pub(crate) use shared::Shared;
 pub(crate) use srq::Srq;
 
-/// What the latch, the mail, the sleepers, and who looks at links are built of; their model tests put
+/// What the combining lock, the event queue, the sleepers, and who looks at links are built of; their model tests put
 /// loom's in their place.
 mod sync {
     pub(super) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};

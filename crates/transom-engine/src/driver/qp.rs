@@ -25,7 +25,7 @@ pub(crate) struct Front {
     heard: (u32, u32),
 }
 
-/// Requests and receives that have completed, ever, counted by whoever holds the latch of the queue
+/// Requests and receives that have completed, ever, counted by whoever holds the lock of the queue
 /// pair's link. The front half catches up when it is locked, so a completion costs no lock.
 #[derive(Debug, Default)]
 pub(crate) struct Freed {
@@ -34,7 +34,7 @@ pub(crate) struct Freed {
 }
 
 impl Freed {
-    /// Under the latch: nobody else adds. Release: whoever sees the count may use the places.
+    /// Under the lock: nobody else adds. Release: whoever sees the count may use the places.
     pub(crate) fn add(&self, (requests, receives): (u32, u32)) {
         for (counter, more) in [(&self.requests, requests), (&self.receives, receives)] {
             if more != 0 {

@@ -35,7 +35,7 @@ const STOOD_STILL: Duration = Duration::from_secs(1);
 /// Times that a pass looks again before it leaves the rest to the next one.
 const AGAIN: u32 = 4;
 
-/// Two rings of a link, under its latch.
+/// Two rings of a link, under its lock.
 #[derive(Debug)]
 pub(crate) struct Rings {
     duplex: Duplex<Region>,
@@ -150,7 +150,7 @@ impl Link {
         let (mut taken, mut unsettled, mut small) = (0, 0, SmallRecord::default());
         loop {
             state.paused = !state.connection.wants_read();
-            if state.paused || taken >= turn || self.latch.is_wanted() && any {
+            if state.paused || taken >= turn || self.lock.is_wanted() && any {
                 break;
             }
             let State { rings: Some(rings), connection, .. } = &mut *state else { break };
@@ -237,14 +237,14 @@ impl Link {
             let Some(rings) = rings else { return };
             let flowing = rings.duplex.write(&mut out.bytes, written);
             let before = sent;
-            let stop = sent >= turn || self.latch.is_wanted() && sent > 0;
+            let stop = sent >= turn || self.lock.is_wanted() && sent > 0;
             let waiting = out.bytes.len();
             let mut outlet =
                 Records { rings, out: &mut out.bytes, written, turn, sent, stop, flowing };
             connection.transmit(cx, &mut outlet);
             sent = outlet.sent + out.bytes.len().saturating_sub(waiting);
             let flowing = rings.duplex.write(&mut out.bytes, written);
-            let over = stop || sent >= turn || self.latch.is_wanted();
+            let over = stop || sent >= turn || self.lock.is_wanted();
             if state.has_sent_all(over, flowing, sent > before) {
                 break;
             }

@@ -118,7 +118,7 @@ impl Link {
         let mut kept = 0;
         loop {
             state.paused = !state.connection.wants_read();
-            if state.paused || taken >= turn || self.latch.is_wanted() && any {
+            if state.paused || taken >= turn || self.lock.is_wanted() && any {
                 break;
             }
             let have = kept + state.partial.len();
@@ -213,12 +213,12 @@ impl Link {
         loop {
             let before = sent;
             let State { connection, out, written, corked, .. } = state;
-            let stop = sent >= turn || self.latch.is_wanted() && sent > 0;
+            let stop = sent >= turn || self.lock.is_wanted() && sent > 0;
             let mut outlet = Outlet { link: self, out, written, corked, turn, sent, flowing, stop };
             connection.transmit(cx, &mut outlet);
             (sent, flowing) = (outlet.sent, outlet.flowing);
             flowing = flowing && self.write_out(state, cx, &mut sent);
-            let over = stop || sent >= turn || self.latch.is_wanted();
+            let over = stop || sent >= turn || self.lock.is_wanted();
             if state.has_sent_all(over, flowing, sent > before) {
                 break;
             }

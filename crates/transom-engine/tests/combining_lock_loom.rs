@@ -1,14 +1,14 @@
 //! Every interleaving of the post protocol, on the shipped source file.
 //!
-//! Two of the models were seen to fail without the barrier after the unlock in `Latch::hold`, and two
-//! without the one in `Latch::control`.
+//! Two of the models were seen to fail without the barrier after the unlock in `CombiningLock::hold`, and two
+//! without the one in `CombiningLock::control`.
 #![allow(missing_docs, dead_code)]
 
-#[path = "../src/driver/latch.rs"]
-mod latch;
+#[path = "../src/driver/combining_lock.rs"]
+mod combining_lock;
 mod on_loom;
 
-use latch::Latch;
+use combining_lock::CombiningLock;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread;
@@ -18,7 +18,7 @@ use on_loom::{bounded, sync};
 struct Shared {
     queued: AtomicU32,
     sent: AtomicU32,
-    latch: Latch<u32>,
+    lock: CombiningLock<u32>,
 }
 
 impl Shared {
@@ -26,7 +26,7 @@ impl Shared {
         Arc::new(Shared {
             queued: AtomicU32::new(0),
             sent: AtomicU32::new(0),
-            latch: Latch::new(0),
+            lock: CombiningLock::new(0),
         })
     }
     /// As a link does it: what is to be done goes straight into the pass, or is left for whoever
@@ -41,19 +41,19 @@ impl Shared {
             // The pass goes on for a while after it has looked: others find the lock taken.
             self.sent.fetch_add(1, Ordering::AcqRel);
         };
-        self.latch.drive(leave, work, |()| {});
+        self.lock.drive(leave, work, |()| {});
     }
     fn post(&self) {
         self.drive(1);
     }
     fn control(&self) {
-        let ((), left) = self.latch.control(|_| ());
+        let ((), left) = self.lock.control(|_| ());
         if left {
             self.drive(0);
         }
     }
     fn done(&self) -> u32 {
-        self.latch.control(|done| *done).0
+        self.lock.control(|done| *done).0
     }
 }
 

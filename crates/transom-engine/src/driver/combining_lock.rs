@@ -4,13 +4,13 @@
 //! If somebody holds it, the work is left as a mark, and the holder looks at the mark after its
 //! unlock. Control calls take the lock for real; while one
 //! waits, whoever makes progress ends its pass early and stays away, so the wait is one frame long.
-//! `tests/latch_loom.rs` runs every interleaving of this file.
+//! `tests/combining_lock_loom.rs` runs every interleaving of this file.
 
 use super::sync::{AtomicBool, AtomicU32, Mutex, MutexGuard, Ordering, fence};
 
 /// A lock that progress tries and control calls take.
 #[derive(Debug)]
-pub(crate) struct Latch<T> {
+pub(crate) struct CombiningLock<T> {
     inner: Mutex<T>,
     /// Work was left since the holder last looked.
     left: AtomicBool,
@@ -18,9 +18,13 @@ pub(crate) struct Latch<T> {
     wanted: AtomicU32,
 }
 
-impl<T> Latch<T> {
-    pub(crate) fn new(inner: T) -> Latch<T> {
-        Latch { inner: Mutex::new(inner), left: AtomicBool::new(false), wanted: AtomicU32::new(0) }
+impl<T> CombiningLock<T> {
+    pub(crate) fn new(inner: T) -> CombiningLock<T> {
+        CombiningLock {
+            inner: Mutex::new(inner),
+            left: AtomicBool::new(false),
+            wanted: AtomicU32::new(0),
+        }
     }
 
     fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
@@ -91,7 +95,7 @@ impl<T> Latch<T> {
     }
 
     /// Take the lock for real. The second value: work was left meanwhile, and the caller must
-    /// [`drive`](Latch::drive).
+    /// [`drive`](CombiningLock::drive).
     pub(crate) fn control<R>(&self, work: impl FnOnce(&mut T) -> R) -> (R, bool) {
         self.wanted.fetch_add(1, Ordering::Relaxed);
         let mut guard = match self.inner.lock() {
