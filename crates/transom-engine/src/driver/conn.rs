@@ -8,8 +8,8 @@ use transom_memory::ConnectionId;
 use transom_wire::{ReadLimits, Role};
 
 use super::dial::Attempt;
+use super::event_queue::{Delivery, Owner};
 use super::link::{Link, State};
-use super::mail::{Delivery, Owner};
 use super::notifications::{Notifications, Sink, Sinks};
 use super::options::Explain;
 use super::path::PathReason;
@@ -135,7 +135,7 @@ impl Conn {
         }
     }
 
-    /// Read the link's mail.
+    /// Read the link's events.
     pub(super) fn deliver(self: &Arc<Conn>, link: &Link) {
         let mut notifications = Notifications::default();
         self.read(&mut self.lock(), link, &mut notifications);
@@ -151,7 +151,7 @@ impl Conn {
     ) {
         let mine = || matches!(link.owner(), Owner::Conn(c) if c.as_ptr() == Arc::as_ptr(self));
         let mut effects = Effects::default();
-        link.mail.read(
+        link.events.read(
             notifications,
             |delivery, notifications| {
                 match delivery {

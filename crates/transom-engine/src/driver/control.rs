@@ -1,8 +1,8 @@
 //! Control calls on a link: they take its lock for real, and are finished when they return (design
 //! rule 12).
 
+use super::event_queue::Owner;
 use super::link::{ARM, FLUSH, Link, RECEIVE, State};
-use super::mail::Owner;
 use super::notifications::Notifications;
 use crate::{Cx, EndReason, sys};
 

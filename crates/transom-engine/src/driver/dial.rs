@@ -8,9 +8,9 @@ use transom_wire::{ReadLimits, Role};
 
 use super::admission::Starting;
 use super::conn::{Conn, Inner, Outcome, new_connection};
+use super::event_queue::Owner;
 use super::handover::{Request, Stage};
 use super::link::{ARM, Link};
-use super::mail::Owner;
 use super::notifications::{Notifications, Sink};
 use super::options::status_of;
 use super::path::PathReason;

@@ -24,8 +24,8 @@ use transom_process::handover::{
 use transom_process::{Channel, Config};
 use transom_wire::{ReadLimits, Role};
 
+use super::event_queue::Owner;
 use super::link::{Link, State};
-use super::mail::Owner;
 use super::options::Options;
 use super::path::{Path, PathReason, Place};
 use super::rings::Rings;

@@ -19,9 +19,9 @@ use transom_wire::Time;
 
 use super::admission::Starting;
 use super::combining_lock::CombiningLock;
+use super::event_queue::{EventQueue, Owner};
 use super::guessers::Who;
 use super::handover::Stage;
-use super::mail::{Mail, Owner};
 use super::notifications::Notifications;
 use super::options::Explain;
 use super::path::{PathReason, Place};
@@ -78,7 +78,7 @@ pub(crate) struct Link {
     pub(super) known: OnceLock<Who>,
     /// Whose silence has ended it.
     pub(super) silence: OnceLock<Silence>,
-    pub(crate) mail: Mail,
+    pub(crate) events: EventQueue,
     pub(super) owner: Mutex<Owner>,
 }
 
@@ -221,7 +221,7 @@ impl Link {
             deaf: AtomicBool::new(false),
             known: OnceLock::new(),
             silence: OnceLock::new(),
-            mail: Mail::default(),
+            events: EventQueue::default(),
             owner: Mutex::new(owner),
         })
     }

@@ -9,6 +9,7 @@ mod cq;
 mod cq_tests;
 mod crowd;
 mod dial;
+mod event_queue;
 mod guessers;
 mod handover;
 mod inquiries;
@@ -16,7 +17,6 @@ mod lease;
 #[cfg(test)]
 mod lease_tests;
 mod link;
-mod mail;
 mod notifications;
 mod options;
 mod pass;

@@ -204,9 +204,9 @@ impl Link {
         if let Some((qp, execution)) = undone {
             // Before anybody hears that the Connect came to nothing: it may be tried again at once.
             qp.detach(self, execution, notifications);
-            self.mail.post(&mut state.effects, Some(&qp), notifications);
+            self.events.post(&mut state.effects, Some(&qp), notifications);
         } else {
-            self.mail.post(&mut state.effects, state.qp.as_ref(), notifications);
+            self.events.post(&mut state.effects, state.qp.as_ref(), notifications);
         }
         if state.gone {
             self.tear_down(state, notifications);
@@ -216,14 +216,14 @@ impl Link {
     pub(super) fn tear_down(&self, state: &mut State, notifications: &mut Notifications) {
         let execution = state.connection.take_execution();
         if let (Some(qp), Some(execution)) = (state.qp.take(), execution) {
-            // Completions may still be waiting in the mail; none may overtake them (ND2 4.9).
+            // Completions may still be waiting among the events; none may overtake them (ND2 4.9).
             qp.leave(self);
-            self.mail.detach(qp, execution, notifications);
+            self.events.detach(qp, execution, notifications);
         }
         state.starting = None;
         state.partial = Vec::new();
         state.out.bytes = Vec::new();
-        self.mail.hang_up();
+        self.events.close();
         self.home(state).remove(self.fd());
         self.stream.shut();
         if let Some(bell) = self.bell.get() {

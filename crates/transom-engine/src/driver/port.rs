@@ -11,9 +11,9 @@ use transom_wire::Role;
 use super::admission::{Admission, Starting};
 use super::conn::{Conn, Outcome, new_connection};
 use super::dial::NEWEST;
+use super::event_queue::{Delivery, Owner};
 use super::handover::{Stage, Threshold};
 use super::link::{ARM, FLUSH, Link, RECEIVE};
-use super::mail::{Delivery, Owner};
 use super::notifications::{Notifications, Sink};
 use super::path::PathReason;
 use super::shared::Shared;
@@ -156,13 +156,13 @@ impl Port {
         }
     }
 
-    /// Read the mail of a link that nobody has taken yet.
+    /// Read the events of a link that no connector has taken yet.
     pub(super) fn deliver(self: &Arc<Port>, link: &Link) {
         let mut notifications = Notifications::default();
         let mut arrived = None;
         let mine = || matches!(link.owner(), Owner::Port(p) if p.as_ptr() == Arc::as_ptr(self));
         let mut inner = self.lock();
-        link.mail.read(
+        link.events.read(
             &mut notifications,
             |delivery, _| match delivery {
                 Delivery::Event(ConnectionEvent::Requested { limits, private }) => {

@@ -287,12 +287,12 @@ fn a_call_that_is_refused_tells_what_it_has_found_in_the_mail() {
     let (sink, gone) = signal();
     passive.connector.notify_disconnect(sink).unwrap();
     active.connector.disconnect(Sink::call(|_| ())).unwrap();
-    // Who makes this pass has not come to the mail yet.
+    // Who makes this pass has not come to the events yet.
     let link = passive.qp.0.qp.link().unwrap();
     let mut notifications = Notifications::default();
     until("the disconnect is noticed", || {
         let _ = link.control(&mut notifications, |_, _| ());
-        link.mail.is_waiting()
+        link.events.has_deferred()
     });
     let at = (std::net::Ipv4Addr::LOCALHOST, 9).into();
     let refused =

@@ -1,15 +1,15 @@
 //! Every interleaving of what a link has decided and who hears of it, on the shipped source file
-//! (`driver/mail.rs`): completions that go straight to their queue, letters that wait until the link's
+//! (`driver/event_queue.rs`): completions that go straight to their queue, deferred events that wait until the link's
 //! lock is dropped, owners that change and go. Everything is told once and in order (ND2 4.9).
 //!
-//! Seen to fail without the look at `is_waiting` or the one at `delivering` in `Mail::post` (the first),
-//! without the lock of who reads (the second and the third: so it was), without the question whose mail it
-//! is (the third), with a mark that is taken back outside of the lock (all but the first), and with a
-//! queue pair that does not wait for what is in the mail (the last).
+//! Seen to fail without the look at `is_waiting` or the one at `delivering` in `EventQueue::post` (the first),
+//! without the lock of who reads (the second and the third: so it was), without the question whose events they
+//! are (the third), with a mark that is taken back outside of the lock (all but the first), and with a
+//! queue pair that does not wait for what is deferred (the last).
 #![allow(missing_docs, dead_code, unreachable_pub, clippy::unwrap_used)]
 
-#[path = "../src/driver/mail.rs"]
-mod mail;
+#[path = "../src/driver/event_queue.rs"]
+mod event_queue;
 mod on_loom;
 
 use loom::thread;
@@ -66,12 +66,12 @@ mod qp {
     }
 }
 
-/// Who hears: `conn.rs` and `port.rs`, which do the same as far as the mail is concerned.
+/// Who hears: `conn.rs` and `port.rs`, which do the same as far as events are concerned.
 macro_rules! owner {
     ($module:ident, $Owner:ident, $voice:expr) => {
         mod $module {
             use super::link::Link;
-            use super::mail::{Delivery, Owner};
+            use super::event_queue::{Delivery, Owner};
             #[allow(unused_imports)]
             use super::{GONE, HEARD_BY_PORT, Mutex, notifications};
             use std::sync::Arc;
@@ -92,7 +92,7 @@ macro_rules! owner {
                     let mine =
                         || matches!(link.owner(), Owner::$Owner(o) if o.as_ptr() == Arc::as_ptr(self));
                     let lock = self.lock.lock().unwrap();
-                    link.mail.read(
+                    link.events.read(
                         &mut notifications,
                         |delivery, _| {
                             self.heard.lock().unwrap().push(match delivery {
@@ -113,14 +113,14 @@ owner!(conn, Conn, 0);
 owner!(port, Port, HEARD_BY_PORT);
 
 mod link {
-    use super::mail::{Mail, Owner};
+    use super::event_queue::{EventQueue, Owner};
     use super::{Execution, Mutex, Step, effects, notifications, qp::Qp};
     use std::sync::Arc;
 
     pub struct Link {
         /// What the lock of a link guards: the number of the next effect.
         pub state: Mutex<u64>,
-        pub mail: Mail,
+        pub events: EventQueue,
         pub owner: Mutex<Owner>,
         pub qp: Arc<Qp>,
     }
@@ -134,7 +134,7 @@ mod link {
         pub fn decide(&self, steps: &[Step]) -> u64 {
             let mut notifications = notifications::Notifications::default();
             let mut next = self.state.lock().unwrap();
-            self.mail.post(&mut effects(steps, &mut next), Some(&self.qp), &mut notifications);
+            self.events.post(&mut effects(steps, &mut next), Some(&self.qp), &mut notifications);
             *next
         }
 
@@ -149,8 +149,8 @@ mod link {
             let mut notifications = notifications::Notifications::default();
             {
                 let _state = self.state.lock().unwrap();
-                self.mail.detach(self.qp.clone(), Execution, &mut notifications);
-                self.mail.hang_up();
+                self.events.detach(self.qp.clone(), Execution, &mut notifications);
+                self.events.close();
             }
             notifications.fire();
             self.deliver();
@@ -159,8 +159,8 @@ mod link {
 }
 
 use conn::Conn;
+use event_queue::{EventQueue, Owner};
 use link::Link;
-use mail::{Mail, Owner};
 use port::Port;
 use qp::Qp;
 
@@ -196,7 +196,7 @@ fn effects(steps: &[Step], next: &mut u64) -> Effects {
 fn link(owner: Owner, heard: &Heard) -> Arc<Link> {
     Arc::new(Link {
         state: Mutex::new(0),
-        mail: Mail::default(),
+        events: EventQueue::default(),
         owner: Mutex::new(owner),
         qp: Arc::new(Qp(heard.clone())),
     })
@@ -206,7 +206,7 @@ fn assert_all_in_order(heard: &Heard, last: u64) {
     assert_eq!(*heard.lock().unwrap(), (1..=last).collect::<Vec<_>>());
 }
 
-/// No completion overtakes a letter, or one that waited behind it.
+/// No completion overtakes a deferred event, or one that waited behind it.
 #[test]
 fn what_two_passes_decide_is_told_in_order() {
     bounded(3, || {
@@ -239,7 +239,7 @@ fn what_nobody_is_left_to_hear_completes_in_order() {
     });
 }
 
-/// A listener hands a link over to a connector while letters are read.
+/// A listener hands a link over to a connector while events are read.
 #[test]
 fn a_change_of_owner_loses_and_reorders_nothing() {
     bounded(3, || {

@@ -1,12 +1,11 @@
 //! What a connection has decided, on its way to completion queues, connectors and listeners.
 //!
 //! Completions are queued under the link's lock, so that they keep their order. Events concern a
-//! connector, whose lock comes before the link's; they wait in the link's mail until the lock is
-//! dropped, and everything behind them waits too, because a disconnect is told before the requests
-//! that it flushes (ND2 4.9).
-
+//! connector, whose lock comes before the link's; they are deferred in the link's event queue until the
+//! lock is dropped, and everything behind them is deferred too, because a disconnect is reported before
+//! the requests that it flushes (ND2 4.9).
 //!
-//! `tests/mail_loom.rs` runs every interleaving of this file.
+//! `tests/event_queue_loom.rs` runs every interleaving of this file.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError, Weak};
@@ -28,8 +27,9 @@ pub(crate) enum Owner {
     Conn(Weak<Conn>),
 }
 
+/// An effect that waits for the link's lock to be dropped.
 #[derive(Debug)]
-enum Letter {
+enum Deferred {
     Effect(Effect, Option<Arc<Qp>>),
     /// The link is done with the queue pair. What was posted behind the end completes now, after all
     /// that waited.
@@ -40,18 +40,20 @@ enum Letter {
 
 #[derive(Debug, Default)]
 struct Inner {
-    letters: VecDeque<Letter>,
+    deferred: VecDeque<Deferred>,
     delivering: bool,
 }
 
+/// Effects of a link in the order in which passes decided them.
 #[derive(Debug, Default)]
-pub(crate) struct Mail {
+pub(crate) struct EventQueue {
     inner: Mutex<Inner>,
+    /// Events are deferred: written under the lock of `inner`, read without it.
     waiting: AtomicBool,
     /// Held by who reads: the link may change its owner meanwhile, or lose it, and then the lock of
     /// the owner does not keep a second reader away. Nobody waits for another lock than a queue's
     /// under it.
-    reader: Mutex<()>,
+    reading: Mutex<()>,
 }
 
 /// Something for a connector or a listener.
@@ -62,7 +64,7 @@ pub(crate) enum Delivery {
     Gone,
 }
 
-impl Mail {
+impl EventQueue {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -77,10 +79,10 @@ impl Mail {
         if effects.list.is_empty() {
             return;
         }
-        // The usual case: nothing but completions, and nothing that they would overtake. Letters are
-        // posted under the link's lock only, so none can come in between.
+        // The usual case: nothing but completions, and nothing that they would overtake. Events
+        // are deferred under the link's lock only, so none can come in between.
         if let Some(qp) = qp
-            && !self.is_waiting()
+            && !self.has_deferred()
             && effects.list.iter().all(|effect| matches!(effect, Effect::Complete(..)))
         {
             return qp.complete_batch(&mut effects.list, notifications);
@@ -89,11 +91,11 @@ impl Mail {
         for effect in effects.list.drain(..) {
             match (effect, qp) {
                 (Effect::Complete(side, completion), Some(qp))
-                    if inner.letters.is_empty() && !inner.delivering =>
+                    if inner.deferred.is_empty() && !inner.delivering =>
                 {
                     qp.complete(side, completion);
                 }
-                (effect, qp) => self.put(&mut inner, Letter::Effect(effect, qp.cloned())),
+                (effect, qp) => self.put(&mut inner, Deferred::Effect(effect, qp.cloned())),
             }
         }
         drop(inner);
@@ -109,29 +111,29 @@ impl Mail {
         execution: Execution,
         notifications: &mut Notifications,
     ) {
-        if self.is_waiting() {
-            self.put(&mut self.lock(), Letter::Detach(qp, Box::new(execution)));
+        if self.has_deferred() {
+            self.put(&mut self.lock(), Deferred::Detach(qp, Box::new(execution)));
         } else {
             qp.take_back(execution, notifications);
         }
     }
 
-    /// The link is gone: the last letter.
-    pub(crate) fn hang_up(&self) {
-        self.put(&mut self.lock(), Letter::Gone);
+    /// The link is gone: the last event.
+    pub(crate) fn close(&self) {
+        self.put(&mut self.lock(), Deferred::Gone);
     }
 
-    fn put(&self, inner: &mut Inner, letter: Letter) {
-        inner.letters.push_back(letter);
+    fn put(&self, inner: &mut Inner, deferred: Deferred) {
+        inner.deferred.push_back(deferred);
         self.waiting.store(true, Ordering::Release);
     }
 
-    pub(crate) fn is_waiting(&self) -> bool {
+    pub(crate) fn has_deferred(&self) -> bool {
         self.waiting.load(Ordering::Acquire)
     }
 
-    /// Read the mail in order, under the lock of whoever it is for. `take` acts on one letter;
-    /// `false`: it is not for them any more.
+    /// Read the deferred events in order, under the lock of their owner. `take` acts on one of them;
+    /// `is_mine` returns `false` when the link has another owner.
     pub(crate) fn read(
         &self,
         notifications: &mut Notifications,
@@ -139,40 +141,40 @@ impl Mail {
         mut is_mine: impl FnMut() -> bool,
     ) {
         let mut touched: Vec<Arc<Qp>> = Vec::new();
-        let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            let letter = {
+            let deferred = {
                 let mut inner = self.lock();
                 inner.delivering = false;
                 if !is_mine() {
                     break;
                 }
-                let Some(letter) = inner.letters.pop_front() else {
+                let Some(deferred) = inner.deferred.pop_front() else {
                     self.waiting.store(false, Ordering::Release);
                     break;
                 };
                 inner.delivering = true;
-                letter
+                deferred
             };
-            match letter {
-                Letter::Detach(qp, execution) => qp.take_back(*execution, notifications),
-                Letter::Gone => take(Delivery::Gone, notifications),
-                Letter::Effect(Effect::Event(event), _) => {
+            match deferred {
+                Deferred::Detach(qp, execution) => qp.take_back(*execution, notifications),
+                Deferred::Gone => take(Delivery::Gone, notifications),
+                Deferred::Effect(Effect::Event(event), _) => {
                     take(Delivery::Event(event), notifications)
                 }
-                Letter::Effect(Effect::Finished(f), _) => {
+                Deferred::Effect(Effect::Finished(f), _) => {
                     take(Delivery::Finished(f), notifications)
                 }
-                Letter::Effect(Effect::Complete(side, completion), Some(qp)) => {
+                Deferred::Effect(Effect::Complete(side, completion), Some(qp)) => {
                     qp.complete(side, completion);
                     if !touched.iter().any(|t| Arc::ptr_eq(t, &qp)) {
                         touched.push(qp);
                     }
                 }
-                Letter::Effect(Effect::Complete(..), None) => {}
+                Deferred::Effect(Effect::Complete(..), None) => {}
             }
         }
-        drop(reader);
+        drop(reading);
         for qp in touched {
             qp.finish_batch(notifications);
         }
@@ -180,9 +182,9 @@ impl Mail {
 }
 
 impl Link {
-    /// Carry the mail to whoever it is for. No lock may be held.
+    /// Have the link's owner read the deferred events. No lock may be held.
     pub(crate) fn deliver(&self) {
-        while self.mail.is_waiting() {
+        while self.events.has_deferred() {
             let known = match self.owner() {
                 Owner::Port(port) => port.upgrade().map(|port| port.deliver(self)),
                 Owner::Conn(conn) => conn.upgrade().map(|conn| conn.deliver(self)),
@@ -190,7 +192,7 @@ impl Link {
             if known.is_none() {
                 // Nobody is left to hear of it, but completions are completions.
                 let mut notifications = Notifications::default();
-                self.mail.read(&mut notifications, |_, _| {}, || true);
+                self.events.read(&mut notifications, |_, _| {}, || true);
                 notifications.fire();
             }
         }
