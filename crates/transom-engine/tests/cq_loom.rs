@@ -128,17 +128,17 @@ mod shared {
     #[derive(Debug)]
     pub struct Shared;
 
-    pub struct Attending(Box<sys::Fd>);
+    pub struct ReadySetWaiter(Box<sys::Fd>);
 
     impl Shared {
         pub fn serve(&self) {}
 
-        pub fn wait_for_crowd(&self) -> Attending {
-            Attending(Box::new(sys::Fd))
+        pub fn wait_for_ready_set(&self) -> ReadySetWaiter {
+            ReadySetWaiter(Box::new(sys::Fd))
         }
     }
 
-    impl Attending {
+    impl ReadySetWaiter {
         pub fn fd(&self) -> &sys::Fd {
             &self.0
         }

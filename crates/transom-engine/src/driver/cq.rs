@@ -142,7 +142,7 @@ impl Cq {
     }
 
     /// Where to ask which of its links are ready, if they are many.
-    fn crowd(&self) -> Option<Arc<Shared>> {
+    fn ready_set(&self) -> Option<Arc<Shared>> {
         let links = self.lock_links();
         links.first().filter(|_| links.len() > HOT).map(|link| link.shared.clone())
     }
@@ -228,7 +228,7 @@ impl Cq {
             }
             let hot = (0..HOT).map_while(|index| self.hot(index));
             let waits: Vec<_> = hot.map(|link| link.wait_here()).collect();
-            let crowd = self.crowd().map(|shared| shared.wait_for_crowd());
+            let ready_set = self.ready_set().map(|shared| shared.wait_for_ready_set());
             // What these last passes have found, or what arrived before we were seen asleep.
             if self.has_news() || until() {
                 return Ok(true);
@@ -239,12 +239,12 @@ impl Cq {
                 left => left,
             };
             let mut fds: Vec<_> = waits.iter().filter_map(super::link::Waiting::interest).collect();
-            fds.extend(crowd.iter().map(|crowd| (crowd.fd(), false)));
+            fds.extend(ready_set.iter().map(|ready_set| (ready_set.fd(), false)));
             poll_any(&fds, &asleep.bell, left)?;
             asleep.bell.silence();
             drop(fds);
             drop(waits);
-            drop(crowd);
+            drop(ready_set);
             self.progress();
         }
     }

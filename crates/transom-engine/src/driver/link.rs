@@ -8,7 +8,7 @@
 //! with the same effect and no clock.
 //!
 //! Invariant: a link that is not gone is armed in epoll, or noted in the timers, or has a waiter, or
-//! waits to be armed (see `crowd.rs`).
+//! waits to be armed (see `ready_set.rs`).
 
 use std::cell::Cell;
 use std::net::SocketAddr;

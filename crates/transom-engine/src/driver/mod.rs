@@ -7,7 +7,6 @@ mod control;
 mod cq;
 #[cfg(test)]
 mod cq_tests;
-mod crowd;
 mod dial;
 mod event_queue;
 mod guessers;
@@ -23,6 +22,7 @@ mod pass;
 mod path;
 mod port;
 mod qp;
+mod ready_set;
 mod rings;
 mod shared;
 mod silence;

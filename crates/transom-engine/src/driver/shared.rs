@@ -9,7 +9,6 @@ use transom_memory::{Memory, QueuePairId};
 use transom_wire::Time;
 
 use super::admission::Asking;
-use super::crowd::Crowd;
 use super::guessers::Guessers;
 use super::inquiries::Inquiries;
 use super::link::Link;
@@ -17,6 +16,7 @@ use super::options::Options;
 use super::path::Places;
 use super::port::Port;
 use super::qp::Qp;
+use super::ready_set::ReadySet;
 use super::timers::Timers;
 use super::traffic::{ALONE, AMONG_OTHERS};
 use super::workers::Workers;
@@ -27,7 +27,7 @@ use crate::{DenialLog, DenialRecord, Denials};
 const DENIALS: usize = 1024;
 const BELL: u64 = 0;
 const ALARM: u64 = 1;
-pub(super) const CROWD: u64 = 2;
+pub(super) const READY_SET: u64 = 2;
 const STRANGERS: u64 = 3;
 const FIRST: u64 = 4;
 
@@ -64,7 +64,7 @@ pub(crate) struct Shared {
     alone: AtomicU32,
     /// What the background thread waits for while others look at the links.
     quiet: Epoll,
-    pub(super) crowd: Crowd,
+    pub(super) ready_set: ReadySet,
     denials: Mutex<DenialLog>,
     bell: Doorbell,
     alarm: Alarm,
@@ -97,7 +97,7 @@ impl Shared {
     /// Everything, and a background thread that runs until [`Shared::stop`].
     pub(crate) fn start(options: Options, memory: Memory) -> std::io::Result<Arc<Shared>> {
         let shared = Arc::new(Shared {
-            crowd: Crowd::new(options.lease),
+            ready_set: ReadySet::new(options.lease),
             guessers: Guessers::new(options.guesses),
             inquiries: Inquiries::new(sys::now()),
             options,
@@ -240,7 +240,7 @@ impl Shared {
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         self.bell.ring();
-        self.dismiss_crowd();
+        self.dismiss_ready_set();
     }
 
     fn run(&self) {
@@ -248,7 +248,7 @@ impl Shared {
         let mut due = Vec::new();
         while !self.stopping.load(Ordering::Acquire) {
             ready.clear();
-            let set = if self.crowd_is_attended() { &self.quiet } else { &self.epoll };
+            let set = if self.ready_set_has_poller() { &self.quiet } else { &self.epoll };
             if set.wait(&mut ready, None).is_err() {
                 return; // somebody has closed our descriptor; every link is dead to us
             }
@@ -265,8 +265,8 @@ impl Shared {
             }
             self.are_ready(ready.iter().chain(&due).copied());
             for key in due.drain(..) {
-                if key == CROWD {
-                    self.crowd_is_due();
+                if key == READY_SET {
+                    self.ready_set_is_due();
                 }
                 match self.thing(key) {
                     Some(Thing::Link(link)) => link.due(sys::now()),

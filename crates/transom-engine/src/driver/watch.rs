@@ -1,4 +1,4 @@
-//! Who looks next at a link, or at a set of them (see `crowd.rs`): a thread that polls it, threads that
+//! Who looks next at a link, or at a set of them (see `ready_set.rs`): a thread that polls it, threads that
 //! wait for it, or the background thread.
 //!
 //! A thread that polls holds a lease, and the background thread looks when the lease ends. Threads that

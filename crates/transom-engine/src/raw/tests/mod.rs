@@ -1,13 +1,13 @@
 //! Tests of the handle layer over real sockets.
 
 mod calls;
-mod crowd;
 mod door;
 mod fairness;
 mod forks;
 mod guesses;
 mod harness;
 mod hostile;
+mod many_links;
 mod processes;
 mod rings;
 mod traffic;

@@ -9,7 +9,7 @@
 //! an acknowledgement would ride on the answer. Its next turn, or the end of the lease, arms it.
 //!
 //! Invariant: while links wait to be armed, the set is leased and the end of the lease is noted.
-//! `tests/crowd_loom.rs` runs every interleaving of this file.
+//! `tests/ready_set_loom.rs` runs every interleaving of this file.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use std::time::Duration;
 use transom_wire::Time;
 
 use super::link::Link;
-use super::shared::{CROWD, Shared};
+use super::shared::{READY_SET, Shared};
 use super::sync::{Mutex, MutexGuard};
 use super::watch::Watch;
 use crate::sys::{self, Fd};
@@ -26,15 +26,15 @@ use crate::sys::{self, Fd};
 const BATCH: usize = 64;
 
 #[derive(Debug)]
-pub(super) struct Crowd {
+pub(super) struct ReadySet {
     watch: Watch,
     /// Links that were served and are to be armed.
     served: Mutex<Vec<Arc<Link>>>,
 }
 
-impl Crowd {
-    pub(super) fn new(lease: Duration) -> Crowd {
-        Crowd { watch: Watch::new(lease), served: Mutex::default() }
+impl ReadySet {
+    pub(super) fn new(lease: Duration) -> ReadySet {
+        ReadySet { watch: Watch::new(lease), served: Mutex::default() }
     }
 
     fn served(&self) -> MutexGuard<'_, Vec<Arc<Link>>> {
@@ -45,7 +45,7 @@ impl Crowd {
 impl Shared {
     /// Serve the links that are ready, for a thread of the program that polls.
     pub(crate) fn serve(&self) {
-        self.lease_crowd();
+        self.lease_ready_set();
         self.arm_served();
         let mut ready = [0; BATCH];
         let count = self.epoll.look(&mut ready);
@@ -59,26 +59,26 @@ impl Shared {
                 Some(link) => {
                     link.serve(now);
                     // Only now: whoever arms it must find nothing left to be done afterwards.
-                    self.crowd.served().push(link);
+                    self.ready_set.served().push(link);
                 }
                 None => self.ready(key, now),
             }
         }
         // The lease may have lapsed before the last of them came to the list.
-        self.lease_crowd();
+        self.lease_ready_set();
     }
 
     /// Arm what was served: the program had its chance to answer.
     fn arm_served(&self) {
-        if self.crowd.served().is_empty() {
+        if self.ready_set.served().is_empty() {
             return;
         }
-        let mut served = std::mem::take(&mut *self.crowd.served());
+        let mut served = std::mem::take(&mut *self.ready_set.served());
         for link in served.drain(..) {
             link.settle_served();
         }
         // Kept, so that the next turn need not allocate.
-        let mut place = self.crowd.served();
+        let mut place = self.ready_set.served();
         if place.capacity() < served.capacity() {
             served.append(&mut place);
             *place = served;
@@ -86,55 +86,55 @@ impl Shared {
     }
 
     /// The adapter ends: nobody arms what was served any more. It would keep all of it alive.
-    pub(super) fn dismiss_crowd(&self) {
-        let served = std::mem::take(&mut *self.crowd.served());
+    pub(super) fn dismiss_ready_set(&self) {
+        let served = std::mem::take(&mut *self.ready_set.served());
         drop(served);
     }
 
-    fn lease_crowd(&self) {
-        self.crowd.watch.take(sys::now(), self.crowd_alarm());
+    fn lease_ready_set(&self) {
+        self.ready_set.watch.take(sys::now(), self.ready_set_alarm());
     }
 
-    fn crowd_alarm(&self) -> impl FnOnce(Time) {
-        |when| self.note(CROWD, when)
+    fn ready_set_alarm(&self) -> impl FnOnce(Time) {
+        |when| self.note(READY_SET, when)
     }
 
     /// The background thread: the end of a lease that was noted has come.
-    pub(super) fn crowd_is_due(&self) {
-        self.crowd.watch.due();
+    pub(super) fn ready_set_is_due(&self) {
+        self.ready_set.watch.due();
     }
 
     /// The background thread: whether somebody else looks at the links. If not, nobody has left any
     /// unarmed.
-    pub(super) fn crowd_is_attended(&self) -> bool {
-        if self.crowd.watch.stays_leased(sys::now(), self.crowd_alarm()) {
+    pub(super) fn ready_set_has_poller(&self) -> bool {
+        if self.ready_set.watch.stays_leased(sys::now(), self.ready_set_alarm()) {
             return true;
         }
         self.arm_served();
-        self.crowd.watch.is_waited_for()
+        self.ready_set.watch.is_waited_for()
     }
 
     /// This thread is going to wait for the set.
-    pub(super) fn wait_for_crowd(self: &Arc<Shared>) -> Attending {
-        self.crowd.watch.join();
+    pub(super) fn wait_for_ready_set(self: &Arc<Shared>) -> ReadySetWaiter {
+        self.ready_set.watch.join();
         self.serve();
         self.arm_served();
-        Attending(self.clone())
+        ReadySetWaiter(self.clone())
     }
 }
 
 /// A thread that waits for the set.
-pub(super) struct Attending(Arc<Shared>);
+pub(super) struct ReadySetWaiter(Arc<Shared>);
 
-impl Attending {
+impl ReadySetWaiter {
     /// What to wait for.
     pub(super) fn fd(&self) -> &Fd {
         self.0.epoll.fd()
     }
 }
 
-impl Drop for Attending {
+impl Drop for ReadySetWaiter {
     fn drop(&mut self) {
-        self.0.crowd.watch.leave(sys::now(), self.0.crowd_alarm());
+        self.0.ready_set.watch.leave(sys::now(), self.0.ready_set_alarm());
     }
 }

@@ -1,4 +1,4 @@
-//! Every interleaving of who looks at many links, on the shipped source files (`driver/crowd.rs`,
+//! Every interleaving of who looks at many links, on the shipped source files (`driver/ready_set.rs`,
 //! `driver/watch.rs`, `driver/lease.rs`): a thread that serves those that are ready, one that waits and
 //! goes, the background thread. In the end every link is armed and the background thread waits for them, or
 //! the alarm is set and this is so after it.
@@ -8,21 +8,21 @@
 //! `Watch::due` and `Lease::take`.
 #![allow(missing_docs, dead_code, unreachable_pub, clippy::unwrap_used)]
 
-#[path = "../src/driver/crowd.rs"]
-mod crowd;
 #[path = "../src/driver/lease.rs"]
 mod lease;
 mod on_loom;
+#[path = "../src/driver/ready_set.rs"]
+mod ready_set;
 #[path = "../src/driver/watch.rs"]
 mod watch;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crowd::Crowd;
 use link::Link;
 use loom::thread;
 use on_loom::{bounded, sync};
+use ready_set::ReadySet;
 use shared::{Epoll, Shared};
 use sync::{AtomicBool, Mutex, Ordering};
 use transom_wire::Time;
@@ -72,9 +72,9 @@ mod link {
 }
 
 mod shared {
-    use super::{Arc, Crowd, Link, Mutex, Time, sys};
+    use super::{Arc, Link, Mutex, ReadySet, Time, sys};
 
-    pub const CROWD: u64 = 2;
+    pub const READY_SET: u64 = 2;
 
     /// One-shot readiness of the one link there is.
     pub struct Epoll(pub Mutex<bool>);
@@ -94,7 +94,7 @@ mod shared {
     }
 
     pub struct Shared {
-        pub crowd: Crowd,
+        pub ready_set: ReadySet,
         pub epoll: Epoll,
         pub one: Arc<Link>,
         pub alarm: Mutex<Option<Time>>,
@@ -111,7 +111,7 @@ mod shared {
         pub fn ready(&self, _: u64, _: Time) {}
 
         pub fn note(&self, key: u64, when: Time) {
-            assert_eq!(key, CROWD);
+            assert_eq!(key, READY_SET);
             let mut alarm = self.alarm.lock().unwrap();
             *alarm = Some(alarm.map_or(when, |noted| noted.min(when)));
         }
@@ -121,7 +121,7 @@ mod shared {
 /// It is ready, if it is; to serve it takes so long.
 fn world(ready: bool, takes: u64) -> Arc<Shared> {
     Arc::new(Shared {
-        crowd: Crowd::new(Duration::from_nanos(100)),
+        ready_set: ReadySet::new(Duration::from_nanos(100)),
         epoll: Epoll(Mutex::new(ready)),
         one: Arc::new(Link { armed: AtomicBool::new(true), takes }),
         alarm: Mutex::new(None),
@@ -133,9 +133,9 @@ impl Shared {
     fn run(&self, now: u64) -> bool {
         sys::set(now);
         if self.alarm.lock().unwrap().take().is_some() {
-            self.crowd_is_due();
+            self.ready_set_is_due();
         }
-        !self.crowd_is_attended()
+        !self.ready_set_has_poller()
     }
 
     /// As time goes by: everybody has gone but the background thread, which waits for the links or not.
@@ -179,12 +179,12 @@ fn a_waiter_that_goes_leaves_somebody_to_look() {
             sys::set(1);
             shared.serve();
             *shared.epoll.0.lock().unwrap() = true;
-            let attending = shared.wait_for_crowd();
+            let waiting = shared.wait_for_ready_set();
             assert!(shared.is_armed(), "what this thread sleeps on");
             let other = shared.clone();
             let background = thread::spawn(move || other.run(background));
             sys::set(goes);
-            drop(attending);
+            drop(waiting);
             shared.assert_looked_after(background.join().unwrap());
         });
     }
@@ -200,9 +200,9 @@ fn a_poller_a_waiter_and_the_background_thread_leave_somebody_to_look() {
         let (waiter, background) = (shared.clone(), shared.clone());
         let waiter = thread::spawn(move || {
             sys::set(95);
-            let attending = waiter.wait_for_crowd();
+            let waiting = waiter.wait_for_ready_set();
             sys::set(105);
-            drop(attending);
+            drop(waiting);
         });
         let background = thread::spawn(move || background.run(102));
         sys::set(98);

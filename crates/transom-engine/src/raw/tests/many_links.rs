@@ -13,7 +13,7 @@ use crate::{Completion, CompletionKind, Operation, Status};
 const LINKS: usize = 32;
 
 /// Peers, each with a connection to a side whose receives all complete in one queue.
-struct Crowd {
+struct ManyLinks {
     peers: Vec<End>,
     ends: Vec<End>,
     cq: CompletionQueue,
@@ -23,8 +23,8 @@ struct Crowd {
     threads: Arc<Mutex<Vec<ThreadId>>>,
 }
 
-impl Crowd {
-    fn new(lease: Duration) -> Crowd {
+impl ManyLinks {
+    fn new(lease: Duration) -> ManyLinks {
         let threads: Arc<Mutex<Vec<ThreadId>>> = Arc::default();
         let seen = threads.clone();
         let trace = Trace(Arc::new(move |event: &crate::trace::TraceEvent| {
@@ -46,7 +46,7 @@ impl Crowd {
             peers.push(peer);
             ends.push(end);
         }
-        Crowd { inbox: one.buffer(64), outbox: other.buffer(64), peers, ends, cq, threads }
+        ManyLinks { inbox: one.buffer(64), outbox: other.buffer(64), peers, ends, cq, threads }
     }
 
     /// Every peer sends; the threads that took it in while `take` was called for completions.
@@ -81,36 +81,36 @@ impl Crowd {
 
 #[test]
 fn a_thread_that_polls_serves_many_links() {
-    let crowd = Crowd::new(Duration::from_secs(3600));
-    crowd.serves_itself(|some| crowd.cq.poll(some));
+    let links = ManyLinks::new(Duration::from_secs(3600));
+    links.serves_itself(|some| links.cq.poll(some));
 }
 
 #[test]
 fn a_thread_that_blocks_serves_many_links() {
-    let crowd = Crowd::new(Duration::from_secs(3600));
-    crowd.serves_itself(|some| {
-        assert!(crowd.cq.wait(Some(PATIENCE)).unwrap());
-        crowd.cq.poll(some)
+    let links = ManyLinks::new(Duration::from_secs(3600));
+    links.serves_itself(|some| {
+        assert!(links.cq.wait(Some(PATIENCE)).unwrap());
+        links.cq.poll(some)
     });
 }
 
 /// A thread that has polled and does not come back: the end of its lease does what it has left.
 #[test]
 fn the_background_takes_over_from_a_thread_that_stops_polling() {
-    let crowd = Crowd::new(Options::default().lease);
-    crowd.round(|some| crowd.cq.poll(some));
-    for (end, peer) in crowd.ends.iter().zip(&crowd.peers) {
+    let links = ManyLinks::new(Options::default().lease);
+    links.round(|some| links.cq.poll(some));
+    for (end, peer) in links.ends.iter().zip(&links.peers) {
         for context in 0..3 {
-            end.qp.post_receive(context, &[crowd.inbox.all()]).unwrap();
+            end.qp.post_receive(context, &[links.inbox.all()]).unwrap();
         }
-        peer.post(Operation::Send, &[crowd.outbox.all()]);
+        peer.post(Operation::Send, &[links.outbox.all()]);
         let mut one = [Completion::default()];
-        while crowd.cq.poll(&mut one) == 0 {}
+        while links.cq.poll(&mut one) == 0 {}
         // Acknowledged, and heard again, without another poll.
         peer.expect(CompletionKind::Send);
-        peer.post(Operation::Send, &[crowd.outbox.all()]);
+        peer.post(Operation::Send, &[links.outbox.all()]);
         peer.expect(CompletionKind::Send);
-        while crowd.cq.poll(&mut one) == 0 {}
+        while links.cq.poll(&mut one) == 0 {}
     }
 }
 
