@@ -66,14 +66,14 @@ mod qp {
     }
 }
 
-/// Who hears: `conn.rs` and `port.rs`, which do the same as far as events are concerned.
+/// Who hears: `connector.rs` and `listener.rs`, which do the same as far as events are concerned.
 macro_rules! owner {
     ($module:ident, $Owner:ident, $voice:expr) => {
         mod $module {
             use super::link::Link;
             use super::event_queue::{Delivery, Owner};
             #[allow(unused_imports)]
-            use super::{GONE, HEARD_BY_PORT, Mutex, notifications};
+            use super::{GONE, HEARD_BY_LISTENER, Mutex, notifications};
             use std::sync::Arc;
 
             #[derive(Debug)]
@@ -109,8 +109,8 @@ macro_rules! owner {
         }
     };
 }
-owner!(conn, Conn, 0);
-owner!(port, Port, HEARD_BY_PORT);
+owner!(connector, Connector, 0);
+owner!(listener, Listener, HEARD_BY_LISTENER);
 
 mod link {
     use super::event_queue::{EventQueue, Owner};
@@ -158,15 +158,15 @@ mod link {
     }
 }
 
-use conn::Conn;
+use connector::Connector;
 use event_queue::{EventQueue, Owner};
 use link::Link;
-use port::Port;
+use listener::Listener;
 use qp::Qp;
 
 const GIVEN_BACK: u64 = 1000;
 const GONE: u64 = 1001;
-const HEARD_BY_PORT: u64 = 100;
+const HEARD_BY_LISTENER: u64 = 100;
 
 #[derive(Clone, Copy)]
 pub enum Step {
@@ -211,8 +211,8 @@ fn assert_all_in_order(heard: &Heard, last: u64) {
 fn what_two_passes_decide_is_told_in_order() {
     bounded(3, || {
         let heard = Heard::default();
-        let conn = Conn::new(&heard);
-        let link = link(Owner::Conn(Arc::downgrade(&conn)), &heard);
+        let connector = Connector::new(&heard);
+        let link = link(Owner::Connector(Arc::downgrade(&connector)), &heard);
         let other = link.clone();
         link.decide(&[Tell, Complete]);
         let thread = thread::spawn(move || other.deliver());
@@ -227,7 +227,7 @@ fn what_two_passes_decide_is_told_in_order() {
 fn what_nobody_is_left_to_hear_completes_in_order() {
     bounded(3, || {
         let heard = Heard::default();
-        let link = link(Owner::Conn(std::sync::Weak::new()), &heard);
+        let link = link(Owner::Connector(std::sync::Weak::new()), &heard);
         let other = link.clone();
         let thread = thread::spawn(move || other.pass(&[Tell, Complete, Complete]));
         link.pass(&[Tell, Complete]);
@@ -244,18 +244,18 @@ fn what_nobody_is_left_to_hear_completes_in_order() {
 fn a_change_of_owner_loses_and_reorders_nothing() {
     bounded(3, || {
         let heard = Heard::default();
-        let (port, conn) = (Port::new(&heard), Conn::new(&heard));
-        let link = link(Owner::Port(Arc::downgrade(&port)), &heard);
+        let (listener, connector) = (Listener::new(&heard), Connector::new(&heard));
+        let link = link(Owner::Listener(Arc::downgrade(&listener)), &heard);
         let other = link.clone();
         let thread = thread::spawn(move || other.pass(&[Tell, Complete]));
-        *link.owner.lock().unwrap() = Owner::Conn(Arc::downgrade(&conn));
+        *link.owner.lock().unwrap() = Owner::Connector(Arc::downgrade(&connector));
         let mine = link.decide(&[Tell]);
         link.deliver();
         thread.join().unwrap();
         // The listener may hear of what came before; what came behind it is for the connector.
         let heard = heard.lock().unwrap();
         assert!(heard.contains(&mine), "{mine}: {heard:?}");
-        assert!(heard.iter().map(|one| one % HEARD_BY_PORT).eq(1..=3), "{heard:?}");
+        assert!(heard.iter().map(|one| one % HEARD_BY_LISTENER).eq(1..=3), "{heard:?}");
     });
 }
 
@@ -264,8 +264,8 @@ fn a_change_of_owner_loses_and_reorders_nothing() {
 fn the_end_of_a_link_comes_last() {
     bounded(3, || {
         let heard = Heard::default();
-        let conn = Conn::new(&heard);
-        let link = link(Owner::Conn(Arc::downgrade(&conn)), &heard);
+        let connector = Connector::new(&heard);
+        let link = link(Owner::Connector(Arc::downgrade(&connector)), &heard);
         let other = link.clone();
         link.decide(&[Tell, Complete]);
         let thread = thread::spawn(move || other.deliver());

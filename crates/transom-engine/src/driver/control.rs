@@ -61,10 +61,10 @@ impl Link {
 
     /// The last handle of the queue pair is gone: as a disconnect without anybody who waits.
     pub(crate) fn release(&self) {
-        if let Owner::Conn(conn) = self.owner()
-            && let Some(conn) = conn.upgrade()
+        if let Owner::Connector(connector) = self.owner()
+            && let Some(connector) = connector.upgrade()
         {
-            conn.release();
+            connector.release();
         }
     }
 

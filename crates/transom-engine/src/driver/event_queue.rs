@@ -10,10 +10,10 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError, Weak};
 
-use super::conn::Conn;
+use super::connector::Connector;
 use super::link::Link;
+use super::listener::Listener;
 use super::notifications::Notifications;
-use super::port::Port;
 use super::qp::Qp;
 use super::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
 use crate::{ConnectionEvent, Effect, Effects, Execution};
@@ -22,9 +22,9 @@ use crate::{ConnectionEvent, Effect, Effects, Execution};
 #[derive(Clone, Debug)]
 pub(crate) enum Owner {
     /// The listener at which it arrived.
-    Port(Weak<Port>),
+    Listener(Weak<Listener>),
     /// A connector.
-    Conn(Weak<Conn>),
+    Connector(Weak<Connector>),
 }
 
 /// An effect that waits for the link's lock to be dropped.
@@ -186,8 +186,12 @@ impl Link {
     pub(crate) fn deliver(&self) {
         while self.events.has_deferred() {
             let known = match self.owner() {
-                Owner::Port(port) => port.upgrade().map(|port| port.deliver(self)),
-                Owner::Conn(conn) => conn.upgrade().map(|conn| conn.deliver(self)),
+                Owner::Listener(listener) => {
+                    listener.upgrade().map(|listener| listener.deliver(self))
+                }
+                Owner::Connector(connector) => {
+                    connector.upgrade().map(|connector| connector.deliver(self))
+                }
             };
             if known.is_none() {
                 // Nobody is left to hear of it, but completions are completions.

@@ -251,8 +251,10 @@ impl Link {
         };
         state.stage = Stage::Settled;
         let threshold = match self.owner() {
-            Owner::Port(port) => port.upgrade().and_then(|port| port.threshold().ok()),
-            Owner::Conn(_) => None,
+            Owner::Listener(listener) => {
+                listener.upgrade().and_then(|listener| listener.threshold().ok())
+            }
+            Owner::Connector(_) => None,
         };
         let places = (&self.shared.sharing, self.shared.options.shared_links);
         let answer = match threshold.and_then(|threshold| threshold.claim(&nonce)) {

@@ -2,12 +2,12 @@
 
 mod admission;
 mod combining_lock;
-mod conn;
+mod connect;
+mod connector;
 mod control;
 mod cq;
 #[cfg(test)]
 mod cq_tests;
-mod dial;
 mod event_queue;
 mod guessers;
 mod handover;
@@ -16,11 +16,11 @@ mod lease;
 #[cfg(test)]
 mod lease_tests;
 mod link;
+mod listener;
 mod notifications;
 mod options;
 mod pass;
 mod path;
-mod port;
 mod qp;
 mod ready_set;
 mod rings;
@@ -40,11 +40,11 @@ pub use options::{Explain, Options, Trace};
 pub use path::{Path, PathReason};
 pub use silence::Silence;
 
-pub(crate) use conn::Conn;
+pub(crate) use connector::Connector;
 pub(crate) use cq::Cq;
+pub(crate) use listener::Listener;
 pub(crate) use notifications::Notifications;
 pub(crate) use options::status_of;
-pub(crate) use port::Port;
 pub(crate) use qp::Qp;
 pub(crate) use shared::Shared;
 pub(crate) use srq::Srq;

@@ -12,9 +12,9 @@ use super::admission::Asking;
 use super::guessers::Guessers;
 use super::inquiries::Inquiries;
 use super::link::Link;
+use super::listener::Listener;
 use super::options::Options;
 use super::path::Places;
-use super::port::Port;
 use super::qp::Qp;
 use super::ready_set::ReadySet;
 use super::timers::Timers;
@@ -42,7 +42,7 @@ const ROUNDS_ALONE: u32 = 64;
 #[derive(Clone, Debug)]
 enum Thing {
     Link(Arc<Link>),
-    Port(Arc<Port>),
+    Listener(Arc<Listener>),
 }
 
 pub(crate) struct Shared {
@@ -154,10 +154,10 @@ impl Shared {
         Ok(())
     }
 
-    pub(crate) fn add_port(&self, port: &Arc<Port>) -> std::io::Result<()> {
-        self.strangers.add(port.fd(), port.key)?;
-        self.add(port.key, Thing::Port(port.clone()));
-        self.strangers.arm(port.fd(), port.key, true, false)
+    pub(crate) fn add_listener(&self, listener: &Arc<Listener>) -> std::io::Result<()> {
+        self.strangers.add(listener.fd(), listener.key)?;
+        self.add(listener.key, Thing::Listener(listener.clone()));
+        self.strangers.arm(listener.fd(), listener.key, true, false)
     }
 
     fn add(&self, key: u64, thing: Thing) {
@@ -186,7 +186,7 @@ impl Shared {
         let things = self.things.read().unwrap_or_else(PoisonError::into_inner);
         let link = |thing: &Thing| match thing {
             Thing::Link(link) => Some(link.clone()),
-            Thing::Port(_) => None,
+            Thing::Listener(_) => None,
         };
         things.values().filter_map(link).collect()
     }
@@ -270,7 +270,7 @@ impl Shared {
                 }
                 match self.thing(key) {
                     Some(Thing::Link(link)) => link.due(sys::now()),
-                    Some(Thing::Port(port)) => port.accept(),
+                    Some(Thing::Listener(listener)) => listener.accept(),
                     None => {}
                 }
             }
@@ -318,7 +318,7 @@ impl Shared {
         }
         match self.thing(key) {
             Some(Thing::Link(link)) => link.ready(now),
-            Some(Thing::Port(port)) => port.accept(),
+            Some(Thing::Listener(listener)) => listener.accept(),
             None => {}
         }
     }

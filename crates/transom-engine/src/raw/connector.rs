@@ -8,7 +8,7 @@ use transom_wire::Facts;
 
 use super::adapter::Owner;
 use super::{Adapter, Error, QueuePair, ReadLimits, Result, Sink};
-use crate::driver::{Conn, PathReason, Port, Silence};
+use crate::driver::{self, PathReason, Silence};
 use crate::tables::ConnectorState;
 use crate::{EndReason, Status};
 
@@ -34,7 +34,7 @@ pub struct Connector(Arc<Handle>);
 #[derive(Debug)]
 struct Handle {
     owner: Arc<Owner>,
-    conn: Arc<Conn>,
+    conn: Arc<driver::Connector>,
 }
 
 impl Drop for Handle {
@@ -48,20 +48,20 @@ impl Drop for Handle {
 impl Adapter {
     /// A connector, idle.
     pub fn connector(&self) -> Result<Connector> {
-        let conn = Conn::new(self.0.here()?);
+        let conn = driver::Connector::new(self.0.here()?);
         Ok(Connector(Arc::new(Handle { owner: self.0.clone(), conn })))
     }
 
     /// A listener at `address` (port 0: any free one), not listening yet.
     pub fn listener(&self, address: SocketAddr) -> Result<Listener> {
-        let port = Port::bind(self.0.here()?, address)
+        let listener = driver::Listener::bind(self.0.here()?, address)
             .map_err(|e| Error::link(e, &format!("bind a listener to {address}")))?;
-        Ok(Listener(Arc::new(Ear { owner: self.0.clone(), port })))
+        Ok(Listener(Arc::new(Ear { owner: self.0.clone(), listener })))
     }
 }
 
 impl Connector {
-    fn conn(&self) -> Result<&Arc<Conn>> {
+    fn conn(&self) -> Result<&Arc<driver::Connector>> {
         self.0.owner.here()?;
         Ok(&self.0.conn)
     }
@@ -200,49 +200,49 @@ pub struct Listener(pub(super) Arc<Ear>);
 #[derive(Debug)]
 pub(super) struct Ear {
     owner: Arc<Owner>,
-    pub(super) port: Arc<Port>,
+    pub(super) listener: Arc<driver::Listener>,
 }
 
 impl Drop for Ear {
     fn drop(&mut self) {
         if !self.owner.shared.is_foreign() {
-            self.port.close();
+            self.listener.close();
         }
     }
 }
 
 impl Listener {
-    fn port(&self) -> Result<&Arc<Port>> {
+    fn listener(&self) -> Result<&Arc<driver::Listener>> {
         self.0.owner.here()?;
-        Ok(&self.0.port)
+        Ok(&self.0.listener)
     }
 
     /// Take requests; at most `backlog` wait for the program (0: no limit but that of half-open
     /// connections).
     pub fn listen(&self, backlog: usize) -> Result<()> {
-        self.port()?.listen(backlog).map_err(|s| Error::state(s, "listen"))
+        self.listener()?.listen(backlog).map_err(|s| Error::state(s, "listen"))
     }
 
     /// Where it is; tells the port if any was asked for.
     pub fn address(&self) -> Result<SocketAddr> {
-        self.port()?.address().map_err(|e| Error::link(e, "get the listener's address"))
+        self.listener()?.address().map_err(|e| Error::link(e, "get the listener's address"))
     }
 
     /// Put the next request into `connector`; `sink` is told when that has happened.
     pub fn get_request(&self, connector: &Connector, sink: Sink) -> Result<()> {
         let conn = connector.conn()?;
-        self.port()?.get_request(conn, sink).map_err(|s| Error::state(s, "get a request"))
+        self.listener()?.get_request(conn, sink).map_err(|s| Error::state(s, "get a request"))
     }
 
     /// End every outstanding [`Listener::get_request`] as canceled, in order, before this returns.
     pub fn cancel(&self) -> Result<()> {
-        self.port()?.cancel();
+        self.listener()?.cancel();
         Ok(())
     }
 
     /// Connections that were turned away because too many were half-way through start-up.
     #[must_use]
     pub fn turned_away(&self) -> u64 {
-        self.port().map_or(0, |port| port.turned_away())
+        self.listener().map_or(0, |listener| listener.turned_away())
     }
 }

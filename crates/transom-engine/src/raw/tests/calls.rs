@@ -323,7 +323,7 @@ fn who_is_accepted_while_the_listener_closes_is_turned_away() {
     let listener = listening(&passive);
     let (_free, _kept) = occupied(&passive.adapter);
     let mut stranger = std::net::TcpStream::connect(listener.address().unwrap()).unwrap();
-    let port = listener.0.port.clone();
+    let port = listener.0.listener.clone();
     drop(listener);
     port.accept();
     stranger.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -7,7 +7,7 @@ use transom_iwarp::Revision;
 use transom_wire::{ReadLimits, Role};
 
 use super::admission::Starting;
-use super::conn::{Conn, Inner, Outcome, new_connection};
+use super::connector::{Connector, Inner, Outcome, new_connection};
 use super::event_queue::Owner;
 use super::handover::{Request, Stage};
 use super::link::{ARM, Link};
@@ -32,10 +32,10 @@ pub(super) struct Attempt {
 /// The form of start-up to begin with.
 pub(super) const NEWEST: Revision = Revision::Two;
 
-impl Conn {
+impl Connector {
     /// Begin to connect. `sink` hears of the answer; or of the reason why there is none.
     pub(crate) fn connect(
-        self: &Arc<Conn>,
+        self: &Arc<Connector>,
         qp: &Arc<Qp>,
         peer: SocketAddr,
         asked: ReadLimits,
@@ -52,7 +52,7 @@ impl Conn {
             self.read(&mut inner, &old, &mut notifications);
         }
         let waiter = self.keep(sink);
-        let begun = inner.connector.connect(&mut qp.front().pair, waiter, asked, private.len());
+        let begun = inner.machine.connect(&mut qp.front().pair, waiter, asked, private.len());
         let (execution, limits) = match begun {
             Ok(begun) => begun,
             Err(status) => {
@@ -88,7 +88,7 @@ impl Conn {
 
     /// Make a link and ask the peer. After an error the queue pair is as it was before.
     fn dial(
-        self: &Arc<Conn>,
+        self: &Arc<Connector>,
         inner: &mut Inner,
         qp: &Arc<Qp>,
         execution: Execution,
@@ -106,7 +106,7 @@ impl Conn {
         };
         let key = self.shared.new_key();
         let connection = new_connection(&self.shared, key, Role::Active, revision);
-        let owner = Owner::Conn(Arc::downgrade(self));
+        let owner = Owner::Connector(Arc::downgrade(self));
         let older = revision != NEWEST;
         let tcp_only = self.shared.options.tcp_only();
         let (stage, reason) = match tcp_only.or(older.then_some(PathReason::OlderPeer)) {
@@ -142,17 +142,17 @@ impl Conn {
     fn not_connected(&self, inner: &mut Inner, status: Status, notifications: &mut Notifications) {
         let mut effects = Effects::default();
         inner.link = None;
-        inner.connector.link_failed(status, &mut effects);
+        inner.machine.link_failed(status, &mut effects);
         self.carry_out(&mut effects, notifications);
     }
 
     /// The peer ended the link instead of answering: ask once more, as older peers expect it
     /// (iW 2.4). The program knows nothing of it. No lock may be held.
-    pub(super) fn connect_again(self: &Arc<Conn>) {
+    pub(super) fn connect_again(self: &Arc<Connector>) {
         let mut notifications = Notifications::default();
         let mut inner = self.lock();
         let Some(attempt) = inner.attempt.take_if(|attempt| attempt.again) else { return };
-        if inner.connector.state() != ConnectorState::Connecting {
+        if inner.machine.state() != ConnectorState::Connecting {
             return; // given up meanwhile
         }
         let attached = attempt.qp.upgrade().and_then(|qp| {

@@ -9,8 +9,8 @@ use std::time::Duration;
 use transom_wire::Role;
 
 use super::admission::{Admission, Starting};
-use super::conn::{Conn, Outcome, new_connection};
-use super::dial::NEWEST;
+use super::connect::NEWEST;
+use super::connector::{Connector, Outcome, new_connection};
 use super::event_queue::{Delivery, Owner};
 use super::handover::{Stage, Threshold};
 use super::link::{ARM, FLUSH, Link, RECEIVE};
@@ -18,7 +18,7 @@ use super::notifications::{Notifications, Sink};
 use super::path::PathReason;
 use super::shared::Shared;
 use crate::sys::{self, Fd, IoError, Listener as Socket, Stream};
-use crate::{ConnectionEvent, Incoming, Listener, Offer, Status};
+use crate::{ConnectionEvent, Incoming, Offer, Status};
 
 /// Requests that may wait for a program that has set no limit, or a higher one: each holds memory.
 const BACKLOG: usize = 4096;
@@ -26,7 +26,7 @@ const BACKLOG: usize = 4096;
 const RETRY: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
-pub(crate) struct Port {
+pub(crate) struct Listener {
     pub(crate) key: u64,
     socket: Socket,
     shared: Arc<Shared>,
@@ -34,30 +34,33 @@ pub(crate) struct Port {
     /// Where processes of this host hand over memory, once it listens.
     threshold: Mutex<Result<Arc<Threshold>, PathReason>>,
     inner: Mutex<Inner>,
-    /// It listens no more. Written before [`Port::close`] goes through the links.
+    /// It listens no more. Written before [`Listener::close`] goes through the links.
     closed: AtomicBool,
 }
 
 #[derive(Debug)]
 struct Inner {
-    listener: Listener,
+    machine: transom_core::Listener,
     /// The connectors that wait, by their names.
-    waiting: HashMap<u64, Weak<Conn>>,
+    waiting: HashMap<u64, Weak<Connector>>,
 }
 
-impl Port {
+impl Listener {
     /// A listener at `address`, not listening yet.
-    pub(crate) fn bind(shared: &Arc<Shared>, address: SocketAddr) -> Result<Arc<Port>, IoError> {
-        let mut listener = Listener::new(shared.options.dialect);
+    pub(crate) fn bind(
+        shared: &Arc<Shared>,
+        address: SocketAddr,
+    ) -> Result<Arc<Listener>, IoError> {
+        let mut machine = transom_core::Listener::new(shared.options.dialect);
         let socket = Socket::bind(address)?;
-        let _ = listener.bind();
-        Ok(Arc::new(Port {
+        let _ = machine.bind();
+        Ok(Arc::new(Listener {
             key: shared.new_key(),
             socket,
             shared: shared.clone(),
             admission: Admission::new(shared.options.half_open),
             threshold: Mutex::new(Err(PathReason::NotAsked)),
-            inner: Mutex::new(Inner { listener, waiting: HashMap::new() }),
+            inner: Mutex::new(Inner { machine, waiting: HashMap::new() }),
             closed: AtomicBool::new(false),
         }))
     }
@@ -88,9 +91,9 @@ impl Port {
     }
 
     /// Take requests; at most `backlog` wait (0 = as many as the largest).
-    pub(crate) fn listen(self: &Arc<Port>, backlog: usize) -> Outcome<()> {
+    pub(crate) fn listen(self: &Arc<Listener>, backlog: usize) -> Outcome<()> {
         let backlog = if backlog == 0 { BACKLOG } else { backlog.min(BACKLOG) };
-        self.lock().listener.listen(backlog)?;
+        self.lock().machine.listen(backlog)?;
         // Before anybody can connect who would look for it.
         if let Ok(address) = self.socket.address() {
             self.set_threshold(Threshold::open(address, &self.shared.options).map(Arc::new));
@@ -99,12 +102,12 @@ impl Port {
             self.set_threshold(Err(PathReason::NotAsked));
             return Err(super::options::status_of(e));
         }
-        self.shared.add_port(self).map_err(|_| Status::InsufficientResources)
+        self.shared.add_listener(self).map_err(|_| Status::InsufficientResources)
     }
 
     /// The background thread: connections wait to be accepted. One of them is; links have their turn
     /// before the next.
-    pub(crate) fn accept(self: &Arc<Port>) {
+    pub(crate) fn accept(self: &Arc<Listener>) {
         let threshold = self.threshold();
         if let Ok(threshold) = &threshold {
             threshold.let_in();
@@ -122,7 +125,7 @@ impl Port {
     }
 
     /// A link for a stranger, if there is room for one. `no_door`: why no memory can be handed over.
-    fn let_in(self: &Arc<Port>, stream: Stream, peer: SocketAddr, no_door: Option<PathReason>) {
+    fn let_in(self: &Arc<Listener>, stream: Stream, peer: SocketAddr, no_door: Option<PathReason>) {
         let guessers = &self.shared.guessers;
         let mut known = None;
         let who = || {
@@ -135,7 +138,7 @@ impl Port {
         let Some(ticket) = self.admission.admit(peer.ip()) else { return };
         let key = self.shared.new_key();
         let connection = new_connection(&self.shared, key, Role::Passive, NEWEST);
-        let owner = Owner::Port(Arc::downgrade(self));
+        let owner = Owner::Listener(Arc::downgrade(self));
         let (stage, reason) = match no_door {
             None => (Stage::Greeting, PathReason::NotAsked),
             Some(reason) => (Stage::Settled, reason),
@@ -157,10 +160,10 @@ impl Port {
     }
 
     /// Read the events of a link that no connector has taken yet.
-    pub(super) fn deliver(self: &Arc<Port>, link: &Link) {
+    pub(super) fn deliver(self: &Arc<Listener>, link: &Link) {
         let mut notifications = Notifications::default();
         let mut arrived = None;
-        let mine = || matches!(link.owner(), Owner::Port(p) if p.as_ptr() == Arc::as_ptr(self));
+        let mine = || matches!(link.owner(), Owner::Listener(p) if p.as_ptr() == Arc::as_ptr(self));
         let mut inner = self.lock();
         link.events.read(
             &mut notifications,
@@ -170,7 +173,7 @@ impl Port {
                 }
                 Delivery::Event(ConnectionEvent::Ended(_)) | Delivery::Gone => {
                     arrived = None;
-                    inner.listener.gone(link.key);
+                    inner.machine.gone(link.key);
                 }
                 Delivery::Event(_) | Delivery::Finished(_) => {}
             },
@@ -184,61 +187,65 @@ impl Port {
     }
 
     /// A request has arrived: for a connector that waits, or for the backlog.
-    fn arrived(self: &Arc<Port>, key: u64, offer: Offer) {
+    fn arrived(self: &Arc<Listener>, key: u64, offer: Offer) {
         let Some(link) = self.shared.link(key) else { return };
         let mut incoming = Incoming { link: key, offer };
         loop {
             let taker = {
                 let mut inner = self.lock();
-                if !inner.listener.has_room() {
+                if !inner.machine.has_room() {
                     // With an answer: one without makes its peer try an older start-up (iW 2.4).
                     drop(inner);
                     return link.turn_away();
                 }
-                let Some((name, back)) = inner.listener.arrived(incoming) else { return };
+                let Some((name, back)) = inner.machine.arrived(incoming) else { return };
                 incoming = back;
-                inner.waiting.remove(&name).and_then(|conn| conn.upgrade())
+                inner.waiting.remove(&name).and_then(|connector| connector.upgrade())
             };
             // With the listener's lock released, because a connector's comes before it.
-            if let Some(conn) = taker
-                && conn.take(&link, incoming.offer.clone())
+            if let Some(connector) = taker
+                && connector.take(&link, incoming.offer.clone())
             {
                 return;
             }
         }
     }
 
-    /// GetConnectionRequest: `sink` hears when a request has arrived for `conn`.
-    pub(crate) fn get_request(self: &Arc<Port>, conn: &Arc<Conn>, sink: Sink) -> Outcome<()> {
-        let waiter = conn.keep(sink);
+    /// GetConnectionRequest: `sink` hears when a request has arrived for `connector`.
+    pub(crate) fn get_request(
+        self: &Arc<Listener>,
+        connector: &Arc<Connector>,
+        sink: Sink,
+    ) -> Outcome<()> {
+        let waiter = connector.keep(sink);
         let mut notifications = Notifications::default();
-        let mut owner = conn.lock();
+        let mut owner = connector.lock();
         let mut inner = self.lock();
-        let taken = inner.listener.take_request(&mut owner.connector, conn.name, waiter);
+        let taken = inner.machine.take_request(&mut owner.machine, connector.name, waiter);
         let incoming = match taken {
             Ok(Some(incoming)) => incoming,
             Ok(None) => {
-                let Inner { listener, waiting } = &mut *inner;
-                waiting.retain(|name, conn| {
-                    let alive = conn.strong_count() > 0;
+                let Inner { machine, waiting } = &mut *inner;
+                waiting.retain(|name, connector| {
+                    let alive = connector.strong_count() > 0;
                     if !alive {
-                        listener.forget(*name);
+                        machine.forget(*name);
                     }
                     alive
                 });
-                waiting.insert(conn.name, Arc::downgrade(conn));
+                waiting.insert(connector.name, Arc::downgrade(connector));
                 return Ok(());
             }
             Err(status) => {
-                conn.forget(waiter);
+                connector.forget(waiter);
                 return Err(status);
             }
         };
         let link = self.shared.link(incoming.link);
         match &link {
-            Some(link) => conn.give(&mut owner, link, incoming.offer, &mut notifications),
+            Some(link) => connector.give(&mut owner, link, incoming.offer, &mut notifications),
             // Gone this very moment: Accept will say so.
-            None => conn.request(&mut owner, incoming.offer, &mut notifications),
+            None => connector.request(&mut owner, incoming.offer, &mut notifications),
         }
         drop(inner);
         drop(owner);
@@ -251,20 +258,20 @@ impl Port {
 
     /// Cancel every outstanding GetConnectionRequest, in order.
     pub(crate) fn cancel(&self) {
-        let conns: Vec<_> = {
+        let connectors: Vec<_> = {
             let mut inner = self.lock();
-            let names = inner.listener.cancel();
+            let names = inner.machine.cancel();
             names.iter().filter_map(|name| inner.waiting.remove(name)).collect()
         };
-        for conn in conns.iter().filter_map(Weak::upgrade) {
-            conn.unqueue();
+        for connector in connectors.iter().filter_map(Weak::upgrade) {
+            connector.unqueue();
         }
     }
 
     /// Stop listening. Requests that nobody has taken are refused.
-    pub(crate) fn close(self: &Arc<Port>) {
+    pub(crate) fn close(self: &Arc<Listener>) {
         self.cancel();
-        let _ = self.lock().listener.close();
+        let _ = self.lock().machine.close();
         // The lock of the list of links orders this and what `accept` does.
         self.closed.store(true, Ordering::Relaxed);
         // The name is free at once: the port is, too.
@@ -272,7 +279,7 @@ impl Port {
         self.shared.strangers.remove(self.fd());
         self.shared.remove(self.key);
         for link in self.shared.links() {
-            if matches!(link.owner(), Owner::Port(p) if p.as_ptr() == Arc::as_ptr(self)) {
+            if matches!(link.owner(), Owner::Listener(p) if p.as_ptr() == Arc::as_ptr(self)) {
                 link.turn_away();
             }
         }

@@ -7,7 +7,7 @@ use transom_iwarp::Revision;
 use transom_memory::ConnectionId;
 use transom_wire::{ReadLimits, Role};
 
-use super::dial::Attempt;
+use super::connect::Attempt;
 use super::event_queue::{Delivery, Owner};
 use super::link::{Link, State};
 use super::notifications::{Notifications, Sink, Sinks};
@@ -19,15 +19,15 @@ use super::silence::Silence;
 use crate::sys;
 use crate::tables::ConnectorCall;
 use crate::{
-    Connection, ConnectionConfig, ConnectionEvent, Connector, Cx, Effect, Effects, End, EndReason,
-    Offer, Status,
+    Connection, ConnectionConfig, ConnectionEvent, Cx, Effect, Effects, End, EndReason, Offer,
+    Status,
 };
 
 /// A call's result, and what a caller may be told besides.
 pub(crate) type Outcome<T> = Result<T, Status>;
 
 #[derive(Debug)]
-pub(crate) struct Conn {
+pub(crate) struct Connector {
     pub(crate) name: u64,
     pub(super) shared: Arc<Shared>,
     sinks: Sinks,
@@ -36,7 +36,7 @@ pub(crate) struct Conn {
 
 #[derive(Debug)]
 pub(super) struct Inner {
-    pub(super) connector: Connector,
+    pub(super) machine: transom_core::Connector,
     pub(super) link: Option<Arc<Link>>,
     /// The queue pair of its last Connect or Accept, which may outlive the link.
     pub(super) qp: Weak<Qp>,
@@ -76,15 +76,15 @@ pub(super) fn new_connection(
     Connection::new(configuration(shared, key, role), Box::new(wire), now)
 }
 
-impl Conn {
-    pub(crate) fn new(shared: &Arc<Shared>) -> Arc<Conn> {
-        let connector = Connector::new(shared.options.dialect, shared.options.caps());
-        Arc::new(Conn {
+impl Connector {
+    pub(crate) fn new(shared: &Arc<Shared>) -> Arc<Connector> {
+        let machine = transom_core::Connector::new(shared.options.dialect, shared.options.caps());
+        Arc::new(Connector {
             name: shared.new_key(),
             shared: shared.clone(),
             sinks: Sinks::default(),
             inner: Mutex::new(Inner {
-                connector,
+                machine,
                 link: None,
                 qp: Weak::new(),
                 local: None,
@@ -136,7 +136,7 @@ impl Conn {
     }
 
     /// Read the link's events.
-    pub(super) fn deliver(self: &Arc<Conn>, link: &Link) {
+    pub(super) fn deliver(self: &Arc<Connector>, link: &Link) {
         let mut notifications = Notifications::default();
         self.read(&mut self.lock(), link, &mut notifications);
         notifications.fire();
@@ -144,12 +144,13 @@ impl Conn {
     }
 
     pub(super) fn read(
-        self: &Arc<Conn>,
+        self: &Arc<Connector>,
         inner: &mut Inner,
         link: &Link,
         notifications: &mut Notifications,
     ) {
-        let mine = || matches!(link.owner(), Owner::Conn(c) if c.as_ptr() == Arc::as_ptr(self));
+        let mine =
+            || matches!(link.owner(), Owner::Connector(c) if c.as_ptr() == Arc::as_ptr(self));
         let mut effects = Effects::default();
         link.events.read(
             notifications,
@@ -168,14 +169,14 @@ impl Conn {
                                     inner.ended = Some(end.reason);
                                     inner.silence = link.silence.get().copied();
                                 }
-                                inner.connector.on_event(&event, &mut effects);
+                                inner.machine.on_event(&event, &mut effects);
                             }
                         }
                     }
                     Delivery::Finished(f) => effects.list.push(Effect::Finished(f)),
                     Delivery::Gone => {
                         if inner.link.as_ref().is_some_and(|l| std::ptr::eq(&**l, link)) {
-                            inner.connector.link_gone(&mut effects);
+                            inner.machine.link_gone(&mut effects);
                             inner.link = None;
                         }
                     }
@@ -188,8 +189,13 @@ impl Conn {
 
     /// A call on the connector and, if there is one, on its connection.
     fn call<R>(
-        self: &Arc<Conn>,
-        work: impl FnOnce(&mut Connector, &mut Cx<'_>, Option<&mut State>, Option<&Arc<Link>>) -> R,
+        self: &Arc<Connector>,
+        work: impl FnOnce(
+            &mut transom_core::Connector,
+            &mut Cx<'_>,
+            Option<&mut State>,
+            Option<&Arc<Link>>,
+        ) -> R,
     ) -> R {
         let mut notifications = Notifications::default();
         let mut inner = self.lock();
@@ -202,9 +208,9 @@ impl Conn {
         let mut work = Some(work);
         let mut left = false;
         if let Some(link) = &link {
-            let connector = &mut inner.connector;
+            let machine = &mut inner.machine;
             let (done, again) = link.control(&mut notifications, |state, cx| {
-                work.take().map(|work| work(connector, cx, Some(state), Some(link)))
+                work.take().map(|work| work(machine, cx, Some(state), Some(link)))
             });
             result = done.flatten();
             left = again;
@@ -223,11 +229,11 @@ impl Conn {
                 effects: &mut effects,
                 trace: None,
             };
-            result = Some(work(&mut inner.connector, &mut cx, None, None));
+            result = Some(work(&mut inner.machine, &mut cx, None, None));
             drop(worker);
             self.carry_out(&mut effects, &mut notifications);
         }
-        let over = inner.connector.state() == crate::tables::ConnectorState::Disconnected;
+        let over = inner.machine.state() == crate::tables::ConnectorState::Disconnected;
         let qp = if over { inner.qp.upgrade() } else { None };
         drop(inner);
         if let Some(qp) = qp {
@@ -252,32 +258,32 @@ impl Conn {
     /// Give it a local address (port 0: any).
     pub(crate) fn bind(&self, local: SocketAddr) -> Outcome<()> {
         let mut inner = self.lock();
-        inner.connector.bind()?;
+        inner.machine.bind()?;
         inner.local = Some(local);
         Ok(())
     }
 
-    pub(crate) fn complete_connect(self: &Arc<Conn>) -> Outcome<()> {
-        self.call(|connector, cx, state, _| {
-            connector.complete_connect(cx, state.map(|s| &mut s.connection))
+    pub(crate) fn complete_connect(self: &Arc<Connector>) -> Outcome<()> {
+        self.call(|machine, cx, state, _| {
+            machine.complete_connect(cx, state.map(|s| &mut s.connection))
         })
     }
 
     /// Accept the request. `sink` hears when the peer has completed the connection.
     pub(crate) fn accept(
-        self: &Arc<Conn>,
+        self: &Arc<Connector>,
         qp: &Arc<Qp>,
         asked: ReadLimits,
         private: &[u8],
         sink: Sink,
     ) -> Outcome<()> {
         let waiter = self.keep(sink);
-        let result = self.call(|connector, cx, state, link| {
+        let result = self.call(|machine, cx, state, link| {
             let mut front = qp.front();
             match state {
                 Some(state) => {
                     let connection = Some(&mut state.connection);
-                    connector.accept(cx, connection, &mut front.pair, waiter, asked, private)?;
+                    machine.accept(cx, connection, &mut front.pair, waiter, asked, private)?;
                     drop(front);
                     state.qp = Some(qp.clone());
                     if let Some(link) = link {
@@ -285,7 +291,7 @@ impl Conn {
                     }
                     Ok(())
                 }
-                None => connector.accept(cx, None, &mut front.pair, waiter, asked, private),
+                None => machine.accept(cx, None, &mut front.pair, waiter, asked, private),
             }
         });
         if result.is_err() {
@@ -296,17 +302,16 @@ impl Conn {
         result
     }
 
-    pub(crate) fn reject(self: &Arc<Conn>, private: &[u8]) -> Outcome<()> {
-        self.call(|connector, cx, state, _| {
-            connector.reject(cx, state.map(|s| &mut s.connection), private)
+    pub(crate) fn reject(self: &Arc<Connector>, private: &[u8]) -> Outcome<()> {
+        self.call(|machine, cx, state, _| {
+            machine.reject(cx, state.map(|s| &mut s.connection), private)
         })
     }
 
     /// Be told when the peer disconnects.
-    pub(crate) fn notify_disconnect(self: &Arc<Conn>, sink: Sink) -> Outcome<()> {
+    pub(crate) fn notify_disconnect(self: &Arc<Connector>, sink: Sink) -> Outcome<()> {
         let waiter = self.keep(sink);
-        let result =
-            self.call(|connector, cx, _, _| connector.notify_disconnect(waiter, cx.effects));
+        let result = self.call(|machine, cx, _, _| machine.notify_disconnect(waiter, cx.effects));
         if result.is_err() {
             self.forget(waiter);
         }
@@ -314,10 +319,10 @@ impl Conn {
     }
 
     /// Disconnect: everything is flushed, and the notice is on its way, when this returns.
-    pub(crate) fn disconnect(self: &Arc<Conn>, sink: Sink) -> Outcome<()> {
+    pub(crate) fn disconnect(self: &Arc<Connector>, sink: Sink) -> Outcome<()> {
         let waiter = self.keep(sink);
-        let result = self.call(|connector, cx, state, _| {
-            connector.disconnect(cx, state.map(|s| &mut s.connection), waiter)
+        let result = self.call(|machine, cx, state, _| {
+            machine.disconnect(cx, state.map(|s| &mut s.connection), waiter)
         });
         if result.is_err() {
             self.forget(waiter);
@@ -326,48 +331,48 @@ impl Conn {
     }
 
     /// The last handle is gone.
-    pub(crate) fn release(self: &Arc<Conn>) {
-        self.call(|connector, cx, state, _| {
-            connector.release(cx, state.map(|s| &mut s.connection));
+    pub(crate) fn release(self: &Arc<Connector>) {
+        self.call(|machine, cx, state, _| {
+            machine.release(cx, state.map(|s| &mut s.connection));
         });
     }
 
     /// Cancel what is outstanding (ND2 4.7.4).
-    pub(crate) fn cancel(self: &Arc<Conn>) {
-        self.call(|connector, cx, state, _| {
-            connector.cancel(cx, state.map(|s| &mut s.connection));
+    pub(crate) fn cancel(self: &Arc<Connector>) {
+        self.call(|machine, cx, state, _| {
+            machine.cancel(cx, state.map(|s| &mut s.connection));
         });
     }
 
     // ---- questions -----------------------------------------------------------------------------
 
     pub(crate) fn state(&self) -> crate::tables::ConnectorState {
-        self.lock().connector.state()
+        self.lock().machine.state()
     }
 
     pub(crate) fn read_limits(&self) -> Outcome<ReadLimits> {
-        self.lock().connector.read_limits()
+        self.lock().machine.read_limits()
     }
 
     pub(crate) fn private_data(&self) -> Outcome<Vec<u8>> {
-        self.lock().connector.private_data().map(<[u8]>::to_vec)
+        self.lock().machine.private_data().map(<[u8]>::to_vec)
     }
 
     pub(crate) fn local(&self) -> Outcome<SocketAddr> {
         let inner = self.lock();
-        inner.connector.gate(ConnectorCall::GetLocalAddress)?;
+        inner.machine.gate(ConnectorCall::GetLocalAddress)?;
         let asked = inner.link.as_ref().and_then(|link| link.local().ok());
         asked.or(inner.local).ok_or(Status::ConnectionInvalid)
     }
 
     pub(crate) fn peer(&self) -> Outcome<SocketAddr> {
         let inner = self.lock();
-        inner.connector.gate(ConnectorCall::GetPeerAddress)?;
+        inner.machine.gate(ConnectorCall::GetPeerAddress)?;
         inner.peer.ok_or(Status::ConnectionInvalid)
     }
 
     /// What was agreed, once it was, and why over this path.
-    pub(crate) fn facts(self: &Arc<Conn>) -> Option<(transom_wire::Facts, PathReason)> {
+    pub(crate) fn facts(self: &Arc<Connector>) -> Option<(transom_wire::Facts, PathReason)> {
         self.call(|_, _, state, _| {
             state.and_then(|s| Some((s.connection.facts().cloned()?, s.reason)))
         })
@@ -376,10 +381,10 @@ impl Conn {
     // ---- from a listener -------------------------------------------------------------------------
 
     /// A request for it has arrived. `false`: it does not wait for one any more.
-    pub(super) fn take(self: &Arc<Conn>, link: &Arc<Link>, offer: Offer) -> bool {
+    pub(super) fn take(self: &Arc<Connector>, link: &Arc<Link>, offer: Offer) -> bool {
         let mut notifications = Notifications::default();
         let mut inner = self.lock();
-        if inner.connector.state() != crate::tables::ConnectorState::Queued {
+        if inner.machine.state() != crate::tables::ConnectorState::Queued {
             return false;
         }
         self.give(&mut inner, link, offer, &mut notifications);
@@ -390,13 +395,13 @@ impl Conn {
     }
 
     pub(super) fn give(
-        self: &Arc<Conn>,
+        self: &Arc<Connector>,
         inner: &mut Inner,
         link: &Arc<Link>,
         offer: Offer,
         notifications: &mut Notifications,
     ) {
-        link.set_owner(Owner::Conn(Arc::downgrade(self)));
+        link.set_owner(Owner::Connector(Arc::downgrade(self)));
         inner.ended = None;
         inner.local = link.local().ok();
         inner.peer = Some(link.peer);
@@ -411,7 +416,7 @@ impl Conn {
         notifications: &mut Notifications,
     ) {
         let mut effects = Effects::default();
-        inner.connector.request(offer, &mut effects);
+        inner.machine.request(offer, &mut effects);
         self.carry_out(&mut effects, notifications);
     }
 
@@ -419,7 +424,7 @@ impl Conn {
     pub(super) fn unqueue(&self) {
         let mut notifications = Notifications::default();
         let mut effects = Effects::default();
-        self.lock().connector.unqueue(&mut effects);
+        self.lock().machine.unqueue(&mut effects);
         self.carry_out(&mut effects, &mut notifications);
         notifications.fire();
     }
