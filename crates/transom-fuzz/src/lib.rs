@@ -13,13 +13,13 @@
 pub mod answers;
 pub mod descriptors;
 mod forged;
-pub mod handover;
 pub mod mutate;
 pub mod rings;
 pub mod seeds;
 pub mod start_up;
 pub mod stream;
 pub mod talk;
+pub mod upgrade;
 
 /// A fuzz target: its name (which is its corpus's too), and what it does.
 pub type Target = (&'static str, fn(&[u8]));
@@ -31,7 +31,7 @@ pub const TARGETS: [Target; 7] = [
     ("talk", talk::talk),
     ("rings", rings::rings),
     ("descriptors", descriptors::descriptors),
-    ("handover", handover::handover),
+    ("upgrade", upgrade::upgrade),
     ("answers", answers::answers),
 ];
 

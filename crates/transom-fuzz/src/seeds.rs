@@ -12,7 +12,7 @@ use transom_winsock_direct::descriptor::Descriptor;
 use transom_wire::{Operation, RefusalClass};
 
 use crate::mutate::Dice;
-use crate::{handover, start_up, stream};
+use crate::{start_up, stream, upgrade};
 
 /// The inputs of each target; of `stream` those that are not sessions of siw's.
 #[must_use]
@@ -23,7 +23,7 @@ pub fn all() -> Vec<(&'static str, Vec<Vec<u8>>)> {
         ("talk", talks()),
         ("rings", rings()),
         ("descriptors", descriptors()),
-        ("handover", handovers()),
+        ("upgrade", upgrades()),
     ]
 }
 
@@ -187,12 +187,12 @@ fn rings() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Visits at a door, see `handover`.
-fn handovers() -> Vec<Vec<u8>> {
+/// Offers at an upgrade socket, see `upgrade`.
+fn upgrades() -> Vec<Vec<u8>> {
     let mut dice = Dice(0x646f_6f72);
     let mut seeds = Vec::new();
     for number in 0..48_usize {
-        let mut input = vec![if number % 3 == 0 { 0 } else { handover::OTHERS }];
+        let mut input = vec![if number % 3 == 0 { 0 } else { upgrade::OTHERS }];
         for _ in 0..30 {
             let who = dice.roll(4) as u8;
             let say = |input: &mut Vec<u8>, dice: &mut Dice| {
@@ -225,7 +225,7 @@ fn handovers() -> Vec<Vec<u8>> {
                         dice.roll(256) as u8,
                     ]);
                 }
-                // A crowd, of which somebody means it.
+                // Many offers, one of which is claimed.
                 _ => {
                     input.extend([0; 12]);
                     input.push(1);

@@ -70,8 +70,8 @@ fn whatever_a_peer_hands_over_says_one_thing_or_nothing() {
 }
 
 #[test]
-fn at_the_door_only_who_is_to_be_believed_is_believed() {
-    rounds("handover");
+fn only_offers_that_the_kernel_confirms_are_believed() {
+    rounds("upgrade");
 }
 
 #[test]

@@ -7,7 +7,7 @@
 //! | [`ledger`](ledger.rs) | acknowledgements and receive credits, one word |
 //! | [`duplex`] | a link's two rings as one of its sides uses them |
 //! | [`Channel`] | one connection over records as a [`transom_wire::Wire`] |
-//! | [`handover`] | what is said before memory is shared, and who is believed |
+//! | [`upgrade`] | what is said before memory is shared, and who is believed |
 //!
 //! A link carries records from one [`Channel`] to the other. `transom-engine` has one that carries
 //! them through a [`duplex`], as `transom-sim` does; to the channel they are bytes in order, so that
@@ -28,10 +28,10 @@
 
 mod channel;
 pub mod duplex;
-pub mod handover;
 mod ledger;
 pub mod record;
 pub mod ring;
+pub mod upgrade;
 
 pub use channel::{Channel, Config};
 pub use duplex::{Area, Duplex};

@@ -68,7 +68,7 @@ fn run() -> Outcome {
     }
 }
 
-/// The owner's side: a file, registered once, and a door.
+/// The owner's side: a file, registered once, and a listener.
 struct Shop {
     file: Region<MappedFile>,
     digest: [u8; 32],

@@ -139,26 +139,26 @@ mod tests {
 
     #[test]
     fn one_address_cannot_take_all_places_and_places_come_back() {
-        let door = Admission::new(HalfOpen { total: 3, per_address: 2 });
+        let admission = Admission::new(HalfOpen { total: 3, per_address: 2 });
         let [a, b, c] = [[10, 0, 0, 1], [10, 0, 0, 2], [10, 0, 0, 3]].map(IpAddr::from);
-        let first = door.admit(a).unwrap();
-        let _second = door.admit(a).unwrap();
-        assert!(door.admit(a).is_none(), "two from one address");
-        let _third = door.admit(b).unwrap();
-        assert!(door.admit(c).is_none(), "three in all");
+        let first = admission.admit(a).unwrap();
+        let _second = admission.admit(a).unwrap();
+        assert!(admission.admit(a).is_none(), "two from one address");
+        let _third = admission.admit(b).unwrap();
+        assert!(admission.admit(c).is_none(), "three in all");
         drop(first);
-        assert!(door.admit(c).is_some());
-        assert_eq!(door.turned_away(), 2);
+        assert!(admission.admit(c).is_some());
+        assert_eq!(admission.turned_away(), 2);
     }
 
     #[test]
     fn an_ipv6_peer_counts_by_its_network() {
-        let door = Admission::new(HalfOpen { total: 9, per_address: 1 });
+        let admission = Admission::new(HalfOpen { total: 9, per_address: 1 });
         let one: IpAddr = "2001:db8::1".parse().unwrap();
         let neighbour: IpAddr = "2001:db8::2".parse().unwrap();
-        let _ticket = door.admit(one).unwrap();
-        assert!(door.admit(neighbour).is_none());
-        assert!(door.admit("2001:db8:0:1::1".parse().unwrap()).is_some());
+        let _ticket = admission.admit(one).unwrap();
+        assert!(admission.admit(neighbour).is_none());
+        assert!(admission.admit("2001:db8:0:1::1".parse().unwrap()).is_some());
     }
 
     #[test]

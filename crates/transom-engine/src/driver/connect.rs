@@ -9,12 +9,12 @@ use transom_wire::{ReadLimits, Role};
 use super::admission::Starting;
 use super::connector::{Connector, Inner, Outcome, new_connection};
 use super::event_queue::Owner;
-use super::handover::{Request, Stage};
 use super::link::{ARM, Link};
 use super::notifications::{Notifications, Sink};
 use super::options::status_of;
 use super::path::PathReason;
 use super::qp::Qp;
+use super::upgrade::{ConnectRequest, Stage};
 use crate::sys::{self, Stream};
 use crate::tables::ConnectorState;
 use crate::{Effects, Execution, QueuePairState, Status};
@@ -113,7 +113,10 @@ impl Connector {
             Some(reason) => (Stage::Settled, reason),
             None => {
                 let (limits, private) = (attempt.asked, attempt.private.clone());
-                (Stage::Look(Box::new(Request { limits, private })), PathReason::NoDoor)
+                (
+                    Stage::Look(Box::new(ConnectRequest { limits, private })),
+                    PathReason::NoUpgradeListener,
+                )
             }
         };
         let starting = (Starting::Asking(self.shared.asking.one()), stage, reason);

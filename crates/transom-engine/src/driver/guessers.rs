@@ -9,8 +9,8 @@
 //!
 //! An address is that of a host, or the /64 network of IPv6. Those behind one NAT share an address, so
 //! they share its pauses, which is why these are short and never grow beyond a limit. Peers on this
-//! very host are told apart by their users instead, as the kernel names them: one cannot shut the door
-//! for the others. Processes of our own user are not slowed down: they could read our memory anyway.
+//! very host are told apart by their users instead, as the kernel names them: one cannot keep
+//! the others out. Processes of our own user are not slowed down: they could read our memory anyway.
 //! Who has closed its socket cannot be named any more: all of those count as one. Once there are guessers
 //! a link is told [who](Guessers::who) it is with as it comes in, so leaving later hides nobody.
 
@@ -223,7 +223,7 @@ mod tests {
         let guessers = Guessers::new(Some(LIMIT));
         let mut guesses = 0;
         for second in 0..10_000 {
-            // Whenever the door is open, ten come in, and all of them guess at once.
+            // Whenever connections are admitted, ten come in, and all of them guess at once.
             if guessers.admits(|| Some(host(1)), at(second)) {
                 guess(&guessers, host(1), at(second), 10);
                 guesses += 10;

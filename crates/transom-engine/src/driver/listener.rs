@@ -12,11 +12,11 @@ use super::admission::{Admission, Starting};
 use super::connect::NEWEST;
 use super::connector::{Connector, Outcome, new_connection};
 use super::event_queue::{Delivery, Owner};
-use super::handover::{Stage, Threshold};
 use super::link::{ARM, FLUSH, Link, RECEIVE};
 use super::notifications::{Notifications, Sink};
 use super::path::PathReason;
 use super::shared::Shared;
+use super::upgrade::{Stage, UpgradeListener};
 use crate::sys::{self, Fd, IoError, Listener as Socket, Stream};
 use crate::{ConnectionEvent, Incoming, Offer, Status};
 
@@ -31,8 +31,8 @@ pub(crate) struct Listener {
     socket: Socket,
     shared: Arc<Shared>,
     admission: Admission,
-    /// Where processes of this host hand over memory, once it listens.
-    threshold: Mutex<Result<Arc<Threshold>, PathReason>>,
+    /// Where processes of this host offer upgrades, once this listens.
+    upgrades: Mutex<Result<Arc<UpgradeListener>, PathReason>>,
     inner: Mutex<Inner>,
     /// It listens no more. Written before [`Listener::close`] goes through the links.
     closed: AtomicBool,
@@ -59,7 +59,7 @@ impl Listener {
             socket,
             shared: shared.clone(),
             admission: Admission::new(shared.options.half_open),
-            threshold: Mutex::new(Err(PathReason::NotAsked)),
+            upgrades: Mutex::new(Err(PathReason::NotAsked)),
             inner: Mutex::new(Inner { machine, waiting: HashMap::new() }),
             closed: AtomicBool::new(false),
         }))
@@ -77,13 +77,13 @@ impl Listener {
         self.socket.address()
     }
 
-    /// Where memory is handed over, or why nowhere.
-    pub(super) fn threshold(&self) -> Result<Arc<Threshold>, PathReason> {
-        self.threshold.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Where upgrades to shared memory are offered, or why nowhere.
+    pub(super) fn upgrades(&self) -> Result<Arc<UpgradeListener>, PathReason> {
+        self.upgrades.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn set_threshold(&self, threshold: Result<Arc<Threshold>, PathReason>) {
-        *self.threshold.lock().unwrap_or_else(PoisonError::into_inner) = threshold;
+    fn set_upgrades(&self, upgrades: Result<Arc<UpgradeListener>, PathReason>) {
+        *self.upgrades.lock().unwrap_or_else(PoisonError::into_inner) = upgrades;
     }
 
     pub(crate) fn turned_away(&self) -> u64 {
@@ -96,10 +96,10 @@ impl Listener {
         self.lock().machine.listen(backlog)?;
         // Before anybody can connect who would look for it.
         if let Ok(address) = self.socket.address() {
-            self.set_threshold(Threshold::open(address, &self.shared.options).map(Arc::new));
+            self.set_upgrades(UpgradeListener::open(address, &self.shared.options).map(Arc::new));
         }
         if let Err(e) = self.socket.listen(u16::try_from(backlog).unwrap_or(u16::MAX).max(128)) {
-            self.set_threshold(Err(PathReason::NotAsked));
+            self.set_upgrades(Err(PathReason::NotAsked));
             return Err(super::options::status_of(e));
         }
         self.shared.add_listener(self).map_err(|_| Status::InsufficientResources)
@@ -108,12 +108,12 @@ impl Listener {
     /// The background thread: connections wait to be accepted. One of them is; links have their turn
     /// before the next.
     pub(crate) fn accept(self: &Arc<Listener>) {
-        let threshold = self.threshold();
-        if let Ok(threshold) = &threshold {
-            threshold.let_in();
+        let upgrades = self.upgrades();
+        if let Ok(upgrades) = &upgrades {
+            upgrades.accept_offers();
         }
         match self.socket.accept(&self.shared.options.sockets()) {
-            Ok((stream, peer)) => self.let_in(stream, peer, threshold.err()),
+            Ok((stream, peer)) => self.let_in(stream, peer, upgrades.err()),
             Err(IoError::Exhausted) => {
                 return self.shared.note(self.key, sys::now().after(RETRY));
             }
@@ -124,8 +124,13 @@ impl Listener {
         let _ = self.shared.strangers.arm(self.fd(), self.key, true, false);
     }
 
-    /// A link for a stranger, if there is room for one. `no_door`: why no memory can be handed over.
-    fn let_in(self: &Arc<Listener>, stream: Stream, peer: SocketAddr, no_door: Option<PathReason>) {
+    /// A link for a stranger, if there is room for one. `tcp_only`: why no memory can be handed over.
+    fn let_in(
+        self: &Arc<Listener>,
+        stream: Stream,
+        peer: SocketAddr,
+        tcp_only: Option<PathReason>,
+    ) {
         let guessers = &self.shared.guessers;
         let mut known = None;
         let who = || {
@@ -139,8 +144,8 @@ impl Listener {
         let key = self.shared.new_key();
         let connection = new_connection(&self.shared, key, Role::Passive, NEWEST);
         let owner = Owner::Listener(Arc::downgrade(self));
-        let (stage, reason) = match no_door {
-            None => (Stage::Greeting, PathReason::NotAsked),
+        let (stage, reason) = match tcp_only {
+            None => (Stage::Opening, PathReason::NotAsked),
             Some(reason) => (Stage::Settled, reason),
         };
         let starting = Starting::Stranger(ticket);
@@ -275,7 +280,7 @@ impl Listener {
         // The lock of the list of links orders this and what `accept` does.
         self.closed.store(true, Ordering::Relaxed);
         // The name is free at once: the port is, too.
-        self.set_threshold(Err(PathReason::NotAsked));
+        self.set_upgrades(Err(PathReason::NotAsked));
         self.shared.strangers.remove(self.fd());
         self.shared.remove(self.key);
         for link in self.shared.links() {

@@ -10,7 +10,6 @@ mod cq;
 mod cq_tests;
 mod event_queue;
 mod guessers;
-mod handover;
 mod inquiries;
 mod lease;
 #[cfg(test)]
@@ -30,6 +29,7 @@ mod sleepers;
 mod srq;
 mod timers;
 mod traffic;
+mod upgrade;
 mod watch;
 mod workers;
 

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use transom_wire::Time;
 
-use super::handover::Stage;
 use super::link::{
     ARM, CARRIED, FLUSH, LAPSED, Link, LinkDenials, NEVER, POSTED, RECEIVE, SERVED, State,
 };
@@ -15,6 +14,7 @@ use super::notifications::Notifications;
 use super::qp::{Front, Qp};
 use super::shared::Shared;
 use super::traffic::First;
+use super::upgrade::Stage;
 use super::workers::Worker;
 use crate::sys::{self, Host};
 use crate::trace::{TraceEvent, Tracer};
@@ -239,7 +239,7 @@ impl Link {
     pub(super) fn rest(&self, state: &mut State, now: Time, bits: u8) {
         let pending = state.is_pending();
         // Nobody says when a ring has room: its reader wakes us. An answer is waited for, not room.
-        let asked = matches!(state.stage, Stage::Asked(..));
+        let asked = matches!(state.stage, Stage::Offered(..));
         let stuck = pending && state.rings.is_none() && !asked;
         if self.stuck.load(Ordering::Relaxed) != stuck {
             self.stuck.store(stuck, Ordering::Relaxed);

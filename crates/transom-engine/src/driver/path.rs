@@ -73,12 +73,12 @@ pub enum PathReason {
     NoExtension,
     /// TCP, because the peer's address is none of this host's.
     Elsewhere,
-    /// TCP, because there is no door beside the peer's port.
-    NoDoor,
-    /// TCP, because too many knock at the peer's door.
-    DoorBusy,
-    /// TCP, because somebody else has the name that this listener's door would have.
-    DoorTaken,
+    /// TCP, because there is no upgrade socket beside the peer's port.
+    NoUpgradeListener,
+    /// TCP, because too many offers wait at the peer's upgrade socket.
+    UpgradeListenerBusy,
+    /// TCP, because another process has the name that this listener's upgrade socket would have.
+    UpgradeNameTaken,
     /// TCP, because the peer is a process of another user, and not both sides have asked for such.
     OtherUser,
     /// TCP, because this side shares memory over as many connections as it may.
@@ -89,7 +89,7 @@ pub enum PathReason {
     Declined,
     /// TCP, because the peer has not asked for anything else.
     NotAsked,
-    /// TCP, because the peer has asked for memory that nobody has handed over at this side's door.
+    /// TCP, because the peer has asked for memory that was not offered at this side's upgrade socket.
     NotHandedOver,
     /// TCP, because the system does not let this process share memory.
     System,
@@ -110,12 +110,12 @@ impl PathReason {
             PathReason::Elsewhere => {
                 "the peer's address is none of this host's: another host, or another network namespace"
             }
-            PathReason::NoDoor => {
-                "the peer has no door beside its port: it takes TCP only, or is no Transom, or lives in another network namespace"
+            PathReason::NoUpgradeListener => {
+                "the peer has no upgrade socket beside its port: it takes TCP only, or is no Transom, or lives in another network namespace"
             }
-            PathReason::DoorBusy => "too many knock at the peer's door",
-            PathReason::DoorTaken => {
-                "somebody else has the name that the door beside this listener's port would have"
+            PathReason::UpgradeListenerBusy => "too many offers wait at the peer's upgrade socket",
+            PathReason::UpgradeNameTaken => {
+                "another process has the name that the upgrade socket beside this listener's port would have"
             }
             PathReason::OtherUser => {
                 "the peer is a process of another user, and not both sides have asked for such"
@@ -127,7 +127,7 @@ impl PathReason {
                 "the peer has not asked for shared memory: it takes TCP only, or may not"
             }
             PathReason::NotHandedOver => {
-                "the peer has asked for memory that was not handed over at this side's door"
+                "the peer has asked for memory that was not offered at this side's upgrade socket"
             }
             PathReason::System => "the system does not let this process share memory",
             PathReason::OlderPeer => "the peer knows older forms of start-up only",

@@ -1,7 +1,7 @@
 //! Bytes between a link's socket and its connection, and the choice between socket and rings.
 
-use super::handover::Stage;
 use super::link::{Link, State};
+use super::upgrade::Stage;
 use super::workers::{Worker, fit};
 use transom_memory::Segment;
 use transom_wire::Time;
@@ -36,8 +36,8 @@ impl Link {
     pub(super) fn connected(&self, state: &mut State, cx: &mut Cx<'_>) -> bool {
         match self.stream.connected() {
             Ok(()) => {
-                self.look_for_door(state);
-                if !self.hear_answer(state, cx) {
+                self.offer_upgrade(state);
+                if !self.read_answer(state, cx) {
                     return false;
                 }
                 state.connecting = false;
@@ -179,8 +179,8 @@ impl Link {
     /// Bytes of the stream, to whom they are for; how many were used, and how many frames they were.
     fn hand_on(&self, state: &mut State, cx: &mut Cx<'_>, bytes: &[u8]) -> (usize, usize) {
         let mut before = 0;
-        if matches!(state.stage, Stage::Greeting) {
-            match self.greet(state, cx, bytes) {
+        if matches!(state.stage, Stage::Opening) {
+            match self.answer_opening(state, cx, bytes) {
                 None => return (0, 0),
                 Some(_) if state.rings.is_some() => return (bytes.len(), 0),
                 Some(count) => before = count,

@@ -28,18 +28,18 @@ fn named(name: &str) -> Result<SocketAddrUnix> {
 
 /// A socket that accepts.
 #[derive(Debug)]
-pub(crate) struct Door(Fd);
+pub(crate) struct LocalListener(Fd);
 
-impl Door {
+impl LocalListener {
     /// One that is found by `name`.
-    pub(crate) fn open(name: &str) -> Result<Door> {
+    pub(crate) fn open(name: &str) -> Result<LocalListener> {
         let fd = socket()?;
         net::bind(&fd, &named(name)?)?;
         net::listen(&fd, 1024)?;
-        Ok(Door(fd))
+        Ok(LocalListener(fd))
     }
 
-    /// The next who knocks, if somebody does.
+    /// The next connection, if there is one.
     pub(crate) fn accept(&self) -> Result<Local> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         Ok(Local(net::accept_with(&self.0, flags)?.into()))
@@ -131,26 +131,26 @@ mod tests {
     use super::super::user;
     use super::*;
 
-    fn pair(name: &str) -> (Door, Local, Local) {
+    fn pair(name: &str) -> (LocalListener, Local, Local) {
         let name = format!("transom-test/{name}/{}", std::process::id());
-        let door = Door::open(&name).unwrap();
+        let listener = LocalListener::open(&name).unwrap();
         let active = Local::connect(&name).unwrap();
-        let passive = door.accept().unwrap();
-        (door, active, passive)
+        let passive = listener.accept().unwrap();
+        (listener, active, passive)
     }
 
     #[test]
     fn both_ends_know_each_others_user() {
-        let (door, active, passive) = pair("user");
+        let (listener, active, passive) = pair("user");
         assert_eq!((active.user(), passive.user()), (Some(user()), Some(user())));
-        assert_eq!(door.accept().unwrap_err(), IoError::NotNow);
+        assert_eq!(listener.accept().unwrap_err(), IoError::NotNow);
         let nobody = Local::connect("transom-test/nobody-listens-here");
         assert_eq!(nobody.unwrap_err(), IoError::Refused);
     }
 
     #[test]
     fn a_descriptor_arrives_and_more_than_one_is_closed() {
-        let (_door, active, passive) = pair("hand-over");
+        let (_listener, active, passive) = pair("hand-over");
         let (one, two) = rustix::pipe::pipe().unwrap();
         let (one, two) = (Fd::from(one), Fd::from(two));
         active.hand_over(b"hello", &two).unwrap();
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn it_rings_it_falls_silent_it_ends() {
-        let (_door, active, passive) = pair("bell");
+        let (_listener, active, passive) = pair("bell");
         assert!(passive.silence(), "nothing yet");
         for _ in 0..100_000 {
             active.ring(); // never blocks

@@ -39,7 +39,7 @@ pub(crate) use identity::{is_our_user, user};
 #[cfg(test)]
 pub(crate) use kill::hit;
 pub(crate) use kill::kill_point;
-pub(crate) use local::{Door, Local};
+pub(crate) use local::{Local, LocalListener};
 pub use maps::PageError;
 #[cfg(test)]
 pub(crate) use pages::hold as hold_maps;

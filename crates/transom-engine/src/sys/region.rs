@@ -5,8 +5,8 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 use transom_memory::Segment;
 use transom_process::Area;
-use transom_process::handover::MemoryFacts;
 use transom_process::ring::{DATA, Shared};
+use transom_process::upgrade::MemoryFacts;
 
 use super::Fd;
 use super::copy::copy_out_raw;

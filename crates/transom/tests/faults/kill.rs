@@ -175,9 +175,12 @@ fn servers(path: &str) {
             assert!(why.starts_with("share: ") && status.code() == Some(1), "{status}: {why}");
             *reasons.entry((*reason).to_owned()).or_default() += 1;
         }
-        let door = format!("@transom/process/{at}");
-        let doors = fs::read_to_string("/proc/net/unix").unwrap();
-        assert!(!doors.lines().any(|line| line.ends_with(&door)), "round {round}: {door} is left");
+        let socket = format!("@transom/process/{at}");
+        let sockets = fs::read_to_string("/proc/net/unix").unwrap();
+        assert!(
+            !sockets.lines().any(|line| line.ends_with(&socket)),
+            "round {round}: {socket} is left"
+        );
         // The port is free as soon as its process is gone.
         let again = Process::serve(share().env("TRANSOM_PATH", path), &file, &at.to_string());
         server = again.0;

@@ -1,7 +1,6 @@
 //! Tests of the handle layer over real sockets.
 
 mod calls;
-mod door;
 mod fairness;
 mod forks;
 mod guesses;
@@ -11,6 +10,7 @@ mod many_links;
 mod processes;
 mod rings;
 mod traffic;
+mod upgrade;
 mod users;
 mod vanishing;
 mod waiters;

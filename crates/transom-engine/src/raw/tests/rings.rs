@@ -31,7 +31,7 @@ fn reasons(active: &End, passive: &End) -> [PathReason; 2] {
 fn the_same_tests_pass_over_tcp() {
     transom_rules::paths::again_over_tcp(
         &["raw::tests"],
-        &["tests::rings", "tests::door", "tests::users"],
+        &["tests::rings", "tests::upgrade", "tests::users"],
     );
 }
 
@@ -44,9 +44,9 @@ fn two_adapters_of_one_user_share_memory_if_both_would() {
     let end = |path| Options { path, ..Options::default() };
     for (one, other, why) in [
         (end(Path::Tcp), end(Path::Auto), [PathReason::TcpOnly, PathReason::NotAsked]),
-        (end(Path::Auto), end(Path::Tcp), [PathReason::NoDoor, PathReason::TcpOnly]),
+        (end(Path::Auto), end(Path::Tcp), [PathReason::NoUpgradeListener, PathReason::TcpOnly]),
         (plain.clone(), process(), [PathReason::NoExtension, PathReason::NotAsked]),
-        (process(), plain, [PathReason::NoDoor, PathReason::NoExtension]),
+        (process(), plain, [PathReason::NoUpgradeListener, PathReason::NoExtension]),
     ] {
         let (active, passive) = (End::new(&one), End::new(&other));
         join(&active, &passive);
@@ -339,7 +339,7 @@ fn a_peer_may_die_at_any_point_of_the_ring_code() {
     until("all rings are unmapped", || belongings() == (0, 0));
     // This process went through the same code: no point is missing from the lists, or never passed.
     let seen = hit::seen();
-    let listed: BTreeSet<_> = POINTS.into_iter().chain(super::door::POINTS).collect();
+    let listed: BTreeSet<_> = POINTS.into_iter().chain(super::upgrade::POINTS).collect();
     assert!(seen.is_subset(&listed), "{seen:?}");
     assert!(seen.is_superset(&BTreeSet::from(POINTS)), "{seen:?}");
 }

@@ -9,7 +9,7 @@ use transom_memory::Rights;
 use super::harness::*;
 use super::processes::{accepted, child_of, connected_with, end_with_parent, listening, parent};
 use crate::raw::{Explain, Options, Path, PathReason};
-use crate::sys::Door;
+use crate::sys::LocalListener;
 use crate::{CompletionKind, DenialCause, Operation, Status};
 
 /// Nobody's number.
@@ -131,19 +131,19 @@ fn another_user_shares_memory_only_if_both_ask_and_is_told_nothing_unless_the_ow
     }
 }
 
-/// Somebody else has the name of our door: it is not believed, nobody hands anything over there, and
+/// Another user has the name of our upgrade socket: nothing is believed or offered there, and
 /// the connection takes TCP.
 #[test]
-fn a_door_that_another_user_has_put_up_is_not_used() {
-    let test = "a_door_that_another_user_has_put_up_is_not_used";
+fn an_upgrade_socket_of_another_user_is_not_used() {
+    let test = "an_upgrade_socket_of_another_user_is_not_used";
     if let Some(at) = parent() {
         become_a_stranger();
-        let door = Door::open(&format!("transom/process/{at}")).unwrap();
+        let socket = LocalListener::open(&format!("transom/process/{at}")).unwrap();
         println!("\nit stands");
         let mut line = String::new();
         std::io::stdin().read_line(&mut line).unwrap(); // until the other test process has ended
-        // Whoever has knocked has brought nothing.
-        while let Ok(local) = door.accept() {
+        // Connections to it bring nothing.
+        while let Ok(local) = socket.accept() {
             let got = local.take_over(&mut [0; 64]);
             assert!(!matches!(got, Ok((_, Some(_)))), "memory was handed over: {got:?}");
         }
@@ -169,7 +169,10 @@ fn a_door_that_another_user_has_put_up_is_not_used() {
     let active = End::new(&Options { path: Path::Process, ..Options::default() });
     join_at(&active, &passive, &listener);
     let reason = |end: &End| end.connector.info().unwrap().path_reason;
-    assert_eq!((reason(&active), reason(&passive)), (PathReason::OtherUser, PathReason::DoorTaken));
+    assert_eq!(
+        (reason(&active), reason(&passive)),
+        (PathReason::OtherUser, PathReason::UpgradeNameTaken)
+    );
     let (from, to) = (active.buffer(64), passive.buffer(64));
     let window = passive.window(&to, Rights::REMOTE_WRITE);
     active.post(Operation::Write { token: window.0, address: to.address() }, &[from.all()]);

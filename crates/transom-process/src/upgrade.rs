@@ -1,17 +1,18 @@
-//! What two processes say to each other before they share memory, and who is believed; without a system
-//! call. `transom-engine` has the sockets and the mappings (its `driver/handover.rs` tells the whole story).
+//! The upgrade of a TCP connection to shared memory: what two processes say to each other, and what each
+//! believes; without a system call. `transom-engine` has the sockets and the mappings (its
+//! `driver/upgrade.rs` has the whole sequence).
 //!
-//! The active side hands memory over at the *door* beside the peer's port: a [`Greeting`] with a nonce,
-//! and a descriptor. Then it says the nonce on the TCP connection ([`question`]). The passive side keeps
-//! who has come to its door in a [`Room`], and [claims](Room::claim) what was handed over under that nonce.
-//! Everybody of this host can knock at a door and say what he likes, so all that is believed is what
-//! the kernel says: who it is ([`Who`]), and what the memory is like ([`MemoryFacts`]).
+//! The active side hands memory over at the *upgrade socket* beside the peer's port: an [`UpgradeOffer`]
+//! with a nonce, and a descriptor. Then it says the nonce on the TCP connection ([`question`]). The passive
+//! side keeps offers as [`PendingOffers`], and [claims](PendingOffers::claim) the one made under that nonce.
+//! Every process of this host can offer anything, so all that is believed is what the kernel says: whose
+//! process it is ([`PeerUser`]), and what the memory is like ([`MemoryFacts`]).
 
 use std::time::Duration;
 
 use transom_wire::Time;
 
-/// Says which hand-over a TCP connection is about.
+/// Names the offer that a TCP connection is about.
 pub type Nonce = [u8; NONCE];
 /// Bytes of a [`Nonce`].
 pub const NONCE: usize = 16;
@@ -22,10 +23,10 @@ const ASK: [u8; 16] = *b"Transom process1";
 pub const QUESTION: usize = ASK.len() + NONCE;
 /// An answer: this, and what it is.
 const ANSWER: [u8; 15] = *b"Transom process";
-/// What is said at the door: this, the nonce, and whether other users are welcome.
-const HELLO: [u8; 8] = *b"TRANSOM1";
+/// An offer: this, the nonce, and whether other users may share.
+const MAGIC: [u8; 8] = *b"TRANSOM1";
 
-/// What an active side says first on its TCP connection, once it has handed over.
+/// The first bytes of an active side on its TCP connection, once it has handed memory over.
 #[must_use]
 pub fn question(nonce: &Nonce) -> Vec<u8> {
     [ASK, *nonce].concat()
@@ -94,41 +95,41 @@ impl Answer {
     }
 }
 
-/// What is said at the door, beside the descriptor.
+/// The bytes that come with the descriptor of the offered memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Greeting {
-    /// What the TCP connection will say.
+pub struct UpgradeOffer {
+    /// The nonce that the TCP connection will name.
     pub nonce: Nonce,
-    /// Whoever says this shares memory with processes of other users, too.
+    /// The offerer shares memory with processes of other users, too.
     pub others: bool,
 }
 
-impl Greeting {
-    /// Bytes of a greeting.
-    pub const LENGTH: usize = HELLO.len() + NONCE + 1;
+impl UpgradeOffer {
+    /// Bytes of an offer.
+    pub const LENGTH: usize = MAGIC.len() + NONCE + 1;
 
     /// As it is sent.
     #[must_use]
     pub fn to_bytes(self) -> Vec<u8> {
-        [&HELLO[..], &self.nonce, &[u8::from(self.others)]].concat()
+        [&MAGIC[..], &self.nonce, &[u8::from(self.others)]].concat()
     }
 
     /// Reads one.
     #[must_use]
-    pub fn parse(bytes: &[u8]) -> Option<Greeting> {
-        let (nonce, others) = bytes.strip_prefix(&HELLO)?.split_first_chunk()?;
+    pub fn parse(bytes: &[u8]) -> Option<UpgradeOffer> {
+        let (nonce, others) = bytes.strip_prefix(&MAGIC)?.split_first_chunk()?;
         let others = match others {
             [0] => false,
             [1] => true,
             _ => return None,
         };
-        Some(Greeting { nonce: *nonce, others })
+        Some(UpgradeOffer { nonce: *nonce, others })
     }
 }
 
 /// Whose process is at the other end of a Unix socket, as the kernel says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Who {
+pub enum PeerUser {
     /// The kernel does not say.
     Unknown,
     /// Our own user's.
@@ -137,19 +138,19 @@ pub enum Who {
     OtherUser,
 }
 
-impl Who {
-    /// Whether it may be shared memory with.
+impl PeerUser {
+    /// Whether memory may be shared with this user. `both_ask`: both sides share with other users.
     #[must_use]
-    pub fn is_welcome(self, both_ask: bool) -> bool {
+    pub fn may_share(self, both_ask: bool) -> bool {
         match self {
-            Who::Unknown => false,
-            Who::SameUser => true,
-            Who::OtherUser => both_ask,
+            PeerUser::Unknown => false,
+            PeerUser::SameUser => true,
+            PeerUser::OtherUser => both_ask,
         }
     }
 }
 
-/// What memory is like that somebody has handed over, as the kernel says.
+/// What offered memory is like, as the kernel says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryFacts {
     /// It cannot shrink, and nobody can change that. (A mapping of what shrinks is a trap.)
@@ -175,49 +176,49 @@ impl MemoryFacts {
     }
 }
 
-/// Somebody at the door.
-pub trait Visitor {
+/// A process that has connected to the upgrade socket.
+pub trait Offerer {
     /// A descriptor.
     type Handle;
     /// A mapping.
     type Memory;
 
     /// Whose process it is.
-    fn who(&self) -> Who;
+    fn who(&self) -> PeerUser;
 
     /// How many bytes it says (as many as fit), and what comes with them. `None`: nothing yet. If it
     /// has gone, it says nothing: no bytes.
     fn receive(&self, into: &mut [u8]) -> Option<(usize, Option<Self::Handle>)>;
 
-    /// Map what it has handed over, if that [can hurt nobody](MemoryFacts::check).
+    /// Map the offered memory, if that [can hurt nobody](MemoryFacts::check).
     fn adopt(handle: Self::Handle) -> Option<Self::Memory>;
 }
 
 #[derive(Debug)]
-struct Knock<V, M> {
-    visitor: V,
-    brought: Option<(Nonce, M)>,
+struct PendingOffer<V, M> {
+    offerer: V,
+    offered: Option<(Nonce, M)>,
     since: Time,
 }
 
-/// Those who have come to a door and whose TCP connection has not named them yet. Each has a descriptor
-/// of ours, or a mapping, so they are few, and none stays long. Whoever comes too late takes TCP.
+/// Offers whose TCP connection has not named them yet. Each holds a descriptor of ours, or a mapping, so
+/// they are few, and none stays long. A connection whose offer has gone takes TCP.
 #[derive(Debug)]
-pub struct Room<V: Visitor> {
+pub struct PendingOffers<V: Offerer> {
     others: bool,
-    waiting: Vec<Knock<V, V::Memory>>,
+    waiting: Vec<PendingOffer<V, V::Memory>>,
 }
 
-impl<V: Visitor> Room<V> {
+impl<V: Offerer> PendingOffers<V> {
     /// How many may wait.
     pub const PLACES: usize = 256;
     /// For how long.
     pub const PATIENCE: Duration = Duration::from_secs(5);
 
-    /// An empty one. `others`: processes of other users are welcome, if they say the same.
+    /// No offers. `others`: processes of other users may share, if they say the same.
     #[must_use]
-    pub fn new(others: bool) -> Room<V> {
-        Room { others, waiting: Vec::new() }
+    pub fn new(others: bool) -> PendingOffers<V> {
+        PendingOffers { others, waiting: Vec::new() }
     }
 
     /// How many wait.
@@ -226,62 +227,62 @@ impl<V: Visitor> Room<V> {
         self.waiting.len()
     }
 
-    /// Whether nobody waits.
+    /// Whether none waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Those who have waited too long go.
+    /// Drop the offers that have waited too long.
     pub fn tidy(&mut self, now: Time) {
-        self.waiting.retain(|knock| now < knock.since.after(Self::PATIENCE));
+        self.waiting.retain(|offer| now < offer.since.after(Self::PATIENCE));
     }
 
-    /// Somebody has knocked. Who is not welcome takes nobody's place.
-    pub fn let_in(&mut self, visitor: V, now: Time) {
-        if !visitor.who().is_welcome(self.others) {
+    /// A process has connected. One whose user may not share takes no place.
+    pub fn add(&mut self, offerer: V, now: Time) {
+        if !offerer.who().may_share(self.others) {
             return;
         }
         if self.waiting.len() >= Self::PLACES {
             self.waiting.remove(0);
         }
-        self.waiting.push(Knock { visitor, brought: None, since: now });
+        self.waiting.push(PendingOffer { offerer, offered: None, since: now });
     }
 
-    /// What was handed over under this nonce, and by whom.
+    /// The memory that was offered under this nonce, and its offerer.
     pub fn claim(&mut self, nonce: &Nonce) -> Option<(V::Memory, V)> {
-        // Whoever this nonce is of has handed over before it asked. Others may still be about to.
+        // The process of this nonce made its offer before it asked. Others may still be about to.
         let others = self.others;
-        self.waiting.retain_mut(|knock| {
-            if knock.brought.is_none() {
-                let mut bytes = [0; Greeting::LENGTH];
-                let Some((count, handle)) = knock.visitor.receive(&mut bytes) else { return true };
+        self.waiting.retain_mut(|offer| {
+            if offer.offered.is_none() {
+                let mut bytes = [0; UpgradeOffer::LENGTH];
+                let Some((count, handle)) = offer.offerer.receive(&mut bytes) else { return true };
                 let said = bytes.get(..count).unwrap_or_default();
-                knock.brought = judge::<V>(knock.visitor.who(), others, said, handle);
+                offer.offered = accept_offer::<V>(offer.offerer.who(), others, said, handle);
             }
-            knock.brought.is_some()
+            offer.offered.is_some()
         });
-        let is_it = |knock: &Knock<V, V::Memory>| {
-            knock.brought.as_ref().is_some_and(|(known, _)| known == nonce)
+        let is_it = |offer: &PendingOffer<V, V::Memory>| {
+            offer.offered.as_ref().is_some_and(|(known, _)| known == nonce)
         };
         let at = self.waiting.iter().position(is_it)?;
-        let Knock { visitor, brought, .. } = self.waiting.remove(at);
-        Some((brought?.1, visitor))
+        let PendingOffer { offerer, offered, .. } = self.waiting.remove(at);
+        Some((offered?.1, offerer))
     }
 }
 
-/// What somebody hands over. Nothing is mapped for who is not welcome or says something else.
-fn judge<V: Visitor>(
-    who: Who,
+/// Judge one offer. Nothing is mapped for a user that may not share, or for malformed bytes.
+fn accept_offer<V: Offerer>(
+    who: PeerUser,
     others: bool,
     said: &[u8],
     handle: Option<V::Handle>,
 ) -> Option<(Nonce, V::Memory)> {
-    let greeting = Greeting::parse(said)?;
-    if !who.is_welcome(others && greeting.others) {
+    let offer = UpgradeOffer::parse(said)?;
+    if !who.may_share(others && offer.others) {
         return None;
     }
-    Some((greeting.nonce, V::adopt(handle?)?))
+    Some((offer.nonce, V::adopt(handle?)?))
 }
 
 #[cfg(test)]
@@ -318,22 +319,24 @@ mod tests {
     #[test]
     fn a_greeting_is_read_whole_or_not_at_all() {
         for others in [false, true] {
-            let greeting = Greeting { nonce: [7; NONCE], others };
-            let bytes = greeting.to_bytes();
-            assert_eq!(bytes.len(), Greeting::LENGTH);
-            assert_eq!(Greeting::parse(&bytes), Some(greeting));
+            let offer = UpgradeOffer { nonce: [7; NONCE], others };
+            let bytes = offer.to_bytes();
+            assert_eq!(bytes.len(), UpgradeOffer::LENGTH);
+            assert_eq!(UpgradeOffer::parse(&bytes), Some(offer));
             for length in 0..bytes.len() {
-                assert_eq!(Greeting::parse(&bytes[..length]), None);
+                assert_eq!(UpgradeOffer::parse(&bytes[..length]), None);
             }
-            assert_eq!(Greeting::parse(&[&bytes[..], &[0]].concat()), None);
+            assert_eq!(UpgradeOffer::parse(&[&bytes[..], &[0]].concat()), None);
         }
     }
 
     #[test]
-    fn who_is_welcome() {
+    fn who_may_share_memory() {
         for both_ask in [false, true] {
-            assert!(Who::SameUser.is_welcome(both_ask) && !Who::Unknown.is_welcome(both_ask));
-            assert_eq!(Who::OtherUser.is_welcome(both_ask), both_ask);
+            assert!(
+                PeerUser::SameUser.may_share(both_ask) && !PeerUser::Unknown.may_share(both_ask)
+            );
+            assert_eq!(PeerUser::OtherUser.may_share(both_ask), both_ask);
         }
     }
 

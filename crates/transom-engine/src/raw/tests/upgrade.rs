@@ -1,4 +1,4 @@
-//! What others may do at the door where memory is handed over, and with what is handed over there.
+//! What other processes may do at the upgrade socket, and with the memory that they offer there.
 
 use std::io::{IoSlice, Read, Write};
 use std::mem::MaybeUninit;
@@ -15,7 +15,7 @@ use super::processes::{alone, child_of, connected_with, listening, parent};
 use super::rings::until;
 use crate::Status;
 use crate::raw::{Options, Path, PathReason};
-use crate::sys::{Door, Local, Region, hit};
+use crate::sys::{Local, LocalListener, Region, hit};
 
 fn process() -> Options {
     Options { path: Path::Process, ..Options::default() }
@@ -67,11 +67,11 @@ fn belongings() -> (usize, usize) {
     (std::fs::read_dir("/proc/self/fd").unwrap().count(), mapped)
 }
 
-/// Design rule 9: whatever is brought to the door, start-up goes on over TCP, what is not as it must be
+/// Design rule 9: whatever is offered, start-up goes on over TCP, what is not as it must be
 /// is not mapped, and nothing of it stays.
 #[test]
 fn what_is_no_proper_hand_over_is_declined() {
-    if !alone("door::what_is_no_proper_hand_over_is_declined") {
+    if !alone("upgrade::what_is_no_proper_hand_over_is_declined") {
         return;
     }
     let passive = End::new(&process());
@@ -129,7 +129,7 @@ fn what_is_no_proper_hand_over_is_declined() {
     assert_eq!(ask(at, NONCE).1, b'-', "what was claimed is gone");
     drop((local, stream));
     until("nothing of it stays", || {
-        // Whoever waits at the door is looked at when somebody connects.
+        // Pending offers are looked at when a connection arrives.
         let _ = TcpStream::connect(at);
         let now = belongings();
         now.0 <= before.0 && now.1 <= before.1
@@ -140,11 +140,11 @@ fn what_is_no_proper_hand_over_is_declined() {
     assert_eq!(active.connector.info().unwrap().path, "process");
 }
 
-/// iW 14, for the door: those who knock and say nothing take only so many places, whoever is not
+/// iW 14, for the upgrade socket: processes that connect and say nothing take only so many places, whoever is not
 /// welcome takes none, and the next who means it is let in.
 #[test]
-fn a_flood_of_knocks_takes_bounded_room_and_ends() {
-    if !alone("door::a_flood_of_knocks_takes_bounded_room_and_ends") {
+fn a_flood_of_offers_takes_bounded_room_and_ends() {
+    if !alone("upgrade::a_flood_of_offers_takes_bounded_room_and_ends") {
         return;
     }
     let passive = End::new(&process());
@@ -153,23 +153,23 @@ fn a_flood_of_knocks_takes_bounded_room_and_ends() {
     let active = End::new(&process());
     let before = belongings().0;
     // More than the system keeps for us: the rest is turned away there.
-    let mut knocks = Vec::new();
+    let mut offers = Vec::new();
     while let Ok(local) = Local::connect(&name(at)) {
-        knocks.push(local);
-        assert!(knocks.len() < 5000, "the system keeps a bounded number");
+        offers.push(local);
+        assert!(offers.len() < 5000, "the system keeps a bounded number");
     }
     let connect = || {
         let ends = [&active, &passive].map(|end| End::in_domain(&end.adapter, end.domain));
         join_at(&ends[0], &ends[1], &listener);
         ends[0].connector.info().unwrap().path_reason
     };
-    // The first may find the door crowded: then it takes TCP and says so.
+    // The first may find too many offers waiting: then it takes TCP and says so.
     let first = connect();
-    assert!(matches!(first, PathReason::DoorBusy | PathReason::Proven), "{first:?}");
+    assert!(matches!(first, PathReason::UpgradeListenerBusy | PathReason::Proven), "{first:?}");
     until("the next is let in", || connect() == PathReason::Proven);
-    let held = belongings().0.saturating_sub(before + knocks.len());
+    let held = belongings().0.saturating_sub(before + offers.len());
     assert!(held < 300, "{held} descriptors are held for those who say nothing");
-    drop(knocks);
+    drop(offers);
     until("they are forgotten", || {
         connect();
         belongings().0 <= before + 20
@@ -190,7 +190,7 @@ fn an_answer_that_proves_nothing_is_not_believed() {
     ] {
         let socket = std::net::TcpListener::bind(loopback()).unwrap();
         let at = socket.local_addr().unwrap();
-        let door = Door::open(&name(at)).unwrap();
+        let upgrades = LocalListener::open(&name(at)).unwrap();
         let end = End::new(&process());
         let (sink, told) = signal();
         end.connector.bind(loopback()).unwrap();
@@ -199,8 +199,8 @@ fn an_answer_that_proves_nothing_is_not_believed() {
         let mut question = [0; 32];
         stream.read_exact(&mut question).unwrap();
         assert_eq!(question[..16], *b"Transom process1");
-        // Whoever has knocked is sent away, with what it has brought.
-        drop(door.accept().unwrap());
+        // The offerer is sent away, with its offer.
+        drop(upgrades.accept().unwrap());
         stream.write_all(answer).unwrap();
         // It would be asked once more, in an older form, as over TCP.
         drop(socket);
@@ -212,7 +212,7 @@ fn an_answer_that_proves_nothing_is_not_believed() {
             drop(stream);
             assert_eq!(told.wait(), Status::ConnectionRefused);
         } else {
-            // Its socket at the door has ended, or this one, and so has the connection.
+            // Its upgrade socket has ended, or this one, and so has the connection.
             drop((!answer.is_empty()).then_some(stream));
             assert_ne!(told.wait(), Status::Success);
         }
@@ -248,10 +248,10 @@ fn a_process_may_die_at_any_point_of_the_hand_over() {
         }
         unreachable!("it should have been killed");
     }
-    if !alone("door::a_process_may_die_at_any_point_of_the_hand_over") {
+    if !alone("upgrade::a_process_may_die_at_any_point_of_the_hand_over") {
         return;
     }
-    let test = "door::a_process_may_die_at_any_point_of_the_hand_over";
+    let test = "upgrade::a_process_may_die_at_any_point_of_the_hand_over";
     let adapter = End::new(&process());
     let listener = listening(&adapter);
     let at = listener.address().unwrap();
@@ -285,9 +285,9 @@ fn a_process_may_die_at_any_point_of_the_hand_over() {
     join_at(&fresh(), &fresh(), &listener);
 }
 
-/// Two listeners, one after the other, at one port: the second has a door at once.
+/// Two listeners, one after the other, at one port: the second has an upgrade socket at once.
 #[test]
-fn a_door_goes_with_its_listener() {
+fn an_upgrade_socket_goes_with_its_listener() {
     let (active, passive) = (End::new(&process()), End::new(&process()));
     let mut at = loopback();
     let mut again = 0;
@@ -310,9 +310,9 @@ fn a_door_goes_with_its_listener() {
     }
 }
 
-/// A door is found whichever way its listener was told its address.
+/// An upgrade socket is found whichever way its listener was told its address.
 #[test]
-fn a_listener_at_all_addresses_has_a_door_for_each() {
+fn a_listener_at_all_addresses_has_an_upgrade_socket_for_each() {
     for (at, to) in [("0.0.0.0:0", "127.0.0.1"), ("[::]:0", "::1"), ("[::]:0", "127.0.0.1")] {
         let (active, passive) = (End::new(&process()), End::new(&process()));
         let Ok(listener) = passive.adapter.listener(at.parse().unwrap()) else {

@@ -1,8 +1,8 @@
-//! How two processes of one host come to share rings.
+//! The upgrade of a TCP connection between two processes of one host to shared memory.
 //!
 //! The TCP connection is made as always, so that ports, addresses, listeners and backlogs are the same
-//! on every path. Beside its port, a listener has a *door*: an abstract Unix socket named after its
-//! address, in the same network namespace. An active side that finds one there, opened by the same
+//! on every path. Beside its port, a listener has an *upgrade socket*: an abstract Unix socket named after
+//! its address, in the same network namespace. An active side that finds one there, opened by the same
 //! user (SO_PEERCRED), hands over a sealed memfd and a random nonce, and says on the TCP connection
 //! which nonce it was. A passive side that knows the nonce, from a process of the same user, has both
 //! ends proven: it answers yes, and start-up goes on in the rings. In every other case start-up goes on
@@ -11,15 +11,15 @@
 //! The Unix socket stays: it wakes who sleeps, and its end is the end of the peer. So does the TCP
 //! connection, which nobody looks at any more.
 //!
-//! A peer that is not Transom has no door, and sees no byte of this.
+//! A peer that is not Transom has no socket, and sees no byte of this.
 //!
-//! What is said, and who is believed, is in `transom_process::handover`, without sockets.
+//! What is said, and who is believed, is in `transom_process::upgrade`, without sockets.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 
-use transom_process::handover::{
-    Answer, Greeting, Nonce, Opening, QUESTION, Room, Visitor, Who, question,
+use transom_process::upgrade::{
+    Answer, Nonce, Offerer, Opening, PeerUser, PendingOffers, QUESTION, UpgradeOffer, question,
 };
 use transom_process::{Channel, Config};
 use transom_wire::{ReadLimits, Role};
@@ -29,37 +29,37 @@ use super::link::{Link, State};
 use super::options::Options;
 use super::path::{Path, PathReason, Place};
 use super::rings::Rings;
-use crate::sys::{self, Door, Fd, IoError, Local, Region, kill_point};
+use crate::sys::{self, Fd, IoError, Local, LocalListener, Region, kill_point};
 use crate::{Cx, LinkEnd, Status};
 
-/// Knocks that are looked at in one go: as many as the system keeps.
-const KNOCKS: usize = 1024;
+/// Offers that are accepted in one go: as many as the system keeps.
+const MOST_ACCEPTED: usize = 1024;
 
-/// How far a link has come on the way to its path.
+/// How far a link has come in choosing its path.
 #[derive(Debug, Default)]
 pub(crate) enum Stage {
-    /// There is nothing to find out (any more).
+    /// The path is chosen.
     #[default]
     Settled,
-    /// Active: look for a door when the TCP connection has come about.
-    Look(Box<Request>),
-    /// Active: asked, not answered.
-    Asked(Box<Asked>),
+    /// Active: offer an upgrade when the TCP connection has come about.
+    Look(Box<ConnectRequest>),
+    /// Active: offered and asked, not answered.
+    Offered(Box<PendingUpgrade>),
     /// Passive: no byte has come.
-    Greeting,
+    Opening,
 }
 
-/// What was handed over, while the peer thinks about it.
+/// An upgrade that was offered, until the peer has answered.
 #[derive(Debug)]
-pub(crate) struct Asked {
-    request: Request,
+pub(crate) struct PendingUpgrade {
+    request: ConnectRequest,
     shared: (Region, Local, Place),
     heard: Vec<u8>,
 }
 
 /// What the connection is to ask for, on whichever wire.
 #[derive(Debug)]
-pub(crate) struct Request {
+pub(crate) struct ConnectRequest {
     pub(super) limits: ReadLimits,
     pub(super) private: Box<[u8]>,
 }
@@ -69,15 +69,15 @@ fn name(address: SocketAddr) -> String {
     format!("transom/process/{address}")
 }
 
-impl Visitor for Local {
+impl Offerer for Local {
     type Handle = Fd;
     type Memory = Region;
 
-    fn who(&self) -> Who {
+    fn who(&self) -> PeerUser {
         match self.user() {
-            None => Who::Unknown,
-            Some(user) if sys::is_our_user(user) => Who::SameUser,
-            Some(_) => Who::OtherUser,
+            None => PeerUser::Unknown,
+            Some(user) if sys::is_our_user(user) => PeerUser::SameUser,
+            Some(_) => PeerUser::OtherUser,
         }
     }
 
@@ -93,53 +93,59 @@ impl Visitor for Local {
     }
 }
 
-/// The door of a listener, and what was handed over there.
+/// The upgrade socket of a listener, and the offers made there.
 #[derive(Debug)]
-pub(crate) struct Threshold {
-    door: Door,
-    room: Mutex<Room<Local>>,
+pub(crate) struct UpgradeListener {
+    socket: LocalListener,
+    pending: Mutex<PendingOffers<Local>>,
 }
 
-impl Threshold {
-    /// A door beside the port at `address`, if the path is wanted and the name is free.
-    pub(crate) fn open(address: SocketAddr, options: &Options) -> Result<Threshold, PathReason> {
+impl UpgradeListener {
+    /// An upgrade socket beside the port at `address`, if the path is wanted and the name is free.
+    pub(crate) fn open(
+        address: SocketAddr,
+        options: &Options,
+    ) -> Result<UpgradeListener, PathReason> {
         if let Some(reason) = options.tcp_only() {
             return Err(reason);
         }
-        match Door::open(&name(address)) {
-            Ok(door) => Ok(Threshold { door, room: Mutex::new(Room::new(options.other_users)) }),
-            Err(IoError::InUse) => Err(PathReason::DoorTaken),
+        match LocalListener::open(&name(address)) {
+            Ok(socket) => Ok(UpgradeListener {
+                socket,
+                pending: Mutex::new(PendingOffers::new(options.other_users)),
+            }),
+            Err(IoError::InUse) => Err(PathReason::UpgradeNameTaken),
             Err(_) => Err(PathReason::System),
         }
     }
 
-    /// Let in whoever has knocked. Done with each connection, so that those who are not welcome do
-    /// not take the places of those who are.
-    pub(super) fn let_in(&self) {
-        self.let_in_to(&mut self.room.lock().unwrap_or_else(PoisonError::into_inner));
+    /// Accept what was offered. Done with each connection, so that processes that may not share do
+    /// not take the places of those that may.
+    pub(super) fn accept_offers(&self) {
+        self.accept_into(&mut self.pending.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    fn let_in_to(&self, room: &mut Room<Local>) {
+    fn accept_into(&self, pending: &mut PendingOffers<Local>) {
         let now = sys::recently();
-        room.tidy(now);
-        // Bounded: whoever knocks meanwhile is for the next call.
-        for _ in 0..KNOCKS {
-            let Ok(local) = self.door.accept() else { break };
-            room.let_in(local, now);
+        pending.tidy(now);
+        // Bounded: offers that arrive meanwhile are for the next call.
+        for _ in 0..MOST_ACCEPTED {
+            let Ok(local) = self.socket.accept() else { break };
+            pending.add(local, now);
         }
     }
 
-    /// What was handed over under this nonce.
+    /// The memory that was offered under this nonce.
     fn claim(&self, nonce: &Nonce) -> Option<(Region, Local)> {
-        let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
-        self.let_in_to(&mut room);
-        room.claim(nonce)
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        self.accept_into(&mut pending);
+        pending.claim(nonce)
     }
 }
 
-/// To the door beside the port at `peer`, which is named after an address of its listener's: that
-/// one, or all of its kind, or all.
-fn knock(peer: SocketAddr) -> Result<Local, PathReason> {
+/// Connect to the upgrade socket beside the port at `peer`, which is named after an address of its
+/// listener's: that one, or all of its kind, or all.
+fn connect_to_offer(peer: SocketAddr) -> Result<Local, PathReason> {
     let (all, port) = (IpAddr::V6(Ipv6Addr::UNSPECIFIED), peer.port());
     let of_its_kind = match peer.ip().to_canonical() {
         IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -149,17 +155,17 @@ fn knock(peer: SocketAddr) -> Result<Local, PathReason> {
         match Local::connect(&name(address)) {
             Ok(local) => return Ok(local),
             Err(IoError::Refused) => {}
-            Err(IoError::NotNow) => return Err(PathReason::DoorBusy),
+            Err(IoError::NotNow) => return Err(PathReason::UpgradeListenerBusy),
             Err(_) => return Err(PathReason::System),
         }
     }
-    Err(PathReason::NoDoor)
+    Err(PathReason::NoUpgradeListener)
 }
 
 impl Link {
-    /// Active, when the TCP connection has come about: find a door and ask. The stage says how far that
-    /// went.
-    pub(super) fn look_for_door(&self, state: &mut State) {
+    /// Active, when the TCP connection has come about: offer an upgrade and ask for it. The stage says how
+    /// far that went.
+    pub(super) fn offer_upgrade(&self, state: &mut State) {
         let stage = std::mem::take(&mut state.stage);
         let Stage::Look(request) = stage else {
             state.stage = stage;
@@ -172,8 +178,8 @@ impl Link {
                 // A fresh connection has room for it; a broken one is noticed below.
                 if self.stream.send(&question) == Ok(question.len()) {
                     kill_point("asked, not answered");
-                    let asked = Asked { request: *request, shared, heard: Vec::new() };
-                    state.stage = Stage::Asked(Box::new(asked));
+                    let offered = PendingUpgrade { request: *request, shared, heard: Vec::new() };
+                    state.stage = Stage::Offered(Box::new(offered));
                 }
                 PathReason::Declined
             }
@@ -189,17 +195,17 @@ impl Link {
         if options.path != Path::Process && !theirs.is_loopback() && ours != theirs {
             return Err(PathReason::Elsewhere);
         }
-        let local = knock(self.peer)?;
-        if !local.who().is_welcome(options.other_users) {
+        let local = connect_to_offer(self.peer)?;
+        if !local.who().may_share(options.other_users) {
             return Err(PathReason::OtherUser);
         }
         let place = self.shared.sharing.take(options.shared_links).ok_or(PathReason::Full)?;
         let (region, fd) = Region::create().map_err(|_| PathReason::System)?;
         let seed = sys::random_seed().map_err(|_| PathReason::System)?;
         let nonce: Nonce = *seed.first_chunk().ok_or(PathReason::System)?;
-        let greeting = Greeting { nonce, others: options.other_users };
-        local.hand_over(&greeting.to_bytes(), &fd).map_err(|e| match e {
-            // It has seen who knocks, and has shut the door already.
+        let offer = UpgradeOffer { nonce, others: options.other_users };
+        local.hand_over(&offer.to_bytes(), &fd).map_err(|e| match e {
+            // The listener has seen the user of this process, and has closed the socket already.
             IoError::Reset => PathReason::Declined,
             e => system(e),
         })?;
@@ -207,9 +213,9 @@ impl Link {
     }
 
     /// Active: the answer, if it is here. `false`: it is not.
-    pub(super) fn hear_answer(&self, state: &mut State, cx: &mut Cx<'_>) -> bool {
-        let Stage::Asked(asked) = &mut state.stage else { return true };
-        let heard = &mut asked.heard;
+    pub(super) fn read_answer(&self, state: &mut State, cx: &mut Cx<'_>) -> bool {
+        let Stage::Offered(offered) = &mut state.stage else { return true };
+        let heard = &mut offered.heard;
         let mut room = [0; Answer::LENGTH];
         let left = room.len() - heard.len().min(room.len());
         match self.stream.receive(room.get_mut(..left).unwrap_or_default()) {
@@ -226,12 +232,12 @@ impl Link {
             }
         }
         let Some(answer) = heard.first_chunk().map(Answer::read) else { return false };
-        let Stage::Asked(asked) = std::mem::take(&mut state.stage) else { return true };
-        let Asked { request, shared, .. } = *asked;
+        let Stage::Offered(offered) = std::mem::take(&mut state.stage) else { return true };
+        let PendingUpgrade { request, shared, .. } = *offered;
         match answer {
             Answer::Yes => {
                 let request = Some((request.limits, &*request.private));
-                self.change_path(state, cx, shared, Role::Active, request);
+                self.switch_to_shared_memory(state, cx, shared, Role::Active, request);
             }
             Answer::Full => state.reason = PathReason::PeerFull,
             Answer::No => state.reason = PathReason::Declined,
@@ -239,8 +245,13 @@ impl Link {
         true
     }
 
-    /// Passive: the first bytes. How many of them were for us; `None`: not enough to tell.
-    pub(super) fn greet(&self, state: &mut State, cx: &mut Cx<'_>, bytes: &[u8]) -> Option<usize> {
+    /// Passive: answer the first bytes. How many of them were for us; `None`: not enough to tell.
+    pub(super) fn answer_opening(
+        &self,
+        state: &mut State,
+        cx: &mut Cx<'_>,
+        bytes: &[u8],
+    ) -> Option<usize> {
         let nonce = match Opening::read(bytes) {
             Opening::Unfinished => return None,
             Opening::StartUp => {
@@ -250,14 +261,14 @@ impl Link {
             Opening::Question(nonce) => nonce,
         };
         state.stage = Stage::Settled;
-        let threshold = match self.owner() {
+        let upgrades = match self.owner() {
             Owner::Listener(listener) => {
-                listener.upgrade().and_then(|listener| listener.threshold().ok())
+                listener.upgrade().and_then(|listener| listener.upgrades().ok())
             }
             Owner::Connector(_) => None,
         };
         let places = (&self.shared.sharing, self.shared.options.shared_links);
-        let answer = match threshold.and_then(|threshold| threshold.claim(&nonce)) {
+        let answer = match upgrades.and_then(|upgrades| upgrades.claim(&nonce)) {
             None => {
                 state.reason = PathReason::NotHandedOver;
                 Answer::No
@@ -265,7 +276,13 @@ impl Link {
             Some((region, local)) => match places.0.take(places.1) {
                 Some(place) => {
                     kill_point("claimed, not answered");
-                    self.change_path(state, cx, (region, local, place), Role::Passive, None);
+                    self.switch_to_shared_memory(
+                        state,
+                        cx,
+                        (region, local, place),
+                        Role::Passive,
+                        None,
+                    );
                     Answer::Yes
                 }
                 None => {
@@ -281,8 +298,8 @@ impl Link {
         Some(QUESTION)
     }
 
-    /// From here on it is rings.
-    fn change_path(
+    /// From here on rings carry the bytes.
+    fn switch_to_shared_memory(
         &self,
         state: &mut State,
         cx: &mut Cx<'_>,

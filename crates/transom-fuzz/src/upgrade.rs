@@ -1,7 +1,7 @@
-//! Other processes of this host at the door where memory is handed over, and on the TCP connection that
-//! names it: any user, any bytes, any descriptor, at any time. Only memory that can hurt nobody, of
-//! somebody who is welcome, is ever mapped, and it is given to the connection that knows its nonce;
-//! nobody who is welcome and says the right thing in time is turned away.
+//! Other processes of this host at the upgrade socket where memory is handed over, and on the TCP
+//! connection that names it: any user, any bytes, any descriptor, at any time. Only harmless memory of a
+//! user that may share is ever mapped, and the connection that knows its nonce gets it; no well-formed
+//! offer of such a user is turned away in time.
 //!
 //! Input: one byte of options, then steps.
 
@@ -10,8 +10,9 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-use transom_process::handover::{
-    Answer, Greeting, MemoryFacts, NONCE, Opening, QUESTION, Room, Visitor, Who, question,
+use transom_process::upgrade::{
+    Answer, MemoryFacts, NONCE, Offerer, Opening, PeerUser, PendingOffers, QUESTION, UpgradeOffer,
+    question,
 };
 use transom_wire::Time;
 
@@ -25,10 +26,10 @@ const SIZE: u64 = 0x11_0000;
 /// What somebody says, and the memory that comes with it.
 type Message = (Vec<u8>, Option<Handle>);
 
-/// Somebody at the door.
+/// A process at the upgrade socket.
 struct Guest {
     number: usize,
-    who: Who,
+    who: PeerUser,
     says: Rc<RefCell<Option<Message>>>,
     /// How many are let in: each has a descriptor of ours.
     here: Rc<Cell<usize>>,
@@ -52,11 +53,11 @@ impl Drop for Guest {
     }
 }
 
-impl Visitor for Guest {
+impl Offerer for Guest {
     type Handle = Handle;
     type Memory = Mapping;
 
-    fn who(&self) -> Who {
+    fn who(&self) -> PeerUser {
         self.who
     }
 
@@ -76,7 +77,7 @@ impl Visitor for Guest {
 /// What the model knows of somebody who has been let in.
 struct Known {
     number: usize,
-    who: Who,
+    who: PeerUser,
     since: Time,
     says: Rc<RefCell<Option<Message>>>,
     /// It has said something.
@@ -85,49 +86,49 @@ struct Known {
     nonce: Option<[u8; NONCE]>,
 }
 
-struct Door {
+struct Model {
     others: bool,
-    room: Room<Guest>,
+    pending: PendingOffers<Guest>,
     now: Time,
     here: Rc<Cell<usize>>,
-    knocks: usize,
-    /// Who should be in the room.
+    offers: usize,
+    /// The offers that should be pending.
     known: VecDeque<Known>,
 }
 
 /// Plays one input.
-pub fn handover(input: &[u8]) {
+pub fn upgrade(input: &[u8]) {
     let mut input = Input(input);
     let Some(options) = input.byte() else { return };
     let others = options & OTHERS != 0;
-    let mut door = Door {
+    let mut model = Model {
         others,
-        room: Room::new(others),
+        pending: PendingOffers::new(others),
         now: Time(1),
         here: Rc::default(),
-        knocks: 0,
+        offers: 0,
         known: VecDeque::new(),
     };
     while let Some(step) = input.byte() {
         let more = step >> 3;
         match step % 8 {
-            0 => door.knock(more),
-            1 => door.say(more, &mut input),
+            0 => model.offer(more),
+            1 => model.say(more, &mut input),
             2 => {
-                door.knock(more & 3);
-                door.say(0, &mut input);
+                model.offer(more & 3);
+                model.say(0, &mut input);
             }
-            3 => door.pass(Duration::from_millis(u64::from(more) * 200)),
-            4 | 5 => door.claim(input.byte().unwrap_or(0)),
+            3 => model.pass(Duration::from_millis(u64::from(more) * 200)),
+            4 | 5 => model.claim(input.byte().unwrap_or(0)),
             6 => opening(&mut input, usize::from(more)),
             _ => answer(&mut input),
         }
-        assert_eq!(door.room.len(), door.known.len());
-        assert_eq!(door.here.get(), door.known.len(), "nothing of who has gone stays");
-        assert!(door.known.len() <= Room::<Guest>::PLACES);
+        assert_eq!(model.pending.len(), model.known.len());
+        assert_eq!(model.here.get(), model.known.len(), "nothing of who has gone stays");
+        assert!(model.known.len() <= PendingOffers::<Guest>::PLACES);
     }
-    drop(door.room);
-    assert_eq!(door.here.get(), 0);
+    drop(model.pending);
+    assert_eq!(model.here.get(), 0);
 }
 
 /// A few nonces, so that some are met twice.
@@ -137,24 +138,24 @@ fn nonce(which: u8) -> [u8; NONCE] {
     nonce
 }
 
-impl Door {
+impl Model {
     fn pass(&mut self, time: Duration) {
         self.now = self.now.after(time);
-        self.room.tidy(self.now);
+        self.pending.tidy(self.now);
         let now = self.now;
         self.known.retain(|known| now < known.since.after(Duration::from_secs(5)));
     }
 
-    fn knock(&mut self, who: u8) {
-        let who =
-            [Who::SameUser, Who::OtherUser, Who::Unknown, Who::SameUser][usize::from(who % 4)];
+    fn offer(&mut self, who: u8) {
+        let who = [PeerUser::SameUser, PeerUser::OtherUser, PeerUser::Unknown, PeerUser::SameUser]
+            [usize::from(who % 4)];
         let says = Rc::default();
         self.here.set(self.here.get() + 1);
-        let number = self.knocks;
-        self.knocks += 1;
+        let number = self.offers;
+        self.offers += 1;
         let here = self.here.clone();
-        self.room.let_in(Guest { number, who, says: Rc::clone(&says), here }, self.now);
-        if who == Who::SameUser || (who == Who::OtherUser && self.others) {
+        self.pending.add(Guest { number, who, says: Rc::clone(&says), here }, self.now);
+        if who == PeerUser::SameUser || (who == PeerUser::OtherUser && self.others) {
             if self.known.len() == 256 {
                 self.known.pop_front();
             }
@@ -189,7 +190,7 @@ impl Door {
         let right = bytes.len() >= 25
             && bytes[..8] == *b"TRANSOM1"
             && (bytes[24] == 1 || bytes[24] == 0)
-            && (known.who == Who::SameUser || bytes[24] == 1);
+            && (known.who == PeerUser::SameUser || bytes[24] == 1);
         let handle = Handle { facts, number: known.number, may_be_mapped: right };
         if right && memory & 16 == 0 && wrong == 0 {
             known.nonce = bytes[8..24].try_into().ok();
@@ -198,7 +199,7 @@ impl Door {
     }
 
     fn claim(&mut self, which: u8) {
-        let claimed = self.room.claim(&nonce(which));
+        let claimed = self.pending.claim(&nonce(which));
         // Whoever has said the wrong thing goes.
         self.known.retain(|known| !known.said || known.nonce.is_some());
         let is_it = |known: &Known| known.nonce == Some(nonce(which));
@@ -248,7 +249,7 @@ fn answer(input: &mut Input<'_>) {
         read == Answer::No || read.to_bytes() == bytes,
         "one encoding of what has a consequence"
     );
-    if let Some(greeting) = Greeting::parse(&bytes) {
-        panic!("an answer is no greeting: {greeting:?}");
+    if let Some(offer) = UpgradeOffer::parse(&bytes) {
+        panic!("an answer is no offer: {offer:?}");
     }
 }
