@@ -49,16 +49,16 @@ fn a_peer_that_has_executed_what_was_never_written_lies() {
     for more in [4, 5, 0x7FFF_FFFF] {
         let mut side = with_writes(2);
         side.beside(more);
-        lied(&mut side, Lie::Acknowledged);
+        lied(&mut side, RingViolation::Acknowledged);
         for header in riding(more) {
             let mut side = with_writes(2);
             side.record(header);
-            lied(&mut side, Lie::Acknowledged);
+            lied(&mut side, RingViolation::Acknowledged);
             assert_eq!(side.acknowledged(), 2, "nothing is executed");
         }
     }
     assert_eq!(
-        Lie::Acknowledged.told(),
+        RingViolation::Acknowledged.text(),
         "the peer has acknowledged records that were never written"
     );
 }
@@ -69,7 +69,7 @@ fn the_wire_counts_what_it_has_sent() {
     for header in riding(4) {
         let mut side = with_writes(2);
         let bytes = record::to_bytes(header.words());
-        assert_eq!(side.wire.take_whole(&bytes), None, "it is told by the ordinary way");
+        assert_eq!(side.wire.take_whole(&bytes), None, "it is reported by the ordinary way");
         side.hear_record(header);
         broken(&mut side, "acknowledgements", NOT_SENT);
     }

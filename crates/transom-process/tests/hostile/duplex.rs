@@ -59,7 +59,7 @@ fn a_word_is_news_when_it_has_changed() {
 fn an_acknowledgement_of_what_was_not_written_is_a_lie() {
     for (written, acknowledged, lies) in [(0, 0, false), (0, 1, true), (2, 2, false), (2, 3, true)]
     {
-        let expected = if lies { Err(Lie::Acknowledged) } else { Ok(()) };
+        let expected = if lies { Err(RingViolation::Acknowledged) } else { Ok(()) };
         let start = |header: Option<Header>| {
             let (mut end, mut peer, _) = ends(4);
             (0..written).for_each(|_| publish(&mut end, write(7, 0, 8, LAST)));

@@ -9,7 +9,6 @@ mod common;
 
 mod acknowledgements;
 mod duplex;
-mod handover;
 mod messages;
 mod reads;
 mod receives;
@@ -17,13 +16,14 @@ mod records;
 mod refusals;
 mod ring;
 mod start_up;
+mod upgrade;
 
 use std::time::Duration;
 
 use common::Plain;
 use transom_process::record::{self, HEADER, Header, Kind, LARGEST_PAYLOAD, LAST};
 use transom_process::ring::{
-    Body, Consumer, DATA, Found, INLINE, Lie, Producer, Record, SLOTS, Side as Words,
+    Body, Consumer, DATA, Found, INLINE, Producer, Record, RingViolation, SLOTS, Side as Words,
 };
 use transom_process::{Area, Channel, Config, Duplex};
 use transom_wire::{
@@ -65,7 +65,7 @@ struct Side {
     now: Time,
     got: Vec<Got>,
     violation: Option<Violation>,
-    lie: Option<Lie>,
+    lie: Option<RingViolation>,
     refuse: Option<Refuse>,
     /// Messages are delivered, and not executed.
     busy: bool,
@@ -480,7 +480,7 @@ fn silent(side: &mut Side, detail: &str) {
 
 /// The ring itself says that the peer lies: nothing of the record comes out.
 #[track_caller]
-fn lied(side: &mut Side, lie: Lie) {
+fn lied(side: &mut Side, lie: RingViolation) {
     assert_eq!(side.lie, Some(lie));
     assert_eq!(side.taken(), []);
     assert_eq!(side.violation, None);

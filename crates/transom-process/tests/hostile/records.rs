@@ -38,7 +38,7 @@ fn a_record_of_no_known_kind_is_refused() {
         let mut side = open();
         side.raw(with_kind(number));
         side.look();
-        lied(&mut side, Lie::Record);
+        lied(&mut side, RingViolation::Record);
         // And by the wire itself.
         let mut side = open();
         let bytes = [record::to_bytes(with_kind(number)), [1; HEADER]].concat();
@@ -47,7 +47,7 @@ fn a_record_of_no_known_kind_is_refused() {
         broken(&mut side, "records", "a record of no known kind");
     }
     assert_eq!(
-        Lie::Record.told(),
+        RingViolation::Record.text(),
         "a slot of the peer's ring holds no record that belongs into one"
     );
 }
@@ -57,7 +57,7 @@ fn a_record_of_no_known_kind_is_refused() {
 fn an_acknowledgement_is_not_in_a_slot() {
     let mut side = open();
     side.record(Header { ack: 1, ..Header::new(Kind::Ack) });
-    lied(&mut side, Lie::Record);
+    lied(&mut side, RingViolation::Record);
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn each_kind_has_its_largest_payload() {
             let mut side = ready();
             side.raw(header.words());
             side.look();
-            lied(&mut side, Lie::Record);
+            lied(&mut side, RingViolation::Record);
             let mut side = ready();
             side.hear(&record::to_bytes(header.words()));
             side.records += 1;

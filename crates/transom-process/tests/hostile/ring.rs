@@ -51,7 +51,7 @@ fn a_lie_stays_where_it_is() {
     let mut consumer = Consumer::new(4, DATA);
     forge(&slots, 0, 1, Header::new(Kind::Ack).words());
     for _ in 0..3 {
-        assert_eq!(consumer.take(&slots), Some(Err(Lie::Record)));
+        assert_eq!(consumer.take(&slots), Some(Err(RingViolation::Record)));
         assert!(consumer.has_next(&slots));
     }
 }
@@ -165,12 +165,12 @@ fn only_what_was_written_can_have_been_read() {
     let slots = Vec::from_iter((0..8).map(|_| Slot::default()));
     let words = write(7, 0, 8, LAST).words();
     let mut writer = Producer::new(8, DATA);
-    assert_eq!(writer.consumed(1), Err(Lie::Acknowledged), "of an empty ring");
+    assert_eq!(writer.consumed(1), Err(RingViolation::Acknowledged), "of an empty ring");
     for _ in 0..5 {
         assert!(writer.publish(&slots, words, Body::Inline([0; 4])));
     }
     for lie in [6, 7, 0x7FFF_FFFF] {
-        assert_eq!(writer.consumed(lie), Err(Lie::Acknowledged), "{lie}");
+        assert_eq!(writer.consumed(lie), Err(RingViolation::Acknowledged), "{lie}");
         assert_eq!((writer.all_consumed(), writer.free_slots()), (0, 3), "and changes nothing");
     }
     for older in [0, 0x8000_0000, u32::MAX] {
@@ -181,7 +181,7 @@ fn only_what_was_written_can_have_been_read() {
     for older in [0, 2, 3, 0x8000_0003] {
         assert_eq!(writer.consumed(older), Ok(false));
     }
-    assert_eq!(writer.consumed(6), Err(Lie::Acknowledged));
+    assert_eq!(writer.consumed(6), Err(RingViolation::Acknowledged));
     assert_eq!(writer.consumed(5), Ok(true));
     assert_eq!((writer.all_consumed(), writer.free_slots()), (5, 8));
 }

@@ -3,7 +3,9 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use transom_process::handover::{Greeting, MemoryFacts, NONCE, Nonce, Room, Visitor, Who};
+use transom_process::upgrade::{
+    MemoryFacts, NONCE, Nonce, Offerer, PeerUser, PendingOffers, UpgradeOffer,
+};
 
 use super::*;
 
@@ -18,16 +20,16 @@ type Said = Option<(Vec<u8>, Option<Handle>)>;
 
 /// A process at the other end of a Unix socket.
 struct Guest {
-    who: Who,
+    who: PeerUser,
     said: Rc<RefCell<Said>>,
     number: u32,
 }
 
-impl Visitor for Guest {
+impl Offerer for Guest {
     type Handle = Handle;
     type Memory = ();
 
-    fn who(&self) -> Who {
+    fn who(&self) -> PeerUser {
         self.who
     }
 
@@ -45,7 +47,7 @@ impl Visitor for Guest {
 }
 
 struct Host {
-    room: Room<Guest>,
+    pending: PendingOffers<Guest>,
     now: Time,
     guests: u32,
     looked: Rc<Cell<u32>>,
@@ -53,13 +55,13 @@ struct Host {
 
 impl Host {
     fn new(others: bool) -> Host {
-        Host { room: Room::new(others), now: Time(1), guests: 0, looked: Rc::default() }
+        Host { pending: PendingOffers::new(others), now: Time(1), guests: 0, looked: Rc::default() }
     }
 
     /// A process comes, and says something now, or later.
-    fn comes(&mut self, who: Who, said: Said) -> Rc<RefCell<Said>> {
+    fn comes(&mut self, who: PeerUser, said: Said) -> Rc<RefCell<Said>> {
         let (said, number) = (Rc::new(RefCell::new(said)), self.guests);
-        self.room.let_in(Guest { who, said: said.clone(), number }, self.now);
+        self.pending.add(Guest { who, said: said.clone(), number }, self.now);
         self.guests += 1;
         said
     }
@@ -70,7 +72,7 @@ impl Host {
 
     /// Whose memory is claimed under a nonce.
     fn claim(&mut self, nonce: u8) -> Option<u32> {
-        self.room.claim(&self::nonce(nonce)).map(|((), guest)| guest.number)
+        self.pending.claim(&self::nonce(nonce)).map(|((), guest)| guest.number)
     }
 }
 
@@ -78,8 +80,8 @@ fn nonce(number: u8) -> Nonce {
     [number; NONCE]
 }
 
-fn greeting(number: u8, others: bool) -> Vec<u8> {
-    Greeting { nonce: nonce(number), others }.to_bytes()
+fn offer(number: u8, others: bool) -> Vec<u8> {
+    UpgradeOffer { nonce: nonce(number), others }.to_bytes()
 }
 
 #[test]
@@ -87,12 +89,12 @@ fn memory_is_claimed_once_under_its_own_nonce() {
     let mut host = Host::new(false);
     for number in 0..3 {
         let memory = host.memory(RIGHT);
-        host.comes(Who::SameUser, Some((greeting(number, false), memory)));
+        host.comes(PeerUser::SameUser, Some((offer(number, false), memory)));
     }
-    assert_eq!((host.claim(9), host.room.len()), (None, 3), "nobody's nonce");
-    assert_eq!((host.claim(1), host.room.len()), (Some(1), 2));
-    assert_eq!((host.claim(1), host.room.len()), (None, 2));
-    assert_eq!((host.claim(0), host.claim(2), host.room.is_empty()), (Some(0), Some(2), true));
+    assert_eq!((host.claim(9), host.pending.len()), (None, 3), "nobody's nonce");
+    assert_eq!((host.claim(1), host.pending.len()), (Some(1), 2));
+    assert_eq!((host.claim(1), host.pending.len()), (None, 2));
+    assert_eq!((host.claim(0), host.claim(2), host.pending.is_empty()), (Some(0), Some(2), true));
     assert_eq!(host.looked.get(), 3, "each is mapped once");
 }
 
@@ -101,11 +103,11 @@ fn memory_is_claimed_once_under_its_own_nonce() {
 fn a_nonce_is_compared_whole() {
     let mut host = Host::new(false);
     let memory = host.memory(RIGHT);
-    host.comes(Who::SameUser, Some((greeting(5, false), memory)));
+    host.comes(PeerUser::SameUser, Some((offer(5, false), memory)));
     for at in 0..NONCE {
         let mut wrong = nonce(5);
         wrong[at] ^= 1;
-        assert!(host.room.claim(&wrong).is_none(), "byte {at}");
+        assert!(host.pending.claim(&wrong).is_none(), "byte {at}");
     }
     assert_eq!(host.claim(5), Some(0));
 }
@@ -115,20 +117,20 @@ fn a_nonce_is_compared_whole() {
 fn only_memory_of_one_who_is_welcome_is_looked_at() {
     for host_asks in [false, true] {
         for guest_asks in [false, true] {
-            for who in [Who::Unknown, Who::SameUser, Who::OtherUser] {
+            for who in [PeerUser::Unknown, PeerUser::SameUser, PeerUser::OtherUser] {
                 let welcome = match who {
-                    Who::Unknown => false,
-                    Who::SameUser => true,
-                    Who::OtherUser => host_asks && guest_asks,
+                    PeerUser::Unknown => false,
+                    PeerUser::SameUser => true,
+                    PeerUser::OtherUser => host_asks && guest_asks,
                 };
                 let mut host = Host::new(host_asks);
                 let memory = host.memory(RIGHT);
-                host.comes(who, Some((greeting(5, guest_asks), memory)));
-                let waits = who == Who::SameUser || who == Who::OtherUser && host_asks;
-                assert_eq!(host.room.len(), usize::from(waits), "takes no place: {who:?}");
+                host.comes(who, Some((offer(5, guest_asks), memory)));
+                let waits = who == PeerUser::SameUser || who == PeerUser::OtherUser && host_asks;
+                assert_eq!(host.pending.len(), usize::from(waits), "takes no place: {who:?}");
                 assert_eq!(host.claim(5).is_some(), welcome, "{who:?}");
                 assert_eq!(host.looked.get(), u32::from(welcome));
-                assert!(host.room.is_empty(), "it has gone");
+                assert!(host.pending.is_empty(), "it has gone");
             }
         }
     }
@@ -138,7 +140,7 @@ fn only_memory_of_one_who_is_welcome_is_looked_at() {
 /// yet stays.
 #[test]
 fn what_is_said_is_all_right_or_the_visit_ends() {
-    let whole = greeting(5, false);
+    let whole = offer(5, false);
     let longer = [&whole[..], b"x"].concat();
     let mut strange = whole.clone();
     *strange.last_mut().unwrap() = 2;
@@ -160,11 +162,11 @@ fn what_is_said_is_all_right_or_the_visit_ends() {
         (&whole, Some(long), 1),
     ] {
         let mut host = Host::new(false);
-        let silent = host.comes(Who::SameUser, None);
+        let silent = host.comes(PeerUser::SameUser, None);
         let memory = facts.and_then(|facts| host.memory(facts));
-        host.comes(Who::SameUser, Some((bytes.to_vec(), memory)));
+        host.comes(PeerUser::SameUser, Some((bytes.to_vec(), memory)));
         assert_eq!((host.claim(5), host.looked.get()), (None, looked), "{bytes:?} {facts:?}");
-        assert_eq!(host.room.len(), 1, "the other one waits");
+        assert_eq!(host.pending.len(), 1, "the other one waits");
         let memory = host.memory(RIGHT);
         *silent.borrow_mut() = Some((whole.clone(), memory));
         assert_eq!(host.claim(5), Some(0));
@@ -172,46 +174,46 @@ fn what_is_said_is_all_right_or_the_visit_ends() {
     // More than a greeting is cut where a greeting ends.
     let mut host = Host::new(false);
     let memory = host.memory(RIGHT);
-    host.comes(Who::SameUser, Some((longer, memory)));
+    host.comes(PeerUser::SameUser, Some((longer, memory)));
     assert_eq!(host.claim(5), Some(0));
 }
 
 /// Of too many the oldest goes: none takes the places of all others for long.
 #[test]
 fn places_are_few() {
-    let places = Room::<Guest>::PLACES as u32;
+    let places = PendingOffers::<Guest>::PLACES as u32;
     let mut host = Host::new(false);
     for number in 0..places {
         let nonce = if number == 0 { 5 } else { 6 };
         let memory = host.memory(RIGHT);
-        host.comes(Who::SameUser, Some((greeting(nonce, false), memory)));
+        host.comes(PeerUser::SameUser, Some((offer(nonce, false), memory)));
     }
-    assert_eq!(host.room.len(), places as usize);
+    assert_eq!(host.pending.len(), places as usize);
     // Who is not welcome takes nobody's place.
-    host.comes(Who::OtherUser, None);
-    host.comes(Who::Unknown, None);
-    assert_eq!(host.room.len(), places as usize);
+    host.comes(PeerUser::OtherUser, None);
+    host.comes(PeerUser::Unknown, None);
+    assert_eq!(host.pending.len(), places as usize);
     assert_eq!(host.claim(5), Some(0), "all of them were there");
     for _ in 0..2 {
-        host.comes(Who::SameUser, None);
+        host.comes(PeerUser::SameUser, None);
     }
-    assert_eq!(host.room.len(), places as usize);
+    assert_eq!(host.pending.len(), places as usize);
     assert_eq!(host.claim(6), Some(2), "the oldest has gone, and no other");
 }
 
 #[test]
 fn nobody_waits_for_long() {
-    let patience = Room::<Guest>::PATIENCE;
+    let patience = PendingOffers::<Guest>::PATIENCE;
     let mut host = Host::new(false);
-    host.comes(Who::SameUser, None);
+    host.comes(PeerUser::SameUser, None);
     let came = host.now;
     host.now = came.after(Duration::from_secs(1));
-    host.comes(Who::SameUser, None);
+    host.comes(PeerUser::SameUser, None);
     let gone = came.after(patience);
-    host.room.tidy(Time(gone.0 - 1));
-    assert_eq!(host.room.len(), 2);
-    host.room.tidy(gone);
-    assert_eq!(host.room.len(), 1);
-    host.room.tidy(gone.after(Duration::from_secs(1)));
-    assert!(host.room.is_empty());
+    host.pending.tidy(Time(gone.0 - 1));
+    assert_eq!(host.pending.len(), 2);
+    host.pending.tidy(gone);
+    assert_eq!(host.pending.len(), 1);
+    host.pending.tidy(gone.after(Duration::from_secs(1)));
+    assert!(host.pending.is_empty());
 }
