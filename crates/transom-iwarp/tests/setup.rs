@@ -420,7 +420,40 @@ fn l1_the_first_frame_to_a_plain_peer_waits_20_ms_behind_the_reply() {
     side.wait(Duration::from_nanos(1));
     assert_eq!(side.waiting, None, "and whoever waits is told");
     assert_eq!(side.talk()[..20], hex("000e c140 00000001 0000000000000000 ebd34c5f"));
+}
+
+#[test]
+fn l1_the_first_message_to_a_plain_peer_has_a_segment_of_its_own() {
+    // What siw's acceptor has missed: its Reply, the ready-to-receive Write, the Send behind that.
+    let mut side = waiting(plain(Role::Active));
+    side.feed(&reply("5002 0004 8004 8004"));
+    side.wire.confirm(side.now).unwrap();
+    side.wait(Duration::from_millis(20));
+    side.send(b"data");
+    let ready = hex("000e c140 00000001 0000000000000000 ebd34c5f");
+    assert_eq!(side.talk(), ready, "and nothing behind it");
+    assert_eq!(side.wire.deadline(), Some(side.now.after(Duration::from_millis(20))));
+    side.wait(Duration::from_nanos(19_999_999));
+    assert_eq!(side.talk(), []);
+    side.wait(Duration::from_nanos(1));
+    assert_eq!(side.waiting, None, "whoever waits is told");
+    let sent = side.talk();
+    assert_eq!(sent[..4], hex("0016 4143"), "a Send of 4 bytes");
     assert_eq!(side.wire.deadline(), None);
+    side.send(b"more");
+    assert_eq!(side.talk()[..4], hex("0016 4143"), "the next one waits for nothing");
+}
+
+#[test]
+fn l1_the_answer_to_the_ready_to_receive_read_ends_the_wait() {
+    let mut side = waiting(plain(Role::Active));
+    side.feed(&reply("5002 0004 8004 4004"));
+    side.wire.confirm(side.now).unwrap();
+    side.wait(Duration::from_millis(20));
+    side.send(b"data");
+    assert_eq!(side.talk()[..4], hex("002e 4141"), "a Read, and nothing behind it");
+    side.feed(&hex("000e c142 00000000 0000000000000000 6975d6ca"));
+    assert_eq!(side.talk()[..4], hex("0016 4143"));
 }
 
 #[test]

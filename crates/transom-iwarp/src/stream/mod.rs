@@ -170,6 +170,15 @@ impl Stream {
         self.ulpdu = frame.saturating_sub(overhead).clamp(128, 65_535);
     }
 
+    /// Active side: send no frame to a plain peer for a moment, unless it speaks first. siw's acceptor
+    /// misses a frame that comes right behind its Reply, and one that shares a segment with the
+    /// ready-to-receive frame; only further bytes wake it up (iW 18 L1).
+    fn hold(&mut self, now: Time) {
+        if !self.agreed.extension && !self.config.hold.is_zero() {
+            self.held = Some(now.after(self.config.hold));
+        }
+    }
+
     /// Whether frames other than start-up and last words may leave; time may have released them.
     fn may_send(&mut self, now: Time) -> bool {
         if self.held.is_some_and(|until| now >= until) {

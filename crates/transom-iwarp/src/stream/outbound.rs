@@ -202,6 +202,7 @@ impl Stream {
             return None;
         }
         if let Some(ready) = self.outbound.ready.take() {
+            self.hold(now);
             return Some(self.ready_frame(ready));
         }
         let has_data = self.outbound.current.is_some() || !self.inbound.answers.is_empty();

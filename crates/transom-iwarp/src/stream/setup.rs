@@ -132,9 +132,7 @@ impl Stream {
         self.settle_verdicts(two);
         self.measure();
         self.timeout = None;
-        if !self.agreed.extension && !self.config.hold.is_zero() {
-            self.held = Some(now.after(self.config.hold));
-        }
+        self.hold(now);
         if let Some((fault, detail)) = fault {
             return Err(self.fault(fault, detail));
         }

@@ -333,8 +333,11 @@ impl Pair {
         a.wire.confirm(a.now).unwrap();
         a.wire.receives_posted(a.now, 1000, false);
         p.wire.receives_posted(p.now, 1000, false);
-        self.wait(Duration::from_millis(20));
-        self.run();
+        // Behind the Reply, and behind a ready-to-receive Write (iW 18 L1).
+        for _ in 0..2 {
+            self.wait(Duration::from_millis(20));
+            self.run();
+        }
     }
 
     pub fn wait(&mut self, by: Duration) {
