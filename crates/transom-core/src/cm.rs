@@ -351,7 +351,7 @@ impl Connector {
             (ConnectionEvent::Parted(how), ConnectorState::Disconnecting) => {
                 self.state = ConnectorState::Disconnected;
                 let status = match how {
-                    LinkEnd::Closed => Status::Success,
+                    LinkEnd::Finished | LinkEnd::Closed => Status::Success,
                     LinkEnd::TimedOut => Status::IoTimeout,
                     LinkEnd::Failed(_) => Status::ConnectionAborted,
                 };

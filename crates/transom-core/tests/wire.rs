@@ -74,7 +74,7 @@ impl Wire for Script {
     fn on_deadline(&mut self, _: Time) -> Result<(), Violation> {
         Ok(())
     }
-    fn link_closed(&mut self, _: Time) -> Result<(), Violation> {
+    fn link_closed(&mut self, _: Time, _: bool) -> Result<(), Violation> {
         Ok(())
     }
     fn set_segment_size(&mut self, _: u32) {}

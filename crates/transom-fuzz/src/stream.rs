@@ -145,7 +145,7 @@ impl<W: Wire> Engine<W> {
         }
         self.wire.flush(self.now);
         self.speak();
-        let _ = self.wire.link_closed(self.now);
+        let _ = self.wire.link_closed(self.now, true);
         while self.wire.poll_event().is_some() {}
         self.speak();
         assert!(self.ends <= 1, "{} last words", self.ends);

@@ -154,7 +154,7 @@ fn run<W: Wire + Debug>(active: W, passive: W, limits: ReadLimits, mut input: In
             14 => {
                 clean = false;
                 let end = &mut ends[at];
-                end.dead |= end.wire.link_closed(now).is_err();
+                end.dead |= end.wire.link_closed(now, false).is_err();
                 end.input.clear();
             }
             _ => {
@@ -183,7 +183,7 @@ fn run<W: Wire + Debug>(active: W, passive: W, limits: ReadLimits, mut input: In
         assert!(faults == (&None, &None), "{faults:?}");
     }
     for end in &mut ends {
-        let _ = end.wire.link_closed(now);
+        let _ = end.wire.link_closed(now, true);
         while end.wire.poll_event().is_some() {}
         while end.wire.next_frame(now).is_some() {}
         assert!(!end.wire.has_output() && end.wire.deadline().is_none());

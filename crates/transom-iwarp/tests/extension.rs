@@ -382,7 +382,7 @@ fn a_refusal_whose_terminate_was_lost_still_counts() {
     let said = pair.passive.talk();
     let terminate = fpdu::size(18 + 4 + 2 + 14);
     pair.active.feed(&said[..said.len() - terminate]);
-    assert_eq!(pair.active.wire.link_closed(pair.active.now), Ok(()));
+    assert_eq!(pair.active.wire.link_closed(pair.active.now, true), Ok(()));
     pair.active.listen();
     assert!(matches!(pair.active.taken()[..], [Got::Failed { id: Some(0), .. }]));
 }

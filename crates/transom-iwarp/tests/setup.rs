@@ -141,7 +141,7 @@ fn the_active_side_may_be_rejected_in_any_revision() {
         side.feed(&reply(rest));
         assert!(matches!(side.taken()[..], [Got::Rejected { .. }]));
         assert_eq!(side.violation, None);
-        assert_eq!(side.wire.link_closed(side.now), Ok(()));
+        assert_eq!(side.wire.link_closed(side.now, true), Ok(()));
     }
 }
 
@@ -165,7 +165,7 @@ fn a_rejecting_side_takes_no_frame_any_more() {
     side.feed(&hex("000e c140 00000001 0000000000000000 ebd34c5f"));
     assert_eq!(side.taken(), []);
     assert_eq!(side.violation, None);
-    assert_eq!(side.wire.link_closed(side.now), Ok(()));
+    assert_eq!(side.wire.link_closed(side.now, true), Ok(()));
 }
 
 #[test]
@@ -191,18 +191,18 @@ fn private_data_has_the_wires_limit() {
 fn a_peer_that_hangs_up_on_revision_2_may_be_asked_again_with_revision_1() {
     let mut side = waiting(Config::new(Role::Active));
     assert!(!side.wire.retry_older());
-    assert!(side.wire.link_closed(side.now).is_err());
+    assert!(side.wire.link_closed(side.now, true).is_err());
     assert!(side.wire.retry_older());
     // Not when it has said anything, not twice, and not on the other side.
     let mut side = waiting(Config::new(Role::Active));
     side.feed(&mpa::REPLY_KEY[..1]);
-    assert!(side.wire.link_closed(side.now).is_err());
+    assert!(side.wire.link_closed(side.now, true).is_err());
     assert!(!side.wire.retry_older());
     let mut side = waiting(Config { revision: Revision::One, ..Config::new(Role::Active) });
-    assert!(side.wire.link_closed(side.now).is_err());
+    assert!(side.wire.link_closed(side.now, true).is_err());
     assert!(!side.wire.retry_older());
     let mut side = Side::new(Config::new(Role::Passive));
-    assert!(side.wire.link_closed(side.now).is_err());
+    assert!(side.wire.link_closed(side.now, true).is_err());
     assert!(!side.wire.retry_older());
 }
 
@@ -577,6 +577,77 @@ fn one_read_vouches_for_all_writes_before_it() {
     assert_eq!(pair.active.taken(), [Got::Done(0)]);
     pair.run();
     assert_eq!(pair.active.taken(), [Got::Done(9)]);
+}
+
+/// A plain peer whose TCP has acknowledged everything, and which closes in order before it answers
+/// the zero-length Read, has executed the Write: this is how siw ends a session.
+#[test]
+fn an_orderly_close_vouches_for_what_the_peers_tcp_has_taken() {
+    // Whether the link delivered everything, and what is done.
+    for (delivered, done) in [(true, &[Got::Done(2)][..]), (false, &[])] {
+        let mut pair = Pair::plain();
+        pair.active.taken();
+        pair.active.write(7, 0, b"signalled", true);
+        pair.active.write(7, 0, b"signalled, too", true);
+        pair.active.send(b"behind them");
+        pair.passive.feed(&pair.active.talk());
+        assert_eq!(pair.active.taken(), []);
+        let active = &mut pair.active;
+        assert_eq!(active.wire.link_closed(active.now, delivered), Ok(()));
+        active.listen();
+        assert_eq!(active.taken(), done, "delivered: {delivered}");
+    }
+    // A message that has not gone out completely is not vouched for.
+    let mut pair = Pair::plain();
+    pair.active.taken();
+    pair.active.write(7, 0, b"signalled", true);
+    pair.active.write(7, 0, &[1; 200_000], true);
+    while pair.active.step().is_some_and(|frame| frame.length < 1000) {}
+    let active = &mut pair.active;
+    assert_eq!(active.wire.link_closed(active.now, true), Ok(()));
+    active.listen();
+    assert_eq!(active.taken(), [Got::Done(0)]);
+}
+
+/// A refusal counts, whatever the link has delivered: before the close, or instead of its rest.
+#[test]
+fn an_orderly_close_behind_a_terminate_or_a_torn_frame_vouches_for_nothing() {
+    let mut pair = Pair::plain();
+    pair.active.taken();
+    pair.passive.refuse = Some((|_| true, transom_wire::RefusalClass::Bounds, ""));
+    pair.active.write(7, 0, b"refused", true);
+    pair.passive.feed(&pair.active.talk());
+    let said = pair.passive.talk();
+    pair.active.feed(&said);
+    let active = &mut pair.active;
+    assert_eq!(active.wire.link_closed(active.now, true), Ok(()));
+    active.listen();
+    let got = active.taken();
+    assert!(matches!(got[..], [Got::Failed { id: Some(0), .. }]), "{got:?}");
+
+    // The same with half a Terminate.
+    let mut pair = Pair::plain();
+    pair.active.taken();
+    pair.active.write(7, 0, b"refused", true);
+    pair.active.talk();
+    pair.active.feed(&said[..said.len() / 2]);
+    let active = &mut pair.active;
+    assert!(active.wire.link_closed(active.now, true).is_err());
+    active.listen();
+    assert_eq!(active.taken(), []);
+}
+
+/// A Transom acknowledges what it has executed: its close says nothing about the rest.
+#[test]
+fn an_orderly_close_of_a_transom_vouches_for_nothing() {
+    let mut pair = Pair::transoms();
+    pair.active.taken();
+    pair.active.write(7, 0, b"signalled", true);
+    pair.active.talk();
+    let active = &mut pair.active;
+    assert_eq!(active.wire.link_closed(active.now, true), Ok(()));
+    active.listen();
+    assert_eq!(active.taken(), []);
 }
 
 #[test]

@@ -84,6 +84,7 @@ pub const SCENARIOS: &[&str] = &[
     "post behind the end",
     "reconnected",
     "plain peer",
+    "plain peer closed on a write",
     "link between processes of one host",
     "small write sent at once",
     "small write taken at once",

@@ -154,8 +154,8 @@ impl Wire for Spy {
         self.wire.on_deadline(now)
     }
 
-    fn link_closed(&mut self, now: Time) -> Result<(), Violation> {
-        self.wire.link_closed(now)
+    fn link_closed(&mut self, now: Time, delivered: bool) -> Result<(), Violation> {
+        self.wire.link_closed(now, delivered)
     }
 
     fn retry_older(&self) -> bool {

@@ -152,9 +152,10 @@ pub trait Wire: Send {
     /// Time has passed. `Err` as in [`decode`](Wire::decode).
     fn on_deadline(&mut self, now: Time) -> Result<(), Violation>;
 
-    /// The link has ended (end of stream or reset) as the wire sees it. `Err` when it ended in the
+    /// The link has ended (end of stream or reset) as the wire sees it. `delivered`: the peer ended it
+    /// in order, and its system had taken every byte that was written. `Err` when it ended in the
     /// middle of a frame or of start-up.
-    fn link_closed(&mut self, now: Time) -> Result<(), Violation>;
+    fn link_closed(&mut self, now: Time, delivered: bool) -> Result<(), Violation>;
 
     /// After [`link_closed`](Wire::link_closed) on an active side: the peer ended the link without
     /// a word, as one that does not know the newest form of start-up does. Connect again, once, with

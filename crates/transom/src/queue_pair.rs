@@ -117,7 +117,7 @@ impl QueuePair {
     }
 
     /// Write all of `from` to the beginning of the peer's `to`. Done when the peer's adapter has
-    /// placed it (see [`ConnectionInfo::verdicts`] about peers that are not Transoms).
+    /// placed it; [`ConnectionInfo::verdicts`] has what that means with peers that are not Transoms.
     ///
     /// A `from` that is longer than `to` is posted all the same: the owner judges.
     pub fn write(&self, to: Grant, from: Slice) -> Result<Posted<()>> {

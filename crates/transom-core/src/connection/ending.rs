@@ -62,14 +62,16 @@ impl Connection {
             return;
         }
         // A frame cut short makes no difference to what the sides see of each other's end.
-        let _ = self.wire.link_closed(cx.now);
+        let _ = self.wire.link_closed(cx.now, how == LinkEnd::Finished);
         self.poll(cx);
         if self.ended.is_some() {
             cx.effects.event(ConnectionEvent::Parted(how));
         }
         match how {
-            LinkEnd::Closed if self.wire.retry_older() => self.end(cx, EndReason::Unanswered, 0),
-            LinkEnd::Closed => self.end(cx, EndReason::PeerDisconnected, 0),
+            LinkEnd::Finished | LinkEnd::Closed if self.wire.retry_older() => {
+                self.end(cx, EndReason::Unanswered, 0);
+            }
+            LinkEnd::Finished | LinkEnd::Closed => self.end(cx, EndReason::PeerDisconnected, 0),
             LinkEnd::TimedOut => self.time_out(cx),
             LinkEnd::Failed(status) => self.end(cx, EndReason::Link(status), 0),
         }

@@ -67,7 +67,9 @@ pub struct Received {
 /// How a link ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkEnd {
-    /// The peer closed it, in order or by a reset.
+    /// The peer closed it in order, and its system had taken every byte that was written.
+    Finished,
+    /// The peer closed it with bytes of this side still on their way, or by a reset.
     Closed,
     /// The network gave up on it.
     TimedOut,

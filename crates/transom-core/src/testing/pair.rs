@@ -411,9 +411,11 @@ impl Pair {
         if way.flight.is_empty() && way.closed && !way.ended {
             way.ended = true;
             let now = self.now;
+            let taken = self.ways[1 - host].flight.is_empty();
+            let how = if taken { LinkEnd::Finished } else { LinkEnd::Closed };
             self.hosts[host].with(now, |_, connection, _, cx| {
                 if let Some(connection) = connection {
-                    connection.link_closed(cx, LinkEnd::Closed);
+                    connection.link_closed(cx, how);
                 }
             });
             // What the connection had to say about it comes first.

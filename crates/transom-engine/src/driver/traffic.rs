@@ -131,7 +131,7 @@ impl Link {
             let received = first.take().unwrap_or_else(|| self.stream.receive(room));
             let count = match received {
                 Ok(0) => {
-                    state.connection.link_closed(cx, LinkEnd::Closed);
+                    state.connection.link_closed(cx, self.how_it_ended(state));
                     return true;
                 }
                 Ok(count) => count,
@@ -174,6 +174,14 @@ impl Link {
             state.partial.extend_from_slice(staging.get(..kept).unwrap_or_default());
         }
         any
+    }
+
+    /// The peer has closed its direction. Asked of the kernel, because nothing else knows what the
+    /// peer's TCP has acknowledged, or whether a reset followed.
+    fn how_it_ended(&self, state: &State) -> LinkEnd {
+        let taken = || self.stream.progress().is_some_and(|(_, waits)| !waits);
+        let finished = state.out.bytes.is_empty() && taken();
+        if finished { LinkEnd::Finished } else { LinkEnd::Closed }
     }
 
     /// Bytes of the stream, to whom they are for; how many were used, and how many frames they were.

@@ -351,8 +351,8 @@ impl Wire for Stream {
         Ok(())
     }
 
-    fn link_closed(&mut self, _now: Time) -> Result<(), Violation> {
-        self.end_of_link()
+    fn link_closed(&mut self, _now: Time, delivered: bool) -> Result<(), Violation> {
+        self.end_of_link(delivered)
     }
 
     fn retry_older(&self) -> bool {

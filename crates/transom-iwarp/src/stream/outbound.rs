@@ -269,6 +269,16 @@ impl Stream {
         through
     }
 
+    /// The peer closed in order, and its TCP has everything that went out: Writes that wait for a
+    /// verdict have succeeded, as [`Verdicts::ProbedByRead`] says.
+    pub(super) fn settle_delivered(&mut self) {
+        if self.agreed.verdicts == Verdicts::ProbedByRead {
+            let gone = self.outbound.gone();
+            self.outbound.vouch(gone);
+            self.pending.done = self.settle().or(self.pending.done);
+        }
+    }
+
     /// A verdict that is told now makes an older one, not told yet, superfluous.
     pub(super) fn overtake(&mut self, done: Option<MessageId>) {
         if done.is_some() {

@@ -353,8 +353,8 @@ impl Stream {
         self.silent(Blame::Peer, "iW 1.2 rule 7", detail.into())
     }
 
-    /// The link is gone.
-    pub(super) fn end_of_link(&mut self) -> Result<(), Violation> {
+    /// The link is gone. `delivered`: in order, with every byte of this side taken.
+    pub(super) fn end_of_link(&mut self, delivered: bool) -> Result<(), Violation> {
         let phase = self.phase;
         let detail = match phase {
             Phase::Closing => return self.last_farewell(),
@@ -368,6 +368,9 @@ impl Stream {
             Phase::Open if self.cut => "the link ended in the middle of a frame",
             Phase::Open if self.inbound.unfinished() => "the link ended in the middle of a message",
             Phase::Open => {
+                if delivered {
+                    self.settle_delivered();
+                }
                 self.end();
                 return self.last_farewell();
             }

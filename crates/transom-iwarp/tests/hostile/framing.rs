@@ -88,15 +88,15 @@ fn f7_the_end_of_the_link_inside_a_frame_is_an_error() {
         let mut side = peer();
         side.feed(&bytes[..cut]);
         assert_eq!(side.taken(), []);
-        assert!(side.wire.link_closed(side.now).is_err(), "cut at {cut}");
+        assert!(side.wire.link_closed(side.now, true).is_err(), "cut at {cut}");
     }
     // Between the frames of one message too; between messages it is an orderly end.
     let mut side = peer();
     side.feed(&frame("0143 00000000 00000000 00000001 00000000", b"part"));
-    assert!(side.wire.link_closed(side.now).is_err());
+    assert!(side.wire.link_closed(side.now, true).is_err());
     let mut side = peer();
     side.feed(&bytes);
-    assert_eq!(side.wire.link_closed(side.now), Ok(()));
+    assert_eq!(side.wire.link_closed(side.now, true), Ok(()));
 }
 
 #[test]

@@ -273,7 +273,7 @@ impl Wire for Channel {
         Ok(())
     }
 
-    fn link_closed(&mut self, _now: Time) -> Result<(), Violation> {
+    fn link_closed(&mut self, _now: Time, _delivered: bool) -> Result<(), Violation> {
         self.end_of_link()
     }
 

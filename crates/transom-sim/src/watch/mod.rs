@@ -224,6 +224,8 @@ pub struct Stream {
     pub spoilt: bool,
     /// The network was unkind: an end by time-out or in silence is right.
     pub hurt: bool,
+    /// The peer has closed in order, and the link had taken everything from this side.
+    pub finished: bool,
     /// When something last came in.
     pub heard: Time,
 }
@@ -437,6 +439,7 @@ impl Stream {
             faulted: false,
             spoilt: false,
             hurt: false,
+            finished: false,
             heard: now,
         }
     }

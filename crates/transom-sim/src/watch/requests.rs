@@ -303,7 +303,29 @@ impl Watch {
             || matches!(request.operation, Operation::Read { .. })
             || matches!(request.operation, Operation::Write { .. })
                 && !request.flags.contains(Flags::SILENT_SUCCESS);
-        if vouched { message.executed && message.refused.is_none() } else { message.sent }
+        // It vouches for those by an orderly close, too, executed or not: what it has refused it says.
+        let settled = stream.finished && !stream.extension && message.sent;
+        let write = matches!(request.operation, Operation::Write { .. });
+        if vouched {
+            (message.executed || settled && write) && message.refused.is_none()
+        } else {
+            message.sent
+        }
+    }
+
+    /// The peer of this end closes in order, and has taken everything. `false`: the network was unkind.
+    pub fn finished(&mut self, end: EndId) -> bool {
+        let Some(stream) = self.ends.get_mut(&end).filter(|stream| !stream.hurt) else {
+            return false;
+        };
+        stream.finished = true;
+        let waits = |m: &super::Message| {
+            m.sent && !m.executed && matches!(m.operation, Operation::Write { .. })
+        };
+        if !stream.extension && stream.messages.iter().any(waits) {
+            self.counters.hit("plain peer closed on a write");
+        }
+        true
     }
 
     /// A request that fails has a reason, and says the right one.

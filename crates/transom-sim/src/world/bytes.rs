@@ -119,10 +119,22 @@ impl World {
             }
         } else if ends {
             way.told = true;
-            self.call(id, false, |call, cx| call.connection.link_closed(cx, LinkEnd::Closed));
+            let how = self.how_it_ended(id);
+            self.call(id, false, |call, cx| call.connection.link_closed(cx, how));
         } else {
             self.call(id, false, |call, cx| call.connection.idle_pass(cx.now));
         }
+    }
+
+    /// The peer's direction is closed: in order, with everything of this side taken, or otherwise.
+    fn how_it_ended(&mut self, id: EndId) -> LinkEnd {
+        let Some(link) = self.links.get(id.0) else { return LinkEnd::Closed };
+        let other = 1 - id.1;
+        let in_order = link.ends[other].as_ref().is_some_and(|end| end.shut);
+        let written = link.ends[id.1].as_ref().is_some_and(|end| end.out.is_empty());
+        let taken = written && link.ways[other].bytes == 0;
+        let mut watch = self.watcher.see();
+        if in_order && taken && watch.finished(id) { LinkEnd::Finished } else { LinkEnd::Closed }
     }
 
     /// Nobody does anything for long: a program that was stopped, a machine that stood still. The pass
