@@ -5,12 +5,15 @@ use std::net::SocketAddr;
 use transom::{QueuePair, Rights, Window};
 
 use super::Args;
+use super::peer::Peer;
 use super::protocol::{self, Descriptor, MESSAGE};
 use crate::exit::{Exit, Failure, Outcome};
 
 pub(super) fn run(args: &Args, to: SocketAddr) -> Outcome {
     let adapter = args.options().route_to(to)?;
-    let server = adapter.connect(to).reads(1).receives(2, MESSAGE as u32).wait()?;
+    let peer = args.peer("server", to);
+    let asking = adapter.connect(to).reads(1).receives(2, MESSAGE as u32);
+    let server = peer.wait("an answer to the connection request", asking)??;
     args.tell(server.info());
     let size = args.size as u64;
     // The source is opened for reading only, the sink for writing only, and to this peer alone.
@@ -24,10 +27,10 @@ pub(super) fn run(args: &Args, to: SocketAddr) -> Outcome {
         let ping = protocol::payload(round, args.size);
         source.copy_in(0, &ping)?;
         sink.copy_in(0, &vec![0; args.size])?;
-        announce(&server, &lend_source, size)?;
-        go_ahead(&server)?; // it has read
-        announce(&server, &lend_sink, size)?;
-        go_ahead(&server)?; // it has written
+        announce(&peer, &server, &lend_source, size)?;
+        go_ahead(&peer, &server, "a go-ahead after its Read", round)?;
+        announce(&peer, &server, &lend_sink, size)?;
+        go_ahead(&peer, &server, "a go-ahead after its Write", round)?;
         let mut pong = vec![0; args.size];
         sink.copy_out(0, &mut pong)?;
         if args.validate && pong != ping {
@@ -46,18 +49,20 @@ pub(super) fn run(args: &Args, to: SocketAddr) -> Outcome {
     Ok(())
 }
 
-fn announce(server: &QueuePair, window: &Window, size: u64) -> Outcome {
+fn announce(peer: &Peer, server: &QueuePair, window: &Window, size: u64) -> Outcome {
     let grant = window.grant();
     let descriptor = Descriptor {
         address: grant.address(),
         key: grant.token(),
         size: u32::try_from(size).unwrap_or(u32::MAX),
     };
-    Ok(server.send(descriptor.to_bytes())?.wait()?)
+    let sent = server.send(descriptor.to_bytes())?;
+    Ok(peer.wait("an acknowledgement of a buffer descriptor", sent)??)
 }
 
-fn go_ahead(server: &QueuePair) -> Outcome {
-    match server.recv().wait()?.len() {
+fn go_ahead(peer: &Peer, server: &QueuePair, owed: &str, round: u64) -> Outcome {
+    let owed = format!("{owed} in round {round}");
+    match peer.wait(&owed, server.recv())??.len() {
         MESSAGE => Ok(()),
         got => Err(protocol::bogus("a go-ahead", got)),
     }

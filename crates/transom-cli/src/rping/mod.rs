@@ -1,10 +1,12 @@
 //! `transom rping`.
 
 mod client;
+mod peer;
 mod protocol;
 mod server;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use clap::Args as ClapArgs;
 use transom::{Adapter, ConnectionInfo, Options};
@@ -12,6 +14,7 @@ use transom::{Adapter, ConnectionInfo, Options};
 use crate::bench::OnOff;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::path::PathArg;
+use peer::Peer;
 
 /// Arguments of `rping`: the letters are rping's.
 #[derive(Debug, ClapArgs)]
@@ -19,7 +22,10 @@ use crate::path::PathArg;
 The other side is any rping program on an iWARP adapter. With the Linux kernel's own (siw):
   peer$ modprobe siw && rdma link add siw0 type siw netdev eth0
   peer$ rping -c -a THIS_HOST -v -C 10        # against: transom rping -s
-  peer$ rping -s -v -C 10                     # against: transom rping -c PEER -v -C 10")]
+  peer$ rping -s -v -C 10                     # against: transom rping -c PEER -v -C 10
+A session that fails ends with a sentence and the exit status of `transom --help`: 1 if -V finds
+other bytes, 3 if the other side is not there, leaves before a round is over, or is silent for the
+time of --timeout, 4 if it refuses an access or does not speak rping.")]
 #[command(group = clap::ArgGroup::new("role").required(true).args(["server", "client"]))]
 pub(crate) struct Args {
     /// Serve: wait for a client, and end with it (-P: go on)
@@ -49,6 +55,11 @@ pub(crate) struct Args {
     /// Serve one client after the other
     #[arg(short = 'P', requires = "server")]
     persistent: bool,
+    /// Seconds for which the other side may be silent when it is its turn: then the session ends with
+    /// a sentence that says what it owes, and exit status 3. A server waits for clients without limit
+    #[arg(long, value_name = "SECONDS", default_value_t = 10,
+          value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    timeout: u64,
     /// Ask for checksums
     #[arg(long, value_enum, default_value_t = OnOff::On)]
     crc: OnOff,
@@ -63,6 +74,10 @@ impl Args {
     fn options(&self) -> Options {
         let options = Adapter::options().crc(self.crc.is_on()).extension(!self.no_extension);
         self.path.apply(options)
+    }
+
+    fn peer(&self, role: &'static str, address: SocketAddr) -> Peer {
+        Peer { role, address, limit: Duration::from_secs(self.timeout) }
     }
 
     /// Beside the rounds, not among them: their lines are those of other rping programs.

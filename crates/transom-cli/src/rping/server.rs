@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use transom::{ErrorKind, Grant, Incoming, QueuePair, Region, Rights};
 
 use super::Args;
+use super::peer::Peer;
 use super::protocol::{self, Descriptor, MESSAGE};
 use crate::exit::{Exit, Failure, Outcome};
 
@@ -30,11 +31,13 @@ pub(super) fn run(args: &Args, at: SocketAddr) -> Outcome {
 
 fn serve(args: &Args, adapter: &transom::Adapter, incoming: Incoming) -> Outcome {
     let buffer = adapter.register(vec![0; protocol::LARGEST])?;
-    let client = incoming.reads(1).receives(2, MESSAGE as u32).accept().wait()?;
+    let peer = args.peer("client", incoming.peer());
+    let accepting = incoming.reads(1).receives(2, MESSAGE as u32).accept();
+    let client = peer.wait("the end of start-up", accepting)??;
     args.tell(client.info());
     let mut rounds = 0;
     while args.count == 0 || rounds < args.count {
-        match round(args, &client, &buffer) {
+        match round(args, &peer, &client, &buffer, rounds) {
             Ok(true) => rounds += 1,
             Ok(false) if rounds > 0 => return Ok(()),
             Ok(false) => {
@@ -45,27 +48,40 @@ fn serve(args: &Args, adapter: &transom::Adapter, incoming: Incoming) -> Outcome
         }
     }
     // The client disconnects; it may still have to read our last go-ahead.
-    while client.recv().wait().is_ok() {}
-    Ok(())
+    loop {
+        match peer.wait("its disconnect after the last round", client.recv())? {
+            Ok(_) => {}
+            Err(error) if ended(&error) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// One round; `false` if the client has left instead.
-fn round(args: &Args, client: &QueuePair, buffer: &Region<Vec<u8>>) -> Outcome<bool> {
-    let source = match client.recv().wait() {
+fn round(
+    args: &Args,
+    peer: &Peer,
+    client: &QueuePair,
+    buffer: &Region<Vec<u8>>,
+    round: u64,
+) -> Outcome<bool> {
+    let owed = |what: &str| format!("{what} in round {round}");
+    let source = match peer.wait(&owed("the descriptor of its source"), client.recv())? {
         Ok(message) => Descriptor::from_bytes(&message)?,
         Err(error) if ended(&error) => return Ok(false),
         Err(error) => return Err(error.into()),
     };
     let size = bounded(source)?;
-    client.read(grant(source, Rights::READ), buffer.slice(..size))?.wait()?;
+    let read = client.read(grant(source, Rights::READ), buffer.slice(..size))?;
+    peer.wait(&owed("the answer to a Read of its source"), read)??;
     if args.verbose {
         let mut ping = vec![0; source.size as usize];
         buffer.copy_out(0, &mut ping)?;
         println!("server ping data: {}", protocol::printable(&ping));
     }
-    client.send([0; MESSAGE])?.wait()?;
+    peer.wait(&owed("an acknowledgement of a go-ahead"), client.send([0; MESSAGE])?)??;
 
-    let sink = match client.recv().wait() {
+    let sink = match peer.wait(&owed("the descriptor of its sink"), client.recv())? {
         Ok(message) => Descriptor::from_bytes(&message)?,
         Err(error) if ended(&error) => return Ok(false),
         Err(error) => return Err(error.into()),
@@ -79,8 +95,8 @@ fn round(args: &Args, client: &QueuePair, buffer: &Region<Vec<u8>>) -> Outcome<b
     // Posted together: the go-ahead is executed behind the Write whose bytes it announces.
     let written = client.write(grant(sink, Rights::WRITE), buffer.slice(..size))?;
     let told = client.send([0; MESSAGE])?;
-    written.wait()?;
-    match told.wait() {
+    peer.wait(&owed("the outcome of a Write to its sink"), written)??;
+    match peer.wait(&owed("an acknowledgement of a go-ahead"), told)? {
         Err(error) if !ended(&error) => Err(error.into()),
         _ => Ok(true),
     }
