@@ -2,14 +2,11 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use transom_engine::raw::{self, Sink};
-use transom_engine::sys;
+use transom_engine::raw::{self, Sink, WindowError};
 use transom_engine::{
     Completion, Data, Flags, NotifyKind, Operation, Request, Sge, Status as Engine, dialect,
 };
-use transom_memory::{
-    BindError, DeregisterError, Registration, Rights, Scope, Segment, Token, Unless, WindowSpec,
-};
+use transom_memory::{BindError, Rights, Scope, Segment, Token};
 
 use crate::Status;
 use crate::objects::QpLimits;
@@ -135,23 +132,25 @@ pub(crate) unsafe fn register(
 
 /// A region for a logical address mapping: this side's own, never a peer's (PT-1, PT-2). The pages
 /// are not looked at; pinning them was the consumer's duty.
-pub(crate) fn map(
+///
+/// # Safety
+/// As [`raw::Adapter::register_in`] demands of its caller.
+#[allow(unsafe_code, reason = "hands the caller's promise on")]
+pub(crate) unsafe fn map(
     adapter: &raw::Adapter,
     domain: raw::Domain,
     base: u64,
     segments: &[Segment],
 ) -> Result<Token, Status> {
-    sys::recheck_fault_handler();
     let rights = Rights::LOCAL_READ | Rights::LOCAL_WRITE;
-    let scope = Scope::Domain(domain.0);
-    let memory = adapter.memory().map_err(failed)?;
-    let made = memory.register(&Registration { scope, rights, base, segments });
+    // SAFETY: this function's contract.
+    let made = unsafe { adapter.register_in(Scope::Domain(domain.0), base, segments, rights) };
     made.map_err(|_| Status::INSUFFICIENT_RESOURCES)
 }
 
 /// Whether a fast registration is valid.
 pub(crate) fn has_memory(adapter: &raw::Adapter, region: Token) -> bool {
-    adapter.memory().is_ok_and(|memory| memory.touches(region, 0, u64::MAX))
+    adapter.touches(region, 0, u64::MAX)
 }
 
 /// # Safety
@@ -170,28 +169,10 @@ pub(crate) unsafe fn fast_register(
 
 /// DR-3: windows keep a region from being deregistered.
 pub(crate) fn deregister(adapter: &raw::Adapter, region: Token) -> Result<(), Status> {
-    let memory = adapter.memory().map_err(failed)?;
-    let unless = Unless { windows: true, ..Unless::default() };
-    memory.deregister(region, unless, sys::now().0).map_err(|error| match error {
-        DeregisterError::Busy(_) => Status::DEVICE_BUSY,
-        _ => Status::INVALID_DEVICE_STATE,
+    adapter.deregister(region).map_err(|error| match error.status {
+        Engine::InvalidParameter(_) => Status::INVALID_DEVICE_STATE,
+        status => self::status(status),
     })
-}
-
-/// End a registration whatever hangs on it (LT-15).
-pub(crate) fn close_region(adapter: &raw::Adapter, region: Token) {
-    if let Ok(memory) = adapter.memory() {
-        let _ = memory.deregister(region, Unless::default(), sys::now().0);
-    }
-}
-
-/// A window that is to be, or is, open.
-pub(crate) fn is_open(adapter: &raw::Adapter, window: Token) -> bool {
-    adapter.memory().is_ok_and(|memory| memory.is_open(window))
-}
-
-pub(crate) fn revoke(adapter: &raw::Adapter, window: Token) {
-    let _ = adapter.revoke(window);
 }
 
 /// Both halves of Bind: the token, and the request that lets it live (MW-2, MW-5, MW-6).
@@ -203,22 +184,17 @@ pub(crate) fn bind(
     (base, length): (u64, u64),
     rights: Rights,
 ) -> Result<Token, Status> {
-    let memory = adapter.memory().map_err(failed)?;
-    let config = queue_pair.config();
-    let scope = Scope::QueuePair(config.domain, config.number);
-    let spec = WindowSpec { region, domain: config.domain, scope, base, length, rights };
-    let window = memory.reserve(&spec, sys::now().0).map_err(|error| match error {
-        BindError::Right(_) => Status::ACCESS_VIOLATION,
-        BindError::Exhausted => Status::INSUFFICIENT_RESOURCES,
-        _ => Status::INVALID_PARAMETER,
+    let window = raw::Window { region, base, length, rights };
+    let reserved = adapter.reserve_window(&window, queue_pair).map_err(|error| match error {
+        WindowError::Unusable(error) => failed(error),
+        WindowError::Refused(BindError::Right(_)) => Status::ACCESS_VIOLATION,
+        WindowError::Refused(BindError::Exhausted) => Status::INSUFFICIENT_RESOURCES,
+        WindowError::Refused(_) => Status::INVALID_PARAMETER,
     })?;
-    let operation = Operation::Bind { window };
+    let operation = Operation::Bind { window: reserved.token() };
     let request = Request { context, operation, flags };
-    queue_pair.post(&request, Data::Sges(&[])).map_err(|error| {
-        adapter.abandon_window(window);
-        failed(error)
-    })?;
-    Ok(window)
+    queue_pair.post(&request, Data::Sges(&[])).map_err(failed)?;
+    Ok(reserved.posted())
 }
 
 /// The second half alone, for a window that is bound: it fails when its turn comes (MW-9).

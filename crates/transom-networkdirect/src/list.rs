@@ -2,14 +2,14 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use transom_engine::sys;
+use transom_engine::raw;
 
 use crate::com::{OutPtr, address};
 use crate::status::*;
 
 /// Addresses that adapters can be opened for, those of other machines' interest first.
 pub(crate) fn local() -> Vec<IpAddr> {
-    let mut found = sys::interfaces().unwrap_or_default();
+    let mut found = raw::interfaces().unwrap_or_default();
     found.retain(|one| one.up && !is_link_local(one.address));
     found.sort_by_key(|one| (one.loopback, one.address.is_ipv6()));
     let mut addresses: Vec<IpAddr> = found.into_iter().map(|one| one.address).collect();

@@ -49,29 +49,6 @@ impl Nic {
         status(unsafe { self.raw.register(self.domain, base, &[segment], rights) })
     }
 
-    /// Remove a registration: `DeviceBusy` while windows are bound.
-    pub(crate) fn deregister(&self, region: Token) -> Result<()> {
-        status(self.raw.deregister(region, false))
-    }
-
-    /// Remove a registration and every window on it.
-    pub(crate) fn close_region(&self, region: Token) {
-        if let Ok(memory) = self.raw.memory() {
-            let everything = transom_memory::Unless::default();
-            let _ = memory.deregister(region, everything, transom_engine::sys::now().0);
-        }
-    }
-
-    /// Whether a window's token is reserved or live.
-    pub(crate) fn is_open(&self, window: Token) -> bool {
-        self.raw.memory().is_ok_and(|memory| memory.is_open(window))
-    }
-
-    /// Close a window at once.
-    pub(crate) fn revoke(&self, window: Token) {
-        let _ = self.raw.revoke(window); // closed already, by its queue pair's end
-    }
-
     /// A queue pair. Every one is granted the adapter's list lengths (C23).
     pub(crate) fn queue_pair(
         &self,
@@ -102,10 +79,10 @@ impl Nic {
         flags: Flags,
         window: &raw::Window,
     ) -> Result<Token> {
-        let token = status(self.raw.reserve_window(window, pair))?;
-        let request = Request { context, operation: Operation::Bind { window: token }, flags };
-        status(pair.post(&request, Data::Sges(&[])))
-            .inspect_err(|_| self.raw.abandon_window(token))?;
-        Ok(token)
+        let reserved = self.raw.reserve_window(window, pair).map_err(raw::Error::from);
+        let reserved = status(reserved)?;
+        let operation = Operation::Bind { window: reserved.token() };
+        status(pair.post(&Request { context, operation, flags }, Data::Sges(&[])))?;
+        Ok(reserved.posted())
     }
 }

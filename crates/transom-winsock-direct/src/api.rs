@@ -95,7 +95,8 @@ impl Provider {
         let mut state = lock(&socket.state);
         let channel = Socket::channel(&state)?;
         let nic = state.nic.clone().ok_or(Error::WSAENOTCONN)?;
-        state.registrations.register_local(&channel, &nic.cache, handle, key)?;
+        // SAFETY: this function's contract.
+        unsafe { state.registrations.register_local(&channel, &nic.cache, handle, key) }?;
         Ok(handle)
     }
 
@@ -124,7 +125,8 @@ impl Provider {
         let mut state = lock(&socket.state);
         let channel = Socket::channel(&state)?;
         let nic = state.nic.clone().ok_or(Error::WSAENOTCONN)?;
-        let made = state.registrations.register_remote(&channel, &nic.cache, base, key)?;
+        // SAFETY: this function's contract.
+        let made = unsafe { state.registrations.register_remote(&channel, &nic.cache, base, key) }?;
         Ok(made.encode())
     }
 

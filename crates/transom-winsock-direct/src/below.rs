@@ -1,22 +1,17 @@
 //! The engine as this front uses it, and its answers in this front's words.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use transom_engine::raw::{self, ReadLimits, Sink};
-use transom_engine::sys;
 use transom_engine::{
     Completion, Data, Flags, NotifyKind, Operation, Request, Sge, Status, dialect,
 };
-use transom_memory::{
-    Access, Actor, CloseReason, ConnectionId, Denial, DeregisterError, Lane, Named, NamedState,
-    Purpose, QueuePairId, RegisterError, Registration, Rights, Scope, Segment, Token, Unless,
-};
+use transom_memory::{ConnectionId, Purpose, Rights, Scope, Segment, Token, Unless};
 
 use crate::cache::Key;
 use crate::data::Direction;
 use crate::error::{Error, Result};
-use crate::provider::lock;
 use crate::{BUFFERS_LIMIT, QUEUE_DEPTH, SIZE_LIMIT};
 
 /// Reads under way at a time, either way.
@@ -102,10 +97,8 @@ pub(crate) struct Connected {
     pub(crate) queue_pair: raw::QueuePair,
     pub(crate) queue: raw::CompletionQueue,
     pub(crate) connector: raw::Connector,
-    number: QueuePairId,
     /// The connection's name in the memory table, once it is up.
     connection: OnceLock<ConnectionId>,
-    lane: Mutex<Lane>,
 }
 
 impl Connected {
@@ -123,16 +116,13 @@ impl Connected {
         };
         let queue_pair =
             adapter.queue_pair(domain, &queue, &queue, None, &options).map_err(failed)?;
-        let lane = Mutex::new(adapter.memory().map_err(failed)?.lane());
         Ok(Arc::new(Connected {
             adapter: adapter.clone(),
             domain,
-            number: queue_pair.config().number,
             queue_pair,
             queue,
             connector,
             connection: OnceLock::new(),
-            lane,
         }))
     }
 
@@ -159,14 +149,6 @@ impl Connected {
         Ok(())
     }
 
-    fn actor(&self) -> Actor {
-        Actor {
-            domain: self.domain.0,
-            queue_pair: self.number,
-            connection: self.connection.get().copied(),
-        }
-    }
-
     /// End the connection: every request is flushed, and every token of it dead, when this returns.
     pub(crate) fn end(&self) {
         let _ = self.queue_pair.flush();
@@ -174,8 +156,8 @@ impl Connected {
         if self.connector.disconnect(Sink::call(|_| ())).is_err() {
             // Not, or no longer, connected: there is nothing to say to the peer.
         }
-        if let (Ok(memory), Some(connection)) = (self.adapter.memory(), self.connection.get()) {
-            memory.close_connection(*connection, sys::now().0);
+        if let Some(connection) = self.connection.get() {
+            self.adapter.close_connection(*connection);
         }
     }
 }
@@ -191,8 +173,7 @@ impl Connected {
 
     /// What the engine does when the peer is gone, before anybody hears of it.
     pub(crate) fn lose(&self) {
-        let (memory, connection) = (self.adapter.memory().unwrap(), self.connection.get().unwrap());
-        memory.close_connection(*connection, sys::now().0);
+        self.adapter.close_connection(*self.connection.get().unwrap());
     }
 }
 
@@ -200,13 +181,21 @@ impl Connected {
 
 /// What a refusal of the memory table is called. A registration that died with its connection is not
 /// the switch's mistake, though the socket has not heard of it yet.
-fn refused(denial: &Denial) -> Error {
-    let reason = CloseReason::Disconnected;
-    match &denial.named {
-        Some(Named { state: NamedState::Dead { reason: found, .. }, .. }) if *found == reason => {
-            Error::WSAECONNRESET
-        }
+#[allow(clippy::needless_pass_by_value, reason = "used with map_err")]
+fn refused(e: raw::Error) -> Error {
+    match e.status {
+        Status::ConnectionInvalid => Error::WSAECONNRESET,
+        Status::DeviceRemoved => failed(e),
         _ => Error::WSAEFAULT,
+    }
+}
+
+/// What a refused registration is called.
+#[allow(clippy::needless_pass_by_value, reason = "used with map_err")]
+fn unregistered(e: raw::Error) -> Error {
+    match e.status {
+        Status::InvalidParameter(1) => Error::WSAEFAULT, // the address wraps around
+        _ => failed(e),
     }
 }
 
@@ -217,26 +206,14 @@ pub(crate) struct Region {
     pub(crate) token: Token,
 }
 
+#[allow(unsafe_code, reason = "hands the switch's promise on")]
 impl Region {
-    fn new(
-        adapter: &raw::Adapter,
-        (scope, rights, base): (Scope, Rights, u64),
-        (host, length): (u64, u32),
-    ) -> Result<Region> {
-        let segments = [Segment { host, length: u64::from(length) }];
-        let memory = adapter.memory().map_err(failed)?;
-        let token = memory.register(&Registration { scope, rights, base, segments: &segments });
-        let token = token.map_err(|e| match e {
-            RegisterError::Empty => Error::WSAEINVAL,
-            RegisterError::Wraps => Error::WSAEFAULT,
-            _ => Error::WSAENOBUFS,
-        })?;
-        Ok(Region { adapter: adapter.clone(), token })
-    }
-
     /// For the switch: belongs to this connection and dies with it. `checked`: the
     /// pages were looked at before and are still there.
-    pub(crate) fn of_connection(
+    ///
+    /// # Safety
+    /// As [`raw::Adapter::register_in`], until it is deregistered or closed.
+    pub(crate) unsafe fn of_connection(
         connected: &Connected,
         rights: Rights,
         base: u64,
@@ -246,12 +223,15 @@ impl Region {
         let connection = connected.connection.get().ok_or(Error::WSAENOTCONN)?;
         if !checked {
             let write = key.flags & crate::abi::mem::WRITE != 0;
-            sys::check_pages(key.address, u64::from(key.length), write)
+            raw::check_pages(key.address, u64::from(key.length), write)
                 .map_err(|_| Error::WSAEFAULT)?;
         }
-        sys::recheck_fault_handler();
+        let adapter = &connected.adapter;
         let scope = Scope::Connection(connected.domain.0, *connection);
-        Region::new(&connected.adapter, (scope, rights, base), (key.address, key.length))
+        let segments = [Segment { host: key.address, length: u64::from(key.length) }];
+        // SAFETY: this function's contract.
+        let token = unsafe { adapter.register_in(scope, base, &segments, rights) };
+        Ok(Region { adapter: adapter.clone(), token: token.map_err(unregistered)? })
     }
 
     /// For the cache: in a domain without queue pairs, without rights.
@@ -261,10 +241,16 @@ impl Region {
         address: u64,
         length: u32,
     ) -> Result<Region> {
-        let about = (Scope::Domain(domain.0), Rights::NONE, address);
-        Region::new(adapter, about, (address, length))
+        let (scope, rights) = (Scope::Domain(domain.0), Rights::NONE);
+        let segments = [Segment { host: address, length: u64::from(length) }];
+        // SAFETY: the region permits nothing, so nothing is ever read or written through it, whatever
+        // becomes of the memory.
+        let token = unsafe { adapter.register_in(scope, address, &segments, rights) };
+        Ok(Region { adapter: adapter.clone(), token: token.map_err(unregistered)? })
     }
+}
 
+impl Region {
     /// Whether the memory table permits this use of it to this connection's own program.
     pub(crate) fn permits(
         &self,
@@ -273,51 +259,41 @@ impl Region {
         address: u64,
         length: u32,
     ) -> Result<()> {
-        let length = u64::from(length);
-        let actor = connected.actor();
-        let access = Access { actor, purpose, token: self.token, address, length };
-        let memory = self.adapter.memory().map_err(failed)?;
-        let judged = memory.probe(&mut lock(&connected.lane), &access, sys::now().0);
-        judged.map_err(|denial| refused(&denial))
+        let entry = Sge { token: self.token.0, address, length };
+        let connection = connected.connection.get().copied();
+        connected.queue_pair.probe(connection, purpose, &entry).map_err(refused)
     }
 
     /// Whether it has a byte in this range of the process.
     pub(crate) fn touches(&self, address: u64, length: u64) -> bool {
-        self.adapter.memory().is_ok_and(|memory| memory.touches(self.token, address, length))
+        self.adapter.touches(self.token, address, length)
     }
 
     /// A request that uses it is about to be posted: it cannot be deregistered until
     /// [`Region::release`].
     pub(crate) fn hold(&self) -> Result<()> {
-        let memory = self.adapter.memory().map_err(failed)?;
-        memory.posted(self.token, sys::now().0).map_err(|error| match error {
-            DeregisterError::NotLive(denial) => refused(&denial),
-            _ => Error::WSAEFAULT,
-        })
+        self.adapter.hold(self.token).map_err(refused)
     }
 
     pub(crate) fn release(&self) {
-        if let Ok(memory) = self.adapter.memory() {
-            memory.retired(self.token);
-        }
+        self.adapter.release(self.token);
     }
 
     /// WSAEINVAL while requests are posted or the peer's copy runs (5.7). A region that died with
     /// its connection or its memory counts as deregistered.
     pub(crate) fn deregister(&self) -> Result<()> {
-        let memory = self.adapter.memory().map_err(failed)?;
         let unless = Unless { windows: true, posted: true, guards: true };
-        match memory.deregister(self.token, unless, sys::now().0) {
-            Ok(()) | Err(DeregisterError::NotLive(_)) => Ok(()),
+        match self.adapter.deregister_unless(self.token, unless) {
+            Err(e) if matches!(e.status, Status::InvalidParameter(_)) => Ok(()), // not live
+            Err(e) if e.status == Status::DeviceRemoved => Err(failed(e)),
             Err(_) => Err(Error::WSAEINVAL),
+            Ok(()) => Ok(()),
         }
     }
 
     /// End it, whatever uses it.
     pub(crate) fn close(&self) {
-        if let Ok(memory) = self.adapter.memory() {
-            let _ = memory.deregister(self.token, Unless::default(), sys::now().0);
-        }
+        self.adapter.close_region(self.token);
     }
 }
 
@@ -357,7 +333,7 @@ pub(crate) fn notify(queue: &raw::CompletionQueue, told: impl FnOnce(bool) + Sen
 /// A made-up address for a registration that peers may name: far from every real one's value, and
 /// far from the end of the address space.
 pub(crate) fn made_up_base() -> Result<u64> {
-    let seed = sys::random_seed().map_err(|_| Error::WSAENOBUFS)?;
+    let seed = raw::random_seed().map_err(|_| Error::WSAENOBUFS)?;
     let word = seed.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
     Ok((word & 0x3fff_ffff_ffff_f000) | 0x1000_0000_0000_0000)
 }

@@ -321,6 +321,7 @@ mod tests {
 
     /// the registrations of a request were found, and died with the connection before it was posted.
     #[test]
+    #[allow(unsafe_code)]
     fn x10_a_connection_lost_between_finding_and_posting_fails_the_socket() {
         let provider = Provider::start(Arc::new(Nobody), Options::default()).unwrap();
         let socket = Socket::new(&provider).unwrap();
@@ -329,7 +330,9 @@ mod tests {
         let page = Box::new([0u8; 64]);
         let address = page.as_ptr().expose_provenance() as u64;
         let key = Key { address, length: 64, flags: mem::READ };
-        let found = Region::of_connection(&connected, Rights::LOCAL_READ, address, key, false);
+        let rights = Rights::LOCAL_READ;
+        // SAFETY: the page outlives the registration, and nobody writes to it.
+        let found = unsafe { Region::of_connection(&connected, rights, address, key, false) };
         let mut state = lock(&socket.state);
         state.phase = Phase::Connected;
         connected.lose();

@@ -56,8 +56,11 @@ impl Kind {
     }
 }
 
+#[allow(unsafe_code, reason = "hands the switch's promise on")]
 impl Registrations {
-    pub(crate) fn register_local(
+    /// # Safety
+    /// As [`Region::of_connection`].
+    pub(crate) unsafe fn register_local(
         &mut self,
         connection: &Connected,
         cache: &Cache,
@@ -66,14 +69,18 @@ impl Registrations {
     ) -> Result<()> {
         let rights = Kind::Local.rights(key.flags)?;
         let (base, known) = (key.address, cache.hit(key));
-        let region = Region::of_connection(connection, rights, base, key, known)?;
+        // SAFETY: this function's contract.
+        let region = unsafe { Region::of_connection(connection, rights, base, key, known) }?;
         self.local.insert(handle, Local { region, key });
         self.order.push(handle);
         Ok(())
     }
 
     /// `base` is the made-up address of the first byte.
-    pub(crate) fn register_remote(
+    ///
+    /// # Safety
+    /// As [`Region::of_connection`].
+    pub(crate) unsafe fn register_remote(
         &mut self,
         connection: &Connected,
         cache: &Cache,
@@ -81,12 +88,16 @@ impl Registrations {
         key: Key,
     ) -> Result<Descriptor> {
         let rights = Kind::Remote.rights(key.flags)?;
-        let region = Region::of_connection(connection, rights, base, key, cache.hit(key))?;
+        let known = cache.hit(key);
+        // SAFETY: this function's contract.
+        let region = unsafe { Region::of_connection(connection, rights, base, key, known) }?;
         let descriptor = Descriptor { token: region.token.0, base };
         self.remote.insert(descriptor, Local { region, key });
         Ok(descriptor)
     }
+}
 
+impl Registrations {
     /// WSAEINVAL: not a registration of this socket, or in use.
     pub(crate) fn deregister_local(&mut self, cache: &Cache, handle: Handle) -> Result<()> {
         let local = self.local.get(&handle).ok_or(Error::WSAEINVAL)?;
@@ -180,6 +191,7 @@ mod tests {
     /// of two registrations one went before the connection did. Neither order of looking for them
     /// makes the lost connection a mistake of the switch's.
     #[test]
+    #[allow(unsafe_code)]
     fn x10_a_lost_connection_is_the_reason_whatever_else_is_wrong() {
         let adapter = crate::below::open([127, 0, 0, 1].into()).unwrap();
         let cache = Cache::new(&adapter).unwrap();
@@ -191,7 +203,8 @@ mod tests {
             let connected = Connected::lone(&adapter).unwrap();
             let mut all = Registrations::default();
             for handle in [Handle(0), Handle(1)] {
-                all.register_local(&connected, &cache, handle, key).unwrap();
+                // SAFETY: the page outlives the adapter, and nobody has a reference to it.
+                unsafe { all.register_local(&connected, &cache, handle, key) }.unwrap();
             }
             all.local[&Handle(gone)].region.close();
             let mut ask = |purpose| {

@@ -334,7 +334,7 @@ fn a15_descriptors_hold_no_pointer_or_handle_of_the_process() {
         assert_ne!(descriptor.base, pages.address());
         assert_ne!(descriptor.base, local.0 as u64);
         // Not the address with something added, either: nothing is mapped there.
-        assert!(transom_engine::sys::check_pages(descriptor.base, 1, false).is_err());
+        assert!(transom_engine::raw::check_pages(descriptor.base, 1, false).is_err());
     }
     two.end();
 }

@@ -323,7 +323,7 @@ impl Adapter {
     }
 
     pub(crate) fn deregister(&self, region: Token) -> raw::Result<()> {
-        self.raw().deregister(region, false)
+        self.raw().deregister(region)
     }
 
     pub(crate) fn windows(&self, region: Token) -> u32 {
@@ -332,7 +332,7 @@ impl Adapter {
 
     /// Whether this is a forked child, which has a copy of the handles and no adapter.
     pub(crate) fn is_foreign(&self) -> bool {
-        self.raw().memory().is_err()
+        self.raw().present().is_err()
     }
 
     /// A queue pair and the queue where everything of it completes.

@@ -478,18 +478,13 @@ impl Endpoint {
             length: slice.len,
             rights: rights.memory(),
         };
-        let token = self
+        let reserved = self
             .adapter
             .raw()
             .reserve_window(&window, &self.raw)
-            .map_err(|error| explain::call(&asked.to_string(), &error))?;
-        match self.post_silent(Operation::Bind { window: token }, asked) {
-            Ok(()) => Ok(token.0),
-            Err(error) => {
-                self.adapter.raw().abandon_window(token);
-                Err(error)
-            }
-        }
+            .map_err(|error| explain::call(&asked.to_string(), &error.into()))?;
+        self.post_silent(Operation::Bind { window: reserved.token() }, asked)?;
+        Ok(reserved.posted().0)
     }
 
     /// Close a window, now. One that has ended with its connection is closed already.

@@ -6,7 +6,7 @@ use std::ops::RangeBounds;
 use std::sync::atomic::{AtomicU8, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use transom_engine::{Status, sys};
+use transom_engine::{Status, raw};
 use transom_memory::{Rights, Segment, Token};
 
 use crate::buffer::Owned;
@@ -178,7 +178,7 @@ impl<B: Buffer> Region<B> {
         self.shared.must_be_writable(|| format!("copying {len} bytes in at offset {at}"))?;
         // SAFETY: the range is inside the registered buffer (checked), which is writable (checked)
         // and apart while `self` lives, so that no reference to it exists.
-        unsafe { sys::copy_in(host, bytes) }
+        unsafe { raw::copy_in(host, bytes) }
             .map_err(|fault| gone(format!("copying {len} bytes in at offset {at}"), fault.placed))
     }
 
@@ -252,7 +252,7 @@ impl Registered {
         let host = self.host("copying out", at, len)?;
         // SAFETY: the range is inside the registered buffer (checked), which is apart while its
         // `Region` lives, so that nobody has a mutable reference to it.
-        unsafe { sys::copy_out(host, into) }
+        unsafe { raw::copy_out(host, into) }
             .map_err(|fault| gone(format!("copying {len} bytes out at offset {at}"), fault.placed))
     }
 

@@ -9,7 +9,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use transom_engine::sys::fetch_ahead;
+use transom_engine::raw::fetch_ahead;
 use transom_memory::{
     Access, Actor, Config, Denial, DomainId, Grant, Memory, Purpose, QueuePairId, Registration,
     Rights, Scope, Segment, Token, Unless,

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use transom::Rights;
-use transom_engine::sys;
+use transom_engine::raw;
 use transom_memory::{
     Config, DomainId, Memory, QueuePairId, Registration, Scope, Segment, WindowSpec,
 };
@@ -126,7 +126,7 @@ pub(super) fn register(plan: &Plan) -> Outcome {
     };
     let ask = || {
         each(plan.slice, || {
-            sys::check_pages(start, length, true)
+            raw::check_pages(start, length, true)
                 .map_err(|why| Failure::new(Exit::System, format!("asking for the pages: {why}")))
         })
     };

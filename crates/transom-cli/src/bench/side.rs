@@ -6,7 +6,6 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use transom::{Adapter, Grant, QueuePair, Region, Rights, Window};
-use transom_engine::sys::cpu_time;
 
 use super::args::Plan;
 use super::report::About;
@@ -184,4 +183,11 @@ impl Side {
             peer_cpu_seconds: self.spent.theirs.as_secs_f64(),
         }
     }
+}
+
+/// Processor time of this process, in all threads.
+fn cpu_time() -> Duration {
+    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let seconds = u64::try_from(spent.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(spent.tv_nsec).unwrap_or(0))
 }

@@ -9,20 +9,25 @@
 mod adapter;
 mod connector;
 mod error;
+mod memory;
 mod queue_pair;
 mod queues;
 #[cfg(test)]
 #[allow(unsafe_code)]
 mod tests;
 
-pub use adapter::{Adapter, Counters, Domain, Window};
+pub use adapter::{Adapter, Counters};
 pub use connector::{ConnectionInfo, Connector, Listener};
 pub use error::{Error, Result};
+pub use memory::{Domain, Reservation, Window, WindowError};
 pub use queue_pair::{FastRegistration, QueuePair, QueuePairOptions};
 pub use queues::{CompletionQueue, SharedReceiveQueue};
 
 pub use crate::driver::{
     Explain, GuessLimit, HalfOpen, Options, Path, PathReason, Silence, Sink, Trace,
 };
-pub use crate::sys::{Interface, interfaces};
+pub use crate::sys::{
+    Fault, Interface, PageError, check_pages, copy_in, copy_out, fetch_ahead, interfaces,
+    random_seed,
+};
 pub use transom_wire::{Facts, ReadLimits};

@@ -1,10 +1,11 @@
 //! Queue pairs.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use transom_memory::{Rights, Segment, Token};
+use transom_memory::{Access, Actor, ConnectionId, Lane, Purpose, Rights, Segment, Token};
 
 use super::adapter::Owner;
+use super::memory::refused;
 use super::{Adapter, CompletionQueue, Domain, Error, Result, SharedReceiveQueue};
 use crate::driver::{Notifications, Qp};
 use crate::{
@@ -60,6 +61,8 @@ pub struct QueuePair(pub(super) Arc<Handle>);
 pub(super) struct Handle {
     pub(super) owner: Arc<Owner>,
     pub(super) qp: Arc<Qp>,
+    /// For [`QueuePair::probe`].
+    lane: OnceLock<Mutex<Lane>>,
 }
 
 impl Drop for Handle {
@@ -123,7 +126,8 @@ impl Adapter {
         let qp = shared.add_queue_pair(make).map_err(|e| {
             Error::system(Status::InsufficientResources, format!("create a queue pair: {e}"))
         })?;
-        Ok(QueuePair(Arc::new(Handle { owner: self.0.clone(), qp })))
+        let lane = OnceLock::new();
+        Ok(QueuePair(Arc::new(Handle { owner: self.0.clone(), qp, lane })))
     }
 }
 
@@ -182,6 +186,29 @@ impl QueuePair {
     pub fn post_receive(&self, context: u64, list: &[Sge]) -> Result<()> {
         self.0.owner.here()?;
         self.0.qp.post_receive(context, list).map_err(|s| Error::post(s, "post a receive"))
+    }
+
+    /// Whether the memory table permits this use of an entry to this queue pair's own program.
+    /// Nothing is held by a yes: the request itself is judged again. `connection`: the one that the
+    /// entry's region belongs to, if it belongs to any.
+    ///
+    /// # Errors
+    /// `ConnectionInvalid` if the region has ended with its connection; `LocalAccess` if the use is
+    /// refused for any other reason; `DeviceRemoved`.
+    pub fn probe(
+        &self,
+        connection: Option<ConnectionId>,
+        purpose: Purpose,
+        entry: &Sge,
+    ) -> Result<()> {
+        let memory = &self.0.owner.here()?.memory;
+        let config = &self.0.qp.config;
+        let actor = Actor { domain: config.domain, queue_pair: config.number, connection };
+        let (token, address) = (Token(entry.token), entry.address);
+        let access = Access { actor, purpose, token, address, length: u64::from(entry.length) };
+        let lane = self.0.lane.get_or_init(|| Mutex::new(memory.lane()));
+        let mut lane = lane.lock().unwrap_or_else(PoisonError::into_inner);
+        memory.probe(&mut lane, &access, crate::sys::now().0).map_err(|denial| refused(&denial))
     }
 
     /// Cancel everything that is outstanding, in one batch, before this returns (ND2 4.9). A

@@ -55,12 +55,6 @@ impl Epoll {
         Ok(epoll::modify(&self.0, fd, data, interest(read, write))?)
     }
 
-    /// Keep quiet about a descriptor.
-    pub fn disarm(&self, fd: impl AsFd, key: u64) {
-        let data = epoll::EventData::new_u64(key);
-        let _ = epoll::modify(&self.0, fd, data, epoll::EventFlags::ONESHOT);
-    }
-
     /// Forget a descriptor. Harmless if it is unknown.
     pub fn remove(&self, fd: impl AsFd) {
         let _ = epoll::delete(&self.0, fd);

@@ -3,6 +3,7 @@
 //! through libc's socket wrappers, so that an interposed libc cannot call itself through us.
 
 #![allow(unsafe_code)]
+#![allow(unreachable_pub, reason = "`raw` decides what of it the public sees")]
 
 mod answers;
 mod copy;
@@ -45,9 +46,10 @@ pub use maps::PageError;
 pub(crate) use pages::hold as hold_maps;
 pub use pages::{check_pages, check_ranges};
 pub(crate) use perturb::perturb;
+#[cfg(test)]
+pub(crate) use process::cpu_time;
 pub use process::{
-    cpu_time, descriptor_limit, fork_generation, now, pause, random_seed, recently, spawn_quiet,
-    thread_time,
+    descriptor_limit, fork_generation, now, pause, random_seed, recently, spawn_quiet, thread_time,
 };
 pub(crate) use region::{Region, try_to_share};
 pub use socket::{Bytes, IoError, Listener, Options, Stream, check_local, route_to};

@@ -48,8 +48,8 @@ pub fn recently() -> Time {
 }
 
 /// CPU time that this process has used, in all threads.
-#[must_use]
-pub fn cpu_time() -> Duration {
+#[cfg(test)]
+pub(crate) fn cpu_time() -> Duration {
     read(ClockId::ProcessCPUTime)
 }
 

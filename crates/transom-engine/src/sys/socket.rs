@@ -111,12 +111,6 @@ impl Bytes {
         let address = usize::try_from(address).unwrap_or(0) as *mut libc::c_void;
         Bytes(libc::iovec { iov_base: address, iov_len: length })
     }
-
-    /// How many.
-    #[must_use]
-    pub fn length(&self) -> usize {
-        self.0.iov_len
-    }
 }
 
 fn socket_for(address: &SocketAddr) -> Result<Fd> {
@@ -268,7 +262,7 @@ impl Stream {
     }
 
     /// The congestion control in use.
-    #[must_use]
+    #[cfg(test)]
     pub fn congestion(&self) -> Option<String> {
         sockopt::tcp_congestion(&self.0).ok()
     }

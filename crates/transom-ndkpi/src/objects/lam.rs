@@ -91,13 +91,17 @@ impl Lams {
 
 impl Lam {
     /// Its region in a protection domain.
+    #[allow(unsafe_code, reason = "the promise of `Adapter::build_lam`'s caller")]
     fn region(&self, pd: &Pd) -> Option<Token> {
         let mut regions = lock(&self.regions);
         let regions = regions.as_mut()?;
         if let Some(region) = regions.get(&pd.raw) {
             return Some(*region);
         }
-        let region = below::map(&pd.adapter.raw, pd.raw, self.base, &self.segments).ok()?;
+        let (adapter, segments) = (&pd.adapter.raw, &self.segments[..]);
+        // SAFETY: the pages are those of a mapping that is not released yet (the lock keeps it so),
+        // which is `Adapter::build_lam`'s contract.
+        let region = unsafe { below::map(adapter, pd.raw, self.base, segments) }.ok()?;
         regions.insert(pd.raw, region);
         Some(region)
     }
@@ -106,7 +110,7 @@ impl Lam {
     fn release(&self, adapter: &raw::Adapter) {
         let regions = lock(&self.regions).take();
         regions.iter().flat_map(HashMap::values).for_each(|region| {
-            below::close_region(adapter, *region);
+            adapter.close_region(*region);
         });
     }
 }

@@ -222,10 +222,10 @@ impl Mr {
             let adapter = &mr.pd.adapter;
             match state {
                 State::Registered(region) => {
-                    below::close_region(&adapter.raw, region);
+                    adapter.raw.close_region(region);
                     adapter.registration_gone();
                 }
-                State::Fast(fast) => below::close_region(&adapter.raw, fast.region),
+                State::Fast(fast) => adapter.raw.close_region(fast.region),
                 State::Created | State::Changing => {}
             }
         };

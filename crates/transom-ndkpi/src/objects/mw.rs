@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use transom_memory::Token;
 
 use super::{Mr, Pd};
+use crate::Status;
 use crate::deliver::{Call, lock};
 use crate::life::Life;
-use crate::{Status, below};
 
 /// A memory window.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl Mw {
     /// The window that a Bind would bind again without an invalidation in between (MW-9).
     pub(crate) fn still_bound(&self) -> Option<Token> {
         let bound = lock(&self.bound);
-        let open = |window| below::is_open(&self.pd.adapter.raw, window);
+        let open = |window| self.pd.adapter.raw.is_open(window);
         bound.as_ref().filter(|b| !b.invalidated && open(b.window)).map(|b| b.window)
     }
 
@@ -72,7 +72,7 @@ impl Mw {
     pub fn close(self: &Arc<Self>, done: impl FnOnce() + Send + 'static) -> Status {
         let _call = Call::enter();
         if let Some(bound) = lock(&self.bound).as_ref() {
-            below::revoke(&self.pd.adapter.raw, bound.window);
+            let _ = self.pd.adapter.raw.revoke(bound.window); // the peer may have closed it
         }
         self.life.close(Box::new(|| ()), Box::new(done))
     }

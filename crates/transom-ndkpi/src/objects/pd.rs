@@ -63,7 +63,7 @@ impl Pd {
         let pd = Arc::clone(self);
         let end = move || {
             let aliases = pd.aliases.get().into_iter().flatten();
-            aliases.for_each(|alias| below::close_region(&pd.adapter.raw, Token(*alias)));
+            aliases.for_each(|alias| pd.adapter.raw.close_region(Token(*alias)));
         };
         self.life.close(Box::new(end), Box::new(done))
     }

@@ -156,7 +156,7 @@ pub fn frmr(pd: Ptr, pages: u32, remote: bool) -> Ptr {
 pub const NOWHERE: u64 = 0x0000_6b6b_0000_0123;
 
 pub fn is_mapped(address: u64) -> bool {
-    transom_engine::sys::check_pages(address, 1, false).is_ok()
+    transom_engine::raw::check_pages(address, 1, false).is_ok()
 }
 
 pub fn sge(address: u64, length: u32, token: u32) -> Sge {

@@ -111,5 +111,5 @@ impl InPtr<u8> {
 pub(crate) fn copy_from_program(address: u64, into: &mut [u8]) -> Option<()> {
     // SAFETY: the program says that its bytes are there, and leaves them alone during the call; the
     // copy survives if they are not.
-    unsafe { transom_engine::sys::copy_out(address, into) }.ok()
+    unsafe { transom_engine::raw::copy_out(address, into) }.ok()
 }

@@ -252,8 +252,8 @@ impl Adapter {
         let mut regions = lock(&self.regions);
         let token = regions.get(region).ok_or(ND_INVALID_HANDLE)?; // DER-3
         let (started, finisher) = self.file.begin(overlapped)?;
-        if let Err(status) = self.nic.deregister(token) {
-            return Ok(started.answer(Err(nd1(status)))); // DER-1
+        if let Err(error) = self.nic.raw.deregister(token) {
+            return Ok(started.answer(Err(nd1(error.status)))); // DER-1
         }
         regions.by_handle.remove(&region);
         drop(regions);

@@ -5,8 +5,9 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use transom_engine::{Data, Flags, Operation, QueuePairState, Request, Sge, raw};
-use transom_memory::{Access, Actor, BindError, Purpose, QueuePairId, Rights, Token};
+use transom_engine::raw::{self, WindowError};
+use transom_engine::{Data, Flags, Operation, QueuePairState, Request, Sge};
+use transom_memory::{BindError, Purpose, QueuePairId, Rights};
 use transom_wire::ReadLimits;
 
 use super::adapter::token_of as local_token;
@@ -94,8 +95,12 @@ fn registered(list: InPtr<NdSge>, count: usize) -> Result<List, i32> {
 }
 
 /// Why a window could not be made, by the position of the parameter that is to blame (ND1 8.5.1).
-fn bind_error(error: &BindError) -> i32 {
-    match error {
+fn bind_error(error: &WindowError) -> i32 {
+    let reason = match error {
+        WindowError::Unusable(error) => return nd1(error.status),
+        WindowError::Refused(reason) => reason,
+    };
+    match reason {
         BindError::Exhausted => ND_INSUFFICIENT_RESOURCES,
         BindError::Empty => ND_INVALID_PARAMETER_5,
         BindError::Bounds(denial) if denial.begins_inside() => ND_INVALID_PARAMETER_5,
@@ -203,16 +208,8 @@ impl Endpoint {
     /// Whether the entries that name a registration may be read, before they are captured beside
     /// others that name none.
     fn may_read(&self, list: &List) -> bool {
-        let Ok(memory) = self.adapter.nic.raw.memory() else { return false };
-        let (mut lane, now) = (memory.lane(), transom_engine::sys::now().0);
-        let domain = self.raw.config().domain;
-        let actor = Actor { domain, queue_pair: self.number, connection: None };
-        let purpose = Purpose::LocalSource;
-        list.as_slice().iter().filter(|sge| sge.token > 0).all(|sge| {
-            let (token, address, length) = (Token(sge.token), sge.address, u64::from(sge.length));
-            let access = Access { actor, purpose, token, address, length };
-            memory.probe(&mut lane, &access, now).is_ok()
-        })
+        let mut named = list.as_slice().iter().filter(|sge| sge.token > 0);
+        named.all(|sge| self.raw.probe(None, Purpose::LocalSource, sge).is_ok())
     }
 
     fn send(
@@ -285,12 +282,11 @@ impl Endpoint {
             pick(OP_ALLOW_READ, Rights::REMOTE_READ) | pick(OP_ALLOW_WRITE, Rights::REMOTE_WRITE);
         let spec = raw::Window { region, base, length, rights };
         let token = window.bind(self.number, || {
-            let adapter = &self.adapter.nic.raw;
-            let made = adapter.try_reserve_window(&spec, &self.raw).map_err(|e| nd1(e.status))?;
-            let window = made.map_err(|e| bind_error(&e))?;
-            self.post(result, Operation::Bind { window }, flags, Data::Sges(&[]))
-                .inspect_err(|_| adapter.abandon_window(window))?;
-            Ok(window)
+            let reserved = self.adapter.nic.raw.reserve_window(&spec, &self.raw);
+            let reserved = reserved.map_err(|error| bind_error(&error))?;
+            let window = reserved.token();
+            self.post(result, Operation::Bind { window }, flags, Data::Sges(&[]))?;
+            Ok(reserved.posted())
         })?;
         descriptor.put(NdMwDescriptor {
             base: base.to_be(),

@@ -41,7 +41,7 @@ class!(Window, [IID_INDMemoryWindow], {
             lock(&this.adapter.windows).remove(&token.0);
         }
         if let Some(token) = bound {
-            this.adapter.nic.revoke(token);
+            let _ = this.adapter.nic.raw.revoke(token); // closed already, by its queue pair's end
         }
     }
 );
@@ -73,7 +73,7 @@ impl Window {
     ) -> Result<Token, i32> {
         let mut state = lock(&self.state);
         if let Some((token, _)) = state.bound {
-            if self.adapter.nic.is_open(token) {
+            if self.adapter.nic.raw.is_open(token) {
                 return Err(ND_INVALID_DEVICE_STATE);
             }
             self.unbind(&mut state);

@@ -104,7 +104,7 @@ impl Adapter {
 
     /// Whether the device is there: it is not in a process that was forked from the one that opened it.
     fn present(&self) -> Result<(), i32> {
-        self.nic.raw.memory().map(drop).map_err(|e| nd2(e.status))
+        self.nic.raw.present().map_err(|e| nd2(e.status))
     }
 
     fn create_overlapped_file(self: &Arc<Self>, out: OutPtr<Handle>) -> Outcome {

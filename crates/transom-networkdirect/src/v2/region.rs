@@ -38,7 +38,7 @@ class!(Region, [IID_IND2MemoryRegion, IID_IND2Overlapped], {
     /// R20: the last Release deregisters, with the windows that are still bound.
     fn released(this: &Arc<Region>) {
         if let Some(region) = lock(&this.registered).take() {
-            this.adapter.nic.close_region(region);
+            this.adapter.nic.raw.close_region(region);
         }
     }
 );
@@ -132,9 +132,9 @@ impl Region {
         let mut registered = lock(&self.registered);
         let region = registered.ok_or(ND_INVALID_DEVICE_STATE)?; // R19
         let (started, finisher) = self.file.begin(overlapped)?;
-        if let Err(status) = self.adapter.nic.deregister(region) {
+        if let Err(error) = self.adapter.nic.raw.deregister(region) {
             // Busy is answered inline (R16, C5).
-            return Ok(started.answer(Err(nd2(status))));
+            return Ok(started.answer(Err(nd2(error.status))));
         }
         *registered = None;
         drop(registered);

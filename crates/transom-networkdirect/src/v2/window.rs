@@ -51,7 +51,7 @@ impl Window {
         make: impl FnOnce() -> Result<Token, i32>,
     ) -> Result<(), i32> {
         let mut bound = lock(&self.bound);
-        if bound.is_some_and(|token| self.adapter.nic.is_open(token)) {
+        if bound.is_some_and(|token| self.adapter.nic.raw.is_open(token)) {
             return Err(taken);
         }
         let token = make()?;
@@ -75,7 +75,7 @@ impl Window {
     /// Its last Release (ND2 W21).
     fn close(&self) {
         if let Some(token) = lock(&self.bound).take() {
-            self.adapter.nic.revoke(token);
+            let _ = self.adapter.nic.raw.revoke(token); // closed already, by its queue pair's end
         }
     }
 }

@@ -214,7 +214,7 @@ fn a_reserved_region_gets_its_memory_in_queue_order() {
         let refused = passive.qp.post(&request, Data::Memory(&segments)).unwrap_err();
         assert_eq!(refused.status, Status::InvalidRequest);
     }
-    passive.adapter.deregister(region, false).unwrap();
+    passive.adapter.deregister(region).unwrap();
     active.post(read, &[inbox.all()]);
     assert_eq!(active.next().status, Status::RemoteAccess);
 }

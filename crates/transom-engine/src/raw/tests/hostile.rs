@@ -136,7 +136,7 @@ fn a_stalled_connection_blocks_neither_others_nor_its_owner() {
     passive.adapter.revoke(window).unwrap();
     passive.post(Operation::Invalidate { window: other }, &[]);
     passive.expect(CompletionKind::Invalidate);
-    passive.adapter.deregister(to.token, false).unwrap();
+    passive.adapter.deregister(to.token).unwrap();
     to.fill(|_| 0xc5);
 
     // The peer goes on, and is refused.

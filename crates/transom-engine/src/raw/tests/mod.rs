@@ -7,6 +7,7 @@ mod guesses;
 mod harness;
 mod hostile;
 mod many_links;
+mod memory;
 mod processes;
 mod rings;
 mod traffic;

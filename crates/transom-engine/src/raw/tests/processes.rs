@@ -300,7 +300,7 @@ fn a_forked_child_has_handles_and_no_adapter() {
         let removed = |r: Result<(), Error>| r.is_err_and(|e| e.status == Status::DeviceRemoved);
         let ok = removed(active.qp.post_receive(1, &[]))
             && removed(active.connector.disconnect(Sink::call(|_| ())))
-            && removed(active.adapter.deregister(from.token, false))
+            && removed(active.adapter.deregister(from.token))
             && removed(active.adapter.domain().map(drop))
             && removed(active.cq.wait(None).map(drop))
             && removed(active.adapter.listener(loopback()).map(drop))

@@ -1,0 +1,365 @@
+//! Memory: domains, regions, windows.
+//!
+//! Registering is the only way to make memory of this process a source or a target, and it is
+//! `unsafe`; no safe call reaches the memory table. What takes memory away again is safe.
+
+use std::sync::atomic::Ordering;
+
+use transom_memory::{
+    BindError, ConnectionId, Counts, Denial, DeregisterError, DomainId, NamedState, RegisterError,
+    Registration, Rights, Scope, Segment, Token, Unless, WindowSpec,
+};
+
+use super::{Adapter, Error, QueuePair, Result};
+use crate::Status;
+use crate::sys;
+
+/// A protection domain: memory that was registered in one is of no use in another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Domain(pub DomainId);
+
+/// The part of a region that a window opens to the peer, and for what.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    /// The region.
+    pub region: Token,
+    /// First byte, in the region's addresses.
+    pub base: u64,
+    /// Bytes.
+    pub length: u64,
+    /// Remote rights.
+    pub rights: Rights,
+}
+
+/// The token of a window whose Bind has yet to be posted: a part of the region is taken, and no
+/// peer can use the token. Dropping a reservation gives it up, for a Bind that could not be posted.
+#[derive(Debug)]
+#[must_use = "a reservation that is dropped is given up"]
+pub struct Reservation<'a> {
+    adapter: &'a Adapter,
+    token: Token,
+    posted: bool,
+}
+
+/// Why a window was not reserved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WindowError {
+    /// The adapter or the queue pair cannot be used for it.
+    Unusable(Error),
+    /// The memory table has refused.
+    Refused(BindError),
+}
+
+impl Reservation<'_> {
+    /// The token that the Bind request names.
+    #[must_use]
+    pub fn token(&self) -> Token {
+        self.token
+    }
+
+    /// The Bind was posted: the window begins when it executes.
+    pub fn posted(mut self) -> Token {
+        self.posted = true;
+        self.token
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        if !self.posted
+            && let Ok(shared) = self.adapter.0.here()
+        {
+            shared.memory.abandon(self.token, sys::now().0);
+        }
+    }
+}
+
+impl From<WindowError> for Error {
+    fn from(error: WindowError) -> Error {
+        let reason = match error {
+            WindowError::Unusable(error) => return error,
+            WindowError::Refused(reason) => reason,
+        };
+        let detail = format!("bind: {reason}");
+        match reason {
+            BindError::Exhausted => Error::system(Status::InsufficientResources, detail),
+            BindError::Empty => Error::caller(Status::InvalidParameter(2), detail),
+            _ => Error::caller(Status::LocalAccess, detail),
+        }
+    }
+}
+
+impl Adapter {
+    /// A new protection domain.
+    ///
+    /// # Errors
+    /// `DeviceRemoved`; `InsufficientResources` after 4,294,967,295 domains.
+    pub fn domain(&self) -> Result<Domain> {
+        self.0.here()?;
+        // A number that came back would open the first one's memory.
+        let next = |last: u32| last.checked_add(1);
+        match self.0.domains.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next) {
+            Ok(last) => Ok(Domain(DomainId(last + 1))),
+            Err(_) => Err(Error::system(
+                Status::InsufficientResources,
+                "make a protection domain: 4,294,967,295 were made already; open another adapter",
+            )),
+        }
+    }
+
+    // ---- regions -----------------------------------------------------------------------------
+
+    /// Register memory in a domain: `segments`, in order, as one region that begins at address
+    /// `base`. Holes, and read-only pages with `LOCAL_WRITE` or `REMOTE_WRITE`, are refused
+    /// (ND2 R9). The token serves local and remote use alike.
+    ///
+    /// # Safety
+    /// Until [`Adapter::deregister`] has returned success, or the last handle of this adapter was
+    /// dropped: the memory belongs to the caller, is not used for anything else (freed, given to
+    /// another allocation), no Rust reference to it exists that others could contradict, and with
+    /// a right to write, peers' bytes may appear in it at any time. It may be unmapped.
+    ///
+    /// # Errors
+    /// `LocalAccess` for pages that are not there or not writable; otherwise as
+    /// [`Adapter::register_in`].
+    ///
+    /// # Examples
+    /// The promise takes an `unsafe` block:
+    ///
+    /// ```
+    /// use transom_engine::raw::{Adapter, Options};
+    /// use transom_memory::{Rights, Segment};
+    ///
+    /// let adapter = Adapter::open("127.0.0.1".parse()?, Options::default())?;
+    /// let domain = adapter.domain()?;
+    /// let bytes: &'static [u8] = Vec::from([7; 64]).leak();
+    /// let segments = [Segment { host: bytes.as_ptr().addr() as u64, length: 64 }];
+    /// // SAFETY: the bytes are never freed, and without a right to write nobody changes them.
+    /// let region = unsafe { adapter.register(domain, 0, &segments, Rights::REMOTE_READ) }?;
+    /// adapter.deregister(region)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// No safe code registers, whichever way it tries:
+    ///
+    /// ```compile_fail,E0133
+    /// # use transom_engine::raw::{Adapter, Domain};
+    /// # fn f(adapter: &Adapter, domain: Domain, segments: &[transom_memory::Segment]) {
+    /// let region = adapter.register(domain, 0, segments, transom_memory::Rights::REMOTE_READ);
+    /// # }
+    /// ```
+    ///
+    /// ```compile_fail,E0133
+    /// # use transom_engine::raw::Adapter;
+    /// # fn f(adapter: &Adapter, scope: transom_memory::Scope, all: &[transom_memory::Segment]) {
+    /// let region = adapter.register_in(scope, 0, all, transom_memory::Rights::REMOTE_READ);
+    /// # }
+    /// ```
+    ///
+    /// ```compile_fail,E0599
+    /// # fn f(adapter: &transom_engine::raw::Adapter) {
+    /// let table = adapter.memory(); // the memory table has no way out
+    /// # }
+    /// ```
+    ///
+    /// ```compile_fail,E0603
+    /// use transom_engine::sys::copy_in; // nor has the module that copies
+    /// ```
+    #[allow(unsafe_code)] // the promise is the caller's; nothing here relies on it
+    pub unsafe fn register(
+        &self,
+        domain: Domain,
+        base: u64,
+        segments: &[Segment],
+        rights: Rights,
+    ) -> Result<Token> {
+        self.0.here()?;
+        let write = rights.contains(Rights::LOCAL_WRITE)
+            || rights.contains(Rights::REMOTE_WRITE)
+            || rights.contains(Rights::READ_SINK);
+        let ranges = segments.iter().map(|segment| (segment.host, segment.length));
+        sys::check_ranges(ranges, write)
+            .map_err(|e| Error::caller(Status::LocalAccess, format!("register: {e}")))?;
+        // SAFETY: this function's contract.
+        unsafe { self.register_in(Scope::Domain(domain.0), base, segments, rights) }
+    }
+
+    /// Register memory in any scope, and without a look at its pages: one that is missing, or
+    /// read-only where it should be written, fails the request that touches it.
+    /// ([`check_pages`](super::check_pages) is the look that [`Adapter::register`] takes.)
+    ///
+    /// # Safety
+    /// As [`Adapter::register`]; a region of a connection ends with it, too.
+    ///
+    /// # Errors
+    /// `InvalidParameter(1)` if base and length, or a segment, wrap around the address space;
+    /// `InvalidParameter(2)` for no bytes, or more than [`Options::largest_region`]
+    /// (super::Options::largest_region); `InsufficientResources`; `DeviceRemoved`.
+    #[allow(unsafe_code)] // the promise is the caller's; nothing here relies on it
+    pub unsafe fn register_in(
+        &self,
+        scope: Scope,
+        base: u64,
+        segments: &[Segment],
+        rights: Rights,
+    ) -> Result<Token> {
+        let shared = self.0.here()?;
+        sys::recheck_fault_handler();
+        let registration = Registration { scope, rights, base, segments };
+        shared.memory.register(&registration).map_err(|e| {
+            let detail = format!("register: {e}");
+            match e {
+                RegisterError::Exhausted => Error::system(Status::InsufficientResources, detail),
+                RegisterError::Wraps => Error::caller(Status::InvalidParameter(1), detail),
+                _ => Error::caller(Status::InvalidParameter(2), detail),
+            }
+        })
+    }
+
+    /// A token for memory that is not known yet: see [`QueuePair::fast_register`]. The token stays
+    /// the same until [`Adapter::deregister`] ends it (NDK FR-13).
+    ///
+    /// # Errors
+    /// `InsufficientResources`; `DeviceRemoved`.
+    pub fn reserve_region(&self, domain: Domain) -> Result<Token> {
+        let shared = self.0.here()?;
+        shared.memory.reserve_region(Scope::Domain(domain.0)).map_err(|e| {
+            Error::system(Status::InsufficientResources, format!("reserve a region: {e}"))
+        })
+    }
+
+    /// Remove a registration. When this returns success, nothing is read or written through it any
+    /// more, whatever peers do.
+    ///
+    /// # Errors
+    /// `DeviceBusy` while windows are bound (ND2 R16); `InvalidParameter(0)` if the token is not
+    /// that of a registration; `DeviceRemoved`. A refused call changes nothing.
+    pub fn deregister(&self, region: Token) -> Result<()> {
+        self.deregister_unless(region, Unless { windows: true, ..Unless::default() })
+    }
+
+    /// [`Adapter::deregister`] for fronts with other rules: `DeviceBusy` by what `unless` names.
+    /// Windows that it tolerates are closed with the region.
+    ///
+    /// # Errors
+    /// As [`Adapter::deregister`].
+    pub fn deregister_unless(&self, region: Token, unless: Unless) -> Result<()> {
+        let shared = self.0.here()?;
+        shared.memory.deregister(region, unless, sys::recently().0).map_err(deregister_error)
+    }
+
+    /// End a registration and every window on it. One that has ended already stays so.
+    pub fn close_region(&self, region: Token) {
+        let _ = self.deregister_unless(region, Unless::default());
+    }
+
+    /// End every registration and window of a connection.
+    pub fn close_connection(&self, connection: ConnectionId) {
+        if let Ok(shared) = self.0.here() {
+            shared.memory.close_connection(connection, sys::now().0);
+        }
+    }
+
+    /// Count a request that names the region: while any is counted, a deregistration that asks
+    /// (`Unless::posted`) is refused. [`Adapter::release`] takes it back.
+    ///
+    /// # Errors
+    /// `ConnectionInvalid` if the registration has ended with its connection; `LocalAccess` if the
+    /// token is not that of a registration, for any other reason; `DeviceRemoved`.
+    pub fn hold(&self, region: Token) -> Result<()> {
+        let shared = self.0.here()?;
+        shared.memory.posted(region, sys::now().0).map_err(|e| match e {
+            DeregisterError::NotLive(denial) => refused(&denial),
+            other => Error::caller(Status::LocalAccess, other.to_string()),
+        })
+    }
+
+    /// The request of one [`Adapter::hold`] has completed.
+    pub fn release(&self, region: Token) {
+        if let Ok(shared) = self.0.here() {
+            shared.memory.retired(region);
+        }
+    }
+
+    /// What keeps a region busy; `None` if it is not registered.
+    #[must_use]
+    pub fn counts(&self, region: Token) -> Option<Counts> {
+        self.0.here().ok()?.memory.counts(region)
+    }
+
+    /// Whether a region has a byte in `[address, address + length)` of this process.
+    #[must_use]
+    pub fn touches(&self, region: Token, address: u64, length: u64) -> bool {
+        self.0.here().is_ok_and(|shared| shared.memory.touches(region, address, length))
+    }
+
+    // ---- windows -----------------------------------------------------------------------------
+
+    /// Make a window's token, for `queue_pair`'s peer only. Post its Bind next; until that executes
+    /// the token names nothing, and the region is busy (ND2 W10, 5.6).
+    ///
+    /// # Errors
+    /// The memory table's reason, for fronts that have a code for each. As an [`Error`]:
+    /// `InvalidParameter(2)` for no bytes, `InsufficientResources`, and `LocalAccess` for the rest.
+    pub fn reserve_window(
+        &self,
+        window: &Window,
+        queue_pair: &QueuePair,
+    ) -> std::result::Result<Reservation<'_>, WindowError> {
+        let shared = self.0.here().map_err(WindowError::Unusable)?;
+        if !std::sync::Arc::ptr_eq(&queue_pair.0.owner, &self.0) {
+            return Err(WindowError::Unusable(Error::caller(
+                Status::InvalidParameter(1),
+                "bind: the queue pair belongs to another adapter",
+            )));
+        }
+        let config = queue_pair.config();
+        let spec = WindowSpec {
+            region: window.region,
+            domain: config.domain,
+            scope: Scope::QueuePair(config.domain, config.number),
+            base: window.base,
+            length: window.length,
+            rights: window.rights,
+        };
+        let token = shared.memory.reserve(&spec, sys::recently().0);
+        let token = token.map_err(WindowError::Refused)?;
+        Ok(Reservation { adapter: self, token, posted: false })
+    }
+
+    /// Whether a window's token is reserved or live.
+    #[must_use]
+    pub fn is_open(&self, window: Token) -> bool {
+        self.0.here().is_ok_and(|shared| shared.memory.is_open(window))
+    }
+
+    /// Close a window now, out of queue order. When it returns, nothing is read or written through
+    /// it any more, and it waited for one copy at most, whatever the peer does.
+    ///
+    /// # Errors
+    /// `InvalidParameter(0)` if the token is not that of an open window; `DeviceRemoved`.
+    pub fn revoke(&self, window: Token) -> Result<()> {
+        let shared = self.0.here()?;
+        shared.memory.close(window, None, sys::recently().0).map_err(deregister_error)
+    }
+}
+
+fn deregister_error(e: DeregisterError) -> Error {
+    let status = match e {
+        DeregisterError::NotLive(_) => Status::InvalidParameter(0),
+        DeregisterError::Busy(_) => Status::DeviceBusy,
+        DeregisterError::NotYours(_) => Status::LocalAccess,
+    };
+    Error::caller(status, e.to_string())
+}
+
+/// A use that the memory table refuses to the program itself. Memory that went with its connection
+/// is not the program's mistake: the connection's end may not have been reported yet.
+pub(super) fn refused(denial: &Denial) -> Error {
+    let disconnected = |state: &NamedState| {
+        matches!(state, NamedState::Dead { reason: transom_memory::CloseReason::Disconnected, .. })
+    };
+    let gone = denial.named.as_ref().is_some_and(|named| disconnected(&named.state));
+    let status = if gone { Status::ConnectionInvalid } else { Status::LocalAccess };
+    Error::caller(status, denial.to_string())
+}

@@ -1,0 +1,112 @@
+//! What fronts ask of the memory table, and the state behind each refusal.
+
+use transom_memory::{Purpose, Rights, Scope, Segment, Token, Unless};
+
+use super::harness::*;
+use crate::raw::{Error, Options, Window, WindowError};
+use crate::{Data, Flags, Operation, Request, Sge, Status};
+
+fn window_on(buffer: &Buffer) -> Window {
+    let (region, base) = (buffer.token, buffer.address());
+    Window { region, base, length: buffer.length as u64, rights: Rights::REMOTE_READ }
+}
+
+fn windows(end: &End, region: Token) -> u32 {
+    end.adapter.counts(region).unwrap().windows
+}
+
+/// ND2 5.6: a reservation keeps the region busy; one whose Bind was not posted does not.
+#[test]
+fn a_reservation_that_is_dropped_is_given_up() {
+    let (_active, passive) = pair();
+    let buffer = passive.buffer(64);
+    let reserved = passive.adapter.reserve_window(&window_on(&buffer), &passive.qp).unwrap();
+    let token = reserved.token();
+    assert!(passive.adapter.is_open(token));
+    let busy = passive.adapter.deregister(buffer.token).unwrap_err();
+    assert_eq!((busy.status, windows(&passive, buffer.token)), (Status::DeviceBusy, 1));
+    drop(reserved);
+    assert!(!passive.adapter.is_open(token));
+    assert_eq!(windows(&passive, buffer.token), 0);
+    let kept = passive.adapter.reserve_window(&window_on(&buffer), &passive.qp).unwrap().posted();
+    assert!(passive.adapter.is_open(kept));
+    assert_eq!(windows(&passive, buffer.token), 1);
+    passive.adapter.close_region(buffer.token);
+    assert!(!passive.adapter.is_open(kept));
+    assert_eq!(passive.adapter.counts(buffer.token), None);
+}
+
+/// A window belongs to a queue pair of its own adapter, whose number another adapter's may share.
+#[test]
+fn a_window_for_a_queue_pair_of_another_adapter_is_refused() {
+    let (active, passive) = pair();
+    let buffer = passive.buffer(64);
+    let refused = passive.adapter.reserve_window(&window_on(&buffer), &active.qp).unwrap_err();
+    assert!(matches!(refused, WindowError::Unusable(_)), "{refused:?}");
+    assert_eq!(Error::from(refused).status, Status::InvalidParameter(1));
+    assert_eq!(windows(&passive, buffer.token), 0);
+}
+
+#[test]
+fn a_held_region_is_not_deregistered_by_a_front_that_asks() {
+    let end = End::new(&Options::default());
+    let buffer = end.buffer(64);
+    let posted = Unless { posted: true, ..Unless::default() };
+    for _ in 0..2 {
+        end.adapter.hold(buffer.token).unwrap();
+    }
+    end.adapter.release(buffer.token);
+    let busy = end.adapter.deregister_unless(buffer.token, posted).unwrap_err();
+    assert_eq!(busy.status, Status::DeviceBusy);
+    end.adapter.release(buffer.token);
+    end.adapter.deregister_unless(buffer.token, posted).unwrap();
+    assert_eq!(end.adapter.hold(buffer.token).unwrap_err().status, Status::LocalAccess);
+    let again = end.adapter.deregister_unless(buffer.token, posted).unwrap_err();
+    assert_eq!(again.status, Status::InvalidParameter(0));
+}
+
+/// A front learns why a use is refused: by mistake, or because the connection took the region along.
+#[test]
+fn a_region_of_a_connection_ends_with_it_and_says_so() {
+    let (_active, passive) = pair();
+    let connection = passive.connector.connection();
+    let bytes: &'static [u8] = vec![0; 64].leak();
+    let segments = [Segment { host: bytes.as_ptr() as u64, length: 64 }];
+    let scope = Scope::Connection(passive.domain.0, connection.unwrap());
+    // SAFETY: leaked bytes, which nobody writes to.
+    let region =
+        unsafe { passive.adapter.register_in(scope, 0, &segments, Rights::LOCAL_READ) }.unwrap();
+    let ask = |connection, purpose, length| {
+        let entry = Sge { token: region.0, address: 0, length };
+        passive.qp.probe(connection, purpose, &entry).map_err(|e| e.status)
+    };
+    let denied = Err(Status::LocalAccess);
+    assert_eq!(ask(connection, Purpose::LocalSource, 64), Ok(()));
+    assert_eq!(ask(connection, Purpose::LocalSource, 65), denied);
+    assert_eq!(ask(connection, Purpose::ReceiveBuffer, 64), denied);
+    assert_eq!(ask(None, Purpose::LocalSource, 64), denied);
+    passive.adapter.close_connection(connection.unwrap());
+    assert_eq!(ask(connection, Purpose::LocalSource, 64), Err(Status::ConnectionInvalid));
+    assert_eq!(passive.adapter.hold(region).unwrap_err().status, Status::ConnectionInvalid);
+}
+
+/// Memory as the data of a request is a registration without its promise.
+#[test]
+fn no_safe_post_names_memory() {
+    let (_active, passive) = pair();
+    let buffer = passive.buffer(64);
+    let region = passive.adapter.reserve_region(passive.domain).unwrap();
+    let segments = [Segment { host: buffer.address(), length: 64 }];
+    let all =
+        [Operation::FastRegister { region, base: 0, rights: Rights::REMOTE_READ }, Operation::Send];
+    for operation in all {
+        let request = Request { context: 1, operation, flags: Flags::NONE };
+        let one = passive.qp.post(&request, Data::Memory(&segments)).unwrap_err();
+        let send = Request { operation: Operation::Send, ..request };
+        let list = [(send, Data::Sges(&[])), (request, Data::Memory(&segments))];
+        let many = passive.qp.post_list(list.into_iter()).unwrap_err();
+        assert_eq!((one.status, many.status), (Status::InvalidRequest, Status::InvalidRequest));
+    }
+    assert_eq!(passive.qp.outstanding().0, 0);
+    assert!(!passive.adapter.touches(region, 0, u64::MAX));
+}
