@@ -1,14 +1,14 @@
 //! What one 8-byte Write costs in the core: post, transmit, receive, acknowledgement, completion,
-//! both sides in one thread, without a link. `cargo run --release -p transom-engine --example
-//! core_cost --features testing`
+//! both sides in one thread, without a link. `cargo run --release -p transom-core --example
+//! core_cost`
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::time::Instant;
 
-use transom_core::testing::{ACTIVE, PASSIVE, Pair};
 use transom_core::{Buffer, Flags, Operation, dialect};
 use transom_memory::Rights;
+use transom_testing::{ACTIVE, PASSIVE, Pair};
 
 fn main() {
     let mut pair = Pair::connected(&dialect::ND2);

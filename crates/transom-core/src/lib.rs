@@ -21,8 +21,6 @@ mod request;
 mod srq;
 mod status;
 pub mod tables;
-#[cfg(feature = "testing")]
-pub mod testing;
 pub mod trace;
 
 pub use cm::{Caps, Connector, Incoming, Listener, Offer};

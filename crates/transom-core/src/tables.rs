@@ -1,5 +1,5 @@
 //! The tables of ND2 4.1, 4.5, 4.7.3 and 4.8 as data. The state machines look their answers up here;
-//! the tests drive every cell over a `testing::Pair` and compare what happens.
+//! the tests drive every cell over a `transom_testing::Pair` and compare what happens.
 
 use crate::Status::{self, *};
 

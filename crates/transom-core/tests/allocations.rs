@@ -5,9 +5,9 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use transom_core::testing::{ACTIVE, PASSIVE, Pair};
 use transom_core::{Buffer, Flags, Operation, dialect};
 use transom_memory::Rights;
+use transom_testing::{ACTIVE, PASSIVE, Pair};
 
 thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };

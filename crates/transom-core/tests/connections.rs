@@ -7,8 +7,8 @@
 use proptest::prelude::*;
 use transom_core::dialect::{self, Dialect};
 use transom_core::tables::{Cell, ConnectorCall as Call, ConnectorState as State};
-use transom_core::testing::{ACTIVE, PASSIVE, Pair, PairConfig, Path, Seen};
 use transom_core::{Connector, Status};
+use transom_testing::{ACTIVE, PASSIVE, Pair, PairConfig, Path, Seen};
 use transom_wire::ReadLimits;
 
 const READS: ReadLimits = ReadLimits { inbound: 4, outbound: 4 };

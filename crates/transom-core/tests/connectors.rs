@@ -8,12 +8,12 @@ use transom_core::dialect::{self, Dialect, PeerGone};
 use transom_core::tables::{
     Cell, ConnectorCall, ConnectorState, LIMITS, ListenerCall, ListenerState,
 };
-use transom_core::testing::{ACTIVE, Host, PASSIVE, Pair, PairConfig, Seen, Wires};
 use transom_core::{Connector, Flags, LinkEnd, Listener, Operation, QueuePairState, Status};
 use transom_memory::Rights;
+use transom_testing::{ACTIVE, Host, PASSIVE, Pair, PairConfig, Seen, Wires};
 use transom_wire::ReadLimits;
 
-transom_core::again_over_process![
+transom_testing::again_over_process![
     nd2_4_7_3_every_call_in_every_state,
     nd2_4_7_3_cells_with_conditions,
     nd2_4_7_3_every_listener_call_in_every_state,

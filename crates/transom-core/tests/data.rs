@@ -2,14 +2,14 @@
 
 #![allow(clippy::unwrap_used)]
 
-use transom_core::testing::{ACTIVE, DOMAIN, Host, PASSIVE, Pair, PairConfig, Wires};
 use transom_core::{
     CompletionFlags, CompletionKind, Data, Denials as _, Flags, Operation, QueuePairState, Request,
-    Sge, Side, Status, dialect, testing::Seen,
+    Sge, Side, Status, dialect,
 };
 use transom_memory::{Rights, Scope, Segment, Token};
+use transom_testing::{ACTIVE, DOMAIN, Host, PASSIVE, Pair, PairConfig, Seen, Wires};
 
-transom_core::again_over_process![
+transom_testing::again_over_process![
     send_write_and_read_move_bytes,
     messages_of_no_bytes_need_no_token,
     a_window_opens_and_closes_in_queue_order,

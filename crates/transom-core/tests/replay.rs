@@ -10,13 +10,13 @@ use std::collections::{BTreeMap, VecDeque};
 
 use transom_captures::{Session, Unit};
 use transom_core::tables::ConnectorState;
-use transom_core::testing::{Host, HostConfig};
 use transom_core::{Buffer, Connection, ConnectionConfig, Flags, Operation, Sge, Status, dialect};
 use transom_iwarp::ddp::{Segment, Target};
 use transom_iwarp::mpa::{self, Kind, StartUp};
 use transom_iwarp::rdmap::{self, Opcode, ReadRequest};
 use transom_iwarp::{Config, Ready, Revision, Stream, fpdu};
 use transom_memory::{ConnectionId, Rights};
+use transom_testing::{Host, HostConfig};
 use transom_wire::{ReadLimits, Role, Time};
 
 const NOW: Time = Time(1);
@@ -60,7 +60,7 @@ struct Player<'s> {
     sinks: VecDeque<u64>,
     /// What our answers must hold, oldest first.
     answers: VecDeque<Vec<u8>>,
-    receives: transom_core::testing::Buffer,
+    receives: transom_testing::Buffer,
     posted: u64,
     refused: bool,
 }

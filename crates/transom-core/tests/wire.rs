@@ -5,12 +5,12 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use transom_core::testing::{Host, Pair, PairConfig, Seen};
 use transom_core::{
     Buffer, Connection, ConnectionConfig, ConnectionEvent, Flags, Operation, QueuePairState,
     Status, dialect,
 };
 use transom_memory::ConnectionId;
+use transom_testing::{Host, Pair, PairConfig, Seen};
 use transom_wire::{
     Begin, Bytes, Decoded, Event, Facts, Frame, Message, MessageId, Payload, PeerError, ReadLimits,
     Refusal, RefusalClass, Role, SetupError, Time, Trailer, Verdicts, Violation, Wire,

@@ -2,7 +2,7 @@
 
 use super::*;
 
-transom_core::again_over_process![
+transom_testing::again_over_process![
     nd2_4_9_local_disconnect_cancels_what_is_not_acknowledged,
     n10_a_flush_is_one_batch
 ];

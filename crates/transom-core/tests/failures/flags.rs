@@ -4,7 +4,7 @@ use transom_memory::{DomainId, Registration, Scope, Segment, WindowSpec};
 
 use super::*;
 
-transom_core::again_over_process![
+transom_testing::again_over_process![
     nd2_4_3_a_fence_waits_for_earlier_reads,
     nd2_4_8_reads_above_the_limit_wait,
     nd2_4_8_a_read_against_a_limit_of_none_is_an_invalid_request,

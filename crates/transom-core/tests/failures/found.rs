@@ -5,7 +5,7 @@ use transom_memory::Token;
 
 use super::*;
 
-transom_core::again_over_process![
+transom_testing::again_over_process![
     a_bind_behind_the_end_leaves_its_region_free,
     a_connection_that_is_over_takes_no_shared_receive,
     a_peer_that_fails_by_itself_vouches_for_nothing,

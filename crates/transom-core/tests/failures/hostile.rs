@@ -2,7 +2,7 @@
 
 use super::*;
 
-transom_core::again_over_process![
+transom_testing::again_over_process![
     iw_14_4_tokens_that_grant_nothing,
     iw_14_5_answers_are_made_as_the_link_takes_them,
     iw_14_5_last_words_nobody_reads_are_given_up,

@@ -15,12 +15,12 @@ use std::time::Duration;
 
 use transom_core::dialect::{self, DeadWindow, Dialect, Places};
 use transom_core::tables::{Posting, Situation};
-use transom_core::testing::{ACTIVE, Buffer, Host, PASSIVE, Pair, PairConfig, Seen, Wires};
 use transom_core::{
     CompletionFlags, ConnectionEvent, Data, DenialCause, EndReason, Flags, Operation,
     QueuePairState, Request, Sge, Status,
 };
 use transom_memory::{Rights, Rule, Scope, Token, Unless, WindowSpec};
+use transom_testing::{ACTIVE, Buffer, Host, PASSIVE, Pair, PairConfig, Seen, Wires};
 
 const WRITABLE: Rights = Rights(Rights::REMOTE_WRITE.0 | Rights::LOCAL_WRITE.0);
 

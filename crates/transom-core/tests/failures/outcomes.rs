@@ -2,7 +2,7 @@
 
 use super::*;
 
-transom_core::again_over_process![
+transom_testing::again_over_process![
     nd2_4_5_every_row,
     nd2_4_5_after_the_first_error_the_rest_is_canceled_in_order,
     a_refusal_leaves_a_record_on_both_sides,

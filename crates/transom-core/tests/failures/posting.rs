@@ -2,7 +2,7 @@
 
 use super::*;
 
-transom_core::again_over_process![
+transom_testing::again_over_process![
     nd2_4_1_what_may_be_posted_when,
     nd2_4_1_flush_of_an_idle_queue_pair,
     nd2_2_9_inline_failures_leave_the_queue_pair_usable

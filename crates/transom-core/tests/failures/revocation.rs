@@ -2,7 +2,7 @@
 
 use super::*;
 
-transom_core::again_over_process![
+transom_testing::again_over_process![
     a_window_closes_under_a_write_that_is_stalled_in_the_middle_of_a_frame,
     vanished_pages_fail_the_request_that_needs_them,
     nd2_w20_windows_close_with_the_connection,

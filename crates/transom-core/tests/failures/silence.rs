@@ -2,7 +2,7 @@
 
 use super::*;
 
-transom_core::again_over_process![
+transom_testing::again_over_process![
     nd2_4_5_a_silent_peer_is_noticed,
     a_peer_that_trickles_is_not_silent,
     a_clock_that_jumps_by_hours_makes_nobody_silent,

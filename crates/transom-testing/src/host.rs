@@ -8,8 +8,8 @@ use transom_memory::{
 };
 use transom_wire::{ReadLimits, Time};
 
-use super::Arena;
-use crate::{
+use crate::Arena;
+use transom_core::{
     Caps, Completion, CompletionKind, CompletionQueue, Connection, ConnectionEvent, Connector, Cx,
     Data, DenialLog, DenialRecord, Denials, Dialect, Effect, Effects, Finished, Flags, Listener,
     Operation, Output, QueuePair, QueuePairConfig, QueuePairKind, Received, Request, RequestQueue,
@@ -153,7 +153,7 @@ pub struct Host {
     /// What its program would have seen.
     pub seen: Vec<Seen>,
     /// The event stream, if it is on.
-    pub trace: Option<Vec<crate::trace::TraceEvent>>,
+    pub trace: Option<Vec<transom_core::trace::TraceEvent>>,
     /// Whether what it reports is looked at (a benchmark does not).
     pub quiet: bool,
 }
@@ -220,7 +220,7 @@ impl Host {
         let mut trace = self
             .trace
             .as_mut()
-            .map(|list| move |event: &crate::trace::TraceEvent| list.push(*event));
+            .map(|list| move |event: &transom_core::trace::TraceEvent| list.push(*event));
         let mut cx = Cx {
             now,
             memory: &self.memory,
@@ -229,7 +229,7 @@ impl Host {
             denials: &self.denials,
             shared: self.config.shared.then_some(&self.shared as &dyn SharedReceives),
             effects: &mut self.effects,
-            trace: trace.as_mut().map(|trace| trace as &mut dyn crate::trace::Tracer),
+            trace: trace.as_mut().map(|trace| trace as &mut dyn transom_core::trace::Tracer),
         };
         let result =
             then(&mut self.connector, self.connection.as_mut(), &mut self.queue_pair, &mut cx);
@@ -265,8 +265,9 @@ impl Host {
                     let mut more = Effects::default();
                     match &event {
                         ConnectionEvent::Requested { limits, private } => {
-                            let offer = crate::Offer { limits: *limits, private: private.clone() };
-                            let incoming = crate::Incoming { link: 0, offer };
+                            let offer =
+                                transom_core::Offer { limits: *limits, private: private.clone() };
+                            let incoming = transom_core::Incoming { link: 0, offer };
                             if let Some((_, incoming)) = self.listener.arrived(incoming) {
                                 self.connector.request(incoming.offer, &mut more);
                             }

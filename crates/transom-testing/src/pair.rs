@@ -7,8 +7,8 @@ use transom_iwarp::{Config, Stream};
 use transom_memory::ConnectionId;
 use transom_wire::{ReadLimits, Role, Time, Wire};
 
-use super::host::{Host, HostConfig};
-use crate::{
+use crate::host::{Host, HostConfig};
+use transom_core::{
     Buffer as OutBuffer, Connection, ConnectionConfig, Dialect, Flags, LinkEnd, LinkWish,
     Operation, Sge, Status,
 };
@@ -45,7 +45,7 @@ impl Path {
 macro_rules! again_over_process {
     ($($test:ident),* $(,)?) => {
         mod over_process {
-            $(#[test] fn $test() { $crate::testing::Path::Process.over(super::$test); })*
+            $(#[test] fn $test() { $crate::Path::Process.over(super::$test); })*
         }
     };
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::{Fault, HostMemory};
+use transom_core::{Fault, HostMemory};
 
 /// Buffers at addresses of their own. A buffer can vanish, like pages that are unmapped.
 #[derive(Debug, Default)]
