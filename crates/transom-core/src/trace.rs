@@ -42,7 +42,7 @@ pub enum What {
     Placed {
         /// By which operation.
         operation: Operation,
-        /// First byte.
+        /// First byte: by its address, or, of the answer to a Read of ours, by its offset in it.
         address: u64,
         /// Bytes.
         length: u32,

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 use transom_core::{
-    CompletionFlags, CompletionKind, Data, Denials as _, Flags, Operation, QueuePairState, Request,
-    Sge, Side, Status, dialect,
+    Buffer, CompletionFlags, CompletionKind, Data, Denials as _, Flags, Operation, QueuePairState,
+    Request, Sge, Side, Status, dialect,
 };
 use transom_memory::{Rights, Scope, Segment, Token};
 use transom_testing::{ACTIVE, DOMAIN, Host, PASSIVE, Pair, PairConfig, Seen, Wires};
@@ -20,6 +20,7 @@ transom_testing::again_over_process![
     a_send_completes_before_what_the_peer_did_upon_it,
     receives_are_consumed_in_posting_order,
     a_write_is_placed_in_increasing_address_order,
+    a_region_is_in_use_from_the_beginning_of_the_peers_message_to_its_end,
 ];
 
 const RW: Rights = Rights(Rights::REMOTE_READ.0 | Rights::REMOTE_WRITE.0);
@@ -39,6 +40,70 @@ fn each(test: impl Fn(Pair)) {
             assert_eq!(pair.hosts[PASSIVE].queue_pair.state(), QueuePairState::Connected);
             pair.set_chunk(chunk);
             test(pair);
+        }
+    }
+}
+
+/// WSD A-18: from the first frame of a Write to its last, and until the whole answer to a Read has left.
+#[test]
+fn a_region_is_in_use_from_the_beginning_of_the_peers_message_to_its_end() {
+    const LENGTH: usize = 3 << 20; // more than may be under way
+    for wires in [Wires::transom(), Wires::plain()] {
+        let mut pair = Pair::connected_with(PairConfig { wires, ..PairConfig::new(&dialect::WSD) });
+        pair.advance(std::time::Duration::from_millis(20)); // iW 18 L1
+        let [a, p] = &mut pair.hosts;
+        let source = a.register(bytes(LENGTH, 1), Rights::LOCAL_WRITE);
+        let regions = [0, 1].map(|_| p.register(vec![0; LENGTH], RW | Rights::LOCAL_WRITE));
+        let uses = |pair: &Pair| {
+            let connection = pair.hosts[PASSIVE].connection.as_ref().unwrap();
+            regions.each_ref().map(|region| connection.is_executing(region.token))
+        };
+        let (token, address) = (regions[0].token.0, regions[0].address);
+
+        pair.stall(PASSIVE, true);
+        pair.post(ACTIVE, 1, Operation::Write { token, address }, Flags::NONE, &[source.all()])
+            .unwrap();
+        pair.pump();
+        assert_eq!(uses(&pair), [false, false], "nothing has arrived");
+        let mut bytes = 0;
+        while uses(&pair) == [false, false] {
+            pair.deliver(PASSIVE, 16);
+            bytes += 16;
+            assert!(bytes < 100_000, "the first frame has arrived long since");
+        }
+        assert_eq!(uses(&pair), [true, false]);
+        pair.deliver(PASSIVE, LENGTH / 4);
+        assert_eq!(uses(&pair), [true, false]);
+        pair.stall(PASSIVE, false);
+        pair.pump();
+        assert_eq!(uses(&pair), [false, false]);
+
+        for ends in [false, true] {
+            pair.stall(PASSIVE, true);
+            for (context, region) in regions.iter().enumerate() {
+                let (token, address) = (region.token.0, region.address);
+                let read = Operation::Read { token, address };
+                pair.post(ACTIVE, context as u64, read, Flags::NONE, &[source.all()]).unwrap();
+            }
+            pair.pump();
+            assert_eq!(uses(&pair), [false, false], "nothing has arrived");
+            pair.deliver(PASSIVE, usize::MAX);
+            let mut left = 0;
+            while uses(&pair) == [true, true] {
+                let mut out = Buffer { bytes: Vec::new(), limit: 1 << 17 };
+                pair.hosts[PASSIVE].transmit(pair.now, &mut out);
+                left += out.bytes.len();
+                pair.inject(ACTIVE, &out.bytes);
+                assert!(left < LENGTH * 3 / 2, "the first answer has left long since");
+            }
+            assert!(left > LENGTH, "the whole answer has left");
+            assert_eq!(uses(&pair), [false, true], "answers leave in order");
+            if ends {
+                pair.kill(ACTIVE);
+            }
+            pair.stall(PASSIVE, false);
+            pair.pump();
+            assert_eq!(uses(&pair), [false, false]);
         }
     }
 }

@@ -60,6 +60,9 @@ impl Wire for Script {
         None
     }
     fn abandon(&mut self, _: Time, _: &Frame, _: &Refusal<'_>) {}
+    fn is_using(&self, _: u32) -> bool {
+        false
+    }
     fn has_output(&self) -> bool {
         false
     }

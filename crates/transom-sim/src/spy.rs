@@ -126,6 +126,10 @@ impl Wire for Spy {
         self.wire.acknowledgement(now)
     }
 
+    fn is_using(&self, token: u32) -> bool {
+        self.wire.is_using(token)
+    }
+
     fn has_output(&self) -> bool {
         self.wire.has_output()
     }

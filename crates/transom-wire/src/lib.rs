@@ -122,6 +122,10 @@ pub trait Wire: Send {
     /// stream is dead afterwards, as after [`refuse`](Wire::refuse).
     fn abandon(&mut self, now: Time, frame: &Frame, refusal: &Refusal<'_>);
 
+    /// Whether a message of the peer's that names `token` has begun and not ended: a Write of which
+    /// frames are missing, or a Read whose answer has not left completely.
+    fn is_using(&self, token: u32) -> bool;
+
     /// Whether frames of its own may leave (an answer, an error, start-up). One that still waits for
     /// another to ride on does not count until its time has come: see [`deadline`](Wire::deadline),
     /// [`idle_pass`](Wire::idle_pass) and [`flush`](Wire::flush).

@@ -367,6 +367,11 @@ impl Connection {
             }
             return self.end(cx, EndReason::RequestFailed, denial);
         }
+        if cx.trace.is_some() {
+            let (operation, length) = (Operation::Read, payload.len() as u32);
+            self.trace(cx, What::Placed { operation, address: offset, length });
+        }
+        let Some(execution) = &mut self.execution else { return };
         if last {
             if let Some(slot) = execution.requests.get_mut(sequence) {
                 slot.progress = Progress::Done;
@@ -375,6 +380,13 @@ impl Connection {
             self.blocked = false;
             self.retire(cx);
         }
+    }
+
+    /// Whether a message of the peer's that names `region` is being executed: its Write, of which not
+    /// everything has been placed, or its Read, whose answer has not left completely.
+    #[must_use]
+    pub fn is_executing(&self, region: Token) -> bool {
+        self.ended.is_none() && self.wire.is_using(region.0)
     }
 
     fn done(&mut self, cx: &mut Cx<'_>, through: MessageId) {

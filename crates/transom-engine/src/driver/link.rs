@@ -15,6 +15,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use transom_memory::Token;
 use transom_wire::Time;
 
 use super::admission::Starting;
@@ -407,6 +408,17 @@ impl Link {
             self.deaf.store(deaf, Ordering::Relaxed);
         }
         changed
+    }
+
+    /// Run `work` unless a message of the peer's that names `region` is being executed. None begins
+    /// meanwhile.
+    pub(crate) fn unless_executing<R>(&self, region: Token, work: impl FnOnce() -> R) -> Option<R> {
+        let work = |state: &mut State| (!state.connection.is_executing(region)).then(work);
+        let (done, again) = self.lock.control(work);
+        if again {
+            self.settle();
+        }
+        done
     }
 
     /// Bytes of memory that it has because of its peer: beginnings of frames, and what the peer does

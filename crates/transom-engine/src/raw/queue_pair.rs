@@ -182,6 +182,30 @@ impl QueuePair {
         posted.map_err(|status| Error::post(status, "post a fast registration"))
     }
 
+    /// [`Adapter::deregister`] for a region that no other queue pair's peer can reach: refused, too,
+    /// while a message of the peer's that names it is being executed, a Write from its first frame to
+    /// its last, a Read until its whole answer has left (WSD A-18). A message of which nothing has
+    /// arrived does not count.
+    ///
+    /// # Errors
+    /// As [`Adapter::deregister`]; `DeviceBusy` during such a message.
+    pub fn deregister_unused(&self, region: Token) -> Result<()> {
+        self.0.owner.here()?;
+        let adapter = Adapter(self.0.owner.clone());
+        let deregister = || adapter.deregister(region);
+        let done = match self.0.qp.link() {
+            Some(link) => link.unless_executing(region, deregister),
+            None => Some(deregister()),
+        };
+        done.unwrap_or_else(|| {
+            Err(Error::caller(
+                Status::DeviceBusy,
+                "deregister: a Read or Write of the peer's on this region is under way; wait for its \
+                 end, or disconnect",
+            ))
+        })
+    }
+
     /// Post a receive.
     pub fn post_receive(&self, context: u64, list: &[Sge]) -> Result<()> {
         self.0.owner.here()?;

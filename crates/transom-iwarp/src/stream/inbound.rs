@@ -66,6 +66,13 @@ impl Inbound {
     pub(super) fn unfinished(&self) -> bool {
         self.partial != Partial::None
     }
+
+    /// A message that names this token has begun and not ended.
+    pub(super) fn is_using(&self, token: u32) -> bool {
+        matches!(self.partial, Partial::Write { stag, .. } if stag == token)
+            || self.announced.is_some_and(|announced| announced.token == token)
+            || self.answers.iter().any(|answer| answer.request.source_stag == token)
+    }
 }
 
 /// An unfinished message of the peer.

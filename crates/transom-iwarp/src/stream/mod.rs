@@ -287,6 +287,10 @@ impl Wire for Stream {
         self.abandon_frame(frame, refusal);
     }
 
+    fn is_using(&self, token: u32) -> bool {
+        self.inbound.is_using(token)
+    }
+
     fn has_output(&self) -> bool {
         self.start_up.1 < self.start_up.0.len()
             || self.last_words.is_some()

@@ -76,6 +76,12 @@ impl Inbound {
     pub(super) fn is_unfinished(&self) -> bool {
         self.partial != Partial::None
     }
+
+    /// A message that names this token has begun and not ended.
+    pub(super) fn is_using(&self, token: u32) -> bool {
+        matches!(self.partial, Partial::Write { token: begun, .. } if begun == token)
+            || self.answers.iter().any(|answer| answer.token == token)
+    }
 }
 
 /// A rule of this wire that the peer broke.

@@ -223,6 +223,10 @@ impl Wire for Channel {
         self.abandon_frame(frame, refusal);
     }
 
+    fn is_using(&self, token: u32) -> bool {
+        self.inbound.is_using(token)
+    }
+
     fn has_output(&self) -> bool {
         self.outbound.has_words()
             || self.phase == Phase::Open

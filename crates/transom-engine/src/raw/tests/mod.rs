@@ -1,5 +1,6 @@
 //! Tests of the handle layer over real sockets.
 
+mod busy;
 mod calls;
 mod fairness;
 mod forks;
