@@ -4,13 +4,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::below;
-use crate::cache::Key;
 use crate::data::{Direction, Range};
 use crate::descriptor::{Descriptor, LENGTH};
 use crate::error::{Error, Result};
-use crate::memory::{Handle, Kind};
+use crate::memory::{Handle, Key, Kind};
 use crate::overlapped::{Operation, Outcome};
-use crate::provider::{Provider, lock};
+use crate::provider::{Provider, fresh_number, lock};
 use crate::socket::Socket;
 
 impl Provider {
@@ -91,12 +90,11 @@ impl Provider {
         flags: u32,
     ) -> Result<Handle> {
         let (socket, key) = self.registering(socket, Kind::Local, (address, length), flags)?;
-        let handle = Handle(self.number());
+        let handle = Handle(fresh_number());
         let mut state = lock(&socket.state);
         let channel = Socket::channel(&state)?;
-        let nic = state.nic.clone().ok_or(Error::WSAENOTCONN)?;
         // SAFETY: this function's contract.
-        unsafe { state.registrations.register_local(&channel, &nic.cache, handle, key) }?;
+        unsafe { state.registrations.register_local(&channel, handle, key) }?;
         Ok(handle)
     }
 
@@ -104,8 +102,7 @@ impl Provider {
     pub fn deregister_memory(&self, socket: usize, handle: Handle) -> Result<()> {
         let socket = self.socket(socket)?;
         let mut state = lock(&socket.state);
-        let nic = state.nic.clone().ok_or(Error::WSAEINVAL)?;
-        state.registrations.deregister_local(&nic.cache, handle)
+        state.registrations.deregister_local(handle)
     }
 
     /// `WSPRegisterRdmaMemory`: the descriptor for the peer.
@@ -124,9 +121,8 @@ impl Provider {
         let base = below::made_up_base()?;
         let mut state = lock(&socket.state);
         let channel = Socket::channel(&state)?;
-        let nic = state.nic.clone().ok_or(Error::WSAENOTCONN)?;
         // SAFETY: this function's contract.
-        let made = unsafe { state.registrations.register_remote(&channel, &nic.cache, base, key) }?;
+        let made = unsafe { state.registrations.register_remote(&channel, base, key) }?;
         Ok(made.encode())
     }
 
@@ -135,8 +131,8 @@ impl Provider {
         let socket = self.socket(socket)?;
         let descriptor = Descriptor::decode(descriptor)?;
         let mut state = lock(&socket.state);
-        let nic = state.nic.clone().ok_or(Error::WSAEINVAL)?;
-        state.registrations.deregister_remote(&nic.cache, descriptor)
+        let channel = state.channel.clone().ok_or(Error::WSAEINVAL)?;
+        state.registrations.deregister_remote(&channel, descriptor)
     }
 
     /// `WSPSend`. `Ok`: it is under way (`WSA_IO_PENDING`).

@@ -9,9 +9,10 @@ use transom_engine::{
 };
 use transom_memory::{ConnectionId, Purpose, Rights, Scope, Segment, Token, Unless};
 
-use crate::cache::Key;
+use crate::abi::mem;
 use crate::data::Direction;
 use crate::error::{Error, Result};
+use crate::memory::Key;
 use crate::{BUFFERS_LIMIT, QUEUE_DEPTH, SIZE_LIMIT};
 
 /// Reads under way at a time, either way.
@@ -199,6 +200,15 @@ fn unregistered(e: raw::Error) -> Error {
     }
 }
 
+/// What a deregistration is called. A region that died with its connection or its memory counts as
+/// deregistered.
+fn gone(deregistered: raw::Result<()>) -> Result<()> {
+    match deregistered {
+        Err(e) if e.status == Status::InvalidParameter(0) => Ok(()),
+        other => other.map_err(failed),
+    }
+}
+
 /// A registration: its token, in its adapter's table.
 #[derive(Clone, Debug)]
 pub(crate) struct Region {
@@ -208,8 +218,8 @@ pub(crate) struct Region {
 
 #[allow(unsafe_code, reason = "hands the switch's promise on")]
 impl Region {
-    /// For the switch: belongs to this connection and dies with it. `checked`: the
-    /// pages were looked at before and are still there.
+    /// Belongs to this connection and dies with it. There must be memory behind all of
+    /// it, at each registration: pages come and go.
     ///
     /// # Safety
     /// As [`raw::Adapter::register_in`], until it is deregistered or closed.
@@ -218,34 +228,16 @@ impl Region {
         rights: Rights,
         base: u64,
         key: Key,
-        checked: bool,
     ) -> Result<Region> {
         let connection = connected.connection.get().ok_or(Error::WSAENOTCONN)?;
-        if !checked {
-            let write = key.flags & crate::abi::mem::WRITE != 0;
-            raw::check_pages(key.address, u64::from(key.length), write)
-                .map_err(|_| Error::WSAEFAULT)?;
-        }
+        let write = key.flags & mem::WRITE != 0;
+        let (host, length) = (key.address, u64::from(key.length));
+        raw::check_pages(host, length, write).map_err(|_| Error::WSAEFAULT)?;
         let adapter = &connected.adapter;
         let scope = Scope::Connection(connected.domain.0, *connection);
-        let segments = [Segment { host: key.address, length: u64::from(key.length) }];
+        let segments = [Segment { host, length }];
         // SAFETY: this function's contract.
         let token = unsafe { adapter.register_in(scope, base, &segments, rights) };
-        Ok(Region { adapter: adapter.clone(), token: token.map_err(unregistered)? })
-    }
-
-    /// For the cache: in a domain without queue pairs, without rights.
-    pub(crate) fn unreachable(
-        adapter: &raw::Adapter,
-        domain: raw::Domain,
-        address: u64,
-        length: u32,
-    ) -> Result<Region> {
-        let (scope, rights) = (Scope::Domain(domain.0), Rights::NONE);
-        let segments = [Segment { host: address, length: u64::from(length) }];
-        // SAFETY: the region permits nothing, so nothing is ever read or written through it, whatever
-        // becomes of the memory.
-        let token = unsafe { adapter.register_in(scope, address, &segments, rights) };
         Ok(Region { adapter: adapter.clone(), token: token.map_err(unregistered)? })
     }
 }
@@ -279,16 +271,15 @@ impl Region {
         self.adapter.release(self.token);
     }
 
-    /// WSAEINVAL while requests are posted or the peer's copy runs (5.7). A region that died with
-    /// its connection or its memory counts as deregistered.
+    /// WSAEINVAL while requests that use it are posted (5.7).
     pub(crate) fn deregister(&self) -> Result<()> {
-        let unless = Unless { windows: true, posted: true, guards: true };
-        match self.adapter.deregister_unless(self.token, unless) {
-            Err(e) if matches!(e.status, Status::InvalidParameter(_)) => Ok(()), // not live
-            Err(e) if e.status == Status::DeviceRemoved => Err(failed(e)),
-            Err(_) => Err(Error::WSAEINVAL),
-            Ok(()) => Ok(()),
-        }
+        let unless = Unless { windows: true, posted: true, ..Unless::default() };
+        gone(self.adapter.deregister_unless(self.token, unless))
+    }
+
+    /// WSAEINVAL while a transfer of the peer's uses it, from its first byte to its last (5.7).
+    pub(crate) fn withdraw(&self, connected: &Connected) -> Result<()> {
+        gone(connected.queue_pair.deregister_unused(self.token))
     }
 
     /// End it, whatever uses it.

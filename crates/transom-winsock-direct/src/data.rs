@@ -302,7 +302,7 @@ impl Socket {
 mod tests {
     use super::*;
     use crate::abi::mem;
-    use crate::cache::Key;
+    use crate::memory::Key;
     use crate::provider::{Options, Provider};
     use crate::switch::Switch;
     use transom_memory::Rights;
@@ -332,7 +332,7 @@ mod tests {
         let key = Key { address, length: 64, flags: mem::READ };
         let rights = Rights::LOCAL_READ;
         // SAFETY: the page outlives the registration, and nobody writes to it.
-        let found = unsafe { Region::of_connection(&connected, rights, address, key, false) };
+        let found = unsafe { Region::of_connection(&connected, rights, address, key) };
         let mut state = lock(&socket.state);
         state.phase = Phase::Connected;
         connected.lose();

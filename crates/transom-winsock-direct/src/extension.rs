@@ -51,13 +51,13 @@ pub const EXTENSIONS: [(Guid, Extension); 7] = [
 pub struct Offers {
     /// `WSPRdmaRead`.
     pub rdma_read: bool,
-    /// The registration cache and its callback.
-    pub cache: bool,
+    /// `WSPMemoryRegistrationCacheCallback`.
+    pub cache_callback: bool,
 }
 
 impl Default for Offers {
     fn default() -> Offers {
-        Offers { rdma_read: true, cache: true }
+        Offers { rdma_read: true, cache_callback: true }
     }
 }
 
@@ -67,7 +67,7 @@ pub fn find(guid: &Guid, offers: Offers) -> Result<Extension> {
     match found.map(|&(_, extension)| extension) {
         None => Err(Error::WSAEINVAL),
         Some(Extension::RdmaRead) if !offers.rdma_read => Err(Error::WSAEOPNOTSUPP),
-        Some(Extension::MemoryRegistrationCacheCallback) if !offers.cache => {
+        Some(Extension::MemoryRegistrationCacheCallback) if !offers.cache_callback => {
             Err(Error::WSAEOPNOTSUPP)
         }
         Some(extension) => Ok(extension),

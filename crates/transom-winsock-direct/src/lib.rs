@@ -9,7 +9,6 @@
 pub mod abi;
 mod api;
 mod below;
-mod cache;
 mod data;
 pub mod descriptor;
 pub mod error;

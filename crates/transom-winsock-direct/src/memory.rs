@@ -9,7 +9,6 @@ use transom_memory::{Purpose, Rights};
 
 use crate::abi::mem;
 use crate::below::{Connected, Region};
-use crate::cache::{Cache, Key};
 use crate::descriptor::Descriptor;
 use crate::error::{Error, Result};
 
@@ -17,19 +16,21 @@ use crate::error::{Error, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handle(pub usize);
 
-#[derive(Debug)]
-struct Local {
-    region: Region,
-    key: Key,
+/// A buffer, and what it is registered for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Key {
+    pub(crate) address: u64,
+    pub(crate) length: u32,
+    pub(crate) flags: u32,
 }
 
 /// The registrations of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Registrations {
-    local: HashMap<Handle, Local>,
+    local: HashMap<Handle, Region>,
     /// The order in which ranges are looked up: the one found last comes first.
     order: Vec<Handle>,
-    remote: HashMap<Descriptor, Local>,
+    remote: HashMap<Descriptor, Region>,
 }
 
 /// Which of the two functions registers.
@@ -63,15 +64,13 @@ impl Registrations {
     pub(crate) unsafe fn register_local(
         &mut self,
         connection: &Connected,
-        cache: &Cache,
         handle: Handle,
         key: Key,
     ) -> Result<()> {
         let rights = Kind::Local.rights(key.flags)?;
-        let (base, known) = (key.address, cache.hit(key));
         // SAFETY: this function's contract.
-        let region = unsafe { Region::of_connection(connection, rights, base, key, known) }?;
-        self.local.insert(handle, Local { region, key });
+        let region = unsafe { Region::of_connection(connection, rights, key.address, key) }?;
+        self.local.insert(handle, region);
         self.order.push(handle);
         Ok(())
     }
@@ -83,39 +82,34 @@ impl Registrations {
     pub(crate) unsafe fn register_remote(
         &mut self,
         connection: &Connected,
-        cache: &Cache,
         base: u64,
         key: Key,
     ) -> Result<Descriptor> {
         let rights = Kind::Remote.rights(key.flags)?;
-        let known = cache.hit(key);
         // SAFETY: this function's contract.
-        let region = unsafe { Region::of_connection(connection, rights, base, key, known) }?;
+        let region = unsafe { Region::of_connection(connection, rights, base, key) }?;
         let descriptor = Descriptor { token: region.token.0, base };
-        self.remote.insert(descriptor, Local { region, key });
+        self.remote.insert(descriptor, region);
         Ok(descriptor)
     }
 }
 
 impl Registrations {
-    /// WSAEINVAL: not a registration of this socket, or in use.
-    pub(crate) fn deregister_local(&mut self, cache: &Cache, handle: Handle) -> Result<()> {
-        let local = self.local.get(&handle).ok_or(Error::WSAEINVAL)?;
-        local.region.deregister()?;
-        cache.keep(local.key);
+    /// WSAEINVAL: not a registration of this socket, or a request uses it.
+    pub(crate) fn deregister_local(&mut self, handle: Handle) -> Result<()> {
+        self.local.get(&handle).ok_or(Error::WSAEINVAL)?.deregister()?;
         self.local.remove(&handle);
         self.order.retain(|other| *other != handle);
         Ok(())
     }
 
+    /// WSAEINVAL: not a registration of this socket, or a transfer of the peer's uses it.
     pub(crate) fn deregister_remote(
         &mut self,
-        cache: &Cache,
+        connection: &Connected,
         descriptor: Descriptor,
     ) -> Result<()> {
-        let remote = self.remote.get(&descriptor).ok_or(Error::WSAEINVAL)?;
-        remote.region.deregister()?;
-        cache.keep(remote.key);
+        self.remote.get(&descriptor).ok_or(Error::WSAEINVAL)?.withdraw(connection)?;
         self.remote.remove(&descriptor);
         Ok(())
     }
@@ -130,9 +124,9 @@ impl Registrations {
         address: u64,
         length: u32,
     ) -> Result<Region> {
-        let local = self.local.get(&handle).ok_or(Error::WSAEFAULT)?;
-        local.region.permits(connected, purpose, address, length)?;
-        Ok(local.region.clone())
+        let region = self.local.get(&handle).ok_or(Error::WSAEFAULT)?;
+        region.permits(connected, purpose, address, length)?;
+        Ok(region.clone())
     }
 
     /// The registration by which the memory table permits this use of a range (M-2). Each candidate
@@ -147,8 +141,8 @@ impl Registrations {
     ) -> Result<Region> {
         let mut why = Error::WSAEFAULT;
         let found = self.order.iter().rposition(|handle| {
-            let Some(local) = self.local.get(handle) else { return false };
-            let judged = local.region.permits(connected, purpose, address, length);
+            let Some(region) = self.local.get(handle) else { return false };
+            let judged = region.permits(connected, purpose, address, length);
             let judged = judged.inspect_err(|error| {
                 if why != Error::WSAECONNRESET {
                     why = *error;
@@ -159,22 +153,20 @@ impl Registrations {
         let found = found.ok_or(why)?;
         let handle = self.order.remove(found);
         self.order.push(handle);
-        self.local.get(&handle).map(|local| local.region.clone()).ok_or(Error::WSAEFAULT)
+        self.local.get(&handle).cloned().ok_or(Error::WSAEFAULT)
     }
 
     /// Memory goes away under live registrations: they become unusable (5.5). How many.
     pub(crate) fn revoke_touched(&mut self, address: u64, length: u64) -> usize {
         let all = self.local.values().chain(self.remote.values());
-        let touched = all.filter(|one| one.region.touches(address, length));
-        touched.map(|one| one.region.close()).count()
+        let touched = all.filter(|region| region.touches(address, length));
+        touched.map(Region::close).count()
     }
 
     /// Everything ends: the socket is closed, or handed to another process.
     pub(crate) fn end(&mut self) {
-        for one in self.local.drain().map(|(_, one)| one).chain(self.remote.drain().map(|(_, r)| r))
-        {
-            one.region.close();
-        }
+        self.local.drain().for_each(|(_, region)| region.close());
+        self.remote.drain().for_each(|(_, region)| region.close());
         self.order.clear();
     }
 
@@ -194,7 +186,6 @@ mod tests {
     #[allow(unsafe_code)]
     fn x10_a_lost_connection_is_the_reason_whatever_else_is_wrong() {
         let adapter = crate::below::open([127, 0, 0, 1].into()).unwrap();
-        let cache = Cache::new(&adapter).unwrap();
         let page = Box::new([0u8; 64]);
         let key =
             Key { address: page.as_ptr().expose_provenance() as u64, length: 64, flags: mem::READ };
@@ -204,9 +195,9 @@ mod tests {
             let mut all = Registrations::default();
             for handle in [Handle(0), Handle(1)] {
                 // SAFETY: the page outlives the adapter, and nobody has a reference to it.
-                unsafe { all.register_local(&connected, &cache, handle, key) }.unwrap();
+                unsafe { all.register_local(&connected, handle, key) }.unwrap();
             }
-            all.local[&Handle(gone)].region.close();
+            all.local[&Handle(gone)].close();
             let mut ask = |purpose| {
                 all.by_range(&connected, purpose, key.address, 64).map(|region| region.token)
             };

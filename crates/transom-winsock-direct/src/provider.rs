@@ -1,6 +1,7 @@
 //! The provider: its sockets by number, one adapter per local address, and the options.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +12,6 @@ use crate::abi::{
     SO_DEBUG, SO_MAX_MSG_SIZE, SO_MAX_RDMA_SIZE, SO_RDMA_THRESHOLD_SIZE, SOL_SOCKET,
     WSA_FLAG_OVERLAPPED,
 };
-use crate::cache::{Cache, never_cached};
 use crate::error::{Error, Result};
 use crate::extension::Offers;
 use crate::socket::Socket;
@@ -30,10 +30,13 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An adapter and the buffers that it remembers.
-pub(crate) struct Nic {
-    pub(crate) raw: raw::Adapter,
-    pub(crate) cache: Cache,
+/// Numbers of sockets and handles. None is used again, also by a provider that is started later in
+/// this process, so what was closed is never taken for another one (D-3).
+static NUMBERS: AtomicUsize = AtomicUsize::new(0x5a0);
+
+/// A number that no socket and no handle of this process has had.
+pub(crate) fn fresh_number() -> usize {
+    NUMBERS.fetch_add(4, Ordering::Relaxed)
 }
 
 /// A SAN service provider.
@@ -42,8 +45,7 @@ pub struct Provider {
     pub(crate) upcalls: Upcalls,
     pub(crate) options: Options,
     sockets: Mutex<HashMap<usize, Arc<Socket>>>,
-    nics: Mutex<HashMap<IpAddr, Arc<Nic>>>,
-    numbers: AtomicUsize,
+    adapters: Mutex<HashMap<IpAddr, raw::Adapter>>,
     down: AtomicBool,
 }
 
@@ -62,27 +64,16 @@ impl Provider {
             upcalls,
             options,
             sockets: Mutex::default(),
-            nics: Mutex::default(),
-            // Numbers are not used again, so a socket that was closed is never another one (D-3).
-            numbers: AtomicUsize::new(0x5a0),
+            adapters: Mutex::default(),
             down: AtomicBool::new(false),
         }))
     }
 
-    pub(crate) fn number(&self) -> usize {
-        self.numbers.fetch_add(4, Ordering::Relaxed)
-    }
-
-    pub(crate) fn nic(&self, address: IpAddr) -> Result<Arc<Nic>> {
-        let mut nics = lock(&self.nics);
-        if let Some(nic) = nics.get(&address) {
-            return Ok(Arc::clone(nic));
+    pub(crate) fn adapter(&self, address: IpAddr) -> Result<raw::Adapter> {
+        match lock(&self.adapters).entry(address) {
+            Entry::Occupied(entry) => Ok(entry.get().clone()),
+            Entry::Vacant(entry) => Ok(entry.insert(below::open(address)?).clone()),
         }
-        let raw = below::open(address)?;
-        let cache = Cache::new(&raw)?;
-        let nic = Arc::new(Nic { raw, cache });
-        nics.insert(address, Arc::clone(&nic));
-        Ok(nic)
     }
 
     pub(crate) fn add(&self, socket: &Arc<Socket>) {
@@ -137,21 +128,20 @@ impl Provider {
         self.down.store(true, Ordering::Release);
         let sockets: Vec<_> = lock(&self.sockets).drain().map(|(_, socket)| socket).collect();
         sockets.iter().for_each(|socket| socket.close());
-        let nics: Vec<_> = lock(&self.nics).drain().map(|(_, nic)| nic).collect();
-        drop(nics);
+        let adapters = std::mem::take(&mut *lock(&self.adapters));
+        drop(adapters);
     }
 
-    /// `WSPMemoryRegistrationCacheCallback`: memory of this process goes away. No cached buffer and
-    /// no registration that has a byte in it survives, on any socket (5.5).
+    /// `WSPMemoryRegistrationCacheCallback`: memory of this process goes away. No registration that has
+    /// a byte in it survives, on any socket (5.5). Deregistered memory is not cached: `WSAEINVAL`.
     pub fn memory_goes_away(&self, address: u64, length: u64) -> Result<()> {
-        let nics: Vec<_> = lock(&self.nics).values().cloned().collect();
-        let sockets: Vec<_> = lock(&self.sockets).values().cloned().collect();
-        let cached: usize = nics.iter().map(|nic| nic.cache.forget(address, length)).sum();
-        let live: usize = sockets.iter().map(|socket| socket.revoke_touched(address, length)).sum();
-        if cached + live == 0 {
-            return Err(never_cached());
+        if !self.options.offers.cache_callback {
+            return Err(Error::WSAEOPNOTSUPP);
         }
-        Ok(())
+        let sockets: Vec<_> = lock(&self.sockets).values().cloned().collect();
+        let revoked: usize =
+            sockets.iter().map(|socket| socket.revoke_touched(address, length)).sum();
+        if revoked == 0 { Err(Error::WSAEINVAL) } else { Ok(()) }
     }
 
     /// `WSPGetSockOpt`: a 32-bit value.

@@ -51,14 +51,14 @@ impl Ended {
 impl Socket {
     /// `WSPBind` (S-4).
     pub(crate) fn bind(&self, address: SocketAddr) -> Result<()> {
-        let nic = self.provider()?.nic(address.ip())?;
+        let adapter = self.provider()?.adapter(address.ip())?;
         let mut state = lock(&self.state);
         if !matches!(state.phase, Phase::Created) {
             return Err(Error::WSAEINVAL);
         }
         state.phase = Phase::Bound;
         state.local = Some(address);
-        state.nic = Some(nic);
+        state.adapter = Some(adapter);
         Ok(())
     }
 
@@ -78,13 +78,13 @@ impl Socket {
     pub(crate) fn listen(self: &Arc<Self>, backlog: usize) -> Result<()> {
         let listener = {
             let mut state = lock(&self.state);
-            match (&state.phase, state.local, &state.nic) {
+            match (&state.phase, state.local, &state.adapter) {
                 (Phase::Listening, ..) => {
                     state.backlog = backlog;
                     return Ok(());
                 }
-                (Phase::Bound, Some(local), Some(nic)) => {
-                    let listener = nic.raw.listener(local).map_err(failed)?;
+                (Phase::Bound, Some(local), Some(adapter)) => {
+                    let listener = adapter.listener(local).map_err(failed)?;
                     listener.listen(0).map_err(failed)?;
                     state.phase = Phase::Listening;
                     state.backlog = backlog;
@@ -99,8 +99,8 @@ impl Socket {
     }
 
     fn next_request(self: &Arc<Self>, listener: &raw::Listener) {
-        let Some(nic) = lock(&self.state).nic.clone() else { return };
-        let Ok(connector) = nic.raw.connector() else { return };
+        let Some(adapter) = lock(&self.state).adapter.clone() else { return };
+        let Ok(connector) = adapter.connector() else { return };
         let (socket, taken) = (Arc::downgrade(self), connector.clone());
         let sink = Sink::call(move |status| {
             let Some(socket) = socket.upgrade().filter(|_| status.is_success()) else { return };
@@ -136,13 +136,13 @@ impl Socket {
         condition: impl FnOnce(SocketAddr) -> i32,
     ) -> Result<(usize, SocketAddr)> {
         let provider = self.provider()?;
-        let (nic, request) = {
+        let (adapter, request) = {
             let mut state = lock(&self.state);
             if !matches!(state.phase, Phase::Listening) {
                 return Err(Error::WSAEINVAL);
             }
             let request = state.requests.pop_front().ok_or(Error::WSAEWOULDBLOCK)?;
-            (state.nic.clone().ok_or(Error::WSAEINVAL)?, request)
+            (state.adapter.clone().ok_or(Error::WSAEINVAL)?, request)
         };
         let peer = request.peer().map_err(|_| Error::WSAECONNRESET)?;
         match condition(peer) {
@@ -159,10 +159,10 @@ impl Socket {
         }
         let socket = Socket::new(&provider)?;
         let accepted = (|| {
-            let channel = Connected::new(&nic.raw, request)?;
+            let channel = Connected::new(&adapter, request)?;
             {
                 let mut state = lock(&socket.state);
-                state.nic = Some(nic);
+                state.adapter = Some(adapter);
                 state.phase = Phase::Connecting;
                 state.channel = Some(Arc::clone(&channel));
             }
@@ -211,17 +211,17 @@ impl Socket {
             if !matches!(state.phase, Phase::Created | Phase::Bound) {
                 return Err(Error::WSAEINVAL); // C-6
             }
-            let nic = match &state.nic {
-                Some(nic) => Arc::clone(nic),
+            let adapter = match &state.adapter {
+                Some(adapter) => adapter.clone(),
                 None => {
                     let from =
                         raw::Adapter::route_to(peer).map_err(|e| connect_error(e.status, false))?;
-                    provider.nic(from)?
+                    provider.adapter(from)?
                 }
             };
-            let connector = nic.raw.connector().map_err(failed)?;
-            let channel = Connected::new(&nic.raw, connector)?;
-            state.nic = Some(nic);
+            let connector = adapter.connector().map_err(failed)?;
+            let channel = Connected::new(&adapter, connector)?;
+            state.adapter = Some(adapter);
             state.channel = Some(Arc::clone(&channel));
             state.phase = Phase::Connecting;
             let later = state.select.is_some_and(|(_, mask)| mask & FD_CONNECT != 0);

@@ -12,7 +12,7 @@ use crate::below::{self, Connected, Region};
 use crate::error::{Error, Result};
 use crate::memory::Registrations;
 use crate::overlapped::Operation;
-use crate::provider::{Nic, Provider, lock};
+use crate::provider::{Provider, fresh_number, lock};
 
 /// Where a socket stands.
 #[derive(Clone, Debug, Default)]
@@ -47,7 +47,7 @@ pub(crate) struct State {
     /// `FD_*` that have happened and were not fetched, with the error of a connect.
     pub(crate) happened: i32,
     pub(crate) connect_error: Option<Error>,
-    pub(crate) nic: Option<Arc<Nic>>,
+    pub(crate) adapter: Option<raw::Adapter>,
     /// What a socket with a connection, or on the way to one, has.
     pub(crate) channel: Option<Arc<Connected>>,
     pub(crate) registrations: Registrations,
@@ -58,6 +58,23 @@ pub(crate) struct State {
     pub(crate) requests: VecDeque<raw::Connector>,
     /// The handle was given back.
     pub(crate) handle_closed: bool,
+}
+
+/// What a socket has that ends with its use in this process.
+struct Parts {
+    channel: Option<Arc<Connected>>,
+    listener: Option<raw::Listener>,
+    requests: VecDeque<raw::Connector>,
+}
+
+impl State {
+    /// The socket is of no use from here on: its registrations end, and its parts are the caller's.
+    fn retire(&mut self, phase: Phase) -> Parts {
+        self.phase = phase;
+        self.registrations.end();
+        let requests = std::mem::take(&mut self.requests);
+        Parts { channel: self.channel.take(), listener: self.listener.take(), requests }
+    }
 }
 
 pub(crate) struct Socket {
@@ -76,7 +93,7 @@ pub(crate) struct Socket {
 impl Socket {
     /// A socket of the provider's, with the switch's handle for it (S-3).
     pub(crate) fn new(provider: &Arc<Provider>) -> Result<Arc<Socket>> {
-        let number = provider.number();
+        let number = fresh_number();
         let handle = provider.switch.create_socket_handle(number)?;
         Ok(Arc::new(Socket {
             provider: Arc::downgrade(provider),
@@ -170,26 +187,8 @@ impl Socket {
     /// `WSPCloseSocket`, at any moment. First the memory, then the signals, then the
     /// handle.
     pub(crate) fn close(self: &Arc<Self>) {
-        let (channel, listener, requests) = {
-            let mut state = lock(&self.state);
-            state.phase = Phase::Closed;
-            state.registrations.end();
-            let requests = std::mem::take(&mut state.requests);
-            (state.channel.take(), state.listener.take(), requests)
-        };
-        self.changed.notify_all();
-        if let Some(listener) = listener {
-            let _ = listener.cancel();
-        }
-        for connector in requests {
-            let _ = connector.reject(below::REFUSAL);
-        }
-        if let Some(channel) = &channel {
-            // Flushes every request: their completions are in the queue when it returns.
-            channel.end();
-            self.drain(channel);
-        }
-        self.abort_rest(Error::WSA_OPERATION_ABORTED);
+        let parts = lock(&self.state).retire(Phase::Closed);
+        self.end(parts);
         let mut state = lock(&self.state);
         if !std::mem::replace(&mut state.handle_closed, true)
             && let Ok(provider) = self.provider()
@@ -199,21 +198,35 @@ impl Socket {
         }
     }
 
-    /// `WSPDuplicateSocket`: every registration of this process on the socket ends, and the
-    /// receives under way complete with no bytes (12.1 step 6). Carrying the connection over is not
-    /// built: it ends here.
+    /// `WSPDuplicateSocket` of a connected or a listening socket (D-9). Every registration of this
+    /// process on the socket ends, and the receives under way complete with no bytes (12.1
+    /// step 6). Carrying the connection, or the listening, over is not built: it ends here.
     pub(crate) fn duplicate(self: &Arc<Self>) -> Result<u32> {
-        let channel = {
+        let parts = {
             let mut state = lock(&self.state);
-            let channel = Socket::channel(&state)?;
-            state.phase = Phase::Suspended;
-            state.registrations.end();
-            state.channel = None;
-            channel
+            if !matches!(state.phase, Phase::Connected | Phase::Listening) {
+                return Err(Error::WSAEINVAL); // D-7
+            }
+            state.retire(Phase::Suspended)
         };
-        channel.end();
-        self.drain(&channel);
-        self.abort_rest(Error::WSA_OPERATION_ABORTED);
+        self.end(parts);
         Ok(u32::try_from(self.number).unwrap_or(u32::MAX))
+    }
+
+    /// End what the socket had. When this returns, every operation under way has ended.
+    fn end(self: &Arc<Self>, parts: Parts) {
+        self.changed.notify_all();
+        if let Some(listener) = parts.listener {
+            let _ = listener.cancel();
+        }
+        for connector in parts.requests {
+            let _ = connector.reject(below::REFUSAL);
+        }
+        if let Some(channel) = &parts.channel {
+            // Flushes every request: their completions are in the queue when it returns.
+            channel.end();
+            self.drain(channel);
+        }
+        self.abort_rest(Error::WSA_OPERATION_ABORTED);
     }
 }

@@ -6,7 +6,8 @@ mod common;
 use common::*;
 use transom_winsock_direct::abi::mem;
 use transom_winsock_direct::descriptor::Descriptor;
-use transom_winsock_direct::{Direction, Error, Handle, Options};
+use transom_winsock_direct::extension::Offers;
+use transom_winsock_direct::{Direction, Error, Handle, Options, Range};
 
 const READ: Direction = Direction::Read;
 const WRITE: Direction = Direction::Write;
@@ -75,15 +76,67 @@ fn a03_local_memory_is_never_open_to_a_peer() {
     two.end();
 }
 
+const OTHER_PROCESS: &str = "TRANSOM_A04_PEER";
+
+/// The other process's half is `a04_the_other_process`.
 #[test]
 fn a04_a_handle_means_nothing_in_another_process() {
-    let two = Two::new();
-    let (pages, handle) = scratch(&two.a, two.s, 1);
-    let target = two.a.expose(two.s, &pages, mem::READWRITE);
-    let by = two.b.rdma(two.t, WRITE, (pages.range(0, 8), handle), (&target, 0)).err();
-    assert_eq!(by, Some(Error::WSAEFAULT));
-    assert_eq!(two.b.provider.deregister_memory(two.t, handle), Err(Error::WSAEINVAL));
-    two.end();
+    let b = Process::new();
+    let listener = b.listener(1);
+    let at = b.provider.local_address(listener).unwrap();
+    let mut other = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["a04_the_other_process", "--exact", "--nocapture"])
+        .env(OTHER_PROCESS, at.to_string())
+        .spawn()
+        .unwrap();
+    let socket = b.accept(listener).unwrap();
+    let (pages, _) = scratch(&b, socket, 1);
+    // The other process has few registrations, so this value is none of its own handles.
+    let handles = [(); 100].map(|()| b.register(socket, &pages, mem::READWRITE));
+    let handle = handles[99];
+    let target = b.expose(socket, &pages, mem::READWRITE);
+    let mut letter = [0; 32];
+    letter[..8].copy_from_slice(&(handle.0 as u64).to_ne_bytes());
+    letter[8..16].copy_from_slice(&pages.address().to_ne_bytes());
+    letter[16..].copy_from_slice(&target);
+    let text = Pages::new(1);
+    text.fill(|i| letter.get(i).copied().unwrap_or(0));
+    b.register(socket, &text, mem::READ);
+    let sent = b.send(socket, text.range(0, 32)).unwrap();
+    assert_eq!(b.ended(&sent), (None, 32));
+    assert!(other.wait().unwrap().success(), "see what the other process has printed");
+    assert!(pages.is_all(1));
+    b.provider.cleanup();
+}
+
+/// The other process of A-4: has a handle and an address that mean something to its peer. Without
+/// the peer's address it does nothing.
+#[test]
+fn a04_the_other_process() {
+    let Ok(at) = std::env::var(OTHER_PROCESS) else { return };
+    let a = Process::new();
+    let socket = a.socket();
+    a.provider.connect(socket, at.parse().unwrap()).unwrap();
+    let (own, own_handle) = scratch(&a, socket, 2);
+    let received = a.receive(socket, own.range(0, 32)).unwrap();
+    assert_eq!(a.ended(&received), (None, 32));
+    let letter = own.bytes();
+    let word = |at: usize| u64::from_ne_bytes(letter[at..at + 8].try_into().unwrap());
+    let (handle, theirs) = (Handle(word(0) as usize), Range { address: word(8), length: 8 });
+    let target = &letter[16..32];
+    for direction in [READ, WRITE] {
+        for part in [(own.range(0, 8), handle), (theirs, handle), (theirs, own_handle)] {
+            let by = a.rdma(socket, direction, part, (target, 0)).err();
+            assert_eq!(by, Some(Error::WSAEFAULT), "{direction:?} {part:?}");
+        }
+    }
+    assert_eq!(a.send(socket, theirs).err(), Some(Error::WSAEFAULT));
+    assert_eq!(a.receive(socket, theirs).err(), Some(Error::WSAEFAULT));
+    assert_eq!(a.provider.deregister_memory(socket, handle), Err(Error::WSAEINVAL));
+    // What the peer has shown, on the other hand, is there.
+    let op = a.rdma(socket, READ, (own.range(0, 8), own_handle), (target, 0)).unwrap();
+    assert_eq!(a.ended(&op), (None, 8));
+    a.provider.cleanup();
 }
 
 #[test]
@@ -187,7 +240,7 @@ fn a09_descriptors_are_for_peers_and_handles_for_this_side() {
 }
 
 #[test]
-fn a10_access_ends_with_the_registration_also_with_the_cache() {
+fn a10_access_ends_with_the_registration() {
     for direction in [READ, WRITE] {
         let two = Two::new();
         let (own, handle) = scratch(&two.a, two.s, 1);
@@ -460,58 +513,159 @@ fn a23_memory_is_released_before_the_abort_is_signalled() {
     two.end();
 }
 
+/// Register a range for both uses: both succeed, or both fail alike.
+fn both(two: &Two, range: Range, flags: u32) -> Option<Error> {
+    let local = two.b.try_register_range(two.t, range, flags);
+    let remote = two.b.try_expose_range(two.t, range, flags);
+    assert_eq!(local.err(), remote.err());
+    local.err()
+}
+
 #[test]
 fn a26_buffers_must_lie_in_memory_of_the_process() {
     let two = Two::new();
-    let pages = Pages::new(1);
-    let register = |address, length| unsafe {
-        let local = two.a.provider.register_memory(two.s, address, length, mem::READ);
-        let remote = two.a.provider.register_rdma_memory(two.s, address, length, mem::READ);
-        assert_eq!(local.is_ok(), remote.is_ok());
-        local.err()
-    };
-    assert_eq!(register(pages.address(), 4096), None);
+    let fault = Some(Error::WSAEFAULT);
+    let part = |address, length| both(&two, Range { address, length }, mem::READ);
     for (address, length) in
         [(0, 4096), (0x0000_6b6b_0000_0000, 8), (0xffff_8000_0000_0000, 8), (u64::MAX, 2)]
     {
-        assert_eq!(register(address, length), Some(Error::WSAEFAULT), "{address:#x}");
+        assert_eq!(part(address, length), fault, "{address:#x}");
     }
-    assert_eq!(register(pages.address(), 0), Some(Error::WSAEINVAL), "no bytes");
+    let pages = Mapping::of(4, 1);
+    let (at, size) = (pages.address(), PAGE as u64);
+    assert_eq!(part(at, 0), Some(Error::WSAEINVAL), "no bytes");
+    assert_eq!(part(at, 3 * 4096), None);
+    // What was registered before, and deregistered, is looked at like everything else.
+    let handle = two.b.try_register_range(two.t, pages.range(), mem::READ).unwrap();
+    let target = two.b.try_expose_range(two.t, pages.range(), mem::READ).unwrap();
+    two.b.provider.deregister_memory(two.t, handle).unwrap();
+    two.b.provider.deregister_rdma_memory(two.t, &target).unwrap();
+    pages.unmap(3, 1);
+    assert_eq!(both(&two, pages.range(), mem::READ), fault, "the last page is unmapped");
+    assert_eq!(part(at, 3 * 4096 + 1), fault, "one byte of it");
+    assert_eq!(part(at, 3 * 4096), None, "up to it");
+    pages.protect(1, MprotectFlags::empty());
+    assert_eq!(part(at, 3 * 4096), fault, "a page in the middle cannot be read");
+    assert_eq!(part(at, 4096), None);
+    assert_eq!(part(at + 2 * size, 4096), None);
     two.end();
 }
 
 #[test]
 fn a27_read_only_pages_cannot_be_registered_for_writing() {
     let two = Two::new();
-    static CONSTANT: [u8; 4096] = [3; 4096];
-    let address = (&raw const CONSTANT).expose_provenance() as u64;
-    for (flags, right) in [(mem::READ, true), (mem::WRITE, false), (mem::READWRITE, false)] {
-        let made = unsafe { two.a.provider.register_memory(two.s, address, 4096, flags) };
-        assert_eq!(made.err(), (!right).then_some(Error::WSAEFAULT), "{flags}");
-    }
+    let pages = Mapping::of(2, 3);
+    let each = || [mem::READ, mem::WRITE, mem::READWRITE].map(|f| both(&two, pages.range(), f));
+    assert_eq!(each(), [None; 3]);
+    // Deregistering them all makes no difference, nor does one page that can be written.
+    two.b.close(two.t);
+    let two = Two::new();
+    pages.protect(1, MprotectFlags::READ);
+    let fault = Some(Error::WSAEFAULT);
+    let each = [mem::READ, mem::WRITE, mem::READWRITE].map(|f| both(&two, pages.range(), f));
+    assert_eq!(each, [None, fault, fault]);
     two.end();
 }
 
 #[test]
 fn a28_memory_that_goes_away_takes_its_registrations_along() {
-    let two = Two::new();
+    let fault = Some(Error::WSAEFAULT);
+    // What of the two pages goes away: one byte is enough.
+    for (page, at, length) in [(0, 0, 8192), (0, 0, 1), (0, 4095, 1), (1, 4096, 4096), (1, 8191, 9)]
+    {
+        for direction in [READ, WRITE] {
+            let two = Two::new();
+            let (own, handle) = scratch(&two.a, two.s, 1);
+            let pages = Mapping::of(2, 2);
+            let goes = || two.b.provider.memory_goes_away(pages.address() + at, length);
+            assert_eq!(goes(), Err(Error::WSAEINVAL), "never registered");
+            let local = two.b.try_register_range(two.t, pages.range(), mem::READWRITE).unwrap();
+            let target = two.b.try_expose_range(two.t, pages.range(), mem::READWRITE).unwrap();
+            assert_eq!(goes(), Ok(()));
+            assert_eq!(goes(), Err(Error::WSAEINVAL), "nothing of it is left");
+            // Now it may go; and a later allocation lies where it was.
+            let count = if length > 4096 { 2 } else { 1 };
+            pages.unmap(page, count);
+            assert_eq!(both(&two, pages.range(), mem::READWRITE), fault);
+            pages.map_again(page, count, 3);
+            let before = pages.bytes();
+            // Neither side reaches it by what was registered.
+            assert_eq!(two.b.send(two.t, pages.range()).err(), fault);
+            let (error, _) = two.rdma(two.s, direction, (own.range(0, 64), handle), (&target, 0));
+            assert_eq!(error, Some(Error::WSAECONNABORTED));
+            assert!(own.is_all(1) && pages.bytes() == before);
+            // The dead registrations are given back without complaint.
+            assert_eq!(two.b.provider.deregister_memory(two.t, local), Ok(()));
+            assert_eq!(two.b.provider.deregister_rdma_memory(two.t, &target), Ok(()));
+            two.end();
+        }
+    }
+}
+
+/// 9.4: revoked, unmapped, deregistered: nothing remembers the buffer that was there.
+#[test]
+fn a28_memory_that_is_gone_cannot_be_registered_again() {
+    for goes_away in [true, false] {
+        let two = Two::new();
+        let (own, handle) = scratch(&two.a, two.s, 1);
+        let pages = Mapping::of(2, 2);
+        let (range, flags) = (pages.range(), mem::READWRITE);
+        let local = two.b.try_register_range(two.t, range, flags).unwrap();
+        let target = two.b.try_expose_range(two.t, range, flags).unwrap();
+        let gone = || two.b.provider.memory_goes_away(pages.address(), pages.size());
+        if goes_away {
+            assert_eq!(gone(), Ok(()));
+        }
+        pages.unmap(0, 2);
+        assert_eq!(two.b.provider.deregister_memory(two.t, local), Ok(()));
+        assert_eq!(two.b.provider.deregister_rdma_memory(two.t, &target), Ok(()));
+        assert_eq!(gone(), Err(Error::WSAEINVAL), "nothing of it is registered, or cached");
+        assert_eq!(both(&two, range, flags), Some(Error::WSAEFAULT));
+        assert_eq!(two.b.provider.registered(two.t), Ok((0, 0)));
+        // A later allocation at that address is another buffer, and is shown to nobody by itself.
+        pages.map_again(0, 2, 9);
+        let again = two.b.try_expose_range(two.t, range, flags).unwrap();
+        assert_eq!(two.rdma(two.s, READ, (own.range(0, 8), handle), (&again, 0)), (None, 8));
+        let (error, _) = two.rdma(two.s, READ, (own.range(64, 8), handle), (&target, 0));
+        assert_eq!(error, Some(Error::WSAECONNABORTED));
+        assert_eq!(own.bytes()[..8], [9; 8]);
+        assert_eq!(own.bytes()[64..72], [1; 8]);
+        two.end();
+    }
+}
+
+/// 5.5: memory that vanishes under a registration without a word is not touched, either.
+#[test]
+fn a28_memory_that_vanishes_fails_the_transfer() {
+    for direction in [READ, WRITE] {
+        let two = Two::new();
+        let (own, handle) = scratch(&two.a, two.s, 1);
+        let pages = Mapping::of(2, 2);
+        let target = two.b.try_expose_range(two.t, pages.range(), mem::READWRITE).unwrap();
+        pages.unmap(0, 2);
+        let (error, _) = two.rdma(two.s, direction, (own.range(0, 64), handle), (&target, 0));
+        assert_eq!(error, Some(Error::WSAECONNABORTED));
+        assert!(own.is_all(1));
+        two.end();
+    }
+}
+
+/// W23, 2.4: a provider that does not offer the callback does not have it.
+#[test]
+fn w23_without_the_callback_nothing_is_revoked() {
+    let offers = Offers { cache_callback: false, ..Offers::default() };
+    let two = Two::with(Options { offers });
     let (own, handle) = scratch(&two.a, two.s, 1);
-    let exposed = Pages::new(2);
-    let goes = |at: u64, length| two.b.provider.memory_goes_away(exposed.address() + at, length);
-    assert_eq!(goes(0, 8192), Err(Error::WSAEINVAL), "never registered");
-    // Cached after deregistration: one byte of it is enough.
-    let target = two.b.expose(two.t, &exposed, mem::READWRITE);
+    let exposed = Pages::of(5);
+    let target = two.b.expose(two.t, &exposed, mem::READ);
+    let goes = |offered: Error| {
+        let gone = two.b.provider.memory_goes_away(exposed.address(), 4096);
+        assert_eq!(gone, Err(offered));
+    };
+    goes(Error::WSAEOPNOTSUPP);
+    assert_eq!(two.rdma(two.s, READ, (own.range(0, 8), handle), (&target, 0)), (None, 8));
     two.b.provider.deregister_rdma_memory(two.t, &target).unwrap();
-    assert_eq!(goes(8191, 1), Ok(()));
-    assert_eq!(goes(0, 8192), Err(Error::WSAEINVAL), "forgotten");
-    // Live: it becomes unusable for this side and for the peer.
-    let local = two.b.register(two.t, &exposed, mem::READWRITE);
-    let target = two.b.expose(two.t, &exposed, mem::READWRITE);
-    assert_eq!(goes(4096, 4096), Ok(()));
-    assert_eq!(two.b.send(two.t, exposed.range(0, 8)).err(), Some(Error::WSAEFAULT));
-    assert!(two.rdma(two.s, READ, (own.range(0, 8), handle), (&target, 0)).0.is_some());
-    assert!(own.is_all(1));
-    let _ = local;
+    goes(Error::WSAEOPNOTSUPP);
     two.end();
 }
 

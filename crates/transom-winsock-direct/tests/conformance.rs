@@ -19,7 +19,7 @@ fn w01_extensions_by_guid() {
         assert_eq!(find(&guid, Offers::default()), Ok(extension));
         let optional =
             matches!(extension, Extension::RdmaRead | Extension::MemoryRegistrationCacheCallback);
-        let found = find(&guid, Offers { rdma_read: false, cache: false });
+        let found = find(&guid, Offers { rdma_read: false, cache_callback: false });
         assert_eq!(found.err(), optional.then_some(Error::WSAEOPNOTSUPP));
     }
     let unknown = Guid { data1: 1, ..EXTENSIONS[0].0 };
@@ -106,7 +106,7 @@ fn a21_unused_memory_is_deregistered_before_the_close() {
 /// W8 with RDMA Read withheld: the function says so.
 #[test]
 fn w01_without_rdma_read_the_function_is_absent() {
-    let offers = Offers { rdma_read: false, cache: true };
+    let offers = Offers { rdma_read: false, cache_callback: true };
     let two = Two::with(Options { offers });
     let (own, handle) = scratch(&two.a, two.s, 1);
     let target = two.b.expose(two.t, &Pages::of(0), mem::READWRITE);

@@ -5,7 +5,7 @@
 mod common;
 use common::*;
 use transom_winsock_direct::abi::*;
-use transom_winsock_direct::{Direction, Error};
+use transom_winsock_direct::{Direction, Error, Handle};
 
 transom_rules::over_both_paths!(path_holds());
 
@@ -239,8 +239,11 @@ fn w21_a_socket_is_given_up_and_not_taken_over() {
     let (own, handle) = scratch(&two.a, two.s, 1);
     let waiting = two.a.receive(two.s, own.range(0, 16)).unwrap();
     let parked = two.b.receive(two.t, pages.range(0, 16)).unwrap();
+    // D-7: before a connect or a listen there is nothing to give away.
     let fresh = two.a.socket();
-    assert_eq!(two.a.provider.duplicate(fresh, 0), Err(Error::WSAENOTCONN));
+    assert_eq!(two.a.provider.duplicate(fresh, 0), Err(Error::WSAEINVAL));
+    two.a.provider.bind(fresh, "127.0.0.1:0".parse().unwrap()).unwrap();
+    assert_eq!(two.a.provider.duplicate(fresh, 0), Err(Error::WSAEINVAL));
     assert_eq!(two.a.provider.duplicate(1, 0), Err(Error::WSAENOTSOCK));
     let token = two.b.provider.duplicate(two.t, u32::MAX).unwrap();
     assert_ne!(token, 0, "D-1: it names something");
@@ -260,4 +263,57 @@ fn w21_a_socket_is_given_up_and_not_taken_over() {
     assert_eq!(two.b.provider.close_socket(two.t), Ok(()));
     assert_eq!(two.b.provider.close_socket(two.t), Err(Error::WSAENOTSOCK));
     two.end();
+}
+
+/// D-9: a listening socket is given up like a connected one: what waits is refused, nothing new is
+/// taken, and the descriptor waits for its close.
+#[test]
+fn d09_a_listening_socket_is_given_up() {
+    let two = Two::new();
+    let peer = two.b.provider.local_address(two.listener).unwrap();
+    let waiting = two.a.socket();
+    two.a.provider.event_select(waiting, waiting, CONNECT).unwrap();
+    assert_eq!(two.a.provider.connect(waiting, peer), Err(Error::WSAEWOULDBLOCK));
+    two.b.await_request(two.listener);
+    let token = two.b.provider.duplicate(two.listener, 1).unwrap();
+    assert_ne!(token, 0, "D-1: it names something");
+    two.a.await_request(waiting); // its event
+    let refused = (CONNECT, Some(Error::WSAECONNREFUSED));
+    assert_eq!(two.a.provider.network_events(waiting, 0), Ok(refused));
+    let no = Some(Error::WSAEINVAL);
+    assert_eq!(two.b.provider.accept(two.listener, |_| CF_ACCEPT).err(), no);
+    assert_eq!(two.b.provider.listen(two.listener, 1).err(), no);
+    assert_eq!(two.b.provider.duplicate(two.listener, 1).err(), no);
+    // The connections that were accepted on it are none of its business.
+    let (own, _) = scratch(&two.a, two.s, 1);
+    let (theirs, _) = scratch(&two.b, two.t, 2);
+    let received = two.b.receive(two.t, theirs.range(0, 8)).unwrap();
+    two.a.send(two.s, own.range(0, 8)).unwrap();
+    assert_eq!(two.b.ended(&received), (None, 8));
+    assert_eq!(two.b.provider.close_socket(two.listener), Ok(()));
+    assert_eq!(two.b.provider.close_socket(two.listener), Err(Error::WSAENOTSOCK));
+    two.end();
+}
+
+/// D-3, A-30: what a socket or a registration was called stays dead, also for the next provider of
+/// this process.
+#[test]
+fn a30_no_descriptor_and_no_handle_comes_back() {
+    let mut seen = std::collections::HashSet::new();
+    let mut before: Option<(usize, Handle)> = None;
+    for _ in 0..3 {
+        let two = Two::new();
+        let (pages, handle) = scratch(&two.b, two.t, 1);
+        let another = two.b.register(two.t, &pages, mem::READ);
+        for number in [two.s, two.t, two.listener, two.a.socket(), handle.0, another.0] {
+            assert!(seen.insert(number), "{number:#x} was something else");
+        }
+        if let Some((socket, handle)) = before.replace((two.t, handle)) {
+            let provider = &two.b.provider;
+            assert_eq!(provider.close_socket(socket), Err(Error::WSAENOTSOCK));
+            assert_eq!(provider.deregister_memory(socket, handle), Err(Error::WSAENOTSOCK));
+            assert_eq!(provider.deregister_memory(two.t, handle), Err(Error::WSAEINVAL));
+        }
+        two.end();
+    }
 }

@@ -189,6 +189,24 @@ fn w05_w25_the_functions_from_c() {
     let cleanup = table.cleanup.unwrap();
     assert_eq!(unsafe { (cleanup(&mut errno), cleanup(&mut errno)) }, (0, 0));
     assert_eq!(unsafe { cleanup(&mut errno) }, SOCKET_ERROR, "counted");
+    assert_eq!(Error(errno), Error::WSAENETDOWN);
+
+    // Started again, it does not know the sockets of before, nor call new ones by their names (D-3).
+    let mut table = std::mem::MaybeUninit::<ProcTable>::uninit();
+    let started = unsafe {
+        WSPStartupEx(0x0202, std::ptr::null_mut(), std::ptr::null(), &upcalls, table.as_mut_ptr())
+    };
+    assert_eq!(started, 0);
+    let table = unsafe { table.assume_init() };
+    for old in [listener, client, accepted] {
+        assert_eq!(unsafe { table.close_socket.unwrap()(old, &mut errno) }, SOCKET_ERROR);
+        assert_eq!(Error(errno), Error::WSAENOTSOCK);
+    }
+    for _ in 0..16 {
+        let new = unsafe { table.socket.unwrap()(2, 1, 6, std::ptr::null(), 0, 1, &mut errno) };
+        assert!(![listener, client, accepted, INVALID_SOCKET].contains(&new));
+    }
+    assert_eq!(unsafe { table.cleanup.unwrap()(&mut errno) }, 0);
 }
 
 const MEM_READWRITE: u32 = 3;
