@@ -15,6 +15,8 @@
 mod sync {
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
     pub(crate) use shuttle::sync::{Mutex, MutexGuard};
+    /// Of a ring.
+    pub(crate) const SLOTS: usize = 2;
 }
 #[path = "../src/driver/combining_lock.rs"]
 mod combining_lock;
@@ -30,15 +32,14 @@ use std::sync::Arc;
 
 use combining_lock::CombiningLock;
 use record::{Header, Kind};
-use ring::{Body, Consumer, Found, Producer, Slot};
+use ring::{Body, Consumer, Found, Producer, SLOTS, Slot};
 use shuttle::sync::{Condvar, Mutex};
 use shuttle::thread;
 use sleepers::{Bell, Sleepers};
 use sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
-/// Records that are sent, through so many slots.
+/// Records that are sent.
 const RECORDS: u64 = 3;
-const SLOTS: usize = 2;
 const SCHEDULES: usize = 1_500;
 
 const RECEIVE: u32 = 1;

@@ -41,7 +41,8 @@ pub const NAME: &str = "process";
 /// What this wire calls itself ([`transom_wire::Facts::wire`]).
 pub const WIRE: &str = "shared memory of one host";
 
-/// What the rings are built of; their model test puts loom's in their place.
+/// What the rings are built of; their model test puts loom's atomics in their place, and fewer slots.
 mod sync {
     pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+    pub(crate) const SLOTS: usize = 256;
 }

@@ -16,7 +16,7 @@ use super::record::{HEADER, Header, Kind, LAST, Words, words_of};
 use super::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Slots of a side. A power of two.
-pub const SLOTS: usize = 256;
+pub const SLOTS: usize = super::sync::SLOTS;
 /// Bytes of a side's data area.
 pub const DATA: usize = 512 * 1024;
 /// Bytes of payload that fit a slot.

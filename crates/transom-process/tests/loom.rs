@@ -1,12 +1,26 @@
-//! Every interleaving of the rings (`src/ring.rs`, the shipped file) on loom's atomics: no record is
-//! lost, torn or seen twice, and nobody sleeps through one.
+//! Every interleaving of the rings (`src/ring.rs` and `src/duplex.rs`, the shipped files) on loom's
+//! atomics: no record is lost, torn or seen twice, the word beside the records overtakes none, and
+//! nobody sleeps through either.
 //!
-//! The first model was seen to fail without the release in `publish`; the second without the barrier of
-//! `fall_asleep`, and without the one of `must_ring`.
+//! Each model was seen to fail without
+//!
+//! - `a_record_is_read_once_and_whole`: the release in `publish`;
+//! - `nobody_sleeps_through_a_record`: the barrier of `fall_asleep`, and the one of `must_ring`;
+//! - `the_word_beside_the_records_comes_after_them_and_wakes`: `has_next` in `news_beside`, with the
+//!   word read after it, the release or the acquire of the word;
+//! - `a_record_or_a_word_alone_wakes`: the note that something was written, for either, and either half
+//!   of `has_news`;
+//! - `a_place_is_used_again_when_it_was_read`: a payload copied before its record is published, and the
+//!   limit of the data area.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, dead_code, unreachable_pub)]
 #![allow(missing_docs)]
 
+#[macro_use]
+extern crate transom_wire;
+
+#[path = "../src/duplex.rs"]
+mod duplex;
 #[path = "../src/record.rs"]
 mod record;
 #[path = "../src/ring.rs"]
@@ -14,11 +28,13 @@ mod ring;
 
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+    pub(crate) const SLOTS: usize = 2;
 }
 
+use duplex::{Area, Duplex};
 use loom::sync::{Arc, Condvar, Mutex};
 use record::{Header, Kind};
-use ring::{Body, Consumer, Found, Producer, Slot};
+use ring::{Body, Consumer, Found, INLINE, Producer, SLOTS, Shared, Slot};
 
 /// Two slots, an acknowledgement, and a bell: what is between a writer and a reader.
 #[derive(Default)]
@@ -137,6 +153,181 @@ fn nobody_sleeps_through_a_record() {
                 rung = bell.heard.wait(rung).unwrap(); // loom finds a sleep without an end
             }
             *rung = false;
+        }
+        writer.join().unwrap();
+    });
+}
+
+/// Shared memory of two slots for each side, a data area of one cache line as a word that loom knows of,
+/// and a bell for each side.
+#[derive(Clone, Default)]
+struct Memory(Arc<(Shared, sync::AtomicU64, [Bell; 2])>);
+
+impl Area for Memory {
+    fn shared(&self) -> &Shared {
+        &self.0.0
+    }
+
+    fn address(&self, _side: usize, offset: usize) -> u64 {
+        offset as u64
+    }
+
+    fn fill_bytes(&self, _side: usize, _offset: usize, bytes: &[u8]) {
+        self.0.1.store(bytes[0].into(), sync::Ordering::Relaxed);
+    }
+
+    fn read_bytes(&self, _side: usize, _offset: usize, into: &mut [u8]) {
+        into.fill(self.0.1.load(sync::Ordering::Relaxed) as u8);
+    }
+}
+
+/// One side of the link, as the driver uses it.
+struct End {
+    duplex: Duplex<Memory>,
+    memory: Memory,
+}
+
+/// What one look finds: a record's number, or a word.
+#[derive(Debug, PartialEq, Eq)]
+enum News {
+    Record(u64),
+    Word(u64),
+}
+
+impl End {
+    /// `data`: bytes of the data area.
+    fn new(memory: &Memory, mine: usize, data: usize) -> End {
+        let duplex = Duplex::sized(memory.clone(), mine, SLOTS, data);
+        End { duplex, memory: memory.clone() }
+    }
+
+    /// Acknowledge, if there is a word for it, and wake the other side if it sleeps.
+    fn settle(&mut self, word: Option<u64>) {
+        if self.duplex.settle(word) {
+            let bell = &self.memory.0.2[1 - self.duplex.mine()];
+            *bell.rung.lock().unwrap() = true;
+            bell.heard.notify_one();
+        }
+    }
+
+    /// Take the next record, or the word beside them. Payloads are their record's number.
+    fn look(&mut self) -> Option<News> {
+        let (mut first, mut rest) = ([0; record::HEADER], [0; INLINE]);
+        if self.duplex.read_small(&mut first, &mut rest).unwrap() {
+            let header = Header::from_words(record::words_of(&first)).unwrap();
+            assert_eq!(u64::from(rest[0]), header.address);
+            return Some(News::Record(header.address));
+        }
+        if let Some(record) = self.duplex.read() {
+            let record = record.unwrap();
+            let mut room = [0; 256];
+            let used = self.duplex.copy(&record.header, record.body, &mut room);
+            assert!(
+                room[record::HEADER..used]
+                    .iter()
+                    .all(|byte| u64::from(*byte) == record.header.address)
+            );
+            return Some(News::Record(record.header.address));
+        }
+        self.duplex.news_beside().unwrap().map(|header| News::Word(header.ack))
+    }
+
+    /// The same, until there is something.
+    fn spin(&mut self) -> News {
+        loop {
+            match self.look() {
+                Some(news) => return news,
+                None => loom::thread::yield_now(),
+            }
+        }
+    }
+
+    /// The same, asleep as long as there is nothing.
+    fn wait(&mut self) -> News {
+        loop {
+            if let Some(news) = self.look() {
+                return news;
+            }
+            if self.duplex.fall_asleep() {
+                let bell = &self.memory.0.2[self.duplex.mine()];
+                let mut rung = bell.rung.lock().unwrap();
+                while !*rung {
+                    rung = bell.heard.wait(rung).unwrap(); // loom finds a sleep without an end
+                }
+                *rung = false;
+            }
+            self.duplex.wake_up();
+        }
+    }
+}
+
+/// A frame with the number `number`, whose payload lies in the data area if it is `large`.
+fn frame(number: u8, large: bool) -> Vec<u8> {
+    let length = if large { 64 } else { 8 };
+    // Text is copied out of the data area; a Write would be named by its address.
+    let (kind, flags) = if large { (Kind::Refuse, 0) } else { (Kind::Write, record::LAST) };
+    let header = Header { flags, address: number.into(), length, ..Header::new(kind) };
+    [&record::to_bytes(header.words())[..], &vec![number; length as usize]].concat()
+}
+
+/// The word beside the records is read after the records that were written before it; neither is slept
+/// through.
+#[test]
+fn the_word_beside_the_records_comes_after_them_and_wakes() {
+    loom::model(|| {
+        let memory = Memory::default();
+        let mut end = End::new(&memory, 1, 64);
+        let writer = loom::thread::spawn(move || {
+            let mut end = End::new(&memory, 0, 64);
+            assert!(end.duplex.write(&mut frame(1, false), &mut 0));
+            end.settle(Some(7 << 32));
+        });
+        assert_eq!(end.wait(), News::Record(1));
+        assert_eq!(end.wait(), News::Word(7 << 32));
+        assert_eq!(end.look(), None);
+        writer.join().unwrap();
+    });
+}
+
+/// A record wakes when no word was written, and a word when no record was.
+#[test]
+fn a_record_or_a_word_alone_wakes() {
+    for word in [None, Some(7 << 32)] {
+        loom::model(move || {
+            let memory = Memory::default();
+            let mut end = End::new(&memory, 1, 64);
+            let writer = loom::thread::spawn(move || {
+                let mut end = End::new(&memory, 0, 64);
+                if word.is_none() {
+                    assert!(end.duplex.write(&mut frame(1, false), &mut 0));
+                }
+                end.settle(word);
+            });
+            assert_eq!(end.wait(), word.map_or(News::Record(1), News::Word));
+            writer.join().unwrap();
+        });
+    }
+}
+
+/// A place is written again only when its payload was read: the word that says so is written after that,
+/// and read before the place is written.
+#[test]
+fn a_place_is_used_again_when_it_was_read() {
+    loom::model(|| {
+        let memory = Memory::default();
+        let mut end = End::new(&memory, 1, 64);
+        let writer = loom::thread::spawn(move || {
+            let mut end = End::new(&memory, 0, 64);
+            for number in 1..3 {
+                let (mut bytes, mut written) = (frame(number, true), 0);
+                while !end.duplex.write(&mut bytes, &mut written) {
+                    assert!(matches!(end.spin(), News::Word(_)));
+                }
+            }
+        });
+        for number in 1..3 {
+            assert_eq!(end.spin(), News::Record(number));
+            end.settle(Some(number));
         }
         writer.join().unwrap();
     });

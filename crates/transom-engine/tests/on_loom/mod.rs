@@ -5,6 +5,8 @@
 pub mod sync {
     pub use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
     pub use loom::sync::{Mutex, MutexGuard};
+    /// Of a ring.
+    pub const SLOTS: usize = 2;
 }
 
 /// Every interleaving in which threads are interrupted at most so often.
