@@ -14,6 +14,7 @@ pub mod answers;
 pub mod descriptors;
 mod forged;
 pub mod mutate;
+mod records;
 pub mod rings;
 pub mod seeds;
 pub mod start_up;

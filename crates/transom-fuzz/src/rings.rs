@@ -1,5 +1,6 @@
 //! The other process writes what it likes into the shared memory, while a victim reads it as the
-//! engine does: it ends in a refusal or an ended connection, never outside of the data area.
+//! engine does: it ends in a refusal or an ended connection, never outside of the data area. What may
+//! not come by the rules of the records is never delivered, and nothing else is refused.
 //!
 //! Input: one byte of options, then steps: what to do, and its bytes.
 
@@ -12,10 +13,14 @@ use transom_process::ring::{
     Body, Consumer, DATA, Found, INLINE, Producer, Record, RingViolation, SLOTS, Shared, Side, Slot,
 };
 use transom_process::{Area, Channel, Config, Duplex};
-use transom_wire::{Frame, ReadLimits, Role, Time, Wire};
+use transom_wire::{Bytes, Event, Frame, ReadLimits, Role, Time, Wire};
 
 use crate::Input;
+use crate::records::Model;
 use crate::stream::{ACTIVE, Engine, REFUSE, Rules};
+
+/// Small Writes are not taken by their own way.
+const ONE_WAY: u8 = 4;
 
 /// What the wire of records promises: the rest is its engine's.
 pub(crate) const RECORDS: Rules = Rules {
@@ -53,6 +58,8 @@ impl Area for Memory {
 
 struct Victim {
     engine: Engine<Channel>,
+    model: Model,
+    one_way: bool,
     shared: Rc<Shared>,
     duplex: Duplex<Memory>,
     /// Takes the same records on the long way.
@@ -91,6 +98,8 @@ pub fn rings(input: &[u8]) {
     let shared = fresh();
     let mut victim = Victim {
         engine: Engine::new(Channel::new(config, Time(0)), RECORDS, options),
+        model: Model::default(),
+        one_way: options & ONE_WAY != 0,
         duplex: Duplex::new(Memory(shared.clone()), usize::from(role == Role::Passive)),
         shadow: Consumer::new(SLOTS, DATA),
         shared,
@@ -214,10 +223,7 @@ impl Victim {
         while !self.over {
             match self.take(&mut staging) {
                 Ok(0) => break,
-                Ok(used) => {
-                    let heard = self.engine.hear(&staging[..used]);
-                    assert!(heard == used, "a record is whole");
-                }
+                Ok(used) => self.hear(&staging[..used]),
                 Err(violation) => {
                     assert!(!violation.text().is_empty());
                     self.over = true; // the engine ends the connection
@@ -228,10 +234,54 @@ impl Victim {
         self.staging = staging;
     }
 
+    /// As the engine gives a record to its wire. What the model says must not come is not delivered.
+    fn hear(&mut self, bytes: &[u8]) {
+        let header = record::to_words(bytes).and_then(Header::from_words).unwrap();
+        let judged = self.engine.open && !self.engine.dead && header.kind != Kind::Ack;
+        let reads = self.engine.wire.facts().map_or(0, |facts| facts.limits.inbound);
+        let delivered = self.engine.delivered;
+        if !self.take_whole(bytes, &header) {
+            assert!(self.engine.hear(bytes) == bytes.len(), "a record is whole");
+        }
+        let violation = &self.engine.violation;
+        assert!(
+            !judged || violation.is_none() || self.engine.delivered == delivered,
+            "{violation:?}"
+        );
+        if judged && violation.as_ref().is_none_or(|v| v.rule != "acknowledgements") {
+            let allowed = self.model.allows(&header, reads);
+            assert_eq!(allowed, violation.is_none(), "{header:?} {violation:?} {:?}", self.model);
+        }
+    }
+
+    /// As the engine takes Writes of a few bytes.
+    fn take_whole(&mut self, bytes: &[u8], header: &Header) -> bool {
+        let small = header.payload() <= INLINE && !self.engine.dead && !self.one_way;
+        let Some(head) = bytes.first_chunk().filter(|_| small) else { return false };
+        let Some(placing) = self.engine.wire.take_whole(head) else { return false };
+        assert_eq!((header.kind, header.flags), (Kind::Write, record::LAST));
+        assert_eq!((placing.token, placing.address), (header.token, header.address));
+        let payload = Bytes::Own(&bytes[HEADER..]);
+        assert_eq!((placing.length, bytes.len()), (payload.len(), HEADER + header.payload()));
+        let mut news = false;
+        while let Some(event) = self.engine.wire.poll_event() {
+            self.engine.take(event);
+            news = true;
+        }
+        assert_eq!(placing.news, news);
+        let (token, address) = (placing.token, placing.address);
+        self.engine.take(Event::Write { token, address, payload, last: true });
+        true
+    }
+
     fn take(&mut self, into: &mut [u8]) -> Result<usize, RingViolation> {
         let (mut header, mut payload) = ([0; HEADER], [0; INLINE]);
         let shared = self.shared.clone();
-        let same = self.shadow.take(shared.sides[1 - self.duplex.mine()].slots());
+        let slots = shared.sides[1 - self.duplex.mine()].slots();
+        if self.shadow.has_next(slots) {
+            assert_eq!(self.duplex.news_beside(), Ok(None), "a word has overtaken a record");
+        }
+        let same = self.shadow.take(slots);
         let next = if self.duplex.read_small(&mut header, &mut payload)? {
             let record = Record::of_small(&header, &payload).unwrap();
             assert!(record.header.kind == Kind::Write && record.header.payload() <= INLINE);
@@ -249,6 +299,8 @@ impl Victim {
             let used = self.duplex.copy(&record.header, record.body, into);
             let there = matches!(record.body, Found::At(_)) && record.header.kind.carries_data();
             assert_eq!(used, HEADER + if there { size_of::<u64>() } else { length });
+            let copied = record::to_words(into).and_then(Header::from_words).unwrap();
+            assert_eq!(copied.has(record::ELSEWHERE), there, "who says where the payload lies");
             return Ok(used);
         }
         let header = self.duplex.news_beside()?;
@@ -259,7 +311,16 @@ impl Victim {
     fn speak(&mut self) {
         let word = self.engine.wire.acknowledgement(self.engine.now);
         let _ = self.duplex.settle(word);
+        if let Some(word) = word {
+            assert!(word as u32 <= self.taken, "what has not come is acknowledged");
+            self.model.say(word);
+        }
         self.engine.speak();
+        for frame in std::mem::take(&mut self.engine.left) {
+            let header = record::to_words(&frame).and_then(Header::from_words).unwrap();
+            assert!(header.ack as u32 <= self.taken, "what has not come is acknowledged");
+            self.model.leave(&header);
+        }
         self.waiting.append(&mut self.engine.out);
         if self.duplex.write(&mut self.waiting, &mut self.written) {
             assert!(self.waiting.len() < HEADER, "all of what is whole");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use transom_iwarp::{Config, Stream};
 use transom_wire::{
     Begin, Event, Frame, Message, MessageId, Operation, Payload, ReadLimits, Refusal, RefusalClass,
-    Role, SetupError, Time, Wire,
+    Role, SetupError, Time, Violation, Wire,
 };
 
 /// We are the active side.
@@ -37,6 +37,8 @@ pub(crate) struct Engine<W> {
     /// What this wire promises besides what every wire does.
     rules: Rules,
     events: u32,
+    /// Those of them that the peer has asked for.
+    pub(crate) delivered: u32,
     /// Reads of the peer that wait for an answer.
     asked: i64,
     /// What was said and not taken away.
@@ -46,6 +48,12 @@ pub(crate) struct Engine<W> {
     /// Last words.
     ends: u32,
     pub(crate) dead: bool,
+    /// Why, if the peer broke a rule.
+    pub(crate) violation: Option<Violation>,
+    /// Messages may flow.
+    pub(crate) open: bool,
+    /// Headers of the frames that have left since it was emptied.
+    pub(crate) left: Vec<Vec<u8>>,
     /// Private data to answer with.
     pub(crate) private: Vec<u8>,
 }
@@ -102,12 +110,16 @@ impl<W: Wire> Engine<W> {
             options,
             rules,
             events: 0,
+            delivered: 0,
             asked: 0,
             out: Vec::new(),
             next: 0,
             under_way: false,
             ends: 0,
             dead: false,
+            violation: None,
+            open: false,
+            left: Vec::new(),
             private: Vec::new(),
         }
     }
@@ -159,8 +171,9 @@ impl<W: Wire> Engine<W> {
             let _ = self.wire.glance(&bytes[at..]); // only a guess, but of any bytes
             let decoded = match self.wire.decode(self.now, &bytes[at..]) {
                 Ok(decoded) => decoded,
-                Err(_) => {
+                Err(violation) => {
                     assert!(!self.dead, "a second violation");
+                    self.violation = Some(violation);
                     self.dead = true;
                     continue;
                 }
@@ -181,8 +194,10 @@ impl<W: Wire> Engine<W> {
         }
     }
 
-    fn take(&mut self, event: Event<'_>) {
+    pub(crate) fn take(&mut self, event: Event<'_>) {
         self.events += 1;
+        let own = matches!(event, Event::Done { .. } | Event::Resume | Event::CreditWanted);
+        self.delivered += u32::from(!own);
         let refused = self.options & REFUSE != 0 && self.events.is_multiple_of(7);
         match event {
             Event::ConnectRequest { private, .. } => {
@@ -197,6 +212,7 @@ impl<W: Wire> Engine<W> {
             Event::Accepted { limits, .. } => {
                 assert!(limits.outbound <= 4 && limits.inbound <= 4);
                 self.wire.confirm(self.now).unwrap();
+                self.open = true;
             }
             Event::Write { address, payload, last, .. } => {
                 assert!(
@@ -227,7 +243,8 @@ impl<W: Wire> Engine<W> {
                 assert!(text.len() <= 3 * 512 && !text.chars().any(char::is_control));
             }
             Event::Done { through } => assert!(through.0 < self.next),
-            Event::Rejected { .. } | Event::Established | Event::Resume => {}
+            Event::Established => self.open = true,
+            Event::Rejected { .. } | Event::Resume => {}
         }
     }
 
@@ -261,6 +278,7 @@ impl<W: Wire> Engine<W> {
             self.begin();
             let Some(frame) = self.wire.next_frame(self.now) else { return };
             let start = self.out.len();
+            self.left.push(frame.header().to_vec());
             self.out.extend_from_slice(frame.header());
             assert!(frame.length <= 65_536);
             self.out.resize(self.out.len() + frame.length as usize, 0xA5);

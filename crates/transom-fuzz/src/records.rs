@@ -1,0 +1,122 @@
+//! What a peer may send over rings, said once more and apart from the decoder: the target of the rings
+//! holds each record against it.
+
+use std::collections::VecDeque;
+
+use transom_process::record::{self, Header, Kind};
+
+/// The message that the peer is in the middle of.
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Inside {
+    #[default]
+    Nothing,
+    Write {
+        token: u32,
+        next: u64,
+        left: u32,
+    },
+    Send {
+        flags: u8,
+        address: u64,
+        bytes: u64,
+    },
+    Answer,
+}
+
+/// A connection, as far as the rules need it.
+#[derive(Debug, Default)]
+pub(crate) struct Model {
+    inside: Inside,
+    /// Receives that the peer was told of, and Sends of its that have begun.
+    granted: u32,
+    sends: u32,
+    /// Reads of the peer without the last byte of their answer.
+    unanswered: u32,
+    /// Bytes that are missing of the answers to our reads.
+    asked: VecDeque<u32>,
+}
+
+impl Model {
+    /// This side has said this word.
+    pub(crate) fn say(&mut self, word: u64) {
+        self.granted = (word >> 32) as u32 & ((1 << 29) - 1);
+    }
+
+    /// A record of this side has left.
+    pub(crate) fn leave(&mut self, header: &Header) {
+        match header.kind {
+            Kind::Read => self.asked.push_back(header.length),
+            Kind::Answer => self.unanswered -= u32::from(header.has(record::LAST)),
+            _ => {}
+        }
+        if matches!(header.kind, Kind::Request | Kind::Reply | Kind::Reject | Kind::Ready) {
+            return; // there is nothing to acknowledge yet
+        }
+        self.say(header.ack);
+    }
+
+    /// Whether this record of the peer may come now, with so many reads agreed. If so, it has come.
+    pub(crate) fn allows(&mut self, header: &Header, reads: u32) -> bool {
+        let &Header { kind, address, token, length, .. } = header;
+        let last = header.has(record::LAST);
+        let free = self.inside == Inside::Nothing;
+        match kind {
+            Kind::Refuse => true,
+            Kind::Announce => {
+                self.inside = Inside::Write { token, next: address, left: length };
+                free && length > 0
+            }
+            Kind::Write => {
+                let Inside::Write { token: announced, next, left } = &mut self.inside else {
+                    return free && last;
+                };
+                let fits = *announced == token && *next == address && length <= *left;
+                if !fits || length == 0 || last != (length == *left) {
+                    return false;
+                }
+                *next = next.wrapping_add(length.into());
+                *left -= length;
+                if last {
+                    self.inside = Inside::Nothing;
+                }
+                true
+            }
+            Kind::Send => {
+                let flags = header.flags & (record::SOLICITED | record::INVALIDATE);
+                let before = match self.inside {
+                    Inside::Nothing => {
+                        self.sends += 1;
+                        0
+                    }
+                    Inside::Send { flags: f, address: a, bytes } if (f, a) == (flags, address) => {
+                        bytes
+                    }
+                    _ => return false,
+                };
+                let bytes = before + u64::from(length);
+                self.inside =
+                    if last { Inside::Nothing } else { Inside::Send { flags, address, bytes } };
+                self.sends <= self.granted && bytes <= u32::MAX.into() && (last || length > 0)
+            }
+            Kind::Read => {
+                self.unanswered += 1;
+                free && self.unanswered <= reads
+            }
+            Kind::Answer => {
+                let Some(missing) = self.asked.front_mut() else { return false };
+                if length > *missing || last != (length == *missing) || !last && length == 0 {
+                    return false;
+                }
+                *missing -= length;
+                let fits = free || self.inside == Inside::Answer;
+                self.inside = Inside::Answer;
+                if last {
+                    self.asked.pop_front();
+                    self.inside = Inside::Nothing;
+                }
+                fits
+            }
+            Kind::Ack | Kind::Request | Kind::Reply | Kind::Reject | Kind::Ready => false,
+        }
+    }
+}
