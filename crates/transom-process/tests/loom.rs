@@ -16,9 +16,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, dead_code, unreachable_pub)]
 #![allow(missing_docs)]
 
-#[macro_use]
-extern crate transom_wire;
-
 #[path = "../src/duplex.rs"]
 mod duplex;
 #[path = "../src/record.rs"]

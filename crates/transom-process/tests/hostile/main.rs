@@ -503,5 +503,5 @@ fn ended(side: &mut Side) {
     assert_eq!(side.hear(&late), late.len(), "what comes later is thrown away");
     assert_eq!((side.taken(), side.violation.take()), (vec![], None));
     assert_eq!(side.wire.on_deadline(now), Ok(()));
-    assert_eq!(side.wire.link_closed(now), Ok(()));
+    assert_eq!(side.wire.link_closed(now, false), Ok(()));
 }

@@ -203,7 +203,7 @@ fn a_refusal_inside_an_unfinished_message_is_taken() {
 #[test]
 fn the_link_does_not_end_inside_a_message() {
     for (mut side, _) in unfinished() {
-        let violation = side.wire.link_closed(side.now).unwrap_err();
+        let violation = side.wire.link_closed(side.now, false).unwrap_err();
         assert_eq!(violation.blame, Blame::Peer);
         assert_eq!(violation.detail, "the link ended in the middle of a message");
         ended(&mut side);
@@ -211,10 +211,10 @@ fn the_link_does_not_end_inside_a_message() {
     // An announcement alone is one that has begun; behind a message there is nothing.
     let mut side = open();
     side.record(announce(7, 0x1000, 100));
-    assert!(side.wire.link_closed(side.now).is_err());
+    assert!(side.wire.link_closed(side.now, false).is_err());
     let mut side = inside_a_write();
     side.record(write(7, 0x1028, 60, LAST));
-    assert_eq!(side.wire.link_closed(side.now), Ok(()));
+    assert_eq!(side.wire.link_closed(side.now, false), Ok(()));
     assert_eq!(side.violation, None);
 }
 

@@ -207,7 +207,7 @@ fn the_link_does_not_end_inside_a_record() {
     let bytes = record::to_bytes(read(7, 0x1000, 8).words());
     let mut side = ready();
     assert_eq!(side.hear(&bytes[..HEADER - 1]), 0);
-    let violation = side.wire.link_closed(side.now).unwrap_err();
+    let violation = side.wire.link_closed(side.now, false).unwrap_err();
     assert_eq!(
         (violation.blame, &violation.detail[..]),
         (Blame::Peer, "the link ended in the middle of a record")
@@ -218,5 +218,5 @@ fn the_link_does_not_end_inside_a_record() {
     assert_eq!(side.hear(&bytes[..HEADER - 1]), 0);
     assert_eq!(side.hear(&bytes), HEADER);
     assert_eq!(side.hear(&[]), 0);
-    assert_eq!(side.wire.link_closed(side.now), Ok(()));
+    assert_eq!(side.wire.link_closed(side.now, false), Ok(()));
 }

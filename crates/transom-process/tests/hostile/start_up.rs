@@ -184,7 +184,7 @@ fn the_link_does_not_end_in_start_up() {
     ];
     for (phase, detail) in phases {
         let mut side = phase();
-        side.violation = side.wire.link_closed(side.now).err();
+        side.violation = side.wire.link_closed(side.now, false).err();
         silent(&mut side, detail);
     }
 }
