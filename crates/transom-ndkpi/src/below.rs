@@ -177,7 +177,6 @@ pub(crate) fn deregister(adapter: &raw::Adapter, region: Token) -> Result<(), St
 
 /// Both halves of Bind: the token, and the request that lets it live (MW-2, MW-5, MW-6).
 pub(crate) fn bind(
-    adapter: &raw::Adapter,
     queue_pair: &raw::QueuePair,
     (context, flags): (u64, Flags),
     region: Token,
@@ -185,16 +184,12 @@ pub(crate) fn bind(
     rights: Rights,
 ) -> Result<Token, Status> {
     let window = raw::Window { region, base, length, rights };
-    let reserved = adapter.reserve_window(&window, queue_pair).map_err(|error| match error {
+    queue_pair.post_bind(context, flags, &window).map_err(|error| match error {
         WindowError::Unusable(error) => failed(error),
         WindowError::Refused(BindError::Right(_)) => Status::ACCESS_VIOLATION,
         WindowError::Refused(BindError::Exhausted) => Status::INSUFFICIENT_RESOURCES,
         WindowError::Refused(_) => Status::INVALID_PARAMETER,
-    })?;
-    let operation = Operation::Bind { window: reserved.token() };
-    let request = Request { context, operation, flags };
-    queue_pair.post(&request, Data::Sges(&[])).map_err(failed)?;
-    Ok(reserved.posted())
+    })
 }
 
 /// The second half alone, for a window that is bound: it fails when its turn comes (MW-9).

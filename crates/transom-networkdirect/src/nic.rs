@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use transom_engine::{Caps, Data, Dialect, Flags, Operation, Request, Status, raw};
+use transom_engine::{Caps, Dialect, Status, raw};
 use transom_memory::{Rights, Segment, Token};
 
 use crate::limits;
@@ -69,20 +69,5 @@ impl Nic {
             inline_size,
         };
         status(self.raw.queue_pair(self.domain, initiator, receive, shared, &options))
-    }
-
-    /// Reserve a window for `pair` and post its Bind; its token, which lives once the Bind executes.
-    pub(crate) fn post_bind(
-        &self,
-        pair: &raw::QueuePair,
-        context: u64,
-        flags: Flags,
-        window: &raw::Window,
-    ) -> Result<Token> {
-        let reserved = self.raw.reserve_window(window, pair).map_err(raw::Error::from);
-        let reserved = status(reserved)?;
-        let operation = Operation::Bind { window: reserved.token() };
-        status(pair.post(&Request { context, operation, flags }, Data::Sges(&[])))?;
-        Ok(reserved.posted())
     }
 }

@@ -479,9 +479,8 @@ impl Endpoint {
             rights: rights.memory(),
         };
         let reserved = self
-            .adapter
-            .raw()
-            .reserve_window(&window, &self.raw)
+            .raw
+            .reserve_window(&window)
             .map_err(|error| explain::call(&asked.to_string(), &error.into()))?;
         self.post_silent(Operation::Bind { window: reserved.token() }, asked)?;
         Ok(reserved.posted().0)

@@ -10,9 +10,10 @@ use transom_memory::{
     Registration, Rights, Scope, Segment, Token, Unless, WindowSpec,
 };
 
+use super::adapter::Owner;
 use super::{Adapter, Error, QueuePair, Result};
-use crate::Status;
 use crate::sys;
+use crate::{Data, Flags, Operation, Request, Status};
 
 /// A protection domain: memory that was registered in one is of no use in another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,7 +37,7 @@ pub struct Window {
 #[derive(Debug)]
 #[must_use = "a reservation that is dropped is given up"]
 pub struct Reservation<'a> {
-    adapter: &'a Adapter,
+    owner: &'a Owner,
     token: Token,
     posted: bool,
 }
@@ -44,7 +45,7 @@ pub struct Reservation<'a> {
 /// Why a window was not reserved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WindowError {
-    /// The adapter or the queue pair cannot be used for it.
+    /// The adapter is gone, or the queue pair takes no Bind now.
     Unusable(Error),
     /// The memory table has refused.
     Refused(BindError),
@@ -67,7 +68,7 @@ impl Reservation<'_> {
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         if !self.posted
-            && let Ok(shared) = self.adapter.0.here()
+            && let Ok(shared) = self.owner.here()
         {
             shared.memory.abandon(self.token, sys::now().0);
         }
@@ -295,38 +296,6 @@ impl Adapter {
 
     // ---- windows -----------------------------------------------------------------------------
 
-    /// Make a window's token, for `queue_pair`'s peer only. Post its Bind next; until that executes
-    /// the token names nothing, and the region is busy (ND2 W10, 5.6).
-    ///
-    /// # Errors
-    /// The memory table's reason, for fronts that have a code for each. As an [`Error`]:
-    /// `InvalidParameter(2)` for no bytes, `InsufficientResources`, and `LocalAccess` for the rest.
-    pub fn reserve_window(
-        &self,
-        window: &Window,
-        queue_pair: &QueuePair,
-    ) -> std::result::Result<Reservation<'_>, WindowError> {
-        let shared = self.0.here().map_err(WindowError::Unusable)?;
-        if !std::sync::Arc::ptr_eq(&queue_pair.0.owner, &self.0) {
-            return Err(WindowError::Unusable(Error::caller(
-                Status::InvalidParameter(1),
-                "bind: the queue pair belongs to another adapter",
-            )));
-        }
-        let config = queue_pair.config();
-        let spec = WindowSpec {
-            region: window.region,
-            domain: config.domain,
-            scope: Scope::QueuePair(config.domain, config.number),
-            base: window.base,
-            length: window.length,
-            rights: window.rights,
-        };
-        let token = shared.memory.reserve(&spec, sys::recently().0);
-        let token = token.map_err(WindowError::Refused)?;
-        Ok(Reservation { adapter: self, token, posted: false })
-    }
-
     /// Whether a window's token is reserved or live.
     #[must_use]
     pub fn is_open(&self, window: Token) -> bool {
@@ -341,6 +310,51 @@ impl Adapter {
     pub fn revoke(&self, window: Token) -> Result<()> {
         let shared = self.0.here()?;
         shared.memory.close(window, None, sys::recently().0).map_err(deregister_error)
+    }
+}
+
+impl QueuePair {
+    /// Make a window's token, for this queue pair's peer only. Post its Bind next; until that
+    /// executes the token names nothing, and the region is busy (ND2 W10, 5.6).
+    ///
+    /// # Errors
+    /// The memory table's reason, for fronts that have a code for each. As an [`Error`]:
+    /// `InvalidParameter(2)` for no bytes, `InsufficientResources`, and `LocalAccess` for the rest.
+    pub fn reserve_window(
+        &self,
+        window: &Window,
+    ) -> std::result::Result<Reservation<'_>, WindowError> {
+        let owner = &*self.0.owner;
+        let shared = owner.here().map_err(WindowError::Unusable)?;
+        let config = self.config();
+        let spec = WindowSpec {
+            region: window.region,
+            domain: config.domain,
+            scope: Scope::QueuePair(config.domain, config.number),
+            base: window.base,
+            length: window.length,
+            rights: window.rights,
+        };
+        let token = shared.memory.reserve(&spec, sys::recently().0);
+        let token = token.map_err(WindowError::Refused)?;
+        Ok(Reservation { owner, token, posted: false })
+    }
+
+    /// Reserve a window and post its Bind; its token, which begins when the Bind executes.
+    ///
+    /// # Errors
+    /// As [`QueuePair::reserve_window`] and [`QueuePair::post`]. A refused call reserves nothing.
+    pub fn post_bind(
+        &self,
+        context: u64,
+        flags: Flags,
+        window: &Window,
+    ) -> std::result::Result<Token, WindowError> {
+        let reserved = self.reserve_window(window)?;
+        let operation = Operation::Bind { window: reserved.token() };
+        let request = Request { context, operation, flags };
+        self.post(&request, Data::Sges(&[])).map_err(WindowError::Unusable)?;
+        Ok(reserved.posted())
     }
 }
 

@@ -195,9 +195,8 @@ impl Qp {
             return below::bind_again(&self.raw, (context, flags), window);
         }
         let rights = window_rights(given);
-        let adapter = &self.pd.adapter.raw;
         let (request, range) = ((context, flags), (address, length));
-        let window = below::bind(adapter, &self.raw, request, region, range, rights)?;
+        let window = below::bind(&self.raw, request, region, range, rights)?;
         mw.set_bound(window, mr);
         Ok(())
     }

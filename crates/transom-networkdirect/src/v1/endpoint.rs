@@ -282,8 +282,7 @@ impl Endpoint {
             pick(OP_ALLOW_READ, Rights::REMOTE_READ) | pick(OP_ALLOW_WRITE, Rights::REMOTE_WRITE);
         let spec = raw::Window { region, base, length, rights };
         let token = window.bind(self.number, || {
-            let reserved = self.adapter.nic.raw.reserve_window(&spec, &self.raw);
-            let reserved = reserved.map_err(|error| bind_error(&error))?;
+            let reserved = self.raw.reserve_window(&spec).map_err(|error| bind_error(&error))?;
             let window = reserved.token();
             self.post(result, Operation::Bind { window }, flags, Data::Sges(&[]))?;
             Ok(reserved.posted())

@@ -187,7 +187,8 @@ impl QueuePair {
             // C8: an unregistered region is answered as a range outside of it.
             let region = registered.ok_or(ND_ACCESS_VIOLATION)?;
             let window = raw::Window { region, base: address, length, rights };
-            self.adapter.nic.post_bind(&self.raw, context as u64, flags, &window).map_err(nd2)
+            let posted = self.raw.post_bind(context as u64, flags, &window);
+            posted.map_err(|error| nd2(raw::Error::from(error).status))
         })?;
         Ok(ND_SUCCESS)
     }

@@ -112,7 +112,7 @@ impl End {
             length: buffer.length as u64,
             rights,
         };
-        self.adapter.reserve_window(&window, &self.qp).unwrap().posted()
+        self.qp.reserve_window(&window).unwrap().posted()
     }
 
     pub(crate) fn buffer(&self, length: usize) -> Buffer {

@@ -1,10 +1,10 @@
 //! What fronts ask of the memory table, and the state behind each refusal.
 
-use transom_memory::{Purpose, Rights, Scope, Segment, Token, Unless};
+use transom_memory::{BindError, Purpose, Rights, Scope, Segment, Token, Unless};
 
 use super::harness::*;
 use crate::raw::{Error, Options, Window, WindowError};
-use crate::{Data, Flags, Operation, Request, Sge, Status};
+use crate::{CompletionKind, Data, Flags, Operation, Request, Sge, Status};
 
 fn window_on(buffer: &Buffer) -> Window {
     let (region, base) = (buffer.token, buffer.address());
@@ -20,7 +20,7 @@ fn windows(end: &End, region: Token) -> u32 {
 fn a_reservation_that_is_dropped_is_given_up() {
     let (_active, passive) = pair();
     let buffer = passive.buffer(64);
-    let reserved = passive.adapter.reserve_window(&window_on(&buffer), &passive.qp).unwrap();
+    let reserved = passive.qp.reserve_window(&window_on(&buffer)).unwrap();
     let token = reserved.token();
     assert!(passive.adapter.is_open(token));
     let busy = passive.adapter.deregister(buffer.token).unwrap_err();
@@ -28,7 +28,7 @@ fn a_reservation_that_is_dropped_is_given_up() {
     drop(reserved);
     assert!(!passive.adapter.is_open(token));
     assert_eq!(windows(&passive, buffer.token), 0);
-    let kept = passive.adapter.reserve_window(&window_on(&buffer), &passive.qp).unwrap().posted();
+    let kept = passive.qp.reserve_window(&window_on(&buffer)).unwrap().posted();
     assert!(passive.adapter.is_open(kept));
     assert_eq!(windows(&passive, buffer.token), 1);
     passive.adapter.close_region(buffer.token);
@@ -36,15 +36,31 @@ fn a_reservation_that_is_dropped_is_given_up() {
     assert_eq!(passive.adapter.counts(buffer.token), None);
 }
 
-/// A window belongs to a queue pair of its own adapter, whose number another adapter's may share.
+/// A window lies on a region of its queue pair's adapter; the numbers of domains and of queue pairs
+/// repeat from adapter to adapter, tokens do not.
 #[test]
-fn a_window_for_a_queue_pair_of_another_adapter_is_refused() {
+fn a_window_on_a_region_of_another_adapter_is_refused() {
     let (active, passive) = pair();
     let buffer = passive.buffer(64);
-    let refused = passive.adapter.reserve_window(&window_on(&buffer), &active.qp).unwrap_err();
-    assert!(matches!(refused, WindowError::Unusable(_)), "{refused:?}");
-    assert_eq!(Error::from(refused).status, Status::InvalidParameter(1));
+    let refused = active.qp.reserve_window(&window_on(&buffer)).unwrap_err();
+    assert!(matches!(refused, WindowError::Refused(BindError::Region(_))), "{refused:?}");
+    assert_eq!(Error::from(refused).status, Status::LocalAccess);
     assert_eq!(windows(&passive, buffer.token), 0);
+}
+
+/// A Bind that cannot be posted leaves no reservation behind.
+#[test]
+fn a_bind_that_is_not_posted_reserves_nothing() {
+    let end = End::new(&Options::default());
+    let buffer = end.buffer(64);
+    let refused = end.qp.post_bind(1, Flags::NONE, &window_on(&buffer)).unwrap_err();
+    assert_eq!(Error::from(refused).status, Status::ConnectionInvalid);
+    assert_eq!(windows(&end, buffer.token), 0);
+    let (_active, passive) = pair();
+    let buffer = passive.buffer(64);
+    let window = passive.qp.post_bind(1, Flags::NONE, &window_on(&buffer)).unwrap();
+    passive.expect(CompletionKind::Bind);
+    assert!(passive.adapter.is_open(window));
 }
 
 #[test]
