@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::below;
 use crate::data::{Direction, Range};
 use crate::descriptor::{Descriptor, LENGTH};
 use crate::error::{Error, Result};
 use crate::memory::{Handle, Key, Kind};
 use crate::overlapped::{Operation, Outcome};
 use crate::provider::{Provider, fresh_number, lock};
+use crate::region::made_up_base;
 use crate::socket::Socket;
 
 impl Provider {
@@ -118,7 +118,7 @@ impl Provider {
         flags: u32,
     ) -> Result<[u8; LENGTH]> {
         let (socket, key) = self.registering(socket, Kind::Remote, (address, length), flags)?;
-        let base = below::made_up_base()?;
+        let base = made_up_base()?;
         let mut state = lock(&socket.state);
         let channel = Socket::channel(&state)?;
         // SAFETY: this function's contract.

@@ -4,17 +4,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use transom_engine::{Completion, CompletionKind, Sge};
+use transom_engine::raw::Sink;
+use transom_engine::{Completion, CompletionKind, Flags, NotifyKind, Operation as Engine, Sge};
 use transom_memory::Purpose;
 
 use crate::BUFFERS_LIMIT;
-use crate::below::{self, Connected, Region};
+use crate::connection::Connection;
 use crate::descriptor::Descriptor;
 use crate::error::{Error, Result};
 use crate::memory::Handle;
 use crate::overlapped::{Operation, Outcome};
 use crate::provider::lock;
+use crate::region::Region;
 use crate::socket::{Phase, Posted, Socket, State};
+use crate::status::completion_error;
 
 /// A run of bytes of the switch's.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +49,7 @@ impl Socket {
     /// The local side of a message: each buffer's registration, found by its range (M-2).
     fn by_ranges(
         state: &mut State,
-        channel: &Connected,
+        channel: &Connection,
         purpose: Purpose,
         buffers: &[Range],
     ) -> Result<(Vec<Sge>, Vec<Region>)> {
@@ -112,7 +115,8 @@ impl Socket {
         let found = Socket::by_ranges(&mut state, &channel, purpose, buffers);
         let (sges, regions) = self.heard(&mut state, found)?;
         self.post(&mut state, (operation, flags), regions, |request| {
-            below::post_send(&channel, request, &sges)
+            // Behind every RdmaRead: the message may say that the data has been fetched (5.6).
+            channel.post(request, Engine::Send, Flags::READ_FENCE, &sges)
         })
     }
 
@@ -133,7 +137,7 @@ impl Socket {
         let found = Socket::by_ranges(&mut state, &channel, purpose, buffers);
         let (sges, regions) = self.heard(&mut state, found)?;
         self.post(&mut state, (operation, flags), regions, |request| {
-            below::post_receive(&channel, request, &sges)
+            Ok(channel.queue_pair.post_receive(request, &sges)?)
         })
     }
 
@@ -167,8 +171,12 @@ impl Socket {
         // A sum that wraps names no byte of the registration; its owner says so.
         let address = target.base.wrapping_add(u64::from(offset));
         let token = target.token;
-        self.post(&mut state, (operation, flags), regions, |request| {
-            below::post_rdma(&channel, direction, request, &sges, (token, address))
+        let request = match direction {
+            Direction::Read => Engine::Read { token, address },
+            Direction::Write => Engine::Write { token, address },
+        };
+        self.post(&mut state, (operation, flags), regions, |context| {
+            channel.post(context, request, Flags::NONE, &sges)
         })
     }
 
@@ -196,7 +204,7 @@ impl Socket {
     }
 
     /// Take what has completed off the queue, and ask to be told of the next.
-    pub(crate) fn drain(self: &Arc<Self>, channel: &Arc<Connected>) {
+    pub(crate) fn drain(self: &Arc<Self>, channel: &Arc<Connection>) {
         let order = lock(&self.draining);
         let mut batch = [Completion::BLANK; 16];
         loop {
@@ -213,11 +221,12 @@ impl Socket {
     }
 
     /// Have [`Socket::drain`] run whenever something completes.
-    pub(crate) fn watch(self: &Arc<Self>, channel: &Arc<Connected>) {
+    pub(crate) fn watch(self: &Arc<Self>, channel: &Arc<Connection>) {
         let (socket, weak) = (Arc::downgrade(self), Arc::downgrade(channel));
         // The engine may tell us inside a call of ours that holds a lock; so the work is done on the
         // upcall thread.
-        below::notify(&channel.queue, move |alive| {
+        let sink = Sink::call(move |status| {
+            let alive = status.is_success();
             let Some(provider) = socket.upgrade().and_then(|socket| socket.provider().ok()) else {
                 return;
             };
@@ -231,6 +240,8 @@ impl Socket {
                 socket.drain(&channel);
             });
         });
+        // A forked child is told nothing: it has no adapter.
+        let _ = channel.queue.notify(NotifyKind::Any, sink);
     }
 
     fn completed(self: &Arc<Self>, state: &mut State, completion: &Completion) {
@@ -247,7 +258,7 @@ impl Socket {
 
     /// What a completion is called here (5.6), and what it says about the connection.
     fn error_of(&self, state: &mut State, completion: &Completion) -> Option<Error> {
-        let (error, ends) = below::completion_error(completion)?;
+        let (error, ends) = completion_error(completion)?;
         let error = match (&state.phase, error) {
             (Phase::Closed, _) => Error::WSA_OPERATION_ABORTED,
             // 12.1 step 6: receives under way complete with success and no bytes.
@@ -303,7 +314,7 @@ mod tests {
     use super::*;
     use crate::abi::mem;
     use crate::memory::Key;
-    use crate::provider::{Options, Provider};
+    use crate::provider::{Options, Provider, open};
     use crate::switch::Switch;
     use transom_memory::Rights;
 
@@ -325,8 +336,8 @@ mod tests {
     fn x10_a_connection_lost_between_finding_and_posting_fails_the_socket() {
         let provider = Provider::start(Arc::new(Nobody), Options::default()).unwrap();
         let socket = Socket::new(&provider).unwrap();
-        let adapter = below::open([127, 0, 0, 1].into()).unwrap();
-        let connected = Connected::lone(&adapter).unwrap();
+        let adapter = open([127, 0, 0, 1].into()).unwrap();
+        let connected = Connection::lone(&adapter).unwrap();
         let page = Box::new([0u8; 64]);
         let address = page.as_ptr().expose_provenance() as u64;
         let key = Key { address, length: 64, flags: mem::READ };

@@ -8,7 +8,7 @@
 
 pub mod abi;
 mod api;
-mod below;
+mod connection;
 mod data;
 pub mod descriptor;
 pub mod error;
@@ -19,8 +19,10 @@ mod memory;
 #[allow(unsafe_code, reason = "the switch's structure, by its address")]
 mod overlapped;
 mod provider;
+mod region;
 mod setup;
 mod socket;
+mod status;
 mod switch;
 #[allow(unsafe_code, reason = "the tables are shared between threads")]
 pub mod tables;

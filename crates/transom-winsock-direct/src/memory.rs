@@ -8,9 +8,10 @@ use std::collections::HashMap;
 use transom_memory::{Purpose, Rights};
 
 use crate::abi::mem;
-use crate::below::{Connected, Region};
+use crate::connection::Connection;
 use crate::descriptor::Descriptor;
 use crate::error::{Error, Result};
+use crate::region::Region;
 
 /// A handle that `WSPRegisterMemory` returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,7 +64,7 @@ impl Registrations {
     /// As [`Region::of_connection`].
     pub(crate) unsafe fn register_local(
         &mut self,
-        connection: &Connected,
+        connection: &Connection,
         handle: Handle,
         key: Key,
     ) -> Result<()> {
@@ -81,7 +82,7 @@ impl Registrations {
     /// As [`Region::of_connection`].
     pub(crate) unsafe fn register_remote(
         &mut self,
-        connection: &Connected,
+        connection: &Connection,
         base: u64,
         key: Key,
     ) -> Result<Descriptor> {
@@ -106,7 +107,7 @@ impl Registrations {
     /// WSAEINVAL: not a registration of this socket, or a transfer of the peer's uses it.
     pub(crate) fn deregister_remote(
         &mut self,
-        connection: &Connected,
+        connection: &Connection,
         descriptor: Descriptor,
     ) -> Result<()> {
         self.remote.get(&descriptor).ok_or(Error::WSAEINVAL)?.withdraw(connection)?;
@@ -118,7 +119,7 @@ impl Registrations {
     /// WSAEFAULT (WSD 5.6).
     pub(crate) fn by_handle(
         &self,
-        connected: &Connected,
+        connected: &Connection,
         handle: Handle,
         purpose: Purpose,
         address: u64,
@@ -134,7 +135,7 @@ impl Registrations {
     /// connection, that is the reason, whatever the others lack.
     pub(crate) fn by_range(
         &mut self,
-        connected: &Connected,
+        connected: &Connection,
         purpose: Purpose,
         address: u64,
         length: u32,
@@ -185,13 +186,13 @@ mod tests {
     #[test]
     #[allow(unsafe_code)]
     fn x10_a_lost_connection_is_the_reason_whatever_else_is_wrong() {
-        let adapter = crate::below::open([127, 0, 0, 1].into()).unwrap();
+        let adapter = crate::provider::open([127, 0, 0, 1].into()).unwrap();
         let page = Box::new([0u8; 64]);
         let key =
             Key { address: page.as_ptr().expose_provenance() as u64, length: 64, flags: mem::READ };
         let (local, receive) = (Purpose::LocalSource, Purpose::ReceiveBuffer);
         for gone in [0, 1] {
-            let connected = Connected::lone(&adapter).unwrap();
+            let connected = Connection::lone(&adapter).unwrap();
             let mut all = Registrations::default();
             for handle in [Handle(0), Handle(1)] {
                 // SAFETY: the page outlives the adapter, and nobody has a reference to it.

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use transom_engine::raw;
+use transom_engine::{dialect, raw};
 
 use crate::abi::{
     SO_DEBUG, SO_MAX_MSG_SIZE, SO_MAX_RDMA_SIZE, SO_RDMA_THRESHOLD_SIZE, SOL_SOCKET,
@@ -16,13 +16,23 @@ use crate::error::{Error, Result};
 use crate::extension::Offers;
 use crate::socket::Socket;
 use crate::switch::{Switch, Upcalls};
-use crate::{RDMA_THRESHOLD, SIZE_LIMIT, below};
+use crate::{RDMA_THRESHOLD, SIZE_LIMIT};
 
 /// What may be chosen at start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// The optional functions.
     pub offers: Offers,
+}
+
+/// Open the adapter of a local address.
+pub(crate) fn open(address: IpAddr) -> Result<raw::Adapter> {
+    let options = raw::Options {
+        dialect: &dialect::WSD,
+        largest_transfer: u64::from(SIZE_LIMIT),
+        ..raw::Options::default()
+    };
+    Ok(raw::Adapter::open(address, options)?)
 }
 
 /// Lock without giving up on poison: the state is consistent at every unlock.
@@ -72,7 +82,7 @@ impl Provider {
     pub(crate) fn adapter(&self, address: IpAddr) -> Result<raw::Adapter> {
         match lock(&self.adapters).entry(address) {
             Entry::Occupied(entry) => Ok(entry.get().clone()),
-            Entry::Vacant(entry) => Ok(entry.insert(below::open(address)?).clone()),
+            Entry::Vacant(entry) => Ok(entry.insert(open(address)?).clone()),
         }
     }
 
@@ -167,6 +177,7 @@ impl Provider {
     /// `SIO_ADDRESS_LIST_QUERY`: the addresses that this provider serves.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        below::addresses().into_iter().map(|address| SocketAddr::new(address, 0)).collect()
+        let all = raw::interfaces().unwrap_or_default();
+        all.iter().map(|one| SocketAddr::new(one.address, 0)).collect()
     }
 }

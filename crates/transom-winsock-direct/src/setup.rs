@@ -8,10 +8,11 @@ use transom_engine::Status;
 use transom_engine::raw::{self, Sink};
 
 use crate::abi::{CF_ACCEPT, CF_DEFER, FD_ACCEPT, FD_CONNECT};
-use crate::below::{Connected, REFUSAL, connect_error, failed};
+use crate::connection::{Connection, REFUSAL};
 use crate::error::{Error, Result};
 use crate::provider::lock;
 use crate::socket::{Phase, Socket};
+use crate::status::connect_error;
 
 /// How long accept waits for the last step of a peer that has asked to connect.
 const LAST_STEP: Duration = Duration::from_secs(10);
@@ -66,10 +67,10 @@ impl Socket {
     pub(crate) fn local(&self) -> Result<SocketAddr> {
         let state = lock(&self.state);
         if let Some(listener) = &state.listener {
-            return listener.address().map_err(failed);
+            return Ok(listener.address()?);
         }
         if let Some(channel) = &state.channel {
-            return channel.connector.local().map_err(failed);
+            return Ok(channel.connector.local()?);
         }
         state.local.ok_or(Error::WSAEINVAL)
     }
@@ -84,8 +85,8 @@ impl Socket {
                     return Ok(());
                 }
                 (Phase::Bound, Some(local), Some(adapter)) => {
-                    let listener = adapter.listener(local).map_err(failed)?;
-                    listener.listen(0).map_err(failed)?;
+                    let listener = adapter.listener(local)?;
+                    listener.listen(0)?;
                     state.phase = Phase::Listening;
                     state.backlog = backlog;
                     state.listener = Some(listener.clone());
@@ -159,7 +160,7 @@ impl Socket {
         }
         let socket = Socket::new(&provider)?;
         let accepted = (|| {
-            let channel = Connected::new(&adapter, request)?;
+            let channel = Connection::new(&adapter, request)?;
             {
                 let mut state = lock(&socket.state);
                 state.adapter = Some(adapter);
@@ -219,8 +220,8 @@ impl Socket {
                     provider.adapter(from)?
                 }
             };
-            let connector = adapter.connector().map_err(failed)?;
-            let channel = Connected::new(&adapter, connector)?;
+            let connector = adapter.connector()?;
+            let channel = Connection::new(&adapter, connector)?;
             state.adapter = Some(adapter);
             state.channel = Some(Arc::clone(&channel));
             state.phase = Phase::Connecting;
@@ -250,9 +251,13 @@ impl Socket {
     }
 
     /// The peer has answered, or cannot be reached.
-    fn connected(self: &Arc<Self>, channel: &Arc<Connected>, status: Result<Status>) -> Result<()> {
+    fn connected(
+        self: &Arc<Self>,
+        channel: &Arc<Connection>,
+        status: Result<Status>,
+    ) -> Result<()> {
         let result = status.and_then(|status| match status {
-            Status::Success => channel.connector.complete_connect().map_err(failed),
+            Status::Success => Ok(channel.connector.complete_connect()?),
             status => Err(connect_error(status, channel.connector.private_data().is_ok())),
         });
         let result = result.and_then(|()| self.established(channel));
@@ -263,7 +268,7 @@ impl Socket {
     }
 
     /// The connection is up.
-    fn established(self: &Arc<Self>, channel: &Arc<Connected>) -> Result<()> {
+    fn established(self: &Arc<Self>, channel: &Arc<Connection>) -> Result<()> {
         channel.name()?;
         {
             let mut state = lock(&self.state);

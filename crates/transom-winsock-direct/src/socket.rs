@@ -8,11 +8,12 @@ use std::sync::{Arc, Condvar, Mutex, Weak};
 use transom_engine::raw;
 
 use crate::abi::{FD_ACCEPT, FD_CONNECT};
-use crate::below::{self, Connected, Region};
+use crate::connection::{Connection, REFUSAL};
 use crate::error::{Error, Result};
 use crate::memory::Registrations;
 use crate::overlapped::Operation;
 use crate::provider::{Provider, fresh_number, lock};
+use crate::region::Region;
 
 /// Where a socket stands.
 #[derive(Clone, Debug, Default)]
@@ -49,7 +50,7 @@ pub(crate) struct State {
     pub(crate) connect_error: Option<Error>,
     pub(crate) adapter: Option<raw::Adapter>,
     /// What a socket with a connection, or on the way to one, has.
-    pub(crate) channel: Option<Arc<Connected>>,
+    pub(crate) channel: Option<Arc<Connection>>,
     pub(crate) registrations: Registrations,
     pub(crate) posted: HashMap<u64, Posted>,
     pub(crate) next_request: u64,
@@ -62,7 +63,7 @@ pub(crate) struct State {
 
 /// What a socket has that ends with its use in this process.
 struct Parts {
-    channel: Option<Arc<Connected>>,
+    channel: Option<Arc<Connection>>,
     listener: Option<raw::Listener>,
     requests: VecDeque<raw::Connector>,
 }
@@ -112,7 +113,7 @@ impl Socket {
     }
 
     /// The connection, if there is one and it has not failed; else what a call gets that needs one.
-    pub(crate) fn channel(state: &State) -> Result<Arc<Connected>> {
+    pub(crate) fn channel(state: &State) -> Result<Arc<Connection>> {
         match &state.phase {
             Phase::Connected => state.channel.clone().ok_or(Error::WSAENOTCONN),
             Phase::Failed(error) => Err(*error),
@@ -220,7 +221,7 @@ impl Socket {
             let _ = listener.cancel();
         }
         for connector in parts.requests {
-            let _ = connector.reject(below::REFUSAL);
+            let _ = connector.reject(REFUSAL);
         }
         if let Some(channel) = &parts.channel {
             // Flushes every request: their completions are in the queue when it returns.

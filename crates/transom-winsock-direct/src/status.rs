@@ -1,0 +1,80 @@
+//! What the engine's answers are called here: the one table of this front.
+
+use transom_engine::{Completion, Status, raw};
+
+use crate::error::{Error, Result};
+
+/// A call's failure.
+impl From<raw::Error> for Error {
+    fn from(error: raw::Error) -> Error {
+        match error.status {
+            Status::LocalAccess => Error::WSAEFAULT,
+            Status::ConnectionRefused => Error::WSAECONNREFUSED,
+            Status::HostUnreachable | Status::NetworkUnreachable | Status::BadNetworkName => {
+                Error::WSAEHOSTUNREACH
+            }
+            Status::InvalidAddress => Error::WSAEADDRNOTAVAIL,
+            Status::SharingViolation => Error::WSAEADDRINUSE,
+            Status::IoTimeout => Error::WSAETIMEDOUT,
+            Status::ConnectionAborted => Error::WSAECONNABORTED,
+            Status::ConnectionInvalid => Error::WSAENOTCONN,
+            Status::DeviceRemoved => Error::WSAENETDOWN,
+            Status::NoMoreEntries | Status::InsufficientResources | Status::TooManyAddresses => {
+                Error::WSAENOBUFS
+            }
+            Status::BufferOverflow => Error::WSAEMSGSIZE,
+            _ => Error::WSAEINVAL,
+        }
+    }
+}
+
+/// What a connect's failure is called (C-5): a definitive error only with its guarantee.
+/// `answered`: the peer's program has said no, rather than the port being nobody's.
+pub(crate) fn connect_error(status: Status, answered: bool) -> Error {
+    match status {
+        Status::ConnectionRefused if answered => Error::WSAECONNREFUSED,
+        Status::ConnectionRefused => Error::WSAECONNRESET,
+        Status::HostUnreachable | Status::NetworkUnreachable => Error::WSAEHOSTUNREACH,
+        Status::SharingViolation => Error::WSAEADDRINUSE,
+        Status::InvalidAddress => Error::WSAEADDRNOTAVAIL,
+        _ => Error::WSAETIMEDOUT,
+    }
+}
+
+/// How a completion failed, and whether this error stays the connection's: `None` is success.
+pub(crate) fn completion_error(completion: &Completion) -> Option<(Error, bool)> {
+    Some(match completion.status {
+        Status::Success => return None,
+        Status::Canceled => (Error::WSA_OPERATION_ABORTED, true),
+        Status::LocalAccess => (Error::WSAEFAULT, false),
+        Status::ReceiveTooSmall => (Error::WSAEMSGSIZE, false),
+        _ => (Error::WSAECONNABORTED, true),
+    })
+}
+
+/// What a refusal of the memory table is called. A registration that died with its connection is not
+/// the switch's mistake, though the socket has not heard of it yet.
+pub(crate) fn memory_error(e: raw::Error) -> Error {
+    match e.status {
+        Status::ConnectionInvalid => Error::WSAECONNRESET,
+        Status::DeviceRemoved => e.into(),
+        _ => Error::WSAEFAULT,
+    }
+}
+
+/// What a refused registration is called.
+pub(crate) fn register_error(e: raw::Error) -> Error {
+    match e.status {
+        Status::InvalidParameter(1) => Error::WSAEFAULT, // the address wraps around
+        _ => e.into(),
+    }
+}
+
+/// What a deregistration is called. A region that died with its connection or its memory counts as
+/// deregistered.
+pub(crate) fn deregistered(result: raw::Result<()>) -> Result<()> {
+    match result {
+        Err(e) if e.status == Status::InvalidParameter(0) => Ok(()),
+        other => Ok(other?),
+    }
+}
