@@ -293,3 +293,55 @@ pub(crate) fn is_peers_doing(status: Status) -> bool {
 pub(crate) fn engine<T>(result: raw::Result<T>) -> Result<T, Status> {
     result.map_err(failed)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The engine's words for what NDK 7.3 and 6.7 have codes for, and these codes.
+    #[test]
+    fn every_outcome_has_the_code_of_the_interface() {
+        for (engine, code) in [
+            // 7.3: ends of requests.
+            (Engine::Success, 0),
+            (Engine::Canceled, 0xC000_0120),
+            (Engine::LocalAccess, 0xC000_0005),
+            (Engine::DataOverrun, 0xC000_003C),
+            (Engine::ReceiveTooSmall, 0x8000_0005),
+            (Engine::PeerReceiveTooSmall, 0xC000_013D),
+            (Engine::RemoteAccess, 0xC000_013D),
+            (Engine::RemoteError, 0xC000_013D),
+            (Engine::InvalidRequest, 0xC000_0010),
+            (Engine::IoTimeout, 0xC000_00B5),
+            (Engine::InternalError, 0xC000_00E5),
+            // 6.5: what a post returns.
+            (Engine::ConnectionInvalid, 0xC000_023A),
+            (Engine::NoMoreEntries, 0x8000_001A),
+            (Engine::BufferOverflow, 0x8000_0005),
+            (Engine::InvalidBufferSize, 0xC000_0206),
+            (Engine::InvalidParameter(3), 0xC000_000D),
+            // 6.7: how a connection fails.
+            (Engine::InsufficientResources, 0xC000_009A),
+            (Engine::NetworkUnreachable, 0xC000_023C),
+            (Engine::HostUnreachable, 0xC000_023D),
+            (Engine::BadNetworkName, 0xC000_023D),
+            (Engine::ConnectionRefused, 0xC000_0236),
+            (Engine::SharingViolation, 0xC000_0043),
+            (Engine::InvalidAddress, 0xC000_0141),
+            (Engine::TooManyAddresses, 0xC000_0209),
+            (Engine::AddressAssociated, 0xC000_020A),
+            (Engine::ConnectionAborted, 0xC000_0241),
+            (Engine::ConnectionDisconnected, 0xC000_020C),
+            // 9.2, CN-9; 11; and what every call may say.
+            (Engine::ConnectionActive, 0xC000_023B),
+            (Engine::InvalidState, 0xC000_0184),
+            (Engine::DeviceBusy, 0x8000_0011),
+            (Engine::NotSupported, 0xC000_00BB),
+            (Engine::DeviceRemoved, 0xC000_02B6),
+            // CQ-7: what an overrun is told as.
+            (Engine::QueueOverrun, 0x8000_0005_u32),
+        ] {
+            assert_eq!(status(engine), Status(code as i32), "{engine:?}");
+        }
+    }
+}

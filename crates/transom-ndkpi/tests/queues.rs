@@ -459,6 +459,18 @@ fn wr14_bytes_are_those_of_receives() {
     });
 }
 
+/// WR-15, 7.3: a Send whose receive does not come in time (a second) is an IO_TIMEOUT, and the end of
+/// the connection. In one mode: no call of it ends later than at once.
+#[test]
+fn wr15_a_send_without_a_receive_times_out() {
+    let (client, server) = pair(Mode::Natural);
+    assert_eq!(client.send(1, &[], 0), Status::SUCCESS);
+    assert_eq!(client.one(), (1, Status::IO_TIMEOUT, 0));
+    assert_eq!(client.send(2, &[], 0), Status::CONNECTION_INVALID);
+    client.end(&[]);
+    server.end(&[]);
+}
+
 #[test]
 fn wr16_queues_hold_what_they_were_made_for() {
     in_every_mode(|mode| {
