@@ -16,7 +16,6 @@ use crate::types::{AdapterInfo, Version};
 const PRIVATE: u32 = 508;
 const SGES: u32 = 32;
 const INLINE: u32 = 4096;
-const READS: u32 = 16;
 const DEPTH: u32 = 16_384;
 const TRANSFER: u32 = 1 << 30;
 const REGION: u64 = 1 << 46;
@@ -89,8 +88,8 @@ pub(crate) fn info(adapter: &raw::Adapter) -> AdapterInfo {
         max_read_request_sge: SGES,
         max_transfer_length: TRANSFER,
         max_inline_data_size: INLINE,
-        max_inbound_read_limit: reads.inbound.min(READS),
-        max_outbound_read_limit: reads.outbound.min(READS),
+        max_inbound_read_limit: reads.inbound,
+        max_outbound_read_limit: reads.outbound,
         max_receive_queue_depth: DEPTH,
         max_initiator_queue_depth: DEPTH,
         max_srq_depth: 0,

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use common::*;
 use transom_ndkpi::dispatch::*;
-use transom_ndkpi::flags::{mr as flag, op};
+use transom_ndkpi::flags::{mr as flag, notify, op};
 use transom_ndkpi::types::*;
 use transom_ndkpi::{Mode, NdkOpenAdapter, Status};
 
@@ -384,6 +384,131 @@ fn lt07_a_close_waits_for_the_objects_callbacks() {
         close_all(&[server.qp, server.cq, server.pd]);
         close_adapter(client.adapter);
         close_adapter(server.adapter);
+    });
+}
+
+struct SlowEvent {
+    started: Cell<()>,
+    may_return: Cell<()>,
+}
+
+unsafe extern "C" fn slow_disconnect(context: *mut c_void) {
+    let slow = unsafe { &*context.cast::<SlowEvent>() };
+    slow.started.set(());
+    slow.may_return.get();
+}
+
+unsafe extern "C" fn slow_notification(context: *mut c_void, status: i32) {
+    if Status(status) == Status::SUCCESS {
+        unsafe { slow_disconnect(context) };
+    }
+}
+
+fn slow_event() -> (&'static SlowEvent, *mut c_void) {
+    let slow = SlowEvent { started: Cell::default(), may_return: Cell::default() };
+    let slow = &*Box::leak(Box::new(slow));
+    (slow, (&raw const *slow).cast_mut().cast())
+}
+
+/// LT-7 (b): the close of a connector waits for its disconnect event.
+#[test]
+fn lt07_a_connectors_close_waits_for_its_disconnect_event() {
+    in_every_mode(|mode| {
+        let server = half(options(mode));
+        let events = Server::new(server.qp);
+        let (listener, port) = listener(server.adapter, Some(accept_it), &events);
+        let mut client = half(options(mode));
+        client.connector = connector(client.adapter);
+        assert_eq!(connect(client.connector, client.qp, port, &[]), Status::SUCCESS);
+        let (slow, context) = slow_event();
+        let t = table::<ConnectorDispatch>(client.connector);
+        let completed = end_of(|cb, ctx| unsafe {
+            (t.complete_connect)(client.connector, Some(slow_disconnect), context, cb, ctx)
+        });
+        assert_eq!(completed, Status::SUCCESS);
+        assert_eq!(Status(events.accepted.get()), Status::SUCCESS);
+        close(events.event.get().0);
+        slow.started.get();
+        let (returned, closed) = begin_close(client.connector);
+        assert_eq!(returned, PENDING);
+        assert!(!closed.peek(), "the event is running");
+        slow.may_return.set(());
+        closed.get();
+        close_all(&[client.qp, client.cq, client.pd]);
+        close_adapter(client.adapter);
+        close_all(&[listener, server.qp, server.cq, server.pd]);
+        close_adapter(server.adapter);
+    });
+}
+
+/// CQ-13, LT-7 (b): the close of a completion queue waits for its notification.
+#[test]
+fn lt07_a_queues_close_waits_for_its_notification() {
+    in_every_mode(|mode| {
+        let (slow, context) = slow_event();
+        let (client, server) = pair_on(options(mode), options(mode), |adapter| {
+            cq_with(adapter, 64, Some(slow_notification), context)
+        });
+        assert_eq!(server.receive(1, &[]), Status::SUCCESS);
+        unsafe { (table::<CqDispatch>(server.cq).arm)(server.cq, notify::ANY) };
+        assert_eq!(client.send(1, &[], 0), Status::SUCCESS);
+        slow.started.get();
+        let others = [server.connector, server.qp].map(|object| begin_close(object).1);
+        let (returned, closed) = begin_close(server.cq);
+        assert_eq!(returned, PENDING);
+        assert!(!closed.peek(), "the notification is running");
+        slow.may_return.set(());
+        others.iter().for_each(|cell| cell.get());
+        closed.get();
+        close(server.pd);
+        close_adapter(server.adapter);
+        client.end(&[]);
+    });
+}
+
+/// LT-13: closing a connector whose request nobody has answered gives its queue pair back: with
+/// what was posted, and to be connected by another.
+#[test]
+fn lt13_a_connect_that_is_closed_leaves_its_queue_pair() {
+    in_every_mode(|mode| {
+        if matches!(mode, Mode::Nested | Mode::OtherThread) {
+            return; // there a call waits for its outcome, and no close begins meanwhile (LT-5)
+        }
+        let mut server = half(options(mode));
+        let events = Server::new(server.qp);
+        let (listener, port) = listener(server.adapter, Some(take_it), &events);
+        let mut client = half(options(mode));
+        assert_eq!(client.receive(7, &[]), Status::SUCCESS);
+        let first = connector(client.adapter);
+        let cell = Arc::new(Cell::default());
+        let t = table::<ConnectorDispatch>(first);
+        let (from, to) = (address(0), address(port));
+        let returned = unsafe {
+            let (from, to) = (from.as_ptr().cast(), to.as_ptr().cast());
+            let (done, context) = (Some(request_done as _), Arc::into_raw(cell.clone()));
+            let (none, context) = (std::ptr::null(), context.cast_mut().cast());
+            (t.connect)(first, client.qp, from, 16, to, 16, 1, 1, none, 0, done, context)
+        };
+        assert_eq!(returned, PENDING);
+        let asked = events.event.get().0;
+        let closed = begin_close(first).1;
+        assert_eq!(Status(cell.get()), Status::CANCELLED);
+        closed.get();
+        close_all(&[asked, listener]);
+        let events = Server::new(server.qp);
+        let (listener, port) = common::listener(server.adapter, Some(accept_it), &events);
+        client.connector = connector(client.adapter);
+        assert_eq!(connect(client.connector, client.qp, port, &[]), Status::SUCCESS);
+        assert_eq!(complete(client.connector), Status::SUCCESS);
+        assert_eq!(Status(events.accepted.get()), Status::SUCCESS);
+        server.connector = events.event.get().0;
+        assert_eq!(server.send(1, &[], 0), Status::SUCCESS);
+        assert_eq!(client.one(), (7, Status::SUCCESS, 0), "the receive was still posted");
+        let listening = begin_close(listener).1;
+        client.end(&[]);
+        server.end(&[]);
+        listening.get();
+        Box::leak(events);
     });
 }
 

@@ -205,6 +205,74 @@ fn cq04_only_entries_newer_than_the_last_callback_satisfy_an_arm() {
     });
 }
 
+/// CQ-6, WR-11: a message without SOLICIT satisfies ANY alone. Nothing else completes, so that what
+/// was not told when the adapter is closed is not told at all (LT-11).
+#[test]
+fn cq06_a_plain_message_satisfies_any_alone() {
+    in_every_mode(|mode| {
+        for (kind, times) in [(notify::ERRORS, 0), (notify::SOLICITED, 0), (notify::ANY, 1)] {
+            let (client, server, state, _heard) = notifying(mode, u32::MAX, 64);
+            assert_eq!(server.receive(1, &[]), Status::SUCCESS);
+            arm(&server, kind);
+            assert_eq!(client.send(1, &[], 0), Status::SUCCESS);
+            assert_eq!(client.one().1, Status::SUCCESS);
+            assert_eq!(server.one(), (1, Status::SUCCESS, 0));
+            client.end(&[]);
+            server.end(&[]);
+            assert_eq!(state.times.load(Ordering::SeqCst), times, "{kind}");
+        }
+    });
+}
+
+struct Held {
+    cq: std::sync::atomic::AtomicPtr<Object>,
+    times: AtomicUsize,
+    started: Cell<()>,
+    may_return: Cell<()>,
+}
+
+unsafe extern "C" fn holds(context: *mut c_void, _status: i32) {
+    let held = unsafe { &*context.cast::<Held>() };
+    if held.times.fetch_add(1, Ordering::SeqCst) == 0 {
+        let cq = held.cq.load(Ordering::SeqCst);
+        unsafe { (table::<CqDispatch>(cq).arm)(cq, notify::ANY) };
+    }
+    held.started.set(());
+    held.may_return.get();
+}
+
+/// CQ-3: what satisfies an arm while the callback runs is told when it has returned.
+#[test]
+fn cq03_an_arm_inside_the_callback_is_answered_behind_it() {
+    in_every_mode(|mode| {
+        let held = &*Box::leak(Box::new(Held {
+            cq: Default::default(),
+            times: AtomicUsize::new(0),
+            started: Cell::default(),
+            may_return: Cell::default(),
+        }));
+        let context = (&raw const *held).cast_mut().cast();
+        let (client, server) = pair_on(options(mode), options(mode), |adapter| {
+            cq_with(adapter, 64, Some(holds), context)
+        });
+        held.cq.store(server.cq, Ordering::SeqCst);
+        (0..2).for_each(|i| assert_eq!(server.receive(i, &[]), Status::SUCCESS));
+        arm(&server, notify::ANY);
+        message(&client);
+        held.started.get();
+        server.results(1);
+        message(&client);
+        server.results(1);
+        assert_eq!(held.times.load(Ordering::SeqCst), 1, "one at a time");
+        held.may_return.set(());
+        held.started.get();
+        held.may_return.set(());
+        client.end(&[]);
+        server.end(&[]);
+        assert_eq!(held.times.load(Ordering::SeqCst), 2);
+    });
+}
+
 /// CQ-6: what fails is solicited.
 #[test]
 fn cq06_a_failed_request_satisfies_solicited() {

@@ -255,6 +255,53 @@ fn mw10_a_window_dies_with_what_it_hangs_on() {
     });
 }
 
+struct Asks {
+    window: std::sync::atomic::AtomicPtr<transom_ndkpi::types::Object>,
+    told: Cell<u32>,
+}
+
+unsafe extern "C" fn ask_for_the_token(context: *mut std::ffi::c_void, _status: i32) {
+    let asks = unsafe { &*context.cast::<Asks>() };
+    asks.told.set(window_token(asks.window.load(std::sync::atomic::Ordering::SeqCst)));
+}
+
+/// 0.4: a notification, perhaps inside NdkInvalidate, calls into the window that is invalidated.
+#[test]
+fn a_callback_inside_an_invalidate_asks_for_the_token() {
+    in_every_mode(|mode| {
+        let asks = &*Box::leak(Box::new(Asks {
+            window: std::sync::atomic::AtomicPtr::default(),
+            told: Cell::default(),
+        }));
+        let context = (&raw const *asks).cast_mut().cast();
+        let (client, server) = pair_on(options(mode), options(mode), |adapter| {
+            cq_with(adapter, 64, Some(ask_for_the_token), context)
+        });
+        let (target, window) = (Pages::new(1), mw(server.pd));
+        let (mr, _) = server.mr(&target, 0);
+        assert_eq!(server.bind(mr, window, target.address(), 8, R), Status::SUCCESS);
+        assert_eq!(server.one().1, Status::SUCCESS);
+        asks.window.store(window, std::sync::atomic::Ordering::SeqCst);
+        let expected = window_token(window);
+        let t = table::<CqDispatch>(server.cq);
+        unsafe { (t.arm)(server.cq, transom_ndkpi::flags::notify::ANY) };
+        let posting = Shared((server.qp, window));
+        // Apart, so that a call that never returns fails the test.
+        let poster = std::thread::spawn(move || {
+            let posting = posting;
+            let (qp, window) = posting.0;
+            let context = std::ptr::without_provenance_mut(0x1f);
+            let t = table::<QpDispatch>(qp);
+            Status(unsafe { (t.invalidate)(qp, context, window.cast(), 0) })
+        });
+        assert_eq!(asks.told.get(), expected);
+        assert_eq!(poster.join().unwrap(), Status::SUCCESS);
+        assert_eq!(server.one(), (0x1f, Status::SUCCESS, 0));
+        client.end(&[]);
+        server.end(&[window, mr]);
+    });
+}
+
 // ---- NDK 11.7 ----
 
 #[test]

@@ -4,6 +4,8 @@ use std::ffi::c_void;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use transom_engine::raw::ReadLimits;
+
 use super::handle::Kind;
 use super::{Context, address, close, on, query_extension, request_done};
 use crate::dispatch::{
@@ -81,7 +83,7 @@ unsafe extern "C" fn connect(
     let data = (data.cast::<u8>(), data_length);
     let run = |(connector, qp, ((from, to), private)): Connecting<'_>| {
         let done = request_done(completion, context);
-        connector.connect(&qp, from, to, (inbound, outbound), private, done)
+        connector.connect(&qp, from, to, ReadLimits { inbound, outbound }, private, done)
     };
     // SAFETY: the consumer's pointers.
     unsafe { on((connector, qp, (((from, from_length), (to, to_length)), data)), run) }
@@ -139,7 +141,7 @@ unsafe extern "C" fn complete_connect_ex(
 /// The consumer's pointers.
 unsafe fn accept_with(
     (connector, qp): (*mut Object, *mut Object),
-    limits: (u32, u32),
+    limits: ReadLimits,
     (data, data_length): (*const c_void, u32),
     event: Option<objects::DisconnectEvent>,
     completion: RequestCompletion,
@@ -165,7 +167,7 @@ unsafe extern "C" fn accept(
     context: *mut c_void,
 ) -> i32 {
     let event = event(callback, event_context);
-    let (limits, data) = ((inbound, outbound), (data, data_length));
+    let (limits, data) = (ReadLimits { inbound, outbound }, (data, data_length));
     // SAFETY: the consumer's pointers.
     unsafe { accept_with((connector, qp), limits, data, event, completion, context) }
 }
@@ -183,7 +185,7 @@ unsafe extern "C" fn accept_ex(
     context: *mut c_void,
 ) -> i32 {
     let event = event_ex(callback, event_context);
-    let (limits, data) = ((inbound, outbound), (data, data_length));
+    let (limits, data) = (ReadLimits { inbound, outbound }, (data, data_length));
     // SAFETY: the consumer's pointers.
     unsafe { accept_with((connector, qp), limits, data, event, completion, context) }
 }

@@ -107,7 +107,7 @@ impl Connector {
         qp: &Arc<Qp>,
         from: SocketAddr,
         to: SocketAddr,
-        limits: (u32, u32),
+        limits: ReadLimits,
         private: &[u8],
         done: Done<()>,
     ) -> Status {
@@ -122,21 +122,12 @@ impl Connector {
             return Status::INVALID_ADDRESS;
         }
         self.request(done, |told| {
-            let (raw, limits) = (self.raw()?, self.capped(limits));
+            let raw = self.raw()?;
             below::bind_connector(&raw, from)?;
             self.start_with(qp, told, |told| {
                 below::engine(raw.connect(&qp.raw, to, limits, private, below::told(told)))
             })
         })
-    }
-
-    /// CN-3: silently capped to the adapter's limits.
-    fn capped(&self, (inbound, outbound): (u32, u32)) -> ReadLimits {
-        let info = self.adapter.info();
-        ReadLimits {
-            inbound: inbound.min(info.max_inbound_read_limit),
-            outbound: outbound.min(info.max_outbound_read_limit),
-        }
     }
 
     /// `NdkCompleteConnect(Ex)`.
@@ -157,7 +148,7 @@ impl Connector {
     pub fn accept(
         self: &Arc<Self>,
         qp: &Arc<Qp>,
-        limits: (u32, u32),
+        limits: ReadLimits,
         private: &[u8],
         event: Option<DisconnectEvent>,
         done: Done<()>,
@@ -170,7 +161,7 @@ impl Connector {
             return Status::CONNECTION_INVALID;
         }
         self.establish(event, done, |told| {
-            let (raw, limits) = (self.raw()?, self.capped(limits));
+            let raw = self.raw()?;
             self.start_with(qp, told, |told| {
                 below::engine(raw.accept(&qp.raw, limits, private, below::told(told)))
             })
@@ -265,7 +256,8 @@ impl Connector {
     /// `NdkCloseConnector`: ends the connection, rejects an unanswered request (LT-13).
     pub fn close(self: &Arc<Self>, done: impl FnOnce() + Send + 'static) -> Status {
         let _call = Call::enter();
-        if let Some(raw) = lock(&self.raw).take() {
+        let raw = lock(&self.raw).take();
+        if let Some(raw) = raw {
             // What is under way ends as cancelled before the last handle goes (LT-6).
             let _ = raw.cancel();
             drop(raw);

@@ -150,12 +150,6 @@ impl Adapter {
             lam.release(&self.raw);
         }
     }
-
-    /// Mappings that the consumer has forgotten end with the adapter (LT-17).
-    pub(crate) fn release_all_lams(&self) {
-        let all = std::mem::take(&mut lock(&self.lams.0).lams);
-        all.values().for_each(|lam| lam.release(&self.raw));
-    }
 }
 
 impl Pd {

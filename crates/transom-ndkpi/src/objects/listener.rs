@@ -120,9 +120,7 @@ impl Listener {
         let _call = Call::enter();
         self.paused.store(true, Ordering::Release);
         let raw = lock(&self.raw).take();
-        if let Some(raw) = raw {
-            let _ = raw.cancel();
-        }
+        drop(raw); // the last handle of the port: it refuses what nobody has taken
         self.life.close(Box::new(|| ()), Box::new(done))
     }
 }

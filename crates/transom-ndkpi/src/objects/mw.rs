@@ -1,5 +1,6 @@
 //! Memory windows (NDK 11.6).
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use transom_memory::Token;
@@ -14,7 +15,7 @@ use crate::life::Life;
 pub struct Mw {
     pub(crate) life: Arc<Life>,
     pub(crate) pd: Arc<Pd>,
-    bound: Mutex<Option<Bound>>,
+    bound: Mutex<Option<Arc<Bound>>>,
 }
 
 #[derive(Debug)]
@@ -22,7 +23,7 @@ struct Bound {
     window: Token,
     mr: Arc<Mr>,
     /// An Invalidate for it has been posted, so the next Bind is no rebinding.
-    invalidated: bool,
+    invalidated: AtomicBool,
 }
 
 impl Mw {
@@ -39,16 +40,17 @@ impl Mw {
 
     /// The window that a Bind would bind again without an invalidation in between (MW-9).
     pub(crate) fn still_bound(&self) -> Option<Token> {
-        let bound = lock(&self.bound);
-        let open = |window| self.pd.adapter.raw.is_open(window);
-        bound.as_ref().filter(|b| !b.invalidated && open(b.window)).map(|b| b.window)
+        let bound = lock(&self.bound).clone()?;
+        let invalidated = bound.invalidated.load(Ordering::Acquire);
+        let still = !invalidated && self.pd.adapter.raw.is_open(bound.window);
+        still.then_some(bound.window)
     }
 
     /// A Bind was posted: the region may not go before this window (NDK 2.2).
     pub(crate) fn set_bound(&self, window: Token, mr: &Arc<Mr>) {
         self.life.follow(&mr.life);
-        let bound = Bound { window, mr: Arc::clone(mr), invalidated: false };
-        let before = lock(&self.bound).replace(bound);
+        let bound = Bound { window, mr: Arc::clone(mr), invalidated: AtomicBool::new(false) };
+        let before = lock(&self.bound).replace(Arc::new(bound));
         if let Some(before) = before {
             self.life.leave(&before.mr.life);
         }
@@ -59,12 +61,12 @@ impl Mw {
         &self,
         post: impl FnOnce(Token) -> Result<T, Status>,
     ) -> Result<T, Status> {
-        let mut bound = lock(&self.bound);
-        let Some(bound) = bound.as_mut() else {
+        // Posting may call the consumer back, with no lock held.
+        let Some(bound) = lock(&self.bound).clone() else {
             return Err(Status::INVALID_DEVICE_REQUEST); // never bound: there is no token to close
         };
         let posted = post(bound.window)?;
-        bound.invalidated = true;
+        bound.invalidated.store(true, Ordering::Release);
         Ok(posted)
     }
 

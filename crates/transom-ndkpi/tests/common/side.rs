@@ -93,12 +93,23 @@ pub fn listen(listener: Ptr) -> (Ptr, u16) {
 }
 
 pub fn connect(connector: Ptr, qp: Ptr, port: u16, private: &[u8]) -> Status {
+    connect_with(connector, qp, port, (16, 16), private)
+}
+
+/// With these limits: inbound, and outbound.
+pub fn connect_with(
+    connector: Ptr,
+    qp: Ptr,
+    port: u16,
+    (inbound, outbound): (u32, u32),
+    private: &[u8],
+) -> Status {
     let t = table::<ConnectorDispatch>(connector);
     let (from, to) = (address(0), address(port));
     end_of(|cb, ctx| unsafe {
         let (from, to) = (from.as_ptr().cast(), to.as_ptr().cast());
         let (data, length) = (private.as_ptr().cast(), private.len() as u32);
-        (t.connect)(connector, qp, from, 16, to, 16, 16, 16, data, length, cb, ctx)
+        (t.connect)(connector, qp, from, 16, to, 16, inbound, outbound, data, length, cb, ctx)
     })
 }
 
