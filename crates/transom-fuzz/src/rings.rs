@@ -24,7 +24,6 @@ const ONE_WAY: u8 = 4;
 
 /// What the wire of records promises: the rest is its engine's.
 pub(crate) const RECORDS: Rules = Rules {
-    ranges: false,
     padded: false,
     last_words: |frame: &Frame| {
         // What begins with a header; other frames go on with text.

@@ -61,8 +61,6 @@ pub(crate) struct Engine<W> {
 /// What one wire promises besides what every wire does.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
-    /// Ranges do not wrap around.
-    pub(crate) ranges: bool,
     /// Frames are multiples of four.
     pub(crate) padded: bool,
     /// Frames that nothing may follow.
@@ -70,11 +68,8 @@ pub(crate) struct Rules {
 }
 
 /// iWARP's.
-pub(crate) const STREAM: Rules = Rules {
-    ranges: true,
-    padded: true,
-    last_words: |frame| frame.sealed && frame.header[3] & 0x0F == 7,
-};
+pub(crate) const STREAM: Rules =
+    Rules { padded: true, last_words: |frame| frame.sealed && frame.header[3] & 0x0F == 7 };
 
 /// The most bytes that are kept of a frame that has not come whole.
 const KEPT: usize = 65_568;
@@ -214,22 +209,13 @@ impl<W: Wire> Engine<W> {
                 self.wire.confirm(self.now).unwrap();
                 self.open = true;
             }
-            Event::Write { address, payload, last, .. } => {
-                assert!(
-                    !self.rules.ranges
-                        || payload.is_empty()
-                        || address.checked_add(payload.len() as u64 - 1).is_some()
-                );
-                self.outcome(refused, Operation::Write, last);
-            }
+            Event::Write { last, .. } => self.outcome(refused, Operation::Write, last),
             Event::Send { offset, payload, last, .. } => {
                 assert!(u64::from(offset) + payload.len() as u64 <= u64::from(u32::MAX));
                 self.outcome(refused, Operation::Send, last);
             }
-            Event::ReadRequest { address, length, .. } => {
+            Event::ReadRequest { length, .. } => {
                 assert!(length > 0);
-                let end = address.checked_add(u64::from(length) - 1);
-                assert!(!self.rules.ranges || end.is_some());
                 self.asked += 1;
                 assert!(self.asked <= 4, "{} reads at a time", self.asked);
                 self.outcome(refused, Operation::Read, false);

@@ -534,12 +534,6 @@ fn negative_g_ddp_version_rdmap_version_opcode() {
 }
 
 #[test]
-fn negative_g_wrap() {
-    let bytes = changed("001e c140 00012a07 fffffffffffffff8", |bytes| bytes.resize(32, 7));
-    assert_eq!(answer(&bytes), (1, 1, 3));
-}
-
-#[test]
 fn negative_f_unasked() {
     assert_eq!(answer(&hex("000e c142 00000000 0000000000000000 6975d6ca")), (0, 2, 6));
 }

@@ -12,8 +12,8 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use transom::{
-    Adapter, Blame, Buffer, Error, ErrorKind, Grant, MappedFile, QueuePair, Region, Result, Rights,
-    Window,
+    Adapter, Blame, Buffer, Error, ErrorKind, Grant, MappedFile, Mistake, Path, QueuePair, Region,
+    Result, Rights, Rule, Window,
 };
 
 fn here() -> SocketAddr {
@@ -631,6 +631,32 @@ fn without_the_extension_everything_still_works() {
     let again = peer.read(grant.range(..8), source.slice(..8)).unwrap().wait().unwrap_err();
     assert_eq!(again.kind(), ErrorKind::Refused, "{again}");
     assert_eq!(again.explanation(), None, "a plain peer cannot be told more");
+}
+
+/// A range that wraps around the address space is explained to both sides, over every path.
+#[test]
+fn a_range_that_wraps_around_is_explained_over_every_path() {
+    for path in [Path::Tcp, Path::Process] {
+        for (write, length) in [(true, 16), (true, 200_000), (false, 16)] {
+            let open = || Adapter::options().path(path).open(here().ip()).unwrap();
+            let pair = Pair::of(open(), open(), (16, 4096));
+            let memory = pair.owner_adapter.register(vec![0; 64]).unwrap();
+            let (_window, grant) = pair.lend(&memory, Rights::READ | Rights::WRITE);
+            let wraps = Grant::from_parts(grant.token(), u64::MAX - 7, length, grant.rights());
+            let local = pair.peer_adapter.register(vec![0; length as usize]).unwrap();
+            let slice = local.slice(..);
+            let post =
+                if write { pair.peer.write(wraps, slice) } else { pair.peer.read(wraps, slice) };
+            let refused = post.unwrap().wait().unwrap_err();
+            let name = format!("{}, {length} bytes, write: {write}", pair.owner.info().path);
+            assert_eq!(refused.kind(), ErrorKind::Refused, "{name}: {refused}");
+            let told = refused.explanation().unwrap_or_default();
+            assert!(told.contains("only 8 bytes left"), "{name}: {refused}");
+            let ended = pair.owner.recv().wait().unwrap_err();
+            let denial = ended.denial().map(|denial| (denial.rule, denial.likely));
+            assert_eq!(denial, Some((Rule::Wrap, Mistake::WrapsAround)), "{name}: {ended}");
+        }
+    }
 }
 
 /// The owner decides who learns more than the class of rule.

@@ -4,6 +4,7 @@ use super::*;
 
 transom_testing::again_over_process![
     iw_14_4_tokens_that_grant_nothing,
+    iw_14_4_g6_a_range_that_wraps_has_the_same_record_on_every_path,
     iw_14_5_answers_are_made_as_the_link_takes_them,
     iw_14_5_last_words_nobody_reads_are_given_up,
     a_bad_list_does_not_take_earlier_requests_with_it,
@@ -55,6 +56,43 @@ fn iw_14_4_tokens_that_grant_nothing() {
             assert_ne!(pair.hosts[PASSIVE].queue_pair.state(), QueuePairState::Connected);
         }
     });
+}
+
+/// G6: the owner's record of a range that wraps around is made where all ranges are judged, so it names
+/// rule and mistake on every path, and a Transom that is refused is told.
+#[test]
+fn iw_14_4_g6_a_range_that_wraps_has_the_same_record_on_every_path() {
+    // One frame, one byte past the end of the address space; several frames; a Read.
+    type Asks = fn(Token) -> (Operation, u32);
+    let cases: [Asks; 3] = [
+        |token| (Operation::Write { token: token.0, address: u64::MAX - 14 }, 16),
+        |token| (Operation::Write { token: token.0, address: u64::MAX - 14 }, 200_000),
+        |token| (Operation::Read { token: token.0, address: u64::MAX - 14 }, 16),
+    ];
+    for asks in cases {
+        each(|mut pair, dialect| {
+            let [a, p] = &mut pair.hosts;
+            let target = p.register(vec![0; 64], WRITABLE | Rights::REMOTE_READ);
+            let memory = a.register(vec![1; 200_000], Rights::LOCAL_WRITE);
+            let (operation, length) = asks(target.token);
+            a.post(1, operation, Flags::NONE, &[memory.sge(0, length)]).unwrap();
+            pair.pump();
+            let name = format!("{}: {operation:?}", dialect.name);
+            assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, Status::RemoteAccess)], "{name}");
+            assert_eq!(ended(&pair, PASSIVE), Some(EndReason::Refused), "{name}");
+            let log = pair.hosts[PASSIVE].denials.0.lock().unwrap();
+            assert_eq!(log.total(), 1, "{name}");
+            let Some(DenialCause::Peer(denial)) = log.get(1).map(|record| &record.cause) else {
+                panic!("{name}: {:?}", log.get(1));
+            };
+            assert_eq!((denial.rule, denial.likely), (Rule::Wrap, Mistake::WrapsAround), "{name}");
+            let told = pair.hosts[ACTIVE].denials.0.lock().unwrap();
+            let Some(DenialCause::ByPeer(error)) = told.get(1).map(|record| &record.cause) else {
+                panic!("{name}: {:?}", told.get(1));
+            };
+            assert_eq!(error.class, Some(RefusalClass::Wrap), "{name}");
+        });
+    }
 }
 
 /// Q2: a peer that reads everything and never drains its link makes us hold one buffer, no more.

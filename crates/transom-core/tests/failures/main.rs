@@ -19,8 +19,9 @@ use transom_core::{
     CompletionFlags, ConnectionEvent, Data, DenialCause, EndReason, Flags, Operation,
     QueuePairState, Request, Sge, Status,
 };
-use transom_memory::{Rights, Rule, Scope, Token, Unless, WindowSpec};
+use transom_memory::{Mistake, Rights, Rule, Scope, Token, Unless, WindowSpec};
 use transom_testing::{ACTIVE, Buffer, Host, PASSIVE, Pair, PairConfig, Seen, Wires};
+use transom_wire::RefusalClass;
 
 const WRITABLE: Rights = Rights(Rights::REMOTE_WRITE.0 | Rights::LOCAL_WRITE.0);
 

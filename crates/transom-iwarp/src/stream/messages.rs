@@ -1,5 +1,6 @@
 //! The peer's messages, segment by segment: sequence, contiguity and length, as far as they can be
-//! judged without asking whose memory it is. What passes becomes an event.
+//! judged without asking whose memory it is. What passes becomes an event. Ranges that wrap around pass:
+//! the engine refuses them with all others, so that its record of them is the same over every wire.
 
 use transom_wire::{Event, MessageId, ReadSlot, Time};
 
@@ -56,10 +57,6 @@ impl Stream {
                 0
             }
         };
-        if length > 0 && offset.checked_add(length - 1).is_none() {
-            let detail = format!("a Write of {length} bytes at {offset:#x} wraps around");
-            return Err((Fault::WriteWrap, detail));
-        }
         let total = before + length;
         let announced = self.inbound.announced.map(|announce| u64::from(announce.length));
         if total > announced.unwrap_or(u64::from(u32::MAX))
@@ -171,10 +168,6 @@ impl Stream {
             return Err((Fault::ReadLimit, detail));
         }
         let ReadRequest { source_stag, source_offset, size, .. } = request;
-        if size > 0 && source_offset.checked_add(u64::from(size) - 1).is_none() {
-            let detail = format!("a read of {size} bytes at {source_offset:#x} wraps around");
-            return Err((Fault::ReadWrap, detail));
-        }
         self.inbound.read_number = number.wrapping_add(1);
         self.inbound.blamed = number;
         self.inbound.answered = false;
@@ -264,10 +257,6 @@ impl Stream {
                 let header = rdmap::segment(Opcode::Write, false, target).header();
                 let length_field = u16::try_from(length).unwrap_or(u16::MAX);
                 self.inbound.last = Offending::of(header.as_ref(), &[], length_field);
-                if length > 0 && address.checked_add(u64::from(length) - 1).is_none() {
-                    let detail = format!("a Write of {length} bytes at {address:#x} wraps around");
-                    return Err((Fault::WriteWrap, detail));
-                }
                 self.inbound.announced = Some(write);
                 self.count(false);
                 Ok(Some(Event::WriteAnnounced { token, address, length: u64::from(length) }))

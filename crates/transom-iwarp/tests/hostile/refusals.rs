@@ -21,20 +21,19 @@ fn g5_right() {
 }
 
 #[test]
-fn g6_a_range_that_wraps_around_is_refused_before_anyone_is_asked() {
+fn g6_a_range_that_wraps_around_is_the_engines_to_refuse() {
+    // The record of a refusal is made where all ranges are judged.
+    let write = frame("c140 00012a07 fffffffffffffff8", &[1; 16]);
+    let read = read_request(2, 16, u64::MAX - 7);
     let mut side = peer();
-    side.feed(&frame("c140 00012a07 fffffffffffffff8", &[1; 16]));
-    refused(&mut side, (1, 1, 3));
-    let mut side = peer();
-    side.feed(&read_request(2, 16, u64::MAX - 7));
-    refused(&mut side, (0, 1, 4));
-    // The last bytes there are do not wrap.
-    let mut side = peer();
-    side.feed(&frame("c140 00012a07 fffffffffffffff8", &[1; 8]));
-    assert_eq!(side.taken().len(), 1);
-    // As the engine would say it.
-    assert_eq!(told(RefusalClass::Wrap, &frame(WRITE, b"data")), (1, 1, 3));
-    assert_eq!(told(RefusalClass::Wrap, &read_request(2, 8, 0)), (0, 1, 4));
+    side.feed(&write);
+    side.feed(&read);
+    let token = 0x0001_2a07;
+    let written = Got::Write { token, address: u64::MAX - 7, data: vec![1; 16] };
+    let asked = Got::Asked { slot: 2, token, address: u64::MAX - 7, length: 16 };
+    assert_eq!(side.taken(), [written, asked]);
+    assert_eq!(told(RefusalClass::Wrap, &write), (1, 1, 3));
+    assert_eq!(told(RefusalClass::Wrap, &read), (0, 1, 4));
 }
 
 #[test]

@@ -24,9 +24,6 @@ impl Watch {
                 }
             }
             DenialCause::Violation(violation) => {
-                if watch.wraps(end, stream) {
-                    return;
-                }
                 if stream.open && !stream.spoilt {
                     watch.fail(format!("a violation that nobody committed: {violation}"));
                 }
@@ -37,27 +34,6 @@ impl Watch {
                 watch.other(end, stream, record.request, &cause.to_string());
             }
         });
-    }
-
-    /// The wire itself refuses a range that wraps around the address space.
-    fn wraps(&mut self, end: EndId, stream: &mut Stream) -> bool {
-        let message = self.arriving(end);
-        let Some(asked) = self.peer(end).and_then(|peer| peer.messages.get(message)) else {
-            return false;
-        };
-        let wraps = match asked.operation {
-            Operation::Write { address, .. } | Operation::Read { address, .. } => {
-                u128::from(address) + u128::from(asked.length) > 1 << 64
-            }
-            _ => false,
-        };
-        if wraps {
-            self.counters.hit("refused: Wrap");
-            stream.refused = true;
-            stream.spoilt = true;
-            self.blame(end, Some(message), Status::RemoteAccess);
-        }
-        wraps
     }
 
     /// The model's answer to the access of a denial. `None`: it allows it.
