@@ -59,7 +59,7 @@ pub enum NamedState {
 /// The likeliest reason for a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mistake {
-    /// The token is right with its bytes in the other order.
+    /// The token is right with its bytes in the other order, or was until it was closed.
     TokenBytesSwapped,
     /// The token was right until it was closed.
     Stale,

@@ -200,10 +200,15 @@ impl Denial {
         match self.likely {
             Mistake::TokenBytesSwapped => {
                 let swapped = Token(token.0.swap_bytes());
-                write!(f, "the token's bytes are in the wrong order: {swapped} ")?;
+                f.write_str("the token's bytes are in the wrong order")?;
                 match &self.meant {
-                    Some(meant) => write!(f, "names {meant}. ")?,
-                    None => f.write_str("is live. ")?,
+                    Some(meant) if matches!(meant.state, NamedState::Dead { .. }) => write!(
+                        f,
+                        ", and the token is closed: {swapped} last named {meant}. Ask its owner for a \
+                         new one. "
+                    )?,
+                    Some(meant) => write!(f, ": {swapped} names {meant}. ")?,
+                    None => write!(f, ": {swapped} is live. ")?,
                 }
                 f.write_str("Tokens travel as the bytes they are; do not swap them (ND2 5.4).")
             }

@@ -84,14 +84,12 @@ impl Memory {
         }
     }
 
-    /// What the token names with its bytes in the other order, if that is open to this actor: a
-    /// token that happens to be somebody else's is no explanation.
+    /// What the token names, or named last, with its bytes in the other order, if that is or was open to
+    /// this actor: a token that happens to be somebody else's is no explanation.
     fn swapped(&self, access: &Access, now: Nanoseconds) -> Option<Named> {
         let swapped = Token(access.token.0.swap_bytes());
         let (head, facts) = self.read(swapped)?;
-        let fits = head.token() == swapped
-            && head.state() == State::Live
-            && admits(head, &facts, &access.actor, false).is_ok();
+        let fits = head.token() == swapped && admits(head, &facts, &access.actor, false).is_ok();
         fits.then(|| self.name(head, &facts, now))
     }
 

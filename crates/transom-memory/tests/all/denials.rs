@@ -45,6 +45,39 @@ fn mistake_1_token_bytes_swapped() {
     says(&denial, &["It names nothing.", &right, "REMOTE_READ", "ND2 5.4"]);
 }
 
+/// Two mistakes at once: the second one would be made as soon as the first is mended.
+#[test]
+fn mistake_1_token_bytes_swapped_and_closed_since() {
+    let memory = memory();
+    let region = region(&memory, ALL);
+    let token = window(&memory, region, READ);
+    memory.close(token, Some(QP), NOW - 3_200_000).unwrap();
+    let swapped = Token(token.0.swap_bytes());
+    let denial = denied(&memory, &access(Purpose::RemoteRead, swapped, AT, 0x100));
+    assert_eq!((denial.rule, denial.likely), (Rule::LiveToken, Mistake::TokenBytesSwapped));
+    let dead = NamedState::Dead { reason: CloseReason::Invalidated, ago: 3_200_000 };
+    assert_eq!(denial.meant.map(|meant| (meant.token, meant.state)), Some((token, dead)));
+    assert!(!denial.is_guess(), "the token was the asker's own");
+    let right = format!("in the wrong order, and the token is closed: {:#010x}", token.0);
+    let words =
+        [&right, "invalidated by its owner", "3.2 ms before", "Ask its owner for a new one"];
+    says(&denial, &words);
+    for word in words {
+        assert!(denial.summary().to_string().contains(word), "{}", denial.summary());
+    }
+}
+
+#[test]
+fn mistake_1_token_bytes_swapped_before_the_bind() {
+    let memory = memory();
+    let region = region(&memory, ALL);
+    let token = memory.reserve(&window_spec(region, READ), NOW).unwrap();
+    let swapped = Token(token.0.swap_bytes());
+    let denial = denied(&memory, &access(Purpose::RemoteRead, swapped, AT, 0x100));
+    assert_eq!(denial.likely, Mistake::TokenBytesSwapped);
+    says(&denial, &["in the wrong order: ", "its Bind has not executed yet"]);
+}
+
 #[test]
 fn mistake_2_stale_since_an_invalidation() {
     let memory = memory();
@@ -223,15 +256,16 @@ fn decoy_1_swapped_bytes_that_name_somebody_elses_token() {
     assert_eq!((denial.likely, denial.meant), (Mistake::NeverIssued, None));
 }
 
-/// The swapped token is dead: it explains nothing either.
+/// The same when it is dead, and was another queue pair's.
 #[test]
-fn decoy_2_swapped_bytes_that_name_a_dead_token() {
+fn decoy_2_swapped_bytes_that_name_somebody_elses_dead_token() {
     let memory = memory();
     let region = region(&memory, ALL);
     let token = window(&memory, region, READ);
     memory.close(token, None, NOW).unwrap();
     let swapped = Token(token.0.swap_bytes());
-    let denial = denied(&memory, &access(Purpose::RemoteRead, swapped, AT, 1));
+    let theirs = Access { actor: actor(OTHER_QP), ..access(Purpose::RemoteRead, swapped, AT, 1) };
+    let denial = denied(&memory, &theirs);
     assert_eq!((denial.likely, denial.meant), (Mistake::NeverIssued, None));
 }
 
