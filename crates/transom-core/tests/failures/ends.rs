@@ -33,6 +33,38 @@ fn nd2_4_9_local_disconnect_cancels_what_is_not_acknowledged() {
     });
 }
 
+/// A plain peer does not answer the Read behind a Write. If it closes in order, and has taken
+/// everything, the Write succeeds; after any other end, it does not. A Transom acknowledges instead.
+#[test]
+fn an_orderly_close_of_a_plain_peer_settles_its_writes() {
+    use transom_core::{LinkEnd, dialect::PeerGone};
+    for (plain, how, status) in [
+        (true, LinkEnd::Finished, Status::Success),
+        (true, LinkEnd::Closed, Status::Canceled),
+        (true, LinkEnd::TimedOut, Status::IoTimeout),
+        (false, LinkEnd::Finished, Status::Canceled),
+    ] {
+        for dialect in dialect::ALL {
+            let wires = if plain { Wires::plain() } else { Wires::transom() };
+            let mut pair = connected(dialect, wires);
+            let target = pair.hosts[PASSIVE].register(vec![0; 64], WRITABLE);
+            pair.stall(PASSIVE, true);
+            let a = &mut pair.hosts[ACTIVE];
+            let memory = a.register(vec![1; 64], Rights::NONE);
+            a.post(1, write(&target, 0), Flags::NONE, &[memory.all()]).unwrap();
+            pair.pump();
+            let now = pair.now;
+            let a = &mut pair.hosts[ACTIVE];
+            assert_eq!(a.outcomes(), [], "nothing is known yet");
+            a.with(now, |_, link, _, cx| link.unwrap().link_closed(cx, how));
+            // Some dialects leave what is canceled to the program.
+            let kept = status == Status::Canceled && dialect.peer_gone == PeerGone::Keep;
+            let expected = if kept { vec![] } else { vec![(1, status)] };
+            assert_eq!(a.outcomes(), expected, "{}, plain: {plain}, {how:?}", dialect.name);
+        }
+    }
+}
+
 /// N10 on the way through the engine: a flush is one batch, each queue's entries in posting order,
 /// and the notification fires once, behind all of them. The peer's disconnect and the program's own
 /// flush are alike in this.
