@@ -119,7 +119,7 @@ impl QueuePair {
     }
 
     /// Post a request. An error changes nothing. Afterwards the driver runs the connection; without
-    /// one it calls [`QueuePair::settle`].
+    /// one it calls [`QueuePair::complete_ended`].
     pub fn post(&mut self, request: &Request, data: Data<'_>) -> Result<(), Status> {
         self.gate(self.config.dialect.posting.initiator)?;
         let length = self.judge(request, data)?;
@@ -265,7 +265,7 @@ impl QueuePair {
     /// Without a connection: complete what was posted behind a flush (ND2 4.1, last rows). Does
     /// nothing in other states.
     /// Binds among it never execute: their tokens never live (ND1 MW-5).
-    pub fn settle(&mut self, memory: &Memory, now: Time, effects: &mut Effects) {
+    pub fn complete_ended(&mut self, memory: &Memory, now: Time, effects: &mut Effects) {
         if self.attached
             || self.kept
             || !matches!(self.state, QueuePairState::Error | QueuePairState::Disconnected)
@@ -314,7 +314,7 @@ impl QueuePair {
                 self.state = QueuePairState::Error;
             }
             self.kept = false;
-            self.settle(memory, now, effects);
+            self.complete_ended(memory, now, effects);
         }
     }
 
@@ -323,7 +323,7 @@ impl QueuePair {
         if !self.attached && self.state == QueuePairState::Error {
             self.state = QueuePairState::Disconnected;
             self.kept = false;
-            self.settle(memory, now, effects);
+            self.complete_ended(memory, now, effects);
         }
     }
 

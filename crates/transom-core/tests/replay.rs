@@ -280,7 +280,7 @@ impl<'s> Player<'s> {
         }
         let received = self.host.receive(NOW, &bytes);
         assert_eq!(received.consumed, bytes.len(), "{}, client {}", self.name, self.client);
-        assert!(!received.paused, "{}", self.name);
+        assert!(!received.read_paused, "{}", self.name);
         if self.host.connector.state() == ConnectorState::Replied {
             self.host.with(NOW, |c, link, _, cx| c.complete_connect(cx, link)).unwrap();
         }

@@ -51,7 +51,7 @@ mod link {
     use super::{AtomicBool, Ordering, sys};
     use transom_wire::Time;
 
-    /// Armed or not: `Link::serve` leaves it for later, `Link::settle_served` does it.
+    /// Armed or not: `Link::serve` leaves it for later, `Link::finish_served` does it.
     #[derive(Debug)]
     pub struct Link {
         pub armed: AtomicBool,
@@ -65,7 +65,7 @@ mod link {
             sys::set(sys::now().0 + self.takes);
         }
 
-        pub fn settle_served(&self) {
+        pub fn finish_served(&self) {
             self.armed.store(true, Ordering::Relaxed);
         }
     }
@@ -105,7 +105,7 @@ mod shared {
             Some(self.one.clone())
         }
 
-        /// How long a turn is, is not modelled.
+        /// The budget of a pass is not modelled.
         pub(crate) fn are_ready(&self, _: impl Iterator<Item = u64>) {}
 
         pub fn ready(&self, _: u64, _: Time) {}
@@ -155,7 +155,7 @@ impl Shared {
 
 #[test]
 fn what_is_served_while_a_lease_lapses_is_armed_by_somebody() {
-    // The lease of the first call lasts until 101. A turn may take longer than the lease.
+    // The lease of the first call lasts until 101. A round may take longer than the lease.
     for (now, takes) in [((101, 102), 0), ((140, 102), 0), ((101, 60), 100), ((230, 60), 200)] {
         bounded(3, move || {
             let shared = world(false, takes);

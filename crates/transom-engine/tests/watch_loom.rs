@@ -25,12 +25,12 @@ use loom::thread;
 use on_loom::{bounded, sync};
 use sync::{AtomicBool, AtomicU32, Mutex, Ordering};
 use transom_wire::Time;
-use watch::{Turn, Watch};
+use watch::{Responsible, Watch};
 
 const LEASE: u64 = 100;
 const ARM: u32 = 1;
 
-/// A link as far as it concerns who looks: `link.rs`, and `rest` in `pass.rs`. Nothing ever arrives.
+/// A link as far as it concerns who looks: `link.rs`, and `reschedule` in `pass.rs`. Nothing ever arrives.
 struct Link {
     watch: Watch,
     lock: CombiningLock<()>,
@@ -99,10 +99,10 @@ impl Link {
             return;
         }
         self.watch.due();
-        match self.watch.turn(now, self.alarm()) {
-            Turn::Waiter => self.drive(0, now),
-            Turn::Poller => {}
-            Turn::Background => self.drive(ARM, now),
+        match self.watch.responsible(now, self.alarm()) {
+            Responsible::Waiter => self.drive(0, now),
+            Responsible::Poller => {}
+            Responsible::Background => self.drive(ARM, now),
         }
     }
 

@@ -309,7 +309,7 @@ impl Victim {
     /// As the engine writes records into its ring.
     fn speak(&mut self) {
         let word = self.engine.wire.acknowledgement(self.engine.now);
-        let _ = self.duplex.settle(word);
+        let _ = self.duplex.acknowledge(word);
         if let Some(word) = word {
             assert!(word as u32 <= self.taken, "what has not come is acknowledged");
             self.model.say(word);

@@ -279,13 +279,13 @@ impl Memory {
     fn settle<'a>(&'a self, control: MutexGuard<'a, Control>, places: &[Place]) {
         let held = control.hazards.holding(|token| places.contains(&Place::of(token)));
         let mut control = self.outlast(control, &held);
-        let mut turn = 0;
+        let mut round = 0;
         for place in places {
             // Somebody else may still be waiting for a copy through a window of the region.
             while control.ledger(*place).windows > 0 {
                 drop(control);
-                pause(turn);
-                turn = turn.saturating_add(1);
+                pause(round);
+                round = round.saturating_add(1);
                 control = self.lock();
             }
             if let Some(entry) = self.table.entry(*place) {

@@ -11,7 +11,7 @@ use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering, fence, pause};
 /// Announced in place of a token: whatever the lane finds live.
 pub(crate) const EVERYTHING: Token = Token(0);
 
-/// What one lane has announced: a turn number in the high half, the token in the low, 0 for nothing.
+/// What one lane has announced: a sequence number in the high half, the token in the low, 0 for nothing.
 /// On two lines of its own, because processors fetch lines in pairs.
 #[repr(align(128))]
 #[derive(Debug)]
@@ -32,20 +32,20 @@ impl Cell {
 #[derive(Debug)]
 pub(crate) struct Hazard {
     cell: Arc<Cell>,
-    turn: u64,
+    sequence: u64,
 }
 
 impl Hazard {
     /// From here on, until the cell changes, a close of `token` waits; or the token was closed
     /// before, which the caller sees at the entry's head, read after this.
     ///
-    /// The turn number lets a closer tell a guard from the next one on the same token, which it need
+    /// The sequence number lets a closer tell a guard from the next one on the same token, which it need
     /// not wait for; so nobody can delay it by asking again and again.
     #[inline]
     pub(crate) fn announce(&mut self, token: Token) {
-        self.turn = self.turn.wrapping_add(1 << 32);
+        self.sequence = self.sequence.wrapping_add(1 << 32);
         // Release: a closer that sees this knows that the copy before is over.
-        self.cell.announced.store(self.turn | u64::from(token.0), Ordering::Release);
+        self.cell.announced.store(self.sequence | u64::from(token.0), Ordering::Release);
         fence(Ordering::SeqCst);
     }
 
@@ -73,12 +73,12 @@ impl Hazards {
     pub(crate) fn join(&mut self) -> Hazard {
         for cell in &self.cells {
             if !cell.taken.swap(true, Ordering::AcqRel) {
-                return Hazard { cell: Arc::clone(cell), turn: 0 };
+                return Hazard { cell: Arc::clone(cell), sequence: 0 };
             }
         }
         let cell = Arc::new(Cell { announced: AtomicU64::new(0), taken: AtomicBool::new(true) });
         self.cells.push(Arc::clone(&cell));
-        Hazard { cell, turn: 0 }
+        Hazard { cell, sequence: 0 }
     }
 
     /// The guards on tokens that `is_closing` names, after these were made dead, and those on
@@ -121,10 +121,10 @@ pub(crate) struct Held {
 impl Held {
     /// Returns when the guard is gone: after one copy at most.
     pub(crate) fn wait(&self) {
-        let mut turn = 0;
+        let mut round = 0;
         while !self.is_over() {
-            pause(turn);
-            turn = turn.saturating_add(1);
+            pause(round);
+            round = round.saturating_add(1);
         }
     }
 

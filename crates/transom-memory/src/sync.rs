@@ -6,8 +6,8 @@ pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 /// Wait a moment for a copy that is under way: it takes microseconds, unless its thread was
 /// preempted.
-pub(crate) fn pause(turn: u32) {
-    if turn < 128 {
+pub(crate) fn pause(round: u32) {
+    if round < 128 {
         std::hint::spin_loop();
     } else {
         std::thread::yield_now();

@@ -236,7 +236,7 @@ mod tests {
                 soonest = soonest.min(time - before);
             }
         }
-        // Each turn takes one and frees one.
+        // Each round takes one and frees one.
         let stated = (KEYS * QUARANTINE / 2) as u32;
         assert!(returned > 0, "the test must reach the first return");
         assert!(soonest >= stated, "a token came back after {soonest}, not {stated}");
@@ -258,7 +258,7 @@ mod tests {
             freed.insert(place, time);
             let token = table.issue().unwrap();
             if let Some(then) = freed.get(&Place::of(token)) {
-                // Each turn takes one and frees one.
+                // Each round takes one and frees one.
                 assert!(time - then >= (QUARANTINE / 2) as u64, "slept {}", time - then);
             }
             live.push(token);

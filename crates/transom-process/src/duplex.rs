@@ -327,7 +327,7 @@ impl<A: Area> Duplex<A> {
     /// through something, and the caller is to wake it.
     #[must_use]
     #[inline]
-    pub fn settle(&mut self, word: Option<u64>) -> bool {
+    pub fn acknowledge(&mut self, word: Option<u64>) -> bool {
         if let Some(word) = word {
             self.ours().acknowledge(word);
             self.written = true;

@@ -20,7 +20,7 @@ use transom_wire::Time;
 const PASSES: u8 = 2;
 /// Receives and Sends are counted modulo this and one more.
 pub(crate) const CREDITS: u32 = (1 << 29) - 1;
-const TURN: u64 = 1 << 61;
+const TOGGLE: u64 = 1 << 61;
 const SHARED: u64 = 1 << 62;
 const WANTED: u64 = 1 << 63;
 
@@ -45,7 +45,7 @@ pub(crate) struct Ledger {
     peer_shared: bool,
     heard: bool,
     waiting: bool,
-    turn: bool,
+    toggle: bool,
 }
 
 /// What a word of the peer changed.
@@ -143,7 +143,7 @@ impl Ledger {
         self.bytes = 0;
         u64::from(executed)
             | u64::from(self.credits) << 32
-            | if self.turn { TURN } else { 0 }
+            | if self.toggle { TOGGLE } else { 0 }
             | if self.shared { SHARED } else { 0 }
             | if self.waiting { WANTED } else { 0 }
     }
@@ -153,7 +153,7 @@ impl Ledger {
         if self.used == self.granted {
             if !self.waiting {
                 self.waiting = true;
-                self.turn = !self.turn;
+                self.toggle = !self.toggle;
                 self.urgent = true;
             }
             return false;

@@ -34,7 +34,7 @@ impl End {
             }
         }
         self.duplex.write(&mut self.out, &mut self.written);
-        let _ = self.duplex.settle(self.channel.acknowledgement(NOW));
+        let _ = self.duplex.acknowledge(self.channel.acknowledgement(NOW));
     }
 
     /// Read what there is; what comes of it, in words.

@@ -200,7 +200,7 @@ impl End {
 
     /// Acknowledge, if there is a word for it, and wake the other side if it sleeps.
     fn settle(&mut self, word: Option<u64>) {
-        if self.duplex.settle(word) {
+        if self.duplex.acknowledge(word) {
             let bell = &self.memory.0.2[1 - self.duplex.mine()];
             *bell.rung.lock().unwrap() = true;
             bell.heard.notify_one();

@@ -96,7 +96,7 @@ pub struct End {
     /// Bytes that the connection has not used up.
     pub held: Vec<u8>,
     /// It waits for a receive.
-    pub paused: bool,
+    pub read_paused: bool,
     /// What carries its records, if it is not bytes.
     pub rings: Option<Rings>,
     /// Its writing side is shut down.

@@ -294,7 +294,7 @@ impl Host {
     pub fn receive(&mut self, now: Time, bytes: &[u8]) -> Received {
         self.with(now, |_, connection, _, cx| match connection {
             Some(connection) => connection.receive(cx, bytes),
-            None => Received { consumed: bytes.len(), frames: 0, paused: false },
+            None => Received { consumed: bytes.len(), frames: 0, read_paused: false },
         })
     }
 
@@ -391,7 +391,7 @@ impl Host {
     }
 
     fn settle(&mut self) {
-        self.queue_pair.settle(&self.memory, Time(0), &mut self.effects);
+        self.queue_pair.complete_ended(&self.memory, Time(0), &mut self.effects);
         self.carry_out();
     }
 

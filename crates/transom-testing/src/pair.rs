@@ -132,8 +132,8 @@ struct Way {
     held: Vec<u8>,
     /// The sender has closed, or the link is cut: nothing comes behind `flight`.
     closed: bool,
-    /// The receiver paused: what is held is to be given again.
-    paused: bool,
+    /// The receiver has paused reading: what is held is to be given again.
+    read_paused: bool,
     /// Nothing is delivered.
     stalled: bool,
     /// The receiver was told of the end.
@@ -364,7 +364,7 @@ impl Pair {
         let held = std::mem::take(&mut self.ways[to].held);
         let received = host.receive(now, &held);
         self.ways[to].held = held.get(received.consumed..).unwrap_or_default().to_vec();
-        self.ways[to].paused = received.paused;
+        self.ways[to].read_paused = received.read_paused;
     }
 
     /// The process of a host is gone: what it wrote arrives, then the end.
@@ -404,7 +404,7 @@ impl Pair {
             return false;
         }
         let reads = self.hosts[host].connection.as_ref().is_some_and(Connection::wants_read);
-        if (!way.flight.is_empty() || way.paused) && reads {
+        if (!way.flight.is_empty() || way.read_paused) && reads {
             self.deliver(host, self.config.chunk);
             return true;
         }

@@ -3,7 +3,7 @@
 use transom_engine::{Operation, Sge};
 
 use crate::endpoint::{Endpoint, Run};
-use crate::posted::Asked;
+use crate::posted::RequestSummary;
 use crate::{Error, ErrorKind, Grant, Posted, Result, Slice};
 use std::sync::Arc;
 
@@ -55,19 +55,25 @@ impl<'a> Batch<'a> {
     /// Add a Write, as [`QueuePair::write`](crate::QueuePair::write).
     pub fn write(&mut self, to: Grant, from: &Slice) -> Result<()> {
         let operation = Operation::Write { token: to.token(), address: to.address() };
-        self.add(operation, from, from.len(), Asked::Write(from.len()))
+        self.add(operation, from, from.len(), RequestSummary::Write(from.len()))
     }
 
     /// Add a Read, as [`QueuePair::read`](crate::QueuePair::read).
     pub fn read(&mut self, from: Grant, into: &Slice) -> Result<()> {
-        let asked = Asked::Read(from.len());
+        let asked = RequestSummary::Read(from.len());
         into.must_hold(from.len(), asked)?;
         let operation = Operation::Read { token: from.token(), address: from.address() };
         self.add(operation, into, from.len(), asked)
     }
 
     #[inline(always)]
-    fn add(&mut self, operation: Operation, slice: &Slice, len: u64, asked: Asked) -> Result<()> {
+    fn add(
+        &mut self,
+        operation: Operation,
+        slice: &Slice,
+        len: u64,
+        asked: RequestSummary,
+    ) -> Result<()> {
         self.endpoint.adapter.owns(&slice.region, &asked)?;
         let sge = slice.entry(len, asked)?;
         self.requests.push((operation, sge));
@@ -89,7 +95,7 @@ impl<'a> Batch<'a> {
         if self.is_empty() {
             return Ok(Posted::ready(Ok(())));
         }
-        let asked = Asked::Batch(self.len() as u64);
+        let asked = RequestSummary::Batch(self.len() as u64);
         let key = self.endpoint.post_batch(&self.requests, &mut self.runs, asked)?;
         self.requests.clear();
         self.runs.clear();
@@ -100,7 +106,7 @@ impl<'a> Batch<'a> {
 impl Slice {
     /// As an entry of a request's list.
     #[inline(always)]
-    pub(crate) fn entry(&self, len: u64, asked: Asked) -> Result<Sge> {
+    pub(crate) fn entry(&self, len: u64, asked: RequestSummary) -> Result<Sge> {
         let Ok(length) = u32::try_from(len) else {
             let why = "one request moves less than 4 GiB";
             return Err(Error::caller(ErrorKind::TooMuch, asked.to_string(), why)
@@ -110,7 +116,7 @@ impl Slice {
     }
 
     /// A Read puts so many bytes into it.
-    pub(crate) fn must_hold(&self, len: u64, asked: Asked) -> Result<()> {
+    pub(crate) fn must_hold(&self, len: u64, asked: RequestSummary) -> Result<()> {
         if self.len() >= len {
             return Ok(());
         }

@@ -17,7 +17,7 @@ use transom_engine::{
 use transom_memory::Token;
 
 use crate::explain::{self, Ended};
-use crate::posted::{Asked, guarded};
+use crate::posted::{RequestSummary, guarded};
 use crate::region::Registered;
 use crate::slots::{Key, Settled, Slots};
 use crate::turns::Turns;
@@ -151,7 +151,12 @@ impl Endpoint {
     }
 
     /// Post a request. Its result will be found under the key.
-    pub(crate) fn post(&self, operation: Operation, local: Local<'_>, asked: Asked) -> Result<Key> {
+    pub(crate) fn post(
+        &self,
+        operation: Operation,
+        local: Local<'_>,
+        asked: RequestSummary,
+    ) -> Result<Key> {
         let (sges, bytes, keep) = match local {
             Local::Bytes(bytes) => ([Sge::default()], Some(bytes), None),
             Local::Slice(slice) => {
@@ -187,7 +192,7 @@ impl Endpoint {
         &self,
         requests: &[(Operation, Sge)],
         runs: &mut [Run],
-        asked: Asked,
+        asked: RequestSummary,
     ) -> Result<Key> {
         let full = self.keep_all(runs).is_err() && {
             self.hand_out(); // some may have completed
@@ -243,7 +248,7 @@ impl Endpoint {
     }
 
     /// Post a request whose success interests nobody; its failure ends the connection.
-    pub(crate) fn post_silent(&self, operation: Operation, asked: Asked) -> Result<()> {
+    pub(crate) fn post_silent(&self, operation: Operation, asked: RequestSummary) -> Result<()> {
         let request = Request { context: NOBODY, operation, flags: Flags::SILENT_SUCCESS };
         self.raw
             .post(&request, Data::Sges(&[]))
@@ -470,7 +475,7 @@ impl Endpoint {
 
     /// Open a window for the peer. Its token.
     pub(crate) fn bind(&self, slice: &Slice, rights: Rights) -> Result<u32> {
-        let asked = Asked::Bind(slice.len, rights);
+        let asked = RequestSummary::Bind(slice.len, rights);
         self.adapter.owns(&slice.region, &asked)?;
         let window = raw::Window {
             region: slice.region.token,

@@ -33,14 +33,14 @@ enum State<T> {
     /// The result is here.
     Ready(Option<Result<T>>),
     /// The result will be in a slot.
-    Slot { endpoint: Arc<Endpoint>, key: Key, asked: Asked, value: fn() -> T },
+    Slot { endpoint: Arc<Endpoint>, key: Key, summary: RequestSummary, value: fn() -> T },
     /// It was fetched.
     Fetched,
 }
 
 /// What a request asked for; a sentence is made of it only when it is needed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Asked {
+pub(crate) enum RequestSummary {
     Send(u64),
     Read(u64),
     Write(u64),
@@ -48,16 +48,16 @@ pub(crate) enum Asked {
     Bind(u64, Rights),
 }
 
-impl fmt::Display for Asked {
+impl fmt::Display for RequestSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Asked::Send(bytes) => write!(f, "send of {bytes} bytes"),
-            Asked::Read(bytes) => write!(f, "read of {bytes} bytes"),
-            Asked::Write(bytes) => write!(f, "write of {bytes} bytes"),
-            Asked::Bind(bytes, rights) => {
+            RequestSummary::Send(bytes) => write!(f, "send of {bytes} bytes"),
+            RequestSummary::Read(bytes) => write!(f, "read of {bytes} bytes"),
+            RequestSummary::Write(bytes) => write!(f, "write of {bytes} bytes"),
+            RequestSummary::Bind(bytes, rights) => {
                 write!(f, "binding a window of {bytes} bytes ({rights})")
             }
-            Asked::Batch(requests) => write!(f, "batch of {requests} requests"),
+            RequestSummary::Batch(requests) => write!(f, "batch of {requests} requests"),
         }
     }
 }
@@ -66,9 +66,9 @@ impl fmt::Display for Asked {
 impl<T> Unpin for Posted<T> {}
 
 impl Posted<()> {
-    pub(crate) fn slot(endpoint: &Arc<Endpoint>, key: Key, asked: Asked) -> Posted<()> {
+    pub(crate) fn slot(endpoint: &Arc<Endpoint>, key: Key, summary: RequestSummary) -> Posted<()> {
         let endpoint = Arc::clone(endpoint);
-        Posted { state: State::Slot { endpoint, key, asked, value: || () } }
+        Posted { state: State::Slot { endpoint, key, summary, value: || () } }
     }
 }
 
@@ -79,9 +79,9 @@ impl<T> Posted<T> {
 
     /// Block until the result is there. Makes progress itself; no other thread has to wake it.
     pub fn wait(mut self) -> Result<T> {
-        if let State::Slot { endpoint, asked, .. } = &self.state {
-            let (endpoint, asked) = (Arc::clone(endpoint), *asked);
-            return endpoint.block(&asked, || match self.fetch(None) {
+        if let State::Slot { endpoint, summary, .. } = &self.state {
+            let (endpoint, summary) = (Arc::clone(endpoint), *summary);
+            return endpoint.block(&summary, || match self.fetch(None) {
                 Poll::Ready(result) => Some(result),
                 Poll::Pending => None,
             })?;
@@ -105,17 +105,18 @@ impl<T> Posted<T> {
         let result = match &mut self.state {
             State::Ready(result) => result.take().unwrap_or_else(|| Err(twice())),
             State::Fetched => Err(twice()),
-            State::Slot { endpoint, key, asked, value } => match endpoint.claim(*key, waker) {
+            State::Slot { endpoint, key, summary, value } => match endpoint.claim(*key, waker) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(None) => Err(twice()),
                 Poll::Ready(Some(done)) if done.status.is_success() => Ok(value()),
                 // Another one of the batch has failed, and that is why.
                 Poll::Ready(Some(done))
-                    if matches!(asked, Asked::Batch(_)) && done.status == Status::Canceled =>
+                    if matches!(summary, RequestSummary::Batch(_))
+                        && done.status == Status::Canceled =>
                 {
-                    Err(endpoint.why_ended(&asked.to_string()))
+                    Err(endpoint.why_ended(&summary.to_string()))
                 }
-                Poll::Ready(Some(done)) => Err(endpoint.failed(&done, &asked.to_string())),
+                Poll::Ready(Some(done)) => Err(endpoint.failed(&done, &summary.to_string())),
             },
         };
         self.state = State::Fetched;
@@ -152,7 +153,7 @@ impl<T> Drop for Posted<T> {
 impl<T> fmt::Debug for Posted<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.state {
-            State::Slot { asked, .. } => write!(f, "Posted({asked})"),
+            State::Slot { summary, .. } => write!(f, "Posted({summary})"),
             _ => f.write_str("Posted"),
         }
     }

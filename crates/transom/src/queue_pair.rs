@@ -11,7 +11,7 @@ use transom_engine::Operation;
 use transom_wire::Verdicts;
 
 use crate::endpoint::{Endpoint, Local};
-use crate::posted::Asked;
+use crate::posted::RequestSummary;
 use crate::{
     Batch, Buffer, Error, ErrorKind, Grant, Message, Posted, Region, Result, Rights, Slice, Window,
 };
@@ -69,7 +69,7 @@ impl QueuePair {
     /// Send a message of at most [`SEND_LIMIT`](QueuePair::SEND_LIMIT) bytes; they are copied now.
     pub fn send(&self, bytes: impl AsRef<[u8]>) -> Result<Posted<()>> {
         let bytes = bytes.as_ref();
-        let asked = Asked::Send(bytes.len() as u64);
+        let asked = RequestSummary::Send(bytes.len() as u64);
         if bytes.len() > Self::SEND_LIMIT {
             let limit = Self::SEND_LIMIT;
             return Err(Error::caller(
@@ -84,7 +84,7 @@ impl QueuePair {
 
     /// Send a message from registered memory.
     pub fn send_from(&self, from: Slice) -> Result<Posted<()>> {
-        let asked = Asked::Send(from.len());
+        let asked = RequestSummary::Send(from.len());
         self.post(Operation::Send, Local::Slice(from), asked)
     }
 
@@ -110,7 +110,7 @@ impl QueuePair {
     /// Read the peer's memory: all of `from` to the beginning of `into`, which must be at least as
     /// long.
     pub fn read(&self, from: Grant, into: Slice) -> Result<Posted<()>> {
-        let asked = Asked::Read(from.len());
+        let asked = RequestSummary::Read(from.len());
         into.must_hold(from.len(), asked)?;
         let operation = Operation::Read { token: from.token(), address: from.address() };
         self.post(operation, Local::Slice(into.first(from.len())), asked)
@@ -121,7 +121,7 @@ impl QueuePair {
     ///
     /// A `from` that is longer than `to` is posted all the same: the owner judges.
     pub fn write(&self, to: Grant, from: Slice) -> Result<Posted<()>> {
-        let asked = Asked::Write(from.len());
+        let asked = RequestSummary::Write(from.len());
         let operation = Operation::Write { token: to.token(), address: to.address() };
         self.post(operation, Local::Slice(from), asked)
     }
@@ -131,7 +131,12 @@ impl QueuePair {
         Batch::new(&self.endpoint)
     }
 
-    fn post(&self, operation: Operation, local: Local<'_>, asked: Asked) -> Result<Posted<()>> {
+    fn post(
+        &self,
+        operation: Operation,
+        local: Local<'_>,
+        asked: RequestSummary,
+    ) -> Result<Posted<()>> {
         let key = self.endpoint.post(operation, local, asked)?;
         Ok(Posted::slot(&self.endpoint, key, asked))
     }

@@ -139,7 +139,7 @@ impl Connection {
         }
         let end = End { reason, denial };
         self.ended = Some(end);
-        self.parked = None;
+        self.paused_send = None;
         self.wire.flush(cx.now);
         self.close(cx.now);
         cx.memory.close_connection(self.config.id, cx.now.0);

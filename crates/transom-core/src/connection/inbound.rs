@@ -15,7 +15,7 @@ use crate::{ConnectionEvent, Cx, DenialCause, DenialRecord, EndReason, QueuePair
 /// A piece of a Send that found no receive. Plain peers know no credits; between
 /// Transoms the sender holds the Send instead.
 #[derive(Debug)]
-pub(super) struct Parked {
+pub(super) struct PausedSend {
     pub(super) since: Time,
     send: Send,
     payload: Vec<u8>,
@@ -42,7 +42,7 @@ impl Connection {
         self.blocked = false;
         self.resume(cx);
         let (mut consumed, mut seen, mut frames) = (0, 0, 0);
-        while self.parked.is_none() {
+        while self.paused_send.is_none() {
             if matches!(self.phase, Phase::Closing | Phase::Closed) {
                 // Read, and thrown away: unread bytes would turn the end into a reset.
                 consumed = bytes.len();
@@ -75,7 +75,7 @@ impl Connection {
         }
         self.poll(cx);
         self.retire(cx);
-        Received { consumed, frames, paused: self.parked.is_some() }
+        Received { consumed, frames, read_paused: self.paused_send.is_some() }
     }
 
     /// Have the lines fetched that judging the next frames will need, so that in a table larger than
@@ -301,7 +301,7 @@ impl Connection {
                 kept
             }
         };
-        self.parked = Some(Parked { since: cx.now, send, payload: kept });
+        self.paused_send = Some(PausedSend { since: cx.now, send, payload: kept });
     }
 
     /// A receive failed: it completes with `status`, the peer's Send with what its dialect makes of
@@ -332,11 +332,11 @@ impl Connection {
 
     /// Try the Send that waits for a receive, if one does.
     pub(super) fn resume(&mut self, cx: &mut Cx<'_>) {
-        let Some(parked) = self.parked.take() else { return };
+        let Some(paused_send) = self.paused_send.take() else { return };
         if matches!(self.phase, Phase::Open | Phase::Setup)
-            && !self.send(cx, parked.send, Bytes::Own(&parked.payload))
+            && !self.send(cx, paused_send.send, Bytes::Own(&paused_send.payload))
         {
-            self.parked = Some(parked);
+            self.paused_send = Some(paused_send);
         } else {
             // From now on it is listened to again.
             self.heard = cx.now;

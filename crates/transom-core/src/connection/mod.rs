@@ -19,7 +19,7 @@ use transom_wire::{Blame, Facts, ReadLimits, Role, SetupError, Time, Violation, 
 
 use crate::trace::{TraceEvent, What};
 use crate::{ConnectionEvent, Cx, DenialCause, Dialect, End, EndReason, Execution, Status};
-use inbound::Parked;
+use inbound::PausedSend;
 pub use small::{SMALL, SmallRecord};
 
 /// How long an ended connection may take to write what the protocol still has to say, and to read
@@ -61,7 +61,7 @@ pub struct Received {
     pub frames: usize,
     /// Do not read on: a message waits for a receive. As soon as [`Connection::wants_read`] says so
     /// (a transmit or a deadline has found one), give what was kept again, even if nothing new came.
-    pub paused: bool,
+    pub read_paused: bool,
 }
 
 /// How a link ended.
@@ -96,7 +96,7 @@ pub struct Connection {
     execution: Option<Execution>,
     facts: Option<Facts>,
     ended: Option<End>,
-    parked: Option<Parked>,
+    paused_send: Option<PausedSend>,
     /// The next request waits for the wire; until when, if there is a limit.
     blocked: bool,
     blocked_until: Option<Time>,
@@ -145,7 +145,7 @@ impl Connection {
             execution: None,
             facts: None,
             ended: None,
-            parked: None,
+            paused_send: None,
             blocked: false,
             blocked_until: None,
             credit_wanted: false,
@@ -322,7 +322,7 @@ impl Connection {
     /// Whether to read from the link: not while a message waits for a receive.
     #[must_use]
     pub fn wants_read(&self) -> bool {
-        self.parked.is_none()
+        self.paused_send.is_none()
     }
 
     /// What the driver should do with the link once its buffer is empty.

@@ -55,7 +55,7 @@ impl Connection {
         record: &mut SmallRecord,
         next: &mut dyn FnMut(&mut SmallRecord) -> bool,
     ) -> bool {
-        if self.phase != Phase::Open || self.parked.is_some() || is_told(cx) {
+        if self.phase != Phase::Open || self.paused_send.is_some() || is_told(cx) {
             return !next(record);
         }
         let memory = cx.memory;

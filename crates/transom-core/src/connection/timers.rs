@@ -34,7 +34,7 @@ impl Connection {
     /// When a peer that owes something has been silent for too long.
     fn silent_at(&self) -> Option<Time> {
         // While a Send waits for a receive here, nothing is read: that is not the peer's silence.
-        if self.phase != Phase::Open || self.parked.is_some() {
+        if self.phase != Phase::Open || self.paused_send.is_some() {
             return None;
         }
         if !self.execution.as_ref()?.owes() {
@@ -45,11 +45,11 @@ impl Connection {
 
     /// Until when a Send of a plain peer may wait for a receive here.
     fn parked_until(&self) -> Option<Time> {
-        let parked = self.parked.as_ref()?;
+        let paused_send = self.paused_send.as_ref()?;
         if self.execution.as_ref()?.shared {
             return None;
         }
-        Some(parked.since.after(self.config.dialect.receive_wait?))
+        Some(paused_send.since.after(self.config.dialect.receive_wait?))
     }
 
     /// Time has passed.
@@ -71,7 +71,7 @@ impl Connection {
         if self.silent_at().is_some_and(|at| at.after(STOOD_STILL) < cx.now) {
             self.heard = cx.now; // it gets the whole time again
         }
-        let (blocked, parked, silent) =
+        let (blocked, paused_send, silent) =
             (due(self.blocked_until), due(self.parked_until()), due(self.silent_at()));
         if due(self.wire.deadline())
             && let Err(violation) = self.wire.on_deadline(cx.now)
@@ -86,9 +86,9 @@ impl Connection {
         if silent {
             return self.time_out(cx);
         }
-        if parked {
+        if paused_send {
             self.resume(cx);
-            if self.parked.is_some() {
+            if self.paused_send.is_some() {
                 let cause = DenialCause::Other("a Send of the peer found no receive in time");
                 return self.refuse_parked(cx, cause);
             }

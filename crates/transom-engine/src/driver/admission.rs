@@ -1,4 +1,4 @@
-//! How many strangers may be half-way through start-up at a time (iW 14): per listener and per
+//! How many peers may be half-way through start-up at a time (iW 14): per listener and per
 //! address, because a handshake that was begun holds memory and a timer before anybody has said
 //! who they are. And how many connects of ours may wait for an answer before we slow down.
 
@@ -93,28 +93,28 @@ impl Drop for Ticket {
 /// What a link holds until the peer has said who it is.
 #[derive(Debug)]
 pub(crate) enum Starting {
-    /// The other end is a stranger.
-    Stranger(#[expect(dead_code, reason = "held, not read")] Ticket),
+    /// The peer has connected, and has not been accepted.
+    Incoming(#[expect(dead_code, reason = "held, not read")] Ticket),
     /// This end has asked, and there is no answer.
-    Asking(#[expect(dead_code, reason = "held, not read")] Asked),
+    Asking(#[expect(dead_code, reason = "held, not read")] ConnectTicket),
 }
 
-/// Counts connects without an answer.
+/// Counts connects that the peer has not answered.
 #[derive(Debug, Default)]
-pub(crate) struct Asking(Arc<AtomicUsize>);
+pub(crate) struct UnansweredConnects(Arc<AtomicUsize>);
 
-/// One of them.
+/// One unanswered connect. Dropped with the answer.
 #[derive(Debug)]
-pub(crate) struct Asked(Arc<AtomicUsize>);
+pub(crate) struct ConnectTicket(Arc<AtomicUsize>);
 
-impl Asking {
+impl UnansweredConnects {
     /// So many may be unanswered before the next one is slowed down.
     const FREE: usize = 512;
 
     /// One more.
-    pub(crate) fn one(&self) -> Asked {
+    pub(crate) fn one(&self) -> ConnectTicket {
         self.0.fetch_add(1, Ordering::Relaxed);
-        Asked(self.0.clone())
+        ConnectTicket(self.0.clone())
     }
 
     /// How long a thread that asks once more lets others run first. A program that connects without a
@@ -127,7 +127,7 @@ impl Asking {
     }
 }
 
-impl Drop for Asked {
+impl Drop for ConnectTicket {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -163,16 +163,16 @@ mod tests {
 
     #[test]
     fn hundreds_of_unanswered_connects_slow_the_next_one_down_and_answers_end_that() {
-        let asking = Asking::default();
-        let mut all: Vec<_> = (1..Asking::FREE).map(|_| asking.one()).collect();
-        assert_eq!(asking.pause(), None);
-        all.push(asking.one());
-        let first = asking.pause().unwrap();
-        all.extend((0..Asking::FREE).map(|_| asking.one()));
-        assert!(asking.pause().unwrap() > first);
-        all.extend((0..100_000).map(|_| asking.one()));
-        assert!(asking.pause().unwrap() <= Duration::from_millis(20), "bounded");
+        let unanswered = UnansweredConnects::default();
+        let mut all: Vec<_> = (1..UnansweredConnects::FREE).map(|_| unanswered.one()).collect();
+        assert_eq!(unanswered.pause(), None);
+        all.push(unanswered.one());
+        let first = unanswered.pause().unwrap();
+        all.extend((0..UnansweredConnects::FREE).map(|_| unanswered.one()));
+        assert!(unanswered.pause().unwrap() > first);
+        all.extend((0..100_000).map(|_| unanswered.one()));
+        assert!(unanswered.pause().unwrap() <= Duration::from_millis(20), "bounded");
         all.clear();
-        assert_eq!(asking.pause(), None);
+        assert_eq!(unanswered.pause(), None);
     }
 }

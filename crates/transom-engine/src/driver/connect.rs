@@ -43,7 +43,7 @@ impl Connector {
         sink: Sink,
     ) -> Outcome<()> {
         // With no lock held yet.
-        if let Some(pause) = self.shared.asking.pause() {
+        if let Some(pause) = self.shared.unanswered.pause() {
             sys::pause(pause);
         }
         let mut notifications = Notifications::default();
@@ -110,7 +110,7 @@ impl Connector {
         let older = revision != NEWEST;
         let tcp_only = self.shared.options.tcp_only();
         let (stage, reason) = match tcp_only.or(older.then_some(PathReason::OlderPeer)) {
-            Some(reason) => (Stage::Settled, reason),
+            Some(reason) => (Stage::Chosen, reason),
             None => {
                 let (limits, private) = (attempt.asked, attempt.private.clone());
                 (
@@ -119,7 +119,7 @@ impl Connector {
                 )
             }
         };
-        let starting = (Starting::Asking(self.shared.asking.one()), stage, reason);
+        let starting = (Starting::Asking(self.shared.unanswered.one()), stage, reason);
         let link = Link::new(&self.shared, key, (stream, peer), connection, owner, starting);
         inner.link = Some(link.clone());
         inner.qp = Arc::downgrade(qp);

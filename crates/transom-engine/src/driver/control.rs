@@ -42,19 +42,19 @@ impl Link {
             state.exchange();
             self.conclude(state, notifications);
             if !state.gone {
-                self.rest(state, now, if attended { 0 } else { ARM });
+                self.reschedule(state, now, if attended { 0 } else { ARM });
             }
             Some(result)
         })
     }
 
-    /// The program flushes the queue pair. [`Link::settle`] follows, with no lock held.
+    /// The program flushes the queue pair. [`Link::catch_up`] follows, with no lock held.
     pub(crate) fn flush(&self, notifications: &mut Notifications) {
         let _ = self.control(notifications, |state, cx| state.connection.flush(cx));
     }
 
     /// Catch up with what was left while a control call held the lock.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn catch_up(&self) {
         self.drive(0);
         self.deliver();
     }
@@ -73,7 +73,7 @@ impl Link {
         let mut notifications = Notifications::default();
         let _ = self.control(&mut notifications, |state, cx| state.connection.fail(cx, reason));
         notifications.fire();
-        self.settle();
+        self.catch_up();
     }
 
     /// Nobody will take the request that came over it.
@@ -85,7 +85,7 @@ impl Link {
             }
         });
         notifications.fire();
-        self.settle();
+        self.catch_up();
     }
 
     /// Cut the link at once and forget it: its adapter is closed. Nothing touches memory through it

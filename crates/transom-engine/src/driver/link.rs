@@ -21,17 +21,17 @@ use transom_wire::Time;
 use super::admission::Starting;
 use super::combining_lock::CombiningLock;
 use super::event_queue::{EventQueue, Owner};
-use super::guessers::Who;
+use super::guess_limiter::PeerIdentity;
 use super::notifications::Notifications;
 use super::options::Explain;
 use super::path::{PathReason, Place};
 use super::qp::{Front, Qp};
-use super::rings::Rings;
 use super::shared::Shared;
+use super::shared_memory::Rings;
 use super::silence::Silence;
-use super::traffic::FIRST_BITE;
+use super::tcp::INITIAL_READ_SIZE;
 use super::upgrade::Stage;
-use super::watch::{Turn, Watch};
+use super::watch::{Responsible, Watch};
 use crate::sys::{self, Epoll, Fd, IoError, Local, Stream};
 use crate::{Buffer, Connection, DenialCause, DenialRecord, Denials};
 
@@ -73,10 +73,10 @@ pub(crate) struct Link {
     served: AtomicBool,
     /// A pass ended with something to read, and no descriptor will say so.
     unread: AtomicBool,
-    /// Nothing is read for now: a message of the peer's waits for a receive.
-    deaf: AtomicBool,
+    /// Nothing is read for now: a message of the peer's waits for a receive. A thread that sleeps sees this.
+    read_paused: AtomicBool,
     /// Who is at the other end, if that was asked as it came in.
-    pub(super) known: OnceLock<Who>,
+    pub(super) known: OnceLock<PeerIdentity>,
     /// Whose silence has ended it.
     pub(super) silence: OnceLock<Silence>,
     pub(crate) events: EventQueue,
@@ -91,8 +91,8 @@ pub(crate) struct State {
     /// The TCP connection is being made, or its path found out.
     pub(super) connecting: bool,
     pub(super) stage: Stage,
-    /// It lies among the strangers: it came from outside, and was not accepted when it was last armed.
-    stranger: bool,
+    /// Registered among the unaccepted links: not accepted when it was last armed.
+    unaccepted: bool,
     /// Why it has the path that it has.
     pub(crate) reason: PathReason,
     /// What carries the bytes instead of the stream.
@@ -103,9 +103,9 @@ pub(crate) struct State {
     /// The beginning of a frame whose rest has not arrived.
     pub(super) partial: Vec<u8>,
     /// So many bytes are asked for at a time: fewer of a peer whose frames are small.
-    pub(super) bite: usize,
+    pub(super) read_size: usize,
     /// A message waited for a receive: `partial` may hold whole frames.
-    pub(super) paused: bool,
+    pub(super) read_paused: bool,
     pub(super) out: Buffer,
     /// Bytes of `out` that were written.
     pub(super) written: usize,
@@ -117,9 +117,9 @@ pub(crate) struct State {
     pub(super) gone: bool,
     pub(super) starting: Option<Starting>,
     /// The last pass left nothing to do before more bytes, more posts or this time.
-    pub(super) calm_until: Option<Time>,
+    pub(super) idle_until: Option<Time>,
     /// When to see what is due at the latest, however much there is to do.
-    pub(super) rest_by: Time,
+    pub(super) housekeeping_at: Time,
     /// The connection's deadline, as of the last such look.
     pub(super) deadline: Option<Time>,
 }
@@ -140,10 +140,10 @@ impl Denials for LinkDenials<'_> {
             && denial.is_guess()
         {
             let user = link.bell.get().and_then(Local::user);
-            let guessers = &link.shared.guessers;
-            let ask = || guessers.who(link.stream.local().ok()?, link.peer, user);
+            let guess_limiter = &link.shared.guess_limiter;
+            let ask = || guess_limiter.who(link.stream.local().ok()?, link.peer, user);
             let who = || link.known.get().copied().or_else(ask);
-            guessers.guessed(who, record.time);
+            guess_limiter.guessed(who, record.time);
         }
         link.shared.denials().record(record)
     }
@@ -169,7 +169,7 @@ impl Link {
     fn is_of_our_user(&self) -> bool {
         let Ok(local) = self.stream.local() else { return false };
         let look = || sys::peer_is_same_user(local, self.peer);
-        self.shared.inquiries.ask(look).unwrap_or(false)
+        self.shared.query_budget.ask(look).unwrap_or(false)
     }
 
     pub(crate) fn new(
@@ -181,9 +181,9 @@ impl Link {
         (starting, stage, reason): (Starting, Stage, PathReason),
     ) -> Arc<Link> {
         let connecting = matches!(starting, Starting::Asking(_));
-        let stranger = matches!(starting, Starting::Stranger(_));
+        let unaccepted = matches!(starting, Starting::Incoming(_));
         let state = State {
-            stranger,
+            unaccepted,
             connection,
             qp: None,
             effects: crate::Effects::default(),
@@ -194,8 +194,8 @@ impl Link {
             place: None,
             moved: false,
             partial: Vec::new(),
-            bite: FIRST_BITE,
-            paused: false,
+            read_size: INITIAL_READ_SIZE,
+            read_paused: false,
             out: Buffer { bytes: Vec::new(), limit: OUT },
             written: 0,
             corked: false,
@@ -203,8 +203,8 @@ impl Link {
             fin_sent: false,
             gone: false,
             starting: Some(starting),
-            calm_until: None,
-            rest_by: Time(0),
+            idle_until: None,
+            housekeeping_at: Time(0),
             deadline: None,
         };
         Arc::new(Link {
@@ -219,7 +219,7 @@ impl Link {
             stuck: AtomicBool::new(false),
             served: AtomicBool::new(false),
             unread: AtomicBool::new(false),
-            deaf: AtomicBool::new(false),
+            read_paused: AtomicBool::new(false),
             known: OnceLock::new(),
             silence: OnceLock::new(),
             events: EventQueue::default(),
@@ -292,7 +292,7 @@ impl Link {
     }
 
     /// It is to be armed soon, and takes receives over then: credit for the peer travels with the
-    /// program's answer, or at the latest with the next turn. Ask with the front half locked.
+    /// program's answer, or at the latest with the next round. Ask with the front half locked.
     pub(super) fn is_served(&self) -> bool {
         self.served.load(Ordering::Relaxed)
     }
@@ -304,18 +304,18 @@ impl Link {
         self.lock.attempt(
             |state| {
                 let bits = RECEIVE | self.left_over();
-                let calm = bits == RECEIVE && state.calm_until.is_some_and(|until| now < until);
-                if calm && self.finds_no_record(state, now, tries) && self.idles(state, now) {
+                let idle = bits == RECEIVE && state.idle_until.is_some_and(|until| now < until);
+                if idle && self.finds_no_record(state, now, tries) && self.idles(state, now) {
                     return None;
                 }
                 self.with_worker(state, |state, worker| {
-                    let first = if calm { self.glance(state, worker, tries) } else { None };
+                    let first = if idle { self.glance(state, worker, tries) } else { None };
                     if first == Some(Err(IoError::NotNow)) && self.idles(state, now) {
                         return None;
                     }
                     let mut notifications = Notifications::default();
                     self.watch.set_at_work(true);
-                    self.pass_with(state, worker, now, (bits, first, calm), &mut notifications);
+                    self.pass_with(state, worker, now, (bits, first, idle), &mut notifications);
                     self.watch.set_at_work(false);
                     Some(notifications)
                 })
@@ -333,7 +333,7 @@ impl Link {
         state.connection.idle_pass(now);
         let all = !state.connection.wants_write();
         if all {
-            self.settle_up(state, now);
+            self.acknowledge_and_wake(state, now);
         }
         all
     }
@@ -360,11 +360,13 @@ impl Link {
 
     /// The background thread: the descriptor is ready, or it is time to look.
     pub(crate) fn ready(&self, now: Time) {
-        match self.watch.turn(now, self.alarm()) {
+        match self.watch.responsible(now, self.alarm()) {
             // Of several that wait, one may have left with the ring awake.
-            Turn::Waiter => self.drive(if self.is_over_rings() { RECEIVE | FLUSH } else { 0 }),
-            Turn::Poller => {}
-            Turn::Background => self.drive(RECEIVE | FLUSH | ARM | LAPSED),
+            Responsible::Waiter => {
+                self.drive(if self.is_over_rings() { RECEIVE | FLUSH } else { 0 })
+            }
+            Responsible::Poller => {}
+            Responsible::Background => self.drive(RECEIVE | FLUSH | ARM | LAPSED),
         }
     }
 
@@ -379,7 +381,7 @@ impl Link {
     }
 
     /// What [`Link::serve`] has put off: acknowledge, take posts over, arm.
-    pub(super) fn settle_served(&self) {
+    pub(super) fn finish_served(&self) {
         // The front half's lock sees to it that who posts sees this, or the pass what was posted.
         self.served.store(false, Ordering::Relaxed);
         self.drive(FLUSH | ARM);
@@ -402,10 +404,10 @@ impl Link {
     }
 
     /// Whether anything is read. `true`: that has just changed.
-    pub(super) fn set_deaf(&self, deaf: bool) -> bool {
-        let changed = self.deaf.load(Ordering::Relaxed) != deaf;
+    pub(super) fn set_read_paused(&self, read_paused: bool) -> bool {
+        let changed = self.read_paused.load(Ordering::Relaxed) != read_paused;
         if changed {
-            self.deaf.store(deaf, Ordering::Relaxed);
+            self.read_paused.store(read_paused, Ordering::Relaxed);
         }
         changed
     }
@@ -416,7 +418,7 @@ impl Link {
         let work = |state: &mut State| (!state.connection.is_executing(region)).then(work);
         let (done, again) = self.lock.control(work);
         if again {
-            self.settle();
+            self.catch_up();
         }
         done
     }
@@ -427,7 +429,7 @@ impl Link {
         let held = |state: &mut State| state.partial.capacity() + state.out.bytes.capacity();
         let (held, again) = self.lock.control(held);
         if again {
-            self.settle();
+            self.catch_up();
         }
         held
     }
@@ -440,7 +442,7 @@ impl Link {
 
     /// Who is at the other end, if that was asked as it came in.
     #[cfg(test)]
-    pub(crate) fn known(&self) -> Option<Who> {
+    pub(crate) fn known(&self) -> Option<PeerIdentity> {
         self.known.get().copied()
     }
 
@@ -452,18 +454,18 @@ impl Link {
 
     /// The set in which it lies.
     pub(super) fn home(&self, state: &State) -> &Epoll {
-        if state.stranger { &self.shared.strangers } else { &self.shared.epoll }
+        if state.unaccepted { &self.shared.unaccepted } else { &self.shared.epoll }
     }
 
-    /// Leave the strangers, if somebody has accepted it.
-    pub(super) fn settle_in(&self, state: &mut State) {
+    /// Leave the unaccepted links, once accepted.
+    pub(super) fn leave_unaccepted(&self, state: &mut State) {
         // If there is no room elsewhere, it stays where it is.
-        if state.stranger
+        if state.unaccepted
             && state.qp.is_some()
             && self.shared.epoll.add(self.fd(), self.key).is_ok()
         {
-            self.shared.strangers.remove(self.fd());
-            state.stranger = false;
+            self.shared.unaccepted.remove(self.fd());
+            state.unaccepted = false;
         }
     }
 
@@ -488,8 +490,8 @@ impl Waiting {
     /// What to wait for: the descriptor, and whether for room to write too. Nothing, while bytes would be
     /// left where they are: the thread would only spin over them.
     pub(crate) fn interest(&self) -> Option<(&Fd, bool)> {
-        let deaf = self.0.deaf.load(Ordering::Relaxed);
-        (!deaf).then(|| (self.0.fd(), self.0.stuck.load(Ordering::Relaxed)))
+        let read_paused = self.0.read_paused.load(Ordering::Relaxed);
+        (!read_paused).then(|| (self.0.fd(), self.0.stuck.load(Ordering::Relaxed)))
     }
 }
 

@@ -105,7 +105,7 @@ impl Listener {
         self.shared.add_listener(self).map_err(|_| Status::InsufficientResources)
     }
 
-    /// The background thread: connections wait to be accepted. One of them is; links have their turn
+    /// The background thread: connections wait to be accepted. One of them is; links are served
     /// before the next.
     pub(crate) fn accept(self: &Arc<Listener>) {
         let upgrades = self.upgrades();
@@ -121,23 +121,23 @@ impl Listener {
             // arming fails and nothing more is heard of it.
             Err(_) => {}
         }
-        let _ = self.shared.strangers.arm(self.fd(), self.key, true, false);
+        let _ = self.shared.unaccepted.arm(self.fd(), self.key, true, false);
     }
 
-    /// A link for a stranger, if there is room for one. `tcp_only`: why no memory can be handed over.
+    /// A link for a new connection, if there is room for one. `tcp_only`: why no memory can be handed over.
     fn let_in(
         self: &Arc<Listener>,
         stream: Stream,
         peer: SocketAddr,
         tcp_only: Option<PathReason>,
     ) {
-        let guessers = &self.shared.guessers;
+        let guess_limiter = &self.shared.guess_limiter;
         let mut known = None;
         let who = || {
-            known = guessers.who(stream.local().ok()?, peer, None);
+            known = guess_limiter.who(stream.local().ok()?, peer, None);
             known
         };
-        if !guessers.admits(who, sys::now()) {
+        if !guess_limiter.admits(who, sys::now()) {
             return;
         }
         let Some(ticket) = self.admission.admit(peer.ip()) else { return };
@@ -146,9 +146,9 @@ impl Listener {
         let owner = Owner::Listener(Arc::downgrade(self));
         let (stage, reason) = match tcp_only {
             None => (Stage::Opening, PathReason::NotAsked),
-            Some(reason) => (Stage::Settled, reason),
+            Some(reason) => (Stage::Chosen, reason),
         };
-        let starting = Starting::Stranger(ticket);
+        let starting = Starting::Incoming(ticket);
         let about = (starting, stage, reason);
         let link = Link::new(&self.shared, key, (stream, peer), connection, owner, about);
         if let Some(who) = known {
@@ -281,7 +281,7 @@ impl Listener {
         self.closed.store(true, Ordering::Relaxed);
         // The name is free at once: the port is, too.
         self.set_upgrades(Err(PathReason::NotAsked));
-        self.shared.strangers.remove(self.fd());
+        self.shared.unaccepted.remove(self.fd());
         self.shared.remove(self.key);
         for link in self.shared.links() {
             if matches!(link.owner(), Owner::Listener(p) if p.as_ptr() == Arc::as_ptr(self)) {

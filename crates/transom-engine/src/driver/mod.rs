@@ -9,8 +9,7 @@ mod cq;
 #[cfg(test)]
 mod cq_tests;
 mod event_queue;
-mod guessers;
-mod inquiries;
+mod guess_limiter;
 mod lease;
 #[cfg(test)]
 mod lease_tests;
@@ -21,20 +20,21 @@ mod options;
 mod pass;
 mod path;
 mod qp;
+mod query_budget;
 mod ready_set;
-mod rings;
 mod shared;
+mod shared_memory;
 mod silence;
 mod sleepers;
 mod srq;
+mod tcp;
 mod timers;
-mod traffic;
 mod upgrade;
 mod watch;
 mod workers;
 
 pub use admission::HalfOpen;
-pub use guessers::GuessLimit;
+pub use guess_limiter::GuessLimit;
 pub use notifications::Sink;
 pub use options::{Explain, Options, Trace};
 pub use path::{Path, PathReason};

@@ -7,7 +7,7 @@ use transom_iwarp::{Config, Revision};
 use transom_wire::{ReadLimits, Role};
 
 use super::admission::HalfOpen;
-use super::guessers::GuessLimit;
+use super::guess_limiter::GuessLimit;
 use super::path::{Path, PathReason, shared_links};
 use crate::sys::{self, IoError};
 use crate::trace::TraceEvent;
@@ -47,7 +47,7 @@ pub struct Options {
     pub lease: Duration,
     /// See [`Explain`].
     pub explain: Explain,
-    /// How many strangers may be half-way through start-up.
+    /// How many peers may be half-way through start-up.
     pub half_open: HalfOpen,
     /// How peers are slowed down that name tokens which are not theirs; `None`: not at all. By default
     /// [what the environment says](GuessLimit::from_environment).

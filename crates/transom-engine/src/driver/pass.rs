@@ -13,7 +13,7 @@ use super::link::{
 use super::notifications::Notifications;
 use super::qp::{Front, Qp};
 use super::shared::Shared;
-use super::traffic::First;
+use super::tcp::First;
 use super::upgrade::Stage;
 use super::workers::Worker;
 use crate::sys::{self, Host};
@@ -21,7 +21,7 @@ use crate::trace::{TraceEvent, Tracer};
 use crate::{Cx, Effect, LinkWish, SharedReceives};
 
 /// For how long passes may go on without a look at what is due.
-const BRISK: Duration = Duration::from_micros(20);
+const HOUSEKEEPING_INTERVAL: Duration = Duration::from_micros(20);
 
 impl Link {
     /// Run `work` with everything the core may use.
@@ -106,10 +106,10 @@ impl Link {
         if state.gone {
             return;
         }
-        if self.is_brisk(state, now, bits, found) {
-            state.calm_until = Some(state.rest_by);
+        if self.may_defer_housekeeping(state, now, bits, found) {
+            state.idle_until = Some(state.housekeeping_at);
         } else {
-            self.rest(state, now, bits);
+            self.reschedule(state, now, bits);
         }
     }
 
@@ -117,15 +117,15 @@ impl Link {
     /// has found something, or has posted. It will be back at once, or the lease will lapse. Over rings
     /// only: they cost so little that what is spared here counts, and nobody has to be told when there is
     /// room; a socket that has no more has to be armed for writing by the pass that finds it full.
-    fn is_brisk(&self, state: &State, now: Time, bits: u8, found: bool) -> bool {
+    fn may_defer_housekeeping(&self, state: &State, now: Time, bits: u8, found: bool) -> bool {
         let posted = bits != 0 && bits & !(CARRIED | POSTED) == 0;
         (found || posted && self.watch.is_leased(now))
             && state.rings.is_some()
-            && now < state.rest_by
+            && now < state.housekeeping_at
             && !self.is_waited_for()
             && !self.stuck.load(Ordering::Relaxed)
             && !state.is_pending()
-            && !state.paused
+            && !state.read_paused
             && state.connection.wants_read()
             && state.connection.ended().is_none()
     }
@@ -166,7 +166,7 @@ impl Link {
         if bits != RECEIVE || state.connection.wants_write() || !state.out.bytes.is_empty() {
             self.send(state, cx);
         }
-        if state.paused && state.connection.wants_read() {
+        if state.read_paused && state.connection.wants_read() {
             self.take_in(state, cx, staging, (None, false));
             self.send(state, cx);
         }
@@ -231,12 +231,12 @@ impl Link {
         }
         state.rings = None;
         state.place = None;
-        state.stage = Stage::Settled;
+        state.stage = Stage::Chosen;
         self.shared.remove(self.key);
     }
 
     /// See to it that somebody looks at the link again.
-    pub(super) fn rest(&self, state: &mut State, now: Time, bits: u8) {
+    pub(super) fn reschedule(&self, state: &mut State, now: Time, bits: u8) {
         let pending = state.is_pending();
         // Nobody says when a ring has room: its reader wakes us. An answer is waited for, not room.
         let asked = matches!(state.stage, Stage::Offered(..));
@@ -246,11 +246,11 @@ impl Link {
         }
         let arming = bits & ARM != 0;
         // When the background thread has taken over, the next pass is to see what is due.
-        state.rest_by = if arming { Time(0) } else { now.after(BRISK) };
-        let calm = !pending && !state.paused && state.connection.wants_read();
+        state.housekeeping_at = if arming { Time(0) } else { now.after(HOUSEKEEPING_INTERVAL) };
+        let idle = !pending && !state.read_paused && state.connection.wants_read();
         let deadline = state.connection.deadline();
         state.deadline = deadline;
-        state.calm_until = calm.then(|| deadline.unwrap_or(Time(NEVER)));
+        state.idle_until = idle.then(|| deadline.unwrap_or(Time(NEVER)));
         let waited = self.is_waited_for();
         if let Some(mut when) = deadline.filter(|_| bits & SERVED == 0) {
             if !arming {
@@ -261,7 +261,7 @@ impl Link {
             self.note(when);
         }
         let moved = std::mem::take(&mut state.moved);
-        if (self.set_deaf(!state.connection.wants_read()) || moved)
+        if (self.set_read_paused(!state.connection.wants_read()) || moved)
             && waited
             && let Some(qp) = &state.qp
         {
@@ -275,7 +275,7 @@ impl Link {
             let hears = !state.connecting || asked;
             let read = state.connection.wants_read() && !waited && hears;
             if read || stuck {
-                self.settle_in(state);
+                self.leave_unaccepted(state);
                 let _ = self.home(state).arm(self.fd(), self.key, read, stuck);
             }
         }

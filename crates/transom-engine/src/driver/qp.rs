@@ -128,7 +128,7 @@ impl Qp {
             front.pair.detach(execution);
             front.link = Weak::new();
         }
-        self.settle(notifications);
+        self.complete_unlinked(notifications);
     }
 
     pub(crate) fn post(&self, request: &Request, data: Data<'_>) -> Result<(), Status> {
@@ -163,17 +163,17 @@ impl Qp {
             None => {
                 drop(front);
                 let mut notifications = Notifications::default();
-                self.settle(&mut notifications);
+                self.complete_unlinked(&mut notifications);
                 notifications.fire();
             }
         }
     }
 
     /// Complete what was posted behind the end, when there is no link to do it.
-    fn settle(&self, notifications: &mut Notifications) {
+    fn complete_unlinked(&self, notifications: &mut Notifications) {
         let mut effects = Effects::default();
         let mut front = self.front();
-        front.pair.settle(&self.adapter.memory, sys::now(), &mut effects);
+        front.pair.complete_ended(&self.adapter.memory, sys::now(), &mut effects);
         // Under the front's lock: two threads that post must not complete out of order.
         self.complete_all(effects, notifications);
     }

@@ -6,7 +6,7 @@
 //! (or counts as a waiter), and the background thread waits for the alarm and the doorbell alone.
 //!
 //! A link that such a thread has served is not armed at once: the program may answer what came, and
-//! an acknowledgement would ride on the answer. Its next turn, or the end of the lease, arms it.
+//! an acknowledgement would ride on the answer. Its next round, or the end of the lease, arms it.
 //!
 //! Invariant: while links wait to be armed, the set is leased and the end of the lease is noted.
 //! `tests/ready_set_loom.rs` runs every interleaving of this file.
@@ -22,7 +22,7 @@ use super::sync::{Mutex, MutexGuard};
 use super::watch::Watch;
 use crate::sys::{self, Fd};
 
-/// Links of one turn.
+/// Links of one round.
 const BATCH: usize = 64;
 
 #[derive(Debug)]
@@ -75,9 +75,9 @@ impl Shared {
         }
         let mut served = std::mem::take(&mut *self.ready_set.served());
         for link in served.drain(..) {
-            link.settle_served();
+            link.finish_served();
         }
-        // Kept, so that the next turn need not allocate.
+        // Kept, so that the next round need not allocate.
         let mut place = self.ready_set.served();
         if place.capacity() < served.capacity() {
             served.append(&mut place);

@@ -8,17 +8,17 @@ use std::time::Duration;
 use transom_memory::{Memory, QueuePairId};
 use transom_wire::Time;
 
-use super::admission::Asking;
-use super::guessers::Guessers;
-use super::inquiries::Inquiries;
+use super::admission::UnansweredConnects;
+use super::guess_limiter::TokenGuessLimiter;
 use super::link::Link;
 use super::listener::Listener;
 use super::options::Options;
 use super::path::Places;
 use super::qp::Qp;
+use super::query_budget::KernelQueryBudget;
 use super::ready_set::ReadySet;
+use super::tcp::{ALONE, AMONG_OTHERS};
 use super::timers::Timers;
-use super::traffic::{ALONE, AMONG_OTHERS};
 use super::workers::Workers;
 use crate::sys::{self, Alarm, Doorbell, Epoll};
 use crate::{DenialLog, DenialRecord, Denials};
@@ -28,14 +28,14 @@ const DENIALS: usize = 1024;
 const BELL: u64 = 0;
 const ALARM: u64 = 1;
 pub(super) const READY_SET: u64 = 2;
-const STRANGERS: u64 = 3;
+const UNACCEPTED: u64 = 3;
 const FIRST: u64 = 4;
 
-/// Strangers that are ready have so long in each round: links of those who were accepted do not wait for
-/// all who come and go.
-const STRANGERS_TURN: Duration = Duration::from_micros(10);
+/// Unaccepted links that are ready have so long in each round: accepted ones do not wait for
+/// all that come and go.
+const UNACCEPTED_TIME: Duration = Duration::from_micros(10);
 
-/// A link is alone when no other was ready in so many rounds: who takes turns with it may just be away.
+/// A link is alone when no other was ready in so many rounds: one that alternates with it may just be away.
 const ROUNDS_ALONE: u32 = 64;
 
 /// Something that epoll and timers know by a key.
@@ -47,20 +47,21 @@ enum Thing {
 
 pub(crate) struct Shared {
     /// Connects that nobody has answered.
-    pub(super) asking: Asking,
+    pub(super) unanswered: UnansweredConnects,
     /// Links that share memory.
     pub(crate) sharing: Places,
-    pub(crate) guessers: Guessers,
-    pub(crate) inquiries: Inquiries,
+    pub(crate) guess_limiter: TokenGuessLimiter,
+    pub(crate) query_budget: KernelQueryBudget,
     pub(crate) options: Options,
     pub(crate) memory: Memory,
     pub(crate) workers: Workers,
-    /// Links, what is in `quiet`, and `strangers` as one thing among others.
+    /// Links, the descriptors of `quiet`, and `unaccepted` as one descriptor among them.
     pub(crate) epoll: Epoll,
     /// Ports, and links that nobody has accepted yet.
-    pub(crate) strangers: Epoll,
-    /// The link that was ready last, 0 if it was not the only one; and in how many rounds before, too.
+    pub(crate) unaccepted: Epoll,
+    /// Key of the only link that was ready in the last round, 0 if there were several.
     last: AtomicU64,
+    /// In how many rounds before it was the only one, too.
     alone: AtomicU32,
     /// What the background thread waits for while others look at the links.
     quiet: Epoll,
@@ -98,18 +99,18 @@ impl Shared {
     pub(crate) fn start(options: Options, memory: Memory) -> std::io::Result<Arc<Shared>> {
         let shared = Arc::new(Shared {
             ready_set: ReadySet::new(options.lease),
-            guessers: Guessers::new(options.guesses),
-            inquiries: Inquiries::new(sys::now()),
+            guess_limiter: TokenGuessLimiter::new(options.guesses),
+            query_budget: KernelQueryBudget::new(sys::now()),
             options,
             workers: Workers::new(&memory),
             memory,
             epoll: Epoll::new()?,
-            strangers: Epoll::new()?,
+            unaccepted: Epoll::new()?,
             last: AtomicU64::new(0),
             alone: AtomicU32::new(0),
             quiet: Epoll::new()?,
             denials: Mutex::new(DenialLog::new(DENIALS)),
-            asking: Asking::default(),
+            unanswered: UnansweredConnects::default(),
             sharing: Places::default(),
             bell: Doorbell::new()?,
             alarm: Alarm::new()?,
@@ -124,7 +125,7 @@ impl Shared {
             set.add_always(&shared.bell, BELL)?;
             set.add_always(&shared.alarm, ALARM)?;
         }
-        shared.epoll.add_always(shared.strangers.fd(), STRANGERS)?;
+        shared.epoll.add_always(shared.unaccepted.fd(), UNACCEPTED)?;
         let background = shared.clone();
         sys::spawn_quiet("transom", move || background.run())
             .map_err(|e| std::io::Error::new(e.kind(), format!("no thread could be had: {e}")))?;
@@ -146,18 +147,18 @@ impl Shared {
         self.next_key.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Take a link up: among the strangers, or not.
-    pub(crate) fn add_link(&self, link: &Arc<Link>, stranger: bool) -> std::io::Result<()> {
-        let set = if stranger { &self.strangers } else { &self.epoll };
+    /// Register a link: among the unaccepted ones, or not.
+    pub(crate) fn add_link(&self, link: &Arc<Link>, unaccepted: bool) -> std::io::Result<()> {
+        let set = if unaccepted { &self.unaccepted } else { &self.epoll };
         set.add(link.fd(), link.key)?;
         self.add(link.key, Thing::Link(link.clone()));
         Ok(())
     }
 
     pub(crate) fn add_listener(&self, listener: &Arc<Listener>) -> std::io::Result<()> {
-        self.strangers.add(listener.fd(), listener.key)?;
+        self.unaccepted.add(listener.fd(), listener.key)?;
         self.add(listener.key, Thing::Listener(listener.clone()));
-        self.strangers.arm(listener.fd(), listener.key, true, false)
+        self.unaccepted.arm(listener.fd(), listener.key, true, false)
     }
 
     fn add(&self, key: u64, thing: Thing) {
@@ -274,7 +275,7 @@ impl Shared {
                     None => {}
                 }
             }
-            for key in ready.iter().filter(|key| **key >= STRANGERS) {
+            for key in ready.iter().filter(|key| **key >= UNACCEPTED) {
                 self.ready(*key, sys::now());
             }
         }
@@ -282,7 +283,7 @@ impl Shared {
 
     /// These are ready, and will be served one after the other.
     pub(super) fn are_ready(&self, keys: impl Iterator<Item = u64>) {
-        let mut keys = keys.filter(|key| *key >= STRANGERS);
+        let mut keys = keys.filter(|key| *key >= UNACCEPTED);
         let Some(first) = keys.next() else { return };
         let only = if keys.all(|key| key == first) { first } else { 0 };
         let before = self.last.swap(only, Ordering::Relaxed);
@@ -295,15 +296,15 @@ impl Shared {
     }
 
     /// What one pass over a link may cost, in bytes.
-    pub(super) fn turn(&self) -> usize {
+    pub(super) fn pass_budget(&self) -> usize {
         if self.alone.load(Ordering::Relaxed) < ROUNDS_ALONE { AMONG_OTHERS } else { ALONE }
     }
 
-    /// Some of the strangers that are ready. The others are still ready in the next round.
-    fn strangers_are_ready(&self, now: Time) {
-        let end = now.after(STRANGERS_TURN);
+    /// Serve some of the unaccepted links that are ready. The others are still ready in the next round.
+    fn unaccepted_are_ready(&self, now: Time) {
+        let end = now.after(UNACCEPTED_TIME);
         let mut key = [0];
-        while self.strangers.look(&mut key) > 0 {
+        while self.unaccepted.look(&mut key) > 0 {
             self.ready(key[0], now);
             if sys::now() >= end {
                 break;
@@ -311,10 +312,10 @@ impl Shared {
         }
     }
 
-    /// A link or a port is ready, or strangers are.
+    /// A link or a listener is ready, or unaccepted links are.
     pub(super) fn ready(&self, key: u64, now: Time) {
-        if key == STRANGERS {
-            return self.strangers_are_ready(now);
+        if key == UNACCEPTED {
+            return self.unaccepted_are_ready(now);
         }
         match self.thing(key) {
             Some(Thing::Link(link)) => link.ready(now),

@@ -28,7 +28,7 @@ use super::event_queue::Owner;
 use super::link::{Link, State};
 use super::options::Options;
 use super::path::{Path, PathReason, Place};
-use super::rings::Rings;
+use super::shared_memory::Rings;
 use crate::sys::{self, Fd, IoError, Local, LocalListener, Region, kill_point};
 use crate::{Cx, LinkEnd, Status};
 
@@ -40,7 +40,7 @@ const MOST_ACCEPTED: usize = 1024;
 pub(crate) enum Stage {
     /// The path is chosen.
     #[default]
-    Settled,
+    Chosen,
     /// Active: offer an upgrade when the TCP connection has come about.
     Look(Box<ConnectRequest>),
     /// Active: offered and asked, not answered.
@@ -255,12 +255,12 @@ impl Link {
         let nonce = match Opening::read(bytes) {
             Opening::Unfinished => return None,
             Opening::StartUp => {
-                state.stage = Stage::Settled;
+                state.stage = Stage::Chosen;
                 return Some(0);
             }
             Opening::Question(nonce) => nonce,
         };
-        state.stage = Stage::Settled;
+        state.stage = Stage::Chosen;
         let upgrades = match self.owner() {
             Owner::Listener(listener) => {
                 listener.upgrade().and_then(|listener| listener.upgrades().ok())

@@ -27,9 +27,9 @@ pub(super) struct Watch {
     waiters: AtomicU32,
 }
 
-/// Whose turn it is when the background thread comes to look.
+/// The thread that is to look next when the background thread comes to look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum Responsible {
     /// A thread waits for it.
     Waiter,
     /// A thread polls it. When to look again is noted.
@@ -65,7 +65,7 @@ impl Watch {
         Time(self.noted.load(Ordering::Relaxed))
     }
 
-    /// The background thread: a time that was noted has come. It looks whose turn it is after this.
+    /// The background thread: a time that was noted has come. [`Watch::responsible`] follows.
     pub(super) fn due(&self) {
         self.noted.store(NEVER, Ordering::Relaxed);
         // Pairs with the one of who takes a lease or leaves: either it is seen here, or it sees that
@@ -73,21 +73,21 @@ impl Watch {
         fence(Ordering::SeqCst);
     }
 
-    /// The background thread: whose turn it is.
-    pub(super) fn turn(&self, now: Time, alarm: impl FnOnce(Time)) -> Turn {
+    /// The background thread: which thread is to look now.
+    pub(super) fn responsible(&self, now: Time, alarm: impl FnOnce(Time)) -> Responsible {
         if self.is_waited_for() {
-            Turn::Waiter
+            Responsible::Waiter
         } else if let Some(until) = self.lease.held(now) {
             self.lease.renewed();
             self.note(until, alarm);
-            Turn::Poller
+            Responsible::Poller
         } else if self.at_work.load(Ordering::Relaxed) {
             // What it takes in now has not been waiting for us.
             self.lease.renewed();
             self.note(self.lease.longest_from(now), alarm);
-            Turn::Poller
+            Responsible::Poller
         } else {
-            Turn::Background
+            Responsible::Background
         }
     }
 

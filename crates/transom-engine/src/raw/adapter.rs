@@ -151,8 +151,8 @@ impl Adapter {
         let (denials, denials_dropped) = (log.total(), log.dropped());
         drop(log);
         let (links, shared_links) = (shared.links().len(), shared.sharing.taken());
-        let (guesses, slowed) = shared.guessers.counts();
-        let unasked = shared.inquiries.unasked();
+        let (guesses, slowed) = shared.guess_limiter.counts();
+        let unasked = shared.query_budget.unasked();
         Counters { denials, denials_dropped, links, shared_links, guesses, slowed, unasked }
     }
 

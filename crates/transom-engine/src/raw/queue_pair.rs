@@ -245,7 +245,7 @@ impl QueuePair {
             Some(link) => {
                 link.flush(&mut notifications);
                 notifications.fire();
-                link.settle();
+                link.catch_up();
             }
             None => {
                 qp.flush(&mut notifications);

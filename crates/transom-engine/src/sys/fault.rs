@@ -14,7 +14,7 @@ struct Previous {
     latest: UnsafeCell<MaybeUninit<libc::sigaction>>,
 }
 
-// SAFETY: written in one thread's `Turn` before the handler that reads it is installed. A later change
+// SAFETY: written in one thread's `InstallLock` before the handler that reads it is installed. A later change
 // (`recheck`) replaces plain words while only faults that are not ours read them.
 unsafe impl Sync for Previous {}
 
@@ -28,40 +28,40 @@ static PREVIOUS: [Previous; 2] = [const {
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 
 /// One thread of this process at a time. No mutex: a forked child whose parent's other thread held it
-/// would wait for ever, and takes the turn over instead; it sees the handlers as they are, and does again
+/// would wait for ever, and takes the lock over instead; it sees the handlers as they are, and does again
 /// whatever was half done.
-struct Turn;
+struct InstallLock;
 
-/// Whose it is: 0, or one more than the generation of the process.
-static TURN: AtomicU64 = AtomicU64::new(0);
+/// The holder: 0, or one more than the generation of the process.
+static HOLDER: AtomicU64 = AtomicU64::new(0);
 
-impl Turn {
-    fn take() -> Turn {
+impl InstallLock {
+    fn take() -> InstallLock {
         let mine = fork_generation() + 1;
         loop {
-            let holder = TURN.load(Ordering::Relaxed);
+            let holder = HOLDER.load(Ordering::Relaxed);
             let free = holder != mine;
             let taken = |holder| {
-                TURN.compare_exchange(holder, mine, Ordering::Acquire, Ordering::Relaxed).is_ok()
+                HOLDER.compare_exchange(holder, mine, Ordering::Acquire, Ordering::Relaxed).is_ok()
             };
             if free && taken(holder) {
-                return Turn;
+                return InstallLock;
             }
             std::thread::yield_now();
         }
     }
 }
 
-impl Drop for Turn {
+impl Drop for InstallLock {
     fn drop(&mut self) {
-        TURN.store(0, Ordering::Release);
+        HOLDER.store(0, Ordering::Release);
     }
 }
 
-/// A turn that a thread has which does not give it back.
+/// A lock that its thread does not give back.
 #[cfg(test)]
 pub(crate) fn hold() -> impl Drop {
-    Turn::take()
+    InstallLock::take()
 }
 
 thread_local! {
@@ -81,7 +81,7 @@ pub(super) fn install() {
 /// Asked at registration, because asking costs a system call per signal.
 #[cold]
 pub fn recheck() {
-    let _one = Turn::take();
+    let _one = InstallLock::take();
     let first_time = !INSTALLED.load(Ordering::Relaxed);
     for (signal, previous) in SIGNALS.into_iter().zip(&PREVIOUS) {
         let mut now = MaybeUninit::<libc::sigaction>::zeroed();
@@ -94,7 +94,7 @@ pub fn recheck() {
         if now.sa_sigaction == handler as *const () as usize {
             continue;
         }
-        // SAFETY: in this thread's turn; see `Previous`.
+        // SAFETY: under this thread's lock; see `Previous`.
         unsafe {
             if first_time {
                 *previous.first.get() = MaybeUninit::new(now);

@@ -21,7 +21,7 @@ use acks::Acks;
 use failure::{Blamed, LastWords};
 use inbound::Inbound;
 use outbound::Outbound;
-use setup::Asked;
+use setup::RequestTerms;
 
 /// One iWARP connection as a [`Wire`]: bytes in, events out; messages in, frames out.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub struct Stream {
     /// Both start-up frames have been seen or said.
     known: bool,
     /// Passive side: what the Request asked for.
-    asked: Asked,
+    asked: RequestTerms,
     /// A start-up frame on its way out, and how much of it has gone.
     start_up: (Vec<u8>, usize),
     /// When start-up has taken too long.
@@ -129,7 +129,7 @@ impl Stream {
                 ready: None,
             },
             known: false,
-            asked: Asked::default(),
+            asked: RequestTerms::default(),
             start_up: (Vec::new(), 0),
             timeout: (!active).then(|| now.after(config.handshake_timeout)),
             held: None,

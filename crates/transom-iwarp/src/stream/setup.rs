@@ -12,13 +12,13 @@ use crate::{Ready, Revision};
 
 /// What a Request asked for, as far as the Reply depends on it.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct RequestTerms {
     revision: u8,
     flags: u8,
     enhanced: Option<Enhanced>,
 }
 
-impl Asked {
+impl RequestTerms {
     fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
@@ -198,8 +198,11 @@ impl Stream {
             Err(malformed) => return Err(self.malformed(malformed)),
         };
         let private = request.private;
-        self.asked =
-            Asked { revision: request.revision, flags: request.flags, enhanced: request.enhanced };
+        self.asked = RequestTerms {
+            revision: request.revision,
+            flags: request.flags,
+            enhanced: request.enhanced,
+        };
         self.timeout = None;
         self.phase = Phase::Pending;
         let limits = self.offered();

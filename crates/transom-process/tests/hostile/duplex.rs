@@ -136,7 +136,7 @@ fn frames_leave_the_buffer_whole_and_in_order() {
     assert_eq!((written, end.producer().free_slots()), (4 * 40, 0));
     assert!(!end.write(&mut buffer, &mut written), "and again");
     assert_eq!((peer.read().unwrap().unwrap().header.address, written), (0, 4 * 40));
-    let _ = peer.settle(Some(1));
+    let _ = peer.acknowledge(Some(1));
     assert!(end.news_beside().unwrap().is_some());
     assert!(end.write(&mut buffer, &mut written));
     assert_eq!((buffer.len(), written), (0, 0));
@@ -260,7 +260,7 @@ fn a_peer_that_reads_nothing_is_noticed() {
     end.forget_stuck();
     assert_eq!(end.stuck_since(true, at(10)), Some(at(10)));
     assert!(peer.read().is_some());
-    let _ = peer.settle(Some(1));
+    let _ = peer.acknowledge(Some(1));
     assert!(end.news_beside().unwrap().is_some());
     assert_eq!(end.stuck_since(true, at(11)), None);
     publish(&mut end, write(7, 0, 8, LAST));
@@ -299,16 +299,16 @@ fn a_sleeper_is_woken_for_each_thing_that_is_written() {
     ];
     for (way, write) in ways.into_iter().enumerate() {
         let (mut end, peer, _) = ends(4);
-        assert!(!end.settle(None), "nothing was written, and nobody sleeps");
+        assert!(!end.acknowledge(None), "nothing was written, and nobody sleeps");
         assert!(peer.fall_asleep());
-        assert!(!end.settle(None), "nothing was written");
+        assert!(!end.acknowledge(None), "nothing was written");
         let word = write(&mut end, &header);
-        assert!(end.settle(word), "way {way}");
-        assert!(!end.settle(None), "once");
+        assert!(end.acknowledge(word), "way {way}");
+        assert!(!end.acknowledge(None), "once");
         assert!(!peer.fall_asleep(), "there is something to read");
         peer.wake_up();
         let word = write(&mut end, &header).map(|word| word + (1 << 32));
-        assert!(!end.settle(word), "it looks by itself");
+        assert!(!end.acknowledge(word), "it looks by itself");
     }
 }
 

@@ -319,7 +319,7 @@ impl Side {
                 self.duplex.write(&mut self.out, &mut self.written);
             }
         }
-        let _ = self.duplex.settle(self.wire.acknowledgement(self.now));
+        let _ = self.duplex.acknowledge(self.wire.acknowledgement(self.now));
     }
 
     fn begin(&mut self, message: Message) -> Begin {

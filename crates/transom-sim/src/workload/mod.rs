@@ -145,7 +145,7 @@ impl World {
         busy.retain(|(link, side)| {
             let link = &self.links[*link];
             let speaks = |end: &crate::network::End| {
-                end.paused || !end.out.is_empty() || end.connection.wants_write()
+                end.read_paused || !end.out.is_empty() || end.connection.wants_write()
             };
             link.ends[*side].as_ref().is_some_and(speaks) || link.next(*side).is_some() || {
                 let way = &link.ways[*side];

@@ -106,8 +106,8 @@ impl World {
         }
         let fresh = way.take(now, most);
         let ends = way.bytes == 0 && way.closed && !way.told && !way.lost;
-        let paused = std::mem::take(&mut end.paused);
-        if !fresh.is_empty() || paused {
+        let read_paused = std::mem::take(&mut end.read_paused);
+        if !fresh.is_empty() || read_paused {
             let mut held = std::mem::take(&mut end.held);
             held.extend_from_slice(&fresh);
             let received = self.call(id, false, |call, cx| call.connection.receive(cx, &held));
@@ -115,7 +115,7 @@ impl World {
             if let Some(end) = self.end_mut(id) {
                 held.drain(..received.consumed.min(held.len()));
                 end.held = held;
-                end.paused = received.paused;
+                end.read_paused = received.read_paused;
             }
         } else if ends {
             way.told = true;

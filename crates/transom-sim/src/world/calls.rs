@@ -153,7 +153,7 @@ impl World {
         let Process { memory, pairs, .. } = owner;
         let Some(pair) = pairs.get_mut(index) else { return };
         let mut effects = Effects::default();
-        pair.front.settle(memory, self.now, &mut effects);
+        pair.front.complete_ended(memory, self.now, &mut effects);
         let key = (process, pair.number);
         self.watcher.see().effects(None, Some(key), &effects.list);
         self.carry_out((usize::MAX, 0), process, Some(index), effects.list);

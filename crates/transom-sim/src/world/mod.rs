@@ -198,7 +198,7 @@ impl World {
                     process.arena.maps.add(memory);
                     Rings::new(Arc::clone(memory), side, size)
                 }),
-                paused: false,
+                read_paused: false,
                 shut: false,
                 effects: Effects::default(),
             })

@@ -27,7 +27,7 @@ impl World {
             outlet.write();
             connection.transmit(cx, &mut outlet);
             outlet.write();
-            let ring = rings.duplex.settle(connection.wire().acknowledgement(cx.now));
+            let ring = rings.duplex.acknowledge(connection.wire().acknowledgement(cx.now));
             let waiting = !out.is_empty() || connection.wants_write();
             let stuck = rings.duplex.stuck_since(waiting, cx.now);
             if stuck.is_some_and(|since| cx.now >= since.after(SILENCE)) {
@@ -124,7 +124,7 @@ impl World {
             if taken == 0 && !told {
                 connection.idle_pass(cx.now);
             }
-            (rings.duplex.settle(connection.wire().acknowledgement(cx.now)), told)
+            (rings.duplex.acknowledge(connection.wire().acknowledgement(cx.now)), told)
         });
         let (ring, told) = read.unwrap_or_default();
         if told {

@@ -300,7 +300,7 @@ fn a_call_that_is_refused_tells_what_it_has_found_in_the_mail() {
     assert!(refused.is_err());
     assert_eq!(gone.told(), Some(Status::Success));
     notifications.fire();
-    link.settle();
+    link.catch_up();
 }
 
 /// No number of a protection domain comes back, because memory of the first would open to the second.

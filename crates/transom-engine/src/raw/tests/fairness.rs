@@ -192,7 +192,7 @@ fn framed(ulpdu: &[u8]) -> Vec<u8> {
 /// Design rule 12: the time of the background thread is shared out by work, not by bytes: a Write waits for a
 /// few hundred frames of a peer that has sent thousands.
 #[test]
-fn who_sends_a_byte_per_frame_gets_no_more_turns_than_others() {
+fn one_byte_frames_get_no_larger_share_than_others() {
     const FLOOD: usize = 4000;
     let mut scene = Scene::new();
     let tiny = scene.forger.tiny();
@@ -205,26 +205,26 @@ fn who_sends_a_byte_per_frame_gets_no_more_turns_than_others() {
     assert!(before < sent / 4, "{before} frames of {sent} went before one Write");
 }
 
-/// iW 14: a crowd of strangers that knock at once is let in a few at a time, between the turns of those
-/// who are connected.
+/// iW 14: new connections that arrive at once are accepted a few at a time, between the passes of links
+/// that are established.
 #[test]
-fn who_is_connected_does_not_wait_for_a_crowd_of_strangers() {
-    const CROWD: usize = 120;
+fn established_links_do_not_wait_for_many_new_connections() {
+    const NEW: usize = 120;
     let mut scene = Scene::new();
     let before = scene.owner.counters().links;
     scene.stop();
-    let crowd: Vec<_> = (0..CROWD).map(|_| TcpStream::connect(scene.listening).unwrap()).collect();
+    let new: Vec<_> = (0..NEW).map(|_| TcpStream::connect(scene.listening).unwrap()).collect();
     scene.honest_writes();
     let (owner, (tell, links)) = (scene.owner.clone(), std::sync::mpsc::channel());
     scene.gate.state().ask = Some(Box::new(move || tell.send(owner.counters().links).unwrap()));
     scene.gate.open();
     let let_in = links.recv_timeout(PATIENCE).unwrap() - before;
-    assert!(let_in < CROWD / 2, "{let_in} strangers of {CROWD} went before one Write");
+    assert!(let_in < NEW / 2, "{let_in} new connections of {NEW} went before one Write");
     // All the same they are heard.
     let begin = Instant::now();
-    while scene.owner.counters().links < before + CROWD {
-        assert!(begin.elapsed() < PATIENCE, "strangers wait outside");
+    while scene.owner.counters().links < before + NEW {
+        assert!(begin.elapsed() < PATIENCE, "connections are left outside");
         std::thread::yield_now();
     }
-    drop(crowd);
+    drop(new);
 }

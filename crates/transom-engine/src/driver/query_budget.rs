@@ -1,5 +1,5 @@
-//! Questions to the kernel that strangers can make us ask, and whose price they can raise: where it does
-//! not answer about one socket, its table of all sockets must be read. Such questions get a small part of
+//! A budget for queries to the kernel that unaccepted peers can cause, and whose price they can raise: where
+//! it does not answer about one socket, its table of all sockets must be read. Such questions get a small part of
 //! a thread's time; when that is used up, the answer is that nobody knows.
 
 use std::sync::{Mutex, PoisonError};
@@ -23,14 +23,14 @@ struct Budget {
     unasked: u64,
 }
 
-/// What is left for questions.
+/// The budget, and what is left of it.
 #[derive(Debug)]
-pub(crate) struct Inquiries(Mutex<Budget>);
+pub(crate) struct KernelQueryBudget(Mutex<Budget>);
 
-impl Inquiries {
-    pub(crate) fn new(now: Time) -> Inquiries {
+impl KernelQueryBudget {
+    pub(crate) fn new(now: Time) -> KernelQueryBudget {
         let none = Duration::ZERO;
-        Inquiries(Mutex::new(Budget { left: SAVED, debt: none, since: now, unasked: 0 }))
+        KernelQueryBudget(Mutex::new(Budget { left: SAVED, debt: none, since: now, unasked: 0 }))
     }
 
     /// Ask, unless too much was spent on questions of late.
@@ -85,31 +85,35 @@ mod tests {
     use super::*;
 
     /// Questions that cost `price` each, asked every `pause`: how many of `times` were asked.
-    fn asked(inquiries: &Inquiries, begin: Time, (times, pause, price): (u32, u64, u64)) -> u32 {
+    fn asked(
+        query_budget: &KernelQueryBudget,
+        begin: Time,
+        (times, pause, price): (u32, u64, u64),
+    ) -> u32 {
         let clock = Cell::new(Duration::ZERO);
         (0..times).fold(0, |asked, n| {
             let now = begin.after(Duration::from_millis(pause * u64::from(n)));
             let ask = || clock.set(clock.get() + Duration::from_millis(price));
-            asked + u32::from(inquiries.ask_at(now, || clock.get(), ask).is_some())
+            asked + u32::from(query_budget.ask_at(now, || clock.get(), ask).is_some())
         })
     }
 
     #[test]
     fn questions_that_cost_much_take_a_small_part_of_the_time() {
         let begin = Time(0).after(Duration::from_secs(1));
-        let inquiries = Inquiries::new(begin);
+        let query_budget = KernelQueryBudget::new(begin);
         // Ten seconds, in which there would be 10,000 questions of 20 ms: 200 ms, and what was saved.
-        let many = asked(&inquiries, begin, (10_000, 1, 20));
+        let many = asked(&query_budget, begin, (10_000, 1, 20));
         assert!((10..=17).contains(&many), "{many} questions of 20 ms in 10 s");
-        assert_eq!(inquiries.unasked(), u64::from(10_000 - many));
+        assert_eq!(query_budget.unasked(), u64::from(10_000 - many));
     }
 
     #[test]
     fn questions_that_cost_little_are_all_asked() {
         let begin = Time(0).after(Duration::from_secs(1));
-        let inquiries = Inquiries::new(begin);
-        assert_eq!(asked(&inquiries, begin, (100, 0, 1)), 100, "a hundred at once");
+        let query_budget = KernelQueryBudget::new(begin);
+        assert_eq!(asked(&query_budget, begin, (100, 0, 1)), 100, "a hundred at once");
         let later = begin.after(Duration::from_secs(60));
-        assert_eq!(asked(&inquiries, later, (1000, 50, 1)), 1000, "one in fifty, for ever");
+        assert_eq!(asked(&query_budget, later, (1000, 50, 1)), 1000, "one in fifty, for ever");
     }
 }

@@ -1,4 +1,4 @@
-//! Records between a link's rings and its connection: the counterpart of `traffic`.
+//! Records between a link's rings and its connection: the counterpart of `tcp`.
 //!
 //! A side that looks by itself is not told of anything; one that sleeps has said so in the shared
 //! memory, and whoever writes for it rings its socket, once. Before a thread sleeps it says so and
@@ -15,7 +15,7 @@ use transom_wire::{SMALL_HEADER, Time};
 
 use super::link::{Link, State};
 use super::silence::Silence;
-use super::traffic::FRAME;
+use super::tcp::FRAME;
 use crate::sys::{Host, Local, Region};
 use crate::{Connection, Cx, Direct, Output, SmallRecord};
 
@@ -124,9 +124,9 @@ impl Rings {
     }
 
     /// Acknowledge beside the records, if it is time, and wake the other side if it sleeps.
-    fn settle(&mut self, connection: &mut Connection, bell: &Local, now: Time) {
+    fn acknowledge(&mut self, connection: &mut Connection, bell: &Local, now: Time) {
         let word = connection.wire().acknowledgement(now);
-        if self.duplex.settle(word) {
+        if self.duplex.acknowledge(word) {
             bell.ring();
         }
     }
@@ -142,15 +142,15 @@ impl Link {
         {
             rings.ask(bell, cx.now);
         }
-        if state.paused && state.connection.wants_read() {
+        if state.read_paused && state.connection.wants_read() {
             any = true;
-            self.chew_partial(state, cx);
+            self.process_partial(state, cx);
         }
-        let turn = self.shared.turn();
-        let (mut taken, mut unsettled, mut small) = (0, 0, SmallRecord::default());
+        let budget = self.shared.pass_budget();
+        let (mut taken, mut unacknowledged, mut small) = (0, 0, SmallRecord::default());
         loop {
-            state.paused = !state.connection.wants_read();
-            if state.paused || taken >= turn || self.lock.is_wanted() && any {
+            state.read_paused = !state.connection.wants_read();
+            if state.read_paused || taken >= budget || self.lock.is_wanted() && any {
                 break;
             }
             let State { rings: Some(rings), connection, .. } = &mut *state else { break };
@@ -168,7 +168,7 @@ impl Link {
             if count > 0 {
                 any = true;
                 taken += count as usize * SMALL;
-                unsettled += count;
+                unacknowledged += count;
             }
             let next = match violation {
                 Some(violation) => Some(Err(violation)),
@@ -181,7 +181,7 @@ impl Link {
                     any = true;
                     taken += FRAME + header.payload();
                     if matches!(body, Found::At(_)) {
-                        unsettled = SOME; // its place is wanted back soon
+                        unacknowledged = SOME; // its place is wanted back soon
                     }
                     (Some(header), body)
                 }
@@ -208,50 +208,50 @@ impl Link {
             };
             if let Some(header) = header {
                 hand_on(state, cx, &header, body);
-                unsettled += 1;
+                unacknowledged += 1;
             }
-            if unsettled >= SOME {
-                unsettled = 0;
-                self.settle_up(state, cx.now);
+            if unacknowledged >= SOME {
+                unacknowledged = 0;
+                self.acknowledge_and_wake(state, cx.now);
             }
         }
         if any {
-            self.settle_up(state, cx.now);
+            self.acknowledge_and_wake(state, cx.now);
         }
         any
     }
 
     /// Acknowledge and wake, as far as it is time.
-    pub(super) fn settle_up(&self, state: &mut State, now: Time) {
+    pub(super) fn acknowledge_and_wake(&self, state: &mut State, now: Time) {
         if let (Some(rings), Some(bell)) = (&mut state.rings, self.bell.get()) {
-            rings.settle(&mut state.connection, bell, now);
+            rings.acknowledge(&mut state.connection, bell, now);
         }
     }
 
     /// Have the connection say what it has to say, and write it.
     pub(super) fn send_records(&self, state: &mut State, cx: &mut Cx<'_>) {
-        let turn = self.shared.turn();
+        let budget = self.shared.pass_budget();
         let mut sent = 0;
         loop {
             let State { connection, out, written, rings, .. } = state;
             let Some(rings) = rings else { return };
             let flowing = rings.duplex.write(&mut out.bytes, written);
             let before = sent;
-            let stop = sent >= turn || self.lock.is_wanted() && sent > 0;
+            let stop = sent >= budget || self.lock.is_wanted() && sent > 0;
             let waiting = out.bytes.len();
             let mut outlet =
-                Records { rings, out: &mut out.bytes, written, turn, sent, stop, flowing };
+                Records { rings, out: &mut out.bytes, written, budget, sent, stop, flowing };
             connection.transmit(cx, &mut outlet);
             sent = outlet.sent + out.bytes.len().saturating_sub(waiting);
             let flowing = rings.duplex.write(&mut out.bytes, written);
-            let over = stop || sent >= turn || self.lock.is_wanted();
+            let over = stop || sent >= budget || self.lock.is_wanted();
             if state.has_sent_all(over, flowing, sent > before) {
                 break;
             }
             // Let the other side begin while we go on.
-            self.settle_up(state, cx.now);
+            self.acknowledge_and_wake(state, cx.now);
         }
-        self.settle_up(state, cx.now);
+        self.acknowledge_and_wake(state, cx.now);
         self.mind_silence(state, cx);
     }
 
@@ -305,7 +305,7 @@ struct Records<'a> {
     rings: &'a mut Rings,
     out: &'a mut Vec<u8>,
     written: &'a mut usize,
-    turn: usize,
+    budget: usize,
     sent: usize,
     stop: bool,
     flowing: bool,
@@ -315,10 +315,10 @@ impl Output for Records<'_> {
     fn room(&self) -> usize {
         let waiting = self.out.get(*self.written..).unwrap_or_default();
         let room = self.rings.duplex.has_room(waiting);
-        if self.stop || !self.flowing || self.sent >= self.turn || !room {
+        if self.stop || !self.flowing || self.sent >= self.budget || !room {
             0
         } else {
-            self.turn - self.sent
+            self.budget - self.sent
         }
     }
 
@@ -331,7 +331,7 @@ impl Output for Records<'_> {
     }
 
     fn small_room(&self) -> usize {
-        let free = !self.stop && self.flowing && self.sent < self.turn;
+        let free = !self.stop && self.flowing && self.sent < self.budget;
         if free && self.rings.duplex.has_small_room(self.out.len()) { INLINE } else { 0 }
     }
 

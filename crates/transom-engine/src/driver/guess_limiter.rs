@@ -1,5 +1,5 @@
-//! Those who name tokens that are not theirs. A guess costs the connection on which it was made, and
-//! who goes on guessing waits longer and longer for the next one.
+//! Limits how fast peers may name tokens that are not theirs. A guess costs the connection on which it was
+//! made, and a peer that goes on guessing waits longer and longer for the next one.
 //!
 //! Counted are refusals for the token or its scope, unless the token is or was the asker's own: wrong
 //! bounds, missing rights and windows that were closed a moment ago are mistakes of honest programs.
@@ -12,7 +12,7 @@
 //! very host are told apart by their users instead, as the kernel names them: one cannot keep
 //! the others out. Processes of our own user are not slowed down: they could read our memory anyway.
 //! Who has closed its socket cannot be named any more: all of those count as one. Once there are guessers
-//! a link is told [who](Guessers::who) it is with as it comes in, so leaving later hides nobody.
+//! a link is told [who](TokenGuessLimiter::who) it is with as it comes in, so leaving later hides nobody.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -67,9 +67,9 @@ impl GuessLimit {
     }
 }
 
-/// Who is held to account.
+/// The peer that a guess is counted against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Who {
+pub(crate) enum PeerIdentity {
     /// A host, or a network of IPv6.
     Network(IpAddr),
     /// A user of this host.
@@ -84,23 +84,23 @@ const RECORDS: usize = 4096;
 #[derive(Debug, Default)]
 struct Records {
     /// When all guesses of each will be forgiven. One pause lies between two guesses.
-    forgiven: HashMap<Who, Time>,
+    forgiven: HashMap<PeerIdentity, Time>,
     guesses: u64,
     slowed: u64,
 }
 
-/// The guessers of one adapter.
+/// Limits the guesses of one adapter's peers.
 #[derive(Debug)]
-pub(crate) struct Guessers {
+pub(crate) struct TokenGuessLimiter {
     limit: Option<GuessLimit>,
     /// There is a record: the usual answer, that there is none, takes no lock.
     any: AtomicBool,
     records: Mutex<Records>,
 }
 
-impl Guessers {
-    pub(crate) fn new(limit: Option<GuessLimit>) -> Guessers {
-        Guessers { limit, any: AtomicBool::new(false), records: Mutex::default() }
+impl TokenGuessLimiter {
+    pub(crate) fn new(limit: Option<GuessLimit>) -> TokenGuessLimiter {
+        TokenGuessLimiter { limit, any: AtomicBool::new(false), records: Mutex::default() }
     }
 
     fn records(&self) -> MutexGuard<'_, Records> {
@@ -114,21 +114,21 @@ impl Guessers {
         local: SocketAddr,
         peer: SocketAddr,
         user: Option<u32>,
-    ) -> Option<Who> {
+    ) -> Option<PeerIdentity> {
         let limit = self.limit?;
         let ip = peer.ip().to_canonical();
         if user.is_none() && !ip.is_loopback() && ip != local.ip().to_canonical() {
-            return Some(Who::Network(network_of(ip)));
+            return Some(PeerIdentity::Network(network_of(ip)));
         }
         let Some(user) = user.or_else(|| sys::user_of_peer(local, peer)) else {
             // Who asks and leaves at once is not to be the one who is never slowed down.
-            return sys::is_answered(local, peer).then_some(Who::Gone);
+            return sys::is_answered(local, peer).then_some(PeerIdentity::Gone);
         };
-        (limit.own_user || !sys::is_our_user(user)).then_some(Who::User(user))
+        (limit.own_user || !sys::is_our_user(user)).then_some(PeerIdentity::User(user))
     }
 
     /// A guess was made, and has cost its connection.
-    pub(crate) fn guessed(&self, who: impl FnOnce() -> Option<Who>, now: Time) {
+    pub(crate) fn guessed(&self, who: impl FnOnce() -> Option<PeerIdentity>, now: Time) {
         let who = self.limit.and_then(|limit| Some((limit, who()?)));
         let mut records = self.records();
         records.guesses += 1;
@@ -143,7 +143,7 @@ impl Guessers {
     }
 
     /// Whether a new connection is let in.
-    pub(crate) fn admits(&self, who: impl FnOnce() -> Option<Who>, now: Time) -> bool {
+    pub(crate) fn admits(&self, who: impl FnOnce() -> Option<PeerIdentity>, now: Time) -> bool {
         let Some(limit) = self.limit.filter(|_| self.any.load(Ordering::Relaxed)) else {
             return true;
         };
@@ -190,42 +190,42 @@ mod tests {
         own_user: false,
     };
 
-    fn host(last: u8) -> Who {
-        Who::Network(IpAddr::from([192, 0, 2, last]))
+    fn host(last: u8) -> PeerIdentity {
+        PeerIdentity::Network(IpAddr::from([192, 0, 2, last]))
     }
 
     fn at(seconds: u64) -> Time {
         Time(0).after(Duration::from_secs(1000 + seconds))
     }
 
-    fn guess(guessers: &Guessers, who: Who, now: Time, times: usize) {
-        (0..times).for_each(|_| guessers.guessed(|| Some(who), now));
+    fn guess(guess_limiter: &TokenGuessLimiter, who: PeerIdentity, now: Time, times: usize) {
+        (0..times).for_each(|_| guess_limiter.guessed(|| Some(who), now));
     }
 
     #[test]
     fn who_goes_on_guessing_waits_and_nobody_else_does() {
-        let guessers = Guessers::new(Some(LIMIT));
-        let welcome = |who, now| guessers.admits(|| Some(who), now);
-        guess(&guessers, host(1), at(0), 3);
+        let guess_limiter = TokenGuessLimiter::new(Some(LIMIT));
+        let welcome = |who, now| guess_limiter.admits(|| Some(who), now);
+        guess(&guess_limiter, host(1), at(0), 3);
         assert!(welcome(host(1), at(0)), "three are free");
-        guess(&guessers, host(1), at(0), 1);
+        guess(&guess_limiter, host(1), at(0), 1);
         assert!(!welcome(host(1), at(0)) && !welcome(host(1), at(9)));
         assert!(welcome(host(1), at(10)), "a pause for the fourth");
-        assert!(welcome(host(2), at(0)) && welcome(Who::User(7), at(0)));
-        guess(&guessers, host(1), at(10), 1);
+        assert!(welcome(host(2), at(0)) && welcome(PeerIdentity::User(7), at(0)));
+        guess(&guess_limiter, host(1), at(10), 1);
         assert!(!welcome(host(1), at(19)) && welcome(host(1), at(20)), "and so on");
-        assert_eq!(guessers.counts(), (5, 3));
+        assert_eq!(guess_limiter.counts(), (5, 3));
     }
 
     /// However many connections are guessed on at a time: from then on the rate is the same.
     #[test]
     fn a_guesser_with_many_connections_gets_no_more_guesses() {
-        let guessers = Guessers::new(Some(LIMIT));
+        let guess_limiter = TokenGuessLimiter::new(Some(LIMIT));
         let mut guesses = 0;
         for second in 0..10_000 {
             // Whenever connections are admitted, ten come in, and all of them guess at once.
-            if guessers.admits(|| Some(host(1)), at(second)) {
-                guess(&guessers, host(1), at(second), 10);
+            if guess_limiter.admits(|| Some(host(1)), at(second)) {
+                guess(&guess_limiter, host(1), at(second), 10);
                 guesses += 10;
             }
         }
@@ -234,25 +234,33 @@ mod tests {
 
     #[test]
     fn guesses_are_forgiven_and_no_wait_is_longer_than_the_longest() {
-        let guessers = Guessers::new(Some(LIMIT));
-        guess(&guessers, host(1), at(0), 100_000);
-        let welcome = |now| guessers.admits(|| Some(host(1)), now);
+        let guess_limiter = TokenGuessLimiter::new(Some(LIMIT));
+        guess(&guess_limiter, host(1), at(0), 100_000);
+        let welcome = |now| guess_limiter.admits(|| Some(host(1)), now);
         assert!(!welcome(at(99)) && welcome(at(100)));
         assert!(welcome(at(130)), "all of it is forgotten");
-        guess(&guessers, host(1), at(130), 3);
+        guess(&guess_limiter, host(1), at(130), 3);
         assert!(welcome(at(130)), "as if it had been the first");
-        assert!(!guessers.any.load(Ordering::Relaxed) || !guessers.records().forgiven.is_empty());
+        assert!(
+            !guess_limiter.any.load(Ordering::Relaxed)
+                || !guess_limiter.records().forgiven.is_empty()
+        );
     }
 
     #[test]
     fn guessers_from_everywhere_take_no_more_memory_than_some() {
-        let guessers = Guessers::new(Some(LIMIT));
-        guess(&guessers, host(1), at(0), 50);
+        let guess_limiter = TokenGuessLimiter::new(Some(LIMIT));
+        guess(&guess_limiter, host(1), at(0), 50);
         for n in 0..3 * RECORDS as u32 {
-            guess(&guessers, Who::Network(IpAddr::from((n + (1 << 24)).to_be_bytes())), at(1), 1);
+            guess(
+                &guess_limiter,
+                PeerIdentity::Network(IpAddr::from((n + (1 << 24)).to_be_bytes())),
+                at(1),
+                1,
+            );
         }
-        assert_eq!(guessers.records().forgiven.len(), RECORDS);
-        assert!(!guessers.admits(|| Some(host(1)), at(2)), "the worst are remembered");
+        assert_eq!(guess_limiter.records().forgiven.len(), RECORDS);
+        assert!(!guess_limiter.admits(|| Some(host(1)), at(2)), "the worst are remembered");
     }
 
     /// Whatever an owner thinks up, counting it is no mistake.
@@ -260,45 +268,52 @@ mod tests {
     fn limits_beyond_all_time_are_limits() {
         for free in [0, 1, u32::MAX] {
             let most = Duration::MAX;
-            let guessers =
-                Guessers::new(Some(GuessLimit { free, pause: most, longest: most, ..LIMIT }));
-            guess(&guessers, host(1), at(0), 1);
-            assert_eq!(guessers.admits(|| Some(host(1)), at(0)), free > 0);
+            let guess_limiter = TokenGuessLimiter::new(Some(GuessLimit {
+                free,
+                pause: most,
+                longest: most,
+                ..LIMIT
+            }));
+            guess(&guess_limiter, host(1), at(0), 1);
+            assert_eq!(guess_limiter.admits(|| Some(host(1)), at(0)), free > 0);
         }
     }
 
     #[test]
     fn off_means_off_and_still_counts() {
-        let guessers = Guessers::new(None);
-        guess(&guessers, host(1), at(0), 1000);
-        assert!(guessers.admits(|| Some(host(1)), at(0)));
-        assert_eq!(guessers.counts(), (1000, 0));
+        let guess_limiter = TokenGuessLimiter::new(None);
+        guess(&guess_limiter, host(1), at(0), 1000);
+        assert!(guess_limiter.admits(|| Some(host(1)), at(0)));
+        assert_eq!(guess_limiter.counts(), (1000, 0));
     }
 
     #[test]
     fn a_peer_is_its_host_or_its_network_and_on_this_host_its_user() {
-        let guessers = Guessers::new(Some(LIMIT));
+        let guess_limiter = TokenGuessLimiter::new(Some(LIMIT));
         let here: SocketAddr = "192.0.2.9:1".parse().unwrap();
-        let who = |peer: &str, user| guessers.who(here, peer.parse().unwrap(), user);
+        let who = |peer: &str, user| guess_limiter.who(here, peer.parse().unwrap(), user);
         assert_eq!(who("192.0.2.1:5", None), Some(host(1)));
         assert_eq!(who("[::ffff:192.0.2.1]:5", None), Some(host(1)));
         assert_eq!(who("[2001:db8::1]:5", None), who("[2001:db8::2]:9", None));
         assert_ne!(who("[2001:db8::1]:5", None), who("[2001:db8:0:1::1]:5", None));
         let other = sys::user() + 1;
-        assert_eq!(who("192.0.2.9:5", Some(other)), Some(Who::User(other)));
+        assert_eq!(who("192.0.2.9:5", Some(other)), Some(PeerIdentity::User(other)));
         assert_eq!(who("127.0.0.1:5", Some(sys::user())), None, "our own user");
         let unknown = who("127.0.0.1:5", None);
-        assert!(unknown == Some(Who::Gone) || unknown.is_none(), "no such socket: {unknown:?}");
+        assert!(
+            unknown == Some(PeerIdentity::Gone) || unknown.is_none(),
+            "no such socket: {unknown:?}"
+        );
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();
         let active = std::net::TcpStream::connect(at).unwrap();
         let (_passive, from) = listener.accept().unwrap();
         drop(active);
         if sys::is_answered(at, from) {
-            assert_eq!(guessers.who(at, from, None), Some(Who::Gone));
+            assert_eq!(guess_limiter.who(at, from, None), Some(PeerIdentity::Gone));
         }
-        let strict = Guessers::new(Some(GuessLimit { own_user: true, ..LIMIT }));
+        let strict = TokenGuessLimiter::new(Some(GuessLimit { own_user: true, ..LIMIT }));
         let me = strict.who(here, "127.0.0.1:5".parse().unwrap(), Some(sys::user()));
-        assert_eq!(me, Some(Who::User(sys::user())));
+        assert_eq!(me, Some(PeerIdentity::User(sys::user())));
     }
 }

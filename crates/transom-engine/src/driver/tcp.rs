@@ -9,7 +9,7 @@ use transom_wire::Time;
 use crate::sys::{Host, IoError};
 use crate::{Buffer, Cx, Direct, HostMemory, LinkEnd, Output};
 
-/// What one pass may receive, and what it may send, in bytes, if no other link waits for its turn.
+/// What one pass may receive, and what it may send, in bytes, if no other link is ready.
 pub(super) const ALONE: usize = 1024 * 1024;
 /// The same if others wait: no more than a busy peer has ready at any moment, or those who always have
 /// more would get more.
@@ -18,12 +18,12 @@ pub(super) const AMONG_OTHERS: usize = 128 * 1024;
 /// who send a byte per frame get no more of the adapter's thread than others.
 pub(super) const FRAME: usize = 1024;
 /// How much is asked for at a time of a peer that is not known yet, and the least.
-pub(super) const FIRST_BITE: usize = 16 * 1024;
-const SMALLEST_BITE: usize = 2 * 1024;
+pub(super) const INITIAL_READ_SIZE: usize = 16 * 1024;
+const SMALLEST_READ_SIZE: usize = 2 * 1024;
 
 /// Receives, of 16 KiB each, for what a socket still holds when it cannot be written any more. A peer that
 /// goes on sending is not listened to for longer.
-const LAST_WORDS: usize = 1024;
+const FINAL_READS: usize = 1024;
 
 /// How many times a ring is looked at in the time of one look at a socket.
 const PEEKS: u32 = 256;
@@ -70,8 +70,8 @@ impl Link {
             return None;
         }
         let room = worker.staging().get_mut(state.partial.len()..)?;
-        let bite = room.len().min(state.bite);
-        let room = room.get_mut(..bite)?;
+        let read_size = room.len().min(state.read_size);
+        let room = room.get_mut(..read_size)?;
         let mut found = Err(IoError::NotNow);
         for _ in 0..tries {
             found = self.stream.receive(room);
@@ -108,26 +108,27 @@ impl Link {
     ) -> bool {
         fit(staging);
         let mut any = false;
-        if state.paused && state.connection.wants_read() {
+        if state.read_paused && state.connection.wants_read() {
             any = true;
-            self.chew_partial(state, cx);
+            self.process_partial(state, cx);
         }
-        let turn = self.shared.turn();
+        let budget = self.shared.pass_budget();
         let mut taken = 0;
         // Bytes at the front of the staging buffer that wait for the rest of their frame.
         let mut kept = 0;
         loop {
-            state.paused = !state.connection.wants_read();
-            if state.paused || taken >= turn || self.lock.is_wanted() && any {
+            state.read_paused = !state.connection.wants_read();
+            if state.read_paused || taken >= budget || self.lock.is_wanted() && any {
                 break;
             }
             let have = kept + state.partial.len();
-            let bite = staging.len().saturating_sub(have).min(state.bite);
-            let Some(room) = staging.get_mut(have..have + bite).filter(|room| !room.is_empty())
+            let read_size = staging.len().saturating_sub(have).min(state.read_size);
+            let Some(room) =
+                staging.get_mut(have..have + read_size).filter(|room| !room.is_empty())
             else {
                 break;
             };
-            let asked = bite;
+            let asked = read_size;
             let received = first.take().unwrap_or_else(|| self.stream.receive(room));
             let count = match received {
                 Ok(0) => {
@@ -146,7 +147,7 @@ impl Link {
                 // Little by little: moving what is there each time would cost its square.
                 let fresh = staging.get(have..have + count).unwrap_or_default();
                 state.partial.extend_from_slice(fresh);
-                self.chew_partial(state, cx)
+                self.process_partial(state, cx)
             } else {
                 if let Some(front) = staging.get_mut(..state.partial.len()) {
                     front.copy_from_slice(&state.partial);
@@ -161,8 +162,8 @@ impl Link {
             };
             let cost = count + frames * FRAME;
             taken += cost;
-            // As much of the same as a turn has room for.
-            state.bite = (count * turn / cost).max(SMALLEST_BITE);
+            // As much of the same as the budget has room for.
+            state.read_size = (count * budget / cost).max(SMALLEST_READ_SIZE);
             if state.rings.is_some() {
                 return true; // the stream has said all that it will
             }
@@ -200,7 +201,7 @@ impl Link {
     }
 
     /// What was left of earlier; how many frames of it were used.
-    pub(super) fn chew_partial(&self, state: &mut State, cx: &mut Cx<'_>) -> usize {
+    pub(super) fn process_partial(&self, state: &mut State, cx: &mut Cx<'_>) -> usize {
         let partial = std::mem::take(&mut state.partial);
         let (consumed, frames) = self.hand_on(state, cx, &partial);
         state.partial = partial;
@@ -214,19 +215,20 @@ impl Link {
             return self.send_records(state, cx);
         }
         // What is sent wakes its receiver, and on this host does a part of its work.
-        let turn = self.shared.turn() / 2;
+        let budget = self.shared.pass_budget() / 2;
         let mut sent = 0;
         let mut flowing = self.write_out(state, cx, &mut sent);
         // Also when the socket is full: requests that need no socket are executed here.
         loop {
             let before = sent;
             let State { connection, out, written, corked, .. } = state;
-            let stop = sent >= turn || self.lock.is_wanted() && sent > 0;
-            let mut outlet = Outlet { link: self, out, written, corked, turn, sent, flowing, stop };
+            let stop = sent >= budget || self.lock.is_wanted() && sent > 0;
+            let mut outlet =
+                Outlet { link: self, out, written, corked, budget, sent, flowing, stop };
             connection.transmit(cx, &mut outlet);
             (sent, flowing) = (outlet.sent, outlet.flowing);
             flowing = flowing && self.write_out(state, cx, &mut sent);
-            let over = stop || sent >= turn || self.lock.is_wanted();
+            let over = stop || sent >= budget || self.lock.is_wanted();
             if state.has_sent_all(over, flowing, sent > before) {
                 break;
             }
@@ -263,7 +265,7 @@ impl Link {
     fn read_to_the_end(&self, state: &mut State, cx: &mut Cx<'_>, why: IoError) {
         let mut bytes = std::mem::take(&mut state.partial);
         let mut room = [0; 16 * 1024];
-        for _ in 0..LAST_WORDS {
+        for _ in 0..FINAL_READS {
             match self.stream.receive(&mut room) {
                 Ok(0) | Err(_) => break,
                 Ok(count) => bytes.extend_from_slice(room.get(..count).unwrap_or_default()),
@@ -280,12 +282,12 @@ impl Link {
 
 impl State {
     /// Whether a pass is done with sending; `more` says afterwards whether the next one is to go on. `over`:
-    /// its turn is, or a control call waits; `moved`: it has sent something since it was last asked.
+    /// the budget is, or a control call waits; `moved`: it has sent something since it was last asked.
     pub(super) fn has_sent_all(&mut self, over: bool, flowing: bool, moved: bool) -> bool {
         let wants = self.connection.wants_write();
         let done = over || !flowing || !moved || !wants;
         if done {
-            // Not asked for more than there was a turn for: the next pass goes on.
+            // Not asked for more than the budget allows: the next pass goes on.
             self.more = !flowing || over && wants;
         }
         done
@@ -319,7 +321,7 @@ struct Outlet<'a> {
     out: &'a mut Buffer,
     written: &'a mut usize,
     corked: &'a mut bool,
-    turn: usize,
+    budget: usize,
     sent: usize,
     flowing: bool,
     stop: bool,
@@ -329,7 +331,7 @@ impl Output for Outlet<'_> {
     fn room(&self) -> usize {
         // What was written straight from memory counts as if it were in the buffer, so that a pass
         // ends.
-        if self.stop || self.sent >= self.turn { 0 } else { self.out.room() }
+        if self.stop || self.sent >= self.budget { 0 } else { self.out.room() }
     }
 
     fn buffer(&mut self) -> &mut Vec<u8> {
