@@ -149,10 +149,14 @@ pub fn rings(input: &[u8]) {
                 words(&side.slots()[usize::from(at)])[usize::from(which % 8)]
                     .store(input.word(), Ordering::Relaxed);
             }
-            // The word beside the records.
-            6 => victim
-                .theirs()
-                .acknowledge(input.word() & if step & 16 != 0 { u64::MAX } else { 0xFF_0000_00FF }),
+            // The word beside the records; perhaps there will be a record, too, when the victim looks.
+            6 => {
+                let word = input.word() & if step & 16 != 0 { u64::MAX } else { 0xFF_0000_00FF };
+                victim.theirs().acknowledge(word);
+                if step & 32 != 0 {
+                    continue;
+                }
+            }
             _ if step & 128 != 0 => victim.write_directly(step >> 3),
             _ => victim.sleep(),
         }

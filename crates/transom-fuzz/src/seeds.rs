@@ -7,7 +7,7 @@ use transom_iwarp::mpa::{self, Enhanced, Kind, StartUp};
 use transom_iwarp::rdmap::{self, Opcode, ReadRequest};
 use transom_iwarp::terminate::{About, Terminate};
 use transom_iwarp::{TerminateForm, fpdu};
-use transom_process::record::{self, Header};
+use transom_process::record::{self, Header, Kind as Record};
 use transom_winsock_direct::descriptor::Descriptor;
 use transom_wire::{Operation, RefusalClass};
 
@@ -183,6 +183,76 @@ fn rings() -> Vec<Vec<u8>> {
             }
         }
         seeds.push(input);
+    }
+    seeds.extend(rules_of_records());
+    seeds
+}
+
+/// A step of `rings`: a record of that kind.
+fn step(kind: Record, flags: u8, address: u8, token: u8, length: u32) -> [u8; 7] {
+    // The upper half of a step shifts the length.
+    let fits = |s: &u8| {
+        let least = length >> (s >> 4) << (s >> 4) == length && length >> (s >> 4) < 256;
+        s % 8 < 4 && s % 13 == kind as u8 && least
+    };
+    let step = (0..=255).find(fits).unwrap();
+    [step, flags, 0, 0, address, token, (length >> (step >> 4)) as u8]
+}
+
+/// Each rule of the records kept and broken: what comes first, and what then may come or not.
+fn rules_of_records() -> Vec<Vec<u8>> {
+    const LAST: u8 = record::LAST;
+    let write = |address, length, flags| step(Record::Write, flags, address, 1, length);
+    let announce = |length| step(Record::Announce, 0, 0, 1, length);
+    let send = |length, flags| step(Record::Send, flags, 0, 0, length);
+    let read = |length| step(Record::Read, LAST, 0, 1, length);
+    let answer = |length, flags| step(Record::Answer, flags, 0, 0, length);
+    let befores = [
+        vec![],
+        vec![announce(100), write(0, 40, 0)],
+        vec![send(40, 0)],
+        vec![write(0, 8, LAST), answer(32, 0)],
+        vec![send(8, LAST); 7],
+        vec![read(255 << 12); 4],
+    ];
+    let nexts = [
+        vec![write(40, 60, LAST)],
+        vec![write(0, 60, LAST)],
+        vec![write(40, 62, LAST)],
+        vec![write(40, 60, 0)],
+        vec![write(40, 20, LAST)],
+        vec![step(Record::Write, LAST, 40, 2, 60)],
+        vec![write(0, 8, 0)],
+        vec![announce(60), write(0, 60, LAST)],
+        vec![announce(0)],
+        vec![send(8, LAST), send(8, LAST)],
+        vec![send(8, LAST | record::SOLICITED)],
+        vec![send(0, 0)],
+        vec![read(8)],
+        vec![read(0)],
+        vec![answer(32, LAST)],
+        vec![answer(33, LAST)],
+        vec![answer(64, LAST)],
+        vec![answer(66, LAST)],
+        vec![step(Record::Request, 0, 4, 4, 0)],
+        vec![step(Record::Ready, 0, 0, 0, 0)],
+        vec![write(40, 60, LAST | record::ELSEWHERE), send(8, LAST | record::ELSEWHERE)],
+    ];
+    // A word, and a record behind which it is read.
+    let (word, first) = ([6 | 32, 1, 0, 0, 0, 8, 0, 0, 0], step(Record::Request, 0, 4, 4, 0));
+    let begin = [first, step(Record::Ready, 0, 0, 0, 0)].concat();
+    let mut seeds = vec![[&[2][..], &begin, &word, &write(0, 8, LAST)].concat()];
+    for (number, next) in nexts.iter().enumerate() {
+        for (other, before) in befores.iter().enumerate() {
+            let active = (number + other) % 2 == 1;
+            let begin = if active {
+                vec![step(Record::Reply, 0, 4, 4, 0)]
+            } else {
+                vec![step(Record::Request, 0, 4, 4, 0), step(Record::Ready, 0, 0, 0, 0)]
+            };
+            let options = u8::from(active) | (number / 2 % 2) as u8 * 2;
+            seeds.push([&[options][..], &[&begin[..], before, next].concat().concat()].concat());
+        }
     }
     seeds
 }
