@@ -32,9 +32,11 @@ fn fr02_page_counts_have_a_limit_of_at_least_16() {
         assert_eq!(initialize(mr, u32::MAX, true).0, Status::IMPLEMENTATION_LIMIT.0);
         assert_eq!(initialize(mr, 0, true).0, INVALID.0);
         assert_eq!(token(mr), 0);
-        for pages in [1, 16, 512, 4096] {
+        // A gigabyte: as much as one request transfers.
+        for pages in [1, 16, 512, 4096, 1 << 18] {
             assert_eq!(initialize(mr, pages, true).1, Status::SUCCESS);
         }
+        assert_eq!(initialize(mr, (1 << 18) + 1, true).0, Status::IMPLEMENTATION_LIMIT.0);
         close_all(&[mr, pd]);
     });
 }
@@ -107,6 +109,11 @@ fn fr07_pages_are_aligned_logical_addresses_and_not_too_many() {
         assert_eq!(ask(&[0]), INVALID);
         assert_eq!(ask(&[f.target.address()]), INVALID, "an address of the program's");
         assert_eq!(ask(&[good[0]; 17]), INVALID, "more than the 16 it was initialised for");
+        let three = frmr(f.server.pd, 3, true);
+        let exact = |pages: &[u64]| f.server.fast_register(three, pages, (0, PAGE, BASE), R);
+        assert_eq!(exact(good), INVALID, "four, for three");
+        assert_eq!((exact(&good[..3]), f.server.one().1), (Status::SUCCESS, Status::SUCCESS));
+        close(three);
         // They need not follow each other, nor come from one mapping.
         let mut other = lam(f.server.adapter, &f.target.mdl(), PAGE);
         let mixed = [good[2], other.pages()[0], good[1]];

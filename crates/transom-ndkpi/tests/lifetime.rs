@@ -747,6 +747,26 @@ fn lt14_a_queue_pair_leaves_its_completions() {
     });
 }
 
+/// LT-6, LT-14: the close begins to flush at once, though it is over only when the connector is
+/// closed.
+#[test]
+fn lt06_a_queue_pairs_close_flushes_before_it_is_over() {
+    in_every_mode(|mode| {
+        let (client, server) = pair(mode);
+        (0..3).for_each(|i| assert_eq!(client.receive(i, &[]), Status::SUCCESS));
+        let (returned, closed) = begin_close(client.qp);
+        assert_eq!(returned, PENDING);
+        let all = results(client.cq, 3);
+        assert!(all.iter().all(|r| Status(r.status) == Status::CANCELLED));
+        assert!(!closed.peek());
+        close(client.connector);
+        closed.get();
+        close_all(&[client.cq, client.pd]);
+        close_adapter(client.adapter);
+        server.end(&[]);
+    });
+}
+
 /// LT-15: the close of a region ends its registration, of either kind.
 #[test]
 fn lt15_closing_a_region_ends_its_registration() {

@@ -539,6 +539,56 @@ fn wr15_a_send_without_a_receive_times_out() {
     server.end(&[]);
 }
 
+/// 4.2: every entry says what it was. Receives that invalidate: INV-6.
+#[test]
+fn each_entry_says_what_it_was() {
+    in_every_mode(|mode| {
+        let (client, server) = pair(mode);
+        let (own, target) = (Pages::new(1), Pages::new(1));
+        let (own_mr, local) = client.mr(&own, flag::ALLOW_LOCAL_WRITE);
+        let rights = flag::ALLOW_REMOTE_WRITE | flag::ALLOW_REMOTE_READ;
+        let (target_mr, remote) = server.mr(&target, rights);
+        let (list, at) = ([own.sge(local, 0, 8)], target.address());
+        let only = |side: &Side| {
+            let result = side.results(1)[0];
+            assert_eq!(Status(result.status), Status::SUCCESS);
+            (result.operation, result.provider_error_code)
+        };
+        assert_eq!(server.receive(1, &[target.sge(remote, 0, 8)]), Status::SUCCESS);
+        assert_eq!(client.send(2, &list, 0), Status::SUCCESS);
+        assert_eq!((only(&client), only(&server)), ((2, 0), (1, 0)), "Send, Receive");
+        assert_eq!(client.read(3, &list, at, remote), Status::SUCCESS);
+        assert_eq!(only(&client), (32, 0), "Read");
+        assert_eq!(client.write(4, &list, at, remote), Status::SUCCESS);
+        assert_eq!(only(&client), (64, 0), "Write");
+        let window = mw(server.pd);
+        assert_eq!(server.bind(target_mr, window, at, 8, op::ALLOW_REMOTE_READ), Status::SUCCESS);
+        assert_eq!(only(&server), (8, 0), "Bind");
+        assert_eq!(server.invalidate(window), Status::SUCCESS);
+        assert_eq!(only(&server), (16, 0), "Invalidate");
+        client.end(&[own_mr]);
+        server.end(&[window, target_mr]);
+    });
+}
+
+/// 7.3, WR-14: a message that is too long for its receive: BUFFER_OVERFLOW and no bytes here,
+/// REMOTE_RESOURCES there.
+#[test]
+fn wr14_a_receive_that_is_too_short_has_no_bytes() {
+    in_every_mode(|mode| {
+        let (client, server) = pair(mode);
+        let (own, sink) = (Pages::new(1), Pages::new(1));
+        let (own_mr, from) = client.mr(&own, 0);
+        let (sink_mr, to) = server.mr(&sink, flag::ALLOW_LOCAL_WRITE);
+        assert_eq!(server.receive(1, &[sink.sge(to, 0, 39)]), Status::SUCCESS);
+        assert_eq!(client.send(2, &[own.sge(from, 0, 40)], 0), Status::SUCCESS);
+        assert_eq!(server.one(), (1, Status::BUFFER_OVERFLOW, 0));
+        assert_eq!(client.one(), (2, Status::REMOTE_RESOURCES, 0));
+        client.end(&[own_mr]);
+        server.end(&[sink_mr]);
+    });
+}
+
 #[test]
 fn wr16_queues_hold_what_they_were_made_for() {
     in_every_mode(|mode| {

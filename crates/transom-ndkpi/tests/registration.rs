@@ -360,6 +360,73 @@ fn a_long_list_is_registered_inside_a_callback_and_closed_under_way() {
     });
 }
 
+struct Twice {
+    mr: Ptr,
+    list: List,
+    length: usize,
+    seen: Cell<[i32; 4]>,
+    ended: Cell<i32>,
+}
+
+unsafe extern "C" fn registered(context: *mut std::ffi::c_void, status: i32) {
+    unsafe { &*context.cast::<Twice>() }.ended.set(status);
+}
+
+unsafe extern "C" fn register_twice(context: *mut std::ffi::c_void, _status: i32) {
+    let twice = unsafe { &*context.cast::<Twice>() };
+    let (mr, list, length, t) =
+        (twice.mr, twice.list.0, twice.length, table::<MrDispatch>(twice.mr));
+    let done = Some(registered as _);
+    unsafe {
+        let first = (t.register)(mr, list, length, 0, done, context);
+        let again = (t.register)(mr, list, 8, 0, done, context);
+        let ended = (t.deregister)(mr, done, context);
+        twice.seen.set([first, again, ended, (t.get_remote_token)(mr) as i32]);
+    }
+}
+
+/// MR-17, MR-18, DR-4: a region under registration is not registered, deregistered or named. Asked
+/// on the provider's own thread, which cannot register it meanwhile; in the modes in which a call
+/// waits there is no meanwhile.
+#[test]
+fn mr18_a_region_under_registration_is_neither_free_nor_registered() {
+    let adapter = open(Mode::Natural);
+    let pd = pd(adapter);
+    let [first, second] = [(); 2].map(|()| mr(pd));
+    let pages = Pages::new(65);
+    let (list, length) = (backwards(&pages), pages.len());
+    let (seen, ended) = (Cell::default(), Cell::default());
+    let twice = Twice { mr: second, list, length, seen, ended };
+    let (t, context) = (table::<MrDispatch>(first), (&raw const twice).cast_mut().cast());
+    let list = backwards(&pages);
+    let begun = unsafe { (t.register)(first, list.0, length, 0, Some(register_twice), context) };
+    assert_eq!(begun, PENDING);
+    let state = Status::INVALID_DEVICE_STATE.0;
+    assert_eq!(twice.seen.get(), [PENDING, state, state, 0]);
+    assert_eq!(Status(twice.ended.get()), Status::SUCCESS);
+    assert_ne!(token(second), 0);
+    assert_eq!(deregister(second).1, Status::SUCCESS);
+    close_all(&[first, second, pd]);
+    close_adapter(adapter);
+}
+
+/// LT-15: a region that is closed leaves its place to another.
+#[test]
+fn mr11_a_closed_region_gives_its_place_back() {
+    in_every_mode(|mode| {
+        let adapter = open_with(OpenOptions { max_registrations: 1, ..options(mode) });
+        let pd = pd(adapter);
+        let pages = Pages::new(1);
+        for _ in 0..3 {
+            let mr = mr(pd);
+            assert_eq!(register(mr, pages.mdl().0, 8, 0).1, Status::SUCCESS);
+            close(mr);
+        }
+        close(pd);
+        close_adapter(adapter);
+    });
+}
+
 /// MR-12, 11.9: what each flag lets a peer do. A refusal ends the connection, so each attempt has
 /// its own.
 #[test]

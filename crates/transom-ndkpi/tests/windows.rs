@@ -255,6 +255,38 @@ fn mw10_a_window_dies_with_what_it_hangs_on() {
     });
 }
 
+/// MW-9, 2.2: a window that is invalidated is bound to another region, and the first one closes. It
+/// need not wait for the Invalidate: that one comes first, behind a Read.
+#[test]
+fn mw09_a_window_is_bound_again_behind_its_invalidation() {
+    in_every_mode(|mode| {
+        let f = Fixture::new(mode);
+        let window = f.window(R);
+        let (source, sink) = (Pages::new(512), Pages::new(512));
+        let (source_mr, remote) = f.client.mr(&source, flag::ALLOW_REMOTE_READ);
+        let (sink_mr, local) = f.server.mr(&sink, flag::ALLOW_LOCAL_WRITE);
+        let second = Pages::new(1);
+        second.fill(|_| 9);
+        let (second_mr, _) = f.server.mr(&second, 0);
+        let list = [sink.sge(local, 0, sink.len() as u32)];
+        assert_eq!(f.server.read(5, &list, source.address(), remote), Status::SUCCESS);
+        let t = table::<QpDispatch>(f.server.qp);
+        let context = std::ptr::without_provenance_mut(6);
+        let posted = unsafe { (t.invalidate)(f.server.qp, context, window.cast(), op::READ_FENCE) };
+        assert_eq!(Status(posted), Status::SUCCESS);
+        let bound = f.server.bind(second_mr, window, second.address(), 8, R);
+        assert_eq!(bound, Status::SUCCESS);
+        for context in [5, 6, 0xb1] {
+            assert_eq!(f.server.one(), (context, Status::SUCCESS, 0));
+        }
+        assert_eq!(f.read(second.address(), 8, window_token(window)), Status::SUCCESS);
+        assert_eq!(f.own.bytes()[..8], [9; 8]);
+        close(f.mr.0); // no window is bound to it any more
+        f.client.end(&[f.own_mr.0, source_mr]);
+        f.server.end(&[window, second_mr, sink_mr]);
+    });
+}
+
 struct Asks {
     window: std::sync::atomic::AtomicPtr<transom_ndkpi::types::Object>,
     told: Cell<u32>,

@@ -94,7 +94,7 @@ fn plain(completion: &Completion) -> NdkResult {
 /// WR-14: only receives have a length.
 fn received(completion: &Completion) -> u32 {
     match completion.kind {
-        CompletionKind::Receive if completion.status.is_success() => completion.length,
+        CompletionKind::Receive => completion.length,
         _ => 0,
     }
 }
@@ -111,17 +111,13 @@ fn extended(completion: &Completion) -> NdkResultEx {
         CompletionKind::Invalidate => operation::INVALIDATE,
         CompletionKind::FastRegister | CompletionKind::Other => operation::FAST_REGISTER,
     };
-    let status = below::completion_status(completion);
     NdkResultEx {
-        status: status.0,
+        status: below::completion_status(completion).0,
         bytes_transferred: received(completion),
         qp_context: pointer(completion.queue_pair_context),
         request_context: pointer(completion.request_context),
         operation,
-        provider_error_code: match status {
-            Status::SUCCESS => 0,
-            _ => completion.denial as u32,
-        },
+        provider_error_code: completion.denial as u32, // 0 for what has not failed
         type_specific: if invalidated { completion.value as usize } else { 0 },
     }
 }
