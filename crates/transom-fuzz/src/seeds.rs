@@ -250,7 +250,7 @@ fn rules_of_records() -> Vec<Vec<u8>> {
             } else {
                 vec![step(Record::Request, 0, 4, 4, 0), step(Record::Ready, 0, 0, 0, 0)]
             };
-            let options = u8::from(active) | (number / 2 % 2) as u8 * 2;
+            let options = u8::from(active) | (u8::from(number / 2 % 2 == 1) << 1);
             seeds.push([&[options][..], &[&begin[..], before, next].concat().concat()].concat());
         }
     }
