@@ -168,11 +168,11 @@ impl Connector {
         }
     }
 
-    /// Its listener was canceled or closed before a request came.
-    pub fn unqueue(&mut self, effects: &mut Effects) {
+    /// No request comes for it any more, and `status` says why.
+    pub fn unqueue(&mut self, status: Status, effects: &mut Effects) {
         if self.state == ConnectorState::Queued {
             self.state = ConnectorState::Idle;
-            self.finish(Status::Canceled, effects);
+            self.finish(status, effects);
         }
     }
 
@@ -362,7 +362,7 @@ impl Connector {
     }
 
     fn ended(&mut self, reason: EndReason, state: ConnectorState, effects: &mut Effects) {
-        let timed_out = reason == EndReason::TimedOut;
+        let removed = reason == EndReason::Link(Status::DeviceRemoved);
         match state {
             ConnectorState::Connecting => {
                 let status = match reason {
@@ -375,7 +375,11 @@ impl Connector {
             }
             ConnectorState::Accepting => {
                 self.state = ConnectorState::Disconnected;
-                let status = if timed_out { Status::IoTimeout } else { self.dialect.backed_out };
+                let status = match reason {
+                    EndReason::TimedOut => Status::IoTimeout,
+                    _ if removed => Status::DeviceRemoved,
+                    _ => self.dialect.backed_out,
+                };
                 self.finish(status, effects);
             }
             ConnectorState::Requested | ConnectorState::Replied => {
@@ -384,7 +388,9 @@ impl Connector {
             }
             ConnectorState::Connected => {
                 self.state = ConnectorState::PeerGone;
-                self.tell(Status::Success, effects);
+                // The peer has done nothing if this side's address has gone (ND2 4.5).
+                let status = if removed { Status::DeviceRemoved } else { Status::Success };
+                self.tell(status, effects);
             }
             ConnectorState::Disconnecting if reason != EndReason::Disconnected => {
                 self.state = ConnectorState::Disconnected;

@@ -149,7 +149,7 @@ impl CompletionQueue {
     /// One entry fires at most once (N2), and one firing ends all that wait (N3).
     pub fn fire(&mut self, fired: &mut Vec<Finished>) {
         if let Some(status) = self.failed {
-            self.finish_all(status, fired);
+            self.end_notifications(status, fired);
             return;
         }
         if self.armed.is_some_and(|kind| self.has_news(kind)) {
@@ -186,10 +186,11 @@ impl CompletionQueue {
 
     /// Cancel every outstanding notification, in the order in which they were asked for.
     pub fn cancel(&mut self, fired: &mut Vec<Finished>) {
-        self.finish_all(Status::Canceled, fired);
+        self.end_notifications(Status::Canceled, fired);
     }
 
-    fn finish_all(&mut self, status: Status, fired: &mut Vec<Finished>) {
+    /// End every outstanding notification with `status`, in the order in which they were asked for.
+    pub fn end_notifications(&mut self, status: Status, fired: &mut Vec<Finished>) {
         let all = self.waiters.drain(..);
         fired.extend(all.map(|waiter| Finished { waiter: waiter.number, status }));
         self.armed = None;

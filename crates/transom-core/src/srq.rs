@@ -108,14 +108,18 @@ impl SharedReceiveQueue {
 
     /// Cancel every outstanding notification.
     pub fn cancel(&mut self, fired: &mut Vec<Finished>) {
+        self.end_notifications(Status::Canceled, fired);
+    }
+
+    /// End every outstanding notification with `status`.
+    pub fn end_notifications(&mut self, status: Status, fired: &mut Vec<Finished>) {
         let all = self.waiters.drain(..);
-        fired.extend(all.map(|waiter| Finished { waiter, status: Status::Canceled }));
+        fired.extend(all.map(|waiter| Finished { waiter, status }));
     }
 
     fn fire(&mut self, fired: &mut Vec<Finished>) {
         if self.receives.len() < self.threshold {
-            let all = self.waiters.drain(..);
-            fired.extend(all.map(|waiter| Finished { waiter, status: Status::Success }));
+            self.end_notifications(Status::Success, fired);
         }
     }
 }

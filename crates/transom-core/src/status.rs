@@ -59,8 +59,10 @@ pub enum Status {
     NotSupported,
     /// Something hangs on it.
     DeviceBusy,
-    /// The adapter is gone.
+    /// The adapter's address has gone from this machine.
     DeviceRemoved,
+    /// This process was forked from the one that opened the adapter.
+    Forked,
     /// Memory, descriptors or tokens ran out.
     InsufficientResources,
     /// No route to the network.

@@ -487,7 +487,8 @@ fn nd2_4_7_2_a_canceled_listener_gives_its_connectors_back() {
     let (mut pair, host) = in_state(&dialect::ND2, ConnectorState::Queued).unwrap();
     assert_eq!(pair.hosts[host].listener.cancel(), [0]);
     let now = pair.now;
-    pair.hosts[host].with(now, |connector, _, _, cx| connector.unqueue(cx.effects));
+    pair.hosts[host]
+        .with(now, |connector, _, _, cx| connector.unqueue(Status::Canceled, cx.effects));
     assert_eq!(finished(&pair.hosts[host], 1), Some(Status::Canceled));
     assert_eq!(pair.hosts[host].connector.state(), ConnectorState::Idle);
 }

@@ -1,6 +1,6 @@
-//! What the kernel says of sockets, memory and users, or what anybody would say in its place. Who is taken
+//! What the kernel says of sockets, memory, users and addresses, or what anybody would say in its place. Who is taken
 //! for the same user is told more, and is not slowed when it guesses; so an answer about another socket must
-//! name nobody.
+//! name nobody. An adapter ends when its address is named as removed.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -16,11 +16,12 @@ mod sockets;
 /// Input: which answer, what was asked, and the answer.
 pub fn answers(input: &[u8]) {
     let mut input = Input(input);
-    match input.byte().unwrap_or(0) % 4 {
+    match input.byte().unwrap_or(0) % 5 {
         0 => socket(input),
         1 => table(input),
         2 => memory(input),
-        _ => users(input.0),
+        3 => users(input.0),
+        _ => addresses(input.0),
     }
 }
 
@@ -171,5 +172,49 @@ fn users(map: &[u8]) {
     if sockets::maps_everybody(map) {
         let numbers: Vec<u64> = map.split_whitespace().take(3).flat_map(str::parse).collect();
         assert_eq!(numbers, [0, 0, u64::from(u32::MAX)]);
+    }
+}
+
+/// A batch of messages about addresses.
+fn addresses(news: &[u8]) {
+    let removed = |news: &[u8]| sockets::removed(news).collect::<Vec<_>>();
+    let octets = |ip: IpAddr| match ip {
+        IpAddr::V4(ip) => ip.octets().to_vec(),
+        IpAddr::V6(ip) => ip.octets().to_vec(),
+    };
+    let named = removed(news);
+    // Header, what it is about, and one attribute with an address: so long is the shortest.
+    assert!(named.len() <= news.len() / (16 + 8 + 4 + 4), "{named:?}");
+    for ip in &named {
+        let octets = octets(*ip);
+        assert!(news.windows(octets.len()).any(|bytes| bytes == octets), "{ip} is not in it");
+    }
+    // What the kernel says if one is removed; that it was added; and not all of it.
+    let mut input = Input(news);
+    let dice = input.word() as usize;
+    let ip = match dice % 2 {
+        0 => IpAddr::V4(Ipv4Addr::from(input.word() as u32)),
+        _ => IpAddr::V6(Ipv6Addr::from(u128::from(input.word()) << 64 | 7)),
+    };
+    let mut right = vec![0; 24];
+    right[4] = 21;
+    right[16] = if ip.is_ipv4() { 2 } else { 10 };
+    // On a line between two, the address of the other end stands beside it.
+    for (kind, ip) in [(1, other_end(ip)), (2, ip)] {
+        let octets = octets(ip);
+        right.extend([4 + octets.len() as u8, 0, kind, 0]);
+        right.extend(octets);
+    }
+    right[0] = right.len() as u8;
+    assert_eq!(removed(&[&right[..], news].concat()), [&[ip][..], &named].concat());
+    assert!(removed(&right[..dice % right.len()]).is_empty());
+    right[4] ^= 1 << (dice / 64 % 8);
+    assert!(removed(&right).is_empty(), "{right:?}");
+}
+
+fn other_end(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(ip) => IpAddr::V4(Ipv4Addr::from(u32::from(ip) ^ 1)),
+        IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from(u128::from(ip) ^ 1)),
     }
 }

@@ -46,7 +46,7 @@ pub(crate) fn status(engine: Engine) -> Status {
         Engine::InvalidParameter(_) => Status::INVALID_PARAMETER,
         Engine::NotSupported => Status::NOT_SUPPORTED,
         Engine::DeviceBusy => Status::DEVICE_BUSY,
-        Engine::DeviceRemoved => Status::DEVICE_REMOVED,
+        Engine::DeviceRemoved | Engine::Forked => Status::DEVICE_REMOVED,
         Engine::InsufficientResources => Status::INSUFFICIENT_RESOURCES,
         Engine::NetworkUnreachable => Status::NETWORK_UNREACHABLE,
         Engine::HostUnreachable | Engine::BadNetworkName => Status::HOST_UNREACHABLE,

@@ -35,6 +35,12 @@ impl Nic {
         Ok(Nic { raw, domain })
     }
 
+    /// Whether the device is there: its address is one of this machine's, and this is no process that
+    /// was forked from the one that opened it.
+    pub(crate) fn present(&self) -> Result<()> {
+        status(self.raw.present())
+    }
+
     /// Its limits.
     pub(crate) fn caps(&self) -> Caps {
         self.raw.options().caps()

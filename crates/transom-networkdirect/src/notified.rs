@@ -4,8 +4,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use transom_engine::raw;
+use transom_engine::{NotifyKind, Status, raw};
 
+use crate::nic::Nic;
 use crate::os::{OverlappedPtr, result_of};
 
 /// The OVERLAPPED of a queue's latest notification, while it is outstanding.
@@ -20,6 +21,22 @@ impl Notified {
         move || {
             let _ = latest.compare_exchange(address, 0, Ordering::AcqRel, Ordering::Relaxed);
         }
+    }
+
+    /// Notify, asked of the queue.
+    pub(crate) fn ask(
+        nic: &Nic,
+        queue: &raw::CompletionQueue,
+        kind: NotifyKind,
+        sink: raw::Sink,
+    ) -> Result<(), Status> {
+        nic.present()?;
+        queue.notify(kind, sink).map_err(|e| e.status)?;
+        // The removal of a device ends what was asked before it. What was asked behind it ends here.
+        if nic.present().is_err() {
+            queue.cancel();
+        }
+        Ok(())
     }
 
     /// GetOverlappedResult, asked of the queue.

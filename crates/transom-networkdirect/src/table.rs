@@ -33,7 +33,7 @@ pub(crate) fn nd2(status: Status) -> i32 {
         Status::InvalidParameter(n) => ND_INVALID_PARAMETER_1 + i32::from(n.min(10)) - 1,
         Status::NotSupported => ND_NOT_SUPPORTED,
         Status::DeviceBusy => ND_DEVICE_BUSY,
-        Status::DeviceRemoved => ND_DEVICE_REMOVED,
+        Status::DeviceRemoved | Status::Forked => ND_DEVICE_REMOVED,
         Status::InsufficientResources => ND_INSUFFICIENT_RESOURCES,
         Status::NetworkUnreachable => ND_NETWORK_UNREACHABLE,
         Status::HostUnreachable => ND_HOST_UNREACHABLE,

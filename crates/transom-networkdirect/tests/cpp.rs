@@ -75,7 +75,11 @@ cases!("outcomes":
     nd2_4_5_a_completion_queue_runs_over = "overrun",
     nd2_4_5_the_peer_is_lost = "lost",
     nd2_4_9_the_peer_dies = "dies",
-    nd2_4_5_the_device_is_removed = "removed",
+    nd2_4_5_the_device_is_removed_from_a_forked_child = "removed",
+);
+
+cases!("removed":
+    nd2_4_5_the_device_is_removed = "version_2",
 );
 
 cases!("windows":

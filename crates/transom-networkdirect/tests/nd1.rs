@@ -225,6 +225,11 @@ fn refusals_are_explained_by_every_object_and_on_standard_error() {
 }
 
 #[test]
+fn nd1_the_device_is_removed() {
+    over_each_path(program("removed"), &["version_1"]);
+}
+
+#[test]
 fn nd1_every_status_is_reached_or_has_its_reason() {
     run(program("nd1_statuses"), &[], &[]);
 }

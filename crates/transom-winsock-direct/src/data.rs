@@ -5,7 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use transom_engine::raw::Sink;
-use transom_engine::{Completion, CompletionKind, Flags, NotifyKind, Operation as Engine, Sge};
+use transom_engine::{
+    Completion, CompletionKind, Flags, NotifyKind, Operation as Engine, Sge, Status,
+};
 use transom_memory::Purpose;
 
 use crate::BUFFERS_LIMIT;
@@ -226,7 +228,8 @@ impl Socket {
         // The engine may tell us inside a call of ours that holds a lock; so the work is done on the
         // upcall thread.
         let sink = Sink::call(move |status| {
-            let alive = status.is_success();
+            // When the adapter's address goes, what that ends completes still.
+            let alive = matches!(status, Status::Success | Status::DeviceRemoved);
             let Some(provider) = socket.upgrade().and_then(|socket| socket.provider().ok()) else {
                 return;
             };

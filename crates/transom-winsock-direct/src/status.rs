@@ -18,7 +18,7 @@ impl From<raw::Error> for Error {
             Status::IoTimeout => Error::WSAETIMEDOUT,
             Status::ConnectionAborted => Error::WSAECONNABORTED,
             Status::ConnectionInvalid => Error::WSAENOTCONN,
-            Status::DeviceRemoved => Error::WSAENETDOWN,
+            Status::DeviceRemoved | Status::Forked => Error::WSAENETDOWN,
             Status::NoMoreEntries | Status::InsufficientResources | Status::TooManyAddresses => {
                 Error::WSAENOBUFS
             }
@@ -57,7 +57,7 @@ pub(crate) fn completion_error(completion: &Completion) -> Option<(Error, bool)>
 pub(crate) fn memory_error(e: raw::Error) -> Error {
     match e.status {
         Status::ConnectionInvalid => Error::WSAECONNRESET,
-        Status::DeviceRemoved => e.into(),
+        Status::DeviceRemoved | Status::Forked => e.into(),
         _ => Error::WSAEFAULT,
     }
 }

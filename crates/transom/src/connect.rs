@@ -1,7 +1,7 @@
 //! How connections come about.
 
 use std::future::IntoFuture;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use transom_engine::{Status, raw};
@@ -69,10 +69,12 @@ impl Listener {
         };
         let (theirs, adapter, arrived) = (cell.clone(), self.adapter.clone(), connector.clone());
         let sink = raw::Sink::call(move |status| {
-            theirs.put(if status.is_success() {
-                Ok(Incoming { adapter, connector: Some(arrived), terms: Terms::default() })
-            } else {
-                Err(Error::caller(ErrorKind::NotConnected, asked, "the listener was closed"))
+            theirs.put(match status {
+                Status::Success => {
+                    Ok(Incoming { adapter, connector: Some(arrived), terms: Terms::default() })
+                }
+                Status::DeviceRemoved => Err(explain::address_gone(asked, adapter.address())),
+                _ => Err(Error::caller(ErrorKind::NotConnected, asked, "the listener was closed")),
             });
         });
         if let Err(error) = self.raw.get_request(&connector, sink) {
@@ -145,10 +147,10 @@ impl Connect {
         let endpoint =
             Endpoint::new(&adapter, connector.clone(), terms.receives, terms.receive_size)?;
         let (theirs, peer, raw) = (cell.clone(), endpoint.clone(), connector.clone());
-        let sentence = asked.clone();
+        let (sentence, from) = (asked.clone(), adapter.address());
         let sink = raw::Sink::call(move |status| {
             if !status.is_success() {
-                return theirs.put(Err(not_connected(&sentence, status)));
+                return theirs.put(Err(not_connected(&sentence, from, status)));
             }
             theirs.put(match raw.complete_connect() {
                 Ok(()) => established(peer, &sentence),
@@ -191,8 +193,8 @@ fn established(endpoint: Arc<Endpoint>, asked: &str) -> Result<QueuePair> {
 
 const BACKED_OUT: &str = "the peer backed out: it has hung up, or its process has ended";
 
-/// Why a peer that has asked is not connected.
-fn not_accepted(asked: &str, status: Status) -> Error {
+/// Why a peer that has asked is not connected; `at`: this side's address.
+fn not_accepted(asked: &str, at: IpAddr, status: Status) -> Error {
     match status {
         Status::ConnectionRefused | Status::ConnectionAborted => {
             Error::peer(ErrorKind::NotConnected, asked, BACKED_OUT)
@@ -201,12 +203,14 @@ fn not_accepted(asked: &str, status: Status) -> Error {
             let why = "the peer did not complete the connection in time";
             Error::peer(ErrorKind::TimedOut, asked, why)
         }
-        status => not_connected(asked, status),
+        status => not_connected(asked, at, status),
     }
 }
 
-fn not_connected(asked: &str, status: Status) -> Error {
+/// Why there is no connection; `from`: this side's address.
+fn not_connected(asked: &str, from: IpAddr, status: Status) -> Error {
     let (kind, why) = match status {
+        Status::DeviceRemoved => return explain::address_gone(asked, from),
         Status::ConnectionRefused => {
             (ErrorKind::Rejected, "nobody listens there, its program said no, or it has ended")
         }
@@ -293,16 +297,17 @@ impl Incoming {
         let endpoint =
             Endpoint::new(&self.adapter, connector.clone(), terms.receives, terms.receive_size)?;
         let (theirs, peer, sentence) = (cell.clone(), endpoint.clone(), asked.clone());
+        let at = self.adapter.address();
         let sink = raw::Sink::call(move |status| {
             theirs.put(if status.is_success() {
                 established(peer, &sentence)
             } else {
-                Err(not_accepted(&sentence, status))
+                Err(not_accepted(&sentence, at, status))
             });
         });
         connector.accept(&endpoint.raw, terms.limits(), &terms.private, sink).map_err(|error| {
             match error.status {
-                Status::ConnectionAborted => not_accepted(&asked, error.status),
+                Status::ConnectionAborted => not_accepted(&asked, at, error.status),
                 _ => explain::call(&asked, &error),
             }
         })

@@ -464,7 +464,9 @@ impl Endpoint {
         }
         let this = self.this.clone();
         let sink = raw::Sink::call(move |status| {
-            if let (true, Some(this)) = (status.is_success(), this.upgrade()) {
+            // When the adapter's address goes, what that ends completes still.
+            let alive = matches!(status, Status::Success | Status::DeviceRemoved);
+            if let (true, Some(this)) = (alive, this.upgrade()) {
                 this.armed.store(false, SeqCst);
                 this.drain();
                 this.arm();

@@ -40,6 +40,9 @@ pub enum ErrorKind {
     MemoryGone,
     /// The operating system said no.
     System,
+    /// The adapter's address has gone from this machine, and its connections and listeners with it.
+    /// An address that comes back needs another adapter.
+    AddressGone,
     /// The process has forked: handles belong to the parent.
     Forked,
 }

@@ -1,5 +1,7 @@
 //! From the engine's words to sentences.
 
+use std::net::IpAddr;
+
 use transom_engine::raw::{self, Silence};
 use transom_engine::{Completion, DenialCause, EndReason, Status};
 use transom_memory::Denial;
@@ -49,7 +51,8 @@ pub(crate) fn call(asked: &str, error: &raw::Error) -> Error {
         Status::LocalAccess | Status::InvalidParameter(_) | Status::InvalidAddress => {
             ErrorKind::Invalid
         }
-        Status::DeviceRemoved => ErrorKind::Forked,
+        Status::DeviceRemoved => ErrorKind::AddressGone,
+        Status::Forked => ErrorKind::Forked,
         _ => ErrorKind::System,
     };
     // The raw layer begins with what it was asked, in its own words.
@@ -84,8 +87,21 @@ fn plainly(endpoint: &Endpoint) -> Option<(Blame, String)> {
         EndReason::Disconnected | EndReason::Flushed => {
             (Blame::Caller, "this side has disconnected".to_owned())
         }
+        EndReason::Link(Status::DeviceRemoved) => {
+            (Blame::System, gone_address(endpoint.adapter.address()))
+        }
         _ => return None,
     })
+}
+
+fn gone_address(address: IpAddr) -> String {
+    format!("{address} is no longer an address of this machine")
+}
+
+/// What was begun at an address has ended because that is no longer there.
+pub(crate) fn address_gone(asked: impl Into<String>, address: IpAddr) -> Error {
+    Error::new(ErrorKind::AddressGone, Blame::System, asked, gone_address(address))
+        .accepted("an adapter at an address that this machine has")
 }
 
 /// Whose silence it was, as the end of a sentence about it.

@@ -68,6 +68,7 @@
 //! | a context that is a pointer | contexts are slot numbers with generations: test `a_stale_context_names_nobody` |
 //! | a window used after it was revoked | [`Window::revoke`] consumes it: `compile_fail` test of [`Window`] |
 //! | pages that vanish (a file cut short) | copies are fault-tolerant: test `a_file_cut_short_is_an_error` |
+//! | the adapter's address is removed | what waits ends, and names it: [`ErrorKind::AddressGone`] |
 //! | `fork` | handles belong to the process that made them: [`ErrorKind::Forked`] |
 
 #![deny(unsafe_code)]

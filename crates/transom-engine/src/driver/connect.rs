@@ -17,7 +17,7 @@ use super::qp::Qp;
 use super::upgrade::{ConnectRequest, Stage};
 use crate::sys::{self, Stream};
 use crate::tables::ConnectorState;
-use crate::{Effects, Execution, QueuePairState, Status};
+use crate::{Effects, EndReason, Execution, QueuePairState, Status};
 
 /// What it takes to connect once more.
 #[derive(Debug)]
@@ -80,8 +80,7 @@ impl Connector {
         drop(inner);
         notifications.fire();
         if let Ok(link) = link {
-            link.drive(ARM);
-            link.deliver();
+            self.begun(&link);
         }
         Ok(())
     }
@@ -171,8 +170,17 @@ impl Connector {
         drop(inner);
         notifications.fire();
         if let Some(link) = link {
-            link.drive(ARM);
-            link.deliver();
+            self.begun(&link);
+        }
+    }
+
+    /// A link has been made. No lock is held.
+    fn begun(&self, link: &Link) {
+        link.drive(ARM);
+        link.deliver();
+        // Either this is seen here, or the link by the thread that removes the adapter.
+        if self.shared.is_removed() {
+            link.fail(EndReason::Link(Status::DeviceRemoved));
         }
     }
 }

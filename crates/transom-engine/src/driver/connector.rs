@@ -420,11 +420,11 @@ impl Connector {
         self.carry_out(&mut effects, notifications);
     }
 
-    /// Its listener does not listen any more.
-    pub(super) fn unqueue(&self) {
+    /// Its listener has no request for it, and `status` says why.
+    pub(super) fn unqueue(&self, status: Status) {
         let mut notifications = Notifications::default();
         let mut effects = Effects::default();
-        self.lock().machine.unqueue(&mut effects);
+        self.lock().machine.unqueue(status, &mut effects);
         self.carry_out(&mut effects, &mut notifications);
         notifications.fire();
     }

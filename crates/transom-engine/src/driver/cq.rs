@@ -32,6 +32,8 @@ pub(crate) struct Cq {
     sleepers: Sleepers<Doorbell>,
     /// It ran over, and its queue pairs are to be ended.
     overrun: AtomicBool,
+    /// Its adapter's address has gone.
+    removed: AtomicBool,
 }
 
 impl Cq {
@@ -43,6 +45,7 @@ impl Cq {
             links: Mutex::new(Vec::new()),
             sleepers: Sleepers::new(),
             overrun: AtomicBool::new(false),
+            removed: AtomicBool::new(false),
         }
     }
 
@@ -202,10 +205,26 @@ impl Cq {
         notifications.fire();
     }
 
-    /// End every outstanding notification as canceled.
+    /// Its adapter's address has gone: end every notification, and have blocked threads look.
+    pub(crate) fn removed(&self) {
+        self.removed.store(true, Ordering::Release);
+        self.end_notifications(Status::DeviceRemoved);
+    }
+
+    /// Whether its adapter's address has gone, and everything that this ended has completed.
+    pub(crate) fn is_removed(&self) -> bool {
+        self.removed.load(Ordering::Acquire)
+    }
+
+    /// End every outstanding notification as canceled, or because the adapter's address has gone.
     pub(crate) fn cancel(&self) {
+        let removed = self.is_removed();
+        self.end_notifications(if removed { Status::DeviceRemoved } else { Status::Canceled });
+    }
+
+    fn end_notifications(&self, status: Status) {
         let mut fired = Vec::new();
-        self.queue().cancel(&mut fired);
+        self.queue().end_notifications(status, &mut fired);
         let mut notifications = Notifications::default();
         self.sinks.finished(&mut fired, &mut notifications);
         notifications.fire();
@@ -275,7 +294,7 @@ impl Cq {
 
     fn has_news(&self) -> bool {
         let queue = self.queue();
-        !queue.is_empty() || queue.failure().is_some()
+        !queue.is_empty() || queue.failure().is_some() || self.is_removed()
     }
 }
 

@@ -263,20 +263,24 @@ impl Listener {
 
     /// Cancel every outstanding GetConnectionRequest, in order.
     pub(crate) fn cancel(&self) {
+        self.unqueue(Status::Canceled, crate::Listener::cancel);
+    }
+
+    /// End the outstanding GetConnectionRequests that `which` names with `status`.
+    fn unqueue(&self, status: Status, which: impl FnOnce(&mut crate::Listener) -> Vec<u64>) {
         let connectors: Vec<_> = {
             let mut inner = self.lock();
-            let names = inner.machine.cancel();
+            let names = which(&mut inner.machine);
             names.iter().filter_map(|name| inner.waiting.remove(name)).collect()
         };
         for connector in connectors.iter().filter_map(Weak::upgrade) {
-            connector.unqueue();
+            connector.unqueue(status);
         }
     }
 
-    /// Stop listening. Requests that nobody has taken are refused.
-    pub(crate) fn close(self: &Arc<Listener>) {
-        self.cancel();
-        let _ = self.lock().machine.close();
+    /// Stop listening. Requests that nobody has taken are refused; who waits for one learns `status`.
+    pub(crate) fn close(self: &Arc<Listener>, status: Status) {
+        self.unqueue(status, |machine| machine.close().0);
         // The lock of the list of links orders this and what `accept` does.
         self.closed.store(true, Ordering::Relaxed);
         // The name is free at once: the port is, too.

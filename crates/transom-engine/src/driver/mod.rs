@@ -22,6 +22,7 @@ mod path;
 mod qp;
 mod query_budget;
 mod ready_set;
+mod removal;
 mod shared;
 mod shared_memory;
 mod silence;

@@ -17,10 +17,11 @@ use super::path::Places;
 use super::qp::Qp;
 use super::query_budget::KernelQueryBudget;
 use super::ready_set::ReadySet;
+use super::removal::Removal;
 use super::tcp::{ALONE, AMONG_OTHERS};
 use super::timers::Timers;
 use super::workers::Workers;
-use crate::sys::{self, Alarm, Doorbell, Epoll};
+use crate::sys::{self, AddressWatch, Alarm, Doorbell, Epoll};
 use crate::{DenialLog, DenialRecord, Denials};
 
 /// Records of refusals that an adapter keeps.
@@ -28,8 +29,9 @@ const DENIALS: usize = 1024;
 const BELL: u64 = 0;
 const ALARM: u64 = 1;
 pub(super) const READY_SET: u64 = 2;
-const UNACCEPTED: u64 = 3;
-const FIRST: u64 = 4;
+pub(super) const ADDRESS: u64 = 3;
+const UNACCEPTED: u64 = 4;
+const FIRST: u64 = 5;
 
 /// Unaccepted links that are ready have so long in each round: accepted ones do not wait for
 /// all that come and go.
@@ -74,6 +76,9 @@ pub(crate) struct Shared {
     queue_pairs: Mutex<HashMap<u32, Weak<Qp>>>,
     next_key: AtomicU64,
     stopping: AtomicBool,
+    pub(super) removal: Removal,
+    /// Its address has gone.
+    pub(super) removed: AtomicBool,
     /// The process that opened it.
     generation: u64,
 }
@@ -96,7 +101,12 @@ impl Denials for Shared {
 
 impl Shared {
     /// Everything, and a background thread that runs until [`Shared::stop`].
-    pub(crate) fn start(options: Options, memory: Memory) -> std::io::Result<Arc<Shared>> {
+    /// `watch`: tells when the address goes.
+    pub(crate) fn start(
+        options: Options,
+        memory: Memory,
+        watch: Option<AddressWatch>,
+    ) -> std::io::Result<Arc<Shared>> {
         let shared = Arc::new(Shared {
             ready_set: ReadySet::new(options.lease),
             guess_limiter: TokenGuessLimiter::new(options.guesses),
@@ -119,11 +129,16 @@ impl Shared {
             queue_pairs: Mutex::default(),
             next_key: AtomicU64::new(FIRST),
             stopping: AtomicBool::new(false),
+            removal: Removal::new(watch),
+            removed: AtomicBool::new(false),
             generation: sys::fork_generation(),
         });
         for set in [&shared.epoll, &shared.quiet] {
             set.add_always(&shared.bell, BELL)?;
             set.add_always(&shared.alarm, ALARM)?;
+            if let Some(watch) = shared.removal.watch() {
+                set.add_always(watch.fd(), ADDRESS)?;
+            }
         }
         shared.epoll.add_always(shared.unaccepted.fd(), UNACCEPTED)?;
         let background = shared.clone();
@@ -190,6 +205,15 @@ impl Shared {
             Thing::Listener(_) => None,
         };
         things.values().filter_map(link).collect()
+    }
+
+    pub(super) fn listeners(&self) -> Vec<Arc<Listener>> {
+        let things = self.things.read().unwrap_or_else(PoisonError::into_inner);
+        let listener = |thing: &Thing| match thing {
+            Thing::Listener(listener) => Some(listener.clone()),
+            Thing::Link(_) => None,
+        };
+        things.values().filter_map(listener).collect()
     }
 
     /// A number for a queue pair: random, 24 bits, nobody else's.
@@ -264,10 +288,15 @@ impl Shared {
                     self.alarm.set(next);
                 }
             }
+            if ready.contains(&ADDRESS) {
+                self.addresses_changed();
+            }
             self.are_ready(ready.iter().chain(&due).copied());
             for key in due.drain(..) {
-                if key == READY_SET {
-                    self.ready_set_is_due();
+                match key {
+                    READY_SET => self.ready_set_is_due(),
+                    ADDRESS => self.check_address(),
+                    _ => {}
                 }
                 match self.thing(key) {
                     Some(Thing::Link(link)) => link.due(sys::now()),

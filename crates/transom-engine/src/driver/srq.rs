@@ -80,6 +80,11 @@ impl Srq {
         self.quietly(SharedReceiveQueue::cancel);
     }
 
+    /// Its adapter's address has gone: end every notification.
+    pub(crate) fn removed(&self) {
+        self.quietly(|queue, fired| queue.end_notifications(Status::DeviceRemoved, fired));
+    }
+
     fn quietly(&self, change: impl FnOnce(&mut SharedReceiveQueue, &mut Vec<Finished>)) {
         {
             let mut inner = self.lock();

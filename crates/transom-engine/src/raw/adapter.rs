@@ -8,7 +8,7 @@ use transom_memory::{Config, Memory};
 
 use super::{Error, Options, Result};
 use crate::driver::Shared;
-use crate::sys;
+use crate::sys::{self, AddressWatch};
 use crate::{DenialRecord, Status};
 
 /// An RDMA adapter at one local address. Clones are the same adapter; it ends with the last handle
@@ -51,11 +51,28 @@ impl Owner {
     pub(super) fn here(&self) -> Result<&Arc<Shared>> {
         if self.shared.is_foreign() {
             return Err(Error::caller(
-                Status::DeviceRemoved,
+                Status::Forked,
                 "this process was forked from the one that opened the adapter; open one of its own",
             ));
         }
         Ok(&self.shared)
+    }
+
+    /// So do calls that begin something, which needs the adapter's address.
+    pub(super) fn present(&self) -> Result<&Arc<Shared>> {
+        let shared = self.here()?;
+        if shared.is_removed() { Err(self.removed()) } else { Ok(shared) }
+    }
+
+    /// The address has gone.
+    pub(super) fn removed(&self) -> Error {
+        let why = "is no longer an address of this machine; open an adapter at one that is";
+        Error::system(Status::DeviceRemoved, format!("{} {why}", self.address))
+    }
+
+    /// A call that its object's state does not permit: perhaps because the address went meanwhile.
+    pub(super) fn state(&self, status: Status, call: &'static str) -> Error {
+        if self.shared.is_removed() { self.removed() } else { Error::state(status, call) }
     }
 }
 
@@ -79,6 +96,8 @@ impl Adapter {
                 Error::system(Status::InsufficientResources, format!("{what}: {e}"))
             }
         };
+        // Before the question, so that no removal goes unheard.
+        let watch = AddressWatch::open(address);
         // The one question that only the system can answer: is this address ours?
         sys::check_local(address)
             .map_err(|e| Error::link(e, &format!("open an adapter at {address}")))?;
@@ -87,7 +106,7 @@ impl Adapter {
             seed,
             Config { largest_region: options.largest_region, ..Config::default() },
         );
-        let shared = Shared::start(options, memory).map_err(failed("start an adapter"))?;
+        let shared = Shared::start(options, memory, watch).map_err(failed("start an adapter"))?;
         Ok(Adapter(Arc::new(Owner { shared, address, domains: AtomicU32::new(0) })))
     }
 
@@ -104,6 +123,13 @@ impl Adapter {
         self.0.address
     }
 
+    /// Whether it notices when its address goes. Not where no interface has the address (0.0.0.0, or
+    /// one that a route alone makes local), or where the system has no rtnetlink.
+    #[must_use]
+    pub fn is_watched(&self) -> bool {
+        self.0.shared.is_watched()
+    }
+
     /// Its options.
     #[must_use]
     pub fn options(&self) -> &Options {
@@ -113,9 +139,11 @@ impl Adapter {
     /// Whether the adapter can be used.
     ///
     /// # Errors
-    /// `DeviceRemoved` in a child of the process that opened the adapter.
+    /// `DeviceRemoved` when its address has gone from this machine: its connections and listeners
+    /// have ended, what is posted is canceled, and only what cleans up works. An address that comes
+    /// back needs another adapter. `Forked` in a child of the process that opened the adapter.
     pub fn present(&self) -> Result<()> {
-        self.0.here().map(drop)
+        self.0.present().map(drop)
     }
 
     // ---- progress ----------------------------------------------------------------------------------

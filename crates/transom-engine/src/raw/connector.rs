@@ -48,13 +48,13 @@ impl Drop for Handle {
 impl Adapter {
     /// A connector, idle.
     pub fn connector(&self) -> Result<Connector> {
-        let conn = driver::Connector::new(self.0.here()?);
+        let conn = driver::Connector::new(self.0.present()?);
         Ok(Connector(Arc::new(Handle { owner: self.0.clone(), conn })))
     }
 
     /// A listener at `address` (port 0: any free one), not listening yet.
     pub fn listener(&self, address: SocketAddr) -> Result<Listener> {
-        let listener = driver::Listener::bind(self.0.here()?, address)
+        let listener = driver::Listener::bind(self.0.present()?, address)
             .map_err(|e| Error::link(e, &format!("bind a listener to {address}")))?;
         Ok(Listener(Arc::new(Ear { owner: self.0.clone(), listener })))
     }
@@ -66,9 +66,19 @@ impl Connector {
         Ok(&self.0.conn)
     }
 
+    /// For calls that go on towards a connection.
+    fn present(&self) -> Result<&Arc<driver::Connector>> {
+        self.0.owner.present()?;
+        Ok(&self.0.conn)
+    }
+
+    fn failed(&self, status: Status, call: &'static str) -> Error {
+        self.0.owner.state(status, call)
+    }
+
     /// Give it a local address (port 0: any).
     pub fn bind(&self, local: SocketAddr) -> Result<()> {
-        self.conn()?.bind(local).map_err(|s| Error::state(s, "bind"))
+        self.present()?.bind(local).map_err(|s| self.failed(s, "bind"))
     }
 
     /// Begin to connect. `sink` is told `Success` when the peer has accepted, and why not otherwise.
@@ -86,14 +96,14 @@ impl Connector {
                 format!("connect: {peer} cannot be a destination; give an address and a port"),
             ));
         }
-        let conn = self.conn()?;
+        let conn = self.present()?;
         conn.connect(&queue_pair.0.qp, peer, limits, private, sink)
-            .map_err(|s| Error::state(s, "connect"))
+            .map_err(|s| self.failed(s, "connect"))
     }
 
     /// Complete the connection that the peer has accepted.
     pub fn complete_connect(&self) -> Result<()> {
-        self.conn()?.complete_connect().map_err(|s| Error::state(s, "complete a connection"))
+        self.present()?.complete_connect().map_err(|s| self.failed(s, "complete a connection"))
     }
 
     /// Accept the request that [`Listener::get_request`] has put here. `sink` is told when the peer
@@ -105,19 +115,19 @@ impl Connector {
         private: &[u8],
         sink: Sink,
     ) -> Result<()> {
-        let conn = self.conn()?;
-        conn.accept(&queue_pair.0.qp, limits, private, sink).map_err(|s| Error::state(s, "accept"))
+        let conn = self.present()?;
+        conn.accept(&queue_pair.0.qp, limits, private, sink).map_err(|s| self.failed(s, "accept"))
     }
 
     /// Reject: a request, or a peer's acceptance. The notice is on its way when this returns.
     pub fn reject(&self, private: &[u8]) -> Result<()> {
-        self.conn()?.reject(private).map_err(|s| Error::state(s, "reject"))
+        self.present()?.reject(private).map_err(|s| self.failed(s, "reject"))
     }
 
     /// Be told when the peer disconnects.
     pub fn notify_disconnect(&self, sink: Sink) -> Result<()> {
-        let conn = self.conn()?;
-        conn.notify_disconnect(sink).map_err(|s| Error::state(s, "notify of a disconnect"))
+        let conn = self.present()?;
+        conn.notify_disconnect(sink).map_err(|s| self.failed(s, "notify of a disconnect"))
     }
 
     /// Disconnect. Everything is flushed and the notice is on its way when this returns, so that
@@ -206,7 +216,7 @@ pub(super) struct Ear {
 impl Drop for Ear {
     fn drop(&mut self) {
         if !self.owner.shared.is_foreign() {
-            self.listener.close();
+            self.listener.close(Status::Canceled);
         }
     }
 }
@@ -220,7 +230,14 @@ impl Listener {
     /// Take requests; at most `backlog` wait for the program (0: no limit but that of half-open
     /// connections).
     pub fn listen(&self, backlog: usize) -> Result<()> {
-        self.listener()?.listen(backlog).map_err(|s| Error::state(s, "listen"))
+        let shared = self.0.owner.present()?;
+        self.0.listener.listen(backlog).map_err(|s| self.0.owner.state(s, "listen"))?;
+        // Either this is seen here, or the listener by the thread that removes the adapter.
+        if shared.is_removed() {
+            self.0.listener.close(Status::DeviceRemoved);
+            return Err(self.0.owner.removed());
+        }
+        Ok(())
     }
 
     /// Where it is; tells the port if any was asked for.
@@ -230,8 +247,9 @@ impl Listener {
 
     /// Put the next request into `connector`; `sink` is told when that has happened.
     pub fn get_request(&self, connector: &Connector, sink: Sink) -> Result<()> {
-        let conn = connector.conn()?;
-        self.listener()?.get_request(conn, sink).map_err(|s| Error::state(s, "get a request"))
+        let conn = connector.present()?;
+        self.0.owner.present()?;
+        self.0.listener.get_request(conn, sink).map_err(|s| self.0.owner.state(s, "get a request"))
     }
 
     /// End every outstanding [`Listener::get_request`] as canceled, in order, before this returns.

@@ -96,7 +96,7 @@ impl Adapter {
     /// # Errors
     /// `DeviceRemoved`; `InsufficientResources` after 4,294,967,295 domains.
     pub fn domain(&self) -> Result<Domain> {
-        self.0.here()?;
+        self.0.present()?;
         // A number that came back would open the first one's memory.
         let next = |last: u32| last.checked_add(1);
         match self.0.domains.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next) {
@@ -174,7 +174,7 @@ impl Adapter {
         segments: &[Segment],
         rights: Rights,
     ) -> Result<Token> {
-        self.0.here()?;
+        self.0.present()?;
         let write = rights.contains(Rights::LOCAL_WRITE)
             || rights.contains(Rights::REMOTE_WRITE)
             || rights.contains(Rights::READ_SINK);
@@ -204,7 +204,7 @@ impl Adapter {
         segments: &[Segment],
         rights: Rights,
     ) -> Result<Token> {
-        let shared = self.0.here()?;
+        let shared = self.0.present()?;
         sys::recheck_fault_handler();
         let registration = Registration { scope, rights, base, segments };
         shared.memory.register(&registration).map_err(|e| {
@@ -223,7 +223,7 @@ impl Adapter {
     /// # Errors
     /// `InsufficientResources`; `DeviceRemoved`.
     pub fn reserve_region(&self, domain: Domain) -> Result<Token> {
-        let shared = self.0.here()?;
+        let shared = self.0.present()?;
         shared.memory.reserve_region(Scope::Domain(domain.0)).map_err(|e| {
             Error::system(Status::InsufficientResources, format!("reserve a region: {e}"))
         })
@@ -234,7 +234,7 @@ impl Adapter {
     ///
     /// # Errors
     /// `DeviceBusy` while windows are bound (ND2 R16); `InvalidParameter(0)` if the token is not
-    /// that of a registration; `DeviceRemoved`. A refused call changes nothing.
+    /// that of a registration; `Forked`. A refused call changes nothing.
     pub fn deregister(&self, region: Token) -> Result<()> {
         self.deregister_unless(region, Unless { windows: true, ..Unless::default() })
     }
@@ -266,7 +266,7 @@ impl Adapter {
     ///
     /// # Errors
     /// `ConnectionInvalid` if the registration has ended with its connection; `LocalAccess` if the
-    /// token is not that of a registration, for any other reason; `DeviceRemoved`.
+    /// token is not that of a registration, for any other reason; `Forked`.
     pub fn hold(&self, region: Token) -> Result<()> {
         let shared = self.0.here()?;
         shared.memory.posted(region, sys::now().0).map_err(|e| match e {
@@ -306,7 +306,7 @@ impl Adapter {
     /// it any more, and it waited for one copy at most, whatever the peer does.
     ///
     /// # Errors
-    /// `InvalidParameter(0)` if the token is not that of an open window; `DeviceRemoved`.
+    /// `InvalidParameter(0)` if the token is not that of an open window; `Forked`.
     pub fn revoke(&self, window: Token) -> Result<()> {
         let shared = self.0.here()?;
         shared.memory.close(window, None, sys::recently().0).map_err(deregister_error)

@@ -94,7 +94,7 @@ impl Adapter {
         shared_receives: Option<&SharedReceiveQueue>,
         options: &QueuePairOptions,
     ) -> Result<QueuePair> {
-        let shared = self.0.here()?;
+        let shared = self.0.present()?;
         let strangers = !Arc::ptr_eq(&initiator.owner, &self.0)
             || !Arc::ptr_eq(&receive.owner, &self.0)
             || shared_receives.is_some_and(|srq| !Arc::ptr_eq(&srq.owner, &self.0));
@@ -218,7 +218,7 @@ impl QueuePair {
     ///
     /// # Errors
     /// `ConnectionInvalid` if the region has ended with its connection; `LocalAccess` if the use is
-    /// refused for any other reason; `DeviceRemoved`.
+    /// refused for any other reason; `Forked`.
     pub fn probe(
         &self,
         connection: Option<ConnectionId>,

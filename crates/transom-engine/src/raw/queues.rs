@@ -18,17 +18,20 @@ pub struct CompletionQueue {
 impl Adapter {
     /// A completion queue for `depth` completions; how exactly the depth is taken is the dialect's.
     pub fn completion_queue(&self, depth: usize) -> Result<CompletionQueue> {
-        let shared = self.0.here()?;
-        let kind = shared.options.dialect.completion_queues;
-        Ok(CompletionQueue { owner: self.0.clone(), cq: Arc::new(Cq::new(depth, kind)) })
+        let shared = self.0.present()?;
+        let cq = Arc::new(Cq::new(depth, shared.options.dialect.completion_queues));
+        shared.add_cq(&cq);
+        Ok(CompletionQueue { owner: self.0.clone(), cq })
     }
 
     /// A shared receive queue of `depth` receives of up to `max_sge` entries.
     pub fn shared_receive_queue(&self, depth: usize, max_sge: usize) -> Result<SharedReceiveQueue> {
-        let shared = self.0.here()?;
+        let shared = self.0.present()?;
         let largest = shared.options.largest_transfer;
         let queue = crate::SharedReceiveQueue::new(depth, max_sge, largest);
-        Ok(SharedReceiveQueue { owner: self.0.clone(), srq: Arc::new(Srq::new(queue)) })
+        let srq = Arc::new(Srq::new(queue));
+        shared.add_srq(&srq);
+        Ok(SharedReceiveQueue { owner: self.0.clone(), srq })
     }
 }
 
@@ -59,6 +62,10 @@ impl CompletionQueue {
 
     /// Block until there is a completion (`true`), or the time is up. This thread then moves the
     /// bytes itself; no other is woken to wake it.
+    ///
+    /// # Errors
+    /// `QueueOverrun` when the queue ran over. `DeviceRemoved` when the adapter's address has gone and
+    /// nothing is there; the last canceled requests may come right behind that.
     pub fn wait(&self, at_most: Option<Duration>) -> Result<bool> {
         self.wait_until(at_most, &|| false)
     }
@@ -72,6 +79,9 @@ impl CompletionQueue {
             Error::system(Status::InsufficientResources, format!("wait for completions: {e}"))
         });
         self.check()?;
+        if self.cq.is_removed() && self.is_empty() && !until() {
+            return Err(self.owner.removed());
+        }
         result
     }
 
@@ -93,14 +103,17 @@ impl CompletionQueue {
         }
     }
 
-    /// Ask to be told, once (ND2 4.4). The sink may be called before this returns.
+    /// Ask to be told, once (ND2 4.4). The sink may be called before this returns. When the adapter's
+    /// address goes, it is told `DeviceRemoved`; completions can be retrieved and asked for still,
+    /// because what is posted to a connection that has ended completes.
     pub fn notify(&self, kind: NotifyKind, sink: Sink) -> Result<()> {
         self.owner.here()?;
         self.cq.notify(kind, sink);
         Ok(())
     }
 
-    /// End every outstanding notification as canceled, before this returns.
+    /// End every outstanding notification as canceled, before this returns (as `DeviceRemoved`, if the
+    /// adapter's address has gone).
     pub fn cancel(&self) {
         if self.owner.here().is_ok() {
             self.cq.cancel();
@@ -109,7 +122,7 @@ impl CompletionQueue {
 
     /// Change the depth (ND2 C29).
     pub fn resize(&self, depth: usize) -> Result<()> {
-        self.owner.here()?;
+        self.owner.present()?;
         self.cq.queue().resize(depth).map_err(|status| {
             Error::caller(status, "resize: more completions than that are in the queue")
         })
@@ -159,7 +172,7 @@ impl SharedReceiveQueue {
 
     /// Change depth and threshold; 0 leaves a value as it is.
     pub fn modify(&self, depth: usize, threshold: usize) -> Result<()> {
-        self.owner.here()?;
+        self.owner.present()?;
         self.srq.modify(depth, threshold).map_err(|status| {
             Error::caller(status, "modify: more receives than that are outstanding")
         })
@@ -167,8 +180,12 @@ impl SharedReceiveQueue {
 
     /// Be told, once, when fewer receives than the threshold wait.
     pub fn notify(&self, sink: Sink) -> Result<()> {
-        self.owner.here()?;
+        let shared = self.owner.present()?;
         self.srq.notify(sink);
+        // Either this is seen here, or the notification by the thread that removes the adapter.
+        if shared.is_removed() {
+            self.srq.removed();
+        }
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! What the kernel says about sockets and users, read from its bytes. Nothing here asks for anything, so
+//! What the kernel says about sockets, addresses and users, read from its bytes. Nothing here asks for anything, so
 //! that a fuzzer can speak in the kernel's place (`transom-fuzz`).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -84,7 +84,69 @@ fn bytes<const N: usize>(answer: &[u8], at: usize) -> Option<[u8; N]> {
     answer.get(at..)?.first_chunk().copied()
 }
 
-// ---- about all of them (/proc/net/tcp) ----
+// ---- about addresses (netlink, rtnetlink) ----
+
+/// `RTM_DELADDR`.
+pub(super) const REMOVED: u16 = 21;
+/// Behind the header: `struct ifaddrmsg`, whose first byte is the family. Attributes follow.
+const ABOUT: usize = 8;
+/// `IFA_ADDRESS`: the address, or that of the other end of a line between two.
+pub(super) const ADDRESS: u16 = 1;
+/// `IFA_LOCAL`: on such a line, and always with IPv4, the address.
+pub(super) const LOCAL_ADDRESS: u16 = 2;
+/// Messages, and attributes, begin at multiples of this.
+const ALIGN: usize = 4;
+
+/// The addresses that a batch of messages says were removed from an interface.
+pub(super) fn removed(mut news: &[u8]) -> impl Iterator<Item = IpAddr> {
+    std::iter::from_fn(move || {
+        loop {
+            let length = u32::from_ne_bytes(bytes(news, 0)?) as usize;
+            let message = news.get(..length).filter(|_| length >= HEADER)?;
+            news = news.get(length.next_multiple_of(ALIGN)..).unwrap_or_default();
+            if bytes(message, 4).map(u16::from_ne_bytes) == Some(REMOVED) {
+                match address_of(message) {
+                    None => {}
+                    found => return found,
+                }
+            }
+        }
+    })
+}
+
+/// The address that such a message is about.
+fn address_of(message: &[u8]) -> Option<IpAddr> {
+    let family = *message.get(HEADER)?;
+    let mut rest = message.get(HEADER + ABOUT..)?;
+    let (mut local, mut address) = (None, None);
+    while let Some(length) = bytes(rest, 0).map(u16::from_ne_bytes).map(usize::from) {
+        let Some(value) = rest.get(4..length) else { break };
+        match bytes(rest, 2).map(u16::from_ne_bytes) {
+            Some(LOCAL_ADDRESS) => local = ip_in(family, value),
+            Some(ADDRESS) => address = ip_in(family, value),
+            _ => {}
+        }
+        rest = rest.get(length.next_multiple_of(ALIGN)..).unwrap_or_default();
+    }
+    local.or(address)
+}
+
+fn ip_in(family: u8, value: &[u8]) -> Option<IpAddr> {
+    match family {
+        AF_INET => <[u8; 4]>::try_from(value).ok().map(|four| IpAddr::V4(four.into())),
+        AF_INET6 => <[u8; 16]>::try_from(value).ok().map(|sixteen| IpAddr::V6(sixteen.into())),
+        _ => None,
+    }
+}
+
+/// Whether `ours` is an interface's address `held`, or local because of it: an interface with one
+/// address of 127/8 has all of them.
+pub(super) fn is_or_includes(held: IpAddr, ours: IpAddr) -> bool {
+    let (held, ours) = (held.to_canonical(), ours.to_canonical());
+    held == ours || (held.is_ipv4() && ours.is_ipv4() && held.is_loopback() && ours.is_loopback())
+}
+
+// ---- about all sockets (/proc/net/tcp) ----
 
 const ESTABLISHED: &str = "01";
 
@@ -127,4 +189,107 @@ fn parse(text: &str) -> Option<End> {
 pub(super) fn maps_everybody(map: &str) -> bool {
     let mut words = map.split_ascii_whitespace();
     [words.next(), words.next(), words.next()] == [Some("0"), Some("0"), Some("4294967295")]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIX: [u8; 16] = [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7];
+
+    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+        let length = 4 + value.len();
+        let mut bytes = [(length as u16).to_ne_bytes(), kind.to_ne_bytes()].concat();
+        bytes.extend(value);
+        bytes.resize(length.next_multiple_of(4), 0);
+        bytes
+    }
+
+    /// A message as the kernel makes it.
+    fn message(kind: u16, family: u8, attributes: &[(u16, &[u8])]) -> Vec<u8> {
+        let mut bytes = vec![0; 16];
+        bytes.extend([family, 24, 0x80, 0, 7, 0, 0, 0]);
+        bytes.extend(attributes.iter().flat_map(|(kind, value)| attribute(*kind, value)));
+        let length = bytes.len() as u32;
+        bytes[..4].copy_from_slice(&length.to_ne_bytes());
+        bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
+        bytes
+    }
+
+    fn all(news: &[u8]) -> Vec<IpAddr> {
+        removed(news).collect()
+    }
+
+    fn four(last: u8) -> IpAddr {
+        IpAddr::V4(Ipv4Addr::new(10, 0, 0, last))
+    }
+
+    #[test]
+    fn a_removed_address_is_named() {
+        let label = (3, &b"eth0\0"[..]);
+        let of_4 = message(REMOVED, AF_INET, &[(1, &[10, 0, 0, 1]), (2, &[10, 0, 0, 1]), label]);
+        assert_eq!(all(&of_4), [four(1)]);
+        let of_6 = message(REMOVED, AF_INET6, &[(1, &SIX), (6, &[0; 16])]);
+        assert_eq!(all(&of_6), [IpAddr::from(SIX)]);
+        assert_eq!(all(&[&of_4[..], &of_6].concat()), [four(1), IpAddr::from(SIX)]);
+    }
+
+    /// On a line between two, the other end's address comes first.
+    #[test]
+    fn the_local_end_of_a_line_counts() {
+        for order in
+            [[(1, &[10, 0, 0, 2]), (2, &[10, 0, 0, 1])], [(2, &[10, 0, 0, 1]), (1, &[10, 0, 0, 2])]]
+        {
+            let attributes = order.map(|(kind, value)| (kind, &value[..]));
+            assert_eq!(all(&message(REMOVED, AF_INET, &attributes)), [four(1)]);
+        }
+    }
+
+    #[test]
+    fn what_is_no_removal_names_nobody() {
+        let address: (u16, &[u8]) = (2, &[10, 0, 0, 1]);
+        for kind in [0, 3, 16, 17, 20, 22] {
+            assert!(all(&message(kind, AF_INET, &[address])).is_empty(), "{kind}");
+        }
+        assert!(all(&message(REMOVED, 17, &[address])).is_empty(), "another family");
+        assert!(
+            all(&message(REMOVED, AF_INET6, &[address])).is_empty(),
+            "too short for its family"
+        );
+        assert!(
+            all(&message(REMOVED, AF_INET, &[(2, &SIX)])).is_empty(),
+            "too long for its family"
+        );
+        assert!(all(&message(REMOVED, AF_INET, &[])).is_empty());
+        // The one behind it is found all the same.
+        let later = message(REMOVED, AF_INET, &[address]);
+        let news = [message(20, AF_INET, &[address]), message(REMOVED, 17, &[address]), later];
+        assert_eq!(all(&news.concat()), [four(1)]);
+    }
+
+    #[test]
+    fn a_message_cut_short_names_nobody() {
+        let whole = message(REMOVED, AF_INET, &[(2, &[10, 0, 0, 1])]);
+        for length in 0..whole.len() {
+            assert!(all(&whole[..length]).is_empty(), "{length}");
+        }
+        // Lengths that lie: of the message, and of the attribute.
+        for (at, length) in
+            [(0, 0_u16), (0, 15), (0, 16), (0, 24), (24, 0), (24, 3), (24, 4), (24, 9)]
+        {
+            let mut whole = whole.clone();
+            whole[at..at + 2].copy_from_slice(&length.to_ne_bytes());
+            assert!(all(&whole).is_empty(), "{length} at {at}");
+        }
+    }
+
+    #[test]
+    fn all_of_127_hangs_on_one_address() {
+        let local = |last| IpAddr::V4(Ipv4Addr::new(127, 0, 0, last));
+        assert!(is_or_includes(local(1), local(1)) && is_or_includes(local(1), local(5)));
+        assert!(!is_or_includes(four(1), four(2)) && is_or_includes(four(1), four(1)));
+        let six = IpAddr::V6(Ipv6Addr::LOCALHOST);
+        assert!(!is_or_includes(six, local(1)) && !is_or_includes(local(1), six));
+        assert!(is_or_includes(six, six));
+    }
 }

@@ -1,8 +1,11 @@
 //! Answers of this kernel as the corpus of the fuzz target `answers`; `transom-fuzz` has their form. Users,
 //! inodes and names of files are made up.
 
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 
+use rustix::net::{RecvFlags, recv};
+
+use super::AddressWatch;
 use super::answers::{INODE, USER, end, is_about_a_socket};
 use super::diag::ask;
 
@@ -33,6 +36,7 @@ fn write_the_corpus() {
         socket(&format!("{name}-nobody"), turned);
     }
     memory();
+    std::thread::spawn(addresses).join().unwrap();
     for (number, map) in ["/proc/self/uid_map", "0 1000 1\n"].iter().enumerate() {
         let map = std::fs::read_to_string(map).unwrap_or((*map).to_owned());
         write(&format!("users-{number}"), &[&[3], map.as_bytes()].concat());
@@ -93,6 +97,42 @@ fn memory() {
         let asked = [&[2, *write_too][..], &first.to_le_bytes(), &u64::to_le_bytes(*length)];
         write(&format!("memory-{number}"), &[&asked.concat()[..], written.as_bytes()].concat());
     }
+}
+
+/// What the kernel says of addresses that come and go, with the interfaces of a namespace of this thread's
+/// own. Takes root, and `ip`.
+fn addresses() {
+    // SAFETY: this thread alone gets another namespace.
+    assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0);
+    let ip = |arguments: &str| {
+        let status = std::process::Command::new("ip").args(arguments.split(' ')).status();
+        assert!(status.unwrap().success(), "{arguments}");
+    };
+    ip("link set lo up");
+    ip("link add name one type veth peer name two");
+    ip("link set one up");
+    let watch = AddressWatch::open(Ipv4Addr::LOCALHOST.into()).unwrap();
+    let mut said = Vec::new();
+    for (name, change) in [
+        ("added", "addr add 10.0.0.1/24 dev one label one:1"),
+        ("second", "addr add 10.0.0.2/24 dev one"),
+        ("removed", "addr del 10.0.0.2/24 dev one"),
+        ("line", "addr add 10.1.0.1 peer 10.1.0.2/32 dev one"),
+        ("line-removed", "addr del 10.1.0.1 peer 10.1.0.2/32 dev one"),
+        ("six", "addr add fd00::1/64 dev one nodad"),
+        ("six-removed", "addr del fd00::1/64 dev one"),
+        ("interface", "link del one"),
+    ] {
+        ip(change);
+        let mut news = vec![4];
+        let mut bytes = [0; 4096];
+        while let Ok((length, _)) = recv(watch.fd(), &mut bytes[..], RecvFlags::empty()) {
+            news.extend(&bytes[..length]);
+        }
+        write(&format!("addresses-{name}"), &news);
+        said.extend_from_slice(&news[1..]);
+    }
+    write("addresses-all", &[&[4][..], &said].concat());
 }
 
 /// Which way to ask, and the ends of a connection.

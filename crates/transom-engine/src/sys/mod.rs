@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 #![allow(unreachable_pub, reason = "`raw` decides what of it the public sees")]
 
+mod addresses;
 mod answers;
 mod copy;
 #[cfg(test)]
@@ -26,6 +27,7 @@ mod socket;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use addresses::AddressWatch;
 pub use copy::{Fault, copy_in, copy_out};
 pub(crate) use diag::{is_answered, user_of_peer};
 pub use event::{Alarm, Doorbell, Epoll, poll_any};

@@ -269,6 +269,7 @@ impl Adapter {
         if invalidated.is_null() {
             return Err(ND_INVALID_PARAMETER_1); // ND1 15.19
         }
+        self.nic.present().map_err(nd1)?;
         Object::give(Window::new(self, invalidated.address()), IID_INDMemoryWindow, out)
     }
 

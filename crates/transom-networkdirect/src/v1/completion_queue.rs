@@ -134,7 +134,8 @@ impl CompletionQueue {
             over();
             finisher.finish(nd1(status));
         });
-        Ok(started.answer(self.raw.notify(kind, sink).map_err(|e| nd1(e.status))))
+        let asked = Notified::ask(&self.adapter.nic, &self.raw, kind, sink);
+        Ok(started.answer(asked.map_err(nd1)))
     }
 
     fn get_results(self: &Arc<Self>, results: OutPtr<usize>, count: usize) -> usize {

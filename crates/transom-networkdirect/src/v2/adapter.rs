@@ -102,9 +102,9 @@ impl Adapter {
         Ok(Arc::new(Adapter { nic, address, _alive: Alive::new() }))
     }
 
-    /// Whether the device is there: it is not in a process that was forked from the one that opened it.
-    fn present(&self) -> Result<(), i32> {
-        self.nic.raw.present().map_err(|e| nd2(e.status))
+    /// Whether the device is there.
+    pub(crate) fn present(&self) -> Result<(), i32> {
+        self.nic.present().map_err(nd2)
     }
 
     fn create_overlapped_file(self: &Arc<Self>, out: OutPtr<Handle>) -> Outcome {

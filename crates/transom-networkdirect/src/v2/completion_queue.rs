@@ -94,6 +94,7 @@ impl CompletionQueue {
         if group.is_null() || affinity.is_null() {
             return Err(ND_INVALID_PARAMETER);
         }
+        self.adapter.present()?;
         group.put(self.group);
         affinity.put(self.affinity);
         Ok(ND_SUCCESS)
@@ -120,7 +121,8 @@ impl CompletionQueue {
             over();
             finisher.finish(nd2(status));
         });
-        Ok(started.answer(self.raw.notify(kind, sink).map_err(|e| nd2(e.status))))
+        let asked = Notified::ask(&self.adapter.nic, &self.raw, kind, sink);
+        Ok(started.answer(asked.map_err(nd2)))
     }
 
     fn get_results(self: &Arc<Self>, results: OutPtr<Nd2Result>, count: u32) -> u32 {

@@ -77,6 +77,7 @@ impl SharedQueue {
         if group.is_null() || affinity.is_null() {
             return Err(ND_INVALID_PARAMETER);
         }
+        self.adapter.present()?;
         group.put(self.group);
         affinity.put(self.affinity);
         Ok(ND_SUCCESS)

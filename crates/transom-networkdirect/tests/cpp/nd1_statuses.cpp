@@ -23,7 +23,7 @@ static std::vector<Row> rows(Lab &lab)
 {
     INDAdapter *b = lab.b.adapter;
     const char *never_memory = "memory that runs out ends the process, and no call reports it";
-    const char *never_removed = "an adapter is removed only from a forked child, where RegisterMemory says so";
+    const char *never_removed = "removed.cpp takes an adapter's address away";
     const char *in_call = "the call says so already: a list that is too long or too large is not posted";
     const char *no_failure = "a defect of this side; no program can provoke one";
     const char *elsewhere_timeout = "takes a silent host, which the engine's tests have in virtual time; Send reaches it";

@@ -254,7 +254,7 @@ impl World {
                 let process_of = &mut self.processes[process];
                 process_of.listener.forget(index as u64);
                 let mut effects = transom_core::Effects::default();
-                process_of.pairs[index].connector.unqueue(&mut effects);
+                process_of.pairs[index].connector.unqueue(Status::Canceled, &mut effects);
                 for effect in effects.list {
                     if let transom_core::Effect::Finished(finished) = effect {
                         self.finished(process, finished);

@@ -169,6 +169,25 @@ fn long_outage(cable: &Cable, name: &str, end: End) {
     assert_eq!(fs::read(&out).unwrap(), bytes);
 }
 
+/// The server's address is taken away: that is no outage. The connection, and the server that waits for the
+/// next guest, end at once and name it.
+#[test]
+fn an_address_that_goes_ends_what_hangs_on_it_and_is_named() {
+    with_cable("address", |cable| {
+        let place = Place::new("address-gone");
+        let (file, _) = place.filled("file", LENGTH);
+        let (mut server, at) = cable.serve(&file);
+        let mut receiver = cable.fetch(at, &place.file("copy"));
+        receiver.line(|line| line.contains("are on offer"));
+        ip(&format!("-n {} addr del {SERVER}/24 dev veth0", cable.here)).unwrap();
+        let why = "10.203.7.1 is no longer an address of this machine";
+        let line = server.line(|line| line.contains(": ") && !line.starts_with("serving"));
+        assert!(line.contains(why), "{line}");
+        let complaint = server.fails();
+        assert!(complaint.contains(&format!("waiting for a peer at {at}: {why}")), "{complaint}");
+    });
+}
+
 /// /proc/sys/net: a range of one local port. The second connection has none, and the message says so;
 /// it is free again as soon as the first one is over.
 #[test]

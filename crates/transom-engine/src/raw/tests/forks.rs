@@ -157,7 +157,7 @@ fn a_forked_child_waits_for_no_lock_of_its_parent() {
         let End { qp, cq, connector, .. } = active;
         let of_no_use = qp.state() == QueuePairState::Error
             && qp.outstanding() == (0, 0)
-            && cq.failure() == Some(Status::DeviceRemoved)
+            && cq.failure() == Some(Status::Forked)
             && connector.state() == ConnectorState::Disconnected
             && connector.connection().is_none();
         qp.retrieved(true);

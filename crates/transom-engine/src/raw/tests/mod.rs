@@ -10,6 +10,7 @@ mod hostile;
 mod many_links;
 mod memory;
 mod processes;
+mod removal;
 mod rings;
 mod traffic;
 mod upgrade;

@@ -1,0 +1,123 @@
+//! The end of an adapter whose address has gone from this machine (ND2 4.5, "device removed"): its
+//! listeners and connections end, and with them whatever waits, so that nothing waits for ever.
+//! What programs need to clean up still works, and completions can still be retrieved.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use super::cq::Cq;
+use super::shared::{ADDRESS, Shared};
+use super::srq::Srq;
+use crate::sys::{self, AddressWatch};
+use crate::{EndReason, Status};
+
+/// The system could not say whether the address is there, because it is out of something.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// What has notifications outstanding that no listener or connection ends.
+pub(super) trait Notifies: Send + Sync + std::fmt::Debug {
+    /// The adapter has gone: end every notification, and have blocked threads look.
+    fn removed(&self);
+}
+
+impl Notifies for Cq {
+    fn removed(&self) {
+        Cq::removed(self);
+    }
+}
+
+impl Notifies for Srq {
+    fn removed(&self) {
+        Srq::removed(self);
+    }
+}
+
+/// The address that an adapter hangs on, and the queues of that adapter.
+#[derive(Debug, Default)]
+pub(super) struct Removal {
+    watch: Option<AddressWatch>,
+    queues: Mutex<Vec<Weak<dyn Notifies>>>,
+}
+
+impl Removal {
+    pub(super) fn new(watch: Option<AddressWatch>) -> Removal {
+        Removal { watch, queues: Mutex::default() }
+    }
+
+    pub(super) fn watch(&self) -> Option<&AddressWatch> {
+        self.watch.as_ref()
+    }
+}
+
+impl Shared {
+    /// Whether the adapter learns that its address has gone.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.removal.watch().is_some()
+    }
+
+    /// Whether the address has gone. From then on, what begins while this says `false` is ended by
+    /// [`Shared::end_for_good`]: it sets this before it looks for what is there.
+    pub(crate) fn is_removed(&self) -> bool {
+        self.removed.load(Ordering::Acquire)
+    }
+
+    fn add_queue<Q: Notifies + 'static>(&self, queue: &Arc<Q>) {
+        let weak = Arc::downgrade(queue);
+        let mut queues = self.removal.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        // Room is made instead of growing where queues have gone.
+        if queues.len() == queues.capacity() {
+            queues.retain(|queue| queue.strong_count() > 0);
+        }
+        queues.push(weak);
+        drop(queues);
+        if self.is_removed() {
+            queue.removed();
+        }
+    }
+
+    pub(crate) fn add_cq(&self, cq: &Arc<Cq>) {
+        self.add_queue(cq);
+    }
+
+    pub(crate) fn add_srq(&self, srq: &Arc<Srq>) {
+        self.add_queue(srq);
+    }
+
+    /// The background thread: the kernel has said something about addresses.
+    pub(super) fn addresses_changed(&self) {
+        if let Some(watch) = self.removal.watch()
+            && watch.take_in()
+        {
+            self.check_address();
+        }
+    }
+
+    /// Ask whether the address is there.
+    pub(crate) fn check_address(&self) {
+        let Some(watch) = self.removal.watch() else { return };
+        match watch.is_gone() {
+            Ok(true) if !self.is_removed() => self.end_for_good(),
+            Ok(_) => {}
+            Err(_) => self.note(ADDRESS, sys::now().after(AGAIN)),
+        }
+    }
+
+    fn end_for_good(&self) {
+        self.removed.store(true, Ordering::Release);
+        for listener in self.listeners() {
+            listener.close(Status::DeviceRemoved);
+        }
+        for link in self.links() {
+            link.fail(EndReason::Link(Status::DeviceRemoved));
+        }
+        // Behind the links: what their ends complete can be retrieved by those who are told here.
+        let queues = {
+            let queues = self.removal.queues.lock().unwrap_or_else(PoisonError::into_inner);
+            queues.clone()
+        };
+        for queue in queues.iter().filter_map(Weak::upgrade) {
+            queue.removed();
+        }
+    }
+}
