@@ -18,8 +18,8 @@ pub(crate) struct Region {
 
 #[allow(unsafe_code, reason = "hands the switch's promise on")]
 impl Region {
-    /// A region that belongs to this connection and dies with it. There must be memory behind all of
-    /// it, at each registration: pages come and go.
+    /// A region that belongs to this connection and dies with it. There must be
+    /// memory behind all of it, at each registration: pages come and go.
     ///
     /// # Safety
     /// As [`raw::Adapter::register_in`], until it is deregistered or closed.
