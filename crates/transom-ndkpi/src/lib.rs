@@ -5,17 +5,18 @@
 
 #![deny(unsafe_code)]
 
-mod below;
 mod deliver;
 pub mod dispatch;
 #[allow(unsafe_code, reason = "the C entries")]
 mod ffi;
 pub mod flags;
 mod life;
+mod limits;
 #[allow(unsafe_code, reason = "C structures with pointers in them")]
 pub mod mdl;
 pub mod objects;
 mod status;
+mod table;
 pub mod types;
 
 pub use deliver::{Done, Mode};

@@ -1,10 +1,10 @@
-//! What the engine's answers are called here: the one table of this front.
+//! The engine's answers in this front's values: the one table of it.
 
 use transom_engine::{Completion, Status, raw};
 
 use crate::error::{Error, Result};
 
-/// A call's failure.
+/// The failure of a call.
 impl From<raw::Error> for Error {
     fn from(error: raw::Error) -> Error {
         match error.status {

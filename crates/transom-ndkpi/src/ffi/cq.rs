@@ -7,11 +7,11 @@ use transom_engine::{Completion, CompletionFlags, CompletionKind};
 
 use super::handle::Kind;
 use super::{close, on_or, query_extension};
+use crate::Status;
 use crate::dispatch::{CloseCompletion, CqDispatch, RequestCompletion};
 use crate::flags::operation;
 use crate::objects::Cq;
 use crate::types::{NdkResult, NdkResultEx, Object, ObjectHeader, ObjectType};
-use crate::{Status, below};
 
 static TABLE: CqDispatch = CqDispatch {
     close: close_cq,
@@ -84,7 +84,7 @@ fn pointer(context: u64) -> *mut c_void {
 
 fn plain(completion: &Completion) -> NdkResult {
     NdkResult {
-        status: below::completion_status(completion).0,
+        status: Status::from(completion.status).0,
         bytes_transferred: received(completion),
         qp_context: pointer(completion.queue_pair_context),
         request_context: pointer(completion.request_context),
@@ -112,7 +112,7 @@ fn extended(completion: &Completion) -> NdkResultEx {
         CompletionKind::FastRegister | CompletionKind::Other => operation::FAST_REGISTER,
     };
     NdkResultEx {
-        status: below::completion_status(completion).0,
+        status: Status::from(completion.status).0,
         bytes_transferred: received(completion),
         qp_context: pointer(completion.queue_pair_context),
         request_context: pointer(completion.request_context),

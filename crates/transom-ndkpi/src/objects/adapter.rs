@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use transom_engine::raw;
+use transom_engine::{dialect, raw};
 
 use super::lam::Lams;
 use super::{ConnectEvent, Connector, Cq, CqNotification, Listener, Pd};
@@ -12,7 +12,7 @@ use crate::deliver::{Deliverer, Mode};
 use crate::flags::adapter as flag;
 use crate::life::Life;
 use crate::types::{AdapterInfo, Version};
-use crate::{Status, below};
+use crate::{Status, limits};
 
 /// What may be chosen at open.
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,7 +60,14 @@ impl Adapter {
         options: Options,
     ) -> Result<Arc<Adapter>, Status> {
         let version = negotiate(version)?;
-        let raw = below::open(address.ip(), options.read_sink_needed)?;
+        let marked = options.read_sink_needed;
+        let engine = raw::Options {
+            dialect: if marked { &dialect::NDK_MARKED_SINKS } else { &dialect::NDK },
+            largest_region: limits::REGION,
+            largest_transfer: u64::from(limits::TRANSFER),
+            ..raw::Options::default()
+        };
+        let raw = raw::Adapter::open(address.ip(), engine)?;
         let deliverer = Deliverer::new(options.mode).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
         let life = Life::new(&deliverer, &[]);
         let registrations = AtomicU64::new(0);
@@ -75,7 +82,7 @@ impl Adapter {
         if !self.options.read_sink_needed {
             adapter_flags |= flag::RDMA_READ_SINK_NOT_REQUIRED;
         }
-        AdapterInfo { version: self.version, adapter_flags, ..below::info(&self.raw) }
+        AdapterInfo { version: self.version, adapter_flags, ..limits::info(&self.raw) }
     }
 
     /// `NdkCreatePd`.
@@ -114,7 +121,7 @@ impl Adapter {
     /// The record that a completion's `provider_error_code` names, as a sentence.
     #[must_use]
     pub fn explain(&self, code: u32) -> Option<String> {
-        below::explain(&self.raw, code)
+        self.raw.denial(u64::from(code)).map(|record| record.cause.to_string())
     }
 
     /// Whether `address` is this adapter's, with any port. A wildcard is not: it names every

@@ -3,12 +3,14 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use transom_engine::Status as Engine;
 use transom_engine::raw::{self, ReadLimits};
 
 use super::{Adapter, Qp};
+use crate::Status;
 use crate::deliver::{Call, Done, Pending, lock, returned};
 use crate::life::Life;
-use crate::{Status, below};
+use crate::table::{is_peers_doing, sink};
 
 /// Called once when the peer has disconnected or the connection was lost; the argument is the
 /// reason, 0 where none is known.
@@ -46,7 +48,7 @@ impl std::fmt::Debug for Connector {
 
 impl Connector {
     pub(crate) fn new(adapter: &Arc<Adapter>) -> Result<Arc<Connector>, Status> {
-        let raw = below::engine(adapter.raw.connector())?;
+        let raw = adapter.raw.connector()?;
         Ok(Connector::around(adapter, raw, &[&adapter.life], false))
     }
 
@@ -123,9 +125,14 @@ impl Connector {
         }
         self.request(done, |told| {
             let raw = self.raw()?;
-            below::bind_connector(&raw, from)?;
+            // A connector that cannot connect in its state keeps its address, and Connect says why it
+            // cannot.
+            match raw.bind(from) {
+                Err(error) if error.status == Engine::AddressAssociated => {}
+                bound => bound?,
+            }
             self.start_with(qp, told, |told| {
-                below::engine(raw.connect(&qp.raw, to, limits, private, below::told(told)))
+                Ok(raw.connect(&qp.raw, to, limits, private, sink(told))?)
             })
         })
     }
@@ -138,7 +145,7 @@ impl Connector {
     ) -> Status {
         let _call = Call::enter();
         self.establish(event, done, |told| {
-            below::engine(self.raw()?.complete_connect())?;
+            self.raw()?.complete_connect()?;
             told(Status::SUCCESS);
             Ok(())
         })
@@ -163,7 +170,7 @@ impl Connector {
         self.establish(event, done, |told| {
             let raw = self.raw()?;
             self.start_with(qp, told, |told| {
-                below::engine(raw.accept(&qp.raw, limits, private, below::told(told)))
+                Ok(raw.accept(&qp.raw, limits, private, sink(told))?)
             })
         })
     }
@@ -203,12 +210,12 @@ impl Connector {
             }
         });
         // An error says that this side has disconnected already, which is no event (DC-4).
-        let _ = raw.notify_disconnect(below::told(gone));
+        let _ = raw.notify_disconnect(sink(gone));
     }
 
     /// DC-3, DC-4: the peer's doing only.
     fn gone(self: &Arc<Self>, status: Status, event: DisconnectEvent) {
-        if !below::is_peers_doing(status) {
+        if !is_peers_doing(status) {
             return;
         }
         let Some(busy) = self.life.busy() else { return };
@@ -221,7 +228,7 @@ impl Connector {
     /// `NdkReject`: inline only.
     pub fn reject(&self, private: &[u8]) -> Status {
         let _call = Call::enter();
-        let rejected = self.raw().and_then(|raw| below::engine(raw.reject(private)));
+        let rejected = self.raw().and_then(|raw| Ok(raw.reject(private)?));
         rejected.err().unwrap_or(Status::SUCCESS)
     }
 
@@ -230,7 +237,7 @@ impl Connector {
         let info = self.adapter.info();
         let required = if self.incoming { info.max_caller_data } else { info.max_callee_data };
         let raw = self.raw()?;
-        let limits = below::engine(raw.read_limits())?;
+        let limits = raw.read_limits()?;
         // Private data can be asked for while the connection is coming up; the limits later too.
         let mut private = raw.private_data().unwrap_or_default();
         private.resize(required as usize, 0);
@@ -239,18 +246,18 @@ impl Connector {
 
     /// `NdkGetLocalAddress`.
     pub fn local_address(&self) -> Result<SocketAddr, Status> {
-        below::engine(self.raw()?.local())
+        Ok(self.raw()?.local()?)
     }
 
     /// `NdkGetPeerAddress`.
     pub fn peer_address(&self) -> Result<SocketAddr, Status> {
-        below::engine(self.raw()?.peer())
+        Ok(self.raw()?.peer()?)
     }
 
     /// `NdkDisconnect`.
     pub fn disconnect(self: &Arc<Self>, done: Done<()>) -> Status {
         let _call = Call::enter();
-        self.request(done, |told| below::engine(self.raw()?.disconnect(below::told(told))))
+        self.request(done, |told| Ok(self.raw()?.disconnect(sink(told))?))
     }
 
     /// `NdkCloseConnector`: ends the connection, rejects an unanswered request (LT-13).

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex};
 use transom_engine::{Completion, NotifyKind, raw};
 
 use super::Adapter;
+use crate::Status;
 use crate::deliver::{Call, lock};
 use crate::flags::notify;
 use crate::life::Life;
-use crate::{Status, below};
+use crate::table::sink;
 
 /// The callback; called once per arm, and not while it is running.
 pub type CqNotification = Box<dyn Fn(Status) + Send + Sync>;
@@ -45,7 +46,7 @@ impl Cq {
         depth: u32,
         notification: Option<CqNotification>,
     ) -> Result<Arc<Cq>, Status> {
-        let raw = below::completion_queue(&adapter.raw, depth)?;
+        let raw = adapter.raw.completion_queue(depth as usize)?;
         let life = Life::new(&adapter.deliverer, &[&adapter.life]);
         let adapter = Arc::clone(adapter);
         Ok(Arc::new(Cq { life, adapter, raw, notification, arm: Mutex::default() }))
@@ -75,11 +76,13 @@ impl Cq {
             }
         }
         let cq = Arc::downgrade(self);
-        below::notify(&self.raw, kind, move |status| {
+        let fired = sink(move |status| {
             if let Some(cq) = cq.upgrade() {
                 cq.fired(status);
             }
         });
+        // A forked child is told nothing: it has no adapter.
+        let _ = self.raw.notify(kind, fired);
     }
 
     fn fired(self: &Arc<Self>, status: Status) {

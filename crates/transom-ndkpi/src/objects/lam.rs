@@ -10,12 +10,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use transom_engine::{Sge, raw};
-use transom_memory::{ChainError, PAGE, Piece, Segment, Token, chained};
+use transom_memory::{ChainError, PAGE, Piece, Rights, Scope, Segment, Token, chained};
 
 use super::mr::pages_of;
 use super::{Adapter, Pd};
+use crate::Status;
 use crate::deliver::{Call, Done, Pending, lock, returned};
-use crate::{Status, below};
 
 /// Logical addresses begin here: no address of a program's on any processor that we run on.
 const FIRST: u64 = 1 << 60;
@@ -98,10 +98,14 @@ impl Lam {
         if let Some(region) = regions.get(&pd.raw) {
             return Some(*region);
         }
-        let (adapter, segments) = (&pd.adapter.raw, &self.segments[..]);
+        // This side's own, never a peer's (PT-1, PT-2). The pages are not looked at: pinning them was
+        // the consumer's duty.
+        let rights = Rights::LOCAL_READ | Rights::LOCAL_WRITE;
+        let (adapter, scope) = (&pd.adapter.raw, Scope::Domain(pd.raw.0));
         // SAFETY: the pages are those of a mapping that is not released yet (the lock keeps it so),
         // which is `Adapter::build_lam`'s contract.
-        let region = unsafe { below::map(adapter, pd.raw, self.base, segments) }.ok()?;
+        let region = unsafe { adapter.register_in(scope, self.base, &self.segments, rights) };
+        let region = region.ok()?;
         regions.insert(pd.raw, region);
         Some(region)
     }
@@ -155,7 +159,7 @@ impl Adapter {
 impl Pd {
     /// `NdkGetPrivilegedMemoryRegionToken`. Not a token of any memory, and never one (PT-2).
     pub fn privileged_token(&self) -> Option<u32> {
-        let reserve = || below::engine(self.adapter.raw.reserve_region(self.raw)).ok();
+        let reserve = || self.adapter.raw.reserve_region(self.raw).ok();
         let aliases = || reserve().map(|token| HashSet::from([token.0])).unwrap_or_default();
         self.aliases.get_or_init(aliases).iter().next().copied()
     }

@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex};
 use transom_engine::raw;
 
 use super::{Adapter, Connector};
+use crate::Status;
 use crate::deliver::{Call, Done, Pending, lock, returned};
 use crate::life::Life;
-use crate::{Status, below};
+use crate::table::sink;
 
 /// Called for each incoming request. The connector is the callee's: to be accepted or rejected, and
 /// closed in any case.
@@ -62,8 +63,8 @@ impl Listener {
         if !self.adapter.has_address(address) {
             return Err(Status::INVALID_ADDRESS);
         }
-        let raw = below::engine(self.adapter.raw.listener(address))?;
-        below::engine(raw.listen(0))?;
+        let raw = self.adapter.raw.listener(address)?;
+        raw.listen(0)?;
         *slot = Some(raw);
         drop(slot);
         self.next_request();
@@ -75,7 +76,7 @@ impl Listener {
         let Some(raw) = lock(&self.raw).clone() else { return };
         let Ok(connector) = self.adapter.raw.connector() else { return };
         let (listener, taken) = (Arc::downgrade(self), connector.clone());
-        let told = Box::new(move |status: Status| {
+        let told = sink(move |status| {
             let Some(listener) = listener.upgrade() else { return };
             if status.is_success() {
                 listener.arrived(taken);
@@ -83,7 +84,7 @@ impl Listener {
             }
         });
         // An error is the port's end: nothing more arrives.
-        let _ = raw.get_request(&connector, below::told(told));
+        let _ = raw.get_request(&connector, told);
     }
 
     fn arrived(self: &Arc<Self>, connector: raw::Connector) {
@@ -106,7 +107,7 @@ impl Listener {
     /// `NdkGetLocalAddress` of a listener.
     pub fn local_address(&self) -> Result<SocketAddr, Status> {
         let raw = lock(&self.raw).clone().ok_or(Status::INVALID_DEVICE_STATE)?;
-        below::engine(raw.address())
+        Ok(raw.address()?)
     }
 
     /// `NdkControlConnectEvents`.

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex};
 use transom_memory::{ChainError, Chained, PAGE, Piece, Rights, Segment, Token, chained};
 
 use super::Pd;
+use crate::Status;
 use crate::deliver::{Call, Done, Pending, lock, returned};
 use crate::flags::region_rights;
 use crate::life::Life;
-use crate::{Status, below};
+use crate::table::{deregister_error, register_error};
 
 /// Pages of a fast registration at most; more are `IMPLEMENTATION_LIMIT` (FR-2).
 const MOST_PAGES: u32 = 1 << 18;
@@ -112,10 +113,10 @@ impl Mr {
     unsafe fn carry_out(&self, rights: Rights, found: &Chained) -> Status {
         let adapter = &self.pd.adapter;
         let made = adapter.admit_registration().and_then(|()| {
-            let about = (rights, found.base, &found.segments[..]);
+            let (raw, segments) = (&adapter.raw, &found.segments[..]);
             // SAFETY: this function's contract.
-            unsafe { below::register(&adapter.raw, self.pd.raw, about) }
-                .inspect_err(|_| adapter.registration_gone())
+            let made = unsafe { raw.register(self.pd.raw, found.base, segments, rights) };
+            made.map_err(register_error).inspect_err(|_| adapter.registration_gone())
         });
         let (state, status) = match made {
             Ok(region) => (State::Registered(region), Status::SUCCESS),
@@ -136,8 +137,8 @@ impl Mr {
             let State::Registered(region) = *state else {
                 return Status::INVALID_DEVICE_STATE; // DR-4
             };
-            if let Err(status) = below::deregister(&self.pd.adapter.raw, region) {
-                return status; // DR-3
+            if let Err(error) = self.pd.adapter.raw.deregister(region) {
+                return deregister_error(error);
             }
             *state = State::Created;
         }
@@ -161,8 +162,8 @@ impl Mr {
         let mut state = lock(&self.state);
         let adapter = &self.pd.adapter.raw;
         let region = match *state {
-            State::Created => below::engine(adapter.reserve_region(self.pd.raw)),
-            State::Fast(fast) if !below::has_memory(adapter, fast.region) => Ok(fast.region),
+            State::Created => adapter.reserve_region(self.pd.raw).map_err(Status::from),
+            State::Fast(fast) if !adapter.touches(fast.region, 0, u64::MAX) => Ok(fast.region),
             _ => return Status::INVALID_DEVICE_STATE,
         };
         let status = match region {

@@ -7,9 +7,9 @@ use transom_engine::raw;
 use transom_memory::Token;
 
 use super::{Adapter, Cq, Mr, Mw, Qp, QpLimits};
+use crate::Status;
 use crate::deliver::Call;
 use crate::life::Life;
-use crate::{Status, below};
 
 /// A protection domain.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub struct Pd {
 
 impl Pd {
     pub(crate) fn new(adapter: &Arc<Adapter>) -> Result<Arc<Pd>, Status> {
-        let raw = below::engine(adapter.raw.domain())?;
+        let raw = adapter.raw.domain()?;
         let life = Life::new(&adapter.deliverer, &[&adapter.life]);
         let aliases = OnceLock::new();
         Ok(Arc::new(Pd { life, adapter: Arc::clone(adapter), raw, aliases }))

@@ -6,10 +6,11 @@ use transom_engine::{Data, Flags, Operation, Request, Sge, raw};
 use transom_memory::paged;
 
 use super::{Cq, Mr, Mw, Pd};
+use crate::Status;
 use crate::deliver::Call;
 use crate::flags::{fast_rights, op, window_rights};
 use crate::life::Life;
-use crate::{Status, below};
+use crate::table::bind_error;
 
 /// Depths and sizes of a queue pair, each at most the adapter's limit.
 #[derive(Clone, Copy, Debug)]
@@ -80,8 +81,15 @@ impl Qp {
             return Err(Status::INVALID_PARAMETER);
         }
         let (receive, initiator) = (&receive_cq.raw, &initiator_cq.raw);
-        let adapter = &pd.adapter.raw;
-        let raw = below::queue_pair(adapter, pd.raw, receive, initiator, context, limits)?;
+        let options = raw::QueuePairOptions {
+            context,
+            initiator_depth: limits.initiator_depth,
+            receive_depth: limits.receive_depth,
+            initiator_sge: limits.initiator_sge,
+            receive_sge: limits.receive_sge,
+            inline_size: limits.inline,
+        };
+        let raw = pd.adapter.raw.queue_pair(pd.raw, initiator, receive, None, &options)?;
         let antecedents = [&pd.life, &receive_cq.life, &initiator_cq.life];
         let life = Life::new(&pd.adapter.deliverer, &antecedents);
         Ok(Arc::new(Qp { life, pd: Arc::clone(pd), raw, inline: limits.inline }))
@@ -107,7 +115,12 @@ impl Qp {
             _ => None,
         };
         let data = resolved.as_deref().map_or(data, Data::Sges);
-        below::post(&self.raw, &request, data)
+        Ok(self.raw.post(&request, data)?)
+    }
+
+    /// Post a request without data.
+    fn post_empty(&self, context: u64, operation: Operation, flags: Flags) -> Result<(), Status> {
+        Ok(self.raw.post(&Request { context, operation, flags }, Data::Sges(&[]))?)
     }
 
     /// `NdkSend` and, with a token, `NdkSendAndInvalidate`.
@@ -130,7 +143,8 @@ impl Qp {
     pub fn receive(&self, context: u64, sges: &[Sge]) -> Status {
         let _call = Call::enter();
         let resolved = self.pd.resolved(sges);
-        status(below::post_receive(&self.raw, context, resolved.as_deref().unwrap_or(sges)))
+        let posted = self.raw.post_receive(context, resolved.as_deref().unwrap_or(sges));
+        status(posted.map_err(Status::from))
     }
 
     /// `NdkRead`. `RDMA_READ_LOCAL_INVALIDATE` is ignored, as the adapter does not set its flag
@@ -192,11 +206,11 @@ impl Qp {
         let region = mr.region()?;
         if let Some(window) = mw.still_bound() {
             // MW-9: it is the request that fails, when its turn comes.
-            return below::bind_again(&self.raw, (context, flags), window);
+            return self.post_empty(context, Operation::Bind { window }, flags);
         }
-        let rights = window_rights(given);
-        let (request, range) = ((context, flags), (address, length));
-        let window = below::bind(&self.raw, request, region, range, rights)?;
+        let window = raw::Window { region, base: address, length, rights: window_rights(given) };
+        // Both halves: the token, and the request that lets it live (MW-2, MW-5, MW-6).
+        let window = self.raw.post_bind(context, flags, &window).map_err(bind_error)?;
         mw.set_bound(window, mr);
         Ok(())
     }
@@ -208,7 +222,9 @@ impl Qp {
             return Status::INVALID_PARAMETER;
         }
         status(flags(given, 0).and_then(|flags| {
-            mw.take_invalidated(|window| below::invalidate(&self.raw, context, flags, window))
+            mw.take_invalidated(|window| {
+                self.post_empty(context, Operation::Invalidate { window }, flags)
+            })
         }))
     }
 
@@ -218,11 +234,10 @@ impl Qp {
         if !Arc::ptr_eq(&mr.pd, &self.pd) {
             return Status::INVALID_PARAMETER;
         }
-        status(
-            mr.fast().and_then(|fast| {
-                below::invalidate(&self.raw, context, flags(given, 0)?, fast.region)
-            }),
-        )
+        status(mr.fast().and_then(|fast| {
+            let operation = Operation::Invalidate { window: fast.region };
+            self.post_empty(context, operation, flags(given, 0)?)
+        }))
     }
 
     /// `NdkFastRegister`: `pages` are logical addresses (FR-7). Registering what is still registered
@@ -258,9 +273,10 @@ impl Qp {
                 pages.iter().map(|page| adapter.lams.page(*page)).collect();
             let found = hosts.and_then(|hosts| paged(base, offset, length, &hosts).ok());
             let found = found.ok_or(Status::INVALID_PARAMETER)?; // FR-7 to FR-9
-            let about = (rights, found.base, &found.segments[..]);
+            let (base, segments) = (found.base, &found.segments[..]);
+            let registration = raw::FastRegistration { base, rights, segments };
             // SAFETY: this function's contract.
-            unsafe { below::fast_register(&self.raw, (context, flags), fast.region, about) }
+            Ok(unsafe { self.raw.fast_register(context, flags, fast.region, &registration) }?)
         };
         status(post())
     }
