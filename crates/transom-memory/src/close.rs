@@ -45,15 +45,9 @@ impl Memory {
         };
         let ledger = control.ledger(place);
         let (windows, posted) = (ledger.windows, ledger.posted);
-        // Counting them takes a fence.
-        let guards = if unless.guards { self.count(&mut control, place, region).guards } else { 0 };
-        let busy = unless.windows && windows > 0 || unless.posted && posted > 0 || guards > 0;
+        let busy = unless.windows && windows > 0 || unless.posted && posted > 0;
         if busy {
-            let counts = self.count(&mut control, place, region);
-            return Err(DeregisterError::Busy(Counts {
-                guards: counts.guards.max(guards),
-                ..counts
-            }));
+            return Err(DeregisterError::Busy(self.count(&mut control, place, region)));
         }
         // Nothing is allocated for a region that has none.
         let mut places = Vec::new();

@@ -100,8 +100,6 @@ pub struct Unless {
     pub windows: bool,
     /// Refuse while requests are posted (WSD A-18).
     pub posted: bool,
-    /// Refuse while copies are under way (WSD A-18); else wait for them.
-    pub guards: bool,
 }
 
 /// Why a registration was refused.

@@ -193,7 +193,7 @@ impl Bench {
         })?;
         let mut lane = self.memory.lane();
         host(self.memory.check(&mut lane, &self.access(token), 0))?;
-        let unless = Unless { windows: true, posted: false, guards: false };
+        let unless = Unless { windows: true, posted: false };
         self.memory
             .deregister(token, unless, 0)
             .map_err(|why| Failure::new(Exit::CheckFailed, format!("closing a region: {why}")))?;

@@ -25,7 +25,7 @@ fn a_window_closes_under_a_write_that_is_stalled_in_the_middle_of_a_frame() {
         pair.deliver(PASSIVE, 100_000);
         let p = &mut pair.hosts[PASSIVE];
         p.memory.close(window.token, None, 0).unwrap();
-        let unless = Unless { windows: true, posted: true, guards: false };
+        let unless = Unless { windows: true, posted: true };
         p.memory.deregister(buffer.token, unless, 0).unwrap();
         let before = p.arena.read(buffer.address, 200_000).unwrap();
         assert!(before.contains(&0), "{}", dialect.name);
@@ -119,7 +119,7 @@ fn nd2_w20_windows_close_with_the_connection() {
         let request = Request { context: 9, operation: Operation::Receive, flags: Flags::NONE };
         p.bind(&buffer, 0, 64, Rights::REMOTE_WRITE, request).unwrap();
         pair.pump();
-        let unless = Unless { windows: true, posted: true, guards: false };
+        let unless = Unless { windows: true, posted: true };
         let p = &mut pair.hosts[PASSIVE];
         assert!(p.memory.deregister(buffer.token, unless, 0).is_err(), "busy (ND2 R16)");
         pair.disconnect(ACTIVE, 50).unwrap();
@@ -145,7 +145,7 @@ fn the_token_of_a_flushed_bind_never_lives() {
     assert_eq!(p.outcomes(), [(1, Status::Canceled), (2, Status::Canceled)]);
     assert!(!p.memory.activate(window.token));
     assert_eq!(
-        p.memory.deregister(buffer.token, Unless { windows: true, posted: true, guards: false }, 0),
+        p.memory.deregister(buffer.token, Unless { windows: true, posted: true }, 0),
         Ok(())
     );
 }

@@ -3,7 +3,7 @@
 use crate::common::*;
 use transom_memory::*;
 
-const BUSY: Unless = Unless { windows: true, posted: false, guards: false };
+const BUSY: Unless = Unless { windows: true, posted: false };
 const READ: Rights = Rights::REMOTE_READ;
 /// First byte of the window that `window` binds.
 const AT: u64 = BASE + 0x1000;
