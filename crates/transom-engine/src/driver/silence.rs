@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::link::{Link, State};
 use crate::EndReason;
+use crate::sys::Progress;
 
 /// Where a silence comes from, as far as this side can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,11 +19,14 @@ pub enum Silence {
 }
 
 impl Silence {
-    /// Its last acknowledgement came so long ago, and bytes wait for one, or not. Probes of a host that
-    /// answers come at intervals of up to half of `limit`.
-    fn of(heard: Duration, waits: bool, limit: Duration) -> Silence {
+    /// `waits`: there is something that the peer has not taken. A host that acknowledges is asked ever
+    /// more seldom, so a long time since its last word means nothing by itself: the host is silent if
+    /// something was sent to it meanwhile, and it has not answered that.
+    pub(crate) fn of(progress: Progress, waits: bool, limit: Duration) -> Silence {
         match waits {
-            _ if heard >= limit * 3 / 4 => Silence::Unheard(heard),
+            _ if progress.unanswered && progress.heard >= limit * 3 / 4 => {
+                Silence::Unheard(progress.heard)
+            }
             false => Silence::Unanswered,
             true => Silence::Untaken,
         }
@@ -40,16 +44,16 @@ impl Link {
         }
         let progress = if self.is_over_rings() {
             // Its process lives, or the link would have ended otherwise.
-            Some((Duration::ZERO, false))
+            Some(Progress::default())
         } else {
             self.stream.progress()
         };
-        if let Some((heard, unacknowledged)) = progress {
-            let waits = unacknowledged || state.is_pending();
+        if let Some(progress) = progress {
+            let waits = progress.waits || state.is_pending();
             let options = &self.shared.options;
             // Either may have ended it. What was heard longer ago than the shorter says nothing of now.
             let limit = options.silence.min(options.dialect.silence);
-            let _ = self.silence.set(Silence::of(heard, waits, limit));
+            let _ = self.silence.set(Silence::of(progress, waits, limit));
         }
     }
 }
@@ -58,12 +62,27 @@ impl Link {
 mod tests {
     use super::*;
 
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    fn of(heard: Duration, unanswered: bool, waits: bool) -> Silence {
+        Silence::of(Progress { heard, unanswered, waits }, waits, LIMIT)
+    }
+
     #[test]
     fn a_host_that_acknowledges_is_not_the_silent_one() {
-        let [limit, lately] = [10, 2].map(Duration::from_secs);
-        assert_eq!(Silence::of(lately, false, limit), Silence::Unanswered);
-        assert_eq!(Silence::of(lately, true, limit), Silence::Untaken);
-        assert_eq!(Silence::of(limit, true, limit), Silence::Unheard(limit));
-        assert_eq!(Silence::of(limit, false, limit), Silence::Unheard(limit));
+        let lately = Duration::from_secs(2);
+        for unanswered in [false, true] {
+            assert_eq!(of(lately, unanswered, false), Silence::Unanswered);
+            assert_eq!(of(lately, unanswered, true), Silence::Untaken);
+        }
+        assert_eq!(of(LIMIT, true, true), Silence::Unheard(LIMIT));
+        assert_eq!(of(LIMIT, true, false), Silence::Unheard(LIMIT));
+    }
+
+    /// On a slow line, or a busy machine, the kernel asks once in the whole time.
+    #[test]
+    fn a_host_that_was_not_asked_for_long_is_not_the_silent_one() {
+        assert_eq!(of(LIMIT, false, true), Silence::Untaken);
+        assert_eq!(of(LIMIT, false, false), Silence::Unanswered);
     }
 }

@@ -180,7 +180,7 @@ impl Link {
     /// The peer has closed its direction. Asked of the kernel, because nothing else knows what the
     /// peer's TCP has acknowledged, or whether a reset followed.
     fn how_it_ended(&self, state: &State) -> LinkEnd {
-        let taken = || self.stream.progress().is_some_and(|(_, waits)| !waits);
+        let taken = || self.stream.progress().is_some_and(|progress| !progress.waits);
         let finished = state.out.bytes.is_empty() && taken();
         if finished { LinkEnd::Finished } else { LinkEnd::Closed }
     }

@@ -54,4 +54,4 @@ pub use process::{
     descriptor_limit, fork_generation, now, pause, random_seed, recently, spawn_quiet, thread_time,
 };
 pub(crate) use region::{Region, try_to_share};
-pub use socket::{Bytes, IoError, Listener, Options, Stream, check_local, route_to};
+pub use socket::{Bytes, IoError, Listener, Options, Progress, Stream, check_local, route_to};

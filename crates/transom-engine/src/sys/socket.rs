@@ -81,6 +81,17 @@ impl std::error::Error for IoError {}
 
 type Result<T> = std::result::Result<T, IoError>;
 
+/// What a peer's host has acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// How long ago the last acknowledgement came.
+    pub heard: Duration,
+    /// A probe, or something that was sent again, has had no answer.
+    pub unanswered: bool,
+    /// Not everything was acknowledged.
+    pub waits: bool,
+}
+
 /// Options of every connection.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -286,9 +297,9 @@ impl Stream {
         if r == 0 { u32::try_from(value).ok().filter(|v| *v > 0) } else { None }
     }
 
-    /// How long ago the peer's host acknowledged something last, and whether it has not acknowledged all.
+    /// What the peer's host has acknowledged.
     #[must_use]
-    pub fn progress(&self) -> Option<(Duration, bool)> {
+    pub fn progress(&self) -> Option<Progress> {
         const CLOSED: u8 = 7;
         // SAFETY: numbers, for which zero is a value.
         let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
@@ -311,9 +322,13 @@ impl Stream {
                     &raw mut waiting,
                 ) == 0
         };
-        let ago = Duration::from_millis(info.tcpi_last_ack_recv.into());
-        // The kernel gives up on what it cannot send, and forgets how much that was.
-        asked.then_some((ago, waiting > 0 || info.tcpi_state == CLOSED))
+        asked.then_some(Progress {
+            heard: Duration::from_millis(info.tcpi_last_ack_recv.into()),
+            // Both start anew with each acknowledgement.
+            unanswered: info.tcpi_retransmits > 0 || info.tcpi_probes > 0,
+            // The kernel gives up on what it cannot send, and forgets how much that was.
+            waits: waiting > 0 || info.tcpi_state == CLOSED,
+        })
     }
 
     /// Receive. `Ok(0)`: the peer will send no more.

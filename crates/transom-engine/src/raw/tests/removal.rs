@@ -1,54 +1,15 @@
-//! An address that goes from under its adapter (ND2 4.5, "device removed"). Each test has a thread in
-//! a network namespace of its own, which goes with the threads that are in it.
+//! An address that goes from under its adapter (ND2 4.5, "device removed").
 
-use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
-use std::process::Command;
 use std::time::Instant;
 
 use transom_memory::{Rights, Segment};
 
 use super::harness::*;
+use super::namespace::{OURS, PEERS, ip, with_addresses};
 use crate::raw::{Adapter, Options, Path, QueuePairOptions};
 use crate::tables::ConnectorState;
 use crate::{Completion, CompletionKind, NotifyKind, Operation, Status};
-
-const OURS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 203, 8, 1));
-const PEERS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 203, 9, 1));
-
-fn ip(arguments: &str) -> Result<(), String> {
-    let output = Command::new("ip").args(arguments.split(' ')).output();
-    let output = output.map_err(|e| format!("ip: {e}"))?;
-    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-    if output.status.success() { Ok(()) } else { Err(format!("ip {arguments}: {complaint}")) }
-}
-
-fn set_up() -> Result<(), String> {
-    // SAFETY: other threads keep the namespace that they have, and nothing else is taken apart.
-    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
-        return Err(format!("a network namespace: {}", std::io::Error::last_os_error()));
-    }
-    ip("link set lo up")?;
-    ip("link add ours type veth peer name peers")?;
-    ip("link set ours up")?;
-    ip("link set peers up")?;
-    ip("addr add 10.203.8.1/24 dev ours")?;
-    ip("addr add 10.203.9.1/24 dev peers")
-}
-
-/// On a machine with [`OURS`] and [`PEERS`], on an interface each, or not at all.
-fn with_addresses(test: impl FnOnce() + Send) {
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(|| match set_up() {
-            Ok(()) => test(),
-            Err(why) => {
-                let mut err = std::io::stderr();
-                let _ = writeln!(err, "\nSKIPPED: it takes root and iproute2: {why}");
-            }
-        });
-        thread.join().unwrap();
-    });
-}
 
 fn open(address: IpAddr, path: Path) -> Adapter {
     let adapter = Adapter::open(address, Options { path, ..Options::default() }).unwrap();
