@@ -226,14 +226,14 @@ static void run(int rank, int from_parent, int to_parent)
 
 int main()
 {
-    alarm(60);
+    alarm(300);
     int down[RANKS][2], up[RANKS][2];
     pid_t children[RANKS];
     for (int rank = 0; rank < RANKS; rank++) {
         CHECK(pipe(down[rank]) == 0 && pipe(up[rank]) == 0);
         children[rank] = fork(); // before the library has threads
         if (children[rank] == 0) {
-            alarm(60);
+            alarm(300);
             run(rank, down[rank][0], up[rank][1]);
             CHECK_EQ(transom_nd_live_objects(), 0);
             _exit(0);

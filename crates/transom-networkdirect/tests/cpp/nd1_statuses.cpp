@@ -305,7 +305,7 @@ static std::vector<Row> rows(Lab &lab)
 
 int main()
 {
-    alarm(60);
+    alarm(300);
     {
         Lab lab;
         int reached = 0, reasons = 0;

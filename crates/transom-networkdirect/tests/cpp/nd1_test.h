@@ -267,7 +267,7 @@ struct Link1 {
 using Case = void (*)();
 inline int run_case(int argc, char **argv, const std::map<std::string, Case> &cases)
 {
-    alarm(60);
+    alarm(300);
     const auto found = cases.find(argc > 1 ? argv[1] : "");
     CHECK(found != cases.end());
     found->second();

@@ -182,11 +182,11 @@ inline void two(const std::function<void(Link &)> &server, const std::function<v
     const pid_t child = fork(); // before the library has threads
     CHECK(child >= 0);
     if (child == 0) {
-        alarm(60);
+        alarm(300);
         client(link);
         _exit(0);
     }
-    alarm(60);
+    alarm(300);
     server(link);
     int status = 0;
     CHECK(waitpid(child, &status, 0) == child);

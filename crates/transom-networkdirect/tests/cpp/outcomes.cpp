@@ -220,7 +220,7 @@ static void peer_lost()
         raise(SIGSTOP);
         _exit(1);
     }
-    alarm(60);
+    alarm(300);
     {
         Side s;
         s.make_queues();
@@ -253,7 +253,7 @@ static void peer_dies()
         pause();
         _exit(1);
     }
-    alarm(60);
+    alarm(300);
     Side s;
     s.make_queues();
     link.to_client.put(s.listen());
@@ -300,7 +300,7 @@ static void device_removed()
 
 int main(int argc, char **argv)
 {
-    alarm(100);
+    alarm(300);
     static const struct {
         const char *name;
         void (*run)();

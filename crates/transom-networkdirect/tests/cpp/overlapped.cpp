@@ -281,7 +281,7 @@ static void cancels()
 
 int main(int argc, char **argv)
 {
-    alarm(100);
+    alarm(300);
     const std::string which = argc > 1 ? argv[1] : "";
     const std::map<std::string, Way> ways = {{"poll", Poll}, {"event", Event}, {"event1", EventOnly}, {"port", ByPort}};
     if (which == "cancel")

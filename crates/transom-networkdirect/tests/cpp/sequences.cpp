@@ -471,7 +471,7 @@ int main()
     if (child == 0) {
         for (UINT64 i = 0; i < count; i++) {
             *now = first + i;
-            alarm(30);
+            alarm(300);
             sequence(first + i);
         }
         _exit(0);

@@ -171,7 +171,7 @@ static void notify()
     const SIZE_T size = 64 << 20; // a power of two: an odd stride meets each word once
     connected(
         [&](Side &s, Link &link) {
-            alarm(60 + count / 1000);
+            alarm(300 + count / 1000);
             std::vector<UINT32> buffer(size / 4);
             IND2MemoryRegion *mr = s.region(buffer.data(), size, ND_MR_FLAG_ALLOW_LOCAL_WRITE | ND_MR_FLAG_RDMA_READ_SINK);
             HR(s.accept(), ND_SUCCESS);
@@ -184,7 +184,7 @@ static void notify()
                 CHECK_EQ(buffer[(i * 7919ull * 61) % buffer.size()], i + 1);
         },
         [&](Side &c, Link &link) {
-            alarm(60 + count / 1000);
+            alarm(300 + count / 1000);
             UINT32 value = 0;
             IND2MemoryRegion *mr = c.region(&value, 4, 0);
             const Grant g = link.to_client.get<Grant>();

@@ -152,7 +152,7 @@ static void deregister()
 
 int main(int argc, char **argv)
 {
-    alarm(100);
+    alarm(300);
     const std::string which = argc > 1 ? argv[1] : "";
     if (which == "binds")
         binds();

@@ -152,7 +152,7 @@ fn a_forked_child_waits_for_no_lock_of_its_parent() {
     let ours = (crate::sys::hold_handlers(), crate::sys::hold_maps());
     in_forked_child(|| {
         // SAFETY: a plain call. Who waits for ever is ended.
-        unsafe { libc::alarm(30) };
+        unsafe { libc::alarm(120) };
         let (active, passive, idle, listener) = handles.take().unwrap();
         let End { qp, cq, connector, .. } = active;
         let of_no_use = qp.state() == QueuePairState::Error

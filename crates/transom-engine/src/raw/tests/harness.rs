@@ -11,7 +11,7 @@ use super::super::*;
 use crate::{Completion, CompletionKind, Data, Flags, Operation, Request, Sge, Status};
 
 /// So long a test waits for what must happen. Never reached by one that passes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) const LIMITS: ReadLimits = ReadLimits { inbound: 4, outbound: 4 };
 pub(crate) const ALL: Rights =
     Rights(Rights::LOCAL_READ.0 | Rights::LOCAL_WRITE.0 | Rights::BIND.0);
