@@ -1,6 +1,6 @@
 //! Samples one-line defects of a crate and puts them into a scratch copy of the sources, each behind
 //! a switch of its own. One build then serves every defect: the environment variable
-//! `TRANSOM_MUTANT` says which one is switched on. `scripts/sample-mutants` makes the copy, builds
+//! `TRANSOM_MUTANT` says which one is switched on. `scripts/mutants --sample` makes the copy, builds
 //! it, and runs the crate's tests once for each.
 
 mod sites;
