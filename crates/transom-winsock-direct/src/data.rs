@@ -250,22 +250,22 @@ impl Socket {
     fn completed(self: &Arc<Self>, state: &mut State, completion: &Completion) {
         let error = self.error_of(state, completion);
         let Some(posted) = state.posted.remove(&completion.request_context) else { return };
-        let bytes = if error.is_none() { completion.length } else { 0 };
+        let bytes = completion.length; // none of what failed
         let counter = match completion.kind {
             CompletionKind::Send | CompletionKind::Receive => &self.message_bytes,
             _ => &self.rdma_bytes,
         };
         counter.fetch_add(bytes as usize, Ordering::Relaxed);
-        self.signal(state, &posted, error, bytes);
+        self.signal(&posted, error, bytes);
     }
 
     /// What a completion is called here (5.6), and what it says about the connection.
     fn error_of(&self, state: &mut State, completion: &Completion) -> Option<Error> {
         let (error, ends) = completion_error(completion)?;
         let error = match (&state.phase, error) {
-            (Phase::Closed, _) => Error::WSA_OPERATION_ABORTED,
             // 12.1 step 6: receives under way complete with success and no bytes.
             (Phase::Suspended, _) if completion.kind == CompletionKind::Receive => return None,
+            (Phase::Closed | Phase::Suspended, _) => Error::WSA_OPERATION_ABORTED,
             (Phase::Failed(why), Error::WSA_OPERATION_ABORTED) => *why,
             // Flushed without an error of ours before it: the peer went away.
             (_, Error::WSA_OPERATION_ABORTED) => Error::WSAECONNRESET,
@@ -278,11 +278,9 @@ impl Socket {
 
     /// An operation is over: its memory is let go first (A-23, O-9), then the switch is told, by
     /// upcall unless it polls (O-3, O-4).
-    fn signal(self: &Arc<Self>, state: &State, posted: &Posted, error: Option<Error>, bytes: u32) {
+    fn signal(self: &Arc<Self>, posted: &Posted, error: Option<Error>, bytes: u32) {
         let operation = posted.operation;
         let polled = operation.is_polled();
-        let suspended = matches!(state.phase, Phase::Suspended);
-        let bytes = if suspended { 0 } else { bytes };
         posted.regions.iter().for_each(Region::release);
         operation.finish(error, bytes);
         self.changed.notify_all();
@@ -300,14 +298,9 @@ impl Socket {
 
     /// What the adapter will not complete any more, because the queue itself failed.
     pub(crate) fn abort_rest(self: &Arc<Self>, error: Error) {
-        let mut state = lock(&self.state);
-        let error = match state.phase {
-            Phase::Suspended => None,
-            _ => Some(error),
-        };
-        let rest: Vec<_> = state.posted.drain().map(|(_, posted)| posted).collect();
-        for posted in rest {
-            self.signal(&state, &posted, error, 0);
+        let rest = std::mem::take(&mut lock(&self.state).posted);
+        for posted in rest.into_values() {
+            self.signal(&posted, Some(error), 0);
         }
     }
 }

@@ -57,8 +57,6 @@ pub(crate) struct State {
     pub(crate) listener: Option<raw::Listener>,
     pub(crate) backlog: usize,
     pub(crate) requests: VecDeque<raw::Connector>,
-    /// The handle was given back.
-    pub(crate) handle_closed: bool,
 }
 
 /// What a socket has that ends with its use in this process.
@@ -190,10 +188,8 @@ impl Socket {
     pub(crate) fn close(self: &Arc<Self>) {
         let parts = lock(&self.state).retire(Phase::Closed);
         self.end(parts);
-        let mut state = lock(&self.state);
-        if !std::mem::replace(&mut state.handle_closed, true)
-            && let Ok(provider) = self.provider()
-        {
+        // Once: a socket that is closed is in no table any more.
+        if let Ok(provider) = self.provider() {
             let (switch, handle) = (Arc::clone(&provider.switch), self.handle);
             provider.upcalls.queue(move || switch.close_socket_handle(handle));
         }

@@ -175,9 +175,20 @@ fn m7_a_message_has_several_buffers() {
     assert_eq!(two.b.ended(&received), (None, 24));
     let bytes = [&sinks[0].bytes()[..10], &sinks[1].bytes()[..14]].concat();
     assert_eq!(bytes, [[1; 8], [2; 8], [3; 8]].concat());
-    for wrong in [vec![], vec![from[0]; 9]] {
-        let sent = Op::begin(true, |op| two.a.provider.send(two.s, &wrong, 0, op));
-        assert_eq!(sent.err(), Some(Error::WSAEINVAL));
+    let target = two.b.expose(two.t, &Pages::of(0), mem::READWRITE);
+    let (own, handle) = scratch(&two.a, two.s, 4);
+    for (count, right) in [(0, false), (1, true), (8, true), (9, false)] {
+        let parts = vec![own.range(0, 8); count];
+        let named: Vec<_> = parts.iter().map(|part| (*part, handle)).collect();
+        let rdma = |with, op| two.a.provider.rdma(two.s, with, &named, (&target, 0), 0, op);
+        let begun = [
+            Op::begin(true, |op| two.a.provider.send(two.s, &parts, 0, op)),
+            Op::begin(true, |op| two.a.provider.receive(two.s, &parts, 0, op)),
+            Op::begin(true, |op| rdma(Direction::Read, op)),
+            Op::begin(true, |op| rdma(Direction::Write, op)),
+        ];
+        let expected = (!right).then_some(Error::WSAEINVAL);
+        assert_eq!(begun.map(Result::err), [expected; 4], "{count}");
     }
     two.end();
 }

@@ -59,7 +59,12 @@ fn w12_the_condition_is_asked_inside_accept() {
 fn w13_definitive_errors_of_connect() {
     let a = Process::new();
     let held = transom_rules::ports::Held::new().unwrap();
-    assert_eq!(a.provider.connect(a.socket(), held.address()), Err(Error::WSAECONNRESET));
+    let socket = a.socket();
+    let reset = Error::WSAECONNRESET;
+    assert_eq!(a.provider.connect(socket, held.address()), Err(reset));
+    // the socket has failed.
+    assert_eq!(a.try_register(socket, &Pages::of(0), mem::READ), Err(reset));
+    assert_eq!(a.provider.connect(socket, held.address()), Err(Error::WSAEINVAL), "C-6");
     a.provider.cleanup();
 }
 
@@ -316,4 +321,37 @@ fn a30_no_descriptor_and_no_handle_comes_back() {
         }
         two.end();
     }
+}
+
+/// 12.1 step 6: what has come before is there, with its bytes; what has not completes without. A send
+/// that is under way all the same is aborted.
+#[test]
+fn d04_what_has_arrived_is_not_lost_to_a_duplication() {
+    let two = Two::new();
+    let (own, _) = scratch(&two.a, two.s, 1);
+    let (theirs, _) = scratch(&two.b, two.t, 2);
+    // The thread of the upcalls, which takes completions off the queue, is held in the first of them.
+    let (go, held) = std::sync::mpsc::channel::<()>();
+    let (tell, told) = std::sync::mpsc::channel();
+    let held = std::sync::Mutex::new(held);
+    *two.b.switch.on_complete.lock().unwrap() = Some(Box::new(move |_| {
+        let _ = tell.send(());
+        let _ = held.lock().unwrap().recv_timeout(std::time::Duration::from_secs(60));
+    }));
+    let receives = [0, 16, 32].map(|at| two.b.receive(two.t, theirs.range(at, 16)).unwrap());
+    let unsent = two.b.send(two.t, theirs.range(64, 8)).unwrap();
+    for length in [9, 10] {
+        let sent = two.a.send(two.s, own.range(0, length)).unwrap();
+        assert_eq!(two.a.ended(&sent), (None, length));
+        if length == 9 {
+            told.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
+        }
+    }
+    two.b.provider.duplicate(two.t, 1).unwrap();
+    drop(go);
+    let ended = receives.each_ref().map(|receive| two.b.ended(receive));
+    assert_eq!(ended, [(None, 9), (None, 10), (None, 0)]);
+    assert_eq!(two.b.ended(&unsent), (Some(Error::WSA_OPERATION_ABORTED), 0));
+    assert!(theirs.bytes()[16..26].iter().all(|byte| *byte == 1));
+    two.end();
 }
