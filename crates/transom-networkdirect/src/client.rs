@@ -8,7 +8,7 @@ use crate::com::{InPtr, Object, OutPtr, address, guard};
 use crate::guid::{Guid, IID_INDAdapter};
 use crate::os::lock;
 use crate::status::*;
-use crate::{list, v1, v2};
+use crate::{list, marshal, v1, v2};
 
 /// How many NdStartup are in force.
 static STARTED: Mutex<usize> = Mutex::new(0);
@@ -108,7 +108,7 @@ fn resolve_address(
     if !list::is_local(source) {
         return Err(ND_INVALID_ADDRESS);
     }
-    v2::put_address(SocketAddr::new(source, 0), local, local_length)
+    marshal::put_address(SocketAddr::new(source, 0), local, local_length)
 }
 
 /// The address that the routes choose towards `remote`. A datagram socket is asked and sends nothing.

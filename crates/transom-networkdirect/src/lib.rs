@@ -6,6 +6,7 @@
 #![allow(clippy::too_many_arguments)] // the interfaces have them
 
 mod abi;
+mod call;
 mod client;
 mod com;
 mod entry;
@@ -14,10 +15,11 @@ mod facts;
 mod guid;
 mod limits;
 mod list;
+mod marshal;
 mod nic;
-mod notified;
 mod os;
 mod posting;
+mod queue;
 mod status;
 mod table;
 mod v1;

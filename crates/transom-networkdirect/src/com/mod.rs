@@ -8,7 +8,7 @@ pub(crate) mod address;
 mod object;
 mod ptr;
 
-pub(crate) use object::{Alive, AnyPtr, Class, Object, This, live_objects};
+pub(crate) use object::{Alive, AnyPtr, Class, Member, Object, This, live_objects, members};
 pub(crate) use ptr::{InPtr, OutPtr, copy_from_program};
 
 /// What a method returns when its body panicked: no panic crosses into C++.

@@ -214,6 +214,40 @@ impl AnyPtr {
     }
 }
 
+/// An object of an adapter's.
+pub(crate) trait Member: Class {
+    /// Of which class.
+    type Adapter;
+
+    /// The adapter.
+    fn adapter(&self) -> &Arc<Self::Adapter>;
+}
+
+impl AnyPtr {
+    /// The value, if it is an object of class `T` that belongs to `adapter` (ND2 1.6).
+    pub(crate) fn of<T: Member>(
+        self,
+        adapter: &Arc<T::Adapter>,
+        invalid: i32,
+    ) -> Result<Arc<T>, i32> {
+        self.value::<T>().filter(|value| Arc::ptr_eq(value.adapter(), adapter)).ok_or(invalid)
+    }
+}
+
+/// Classes whose values have a field `adapter`.
+macro_rules! members {
+    ($adapter:ty: $($class:ty),*) => {
+        $(impl $crate::com::Member for $class {
+            type Adapter = $adapter;
+
+            fn adapter(&self) -> &std::sync::Arc<$adapter> {
+                &self.adapter
+            }
+        })*
+    };
+}
+pub(crate) use members;
+
 static LIVE: AtomicU64 = AtomicU64::new(0);
 
 /// Objects of this library in this process.

@@ -9,6 +9,7 @@ use transom_memory::{Rights, Token};
 
 use super::{Cancel, CompletionQueue, Connector, Listen, Space, Window, overlapped_result};
 use crate::abi::*;
+use crate::call;
 use crate::com::{Alive, InPtr, Object, OutPtr, class};
 use crate::guid::{
     IID_INDAdapter, IID_INDCompletionQueue, IID_INDConnector, IID_INDListen, IID_INDMemoryWindow,
@@ -235,30 +236,25 @@ impl Adapter {
         // REG-1: local read and write, and remote access through windows only.
         let rights = Rights::LOCAL_READ | Rights::LOCAL_WRITE | Rights::BIND;
         let (base, length) = (base as u64, length as u64);
-        let (started, finisher) = self.file.begin(overlapped)?;
-        let token = match self.nic.register(base, length, rights) {
-            Ok(token) => token,
-            Err(Status::InvalidParameter(_)) => {
-                return Ok(started.answer(Err(ND_INVALID_PARAMETER)));
-            }
-            Err(status) => return Ok(started.answer(Err(nd1(status)))),
-        };
-        out.put(lock(&self.regions).add(token));
-        finisher.finish(ND_SUCCESS);
-        Ok(started.answer(Ok(())))
+        call::at_once(&self.file, overlapped, || {
+            let token = self.nic.register(base, length, rights).map_err(|status| match status {
+                Status::InvalidParameter(_) => ND_INVALID_PARAMETER,
+                status => nd1(status),
+            })?;
+            out.put(lock(&self.regions).add(token));
+            Ok(())
+        })
     }
 
     fn deregister_memory(self: &Arc<Self>, region: usize, overlapped: OverlappedPtr) -> Outcome {
         let mut regions = lock(&self.regions);
         let token = regions.get(region).ok_or(ND_INVALID_HANDLE)?; // DER-3
-        let (started, finisher) = self.file.begin(overlapped)?;
-        if let Err(error) = self.nic.raw.deregister(token) {
-            return Ok(started.answer(Err(nd1(error.status)))); // DER-1
-        }
-        regions.by_handle.remove(&region);
-        drop(regions);
-        finisher.finish(ND_SUCCESS);
-        Ok(started.answer(Ok(())))
+        call::at_once(&self.file, overlapped, || {
+            self.nic.raw.deregister(token).map_err(|e| nd1(e.status))?; // DER-1
+            regions.by_handle.remove(&region);
+            drop(regions);
+            Ok(())
+        })
     }
 
     fn create_memory_window(

@@ -5,27 +5,26 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, Weak};
 
-use transom_engine::{Completion, CompletionFlags, CompletionKind, NotifyKind, raw};
+use transom_engine::{Completion, CompletionFlags, CompletionKind, NotifyKind};
 use transom_memory::{QueuePairId, Token};
 
 use super::{Adapter, Cancel, Endpoint};
 use crate::abi::*;
+use crate::call;
 use crate::com::{Alive, OutPtr, class};
+use crate::explain::Explain;
 use crate::guid::{Guid, IID_INDCompletionQueue, IID_INDOverlapped, IID_ITransomExplain};
-use crate::notified::Notified;
 use crate::os::{OverlappedPtr, lock};
+use crate::queue::{Queue, notify_kind};
 use crate::status::*;
 use crate::table::nd1;
-use crate::{explain, limits};
 
 /// A completion queue.
 #[derive(Debug)]
 pub(crate) struct CompletionQueue {
     pub(crate) adapter: Arc<Adapter>,
-    pub(crate) raw: raw::CompletionQueue,
+    pub(crate) queue: Queue,
     inner: Mutex<Inner>,
-    notified: Notified,
-    last: explain::Last,
     _alive: Alive,
 }
 
@@ -57,25 +56,23 @@ class!(CompletionQueue, [IID_INDCompletionQueue, IID_INDOverlapped], {
     fn get_results(results: OutPtr<usize>, count: usize) -> usize;
 }
     fn released(this: &Arc<CompletionQueue>) {
-        this.raw.cancel();
+        this.queue.raw.cancel();
     }
 
     fn tear_off(this: &Arc<CompletionQueue>, iid: Guid) -> Option<NonNull<c_void>> {
         let this = this.clone();
         (iid == IID_ITransomExplain)
-            .then(|| explain::Explain::give(move || this.last.text(&this.adapter.nic.raw)))
+            .then(|| Explain::give(move || this.queue.last_refusal(&this.adapter.nic)))
     }
 );
 
 impl CompletionQueue {
     pub(crate) fn new(adapter: &Arc<Adapter>, entries: usize) -> Result<Arc<CompletionQueue>, i32> {
-        let raw = adapter.nic.raw.completion_queue(entries).map_err(|e| nd1(e.status))?;
+        let queue = Queue::new(&adapter.nic, entries, nd1)?;
         Ok(adapter.adopt(Arc::new(CompletionQueue {
             adapter: adapter.clone(),
-            raw,
+            queue,
             inner: Mutex::default(),
-            notified: Notified::default(),
-            last: explain::Last::default(),
             _alive: Alive::new(),
         })))
     }
@@ -102,40 +99,20 @@ impl CompletionQueue {
         wait: i32,
     ) -> Outcome {
         bytes.put(0);
-        match self.notified.wait(overlapped, wait != 0, &self.raw) {
-            Some(status) if status >= 0 => Ok(status),
-            Some(status) => Err(status),
-            None => Err(ND_INVALID_PARAMETER_1),
-        }
+        self.queue.overlapped_result(overlapped, wait != 0)
     }
 
     fn resize(self: &Arc<Self>, entries: usize) -> Outcome {
-        if entries == 0 || entries > limits::COMPLETION_QUEUE_DEPTH as usize {
-            return Err(ND_INVALID_PARAMETER);
-        }
-        self.raw.resize(entries).map_err(|e| nd1(e.status))?;
-        Ok(ND_SUCCESS)
+        self.queue.resize(entries)
     }
 
     fn notify(self: &Arc<Self>, kind: u32, overlapped: OverlappedPtr) -> Outcome {
-        let kind = match kind {
-            NOTIFY_ANY => NotifyKind::Any,
-            NOTIFY_SOLICITED => NotifyKind::Solicited,
-            NOTIFY_ERRORS => NotifyKind::Errors,
-            _ => return Err(ND_INVALID_PARAMETER_1),
-        };
-        let (started, finisher) = self.adapter.file.begin(overlapped)?;
+        let kind = notify_kind(kind)?;
         if kind != NotifyKind::Errors && lock(&self.inner).behind.is_some() {
-            finisher.finish(ND_SUCCESS); // taken from the engine, and not seen by the program
-            return Ok(started.answer(Ok(())));
+            // A result was taken from the engine, and the program has not seen it.
+            return call::at_once(&self.adapter.file, overlapped, || Ok(()));
         }
-        let over = self.notified.begin(overlapped);
-        let sink = raw::Sink::call(move |status| {
-            over();
-            finisher.finish(nd1(status));
-        });
-        let asked = Notified::ask(&self.adapter.nic, &self.raw, kind, sink);
-        Ok(started.answer(asked.map_err(nd1)))
+        self.queue.notify(&self.adapter.nic, &self.adapter.file, kind, overlapped)
     }
 
     fn get_results(self: &Arc<Self>, results: OutPtr<usize>, count: usize) -> usize {
@@ -150,11 +127,10 @@ impl CompletionQueue {
                 Some(completion) => completion,
                 None => {
                     let mut one = [Completion::BLANK];
-                    if self.raw.poll(&mut one) == 0 {
+                    if self.queue.poll(&self.adapter.nic, &mut one) == 0 {
                         break;
                     }
                     let [completion] = one;
-                    self.last.note(&self.adapter.nic.raw, &completion);
                     // The window's own result comes right before the Receive that carried the
                     // invalidation (ND1 15.11).
                     if completion.flags.contains(CompletionFlags::INVALIDATED)
@@ -181,7 +157,7 @@ impl CompletionQueue {
 
 impl Cancel for CompletionQueue {
     fn cancel(&self) -> Outcome {
-        self.raw.cancel();
+        self.queue.raw.cancel();
         Ok(ND_SUCCESS)
     }
 }

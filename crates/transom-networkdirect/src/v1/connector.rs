@@ -6,14 +6,15 @@ use std::sync::{Arc, Mutex, Weak};
 use transom_engine::{Status, raw};
 use transom_wire::ReadLimits;
 
-use super::{Adapter, Cancel, CompletionQueue, Endpoint, Space, overlapped_result};
+use super::{Adapter, Cancel, Endpoint, Space, overlapped_result};
+use crate::call;
 use crate::com::{Alive, AnyPtr, InPtr, Object, OutPtr, class};
 use crate::guid::{IID_INDConnector, IID_INDEndpoint, IID_INDOverlapped};
 use crate::limits;
+use crate::marshal::{private_data, put_address, put_private, within};
 use crate::os::{OverlappedPtr, lock};
 use crate::status::*;
 use crate::table::nd1;
-use crate::v2::{private_data, put_address, put_private};
 
 /// A connector. Its end disconnects, rejects or gives up (ND1 C-6, D-8).
 #[derive(Debug)]
@@ -71,10 +72,6 @@ class!(Connector, [IID_INDConnector, IID_INDOverlapped], {
     fn disconnect(overlapped: OverlappedPtr) -> i32;
 });
 
-fn within(value: usize, limit: u32, invalid: i32) -> Result<u32, i32> {
-    u32::try_from(value).ok().filter(|value| *value <= limit).ok_or(invalid)
-}
-
 impl Connector {
     pub(crate) fn new(adapter: &Arc<Adapter>) -> Result<Arc<Connector>, i32> {
         let raw = adapter.nic.raw.connector().map_err(|e| nd1(e.status))?;
@@ -97,13 +94,6 @@ impl Connector {
         overlapped_result(overlapped, bytes, wait)
     }
 
-    fn queue(&self, given: AnyPtr, invalid: i32) -> Result<Arc<CompletionQueue>, i32> {
-        given
-            .value::<CompletionQueue>()
-            .filter(|queue| Arc::ptr_eq(&queue.adapter, &self.adapter))
-            .ok_or(invalid)
-    }
-
     fn create_endpoint(
         self: &Arc<Self>,
         inbound_queue: AnyPtr,
@@ -117,8 +107,8 @@ impl Connector {
         inline: OutPtr<usize>,
         out: OutPtr<usize>,
     ) -> Outcome {
-        let inbound_queue = self.queue(inbound_queue, ND_INVALID_PARAMETER_1)?;
-        let outbound_queue = self.queue(outbound_queue, ND_INVALID_PARAMETER_2)?;
+        let inbound_queue = inbound_queue.of(&self.adapter, ND_INVALID_PARAMETER_1)?;
+        let outbound_queue = outbound_queue.of(&self.adapter, ND_INVALID_PARAMETER_2)?;
         let depths = [
             within(inbound_entries, limits::QUEUE_DEPTH, ND_INVALID_PARAMETER_3)?,
             within(outbound_entries, limits::QUEUE_DEPTH, ND_INVALID_PARAMETER_4)?,
@@ -153,11 +143,9 @@ impl Connector {
     fn begin(
         &self,
         overlapped: OverlappedPtr,
-        call: impl FnOnce(raw::Sink) -> Result<(), raw::Error>,
+        begun: impl FnOnce(raw::Sink) -> Result<(), raw::Error>,
     ) -> Outcome {
-        let (started, finisher) = self.adapter.file.begin(overlapped)?;
-        let sink = raw::Sink::call(move |status| finisher.finish(nd1(status)));
-        Ok(started.answer(call(sink).map_err(|e| nd1(e.status))))
+        call::begin(&self.adapter.file, nd1, overlapped, begun)
     }
 
     fn connect(
@@ -189,13 +177,11 @@ impl Connector {
     }
 
     fn complete_connect(self: &Arc<Self>, overlapped: OverlappedPtr) -> Outcome {
-        let (started, finisher) = self.adapter.file.begin(overlapped)?;
-        let done = self.raw.complete_connect().map_err(|e| nd1(e.status));
-        if done.is_ok() {
+        call::at_once(&self.adapter.file, overlapped, || {
+            self.raw.complete_connect().map_err(|e| nd1(e.status))?;
             self.agreed();
-            finisher.finish(ND_SUCCESS);
-        }
-        Ok(started.answer(done))
+            Ok(())
+        })
     }
 
     fn accept(

@@ -129,7 +129,7 @@ impl Endpoint {
         let depths = [initiator_depth, receive_depth];
         let raw = adapter
             .nic
-            .queue_pair(&outbound.raw, &inbound.raw, None, 0, depths, limits::INLINE)
+            .queue_pair(&outbound.queue.raw, &inbound.queue.raw, None, 0, depths, limits::INLINE)
             .map_err(nd1)?;
         let number = raw.config().number;
         let reads = AtomicU32::new(limits.outbound);
@@ -271,10 +271,7 @@ impl Endpoint {
         if given & (OP_ALLOW_READ | OP_ALLOW_WRITE) == 0 {
             return Err(ND_INVALID_PARAMETER_6); // ND1 15.13
         }
-        let window = window
-            .value::<Window>()
-            .filter(|window| Arc::ptr_eq(&window.adapter, &self.adapter))
-            .ok_or(ND_INVALID_PARAMETER_3)?;
+        let window = window.of::<Window>(&self.adapter, ND_INVALID_PARAMETER_3)?;
         let region = lock(&self.adapter.regions).get(region).ok_or(ND_INVALID_PARAMETER_2)?;
         let (base, length) = (buffer.address() as u64, length as u64);
         let pick = |bit: u32, right: Rights| if given & bit != 0 { right } else { Rights::NONE };
@@ -304,10 +301,7 @@ impl Endpoint {
         if result.is_null() {
             return Err(ND_INVALID_PARAMETER_1);
         }
-        let window = window
-            .value::<Window>()
-            .filter(|window| Arc::ptr_eq(&window.adapter, &self.adapter))
-            .ok_or(ND_INVALID_PARAMETER_2)?;
+        let window = window.of::<Window>(&self.adapter, ND_INVALID_PARAMETER_2)?;
         let flags = flags(given, OTHER, ND_INVALID_PARAMETER_3)?;
         window.invalidate(self.number, |window| {
             self.post(result, Operation::Invalidate { window }, flags, Data::Sges(&[])).map(drop)

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use transom_engine::raw;
 
 use super::{Adapter, Cancel, Connector, Space, overlapped_result};
+use crate::call;
 use crate::com::{Alive, AnyPtr, OutPtr, class};
 use crate::guid::{IID_INDListen, IID_INDOverlapped};
 use crate::os::OverlappedPtr;
@@ -69,15 +70,11 @@ impl Listen {
         connector: AnyPtr,
         overlapped: OverlappedPtr,
     ) -> Outcome {
-        let connector = connector
-            .value::<Connector>()
-            .filter(|connector| Arc::ptr_eq(&connector.adapter, &self.adapter))
-            .ok_or(ND_INVALID_PARAMETER_1)?;
-        let (started, finisher) = self.adapter.file.begin(overlapped)?;
-        let sink = raw::Sink::call(move |status| finisher.finish(nd1(status)));
-        connector.space.set(&self.space);
-        let asked = self.raw.get_request(&connector.raw, sink).map_err(|e| nd1(e.status));
-        Ok(started.answer(asked))
+        let connector = connector.of::<Connector>(&self.adapter, ND_INVALID_PARAMETER_1)?;
+        call::begin(&self.adapter.file, nd1, overlapped, |sink| {
+            connector.space.set(&self.space);
+            self.raw.get_request(&connector.raw, sink)
+        })
     }
 }
 

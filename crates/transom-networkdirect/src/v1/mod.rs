@@ -18,9 +18,12 @@ pub(crate) use provider::Provider;
 pub(crate) use space::Space;
 pub(crate) use window::Window;
 
-use crate::com::OutPtr;
-use crate::os::{OverlappedPtr, result_of};
+use crate::call;
+use crate::com::{OutPtr, members};
+use crate::os::OverlappedPtr;
 use crate::status::*;
+
+members!(Adapter: CompletionQueue, Connector, Window);
 
 /// An object that has overlapped requests of its own.
 pub(crate) trait Cancel: std::fmt::Debug + Send + Sync {
@@ -28,12 +31,8 @@ pub(crate) trait Cancel: std::fmt::Debug + Send + Sync {
     fn cancel(&self) -> Outcome;
 }
 
-/// GetOverlappedResult of every object (ND1 OV-6, OV-7).
+/// GetOverlappedResult of every object but completion queues.
 fn overlapped_result(overlapped: OverlappedPtr, bytes: OutPtr<usize>, wait: i32) -> Outcome {
     bytes.put(0);
-    match result_of(overlapped, wait != 0, |_| {}) {
-        Some(status) if status >= 0 => Ok(status),
-        Some(status) => Err(status),
-        None => Err(ND_INVALID_PARAMETER_1),
-    }
+    call::overlapped_result(overlapped, wait != 0)
 }

@@ -9,6 +9,7 @@ use super::{CompletionQueue, Connector, Listener, QueuePair, Region, SharedQueue
 use crate::abi::*;
 use crate::com::{Alive, AnyPtr, InPtr, Object, OutPtr, class};
 use crate::guid::{Guid, IID_IND2Adapter};
+use crate::marshal::within;
 use crate::nic::Nic;
 use crate::os::{File, Handle};
 use crate::status::*;
@@ -80,11 +81,6 @@ pub(crate) struct Sizes {
     pub(crate) receive_depth: u32,
     pub(crate) initiator_depth: u32,
     pub(crate) inline_size: u32,
-}
-
-/// A number above its limit is refused by its position among the parameters (ND2 2.5).
-fn within(value: u32, limit: u32, invalid: i32) -> Result<u32, i32> {
-    if value <= limit { Ok(value) } else { Err(invalid) }
 }
 
 fn iid_of(iid: InPtr<Guid>) -> Result<Guid, i32> {
@@ -219,14 +215,6 @@ impl Adapter {
         Object::give(shared, iid, out)
     }
 
-    /// A completion queue of this adapter (ND2 1.6).
-    fn queue(self: &Arc<Self>, given: AnyPtr, invalid: i32) -> Result<Arc<CompletionQueue>, i32> {
-        given
-            .value::<CompletionQueue>()
-            .filter(|queue| Arc::ptr_eq(&queue.adapter, self))
-            .ok_or(invalid)
-    }
-
     fn create_queue_pair(
         self: &Arc<Self>,
         iid: InPtr<Guid>,
@@ -241,8 +229,8 @@ impl Adapter {
         out: OutPtr<usize>,
     ) -> Outcome {
         let iid = iid_of(iid)?;
-        let receive = self.queue(receive_queue, ND_INVALID_PARAMETER_2)?;
-        let initiator = self.queue(initiator_queue, ND_INVALID_PARAMETER_3)?;
+        let receive = receive_queue.of(self, ND_INVALID_PARAMETER_2)?;
+        let initiator = initiator_queue.of(self, ND_INVALID_PARAMETER_3)?;
         within(receive_sge, limits::SGE, ND_INVALID_PARAMETER_7)?;
         within(initiator_sge, limits::SGE, ND_INVALID_PARAMETER_8)?;
         let sizes = Sizes {
@@ -266,12 +254,9 @@ impl Adapter {
         out: OutPtr<usize>,
     ) -> Outcome {
         let iid = iid_of(iid)?;
-        let receive = self.queue(receive_queue, ND_INVALID_PARAMETER_2)?;
-        let initiator = self.queue(initiator_queue, ND_INVALID_PARAMETER_3)?;
-        let shared = shared
-            .value::<SharedQueue>()
-            .filter(|queue| Arc::ptr_eq(&queue.adapter, self))
-            .ok_or(ND_INVALID_PARAMETER_4)?;
+        let receive = receive_queue.of(self, ND_INVALID_PARAMETER_2)?;
+        let initiator = initiator_queue.of(self, ND_INVALID_PARAMETER_3)?;
+        let shared = shared.of(self, ND_INVALID_PARAMETER_4)?;
         within(initiator_sge, limits::SGE, ND_INVALID_PARAMETER_7)?;
         let sizes = Sizes {
             receive_depth: 0,

@@ -4,16 +4,15 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use transom_engine::{Completion, CompletionKind, NotifyKind, raw};
+use transom_engine::{Completion, CompletionKind};
 
 use super::Adapter;
 use crate::abi::*;
 use crate::com::{Alive, OutPtr, class};
-use crate::explain;
+use crate::explain::Explain;
 use crate::guid::{Guid, IID_IND2CompletionQueue, IID_IND2Overlapped, IID_ITransomExplain};
-use crate::limits;
-use crate::notified::Notified;
 use crate::os::{File, OverlappedPtr};
+use crate::queue::{Queue, notify_kind};
 use crate::status::*;
 use crate::table::nd2;
 
@@ -21,12 +20,10 @@ use crate::table::nd2;
 #[derive(Debug)]
 pub(crate) struct CompletionQueue {
     pub(crate) adapter: Arc<Adapter>,
-    pub(crate) raw: raw::CompletionQueue,
+    pub(crate) queue: Queue,
     file: Arc<File>,
     group: u16,
     affinity: usize,
-    notified: Notified,
-    last: explain::Last,
     _alive: Alive,
 }
 
@@ -39,13 +36,13 @@ class!(CompletionQueue, [IID_IND2CompletionQueue, IID_IND2Overlapped], {
     fn get_results(results: OutPtr<Nd2Result>, count: u32) -> u32;
 }
     fn released(this: &Arc<CompletionQueue>) {
-        this.raw.cancel();
+        this.queue.raw.cancel();
     }
 
     fn tear_off(this: &Arc<CompletionQueue>, iid: Guid) -> Option<NonNull<c_void>> {
         let this = this.clone();
         (iid == IID_ITransomExplain)
-            .then(|| explain::Explain::give(move || this.last.text(&this.adapter.nic.raw)))
+            .then(|| Explain::give(move || this.queue.last_refusal(&this.adapter.nic)))
     }
 );
 
@@ -60,30 +57,24 @@ impl CompletionQueue {
         group: u16,
         affinity: usize,
     ) -> Result<Arc<CompletionQueue>, i32> {
-        let raw = adapter.nic.raw.completion_queue(depth as usize).map_err(|e| nd2(e.status))?;
+        let queue = Queue::new(&adapter.nic, depth as usize, nd2)?;
         Ok(Arc::new(CompletionQueue {
             adapter: adapter.clone(),
-            raw,
+            queue,
             file,
             group,
             affinity,
-            notified: Notified::default(),
-            last: explain::Last::default(),
             _alive: Alive::new(),
         }))
     }
 
     fn cancel_overlapped_requests(self: &Arc<Self>) -> Outcome {
-        self.raw.cancel();
+        self.queue.raw.cancel();
         Ok(ND_SUCCESS)
     }
 
     fn get_overlapped_result(self: &Arc<Self>, overlapped: OverlappedPtr, wait: i32) -> Outcome {
-        match self.notified.wait(overlapped, wait != 0, &self.raw) {
-            Some(status) if status >= 0 => Ok(status),
-            Some(status) => Err(status),
-            None => Err(ND_INVALID_PARAMETER_1),
-        }
+        self.queue.overlapped_result(overlapped, wait != 0)
     }
 
     fn get_notify_affinity(
@@ -101,28 +92,12 @@ impl CompletionQueue {
     }
 
     fn resize(self: &Arc<Self>, depth: u32) -> Outcome {
-        if depth == 0 || depth > limits::COMPLETION_QUEUE_DEPTH {
-            return Err(ND_INVALID_PARAMETER);
-        }
-        self.raw.resize(depth as usize).map_err(|e| nd2(e.status))?;
-        Ok(ND_SUCCESS)
+        self.queue.resize(depth as usize)
     }
 
     fn notify(self: &Arc<Self>, kind: u32, overlapped: OverlappedPtr) -> Outcome {
-        let kind = match kind {
-            NOTIFY_ANY => NotifyKind::Any,
-            NOTIFY_SOLICITED => NotifyKind::Solicited,
-            NOTIFY_ERRORS => NotifyKind::Errors,
-            _ => return Err(ND_INVALID_PARAMETER_1),
-        };
-        let (started, finisher) = self.file.begin(overlapped)?;
-        let over = self.notified.begin(overlapped);
-        let sink = raw::Sink::call(move |status| {
-            over();
-            finisher.finish(nd2(status));
-        });
-        let asked = Notified::ask(&self.adapter.nic, &self.raw, kind, sink);
-        Ok(started.answer(asked.map_err(nd2)))
+        let kind = notify_kind(kind)?;
+        self.queue.notify(&self.adapter.nic, &self.file, kind, overlapped)
     }
 
     fn get_results(self: &Arc<Self>, results: OutPtr<Nd2Result>, count: u32) -> u32 {
@@ -133,9 +108,9 @@ impl CompletionQueue {
         let mut batch = [Completion::BLANK; BATCH];
         while done < count as usize {
             let room = BATCH.min(count as usize - done);
-            let got = self.raw.poll(batch.get_mut(..room).unwrap_or_default());
+            let into = batch.get_mut(..room).unwrap_or_default();
+            let got = self.queue.poll(&self.adapter.nic, into);
             for completion in batch.iter().take(got) {
-                self.last.note(&self.adapter.nic.raw, completion);
                 results.put_at(done, result_of(completion));
                 done += 1;
             }

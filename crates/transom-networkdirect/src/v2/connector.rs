@@ -7,8 +7,10 @@ use transom_engine::raw;
 use transom_wire::ReadLimits;
 
 use super::{Adapter, QueuePair, overlapped_result};
-use crate::com::{Alive, AnyPtr, InPtr, OutPtr, address, class, copy_from_program};
+use crate::call;
+use crate::com::{Alive, AnyPtr, InPtr, OutPtr, class};
 use crate::guid::{IID_IND2Connector, IID_IND2Overlapped};
+use crate::marshal::{private_data, put_address, put_private};
 use crate::os::{File, OverlappedPtr};
 use crate::status::*;
 use crate::table::nd2;
@@ -56,56 +58,6 @@ class!(Connector, [IID_IND2Connector, IID_IND2Overlapped], {
     fn disconnect(overlapped: OverlappedPtr) -> i32;
 });
 
-/// Private data of the program; larger than `limit` is refused before a byte is read, and changes
-/// nothing (C17).
-pub(crate) fn private_data(
-    private: InPtr<u8>,
-    length: usize,
-    limit: usize,
-    too_long: i32,
-) -> Result<Vec<u8>, i32> {
-    if length > limit {
-        return Err(too_long);
-    }
-    let mut bytes = vec![0; length];
-    if length > 0 {
-        copy_from_program(private.address() as u64, &mut bytes).ok_or(ND_ACCESS_VIOLATION)?;
-    }
-    Ok(bytes)
-}
-
-/// Give out bytes whose number may exceed the room: as many as fit, and the number needed.
-pub(crate) fn put_private<C: Copy + TryInto<usize> + TryFrom<usize>>(
-    bytes: &[u8],
-    out: OutPtr<u8>,
-    length: OutPtr<C>,
-) -> Outcome {
-    let room: usize = length.get().ok_or(ND_INVALID_PARAMETER)?.try_into().unwrap_or(0);
-    length.put(C::try_from(bytes.len()).map_err(|_| ND_INTERNAL_ERROR)?);
-    let room = if out.is_null() { 0 } else { room };
-    out.put_bytes(bytes.get(..room.min(bytes.len())).unwrap_or_default());
-    if room < bytes.len() { Err(ND_BUFFER_OVERFLOW) } else { Ok(ND_SUCCESS) }
-}
-
-/// Give out an address: all of it or nothing (C48).
-pub(crate) fn put_address<C: Copy + TryInto<usize> + TryFrom<usize>>(
-    from: SocketAddr,
-    out: OutPtr<u8>,
-    length: OutPtr<C>,
-) -> Outcome {
-    let room: usize = length.get().ok_or(ND_INVALID_PARAMETER)?.try_into().unwrap_or(0);
-    let bytes = address::encode(from);
-    length.put(C::try_from(bytes.len()).map_err(|_| ND_INTERNAL_ERROR)?);
-    if room < bytes.len() {
-        return Err(ND_BUFFER_OVERFLOW);
-    }
-    if out.is_null() {
-        return Err(ND_INVALID_PARAMETER);
-    }
-    out.put_bytes(&bytes);
-    Ok(ND_SUCCESS)
-}
-
 impl Connector {
     pub(crate) fn new(adapter: &Arc<Adapter>, file: Arc<File>) -> Result<Arc<Connector>, i32> {
         let raw = adapter.nic.raw.connector().map_err(|e| nd2(e.status))?;
@@ -136,18 +88,9 @@ impl Connector {
     fn begin(
         &self,
         overlapped: OverlappedPtr,
-        call: impl FnOnce(raw::Sink) -> Result<(), raw::Error>,
+        begun: impl FnOnce(raw::Sink) -> Result<(), raw::Error>,
     ) -> Outcome {
-        let (started, finisher) = self.file.begin(overlapped)?;
-        let sink = raw::Sink::call(move |status| finisher.finish(nd2(status)));
-        Ok(started.answer(call(sink).map_err(|e| nd2(e.status))))
-    }
-
-    /// A queue pair of this adapter.
-    fn pair(&self, pair: AnyPtr) -> Result<Arc<QueuePair>, i32> {
-        pair.value::<QueuePair>()
-            .filter(|pair| Arc::ptr_eq(&pair.adapter, &self.adapter))
-            .ok_or(ND_INVALID_PARAMETER_1)
+        call::begin(&self.file, nd2, overlapped, begun)
     }
 
     fn connect(
@@ -161,7 +104,7 @@ impl Connector {
         private_length: u32,
         overlapped: OverlappedPtr,
     ) -> Outcome {
-        let pair = self.pair(pair)?;
+        let pair = pair.of::<QueuePair>(&self.adapter, ND_INVALID_PARAMETER_1)?;
         let to = address.socket_address(address_length as usize).ok_or(ND_INVALID_ADDRESS)?;
         let limit = self.adapter.nic.caps().caller_data;
         let private =
@@ -171,12 +114,9 @@ impl Connector {
     }
 
     fn complete_connect(self: &Arc<Self>, overlapped: OverlappedPtr) -> Outcome {
-        let (started, finisher) = self.file.begin(overlapped)?;
-        let done = self.raw.complete_connect().map_err(|e| nd2(e.status));
-        if done.is_ok() {
-            finisher.finish(ND_SUCCESS);
-        }
-        Ok(started.answer(done))
+        call::at_once(&self.file, overlapped, || {
+            self.raw.complete_connect().map_err(|e| nd2(e.status))
+        })
     }
 
     fn accept(
@@ -188,7 +128,7 @@ impl Connector {
         private_length: u32,
         overlapped: OverlappedPtr,
     ) -> Outcome {
-        let pair = self.pair(pair)?;
+        let pair = pair.of::<QueuePair>(&self.adapter, ND_INVALID_PARAMETER_1)?;
         let limit = self.adapter.nic.caps().callee_data;
         let private =
             private_data(private, private_length as usize, limit, ND_INVALID_BUFFER_SIZE)?;

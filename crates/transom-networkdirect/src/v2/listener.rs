@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex};
 
 use transom_engine::raw;
 
-use super::connector::put_address;
 use super::{Adapter, Connector, overlapped_result};
+use crate::call;
 use crate::com::{Alive, AnyPtr, InPtr, OutPtr, class};
 use crate::guid::{IID_IND2Listener, IID_IND2Overlapped};
+use crate::marshal::put_address;
 use crate::os::{File, OverlappedPtr, lock};
 use crate::status::*;
 use crate::table::nd2;
@@ -90,14 +91,8 @@ impl Listener {
         connector: AnyPtr,
         overlapped: OverlappedPtr,
     ) -> Outcome {
-        let connector = connector
-            .value::<Connector>()
-            .filter(|connector| Arc::ptr_eq(&connector.adapter, &self.adapter))
-            .ok_or(ND_INVALID_PARAMETER_1)?;
+        let connector = connector.of::<Connector>(&self.adapter, ND_INVALID_PARAMETER_1)?;
         let raw = self.bound()?;
-        let (started, finisher) = self.file.begin(overlapped)?;
-        let sink = raw::Sink::call(move |status| finisher.finish(nd2(status)));
-        let asked = raw.get_request(&connector.raw, sink).map_err(|e| nd2(e.status));
-        Ok(started.answer(asked))
+        call::begin(&self.file, nd2, overlapped, |sink| raw.get_request(&connector.raw, sink))
     }
 }

@@ -74,8 +74,8 @@ impl QueuePair {
         let raw = adapter
             .nic
             .queue_pair(
-                &initiator.raw,
-                &receive.raw,
+                &initiator.queue.raw,
+                &receive.queue.raw,
                 shared_raw,
                 context,
                 depths,
@@ -165,15 +165,8 @@ impl QueuePair {
         length: usize,
         given: u32,
     ) -> Outcome {
-        let ours = |other: &Arc<Adapter>| Arc::ptr_eq(other, &self.adapter);
-        let region = region
-            .value::<Region>()
-            .filter(|region| ours(&region.adapter))
-            .ok_or(ND_INVALID_PARAMETER_2)?;
-        let window = window
-            .value::<Window>()
-            .filter(|window| ours(&window.adapter))
-            .ok_or(ND_INVALID_PARAMETER_3)?;
+        let region = region.of::<Region>(&self.adapter, ND_INVALID_PARAMETER_2)?;
+        let window = window.of::<Window>(&self.adapter, ND_INVALID_PARAMETER_3)?;
         let flags = flags(given, BIND, ND_INVALID_PARAMETER_6)?;
         let pick = |bit: u32, right: Rights| if given & bit != 0 { right } else { Rights::NONE };
         let rights =
@@ -194,10 +187,7 @@ impl QueuePair {
     }
 
     fn invalidate(self: &Arc<Self>, context: usize, window: AnyPtr, given: u32) -> Outcome {
-        let window = window
-            .value::<Window>()
-            .filter(|window| Arc::ptr_eq(&window.adapter, &self.adapter))
-            .ok_or(ND_INVALID_PARAMETER_2)?;
+        let window = window.of::<Window>(&self.adapter, ND_INVALID_PARAMETER_2)?;
         let flags = flags(given, INVALIDATE, ND_INVALID_PARAMETER_3)?;
         window.invalidate(|window| {
             self.post(context, Operation::Invalidate { window }, flags, Data::Sges(&[]))

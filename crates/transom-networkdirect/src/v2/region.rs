@@ -8,6 +8,7 @@ use transom_memory::{Rights, Token};
 
 use super::{Adapter, overlapped_result};
 use crate::abi::*;
+use crate::call;
 use crate::com::{Alive, InPtr, class};
 use crate::guid::{IID_IND2MemoryRegion, IID_IND2Overlapped};
 use crate::limits;
@@ -115,33 +116,29 @@ impl Region {
         if registered.is_some() {
             return Err(ND_INVALID_DEVICE_STATE); // R1
         }
-        let (started, finisher) = self.file.begin(overlapped)?;
-        let made = self.adapter.nic.register(buffer.address() as u64, length as u64, rights);
-        let region = match made {
-            Ok(region) => region,
-            Err(status) => return Ok(started.answer(Err(register_status(status)))),
-        };
-        self.token.store(region.0, Ordering::Release);
-        *registered = Some(region);
-        drop(registered);
-        finisher.finish(ND_SUCCESS);
-        Ok(started.answer(Ok(())))
+        call::at_once(&self.file, overlapped, || {
+            let (base, length) = (buffer.address() as u64, length as u64);
+            let made = self.adapter.nic.register(base, length, rights);
+            let region = made.map_err(register_status)?;
+            self.token.store(region.0, Ordering::Release);
+            *registered = Some(region);
+            drop(registered);
+            Ok(())
+        })
     }
 
     fn deregister(self: &Arc<Self>, overlapped: OverlappedPtr) -> Outcome {
         let mut registered = lock(&self.registered);
         let region = registered.ok_or(ND_INVALID_DEVICE_STATE)?; // R19
-        let (started, finisher) = self.file.begin(overlapped)?;
-        if let Err(error) = self.adapter.nic.raw.deregister(region) {
+        call::at_once(&self.file, overlapped, || {
             // Busy is answered inline (R16, C5).
-            return Ok(started.answer(Err(nd2(error.status))));
-        }
-        *registered = None;
-        drop(registered);
-        // No access is under way any more (R18). The packet follows at once, so that nothing is
-        // written to the OVERLAPPED later (1.3 rule 11).
-        finisher.finish(ND_SUCCESS);
-        Ok(started.answer(Ok(())))
+            self.adapter.nic.raw.deregister(region).map_err(|e| nd2(e.status))?;
+            *registered = None;
+            drop(registered);
+            // No access is under way any more (R18). The packet follows at once, so that nothing is
+            // written to the OVERLAPPED later (1.3 rule 11).
+            Ok(())
+        })
     }
 
     fn get_local_token(self: &Arc<Self>) -> u32 {

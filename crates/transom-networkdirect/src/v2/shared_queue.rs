@@ -6,6 +6,7 @@ use transom_engine::raw;
 
 use super::{Adapter, overlapped_result};
 use crate::abi::*;
+use crate::call;
 use crate::com::{Alive, InPtr, OutPtr, class};
 use crate::guid::{IID_IND2Overlapped, IID_IND2SharedReceiveQueue};
 use crate::limits;
@@ -92,9 +93,7 @@ impl SharedQueue {
     }
 
     fn notify(self: &Arc<Self>, overlapped: OverlappedPtr) -> Outcome {
-        let (started, finisher) = self.file.begin(overlapped)?;
-        let sink = raw::Sink::call(move |status| finisher.finish(nd2(status)));
-        Ok(started.answer(self.raw.notify(sink).map_err(|e| nd2(e.status))))
+        call::begin(&self.file, nd2, overlapped, |sink| self.raw.notify(sink))
     }
 
     fn receive(self: &Arc<Self>, context: usize, list: InPtr<Nd2Sge>, count: u32) -> Outcome {
