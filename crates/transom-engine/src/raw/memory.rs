@@ -194,8 +194,8 @@ impl Adapter {
     ///
     /// # Errors
     /// `InvalidParameter(1)` if base and length, or a segment, wrap around the address space;
-    /// `InvalidParameter(2)` for no bytes, or more than [`Options::largest_region`]
-    /// (super::Options::largest_region); `InsufficientResources`; `DeviceRemoved`.
+    /// `InvalidParameter(2)` for no bytes, or more than
+    /// [`largest_region`](super::Options::largest_region); `InsufficientResources`; `DeviceRemoved`.
     #[allow(unsafe_code)] // the promise is the caller's; nothing here relies on it
     pub unsafe fn register_in(
         &self,
