@@ -73,7 +73,7 @@ impl Region {
 
     /// WSAEINVAL while requests that use it are posted (5.7).
     pub(crate) fn deregister(&self) -> Result<()> {
-        let unless = Unless { windows: true, posted: true, ..Unless::default() };
+        let unless = Unless { windows: true, posted: true };
         deregistered(self.adapter.deregister_unless(self.token, unless))
     }
 
