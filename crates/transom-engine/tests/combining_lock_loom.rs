@@ -4,7 +4,7 @@
 //! without the one in `CombiningLock::control`.
 #![allow(missing_docs, dead_code)]
 
-#[path = "../src/driver/combining_lock.rs"]
+#[path = "../src/driver/schedule/combining_lock.rs"]
 mod combining_lock;
 mod on_loom;
 

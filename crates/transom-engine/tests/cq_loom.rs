@@ -1,5 +1,5 @@
 //! Every interleaving of threads that sleep in a completion queue and those that add to it, on the
-//! shipped source files (`driver/cq.rs`, `driver/sleepers.rs`, `driver/notifications.rs`). A thread that
+//! shipped source files (`driver/objects/cq.rs`, `driver/schedule/sleepers.rs`, `driver/link/notifications.rs`). A thread that
 //! slept through a completion, a failure or a `wake` would sleep for ever, which loom reports.
 //!
 //! Seen to fail with `Sleepers::any` asked before `add_all` takes the lock, with a `wait` that does
@@ -7,12 +7,12 @@
 //! the queue, and with an `add_all`, a `finish_batch` or a `cancel` that wakes no sleeper.
 #![allow(missing_docs, dead_code, unreachable_pub, clippy::unwrap_used)]
 
-#[path = "../src/driver/cq.rs"]
+#[path = "../src/driver/objects/cq.rs"]
 mod cq;
-#[path = "../src/driver/notifications.rs"]
+#[path = "../src/driver/link/notifications.rs"]
 mod notifications;
 mod on_loom;
-#[path = "../src/driver/sleepers.rs"]
+#[path = "../src/driver/schedule/sleepers.rs"]
 mod sleepers;
 
 use std::sync::Arc;
@@ -119,6 +119,13 @@ mod link {
         pub fn interest(&self) -> Option<(&sys::Fd, bool)> {
             None
         }
+    }
+}
+
+/// An adapter whose address goes: `Cq::removed` is called without it.
+mod removal {
+    pub trait Notifies {
+        fn removed(&self);
     }
 }
 

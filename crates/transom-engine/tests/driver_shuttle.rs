@@ -8,7 +8,7 @@
 //! are for is the loom models' part, and so is the note for a waiter whose link is left unread, which no
 //! random schedule came to.
 //!
-//! Who waits is counted here as in `driver/watch.rs`, which `watch_loom.rs` has: with its leases in between,
+//! Who waits is counted here as in `driver/schedule/watch.rs`, which `watch_loom.rs` has: with its leases in between,
 //! a lost second look took more than ten times as many schedules to come up.
 #![allow(missing_docs, dead_code, unreachable_pub, clippy::unwrap_used)]
 
@@ -18,13 +18,13 @@ mod sync {
     /// Of a ring.
     pub(crate) const SLOTS: usize = 2;
 }
-#[path = "../src/driver/combining_lock.rs"]
+#[path = "../src/driver/schedule/combining_lock.rs"]
 mod combining_lock;
 #[path = "../../transom-process/src/record.rs"]
 mod record;
 #[path = "../../transom-process/src/ring.rs"]
 mod ring;
-#[path = "../src/driver/sleepers.rs"]
+#[path = "../src/driver/schedule/sleepers.rs"]
 mod sleepers;
 
 use std::cell::Cell;

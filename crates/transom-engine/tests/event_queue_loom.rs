@@ -1,23 +1,26 @@
 //! Every interleaving of what a link has decided and who hears of it, on the shipped source file
-//! (`driver/event_queue.rs`): completions that go straight to their queue, deferred events that wait until the link's
-//! lock is dropped, owners that change and go. Everything is told once and in order (ND2 4.9).
+//! (`driver/link/event_queue.rs`): completions that go straight to their queue, deferred events that wait
+//! until the link's lock is dropped, owners that change and go. Each is reported once and in order
+//! (ND2 4.9).
 //!
-//! Seen to fail without the look at `is_waiting` or the one at `delivering` in `EventQueue::post` (the first),
-//! without the lock of who reads (the second and the third: so it was), without the question whose events they
-//! are (the third), with a mark that is taken back outside of the lock (all but the first), and with a
-//! queue pair that does not wait for what is deferred (the last).
+//! Seen to fail without the look at `has_deferred` or the one at `delivering` in `EventQueue::post` (the
+//! first), without the lock of the reader (the second and the third: so it was), without the question whose
+//! events they are (the third), with a mark that is taken back outside of the lock (all but the first), and
+//! with a queue pair that does not wait for what is deferred (the last).
 #![allow(missing_docs, dead_code, unreachable_pub, clippy::unwrap_used)]
 
-#[path = "../src/driver/event_queue.rs"]
+#[path = "../src/driver/link/event_queue.rs"]
 mod event_queue;
 mod on_loom;
+#[path = "../src/driver/link/queues.rs"]
+mod queues;
 
 use loom::thread;
 use on_loom::{bounded, sync};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use sync::Mutex;
 pub use transom_core::{
-    Completion, ConnectionEvent, Effect, Effects, EndReason, Finished, Side, Status,
+    Completion, ConnectionEvent, Effect, Effects, EndReason, Finished, SharedReceives, Side, Status,
 };
 
 /// What the link gives back when it is gone.
@@ -36,97 +39,113 @@ mod notifications {
     }
 }
 
+/// Where peers offer shared memory: not in this model.
+mod upgrade {
+    pub struct UpgradeListener;
+}
+
 mod qp {
-    use super::{Completion, Effect, Execution, GIVEN_BACK, Side, notifications};
+    use super::notifications::Notifications;
+    use super::queues::Queues;
+    use super::{Completion, Effect, Execution, GIVEN_BACK, SharedReceives, Side, link::Link};
 
     #[derive(Debug)]
     pub struct Qp(pub super::Heard);
 
-    impl Qp {
-        pub fn complete(&self, _: Side, completion: Completion) {
-            self.0.lock().unwrap().push(completion.request_context);
+    impl Queues for Qp {
+        fn exchange(&self, _: &mut Execution) {}
+
+        fn add_freed(&self, _: (u32, u32)) {}
+
+        fn shared_receives(&self) -> Option<&dyn SharedReceives> {
+            None
         }
 
-        pub fn complete_batch(
-            &self,
-            batch: &mut Vec<Effect>,
-            _: &mut notifications::Notifications,
-        ) {
+        fn complete_batch(&self, batch: &mut Vec<Effect>, _: &mut Notifications) {
             for effect in batch.drain(..) {
                 let Effect::Complete(side, completion) = effect else { unreachable!() };
                 self.complete(side, completion);
             }
         }
 
-        pub fn finish_batch(&self, _: &mut notifications::Notifications) {}
+        fn complete(&self, _: Side, completion: Completion) {
+            self.0.lock().unwrap().push(completion.request_context);
+        }
 
-        pub fn take_back(&self, _: Execution, _: &mut notifications::Notifications) {
+        fn look_again(&self) {}
+
+        fn leave(&self, _: &Link) {}
+
+        fn finish_batch(&self, _: &mut Notifications) {}
+
+        fn take_back(&self, _: Execution, _: &mut Notifications) {
             self.0.lock().unwrap().push(GIVEN_BACK);
         }
     }
 }
 
-/// Who hears: `connector.rs` and `listener.rs`, which do the same as far as events are concerned.
-macro_rules! owner {
-    ($module:ident, $Owner:ident, $voice:expr) => {
-        mod $module {
-            use super::link::Link;
-            use super::event_queue::{Delivery, Owner};
-            #[allow(unused_imports)]
-            use super::{GONE, HEARD_BY_LISTENER, Mutex, notifications};
-            use std::sync::Arc;
-
-            #[derive(Debug)]
-            pub struct $Owner {
-                lock: Mutex<()>,
-                heard: super::Heard,
-            }
-
-            impl $Owner {
-                pub fn new(heard: &super::Heard) -> Arc<$Owner> {
-                    Arc::new($Owner { lock: Mutex::new(()), heard: heard.clone() })
-                }
-
-                pub fn deliver(self: &Arc<$Owner>, link: &Link) {
-                    let mut notifications = notifications::Notifications::default();
-                    let mine =
-                        || matches!(link.owner(), Owner::$Owner(o) if o.as_ptr() == Arc::as_ptr(self));
-                    let lock = self.lock.lock().unwrap();
-                    link.events.read(
-                        &mut notifications,
-                        |delivery, _| {
-                            self.heard.lock().unwrap().push(match delivery {
-                                Delivery::Finished(finished) => finished.waiter + $voice,
-                                Delivery::Gone => GONE,
-                                Delivery::Event(_) => unreachable!(),
-                            });
-                        },
-                        mine,
-                    );
-                    drop(lock);
-                }
-            }
-        }
-    };
+/// A connector or a listener, with its lock: both do the same as far as events are concerned.
+#[derive(Debug)]
+struct Reader {
+    lock: Mutex<()>,
+    heard: Heard,
+    /// Added to the numbers that it hears.
+    voice: u64,
 }
-owner!(connector, Connector, 0);
-owner!(listener, Listener, HEARD_BY_LISTENER);
+
+impl Reader {
+    fn connector(heard: &Heard) -> Arc<Reader> {
+        Arc::new(Reader { lock: Mutex::new(()), heard: heard.clone(), voice: 0 })
+    }
+
+    fn listener(heard: &Heard) -> Arc<Reader> {
+        Arc::new(Reader { lock: Mutex::new(()), heard: heard.clone(), voice: HEARD_BY_LISTENER })
+    }
+}
+
+impl Owner for Reader {
+    fn deliver(self: Arc<Self>, link: &Link) {
+        let mut notifications = notifications::Notifications::default();
+        let mine = || std::ptr::addr_eq(link.owner().as_ptr(), Arc::as_ptr(&self));
+        let lock = self.lock.lock().unwrap();
+        link.events.read(
+            &mut notifications,
+            |delivery, _| {
+                self.heard.lock().unwrap().push(match delivery {
+                    Delivery::Finished(finished) => finished.waiter + self.voice,
+                    Delivery::Gone => GONE,
+                    Delivery::Event(_) => unreachable!(),
+                });
+            },
+            mine,
+        );
+        drop(lock);
+    }
+
+    fn release(self: Arc<Self>) {}
+
+    fn upgrades(&self) -> Option<Arc<upgrade::UpgradeListener>> {
+        None
+    }
+}
 
 mod link {
     use super::event_queue::{EventQueue, Owner};
-    use super::{Execution, Mutex, Step, effects, notifications, qp::Qp};
-    use std::sync::Arc;
+    use super::queues::Queues;
+    use super::{Execution, Mutex, Step, effects, notifications};
+    use std::sync::{Arc, Weak};
 
+    #[derive(Debug)]
     pub struct Link {
         /// What the lock of a link guards: the number of the next effect.
         pub state: Mutex<u64>,
         pub events: EventQueue,
-        pub owner: Mutex<Owner>,
-        pub qp: Arc<Qp>,
+        pub owner: Mutex<Weak<dyn Owner>>,
+        pub qp: Arc<dyn Queues>,
     }
 
     impl Link {
-        pub fn owner(&self) -> Owner {
+        pub fn owner(&self) -> Weak<dyn Owner> {
             self.owner.lock().unwrap().clone()
         }
 
@@ -158,10 +177,8 @@ mod link {
     }
 }
 
-use connector::Connector;
-use event_queue::{EventQueue, Owner};
+use event_queue::{Delivery, EventQueue, Owner};
 use link::Link;
-use listener::Listener;
 use qp::Qp;
 
 const GIVEN_BACK: u64 = 1000;
@@ -193,13 +210,18 @@ fn effects(steps: &[Step], next: &mut u64) -> Effects {
     effects
 }
 
-fn link(owner: Owner, heard: &Heard) -> Arc<Link> {
+fn link(owner: Weak<dyn Owner>, heard: &Heard) -> Arc<Link> {
     Arc::new(Link {
         state: Mutex::new(0),
         events: EventQueue::default(),
         owner: Mutex::new(owner),
         qp: Arc::new(Qp(heard.clone())),
     })
+}
+
+fn downgrade(reader: &Arc<Reader>) -> Weak<dyn Owner> {
+    let weak: Weak<Reader> = Arc::downgrade(reader);
+    weak
 }
 
 fn assert_all_in_order(heard: &Heard, last: u64) {
@@ -211,8 +233,8 @@ fn assert_all_in_order(heard: &Heard, last: u64) {
 fn what_two_passes_decide_is_told_in_order() {
     bounded(3, || {
         let heard = Heard::default();
-        let connector = Connector::new(&heard);
-        let link = link(Owner::Connector(Arc::downgrade(&connector)), &heard);
+        let connector = Reader::connector(&heard);
+        let link = link(downgrade(&connector), &heard);
         let other = link.clone();
         link.decide(&[Tell, Complete]);
         let thread = thread::spawn(move || other.deliver());
@@ -227,7 +249,7 @@ fn what_two_passes_decide_is_told_in_order() {
 fn what_nobody_is_left_to_hear_completes_in_order() {
     bounded(3, || {
         let heard = Heard::default();
-        let link = link(Owner::Connector(std::sync::Weak::new()), &heard);
+        let link = link(Weak::<Reader>::new(), &heard);
         let other = link.clone();
         let thread = thread::spawn(move || other.pass(&[Tell, Complete, Complete]));
         link.pass(&[Tell, Complete]);
@@ -244,11 +266,11 @@ fn what_nobody_is_left_to_hear_completes_in_order() {
 fn a_change_of_owner_loses_and_reorders_nothing() {
     bounded(3, || {
         let heard = Heard::default();
-        let (listener, connector) = (Listener::new(&heard), Connector::new(&heard));
-        let link = link(Owner::Listener(Arc::downgrade(&listener)), &heard);
+        let (listener, connector) = (Reader::listener(&heard), Reader::connector(&heard));
+        let link = link(downgrade(&listener), &heard);
         let other = link.clone();
         let thread = thread::spawn(move || other.pass(&[Tell, Complete]));
-        *link.owner.lock().unwrap() = Owner::Connector(Arc::downgrade(&connector));
+        *link.owner.lock().unwrap() = downgrade(&connector);
         let mine = link.decide(&[Tell]);
         link.deliver();
         thread.join().unwrap();
@@ -264,8 +286,8 @@ fn a_change_of_owner_loses_and_reorders_nothing() {
 fn the_end_of_a_link_comes_last() {
     bounded(3, || {
         let heard = Heard::default();
-        let connector = Connector::new(&heard);
-        let link = link(Owner::Connector(Arc::downgrade(&connector)), &heard);
+        let connector = Reader::connector(&heard);
+        let link = link(downgrade(&connector), &heard);
         let other = link.clone();
         link.decide(&[Tell, Complete]);
         let thread = thread::spawn(move || other.deliver());

@@ -1,5 +1,5 @@
-//! Every interleaving of who looks at many links, on the shipped source files (`driver/ready_set.rs`,
-//! `driver/watch.rs`, `driver/lease.rs`): a thread that serves those that are ready, one that waits and
+//! Every interleaving of who looks at many links, on the shipped source files (`driver/schedule/ready_set.rs`,
+//! `driver/schedule/watch.rs`, `driver/schedule/lease.rs`): a thread that serves those that are ready, one that waits and
 //! goes, the background thread. In the end every link is armed and the background thread waits for them, or
 //! the alarm is set and this is so after it.
 //!
@@ -8,12 +8,12 @@
 //! `Watch::due` and `Lease::take`.
 #![allow(missing_docs, dead_code, unreachable_pub, clippy::unwrap_used)]
 
-#[path = "../src/driver/lease.rs"]
+#[path = "../src/driver/schedule/lease.rs"]
 mod lease;
 mod on_loom;
-#[path = "../src/driver/ready_set.rs"]
+#[path = "../src/driver/schedule/ready_set.rs"]
 mod ready_set;
-#[path = "../src/driver/watch.rs"]
+#[path = "../src/driver/schedule/watch.rs"]
 mod watch;
 
 use std::sync::Arc;
@@ -48,6 +48,7 @@ mod sys {
 }
 
 mod link {
+    use super::shared::Source;
     use super::{AtomicBool, Ordering, sys};
     use transom_wire::Time;
 
@@ -59,13 +60,14 @@ mod link {
         pub takes: u64,
     }
 
-    impl Link {
-        pub fn serve(&self, _: Time) {
+    impl Source for Link {
+        fn serve(&self, _: Time) -> bool {
             self.armed.store(false, Ordering::Relaxed);
             sys::set(sys::now().0 + self.takes);
+            true
         }
 
-        pub fn finish_served(&self) {
+        fn finish_served(&self) {
             self.armed.store(true, Ordering::Relaxed);
         }
     }
@@ -75,6 +77,12 @@ mod shared {
     use super::{Arc, Link, Mutex, ReadySet, Time, sys};
 
     pub const READY_SET: u64 = 2;
+
+    /// What the set calls of a link.
+    pub trait Source: std::fmt::Debug + Send + Sync {
+        fn serve(&self, now: Time) -> bool;
+        fn finish_served(&self);
+    }
 
     /// One-shot readiness of the one link there is.
     pub struct Epoll(pub Mutex<bool>);
@@ -101,7 +109,7 @@ mod shared {
     }
 
     impl Shared {
-        pub fn link(&self, _: u64) -> Option<Arc<Link>> {
+        pub fn source(&self, _: u64) -> Option<Arc<dyn Source>> {
             Some(self.one.clone())
         }
 

@@ -1,19 +1,19 @@
 //! Every interleaving of a thread that waits for a link over rings while another one polls it and the peer
-//! writes (`link.rs`, `reschedule` in `pass.rs`), on the shipped source files.
+//! writes (`link/mod.rs`, `reschedule` in `link/pass.rs`), on the shipped source files.
 //!
 //! Seen to fail without the note for a waiter whose link is left unread.
 #![allow(missing_docs, dead_code, unreachable_pub)]
 
-#[path = "../src/driver/combining_lock.rs"]
+#[path = "../src/driver/schedule/combining_lock.rs"]
 mod combining_lock;
-#[path = "../src/driver/lease.rs"]
+#[path = "../src/driver/schedule/lease.rs"]
 mod lease;
 mod on_loom;
 #[path = "../../transom-process/src/record.rs"]
 mod record;
 #[path = "../../transom-process/src/ring.rs"]
 mod ring;
-#[path = "../src/driver/watch.rs"]
+#[path = "../src/driver/schedule/watch.rs"]
 mod watch;
 
 use combining_lock::CombiningLock;

@@ -1,5 +1,5 @@
-//! Every interleaving of who looks next at a link, on the shipped source files (`driver/watch.rs`,
-//! `driver/lease.rs`, `driver/lock.rs`): threads that poll, threads that wait and go, the background
+//! Every interleaving of who looks next at a link, on the shipped source files (`driver/schedule/watch.rs`,
+//! `driver/schedule/lease.rs`, `driver/schedule/combining_lock.rs`): threads that poll, threads that wait and go, the background
 //! thread when a noted time has come. In the end the link is armed, or the alarm is set and the background
 //! thread arms it then.
 //!
@@ -8,12 +8,12 @@
 //! while the lease of another one ended, left nobody.) None needs the barrier of `Watch::join`.
 #![allow(missing_docs, dead_code, unreachable_pub, clippy::unwrap_used)]
 
-#[path = "../src/driver/combining_lock.rs"]
+#[path = "../src/driver/schedule/combining_lock.rs"]
 mod combining_lock;
-#[path = "../src/driver/lease.rs"]
+#[path = "../src/driver/schedule/lease.rs"]
 mod lease;
 mod on_loom;
-#[path = "../src/driver/watch.rs"]
+#[path = "../src/driver/schedule/watch.rs"]
 mod watch;
 
 use std::cell::Cell;
@@ -30,7 +30,7 @@ use watch::{Responsible, Watch};
 const LEASE: u64 = 100;
 const ARM: u32 = 1;
 
-/// A link as far as it concerns who looks: `link.rs`, and `reschedule` in `pass.rs`. Nothing ever arrives.
+/// A link as far as it concerns who looks: `link/mod.rs`, and `reschedule` in `link/pass.rs`. Nothing ever arrives.
 struct Link {
     watch: Watch,
     lock: CombiningLock<()>,

@@ -1,6 +1,6 @@
 //! The upgrade of a TCP connection to shared memory: what two processes say to each other, and what each
 //! believes; without a system call. `transom-engine` has the sockets and the mappings (its
-//! `driver/upgrade.rs` has the whole sequence).
+//! `driver/link/upgrade.rs` has the whole sequence).
 //!
 //! The active side hands memory over at the *upgrade socket* beside the peer's port: an [`UpgradeOffer`]
 //! with a nonce, and a descriptor. Then it says the nonce on the TCP connection ([`question`]). The passive

@@ -1,5 +1,5 @@
 //! Every interleaving of those who hand out completions (`src/turns.rs`) and those who sleep until
-//! there are some (`transom-engine/src/driver/sleepers.rs`): the shipped files on loom's types.
+//! there are some (`transom-engine/src/driver/schedule/sleepers.rs`): the shipped files on loom's types.
 //!
 //! The models were seen to fail without the barrier of `Turns::take` (the first), without the one of
 //! `Sleepers::wake` (the first and the third), without the one of `Sleepers::join` (the third), and with
@@ -9,7 +9,7 @@
 
 #[path = "../../transom-engine/tests/on_loom/mod.rs"]
 mod on_loom;
-#[path = "../../transom-engine/src/driver/sleepers.rs"]
+#[path = "../../transom-engine/src/driver/schedule/sleepers.rs"]
 mod sleepers;
 #[path = "../src/turns.rs"]
 mod turns;
@@ -44,7 +44,7 @@ impl Doorbell {
     }
 }
 
-/// A completion queue as `driver/cq.rs` has it, and what was handed out of it.
+/// A completion queue as `driver/objects/cq.rs` has it, and what was handed out of it.
 struct Queue {
     entries: Mutex<u32>,
     filled: AtomicBool,

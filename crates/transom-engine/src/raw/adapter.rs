@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU32;
 use transom_memory::{Config, Memory};
 
 use super::{Error, Options, Result};
-use crate::driver::Shared;
+use crate::driver::{Link, Shared};
 use crate::sys::{self, AddressWatch};
 use crate::{DenialRecord, Status};
 
@@ -80,7 +80,7 @@ impl Drop for Owner {
     fn drop(&mut self) {
         // A forked child must not end its parent's connections.
         if !self.shared.is_foreign() {
-            for link in self.shared.links() {
+            for link in Link::all(&self.shared) {
                 link.cut();
             }
             self.shared.stop();
@@ -178,7 +178,7 @@ impl Adapter {
         let log = shared.denials();
         let (denials, denials_dropped) = (log.total(), log.dropped());
         drop(log);
-        let (links, shared_links) = (shared.links().len(), shared.sharing.taken());
+        let (links, shared_links) = (Link::all(shared).len(), shared.sharing.taken());
         let (guesses, slowed) = shared.guess_limiter.counts();
         let unasked = shared.query_budget.unasked();
         Counters { denials, denials_dropped, links, shared_links, guesses, slowed, unasked }
@@ -190,6 +190,6 @@ impl Adapter {
     #[must_use]
     pub fn held(&self) -> usize {
         let Ok(shared) = self.0.here() else { return 0 };
-        shared.links().iter().map(|link| link.held()).sum()
+        Link::all(shared).iter().map(|link| link.held()).sum()
     }
 }

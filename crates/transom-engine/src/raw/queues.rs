@@ -20,7 +20,7 @@ impl Adapter {
     pub fn completion_queue(&self, depth: usize) -> Result<CompletionQueue> {
         let shared = self.0.present()?;
         let cq = Arc::new(Cq::new(depth, shared.options.dialect.completion_queues));
-        shared.add_cq(&cq);
+        shared.add_queue(&cq);
         Ok(CompletionQueue { owner: self.0.clone(), cq })
     }
 
@@ -30,7 +30,7 @@ impl Adapter {
         let largest = shared.options.largest_transfer;
         let queue = crate::SharedReceiveQueue::new(depth, max_sge, largest);
         let srq = Arc::new(Srq::new(queue));
-        shared.add_srq(&srq);
+        shared.add_queue(&srq);
         Ok(SharedReceiveQueue { owner: self.0.clone(), srq })
     }
 }
@@ -163,9 +163,7 @@ impl SharedReceiveQueue {
             .post(context, list, &mut wake)
             .map_err(|status| Error::post(status, "post a shared receive"))?;
         for number in wake {
-            if let Some(link) = shared.queue_pair(number).and_then(|qp| qp.link()) {
-                link.posted();
-            }
+            shared.receives_posted(number);
         }
         Ok(())
     }

@@ -145,10 +145,10 @@ impl std::fmt::Display for PathReason {
 /// descriptor more than TCP does, one mapping of 1.1 MiB, and as many pages of that as are in use.
 const SHARED_LINKS: usize = 512;
 
-/// The default of [`Options::shared_links`](super::Options::shared_links): 512, and at most an eighth
+/// The default of [`Options::shared_links`](super::options::Options::shared_links): 512, and at most an eighth
 /// of the descriptors that this process may have, so that they last for nearly as many connections as
 /// over TCP.
-pub(super) fn shared_links() -> usize {
+pub(crate) fn shared_links() -> usize {
     let descriptors = sys::descriptor_limit().map_or(usize::MAX, |n| n / 8);
     SHARED_LINKS.min(descriptors)
 }
@@ -163,7 +163,7 @@ pub(crate) struct Place(Arc<AtomicUsize>);
 
 impl Places {
     /// One more, if there are fewer than `limit`.
-    pub(super) fn take(&self, limit: usize) -> Option<Place> {
+    pub(crate) fn take(&self, limit: usize) -> Option<Place> {
         let more = |taken: usize| (taken < limit).then_some(taken + 1);
         let taken = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         taken.ok().map(|_| Place(self.0.clone()))

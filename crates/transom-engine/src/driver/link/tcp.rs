@@ -1,24 +1,20 @@
 //! Bytes between a link's socket and its connection, and the choice between socket and rings.
 
-use super::link::{Link, State};
 use super::upgrade::Stage;
-use super::workers::{Worker, fit};
+use super::{Link, State};
+use crate::driver::config::options::status_of;
+use crate::driver::schedule::workers::{Worker, fit};
 use transom_memory::Segment;
 use transom_wire::Time;
 
 use crate::sys::{Host, IoError};
 use crate::{Buffer, Cx, Direct, HostMemory, LinkEnd, Output};
 
-/// What one pass may receive, and what it may send, in bytes, if no other link is ready.
-pub(super) const ALONE: usize = 1024 * 1024;
-/// The same if others wait: no more than a busy peer has ready at any moment, or those who always have
-/// more would get more.
-pub(super) const AMONG_OTHERS: usize = 128 * 1024;
 /// What a received frame takes beside its bytes, as bytes that could have been moved in that time: those
 /// who send a byte per frame get no more of the adapter's thread than others.
-pub(super) const FRAME: usize = 1024;
+pub(crate) const FRAME: usize = 1024;
 /// How much is asked for at a time of a peer that is not known yet, and the least.
-pub(super) const INITIAL_READ_SIZE: usize = 16 * 1024;
+pub(crate) const INITIAL_READ_SIZE: usize = 16 * 1024;
 const SMALLEST_READ_SIZE: usize = 2 * 1024;
 
 /// Receives, of 16 KiB each, for what a socket still holds when it cannot be written any more. A peer that
@@ -29,11 +25,11 @@ const FINAL_READS: usize = 1024;
 const PEEKS: u32 = 256;
 
 /// The outcome of a receive that was done ahead, if one was.
-pub(super) type First = Option<Result<usize, IoError>>;
+pub(crate) type First = Option<Result<usize, IoError>>;
 
 impl Link {
     /// Whether the TCP connection has come about. If it never will, the connection hears of it.
-    pub(super) fn connected(&self, state: &mut State, cx: &mut Cx<'_>) -> bool {
+    pub(crate) fn connected(&self, state: &mut State, cx: &mut Cx<'_>) -> bool {
         match self.stream.connected() {
             Ok(()) => {
                 self.offer_upgrade(state);
@@ -52,20 +48,20 @@ impl Link {
         }
     }
 
-    pub(super) fn learn_segment_size(&self, state: &mut State) {
+    pub(crate) fn learn_segment_size(&self, state: &mut State) {
         if let Some(size) = self.stream.segment_size() {
             state.connection.wire().set_segment_size(size);
         }
     }
 
     /// Look at the rings, if there are any, for something to read. `true`: there is nothing.
-    pub(super) fn finds_no_record(&self, state: &mut State, now: Time, tries: u32) -> bool {
+    pub(crate) fn finds_no_record(&self, state: &mut State, now: Time, tries: u32) -> bool {
         let (Some(rings), Some(bell)) = (&mut state.rings, self.bell.get()) else { return false };
         !rings.glance(bell, now, tries.saturating_mul(PEEKS))
     }
 
     /// The first receive of a pass that may end with it, into the staging buffer. Not for rings.
-    pub(super) fn glance(&self, state: &mut State, worker: &mut Worker, tries: u32) -> First {
+    pub(crate) fn glance(&self, state: &mut State, worker: &mut Worker, tries: u32) -> First {
         if state.rings.is_some() {
             return None;
         }
@@ -84,7 +80,7 @@ impl Link {
 
     /// Receive by whatever carries the bytes. `how`: what [`Link::glance`] has received, and whether to
     /// ask if the other side is still there.
-    pub(super) fn take_in(
+    pub(crate) fn take_in(
         &self,
         state: &mut State,
         cx: &mut Cx<'_>,
@@ -201,7 +197,7 @@ impl Link {
     }
 
     /// What was left of earlier; how many frames of it were used.
-    pub(super) fn process_partial(&self, state: &mut State, cx: &mut Cx<'_>) -> usize {
+    pub(crate) fn process_partial(&self, state: &mut State, cx: &mut Cx<'_>) -> usize {
         let partial = std::mem::take(&mut state.partial);
         let (consumed, frames) = self.hand_on(state, cx, &partial);
         state.partial = partial;
@@ -210,7 +206,7 @@ impl Link {
     }
 
     /// Have the connection say what it has to say, and write it.
-    pub(super) fn send(&self, state: &mut State, cx: &mut Cx<'_>) {
+    pub(crate) fn send(&self, state: &mut State, cx: &mut Cx<'_>) {
         if state.rings.is_some() {
             return self.send_records(state, cx);
         }
@@ -283,7 +279,7 @@ impl Link {
 impl State {
     /// Whether a pass is done with sending; `more` says afterwards whether the next one is to go on. `over`:
     /// the budget is, or a control call waits; `moved`: it has sent something since it was last asked.
-    pub(super) fn has_sent_all(&mut self, over: bool, flowing: bool, moved: bool) -> bool {
+    pub(crate) fn has_sent_all(&mut self, over: bool, flowing: bool, moved: bool) -> bool {
         let wants = self.connection.wants_write();
         let done = over || !flowing || !moved || !wants;
         if done {
@@ -307,7 +303,7 @@ fn link_end(e: IoError) -> LinkEnd {
     match e {
         IoError::Reset => LinkEnd::Closed,
         IoError::TimedOut => LinkEnd::TimedOut,
-        e => LinkEnd::Failed(super::options::status_of(e)),
+        e => LinkEnd::Failed(status_of(e)),
     }
 }
 

@@ -4,11 +4,11 @@
 //! the event happen.
 
 use std::collections::HashMap;
+use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 
-use super::cq::Cq;
-use crate::{EndReason, Finished, Status};
+use crate::{Finished, Status};
 
 /// Receives one notification. Dropped without one if its event goes away with its object.
 pub enum Sink {
@@ -47,13 +47,19 @@ pub(crate) struct Sinks {
     inner: Mutex<(u64, HashMap<u64, Sink>)>,
 }
 
+/// A completion queue that ran over.
+pub(crate) trait Overrun: Debug + Send + Sync {
+    /// End the links that feed it.
+    fn end_links(&self);
+}
+
 /// Notifications that fire once no lock is held.
 #[derive(Debug, Default)]
 #[must_use = "programs wait for these notifications"]
 pub(crate) struct Notifications {
     sinks: Vec<(Sink, Status)>,
-    /// Completion queues that ran over: the links that feed them are to be ended.
-    overrun: Vec<Arc<Cq>>,
+    /// Completion queues that ran over.
+    overrun: Vec<Arc<dyn Overrun>>,
 }
 
 impl Notifications {
@@ -61,8 +67,8 @@ impl Notifications {
         self.sinks.push((sink, status));
     }
 
-    pub(crate) fn overrun(&mut self, cq: &Arc<Cq>) {
-        self.overrun.push(cq.clone());
+    pub(crate) fn overrun(&mut self, cq: Arc<dyn Overrun>) {
+        self.overrun.push(cq);
     }
 
     /// Call every sink. A sink that panics must not take the others, or our thread, with it.
@@ -75,9 +81,7 @@ impl Notifications {
 
     fn fire_all(self) {
         for cq in self.overrun {
-            for link in cq.links() {
-                link.fail(EndReason::Overrun);
-            }
+            cq.end_links();
         }
         for (sink, status) in self.sinks {
             let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| sink.fire(status)));

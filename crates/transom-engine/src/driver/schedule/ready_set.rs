@@ -16,8 +16,7 @@ use std::time::Duration;
 
 use transom_wire::Time;
 
-use super::link::Link;
-use super::shared::{READY_SET, Shared};
+use super::shared::{READY_SET, Shared, Source};
 use super::sync::{Mutex, MutexGuard};
 use super::watch::Watch;
 use crate::sys::{self, Fd};
@@ -26,18 +25,18 @@ use crate::sys::{self, Fd};
 const BATCH: usize = 64;
 
 #[derive(Debug)]
-pub(super) struct ReadySet {
+pub(crate) struct ReadySet {
     watch: Watch,
     /// Links that were served and are to be armed.
-    served: Mutex<Vec<Arc<Link>>>,
+    served: Mutex<Vec<Arc<dyn Source>>>,
 }
 
 impl ReadySet {
-    pub(super) fn new(lease: Duration) -> ReadySet {
+    pub(crate) fn new(lease: Duration) -> ReadySet {
         ReadySet { watch: Watch::new(lease), served: Mutex::default() }
     }
 
-    fn served(&self) -> MutexGuard<'_, Vec<Arc<Link>>> {
+    fn served(&self) -> MutexGuard<'_, Vec<Arc<dyn Source>>> {
         self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -55,11 +54,12 @@ impl Shared {
         self.are_ready(ready.iter().take(count).copied());
         let now = sys::now();
         for key in ready.into_iter().take(count) {
-            match self.link(key) {
-                Some(link) => {
-                    link.serve(now);
-                    // Only now: whoever arms it must find nothing left to be done afterwards.
-                    self.ready_set.served().push(link);
+            match self.source(key) {
+                Some(source) => {
+                    if source.serve(now) {
+                        // Only now: a thread that arms it must find nothing left to be done afterwards.
+                        self.ready_set.served().push(source);
+                    }
                 }
                 None => self.ready(key, now),
             }
@@ -74,8 +74,8 @@ impl Shared {
             return;
         }
         let mut served = std::mem::take(&mut *self.ready_set.served());
-        for link in served.drain(..) {
-            link.finish_served();
+        for source in served.drain(..) {
+            source.finish_served();
         }
         // Kept, so that the next round need not allocate.
         let mut place = self.ready_set.served();
@@ -86,7 +86,7 @@ impl Shared {
     }
 
     /// The adapter ends: nobody arms what was served any more. It would keep all of it alive.
-    pub(super) fn dismiss_ready_set(&self) {
+    pub(crate) fn dismiss_ready_set(&self) {
         let served = std::mem::take(&mut *self.ready_set.served());
         drop(served);
     }
@@ -100,13 +100,13 @@ impl Shared {
     }
 
     /// The background thread: the end of a lease that was noted has come.
-    pub(super) fn ready_set_is_due(&self) {
+    pub(crate) fn ready_set_is_due(&self) {
         self.ready_set.watch.due();
     }
 
     /// The background thread: whether somebody else looks at the links. If not, nobody has left any
     /// unarmed.
-    pub(super) fn ready_set_has_poller(&self) -> bool {
+    pub(crate) fn ready_set_has_poller(&self) -> bool {
         if self.ready_set.watch.stays_leased(sys::now(), self.ready_set_alarm()) {
             return true;
         }
@@ -115,7 +115,7 @@ impl Shared {
     }
 
     /// This thread is going to wait for the set.
-    pub(super) fn wait_for_ready_set(self: &Arc<Shared>) -> ReadySetWaiter {
+    pub(crate) fn wait_for_ready_set(self: &Arc<Shared>) -> ReadySetWaiter {
         self.ready_set.watch.join();
         self.serve();
         self.arm_served();
@@ -124,11 +124,11 @@ impl Shared {
 }
 
 /// A thread that waits for the set.
-pub(super) struct ReadySetWaiter(Arc<Shared>);
+pub(crate) struct ReadySetWaiter(Arc<Shared>);
 
 impl ReadySetWaiter {
     /// What to wait for.
-    pub(super) fn fd(&self) -> &Fd {
+    pub(crate) fn fd(&self) -> &Fd {
         self.0.epoll.fd()
     }
 }

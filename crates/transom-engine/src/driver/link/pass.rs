@@ -1,31 +1,30 @@
 //! One pass over a link: receive, keep time, send, carry out what was decided, and see to it that
 //! somebody looks again.
 
-use std::sync::MutexGuard;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use transom_wire::Time;
 
-use super::link::{
-    ARM, CARRIED, FLUSH, LAPSED, Link, LinkDenials, NEVER, POSTED, RECEIVE, SERVED, State,
-};
 use super::notifications::Notifications;
-use super::qp::{Front, Qp};
-use super::shared::Shared;
 use super::tcp::First;
 use super::upgrade::Stage;
-use super::workers::Worker;
+use super::{
+    ARM, CARRIED, FLUSH, LAPSED, Link, LinkDenials, NEVER, POSTED, RECEIVE, SERVED, State,
+};
+use crate::driver::schedule::shared::Shared;
+use crate::driver::schedule::workers::Worker;
 use crate::sys::{self, Host};
 use crate::trace::{TraceEvent, Tracer};
-use crate::{Cx, Effect, LinkWish, SharedReceives};
+use crate::{Cx, Effect, Execution, LinkWish};
 
 /// For how long passes may go on without a look at what is due.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_micros(20);
 
 impl Link {
     /// Run `work` with everything the core may use.
-    pub(super) fn with_cx<R>(
+    pub(crate) fn with_cx<R>(
         &self,
         state: &mut State,
         worker: &mut Worker,
@@ -43,10 +42,7 @@ impl Link {
             lane: &mut worker.lane,
             host: &Host,
             denials: &denials,
-            shared: qp
-                .as_ref()
-                .and_then(|qp| qp.shared.as_deref())
-                .map(|shared| shared as &dyn SharedReceives),
+            shared: qp.as_ref().and_then(|qp| qp.shared_receives()),
             effects: &mut effects,
             trace: tracer.as_mut().map(|tracer| tracer as &mut dyn Tracer),
         };
@@ -59,14 +55,14 @@ impl Link {
         result
     }
 
-    pub(super) fn pass(&self, state: &mut State, bits: u8, notifications: &mut Notifications) {
+    pub(crate) fn pass(&self, state: &mut State, bits: u8, notifications: &mut Notifications) {
         self.with_worker(state, |state, worker| {
             self.pass_with(state, worker, sys::recently(), (bits, None, false), notifications);
         });
     }
 
     /// What a thread needs while it makes a pass. Rings need no room to receive into.
-    pub(super) fn with_worker<R>(
+    pub(crate) fn with_worker<R>(
         &self,
         state: &mut State,
         work: impl FnOnce(&mut State, &mut Worker) -> R,
@@ -80,7 +76,7 @@ impl Link {
     }
 
     /// A pass whose first receive has been done, perhaps; `found`: there is something to read.
-    pub(super) fn pass_with(
+    pub(crate) fn pass_with(
         &self,
         state: &mut State,
         worker: &mut Worker,
@@ -131,7 +127,7 @@ impl Link {
     }
 
     /// Receive, keep time, send.
-    pub(super) fn step(
+    pub(crate) fn step(
         &self,
         state: &mut State,
         cx: &mut Cx<'_>,
@@ -173,7 +169,7 @@ impl Link {
     }
 
     /// Hang up if the connection wants that, and carry out what it has decided.
-    pub(super) fn conclude(&self, state: &mut State, notifications: &mut Notifications) {
+    pub(crate) fn conclude(&self, state: &mut State, notifications: &mut Notifications) {
         self.note_silence(state);
         let all_written = state.out.bytes.is_empty();
         match state.connection.link_wish() {
@@ -203,7 +199,8 @@ impl Link {
         let undone = unused.and_then(|execution| Some((state.qp.take()?, execution)));
         if let Some((qp, execution)) = undone {
             // Before anybody hears that the Connect came to nothing: it may be tried again at once.
-            qp.detach(self, execution, notifications);
+            qp.leave(self);
+            qp.take_back(execution, notifications);
             self.events.post(&mut state.effects, Some(&qp), notifications);
         } else {
             self.events.post(&mut state.effects, state.qp.as_ref(), notifications);
@@ -213,7 +210,7 @@ impl Link {
         }
     }
 
-    pub(super) fn tear_down(&self, state: &mut State, notifications: &mut Notifications) {
+    pub(crate) fn tear_down(&self, state: &mut State, notifications: &mut Notifications) {
         let execution = state.connection.take_execution();
         if let (Some(qp), Some(execution)) = (state.qp.take(), execution) {
             // Completions may still be waiting among the events; none may overtake them (ND2 4.9).
@@ -236,7 +233,7 @@ impl Link {
     }
 
     /// See to it that somebody looks at the link again.
-    pub(super) fn reschedule(&self, state: &mut State, now: Time, bits: u8) {
+    pub(crate) fn reschedule(&self, state: &mut State, now: Time, bits: u8) {
         let pending = state.is_pending();
         // Nobody says when a ring has room: its reader wakes us. An answer is waited for, not room.
         let asked = matches!(state.stage, Stage::Offered(..));
@@ -303,37 +300,31 @@ impl Link {
 
 impl State {
     /// There is more to send than the socket takes, or it is not connected yet.
-    pub(super) fn is_pending(&self) -> bool {
+    pub(crate) fn is_pending(&self) -> bool {
         !self.out.bytes.is_empty() || self.more || self.connecting
     }
 
     /// Carry new posts over, and what the front half must know back.
-    pub(super) fn exchange(&mut self) {
+    pub(crate) fn exchange(&mut self) {
         if let (Some(qp), Some(execution)) = (&self.qp, self.connection.execution()) {
-            qp.front().pair.exchange(execution);
+            qp.exchange(execution);
         }
     }
 
-    /// The same, for a post that has the front half of `posted` locked. `false`: that is not the
-    /// link's queue pair (yet, or any more).
-    pub(super) fn carry(&mut self, posted: &Qp, mut front: MutexGuard<'_, Front>) -> bool {
-        match (&self.qp, self.connection.execution()) {
-            (Some(qp), Some(execution)) if std::ptr::eq(&**qp, posted) => {
-                front.pair.exchange(execution);
-                true
-            }
-            _ => false,
-        }
+    /// The executing half of `qp`, if that is the link's queue pair (still, or already).
+    pub(crate) fn execution_of<Q>(&mut self, qp: &Q) -> Option<&mut Execution> {
+        let is_ours = self.qp.as_ref().is_some_and(|ours| std::ptr::addr_eq(Arc::as_ptr(ours), qp));
+        if is_ours { self.connection.execution() } else { None }
     }
 
     /// After a pass: tell the front half of places that are free again, without its lock, and of
     /// more than that under it.
-    pub(super) fn report(&mut self) {
+    pub(crate) fn report(&mut self) {
         let (Some(qp), Some(execution)) = (&self.qp, self.connection.execution()) else { return };
         if execution.is_news() {
-            qp.front().pair.exchange(execution);
+            qp.exchange(execution);
         } else {
-            qp.freed.add(execution.take_freed());
+            qp.add_freed(execution.take_freed());
         }
     }
 }

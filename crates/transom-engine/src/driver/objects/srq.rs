@@ -4,7 +4,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use transom_memory::QueuePairId;
 
-use super::notifications::{Notifications, Sink, Sinks};
+use crate::driver::link::notifications::{Notifications, Sink, Sinks};
+use crate::driver::schedule::removal::Notifies;
 use crate::{Finished, RequestQueue, Sge, SharedReceiveQueue, SharedReceives, Status};
 
 #[derive(Debug)]
@@ -29,6 +30,12 @@ impl SharedReceives for Srq {
 
     fn give_back(&self, unused: &mut RequestQueue) {
         self.lock().queue.give_back(unused);
+    }
+}
+
+impl Notifies for Srq {
+    fn removed(&self) {
+        Srq::removed(self);
     }
 }
 

@@ -6,31 +6,30 @@ use std::sync::{Arc, Weak};
 use transom_iwarp::Revision;
 use transom_wire::{ReadLimits, Role};
 
-use super::admission::Starting;
 use super::connector::{Connector, Inner, Outcome, new_connection};
-use super::event_queue::Owner;
-use super::link::{ARM, Link};
-use super::notifications::{Notifications, Sink};
-use super::options::status_of;
-use super::path::PathReason;
 use super::qp::Qp;
-use super::upgrade::{ConnectRequest, Stage};
+use crate::driver::config::options::status_of;
+use crate::driver::config::path::PathReason;
+use crate::driver::limits::admission::Starting;
+use crate::driver::link::notifications::{Notifications, Sink};
+use crate::driver::link::upgrade::{ConnectRequest, Stage};
+use crate::driver::link::{ARM, Link};
 use crate::sys::{self, Stream};
 use crate::tables::ConnectorState;
 use crate::{Effects, EndReason, Execution, QueuePairState, Status};
 
 /// What it takes to connect once more.
 #[derive(Debug)]
-pub(super) struct Attempt {
+pub(crate) struct Attempt {
     qp: Weak<Qp>,
     asked: ReadLimits,
     private: Box<[u8]>,
     /// The peer has not answered the newest form of start-up.
-    pub(super) again: bool,
+    pub(crate) again: bool,
 }
 
 /// The form of start-up to begin with.
-pub(super) const NEWEST: Revision = Revision::Two;
+pub(crate) const NEWEST: Revision = Revision::Two;
 
 impl Connector {
     /// Begin to connect. `sink` hears of the answer; or of the reason why there is none.
@@ -105,7 +104,7 @@ impl Connector {
         };
         let key = self.shared.new_key();
         let connection = new_connection(&self.shared, key, Role::Active, revision);
-        let owner = Owner::Connector(Arc::downgrade(self));
+        let owner = Arc::downgrade(self);
         let older = revision != NEWEST;
         let tcp_only = self.shared.options.tcp_only();
         let (stage, reason) = match tcp_only.or(older.then_some(PathReason::OlderPeer)) {
@@ -134,7 +133,7 @@ impl Connector {
         });
         result.unwrap_or(Err(Status::InternalError))?;
         qp.attach(&link);
-        if self.shared.add_link(&link, false).is_err() {
+        if link.register(false).is_err() {
             let _ = link.control(notifications, |state, cx| state.connection.give_up(cx));
             return Err(Status::InsufficientResources);
         }
@@ -150,7 +149,7 @@ impl Connector {
 
     /// The peer ended the link instead of answering: ask once more, as older peers expect it
     /// (iW 2.4). The program knows nothing of it. No lock may be held.
-    pub(super) fn connect_again(self: &Arc<Connector>) {
+    pub(crate) fn connect_again(self: &Arc<Connector>) {
         let mut notifications = Notifications::default();
         let mut inner = self.lock();
         let Some(attempt) = inner.attempt.take_if(|attempt| attempt.again) else { return };

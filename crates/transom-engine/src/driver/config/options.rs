@@ -6,9 +6,9 @@ use std::time::Duration;
 use transom_iwarp::{Config, Revision};
 use transom_wire::{ReadLimits, Role};
 
-use super::admission::HalfOpen;
-use super::guess_limiter::GuessLimit;
 use super::path::{Path, PathReason, shared_links};
+use crate::driver::limits::admission::HalfOpen;
+use crate::driver::limits::guess_limiter::GuessLimit;
 use crate::sys::{self, IoError};
 use crate::trace::TraceEvent;
 use crate::{Caps, Dialect, Status, dialect};

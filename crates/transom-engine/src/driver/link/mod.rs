@@ -10,30 +10,42 @@
 //! Invariant: a link that is not gone is armed in epoll, or noted in the timers, or has a waiter, or
 //! waits to be armed (see `ready_set.rs`).
 
+pub(crate) mod control;
+pub(crate) mod event_queue;
+pub(crate) mod notifications;
+pub(crate) mod pass;
+pub(crate) mod queues;
+pub(crate) mod shared_memory;
+pub(crate) mod silence;
+pub(crate) mod tcp;
+pub(crate) mod upgrade;
+
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use transom_memory::Token;
 use transom_wire::Time;
 
-use super::admission::Starting;
-use super::combining_lock::CombiningLock;
-use super::event_queue::{EventQueue, Owner};
-use super::guess_limiter::PeerIdentity;
-use super::notifications::Notifications;
-use super::options::Explain;
-use super::path::{PathReason, Place};
-use super::qp::{Front, Qp};
-use super::shared::Shared;
-use super::shared_memory::Rings;
-use super::silence::Silence;
-use super::tcp::INITIAL_READ_SIZE;
-use super::upgrade::Stage;
-use super::watch::{Responsible, Watch};
+use event_queue::{EventQueue, Owner};
+use notifications::Notifications;
+use queues::Queues;
+use shared_memory::Rings;
+use silence::Silence;
+use tcp::INITIAL_READ_SIZE;
+use upgrade::Stage;
+
+use super::config::options::Explain;
+use super::config::path::{PathReason, Place};
+use super::limits::admission::Starting;
+use super::limits::guess_limiter::PeerIdentity;
+use super::schedule::combining_lock::CombiningLock;
+use super::schedule::shared::{Shared, Source};
+use super::schedule::sync;
+use super::schedule::watch::{Responsible, Watch};
 use crate::sys::{self, Epoll, Fd, IoError, Local, Stream};
-use crate::{Buffer, Connection, DenialCause, DenialRecord, Denials};
+use crate::{Buffer, Connection, DenialCause, DenialRecord, Denials, EndReason, Status};
 
 /// Receive before sending.
 pub(crate) const RECEIVE: u8 = 1;
@@ -42,33 +54,33 @@ pub(crate) const FLUSH: u8 = 1 << 1;
 /// Have epoll watch afterwards, unless somebody else does.
 pub(crate) const ARM: u8 = 1 << 2;
 /// Something was posted.
-pub(super) const POSTED: u8 = 1 << 3;
+pub(crate) const POSTED: u8 = 1 << 3;
 /// What was posted has been carried over already.
-pub(super) const CARRIED: u8 = 1 << 5;
+pub(crate) const CARRIED: u8 = 1 << 5;
 /// The background thread comes because nobody else does.
-pub(super) const LAPSED: u8 = 1 << 4;
+pub(crate) const LAPSED: u8 = 1 << 4;
 /// Another pass with `ARM` follows soon.
-pub(super) const SERVED: u8 = 1 << 6;
+pub(crate) const SERVED: u8 = 1 << 6;
 
 /// Bytes queued for a link at a time, which one system call tries to write: enough for a few of the
 /// largest frames.
 const OUT: usize = 224 * 1024;
-pub(super) const NEVER: u64 = u64::MAX;
+pub(crate) const NEVER: u64 = u64::MAX;
 
 pub(crate) struct Link {
     pub(crate) key: u64,
     pub(crate) peer: SocketAddr,
-    pub(super) stream: Stream,
+    pub(crate) stream: Stream,
     /// Once it is rings that carry the bytes: what to wait for instead of the stream.
-    pub(super) bell: OnceLock<Local>,
-    pub(super) shared: Arc<Shared>,
-    pub(super) lock: CombiningLock<State>,
+    pub(crate) bell: OnceLock<Local>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) lock: CombiningLock<State>,
     /// What those who lost the `try_lock` want done.
     todo: AtomicU8,
     /// Who looks next.
-    pub(super) watch: Watch,
+    pub(crate) watch: Watch,
     /// Output waits for room in the socket.
-    pub(super) stuck: AtomicBool,
+    pub(crate) stuck: AtomicBool,
     /// A pass with `SERVED` was made, and the one with `ARM` has not come.
     served: AtomicBool,
     /// A pass ended with something to read, and no descriptor will say so.
@@ -76,52 +88,52 @@ pub(crate) struct Link {
     /// Nothing is read for now: a message of the peer's waits for a receive. A thread that sleeps sees this.
     read_paused: AtomicBool,
     /// Who is at the other end, if that was asked as it came in.
-    pub(super) known: OnceLock<PeerIdentity>,
+    pub(crate) known: OnceLock<PeerIdentity>,
     /// Whose silence has ended it.
-    pub(super) silence: OnceLock<Silence>,
+    pub(crate) silence: OnceLock<Silence>,
     pub(crate) events: EventQueue,
-    pub(super) owner: Mutex<Owner>,
+    pub(crate) owner: Mutex<Weak<dyn Owner>>,
 }
 
 /// What the lock of a link guards.
 pub(crate) struct State {
     pub(crate) connection: Connection,
-    pub(crate) qp: Option<Arc<Qp>>,
-    pub(super) effects: crate::Effects,
+    pub(crate) qp: Option<Arc<dyn Queues>>,
+    pub(crate) effects: crate::Effects,
     /// The TCP connection is being made, or its path found out.
-    pub(super) connecting: bool,
-    pub(super) stage: Stage,
+    pub(crate) connecting: bool,
+    pub(crate) stage: Stage,
     /// Registered among the unaccepted links: not accepted when it was last armed.
     unaccepted: bool,
     /// Why it has the path that it has.
     pub(crate) reason: PathReason,
     /// What carries the bytes instead of the stream.
-    pub(super) rings: Option<Rings>,
-    pub(super) place: Option<Place>,
+    pub(crate) rings: Option<Rings>,
+    pub(crate) place: Option<Place>,
     /// It has another descriptor since the last time it came to rest.
-    pub(super) moved: bool,
+    pub(crate) moved: bool,
     /// The beginning of a frame whose rest has not arrived.
-    pub(super) partial: Vec<u8>,
+    pub(crate) partial: Vec<u8>,
     /// So many bytes are asked for at a time: fewer of a peer whose frames are small.
-    pub(super) read_size: usize,
+    pub(crate) read_size: usize,
     /// A message waited for a receive: `partial` may hold whole frames.
-    pub(super) read_paused: bool,
-    pub(super) out: Buffer,
+    pub(crate) read_paused: bool,
+    pub(crate) out: Buffer,
     /// Bytes of `out` that were written.
-    pub(super) written: usize,
+    pub(crate) written: usize,
     /// The system was told that more would follow.
-    pub(super) corked: bool,
+    pub(crate) corked: bool,
     /// The pass ended with more to send.
-    pub(super) more: bool,
-    pub(super) fin_sent: bool,
-    pub(super) gone: bool,
-    pub(super) starting: Option<Starting>,
+    pub(crate) more: bool,
+    pub(crate) fin_sent: bool,
+    pub(crate) gone: bool,
+    pub(crate) starting: Option<Starting>,
     /// The last pass left nothing to do before more bytes, more posts or this time.
-    pub(super) idle_until: Option<Time>,
+    pub(crate) idle_until: Option<Time>,
     /// When to see what is due at the latest, however much there is to do.
-    pub(super) housekeeping_at: Time,
+    pub(crate) housekeeping_at: Time,
     /// The connection's deadline, as of the last such look.
-    pub(super) deadline: Option<Time>,
+    pub(crate) deadline: Option<Time>,
 }
 
 impl std::fmt::Debug for Link {
@@ -131,7 +143,7 @@ impl std::fmt::Debug for Link {
 }
 
 /// Refusals of one link: who may learn more is a question about its peer.
-pub(super) struct LinkDenials<'a>(pub(super) &'a Link);
+pub(crate) struct LinkDenials<'a>(pub(super) &'a Link);
 
 impl Denials for LinkDenials<'_> {
     fn record(&self, record: DenialRecord) -> u64 {
@@ -177,7 +189,7 @@ impl Link {
         key: u64,
         (stream, peer): (Stream, SocketAddr),
         connection: Connection,
-        owner: Owner,
+        owner: Weak<dyn Owner>,
         (starting, stage, reason): (Starting, Stage, PathReason),
     ) -> Arc<Link> {
         let connecting = matches!(starting, Starting::Asking(_));
@@ -245,12 +257,12 @@ impl Link {
 
     /// Make a pass, or have whoever is making one make another.
     pub(crate) fn drive(&self, bits: u8) {
-        self.drive_with(bits, None);
+        self.drive_with(bits, None::<fn(&mut State) -> bool>);
     }
 
-    /// The same, for a post: its queue pair's front half is locked, and a pass that begins at once
-    /// carries the post over before it lets go of that.
-    fn drive_with(&self, bits: u8, post: Option<(&Qp, MutexGuard<'_, Front>)>) {
+    /// The same, for a post. `post` holds the lock of its queue pair's front half: a pass that begins at
+    /// once calls it, to carry the post over; otherwise it is dropped before the work is left to others.
+    fn drive_with(&self, bits: u8, post: Option<impl FnOnce(&mut State) -> bool>) {
         let (bits, post) = (Cell::new(bits), Cell::new(post));
         self.lock.drive(
             || {
@@ -258,7 +270,7 @@ impl Link {
                 self.todo.fetch_or(bits.take(), Ordering::AcqRel);
             },
             |state| {
-                let carried = post.take().is_some_and(|(qp, front)| state.carry(qp, front));
+                let carried = post.take().is_some_and(|carry| carry(state));
                 let bits = if carried { CARRIED } else { bits.take() } | self.left_over();
                 let mut notifications = Notifications::default();
                 self.pass(state, bits, &mut notifications);
@@ -269,7 +281,7 @@ impl Link {
     }
 
     /// What those who lost the `try_lock` want done.
-    pub(super) fn left_over(&self) -> u8 {
+    pub(crate) fn left_over(&self) -> u8 {
         if self.todo.load(Ordering::Relaxed) == 0 {
             return 0;
         }
@@ -286,14 +298,14 @@ impl Link {
         self.drive(POSTED);
     }
 
-    /// Something was posted to its queue pair, whose front half is `front`.
-    pub(super) fn posted_at(&self, qp: &Qp, front: MutexGuard<'_, Front>) {
-        self.drive_with(POSTED, Some((qp, front)));
+    /// Something was posted, which `carry` carries over if that is still the link's to do.
+    pub(crate) fn posted_with(&self, carry: impl FnOnce(&mut State) -> bool) {
+        self.drive_with(POSTED, Some(carry));
     }
 
     /// It is to be armed soon, and takes receives over then: credit for the peer travels with the
     /// program's answer, or at the latest with the next round. Ask with the front half locked.
-    pub(super) fn is_served(&self) -> bool {
+    pub(crate) fn is_served(&self) -> bool {
         self.served.load(Ordering::Relaxed)
     }
 
@@ -338,53 +350,18 @@ impl Link {
         all
     }
 
-    pub(super) fn is_waited_for(&self) -> bool {
+    pub(crate) fn is_waited_for(&self) -> bool {
         self.watch.is_waited_for()
     }
 
     /// What has the background thread look.
-    pub(super) fn alarm(&self) -> impl FnOnce(Time) {
+    pub(crate) fn alarm(&self) -> impl FnOnce(Time) {
         |when| self.shared.note(self.key, when)
     }
 
     /// Have the background thread look at `when` or earlier.
-    pub(super) fn note(&self, when: Time) {
+    pub(crate) fn note(&self, when: Time) {
         self.watch.note(when, self.alarm());
-    }
-
-    /// The background thread: a time that was noted has come.
-    pub(crate) fn due(&self, now: Time) {
-        self.watch.due();
-        self.ready(now);
-    }
-
-    /// The background thread: the descriptor is ready, or it is time to look.
-    pub(crate) fn ready(&self, now: Time) {
-        match self.watch.responsible(now, self.alarm()) {
-            // Of several that wait, one may have left with the ring awake.
-            Responsible::Waiter => {
-                self.drive(if self.is_over_rings() { RECEIVE | FLUSH } else { 0 })
-            }
-            Responsible::Poller => {}
-            Responsible::Background => self.drive(RECEIVE | FLUSH | ARM | LAPSED),
-        }
-    }
-
-    /// The same for a thread of the program, which will [arm](ARM) the link soon.
-    pub(super) fn serve(&self, now: Time) {
-        if self.is_waited_for() || self.watch.is_leased(now) {
-            self.ready(now);
-        } else {
-            self.served.store(true, Ordering::Relaxed);
-            self.drive(RECEIVE | SERVED);
-        }
-    }
-
-    /// What [`Link::serve`] has put off: acknowledge, take posts over, arm.
-    pub(super) fn finish_served(&self) {
-        // The front half's lock sees to it that who posts sees this, or the pass what was posted.
-        self.served.store(false, Ordering::Relaxed);
-        self.drive(FLUSH | ARM);
     }
 
     /// This thread is going to wait for the link's descriptor.
@@ -395,16 +372,16 @@ impl Link {
     }
 
     /// See `unread`.
-    pub(super) fn set_unread(&self, unread: bool) {
+    pub(crate) fn set_unread(&self, unread: bool) {
         self.unread.store(unread, Ordering::Relaxed);
     }
 
-    pub(super) fn is_unread(&self) -> bool {
+    pub(crate) fn is_unread(&self) -> bool {
         self.unread.load(Ordering::Relaxed)
     }
 
     /// Whether anything is read. `true`: that has just changed.
-    pub(super) fn set_read_paused(&self, read_paused: bool) -> bool {
+    pub(crate) fn set_read_paused(&self, read_paused: bool) -> bool {
         let changed = self.read_paused.load(Ordering::Relaxed) != read_paused;
         if changed {
             self.read_paused.store(read_paused, Ordering::Relaxed);
@@ -453,12 +430,12 @@ impl Link {
     }
 
     /// The set in which it lies.
-    pub(super) fn home(&self, state: &State) -> &Epoll {
+    pub(crate) fn home(&self, state: &State) -> &Epoll {
         if state.unaccepted { &self.shared.unaccepted } else { &self.shared.epoll }
     }
 
     /// Leave the unaccepted links, once accepted.
-    pub(super) fn leave_unaccepted(&self, state: &mut State) {
+    pub(crate) fn leave_unaccepted(&self, state: &mut State) {
         // If there is no room elsewhere, it stays where it is.
         if state.unaccepted
             && state.qp.is_some()
@@ -469,12 +446,84 @@ impl Link {
         }
     }
 
-    pub(crate) fn set_owner(&self, owner: Owner) {
+    pub(crate) fn set_owner(&self, owner: Weak<dyn Owner>) {
         *self.owner.lock().unwrap_or_else(PoisonError::into_inner) = owner;
     }
 
-    pub(crate) fn owner(&self) -> Owner {
+    pub(crate) fn owner(&self) -> Weak<dyn Owner> {
         self.owner.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether `owner` is the link's.
+    pub(crate) fn is_owned_by<O>(&self, owner: &Arc<O>) -> bool {
+        std::ptr::addr_eq(self.owner().as_ptr(), Arc::as_ptr(owner))
+    }
+
+    /// The link of this key, if there is one.
+    pub(crate) fn of_key(shared: &Shared, key: u64) -> Option<Arc<Link>> {
+        shared.source(key).and_then(Link::of_source)
+    }
+
+    /// All links of an adapter.
+    pub(crate) fn all(shared: &Shared) -> Vec<Arc<Link>> {
+        shared.sources().into_iter().filter_map(Link::of_source).collect()
+    }
+
+    fn of_source(source: Arc<dyn Source>) -> Option<Arc<Link>> {
+        let source: Arc<dyn std::any::Any + Send + Sync> = source;
+        source.downcast().ok()
+    }
+
+    /// Have epoll and the timers know it: among the unaccepted links, or not.
+    pub(crate) fn register(self: &Arc<Link>, unaccepted: bool) -> std::io::Result<()> {
+        self.shared.add(self.key, self.fd(), self.clone(), unaccepted)
+    }
+}
+
+impl Source for Link {
+    fn ready(self: Arc<Self>, now: Time) {
+        self.look(now);
+    }
+
+    fn due(self: Arc<Self>, now: Time) {
+        self.watch.due();
+        self.look(now);
+    }
+
+    fn serve(&self, now: Time) -> bool {
+        if self.is_waited_for() || self.watch.is_leased(now) {
+            self.look(now);
+        } else {
+            self.served.store(true, Ordering::Relaxed);
+            self.drive(RECEIVE | SERVED);
+        }
+        true
+    }
+
+    fn finish_served(&self) {
+        // The front half's lock sees to it that a post sees this, or the pass what was posted.
+        self.served.store(false, Ordering::Relaxed);
+        self.drive(FLUSH | ARM);
+    }
+
+    fn stop_accepting(self: Arc<Self>, _status: Status) {}
+
+    fn end(&self, status: Status) {
+        self.fail(EndReason::Link(status));
+    }
+}
+
+impl Link {
+    /// Look, if no other thread is responsible for that.
+    fn look(&self, now: Time) {
+        match self.watch.responsible(now, self.alarm()) {
+            // Of several that wait, one may have left with the ring awake.
+            Responsible::Waiter => {
+                self.drive(if self.is_over_rings() { RECEIVE | FLUSH } else { 0 });
+            }
+            Responsible::Poller => {}
+            Responsible::Background => self.drive(RECEIVE | FLUSH | ARM | LAPSED),
+        }
     }
 }
 

@@ -1,9 +1,8 @@
 //! Control calls on a link: they take its lock for real, and are finished when they return (design
 //! rule 12).
 
-use super::event_queue::Owner;
-use super::link::{ARM, FLUSH, Link, RECEIVE, State};
 use super::notifications::Notifications;
+use super::{ARM, FLUSH, Link, RECEIVE, State};
 use crate::{Cx, EndReason, sys};
 
 impl Link {
@@ -61,10 +60,8 @@ impl Link {
 
     /// The last handle of the queue pair is gone: as a disconnect without anybody who waits.
     pub(crate) fn release(&self) {
-        if let Owner::Connector(connector) = self.owner()
-            && let Some(connector) = connector.upgrade()
-        {
-            connector.release();
+        if let Some(owner) = self.owner().upgrade() {
+            owner.release();
         }
     }
 

@@ -18,7 +18,7 @@ use super::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 const NEVER: u64 = u64::MAX;
 
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(crate) struct Watch {
     lease: Lease,
     /// A polling thread is in the middle of a pass, which may outlast its lease.
     at_work: AtomicBool,
@@ -29,7 +29,7 @@ pub(super) struct Watch {
 
 /// The thread that is to look next when the background thread comes to look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Responsible {
+pub(crate) enum Responsible {
     /// A thread waits for it.
     Waiter,
     /// A thread polls it. When to look again is noted.
@@ -39,7 +39,7 @@ pub(super) enum Responsible {
 }
 
 impl Watch {
-    pub(super) fn new(lease: Duration) -> Watch {
+    pub(crate) fn new(lease: Duration) -> Watch {
         Watch {
             lease: Lease::new(lease),
             at_work: AtomicBool::new(false),
@@ -52,7 +52,7 @@ impl Watch {
 
     /// Have the background thread look at `when` or earlier. `alarm` is called if it would not.
     #[inline]
-    pub(super) fn note(&self, when: Time, alarm: impl FnOnce(Time)) {
+    pub(crate) fn note(&self, when: Time, alarm: impl FnOnce(Time)) {
         if self.noted.load(Ordering::Relaxed) > when.0 {
             self.noted.store(when.0, Ordering::Relaxed);
             alarm(when);
@@ -61,12 +61,12 @@ impl Watch {
 
     /// When it will look.
     #[cfg(test)]
-    pub(super) fn noted(&self) -> Time {
+    pub(crate) fn noted(&self) -> Time {
         Time(self.noted.load(Ordering::Relaxed))
     }
 
     /// The background thread: a time that was noted has come. [`Watch::responsible`] follows.
-    pub(super) fn due(&self) {
+    pub(crate) fn due(&self) {
         self.noted.store(NEVER, Ordering::Relaxed);
         // Pairs with the one of who takes a lease or leaves: either it is seen here, or it sees that
         // nothing is noted.
@@ -74,7 +74,7 @@ impl Watch {
     }
 
     /// The background thread: which thread is to look now.
-    pub(super) fn responsible(&self, now: Time, alarm: impl FnOnce(Time)) -> Responsible {
+    pub(crate) fn responsible(&self, now: Time, alarm: impl FnOnce(Time)) -> Responsible {
         if self.is_waited_for() {
             Responsible::Waiter
         } else if let Some(until) = self.lease.held(now) {
@@ -92,7 +92,7 @@ impl Watch {
     }
 
     /// The background thread took over, and something had been waiting for that.
-    pub(super) fn kept_waiting(&self) {
+    pub(crate) fn kept_waiting(&self) {
         self.lease.kept_waiting();
     }
 
@@ -100,7 +100,7 @@ impl Watch {
 
     /// A thread polls.
     #[inline]
-    pub(super) fn take(&self, now: Time, alarm: impl FnOnce(Time)) {
+    pub(crate) fn take(&self, now: Time, alarm: impl FnOnce(Time)) {
         if let Some(until) = self.lease.take(now) {
             self.note(until, alarm);
         }
@@ -108,19 +108,19 @@ impl Watch {
 
     /// It begins a pass, or has ended it.
     #[inline]
-    pub(super) fn set_at_work(&self, at_work: bool) {
+    pub(crate) fn set_at_work(&self, at_work: bool) {
         self.at_work.store(at_work, Ordering::Relaxed);
     }
 
     /// A thread polls: the background thread will not look before the end of the lease.
     #[inline]
-    pub(super) fn is_leased(&self, now: Time) -> bool {
+    pub(crate) fn is_leased(&self, now: Time) -> bool {
         self.lease.held(now).is_some()
     }
 
     /// The same, and sees to it that it will look then.
     #[inline]
-    pub(super) fn stays_leased(&self, now: Time, alarm: impl FnOnce(Time)) -> bool {
+    pub(crate) fn stays_leased(&self, now: Time, alarm: impl FnOnce(Time)) -> bool {
         let leased = self.lease.held(now);
         if let Some(until) = leased {
             self.note(until, alarm);
@@ -131,18 +131,18 @@ impl Watch {
     // ---- threads that wait -------------------------------------------------------------------------
 
     #[inline]
-    pub(super) fn is_waited_for(&self) -> bool {
+    pub(crate) fn is_waited_for(&self) -> bool {
         self.waiters.load(Ordering::Relaxed) != 0
     }
 
     /// This thread is going to wait. It looks once more after this.
-    pub(super) fn join(&self) {
+    pub(crate) fn join(&self) {
         self.waiters.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
     /// It waits no more.
-    pub(super) fn leave(&self, now: Time, alarm: impl FnOnce(Time)) {
+    pub(crate) fn leave(&self, now: Time, alarm: impl FnOnce(Time)) {
         // First the lease, because it may be back at once: the background thread need not look sooner.
         self.lease.take(now);
         self.waiters.fetch_sub(1, Ordering::Relaxed);

@@ -8,14 +8,15 @@ use transom_memory::ConnectionId;
 use transom_wire::{ReadLimits, Role};
 
 use super::connect::Attempt;
-use super::event_queue::{Delivery, Owner};
-use super::link::{Link, State};
-use super::notifications::{Notifications, Sink, Sinks};
-use super::options::Explain;
-use super::path::PathReason;
 use super::qp::Qp;
-use super::shared::Shared;
-use super::silence::Silence;
+use crate::driver::config::options::Explain;
+use crate::driver::config::path::PathReason;
+use crate::driver::link::event_queue::{Delivery, Owner};
+use crate::driver::link::notifications::{Notifications, Sink, Sinks};
+use crate::driver::link::silence::Silence;
+use crate::driver::link::upgrade::UpgradeListener;
+use crate::driver::link::{Link, State};
+use crate::driver::schedule::shared::Shared;
 use crate::sys;
 use crate::tables::ConnectorCall;
 use crate::{
@@ -29,23 +30,23 @@ pub(crate) type Outcome<T> = Result<T, Status>;
 #[derive(Debug)]
 pub(crate) struct Connector {
     pub(crate) name: u64,
-    pub(super) shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     sinks: Sinks,
     inner: Mutex<Inner>,
 }
 
 #[derive(Debug)]
-pub(super) struct Inner {
-    pub(super) machine: transom_core::Connector,
-    pub(super) link: Option<Arc<Link>>,
+pub(crate) struct Inner {
+    pub(crate) machine: transom_core::Connector,
+    pub(crate) link: Option<Arc<Link>>,
     /// The queue pair of its last Connect or Accept, which may outlive the link.
-    pub(super) qp: Weak<Qp>,
-    pub(super) local: Option<SocketAddr>,
-    pub(super) peer: Option<SocketAddr>,
+    pub(crate) qp: Weak<Qp>,
+    pub(crate) local: Option<SocketAddr>,
+    pub(crate) peer: Option<SocketAddr>,
     /// The Connect under way.
-    pub(super) attempt: Option<Box<Attempt>>,
+    pub(crate) attempt: Option<Box<Attempt>>,
     /// Why its connection has ended.
-    pub(super) ended: Option<EndReason>,
+    pub(crate) ended: Option<EndReason>,
     /// Whose silence that was.
     silence: Option<Silence>,
 }
@@ -56,7 +57,7 @@ fn connection_id(key: u64) -> ConnectionId {
 }
 
 /// What a connection is made with.
-pub(super) fn configuration(shared: &Shared, key: u64, role: Role) -> ConnectionConfig {
+pub(crate) fn configuration(shared: &Shared, key: u64, role: Role) -> ConnectionConfig {
     ConnectionConfig {
         id: connection_id(key),
         role,
@@ -65,7 +66,7 @@ pub(super) fn configuration(shared: &Shared, key: u64, role: Role) -> Connection
     }
 }
 
-pub(super) fn new_connection(
+pub(crate) fn new_connection(
     shared: &Shared,
     key: u64,
     role: Role,
@@ -74,6 +75,20 @@ pub(super) fn new_connection(
     let now = sys::now();
     let wire = transom_iwarp::Stream::new(shared.options.wire(role, revision), now);
     Connection::new(configuration(shared, key, role), Box::new(wire), now)
+}
+
+impl Owner for Connector {
+    fn deliver(self: Arc<Self>, link: &Link) {
+        Connector::deliver(&self, link);
+    }
+
+    fn release(self: Arc<Self>) {
+        Connector::release(&self);
+    }
+
+    fn upgrades(&self) -> Option<Arc<UpgradeListener>> {
+        None
+    }
 }
 
 impl Connector {
@@ -96,7 +111,7 @@ impl Connector {
         })
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -116,16 +131,16 @@ impl Connector {
         inner.silence.filter(|_| inner.ended == Some(EndReason::TimedOut))
     }
 
-    pub(super) fn keep(&self, sink: Sink) -> u64 {
+    pub(crate) fn keep(&self, sink: Sink) -> u64 {
         self.sinks.keep(sink)
     }
 
-    pub(super) fn forget(&self, waiter: u64) {
+    pub(crate) fn forget(&self, waiter: u64) {
         let _ = self.sinks.take(waiter);
     }
 
     /// Carry out effects of the connector alone.
-    pub(super) fn carry_out(&self, effects: &mut Effects, notifications: &mut Notifications) {
+    pub(crate) fn carry_out(&self, effects: &mut Effects, notifications: &mut Notifications) {
         for effect in effects.list.drain(..) {
             if let Effect::Finished(finished) = effect
                 && let Some(sink) = self.sinks.take(finished.waiter)
@@ -136,21 +151,20 @@ impl Connector {
     }
 
     /// Read the link's events.
-    pub(super) fn deliver(self: &Arc<Connector>, link: &Link) {
+    pub(crate) fn deliver(self: &Arc<Connector>, link: &Link) {
         let mut notifications = Notifications::default();
         self.read(&mut self.lock(), link, &mut notifications);
         notifications.fire();
         self.connect_again();
     }
 
-    pub(super) fn read(
+    pub(crate) fn read(
         self: &Arc<Connector>,
         inner: &mut Inner,
         link: &Link,
         notifications: &mut Notifications,
     ) {
-        let mine =
-            || matches!(link.owner(), Owner::Connector(c) if c.as_ptr() == Arc::as_ptr(self));
+        let mine = || link.is_owned_by(self);
         let mut effects = Effects::default();
         link.events.read(
             notifications,
@@ -381,7 +395,7 @@ impl Connector {
     // ---- from a listener -------------------------------------------------------------------------
 
     /// A request for it has arrived. `false`: it does not wait for one any more.
-    pub(super) fn take(self: &Arc<Connector>, link: &Arc<Link>, offer: Offer) -> bool {
+    pub(crate) fn take(self: &Arc<Connector>, link: &Arc<Link>, offer: Offer) -> bool {
         let mut notifications = Notifications::default();
         let mut inner = self.lock();
         if inner.machine.state() != crate::tables::ConnectorState::Queued {
@@ -394,14 +408,15 @@ impl Connector {
         true
     }
 
-    pub(super) fn give(
+    pub(crate) fn give(
         self: &Arc<Connector>,
         inner: &mut Inner,
         link: &Arc<Link>,
         offer: Offer,
         notifications: &mut Notifications,
     ) {
-        link.set_owner(Owner::Connector(Arc::downgrade(self)));
+        let owner: Weak<Connector> = Arc::downgrade(self);
+        link.set_owner(owner);
         inner.ended = None;
         inner.local = link.local().ok();
         inner.peer = Some(link.peer);
@@ -409,7 +424,7 @@ impl Connector {
         self.request(inner, offer, notifications);
     }
 
-    pub(super) fn request(
+    pub(crate) fn request(
         &self,
         inner: &mut Inner,
         offer: Offer,
@@ -421,7 +436,7 @@ impl Connector {
     }
 
     /// Its listener has no request for it, and `status` says why.
-    pub(super) fn unqueue(&self, status: Status) {
+    pub(crate) fn unqueue(&self, status: Status) {
         let mut notifications = Notifications::default();
         let mut effects = Effects::default();
         self.lock().machine.unqueue(status, &mut effects);

@@ -12,10 +12,10 @@ use transom_wire::Time;
 use super::sync::{AtomicU64, Ordering, fence};
 
 /// The shortest lease is this part of the longest.
-pub(super) const SHORTEST: u64 = 64;
+pub(crate) const SHORTEST: u64 = 64;
 
 #[derive(Debug)]
-pub(super) struct Lease {
+pub(crate) struct Lease {
     /// Held until then.
     until: AtomicU64,
     /// How long the next one lasts, in nanoseconds.
@@ -24,13 +24,13 @@ pub(super) struct Lease {
 }
 
 impl Lease {
-    pub(super) fn new(longest: Duration) -> Lease {
+    pub(crate) fn new(longest: Duration) -> Lease {
         let longest = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
         Lease { until: AtomicU64::new(0), length: AtomicU64::new(longest), longest }
     }
 
     /// A thread polls. The end of its lease, if it is a new one: somebody is to look then.
-    pub(super) fn take(&self, now: Time) -> Option<Time> {
+    pub(crate) fn take(&self, now: Time) -> Option<Time> {
         let length = self.length.load(Ordering::Relaxed);
         if self.until.load(Ordering::Relaxed) >= now.0.saturating_add(length / 2) {
             return None;
@@ -43,25 +43,25 @@ impl Lease {
     }
 
     /// Until when it is held, if it is.
-    pub(super) fn held(&self, now: Time) -> Option<Time> {
+    pub(crate) fn held(&self, now: Time) -> Option<Time> {
         let until = self.until.load(Ordering::Relaxed);
         (until > now.0).then_some(Time(until))
     }
 
     /// When one of the longest that is taken now would end.
-    pub(super) fn longest_from(&self, now: Time) -> Time {
+    pub(crate) fn longest_from(&self, now: Time) -> Time {
         Time(now.0.saturating_add(self.longest))
     }
 
     /// Looked at when it could have lapsed: it was renewed, or its holder is at work.
-    pub(super) fn renewed(&self) {
+    pub(crate) fn renewed(&self) {
         let length = self.length.load(Ordering::Relaxed);
         let longer = length.saturating_mul(2).min(self.longest);
         self.length.store(longer, Ordering::Relaxed);
     }
 
     /// It has lapsed, and bytes had been waiting for that.
-    pub(super) fn kept_waiting(&self) {
+    pub(crate) fn kept_waiting(&self) {
         self.length.store((self.longest / SHORTEST).max(1), Ordering::Relaxed);
     }
 }

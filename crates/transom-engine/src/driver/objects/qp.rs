@@ -6,14 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use transom_memory::QueuePairId;
 
 use super::cq::Cq;
-use super::link::Link;
-use super::notifications::Notifications;
-use super::shared::Shared;
 use super::srq::Srq;
+use crate::driver::link::Link;
+use crate::driver::link::notifications::Notifications;
+use crate::driver::link::queues::Queues;
+use crate::driver::schedule::shared::{ReceiveWaiter, Shared};
 use crate::sys;
 use crate::{
-    Completion, Data, Effect, Effects, Execution, QueuePair, QueuePairConfig, Request, Sge, Side,
-    Status,
+    Completion, Data, Effect, Effects, Execution, QueuePair, QueuePairConfig, Request, Sge,
+    SharedReceives, Side, Status,
 };
 
 /// What a posting thread touches, under a lock that is never held while bytes move.
@@ -98,39 +99,6 @@ impl Qp {
         self.receive.attach(link);
     }
 
-    /// Whoever sleeps on its completion queues looks again at what to wait for.
-    pub(crate) fn look_again(&self) {
-        self.initiator.wake();
-        self.receive.wake();
-    }
-
-    /// The link is done with it.
-    pub(crate) fn detach(
-        &self,
-        link: &Link,
-        execution: Execution,
-        notifications: &mut Notifications,
-    ) {
-        self.leave(link);
-        self.take_back(execution, notifications);
-    }
-
-    /// The link makes no more passes for it.
-    pub(crate) fn leave(&self, link: &Link) {
-        self.initiator.detach(link);
-        self.receive.detach(link);
-    }
-
-    /// Its half is its own again.
-    pub(crate) fn take_back(&self, execution: Execution, notifications: &mut Notifications) {
-        {
-            let mut front = self.front();
-            front.pair.detach(execution);
-            front.link = Weak::new();
-        }
-        self.complete_unlinked(notifications);
-    }
-
     pub(crate) fn post(&self, request: &Request, data: Data<'_>) -> Result<(), Status> {
         let mut front = self.front();
         front.pair.post(request, data)?;
@@ -159,7 +127,11 @@ impl Qp {
     fn run(&self, front: MutexGuard<'_, Front>, patient: bool) {
         match front.link.upgrade() {
             Some(link) if patient && link.is_served() => {}
-            Some(link) => link.posted_at(self, front),
+            Some(link) => link.posted_with(move |state| {
+                let mut front = front;
+                let execution = state.execution_of(self);
+                execution.map(|execution| front.pair.exchange(execution)).is_some()
+            }),
             None => {
                 drop(front);
                 let mut notifications = Notifications::default();
@@ -205,13 +177,41 @@ impl Qp {
         }
         self.finish_batch(notifications);
     }
+}
 
-    /// Queue a batch that is nothing but completions.
-    pub(crate) fn complete_batch(
-        &self,
-        batch: &mut Vec<Effect>,
-        notifications: &mut Notifications,
-    ) {
+impl Queues for Qp {
+    fn exchange(&self, execution: &mut Execution) {
+        self.front().pair.exchange(execution);
+    }
+
+    fn add_freed(&self, freed: (u32, u32)) {
+        self.freed.add(freed);
+    }
+
+    fn shared_receives(&self) -> Option<&dyn SharedReceives> {
+        self.shared.as_deref().map(|shared| shared as &dyn SharedReceives)
+    }
+
+    fn look_again(&self) {
+        self.initiator.wake();
+        self.receive.wake();
+    }
+
+    fn leave(&self, link: &Link) {
+        self.initiator.detach(link);
+        self.receive.detach(link);
+    }
+
+    fn take_back(&self, execution: Execution, notifications: &mut Notifications) {
+        {
+            let mut front = self.front();
+            front.pair.detach(execution);
+            front.link = Weak::new();
+        }
+        self.complete_unlinked(notifications);
+    }
+
+    fn complete_batch(&self, batch: &mut Vec<Effect>, notifications: &mut Notifications) {
         let of = |wanted: Option<Side>| {
             batch.iter().filter_map(move |effect| match effect {
                 Effect::Complete(side, c) if wanted.is_none_or(|w| w == *side) => Some(*c),
@@ -230,21 +230,28 @@ impl Qp {
         batch.clear();
     }
 
-    /// Queue one completion. [`Qp::finish_batch`] follows the batch.
-    pub(crate) fn complete(&self, side: Side, completion: Completion) {
+    fn complete(&self, side: Side, completion: Completion) {
         match side {
             Side::Initiator => self.initiator.add(completion),
             Side::Receive => self.receive.add(completion),
         }
     }
 
-    pub(crate) fn finish_batch(&self, notifications: &mut Notifications) {
+    fn finish_batch(&self, notifications: &mut Notifications) {
         if let Some(shared) = &self.shared {
             shared.collect_fired(notifications);
         }
         Cq::finish_batch(&self.initiator, notifications);
         if !Arc::ptr_eq(&self.initiator, &self.receive) {
             Cq::finish_batch(&self.receive, notifications);
+        }
+    }
+}
+
+impl ReceiveWaiter for Qp {
+    fn receives_posted(&self) {
+        if let Some(link) = self.link() {
+            link.posted();
         }
     }
 }

@@ -13,9 +13,9 @@ use transom_process::record::{self, HEADER, Header};
 use transom_process::ring::{Found, INLINE, Record};
 use transom_wire::{SMALL_HEADER, Time};
 
-use super::link::{Link, State};
 use super::silence::Silence;
 use super::tcp::FRAME;
+use super::{Link, State};
 use crate::sys::{Host, Local, Region};
 use crate::{Connection, Cx, Direct, Output, SmallRecord};
 
@@ -50,7 +50,7 @@ pub(crate) struct Rings {
 
 impl Rings {
     /// Fresh ones. `mine`: 0 for the active side, 1 for the passive one.
-    pub(super) fn new(region: Region, mine: usize) -> Rings {
+    pub(crate) fn new(region: Region, mine: usize) -> Rings {
         Rings {
             duplex: Duplex::new(region, mine),
             look: Time(0),
@@ -63,19 +63,19 @@ impl Rings {
 
     /// Where it lies, for a test that writes to it.
     #[cfg(test)]
-    pub(super) fn memory(&self) -> (usize, usize) {
+    pub(crate) fn memory(&self) -> (usize, usize) {
         self.duplex.area().whole()
     }
 
     /// Whether there is something to read, or the other side is known to have ended.
     #[inline]
-    pub(super) fn has_news(&self) -> bool {
+    pub(crate) fn has_news(&self) -> bool {
         self.duplex.has_news() || self.over
     }
 
     /// A thread looks by itself at `now`: `true` if there is something to read. Before it leaves it
     /// to others to look, it looks a few times.
-    pub(super) fn glance(&mut self, bell: &Local, now: Time, tries: u32) -> bool {
+    pub(crate) fn glance(&mut self, bell: &Local, now: Time, tries: u32) -> bool {
         // Whether we have said that we sleep makes no difference: at worst we are rung for once. To take
         // it back here could be to take it back from the background thread, which relies on it.
         if now >= self.look {
@@ -93,7 +93,7 @@ impl Rings {
 
     /// The link comes to rest: give pages of our data area back, when no payload has gone through it
     /// for a while. `Some`: when to ask again.
-    pub(super) fn tidy(&mut self, now: Time) -> Option<Time> {
+    pub(crate) fn tidy(&mut self, now: Time) -> Option<Time> {
         let producer = self.duplex.producer();
         let used = producer.placed();
         if used == self.tidied {
@@ -135,7 +135,7 @@ impl Rings {
 impl Link {
     /// Take records until there are none, the quota is used up or a control call waits. `false`: there
     /// was nothing.
-    pub(super) fn receive_records(&self, state: &mut State, cx: &mut Cx<'_>, asks: bool) -> bool {
+    pub(crate) fn receive_records(&self, state: &mut State, cx: &mut Cx<'_>, asks: bool) -> bool {
         let mut any = false;
         if let (Some(rings), Some(bell)) = (&mut state.rings, self.bell.get())
             && asks
@@ -222,14 +222,14 @@ impl Link {
     }
 
     /// Acknowledge and wake, as far as it is time.
-    pub(super) fn acknowledge_and_wake(&self, state: &mut State, now: Time) {
+    pub(crate) fn acknowledge_and_wake(&self, state: &mut State, now: Time) {
         if let (Some(rings), Some(bell)) = (&mut state.rings, self.bell.get()) {
             rings.acknowledge(&mut state.connection, bell, now);
         }
     }
 
     /// Have the connection say what it has to say, and write it.
-    pub(super) fn send_records(&self, state: &mut State, cx: &mut Cx<'_>) {
+    pub(crate) fn send_records(&self, state: &mut State, cx: &mut Cx<'_>) {
         let budget = self.shared.pass_budget();
         let mut sent = 0;
         loop {
@@ -275,7 +275,7 @@ impl Link {
 
     /// The end of a pass behind which a thread sleeps: say so, unless there is more to do. `work`
     /// makes another pass.
-    pub(super) fn before_sleep(&self, state: &mut State, mut work: impl FnMut(&mut State)) {
+    pub(crate) fn before_sleep(&self, state: &mut State, mut work: impl FnMut(&mut State)) {
         for _ in 0..AGAIN {
             let Some(rings) = &mut state.rings else { return };
             let slept = rings.duplex.fall_asleep() && !rings.over;

@@ -24,11 +24,10 @@ use transom_process::upgrade::{
 use transom_process::{Channel, Config};
 use transom_wire::{ReadLimits, Role};
 
-use super::event_queue::Owner;
-use super::link::{Link, State};
-use super::options::Options;
-use super::path::{Path, PathReason, Place};
 use super::shared_memory::Rings;
+use super::{Link, State};
+use crate::driver::config::options::{Options, status_of};
+use crate::driver::config::path::{Path, PathReason, Place};
 use crate::sys::{self, Fd, IoError, Local, LocalListener, Region, kill_point};
 use crate::{Cx, LinkEnd, Status};
 
@@ -60,8 +59,8 @@ pub(crate) struct PendingUpgrade {
 /// What the connection is to ask for, on whichever wire.
 #[derive(Debug)]
 pub(crate) struct ConnectRequest {
-    pub(super) limits: ReadLimits,
-    pub(super) private: Box<[u8]>,
+    pub(crate) limits: ReadLimits,
+    pub(crate) private: Box<[u8]>,
 }
 
 fn name(address: SocketAddr) -> String {
@@ -121,7 +120,7 @@ impl UpgradeListener {
 
     /// Accept what was offered. Done with each connection, so that processes that may not share do
     /// not take the places of those that may.
-    pub(super) fn accept_offers(&self) {
+    pub(crate) fn accept_offers(&self) {
         self.accept_into(&mut self.pending.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
@@ -165,7 +164,7 @@ fn connect_to_offer(peer: SocketAddr) -> Result<Local, PathReason> {
 impl Link {
     /// Active, when the TCP connection has come about: offer an upgrade and ask for it. The stage says how
     /// far that went.
-    pub(super) fn offer_upgrade(&self, state: &mut State) {
+    pub(crate) fn offer_upgrade(&self, state: &mut State) {
         let stage = std::mem::take(&mut state.stage);
         let Stage::Look(request) = stage else {
             state.stage = stage;
@@ -213,7 +212,7 @@ impl Link {
     }
 
     /// Active: the answer, if it is here. `false`: it is not.
-    pub(super) fn read_answer(&self, state: &mut State, cx: &mut Cx<'_>) -> bool {
+    pub(crate) fn read_answer(&self, state: &mut State, cx: &mut Cx<'_>) -> bool {
         let Stage::Offered(offered) = &mut state.stage else { return true };
         let heard = &mut offered.heard;
         let mut room = [0; Answer::LENGTH];
@@ -226,7 +225,7 @@ impl Link {
             Ok(count) => heard.extend_from_slice(room.get(..count).unwrap_or_default()),
             Err(IoError::NotNow) => {}
             Err(e) => {
-                let status = super::options::status_of(e);
+                let status = status_of(e);
                 state.connection.link_closed(cx, LinkEnd::Failed(status));
                 return false;
             }
@@ -246,7 +245,7 @@ impl Link {
     }
 
     /// Passive: answer the first bytes. How many of them were for us; `None`: not enough to tell.
-    pub(super) fn answer_opening(
+    pub(crate) fn answer_opening(
         &self,
         state: &mut State,
         cx: &mut Cx<'_>,
@@ -261,12 +260,7 @@ impl Link {
             Opening::Question(nonce) => nonce,
         };
         state.stage = Stage::Chosen;
-        let upgrades = match self.owner() {
-            Owner::Listener(listener) => {
-                listener.upgrade().and_then(|listener| listener.upgrades().ok())
-            }
-            Owner::Connector(_) => None,
-        };
+        let upgrades = self.owner().upgrade().and_then(|owner| owner.upgrades());
         let places = (&self.shared.sharing, self.shared.options.shared_links);
         let answer = match upgrades.and_then(|upgrades| upgrades.claim(&nonce)) {
             None => {

@@ -6,46 +6,32 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use super::cq::Cq;
 use super::shared::{ADDRESS, Shared};
-use super::srq::Srq;
+use crate::Status;
 use crate::sys::{self, AddressWatch};
-use crate::{EndReason, Status};
 
 /// The system could not say whether the address is there, because it is out of something.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// What has notifications outstanding that no listener or connection ends.
-pub(super) trait Notifies: Send + Sync + std::fmt::Debug {
+pub(crate) trait Notifies: Send + Sync + std::fmt::Debug {
     /// The adapter has gone: end every notification, and have blocked threads look.
     fn removed(&self);
 }
 
-impl Notifies for Cq {
-    fn removed(&self) {
-        Cq::removed(self);
-    }
-}
-
-impl Notifies for Srq {
-    fn removed(&self) {
-        Srq::removed(self);
-    }
-}
-
 /// The address that an adapter hangs on, and the queues of that adapter.
 #[derive(Debug, Default)]
-pub(super) struct Removal {
+pub(crate) struct Removal {
     watch: Option<AddressWatch>,
     queues: Mutex<Vec<Weak<dyn Notifies>>>,
 }
 
 impl Removal {
-    pub(super) fn new(watch: Option<AddressWatch>) -> Removal {
+    pub(crate) fn new(watch: Option<AddressWatch>) -> Removal {
         Removal { watch, queues: Mutex::default() }
     }
 
-    pub(super) fn watch(&self) -> Option<&AddressWatch> {
+    pub(crate) fn watch(&self) -> Option<&AddressWatch> {
         self.watch.as_ref()
     }
 }
@@ -62,7 +48,8 @@ impl Shared {
         self.removed.load(Ordering::Acquire)
     }
 
-    fn add_queue<Q: Notifies + 'static>(&self, queue: &Arc<Q>) {
+    /// Have a queue hear of it.
+    pub(crate) fn add_queue<Q: Notifies + 'static>(&self, queue: &Arc<Q>) {
         let weak = Arc::downgrade(queue);
         let mut queues = self.removal.queues.lock().unwrap_or_else(PoisonError::into_inner);
         // Room is made instead of growing where queues have gone.
@@ -76,16 +63,8 @@ impl Shared {
         }
     }
 
-    pub(crate) fn add_cq(&self, cq: &Arc<Cq>) {
-        self.add_queue(cq);
-    }
-
-    pub(crate) fn add_srq(&self, srq: &Arc<Srq>) {
-        self.add_queue(srq);
-    }
-
     /// The background thread: the kernel has said something about addresses.
-    pub(super) fn addresses_changed(&self) {
+    pub(crate) fn addresses_changed(&self) {
         if let Some(watch) = self.removal.watch()
             && watch.take_in()
         {
@@ -105,11 +84,11 @@ impl Shared {
 
     fn end_for_good(&self) {
         self.removed.store(true, Ordering::Release);
-        for listener in self.listeners() {
-            listener.close(Status::DeviceRemoved);
+        for source in self.sources() {
+            source.stop_accepting(Status::DeviceRemoved);
         }
-        for link in self.links() {
-            link.fail(EndReason::Link(Status::DeviceRemoved));
+        for source in self.sources() {
+            source.end(Status::DeviceRemoved);
         }
         // Behind the links: what their ends complete can be retrieved by those who are told here.
         let queues = {

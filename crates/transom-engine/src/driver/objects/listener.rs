@@ -6,17 +6,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use transom_wire::Role;
+use transom_wire::{Role, Time};
 
-use super::admission::{Admission, Starting};
 use super::connect::NEWEST;
 use super::connector::{Connector, Outcome, new_connection};
-use super::event_queue::{Delivery, Owner};
-use super::link::{ARM, FLUSH, Link, RECEIVE};
-use super::notifications::{Notifications, Sink};
-use super::path::PathReason;
-use super::shared::Shared;
-use super::upgrade::{Stage, UpgradeListener};
+use crate::driver::config::options::status_of;
+use crate::driver::config::path::PathReason;
+use crate::driver::limits::admission::{Admission, Starting};
+use crate::driver::link::event_queue::{Delivery, Owner};
+use crate::driver::link::notifications::{Notifications, Sink};
+use crate::driver::link::upgrade::{Stage, UpgradeListener};
+use crate::driver::link::{ARM, FLUSH, Link, RECEIVE};
+use crate::driver::schedule::shared::{Shared, Source};
 use crate::sys::{self, Fd, IoError, Listener as Socket, Stream};
 use crate::{ConnectionEvent, Incoming, Offer, Status};
 
@@ -43,6 +44,40 @@ struct Inner {
     machine: transom_core::Listener,
     /// The connectors that wait, by their names.
     waiting: HashMap<u64, Weak<Connector>>,
+}
+
+impl Source for Listener {
+    fn ready(self: Arc<Self>, _now: Time) {
+        self.accept();
+    }
+
+    fn due(self: Arc<Self>, _now: Time) {
+        self.accept();
+    }
+
+    fn serve(&self, _now: Time) -> bool {
+        false // listeners are in the set of unaccepted links, which no thread of the program asks
+    }
+
+    fn finish_served(&self) {}
+
+    fn stop_accepting(self: Arc<Self>, status: Status) {
+        self.close(status);
+    }
+
+    fn end(&self, _status: Status) {}
+}
+
+impl Owner for Listener {
+    fn deliver(self: Arc<Self>, link: &Link) {
+        Listener::deliver(&self, link);
+    }
+
+    fn release(self: Arc<Self>) {}
+
+    fn upgrades(&self) -> Option<Arc<UpgradeListener>> {
+        Listener::upgrades(self).ok()
+    }
 }
 
 impl Listener {
@@ -78,7 +113,7 @@ impl Listener {
     }
 
     /// Where upgrades to shared memory are offered, or why nowhere.
-    pub(super) fn upgrades(&self) -> Result<Arc<UpgradeListener>, PathReason> {
+    pub(crate) fn upgrades(&self) -> Result<Arc<UpgradeListener>, PathReason> {
         self.upgrades.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -100,9 +135,14 @@ impl Listener {
         }
         if let Err(e) = self.socket.listen(u16::try_from(backlog).unwrap_or(u16::MAX).max(128)) {
             self.set_upgrades(Err(PathReason::NotAsked));
-            return Err(super::options::status_of(e));
+            return Err(status_of(e));
         }
-        self.shared.add_listener(self).map_err(|_| Status::InsufficientResources)
+        self.register().map_err(|_| Status::InsufficientResources)
+    }
+
+    fn register(self: &Arc<Listener>) -> std::io::Result<()> {
+        self.shared.add(self.key, self.fd(), self.clone(), true)?;
+        self.shared.unaccepted.arm(self.fd(), self.key, true, false)
     }
 
     /// The background thread: connections wait to be accepted. One of them is; links are served
@@ -143,7 +183,7 @@ impl Listener {
         let Some(ticket) = self.admission.admit(peer.ip()) else { return };
         let key = self.shared.new_key();
         let connection = new_connection(&self.shared, key, Role::Passive, NEWEST);
-        let owner = Owner::Listener(Arc::downgrade(self));
+        let owner = Arc::downgrade(self);
         let (stage, reason) = match tcp_only {
             None => (Stage::Opening, PathReason::NotAsked),
             Some(reason) => (Stage::Chosen, reason),
@@ -154,7 +194,7 @@ impl Listener {
         if let Some(who) = known {
             let _ = link.known.set(who);
         }
-        if self.shared.add_link(&link, true).is_ok() {
+        if link.register(true).is_ok() {
             // Either this is seen here, or the link by whoever closes.
             if self.closed.load(Ordering::Relaxed) {
                 link.turn_away();
@@ -165,10 +205,10 @@ impl Listener {
     }
 
     /// Read the events of a link that no connector has taken yet.
-    pub(super) fn deliver(self: &Arc<Listener>, link: &Link) {
+    pub(crate) fn deliver(self: &Arc<Listener>, link: &Link) {
         let mut notifications = Notifications::default();
         let mut arrived = None;
-        let mine = || matches!(link.owner(), Owner::Listener(p) if p.as_ptr() == Arc::as_ptr(self));
+        let mine = || link.is_owned_by(self);
         let mut inner = self.lock();
         link.events.read(
             &mut notifications,
@@ -193,7 +233,7 @@ impl Listener {
 
     /// A request has arrived: for a connector that waits, or for the backlog.
     fn arrived(self: &Arc<Listener>, key: u64, offer: Offer) {
-        let Some(link) = self.shared.link(key) else { return };
+        let Some(link) = Link::of_key(&self.shared, key) else { return };
         let mut incoming = Incoming { link: key, offer };
         loop {
             let taker = {
@@ -246,7 +286,7 @@ impl Listener {
                 return Err(status);
             }
         };
-        let link = self.shared.link(incoming.link);
+        let link = Link::of_key(&self.shared, incoming.link);
         match &link {
             Some(link) => connector.give(&mut owner, link, incoming.offer, &mut notifications),
             // Gone this very moment: Accept will say so.
@@ -287,8 +327,8 @@ impl Listener {
         self.set_upgrades(Err(PathReason::NotAsked));
         self.shared.unaccepted.remove(self.fd());
         self.shared.remove(self.key);
-        for link in self.shared.links() {
-            if matches!(link.owner(), Owner::Listener(p) if p.as_ptr() == Arc::as_ptr(self)) {
+        for link in Link::all(&self.shared) {
+            if link.is_owned_by(self) {
                 link.turn_away();
             }
         }

@@ -8,32 +8,35 @@
 //! `tests/event_queue_loom.rs` runs every interleaving of this file.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, PoisonError, Weak};
+use std::fmt::Debug;
+use std::sync::{Arc, PoisonError};
 
-use super::connector::Connector;
-use super::link::Link;
-use super::listener::Listener;
+use super::Link;
 use super::notifications::Notifications;
-use super::qp::Qp;
+use super::queues::Queues;
 use super::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
+use super::upgrade::UpgradeListener;
 use crate::{ConnectionEvent, Effect, Effects, Execution};
 
-/// Who hears of a link's events.
-#[derive(Clone, Debug)]
-pub(crate) enum Owner {
-    /// The listener at which it arrived.
-    Listener(Weak<Listener>),
-    /// A connector.
-    Connector(Weak<Connector>),
+/// The receiver of a link's events: a connector, or the listener at which it arrived.
+pub(crate) trait Owner: Debug + Send + Sync {
+    /// Read the link's deferred events. No lock is held.
+    fn deliver(self: Arc<Self>, link: &Link);
+
+    /// The last handle of the link's queue pair is gone.
+    fn release(self: Arc<Self>);
+
+    /// Where the peer can have offered shared memory, if it could.
+    fn upgrades(&self) -> Option<Arc<UpgradeListener>>;
 }
 
 /// An effect that waits for the link's lock to be dropped.
 #[derive(Debug)]
 enum Deferred {
-    Effect(Effect, Option<Arc<Qp>>),
+    Effect(Effect, Option<Arc<dyn Queues>>),
     /// The link is done with the queue pair. What was posted behind the end completes now, after all
     /// that waited.
-    Detach(Arc<Qp>, Box<Execution>),
+    Detach(Arc<dyn Queues>, Box<Execution>),
     /// The link is gone.
     Gone,
 }
@@ -73,7 +76,7 @@ impl EventQueue {
     pub(crate) fn post(
         &self,
         effects: &mut Effects,
-        qp: Option<&Arc<Qp>>,
+        qp: Option<&Arc<dyn Queues>>,
         notifications: &mut Notifications,
     ) {
         if effects.list.is_empty() {
@@ -104,10 +107,10 @@ impl EventQueue {
         }
     }
 
-    /// Give the queue pair back, in order. Follows [`Qp::leave`].
+    /// Give the queue pair back, in order. Follows [`Queues::leave`].
     pub(crate) fn detach(
         &self,
-        qp: Arc<Qp>,
+        qp: Arc<dyn Queues>,
         execution: Execution,
         notifications: &mut Notifications,
     ) {
@@ -140,7 +143,7 @@ impl EventQueue {
         mut take: impl FnMut(Delivery, &mut Notifications),
         mut is_mine: impl FnMut() -> bool,
     ) {
-        let mut touched: Vec<Arc<Qp>> = Vec::new();
+        let mut touched: Vec<Arc<dyn Queues>> = Vec::new();
         let reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let deferred = {
@@ -185,16 +188,10 @@ impl Link {
     /// Have the link's owner read the deferred events. No lock may be held.
     pub(crate) fn deliver(&self) {
         while self.events.has_deferred() {
-            let known = match self.owner() {
-                Owner::Listener(listener) => {
-                    listener.upgrade().map(|listener| listener.deliver(self))
-                }
-                Owner::Connector(connector) => {
-                    connector.upgrade().map(|connector| connector.deliver(self))
-                }
-            };
-            if known.is_none() {
-                // Nobody is left to hear of it, but completions are completions.
+            if let Some(owner) = self.owner().upgrade() {
+                owner.deliver(self);
+            } else {
+                // The events are lost with their owner, but completions are completions.
                 let mut notifications = Notifications::default();
                 self.events.read(&mut notifications, |_, _| {}, || true);
                 notifications.fire();

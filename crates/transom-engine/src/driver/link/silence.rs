@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::link::{Link, State};
+use super::{Link, State};
 use crate::EndReason;
 use crate::sys::Progress;
 
@@ -35,7 +35,7 @@ impl Silence {
 
 impl Link {
     /// If it has just ended by a silence, find out whose: while the socket still is as it was.
-    pub(super) fn note_silence(&self, state: &State) {
+    pub(crate) fn note_silence(&self, state: &State) {
         if !state.connection.ended().is_some_and(|end| end.reason == EndReason::TimedOut)
             || state.connecting
             || self.silence.get().is_some()

@@ -7,12 +7,13 @@ use std::time::Duration;
 use transom_wire::Time;
 
 use super::link::Link;
-use super::notifications::{Notifications, Sink, Sinks};
+use super::notifications::{Notifications, Overrun, Sink, Sinks};
+use super::removal::Notifies;
 use super::shared::Shared;
 use super::sleepers::{Bell, Sleepers};
 use super::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
 use crate::sys::{self, Doorbell, poll_any};
-use crate::{Capacity, Completion, CompletionQueue, NotifyKind, Status};
+use crate::{Capacity, Completion, CompletionQueue, EndReason, NotifyKind, Status};
 
 /// Links that a polling or waiting thread looks at one by one. Of more it asks which are ready.
 pub(crate) const HOT: usize = 8;
@@ -34,6 +35,12 @@ pub(crate) struct Cq {
     overrun: AtomicBool,
     /// Its adapter's address has gone.
     removed: AtomicBool,
+}
+
+impl Notifies for Cq {
+    fn removed(&self) {
+        Cq::removed(self);
+    }
 }
 
 impl Cq {
@@ -99,7 +106,7 @@ impl Cq {
         drop(queue);
         self.sinks.finished(&mut fired, notifications);
         if self.overrun.load(Ordering::Relaxed) && self.overrun.swap(false, Ordering::AcqRel) {
-            notifications.overrun(self);
+            notifications.overrun(self.clone());
         }
         if asleep {
             self.sleepers.ring();
@@ -113,11 +120,6 @@ impl Cq {
 
     fn lock_links(&self) -> MutexGuard<'_, Vec<Arc<Link>>> {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The links that feed it.
-    pub(crate) fn links(&self) -> Vec<Arc<Link>> {
-        self.lock_links().clone()
     }
 
     /// A link feeds it, until it ends ([`Cq::detach`]).
@@ -295,6 +297,15 @@ impl Cq {
     fn has_news(&self) -> bool {
         let queue = self.queue();
         !queue.is_empty() || queue.failure().is_some() || self.is_removed()
+    }
+}
+
+impl Overrun for Cq {
+    fn end_links(&self) {
+        let links = self.lock_links().clone();
+        for link in links {
+            link.fail(EndReason::Overrun);
+        }
     }
 }
 

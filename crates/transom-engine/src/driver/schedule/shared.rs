@@ -1,5 +1,6 @@
 //! What the parts of one adapter share, and its background thread.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
@@ -8,28 +9,24 @@ use std::time::Duration;
 use transom_memory::{Memory, QueuePairId};
 use transom_wire::Time;
 
-use super::admission::UnansweredConnects;
-use super::guess_limiter::TokenGuessLimiter;
-use super::link::Link;
-use super::listener::Listener;
-use super::options::Options;
-use super::path::Places;
-use super::qp::Qp;
-use super::query_budget::KernelQueryBudget;
 use super::ready_set::ReadySet;
 use super::removal::Removal;
-use super::tcp::{ALONE, AMONG_OTHERS};
 use super::timers::Timers;
 use super::workers::Workers;
-use crate::sys::{self, AddressWatch, Alarm, Doorbell, Epoll};
-use crate::{DenialLog, DenialRecord, Denials};
+use crate::driver::config::options::Options;
+use crate::driver::config::path::Places;
+use crate::driver::limits::admission::UnansweredConnects;
+use crate::driver::limits::guess_limiter::TokenGuessLimiter;
+use crate::driver::limits::query_budget::KernelQueryBudget;
+use crate::sys::{self, AddressWatch, Alarm, Doorbell, Epoll, Fd};
+use crate::{DenialLog, DenialRecord, Denials, Status};
 
 /// Records of refusals that an adapter keeps.
 const DENIALS: usize = 1024;
 const BELL: u64 = 0;
 const ALARM: u64 = 1;
-pub(super) const READY_SET: u64 = 2;
-pub(super) const ADDRESS: u64 = 3;
+pub(crate) const READY_SET: u64 = 2;
+pub(crate) const ADDRESS: u64 = 3;
 const UNACCEPTED: u64 = 4;
 const FIRST: u64 = 5;
 
@@ -40,16 +37,43 @@ const UNACCEPTED_TIME: Duration = Duration::from_micros(10);
 /// A link is alone when no other was ready in so many rounds: one that alternates with it may just be away.
 const ROUNDS_ALONE: u32 = 64;
 
-/// Something that epoll and timers know by a key.
-#[derive(Clone, Debug)]
-enum Thing {
-    Link(Arc<Link>),
-    Listener(Arc<Listener>),
+/// What one pass may receive, and what it may send, in bytes, if no other link is ready.
+const ALONE: usize = 1024 * 1024;
+/// The same if others wait: no more than a busy peer has ready at any moment, or those who always have
+/// more would get more.
+const AMONG_OTHERS: usize = 128 * 1024;
+
+/// A link or a listener: what epoll and timers know by a key.
+pub(crate) trait Source: Any + std::fmt::Debug + Send + Sync {
+    /// The background thread: the descriptor is ready, or it is time to look.
+    fn ready(self: Arc<Self>, now: Time);
+
+    /// The background thread: a time that was noted has come.
+    fn due(self: Arc<Self>, now: Time);
+
+    /// The descriptor is ready, and a thread of the program polls. `true`: [`Source::finish_served`]
+    /// follows soon.
+    fn serve(&self, now: Time) -> bool;
+
+    /// What [`Source::serve`] has put off: acknowledge, take posts over, arm.
+    fn finish_served(&self);
+
+    /// The adapter ends for good: take no more connections.
+    fn stop_accepting(self: Arc<Self>, status: Status);
+
+    /// The adapter ends for good: end the connection, behind every [`Source::stop_accepting`].
+    fn end(&self, status: Status);
+}
+
+/// A queue pair that may wait for a receive of a shared queue.
+pub(crate) trait ReceiveWaiter: Send + Sync {
+    /// There are receives again: run its link.
+    fn receives_posted(&self);
 }
 
 pub(crate) struct Shared {
     /// Connects that nobody has answered.
-    pub(super) unanswered: UnansweredConnects,
+    pub(crate) unanswered: UnansweredConnects,
     /// Links that share memory.
     pub(crate) sharing: Places,
     pub(crate) guess_limiter: TokenGuessLimiter,
@@ -67,18 +91,18 @@ pub(crate) struct Shared {
     alone: AtomicU32,
     /// What the background thread waits for while others look at the links.
     quiet: Epoll,
-    pub(super) ready_set: ReadySet,
+    pub(crate) ready_set: ReadySet,
     denials: Mutex<DenialLog>,
     bell: Doorbell,
     alarm: Alarm,
     timers: Mutex<Timers>,
-    things: RwLock<HashMap<u64, Thing>>,
-    queue_pairs: Mutex<HashMap<u32, Weak<Qp>>>,
+    sources: RwLock<HashMap<u64, Arc<dyn Source>>>,
+    queue_pairs: Mutex<HashMap<u32, Weak<dyn ReceiveWaiter>>>,
     next_key: AtomicU64,
     stopping: AtomicBool,
-    pub(super) removal: Removal,
+    pub(crate) removal: Removal,
     /// Its address has gone.
-    pub(super) removed: AtomicBool,
+    pub(crate) removed: AtomicBool,
     /// The process that opened it.
     generation: u64,
 }
@@ -125,7 +149,7 @@ impl Shared {
             bell: Doorbell::new()?,
             alarm: Alarm::new()?,
             timers: Mutex::default(),
-            things: RwLock::default(),
+            sources: RwLock::default(),
             queue_pairs: Mutex::default(),
             next_key: AtomicU64::new(FIRST),
             stopping: AtomicBool::new(false),
@@ -156,71 +180,46 @@ impl Shared {
         self.denials.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    // ---- links, ports, queue pairs ----------------------------------------------------------
+    // ---- sources and queue pairs ------------------------------------------------------------
 
     pub(crate) fn new_key(&self) -> u64 {
         self.next_key.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Register a link: among the unaccepted ones, or not.
-    pub(crate) fn add_link(&self, link: &Arc<Link>, unaccepted: bool) -> std::io::Result<()> {
+    /// Register a source by its descriptor: among the unaccepted ones, or not.
+    pub(crate) fn add(
+        &self,
+        key: u64,
+        fd: &Fd,
+        source: Arc<dyn Source>,
+        unaccepted: bool,
+    ) -> std::io::Result<()> {
         let set = if unaccepted { &self.unaccepted } else { &self.epoll };
-        set.add(link.fd(), link.key)?;
-        self.add(link.key, Thing::Link(link.clone()));
+        set.add(fd, key)?;
+        self.sources.write().unwrap_or_else(PoisonError::into_inner).insert(key, source);
         Ok(())
     }
 
-    pub(crate) fn add_listener(&self, listener: &Arc<Listener>) -> std::io::Result<()> {
-        self.unaccepted.add(listener.fd(), listener.key)?;
-        self.add(listener.key, Thing::Listener(listener.clone()));
-        self.unaccepted.arm(listener.fd(), listener.key, true, false)
-    }
-
-    fn add(&self, key: u64, thing: Thing) {
-        self.things.write().unwrap_or_else(PoisonError::into_inner).insert(key, thing);
-    }
-
-    /// Forget a link or a port.
+    /// Forget a source.
     pub(crate) fn remove(&self, key: u64) {
         self.timers().forget(key);
         // Dropped with the lock released: it may be the last reference.
-        let _thing = self.things.write().unwrap_or_else(PoisonError::into_inner).remove(&key);
+        let _source = self.sources.write().unwrap_or_else(PoisonError::into_inner).remove(&key);
     }
 
-    fn thing(&self, key: u64) -> Option<Thing> {
-        self.things.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
+    pub(crate) fn source(&self, key: u64) -> Option<Arc<dyn Source>> {
+        self.sources.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
     }
 
-    pub(crate) fn link(&self, key: u64) -> Option<Arc<Link>> {
-        match self.thing(key) {
-            Some(Thing::Link(link)) => Some(link),
-            _ => None,
-        }
+    pub(crate) fn sources(&self) -> Vec<Arc<dyn Source>> {
+        self.sources.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    pub(crate) fn links(&self) -> Vec<Arc<Link>> {
-        let things = self.things.read().unwrap_or_else(PoisonError::into_inner);
-        let link = |thing: &Thing| match thing {
-            Thing::Link(link) => Some(link.clone()),
-            Thing::Listener(_) => None,
-        };
-        things.values().filter_map(link).collect()
-    }
-
-    pub(super) fn listeners(&self) -> Vec<Arc<Listener>> {
-        let things = self.things.read().unwrap_or_else(PoisonError::into_inner);
-        let listener = |thing: &Thing| match thing {
-            Thing::Listener(listener) => Some(listener.clone()),
-            Thing::Link(_) => None,
-        };
-        things.values().filter_map(listener).collect()
-    }
-
-    /// A number for a queue pair: random, 24 bits, nobody else's.
-    pub(crate) fn add_queue_pair(
+    /// A number for a queue pair: random, 24 bits, of no other.
+    pub(crate) fn add_queue_pair<Q: ReceiveWaiter + 'static>(
         &self,
-        make: impl FnOnce(QueuePairId) -> Arc<Qp>,
-    ) -> std::io::Result<Arc<Qp>> {
+        make: impl FnOnce(QueuePairId) -> Arc<Q>,
+    ) -> std::io::Result<Arc<Q>> {
         let mut all = self.queue_pairs.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= 1 << 22 {
             return Err(rustix::io::Errno::NOBUFS.into());
@@ -231,7 +230,8 @@ impl Shared {
             // 0 and 1 name special queue pairs elsewhere.
             if number > 1 && !all.contains_key(&number) {
                 let qp = make(QueuePairId(number));
-                all.insert(number, Arc::downgrade(&qp));
+                let waiter: Arc<dyn ReceiveWaiter> = qp.clone();
+                all.insert(number, Arc::downgrade(&waiter));
                 return Ok(qp);
             }
         }
@@ -241,9 +241,15 @@ impl Shared {
         self.queue_pairs.lock().unwrap_or_else(PoisonError::into_inner).remove(&number.0);
     }
 
-    pub(crate) fn queue_pair(&self, number: QueuePairId) -> Option<Arc<Qp>> {
-        let all = self.queue_pairs.lock().unwrap_or_else(PoisonError::into_inner);
-        all.get(&number.0).and_then(Weak::upgrade)
+    /// Receives were posted to a shared queue on which this queue pair waited.
+    pub(crate) fn receives_posted(&self, number: QueuePairId) {
+        let waiter = {
+            let all = self.queue_pairs.lock().unwrap_or_else(PoisonError::into_inner);
+            all.get(&number.0).and_then(Weak::upgrade)
+        };
+        if let Some(waiter) = waiter {
+            waiter.receives_posted();
+        }
     }
 
     // ---- time -------------------------------------------------------------------------------
@@ -298,10 +304,8 @@ impl Shared {
                     ADDRESS => self.check_address(),
                     _ => {}
                 }
-                match self.thing(key) {
-                    Some(Thing::Link(link)) => link.due(sys::now()),
-                    Some(Thing::Listener(listener)) => listener.accept(),
-                    None => {}
+                if let Some(source) = self.source(key) {
+                    source.due(sys::now());
                 }
             }
             for key in ready.iter().filter(|key| **key >= UNACCEPTED) {
@@ -311,7 +315,7 @@ impl Shared {
     }
 
     /// These are ready, and will be served one after the other.
-    pub(super) fn are_ready(&self, keys: impl Iterator<Item = u64>) {
+    pub(crate) fn are_ready(&self, keys: impl Iterator<Item = u64>) {
         let mut keys = keys.filter(|key| *key >= UNACCEPTED);
         let Some(first) = keys.next() else { return };
         let only = if keys.all(|key| key == first) { first } else { 0 };
@@ -325,7 +329,7 @@ impl Shared {
     }
 
     /// What one pass over a link may cost, in bytes.
-    pub(super) fn pass_budget(&self) -> usize {
+    pub(crate) fn pass_budget(&self) -> usize {
         if self.alone.load(Ordering::Relaxed) < ROUNDS_ALONE { AMONG_OTHERS } else { ALONE }
     }
 
@@ -342,14 +346,12 @@ impl Shared {
     }
 
     /// A link or a listener is ready, or unaccepted links are.
-    pub(super) fn ready(&self, key: u64, now: Time) {
+    pub(crate) fn ready(&self, key: u64, now: Time) {
         if key == UNACCEPTED {
             return self.unaccepted_are_ready(now);
         }
-        match self.thing(key) {
-            Some(Thing::Link(link)) => link.ready(now),
-            Some(Thing::Listener(listener)) => listener.accept(),
-            None => {}
+        if let Some(source) = self.source(key) {
+            source.ready(now);
         }
     }
 }

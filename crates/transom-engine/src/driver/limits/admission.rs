@@ -45,7 +45,7 @@ pub(crate) struct Ticket {
 }
 
 /// The host, or the /64 network of IPv6, that an address stands for.
-pub(super) fn network_of(address: IpAddr) -> IpAddr {
+pub(crate) fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from(u128::from(v6) & !u128::from(u64::MAX))),
         v4 => v4,

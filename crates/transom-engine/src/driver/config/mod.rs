@@ -1,0 +1,4 @@
+//! An adapter's options, and the path that bytes take.
+
+pub(crate) mod options;
+pub(crate) mod path;

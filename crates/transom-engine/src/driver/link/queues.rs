@@ -1,0 +1,37 @@
+//! The queue pair that a link works on, as the link knows it.
+
+use std::fmt::Debug;
+
+use super::Link;
+use super::notifications::Notifications;
+use crate::{Completion, Effect, Execution, SharedReceives, Side};
+
+/// A queue pair and its completion queues. Every call is made under the link's lock, except the last two.
+pub(crate) trait Queues: Debug + Send + Sync {
+    /// Carry new posts over to `execution`, and what the front half must know back.
+    fn exchange(&self, execution: &mut Execution);
+
+    /// So many requests and receives have completed: their places are free again.
+    fn add_freed(&self, freed: (u32, u32));
+
+    /// The shared receive queue, if the queue pair uses one.
+    fn shared_receives(&self) -> Option<&dyn SharedReceives>;
+
+    /// Queue a batch that is nothing but completions.
+    fn complete_batch(&self, batch: &mut Vec<Effect>, notifications: &mut Notifications);
+
+    /// Queue one completion. [`Queues::finish_batch`] follows the batch.
+    fn complete(&self, side: Side, completion: Completion);
+
+    /// Threads that sleep on the completion queues look again at what to wait for.
+    fn look_again(&self);
+
+    /// `link` makes no more passes for the queue pair.
+    fn leave(&self, link: &Link);
+
+    /// Collect what the completions of a batch have triggered.
+    fn finish_batch(&self, notifications: &mut Notifications);
+
+    /// Give the executing half back. What was posted behind the end completes.
+    fn take_back(&self, execution: Execution, notifications: &mut Notifications);
+}
