@@ -2,7 +2,7 @@
 //!
 //! A side that looks by itself is not told of anything; one that sleeps has said so in the shared
 //! memory, and whoever writes for it rings its socket, once. Before a thread sleeps it says so and
-//! looks again ([`Rings::fall_asleep`]), so nothing is written unseen in between.
+//! looks again (`Link::before_sleep`), so nothing is written unseen in between.
 
 use std::time::Duration;
 
