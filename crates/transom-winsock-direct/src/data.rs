@@ -308,7 +308,7 @@ impl Socket {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::abi::mem;
+    use crate::abi::{Overlapped, mem};
     use crate::memory::Key;
     use crate::provider::{Options, Provider, open};
     use crate::switch::Switch;
@@ -344,7 +344,12 @@ mod tests {
         state.phase = Phase::Connected;
         connected.lose();
         let regions = vec![found.unwrap()];
-        let posted = socket.post(&mut state, (Operation::nowhere(), 0), regions, |_| Ok(()));
+        let event = std::ptr::null_mut();
+        let mut overlapped =
+            Overlapped { internal: 0, internal_high: 0, offset: 0, offset_high: 0, event };
+        // SAFETY: the structure outlives the socket's state, and only the operation writes it.
+        let operation = unsafe { Operation::new(&raw mut overlapped) }.unwrap();
+        let posted = socket.post(&mut state, (operation, 0), regions, |_| Ok(()));
         assert_eq!(posted, Err(Error::WSAECONNRESET));
         assert!(matches!(state.phase, Phase::Failed(Error::WSAECONNRESET)), "{:?}", state.phase);
     }

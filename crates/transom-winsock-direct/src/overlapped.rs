@@ -35,12 +35,6 @@ impl Operation {
         (!overlapped.is_null()).then(|| Operation(overlapped.expose_provenance()))
     }
 
-    /// For what fails before it begins.
-    #[cfg(test)]
-    pub(crate) fn nowhere() -> Operation {
-        Operation(0)
-    }
-
     pub(crate) fn address(self) -> usize {
         self.0
     }

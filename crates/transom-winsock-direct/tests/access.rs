@@ -270,6 +270,18 @@ fn a11_access_ends_with_the_connection() {
         assert!(two.a.ended(&op).0.is_some());
     }
     assert!(exposed.is_all(5));
+    // Also at the side that did not close, before its switch has closed or deregistered anything.
+    let (s, t) = two.another();
+    let (theirs, _) = scratch(&two.b, t, 2);
+    let shown = Pages::of(6);
+    two.b.expose(t, &shown, mem::READWRITE);
+    let receive = two.b.receive(t, theirs.range(0, 8)).unwrap();
+    two.a.close(s);
+    assert_eq!(two.b.ended(&receive).0, Some(Error::WSAECONNRESET));
+    for pages in [&theirs, &shown] {
+        let gone = two.b.provider.memory_goes_away(pages.address(), 4096);
+        assert_eq!(gone, Err(Error::WSAEINVAL), "nothing of it is open to anybody");
+    }
     // Nor through any later connection, though it was never deregistered.
     let (again, _) = two.another();
     let (own, handle) = scratch(&two.a, again, 1);

@@ -87,7 +87,11 @@ fn s02_sockets_are_of_one_kind_and_one_state() {
     );
     assert_eq!(two.b.provider.listen(two.listener, 9), Ok(()), "L-9: another backlog");
     let elsewhere = provider.bind(two.a.socket(), "192.0.2.1:0".parse().unwrap());
-    assert!(elsewhere.is_err(), "not an address of this machine");
+    assert_eq!(elsewhere, Err(Error::WSAEADDRNOTAVAIL), "not an address of this machine");
+    let taken = two.b.provider.local_address(two.listener).unwrap();
+    let second = two.b.socket();
+    assert_eq!(two.b.provider.bind(second, taken), Ok(()));
+    assert_eq!(two.b.provider.listen(second, 1), Err(Error::WSAEADDRINUSE));
     assert_eq!(provider.event_select(two.s, 1, 0x20), Err(Error::WSAEINVAL), "8.7");
     assert_eq!(provider.option(two.s, 0, 0), Err(Error::WSAENOPROTOOPT));
     two.end();
