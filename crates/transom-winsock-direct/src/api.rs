@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::data::{Direction, Range};
 use crate::descriptor::{Descriptor, LENGTH};
 use crate::error::{Error, Result};
-use crate::memory::{Handle, Key, Kind};
+use crate::memory::{Handle, Key};
 use crate::overlapped::{Operation, Outcome};
 use crate::provider::{Provider, fresh_number, lock};
 use crate::region::made_up_base;
@@ -58,17 +58,15 @@ impl Provider {
         self.socket(socket)?.duplicate()
     }
 
-    /// What every registration needs first: a connected socket, flags, a buffer.
+    /// What every registration needs first: a connected socket, and a buffer.
     fn registering(
         &self,
         socket: usize,
-        kind: Kind,
         (address, length): (u64, u32),
         flags: u32,
     ) -> Result<(Arc<Socket>, Key)> {
         let socket = self.socket(socket)?;
         Socket::channel(&lock(&socket.state))?;
-        kind.rights(flags)?;
         if address == 0 {
             return Err(Error::WSAEFAULT);
         }
@@ -89,7 +87,7 @@ impl Provider {
         length: u32,
         flags: u32,
     ) -> Result<Handle> {
-        let (socket, key) = self.registering(socket, Kind::Local, (address, length), flags)?;
+        let (socket, key) = self.registering(socket, (address, length), flags)?;
         let handle = Handle(fresh_number());
         let mut state = lock(&socket.state);
         let channel = Socket::channel(&state)?;
@@ -117,7 +115,7 @@ impl Provider {
         length: u32,
         flags: u32,
     ) -> Result<[u8; LENGTH]> {
-        let (socket, key) = self.registering(socket, Kind::Remote, (address, length), flags)?;
+        let (socket, key) = self.registering(socket, (address, length), flags)?;
         let base = made_up_base()?;
         let mut state = lock(&socket.state);
         let channel = Socket::channel(&state)?;

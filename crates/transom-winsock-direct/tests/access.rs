@@ -546,6 +546,7 @@ fn a26_buffers_must_lie_in_memory_of_the_process() {
     let pages = Mapping::of(4, 1);
     let (at, size) = (pages.address(), PAGE as u64);
     assert_eq!(part(at, 0), Some(Error::WSAEINVAL), "no bytes");
+    assert_eq!(part(0, 0), fault, "NULL");
     assert_eq!(part(at, 3 * 4096), None);
     // What was registered before, and deregistered, is looked at like everything else.
     let handle = two.b.try_register_range(two.t, pages.range(), mem::READ).unwrap();

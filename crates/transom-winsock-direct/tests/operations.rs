@@ -123,8 +123,15 @@ fn m5_a_message_over_the_limit_is_refused() {
     let whole = Pages::new(limit as usize / PAGE);
     two.a.register(two.s, &whole, mem::READ);
     let over = [whole.range(0, limit), pages.range(0, 1)];
-    let send = Op::begin(true, |op| two.a.provider.send(two.s, &over, 0, op));
+    let mut begun = None;
+    let send = Op::begin(true, |op| {
+        begun = Some(op);
+        two.a.provider.send(two.s, &over, 0, op)
+    });
     assert_eq!(send.err(), Some(Error::WSAEMSGSIZE));
+    // O-8: what never began is not under way, and holds no registration.
+    let outcome = two.a.provider.overlapped_result(two.s, begun.unwrap(), false).unwrap();
+    assert_eq!((outcome.error, outcome.bytes), (None, 0));
     assert!(two.a.send(two.s, pages.range(0, 1 << 20)).is_ok());
     two.end();
 }

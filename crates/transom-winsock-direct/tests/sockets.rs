@@ -94,6 +94,12 @@ fn s02_sockets_are_of_one_kind_and_one_state() {
     assert_eq!(two.b.provider.listen(second, 1), Err(Error::WSAEADDRINUSE));
     assert_eq!(provider.event_select(two.s, 1, 0x20), Err(Error::WSAEINVAL), "8.7");
     assert_eq!(provider.option(two.s, 0, 0), Err(Error::WSAENOPROTOOPT));
+    assert_eq!(provider.set_option(two.s, SOL_SOCKET, SO_DEBUG), Ok(()));
+    for (level, name) in [(SOL_SOCKET, SO_MAX_MSG_SIZE), (0, SO_DEBUG)] {
+        assert_eq!(provider.set_option(two.s, level, name), Err(Error::WSAENOPROTOOPT));
+    }
+    let flags = [0, 1, 2, 0x81].map(|flags| provider.open_socket((2, 1, 6), false, flags).err());
+    assert_eq!(flags, [None, None, Some(Error::WSAEINVAL), Some(Error::WSAEINVAL)]);
     two.end();
 }
 
@@ -358,4 +364,92 @@ fn d04_what_has_arrived_is_not_lost_to_a_duplication() {
     assert_eq!(two.b.ended(&unsent), (Some(Error::WSA_OPERATION_ABORTED), 0));
     assert!(theirs.bytes()[16..26].iter().all(|byte| *byte == 1));
     two.end();
+}
+
+/// S-4: a connection leaves from the address and the port that its socket was bound to.
+#[test]
+fn s04_a_connection_leaves_from_where_its_socket_was_bound() {
+    let two = Two::new();
+    let to = two.b.provider.local_address(two.listener).unwrap();
+    let held = transom_rules::ports::Held::new().unwrap();
+    let client = two.a.socket();
+    two.a.provider.bind(client, held.address()).unwrap();
+    std::thread::scope(|scope| {
+        let accepting = scope.spawn(|| {
+            two.b.await_request(two.listener);
+            two.b.provider.accept(two.listener, |_| CF_ACCEPT).unwrap()
+        });
+        two.a.provider.connect(client, to).unwrap();
+        assert_eq!(two.a.provider.local_address(client), Ok(held.address()));
+        assert_eq!(accepting.join().unwrap().1, held.address());
+    });
+    two.end();
+}
+
+/// L-5, 8.7: an event that was fetched is over; with more requests waiting it is set once more.
+#[test]
+fn l05_an_event_is_set_again_while_requests_wait() {
+    let (a, b) = (Process::new(), Process::new());
+    let listener = b.listener(8);
+    let peer = b.provider.local_address(listener).unwrap();
+    let count = |what: fn(&Record) -> &std::collections::HashMap<usize, u32>| {
+        let record = b.switch.record.lock().unwrap();
+        what(&record).get(&listener).copied().unwrap_or(0)
+    };
+    let sets = || count(|record| &record.set);
+    let resets = || count(|record| &record.reset);
+    for number in 1..=2 {
+        let socket = a.socket();
+        a.provider.event_select(socket, socket, CONNECT).unwrap();
+        assert_eq!(a.provider.connect(socket, peer), Err(Error::WSAEWOULDBLOCK));
+        b.switch.wait("a request", |r| r.set.get(&listener).filter(|n| **n == number).copied());
+    }
+    assert_eq!(b.provider.network_events(listener, listener), Ok((FD_ACCEPT, None)));
+    assert_eq!(b.provider.network_events(listener, 0), Ok((0, None)), "fetched");
+    assert_eq!((sets(), resets()), (2, 1));
+    b.provider.accept(listener, |_| CF_ACCEPT).unwrap();
+    b.switch.wait("the other request", |r| r.set.get(&listener).filter(|n| **n == 3).copied());
+    assert_eq!(b.provider.network_events(listener, 0), Ok((FD_ACCEPT, None)));
+    b.provider.accept(listener, |_| CF_ACCEPT).unwrap();
+    assert_eq!(b.provider.network_events(listener, 0), Ok((0, None)), "nobody waits");
+    let nobody = b.provider.accept(listener, |_| CF_ACCEPT).err();
+    assert_eq!(nobody, Some(Error::WSAEWOULDBLOCK));
+    assert_eq!((sets(), resets()), (3, 3));
+    a.provider.cleanup();
+    b.provider.cleanup();
+}
+
+/// a socket hears that its peer has gone although nothing is under way on it.
+#[test]
+fn x10_an_idle_socket_hears_of_its_peers_end() {
+    let two = Two::new();
+    let pages = Pages::of(1);
+    two.a.close(two.s);
+    let begin = std::time::Instant::now();
+    // No operation is begun here: nothing but the connection's end can tell.
+    while let Ok(handle) = two.b.try_register(two.t, &pages, mem::READ) {
+        two.b.provider.deregister_memory(two.t, handle).unwrap();
+        assert!(begin.elapsed().as_secs() < 60, "it never heard");
+        std::thread::yield_now();
+    }
+    assert_eq!(two.b.try_register(two.t, &pages, mem::READ), Err(Error::WSAECONNRESET));
+    two.end();
+}
+
+/// after the last WSPCleanup there is no provider.
+#[test]
+fn x11_after_a_cleanup_everything_is_down() {
+    let two = Two::new();
+    let pages = Pages::of(1);
+    let provider = &two.b.provider;
+    let handles = two.b.switch.clone();
+    provider.cleanup();
+    let down = Some(Error::WSAENETDOWN);
+    assert_eq!(provider.open_socket((2, 1, 6), false, 1).err(), down);
+    assert_eq!(two.b.try_register(two.t, &pages, mem::READ).err(), down);
+    assert_eq!(provider.option(two.listener, SOL_SOCKET, SO_DEBUG).err(), down);
+    // Each handle has been given back, once.
+    let closed = handles.wait("the handles", |r| (r.closed.len() == 2).then(|| r.closed.clone()));
+    assert_ne!(closed[0], closed[1]);
+    two.a.provider.cleanup();
 }
