@@ -628,6 +628,42 @@ fn lt11_the_adapter_waits_for_callbacks_to_return() {
     });
 }
 
+unsafe extern "C" fn slow_request(context: *mut c_void, status: i32) {
+    assert_eq!(Status(status), Status::SUCCESS);
+    unsafe { slow_close(context) };
+}
+
+/// LT-11: nor before the callback of a request of its own, behind which no child is left. In the other
+/// modes that callback has returned before the call.
+#[test]
+fn lt11_the_adapter_waits_for_its_own_requests() {
+    let adapter = open(Mode::AfterReturn);
+    let (pages, mut lam, mut size, mut offset) = (Pages::new(1), [0_u64; 3], 24, 0);
+    let list = pages.mdl();
+    let slow = Slow::new();
+    let context = (&raw const slow).cast_mut().cast();
+    let t = table::<AdapterDispatch>(adapter);
+    let returned = unsafe {
+        let at = lam.as_mut_ptr().cast();
+        (t.build_lam)(adapter, list.0, 8, Some(slow_request), context, at, &mut size, &mut offset)
+    };
+    assert_eq!(returned, PENDING);
+    slow.started.get();
+    let shared = Shared(adapter);
+    let closing = std::thread::spawn(move || {
+        let shared = shared;
+        close_adapter(shared.0);
+    });
+    // Long enough for a close that does not wait.
+    for _ in 0..1000 {
+        std::thread::yield_now();
+    }
+    assert!(!closing.is_finished());
+    slow.may_return.set(());
+    closing.join().unwrap();
+    assert_eq!(slow.returned.load(Ordering::SeqCst), 1);
+}
+
 /// LT-12: a listener that is being closed takes no more requests, though it still waits for
 /// its connectors.
 #[test]

@@ -110,7 +110,14 @@ fn queue_pairs_are_as_large_as_the_adapter_says() {
             info.max_initiator_request_sge,
             info.max_inline_data_size,
         ];
-        close(try_qp(side.pd, side.cq, most).unwrap());
+        let largest = try_qp(side.pd, side.cq, most).unwrap();
+        let list = [sge(8, 8, 0); 33];
+        let receive = |count| unsafe {
+            let post = table::<QpDispatch>(largest).receive;
+            Status(post(largest, std::ptr::null_mut(), list.as_ptr(), count))
+        };
+        assert_eq!((receive(32), receive(33)), (Status::SUCCESS, Status::DATA_OVERRUN));
+        close(largest);
         for index in 0..5 {
             let mut more = most;
             more[index] += 1;

@@ -90,8 +90,10 @@ fn a_partial_list_has_the_pages_of_its_source() {
         (0x9000, 0x5000, 0x123, &[5]),
     ] {
         let part = List::new(0x7123, 2 * PAGE);
+        let room = unsafe { (*part.0).process };
         unsafe { IoBuildPartialMdl(source.0, part.0, at(from), asked) };
         let mdl = unsafe { &*part.0 };
+        assert_eq!(mdl.process, room, "IoFreeMdl frees all of it");
         assert_eq!(MmGetMdlVirtualAddress(mdl), at(from));
         assert_eq!(MmGetMdlByteCount(mdl), length, "{asked} from {from:#x}");
         assert_eq!(pfns(&part, expected.len()), expected, "{asked} from {from:#x}");

@@ -264,11 +264,7 @@ impl Connector {
     pub fn close(self: &Arc<Self>, done: impl FnOnce() + Send + 'static) -> Status {
         let _call = Call::enter();
         let raw = lock(&self.raw).take();
-        if let Some(raw) = raw {
-            // What is under way ends as cancelled before the last handle goes (LT-6).
-            let _ = raw.cancel();
-            drop(raw);
-        }
+        drop(raw); // the last handle: what is under way ends as cancelled (LT-6)
         self.life.close(Box::new(|| ()), Box::new(done))
     }
 }

@@ -49,11 +49,6 @@ impl Pd {
         context: u64,
         limits: QpLimits,
     ) -> Result<Arc<Qp>, Status> {
-        for cq in [receive_cq, initiator_cq] {
-            if !Arc::ptr_eq(&cq.adapter, &self.adapter) {
-                return Err(Status::INVALID_PARAMETER);
-            }
-        }
         Qp::new(self, receive_cq, initiator_cq, context, limits)
     }
 
