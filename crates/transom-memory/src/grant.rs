@@ -268,6 +268,32 @@ mod tests {
         assert_eq!(guards(&memory), 1);
     }
 
+    /// Design rule 5: the list of a region in several segments is fetched while nothing is announced, and
+    /// then every close waits again, not that of this region alone.
+    #[test]
+    fn a_pass_over_several_segments_still_holds_every_token() {
+        let (memory, ask) = table();
+        let scope = crate::Scope::Domain(crate::DomainId(1));
+        let segment = |host| crate::Segment { host, length: 8 };
+        let segments = [segment(0x1000), segment(0x2000), segment(0x3000)];
+        let rights = crate::Rights::LOCAL_READ;
+        let registration = crate::Registration { scope, rights, base: 0, segments: &segments };
+        let many = [(); 2].map(|()| memory.register(&registration).unwrap());
+        let mut lane = memory.lane();
+        let mut pass = memory.pass(&mut lane);
+        // Each list is fetched once, and the first one again.
+        for token in [many[0], many[0], many[1], many[0]] {
+            let access = Access { token, ..ask(24) };
+            assert_eq!(pass.check(&access, 0).unwrap().segments().count(), 3);
+            let held = memory.lock().hazards.holding(|_| false);
+            assert_eq!(held.len(), 1, "a close of any token waits");
+            assert!(pass.check(&ask(1), 0).is_ok());
+            assert!(!held[0].is_over(), "and goes on waiting");
+        }
+        drop(pass);
+        assert_eq!(guards(&memory), 0);
+    }
+
     /// A guard that is leaked stays, until the lane checks again, rests or ends.
     #[test]
     fn a_leaked_guard_ends_with_the_next_check_a_rest_or_the_lane() {

@@ -48,6 +48,23 @@ fn f3_the_longest_frame_is_taken() {
     assert_eq!(side.taken(), [Got::Send { data, solicited: false, invalidate: None }]);
 }
 
+/// Zeros stand where no checksum was agreed, and are as wrong as any others where one was.
+#[test]
+fn f4_a_checksum_of_zeros_is_a_wrong_one() {
+    for payload in [&b""[..], b"data", &[0; 64]] {
+        let mut bytes = frame(WRITE, payload);
+        let end = bytes.len();
+        assert_ne!(bytes[end - fpdu::CRC..], [0; fpdu::CRC]);
+        bytes[end - fpdu::CRC..].fill(0);
+        assert_eq!(fpdu::parse(&bytes, true), Err(fpdu::Broken::Crc));
+        assert!(matches!(fpdu::parse(&bytes, false), Ok(Some(_))));
+        let mut side = peer();
+        side.feed(&bytes);
+        assert_eq!(side.violation.as_ref().unwrap().blame, Blame::Wire);
+        refused(&mut side, (2, 0, 2));
+    }
+}
+
 #[test]
 fn f4_nothing_of_a_frame_with_a_wrong_checksum_is_placed() {
     let whole = frame("c140 00012a07 0000000000001000", &[1; 64]);
