@@ -112,6 +112,48 @@ fn send_with_invalidate_closes_a_window_of_this_peer_only() {
     });
 }
 
+/// ND2 4.5, iW 8.4: a plain peer's Send that finds no receive waits as a whole: its bytes, what it asks to
+/// be closed, and that it is solicited. Until it meets its receive, nothing of it has happened.
+#[test]
+fn nd2_4_5_a_send_that_waits_for_a_receive_keeps_what_it_asks_for() {
+    for shared in [false, true] {
+        let mut config = PairConfig { wires: Wires::plain(), ..PairConfig::new(&dialect::ND2) };
+        config.hosts[PASSIVE].shared = shared;
+        let mut pair = Pair::connected_with(config);
+        // The first message of the active side establishes the connection.
+        pair.hosts[PASSIVE].post_receive(19, &[]).unwrap();
+        pair.hosts[ACTIVE].post(0, Operation::Send, Flags::NONE, &[]).unwrap();
+        pair.advance(Duration::from_millis(50));
+        let p = &mut pair.hosts[PASSIVE];
+        let buffer = p.register(vec![0; 64], Rights::LOCAL_WRITE);
+        let inbox = p.register(vec![0; 64], Rights::LOCAL_WRITE);
+        let request = Request { context: 9, operation: Operation::Receive, flags: Flags::NONE };
+        let window = p.bind(&buffer, 0, 64, Rights::REMOTE_WRITE, request).unwrap();
+        pair.pump();
+        pair.hosts[PASSIVE].completions();
+        let close = Operation::SendWithInvalidate { token: window.token.0 };
+        let source = pair.hosts[ACTIVE].register(vec![7; 40], Rights::LOCAL_READ);
+        pair.hosts[ACTIVE].post(1, close, Flags::SOLICIT, &[source.all()]).unwrap();
+        pair.pump();
+        let p = &mut pair.hosts[PASSIVE];
+        assert_eq!(p.completions(), []);
+        assert!(p.memory.is_open(window.token), "no receive has completed");
+        p.post_receive(20, &[inbox.all()]).unwrap();
+        pair.pump();
+        let p = &mut pair.hosts[PASSIVE];
+        let received = p.completions();
+        assert_eq!(received.len(), 1, "shared: {shared}");
+        assert_eq!((received[0].request_context, received[0].status), (20, Status::Success));
+        assert_eq!((received[0].length, received[0].value), (40, window.token.0));
+        for flag in [CompletionFlags::INVALIDATED, CompletionFlags::SOLICITED] {
+            assert!(received[0].flags.contains(flag));
+        }
+        assert!(!p.memory.is_open(window.token), "shared: {shared}");
+        assert_eq!(p.arena.read(inbox.address, 40).unwrap(), vec![7; 40]);
+        assert_eq!(ended(&pair, PASSIVE), None);
+    }
+}
+
 /// NDK INV-7, INV-9: memory of fast registration does not go while windows are bound to it, whoever asks.
 #[test]
 fn ndk_inv9_a_peer_takes_no_memory_that_windows_are_bound_to() {
