@@ -55,6 +55,7 @@ pub const SCENARIOS: &[&str] = &[
     "used a window of another connection",
     "used a guessed token",
     "went off the end",
+    "one byte behind the end",
     "used the wrong right",
     "wrapped around",
     // Limits.
@@ -171,7 +172,8 @@ pub const FLOORS: &[(&str, u64)] = &[
     ("used a window of another connection", 45),
     ("used a stale token", 400),
     ("used a guessed token", 500),
-    ("went off the end", 1500),
+    ("went off the end", 1000),
+    ("one byte behind the end", 500),
     ("wrapped around", 900),
     ("used the wrong right", 500),
 ];

@@ -115,7 +115,7 @@ impl World {
                 let reads = kind >= 7 && (limit != Some(0) || self.rng.once_in(30));
                 let right = if reads { Rights::REMOTE_READ } else { Rights::REMOTE_WRITE };
                 let Some(grant) = self.target(id, right) else { return };
-                let length =
+                let mut length =
                     if self.rng.once_in(2) { length.min(grant.length) } else { grant.length };
                 let slack = grant.length.saturating_sub(length);
                 let mut address = grant.address.wrapping_add(self.rng.below(slack + 1));
@@ -124,6 +124,11 @@ impl World {
                     if self.rng.once_in(3) {
                         address = u64::MAX - self.rng.below(length.max(1));
                         self.hit("wrapped around");
+                    } else if self.rng.once_in(3) {
+                        // The least that can be too much.
+                        length = 1;
+                        address = grant.address.wrapping_add(grant.length);
+                        self.hit("one byte behind the end");
                     } else {
                         let by = self.rng.between(1, 3);
                         let end = grant.address.wrapping_add(grant.length).wrapping_sub(length);
