@@ -10,6 +10,7 @@ mod common;
 mod acknowledgements;
 mod duplex;
 mod messages;
+mod order;
 mod reads;
 mod receives;
 mod records;

@@ -51,6 +51,22 @@ fn a_write_of_one_record_needs_no_announcement() {
     assert_eq!(side.acknowledged(), side.records);
 }
 
+/// What is anything else has to come by the ordinary way, and nothing happens to it before.
+#[test]
+fn a_small_write_has_a_way_of_its_own() {
+    for (length, small) in [(0, false), (1, true), (INLINE, true), (INLINE + 1, false)] {
+        for flags in [LAST, 0, LAST | SOLICITED, LAST | ELSEWHERE] {
+            let mut side = open();
+            let header = record::to_bytes(write(7, 0x1000, length, flags).words());
+            let placing = side.wire.take_whole(&header);
+            assert_eq!(placing.is_some(), small && flags == LAST, "{length} {flags:#x}");
+            let before = if placing.is_some() { 3 } else { 2 };
+            side.wire.executed(side.now);
+            assert_eq!(side.acknowledged(), before);
+        }
+    }
+}
+
 #[test]
 fn a_write_of_several_records_needs_one() {
     for length in [0, 8, 100] {

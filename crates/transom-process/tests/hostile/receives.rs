@@ -91,6 +91,23 @@ fn what_the_peer_grants_can_be_used_once() {
     assert!(matches!(side.begin(SEND), Begin::Wait(Waiting::Receive { .. })));
 }
 
+/// Whatever the word rides on: a small Write says that there is news before it is executed.
+#[test]
+fn grants_and_wishes_come_with_any_record() {
+    for length in [8, 100] {
+        let small = write(7, 0x1000, length, LAST);
+        let mut side = open();
+        assert!(matches!(side.begin(SEND), Begin::Wait(Waiting::Receive { .. })));
+        side.record(Header { ack: side_word(1, 1), ..small });
+        assert_eq!(side.taken(), [Got::Resume, wrote(7, 0x1000, length, true)]);
+        side.post(SEND);
+        let mut side = open();
+        side.grant(0, true);
+        side.record(Header { ack: 1 | WANTED, ..small });
+        assert_eq!(side.taken(), [Got::CreditWanted, wrote(7, 0x1000, length, true)]);
+    }
+}
+
 fn side_word(granted: u64, executed: u64) -> u64 {
     granted << 32 | executed
 }

@@ -1,0 +1,123 @@
+//! What this side sends, and in which order, while the peer asks for something else.
+
+use super::*;
+
+/// What the peer reads: kinds, and whether the message ends there.
+fn kinds(side: &mut Side) -> Vec<(Kind, bool)> {
+    side.said().iter().map(|(header, _)| (header.kind, header.has(LAST))).collect()
+}
+
+/// A message of ours is not held up by a peer that always reads, nor an answer by our messages.
+#[test]
+fn answers_and_messages_take_turns() {
+    let mut side = open();
+    for _ in 0..3 {
+        side.record(read(7, 0x1000, 8));
+    }
+    assert_eq!(side.begin(our_write(8)), Begin::Started);
+    let (answered, written) = ((Kind::Answer, true), (Kind::Write, true));
+    assert_eq!(kinds(&mut side), [answered, written, answered, answered]);
+}
+
+/// Records of two messages are never mixed: the peer would take that for a broken stream.
+#[test]
+fn what_has_begun_goes_on() {
+    let most = LARGEST_PAYLOAD as u32;
+    // A Write that has been announced, and one of which a part is out.
+    for frames in [1, 2] {
+        let mut side = open();
+        assert_eq!(side.begin(our_write(2 * most)), Begin::Started);
+        for _ in 0..frames {
+            let frame = side.wire.next_frame(side.now).unwrap();
+            side.out.extend([frame.header(), &pattern(frame.length as usize)].concat());
+        }
+        side.record(read(7, 0x1000, 8));
+        let whole = [(Kind::Announce, false), (Kind::Write, false), (Kind::Write, true)];
+        assert_eq!(kinds(&mut side), [&whole[..], &[(Kind::Answer, true)]].concat(), "{frames}");
+    }
+    // A Send, which has no announcement.
+    let mut side = open();
+    side.beside(1 << 32 | 1);
+    let send = Message::Send { length: most + 1, solicited: true, invalidate: Some(0x55) };
+    assert_eq!(side.begin(send), Begin::Started);
+    side.record(read(7, 0x1000, 8));
+    let said = side.said();
+    let [(answer, _), (first, _), (last, _)] = &said[..] else { panic!("{said:?}") };
+    assert_eq!(answer.kind, Kind::Answer, "nothing had begun");
+    let flags = record::SOLICITED | record::INVALIDATE;
+    assert_eq!((first.kind, first.flags, first.address), (Kind::Send, flags, 0x55));
+    assert_eq!((last.kind, last.flags, last.address), (Kind::Send, flags | LAST, 0x55));
+    assert_eq!((first.length, last.length), (most, 1));
+    // An answer.
+    let mut side = open();
+    side.record(read(7, 0x1000, 2 * most));
+    let frame = side.wire.next_frame(side.now).unwrap();
+    side.out.extend([frame.header(), &pattern(frame.length as usize)].concat());
+    assert_eq!(side.begin(our_write(8)), Begin::Started);
+    let expected = [(Kind::Answer, false), (Kind::Answer, true), (Kind::Write, true)];
+    assert_eq!(kinds(&mut side), expected);
+}
+
+/// Pieces lie one behind the other, under one announcement.
+#[test]
+fn a_long_write_is_announced_once_and_goes_on_where_it_was() {
+    let most = LARGEST_PAYLOAD as u32;
+    let mut side = open();
+    side.post(our_write(2 * most + 5));
+    let said: Vec<_> =
+        side.said().iter().map(|(h, _)| (h.kind, h.token, h.address, h.length)).collect();
+    let at = |records: u64| 0x1000 + records * u64::from(most);
+    let expected = [
+        (Kind::Announce, 7, at(0), 2 * most + 5),
+        (Kind::Write, 7, at(0), most),
+        (Kind::Write, 7, at(1), most),
+        (Kind::Write, 7, at(2), 5),
+    ];
+    assert_eq!(said, expected);
+    // What fits one record is not announced.
+    side.post(our_write(most));
+    assert_eq!(kinds(&mut side), [(Kind::Write, true)]);
+}
+
+/// A small Write has a way of its own when nothing goes before it.
+#[test]
+fn a_small_write_overtakes_nothing() {
+    let whole = |side: &mut Side, length| {
+        side.wire.whole(side.now, MessageId(50), &our_write(length)).is_some()
+    };
+    let mut side = open();
+    assert!(whole(&mut side, INLINE as u32) && !whole(&mut side, INLINE as u32 + 1));
+    // An answer that is owed, a message under way, other kinds of messages.
+    let mut side = open();
+    side.record(read(7, 0x1000, 8));
+    assert!(!whole(&mut side, 8));
+    side.said();
+    assert!(whole(&mut side, 8));
+    let mut side = open();
+    assert_eq!(side.begin(our_write(8)), Begin::Started);
+    assert!(!whole(&mut side, 8));
+    for message in [SEND, our_read(8)] {
+        assert_eq!(open().wire.whole(side.now, MessageId(0), &message), None);
+    }
+    // The last record of start-up.
+    let mut side = active();
+    side.record(limits(Kind::Reply, LIMITS));
+    side.wire.confirm(side.now).unwrap();
+    assert!(!whole(&mut side, 8));
+    assert_eq!(kinds(&mut side), [(Kind::Ready, false)]);
+    assert!(whole(&mut side, 8));
+}
+
+/// The record is counted, and completes, as any other does.
+#[test]
+fn a_small_write_is_a_record_like_any_other() {
+    let mut side = open();
+    let header = side.wire.whole(side.now, MessageId(5), &our_write(8)).unwrap();
+    let expected = Header { ack: 2, ..write(7, 0x1000, 8, LAST) };
+    assert_eq!(Header::from_words(record::words_of(&header)), Some(expected));
+    side.duplex.write_small(&header, &pattern(8));
+    side.beside(1);
+    assert_eq!(side.taken(), [], "the Reply");
+    side.beside(2);
+    assert_eq!(side.taken(), [Got::Done(5)]);
+}
