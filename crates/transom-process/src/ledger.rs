@@ -247,5 +247,10 @@ mod tests {
         let _ = ledger.word(1);
         ledger.executed(NOW, 1 << 17);
         assert!(ledger.is_due(NOW, 2, &PATIENCE), "the ring must not run full");
+        let _ = ledger.word(2);
+        ledger.executed(NOW, (1 << 17) - 1);
+        assert!(!ledger.is_due(NOW, 3, &PATIENCE), "what was acknowledged does not count again");
+        ledger.executed(NOW, 1);
+        assert!(ledger.is_due(NOW, 4, &PATIENCE));
     }
 }

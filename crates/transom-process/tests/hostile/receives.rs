@@ -2,6 +2,8 @@
 
 use super::*;
 
+const TURN: u64 = 1 << 61;
+const SHARED: u64 = 1 << 62;
 const WANTED: u64 = 1 << 63;
 const NOT_GRANTED: &str = "a Send for which no receive was granted";
 
@@ -106,6 +108,75 @@ fn grants_and_wishes_come_with_any_record() {
         side.record(Header { ack: 1 | WANTED, ..small });
         assert_eq!(side.taken(), [Got::CreditWanted, wrote(7, 0x1000, length, true)]);
     }
+}
+
+/// A plain receive queue is waited for as long as agreed, a shared one without limit; and before its
+/// first word a peer may merely be slow.
+#[test]
+fn how_long_a_send_waits_is_the_peers_receive_queues_affair() {
+    let wait = Duration::from_secs(1);
+    for (word, limit) in [(None, None), (Some(1), Some(wait)), (Some(1 | SHARED), None)] {
+        let mut side = open();
+        if let Some(word) = word {
+            side.beside(word);
+        }
+        assert_eq!(side.begin(SEND), Begin::Wait(Waiting::Receive { limit }), "{word:?}");
+    }
+    // What it says of its queue is what it said last.
+    let mut side = open();
+    for (word, limit) in [(1, Some(wait)), (1 | SHARED, None), (1, Some(wait))] {
+        side.beside(word);
+        assert_eq!(side.begin(SEND), Begin::Wait(Waiting::Receive { limit }));
+    }
+}
+
+/// The word says where receives come from, and that a Send waits, for as long as one does; each wish is
+/// another word.
+#[test]
+fn the_word_says_what_this_side_grants_and_wants() {
+    let mut side = open();
+    side.grant(3, true);
+    assert_eq!(side.ours().acknowledged(), side_word(3, 2) | SHARED);
+    side.grant(3, false);
+    assert_eq!(side.ours().acknowledged(), side_word(3, 2));
+    let mut wish = None;
+    for round in 1..4 {
+        assert!(matches!(side.begin(SEND), Begin::Wait(Waiting::Receive { .. })));
+        side.transmit();
+        let word = side.ours().acknowledged();
+        assert_eq!(word & WANTED, WANTED);
+        assert_ne!(wish.replace(word), Some(word), "nobody looks twice at the same word");
+        side.beside(side_word(round, round));
+        side.post(SEND);
+        side.grant(3 + round, false);
+        assert_eq!(side.ours().acknowledged() & WANTED, 0);
+    }
+}
+
+/// Nothing is said when there is nothing to say.
+#[test]
+fn a_word_is_due_when_something_is_owed() {
+    let mut side = open();
+    side.wire.flush(side.now);
+    assert_eq!(side.wire.acknowledgement(side.now.after(Duration::from_secs(1))), None);
+    side.wire.receives_posted(side.now, 0, false);
+    side.wire.flush(side.now);
+    assert_eq!(side.wire.acknowledgement(side.now), None, "as many as before");
+    side.wire.receives_posted(side.now, 1, false);
+    assert_eq!(side.wire.acknowledgement(side.now), None, "it may ride along");
+    side.wire.flush(side.now);
+    assert_eq!(side.wire.acknowledgement(side.now), Some(side_word(1, 2)));
+    // A receive that is waited for is granted at once; a wish that a grant has crossed owes nothing.
+    let mut side = open();
+    side.beside(1 | WANTED);
+    side.wire.receives_posted(side.now, 1, false);
+    assert_eq!(side.wire.acknowledgement(side.now), Some(side_word(1, 2)));
+    side.beside(1 | WANTED | TURN);
+    assert_eq!(side.wire.acknowledgement(side.now), None);
+    // One that was posted, and not granted yet, is granted by a wish.
+    side.wire.receives_posted(side.now, 2, false);
+    side.beside(1 | WANTED);
+    assert_eq!(side.wire.acknowledgement(side.now), Some(side_word(2, 2)));
 }
 
 fn side_word(granted: u64, executed: u64) -> u64 {
