@@ -33,13 +33,13 @@ impl Link {
                 }
                 if !attended {
                     self.before_sleep(state, |state| {
-                        self.step(state, cx, staging, RECEIVE | FLUSH, None);
+                        self.exchange_bytes(state, cx, staging, RECEIVE | FLUSH, None);
                     });
                 }
                 result
             });
             state.exchange();
-            self.conclude(state, notifications);
+            self.notify(state, notifications);
             if !state.gone {
                 self.reschedule(state, now, if attended { 0 } else { ARM });
             }

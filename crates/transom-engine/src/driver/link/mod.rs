@@ -99,6 +99,8 @@ pub(crate) struct Link {
 pub(crate) struct State {
     pub(crate) connection: Connection,
     pub(crate) qp: Option<Arc<dyn Queues>>,
+    /// The queue pair takes its receives from a shared queue.
+    pub(crate) shares_receives: bool,
     pub(crate) effects: crate::Effects,
     /// The TCP connection is being made, or its path found out.
     pub(crate) connecting: bool,
@@ -198,6 +200,7 @@ impl Link {
             unaccepted,
             connection,
             qp: None,
+            shares_receives: false,
             effects: crate::Effects::default(),
             connecting,
             stage,

@@ -1,5 +1,5 @@
-//! One pass over a link: receive, keep time, send, carry out what was decided, and see to it that
-//! somebody looks again.
+//! One pass over a link, in five steps: handle events of the program, receive, keep deadlines, send,
+//! notify. Behind it, [`Link::reschedule`] sees to it that a thread looks again.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,6 +8,7 @@ use std::time::Duration;
 use transom_wire::Time;
 
 use super::notifications::Notifications;
+use super::queues::Queues;
 use super::tcp::First;
 use super::upgrade::Stage;
 use super::{
@@ -31,6 +32,7 @@ impl Link {
         now: Time,
         work: impl FnOnce(&mut State, &mut Cx<'_>, &mut Vec<u8>) -> R,
     ) -> R {
+        let shares = state.shares_receives;
         let qp = state.qp.take();
         let mut effects = std::mem::take(&mut state.effects);
         let denials = LinkDenials(self);
@@ -42,7 +44,7 @@ impl Link {
             lane: &mut worker.lane,
             host: &Host,
             denials: &denials,
-            shared: qp.as_ref().and_then(|qp| qp.shared_receives()),
+            shared: qp.as_ref().filter(|_| shares).and_then(|qp| qp.shared_receives()),
             effects: &mut effects,
             trace: tracer.as_mut().map(|tracer| tracer as &mut dyn Tracer),
         };
@@ -87,18 +89,16 @@ impl Link {
         if state.gone {
             return;
         }
-        if bits & !(RECEIVE | CARRIED) != 0 || bits == 0 {
-            state.exchange();
-        }
+        state.handle_posts(bits);
         self.with_cx(state, worker, now, |state, cx, staging| {
-            self.step(state, cx, staging, bits, first);
+            self.exchange_bytes(state, cx, staging, bits, first);
             if bits & (FLUSH | ARM) != 0 {
                 self.before_sleep(state, |state| {
-                    self.step(state, cx, staging, RECEIVE | FLUSH, None);
+                    self.exchange_bytes(state, cx, staging, RECEIVE | FLUSH, None);
                 });
             }
         });
-        self.conclude(state, notifications);
+        self.notify(state, notifications);
         if state.gone {
             return;
         }
@@ -126,8 +126,8 @@ impl Link {
             && state.connection.ended().is_none()
     }
 
-    /// Receive, keep time, send.
-    pub(crate) fn step(
+    /// Receive, keep deadlines, send: the steps of a pass that need the core.
+    pub(crate) fn exchange_bytes(
         &self,
         state: &mut State,
         cx: &mut Cx<'_>,
@@ -144,21 +144,9 @@ impl Link {
         }
         // What has arrived counts, however late this side comes to look: it was said in time.
         if bits & RECEIVE != 0 || overdue {
-            let asks = bits & (FLUSH | ARM | SERVED) != 0;
-            let any = self.take_in(state, cx, staging, (first, asks));
-            if !any && first.is_none() {
-                state.connection.idle_pass(cx.now);
-            } else if any && bits & LAPSED != 0 {
-                self.watch.kept_waiting();
-            }
+            self.receive_for(state, cx, staging, bits, first);
         }
-        if overdue {
-            state.connection.on_deadline(cx);
-            self.note_silence(state);
-        }
-        if bits & FLUSH != 0 {
-            state.connection.before_blocking(cx.now);
-        }
+        self.keep_deadlines(state, cx, bits, overdue);
         if bits != RECEIVE || state.connection.wants_write() || !state.out.bytes.is_empty() {
             self.send(state, cx);
         }
@@ -168,8 +156,38 @@ impl Link {
         }
     }
 
-    /// Hang up if the connection wants that, and carry out what it has decided.
-    pub(crate) fn conclude(&self, state: &mut State, notifications: &mut Notifications) {
+    #[inline]
+    fn receive_for(
+        &self,
+        state: &mut State,
+        cx: &mut Cx<'_>,
+        staging: &mut Vec<u8>,
+        bits: u8,
+        first: First,
+    ) {
+        let asks = bits & (FLUSH | ARM | SERVED) != 0;
+        let any = self.take_in(state, cx, staging, (first, asks));
+        if !any && first.is_none() {
+            state.connection.idle_pass(cx.now);
+        } else if any && bits & LAPSED != 0 {
+            self.watch.kept_waiting();
+        }
+    }
+
+    #[inline]
+    fn keep_deadlines(&self, state: &mut State, cx: &mut Cx<'_>, bits: u8, overdue: bool) {
+        if overdue {
+            state.connection.on_deadline(cx);
+            self.note_silence(state);
+        }
+        if bits & FLUSH != 0 {
+            state.connection.before_blocking(cx.now);
+        }
+    }
+
+    /// End the link if the connection wants that, and pass on what it has decided: completions to their
+    /// queues, events to the link's owner.
+    pub(crate) fn notify(&self, state: &mut State, notifications: &mut Notifications) {
         self.note_silence(state);
         let all_written = state.out.bytes.is_empty();
         match state.connection.link_wish() {
@@ -198,7 +216,7 @@ impl Link {
         let unused = if over { state.connection.take_unused() } else { None };
         let undone = unused.and_then(|execution| Some((state.qp.take()?, execution)));
         if let Some((qp, execution)) = undone {
-            // Before anybody hears that the Connect came to nothing: it may be tried again at once.
+            // Before the program learns that the Connect came to nothing: it may be tried again at once.
             qp.leave(self);
             qp.take_back(execution, notifications);
             self.events.post(&mut state.effects, Some(&qp), notifications);
@@ -304,6 +322,20 @@ impl State {
         !self.out.bytes.is_empty() || self.more || self.connecting
     }
 
+    /// Events of the program: carry new posts over, unless the thread that posted has done so.
+    #[inline]
+    fn handle_posts(&mut self, bits: u8) {
+        if bits & !(RECEIVE | CARRIED) != 0 || bits == 0 {
+            self.exchange();
+        }
+    }
+
+    /// A queue pair to work on.
+    pub(crate) fn attach(&mut self, qp: Arc<dyn Queues>) {
+        self.shares_receives = qp.shared_receives().is_some();
+        self.qp = Some(qp);
+    }
+
     /// Carry new posts over, and what the front half must know back.
     pub(crate) fn exchange(&mut self) {
         if let (Some(qp), Some(execution)) = (&self.qp, self.connection.execution()) {
@@ -324,7 +356,10 @@ impl State {
         if execution.is_news() {
             qp.exchange(execution);
         } else {
-            qp.add_freed(execution.take_freed());
+            let freed = execution.take_freed();
+            if freed != (0, 0) {
+                qp.add_freed(freed);
+            }
         }
     }
 }

@@ -124,7 +124,7 @@ impl Connector {
         // Nobody else knows the link yet: the peer may be gone already, and whoever saw that first would
         // end a connection that has not been asked for.
         let (result, _) = link.control(notifications, |state, cx| {
-            state.qp = Some(qp.clone());
+            state.attach(qp.clone());
             let result = state.connection.connect(cx, execution, attempt.asked, &attempt.private);
             if result.is_err() {
                 state.connection.give_up(cx);

@@ -299,7 +299,7 @@ impl Connector {
                     let connection = Some(&mut state.connection);
                     machine.accept(cx, connection, &mut front.pair, waiter, asked, private)?;
                     drop(front);
-                    state.qp = Some(qp.clone());
+                    state.attach(qp.clone());
                     if let Some(link) = link {
                         qp.attach(link);
                     }
