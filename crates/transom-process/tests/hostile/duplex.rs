@@ -265,7 +265,15 @@ fn a_peer_that_reads_nothing_is_noticed() {
     assert_eq!(end.stuck_since(true, at(11)), None);
     publish(&mut end, write(7, 0, 8, LAST));
     assert_eq!(end.stuck_since(true, at(12)), Some(at(12)));
-    // It reads one, and that is not enough for what waits: time begins again.
+    // It says that it has read one, and that is not enough for what waits: time begins again.
+    let (mut end, mut peer, _) = ends(SLOTS);
+    (0..16).for_each(|_| publish(&mut end, write(7, 0, LARGEST_PAYLOAD / 2, LAST)));
+    assert_eq!(end.stuck_since(true, at(1)), Some(at(1)));
+    let _ = peer.settle(Some(1));
+    assert!(end.news_beside().unwrap().is_some());
+    assert_eq!(end.stuck_since(true, at(3)), Some(at(3)));
+    assert_eq!(end.stuck_since(true, at(5)), Some(at(3)));
+    // It reads them all, and does not say so.
     let (mut end, mut peer, _) = ends(SLOTS);
     (0..8).for_each(|_| publish(&mut end, write(7, 0, LARGEST_PAYLOAD, LAST)));
     publish(&mut end, write(7, 0, 8, LAST));
