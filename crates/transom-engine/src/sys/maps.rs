@@ -54,14 +54,21 @@ pub(super) fn check(
     write: bool,
     mut ask: impl FnMut(u64) -> Result<Option<Mapping>, ()>,
 ) -> Result<Result<(), PageError>, ()> {
-    let mut known: BTreeMap<u64, Mapping> = BTreeMap::new(); // by their ends
+    // The mapping found last, and those found before it by their ends: memory that lies in one
+    // mapping, as nearly all does, needs no map.
+    let (mut last, mut known) = (None::<Mapping>, BTreeMap::<u64, Mapping>::new());
     let mut covering = |at: u64| {
+        if let Some(mapping) = last.filter(|m| m.start <= at && at < m.end) {
+            return Ok(Some(mapping));
+        }
         let nearest = known.range(at + 1..).next().map(|(_, mapping)| *mapping);
         if let Some(mapping) = nearest.filter(|m| m.start <= at) {
             return Ok(Some(mapping));
         }
         let found = ask(at)?.filter(|m| m.start <= at && m.end > at);
-        known.extend(found.map(|m| (m.end, m)));
+        if let Some(before) = found.and_then(|mapping| last.replace(mapping)) {
+            known.insert(before.end, before);
+        }
         Ok(found)
     };
     for (start, length) in ranges {
