@@ -199,7 +199,7 @@ impl End {
     }
 
     /// Acknowledge, if there is a word for it, and wake the other side if it sleeps.
-    fn settle(&mut self, word: Option<u64>) {
+    fn acknowledge(&mut self, word: Option<u64>) {
         if self.duplex.acknowledge(word) {
             let bell = &self.memory.0.2[1 - self.duplex.mine()];
             *bell.rung.lock().unwrap() = true;
@@ -277,7 +277,7 @@ fn the_word_beside_the_records_comes_after_them_and_wakes() {
         let writer = loom::thread::spawn(move || {
             let mut end = End::new(&memory, 0, 64);
             assert!(end.duplex.write(&mut frame(1, false), &mut 0));
-            end.settle(Some(7 << 32));
+            end.acknowledge(Some(7 << 32));
         });
         assert_eq!(end.wait(), News::Record(1));
         assert_eq!(end.wait(), News::Word(7 << 32));
@@ -298,7 +298,7 @@ fn a_record_or_a_word_alone_wakes() {
                 if word.is_none() {
                     assert!(end.duplex.write(&mut frame(1, false), &mut 0));
                 }
-                end.settle(word);
+                end.acknowledge(word);
             });
             assert_eq!(end.wait(), word.map_or(News::Record(1), News::Word));
             writer.join().unwrap();
@@ -324,7 +324,7 @@ fn a_place_is_used_again_when_it_was_read() {
         });
         for number in 1..3 {
             assert_eq!(end.spin(), News::Record(number));
-            end.settle(Some(number));
+            end.acknowledge(Some(number));
         }
         writer.join().unwrap();
     });

@@ -269,7 +269,7 @@ fn a_peer_that_reads_nothing_is_noticed() {
     let (mut end, mut peer, _) = ends(SLOTS);
     (0..16).for_each(|_| publish(&mut end, write(7, 0, LARGEST_PAYLOAD / 2, LAST)));
     assert_eq!(end.stuck_since(true, at(1)), Some(at(1)));
-    let _ = peer.settle(Some(1));
+    let _ = peer.acknowledge(Some(1));
     assert!(end.news_beside().unwrap().is_some());
     assert_eq!(end.stuck_since(true, at(3)), Some(at(3)));
     assert_eq!(end.stuck_since(true, at(5)), Some(at(3)));
