@@ -124,8 +124,12 @@ fn how_long_a_send_waits_is_the_peers_receive_queues_affair() {
     }
     // What it says of its queue is what it said last.
     let mut side = open();
-    for (word, limit) in [(1, Some(wait)), (1 | SHARED, None), (1, Some(wait))] {
+    for (number, (word, limit)) in
+        [(1, Some(wait)), (1 | SHARED, None), (1, Some(wait))].into_iter().enumerate()
+    {
         side.beside(word);
+        // A Send that waits for the other kind of queue is tried again.
+        assert_eq!(side.taken() == [Got::Resume], number > 0);
         assert_eq!(side.begin(SEND), Begin::Wait(Waiting::Receive { limit }));
     }
 }
