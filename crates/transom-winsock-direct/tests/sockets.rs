@@ -409,7 +409,7 @@ fn l05_an_event_is_set_again_while_requests_wait() {
     assert_eq!((sets(), resets()), (2, 1));
     b.provider.accept(listener, |_| CF_ACCEPT).unwrap();
     b.switch.wait("the other request", |r| r.set.get(&listener).filter(|n| **n == 3).copied());
-    assert_eq!(b.provider.network_events(listener, 0), Ok((FD_ACCEPT, None)));
+    // Accepted without a look at the events: they are over all the same.
     b.provider.accept(listener, |_| CF_ACCEPT).unwrap();
     assert_eq!(b.provider.network_events(listener, 0), Ok((0, None)), "nobody waits");
     let nobody = b.provider.accept(listener, |_| CF_ACCEPT).err();
