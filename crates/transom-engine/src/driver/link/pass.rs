@@ -57,6 +57,7 @@ impl Link {
         result
     }
 
+    #[inline]
     pub(crate) fn pass(&self, state: &mut State, bits: u8, notifications: &mut Notifications) {
         self.with_worker(state, |state, worker| {
             self.pass_with(state, worker, sys::recently(), (bits, None, false), notifications);
