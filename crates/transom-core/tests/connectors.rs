@@ -30,6 +30,7 @@ transom_testing::again_over_process![
     nd2_4_7_2_a_canceled_listener_gives_its_connectors_back,
     nd2_2_11_the_backlog_waits_and_is_refused_at_the_end,
     nd2_4_8_private_data_limits_are_exact_and_exceeding_them_is_harmless,
+    nd2_4_8_an_accept_that_the_wire_refuses_gives_the_queue_pair_back,
     nd2_4_8_read_limits_row_by_row,
 ];
 
@@ -444,6 +445,20 @@ fn ndk_dc1_disconnect_waits_for_the_peer() {
     assert_eq!(finished(&pair.hosts[ACTIVE], 60), Some(Status::IoTimeout));
 }
 
+/// NDK DC-1: a Disconnect does not outlive its link, though nothing was heard of how it went.
+#[test]
+fn ndk_dc1_a_disconnect_whose_link_is_gone_fails() {
+    let gone = |state| {
+        let (mut pair, host) = in_state(&WAITING, state).unwrap();
+        let now = pair.now;
+        pair.hosts[host].with(now, |connector, _, _, cx| connector.link_gone(cx.effects));
+        (finished(&pair.hosts[host], 5), pair.hosts[host].connector.state())
+    };
+    let aborted = (Some(Status::ConnectionAborted), ConnectorState::Disconnected);
+    assert_eq!(gone(ConnectorState::Disconnecting), aborted);
+    assert_eq!(gone(ConnectorState::Connected), (None, ConnectorState::Connected));
+}
+
 /// ND2 4.7.4, row by row.
 #[test]
 fn nd2_4_7_4_cancel() {
@@ -503,15 +518,19 @@ fn nd2_2_11_the_backlog_waits_and_is_refused_at_the_end() {
     assert_eq!(finished(&pair.hosts[PASSIVE], 1), Some(Status::Success));
     assert_eq!(pair.hosts[PASSIVE].connector.private_data(), Ok(&b"early"[..]));
 
-    let mut listener = Listener::new(&dialect::ND2);
-    listener.bind().unwrap();
-    listener.listen(1).unwrap();
-    assert!(listener.has_room());
-    let offer = transom_core::Offer { limits: READS, private: Box::default() };
-    let incoming = transom_core::Incoming { link: 9, offer };
-    assert_eq!(listener.arrived(incoming), None);
-    assert!(!listener.has_room());
-    assert_eq!(listener.close(), (vec![], vec![9]));
+    // A limit of 0 is none.
+    for (limit, most) in [(1, 1), (2, 2), (0, 300)] {
+        let mut listener = Listener::new(&dialect::ND2);
+        listener.bind().unwrap();
+        listener.listen(limit).unwrap();
+        for link in 0..most {
+            assert!(listener.has_room(), "{limit}: {link}");
+            let offer = transom_core::Offer { limits: READS, private: Box::default() };
+            assert_eq!(listener.arrived(transom_core::Incoming { link, offer }), None);
+        }
+        assert_eq!(listener.has_room(), limit == 0, "{limit}");
+        assert_eq!(listener.close(), (vec![], (0..most).collect()));
+    }
 }
 
 /// ND2 4.8 sizes; C17: an error about arguments changes nothing.
@@ -536,6 +555,27 @@ fn nd2_4_8_private_data_limits_are_exact_and_exceeding_them_is_harmless() {
     let mut pair = Pair::new(PairConfig::new(&dialect::ND2));
     pair.establish();
     assert_eq!(pair.hosts[ACTIVE].connector.private_data(), Ok(&[][..]));
+}
+
+/// ND2 C17: an Accept that the wire has no room for leaves the queue pair as it was, with its receives.
+#[test]
+fn nd2_4_8_an_accept_that_the_wire_refuses_gives_the_queue_pair_back() {
+    let mut config = PairConfig::new(&dialect::ND2);
+    config.hosts[PASSIVE].caps.callee_data = 1 << 20;
+    let mut pair = Pair::new(config);
+    pair.listen();
+    pair.take_request(1).unwrap();
+    pair.connect(2, READS, b"").unwrap();
+    pair.hosts[PASSIVE].post_receive(7, &[]).unwrap();
+    assert_eq!(pair.accept(3, READS, &[7; 1 << 20]), Err(Status::InvalidBufferSize));
+    assert_eq!(pair.hosts[PASSIVE].queue_pair.state(), QueuePairState::Idle);
+    assert_eq!(pair.hosts[PASSIVE].connector.state(), ConnectorState::Requested);
+    pair.accept(3, READS, b"").unwrap();
+    pair.complete().unwrap();
+    assert_eq!(finished(&pair.hosts[PASSIVE], 3), Some(Status::Success));
+    pair.hosts[ACTIVE].post(1, Operation::Send, Flags::NONE, &[]).unwrap();
+    pair.pump();
+    assert_eq!(pair.hosts[PASSIVE].outcomes(), [(7, Status::Success)]);
 }
 
 #[test]
