@@ -9,7 +9,9 @@ transom_testing::again_over_process![
     iw_14_5_last_words_nobody_reads_are_given_up,
     a_bad_list_does_not_take_earlier_requests_with_it,
     nd2_4_9_no_answer_goes_on_behind_a_disconnect,
-    a_granted_receive_goes_back_to_the_shared_queue
+    a_granted_receive_goes_back_to_the_shared_queue,
+    a_wish_takes_one_receive_of_the_shared_queue,
+    a_receive_of_the_shared_queue_that_is_half_filled_is_canceled_once
 ];
 
 /// F1, F4, H3 and the like end one connection with a record; nothing completes but the flush.
@@ -196,4 +198,46 @@ fn a_granted_receive_goes_back_to_the_shared_queue() {
     pair.pump();
     assert_eq!(outstanding(&pair), 1);
     assert_eq!(pair.hosts[PASSIVE].outcomes(), []);
+}
+
+/// ND2 2.7: a queue pair takes a receive of the shared queue for a Send that waits for one; the others
+/// stay for the other queue pairs, however often it runs.
+#[test]
+fn a_wish_takes_one_receive_of_the_shared_queue() {
+    let mut config = PairConfig::new(&dialect::ND2);
+    config.hosts[PASSIVE].shared = true;
+    let mut pair = Pair::connected_with(config);
+    pair.hosts[ACTIVE].post(1, Operation::Send, Flags::NONE, &[]).unwrap();
+    pair.pump();
+    for context in 20..24 {
+        pair.hosts[PASSIVE].post_receive(context, &[]).unwrap();
+    }
+    pair.pump();
+    assert_eq!(pair.hosts[PASSIVE].outcomes(), [(20, Status::Success)]);
+    assert_eq!(pair.hosts[PASSIVE].shared.0.lock().unwrap().0.outstanding(), 3);
+}
+
+/// ND2 2.7, 4.9: bytes of the peer stand in it, so it belongs to the queue pair that ends.
+#[test]
+fn a_receive_of_the_shared_queue_that_is_half_filled_is_canceled_once() {
+    let mut config = PairConfig::new(&dialect::ND2);
+    config.hosts[PASSIVE].shared = true;
+    let mut pair = Pair::connected_with(config);
+    let [a, p] = &mut pair.hosts;
+    let source = a.register(vec![1; 150_000], Rights::NONE);
+    let inbox = p.register(vec![0; 150_000], Rights::LOCAL_WRITE);
+    a.post(1, Operation::Send, Flags::NONE, &[source.all()]).unwrap();
+    pair.pump(); // the peer wants a receive, and there is none
+    for context in [20, 21] {
+        pair.hosts[PASSIVE].post_receive(context, &[inbox.all()]).unwrap();
+    }
+    pair.stall(PASSIVE, true);
+    pair.pump();
+    pair.deliver(PASSIVE, pair.in_flight(PASSIVE) - 1);
+    assert_eq!(pair.hosts[PASSIVE].arena.read(inbox.address, 1), Some(vec![1]));
+    assert_eq!(pair.hosts[PASSIVE].outcomes(), []);
+    pair.flush(PASSIVE);
+    pair.pump();
+    assert_eq!(pair.hosts[PASSIVE].outcomes(), [(20, Status::Canceled)]);
+    assert_eq!(pair.hosts[PASSIVE].shared.0.lock().unwrap().0.outstanding(), 1);
 }

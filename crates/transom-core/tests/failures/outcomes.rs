@@ -1,12 +1,18 @@
 //! What goes wrong, and what each side sees (ND2 4.5).
 
+use transom_core::{Output, SMALL, SmallRecord};
+use transom_testing::Path;
+use transom_wire::SMALL_HEADER;
+
 use super::*;
 
 transom_testing::again_over_process![
     nd2_4_5_every_row,
     nd2_4_5_after_the_first_error_the_rest_is_canceled_in_order,
     a_refusal_leaves_a_record_on_both_sides,
-    no_byte_of_a_refused_write_moves_between_transoms
+    no_byte_of_a_refused_write_moves_between_transoms,
+    no_byte_of_a_refused_read_moves,
+    a_small_write_without_its_own_memory_fails_at_once
 ];
 
 /// Bring a situation about. What the initiator is told, and what the receive concerned is told.
@@ -232,4 +238,99 @@ fn of_a_refused_write_of_a_plain_peer_no_byte_past_the_grant_moves() {
     let [a, p] = &mut pair.hosts;
     assert_eq!(a.outcomes(), [(1, Status::RemoteAccess)]);
     assert_eq!(p.arena.read(buffer.address + 299_999, 1).unwrap(), [0]);
+}
+
+/// Design rule 3, ND2 5.3: a Read is judged as a whole, before the first byte of its answer.
+#[test]
+fn no_byte_of_a_refused_read_moves() {
+    each(|mut pair, dialect| {
+        let [a, p] = &mut pair.hosts;
+        let sink = a.register(vec![0; 150_000], Rights::LOCAL_WRITE);
+        let buffer = p.register(vec![1; 150_000], Rights::LOCAL_WRITE);
+        let request = Request { context: 9, operation: Operation::Receive, flags: Flags::NONE };
+        let window = p.bind(&buffer, 0, 149_999, Rights::REMOTE_READ, request).unwrap();
+        pair.pump();
+        pair.hosts[ACTIVE].post(1, read(&window, 0), Flags::NONE, &[sink.all()]).unwrap();
+        pair.pump();
+        let a = &mut pair.hosts[ACTIVE];
+        assert_eq!(a.outcomes(), [(1, Status::RemoteAccess)], "{}", dialect.name);
+        let bytes = a.arena.read(sink.address, 150_000).unwrap();
+        assert!(bytes.iter().all(|byte| *byte == 0), "{}", dialect.name);
+        assert_eq!(ended(&pair, PASSIVE), Some(EndReason::Refused), "{}", dialect.name);
+    });
+}
+
+/// A link with a place for small frames.
+#[derive(Default)]
+struct Small {
+    buffer: Vec<u8>,
+    frames: Vec<SmallRecord>,
+}
+
+impl Output for Small {
+    fn room(&self) -> usize {
+        1 << 16
+    }
+
+    fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.buffer
+    }
+
+    fn small_room(&self) -> usize {
+        SMALL
+    }
+
+    fn small(&mut self, header: &[u8; SMALL_HEADER], payload: &[u8]) {
+        let mut record = SmallRecord { header: *header, ..SmallRecord::default() };
+        record.payload[..payload.len()].copy_from_slice(payload);
+        self.frames.push(record);
+    }
+}
+
+/// Design rule 3, ND2 4.5: a small Write that is taken from its place is judged as any other: what the
+/// window does not hold is not placed, and both sides hear of it.
+#[test]
+fn a_small_write_that_is_refused_ends_the_connection() {
+    Path::Process.over(|| {
+        let mut pair = connected(&dialect::ND2, Wires::transom());
+        let [a, p] = &mut pair.hosts;
+        let source = a.register(vec![1; 8], Rights::NONE);
+        let target = p.register(vec![0; 12], WRITABLE);
+        for (context, at) in [(1, 0), (2, 5), (3, 0)] {
+            a.post(context, write(&target, at), Flags::NONE, &[source.all()]).unwrap();
+        }
+        let mut out = Small::default();
+        a.transmit(pair.now, &mut out);
+        assert_eq!((out.frames.len(), out.buffer.len()), (3, 0));
+        let mut frames = out.frames.into_iter();
+        let mut next = |record: &mut SmallRecord| {
+            let frame = frames.next();
+            *record = frame.unwrap_or(*record);
+            frame.is_some()
+        };
+        p.with(pair.now, |_, link, _, cx| {
+            let taken = link.unwrap().receive_run(cx, &mut SmallRecord::default(), &mut next);
+            assert!(taken, "the small Write needs no other way");
+        });
+        let placed = [[1; 8].as_slice(), &[0; 4]].concat();
+        assert_eq!(p.arena.read(target.address, 12), Some(placed));
+        assert_eq!(ended(&pair, PASSIVE), Some(EndReason::Refused));
+        pair.pump();
+        let outcomes = pair.hosts[ACTIVE].outcomes();
+        let refused = (2, Status::RemoteAccess);
+        assert_eq!(outcomes, [(1, Status::Success), refused, (3, Status::Canceled)]);
+    });
+}
+
+/// ND2 4.5: what this side refuses fails in the pass that finds it, though the peer says nothing.
+#[test]
+fn a_small_write_without_its_own_memory_fails_at_once() {
+    let mut pair = connected(&dialect::ND2, Wires::transom());
+    let [a, p] = &mut pair.hosts;
+    let source = a.register(vec![1; 8], Rights::NONE);
+    let target = p.register(vec![0; 64], WRITABLE);
+    a.post(1, write(&target, 0), Flags::NONE, &[source.sge(1, 8)]).unwrap();
+    a.transmit(pair.now, &mut Small::default());
+    assert_eq!(a.outcomes(), [(1, Status::LocalAccess)]);
+    assert_eq!(ended(&pair, ACTIVE), Some(EndReason::RequestFailed));
 }
