@@ -290,3 +290,24 @@ fn a_terminate_that_fits_several_writes_says_so() {
     assert_eq!(id, Some(0), "nothing is said to have succeeded that may not have");
     assert!(code.ends_with("only a place to which 2 of ours went"), "{code}");
 }
+
+/// RFC 5040 4.8: a peer need not wait for the last frame before it refuses.
+#[test]
+fn a_terminate_blames_the_write_that_is_being_sent() {
+    let mut pair = Pair::plain();
+    pair.active.taken();
+    pair.active.write(7, 0, b"before", false);
+    pair.active.write(7, 0x1000, &[1; 200_000], true);
+    for last in [true, false] {
+        assert_eq!(pair.active.step().unwrap().last, last);
+    }
+    pair.passive.refuse =
+        Some((|event| matches!(event, Event::Write { last: false, .. }), RefusalClass::Bounds, ""));
+    pair.passive.feed(&pair.active.out);
+    let said = pair.passive.talk();
+    pair.active.taken();
+    pair.active.feed(&said);
+    let got = pair.active.taken();
+    let Some(Got::Failed { id, error }) = got.last() else { unreachable!("{got:?}") };
+    assert_eq!((*id, error.operation), (Some(1), Some(Operation::Write)), "{}", error.code);
+}

@@ -375,6 +375,31 @@ fn a_passive_side_whose_reply_is_terminated_was_never_established() {
     }
 }
 
+/// iW 7.3: 02 05 is a refused start-up in siw's bit order as long as nothing has come, and behind a
+/// message an unknown RDMAP version in the RFC's.
+#[test]
+fn a_terminate_behind_a_message_is_not_about_the_start_up() {
+    for (message, code) in [(false, "Terminate 2/0/05"), (true, "Terminate 0/2/05")] {
+        let mut side = Side::new(plain(Role::Passive));
+        side.feed(&request("5002 0004 8004 c004"));
+        side.wire.accept(side.now, LIMITS, b"").unwrap();
+        side.talk();
+        side.taken();
+        if message {
+            let mut send = hex("0012 4143 00000000 00000000 00000001 00000000");
+            transom_iwarp::fpdu::seal(&mut send, 0, true);
+            side.feed(&send);
+            assert_eq!(side.taken().len(), 2, "established, and a Send");
+        }
+        let mut bytes = hex("0016 4147 00000000 00000002 00000001 00000000 0205 0000");
+        transom_iwarp::fpdu::seal(&mut bytes, 0, true);
+        side.feed(&bytes);
+        let got = side.taken();
+        let [Got::Failed { id: None, error }] = &got[..] else { unreachable!("{got:?}") };
+        assert!(error.code.starts_with(code), "{}", error.code);
+    }
+}
+
 #[test]
 fn do_not_negotiate_keeps_both_sides_own_limits() {
     // RFC 6581 9.1: 0x3FFF.

@@ -305,6 +305,27 @@ fn k_terminate_about_a_read_request() {
     assert_eq!(pair.passive.talk(), hex(vector));
 }
 
+/// iW 7.3: siw's length leaves out the headers. A Read Request is nothing else: 46 bytes less 18 of its
+/// DDP header and 28 of its own.
+#[test]
+fn k_terminate_about_a_read_request_in_siws_order() {
+    let vector = "0046 4147 00000000 00000002 00000001 00000000 10000700 0000 4141 00000000 \
+                  00000001 00000002 00000000 00000500 0000000000001000 00001000 deadbe00 \
+                  0000000000002000";
+    let config = |role| {
+        let terminate = TerminateForm::Siw;
+        Config { extension: false, terminate, ..Config::new(role) }
+    };
+    let mut pair = Pair::connected(config(Role::Active), config(Role::Passive));
+    pair.passive.refuse = Some((|_| true, transom_wire::RefusalClass::Token, ""));
+    let (token, address, length) = (0xdead_be00, 0x2000, 0x1000);
+    let (sink_token, sink_address) = (0x500, 0x1000);
+    pair.active.post(Message::Read { token, address, length, sink_token, sink_address }, &[]);
+    let request = pair.active.talk();
+    pair.passive.feed(&request);
+    assert_eq!(pair.passive.talk(), changed(vector, |_| ()));
+}
+
 #[test]
 fn n_o_p_rfc_7306_is_understood_by_the_codec_and_refused_by_the_stream() {
     let (request, atomic) = both_ways(

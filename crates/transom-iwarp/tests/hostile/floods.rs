@@ -20,6 +20,29 @@ fn q1_more_reads_than_agreed() {
     refused(&mut side, (1, 2, 2));
 }
 
+/// Only the frame that says ready may be a Read where none are served (iW 2.2); the next is one too
+/// many.
+#[test]
+fn q1_a_read_behind_the_ready_frame_where_none_are_served() {
+    let none = ReadLimits { inbound: 0, outbound: 0 };
+    let write = frame("c140 00000001 0000000000000000", b"");
+    for (first, number) in [(read_request(1, 0, 0), 2), (write, 1)] {
+        let plain = Config { extension: false, least_reads: 0, ..Config::new(Role::Passive) };
+        let mut side = Side::new(Config { preferred_ready: Ready::Write, ..plain });
+        side.feed(&request("5002 0004 8000 8000"));
+        side.wire.accept(side.now, none, b"").unwrap();
+        side.talk();
+        side.taken();
+        side.feed(&first);
+        assert_eq!((side.taken(), &side.violation), (vec![Got::Established], &None));
+        side.talk();
+        side.feed(&frame(WRITE, b"x"));
+        assert_eq!(side.taken().len(), 1);
+        side.feed(&read_request(number, 8, 0x2000));
+        refused(&mut side, (1, 2, 2));
+    }
+}
+
 #[test]
 fn q2_answers_are_made_when_they_can_be_sent() {
     let mut side = peer();
