@@ -21,6 +21,7 @@ transom_testing::again_over_process![
     receives_are_consumed_in_posting_order,
     a_write_is_placed_in_increasing_address_order,
     a_region_is_in_use_from_the_beginning_of_the_peers_message_to_its_end,
+    a_send_waits_for_its_receive_without_limit_if_its_dialect_has_none,
 ];
 
 const RW: Rights = Rights(Rights::REMOTE_READ.0 | Rights::REMOTE_WRITE.0);
@@ -105,6 +106,31 @@ fn a_region_is_in_use_from_the_beginning_of_the_peers_message_to_its_end() {
             pair.pump();
             assert_eq!(uses(&pair), [false, false]);
         }
+    }
+}
+
+/// WSD N-2, N-3: a Send waits for its receive as long as its dialect does, whoever the peer is.
+#[test]
+fn a_send_waits_for_its_receive_without_limit_if_its_dialect_has_none() {
+    // A Send to a plain peer is over for its sender when it has left.
+    for (wires, over) in [(Wires::transom(), false), (Wires::plain(), true)] {
+        let mut pair = Pair::connected_with(PairConfig { wires, ..PairConfig::new(&dialect::WSD) });
+        pair.advance(std::time::Duration::from_millis(20)); // iW 18 L1
+        let [a, p] = &mut pair.hosts;
+        let source = a.register(bytes(9, 1), Rights::NONE);
+        let sink = p.register(vec![0; 9], Rights::LOCAL_WRITE);
+        pair.post(ACTIVE, 1, Operation::Send, Flags::NONE, &[source.all()]).unwrap();
+        pair.advance(std::time::Duration::from_secs(3600));
+        let [a, p] = &mut pair.hosts;
+        let sent = a.outcomes();
+        assert_eq!(sent, if over { vec![(1, Status::Success)] } else { vec![] });
+        assert_eq!(p.outcomes(), []);
+        p.post_receive(2, &[sink.all()]).unwrap();
+        pair.pump();
+        pair.advance(std::time::Duration::from_secs(1));
+        let [a, p] = &mut pair.hosts;
+        assert_eq!([sent, a.outcomes()].concat(), [(1, Status::Success)]);
+        assert_eq!(p.outcomes(), [(2, Status::Success)]);
     }
 }
 

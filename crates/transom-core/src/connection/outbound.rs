@@ -216,7 +216,9 @@ impl Connection {
             Begin::Wait(waiting) => {
                 self.blocked = true;
                 if let Waiting::Receive { limit } = waiting {
-                    // The limit goes when the peer turns out to have a shared queue.
+                    // The limit goes when the peer turns out to have a shared queue; some dialects
+                    // have none (WSD N-3).
+                    let limit = limit.filter(|_| self.config.dialect.receive_wait.is_some());
                     self.blocked_until =
                         limit.map(|limit| self.blocked_until.unwrap_or(cx.now.after(limit)));
                 } else {

@@ -94,10 +94,7 @@ fn nd2_4_5_every_row() {
     for dialect in dialect::ALL {
         for outcome in dialect.outcomes {
             for plain in [false, true] {
-                if plain
-                    && dialect.receive_wait.is_none()
-                    && outcome.situation == Situation::NoReceive
-                {
+                if dialect.receive_wait.is_none() && outcome.situation == Situation::NoReceive {
                     continue; // it waits for ever (WSD N-2)
                 }
                 let wires = if plain { Wires::plain() } else { Wires::transom() };
