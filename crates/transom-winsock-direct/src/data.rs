@@ -39,14 +39,6 @@ pub enum Direction {
     Write,
 }
 
-/// Hold every region, or none.
-fn hold(regions: &[Region]) -> Result<()> {
-    for (held, region) in regions.iter().enumerate() {
-        region.hold().inspect_err(|_| regions.iter().take(held).for_each(Region::release))?;
-    }
-    Ok(())
-}
-
 impl Socket {
     /// The local side of a message: each buffer's registration, found by its range (M-2).
     fn by_ranges(
@@ -86,8 +78,8 @@ impl Socket {
         regions: Vec<Region>,
         post: impl FnOnce(u64) -> Result<()>,
     ) -> Result<()> {
-        // They may have died with the connection since they were found.
-        let held = hold(&regions);
+        // They may have died with the connection since they were found, all of them then.
+        let held = regions.iter().try_for_each(Region::hold);
         self.heard(state, held)?;
         state.next_request += 1;
         let request = state.next_request;

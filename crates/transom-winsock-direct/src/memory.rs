@@ -166,9 +166,7 @@ impl Registrations {
 
     /// Everything ends: the socket is closed, or handed to another process.
     pub(crate) fn end(&mut self) {
-        self.local.drain().for_each(|(_, region)| region.close());
-        self.remote.drain().for_each(|(_, region)| region.close());
-        self.order.clear();
+        *self = Registrations::default();
     }
 
     /// Registrations alive, of either kind.

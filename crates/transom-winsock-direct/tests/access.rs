@@ -663,6 +663,22 @@ fn a28_memory_that_vanishes_fails_the_transfer() {
     }
 }
 
+/// The same for memory of this side: the operation fails, by its memory's fault.
+#[test]
+fn a28_an_operation_whose_own_memory_vanished_fails() {
+    let two = Two::new();
+    let (theirs, _) = scratch(&two.b, two.t, 1);
+    two.b.receive(two.t, theirs.range(0, 4096)).unwrap();
+    let pages = Mapping::of(1, 2);
+    two.a.try_register_range(two.s, pages.range(), mem::READ).unwrap();
+    pages.unmap(0, 1);
+    let sent = two.a.send(two.s, pages.range()).unwrap();
+    assert_eq!(two.a.ended(&sent), (Some(Error::WSAEFAULT), 0));
+    let later = two.a.send(two.s, pages.range()).err();
+    assert_eq!(later, Some(Error::WSAECONNABORTED), "and the connection with it");
+    two.end();
+}
+
 /// W23, 2.4: a provider that does not offer the callback does not have it.
 #[test]
 fn w23_without_the_callback_nothing_is_revoked() {

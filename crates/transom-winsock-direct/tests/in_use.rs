@@ -18,7 +18,7 @@ use transom_engine::{Completion, Data, Flags, Operation, Request, Sge, Status, d
 use transom_memory::{Rights, Segment};
 use transom_winsock_direct::abi::mem;
 use transom_winsock_direct::descriptor::Descriptor;
-use transom_winsock_direct::{Direction, Error};
+use transom_winsock_direct::{Direction, Error, Range};
 use transom_wire::Operation as Kind;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -187,4 +187,44 @@ fn a18_memory_that_the_peer_writes_cannot_be_deregistered() {
     cannot_be_deregistered_during(Direction::Write, &exposed, move |what| {
         matches!(what, What::FrameOut { payload, .. } if payload > 0) && seen.byte(0) != 8
     });
+}
+
+/// 5.6: a message behind an RdmaRead may tell the peer that the data have been fetched. The peer, held
+/// up with the first piece of its answer until the message is posted, gets it behind the last.
+#[test]
+fn w10_a_message_behind_a_read_waits_for_all_of_its_data() {
+    let log = Arc::new(Mutex::new((0, None)));
+    let seen = log.clone();
+    let peer = Peer::new(move |what| {
+        let mut seen = seen.lock().unwrap();
+        match what {
+            What::FrameOut { payload, .. } => seen.0 += u64::from(payload),
+            What::Executed { operation: Kind::Send } => seen.1 = Some(seen.0),
+            _ => {}
+        }
+        matches!(what, What::FrameOut { payload, .. } if payload > 0)
+    });
+    let b = Process::new();
+    let socket = peer.connect(&b);
+    let (theirs, own, text) = (Mapping::of(PAGES, 7), Mapping::of(PAGES, 8), Mapping::of(1, 9));
+    let segments = [Segment { host: theirs.address(), length: theirs.size() }];
+    let rights = Rights::LOCAL_WRITE | Rights::REMOTE_READ;
+    let base = theirs.address();
+    let token = unsafe { peer.adapter.register(peer.domain, base, &segments, rights) }.unwrap();
+    let inbox = [Sge { token: token.0, address: base, length: 64 }];
+    peer.queue_pair.post_receive(1, &inbox).unwrap();
+    let handle = b.try_register_range(socket, own.range(), mem::WRITE).unwrap();
+    b.try_register_range(socket, text.range(), mem::READ).unwrap();
+    let target = Descriptor { token: token.0, base }.encode();
+    peer.gate.shut();
+    let read = b.rdma(socket, Direction::Read, (own.range(), handle), (&target, 0)).unwrap();
+    peer.gate.until_held();
+    let part = Range { address: text.address(), length: 8 };
+    let sent = b.send(socket, part).unwrap();
+    peer.gate.open();
+    assert_eq!(b.ended(&read), (None, own.range().length));
+    assert_eq!(b.ended(&sent), (None, 8));
+    assert_eq!(peer.ended(), Status::Success);
+    assert_eq!(log.lock().unwrap().1, Some(own.size()), "bytes that had left before");
+    b.provider.cleanup();
 }

@@ -121,7 +121,7 @@ fn m5_a_message_over_the_limit_is_refused() {
     let limit = two.a.provider.option(two.s, SOL_SOCKET, SO_MAX_MSG_SIZE).unwrap();
     assert_eq!(two.a.provider.option(two.s, SOL_SOCKET, SO_MAX_RDMA_SIZE), Ok(limit));
     let whole = Pages::new(limit as usize / PAGE);
-    two.a.register(two.s, &whole, mem::READ);
+    let handle = two.a.register(two.s, &whole, mem::READ);
     let over = [whole.range(0, limit), pages.range(0, 1)];
     let mut begun = None;
     let send = Op::begin(true, |op| {
@@ -132,6 +132,7 @@ fn m5_a_message_over_the_limit_is_refused() {
     // O-8: what never began is not under way, and holds no registration.
     let outcome = two.a.provider.overlapped_result(two.s, begun.unwrap(), false).unwrap();
     assert_eq!((outcome.error, outcome.bytes), (None, 0));
+    assert_eq!(two.a.provider.deregister_memory(two.s, handle), Ok(()));
     assert!(two.a.send(two.s, pages.range(0, 1 << 20)).is_ok());
     two.end();
 }
