@@ -12,7 +12,7 @@ use crate::decode::{Kind, LONGEST, kind};
 
 /// Instructions of one stretch, after which it is given up: it waits for a thread that was stopped
 /// while it held a lock.
-const MOST: u64 = 1_000_000;
+const MOST: u64 = 200_000;
 
 /// The instructions between two marks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -42,25 +42,25 @@ pub(crate) const SUBJECTS: &[Subject] = &[
     Subject {
         name: "half-round-process",
         about: "half a round trip of 8-byte Writes over shared memory",
-        operations: 32,
+        operations: 8,
         run: |operations| half_rounds(Path::Process, operations),
     },
     Subject {
         name: "half-round-tcp",
         about: "half a round trip of 8-byte Writes over TCP, checksums off",
-        operations: 32,
+        operations: 8,
         run: |operations| half_rounds(Path::Tcp, operations),
     },
     Subject {
         name: "bind",
         about: "a window opened to a peer and revoked",
-        operations: 16,
+        operations: 8,
         run: bind,
     },
     Subject {
         name: "register",
         about: "4 KiB registered and deregistered",
-        operations: 16,
+        operations: 8,
         run: register,
     },
     Subject {
@@ -149,6 +149,10 @@ fn half(from: &End, to: &End, turn: u8) -> Outcome {
         to.queue.poll();
         if last.load(Ordering::Acquire) == turn {
             return Ok(());
+        }
+        // Single steps are slow: on a busy machine a peer may pass for silent.
+        if let Some(why) = to.queue.ended() {
+            return Err(why.into());
         }
     }
 }
