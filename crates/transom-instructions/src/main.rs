@@ -25,7 +25,7 @@ const TRIES: usize = 3;
 
 /// `--write` leaves a margin of one instruction in so many, because copies of the C library differ
 /// between machines.
-const MARGIN: u64 = 100;
+const MARGIN: u64 = 50;
 
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
