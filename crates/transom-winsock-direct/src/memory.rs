@@ -166,7 +166,9 @@ impl Registrations {
 
     /// Everything ends: the socket is closed, or handed to another process.
     pub(crate) fn end(&mut self) {
-        *self = Registrations::default();
+        self.local.drain().for_each(|(_, region)| region.close());
+        self.remote.drain().for_each(|(_, region)| region.close());
+        self.order.clear();
     }
 
     /// Registrations alive, of either kind.
@@ -204,5 +206,27 @@ mod tests {
             connected.lose();
             assert_eq!(ask(local), Err(Error::WSAECONNRESET));
         }
+    }
+
+    /// 5.5, A-23: when a socket's registrations have ended nothing is open through them, although its
+    /// connection has not ended yet.
+    #[test]
+    #[allow(unsafe_code)]
+    fn a23_registrations_end_before_their_connection() {
+        let adapter = crate::provider::open([127, 0, 0, 1].into()).unwrap();
+        let page = Box::new([0u8; 64]);
+        let key =
+            Key { address: page.as_ptr().expose_provenance() as u64, length: 64, flags: mem::READ };
+        let connected = Connection::lone(&adapter).unwrap();
+        let mut all = Registrations::default();
+        // SAFETY: the page outlives the adapter, and nobody has a reference to it.
+        unsafe { all.register_local(&connected, Handle(0), key) }.unwrap();
+        // SAFETY: as above.
+        unsafe { all.register_remote(&connected, 0x1000, key) }.unwrap();
+        let regions: Vec<_> = all.local.values().chain(all.remote.values()).cloned().collect();
+        assert!(regions.iter().all(|region| region.touches(key.address, 64)));
+        all.end();
+        assert!(!regions.iter().any(|region| region.touches(key.address, 64)));
+        assert_eq!((regions.len(), all.count()), (2, (0, 0)));
     }
 }

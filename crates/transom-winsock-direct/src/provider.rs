@@ -14,7 +14,7 @@ use crate::abi::{
 };
 use crate::error::{Error, Result};
 use crate::extension::Offers;
-use crate::socket::Socket;
+use crate::socket::{Phase, Socket};
 use crate::switch::{Switch, Upcalls};
 use crate::{RDMA_THRESHOLD, SIZE_LIMIT};
 
@@ -128,16 +128,28 @@ impl Provider {
 
     /// `WSPCloseSocket`: the descriptor is dead from here on; the rest ends behind it.
     pub fn close_socket(&self, number: usize) -> Result<()> {
-        let socket = lock(&self.sockets).remove(&number).ok_or(Error::WSAENOTSOCK)?;
-        socket.close();
+        let mut sockets = lock(&self.sockets);
+        let socket = sockets.get(&number).cloned().ok_or(Error::WSAENOTSOCK)?;
+        // Its memory ends while it is in the table: what the cache callback does not find there, the
+        // peer does not reach (5.5).
+        let parts = lock(&socket.state).retire(Phase::Closed);
+        sockets.remove(&number);
+        drop(sockets);
+        socket.close(parts);
         Ok(())
     }
 
     /// `WSPCleanup`, the last one: everything goes.
     pub fn cleanup(&self) {
         self.down.store(true, Ordering::Release);
-        let sockets: Vec<_> = lock(&self.sockets).drain().map(|(_, socket)| socket).collect();
-        sockets.iter().for_each(|socket| socket.close());
+        let mut sockets = lock(&self.sockets);
+        let retire = |socket: Arc<Socket>| {
+            let parts = lock(&socket.state).retire(Phase::Closed);
+            (socket, parts)
+        };
+        let retired: Vec<_> = sockets.drain().map(|(_, socket)| retire(socket)).collect();
+        drop(sockets);
+        retired.into_iter().for_each(|(socket, parts)| socket.close(parts));
         let adapters = std::mem::take(&mut *lock(&self.adapters));
         drop(adapters);
     }

@@ -182,7 +182,8 @@ impl Socket {
                 Ok((socket.number, peer))
             }
             Err(error) => {
-                socket.close();
+                let parts = lock(&socket.state).retire(Phase::Closed);
+                socket.close(parts);
                 Err(error)
             }
         }

@@ -60,7 +60,7 @@ pub(crate) struct State {
 }
 
 /// What a socket has that ends with its use in this process.
-struct Parts {
+pub(crate) struct Parts {
     channel: Option<Arc<Connection>>,
     listener: Option<raw::Listener>,
     requests: VecDeque<raw::Connector>,
@@ -68,7 +68,7 @@ struct Parts {
 
 impl State {
     /// The socket is of no use from here on: its registrations end, and its parts are the caller's.
-    fn retire(&mut self, phase: Phase) -> Parts {
+    pub(crate) fn retire(&mut self, phase: Phase) -> Parts {
         self.phase = phase;
         self.registrations.end();
         let requests = std::mem::take(&mut self.requests);
@@ -183,10 +183,9 @@ impl Socket {
         (message, self.rdma_bytes.load(Ordering::Relaxed))
     }
 
-    /// `WSPCloseSocket`, at any moment. First the memory, then the signals, then the
-    /// handle.
-    pub(crate) fn close(self: &Arc<Self>) {
-        let parts = lock(&self.state).retire(Phase::Closed);
+    /// `WSPCloseSocket`, at any moment, of a socket that was [retired](State::retire). After the
+    /// memory come the signals, then the handle.
+    pub(crate) fn close(self: &Arc<Self>, parts: Parts) {
         self.end(parts);
         // Once: a socket that is closed is in no table any more.
         if let Ok(provider) = self.provider() {
