@@ -80,6 +80,18 @@ cases!("outcomes":
 
 cases!("removed":
     nd2_4_5_the_device_is_removed = "version_2",
+    nd2_2_4_an_interface_that_is_down_is_not_listed = "down",
+);
+
+cases!("edges":
+    nd2_2_5_limits_of_what_is_created = "creating",
+    nd2_2_5_query_and_its_version = "query",
+    nd2_2_9_every_flag_of_every_operation = "flags",
+    nd2_5_1_a_region_holds_one_buffer = "registering",
+    nd2_2_6_a_queue_is_destroyed_while_a_notify_waits = "destroying",
+    nd2_4_8_private_data_and_read_limits = "connecting",
+    nd2_2_11_a_listener_at_the_wildcard = "listening",
+    nd2_5_2_when_a_window_may_be_bound_again = "rebinding",
 );
 
 cases!("windows":

@@ -175,6 +175,19 @@ mod tests {
         assert_eq!((take(&port, None), take(&port, None)), (Ok(3), Ok(4)), "in order");
     }
 
+    /// GetQueuedCompletionStatusEx: as many as there are, and no more than there is room for.
+    #[test]
+    fn packets_are_taken_in_order_as_many_as_there_is_room_for() {
+        let port = Port::default();
+        (1..=4).for_each(|number| port.post(packet(number)));
+        let taken = |room| {
+            let mut out = Vec::new();
+            port.take(&mut out, room, Some(Duration::ZERO)).unwrap();
+            out.iter().map(|packet| packet.overlapped).collect::<Vec<_>>()
+        };
+        assert_eq!((taken(3), taken(3)), (vec![1, 2, 3], vec![4]));
+    }
+
     #[test]
     fn a_wait_ends_with_its_time_or_with_the_port() {
         let port = Port::default();

@@ -235,3 +235,62 @@ pub(crate) fn wait(objects: &[Arc<Waitable>], all: bool, limit: Option<Duration>
     }
     result
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Option<Duration> = Some(Duration::ZERO);
+
+    fn take(object: &Arc<Waitable>) -> bool {
+        wait(std::slice::from_ref(object), false, NOW).is_some()
+    }
+
+    fn another_thread_takes(object: &Arc<Waitable>) -> bool {
+        std::thread::scope(|scope| scope.spawn(|| take(object)).join().unwrap())
+    }
+
+    /// ReleaseSemaphore: up to the maximum, or not at all.
+    #[test]
+    fn a_semaphore_counts_up_to_its_maximum() {
+        let semaphore = Waitable::new(Kind::Semaphore { count: 0, maximum: 3 });
+        assert_eq!(semaphore.release(2), Some(0));
+        assert_eq!(semaphore.release(2), None, "one too many");
+        assert_eq!(semaphore.release(0), None, "nothing at all");
+        assert_eq!(semaphore.release(1), Some(2));
+        assert_eq!(semaphore.release(1), None, "it is full");
+        assert_eq!([(); 4].map(|()| take(&semaphore)), [true, true, true, false]);
+    }
+
+    /// ReleaseMutex: as often as it was taken, by the thread that has taken it.
+    #[test]
+    fn a_mutex_is_free_when_it_was_released_as_often_as_taken() {
+        let mutex = Waitable::new(Kind::Mutex(None));
+        assert!(take(&mutex) && take(&mutex));
+        std::thread::scope(|scope| assert!(!scope.spawn(|| mutex.unlock()).join().unwrap()));
+        assert!(mutex.unlock() && !another_thread_takes(&mutex), "taken twice, released once");
+        assert!(mutex.unlock() && another_thread_takes(&mutex));
+        assert!(!mutex.unlock(), "the other thread has it");
+    }
+
+    /// WaitForMultipleObjects: any takes the first that is ready and leaves the others; all takes all or
+    /// none.
+    #[test]
+    fn a_wait_takes_what_it_waited_for_and_nothing_else() {
+        let [one, two] = [false, true].map(|set| Waitable::new(Kind::AutoEvent(set)));
+        let both = [one.clone(), two.clone()];
+        assert_eq!(wait(&both, true, NOW), None);
+        assert_eq!(wait(&both, false, NOW), Some(1), "the one that all would have taken is left");
+        one.set();
+        two.set();
+        assert_eq!(wait(&both, false, NOW), Some(0));
+        assert!(take(&two) && !take(&two));
+        one.set();
+        two.set();
+        assert_eq!(wait(&both, true, NOW), Some(0));
+        assert!(!take(&one) && !take(&two));
+        let manual = Waitable::new(Kind::ManualEvent(true));
+        assert!(take(&manual) && take(&manual), "set until it is reset");
+        assert!(manual.reset() && !take(&manual));
+    }
+}

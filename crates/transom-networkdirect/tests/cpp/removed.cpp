@@ -187,6 +187,20 @@ static void version_2()
     again.window();
 }
 
+// An address whose interface is down is none that an adapter can be opened for (2.4).
+static void down()
+{
+    Side other(PEERS);
+    const sockaddr_in ours = address(OURS, 0);
+    HR(NdCheckAddress(sa(ours), sizeof ours), ND_SUCCESS);
+    CHECK(ip("link set removable down"));
+    HR(NdCheckAddress(sa(ours), sizeof ours), ND_INVALID_ADDRESS);
+    IND2Adapter *none = nullptr;
+    HR(NdOpenAdapter(IID_IND2Adapter, sa(ours), sizeof ours, (void **)&none), ND_INVALID_ADDRESS);
+    CHECK(ip("link set removable up"));
+    HR(NdCheckAddress(sa(ours), sizeof ours), ND_SUCCESS);
+}
+
 static void version_1()
 {
     Node a(PEERS), b(OURS);
@@ -265,5 +279,5 @@ int main(int argc, char **argv)
 {
     if (!own_machine())
         return 0;
-    return run_case(argc, argv, {{"version_2", version_2}, {"version_1", version_1}});
+    return run_case(argc, argv, {{"version_2", version_2}, {"version_1", version_1}, {"down", down}});
 }
