@@ -217,6 +217,26 @@ fn m8_sixteen_of_each_are_under_way() {
     two.end();
 }
 
+/// 5.6: what finds no place in its queue is refused as that, and changes nothing.
+#[test]
+fn m8_a_full_queue_says_so() {
+    let two = Two::new();
+    let (own, handle) = scratch(&two.a, two.s, 1);
+    let target = two.b.expose(two.t, &Pages::of(0), mem::READWRITE);
+    let part = own.range(0, 8);
+    // No receive is posted at the peer, so no send ends.
+    for _ in 0..transom_winsock_direct::QUEUE_DEPTH {
+        two.a.receive(two.s, part).unwrap();
+        two.a.send(two.s, part).unwrap();
+    }
+    let full = Some(Error::WSAENOBUFS);
+    assert_eq!(two.a.receive(two.s, part).err(), full);
+    assert_eq!(two.a.send(two.s, part).err(), full);
+    let write = two.a.rdma(two.s, Direction::Write, (part, handle), (&target, 0));
+    assert_eq!(write.err(), full);
+    two.end();
+}
+
 /// O-8, O-10: the fields of the switch's structure: under way before the call returns, then 0, with
 /// the bytes and the error beside it; afterwards nobody writes to it.
 #[test]
