@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 use crate::stepper::Count;
 use crate::subjects::{SUBJECTS, Subject};
 
-/// How often a subject is started: one whose connection ended because its machine was busy tells
-/// nothing.
+/// How often a subject is started before it is said to exceed its budget, or not to be countable: its
+/// connection may end because the machine is busy, and its buffers may lie worse than usual.
 const TRIES: usize = 3;
 
 /// `--write` leaves a margin of one instruction in so many, because copies of the C library differ
@@ -89,7 +89,8 @@ fn run(args: &Args) -> Outcome<bool> {
     );
     let mut kept = true;
     for subject in subjects {
-        let count = count(args, subject)?;
+        let known = budgets.get(subject.name).copied();
+        let count = count(args, subject, known)?;
         let measured = Budget { instructions: count.instructions, locked: count.locked };
         if args.write {
             let instructions = measured.instructions + measured.instructions.div_ceil(MARGIN);
@@ -122,18 +123,29 @@ fn header(text: &str) -> String {
 
 /// The shortest stretch of a subject, as a count of one operation, rounded up: what the path itself
 /// costs. Longer ones include work that is not the operation's, such as a lease that was renewed.
-fn count(args: &Args, subject: &Subject) -> Outcome<Count> {
-    let mut stretches = Ok(Vec::new());
+fn count(args: &Args, subject: &Subject, budget: Option<Budget>) -> Outcome<Count> {
+    let (mut stretches, mut fault) = (Vec::new(), None);
     for _ in 0..TRIES {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("--budget").arg(&args.budget).args(["--subject", subject.name]);
-        stretches = stepper::run(&mut command);
-        if stretches.as_ref().is_ok_and(|counted| !counted.is_empty()) {
+        match stepper::run(&mut command) {
+            Ok(counted) => stretches.extend(counted),
+            Err(why) => fault = Some(why),
+        }
+        let within = |count: &Count| {
+            let operations = subject.operations;
+            budget.is_none_or(|most| {
+                count.instructions <= most.instructions * operations
+                    && count.locked <= most.locked * operations
+            })
+        };
+        if stretches.iter().any(within) {
             break;
         }
     }
-    let stretches =
-        stretches.map_err(|why| format!("{} cannot be counted: {why}", subject.name))?;
+    if let (true, Some(why)) = (stretches.is_empty(), fault) {
+        return Err(format!("{} cannot be counted: {why}", subject.name).into());
+    }
     let least = stretches.iter().min_by_key(|stretch| stretch.instructions);
     let least = least.ok_or_else(|| format!("{}: no stretch was counted", subject.name))?;
     Ok(Count {

@@ -7,12 +7,18 @@ use std::collections::HashMap;
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command};
+use std::time::{Duration, Instant};
 
 use crate::decode::{Kind, LONGEST, kind};
 
 /// Instructions of one stretch, after which it is given up: it waits for a thread that was stopped
 /// while it held a lock.
 const MOST: u64 = 200_000;
+
+/// How long a system call may take before it is taken to wait for a thread that was stopped.
+const BLOCKED: Duration = Duration::from_millis(500);
+/// How long a subject may run from one mark to the next.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The instructions between two marks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,6 +68,17 @@ fn check(result: libc::c_long) -> io::Result<libc::c_long> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
+/// The signal that a wait status tells of; `None` if the subject has ended well.
+fn stopped_by(status: libc::c_int) -> io::Result<Option<i32>> {
+    if libc::WIFSTOPPED(status) {
+        return Ok(Some(libc::WSTOPSIG(status)));
+    }
+    if libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0 {
+        return Ok(None);
+    }
+    Err(fault(format!("the subject failed (wait status {status:#x})")))
+}
+
 fn fault(what: String) -> io::Error {
     io::Error::other(what)
 }
@@ -99,13 +116,31 @@ impl Stepper {
         let mut status = 0;
         // SAFETY: `status` outlives the call.
         check(unsafe { libc::waitpid(self.pid, &raw mut status, libc::__WALL) }.into())?;
-        if libc::WIFSTOPPED(status) {
-            return Ok(Some(libc::WSTOPSIG(status)));
+        stopped_by(status)
+    }
+
+    /// As [`wait`](Stepper::wait), but `None` if nothing has happened within `limit`.
+    fn wait_within(&self, limit: Duration) -> io::Result<Option<Option<i32>>> {
+        let begin = Instant::now();
+        loop {
+            let (mut status, options) = (0, libc::__WALL | libc::WNOHANG);
+            // SAFETY: `status` outlives the call.
+            let changed = unsafe { libc::waitpid(self.pid, &raw mut status, options) };
+            if check(changed.into())? != 0 {
+                return stopped_by(status).map(Some);
+            }
+            if begin.elapsed() >= limit {
+                return Ok(None);
+            }
+            std::thread::sleep(Duration::from_micros(50));
         }
-        if libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0 {
-            return Ok(None);
-        }
-        Err(fault(format!("the subject failed (wait status {status:#x})")))
+    }
+
+    /// A subject that does not get on is ended.
+    fn give_up(&self) -> io::Error {
+        // SAFETY: takes no pointers. The subject is a child that has not been waited for.
+        unsafe { libc::kill(self.pid, libc::SIGKILL) };
+        fault(format!("the subject made no mark within {} s", PATIENCE.as_secs()))
     }
 
     /// Lets the subject run to its next mark, and passes its signals on. False if it has ended.
@@ -113,10 +148,11 @@ impl Stepper {
         let mut signal = 0;
         loop {
             self.ptrace(libc::PTRACE_CONT, 0, signal)?;
-            match self.wait()? {
-                None => return Ok(false),
-                Some(libc::SIGTRAP) => return Ok(true),
-                Some(other) => signal = u64::from(other.unsigned_abs()),
+            match self.wait_within(PATIENCE)? {
+                None => return Err(self.give_up()),
+                Some(None) => return Ok(false),
+                Some(Some(libc::SIGTRAP)) => return Ok(true),
+                Some(Some(other)) => signal = u64::from(other.unsigned_abs()),
             }
         }
     }
@@ -133,22 +169,46 @@ impl Stepper {
             match kind {
                 Kind::Mark => break,
                 Kind::Clock(length) => self.read_clock(&mut registers, length)?,
+                Kind::Call if !self.step_call()? => return self.leave_out(),
                 _ => self.step()?,
             }
             count.instructions += 1;
             count.locked += u64::from(kind == Kind::Locked);
             count.calls += u64::from(kind == Kind::Call);
             if count.instructions > MOST {
-                self.let_others_run();
-                return match self.resume()? {
-                    true => Ok(None),
-                    false => Err(fault("the subject ended between two marks".into())),
-                };
+                return self.leave_out();
             }
         }
         self.let_others_run();
         self.step()?;
         Ok(Some(count))
+    }
+
+    /// Gives a stretch up and leaves the subject behind its mark.
+    fn leave_out(&mut self) -> io::Result<Option<Count>> {
+        self.let_others_run();
+        match self.resume()? {
+            true => Ok(None),
+            false => Err(fault("the subject ended between two marks".into())),
+        }
+    }
+
+    /// A system call. False if it waited for another thread, which runs again.
+    fn step_call(&mut self) -> io::Result<bool> {
+        self.ptrace(libc::PTRACE_SINGLESTEP, 0, 0)?;
+        let in_time = self.wait_within(BLOCKED)?;
+        if in_time.is_none() {
+            self.let_others_run();
+        }
+        let stopped = match in_time {
+            None => self.wait_within(PATIENCE)?,
+            stopped => stopped,
+        };
+        match stopped {
+            None => Err(self.give_up()),
+            Some(Some(libc::SIGTRAP)) => Ok(in_time.is_some()),
+            Some(other) => Err(fault(format!("{other:?} instead of a system call's end"))),
+        }
     }
 
     /// One instruction. A signal that arrives meanwhile belongs to what is not counted: the subject
