@@ -159,6 +159,8 @@ mod tests {
         assert_eq!(check(0, 0), Err(ND_INVALID_PARAMETER));
         assert_eq!(check(0, 5), Err(ND_INVALID_PARAMETER));
         assert_eq!(check(64, 0), Err(ND_INVALID_BUFFER_SIZE));
+        assert_eq!(check(64, limits::REGION as usize), Ok(()), "R8: the limit itself");
+        assert_eq!(check(64, limits::REGION as usize + 1), Err(ND_INVALID_PARAMETER));
         assert_eq!(check(64, usize::MAX), Err(ND_INVALID_PARAMETER));
         assert_eq!(check(usize::MAX - 9, 100), Err(ND_ACCESS_VIOLATION));
         assert_eq!(check(64, 1), Ok(()));

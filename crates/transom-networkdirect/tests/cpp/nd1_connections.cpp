@@ -16,6 +16,7 @@ static void t25()
         {0, 4, 4, 0, 4, 0, 0, 4},
         {0, 0, 0, 0, 0, 0, 0, 0},
         {4, 4, 0, 4, 4, 4, 4, 0}, // the passive side serves none
+        {0, 4, 4, 4, 4, 0, 0, 4}, // the active side serves none, and the passive one asks for some
     };
     Lab lab;
     for (const auto &row : rows) {
