@@ -12,7 +12,7 @@ use crate::exit::{Exit, Failure, Outcome};
 
 /// The other side of a session, and how long it may keep this side waiting.
 pub(super) struct Peer {
-    /// What it is: "server" or "client".
+    /// The peer's role: "server" or "client".
     pub(super) role: &'static str,
     pub(super) address: SocketAddr,
     pub(super) limit: Duration,

@@ -103,7 +103,7 @@ pub(crate) enum Starting {
 #[derive(Debug, Default)]
 pub(crate) struct UnansweredConnects(Arc<AtomicUsize>);
 
-/// One unanswered connect. Dropped with the answer.
+/// Counts a connect as unanswered until this is dropped, which the answer does.
 #[derive(Debug)]
 pub(crate) struct ConnectTicket(Arc<AtomicUsize>);
 

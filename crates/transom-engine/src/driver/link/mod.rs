@@ -95,7 +95,7 @@ pub(crate) struct Link {
     pub(crate) owner: Mutex<Weak<dyn Owner>>,
 }
 
-/// What the lock of a link guards.
+/// The state that the lock of a link guards.
 pub(crate) struct State {
     pub(crate) connection: Connection,
     pub(crate) qp: Option<Arc<dyn Queues>>,

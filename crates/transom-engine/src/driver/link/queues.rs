@@ -11,7 +11,7 @@ pub(crate) trait Queues: Debug + Send + Sync {
     /// Carry new posts over to `execution`, and what the front half must know back.
     fn exchange(&self, execution: &mut Execution);
 
-    /// So many requests and receives have completed: their places are free again.
+    /// Frees the places of this many completed requests and receives.
     fn add_freed(&self, freed: (u32, u32));
 
     /// The shared receive queue, if the queue pair uses one.
