@@ -181,7 +181,7 @@ impl Victim {
         if !self.duplex.fall_asleep() || !self.ours().must_ring() {
             self.duplex.wake_up();
         }
-        assert!(!self.ours().is_asleep());
+        assert!(!self.ours().must_ring());
     }
 
     /// As the engine writes without a buffer in between, if nothing waits in the buffer: a few bytes, or

@@ -257,10 +257,9 @@ mod tests {
         }
         assert_eq!(read_detail(0), (None, None));
         assert_eq!(read_detail(0xFFFF), (None, None));
-        for operation in Operation::ALL {
-            for class in RefusalClass::ALL {
-                let both = (Some(operation), Some(class));
-                assert_eq!(read_detail(detail(both.0, both.1)), both);
+        for operation in [None].into_iter().chain(Operation::ALL.map(Some)) {
+            for class in [None].into_iter().chain(RefusalClass::ALL.map(Some)) {
+                assert_eq!(read_detail(detail(operation, class)), (operation, class));
             }
         }
     }

@@ -92,12 +92,6 @@ impl Side {
         wake_up(&self.asleep.0);
     }
 
-    /// Whether nobody has rung since [`Side::fall_asleep`].
-    #[must_use]
-    pub fn is_asleep(&self) -> bool {
-        self.asleep.0.load(Ordering::Relaxed) != 0
-    }
-
     /// After something was written for that side: whether it has to be woken, by this call's caller and
     /// nobody else.
     #[must_use]

@@ -314,7 +314,10 @@ impl Side {
     fn transmit(&mut self) {
         if self.duplex.write(&mut self.out, &mut self.written) {
             while self.duplex.has_room(&self.out[self.written..]) {
-                let Some(frame) = self.wire.next_frame(self.now) else { break };
+                let more = self.wire.has_output();
+                let frame = self.wire.next_frame(self.now);
+                assert_eq!(more, frame.is_some(), "a link that asks first misses no frame");
+                let Some(frame) = frame else { break };
                 self.out.extend_from_slice(frame.header());
                 self.out.extend_from_slice(&pattern(frame.length as usize));
                 self.duplex.write(&mut self.out, &mut self.written);
