@@ -5,7 +5,9 @@
 mod adapters;
 mod bench;
 mod exit;
+mod packaging;
 mod path;
+mod progress;
 mod quickstart;
 mod rping;
 mod show;
@@ -13,7 +15,7 @@ mod watchdog;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// An RDMA adapter in software: a tour, tools, and measurements.
 #[derive(Debug, Parser)]
@@ -34,6 +36,10 @@ enum Command {
     /// Measure, against the same bytes over a bare socket
     #[command(subcommand)]
     Bench(bench::Command),
+    /// Print what a shell needs to complete this command's arguments
+    Completions(packaging::CompletionsArgs),
+    /// Print this command's manual page, or write all pages into a folder
+    Man(packaging::ManArgs),
     /// The other process of `quickstart`
     #[command(hide = true)]
     QuickstartOwner(quickstart::OwnerArgs),
@@ -48,6 +54,8 @@ fn main() -> ExitCode {
         Command::Adapters(args) => adapters::run(&args),
         Command::Rping(args) => rping::run(&args),
         Command::Bench(command) => bench::run(&command),
+        Command::Completions(args) => packaging::completions(&args, &Cli::command()),
+        Command::Man(args) => packaging::man(&args, Cli::command()),
         Command::QuickstartOwner(args) => quickstart::owner::run(&args),
         Command::BenchPeer(args) => bench::peer::run(&args),
     };

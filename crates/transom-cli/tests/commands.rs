@@ -19,6 +19,39 @@ fn help_documents_the_exit_codes() {
 }
 
 #[test]
+fn completions_know_what_people_type_and_nothing_else() {
+    for shell in ["bash", "zsh", "fish"] {
+        let ran = run(&["completions", shell]);
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{shell}");
+        for word in ["quickstart", "write-latency", "timeout"] {
+            assert!(ran.out.contains(word), "{shell}: {word}");
+        }
+        for hidden in ["quickstart-owner", "bench-peer"] {
+            assert!(!ran.out.contains(hidden), "{shell}: {hidden}");
+        }
+    }
+    assert_eq!(run(&["completions", "command.com"]).code, 2);
+}
+
+#[test]
+fn each_command_has_a_manual_page() {
+    let folder = std::env::temp_dir().join(format!("transom-man-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    let ran = run(&["man", "--out", folder.to_str().unwrap()]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    for page in ["transom.1", "transom-rping.1", "transom-bench-check.1"] {
+        let text = std::fs::read_to_string(folder.join(page)).unwrap();
+        assert!(text.contains(".SH SYNOPSIS"), "{page}");
+    }
+    assert!(std::fs::read_to_string(folder.join("transom.1")).unwrap().contains("Exit status"));
+    assert!(!folder.join("transom-bench-peer.1").exists(), "nobody starts it by hand");
+    std::fs::remove_dir_all(&folder).unwrap();
+    let nowhere = run(&["man", "--out", folder.to_str().unwrap()]);
+    assert_eq!(nowhere.code, 5, "{nowhere:?}");
+    assert!(nowhere.err.contains(folder.to_str().unwrap()), "{nowhere:?}");
+}
+
+#[test]
 fn adapters_are_listed_for_people_and_programs() {
     let ran = run(&["adapters"]);
     assert_eq!(ran.code, 0, "{ran:?}");

@@ -11,6 +11,7 @@ use super::report::{Baseline, Report};
 use super::side::{Job, Side};
 use super::{PAIRS, baseline, same_host, stats};
 use crate::exit::{Outcome, system};
+use crate::progress;
 
 /// Requests under way.
 const AHEAD: usize = 16;
@@ -35,7 +36,7 @@ pub(super) fn run(plan: &Plan, write: bool) -> Outcome {
         }
     }
     transfer(&mut side, write, spin, plan.slice / 2)?;
-    for _ in 0..PAIRS {
+    for _ in progress::steps(PAIRS, "pairs") {
         ours.push(side.measured(|side| transfer(side, write, spin, plan.slice))?);
         if let Some(variant) = variants.first_mut().filter(|_| copies) {
             variant.values.push(same_host::memcpy(plan.size, plan.slice));

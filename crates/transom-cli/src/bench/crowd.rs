@@ -19,6 +19,7 @@ use super::side::{Job, Side};
 use super::tasks::Tasks;
 use super::{PAIRS, stats};
 use crate::exit::{Exit, Failure, Outcome, system};
+use crate::progress;
 
 /// Receives of each end: their number and size.
 const RECEIVES: (u32, u32) = (2, 64);
@@ -44,7 +45,7 @@ pub(super) fn run(args: &ConnectionsArgs) -> Outcome {
     let (mut ours, mut baseline) = (Vec::with_capacity(PAIRS), Baseline::new(name));
     crowd.rate(&mut side, Job::AnswerFirst, active, spin, plan.slice / 2)?;
     alone.rate(&mut side, Job::AnswerSecond, active, spin, plan.slice / 2)?;
-    for _ in 0..PAIRS {
+    for _ in progress::steps(PAIRS, "pairs") {
         let among = |side: &mut Side| crowd.rate(side, Job::AnswerFirst, active, spin, plan.slice);
         ours.push(side.measured(among)?);
         let rate = alone.rate(&mut side, Job::AnswerSecond, active, spin, plan.slice)?;

@@ -13,6 +13,7 @@ use super::report::{Baseline, Report};
 use super::side::{Job, Side};
 use super::{PAIRS, baseline, same_host, stats};
 use crate::exit::{Exit, Failure, Outcome, system};
+use crate::progress;
 
 /// In the last byte of a message: this was the last one.
 const LAST: u8 = 0xff;
@@ -26,7 +27,7 @@ pub(super) fn run(plan: &Plan) -> Outcome {
         base.ping(&mut side, plan, plan.slice / 2)?;
     }
     ping(&mut side, plan.wait, plan.slice / 2)?;
-    for _ in 0..PAIRS {
+    for _ in progress::steps(PAIRS, "pairs") {
         let mut samples = side.measured(|side| ping(side, plan.wait, plan.slice))?;
         ours.push(stats::median(&mut samples));
         all.append(&mut samples);

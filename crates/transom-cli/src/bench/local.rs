@@ -16,6 +16,7 @@ use super::report::{Baseline, Report};
 use super::side::{Job, Side};
 use super::{PAIRS, stats};
 use crate::exit::{Exit, Failure, Outcome};
+use crate::progress;
 
 /// Pairs of calls between two looks at the clock.
 const BATCH: u32 = 64;
@@ -47,7 +48,7 @@ fn compare(
     let (mut values, mut baseline) = (Vec::with_capacity(PAIRS), Baseline::new(companion));
     ours(&mut side)?;
     theirs()?;
-    for _ in 0..PAIRS {
+    for _ in progress::steps(PAIRS, "pairs") {
         values.push(side.measured(&mut ours)?);
         baseline.values.push(theirs()?);
     }

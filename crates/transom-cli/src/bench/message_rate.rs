@@ -18,6 +18,7 @@ use super::report::{Baseline, Report};
 use super::side::{Job, Side};
 use super::{PAIRS, same_host, stats};
 use crate::exit::{Outcome, system};
+use crate::progress;
 
 /// One completion in so many.
 const GROUP: usize = 16;
@@ -39,7 +40,7 @@ pub(super) fn run(plan: &Plan) -> Outcome {
             .into(),
     };
     let mut ours = Vec::with_capacity(PAIRS);
-    for warm in (0..=PAIRS).map(|slice| slice == 0) {
+    for warm in progress::steps(PAIRS + 1, "pairs").map(|slice| slice == 0) {
         let time = if warm { plan.slice / 2 } else { plan.slice };
         let rate = side.measured(|side| rate(side, spin, time))?;
         if !warm {

@@ -14,6 +14,7 @@ use super::report::Screen;
 use super::talk::{Answer, Ready, Record, Request, hear, parse, say};
 use crate::exit::{Exit, Failure, Outcome, system};
 use crate::path::PathArg;
+use crate::progress::Progress;
 
 /// What the tour found: the JSON object.
 #[derive(Debug, Serialize)]
@@ -102,7 +103,9 @@ pub(super) fn tour(file: &Path, path: PathArg, screen: &mut Screen) -> Outcome<T
     screen.step(1, "Read the file through a read-only window");
     let lent = opened(&peer, &Request::Lend)?;
     let sink = adapter.register(vec![0; size])?;
-    let read = repeat(bytes, |range| peer.read(lent.range(range.0..range.1), slice(&sink, range)))?;
+    let read = repeat("reading", bytes, |range| {
+        peer.read(lent.range(range.0..range.1), slice(&sink, range))
+    })?;
     let fetched = sink.deregister().wait()?;
     let digest_ok = digest(&fetched) == ready.digest;
     screen.moved(bytes, read, digest_ok);
@@ -110,8 +113,9 @@ pub(super) fn tour(file: &Path, path: PathArg, screen: &mut Screen) -> Outcome<T
     screen.step(2, "Write it back through a write-only window");
     let offered = opened(&peer, &Request::Offer)?;
     let source = adapter.register(fetched)?;
-    let written =
-        repeat(bytes, |range| peer.write(offered.range(range.0..range.1), slice(&source, range)))?;
+    let written = repeat("writing", bytes, |range| {
+        peer.write(offered.range(range.0..range.1), slice(&source, range))
+    })?;
     say(&peer, &Request::Digest)?;
     let write_digest_ok = match hear(&peer)? {
         Answer::Digest(found) => found == ready.digest,
@@ -229,9 +233,11 @@ fn slice(region: &Region<Vec<u8>>, range: (u64, u64)) -> Slice {
 /// Move `bytes` piece by piece, several at a time, again and again until it was long enough. Bytes
 /// per second.
 fn repeat(
+    name: &'static str,
     bytes: u64,
     mut post: impl FnMut((u64, u64)) -> transom::Result<Posted<()>>,
 ) -> Outcome<f64> {
+    let progress = Progress::of_bytes(bytes, name);
     let (begin, mut rounds) = (Instant::now(), 0.0);
     while rounds == 0.0 || begin.elapsed() < LONG_ENOUGH {
         let mut under_way = std::collections::VecDeque::with_capacity(AHEAD);
@@ -242,6 +248,7 @@ fn repeat(
             }
             let end = bytes.min(at + PIECE);
             under_way.push_back(post((at, end))?);
+            progress.advance(if rounds == 0.0 { end - at } else { 0 });
             at = end;
         }
         under_way.into_iter().try_for_each(Posted::wait)?;

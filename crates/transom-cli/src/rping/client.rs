@@ -8,6 +8,7 @@ use super::Args;
 use super::peer::Peer;
 use super::protocol::{self, Descriptor, MESSAGE};
 use crate::exit::{Exit, Failure, Outcome};
+use crate::progress::Progress;
 
 pub(super) fn run(args: &Args, to: SocketAddr) -> Outcome {
     let adapter = args.options().route_to(to)?;
@@ -22,6 +23,8 @@ pub(super) fn run(args: &Args, to: SocketAddr) -> Outcome {
     let lend_source = server.bind(&source, .., Rights::READ)?;
     let lend_sink = server.bind(&sink, .., Rights::WRITE)?;
 
+    // A bar among the lines of --verbose would be no help, and an endless session has no end to show.
+    let bar = (args.count > 0 && !args.verbose).then(|| Progress::of_steps(args.count, "rounds"));
     let mut round = 0;
     while args.count == 0 || round < args.count {
         let ping = protocol::payload(round, args.size);
@@ -43,6 +46,7 @@ pub(super) fn run(args: &Args, to: SocketAddr) -> Outcome {
         if args.verbose {
             println!("ping data: {}", protocol::printable(&pong));
         }
+        bar.iter().for_each(|bar| bar.advance(1));
         round += 1;
     }
     server.disconnect()?;

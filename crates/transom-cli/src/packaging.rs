@@ -1,0 +1,67 @@
+//! Shell completions and manual pages, made from the command's own definition.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Command};
+use clap_complete::Shell;
+
+use crate::exit::{Exit, Failure, Outcome};
+
+/// The arguments of `completions`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct CompletionsArgs {
+    /// The shell that will read them
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+/// The arguments of `man`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ManArgs {
+    /// The folder for the pages: transom.1, transom-rping.1, ... [default: transom.1 on the output]
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
+/// Prints the completions of one shell.
+pub(crate) fn completions(args: &CompletionsArgs, command: &Command) -> Outcome {
+    let mut command = public(command);
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut command, "transom", &mut script);
+    print(&script)
+}
+
+/// Prints the command's manual page, or writes it and one for each subcommand into a folder.
+pub(crate) fn man(args: &ManArgs, command: Command) -> Outcome {
+    match &args.out {
+        None => {
+            let mut page = Vec::new();
+            clap_mangen::Man::new(command)
+                .render(&mut page)
+                .map_err(|error| not_written(&error))?;
+            print(&page)
+        }
+        Some(folder) => clap_mangen::generate_to(command, folder).map_err(|error| {
+            let folder = folder.display();
+            Failure::new(Exit::System, format!("the pages cannot be written to {folder}: {error}"))
+        }),
+    }
+}
+
+/// The command without those subcommands that only its own processes start.
+fn public(command: &Command) -> Command {
+    let shown = command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set());
+    Command::new("transom")
+        .about(command.get_about().cloned().unwrap_or_default())
+        .version(env!("CARGO_PKG_VERSION"))
+        .subcommands(shown.cloned())
+}
+
+fn print(bytes: &[u8]) -> Outcome {
+    std::io::stdout().write_all(bytes).map_err(|error| not_written(&error))
+}
+
+fn not_written(error: &std::io::Error) -> Failure {
+    Failure::new(Exit::System, format!("the output cannot be written: {error}"))
+}
