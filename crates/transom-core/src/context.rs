@@ -99,7 +99,7 @@ pub enum Side {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Add to a completion queue. Neighbours are to be added together before notifications fire
-    /// (N10).
+    /// (ND2 N10).
     Complete(Side, Completion),
     /// Tell the connector (or the listener's backlog).
     Event(ConnectionEvent),

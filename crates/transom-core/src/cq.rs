@@ -1,7 +1,7 @@
 //! Completion queues and their notifications (ND2 4.4, N1-N11).
 //!
-//! A plain value: the driver puts it behind a lock (N11), adds a whole batch, calls
-//! [`CompletionQueue::fire`] once (N10), and runs what fired with the lock dropped.
+//! A plain value: the driver puts it behind a lock (ND2 N11), adds a whole batch, calls
+//! [`CompletionQueue::fire`] once (ND2 N10), and runs what fired with the lock dropped.
 
 use std::collections::VecDeque;
 
@@ -20,18 +20,18 @@ pub enum Capacity {
 /// What a notification waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NotifyKind {
-    /// The next entry of any kind (N6).
+    /// The next entry of any kind (ND2 N6).
     Any,
-    /// The next solicited receive, or any entry with an error (N5).
+    /// The next solicited receive, or any entry with an error (ND2 N5).
     Solicited,
-    /// The failure of the queue itself (N7).
+    /// The failure of the queue itself (ND2 N7).
     Errors,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Waiter {
     number: u64,
-    /// For the queue's failure only (N7).
+    /// For the queue's failure only (ND2 N7).
     errors: bool,
 }
 
@@ -48,7 +48,7 @@ pub struct CompletionQueue {
     added: u64,
     /// `added` when the youngest entry that satisfies a solicited notification was added.
     added_solicited: u64,
-    /// `added` when a notification last fired (N1).
+    /// `added` when a notification last fired (ND2 N1).
     signalled: u64,
     /// What the outstanding notifications wait for.
     armed: Option<NotifyKind>,
@@ -146,7 +146,7 @@ impl CompletionQueue {
     }
 
     /// The batch is complete: every notification that has something new to report goes to `fired`.
-    /// One entry fires at most once (N2), and one firing ends all that wait (N3).
+    /// One entry fires at most once (ND2 N2), and one firing ends all that wait (ND2 N3).
     pub fn fire(&mut self, fired: &mut Vec<Finished>) {
         if let Some(status) = self.failed {
             self.end_notifications(status, fired);
@@ -164,7 +164,8 @@ impl CompletionQueue {
         }
     }
 
-    /// Whether an unretrieved entry that counts for `kind` was added after the last firing (N1).
+    /// Whether an unretrieved entry that counts for `kind` was added after the last firing (ND2
+    /// N1).
     fn has_news(&self, kind: NotifyKind) -> bool {
         let seen = self.signalled.max(self.added - self.ring.len() as u64);
         match kind {
@@ -179,7 +180,7 @@ impl CompletionQueue {
         let errors = kind == NotifyKind::Errors;
         self.waiters.push(Waiter { number: waiter, errors });
         if !errors && self.armed != Some(NotifyKind::Any) {
-            self.armed = Some(kind); // ANY beats SOLICITED (N4)
+            self.armed = Some(kind); // ANY beats SOLICITED (ND2 N4)
         }
         self.fire(fired);
     }

@@ -51,11 +51,11 @@ pub enum Operation {
         window: Token,
     },
     /// Give a reserved region its memory ([`Data::Memory`]) in queue order: what is posted behind it
-    /// may rely on it (NDK FR-12). The token stays what `Memory::reserve_region` returned (FR-13).
+    /// may rely on it (NDK FR-12). The token stays what `Memory::reserve_region` returned (NDK FR-13).
     FastRegister {
-        /// What `Memory::reserve_region` returned, for the queue pair's whole domain (FR-17).
+        /// What `Memory::reserve_region` returned, for the queue pair's whole domain (NDK FR-17).
         region: Token,
-        /// The address of the first byte, as programs and peers name it (FR-9).
+        /// The address of the first byte, as programs and peers name it (NDK FR-9).
         base: u64,
         /// What it grants.
         rights: Rights,
@@ -181,7 +181,7 @@ pub enum CompletionKind {
 pub struct CompletionFlags(pub u16);
 
 impl CompletionFlags {
-    /// The sender asked for a solicited event (N5).
+    /// The sender asked for a solicited event (ND2 N5).
     pub const SOLICITED: CompletionFlags = CompletionFlags(1);
     /// `value` is the token of a window that the message closed.
     pub const INVALIDATED: CompletionFlags = CompletionFlags(1 << 1);

@@ -439,7 +439,7 @@ pub static LIMITS: [LimitsRow; 6] = [
     LimitsRow { connect: ((16, 16), (16, 16)), accept: ((16, 16), (3, 5)), offered: (3, 5), active: (5, 3), passive: (3, 5) },
     // The accepting side asks for less: the active side sees it mirrored.
     LimitsRow { connect: ((16, 16), (16, 16)), accept: ((1, 2), (16, 16)), offered: (16, 16), active: (2, 1), passive: (1, 2) },
-    // The peer offered 0: outbound is clamped to 0 (C35).
+    // The peer offered 0: outbound is clamped to 0 (ND2 C35).
     LimitsRow { connect: ((0, 4), (16, 16)), accept: ((4, 4), (16, 16)), offered: (4, 0), active: (0, 4), passive: (4, 0) },
     // 0 on both sides is legal.
     LimitsRow { connect: ((0, 0), (16, 16)), accept: ((0, 0), (16, 16)), offered: (0, 0), active: (0, 0), passive: (0, 0) },

@@ -303,7 +303,7 @@ fn nd2_4_7_2_a_connect_that_cannot_reach_anybody_ends_with_the_reason() {
         assert_eq!(pair.hosts[ACTIVE].connector.state(), ConnectorState::Bound);
         assert_eq!(pair.hosts[ACTIVE].queue_pair.state(), QueuePairState::Idle);
     }
-    // Nobody answers at all: the wire's own limit, which leaves a program time to think (C32).
+    // Nobody answers at all: the wire's own limit, which leaves a program time to think (ND2 C32).
     let mut pair = Pair::new(PairConfig::new(&dialect::ND2));
     pair.connect(2, READS, b"").unwrap();
     pair.stall(PASSIVE, true);
@@ -313,7 +313,7 @@ fn nd2_4_7_2_a_connect_that_cannot_reach_anybody_ends_with_the_reason() {
     assert_eq!(finished(&pair.hosts[ACTIVE], 2), Some(Status::IoTimeout));
 }
 
-/// Active side backs out behind the reply: REFUSED (C18), by Reject, release or death.
+/// Active side backs out behind the reply: REFUSED (ND2 C18), by Reject, release or death.
 #[test]
 fn nd2_c18_an_accept_whose_peer_backs_out_is_refused() {
     for dialect in dialect::ALL {
@@ -533,7 +533,7 @@ fn nd2_2_11_the_backlog_waits_and_is_refused_at_the_end() {
     }
 }
 
-/// ND2 4.8 sizes; C17: an error about arguments changes nothing.
+/// ND2 4.8 sizes; ND2 C17: an error about arguments changes nothing.
 #[test]
 fn nd2_4_8_private_data_limits_are_exact_and_exceeding_them_is_harmless() {
     let mut pair = Pair::new(PairConfig::new(&dialect::ND2));
@@ -586,7 +586,7 @@ fn nd2_4_8_read_limits_row_by_row() {
             for mut wires in [Wires::transom(), Wires::plain()] {
                 for side in [&mut wires.active, &mut wires.passive] {
                     // What the wire adds for itself: a slot for verdicts, one for a Read that says
-                    // ready, and one because siw cannot live with 0 (iW 18 L2).
+                    // ready, and one because siw cannot live with 0 (iW L2).
                     side.verdict_reads = false;
                     side.peer_to_peer = false;
                     side.least_reads = 0;

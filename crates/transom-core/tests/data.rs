@@ -37,7 +37,7 @@ fn each(test: impl Fn(Pair)) {
             let config = PairConfig { wires: wires.clone(), ..PairConfig::new(&dialect::ND2) };
             let mut pair = Pair::connected_with(config);
             assert_eq!(pair.hosts[ACTIVE].queue_pair.state(), QueuePairState::Connected);
-            pair.advance(std::time::Duration::from_millis(20)); // iW 18 L1
+            pair.advance(std::time::Duration::from_millis(20)); // iW L1
             assert_eq!(pair.hosts[PASSIVE].queue_pair.state(), QueuePairState::Connected);
             pair.set_chunk(chunk);
             test(pair);
@@ -51,7 +51,7 @@ fn a_region_is_in_use_from_the_beginning_of_the_peers_message_to_its_end() {
     const LENGTH: usize = 3 << 20; // more than may be under way
     for wires in [Wires::transom(), Wires::plain()] {
         let mut pair = Pair::connected_with(PairConfig { wires, ..PairConfig::new(&dialect::WSD) });
-        pair.advance(std::time::Duration::from_millis(20)); // iW 18 L1
+        pair.advance(std::time::Duration::from_millis(20)); // iW L1
         let [a, p] = &mut pair.hosts;
         let source = a.register(bytes(LENGTH, 1), Rights::LOCAL_WRITE);
         let regions = [0, 1].map(|_| p.register(vec![0; LENGTH], RW | Rights::LOCAL_WRITE));
@@ -115,7 +115,7 @@ fn a_send_waits_for_its_receive_without_limit_if_its_dialect_has_none() {
     // A Send to a plain peer is over for its sender when it has left.
     for (wires, over) in [(Wires::transom(), false), (Wires::plain(), true)] {
         let mut pair = Pair::connected_with(PairConfig { wires, ..PairConfig::new(&dialect::WSD) });
-        pair.advance(std::time::Duration::from_millis(20)); // iW 18 L1
+        pair.advance(std::time::Duration::from_millis(20)); // iW L1
         let [a, p] = &mut pair.hosts;
         let source = a.register(bytes(9, 1), Rights::NONE);
         let sink = p.register(vec![0; 9], Rights::LOCAL_WRITE);

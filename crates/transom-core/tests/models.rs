@@ -82,8 +82,8 @@ fn contexts(completions: &[Completion]) -> Vec<u64> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Entries come out once, in order; a notification is told once, of something new (N1 to N5), of the
-    /// failure (N7), or canceled; a full queue dies and takes everything with it.
+    /// Entries come out once, in order; a notification is told once, of something new (ND2 N1 to
+    /// N5), of the failure (ND2 N7), or canceled; a full queue dies and takes everything with it.
     #[test]
     fn nd2_4_4_a_completion_queue_does_what_its_watcher_expects(
         depth in 0..10usize,

@@ -156,8 +156,8 @@ fn n7_errors_fires_for_the_failure_of_the_queue_alone() {
     assert_eq!(cq.fired(), [(10, Status::QueueOverrun)]);
 }
 
-/// N8, N11: one thread retrieves until it finds nothing, arms, and waits; another adds. Every entry
-/// is retrieved, so no wake-up was lost. The queue is behind a lock, as the driver keeps it.
+/// ND2 N8, N11: one thread retrieves until it finds nothing, arms, and waits; another adds. Every
+/// entry is retrieved, so no wake-up was lost. The queue is behind a lock, as the driver keeps it.
 #[test]
 fn n8_n11_no_entry_between_the_last_retrieval_and_the_notify_is_missed() {
     const ENTRIES: u64 = 20_000;

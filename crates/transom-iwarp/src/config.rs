@@ -66,10 +66,10 @@ pub struct Config {
     /// The most reads at a time, whatever is asked for.
     pub read_caps: ReadLimits,
     /// The least read limit that is put on the wire: siw gives a peer that says 0 none at all,
-    /// in either direction (iW 18 L2).
+    /// in either direction (iW L2).
     pub least_reads: u32,
     /// Active side, peer without the extension: how long the first frame waits behind the Reply, and
-    /// the second behind a ready-to-receive frame, unless the peer speaks first (iW 18 L1).
+    /// the second behind a ready-to-receive frame, unless the peer speaks first (iW L1).
     pub hold: Duration,
     /// How long a start-up frame may take that waits for nobody: the Request, from the constructor.
     pub handshake_timeout: Duration,

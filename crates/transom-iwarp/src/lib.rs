@@ -30,7 +30,7 @@
 //!   peer sends them so; RFC 5041 5.3 only recommends it.
 //! - After a wrong checksum the stream is dead: there is no resynchronisation without markers.
 //!
-//! `rules.toml` says which test holds which rule.
+//! `docs/rules/iwarp.md` has the rules that are cited here, with the tests that hold them.
 
 #![forbid(unsafe_code)]
 

@@ -23,7 +23,7 @@ pub const ENHANCED: u8 = 0x10;
 /// Reserved by the RFC: a Request of ours that offers the extension.
 pub const OFFER: u8 = 0x04;
 /// Reserved by the RFC: a Request of ours that offers the extension, and whose program serves no
-/// reads at all. The word cannot say so: siw takes a 0 there for "none, either way" (iW 18 L2).
+/// reads at all. The word cannot say so: siw takes a 0 there for "none, either way" (iW L2).
 pub const NO_READS: u8 = 0x01;
 /// Reserved by the RFC: a Reply of ours that accepts it. A different bit from [`OFFER`], because
 /// siw mirrors the Request's (iW 9.3).

@@ -65,7 +65,8 @@ fn rule_2_the_active_side_sends_no_frame_before_the_reply_and_its_program() {
 
 #[test]
 fn rule_3_frames_glued_to_a_reply_are_taken() {
-    // siw may send the first frame with its Reply when no ready-to-receive frame was agreed (9.3).
+    // siw may send the first frame with its Reply when no ready-to-receive frame was agreed (iW
+    // 9.3).
     let mut side = waiting(plain(Role::Active));
     let mut bytes = reply("5002 0004 0004 0004");
     bytes.extend_from_slice(&hex(
@@ -324,7 +325,7 @@ fn a_verdict_shares_the_only_read() {
     assert_eq!((facts.limits.outbound, facts.verdicts), (0, Verdicts::ProbedByRead));
 }
 
-/// ND2 4.8: 0 is a limit like any other, whatever else a plain peer has to be told (iW 18 L2).
+/// ND2 4.8: 0 is a limit like any other, whatever else a plain peer has to be told (iW L2).
 #[test]
 fn between_transoms_no_reads_are_none() {
     for (asked, granted) in [(reads(0, 3), reads(2, 2)), (reads(3, 0), reads(2, 2))] {

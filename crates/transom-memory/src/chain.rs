@@ -215,7 +215,7 @@ mod tests {
         Segment { host, length }
     }
 
-    /// MR-2, MR-5, MR-7: byte i of the region is byte i of the pages in order, from any offset.
+    /// NDK MR-2, MR-5, MR-7: byte i of the region is byte i of the pages in order, from any offset.
     #[test]
     fn scattered_pages_become_segments_in_order() {
         let chain =
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(layout.segments, [run(0xa123, 0xedd), run(0x5000, 0x1010)]);
     }
 
-    /// MR-2, MR-3: a gap of one byte, an overlap of one byte.
+    /// NDK MR-2, MR-3: a gap of one byte, an overlap of one byte.
     #[test]
     fn a_gap_or_an_overlap_is_refused() {
         for (start, byte) in [(0x2001, 0x2001), (0x1fff, 0x1fff)] {
@@ -235,7 +235,7 @@ mod tests {
         }
     }
 
-    /// MR-2: what lies behind Length is not looked at, however wrong it is.
+    /// NDK MR-2: what lies behind Length is not looked at, however wrong it is.
     #[test]
     fn pieces_behind_length_are_not_examined() {
         let chain = [piece(0x1000, 0x1000, &[0xa000]), Err(ChainError::NotBuilt)];
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(chained(chain, 0x1001), Err(ChainError::NotBuilt));
     }
 
-    /// MR-4: Length 0, no MDL, more than the chain holds, a wrap.
+    /// NDK MR-4: Length 0, no MDL, more than the chain holds, a wrap.
     #[test]
     fn length_is_held_against_the_chain() {
         assert_eq!(chained([piece(0x1000, 8, &[0xa000])], 0), Err(ChainError::Empty));
@@ -254,13 +254,14 @@ mod tests {
         assert_eq!(wraps, Err(ChainError::Wraps));
     }
 
-    /// MR-8: no address 0.
+    /// NDK MR-8: no address 0.
     #[test]
     fn a_base_of_zero_is_refused() {
         assert_eq!(chained([piece(0, 8, &[0xa000])], 8), Err(ChainError::ZeroBased));
     }
 
-    /// MR-10: interior boundaries need not be page aligned, but the shared page must be one page.
+    /// NDK MR-10: interior boundaries need not be page aligned, but the shared page must be one
+    /// page.
     #[test]
     fn a_shared_virtual_page_must_be_one_page() {
         let good = [piece(0x1000, 0x800, &[0xa000]), piece(0x1800, 0x800, &[0xa000])];

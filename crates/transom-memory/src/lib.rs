@@ -15,7 +15,7 @@
 //! and [`Memory::reserve_region`] (a token that outlives its memory: NDK fast registration). NDK's
 //! privileged token is a front's alias for such regions without remote rights.
 //!
-//! `rules.toml` maps each rule of the specification to the tests that hold it; `tests/loom.rs` runs
+//! `docs/rules` has each rule that is cited here, with the tests that hold it; `tests/loom.rs` runs
 //! `entry` and `hazard` as shipped through every interleaving. To see whether the tests notice broken
 //! code: `cargo install cargo-mutants`, then
 //! `cargo mutants -p transom-memory -j1 --timeout 120 -f 'crates/transom-memory/src/*.rs'`

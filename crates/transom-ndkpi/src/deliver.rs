@@ -178,7 +178,7 @@ struct Cell<T> {
 pub type Done<T> = Box<dyn FnOnce(Status, T) + Send>;
 
 impl<T: Send + 'static> Pending<T> {
-    /// `busy` keeps the object from being closed until the callback has returned (LT-7).
+    /// `busy` keeps the object from being closed until the callback has returned (NDK LT-7).
     pub(crate) fn new(deliverer: &Deliverer, busy: Option<Busy>, done: Done<T>) -> Arc<Pending<T>> {
         let cell = Cell { outcome: None, done: Some(done), detached: false, busy };
         Arc::new(Pending {

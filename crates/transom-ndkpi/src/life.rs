@@ -6,7 +6,7 @@ use crate::Status;
 use crate::deliver::{Deliverer, Job, Mode, lock};
 
 /// The life of one object. An *antecedent* lives at least as long as its *successors*: its close
-/// waits for theirs (LT-9).
+/// waits for theirs (NDK LT-9).
 pub(crate) struct Life {
     state: Mutex<State>,
     closed: Condvar,
@@ -61,7 +61,7 @@ impl Life {
     }
 
     /// A request begins, or a callback for this object is about to run. `None`: it is being closed,
-    /// and nothing new may start (LT-8).
+    /// and nothing new may start (NDK LT-8).
     pub(crate) fn busy(self: &Arc<Self>) -> Option<Busy> {
         let mut state = lock(&self.state);
         if state.closing {
@@ -75,9 +75,9 @@ impl Life {
         lock(&self.state).closing
     }
 
-    /// Close: never fails (LT-3). `SUCCESS`: it is over, `done` is not called. `PENDING`: `done` is
-    /// called once, as the object's last callback. The object has already cancelled what it had
-    /// under way (LT-6). `end` runs in either case, before it is over.
+    /// Close: never fails (NDK LT-3). `SUCCESS`: it is over, `done` is not called. `PENDING`:
+    /// `done` is called once, as the object's last callback. The object has already cancelled what
+    /// it had under way (NDK LT-6). `end` runs in either case, before it is over.
     pub(crate) fn close(self: &Arc<Self>, end: Job, done: Job) -> Status {
         let mut state = lock(&self.state);
         if state.closing {
@@ -100,7 +100,7 @@ impl Life {
         Status::PENDING
     }
 
-    /// Close and wait: the adapter's way (LT-11).
+    /// Close and wait: the adapter's way (NDK LT-11).
     pub(crate) fn close_and_wait(self: &Arc<Self>) {
         let mut state = lock(&self.state);
         state.closing = true;
@@ -130,7 +130,7 @@ impl Life {
         let life = Arc::clone(self);
         self.deliverer.run(Box::new(move || {
             done();
-            // Antecedents may close only after this callback has returned (LT-10).
+            // Antecedents may close only after this callback has returned (NDK LT-10).
             life.release();
         }));
     }

@@ -266,7 +266,7 @@ pub unsafe extern "C" fn IoBuildPartialMdl(
 }
 
 /// Copies one list after the other out of a chain, so that judging it reads no memory that the
-/// consumer could still change, and nothing of it is kept (MR-9).
+/// consumer could still change, and nothing of it is kept (NDK MR-9).
 pub(crate) struct Chain(*const Mdl);
 
 impl Chain {

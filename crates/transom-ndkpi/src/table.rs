@@ -51,7 +51,7 @@ impl From<raw::Error> for Status {
 }
 
 /// A refused registration. Pages that are not there, or not writable: pinning them was the
-/// consumer's duty (MR-9).
+/// consumer's duty (NDK MR-9).
 #[allow(clippy::needless_pass_by_value, reason = "used with map_err")]
 pub(crate) fn register_error(error: raw::Error) -> Status {
     match error.status {
@@ -60,7 +60,7 @@ pub(crate) fn register_error(error: raw::Error) -> Status {
     }
 }
 
-/// A refused deregistration: windows are `DEVICE_BUSY` (DR-3).
+/// A refused deregistration: windows are `DEVICE_BUSY` (NDK DR-3).
 #[allow(clippy::needless_pass_by_value, reason = "used with map_err")]
 pub(crate) fn deregister_error(error: raw::Error) -> Status {
     match error.status {
@@ -85,8 +85,8 @@ pub(crate) fn sink(call: impl FnOnce(Status) + Send + 'static) -> Sink {
     Sink::call(move |status| call(status.into()))
 }
 
-/// Whether the end of a NotifyDisconnect means that the peer has gone (DC-3), rather than that this
-/// side has (DC-4).
+/// Whether the end of a NotifyDisconnect means that the peer has gone (NDK DC-3), rather than that
+/// this side has (NDK DC-4).
 pub(crate) fn is_peers_doing(status: Status) -> bool {
     !matches!(status, Status::CANCELLED | Status::CONNECTION_DISCONNECTED)
 }

@@ -40,7 +40,7 @@ pub enum ObjectType {
     Srq = 10,
 }
 
-/// In front of every object. `ndk_reserved` belongs to the layer above (OB-1).
+/// In front of every object. `ndk_reserved` belongs to the layer above (NDK OB-1).
 #[derive(Debug)]
 #[repr(C)]
 pub struct ObjectHeader {
@@ -52,7 +52,7 @@ pub struct ObjectHeader {
     pub ndk_reserved: [*mut c_void; 4],
 }
 
-/// The visible part of every object: a header and a table that the consumer may replace (OB-2).
+/// The visible part of every object: a header and a table that the consumer may replace (NDK OB-2).
 #[derive(Debug)]
 #[repr(C)]
 pub struct Object {
@@ -68,7 +68,7 @@ pub struct Object {
 pub struct NdkResult {
     /// How it ended.
     pub status: i32,
-    /// Valid for receives only (WR-14).
+    /// Valid for receives only (NDK WR-14).
     pub bytes_transferred: u32,
     /// Context of the queue pair.
     pub qp_context: *mut c_void,

@@ -158,7 +158,7 @@ fn a_port_belongs_to_one_listener() {
 }
 
 /// A failed connect may be tried again, from another address: each connect has its own. Between them
-/// the connector has none (CN-11).
+/// the connector has none (NDK CN-11).
 #[test]
 fn each_connect_has_its_own_source() {
     in_every_mode(|mode| {

@@ -9,8 +9,8 @@ use transom_ndkpi::{Mode, Status};
 
 transom_rules::over_both_paths!(path_holds());
 
-/// 9.1, 9.4, CN-5: the request can be looked at, rejected, or just closed; a paused listener is no
-/// listener.
+/// NDK 9.1, 9.4, CN-5: the request can be looked at, rejected, or just closed; a paused listener is
+/// no listener.
 #[test]
 fn cn05_requests_are_rejected_closed_or_not_seen() {
     in_every_mode(|mode| {
@@ -71,7 +71,8 @@ fn cn05_requests_are_rejected_closed_or_not_seen() {
     });
 }
 
-/// CN-5: a listener hears of one request after the other; while it is paused, of none; then again.
+/// NDK CN-5: a listener hears of one request after the other; while it is paused, of none; then
+/// again.
 #[test]
 fn cn05_a_listener_hears_of_every_request() {
     in_every_mode(|mode| {
@@ -103,7 +104,7 @@ fn cn05_a_listener_hears_of_every_request() {
     });
 }
 
-/// DC-3, DC-4: the peer's disconnect is an event, once; one's own is none.
+/// NDK DC-3, DC-4: the peer's disconnect is an event, once; one's own is none.
 #[test]
 fn dc03_the_peer_is_told_of_a_disconnect_once() {
     in_every_mode(|mode| {
@@ -127,8 +128,8 @@ fn dc03_the_peer_is_told_of_a_disconnect_once() {
     });
 }
 
-/// CN-3: silently capped to what the adapter can (16 and 16), and each side's inbound is the other's
-/// outbound; the data tells (9.4).
+/// NDK CN-3: silently capped to what the adapter can (16 and 16), and each side's inbound is the
+/// other's outbound; the data tells (NDK 9.4).
 #[test]
 fn cn03_read_limits_are_capped_and_agreed() {
     in_every_mode(|mode| {
@@ -185,7 +186,7 @@ fn limits_of(connector: Ptr) -> (u32, u32) {
     (inbound, outbound)
 }
 
-/// 9.4: what the buffer and its length say, and are told.
+/// NDK 9.4: what the buffer and its length say, and are told.
 #[test]
 fn private_data_has_a_required_size() {
     in_every_mode(|mode| {
@@ -268,7 +269,7 @@ fn cn09_a_queue_pair_has_one_peer_at_a_time() {
     });
 }
 
-/// CN-11, CN-12: the addresses of a connection of this address to itself, and the question for
+/// NDK CN-11, CN-12: the addresses of a connection of this address to itself, and the question for
 /// their size.
 #[test]
 fn cn11_both_addresses_of_a_connection() {
@@ -303,8 +304,8 @@ fn cn11_both_addresses_of_a_connection() {
 
 // ---- NDK 9.3 ----
 
-/// DC-1, DC-2, DC-6: it is over when the peer has answered; everything is flushed and nothing can be
-/// sent; the other side ends its half by itself.
+/// NDK DC-1, DC-2, DC-6: it is over when the peer has answered; everything is flushed and nothing
+/// can be sent; the other side ends its half by itself.
 #[test]
 fn dc01_a_disconnect_ends_when_the_peer_has_answered() {
     in_every_mode(|mode| {
@@ -319,7 +320,7 @@ fn dc01_a_disconnect_ends_when_the_peer_has_answered() {
     });
 }
 
-/// DC-5: the peer's disconnect cancels nothing of this side's; its own does.
+/// NDK DC-5: the peer's disconnect cancels nothing of this side's; its own does.
 #[test]
 fn dc05_the_peers_disconnect_flushes_nothing_here() {
     in_every_mode(|mode| {
@@ -380,7 +381,7 @@ unsafe extern "C" fn early_event(context: *mut std::ffi::c_void) {
     early.gone.set(());
 }
 
-/// DC-8: the event does not come before the completion routine of the CompleteConnect that has
+/// NDK DC-8: the event does not come before the completion routine of the CompleteConnect that has
 /// registered it has returned, though the peer leaves at once; and a connector without one is legal
 /// (every other test's).
 #[test]

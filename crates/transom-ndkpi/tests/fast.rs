@@ -128,7 +128,7 @@ fn fr07_pages_are_aligned_logical_addresses_and_not_too_many() {
     });
 }
 
-/// FR-8: from FBO on, Length bytes, which the pages must hold; and not a byte more is open.
+/// NDK FR-8: from FBO on, Length bytes, which the pages must hold; and not a byte more is open.
 #[test]
 fn fr08_offset_and_length_lie_inside_the_pages() {
     in_every_mode(|mode| {
@@ -148,7 +148,7 @@ fn fr08_offset_and_length_lie_inside_the_pages() {
     });
 }
 
-/// FR-9: any base that agrees with the offset; it is what peers call byte 0.
+/// NDK FR-9: any base that agrees with the offset; it is what peers call byte 0.
 #[test]
 fn fr09_the_base_agrees_with_the_offset() {
     in_every_mode(|mode| {
@@ -204,7 +204,7 @@ fn fr11_peers_can_do_what_the_flags_say() {
     });
 }
 
-/// FR-11 and MR-15: the mark for sinks, where it counts.
+/// NDK FR-11 and MR-15: the mark for sinks, where it counts.
 #[test]
 fn fr11_a_sink_is_marked_where_the_adapter_says_so() {
     in_every_mode(|mode| {
@@ -229,7 +229,7 @@ fn fr11_a_sink_is_marked_where_the_adapter_says_so() {
     });
 }
 
-/// FR-12: the token travels in a Send that is posted behind the registration, without a wait.
+/// NDK FR-12: the token travels in a Send that is posted behind the registration, without a wait.
 #[test]
 fn fr12_later_requests_rely_on_the_registration() {
     in_every_mode(|mode| {
@@ -274,7 +274,7 @@ fn fr14_registering_what_is_registered_fails() {
     });
 }
 
-/// FR-15: a registration that was flushed never was one.
+/// NDK FR-15: a registration that was flushed never was one.
 #[test]
 fn fr15_a_failed_registration_leaves_nothing() {
     in_every_mode(|mode| {
@@ -331,7 +331,7 @@ fn fr17_every_queue_pair_of_the_domain_serves_the_token_and_no_other() {
     });
 }
 
-/// 11.8: an error of the queue pair leaves a valid registration to the others of its domain.
+/// NDK 11.8: an error of the queue pair leaves a valid registration to the others of its domain.
 #[test]
 fn ndk_11_8_a_registration_outlives_its_queue_pair() {
     in_every_mode(|mode| {

@@ -84,7 +84,8 @@ fn lam05_the_offset_is_that_of_the_first_byte_in_its_page() {
     });
 }
 
-/// LAM-7, LAM-9: what failed left nothing behind, what was released is gone; the MDL is as it was.
+/// NDK LAM-7, LAM-9: what failed left nothing behind, what was released is gone; the MDL is as it
+/// was.
 #[test]
 fn lam07_a_failure_maps_nothing() {
     alone(|adapter, pages| {
@@ -99,7 +100,7 @@ fn lam07_a_failure_maps_nothing() {
     });
 }
 
-/// LAM-8: the pages stay; the list that described them may go once the request is complete.
+/// NDK LAM-8: the pages stay; the list that described them may go once the request is complete.
 #[test]
 fn lam08_the_chain_is_not_needed_any_more_once_the_request_is_complete() {
     in_every_mode(|mode| {
@@ -126,7 +127,7 @@ fn lam09_a_released_mapping_is_no_address_any_more() {
     });
 }
 
-/// LAM-9: also for a request that was posted before.
+/// NDK LAM-9: also for a request that was posted before.
 #[test]
 fn lam09_nothing_goes_through_a_released_mapping() {
     in_every_mode(|mode| {
@@ -144,7 +145,7 @@ fn lam09_nothing_goes_through_a_released_mapping() {
     });
 }
 
-/// LAM-10, PT-6: every domain of the adapter can use a mapping, each by its own token.
+/// NDK LAM-10, PT-6: every domain of the adapter can use a mapping, each by its own token.
 #[test]
 fn lam10_a_mapping_belongs_to_the_adapter() {
     in_every_mode(|mode| {
@@ -191,7 +192,7 @@ fn lam12_logical_addresses_are_no_addresses_of_the_program() {
     });
 }
 
-/// LT-17: what was never released ends with the adapter.
+/// NDK LT-17: what was never released ends with the adapter.
 #[test]
 fn lt17_the_adapter_closes_over_mappings() {
     alone(|adapter, pages| drop(lam(adapter, &pages.mdl(), PAGE)));
@@ -199,7 +200,7 @@ fn lt17_the_adapter_closes_over_mappings() {
 
 // ---- NDK 11.4 ----
 
-/// PT-1, PT-3: to send from, to receive into, to write from; by the logical address beside it.
+/// NDK PT-1, PT-3: to send from, to receive into, to write from; by the logical address beside it.
 #[test]
 fn pt01_the_privileged_token_makes_logical_addresses_usable() {
     in_every_mode(|mode| {
@@ -239,8 +240,8 @@ fn pt02_a_peer_that_presents_the_privileged_token_is_refused() {
     });
 }
 
-/// PT-3: with the privileged token a virtual address names nothing, with any other a logical one
-/// does not.
+/// NDK PT-3: with the privileged token a virtual address names nothing, with any other a logical
+/// one does not.
 #[test]
 fn pt03_each_kind_of_token_has_its_own_addresses() {
     in_every_mode(|mode| {
@@ -258,8 +259,8 @@ fn pt03_each_kind_of_token_has_its_own_addresses() {
     });
 }
 
-/// PT-4: an entry may span pages whose logical addresses follow each other, and never leaves its
-/// mapping.
+/// NDK PT-4: an entry may span pages whose logical addresses follow each other, and never leaves
+/// its mapping.
 #[test]
 fn pt04_an_entry_may_span_consecutive_pages_of_one_mapping() {
     in_every_mode(|mode| {

@@ -42,7 +42,7 @@ fn ob1_headers_are_filled_in() {
     });
 }
 
-/// OB-2: a layer above puts its own table in; the provider does not look there.
+/// NDK OB-2: a layer above puts its own table in; the provider does not look there.
 #[test]
 fn ob2_the_table_is_the_consumers_to_replace() {
     in_every_mode(|mode| {
@@ -58,7 +58,7 @@ fn ob2_the_table_is_the_consumers_to_replace() {
     });
 }
 
-/// OB-3: what is not built says so, and the README lists the same.
+/// NDK OB-3: what is not built says so, and the README lists the same.
 #[test]
 fn ob3_entries_that_are_not_built_say_so() {
     let readme = include_str!("../README.md");
@@ -166,7 +166,8 @@ unsafe extern "C" fn created(context: *mut c_void, status: i32, object: *mut Obj
     cell.set((status, Shared(object)));
 }
 
-/// LT-1: inline in the out parameter, or by the callback, and then the out parameter is not touched.
+/// NDK LT-1: inline in the out parameter, or by the callback, and then the out parameter is not
+/// touched.
 #[test]
 fn lt01_an_object_arrives_inline_or_by_the_callback() {
     in_every_mode(|mode| {
@@ -213,7 +214,7 @@ fn lt02_a_creation_that_fails_inline_yields_null() {
     });
 }
 
-/// LT-3: what a close returns says whether its callback comes: once, or not at all.
+/// NDK LT-3: what a close returns says whether its callback comes: once, or not at all.
 #[test]
 fn lt03_a_close_cannot_fail() {
     in_every_mode(|mode| {
@@ -246,8 +247,8 @@ unsafe extern "C" fn close_in_callback(context: *mut c_void, status: i32) {
     });
 }
 
-/// LT-5, the second worked race: a failed connect whose callback closes the connector, perhaps before
-/// NdkConnect has returned.
+/// NDK LT-5, the second worked race: a failed connect whose callback closes the connector, perhaps
+/// before NdkConnect has returned.
 #[test]
 fn lt05_a_callback_closes_the_object_of_its_request() {
     in_every_mode(|mode| {
@@ -288,8 +289,8 @@ fn lt05_a_callback_closes_the_object_of_its_request() {
     });
 }
 
-/// LT-6: a connect that waits for its peer ends as cancelled. In the two modes in which a call waits
-/// for its outcome, it has ended when a close may begin (LT-5).
+/// NDK LT-6: a connect that waits for its peer ends as cancelled. In the two modes in which a call
+/// waits for its outcome, it has ended when a close may begin (NDK LT-5).
 #[test]
 fn lt06_a_close_cancels_what_is_under_way() {
     in_every_mode(|mode| {
@@ -357,9 +358,9 @@ unsafe extern "C" fn close_the_listener(context: *mut c_void, incoming: Ptr) {
     own.returned.store(1, Ordering::SeqCst);
 }
 
-/// LT-7 (b), for an event: the close of its object, begun inside, waits until it has returned. The
-/// stretch between the mark and the return is a few instructions wide; that the close is pending at
-/// all is what the provider sees to.
+/// NDK LT-7 (b), for an event: the close of its object, begun inside, waits until it has returned.
+/// The stretch between the mark and the return is a few instructions wide; that the close is
+/// pending at all is what the provider sees to.
 #[test]
 fn lt07_a_close_waits_for_the_objects_callbacks() {
     in_every_mode(|mode| {
@@ -410,7 +411,7 @@ fn slow_event() -> (&'static SlowEvent, *mut c_void) {
     (slow, (&raw const *slow).cast_mut().cast())
 }
 
-/// LT-7 (b): the close of a connector waits for its disconnect event.
+/// NDK LT-7 (b): the close of a connector waits for its disconnect event.
 #[test]
 fn lt07_a_connectors_close_waits_for_its_disconnect_event() {
     in_every_mode(|mode| {
@@ -441,7 +442,7 @@ fn lt07_a_connectors_close_waits_for_its_disconnect_event() {
     });
 }
 
-/// CQ-13, LT-7 (b): the close of a completion queue waits for its notification.
+/// NDK CQ-13, LT-7 (b): the close of a completion queue waits for its notification.
 #[test]
 fn lt07_a_queues_close_waits_for_its_notification() {
     in_every_mode(|mode| {
@@ -466,13 +467,13 @@ fn lt07_a_queues_close_waits_for_its_notification() {
     });
 }
 
-/// LT-13: closing a connector whose request nobody has answered gives its queue pair back: with
+/// NDK LT-13: closing a connector whose request nobody has answered gives its queue pair back: with
 /// what was posted, and to be connected by another.
 #[test]
 fn lt13_a_connect_that_is_closed_leaves_its_queue_pair() {
     in_every_mode(|mode| {
         if matches!(mode, Mode::Nested | Mode::OtherThread) {
-            return; // there a call waits for its outcome, and no close begins meanwhile (LT-5)
+            return; // there a call waits for its outcome, and no close begins meanwhile (NDK LT-5)
         }
         let mut server = half(options(mode));
         let events = Server::new(server.qp);
@@ -512,8 +513,8 @@ fn lt13_a_connect_that_is_closed_leaves_its_queue_pair() {
     });
 }
 
-/// LT-8: after the close nothing is called for the object: not the disconnect event of a connector,
-/// though the peer leaves.
+/// NDK LT-8: after the close nothing is called for the object: not the disconnect event of a
+/// connector, though the peer leaves.
 #[test]
 fn lt08_nothing_is_called_after_a_close() {
     in_every_mode(|mode| {
@@ -528,7 +529,7 @@ fn lt08_nothing_is_called_after_a_close() {
     });
 }
 
-/// LT-9: antecedents closed first wait for their successors.
+/// NDK LT-9: antecedents closed first wait for their successors.
 #[test]
 fn lt09_closing_parents_first_waits_for_the_children() {
     in_every_mode(|mode| {
@@ -569,7 +570,7 @@ unsafe extern "C" fn slow_close(context: *mut c_void) {
     slow.returned.store(1, Ordering::SeqCst);
 }
 
-/// LT-10: an antecedent's close is over only when its successor's close callback has returned.
+/// NDK LT-10: an antecedent's close is over only when its successor's close callback has returned.
 #[test]
 fn lt10_a_close_waits_for_the_close_callbacks_of_successors() {
     in_every_mode(|mode| {
@@ -598,8 +599,8 @@ fn lt10_a_close_waits_for_the_close_callbacks_of_successors() {
     });
 }
 
-/// LT-11, the first worked race: the adapter's close does not return before the close callback of a
-/// child has.
+/// NDK LT-11, the first worked race: the adapter's close does not return before the close callback
+/// of a child has.
 #[test]
 fn lt11_the_adapter_waits_for_callbacks_to_return() {
     in_every_mode(|mode| {
@@ -633,8 +634,8 @@ unsafe extern "C" fn slow_request(context: *mut c_void, status: i32) {
     unsafe { slow_close(context) };
 }
 
-/// LT-11: nor before the callback of a request of its own, behind which no child is left. In the other
-/// modes that callback has returned before the call.
+/// NDK LT-11: nor before the callback of a request of its own, behind which no child is left. In
+/// the other modes that callback has returned before the call.
 #[test]
 fn lt11_the_adapter_waits_for_its_own_requests() {
     let adapter = open(Mode::AfterReturn);
@@ -664,7 +665,7 @@ fn lt11_the_adapter_waits_for_its_own_requests() {
     assert_eq!(slow.returned.load(Ordering::SeqCst), 1);
 }
 
-/// LT-12: a listener that is being closed takes no more requests, though it still waits for
+/// NDK LT-12: a listener that is being closed takes no more requests, though it still waits for
 /// its connectors.
 #[test]
 fn lt12_a_listener_being_closed_refuses() {
@@ -689,7 +690,7 @@ fn lt12_a_listener_being_closed_refuses() {
     });
 }
 
-/// LT-13: it rejects a request that nobody has answered.
+/// NDK LT-13: it rejects a request that nobody has answered.
 #[test]
 fn lt13_closing_an_unanswered_connector_rejects() {
     in_every_mode(|mode| {
@@ -711,7 +712,7 @@ fn lt13_closing_an_unanswered_connector_rejects() {
     });
 }
 
-/// LT-13: it ends the connection while another thread posts: every request that was accepted
+/// NDK LT-13: it ends the connection while another thread posts: every request that was accepted
 /// completes once, and when the close is over nothing touches the memory any more.
 #[test]
 fn lt13_closing_a_connector_ends_the_connection_under_way() {
@@ -760,8 +761,8 @@ fn poll(cq: Ptr) -> u64 {
     u64::from(unsafe { poll(cq, some.as_mut_ptr(), 16) })
 }
 
-/// LT-14, 7.4: a queue pair's close returns every receive as cancelled; entries stay in the queue when
-/// the queue pair is gone.
+/// NDK LT-14, 7.4: a queue pair's close returns every receive as cancelled; entries stay in the
+/// queue when the queue pair is gone.
 #[test]
 fn lt14_a_queue_pair_leaves_its_completions() {
     in_every_mode(|mode| {
@@ -783,7 +784,7 @@ fn lt14_a_queue_pair_leaves_its_completions() {
     });
 }
 
-/// LT-6, LT-14: the close begins to flush at once, though it is over only when the connector is
+/// NDK LT-6, LT-14: the close begins to flush at once, though it is over only when the connector is
 /// closed.
 #[test]
 fn lt06_a_queue_pairs_close_flushes_before_it_is_over() {
@@ -803,7 +804,7 @@ fn lt06_a_queue_pairs_close_flushes_before_it_is_over() {
     });
 }
 
-/// LT-15: the close of a region ends its registration, of either kind.
+/// NDK LT-15: the close of a region ends its registration, of either kind.
 #[test]
 fn lt15_closing_a_region_ends_its_registration() {
     in_every_mode(|mode| {
@@ -834,7 +835,7 @@ fn lt15_closing_a_region_ends_its_registration() {
     });
 }
 
-/// LT-16: a domain waits for every kind of child, an adapter for its domain.
+/// NDK LT-16: a domain waits for every kind of child, an adapter for its domain.
 #[test]
 fn lt16_domains_and_adapters_wait_for_their_children() {
     in_every_mode(|mode| {
@@ -862,7 +863,7 @@ fn lt16_domains_and_adapters_wait_for_their_children() {
 
 unsafe extern "C" fn forget(_: *mut c_void) {}
 
-/// LT-18: fire and forget: the domain's close still waits for what was closed so.
+/// NDK LT-18: fire and forget: the domain's close still waits for what was closed so.
 #[test]
 fn lt18_closes_nobody_waits_for_are_waited_for_by_the_domain() {
     in_every_mode(|mode| {

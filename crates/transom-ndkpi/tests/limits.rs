@@ -167,7 +167,7 @@ fn requests_are_as_large_as_the_adapter_says() {
     });
 }
 
-/// WR-9: an inline request has as many bytes as its queue pair has room for, and no more.
+/// NDK WR-9: an inline request has as many bytes as its queue pair has room for, and no more.
 #[test]
 fn inline_data_is_as_long_as_the_queue_pair_allows() {
     in_every_mode(|mode| {
@@ -191,7 +191,7 @@ fn inline_data_is_as_long_as_the_queue_pair_allows() {
     });
 }
 
-/// INV-4: an Invalidate with a fence waits for the Read into what it ends; WR-10.
+/// NDK INV-4: an Invalidate with a fence waits for the Read into what it ends; NDK WR-10.
 #[test]
 fn wr10_a_fenced_invalidate_waits_for_the_read() {
     in_every_mode(|mode| {

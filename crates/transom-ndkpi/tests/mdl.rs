@@ -18,7 +18,7 @@ fn pfns(list: &List, count: usize) -> Vec<usize> {
     (0..count).map(|index| unsafe { array.add(index).read() }).collect()
 }
 
-/// 4.3: a header of 48 bytes and one number for each page that the bytes touch.
+/// NDK 4.3: a header of 48 bytes and one number for each page that the bytes touch.
 #[test]
 fn a_list_is_as_large_as_the_pages_it_spans() {
     for (address, length, pages) in [

@@ -28,7 +28,7 @@ unsafe extern "C" fn notified(context: *mut c_void, status: i32) {
     let rearm = notified.rearm.load(Ordering::SeqCst);
     if rearm != u32::MAX {
         let cq = notified.cq.load(Ordering::SeqCst);
-        // CQ-3: normal, and does not recurse.
+        // NDK CQ-3: normal, and does not recurse.
         unsafe { (table::<CqDispatch>(cq).arm)(cq, rearm) };
     }
     notified.running.fetch_sub(1, Ordering::SeqCst);
@@ -37,7 +37,7 @@ unsafe extern "C" fn notified(context: *mut c_void, status: i32) {
 
 transom_rules::over_both_paths!(path_holds());
 
-/// CQ-5, CQ-6, CQ-15, WR-11: what satisfies which arm, and what two arms amount to.
+/// NDK CQ-5, CQ-6, CQ-15, WR-11: what satisfies which arm, and what two arms amount to.
 #[test]
 fn cq05_two_arms_are_the_greater_one() {
     in_every_mode(|mode| {
@@ -95,7 +95,7 @@ fn cq05_two_arms_are_the_greater_one() {
                     let status = heard.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
                     assert_eq!(Status(status), Status::SUCCESS);
                 }
-                // CQ-2: once per arm, so the next message says nothing.
+                // NDK CQ-2: once per arm, so the next message says nothing.
                 assert_eq!(client.send(2, &[], op::SEND_AND_SOLICIT_EVENT), Status::SUCCESS);
                 assert_eq!(client.one().1, Status::SUCCESS);
                 results(cq, 2);
@@ -165,8 +165,8 @@ fn cq02_an_arm_is_answered_once() {
     });
 }
 
-/// CQ-3: arming inside the callback is normal, and never makes it run twice at a time (asserted in
-/// `notified`).
+/// NDK CQ-3: arming inside the callback is normal, and never makes it run twice at a time (asserted
+/// in `notified`).
 #[test]
 fn cq03_the_callback_arms_again() {
     in_every_mode(|mode| {
@@ -185,7 +185,7 @@ fn cq03_the_callback_arms_again() {
     });
 }
 
-/// CQ-4: entries that the last callback has seen do not satisfy an arm; a new one does.
+/// NDK CQ-4: entries that the last callback has seen do not satisfy an arm; a new one does.
 #[test]
 fn cq04_only_entries_newer_than_the_last_callback_satisfy_an_arm() {
     in_every_mode(|mode| {
@@ -205,8 +205,8 @@ fn cq04_only_entries_newer_than_the_last_callback_satisfy_an_arm() {
     });
 }
 
-/// CQ-6, WR-11: a message without SOLICIT satisfies ANY alone. Nothing else completes, so that what
-/// was not told when the adapter is closed is not told at all (LT-11).
+/// NDK CQ-6, WR-11: a message without SOLICIT satisfies ANY alone. Nothing else completes, so that
+/// what was not told when the adapter is closed is not told at all (NDK LT-11).
 #[test]
 fn cq06_a_plain_message_satisfies_any_alone() {
     in_every_mode(|mode| {
@@ -241,7 +241,7 @@ unsafe extern "C" fn holds(context: *mut c_void, _status: i32) {
     held.may_return.get();
 }
 
-/// CQ-3: what satisfies an arm while the callback runs is told when it has returned.
+/// NDK CQ-3: what satisfies an arm while the callback runs is told when it has returned.
 #[test]
 fn cq03_an_arm_inside_the_callback_is_answered_behind_it() {
     in_every_mode(|mode| {
@@ -273,7 +273,7 @@ fn cq03_an_arm_inside_the_callback_is_answered_behind_it() {
     });
 }
 
-/// CQ-6: what fails is solicited.
+/// NDK CQ-6: what fails is solicited.
 #[test]
 fn cq06_a_failed_request_satisfies_solicited() {
     in_every_mode(|mode| {
@@ -287,8 +287,8 @@ fn cq06_a_failed_request_satisfies_solicited() {
     });
 }
 
-/// CQ-7, CQ-12: one completion more than there is room for kills the queue, and whoever armed it is
-/// told, for whatever he armed it.
+/// NDK CQ-7, CQ-12: one completion more than there is room for kills the queue, and whoever armed
+/// it is told, for whatever he armed it.
 #[test]
 fn cq07_an_overrun_is_told_to_any_arm() {
     in_every_mode(|mode| {
@@ -315,7 +315,7 @@ fn cq07_an_overrun_is_told_to_any_arm() {
     });
 }
 
-/// CQ-8, WR-4: no entry and no notification for a silent success; a failure has its entry.
+/// NDK CQ-8, WR-4: no entry and no notification for a silent success; a failure has its entry.
 #[test]
 fn cq08_silent_success_makes_no_entry() {
     in_every_mode(|mode| {
@@ -353,7 +353,7 @@ fn plain_results(cq: Ptr, wanted: usize) -> Vec<NdkResult> {
     found
 }
 
-/// CQ-9: in order, as many as fit, by either function.
+/// NDK CQ-9: in order, as many as fit, by either function.
 #[test]
 fn cq09_results_come_in_order_by_either_function() {
     in_every_mode(|mode| {
@@ -374,7 +374,7 @@ fn cq09_results_come_in_order_by_either_function() {
     });
 }
 
-/// CQ-9: a receive that invalidated can be had by the plain function, which does not say so.
+/// NDK CQ-9: a receive that invalidated can be had by the plain function, which does not say so.
 #[test]
 fn cq09_the_plain_function_takes_invalidating_receives_too() {
     in_every_mode(|mode| {
@@ -430,7 +430,7 @@ fn wr04_a_post_that_fails_makes_no_completion() {
     });
 }
 
-/// WR-6: no bytes: no list is needed, and no token is looked at.
+/// NDK WR-6: no bytes: no list is needed, and no token is looked at.
 #[test]
 fn wr06_requests_of_no_bytes_are_legal() {
     in_every_mode(|mode| {
@@ -447,7 +447,7 @@ fn wr06_requests_of_no_bytes_are_legal() {
     });
 }
 
-/// WR-7: receives at any time, other requests only while connected; Bind, FastRegister and
+/// NDK WR-7: receives at any time, other requests only while connected; Bind, FastRegister and
 /// Invalidate are such.
 #[test]
 fn wr07_receives_are_posted_before_the_connection() {
@@ -485,8 +485,8 @@ fn wr08_an_error_completion_ends_the_connection() {
     });
 }
 
-/// WR-9: the bytes are taken before the call returns, tokens are not looked at, entries may be more
-/// than other requests have, and the sum has its limit.
+/// NDK WR-9: the bytes are taken before the call returns, tokens are not looked at, entries may be
+/// more than other requests have, and the sum has its limit.
 #[test]
 fn wr09_inline_data_is_taken_at_once() {
     in_every_mode(|mode| {
@@ -527,8 +527,8 @@ fn wr14_bytes_are_those_of_receives() {
     });
 }
 
-/// WR-15, 7.3: a Send whose receive does not come in time (a second) is an IO_TIMEOUT, and the end of
-/// the connection. In one mode: no call of it ends later than at once.
+/// NDK WR-15, 7.3: a Send whose receive does not come in time (a second) is an IO_TIMEOUT, and the
+/// end of the connection. In one mode: no call of it ends later than at once.
 #[test]
 fn wr15_a_send_without_a_receive_times_out() {
     let (client, server) = pair(Mode::Natural);
@@ -539,7 +539,7 @@ fn wr15_a_send_without_a_receive_times_out() {
     server.end(&[]);
 }
 
-/// 4.2: every entry says what it was. Receives that invalidate: INV-6.
+/// NDK 4.2: every entry says what it was. Receives that invalidate: NDK INV-6.
 #[test]
 fn each_entry_says_what_it_was() {
     in_every_mode(|mode| {
@@ -571,7 +571,7 @@ fn each_entry_says_what_it_was() {
     });
 }
 
-/// 7.3, WR-14: a message that is too long for its receive: BUFFER_OVERFLOW and no bytes here,
+/// NDK 7.3, WR-14: a message that is too long for its receive: BUFFER_OVERFLOW and no bytes here,
 /// REMOTE_RESOURCES there.
 #[test]
 fn wr14_a_receive_that_is_too_short_has_no_bytes() {
@@ -605,7 +605,7 @@ fn wr16_queues_hold_what_they_were_made_for() {
 
 // ---- NDK 7.2 ----
 
-/// DF-1, DF-2: a hint: what was deferred is done and completes all the same.
+/// NDK DF-1, DF-2: a hint: what was deferred is done and completes all the same.
 #[test]
 fn df02_deferred_requests_complete() {
     in_every_mode(|mode| {
@@ -622,7 +622,8 @@ fn df02_deferred_requests_complete() {
     });
 }
 
-/// DF-3, its test vector: the first is done although the second fails inline and nothing follows.
+/// NDK DF-3, its test vector: the first is done although the second fails inline and nothing
+/// follows.
 #[test]
 fn df03_a_post_that_fails_lets_the_deferred_ones_go() {
     in_every_mode(|mode| {
@@ -643,7 +644,7 @@ fn df03_a_post_that_fails_lets_the_deferred_ones_go() {
     });
 }
 
-/// DF-5, 7.4: a flush returns deferred requests too.
+/// NDK DF-5, 7.4: a flush returns deferred requests too.
 #[test]
 fn df05_a_flush_retires_deferred_requests() {
     in_every_mode(|mode| {

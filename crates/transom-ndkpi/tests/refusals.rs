@@ -60,7 +60,7 @@ fn accept_with(connector: Ptr, qp: Ptr, private: &[u8], told: &Cell<u32>) -> Sta
     })
 }
 
-/// DC-3: NdkDisconnect while NdkAccept is pending is refused, and the event still comes.
+/// NDK DC-3: NdkDisconnect while NdkAccept is pending is refused, and the event still comes.
 #[test]
 fn dc03_a_refused_disconnect_leaves_the_event() {
     in_every_mode(|mode| {
@@ -75,8 +75,8 @@ fn dc03_a_refused_disconnect_leaves_the_event() {
     });
 }
 
-/// DC-3: a second NdkCompleteConnect, a second NdkAccept or a NdkConnect is refused; the event of the
-/// first comes, once, and that of the refused call never.
+/// NDK DC-3: a second NdkCompleteConnect, a second NdkAccept or a NdkConnect is refused; the event
+/// of the first comes, once, and that of the refused call never.
 #[test]
 fn dc03_a_refused_second_step_leaves_the_event_of_the_first() {
     in_every_mode(|mode| {
@@ -136,8 +136,8 @@ fn an_accept_that_is_refused_is_made_again() {
     });
 }
 
-/// DC-4: one's own NdkDisconnect is no event of one's own, whoever leaves first; nor is one's own
-/// close.
+/// NDK DC-4: one's own NdkDisconnect is no event of one's own, whoever leaves first; nor is one's
+/// own close.
 #[test]
 fn dc04_ones_own_disconnect_is_no_event() {
     in_every_mode(|mode| {
@@ -151,7 +151,7 @@ fn dc04_ones_own_disconnect_is_no_event() {
                 assert_eq!(half.events.disconnected.get(), 0, "the peer is told");
                 assert_eq!(half.server.disconnect(), Status::SUCCESS);
             }
-            // When the adapters are closed, every callback has returned (LT-11).
+            // When the adapters are closed, every callback has returned (NDK LT-11).
             half.end();
             assert!(!own.peek(), "it {leaves}");
         }
@@ -179,7 +179,8 @@ unsafe extern "C" fn leave_at_once(context: *mut c_void, status: i32) {
     leaver.completed.set(status);
 }
 
-/// DC-4, DC-8: NdkDisconnect inside the completion routine, before the event could be registered.
+/// NDK DC-4, DC-8: NdkDisconnect inside the completion routine, before the event could be
+/// registered.
 #[test]
 fn dc04_a_disconnect_in_the_completion_routine_is_no_event_either() {
     in_every_mode(|mode| {
@@ -208,8 +209,9 @@ fn dc04_a_disconnect_in_the_completion_routine_is_no_event_either() {
     });
 }
 
-/// LT-9, 2.2: the connector belongs to the queue pair that it has connected. A refused NdkConnect or
-/// NdkAccept of another one moves nothing: that one closes at once, and the connected one waits.
+/// NDK LT-9, 2.2: the connector belongs to the queue pair that it has connected. A refused
+/// NdkConnect or NdkAccept of another one moves nothing: that one closes at once, and the connected
+/// one waits.
 #[test]
 fn lt09_a_refused_connect_moves_no_queue_pair() {
     in_every_mode(|mode| {
@@ -245,8 +247,8 @@ fn lt09_a_refused_connect_moves_no_queue_pair() {
     });
 }
 
-/// LT-9: what refuses a queue pair because it has a peer, or a connect that fails, leaves no relation
-/// either: the queue pair closes, and the connector connects with another.
+/// NDK LT-9: what refuses a queue pair because it has a peer, or a connect that fails, leaves no
+/// relation either: the queue pair closes, and the connector connects with another.
 #[test]
 fn lt09_a_failed_connect_leaves_no_relation() {
     in_every_mode(|mode| {
@@ -264,8 +266,8 @@ fn lt09_a_failed_connect_leaves_no_relation() {
     });
 }
 
-/// 6.7: CONNECTION_INVALID where there is nothing to complete, and CONNECTION_ABORTED where the other
-/// side has given up.
+/// NDK 6.7: CONNECTION_INVALID where there is nothing to complete, and CONNECTION_ABORTED where the
+/// other side has given up.
 #[test]
 fn the_second_step_fails_when_the_other_side_has_given_up() {
     in_every_mode(|mode| {
@@ -288,7 +290,8 @@ fn the_second_step_fails_when_the_other_side_has_given_up() {
         half.server.end(&[]);
         listening.get();
 
-        // The passive side does. In the modes in which NdkAccept waits, it could not be closed (LT-5).
+        // The passive side does. In the modes in which NdkAccept waits, it could not be closed (NDK
+        // LT-5).
         let half = Half::between(mode, Mode::Natural);
         close(half.server.connector);
         let data = table::<ConnectorDispatch>(half.client.connector).get_connection_data;

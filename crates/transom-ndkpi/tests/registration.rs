@@ -21,7 +21,7 @@ fn unregistered(mode: Mode, test: impl FnOnce(Ptr, &Pages)) {
     close_adapter(adapter);
 }
 
-/// Refused, and inline in every mode.
+/// Refused, and inline in every mode (NDK A-16).
 fn refused(mr: Ptr, list: &List, length: usize, flags: u32) -> Status {
     let (returned, status) = register(mr, list.0, length, flags);
     assert_eq!(returned, status.0, "inline");
@@ -96,7 +96,7 @@ fn mr04_length_is_held_against_the_chain() {
     });
 }
 
-/// MR-5: from the first MDL's very byte, for Length bytes: not one before, not one behind.
+/// NDK MR-5: from the first MDL's very byte, for Length bytes: not one before, not one behind.
 #[test]
 fn mr05_a_registration_has_its_first_and_its_last_byte_and_no_other() {
     in_every_mode(|mode| {
@@ -155,7 +155,7 @@ fn mr06_the_address_is_an_index_that_nobody_follows() {
     in_every_mode(|mode| scattered(mode, drop));
 }
 
-/// MR-7: byte i of the region is called VA + i by this side's lists, too.
+/// NDK MR-7: byte i of the region is called VA + i by this side's lists, too.
 #[test]
 fn mr07_bytes_are_named_by_the_first_address() {
     in_every_mode(|mode| {
@@ -176,7 +176,7 @@ fn mr07_bytes_are_named_by_the_first_address() {
     });
 }
 
-/// MR-8: a base of 0 is refused, and no byte is named by its offset from 0.
+/// NDK MR-8: a base of 0 is refused, and no byte is named by its offset from 0.
 #[test]
 fn mr08_there_are_no_zero_based_addresses() {
     in_every_mode(|mode| {
@@ -194,8 +194,8 @@ fn mr08_there_are_no_zero_based_addresses() {
     });
 }
 
-/// MR-9: scribbled over and freed once the request is complete; whoever still looked at it would
-/// find nonsense.
+/// NDK MR-9: scribbled over and freed once the request is complete; whoever still looked at it
+/// would find nonsense.
 #[test]
 fn mr09_the_chain_is_not_needed_any_more_once_the_request_is_complete() {
     in_every_mode(|mode| {
@@ -253,8 +253,9 @@ fn ended(mr: Ptr, list: &List, length: usize) -> (i32, Status) {
     register(mr, list.0, length, flag::ALLOW_REMOTE_READ)
 }
 
-/// 0.4, MR-11: a call at DISPATCH level does not wait for as many answers of the kernel as a long list
-/// may need: it is PENDING, and complete on another thread. A short one is registered at once.
+/// NDK 0.4, MR-11: a call at DISPATCH level does not wait for as many answers of the kernel as a
+/// long list may need: it is PENDING, and complete on another thread. A short one is registered at
+/// once.
 #[test]
 fn mr11_a_long_list_is_registered_behind_the_call() {
     in_every_mode(|mode| {
@@ -268,7 +269,7 @@ fn mr11_a_long_list_is_registered_behind_the_call() {
         assert_eq!(deregister(mr).1, Status::SUCCESS);
         let list = backwards(&long);
         assert_eq!(ended(mr, &list, long.len()), (PENDING, Status::SUCCESS));
-        // MR-9: the list is not needed any more; MR-17: the token serves.
+        // NDK MR-9: the list is not needed any more; NDK MR-17: the token serves.
         drop(list);
         let sink = Pages::new(1);
         let (sink_mr, local) = client.mr(&sink, flag::ALLOW_LOCAL_WRITE);
@@ -329,8 +330,8 @@ unsafe extern "C" fn register_another(context: *mut std::ffi::c_void, status: i3
     chain.returned.set(unsafe { (t.register)(mr, chain.list.0, chain.length, 0, done, context) });
 }
 
-/// 0.4: callable inside a callback, also on the thread that long registrations are made on; LT-7: a
-/// close waits for one that is under way.
+/// NDK 0.4: callable inside a callback, also on the thread that long registrations are made on; NDK
+/// LT-7: a close waits for one that is under way.
 #[test]
 fn a_long_list_is_registered_inside_a_callback_and_closed_under_way() {
     in_every_mode(|mode| {
@@ -385,9 +386,9 @@ unsafe extern "C" fn register_twice(context: *mut std::ffi::c_void, _status: i32
     }
 }
 
-/// MR-17, MR-18, DR-4: a region under registration is not registered, deregistered or named. Asked
-/// on the provider's own thread, which cannot register it meanwhile; in the modes in which a call
-/// waits there is no meanwhile.
+/// NDK MR-17, MR-18, DR-4: a region under registration is not registered, deregistered or named.
+/// Asked on the provider's own thread, which cannot register it meanwhile; in the modes in which a
+/// call waits there is no meanwhile.
 #[test]
 fn mr18_a_region_under_registration_is_neither_free_nor_registered() {
     let adapter = open(Mode::Natural);
@@ -410,7 +411,7 @@ fn mr18_a_region_under_registration_is_neither_free_nor_registered() {
     close_adapter(adapter);
 }
 
-/// LT-15: a region that is closed leaves its place to another.
+/// NDK LT-15: a region that is closed leaves its place to another.
 #[test]
 fn mr11_a_closed_region_gives_its_place_back() {
     in_every_mode(|mode| {
@@ -427,8 +428,8 @@ fn mr11_a_closed_region_gives_its_place_back() {
     });
 }
 
-/// MR-12, 11.9: what each flag lets a peer do. A refusal ends the connection, so each attempt has
-/// its own.
+/// NDK MR-12, 11.9: what each flag lets a peer do. A refusal ends the connection, so each attempt
+/// has its own.
 #[test]
 fn mr12_peers_can_do_what_the_flags_say() {
     in_every_mode(|mode| {
@@ -521,7 +522,7 @@ fn mr15_an_adapter_that_needs_the_read_sink_flag_refuses_a_sink_without() {
     });
 }
 
-/// MR-16: for the answers to this side's own Reads, and for nothing else.
+/// NDK MR-16: for the answers to this side's own Reads, and for nothing else.
 #[test]
 fn mr16_the_read_sink_flag_alone_is_for_reads_only() {
     in_every_mode(|mode| {
@@ -539,7 +540,7 @@ fn can_receive(mode: Mode, flags: u32) -> bool {
     let (from, to) = (Pages::new(1), Pages::new(1));
     from.fill(|i| i as u8);
     let (to_mr, to_token) = server.mr(&to, flags);
-    // MR-20: to be sent, nothing is needed.
+    // NDK MR-20: to be sent, nothing is needed.
     let (from_mr, from_token) = client.mr(&from, flag::ALLOW_LOCAL_READ);
     assert_eq!(server.receive(9, &[to.sge(to_token, 16, 64)]), Status::SUCCESS);
     assert_eq!(client.send(1, &[from.sge(from_token, 0, 64)], 0), Status::SUCCESS);
@@ -559,7 +560,7 @@ fn can_receive(mode: Mode, flags: u32) -> bool {
     right
 }
 
-/// MR-17: from the completion on, whichever way it comes; and not before, nor after a failure.
+/// NDK MR-17: from the completion on, whichever way it comes; and not before, nor after a failure.
 #[test]
 fn mr17_tokens_are_valid_once_the_registration_is_complete() {
     in_every_mode(|mode| {
@@ -595,7 +596,7 @@ fn mr18_one_registration_at_a_time() {
     });
 }
 
-/// MR-19: each registration of the same bytes has rights of its own.
+/// NDK MR-19: each registration of the same bytes has rights of its own.
 #[test]
 fn mr19_memory_is_registered_many_times_with_different_rights() {
     in_every_mode(|mode| {

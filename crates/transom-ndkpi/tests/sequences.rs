@@ -421,7 +421,7 @@ impl Sequence {
                 assert!(right, "seed {}: request {context:#x} never completed", self.seed);
             }
             accepted += end.requests.len();
-            // LT-9: in any order; each waits for what hangs on it.
+            // NDK LT-9: in any order; each waits for what hangs on it.
             let mut objects = vec![end.side.connector, end.side.qp, end.side.cq, end.side.pd];
             objects.append(&mut end.regions);
             objects.append(&mut end.windows);

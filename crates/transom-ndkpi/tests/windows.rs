@@ -91,7 +91,7 @@ fn mw02_a_window_lies_inside_its_region() {
     });
 }
 
-/// MW-3: as the region's, a window's address names bytes and is never followed.
+/// NDK MW-3: as the region's, a window's address names bytes and is never followed.
 #[test]
 fn mw03_the_address_is_an_index_that_nobody_follows() {
     in_every_mode(|mode| {
@@ -135,7 +135,7 @@ fn mw04_a_window_opens_for_reading_or_writing_or_both() {
     });
 }
 
-/// MW-5: remote write needs the region's local write, and no remote right of the region's.
+/// NDK MW-5: remote write needs the region's local write, and no remote right of the region's.
 #[test]
 fn mw05_remote_write_needs_local_write() {
     in_every_mode(|mode| {
@@ -155,7 +155,7 @@ fn mw05_remote_write_needs_local_write() {
     });
 }
 
-/// MW-6: so that it can travel in a Send that is posted behind the Bind.
+/// NDK MW-6: so that it can travel in a Send that is posted behind the Bind.
 #[test]
 fn mw06_the_token_is_there_when_bind_returns() {
     in_every_mode(|mode| {
@@ -172,7 +172,7 @@ fn mw06_the_token_is_there_when_bind_returns() {
     });
 }
 
-/// MW-7: one queue pair at a time; others' peers are refused, also of the same domain.
+/// NDK MW-7: one queue pair at a time; others' peers are refused, also of the same domain.
 #[test]
 fn mw07_a_window_serves_one_queue_pair() {
     in_every_mode(|mode| {
@@ -205,8 +205,8 @@ fn mw08_region_window_and_queue_pair_share_a_domain() {
     });
 }
 
-/// MW-9: binding again without an invalidation is a request that fails, and ends the connection; the
-/// window stays what it was until then.
+/// NDK MW-9: binding again without an invalidation is a request that fails, and ends the
+/// connection; the window stays what it was until then.
 #[test]
 fn mw09_binding_again_without_an_invalidation_fails() {
     in_every_mode(|mode| {
@@ -221,7 +221,7 @@ fn mw09_binding_again_without_an_invalidation_fails() {
     });
 }
 
-/// MW-10: what ends a window, and that its region is free then.
+/// NDK MW-10: what ends a window, and that its region is free then.
 #[test]
 fn mw10_a_window_dies_with_what_it_hangs_on() {
     in_every_mode(|mode| {
@@ -255,8 +255,8 @@ fn mw10_a_window_dies_with_what_it_hangs_on() {
     });
 }
 
-/// MW-9, 2.2: a window that is invalidated is bound to another region, and the first one closes. It
-/// need not wait for the Invalidate: that one comes first, behind a Read.
+/// NDK MW-9, 2.2: a window that is invalidated is bound to another region, and the first one
+/// closes. It need not wait for the Invalidate: that one comes first, behind a Read.
 #[test]
 fn mw09_a_window_is_bound_again_behind_its_invalidation() {
     in_every_mode(|mode| {
@@ -297,7 +297,8 @@ unsafe extern "C" fn ask_for_the_token(context: *mut std::ffi::c_void, _status: 
     asks.told.set(window_token(asks.window.load(std::sync::atomic::Ordering::SeqCst)));
 }
 
-/// 0.4: a notification, perhaps inside NdkInvalidate, calls into the window that is invalidated.
+/// NDK 0.4: a notification, perhaps inside NdkInvalidate, calls into the window that is
+/// invalidated.
 #[test]
 fn a_callback_inside_an_invalidate_asks_for_the_token() {
     in_every_mode(|mode| {
@@ -388,7 +389,7 @@ fn inv05_invalidating_twice_fails_the_request_and_the_connection() {
     });
 }
 
-/// INV-6, CQ-10, CQ-11: the receive says which token; when it does, the token is dead already.
+/// NDK INV-6, CQ-10, CQ-11: the receive says which token; when it does, the token is dead already.
 #[test]
 fn inv06_a_send_invalidates_before_its_receive_is_told() {
     in_every_mode(|mode| {
@@ -429,7 +430,7 @@ fn inv07_an_invalid_token_makes_the_receiver_abort() {
     });
 }
 
-/// INV-9: windows and fast registrations; never a normal region, never the privileged token.
+/// NDK INV-9: windows and fast registrations; never a normal region, never the privileged token.
 #[test]
 fn inv09_a_peer_invalidates_windows_and_fast_registrations_only() {
     in_every_mode(|mode| {
@@ -459,7 +460,7 @@ fn inv09_a_peer_invalidates_windows_and_fast_registrations_only() {
     });
 }
 
-/// INV-10: the adapter's flag is clear, so the request's is ignored: the sink stays.
+/// NDK INV-10: the adapter's flag is clear, so the request's is ignored: the sink stays.
 #[test]
 fn inv10_a_read_invalidates_nothing_here() {
     in_every_mode(|mode| {

@@ -110,7 +110,7 @@ pub(crate) const NOTIFY_SOLICITED: u32 = 2;
 
 pub(crate) const MR_LOCAL_WRITE: u32 = 0x1;
 pub(crate) const MR_REMOTE_READ: u32 = 0x2;
-/// Tested alone; programs pass it together with `MR_LOCAL_WRITE` (C37).
+/// Tested alone; programs pass it together with `MR_LOCAL_WRITE` (ND2 C37).
 pub(crate) const MR_REMOTE_WRITE_BIT: u32 = 0x4;
 pub(crate) const MR_READ_SINK: u32 = 0x8;
 pub(crate) const MR_DO_NOT_SECURE_VM: u32 = 0x8000_0000;

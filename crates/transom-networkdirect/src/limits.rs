@@ -1,6 +1,6 @@
 //! What an adapter can (ND2 3.3, 7.2).
 
-/// Entries of a list. Every queue pair is granted as many, whatever it asked for (C23).
+/// Entries of a list. Every queue pair is granted as many, whatever it asked for (ND2 C23).
 pub(crate) const SGE: u32 = 16;
 /// Requests, and receives, of one queue pair (both the same: ND2 7.6 point 27).
 pub(crate) const QUEUE_DEPTH: u32 = 16_384;

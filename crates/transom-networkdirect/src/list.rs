@@ -43,7 +43,7 @@ pub(crate) fn put<C: Copy + TryInto<usize> + TryFrom<usize>>(
     let need = HEADER + ENTRY * addresses.len().max(1) + bodies;
     length.put(C::try_from(need).map_err(|_| ND_INSUFFICIENT_RESOURCES)?);
     if out.is_null() || room < need {
-        // With (NULL, 0) on an empty list too: a caller follows its pointer on success (C20).
+        // With (NULL, 0) on an empty list too: a caller follows its pointer on success (ND2 C20).
         return Err(ND_BUFFER_OVERFLOW);
     }
     let mut bytes = vec![0; HEADER + ENTRY * addresses.len().max(1)];

@@ -11,7 +11,7 @@ pub(crate) fn within<N: TryInto<u32>>(value: N, limit: u32, invalid: i32) -> Res
 }
 
 /// Private data of the program; larger than `limit` is refused before a byte is read, and changes
-/// nothing (C17).
+/// nothing (ND2 C17).
 pub(crate) fn private_data(
     private: InPtr<u8>,
     length: usize,
@@ -41,7 +41,7 @@ pub(crate) fn put_private<C: Copy + TryInto<usize> + TryFrom<usize>>(
     if room < bytes.len() { Err(ND_BUFFER_OVERFLOW) } else { Ok(ND_SUCCESS) }
 }
 
-/// Give out an address: all of it or nothing (C48).
+/// Give out an address: all of it or nothing (ND2 C48).
 pub(crate) fn put_address<C: Copy + TryInto<usize> + TryFrom<usize>>(
     from: SocketAddr,
     out: OutPtr<u8>,

@@ -55,7 +55,7 @@ impl Nic {
         status(unsafe { self.raw.register(self.domain, base, &[segment], rights) })
     }
 
-    /// A queue pair. Every one is granted the adapter's list lengths (C23).
+    /// A queue pair. Every one is granted the adapter's list lengths (ND2 C23).
     pub(crate) fn queue_pair(
         &self,
         initiator: &raw::CompletionQueue,

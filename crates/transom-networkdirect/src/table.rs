@@ -9,23 +9,23 @@ pub(crate) fn nd2(status: Status) -> i32 {
     match status {
         Status::Success => ND_SUCCESS,
         Status::Canceled => ND_CANCELED,
-        Status::LocalAccess | Status::RemoteAccess => ND_ACCESS_VIOLATION, // C12
+        Status::LocalAccess | Status::RemoteAccess => ND_ACCESS_VIOLATION, // ND2 C12
         Status::RemoteError => ND_REMOTE_ERROR,
         Status::IoTimeout => ND_IO_TIMEOUT,
         Status::ReceiveTooSmall | Status::BufferOverflow | Status::QueueOverrun => {
-            ND_BUFFER_OVERFLOW // C22, C27
+            ND_BUFFER_OVERFLOW // ND2 C22, C27
         }
-        Status::PeerReceiveTooSmall => STATUS_DATA_ERROR, // C22
+        Status::PeerReceiveTooSmall => STATUS_DATA_ERROR, // ND2 C22
         Status::InvalidRequest => ND_INVALID_DEVICE_REQUEST, // C10
         Status::InternalError => ND_INTERNAL_ERROR,
         Status::ConnectionInvalid => ND_CONNECTION_INVALID,
         Status::ConnectionActive => ND_CONNECTION_ACTIVE,
         Status::ConnectionRefused => ND_CONNECTION_REFUSED,
         Status::ConnectionAborted => ND_CONNECTION_ABORTED,
-        Status::ConnectionDisconnected => STATUS_CONNECTION_DISCONNECTED, // C33
+        Status::ConnectionDisconnected => STATUS_CONNECTION_DISCONNECTED, // ND2 C33
         Status::InvalidState => ND_INVALID_DEVICE_STATE,
         Status::InvalidBufferSize => ND_INVALID_BUFFER_SIZE,
-        Status::AddressAssociated => STATUS_ADDRESS_ALREADY_ASSOCIATED, // C30
+        Status::AddressAssociated => STATUS_ADDRESS_ALREADY_ASSOCIATED, // ND2 C30
         Status::AddressNotAssociated => STATUS_ADDRESS_NOT_ASSOCIATED,
         Status::NoMoreEntries => ND_NO_MORE_ENTRIES,
         Status::DataOverrun => ND_DATA_OVERRUN,
@@ -37,7 +37,7 @@ pub(crate) fn nd2(status: Status) -> i32 {
         Status::InsufficientResources => ND_INSUFFICIENT_RESOURCES,
         Status::NetworkUnreachable => ND_NETWORK_UNREACHABLE,
         Status::HostUnreachable => ND_HOST_UNREACHABLE,
-        Status::BadNetworkName => STATUS_BAD_NETWORK_NAME, // C41
+        Status::BadNetworkName => STATUS_BAD_NETWORK_NAME, // ND2 C41
         Status::InvalidAddress => ND_INVALID_ADDRESS,
         Status::SharingViolation => ND_SHARING_VIOLATION,
         Status::TooManyAddresses => ND_TOO_MANY_ADDRESSES,

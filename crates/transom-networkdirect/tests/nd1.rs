@@ -1,5 +1,5 @@
 //! Version 1, as a C++ program uses it: the conformance list of ND1 16, and what belongs to it.
-//! `rules.toml` says which test holds which rule.
+//! `docs/rules/networkdirect-v1.md` says which test holds which rule.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // tests
 
 mod support;

@@ -4,8 +4,12 @@ use std::collections::BTreeSet;
 
 /// The tests of a source file that run whenever the tests of its crate do: a function with
 /// `#[test]`, and neither `#[ignore]` nor `#[cfg]`. Reads what rustfmt writes, an attribute a line.
+/// Where a macro makes tests of names, `fn $name()`, each `name = "..."` is one.
 pub(crate) fn tests_of(source: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
+    if source.contains("#[test]\n            fn $name()") {
+        found.extend(code(source).flat_map(named).map(str::to_owned));
+    }
     let (mut test, mut excused) = (false, false);
     for line in code(source) {
         if line.starts_with("#![cfg") {
@@ -18,13 +22,20 @@ pub(crate) fn tests_of(source: &str) -> BTreeSet<String> {
         }
         if let Some(rest) = line.strip_prefix("fn ") {
             let name = rest.split(['(', '<']).next().unwrap_or_default();
-            if test && !excused {
+            if test && !excused && !name.starts_with('$') {
                 found.insert(name.to_owned());
             }
         }
         (test, excused) = (false, false);
     }
     found
+}
+
+/// The names in `one = "1", two = "2"`.
+fn named(line: &str) -> impl Iterator<Item = &str> {
+    let word = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let pairs = line.split(',').filter_map(|part| part.trim().split_once(" = \""));
+    pairs.map(|(name, _)| name).filter(move |name| word(name))
 }
 
 /// The lines that are no comments, without what surrounds them.
@@ -57,6 +68,14 @@ mod tests {
             ["three"]
         );
         assert!(found("fn helper() {}\n#[test]\nconst X: u8 = 1;\nfn helper() {}").is_empty());
+    }
+
+    #[test]
+    fn a_name_given_to_a_macro_of_tests_is_one() {
+        let made = "$(\n            #[test]\n            fn $name() {\n}\n)*\n";
+        let cases = "cases!(\"a\":\n    one = \"1\", two = \"2\",\n);\nlet x = \"3\";\n";
+        assert_eq!(found(&format!("{made}{cases}")), ["one", "two"]);
+        assert!(found(cases).is_empty());
     }
 
     #[test]

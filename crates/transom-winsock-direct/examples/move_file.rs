@@ -191,7 +191,7 @@ impl Session {
         Ok(())
     }
 
-    /// Send bytes: the first of them in the message, the rest by RDMA (8.3, 8.4).
+    /// Send bytes: the first of them in the message, the rest by RDMA (WSD 8.3, 8.4).
     pub(crate) fn send_all(&mut self, bytes: &[u8]) -> Result<()> {
         let inline = bytes.len().min(1024);
         let (first, rest) = bytes.split_at(inline);
@@ -279,8 +279,8 @@ impl Session {
         }
     }
 
-    /// Before a socket is closed the switch deregisters what no transfer uses: the sending
-    /// region. The receives of the other one are under way; the provider releases it.
+    /// Before a socket is closed the switch deregisters what no transfer uses (WSD A-21): the
+    /// sending region. The receives of the other one are under way; the provider releases it.
     pub(crate) fn close(self) -> Result<()> {
         let [sending, _] = self.handles;
         self.provider.deregister_memory(self.socket, sending)?;

@@ -49,7 +49,7 @@ pub const SOCKET_ERROR: i32 = -1;
 /// What functions that return a socket return when they fail.
 pub const INVALID_SOCKET: usize = usize::MAX;
 
-/// A buffer of a Send or Receive: no handle; the registration is found by the range (M-2).
+/// A buffer of a Send or Receive: no handle; the registration is found by the range (WSD M-2).
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct WsaBuf {
@@ -83,7 +83,7 @@ pub struct Overlapped {
     pub offset: u32,
     /// Error.
     pub offset_high: u32,
-    /// An event; its low bit asks for polling instead of an upcall (O-3).
+    /// An event; its low bit asks for polling instead of an upcall (WSD O-3).
     pub event: *mut c_void,
 }
 

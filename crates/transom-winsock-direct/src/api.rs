@@ -52,13 +52,14 @@ impl Provider {
         self.socket(socket)?.network_events(event)
     }
 
-    /// `WSPDuplicateSocket`: what goes into `dwProviderReserved`. `process` may be any number (D-7).
+    /// `WSPDuplicateSocket`: what goes into `dwProviderReserved`. `process` may be any number (WSD
+    /// D-7).
     pub fn duplicate(&self, socket: usize, process: u32) -> Result<u32> {
         let _ = process;
         self.socket(socket)?.duplicate()
     }
 
-    /// What every registration needs first: a connected socket, and a buffer.
+    /// What every registration needs first: a connected socket (WSD A-2), and a buffer.
     fn registering(
         &self,
         socket: usize,

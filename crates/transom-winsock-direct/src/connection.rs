@@ -15,7 +15,7 @@ use crate::{BUFFERS_LIMIT, QUEUE_DEPTH};
 const READS: ReadLimits = ReadLimits { inbound: 16, outbound: 16 };
 
 /// Goes with every refusal, so that the other side can tell a program that refuses from a port that
-/// has no listener (C-5).
+/// has no listener (WSD C-5).
 pub(crate) const REFUSAL: &[u8] = &[1];
 
 /// One end of a connection: a protection domain of its own, a queue pair, a completion queue.

@@ -40,7 +40,7 @@ pub enum Direction {
 }
 
 impl Socket {
-    /// The local side of a message: each buffer's registration, found by its range (M-2).
+    /// The local side of a message: each buffer's registration, found by its range (WSD M-2).
     fn by_ranges(
         state: &mut State,
         channel: &Connection,
@@ -70,7 +70,7 @@ impl Socket {
     }
 
     /// Enter an operation in the books, post it, and take it out again if that fails. While it is in
-    /// the books, its registrations cannot be removed.
+    /// the books, its registrations cannot be removed (WSD A-18).
     fn post(
         &self,
         state: &mut State,
@@ -93,7 +93,7 @@ impl Socket {
         })
     }
 
-    /// `WSPSend`: one message (M-1). `WSA_IO_PENDING` is success.
+    /// `WSPSend`: one message (WSD M-1). `WSA_IO_PENDING` is success.
     pub(crate) fn send(
         self: &Arc<Self>,
         buffers: &[Range],
@@ -103,19 +103,19 @@ impl Socket {
         let mut state = lock(&self.state);
         let channel = Socket::channel(&state)?;
         if flags != 0 {
-            return Err(Error::WSAEINVAL); // M-3
+            return Err(Error::WSAEINVAL); // WSD M-3
         }
         let purpose = Purpose::LocalSource;
         let found = Socket::by_ranges(&mut state, &channel, purpose, buffers);
         let (sges, regions) = self.heard(&mut state, found)?;
         self.post(&mut state, (operation, flags), regions, |request| {
-            // Behind every RdmaRead: the message may say that the data has been fetched (5.6).
+            // Behind every RdmaRead: the message may say that the data has been fetched (WSD 5.6).
             channel.post(request, Engine::Send, Flags::READ_FENCE, &sges)
         })
     }
 
-    /// `WSPRecv`. A message that comes before its receive waits at its sender, however long (N-2, N-3:
-    /// this adapter has flow control, so nothing is kept here).
+    /// `WSPRecv`. A message that comes before its receive waits at its sender, however long (WSD
+    /// N-2, N-3: this adapter has flow control, so nothing is kept here).
     pub(crate) fn receive(
         self: &Arc<Self>,
         buffers: &[Range],
@@ -174,7 +174,7 @@ impl Socket {
         })
     }
 
-    /// `WSPGetOverlappedResult`; asking drives progress (O-7).
+    /// `WSPGetOverlappedResult`; asking drives progress (WSD O-7).
     pub(crate) fn overlapped_result(
         self: &Arc<Self>,
         operation: Operation,
@@ -251,7 +251,8 @@ impl Socket {
         self.signal(&posted, error, bytes);
     }
 
-    /// What a completion is called here (5.6), and what it says about the connection.
+    /// What a completion is called here (WSD 5.6), and what it says about the connection (WSD
+    ///
     fn error_of(&self, state: &mut State, completion: &Completion) -> Option<Error> {
         let (error, ends) = completion_error(completion)?;
         let error = match (&state.phase, error) {
@@ -259,7 +260,7 @@ impl Socket {
             (Phase::Suspended, _) if completion.kind == CompletionKind::Receive => return None,
             (Phase::Closed | Phase::Suspended, _) => Error::WSA_OPERATION_ABORTED,
             (Phase::Failed(why), Error::WSA_OPERATION_ABORTED) => *why,
-            // Flushed without an error of ours before it: the peer went away.
+            // Flushed without an error of ours before it: the peer went away (WSD X-2).
             (_, Error::WSA_OPERATION_ABORTED) => Error::WSAECONNRESET,
             _ => error,
         };
@@ -268,8 +269,8 @@ impl Socket {
         Some(error)
     }
 
-    /// An operation is over: its memory is let go first (A-23, O-9), then the switch is told, by
-    /// upcall unless it polls (O-3, O-4).
+    /// An operation is over: its memory is let go first (WSD A-23, O-9), then the switch is told,
+    /// by upcall unless it polls (WSD O-3, O-4).
     fn signal(self: &Arc<Self>, posted: &Posted, error: Option<Error>, bytes: u32) {
         let operation = posted.operation;
         let polled = operation.is_polled();
@@ -318,7 +319,8 @@ mod tests {
         fn reset_event(&self, _: usize) {}
     }
 
-    /// the registrations of a request were found, and died with the connection before it was posted.
+    /// WSD X-10: the registrations of a request were found, and died with the connection before it
+    /// was posted.
     #[test]
     #[allow(unsafe_code)]
     fn x10_a_connection_lost_between_finding_and_posting_fails_the_socket() {

@@ -1,6 +1,6 @@
 //! What `WSPRegisterRdmaMemory` hands out to be shipped to the peer (WSD 5.3): 16 bytes, always.
 //!
-//! It holds no pointer and no handle of this process: the address in it is one that the
+//! It holds no pointer and no handle of this process (WSD A-15): the address in it is one that the
 //! provider made up for the registration, and means nothing without the token.
 
 use crate::error::{Error, Result};

@@ -61,7 +61,7 @@ impl Default for Offers {
     }
 }
 
-/// Which function a GUID names (W1): unknown ones are `WSAEINVAL`, absent ones `WSAEOPNOTSUPP`.
+/// Which function a GUID names (WSD W1): unknown ones are `WSAEINVAL`, absent ones `WSAEOPNOTSUPP`.
 pub fn find(guid: &Guid, offers: Offers) -> Result<Extension> {
     let found = EXTENSIONS.iter().find(|(known, _)| known == guid);
     match found.map(|&(_, extension)| extension) {

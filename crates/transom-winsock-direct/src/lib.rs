@@ -41,5 +41,5 @@ pub const SIZE_LIMIT: u32 = 1 << 30;
 pub const RDMA_THRESHOLD: u32 = 4096;
 /// Buffers of one operation; the switch uses at most 4.
 pub const BUFFERS_LIMIT: usize = 8;
-/// Sends, RDMA operations and receives outstanding on a socket, each (M-8 asks for 16).
+/// Sends, RDMA operations and receives outstanding on a socket, each (WSD M-8 asks for 16).
 pub const QUEUE_DEPTH: u32 = 64;

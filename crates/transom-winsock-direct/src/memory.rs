@@ -43,7 +43,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// Flags are exactly 1, 2 or 3 (WSD 5.1). Memory for the peer is not for local requests, and
-    /// the other way round.
+    /// the other way round (WSD ).
     pub(crate) fn rights(self, flags: u32) -> Result<Rights> {
         let (read, write) = match self {
             Kind::Local => (Rights::LOCAL_READ, Rights::LOCAL_WRITE),
@@ -76,7 +76,7 @@ impl Registrations {
         Ok(())
     }
 
-    /// `base` is the made-up address of the first byte.
+    /// `base` is the made-up address of the first byte (WSD A-15).
     ///
     /// # Safety
     /// As [`Region::of_connection`].
@@ -96,7 +96,8 @@ impl Registrations {
 }
 
 impl Registrations {
-    /// WSAEINVAL: not a registration of this socket, or a request uses it.
+    /// WSAEINVAL: not a registration of this socket (WSD ), or a request uses it (WSD
+    ///
     pub(crate) fn deregister_local(&mut self, handle: Handle) -> Result<()> {
         self.local.get(&handle).ok_or(Error::WSAEINVAL)?.deregister()?;
         self.local.remove(&handle);
@@ -104,7 +105,8 @@ impl Registrations {
         Ok(())
     }
 
-    /// WSAEINVAL: not a registration of this socket, or a transfer of the peer's uses it.
+    /// WSAEINVAL: not a registration of this socket, or a transfer of the peer's uses it (WSD
+    ///
     pub(crate) fn deregister_remote(
         &mut self,
         connection: &Connection,
@@ -130,9 +132,9 @@ impl Registrations {
         Ok(region.clone())
     }
 
-    /// The registration by which the memory table permits this use of a range (M-2). Each candidate
-    /// is put to the table; the range is not looked at here. If one of them has died with the
-    /// connection, that is the reason, whatever the others lack.
+    /// The registration by which the memory table permits this use of a range (WSD M-2). Each
+    /// candidate is put to the table; the range is not looked at here. If one of them has died with
+    /// the connection, that is the reason, whatever the others lack (WSD X-10).
     pub(crate) fn by_range(
         &mut self,
         connected: &Connection,
@@ -157,14 +159,14 @@ impl Registrations {
         self.local.get(&handle).cloned().ok_or(Error::WSAEFAULT)
     }
 
-    /// Memory goes away under live registrations: they become unusable (5.5). How many.
+    /// Memory goes away under live registrations: they become unusable (WSD 5.5). How many.
     pub(crate) fn revoke_touched(&mut self, address: u64, length: u64) -> usize {
         let all = self.local.values().chain(self.remote.values());
         let touched = all.filter(|region| region.touches(address, length));
         touched.map(Region::close).count()
     }
 
-    /// Everything ends: the socket is closed, or handed to another process.
+    /// Everything ends: the socket is closed, or handed to another process (WSD ).
     pub(crate) fn end(&mut self) {
         self.local.drain().for_each(|(_, region)| region.close());
         self.remote.drain().for_each(|(_, region)| region.close());
@@ -181,8 +183,8 @@ impl Registrations {
 mod tests {
     use super::*;
 
-    /// of two registrations one went before the connection did. Neither order of looking for them
-    /// makes the lost connection a mistake of the switch's.
+    /// WSD X-10: of two registrations one went before the connection did. Neither order of looking
+    /// for them makes the lost connection a mistake of the switch's.
     #[test]
     #[allow(unsafe_code)]
     fn x10_a_lost_connection_is_the_reason_whatever_else_is_wrong() {
@@ -208,8 +210,8 @@ mod tests {
         }
     }
 
-    /// 5.5, A-23: when a socket's registrations have ended nothing is open through them, although its
-    /// connection has not ended yet.
+    /// WSD 5.5, A-23: when a socket's registrations have ended nothing is open through them,
+    /// although its connection has not ended yet.
     #[test]
     #[allow(unsafe_code)]
     fn a23_registrations_end_before_their_connection() {

@@ -1,7 +1,7 @@
 //! The switch's `WSAOVERLAPPED`, by its address (WSD 7).
 //!
 //! Its memory is the switch's until the operation has begun, and the provider's until it has
-//! completed (O-10). Fields are read and written as atomics, because the switch polls them.
+//! completed (WSD O-10). Fields are read and written as atomics, because the switch polls them.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -59,14 +59,14 @@ impl Operation {
         self.word(|at| unsafe { &raw mut (*at).internal })
     }
 
-    /// The switch will poll for it: no upcall (O-3).
+    /// The switch will poll for it: no upcall (WSD O-3).
     #[must_use]
     pub(crate) fn is_polled(self) -> bool {
         // SAFETY: the contract of `new`; the switch does not write it while the operation runs.
         unsafe { (*self.at()).event }.addr() & 1 != 0
     }
 
-    /// Before the request is posted (O-8).
+    /// Before the request is posted (WSD O-8).
     pub(crate) fn begin(self, flags: u32) {
         // SAFETY: no access, only the fields' addresses.
         self.word(|at| unsafe { &raw mut (*at).internal_high }).store(0, Ordering::Relaxed);
@@ -82,7 +82,7 @@ impl Operation {
         self.internal().store(0, Ordering::Release);
     }
 
-    /// Everything of it is over (O-9); from here on it is the switch's again.
+    /// Everything of it is over (WSD O-9); from here on it is the switch's again.
     pub(crate) fn finish(self, error: Option<Error>, bytes: u32) {
         let code = error.map_or(0, |error| error.0 as u32);
         // SAFETY: no access, only the fields' addresses.

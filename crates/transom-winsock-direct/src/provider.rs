@@ -41,7 +41,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Numbers of sockets and handles. None is used again, also by a provider that is started later in
-/// this process, so what was closed is never taken for another one (D-3).
+/// this process, so what was closed is never taken for another one (WSD D-3).
 static NUMBERS: AtomicUsize = AtomicUsize::new(0x5a0);
 
 /// A number that no socket and no handle of this process has had.
@@ -90,7 +90,7 @@ impl Provider {
         lock(&self.sockets).insert(socket.number, Arc::clone(socket));
     }
 
-    /// The socket of a descriptor; WSAENOTSOCK once it was closed.
+    /// The socket of a descriptor; WSAENOTSOCK once it was closed (WSD ).
     pub(crate) fn socket(&self, number: usize) -> Result<Arc<Socket>> {
         if self.down.load(Ordering::Acquire) {
             return Err(Error::WSAENETDOWN);
@@ -126,12 +126,13 @@ impl Provider {
         Ok(socket.number)
     }
 
-    /// `WSPCloseSocket`: the descriptor is dead from here on; the rest ends behind it.
+    /// `WSPCloseSocket`: the descriptor is dead from here on; the rest ends behind it (WSD X-3,
+    ///
     pub fn close_socket(&self, number: usize) -> Result<()> {
         let mut sockets = lock(&self.sockets);
         let socket = sockets.get(&number).cloned().ok_or(Error::WSAENOTSOCK)?;
         // Its memory ends while it is in the table: what the cache callback does not find there, the
-        // peer does not reach (5.5).
+        // peer does not reach (WSD 5.5).
         let parts = lock(&socket.state).retire(Phase::Closed);
         sockets.remove(&number);
         drop(sockets);
@@ -155,7 +156,8 @@ impl Provider {
     }
 
     /// `WSPMemoryRegistrationCacheCallback`: memory of this process goes away. No registration that has
-    /// a byte in it survives, on any socket (5.5). Deregistered memory is not cached: `WSAEINVAL`.
+    /// a byte in it survives, on any socket (WSD 5.5). Deregistered memory is not cached:
+    /// `WSAEINVAL`.
     pub fn memory_goes_away(&self, address: u64, length: u64) -> Result<()> {
         if !self.options.offers.cache_callback {
             return Err(Error::WSAEOPNOTSUPP);

@@ -18,8 +18,8 @@ pub(crate) struct Region {
 
 #[allow(unsafe_code, reason = "hands the switch's promise on")]
 impl Region {
-    /// A region that belongs to this connection and dies with it. There must be
-    /// memory behind all of it, at each registration: pages come and go.
+    /// A region that belongs to this connection and dies with it (WSD ). There must be
+    /// memory behind all of it, at each registration: pages come and go (WSD ).
     ///
     /// # Safety
     /// As [`raw::Adapter::register_in`], until it is deregistered or closed.
@@ -62,7 +62,7 @@ impl Region {
     }
 
     /// A request that uses the region is about to be posted: no deregistration succeeds until
-    /// [`Region::release`].
+    /// [`Region::release`] (WSD A-18).
     pub(crate) fn hold(&self) -> Result<()> {
         self.adapter.hold(self.token).map_err(memory_error)
     }
@@ -71,13 +71,13 @@ impl Region {
         self.adapter.release(self.token);
     }
 
-    /// WSAEINVAL while requests that use it are posted (5.7).
+    /// WSAEINVAL while requests that use it are posted (WSD 5.7).
     pub(crate) fn deregister(&self) -> Result<()> {
         let unless = Unless { windows: true, posted: true };
         deregistered(self.adapter.deregister_unless(self.token, unless))
     }
 
-    /// WSAEINVAL while a transfer of the peer's uses it, from its first byte to its last (5.7).
+    /// WSAEINVAL while a transfer of the peer's uses it, from its first byte to its last (WSD 5.7).
     pub(crate) fn withdraw(&self, connected: &Connection) -> Result<()> {
         deregistered(connected.queue_pair.deregister_unused(self.token))
     }

@@ -50,7 +50,7 @@ impl Ended {
 }
 
 impl Socket {
-    /// `WSPBind` (S-4).
+    /// `WSPBind` (WSD S-4).
     pub(crate) fn bind(&self, address: SocketAddr) -> Result<()> {
         let adapter = self.provider()?.adapter(address.ip())?;
         let mut state = lock(&self.state);
@@ -75,7 +75,7 @@ impl Socket {
         state.local.ok_or(Error::WSAEINVAL)
     }
 
-    /// `WSPListen`; again: another backlog (L-9).
+    /// `WSPListen`; again: another backlog (WSD L-9).
     pub(crate) fn listen(self: &Arc<Self>, backlog: usize) -> Result<()> {
         let listener = {
             let mut state = lock(&self.state);
@@ -117,7 +117,7 @@ impl Socket {
         let _ = listener.get_request(&connector, sink);
     }
 
-    /// L-2: beyond the backlog it is refused at once, without an event.
+    /// WSD L-2: beyond the backlog it is refused at once, without an event.
     fn arrived(self: &Arc<Self>, connector: raw::Connector) {
         let mut state = lock(&self.state);
         let listens = matches!(state.phase, Phase::Listening);
@@ -131,7 +131,7 @@ impl Socket {
     }
 
     /// `WSPAccept`. The condition is asked inside this call, on this thread, before the peer is told
-    /// anything (L-4), and with no lock held.
+    /// anything (WSD L-4), and with no lock held.
     pub(crate) fn accept(
         self: &Arc<Self>,
         condition: impl FnOnce(SocketAddr) -> i32,
@@ -150,12 +150,12 @@ impl Socket {
             CF_ACCEPT => {}
             CF_DEFER => {
                 lock(&self.state).requests.push_front(request);
-                return Err(Error::WSATRY_AGAIN); // L-7
+                return Err(Error::WSATRY_AGAIN); // WSD L-7
             }
             _ => {
                 let _ = request.reject(REFUSAL);
                 self.after_accept();
-                return Err(Error::WSAECONNREFUSED); // L-6
+                return Err(Error::WSAECONNREFUSED); // WSD L-6
             }
         }
         let socket = Socket::new(&provider)?;
@@ -189,7 +189,7 @@ impl Socket {
         }
     }
 
-    /// L-5: the event is reset before accept returns, and set again if more requests wait.
+    /// WSD L-5: the event is reset before accept returns, and set again if more requests wait.
     fn after_accept(self: &Arc<Self>) {
         let Ok(provider) = self.provider() else { return };
         let mut state = lock(&self.state);
@@ -205,13 +205,13 @@ impl Socket {
         }
     }
 
-    /// `WSPConnect`. With FD_CONNECT selected it does not wait (C-2, C-3).
+    /// `WSPConnect`. With FD_CONNECT selected it does not wait (WSD C-2, C-3).
     pub(crate) fn connect(self: &Arc<Self>, peer: SocketAddr) -> Result<()> {
         let provider = self.provider()?;
         let (channel, local, later) = {
             let mut state = lock(&self.state);
             if !matches!(state.phase, Phase::Created | Phase::Bound) {
-                return Err(Error::WSAEINVAL); // C-6
+                return Err(Error::WSAEINVAL); // WSD C-6
             }
             let adapter = match &state.adapter {
                 Some(adapter) => adapter.clone(),
@@ -274,7 +274,7 @@ impl Socket {
         {
             let mut state = lock(&self.state);
             if !matches!(state.phase, Phase::Connecting) {
-                return Err(Error::WSA_OPERATION_ABORTED); // closed meanwhile
+                return Err(Error::WSA_OPERATION_ABORTED); // closed meanwhile (WSD X-7)
             }
             state.phase = Phase::Connected;
         }

@@ -25,9 +25,9 @@ pub(crate) enum Phase {
     Connecting,
     /// Connected: memory can be registered, data can move.
     Connected,
-    /// The connection is gone; the socket waits to be closed.
+    /// The connection is gone; the socket waits to be closed (WSD ).
     Failed(Error),
-    /// Handed to another process (D-3).
+    /// Handed to another process (WSD D-3).
     Suspended,
     Closed,
 }
@@ -35,7 +35,7 @@ pub(crate) enum Phase {
 /// An operation under way.
 pub(crate) struct Posted {
     pub(crate) operation: Operation,
-    /// Regions whose deregistration it holds up.
+    /// Regions whose deregistration it holds up (WSD A-18).
     pub(crate) regions: Vec<Region>,
 }
 
@@ -90,7 +90,7 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// A socket of the provider's, with the switch's handle for it (S-3).
+    /// A socket of the provider's, with the switch's handle for it (WSD S-3).
     pub(crate) fn new(provider: &Arc<Provider>) -> Result<Arc<Socket>> {
         let number = fresh_number();
         let handle = provider.switch.create_socket_handle(number)?;
@@ -131,7 +131,7 @@ impl Socket {
         }
     }
 
-    /// `WSPEventSelect`: FD_ACCEPT and FD_CONNECT only (8.7). What happened before counts too.
+    /// `WSPEventSelect`: FD_ACCEPT and FD_CONNECT only (WSD 8.7). What happened before counts too.
     pub(crate) fn select(self: &Arc<Self>, event: usize, mask: i32) -> Result<()> {
         if mask & !(FD_ACCEPT | FD_CONNECT) != 0 {
             return Err(Error::WSAEINVAL);
@@ -160,7 +160,7 @@ impl Socket {
         Ok((events, error))
     }
 
-    /// The connection is gone: later calls get the same error at once.
+    /// The connection is gone: later calls get the same error at once (WSD X-10).
     pub(crate) fn fail(&self, state: &mut State, error: Error) {
         if matches!(state.phase, Phase::Connected | Phase::Connecting) {
             state.phase = Phase::Failed(error);
@@ -183,8 +183,8 @@ impl Socket {
         (message, self.rdma_bytes.load(Ordering::Relaxed))
     }
 
-    /// `WSPCloseSocket`, at any moment, of a socket that was [retired](State::retire). After the
-    /// memory come the signals, then the handle.
+    /// `WSPCloseSocket`, at any moment (WSD X-7), of a socket that was [retired](State::retire).
+    /// After the memory come the signals (WSD A-23), then the handle (WSD X-4).
     pub(crate) fn close(self: &Arc<Self>, parts: Parts) {
         self.end(parts);
         // Once: a socket that is closed is in no table any more.
@@ -194,14 +194,15 @@ impl Socket {
         }
     }
 
-    /// `WSPDuplicateSocket` of a connected or a listening socket (D-9). Every registration of this
-    /// process on the socket ends, and the receives under way complete with no bytes (12.1
-    /// step 6). Carrying the connection, or the listening, over is not built: it ends here.
+    /// `WSPDuplicateSocket` of a connected or a listening socket (WSD D-9). Every registration of
+    /// this process on the socket ends (WSD A-29), and the receives under way complete with no
+    /// bytes (12.1 step 6). Carrying the connection, or the listening, over is not built: it ends
+    /// here.
     pub(crate) fn duplicate(self: &Arc<Self>) -> Result<u32> {
         let parts = {
             let mut state = lock(&self.state);
             if !matches!(state.phase, Phase::Connected | Phase::Listening) {
-                return Err(Error::WSAEINVAL); // D-7
+                return Err(Error::WSAEINVAL); // WSD D-7
             }
             state.retire(Phase::Suspended)
         };

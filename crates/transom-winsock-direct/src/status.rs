@@ -28,7 +28,7 @@ impl From<raw::Error> for Error {
     }
 }
 
-/// What a connect's failure is called (C-5): a definitive error only with its guarantee.
+/// What a connect's failure is called (WSD C-5): a definitive error only with its guarantee.
 /// `answered`: the peer's program has said no, rather than the port being nobody's.
 pub(crate) fn connect_error(status: Status, answered: bool) -> Error {
     match status {
@@ -53,7 +53,7 @@ pub(crate) fn completion_error(completion: &Completion) -> Option<(Error, bool)>
 }
 
 /// What a refusal of the memory table is called. A registration that died with its connection is not
-/// the switch's mistake, though the socket has not heard of it yet.
+/// the switch's mistake, though the socket has not heard of it yet (WSD X-10).
 pub(crate) fn memory_error(e: raw::Error) -> Error {
     match e.status {
         Status::ConnectionInvalid => Error::WSAECONNRESET,

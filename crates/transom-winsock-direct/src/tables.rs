@@ -9,7 +9,7 @@ use crate::abi::{NetworkEvents, Overlapped, ProtocolInfo, WsaBuf, WsaBufEx};
 /// An entry that is not there.
 pub(crate) const NONE: *const c_void = std::ptr::null();
 
-/// A completion routine; never used (O-1).
+/// A completion routine; never used (WSD O-1).
 pub type Routine = *const c_void;
 /// `LPCONDITIONPROC`.
 pub type Condition = Option<
@@ -221,7 +221,7 @@ const _: () = assert!(size_of::<ProcTable>() == 30 * size_of::<usize>());
 mod tests {
     use super::*;
 
-    /// W2: sizes of the structures and tables.
+    /// WSD W2: sizes of the structures and tables.
     #[test]
     fn w02_sizes() {
         assert_eq!(size_of::<UpcallTableEx>(), 16 * size_of::<usize>());

@@ -1,4 +1,4 @@
-//! The access rules A-1 to A-30 (WSD 10), one test each, named after it.
+//! The access rules (WSD 10, A-1 to A-30), one test each, named after it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::type_complexity)]
 #![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
 
@@ -48,7 +48,7 @@ fn a02_a_registration_needs_a_connected_socket() {
         assert_eq!(process.try_register(socket, &pages, mem::READ), Err(error));
         assert_eq!(process.try_expose(socket, &pages, mem::READ), Err(error));
     }
-    // W4: a failed socket says how it failed, from the first call on that finds it out.
+    // WSD W4: a failed socket says how it failed, from the first call on that finds it out.
     two.a.close(two.s);
     if two.b.try_register(two.t, &pages, mem::WRITE).is_ok() {
         let told = two.b.receive(two.t, pages.range(0, 8));
@@ -78,7 +78,7 @@ fn a03_local_memory_is_never_open_to_a_peer() {
 
 const OTHER_PROCESS: &str = "TRANSOM_A04_PEER";
 
-/// The other process's half is `a04_the_other_process`.
+/// WSD A-4. The other process's half is `a04_the_other_process`.
 #[test]
 fn a04_a_handle_means_nothing_in_another_process() {
     let b = Process::new();
@@ -109,8 +109,8 @@ fn a04_a_handle_means_nothing_in_another_process() {
     b.provider.cleanup();
 }
 
-/// The other process of A-4: has a handle and an address that mean something to its peer. Without
-/// the peer's address it does nothing.
+/// The other process of WSD A-4: has a handle and an address that mean something to its peer.
+/// Without the peer's address it does nothing.
 #[test]
 fn a04_the_other_process() {
     let Ok(at) = std::env::var(OTHER_PROCESS) else { return };
@@ -248,7 +248,7 @@ fn a10_access_ends_with_the_registration() {
         let target = two.b.expose(two.t, &exposed, mem::READWRITE);
         assert_eq!(two.rdma(two.s, READ, (own.range(0, 8), handle), (&target, 0)).0, None);
         two.b.provider.deregister_rdma_memory(two.t, &target).unwrap();
-        // The same memory registered again is another registration (9.2, 9.4).
+        // The same memory registered again is another registration (WSD 9.2, 9.4).
         let again = two.b.expose(two.t, &exposed, mem::READWRITE);
         assert_ne!(again, target);
         let (error, _) = two.rdma(two.s, direction, (own.range(64, 8), handle), (&target, 0));
@@ -290,7 +290,8 @@ fn a11_access_ends_with_the_connection() {
     two.end();
 }
 
-/// are one matrix (W8): for each set of flags, who can read and who can write.
+/// WSD are one matrix (WSD W8): for each set of flags, who can read and who can
+/// write.
 fn remote_matrix(flags: u32, direction: Direction) -> bool {
     let two = Two::new();
     let (own, handle) = scratch(&two.a, two.s, 1);
@@ -615,7 +616,8 @@ fn a28_memory_that_goes_away_takes_its_registrations_along() {
     }
 }
 
-/// 9.4: revoked, unmapped, deregistered: nothing remembers the buffer that was there.
+/// WSD, 9.4: revoked, unmapped, deregistered: nothing remembers the buffer that was
+/// there.
 #[test]
 fn a28_memory_that_is_gone_cannot_be_registered_again() {
     for goes_away in [true, false] {
@@ -647,7 +649,7 @@ fn a28_memory_that_is_gone_cannot_be_registered_again() {
     }
 }
 
-/// 5.5: memory that vanishes under a registration without a word is not touched, either.
+/// WSD 5.5: memory that vanishes under a registration without a word is not touched, either.
 #[test]
 fn a28_memory_that_vanishes_fails_the_transfer() {
     for direction in [READ, WRITE] {
@@ -679,7 +681,7 @@ fn a28_an_operation_whose_own_memory_vanished_fails() {
     two.end();
 }
 
-/// W23, 2.4: a provider that does not offer the callback does not have it.
+/// WSD W23, 2.4: a provider that does not offer the callback does not have it.
 #[test]
 fn w23_without_the_callback_nothing_is_revoked() {
     let offers = Offers { cache_callback: false, ..Offers::default() };
@@ -742,7 +744,7 @@ fn a30_a_closed_descriptor_is_no_socket() {
     two.end();
 }
 
-/// W3: flags are exactly 1, 2 or 3.
+/// WSD W3: flags are exactly 1, 2 or 3.
 #[test]
 fn w03_flags_are_one_two_or_three() {
     let two = Two::with(Options::default());

@@ -26,8 +26,8 @@ fn w01_extensions_by_guid() {
     assert_eq!(find(&unknown, Offers::default()), Err(Error::WSAEINVAL));
 }
 
-/// W15 to W17: a file by read rendezvous and by write rendezvous; at least 90 % of its bytes by RDMA
-/// (asserted in `serve`).
+/// WSD W15 to W17: a file by read rendezvous and by write rendezvous; at least 90 % of its bytes by
+/// RDMA (asserted in `serve`).
 #[test]
 fn w17_files_move_by_read_and_by_write() {
     for reads in [true, false] {
@@ -61,7 +61,7 @@ fn session(reads: bool, file: &[u8], act: impl FnOnce(&Provider, &mut move_file:
     receiver.cleanup();
 }
 
-/// two regions per socket, and for small messages nothing else: no RDMA registration.
+/// WSD A-24: two regions per socket, and for small messages nothing else: no RDMA registration.
 #[test]
 fn a24_small_messages_need_two_regions_and_no_rdma() {
     session(true, &[5; 1000], |receiver, session| {
@@ -74,7 +74,7 @@ fn a24_small_messages_need_two_regions_and_no_rdma() {
     });
 }
 
-/// the sending region is for sending only, the receiving region for receiving only.
+/// WSD A-25: the sending region is for sending only, the receiving region for receiving only.
 #[test]
 fn a25_each_region_serves_one_direction() {
     session(true, &[5; 1000], |receiver, session| {
@@ -88,7 +88,7 @@ fn a25_each_region_serves_one_direction() {
     });
 }
 
-/// what no transfer uses can be deregistered before the socket is closed.
+/// WSD A-21: what no transfer uses can be deregistered before the socket is closed.
 #[test]
 fn a21_unused_memory_is_deregistered_before_the_close() {
     let two = Two::new();
@@ -103,7 +103,7 @@ fn a21_unused_memory_is_deregistered_before_the_close() {
     two.end();
 }
 
-/// W8 with RDMA Read withheld: the function says so.
+/// WSD W8 with RDMA Read withheld: the function says so.
 #[test]
 fn w01_without_rdma_read_the_function_is_absent() {
     let offers = Offers { rdma_read: false, cache_callback: true };

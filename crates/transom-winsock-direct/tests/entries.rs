@@ -182,7 +182,8 @@ fn overlapped() -> *mut Overlapped {
     Box::into_raw(Box::new(fresh))
 }
 
-/// 5.3: the exact size is enough; O-4: an upcall carries the error, or the bytes; flags reach Recv.
+/// WSD 5.3: the exact size is enough; WSD O-4: an upcall carries the error, or the bytes; flags
+/// reach Recv.
 #[test]
 fn o04_completions_and_flags_through_the_entries() {
     let provider = start();
@@ -225,7 +226,7 @@ fn o04_completions_and_flags_through_the_entries() {
     assert_eq!((Error(ended(lost).1 as i32), ended(lost).2), (Error::WSA_OPERATION_ABORTED, 0));
 }
 
-/// L-3, 8.7, 13: what the entries store where the switch points, and how much of it.
+/// WSD L-3, 8.7, 13: what the entries store where the switch points, and how much of it.
 #[test]
 fn the_entries_store_no_more_than_there_is_room_for() {
     let provider = start();
@@ -268,7 +269,7 @@ fn the_entries_store_no_more_than_there_is_room_for() {
         })
     };
     assert!(found, "127.0.0.1 is among them");
-    // D-1, D-2: the token of a duplication, which this provider does not take.
+    // WSD D-1, D-2: the token of a duplication, which this provider does not take.
     let mut info = std::mem::MaybeUninit::<ProtocolInfo>::zeroed();
     let duplicate = t.duplicate_socket.unwrap();
     assert_eq!(unsafe { duplicate(accepted, 1, info.as_mut_ptr(), &mut 0) }, 0);
@@ -279,7 +280,7 @@ fn the_entries_store_no_more_than_there_is_room_for() {
     assert_eq!((taken, Error(errno)), (INVALID_SOCKET, Error::WSAEOPNOTSUPP));
 }
 
-/// C-3: the error of a connect that ends later; S-3: no handle, no socket.
+/// WSD C-3: the error of a connect that ends later; WSD S-3: no handle, no socket.
 #[test]
 fn c03_errors_that_come_from_elsewhere() {
     let provider = start();

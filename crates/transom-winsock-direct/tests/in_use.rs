@@ -1,5 +1,5 @@
-//! A-18 and 5.7 with a peer that stops in the middle of a transfer: an adapter with a trace that holds
-//! up its side of the connection.
+//! WSD A-18 and 5.7 with a peer that stops in the middle of a transfer: an adapter with a trace
+//! that holds up its side of the connection.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::type_complexity)]
 #![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
 
@@ -189,8 +189,9 @@ fn a18_memory_that_the_peer_writes_cannot_be_deregistered() {
     });
 }
 
-/// 5.6: a message behind an RdmaRead may tell the peer that the data have been fetched. The peer, held
-/// up with the first piece of its answer until the message is posted, gets it behind the last.
+/// WSD 5.6: a message behind an RdmaRead may tell the peer that the data have been fetched. The
+/// peer, held up with the first piece of its answer until the message is posted, gets it behind the
+/// last.
 #[test]
 fn w10_a_message_behind_a_read_waits_for_all_of_its_data() {
     let log = Arc::new(Mutex::new((0, None)));

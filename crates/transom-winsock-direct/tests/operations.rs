@@ -9,7 +9,7 @@ use transom_winsock_direct::{Direction, Error};
 
 transom_rules::over_both_paths!(path_holds());
 
-/// W7: from the middle of a region; never over the seam of two.
+/// WSD W7: from the middle of a region; never over the seam of two.
 #[test]
 fn w07_a_buffer_lies_in_one_registration() {
     let two = Two::new();
@@ -25,7 +25,7 @@ fn w07_a_buffer_lies_in_one_registration() {
     two.end();
 }
 
-/// W9, O-3 to O-6: polled and told operations on one socket; no upcall for the polled ones.
+/// WSD W9, O-3 to O-6: polled and told operations on one socket; no upcall for the polled ones.
 #[test]
 fn w09_polled_and_told_operations_mix() {
     let two = Two::new();
@@ -56,7 +56,7 @@ fn w09_polled_and_told_operations_mix() {
     two.end();
 }
 
-/// W10: a message behind an RDMA operation arrives behind its effect.
+/// WSD W10: a message behind an RDMA operation arrives behind its effect.
 #[test]
 fn w10_a_message_does_not_overtake_rdma() {
     let two = Two::new();
@@ -84,7 +84,7 @@ fn w10_a_message_does_not_overtake_rdma() {
     two.end();
 }
 
-/// W11, N-1 to N-3: messages that come before any receive wait, and the connection with them.
+/// WSD W11, N-1 to N-3: messages that come before any receive wait, and the connection with them.
 #[test]
 fn w11_early_messages_wait_for_their_receives() {
     for first in [1, 255, 256] {
@@ -112,7 +112,7 @@ fn w11_early_messages_wait_for_their_receives() {
     }
 }
 
-/// M-5: messages have a limit (W16: the switch splits what is longer).
+/// WSD M-5: messages have a limit (WSD W16: the switch splits what is longer).
 #[test]
 fn m5_a_message_over_the_limit_is_refused() {
     let two = Two::new();
@@ -129,7 +129,7 @@ fn m5_a_message_over_the_limit_is_refused() {
         two.a.provider.send(two.s, &over, 0, op)
     });
     assert_eq!(send.err(), Some(Error::WSAEMSGSIZE));
-    // O-8: what never began is not under way, and holds no registration.
+    // WSD O-8: what never began is not under way, and holds no registration.
     let outcome = two.a.provider.overlapped_result(two.s, begun.unwrap(), false).unwrap();
     assert_eq!((outcome.error, outcome.bytes), (None, 0));
     assert_eq!(two.a.provider.deregister_memory(two.s, handle), Ok(()));
@@ -137,7 +137,7 @@ fn m5_a_message_over_the_limit_is_refused() {
     two.end();
 }
 
-/// M-5: a message longer than the receive that it meets resets the connection.
+/// WSD M-5: a message longer than the receive that it meets resets the connection.
 #[test]
 fn m5_a_message_longer_than_its_receive_ends_the_connection() {
     let two = Two::new();
@@ -153,7 +153,7 @@ fn m5_a_message_longer_than_its_receive_ends_the_connection() {
     two.end();
 }
 
-/// M-3: a Send has no flags; nor has a Recv here.
+/// WSD M-3: a Send has no flags; nor has a Recv here.
 #[test]
 fn m3_messages_have_no_flags() {
     let two = Two::new();
@@ -168,8 +168,8 @@ fn m3_messages_have_no_flags() {
     two.end();
 }
 
-/// M-1, M-7: one message, gathered from several registrations and scattered into several; not from
-/// none, nor from too many.
+/// WSD M-1, M-7: one message, gathered from several registrations and scattered into several; not
+/// from none, nor from too many.
 #[test]
 fn m7_a_message_has_several_buffers() {
     let two = Two::new();
@@ -201,7 +201,7 @@ fn m7_a_message_has_several_buffers() {
     two.end();
 }
 
-/// M-6, M-8: sixteen sends and sixteen receives under way, in order.
+/// WSD M-6, M-8: sixteen sends and sixteen receives under way, in order.
 #[test]
 fn m8_sixteen_of_each_are_under_way() {
     let two = Two::new();
@@ -217,7 +217,7 @@ fn m8_sixteen_of_each_are_under_way() {
     two.end();
 }
 
-/// 5.6: what finds no place in its queue is refused as that, and changes nothing.
+/// WSD 5.6: what finds no place in its queue is refused as that, and changes nothing.
 #[test]
 fn m8_a_full_queue_says_so() {
     let two = Two::new();
@@ -237,8 +237,8 @@ fn m8_a_full_queue_says_so() {
     two.end();
 }
 
-/// O-8, O-10: the fields of the switch's structure: under way before the call returns, then 0, with
-/// the bytes and the error beside it; afterwards nobody writes to it.
+/// WSD O-8, O-10: the fields of the switch's structure: under way before the call returns, then 0,
+/// with the bytes and the error beside it; afterwards nobody writes to it.
 #[test]
 fn o8_the_overlapped_tells_how_it_stands() {
     let two = Two::new();
@@ -261,7 +261,7 @@ fn o8_the_overlapped_tells_how_it_stands() {
     two.end();
 }
 
-/// O-11: what is polled is found failed by polling, and never told.
+/// WSD O-11: what is polled is found failed by polling, and never told.
 #[test]
 fn o11_an_aborted_polled_operation_is_found_by_polling() {
     let two = Two::new();

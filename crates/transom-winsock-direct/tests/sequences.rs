@@ -230,7 +230,7 @@ impl Sequence<'_> {
             let known = error.name().is_some() && error != Error::WSAENETDOWN;
             assert!(known, "seed {}: {what} says {error}: {:#?}", self.seed, self.trace);
         }
-        // D-3, X-6: a number that was closed names nothing any more.
+        // WSD D-3, X-6: a number that was closed names nothing any more.
         if self.closed.contains(&s) {
             let gone = outcome == Err(Error::WSAENOTSOCK);
             let sooner = [Error::WSAEFAULT, Error::WSAEINVAL, Error::WSA_INVALID_HANDLE];
@@ -464,7 +464,7 @@ impl Sequence<'_> {
                 (name, returned)
             }
         };
-        // O-2: it never ends inside the call.
+        // WSD O-2: it never ends inside the call.
         assert_eq!(returned, SOCKET_ERROR, "seed {}: {what}", self.seed);
         if self.said(what, s, false, errno) == Err(Error::WSA_IO_PENDING) {
             assert!(!o.is_null() && routine.is_null() && !nothing);
@@ -623,7 +623,7 @@ impl Sequence<'_> {
             self.close(s);
         }
         let (seed, begun) = (self.seed, &self.begun);
-        // X-4, O-4, A-23: what was begun is told once, or found; handles come back.
+        // WSD X-4, O-4, A-23: what was begun is told once, or found; handles come back.
         wait("operations that never ended, or handles that were kept", seed, |told| {
             let at = |o: &*mut Overlapped| told.ended.get(&o.addr()).copied().unwrap_or(0);
             let ended = begun.iter().all(|(o, is_told)| !is_told || at(o) > 0);

@@ -9,7 +9,7 @@ use transom_winsock_direct::{Direction, Error, Handle};
 
 transom_rules::over_both_paths!(path_holds());
 
-/// W12, L-2 to L-7: the backlog, the condition function, and the event.
+/// WSD W12, L-2 to L-7: the backlog, the condition function, and the event.
 #[test]
 fn w12_the_condition_is_asked_inside_accept() {
     let (a, b) = (Process::new(), Process::new());
@@ -54,7 +54,7 @@ fn w12_the_condition_is_asked_inside_accept() {
     b.provider.cleanup();
 }
 
-/// W13, C-5: nobody listens, and an own address that nobody has.
+/// WSD W13, C-5: nobody listens, and an own address that nobody has.
 #[test]
 fn w13_definitive_errors_of_connect() {
     let a = Process::new();
@@ -62,13 +62,13 @@ fn w13_definitive_errors_of_connect() {
     let socket = a.socket();
     let reset = Error::WSAECONNRESET;
     assert_eq!(a.provider.connect(socket, held.address()), Err(reset));
-    // the socket has failed.
+    // WSD X-10: the socket has failed.
     assert_eq!(a.try_register(socket, &Pages::of(0), mem::READ), Err(reset));
     assert_eq!(a.provider.connect(socket, held.address()), Err(Error::WSAEINVAL), "C-6");
     a.provider.cleanup();
 }
 
-/// S-2, S-4, C-6, C-8, L-9: what sockets are asked for in the wrong state.
+/// WSD S-2, S-4, C-6, C-8, L-9: what sockets are asked for in the wrong state.
 #[test]
 fn s02_sockets_are_of_one_kind_and_one_state() {
     let two = Two::new();
@@ -103,7 +103,7 @@ fn s02_sockets_are_of_one_kind_and_one_state() {
     two.end();
 }
 
-/// a socket whose peer is gone stays until it is closed, and then is none.
+/// WSD: a socket whose peer is gone stays until it is closed, and then is none.
 #[test]
 fn x05_a_socket_is_there_until_it_is_closed() {
     let two = Two::new();
@@ -121,8 +121,8 @@ fn x05_a_socket_is_there_until_it_is_closed() {
     two.end();
 }
 
-/// X-10, 5.6: what is asked for when the peer has just left fails as the connection has; its memory
-/// was registered, so it is never blamed.
+/// WSD X-10, 5.6: what is asked for when the peer has just left fails as the connection has; its
+/// memory was registered, so it is never blamed.
 #[test]
 fn x10_a_lost_connection_is_not_taken_for_bad_memory() {
     for _ in 0..20 {
@@ -148,7 +148,7 @@ fn x10_a_lost_connection_is_not_taken_for_bad_memory() {
     }
 }
 
-/// a connect that waits for its peer's program is given up by a close, at once.
+/// WSD X-7: a connect that waits for its peer's program is given up by a close, at once.
 #[test]
 fn x07_a_close_ends_a_connect_under_way() {
     let (a, b) = (Process::new(), Process::new());
@@ -165,7 +165,7 @@ fn x07_a_close_ends_a_connect_under_way() {
     b.provider.cleanup();
 }
 
-/// W18, X-1 to X-4: close with operations under way on both sides; the handle goes last, once.
+/// WSD W18, X-1 to X-4: close with operations under way on both sides; the handle goes last, once.
 #[test]
 fn w18_close_ends_everything_on_both_sides() {
     let two = Two::new();
@@ -193,7 +193,7 @@ fn w18_close_ends_everything_on_both_sides() {
 
 const PEER: &str = "TRANSOM_W19_PEER";
 
-/// W19: the peer's process is killed. Its half is `w19_the_peer`, in a process of its own.
+/// WSD W19: the peer's process is killed. Its half is `w19_the_peer`, in a process of its own.
 #[test]
 fn w19_the_peer_process_is_killed() {
     let b = Process::new();
@@ -231,8 +231,8 @@ fn w19_the_peer_process_is_killed() {
     b.provider.cleanup();
 }
 
-/// The other process of W19: connects, says hello, and waits to be killed. Without the address it
-/// is nobody's peer, and does nothing.
+/// The other process of WSD W19: connects, says hello, and waits to be killed. Without the address
+/// it is nobody's peer, and does nothing.
 #[test]
 fn w19_the_peer() {
     let Ok(at) = std::env::var(PEER) else { return };
@@ -245,8 +245,9 @@ fn w19_the_peer() {
     a.ended(&receive);
 }
 
-/// W21 as far as it goes here: the half of the process that gives the socket away is done (12.1 steps
-/// 5 to 7, D-3, D-7); the other one is told that it cannot be had, and the peer that it is gone (D-8).
+/// WSD W21 as far as it goes here: the half of the process that gives the socket away is done (12.1
+/// steps 5 to 7, WSD D-3, D-7); the other one is told that it cannot be had, and the peer that it
+/// is gone (WSD D-8).
 #[test]
 fn w21_a_socket_is_given_up_and_not_taken_over() {
     let two = Two::new();
@@ -254,7 +255,7 @@ fn w21_a_socket_is_given_up_and_not_taken_over() {
     let (own, handle) = scratch(&two.a, two.s, 1);
     let waiting = two.a.receive(two.s, own.range(0, 16)).unwrap();
     let parked = two.b.receive(two.t, pages.range(0, 16)).unwrap();
-    // D-7: before a connect or a listen there is nothing to give away.
+    // WSD D-7: before a connect or a listen there is nothing to give away.
     let fresh = two.a.socket();
     assert_eq!(two.a.provider.duplicate(fresh, 0), Err(Error::WSAEINVAL));
     two.a.provider.bind(fresh, "127.0.0.1:0".parse().unwrap()).unwrap();
@@ -263,7 +264,7 @@ fn w21_a_socket_is_given_up_and_not_taken_over() {
     let token = two.b.provider.duplicate(two.t, u32::MAX).unwrap();
     assert_ne!(token, 0, "D-1: it names something");
     assert_eq!(two.b.ended(&parked), (None, 0), "step 6");
-    // D-3: the descriptor stays, and is good for being closed.
+    // WSD D-3: the descriptor stays, and is good for being closed.
     let no = Some(Error::WSAEINVAL);
     assert_eq!(two.b.try_register(two.t, &pages, mem::READ).err(), no);
     assert_eq!(two.b.send(two.t, pages.range(0, 8)).err(), no);
@@ -280,8 +281,8 @@ fn w21_a_socket_is_given_up_and_not_taken_over() {
     two.end();
 }
 
-/// D-9: a listening socket is given up like a connected one: what waits is refused, nothing new is
-/// taken, and the descriptor waits for its close.
+/// WSD D-9: a listening socket is given up like a connected one: what waits is refused, nothing new
+/// is taken, and the descriptor waits for its close.
 #[test]
 fn d09_a_listening_socket_is_given_up() {
     let two = Two::new();
@@ -310,8 +311,8 @@ fn d09_a_listening_socket_is_given_up() {
     two.end();
 }
 
-/// D-3, A-30: what a socket or a registration was called stays dead, also for the next provider of
-/// this process.
+/// WSD D-3, A-30: what a socket or a registration was called stays dead, also for the next provider
+/// of this process.
 #[test]
 fn a30_no_descriptor_and_no_handle_comes_back() {
     let mut seen = std::collections::HashSet::new();
@@ -366,7 +367,7 @@ fn d04_what_has_arrived_is_not_lost_to_a_duplication() {
     two.end();
 }
 
-/// S-4: a connection leaves from the address and the port that its socket was bound to.
+/// WSD S-4: a connection leaves from the address and the port that its socket was bound to.
 #[test]
 fn s04_a_connection_leaves_from_where_its_socket_was_bound() {
     let two = Two::new();
@@ -386,7 +387,7 @@ fn s04_a_connection_leaves_from_where_its_socket_was_bound() {
     two.end();
 }
 
-/// L-5, 8.7: an event that was fetched is over; with more requests waiting it is set once more.
+/// WSD L-5, 8.7: an event that was fetched is over; with more requests waiting it is set once more.
 #[test]
 fn l05_an_event_is_set_again_while_requests_wait() {
     let (a, b) = (Process::new(), Process::new());
@@ -419,7 +420,7 @@ fn l05_an_event_is_set_again_while_requests_wait() {
     b.provider.cleanup();
 }
 
-/// a socket hears that its peer has gone although nothing is under way on it.
+/// WSD X-10: a socket hears that its peer has gone although nothing is under way on it.
 #[test]
 fn x10_an_idle_socket_hears_of_its_peers_end() {
     let two = Two::new();
@@ -436,7 +437,7 @@ fn x10_an_idle_socket_hears_of_its_peers_end() {
     two.end();
 }
 
-/// after the last WSPCleanup there is no provider.
+/// WSD X-11: after the last WSPCleanup there is no provider.
 #[test]
 fn x11_after_a_cleanup_everything_is_down() {
     let two = Two::new();

@@ -35,7 +35,7 @@ fn address(port: u16) -> [u8; 16] {
     bytes
 }
 
-/// W5, W25 and WSD 2.1, 2.4: one process, both ends of a connection, through the tables.
+/// WSD W5, W25, 2.1, 2.4: one process, both ends of a connection, through the tables.
 #[test]
 fn w05_w25_the_functions_from_c() {
     let none = std::ptr::null::<c_void>();
@@ -117,7 +117,7 @@ fn w05_w25_the_functions_from_c() {
         let c = table.connect.unwrap();
         c(client, name, 16, std::ptr::null(), nothing, none, none, &mut 0)
     };
-    // C-8: no data goes along with a connect.
+    // WSD C-8: no data goes along with a connect.
     let data = WsaBuf { len: 1, buf: (&raw const at).cast_mut().cast() };
     let refused = unsafe {
         let (name, nothing) = (at.as_ptr().cast(), std::ptr::null_mut());
@@ -136,7 +136,7 @@ fn w05_w25_the_functions_from_c() {
     }
     let accepted = server.join().unwrap();
 
-    // W5: the question for the size needs no buffer.
+    // WSD W5: the question for the size needs no buffer.
     let (mut length, mut descriptor) = (0, [0_u8; 64]);
     let probe = unsafe { expose(accepted, null, 0, MEM_READWRITE, null, &mut length, &mut errno) };
     assert_eq!((probe, Error(errno), length), (SOCKET_ERROR, Error::WSAEFAULT, 16));
@@ -158,7 +158,7 @@ fn w05_w25_the_functions_from_c() {
     let mut overlapped =
         Overlapped { internal: 0, internal_high: 0, offset: 0, offset_high: 0, event };
     let (o, mut moved, mut flags) = (&raw mut overlapped, 0, 9);
-    // O-1: no completion routines; 5.6: no flags, not too many buffers, a whole descriptor.
+    // WSD O-1: no completion routines; 5.6: no flags, not too many buffers, a whole descriptor.
     let routine = (&raw const COMPLETED).cast::<c_void>();
     for (count, length, flags, routine) in
         [(1, 16, 0, routine), (9, 16, 0, none), (1, 15, 0, none), (1, 16, 1, none)]
@@ -182,7 +182,7 @@ fn w05_w25_the_functions_from_c() {
     assert_eq!(COMPLETED.load(Ordering::SeqCst), 0, "O-3: polled");
     assert!(memory[50..150].iter().all(|&byte| byte == 7) && memory[150] == 0 && memory[49] == 0);
 
-    // W25: late, after the close.
+    // WSD W25: late, after the close.
     assert_eq!(unsafe { table.close_socket.unwrap()(accepted, &mut errno) }, 0);
     assert_eq!(unsafe { conceal(accepted, out, 16, &mut errno) }, SOCKET_ERROR);
     assert_eq!(Error(errno), Error::WSAENOTSOCK);
@@ -191,7 +191,8 @@ fn w05_w25_the_functions_from_c() {
     assert_eq!(unsafe { cleanup(&mut errno) }, SOCKET_ERROR, "counted");
     assert_eq!(Error(errno), Error::WSAENETDOWN);
 
-    // Started again, it does not know the sockets of before, nor call new ones by their names (D-3).
+    // Started again, it does not know the sockets of before, nor call new ones by their names (WSD
+    // D-3).
     let mut table = std::mem::MaybeUninit::<ProcTable>::uninit();
     let started = unsafe {
         WSPStartupEx(0x0202, std::ptr::null_mut(), std::ptr::null(), &upcalls, table.as_mut_ptr())

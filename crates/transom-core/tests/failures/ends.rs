@@ -65,9 +65,9 @@ fn an_orderly_close_of_a_plain_peer_settles_its_writes() {
     }
 }
 
-/// N10 on the way through the engine: a flush is one batch, each queue's entries in posting order,
-/// and the notification fires once, behind all of them. The peer's disconnect and the program's own
-/// flush are alike in this.
+/// ND2 N10 on the way through the engine: a flush is one batch, each queue's entries in posting
+/// order, and the notification fires once, behind all of them. The peer's disconnect and the
+/// program's own flush are alike in this.
 #[test]
 fn n10_a_flush_is_one_batch() {
     for by_peer in [true, false] {

@@ -176,7 +176,7 @@ fn a_refusal_that_may_mean_an_older_write_vouches_for_nothing_behind_it() {
     let [target, other] = [0, 0].map(|byte| p.register(vec![byte; 64], WRITABLE));
     let memory = a.register(vec![1; 64], Rights::LOCAL_WRITE);
     a.post(0, write(&other, 0), Flags::NONE, &[memory.all()]).unwrap();
-    pair.advance(std::time::Duration::from_millis(20)); // iW 18 L1
+    pair.advance(std::time::Duration::from_millis(20)); // iW L1
     assert_eq!(pair.hosts[ACTIVE].outcomes(), [(0, Status::Success)]);
     pair.hosts[PASSIVE].memory.deregister(target.token, Unless::default(), 0).unwrap();
     let a = &mut pair.hosts[ACTIVE];

@@ -14,7 +14,7 @@ transom_testing::again_over_process![
     a_receive_of_the_shared_queue_that_is_half_filled_is_canceled_once
 ];
 
-/// F1, F4, H3 and the like end one connection with a record; nothing completes but the flush.
+/// iW F1, F4, H3 and the like end one connection with a record; nothing completes but the flush.
 #[test]
 fn iw_14_bytes_that_break_a_rule_end_the_connection_with_a_record() {
     each(|mut pair, dialect| {
@@ -28,7 +28,7 @@ fn iw_14_bytes_that_break_a_rule_end_the_connection_with_a_record() {
     });
 }
 
-/// G1, G3-G7, G13, G10 as a peer meets them: a refusal, and the connection is gone.
+/// iW G1, G3 to G7, G13, G10 as a peer meets them: a refusal, and the connection is gone.
 #[test]
 fn iw_14_4_tokens_that_grant_nothing() {
     each(|mut pair, dialect| {
@@ -60,8 +60,8 @@ fn iw_14_4_tokens_that_grant_nothing() {
     });
 }
 
-/// G6: the owner's record of a range that wraps around is made where all ranges are judged, so it names
-/// rule and mistake on every path, and a Transom that is refused is told.
+/// iW G6: the owner's record of a range that wraps around is made where all ranges are judged, so
+/// it names rule and mistake on every path, and a Transom that is refused is told.
 #[test]
 fn iw_14_4_g6_a_range_that_wraps_has_the_same_record_on_every_path() {
     // One frame, one byte past the end of the address space; several frames; a Read.
@@ -97,7 +97,7 @@ fn iw_14_4_g6_a_range_that_wraps_has_the_same_record_on_every_path() {
     }
 }
 
-/// Q2: a peer that reads everything and never drains its link makes us hold one buffer, no more.
+/// iW Q2: a peer that reads everything and never drains its link makes us hold one buffer, no more.
 #[test]
 fn iw_14_5_answers_are_made_as_the_link_takes_them() {
     let mut config = PairConfig { window: 200_000, ..PairConfig::new(&dialect::ND2) };
@@ -120,7 +120,7 @@ fn iw_14_5_answers_are_made_as_the_link_takes_them() {
     assert!(out.bytes.len() < 200_000 + 65_536 + 100, "{}", out.bytes.len());
 }
 
-/// Q3: a peer that never reads what we have to say last does not keep the connection.
+/// iW Q3: a peer that never reads what we have to say last does not keep the connection.
 #[test]
 fn iw_14_5_last_words_nobody_reads_are_given_up() {
     let mut config = PairConfig { window: 1, ..PairConfig::new(&dialect::ND2) };

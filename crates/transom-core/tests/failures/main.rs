@@ -27,7 +27,7 @@ const WRITABLE: Rights = Rights(Rights::REMOTE_WRITE.0 | Rights::LOCAL_WRITE.0);
 
 fn connected(dialect: &'static Dialect, wires: Wires) -> Pair {
     let mut pair = Pair::connected_with(PairConfig { wires, ..PairConfig::new(dialect) });
-    pair.advance(Duration::from_millis(20)); // iW 18 L1
+    pair.advance(Duration::from_millis(20)); // iW L1
     pair
 }
 

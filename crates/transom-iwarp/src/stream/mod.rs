@@ -37,7 +37,7 @@ pub struct Stream {
     start_up: (Vec<u8>, usize),
     /// When start-up has taken too long.
     timeout: Option<Time>,
-    /// Active side: no frame before this moment (iW 18 L1).
+    /// Active side: no frame before this moment (iW L1).
     held: Option<Time>,
     /// Passive side: no frame before the peer's first (iW 1.2 rule 4).
     fenced: bool,
@@ -172,7 +172,7 @@ impl Stream {
 
     /// Active side: send no frame to a plain peer for a moment, unless it speaks first. siw's acceptor
     /// misses a frame that comes right behind its Reply, and one that shares a segment with the
-    /// ready-to-receive frame; only further bytes wake it up (iW 18 L1).
+    /// ready-to-receive frame; only further bytes wake it up (iW L1).
     fn hold(&mut self, now: Time) {
         if !self.agreed.extension && !self.config.hold.is_zero() {
             self.held = Some(now.after(self.config.hold));

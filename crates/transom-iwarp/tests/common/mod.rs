@@ -333,7 +333,7 @@ impl Pair {
         a.wire.confirm(a.now).unwrap();
         a.wire.receives_posted(a.now, 1000, false);
         p.wire.receives_posted(p.now, 1000, false);
-        // Behind the Reply, and behind a ready-to-receive Write (iW 18 L1).
+        // Behind the Reply, and behind a ready-to-receive Write (iW L1).
         for _ in 0..2 {
             self.wait(Duration::from_millis(20));
             self.run();

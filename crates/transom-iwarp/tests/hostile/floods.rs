@@ -78,7 +78,7 @@ fn q5_a_flood_of_empty_writes_is_legal_and_leaves_nothing_behind() {
 
 #[test]
 fn ready_to_receive_frames_of_every_kind_and_none() {
-    // iW 18 L5: siw sends a Write; hardware a Read; tolerated: any valid frame (iW 12.2).
+    // iW L5: siw sends a Write; hardware a Read; tolerated: any valid frame (iW 12.2).
     let config =
         |ready| Config { extension: false, preferred_ready: ready, ..Config::new(Role::Passive) };
     for (ready, first, got) in [

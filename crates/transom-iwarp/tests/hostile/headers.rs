@@ -310,7 +310,7 @@ fn h21_an_answer_whose_sink_is_gone() {
 
 /// A Read of no bytes that asks for a verdict is answered by siw with as many bytes as it has sent
 /// before. They are nobody's: none comes out, and the Write is done. Answers to the program's own
-/// Reads stay what they were asked for (H20).
+/// Reads stay what they were asked for (iW H20).
 #[test]
 fn h20_bytes_that_answer_a_verdict_go_nowhere() {
     for pieces in [

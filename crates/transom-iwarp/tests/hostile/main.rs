@@ -1,5 +1,5 @@
-//! The hostile-input checklist of iW 14, a test per line, named after it. `rules.toml` says which
-//! lines are held elsewhere.
+//! The hostile-input checklist of iW 14, a test per line, named after it. The rules of
+//! `docs/rules/iwarp.md` say which lines are held elsewhere.
 
 #![allow(clippy::unwrap_used)]
 

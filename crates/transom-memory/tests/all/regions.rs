@@ -396,7 +396,7 @@ fn ndk_mr2_memory_in_several_segments() {
 }
 
 /// NDK FR-5, FR-13, INV-5: the token is there before the memory, never changes, and is dead in
-/// between; registering twice is refused (FR-14), and so is closing what is closed.
+/// between; registering twice is refused (NDK FR-14), and so is closing what is closed.
 #[test]
 fn ndk_fr13_a_constant_token_lives_and_dies_again_and_again() {
     let memory = memory();
@@ -417,12 +417,12 @@ fn ndk_fr13_a_constant_token_lives_and_dies_again_and_again() {
         let grant = memory.check(&mut lane, &read, NOW).unwrap();
         assert_eq!(grant.segments().next().unwrap().host, segments[0].host);
         drop(grant);
-        // MW-5, DR-3: a window holds its memory.
+        // NDK MW-5, DR-3: a window holds its memory.
         let spec = WindowSpec { base: BASE, length: 16, ..window_spec(token, Rights::REMOTE_READ) };
         let window = memory.reserve(&spec, NOW).unwrap();
         assert!(matches!(memory.close(token, None, NOW), Err(DeregisterError::Busy(_))));
         memory.close(window, None, NOW).unwrap();
-        // INV-6, INV-9: its owner or a peer may end it.
+        // NDK INV-6, INV-9: its owner or a peer may end it.
         if turn < 3 {
             memory.close(token, None, NOW).unwrap();
         } else {

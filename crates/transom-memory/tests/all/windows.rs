@@ -658,7 +658,7 @@ fn s5_4_a_region_without_remote_rights_refuses_peers() {
     }
 }
 
-/// ND2 5.7, NDK INV-6..9: a peer closes windows open to it, and nothing else.
+/// ND2 5.7, NDK INV-6 to INV-9: a peer closes windows open to it, and nothing else.
 #[test]
 fn s5_7_a_peer_closes_its_own_windows_only() {
     let memory = memory();

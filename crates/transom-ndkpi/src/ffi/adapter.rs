@@ -242,7 +242,7 @@ unsafe extern "C" fn create_shared_endpoint(
     Status::NOT_SUPPORTED.0
 }
 
-/// Where a mapping of `pages` pages is handed out, if there is room for it (LAM-2, LAM-3).
+/// Where a mapping of `pages` pages is handed out, if there is room for it (NDK LAM-2, LAM-3).
 ///
 /// # Safety
 /// `lam` is NULL or has `*size` writable bytes; `size` and `fbo` are NULL or may be written.
@@ -291,7 +291,7 @@ unsafe extern "C" fn build_lam(
     fbo: *mut u32,
 ) -> i32 {
     // SAFETY: the consumer's pointers. The chain is read inside this call only; the consumer has
-    // pinned the pages, and keeps them until it releases the mapping (LAM-8).
+    // pinned the pages, and keeps them until it releases the mapping (NDK LAM-8).
     unsafe {
         on(adapter, |adapter: Arc<Adapter>| {
             let done = completion.is_some().then(|| request_done(completion, context));

@@ -62,7 +62,7 @@ fn format(address: &SocketAddr) -> Vec<u8> {
     bytes
 }
 
-/// `NdkGet*Address`: NULL or too little room is answered with the size (CN-11).
+/// `NdkGet*Address`: NULL or too little room is answered with the size (NDK CN-11).
 ///
 /// # Safety
 /// `out` is NULL or has `*length` writable bytes; `length` is NULL or may be read and written.

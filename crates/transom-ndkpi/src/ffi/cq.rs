@@ -91,7 +91,7 @@ fn plain(completion: &Completion) -> NdkResult {
     }
 }
 
-/// WR-14: only receives have a length.
+/// NDK WR-14: only receives have a length.
 fn received(completion: &Completion) -> u32 {
     match completion.kind {
         CompletionKind::Receive => completion.length,

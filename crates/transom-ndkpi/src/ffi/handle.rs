@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::types::{Object, ObjectHeader, ObjectType, Version};
 
 /// The visible part in front, then ours. Only the header and `dispatch` are the consumer's; the
-/// table is found by type, never through `dispatch` (OB-2).
+/// table is found by type, never through `dispatch` (NDK OB-2).
 #[repr(C)]
 struct Handle<T> {
     object: Object,
@@ -19,7 +19,7 @@ pub(super) trait Kind: Send + Sync + 'static {
     fn table() -> *const c_void;
 }
 
-/// A handle for an object (OB-1).
+/// A handle for an object (NDK OB-1).
 pub(super) fn new<T: Kind>(version: Version, inner: Arc<T>) -> *mut Object {
     let header = ObjectHeader {
         version,

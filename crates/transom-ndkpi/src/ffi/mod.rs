@@ -80,7 +80,7 @@ impl<T> Found for &[T] {
         match (first.is_null(), count) {
             (_, 0) => Some(&[]),
             (true, _) => None,
-            // SAFETY: this function's contract; the elements stay during the call (WR-5).
+            // SAFETY: this function's contract; the elements stay during the call (NDK WR-5).
             (false, _) => Some(unsafe { std::slice::from_raw_parts(first, count as usize) }),
         }
     }
@@ -159,7 +159,7 @@ impl Parent for Pd {
     }
 }
 
-/// End of every create function (LT-1, LT-2).
+/// End of every create function (NDK LT-1, LT-2).
 ///
 /// # Safety
 /// `out` is NULL or may be written.
@@ -201,12 +201,12 @@ unsafe fn created<T: Kind>(
             give(object.pointer().cast());
             status
         }
-        // The object arrives through the callback, and `out` is not touched (LT-1).
+        // The object arrives through the callback, and `out` is not touched (NDK LT-1).
         Err(_) => Status::PENDING,
     }
 }
 
-/// Every `NdkClose*`: never fails (LT-3). The memory of the handle goes with the last callback.
+/// Every `NdkClose*`: never fails (NDK LT-3). The memory of the handle goes with the last callback.
 ///
 /// # Safety
 /// `header` came from a create function of this type, or a connect event, and is not used again.
@@ -237,7 +237,7 @@ unsafe fn close<T: Kind>(
     unsafe { on_or(Status::SUCCESS.0, object, run) }
 }
 
-/// `NdkQueryExtension` of every object: there is none (OB-5).
+/// `NdkQueryExtension` of every object: there is none (NDK OB-5).
 unsafe extern "C" fn query_extension(
     _object: *mut ObjectHeader,
     _id: *const Guid,

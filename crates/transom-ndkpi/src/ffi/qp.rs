@@ -52,7 +52,7 @@ fn translated(list: &[Sge], f: impl FnOnce(&[EngineSge]) -> Status) -> Status {
 }
 
 /// Hand the data of a request to `f`: a list, or with `INLINE` the bytes themselves, whose tokens
-/// are not looked at (WR-9).
+/// are not looked at (NDK WR-9).
 ///
 /// # Safety
 /// With `INLINE` every entry's bytes can be read.
@@ -73,7 +73,7 @@ unsafe fn with_data(
     for sge in list {
         let from = std::ptr::with_exposed_provenance::<u8>(sge.address as usize);
         if sge.length > 0 {
-            // SAFETY: the consumer says that these bytes can be read now (WR-9).
+            // SAFETY: the consumer says that these bytes can be read now (NDK WR-9).
             bytes.extend_from_slice(unsafe {
                 std::slice::from_raw_parts(from, sge.length as usize)
             });
@@ -201,14 +201,14 @@ unsafe extern "C" fn bind(
     flags: u32,
 ) -> i32 {
     let run = |(qp, mr, mw): (Arc<Qp>, Arc<Mr>, Arc<Mw>)| {
-        // The address is an index (MW-3).
+        // The address is an index (NDK MW-3).
         qp.bind(number(context), &mr, &mw, address.addr() as u64, length as u64, flags)
     };
     // SAFETY: the consumer's pointers.
     unsafe { on((qp, mr, mw), run) }
 }
 
-/// What NdkInvalidate ends: the header says which (INV-1).
+/// What NdkInvalidate ends: the header says which (NDK INV-1).
 enum Ends {
     Window(Arc<Mw>),
     Fast(Arc<Mr>),

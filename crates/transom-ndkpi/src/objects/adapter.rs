@@ -20,7 +20,7 @@ pub struct Options {
     /// When completions are delivered.
     pub mode: Mode,
     /// The adapter does not set `RDMA_READ_SINK_NOT_REQUIRED`: the sink of a Read must have been
-    /// registered with `RDMA_READ_SINK` (MR-15).
+    /// registered with `RDMA_READ_SINK` (NDK MR-15).
     pub read_sink_needed: bool,
     /// Most registrations at a time; more are `INSUFFICIENT_RESOURCES`. `None`: what memory holds.
     pub max_registrations: Option<u64>,
@@ -113,7 +113,8 @@ impl Adapter {
     }
 
     /// Close: waits for every object, and for every callback to have returned. Not from a callback.
-    /// Mappings that the consumer has forgotten end with it (LT-17): no queue pair is left to use one.
+    /// Mappings that the consumer has forgotten end with it (NDK LT-17): no queue pair is left to
+    /// use one.
     pub fn close(&self) {
         self.life.close_and_wait();
     }

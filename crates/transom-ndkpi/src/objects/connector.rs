@@ -84,7 +84,7 @@ impl Connector {
     }
 
     /// Start a request that connects `qp`, whose close from now on waits for this connector's
-    /// (LT-9): until the request is refused, or fails.
+    /// (NDK LT-9): until the request is refused, or fails.
     fn start_with(
         self: &Arc<Self>,
         qp: &Arc<Qp>,
@@ -177,7 +177,7 @@ impl Connector {
 
     /// The last step of either side. The event belongs to the request: one that is refused or fails
     /// leaves the event of an earlier one as it is. The event may come once the callback has
-    /// returned, not earlier (DC-8).
+    /// returned, not earlier (NDK DC-8).
     fn establish(
         self: &Arc<Self>,
         event: Option<DisconnectEvent>,
@@ -197,7 +197,7 @@ impl Connector {
         status
     }
 
-    /// The connection has come up, or not: from now on the engine holds the event (DC-3).
+    /// The connection has come up, or not: from now on the engine holds the event (NDK DC-3).
     fn established(self: &Arc<Self>, status: Status, event: &Mutex<Option<DisconnectEvent>>) {
         if !status.is_success() {
             return;
@@ -209,11 +209,11 @@ impl Connector {
                 connector.gone(status, event);
             }
         });
-        // An error says that this side has disconnected already, which is no event (DC-4).
+        // An error says that this side has disconnected already, which is no event (NDK DC-4).
         let _ = raw.notify_disconnect(sink(gone));
     }
 
-    /// DC-3, DC-4: the peer's doing only.
+    /// NDK DC-3, DC-4: the peer's doing only.
     fn gone(self: &Arc<Self>, status: Status, event: DisconnectEvent) {
         if !is_peers_doing(status) {
             return;
@@ -260,11 +260,11 @@ impl Connector {
         self.request(done, |told| Ok(self.raw()?.disconnect(sink(told))?))
     }
 
-    /// `NdkCloseConnector`: ends the connection, rejects an unanswered request (LT-13).
+    /// `NdkCloseConnector`: ends the connection, rejects an unanswered request (NDK LT-13).
     pub fn close(self: &Arc<Self>, done: impl FnOnce() + Send + 'static) -> Status {
         let _call = Call::enter();
         let raw = lock(&self.raw).take();
-        drop(raw); // the last handle: what is under way ends as cancelled (LT-6)
+        drop(raw); // the last handle: what is under way ends as cancelled (NDK LT-6)
         self.life.close(Box::new(|| ()), Box::new(done))
     }
 }

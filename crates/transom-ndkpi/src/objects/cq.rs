@@ -25,12 +25,12 @@ pub struct Cq {
 
 #[derive(Debug, Default)]
 struct Arm {
-    /// Armed, and for what: ERRORS < SOLICITED < ANY, whatever their numbers are (CQ-5).
+    /// Armed, and for what: ERRORS < SOLICITED < ANY, whatever their numbers are (NDK CQ-5).
     armed: Option<u8>,
     /// The engine has a waiter for the failure of the queue.
     errors_watched: bool,
     running: bool,
-    /// Satisfied while the callback was running (CQ-3).
+    /// Satisfied while the callback was running (NDK CQ-3).
     due: Option<Status>,
 }
 
@@ -52,8 +52,8 @@ impl Cq {
         Ok(Arc::new(Cq { life, adapter, raw, notification, arm: Mutex::default() }))
     }
 
-    /// `NdkArmCq`. Unknown types are ignored (CQ-15). Two arms combine to the greater (CQ-5);
-    /// the engine fires at once for entries newer than the last callback (CQ-4).
+    /// `NdkArmCq`. Unknown types are ignored (NDK CQ-15). Two arms combine to the greater (NDK
+    /// CQ-5); the engine fires at once for entries newer than the last callback (NDK CQ-4).
     pub fn arm(self: &Arc<Self>, kind: u32) {
         let _call = Call::enter();
         let (rank, kind) = match kind {
@@ -92,7 +92,7 @@ impl Cq {
         {
             let mut arm = lock(&self.arm);
             if arm.armed.take().is_none() {
-                return; // an earlier arm that the last callback has answered (CQ-2, CQ-5)
+                return; // an earlier arm that the last callback has answered (NDK CQ-2, CQ-5)
             }
             if arm.running {
                 arm.due = Some(status);
@@ -100,7 +100,7 @@ impl Cq {
             }
             arm.running = true;
         }
-        // LT-7: the callback is over before the close is.
+        // NDK LT-7: the callback is over before the close is.
         let Some(busy) = self.life.busy() else { return };
         let cq = Arc::clone(self);
         self.adapter.deliverer.event(Box::new(move || {
@@ -125,7 +125,7 @@ impl Cq {
         }
     }
 
-    /// `NdkGetCqResults(Ex)`: removes up to `results.len()` entries, in order (CQ-9).
+    /// `NdkGetCqResults(Ex)`: removes up to `results.len()` entries, in order (NDK CQ-9).
     pub fn results(&self, results: &mut [Completion]) -> usize {
         let _call = Call::enter();
         self.raw.poll(results)

@@ -1,10 +1,10 @@
 //! Logical address mappings and the privileged token (NDK 11.3, 11.4).
 //!
 //! A mapping gives pages logical addresses: made-up ones, each mapping's in a row and far from every
-//! other's (LAM-12). In the memory table a mapping is a region without remote rights in every
+//! other's (NDK LAM-12). In the memory table a mapping is a region without remote rights in every
 //! protection domain that uses it, made at the first use. The privileged token is no region: it is
 //! a name that is resolved, by the logical address beside it, to the token of such a region, and
-//! this is what the table judges. To a peer it names nothing (PT-2).
+//! this is what the table judges. To a peer it names nothing (NDK PT-2).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -25,9 +25,9 @@ const FIRST: u64 = 1 << 60;
 pub struct Mapping {
     /// The provider's name for it.
     pub number: u64,
-    /// Offset of the first byte in the first page (LAM-5).
+    /// Offset of the first byte in the first page (NDK LAM-5).
     pub offset: u32,
-    /// Logical address of each page (LAM-4).
+    /// Logical address of each page (NDK LAM-4).
     pub pages: Vec<u64>,
 }
 
@@ -44,7 +44,7 @@ struct Lam {
     regions: Mutex<Option<HashMap<raw::Domain, Token>>>,
 }
 
-/// The mappings of an adapter (LAM-10), by the logical address of their first page.
+/// The mappings of an adapter (NDK LAM-10), by the logical address of their first page.
 #[derive(Debug, Default)]
 pub(crate) struct Lams(Mutex<Table>);
 
@@ -80,7 +80,7 @@ impl Lams {
         Some((*number, Arc::clone(lam)))
     }
 
-    /// The page that a logical address is the address of (FR-7).
+    /// The page that a logical address is the address of (NDK FR-7).
     pub(crate) fn page(&self, logical: u64) -> Option<u64> {
         let (number, lam) = self.at(logical)?;
         let offset = logical - number;
@@ -98,8 +98,8 @@ impl Lam {
         if let Some(region) = regions.get(&pd.raw) {
             return Some(*region);
         }
-        // This side's own, never a peer's (PT-1, PT-2). The pages are not looked at: pinning them was
-        // the consumer's duty.
+        // This side's own, never a peer's (NDK PT-1, PT-2). The pages are not looked at: pinning
+        // them was the consumer's duty.
         let rights = Rights::LOCAL_READ | Rights::LOCAL_WRITE;
         let (adapter, scope) = (&pd.adapter.raw, Scope::Domain(pd.raw.0));
         // SAFETY: the pages are those of a mapping that is not released yet (the lock keeps it so),
@@ -134,14 +134,14 @@ impl Adapter {
     ) -> Status {
         let _call = Call::enter();
         let Ok(found) = chained(chain, length) else {
-            return Status::INVALID_PARAMETER; // LAM-1
+            return Status::INVALID_PARAMETER; // NDK LAM-1
         };
         let give = match built(pages_of(&found.segments).len()) {
             Ok(give) => give,
-            Err(status) => return status, // nothing was mapped (LAM-7)
+            Err(status) => return status, // nothing was mapped (NDK LAM-7)
         };
         give(&self.lams.add(found.base, found.segments));
-        let Some(done) = done else { return Status::SUCCESS }; // LAM-11
+        let Some(done) = done else { return Status::SUCCESS }; // NDK LAM-11
         let pending = Pending::new(&self.deliverer, self.life.busy(), done);
         pending.resolve(Status::SUCCESS, ());
         returned(pending.settle())
@@ -157,7 +157,7 @@ impl Adapter {
 }
 
 impl Pd {
-    /// `NdkGetPrivilegedMemoryRegionToken`. Not a token of any memory, and never one (PT-2).
+    /// `NdkGetPrivilegedMemoryRegionToken`. Not a token of any memory, and never one (NDK PT-2).
     pub fn privileged_token(&self) -> Option<u32> {
         let reserve = || self.adapter.raw.reserve_region(self.raw).ok();
         let aliases = || reserve().map(|token| HashSet::from([token.0])).unwrap_or_default();
@@ -165,7 +165,7 @@ impl Pd {
     }
 
     /// The list with each privileged entry's token replaced by that of the mapping it points into
-    /// (PT-3). `None`: there is none in it.
+    /// (NDK PT-3). `None`: there is none in it.
     pub(crate) fn resolved(&self, list: &[Sge]) -> Option<Vec<Sge>> {
         let aliases = self.aliases.get()?;
         let is_alias = |sge: &Sge| aliases.contains(&sge.token);

@@ -91,7 +91,7 @@ impl Listener {
         let busy = self.life.busy();
         let paused = self.paused.load(Ordering::Acquire);
         let Some(busy) = busy.filter(|_| !paused) else {
-            // As if nobody listened (CN-5, LT-12).
+            // As if nobody listened (NDK CN-5, LT-12).
             let _ = connector.reject(&[]);
             return;
         };
@@ -115,8 +115,8 @@ impl Listener {
         self.paused.store(pause, Ordering::Release);
     }
 
-    /// `NdkCloseListener`: from now on requests are rejected (LT-12), even while the close waits for
-    /// accepted connectors.
+    /// `NdkCloseListener`: from now on requests are rejected (NDK LT-12), even while the close
+    /// waits for accepted connectors.
     pub fn close(self: &Arc<Self>, done: impl FnOnce() + Send + 'static) -> Status {
         let _call = Call::enter();
         self.paused.store(true, Ordering::Release);

@@ -11,14 +11,14 @@ use crate::flags::region_rights;
 use crate::life::Life;
 use crate::table::{deregister_error, register_error};
 
-/// Pages of a fast registration at most; more are `IMPLEMENTATION_LIMIT` (FR-2).
+/// Pages of a fast registration at most; more are `IMPLEMENTATION_LIMIT` (NDK FR-2).
 const MOST_PAGES: u32 = 1 << 18;
 
 /// Segments that a registration is made of inside the call. A longer one is made on another thread: a
 /// call at DISPATCH level may not wait for as many answers of the kernel as there are mappings.
 const AT_ONCE: usize = 64;
 
-/// A memory region: for `NdkRegisterMr` or for `NdkFastRegister`, never both (MR-1).
+/// A memory region: for `NdkRegisterMr` or for `NdkFastRegister`, never both (NDK MR-1).
 #[derive(Debug)]
 pub struct Mr {
     pub(crate) life: Arc<Life>,
@@ -36,13 +36,13 @@ enum State {
     Fast(Fast),
 }
 
-/// What a region was initialised with. The token stays until the object is closed (FR-13).
+/// What a region was initialised with. The token stays until the object is closed (NDK FR-13).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fast {
     pub(crate) region: Token,
-    /// Pages of a registration at most (FR-7).
+    /// Pages of a registration at most (NDK FR-7).
     pub(crate) pages: u32,
-    /// Remote rights may be asked for (FR-3).
+    /// Remote rights may be asked for (NDK FR-3).
     pub(crate) remote: bool,
 }
 
@@ -52,7 +52,7 @@ impl Mr {
         Arc::new(Mr { life, pd: Arc::clone(pd), fast, state: Mutex::new(State::Created) })
     }
 
-    /// `NdkRegisterMr`. The chain is read before the call returns and never afterwards (MR-9).
+    /// `NdkRegisterMr`. The chain is read before the call returns and never afterwards (NDK MR-9).
     ///
     /// # Safety
     /// Until the region is deregistered or closed: the pages are the caller's, are not used for
@@ -68,7 +68,7 @@ impl Mr {
     ) -> Status {
         let _call = Call::enter();
         if self.fast {
-            return Status::INVALID_DEVICE_REQUEST; // MR-1
+            return Status::INVALID_DEVICE_REQUEST; // NDK MR-1
         }
         let adapter = &self.pd.adapter;
         let rights = match region_rights(flags, adapter.options.read_sink_needed) {
@@ -76,12 +76,12 @@ impl Mr {
             Err(status) => return status,
         };
         let Ok(found) = chained(chain, length) else {
-            return Status::INVALID_PARAMETER; // MR-2 to MR-4, MR-8, MR-10
+            return Status::INVALID_PARAMETER; // NDK MR-2 to MR-4, MR-8, MR-10
         };
         {
             let mut state = lock(&self.state);
             if !matches!(*state, State::Created) {
-                return Status::INVALID_DEVICE_STATE; // MR-18
+                return Status::INVALID_DEVICE_STATE; // NDK MR-18
             }
             *state = State::Changing;
         }
@@ -130,12 +130,12 @@ impl Mr {
     pub fn deregister(self: &Arc<Self>, done: Done<()>) -> Status {
         let _call = Call::enter();
         if self.fast {
-            return Status::INVALID_DEVICE_REQUEST; // DR-1
+            return Status::INVALID_DEVICE_REQUEST; // NDK DR-1
         }
         {
             let mut state = lock(&self.state);
             let State::Registered(region) = *state else {
-                return Status::INVALID_DEVICE_STATE; // DR-4
+                return Status::INVALID_DEVICE_STATE; // NDK DR-4
             };
             if let Err(error) = self.pd.adapter.raw.deregister(region) {
                 return deregister_error(error);
@@ -147,17 +147,17 @@ impl Mr {
     }
 
     /// `NdkInitializeFastRegisterMr`. Again: other limits, as long as no registration is valid
-    /// (FR-4).
+    /// (NDK FR-4).
     pub fn initialize_fast(self: &Arc<Self>, pages: u32, remote: bool, done: Done<()>) -> Status {
         let _call = Call::enter();
         if !self.fast {
-            return Status::INVALID_DEVICE_REQUEST; // FR-1
+            return Status::INVALID_DEVICE_REQUEST; // NDK FR-1
         }
         if pages == 0 {
             return Status::INVALID_PARAMETER;
         }
         if pages > MOST_PAGES {
-            return Status::IMPLEMENTATION_LIMIT; // FR-2
+            return Status::IMPLEMENTATION_LIMIT; // NDK FR-2
         }
         let mut state = lock(&self.state);
         let adapter = &self.pd.adapter.raw;
@@ -180,7 +180,7 @@ impl Mr {
     /// What it was initialised with, for a fast registration or its end.
     pub(crate) fn fast(&self) -> Result<Fast, Status> {
         if !self.fast {
-            return Err(Status::INVALID_DEVICE_REQUEST); // INV-1, FR-1
+            return Err(Status::INVALID_DEVICE_REQUEST); // NDK INV-1, FR-1
         }
         match *lock(&self.state) {
             State::Fast(fast) => Ok(fast),
@@ -194,7 +194,7 @@ impl Mr {
         returned(pending.settle())
     }
 
-    /// The token; local and remote alike. 0, which names nothing, while there is none (MR-17).
+    /// The token; local and remote alike. 0, which names nothing, while there is none (NDK MR-17).
     #[must_use]
     pub fn token(&self) -> u32 {
         match *lock(&self.state) {
@@ -214,7 +214,7 @@ impl Mr {
         }
     }
 
-    /// `NdkCloseMr`: a registration ends with its object (LT-15).
+    /// `NdkCloseMr`: a registration ends with its object (NDK LT-15).
     pub fn close(self: &Arc<Self>, done: impl FnOnce() + Send + 'static) -> Status {
         let _call = Call::enter();
         let mr = Arc::clone(self);

@@ -32,13 +32,14 @@ impl Mw {
         Arc::new(Mw { life, pd: Arc::clone(pd), bound: Mutex::new(None) })
     }
 
-    /// The token of the youngest Bind, from the moment it was posted (MW-6); 0 before the first.
+    /// The token of the youngest Bind, from the moment it was posted (NDK MW-6); 0 before the
+    /// first.
     #[must_use]
     pub fn token(&self) -> u32 {
         lock(&self.bound).as_ref().map_or(0, |bound| bound.window.0)
     }
 
-    /// The window that a Bind would bind again without an invalidation in between (MW-9).
+    /// The window that a Bind would bind again without an invalidation in between (NDK MW-9).
     pub(crate) fn still_bound(&self) -> Option<Token> {
         let bound = lock(&self.bound).clone()?;
         let invalidated = bound.invalidated.load(Ordering::Acquire);
@@ -70,7 +71,7 @@ impl Mw {
         Ok(posted)
     }
 
-    /// `NdkCloseMw`: the window dies at once (MW-10).
+    /// `NdkCloseMw`: the window dies at once (NDK MW-10).
     pub fn close(self: &Arc<Self>, done: impl FnOnce() + Send + 'static) -> Status {
         let _call = Call::enter();
         if let Some(bound) = lock(&self.bound).as_ref() {

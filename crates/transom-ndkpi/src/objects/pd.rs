@@ -17,7 +17,8 @@ pub struct Pd {
     pub(crate) life: Arc<Life>,
     pub(crate) adapter: Arc<Adapter>,
     pub(crate) raw: raw::Domain,
-    /// The privileged token, once it was asked for (PT-1), as what it is: a name for other tokens.
+    /// The privileged token, once it was asked for (NDK PT-1), as what it is: a name for other
+    /// tokens.
     pub(crate) aliases: OnceLock<HashSet<u32>>,
 }
 

@@ -41,7 +41,7 @@ const FAST_REGISTER: u32 = op::ALLOW_REMOTE_READ | op::ALLOW_REMOTE_WRITE | op::
 const ANY_REQUEST: u32 = op::SILENT_SUCCESS | op::READ_FENCE | op::DEFER;
 
 /// The flags that the engine knows; any bit outside `allowed` is the caller's mistake (NDK 6.5).
-/// `DEFER` is a hint that nothing is lost by not following (DF-1): what is posted is processed.
+/// `DEFER` is a hint that nothing is lost by not following (NDK DF-1): what is posted is processed.
 fn flags(given: u32, allowed: u32) -> Result<Flags, Status> {
     if given & !(ANY_REQUEST | allowed) != 0 {
         return Err(Status::INVALID_PARAMETER);
@@ -139,7 +139,7 @@ impl Qp {
         status(flags.and_then(|flags| self.post(context, operation, flags, *data)))
     }
 
-    /// `NdkReceive`: at any time, connected or not (WR-7).
+    /// `NdkReceive`: at any time, connected or not (NDK WR-7).
     pub fn receive(&self, context: u64, sges: &[Sge]) -> Status {
         let _call = Call::enter();
         let resolved = self.pd.resolved(sges);
@@ -148,7 +148,7 @@ impl Qp {
     }
 
     /// `NdkRead`. `RDMA_READ_LOCAL_INVALIDATE` is ignored, as the adapter does not set its flag
-    /// (INV-10).
+    /// (NDK INV-10).
     pub fn read(&self, context: u64, sges: &[Sge], address: u64, token: u32, given: u32) -> Status {
         let operation = Operation::Read { token, address };
         let flags = flags(given, op::RDMA_READ_LOCAL_INVALIDATE);
@@ -170,7 +170,7 @@ impl Qp {
         status(flags.and_then(|flags| self.post(context, operation, flags, *data)))
     }
 
-    /// `NdkBind`. The token can be read as soon as it returns (MW-6).
+    /// `NdkBind`. The token can be read as soon as it returns (NDK MW-6).
     pub fn bind(
         &self,
         context: u64,
@@ -195,21 +195,21 @@ impl Qp {
     ) -> Result<(), Status> {
         let flags = flags(given, op::ALLOW_REMOTE_READ | op::ALLOW_REMOTE_WRITE)?;
         let asked = given & (op::ALLOW_REMOTE_READ | op::ALLOW_REMOTE_WRITE);
-        // MW-4: at least one; 0x20 only together with the 0x10 built into it.
+        // NDK MW-4: at least one; 0x20 only together with the 0x10 built into it.
         if !matches!(asked, op::ALLOW_REMOTE_READ | op::ALLOW_REMOTE_WRITE | 0x38) {
             return Err(Status::INVALID_PARAMETER);
         }
         let together = Arc::ptr_eq(&mr.pd, &self.pd) && Arc::ptr_eq(&mw.pd, &self.pd);
         if !together {
-            return Err(Status::INVALID_PARAMETER); // MW-8
+            return Err(Status::INVALID_PARAMETER); // NDK MW-8
         }
         let region = mr.region()?;
         if let Some(window) = mw.still_bound() {
-            // MW-9: it is the request that fails, when its turn comes.
+            // NDK MW-9: it is the request that fails, when its turn comes.
             return self.post_empty(context, Operation::Bind { window }, flags);
         }
         let window = raw::Window { region, base: address, length, rights: window_rights(given) };
-        // Both halves: the token, and the request that lets it live (MW-2, MW-5, MW-6).
+        // Both halves: the token, and the request that lets it live (NDK MW-2, MW-5, MW-6).
         let window = self.raw.post_bind(context, flags, &window).map_err(bind_error)?;
         mw.set_bound(window, mr);
         Ok(())
@@ -228,7 +228,7 @@ impl Qp {
         }))
     }
 
-    /// `NdkInvalidate` of a fast registration. A normal region is never invalidated (INV-1).
+    /// `NdkInvalidate` of a fast registration. A normal region is never invalidated (NDK INV-1).
     pub fn invalidate_fast(&self, context: u64, mr: &Arc<Mr>, given: u32) -> Status {
         let _call = Call::enter();
         if !Arc::ptr_eq(&mr.pd, &self.pd) {
@@ -240,8 +240,8 @@ impl Qp {
         }))
     }
 
-    /// `NdkFastRegister`: `pages` are logical addresses (FR-7). Registering what is still registered
-    /// fails as a request (FR-14).
+    /// `NdkFastRegister`: `pages` are logical addresses (NDK FR-7). Registering what is still
+    /// registered fails as a request (NDK FR-14).
     ///
     /// # Safety
     /// Until the registration ends: as [`Mr::register`].
@@ -264,15 +264,15 @@ impl Qp {
             }
             let fast = mr.fast()?;
             if pages.len() > fast.pages as usize {
-                return Err(Status::INVALID_PARAMETER); // FR-7
+                return Err(Status::INVALID_PARAMETER); // NDK FR-7
             }
             if given & REMOTE != 0 && !fast.remote {
-                return Err(Status::ACCESS_VIOLATION); // FR-3
+                return Err(Status::ACCESS_VIOLATION); // NDK FR-3
             }
             let hosts: Option<Vec<u64>> =
                 pages.iter().map(|page| adapter.lams.page(*page)).collect();
             let found = hosts.and_then(|hosts| paged(base, offset, length, &hosts).ok());
-            let found = found.ok_or(Status::INVALID_PARAMETER)?; // FR-7 to FR-9
+            let found = found.ok_or(Status::INVALID_PARAMETER)?; // NDK FR-7 to FR-9
             let (base, segments) = (found.base, &found.segments[..]);
             let registration = raw::FastRegistration { base, rights, segments };
             // SAFETY: this function's contract.
@@ -288,7 +288,7 @@ impl Qp {
         let _ = self.raw.flush();
     }
 
-    /// `NdkCloseQp`: flushes; the completions stay in their queues (LT-14).
+    /// `NdkCloseQp`: flushes; the completions stay in their queues (NDK LT-14).
     pub fn close(self: &Arc<Self>, done: impl FnOnce() + Send + 'static) -> Status {
         let _call = Call::enter();
         self.flush();

@@ -191,7 +191,7 @@ fn connected(mut client: Side, mut server: Side) -> (Side, Side) {
     let events = Server::new(server.qp);
     let (listener, _) = join(&mut client, &server, &events);
     server.connector = events.event.get().0;
-    // LT-9: before its connector; so this is pending until the side is closed.
+    // NDK LT-9: before its connector; so this is pending until the side is closed.
     let _ = begin_close(listener);
     // The disconnect event may come as late as the adapter's close.
     Box::leak(events);

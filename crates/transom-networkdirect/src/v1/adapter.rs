@@ -228,12 +228,12 @@ impl Adapter {
     ) -> Outcome {
         let base = buffer.address();
         if length == 0 || length as u64 > limits::REGION || out.is_null() {
-            return Err(ND_INVALID_PARAMETER); // REG-6, REG-8
+            return Err(ND_INVALID_PARAMETER); // ND1 REG-6, REG-8
         }
         if base == 0 || base.checked_add(length).is_none() {
-            return Err(ND_ACCESS_VIOLATION); // REG-7
+            return Err(ND_ACCESS_VIOLATION); // ND1 REG-7
         }
-        // REG-1: local read and write, and remote access through windows only.
+        // ND1 REG-1: local read and write, and remote access through windows only.
         let rights = Rights::LOCAL_READ | Rights::LOCAL_WRITE | Rights::BIND;
         let (base, length) = (base as u64, length as u64);
         call::at_once(&self.file, overlapped, || {
@@ -248,9 +248,9 @@ impl Adapter {
 
     fn deregister_memory(self: &Arc<Self>, region: usize, overlapped: OverlappedPtr) -> Outcome {
         let mut regions = lock(&self.regions);
-        let token = regions.get(region).ok_or(ND_INVALID_HANDLE)?; // DER-3
+        let token = regions.get(region).ok_or(ND_INVALID_HANDLE)?; // ND1 DER-3
         call::at_once(&self.file, overlapped, || {
-            self.nic.raw.deregister(token).map_err(|e| nd1(e.status))?; // DER-1
+            self.nic.raw.deregister(token).map_err(|e| nd1(e.status))?; // ND1 DER-1
             regions.by_handle.remove(&region);
             drop(regions);
             Ok(())

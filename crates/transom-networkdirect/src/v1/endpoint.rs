@@ -327,7 +327,7 @@ impl Endpoint {
         let list = registered(list, count)?;
         if self.reads.load(Ordering::Relaxed) == 0 && self.raw.state() == QueuePairState::Connected
         {
-            return Err(ND_INVALID_DEVICE_REQUEST); // RW-5
+            return Err(ND_INVALID_DEVICE_REQUEST); // ND1 RW-5
         }
         self.post(result, Operation::Read { token, address }, flags, Data::Sges(list.as_slice()))
     }

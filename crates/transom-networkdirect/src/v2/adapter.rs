@@ -116,7 +116,7 @@ impl Adapter {
     fn query(self: &Arc<Self>, info: OutPtr<Nd2AdapterInfo>, length: OutPtr<u32>) -> Outcome {
         const NEED: u32 = size_of::<Nd2AdapterInfo>() as u32;
         let room = length.get().ok_or(ND_INVALID_PARAMETER_2)?;
-        // C2: the input counts only where it can be.
+        // ND2 C2: the input counts only where it can be.
         let version = OutPtr::<u32>::at(info.address()).get().filter(|_| room >= 4);
         if version.is_some_and(|v| v != ND_VERSION_2 && v != ND_VERSION_1) {
             return Err(ND_NOT_SUPPORTED);
@@ -137,7 +137,7 @@ impl Adapter {
             device_id: limits::DEVICE,
             adapter_id: list::adapter_id(self.address),
             max_registration_size: limits::REGION as usize,
-            max_window_size: limits::REGION as usize, // C36
+            max_window_size: limits::REGION as usize, // ND2 C36
             max_initiator_sge: limits::SGE,
             max_receive_sge: limits::SGE,
             max_read_sge: limits::SGE,

@@ -65,7 +65,7 @@ impl Listener {
         }
         let mut raw = lock(&self.raw);
         if raw.is_some() {
-            return Err(STATUS_ADDRESS_ALREADY_ASSOCIATED); // C30
+            return Err(STATUS_ADDRESS_ALREADY_ASSOCIATED); // ND2 C30
         }
         let address = SocketAddr::new(self.adapter.address, address.port());
         *raw = Some(self.adapter.nic.raw.listener(address).map_err(|e| nd2(e.status))?);

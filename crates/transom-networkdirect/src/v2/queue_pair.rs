@@ -177,7 +177,7 @@ impl QueuePair {
             return Err(ND_INVALID_BUFFER_SIZE); // 5.3
         }
         window.bind(ND_INVALID_DEVICE_STATE, || {
-            // C8: an unregistered region is answered as a range outside of it.
+            // ND2 C8: an unregistered region is answered as a range outside of it.
             let region = registered.ok_or(ND_ACCESS_VIOLATION)?;
             let window = raw::Window { region, base: address, length, rights };
             let posted = self.raw.post_bind(context as u64, flags, &window);

@@ -36,7 +36,7 @@ class!(Region, [IID_IND2MemoryRegion, IID_IND2Overlapped], {
     fn get_local_token() -> u32;
     fn get_remote_token() -> u32;
 }
-    /// R20: the last Release deregisters, with the windows that are still bound.
+    /// ND2 R20: the last Release deregisters, with the windows that are still bound.
     fn released(this: &Arc<Region>) {
         if let Some(region) = lock(&this.registered).take() {
             this.adapter.nic.raw.close_region(region);
@@ -52,7 +52,7 @@ fn rights(flags: u32) -> Result<Rights, i32> {
         return Err(ND_INVALID_PARAMETER_3);
     }
     let pick = |bit: u32, right: Rights| if flags & bit != 0 { right } else { Rights::NONE };
-    // Remote write includes local write, however it was asked for (R15, C37).
+    // Remote write includes local write, however it was asked for (ND2 R15, C37).
     Ok(Rights::LOCAL_READ
         | Rights::BIND
         | pick(MR_LOCAL_WRITE | MR_REMOTE_WRITE_BIT, Rights::LOCAL_WRITE)
@@ -96,7 +96,7 @@ impl Region {
     }
 
     fn cancel_overlapped_requests(self: &Arc<Self>) -> Outcome {
-        Ok(ND_SUCCESS) // R21: nothing is ever under way
+        Ok(ND_SUCCESS) // ND2 R21: nothing is ever under way
     }
 
     fn get_overlapped_result(self: &Arc<Self>, overlapped: OverlappedPtr, wait: i32) -> Outcome {
@@ -114,7 +114,7 @@ impl Region {
         let rights = rights(flags)?;
         let mut registered = lock(&self.registered);
         if registered.is_some() {
-            return Err(ND_INVALID_DEVICE_STATE); // R1
+            return Err(ND_INVALID_DEVICE_STATE); // ND2 R1
         }
         call::at_once(&self.file, overlapped, || {
             let (base, length) = (buffer.address() as u64, length as u64);
@@ -129,14 +129,14 @@ impl Region {
 
     fn deregister(self: &Arc<Self>, overlapped: OverlappedPtr) -> Outcome {
         let mut registered = lock(&self.registered);
-        let region = registered.ok_or(ND_INVALID_DEVICE_STATE)?; // R19
+        let region = registered.ok_or(ND_INVALID_DEVICE_STATE)?; // ND2 R19
         call::at_once(&self.file, overlapped, || {
-            // Busy is answered inline (R16, C5).
+            // Busy is answered inline (ND2 R16, C5).
             self.adapter.nic.raw.deregister(region).map_err(|e| nd2(e.status))?;
             *registered = None;
             drop(registered);
-            // No access is under way any more (R18). The packet follows at once, so that nothing is
-            // written to the OVERLAPPED later (1.3 rule 11).
+            // No access is under way any more (ND2 R18). The packet follows at once, so that
+            // nothing is written to the OVERLAPPED later (1.3 rule 11).
             Ok(())
         })
     }

@@ -15,7 +15,8 @@ use crate::posting::remote_token;
 #[derive(Debug)]
 pub(crate) struct Window {
     pub(crate) adapter: Arc<Adapter>,
-    /// The token of the last Bind, kept for the getter when it is dead (C14); 0 before the first.
+    /// The token of the last Bind, kept for the getter when it is dead (ND2 C14); 0 before the
+    /// first.
     token: AtomicU32,
     /// That of a Bind that no Invalidate has followed.
     bound: Mutex<Option<Token>>,
@@ -44,7 +45,8 @@ impl Window {
         remote_token(self.token.load(Ordering::Acquire))
     }
 
-    /// Bind it with what `make` makes; refused by `taken` while an earlier Bind is in force (C9).
+    /// Bind it with what `make` makes; refused by `taken` while an earlier Bind is in force (ND2
+    /// C9).
     pub(crate) fn bind(
         &self,
         taken: i32,

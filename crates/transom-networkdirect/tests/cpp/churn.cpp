@@ -212,7 +212,7 @@ struct Incoming : Connection {
     void on_receive(HRESULT status) override
     {
         HR(status, ND_SUCCESS);
-        server.send(qp, this); // allowed from the first message on (4.1)
+        server.send(qp, this); // allowed from the first message on (ND2 4.1)
         part();
     }
     void over(BOOL ended)

@@ -23,7 +23,7 @@ static void easy_25()
         CHECK_EQ(provider->Release(), 0);
         HR(NdStartup(), ND_SUCCESS);
         SIZE_T size = 1;
-        HR(NdQueryAddressList(0, nullptr, &size), ND_SUCCESS); // the framework's answer (6.3)
+        HR(NdQueryAddressList(0, nullptr, &size), ND_SUCCESS); // the framework's answer (ND2 6.3)
         CHECK_EQ(size, 0);
         const sockaddr_in local = address("127.0.0.1", 0);
         HR(NdCheckAddress(sa(local), sizeof local), ND_INVALID_ADDRESS);

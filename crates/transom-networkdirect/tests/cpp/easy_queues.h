@@ -28,7 +28,7 @@ static void easy_10()
             OVERLAPPED gone = {};
             HR(s.connector->NotifyDisconnect(&gone), ND_PENDING);
             link.to_client.put(1);
-            // Without a Disconnect of ours; and NotifyDisconnect ends before the flush (C19).
+            // Without a Disconnect of ours; and NotifyDisconnect ends before the flush (ND2 C19).
             HR(s.wait(s.cq, s.cq->Notify(ND_CQ_NOTIFY_ANY, &s.ov)), ND_SUCCESS);
             HR(s.connector->GetOverlappedResult(&gone, FALSE), ND_SUCCESS);
             s.expect(ND_CANCELED, &s, Nd2RequestTypeReceive);
@@ -123,7 +123,7 @@ static void easy_14()
     HR(s.qp->Flush(), ND_SUCCESS);
     HR(s.cq->Notify(ND_CQ_NOTIFY_ANY, &s.ov), ND_PENDING);
     HR(s.cq->GetOverlappedResult(&s.ov, FALSE), ND_SUCCESS);
-    HR(s.cq->Notify(ND_CQ_NOTIFY_ANY, &s.ov), ND_PENDING); // one entry fires once (N2)
+    HR(s.cq->Notify(ND_CQ_NOTIFY_ANY, &s.ov), ND_PENDING); // one entry fires once (ND2 N2)
     HR(s.cq->GetOverlappedResult(&s.ov, FALSE), ND_PENDING);
     HR(s.cq->CancelOverlappedRequests(), ND_SUCCESS);
 }

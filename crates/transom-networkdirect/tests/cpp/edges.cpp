@@ -3,7 +3,7 @@
 
 constexpr HRESULT OK = ND_SUCCESS;
 
-// A second adapter of the same address: its objects are no arguments here (1.4).
+// A second adapter of the same address: its objects are no arguments here (ND2 1.4).
 static void creating()
 {
     Side s, other;
@@ -19,7 +19,7 @@ static void creating()
     const auto cq = [&](ULONG depth) { return a->CreateCompletionQueue(IID_IND2CompletionQueue, s.file, depth, 0, 0, &made); };
     HR(cq(0), ND_INVALID_PARAMETER_3);
     HR(cq(i.MaxCompletionQueueDepth + 1), ND_INVALID_PARAMETER_3);
-    HR(cq(i.MaxCompletionQueueDepth), OK); // C3
+    HR(cq(i.MaxCompletionQueueDepth), OK); // ND2 C3
     drop();
     HR(cq(1), OK);
     drop();
@@ -58,14 +58,14 @@ static void creating()
     HR(with_srq(shared, 1, 1, i.MaxInlineDataSize + 1), ND_INVALID_PARAMETER_8);
     HR(with_srq(shared, most, i.MaxInitiatorSge, i.MaxInlineDataSize), OK);
     drop();
-    // Resize and Modify; 0 leaves a value of a shared queue as it is (2.7).
+    // Resize and Modify; 0 leaves a value of a shared queue as it is (ND2 2.7).
     HR(s.cq->Resize(0), ND_INVALID_PARAMETER);
     HR(s.cq->Resize(i.MaxCompletionQueueDepth + 1), ND_INVALID_PARAMETER);
     HR(s.cq->Resize(i.MaxCompletionQueueDepth), OK);
     HR(shared->Modify(i.MaxSharedReceiveQueueDepth + 1, 0), ND_INVALID_PARAMETER);
     HR(shared->Modify(i.MaxSharedReceiveQueueDepth, 0), OK);
     HR(shared->Modify(0, 0), OK);
-    // Lists of a shared queue: as long as it was asked for (2.7).
+    // Lists of a shared queue: as long as it was asked for (ND2 2.7).
     const ND2_SGE list[3] = {};
     HR(shared->Receive(nullptr, list, 2), OK);
     HR(shared->Receive(nullptr, list, 3), ND_DATA_OVERRUN);
@@ -78,7 +78,7 @@ static void creating()
     CHECK(!made);
 }
 
-// The version counts where it can be, and only there (C2).
+// The version counts where it can be, and only there (ND2 C2).
 static void query()
 {
     Side s;
@@ -132,7 +132,7 @@ static void flags()
                 std::fprintf(stderr, "%s with %#x: %08x\n", one.name, bit, (UINT32)hr);
             HR(hr, want);
         }
-    // Inline bytes: as many as the queue pair was made for (2.9).
+    // Inline bytes: as many as the queue pair was made for (ND2 2.9).
     ND2_SGE bytes = {buffer, 64, 0};
     HR(s.qp->Send(nullptr, &bytes, 1, ND_OP_FLAG_INLINE), ND_CONNECTION_INVALID);
     bytes.BufferLength = 65;
@@ -141,7 +141,7 @@ static void flags()
     HR(s.qp->Bind(nullptr, mr, mw, buffer, 0, 0), ND_INVALID_BUFFER_SIZE); // 5.3
 }
 
-// R1: one buffer at a time, and a second Register changes nothing.
+// ND2 R1: one buffer at a time, and a second Register changes nothing.
 static void registering()
 {
     Side s;
@@ -150,15 +150,15 @@ static void registering()
     const UINT32 local = mr->GetLocalToken(), remote = mr->GetRemoteToken();
     HR(mr->Register(two, sizeof two, 0, &s.ov), ND_INVALID_DEVICE_STATE);
     CHECK(mr->GetLocalToken() == local && mr->GetRemoteToken() == remote);
-    const unsigned char *wire = (const unsigned char *)&remote; // 5.4: the bytes in memory are wire order
+    const unsigned char *wire = (const unsigned char *)&remote; // ND2 5.4: the bytes in memory are wire order
     CHECK_EQ(local, (UINT32)wire[0] << 24 | (UINT32)wire[1] << 16 | (UINT32)wire[2] << 8 | wire[3]);
     HR(s.wait(mr, mr->Deregister(&s.ov)), OK);
-    HR(mr->Deregister(&s.ov), ND_INVALID_DEVICE_STATE); // R19
+    HR(mr->Deregister(&s.ov), ND_INVALID_DEVICE_STATE); // ND2 R19
     HR(s.wait(mr, mr->Register(two, sizeof two, 0, &s.ov)), OK);
     CHECK(mr->GetLocalToken() != local);
 }
 
-// 2.6: a Notify that is pending when its queue is destroyed ends as canceled, though a queue pair keeps the queue.
+// ND2 2.6: a Notify that is pending when its queue is destroyed ends as canceled, though a queue pair keeps the queue.
 static void destroying()
 {
     Side s;
@@ -186,7 +186,7 @@ static void connecting()
     HR(a.connector->GetLocalAddress((sockaddr *)&local, &size), OK);
     CHECK_EQ(ntohl(local.sin_addr.s_addr), 0x7F000001);
     HR(p.wait(p.listener, p.listener->GetConnectionRequest(p.connector, &p.ov)), OK);
-    // 4.8: either side sees the other's offer mirrored; what is agreed is the smaller number.
+    // ND2 4.8: either side sees the other's offer mirrored; what is agreed is the smaller number.
     ULONG inbound = 77, outbound = 77;
     HR(p.connector->GetReadLimits(&inbound, &outbound), OK);
     CHECK(inbound == 3 && outbound == 2);
@@ -213,7 +213,7 @@ static void connecting()
     CHECK_EQ(size, 0);
 }
 
-// 2.11: a wildcard is this adapter's address, and no other's.
+// ND2 2.11: a wildcard is this adapter's address, and no other's.
 static void listening()
 {
     Side s;
@@ -229,7 +229,7 @@ static void listening()
     CHECK(ntohl(at.sin_addr.s_addr) == 0x7F000001 && at.sin_port != 0);
 }
 
-// W11, W12, W20, C9, C15: when a window may be bound again.
+// ND2 W11, W12, W20, C9, C15: when a window may be bound again.
 static void rebinding()
 {
     Ends e;

@@ -1,4 +1,4 @@
-// Version 1's connections: ND1 16, T25 to T28, T30, T31; every call in every state (11.3).
+// Version 1's connections: ND1 16, T25 to T28, T30, T31; every call in every state (ND1 11.3).
 #include <sys/socket.h>
 #include <unistd.h>
 #include "nd1_test.h"
@@ -36,7 +36,7 @@ static void t25()
         ND_RESULT one, two, r;
         INDMemoryWindow *xw = lab.a.window(one), *yw = lab.b.window(two);
         const ND_MW_DESCRIPTOR to_y = y.bound(yw, 0, 64, MAY_READ), to_x = x.bound(xw, 0, 64, MAY_READ);
-        // With a limit of none a Read is refused by the call, and the endpoint lives (RW-5).
+        // With a limit of none a Read is refused by the call, and the endpoint lives (ND1 RW-5).
         if (row.agreed_out == 0)
             HR(x.read(r, 64, 8, to_y), ND_INVALID_DEVICE_REQUEST);
         else
@@ -90,7 +90,7 @@ static void t26()
         else if (how == 1)
             HR(x.connector->Reject(nullptr, 0), ND_SUCCESS);
         else {
-            CHECK_EQ(x.connector->Release(), 0); // C-6
+            CHECK_EQ(x.connector->Release(), 0); // ND1 C-6
             x.connector = nullptr;
         }
         HR(y.wait(ND_PENDING), ND_CONNECTION_ABORTED);
@@ -144,7 +144,7 @@ static void t27()
         has_data(y, hello);
         HR(x.disconnect(), ND_SUCCESS);
         HR(y.hear_of_disconnect(), ND_SUCCESS);
-        has_data(y, hello); // also when the peer has gone, and when this side has (11.3)
+        has_data(y, hello); // also when the peer has gone, and when this side has (ND1 11.3)
         has_data(x, welcome);
     }
     // A Reject's data, or its lack of them; then the same connector and endpoint try again.
@@ -192,7 +192,7 @@ static void t28()
     link.x.got(late, ND_CANCELED);
     link.x.done(sent, ND_CANCELED);
     link.x.done(r, ND_CANCELED);
-    HR(lab.a.remove(lab.a.mr), ND_SUCCESS); // the canceled Bind holds nothing (MW-5)
+    HR(lab.a.remove(lab.a.mr), ND_SUCCESS); // the canceled Bind holds nothing (ND1 MW-5)
     lab.a.mr = nullptr;
     CHECK_EQ(mw->Release(), 0);
     // A local Disconnect ends a pending indication, too.
@@ -200,7 +200,7 @@ static void t28()
     HR(second.y.connector->NotifyDisconnect(&early), ND_PENDING);
     HR(second.y.disconnect(), ND_SUCCESS);
     HR(result_of(second.y.connector, ND_PENDING, early), ND_SUCCESS);
-    // Only CancelOverlappedRequests cancels one, on the connector or on the whole adapter (OV-8).
+    // Only CancelOverlappedRequests cancels one, on the connector or on the whole adapter (ND1 OV-8).
     for (const bool whole : {false, true}) {
         Link1 third(lab);
         HR(third.y.connector->NotifyDisconnect(&early), ND_PENDING);
@@ -237,7 +237,7 @@ static void t30()
         CHECK_EQ(listen->Release(), 0);
     }
     HR(adapter->Listen(0, 6, port, nullptr, &other), ND_ADDRESS_ALREADY_EXISTS);
-    // The same number of another protocol is another port (T30), and each connects to its own.
+    // The same number of another protocol is another port (ND1 T30), and each connects to its own.
     for (const INT protocol : {17, 1}) {
         HR(adapter->Listen(0, protocol, port, &second, &other), ND_SUCCESS);
         CHECK_EQ(second, port);
@@ -266,7 +266,7 @@ static void t30()
         HR(x.start_connect(ntohs(port), nullptr, 0, 300), ND_INVALID_PARAMETER_4);
     }
     CHECK_EQ(listen->Release(), 0);
-    // A full backlog refuses (11.2); a listener that goes refuses what waits in it (C-5).
+    // A full backlog refuses (ND1 11.2); a listener that goes refuses what waits in it (ND1 C-5).
     HR(adapter->Listen(1, 6, 0, &port, &listen), ND_SUCCESS);
     End first(lab.a), next_one(lab.a);
     first.make_endpoint();
@@ -327,7 +327,7 @@ static void t31()
     HR(young.qp->Send(&young, nullptr, 0, 0), ND_SUCCESS);
     old.x.done(sent, ND_TIMEOUT);
     CHECK_EQ((UINT32)sent.Status, 0x102);
-    CHECK(SUCCEEDED(sent.Status)); // so that a program has to compare with ND_SUCCESS (15.9)
+    CHECK(SUCCEEDED(sent.Status)); // so that a program has to compare with ND_SUCCESS (ND1 15.9)
     young.expect((HRESULT)0xC00000B5, &young, Nd2RequestTypeSend);
 }
 

@@ -15,7 +15,7 @@ static void talk(End &end, bool speaks_first)
     ND_RESULT invalidated, received[3], sent, bound, closed, r;
     for (int i = 0; i < 3; i++)
         end.receive(received[i], 1024 * i, 1024);
-    if (speaks_first) { // C-7
+    if (speaks_first) { // ND1 C-7
         end.send_nothing(sent);
         end.done(sent);
     }

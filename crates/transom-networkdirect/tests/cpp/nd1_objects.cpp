@@ -174,7 +174,7 @@ static void orders()
         for (int i = 0; i < OBJECTS; i++) {
             CHECK_EQ(objects[order[i]]->Release(), 0);
             queue_lives &= order[i] != QUEUE;
-            // The end of the connection is in the queue, if there still is one (D-8, CQ-4).
+            // The end of the connection is in the queue, if there still is one (ND1 D-8, CQ-4).
             if ((order[i] == ENDPOINT || order[i] == CONNECTOR) && queue_lives && pending.Status != ND_CANCELED)
                 expect(cq, pending, ND_CANCELED);
         }
@@ -333,7 +333,7 @@ static void overlapped(Mode mode)
     HR(finish(x.connector, r[0]), ND_SUCCESS);
     HR(b.adapter->DeregisterMemory(mr, &r[2]), ND_PENDING);
     HR(finish(b.adapter, r[2]), ND_SUCCESS);
-    // A failure that the call returns delivers nothing (OV-3).
+    // A failure that the call returns delivers nothing (ND1 OV-3).
     HR(b.adapter->DeregisterMemory(mr, &r[2]), ND_INVALID_HANDLE);
     HR(y.connector->Disconnect(&r[2]), ND_CONNECTION_INVALID);
     HR(y.connector->CompleteConnect(nullptr), ND_INVALID_PARAMETER);

@@ -1,7 +1,7 @@
 // Version 1's requests and queues: ND1 16, T7, T18 to T24, T29.
 #include "nd1_test.h"
 
-// Places: one is free when its result was retrieved, and a silent one when it has succeeded (EP-8).
+// Places: one is free when its result was retrieved, and a silent one when it has succeeded (ND1 EP-8).
 static void t7()
 {
     Lab lab;
@@ -63,10 +63,10 @@ static void t18()
         HR(link.x.write(r, 0, 8, d, 0, SILENT), ND_SUCCESS);
         HR(link.x.read(r, 0, 8, d, 0, SILENT), ND_SUCCESS);
         link.x.send_nothing(r, SILENT);
-        // Behind the fence: it may not close the window under the Read (RW-8).
+        // Behind the fence: it may not close the window under the Read (ND1 RW-8).
         HR(link.x.endpoint->SendAndInvalidate(&r, nullptr, 0, &d, SILENT | FENCE), ND_SUCCESS);
         link.x.send_nothing(marker);
-        link.x.done(marker); // nothing before it, and it proves them all (MW-6)
+        link.x.done(marker); // nothing before it, and it proves them all (ND1 MW-6)
         link.y.got(received[0]);
         link.y.got(invalidated);
         link.y.got(received[1]);
@@ -238,8 +238,8 @@ static void t21()
     arrives(0);
     over(r[0]);
     over(r[1]);
-    pending(r[2]); // NT-6
-    // What has satisfied one does not satisfy the next, though nobody has fetched it (NT-3).
+    pending(r[2]); // ND1 NT-6
+    // What has satisfied one does not satisfy the next, though nobody has fetched it (ND1 NT-3).
     notify(r[0], ND_CQ_NOTIFY_ANY);
     pending(r[0]);
     arrives(0);
@@ -254,7 +254,7 @@ static void t21()
     arrives(SOLICIT);
     over(r[0]);
     drain();
-    // Asked behind the entry (NT-2).
+    // Asked behind the entry (ND1 NT-2).
     arrives(SOLICIT);
     notify(r[0], ND_CQ_NOTIFY_SOLICITED);
     over(r[0]);
@@ -267,7 +267,7 @@ static void t21()
     HR(got->Status, ND_CANCELED);
     pending(r[2]);
     HR(link.y.in->Notify(3, &r[0]), ND_INVALID_PARAMETER_1);
-    // A queue that goes takes its notifications with it (NT-5).
+    // A queue that goes takes its notifications with it (ND1 NT-5).
     HR(link.y.in->CancelOverlappedRequests(), ND_SUCCESS);
     over(r[2], ND_CANCELED);
 }
@@ -311,7 +311,7 @@ static void t23()
     HR(ep->SendAndInvalidate(&r, nullptr, 0, &d, 0), ND_SUCCESS);
     link.x.done(r);
     link.y.got(received[0]);
-    CHECK_EQ(received[0].BytesTransferred, 0); // the Write has made no receive (EP-10)
+    CHECK_EQ(received[0].BytesTransferred, 0); // the Write has made no receive (ND1 EP-10)
     link.y.got(invalidated);
     link.y.got(received[1]);
     CHECK_EQ(received[1].BytesTransferred, 0);
@@ -411,7 +411,7 @@ static void t29()
         std::memset(lab.b.buffer, 'q', Node::SIZE);
         link.y.got(received, ND_CANCELED);
         link.y.done(own, ND_CANCELED);
-        // The other side's end flushes nothing here (D-4); a Write posted behind a flush awaits the next.
+        // The other side's end flushes nothing here (ND1 D-4); a Write posted behind a flush awaits the next.
         while (!over) {
             HR(link.x.endpoint->Flush(), ND_SUCCESS);
             std::this_thread::yield();

@@ -225,7 +225,7 @@ static std::vector<Row> rows(Lab &lab)
              HR(e.in->CancelOverlappedRequests(), ND_SUCCESS);
              return e.wait(ND_PENDING);
          }), nullptr},
-        {"Notify", ND_BUFFER_OVERFLOW, // a queue that runs over is dead, with its endpoints (NT-7)
+        {"Notify", ND_BUFFER_OVERFLOW, // a queue that runs over is dead, with its endpoints (ND1 NT-7)
          [&lab] {
              Sizes one;
              one.cq = 1;
@@ -267,14 +267,14 @@ static std::vector<Row> rows(Lab &lab)
         {"Write", ND_INVALID_PARAMETER_6, connected([](Link1 &l) { return l.x.write(r, 0, 8, nothing, 0, MAY_WRITE); }), nullptr},
         {"Write", ND_DATA_OVERRUN, connected([=](Link1 &l) { return l.x.endpoint->Write(&r, many.data(), many.size(), &nothing, 0, 0); }), nullptr},
         {"Write", ND_BUFFER_OVERFLOW, connected([=](Link1 &l) { return l.x.endpoint->Write(&r, &huge, 1, &nothing, 0, 0); }), nullptr},
-        // Completions (4.3).
+        // Completions (ND1 4.3).
         {"any completion", ND_LOCAL_LENGTH, nullptr, in_call},
         {"any completion", ND_INTERNAL_ERROR, nullptr, no_failure},
         {"completion of a Send", ND_ACCESS_VIOLATION, connected([=](Link1 &l) {
              HR(l.x.endpoint->Send(&r, &outside, 1, 0), ND_SUCCESS);
              return comes(l.x.out, r);
          }), nullptr},
-        {"completion of a Write", ND_ACCESS_VIOLATION, connected([&lab](Link1 &l) { // a registration that is gone (DER-2)
+        {"completion of a Write", ND_ACCESS_VIOLATION, connected([&lab](Link1 &l) { // a registration that is gone (ND1 DER-2)
              const ND_MR_HANDLE mr = lab.a.add(lab.a.buffer, 64);
              HR(lab.a.remove(mr), ND_SUCCESS);
              const ND_SGE sge = {lab.a.buffer, 8, mr};

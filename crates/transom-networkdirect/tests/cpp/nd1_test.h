@@ -249,7 +249,7 @@ struct Link1 {
     End x, y;
     explicit Link1(Lab &lab, Sizes active = {}, Sizes passive = {}) : x(lab.a, active), y(lab.b, passive) { lab.listening.join(x, y); }
     // It has ended for both sides, and nothing goes through any more. A side whose peer has left by
-    // itself keeps its requests until it disconnects (D-4).
+    // itself keeps its requests until it disconnects (ND1 D-4).
     void is_dead()
     {
         for (End *end : {&x, &y}) {

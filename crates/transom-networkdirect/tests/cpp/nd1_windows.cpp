@@ -163,7 +163,7 @@ static void t8()
             end.receive(received);
             HR(end.wait(end.start_connect(link.to_client.get<USHORT>())), ND_SUCCESS);
             HR(end.complete(), ND_SUCCESS);
-            end.send_nothing(sent); // the active side speaks first (C-7)
+            end.send_nothing(sent); // the active side speaks first (ND1 C-7)
             end.done(sent);
             end.got(received);
             CHECK_EQ(received.BytesTransferred, sizeof(ND_MW_DESCRIPTOR));
@@ -290,7 +290,7 @@ static void t13()
     std::memset(lab.b.buffer, 'b', 64);
     link.x.writes(ND_REMOTE_ERROR, 0, 8, old);
     CHECK(lab.b.holds(0, 64, 'b'));
-    // The end of the connection has unbound it (MW-18): it can be bound elsewhere.
+    // The end of the connection has unbound it (ND1 MW-18): it can be bound elsewhere.
     link.is_dead();
     Link1 second(lab);
     const ND_MW_DESCRIPTOR third = second.y.bound(mw, 0, 64, MAY_WRITE);
@@ -360,7 +360,7 @@ static void t15()
         CHECK_EQ(received.BytesTransferred, 0);
         CHECK_EQ(link.y.in->GetResults(got, 1), 0);
         CHECK_EQ(link.y.out->GetResults(got, 1), 0);
-        // Known not to be bound: refused at once, and the connection lives (INV-3).
+        // Known not to be bound: refused at once, and the connection lives (ND1 INV-3).
         HR(link.y.endpoint->Invalidate(&sent, mw, 0), ND_INVALID_DEVICE_STATE);
         if (room == 1) {
             HR(lab.b.remove(lab.b.mr), ND_SUCCESS);

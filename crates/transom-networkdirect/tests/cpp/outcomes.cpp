@@ -203,7 +203,7 @@ static void overrun()
         HR(e.active.result().Status, CAN);
     ended(e.active);
     HR(s.wait(small, small->Notify(ND_CQ_NOTIFY_ERRORS, &s.ov)), ND_BUFFER_OVERFLOW);
-    HR(s.wait(small, small->Notify(ND_CQ_NOTIFY_ANY, &s.ov)), ND_BUFFER_OVERFLOW); // N9
+    HR(s.wait(small, small->Notify(ND_CQ_NOTIFY_ANY, &s.ov)), ND_BUFFER_OVERFLOW); // ND2 N9
 }
 
 // A peer that has stopped: its host still answers, it does not.
@@ -240,7 +240,7 @@ static void peer_lost()
     }
 }
 
-// A peer that dies leaves as by Disconnect (4.9).
+// A peer that dies leaves as by Disconnect (ND2 4.9).
 static void peer_dies()
 {
     Link link;

@@ -137,7 +137,7 @@ static void every_call(Way way)
         deregistered.ends(mr, ND_SUCCESS);
         mr->Release();
 
-        // Notifications of a completion queue: three at once, of all kinds; all end together (N3).
+        // Notifications of a completion queue: three at once, of all kinds; all end together (ND2 N3).
         Call any = call(), second = call(), errors = call();
         HR(a.cq->Notify(ND_CQ_NOTIFY_ANY, &any), ND_PENDING);
         HR(a.cq->Notify(ND_CQ_NOTIFY_SOLICITED, &second), ND_PENDING);
@@ -147,7 +147,7 @@ static void every_call(Way way)
         HR(qp->Flush(), ND_SUCCESS);
         any.ends(a.cq, ND_SUCCESS);
         second.ends(a.cq, ND_SUCCESS);
-        HR(a.cq->GetOverlappedResult(&errors, FALSE), ND_PENDING); // N7
+        HR(a.cq->GetOverlappedResult(&errors, FALSE), ND_PENDING); // ND2 N7
         HR(a.cq->CancelOverlappedRequests(), ND_SUCCESS);
         errors.ends(a.cq, ND_CANCELED);
         qp->Release();
@@ -263,7 +263,7 @@ static void cancels()
     for (OVERLAPPED &one : ov)
         HR(a.connector->NotifyDisconnect(&one), ND_PENDING);
     expect_all(a.connector, 3);
-    HR(a.connector->NotifyDisconnect(&ov[0]), ND_PENDING); // a local Disconnect ends it first (C33)
+    HR(a.connector->NotifyDisconnect(&ov[0]), ND_PENDING); // a local Disconnect ends it first (ND2 C33)
     HR(a.connector->Disconnect(&ov[1]), ND_PENDING);
     CHECK(next(ERROR_GEN_FAILURE) == &ov[0] || !"NotifyDisconnect comes first");
     HR(a.connector->GetOverlappedResult(&ov[0], FALSE), 0xC000020C);

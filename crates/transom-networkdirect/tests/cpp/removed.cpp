@@ -187,7 +187,7 @@ static void version_2()
     again.window();
 }
 
-// An address whose interface is down is none that an adapter can be opened for (2.4).
+// An address whose interface is down is none that an adapter can be opened for (ND2 2.4).
 static void down()
 {
     Side other(PEERS);

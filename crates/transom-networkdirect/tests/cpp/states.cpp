@@ -6,7 +6,7 @@ constexpr HRESULT OK = ND_SUCCESS, INV = ND_CONNECTION_INVALID, ACT = ND_CONNECT
                   DIS = (HRESULT)0xC000020C;
 
 // The columns: how a connector gets there. ActDisc is not among them, because Disconnect is finished when it
-// returns (4.9): a state that no program can meet.
+// returns (ND2 4.9): a state that no program can meet.
 struct State {
     const char *name;
     char end; // whose connector is asked: A or P
@@ -205,7 +205,7 @@ static void listeners()
         }
 }
 
-// 4.1: what may be posted in which state. P: accepted and queued; C: accepted, and cancelled at once; X: refused.
+// ND2 4.1: what may be posted in which state. P: accepted and queued; C: accepted, and cancelled at once; X: refused.
 static void posts()
 {
     enum { P, C, X };

@@ -80,7 +80,7 @@ static void dual_listen()
     HR(s.listener->Bind(sa(at), sizeof at), 0xC0000238);
     CHECK(s.listener->Listen(0) != OK);
     HR(other.adapter->CreateListener(IID_IND2Listener, other.file, (void **)&other.listener), OK);
-    HR(other.listener->Bind(sa(at), sizeof at), ND_SHARING_VIOLATION); // C30
+    HR(other.listener->Bind(sa(at), sizeof at), ND_SHARING_VIOLATION); // ND2 C30
 }
 static void invalid_ip()
 {

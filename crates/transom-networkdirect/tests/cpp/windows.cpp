@@ -76,7 +76,7 @@ static HRESULT access(Ends &e, ULONG rights, bool write, Where where)
         CHECK_EQ(memory[i], write && here ? 'p' : 'o');
         CHECK_EQ(own[i], !write && moved && i < 8 ? 'o' : 'p');
     }
-    HR(peer.disconnect(), OK); // also after a violation (4.7.2)
+    HR(peer.disconnect(), OK); // also after a violation (ND2 4.7.2)
     Ends::drop(owner.qp);
     for (Side *side : {&owner, &peer}) {
         for (IUnknown *one : side->owned)

@@ -12,12 +12,12 @@ use crate::memory::Handle;
 use crate::overlapped::Operation;
 use crate::tables::Routine;
 
-/// The answer of a call whose operation has begun (O-2).
+/// The answer of a call whose operation has begun (WSD O-2).
 fn pending(begun: Result<()>) -> Result<()> {
     begun.and(Err(Error::WSA_IO_PENDING))
 }
 
-/// What every data transfer is called with: buffers, an overlapped, and no routine (O-1).
+/// What every data transfer is called with: buffers, an overlapped, and no routine (WSD O-1).
 ///
 /// # Safety
 /// `buffers` is NULL or has `count` entries; `overlapped` as [`Operation::new`] demands.

@@ -60,7 +60,7 @@ pub(super) unsafe extern "C" fn register_rdma_memory(
     unsafe {
         call(errno, |provider| {
             let out_length = out_length.as_mut().ok_or(Error::WSAEFAULT)?;
-            // The question for the size comes before any look at the buffer (5.3).
+            // The question for the size comes before any look at the buffer (WSD 5.3).
             let room = std::mem::replace(out_length, LENGTH as u32);
             if out.is_null() || (room as usize) < LENGTH {
                 return Err(Error::WSAEFAULT);

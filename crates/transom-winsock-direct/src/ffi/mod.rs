@@ -95,7 +95,7 @@ pub unsafe extern "C" fn WSPStartupEx(
     started.unwrap_or(Err(Error::WSASYSNOTREADY)).err().map_or(0, |error| error.0)
 }
 
-/// The last one ends everything.
+/// The last one ends everything (WSD X-11).
 unsafe extern "C" fn cleanup(errno: *mut i32) -> i32 {
     let run = |_: &Arc<Provider>| {
         let mut running = lock(&PROVIDER);

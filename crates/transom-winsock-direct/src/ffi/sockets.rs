@@ -12,7 +12,7 @@ use crate::abi::{
 use crate::error::Error;
 use crate::tables::Condition;
 
-/// The switch's condition function as a question: who asks, and what it answers (L-4).
+/// The switch's condition function as a question: who asks, and what it answers (WSD L-4).
 fn ask(condition: Condition, data: usize, peer: SocketAddr) -> i32 {
     let Some(condition) = condition else { return CF_ACCEPT };
     let (mut bytes, length) = address::bytes_of(peer);
@@ -89,7 +89,7 @@ pub(super) unsafe extern "C" fn connect(
     unsafe {
         call(errno, |provider| {
             if !caller.is_null() || !callee.is_null() {
-                return Err(Error::WSAEINVAL); // C-8
+                return Err(Error::WSAEINVAL); // WSD C-8
             }
             provider.connect(s, address::read(name, length)?)
         })
