@@ -287,6 +287,43 @@ fn pt04_an_entry_may_span_consecutive_pages_of_one_mapping() {
     });
 }
 
+/// NDK LAM-5, PT-3, FR-8: the first byte of a mapping may lie inside its page, and those after it in
+/// pages of any order; the privileged token and a fast registration name the same bytes, and none
+/// before them.
+#[test]
+fn a_mapping_may_begin_inside_a_page() {
+    in_every_mode(|mode| {
+        let f = Fixture::new(mode);
+        let mut mapping = lam(f.server.adapter, &scattered(&f.target), 2 * PAGE);
+        let offset = mapping.offset as usize;
+        assert_ne!(offset, 0);
+        let base = BASE + offset as u64;
+        let place = (offset as u32, 2 * PAGE, base);
+        let posted = f.server.fast_register(f.fast, mapping.pages(), place, R);
+        assert_eq!(posted, Status::SUCCESS);
+        assert_eq!(f.server.one().1, Status::SUCCESS);
+        let byte = |at: usize| f.target.bytes()[[2, 0, 3][at / PAGE] * PAGE + at % PAGE];
+        // At its beginning, across the end of a page, at its end.
+        for from in [0, PAGE - offset - 4, 2 * PAGE - 8] {
+            let expected: Vec<u8> = (from..from + 8).map(|at| byte(offset + at)).collect();
+            let at = from as u64;
+            assert_eq!(f.read(base + at, 8, token(f.fast)), Status::SUCCESS);
+            assert!(f.own.bytes()[..8] == expected, "fast registration, {from}");
+            f.own.fill(|_| 0);
+            assert_eq!(f.client.receive(1, &[f.own.sge(f.own_mr.1, 0, 8)]), Status::SUCCESS);
+            let source = sge(mapping.first() + at, 8, privileged(f.server.pd));
+            assert_eq!(f.server.send(2, &[source], 0), Status::SUCCESS);
+            assert_eq!((f.client.one().1, f.server.one().1), (Status::SUCCESS, Status::SUCCESS));
+            assert!(f.own.bytes()[..8] == expected, "privileged token, {from}");
+        }
+        let before = sge(mapping.first() - 1, 8, privileged(f.server.pd));
+        assert_eq!(f.server.send(2, &[before], 0), Status::SUCCESS);
+        assert_eq!(f.server.one().1, Status::ACCESS_VIOLATION);
+        mapping.release(f.server.adapter);
+        f.end(&[]);
+    });
+}
+
 #[test]
 fn pt05_a_read_sink_only_where_sinks_need_no_mark() {
     in_every_mode(|mode| {

@@ -56,6 +56,7 @@ fn the_adapter_says_what_it_can() {
                 "in order, loopback, and no need of marked sinks"
             );
             assert_eq!(info.rdma_technology, 1, "iWARP");
+            assert_eq!((info.vendor_id, info.device_id), (0, 0), "no hardware");
             assert_eq!((info.max_caller_data, info.max_callee_data), (508, 508));
             assert_eq!((info.max_inbound_read_limit, info.max_outbound_read_limit), (16, 16));
             let sges = [

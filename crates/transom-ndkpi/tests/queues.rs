@@ -4,7 +4,9 @@
 
 mod common;
 use std::ffi::c_void;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::thread::ThreadId;
 use std::time::Duration;
 
 use common::*;
@@ -19,12 +21,14 @@ struct Notified {
     running: AtomicUsize,
     rearm: AtomicU32,
     told: std::sync::mpsc::SyncSender<i32>,
+    thread: Mutex<Option<ThreadId>>,
 }
 
 unsafe extern "C" fn notified(context: *mut c_void, status: i32) {
     let notified = unsafe { &*context.cast::<Notified>() };
     assert_eq!(notified.running.fetch_add(1, Ordering::SeqCst), 0, "CQ-3: one at a time");
     notified.times.fetch_add(1, Ordering::SeqCst);
+    *notified.thread.lock().unwrap() = Some(std::thread::current().id());
     let rearm = notified.rearm.load(Ordering::SeqCst);
     if rearm != u32::MAX {
         let cq = notified.cq.load(Ordering::SeqCst);
@@ -64,6 +68,7 @@ fn cq05_two_arms_are_the_greater_one() {
                     running: AtomicUsize::new(0),
                     rearm: AtomicU32::new(u32::MAX),
                     told,
+                    thread: Mutex::default(),
                 }));
                 let adapter = open(mode);
                 let context = (&raw const *state).cast_mut().cast();
@@ -124,6 +129,7 @@ fn notifying(mode: Mode, rearm: u32, depth: u32) -> (Side, Side, &'static Notifi
         running: AtomicUsize::new(0),
         rearm: AtomicU32::new(rearm),
         told,
+        thread: Mutex::default(),
     }));
     let context = (&raw const *state).cast_mut().cast();
     let (client, server) = pair_on(options(mode), options(mode), |adapter| {
@@ -162,6 +168,28 @@ fn cq02_an_arm_is_answered_once() {
         client.end(&[]);
         server.end(&[]);
         assert_eq!(state.times.load(Ordering::SeqCst), 1);
+    });
+}
+
+/// An arm that is answered at once has its callback where the mode says: inside the call on the same
+/// thread, inside the call on another one, or on another one after it.
+#[test]
+fn an_answer_inside_a_call_comes_by_the_mode() {
+    in_every_mode(|mode| {
+        let (client, server, state, heard) = notifying(mode, u32::MAX, 64);
+        assert_eq!(server.receive(1, &[]), Status::SUCCESS);
+        message(&client);
+        arm(&server, notify::ANY);
+        let times = state.times.load(Ordering::SeqCst);
+        heard.recv_timeout(LIMIT).unwrap();
+        if matches!(mode, Mode::Nested | Mode::OtherThread) {
+            assert_eq!(times, 1, "before the call returns");
+        }
+        let thread = state.thread.lock().unwrap().unwrap();
+        assert_eq!(thread == std::thread::current().id(), mode == Mode::Nested);
+        server.results(1);
+        client.end(&[]);
+        server.end(&[]);
     });
 }
 

@@ -93,11 +93,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_survive_both_ways() {
-        for text in ["127.0.0.1:445", "[fe80::1%3]:5445"] {
-            let address: SocketAddr = text.parse().unwrap();
-            assert_eq!(parse(&format(&address)), Some(address));
-        }
-        assert_eq!(parse(&[2, 0, 1]), None);
+    fn an_address_has_the_shape_of_this_system() {
+        let v4 = SocketAddr::from(([192, 0, 2, 7], 0x1234));
+        assert_eq!(
+            format(&v4),
+            [&2_u16.to_ne_bytes()[..], &[0x12, 0x34, 192, 0, 2, 7], &[0; 8]].concat()
+        );
+        let ip = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 9);
+        let v6 = SocketAddr::from(SocketAddrV6::new(ip, 0x1234, 0, 3));
+        let rest = [&[0x12, 0x34, 0, 0, 0, 0][..], &ip.octets(), &3_u32.to_ne_bytes()].concat();
+        let [linux, windows] =
+            [10_u16, 23].map(|family| [&family.to_ne_bytes()[..], &rest].concat());
+        assert_eq!(format(&v6), linux);
+        assert_eq!([parse(&linux), parse(&windows)], [Some(v6); 2]);
+        assert_eq!(parse(&format(&v4)), Some(v4));
+        assert_eq!([parse(&linux[..27]), parse(&format(&v4)[..7]), parse(&[11; 28])], [None; 3]);
     }
 }
