@@ -40,9 +40,7 @@ impl Last {
 
 fn wanted() -> bool {
     static WANTED: OnceLock<bool> = OnceLock::new();
-    *WANTED.get_or_init(|| {
-        std::env::var_os("TRANSOM_EXPLAIN").is_some_and(|value| !value.is_empty() && value != "0")
-    })
+    *WANTED.get_or_init(|| raw::Environment::read().explain)
 }
 
 fn text_of(adapter: &raw::Adapter, id: u64) -> Option<String> {

@@ -28,7 +28,7 @@ impl Nic {
             dialect,
             largest_region: limits::REGION,
             largest_transfer: u64::from(limits::TRANSFER),
-            ..raw::Options::default()
+            ..raw::Options::from_env()
         };
         let raw = status(raw::Adapter::open(address, options))?;
         let domain = status(raw.domain())?;

@@ -30,7 +30,7 @@ pub(crate) fn open(address: IpAddr) -> Result<raw::Adapter> {
     let options = raw::Options {
         dialect: &dialect::WSD,
         largest_transfer: u64::from(SIZE_LIMIT),
-        ..raw::Options::default()
+        ..raw::Options::from_env()
     };
     Ok(raw::Adapter::open(address, options)?)
 }

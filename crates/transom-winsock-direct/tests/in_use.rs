@@ -85,7 +85,7 @@ impl Peer {
                 at.pass();
             }
         }));
-        let options = Options { dialect: &dialect::WSD, trace: Some(trace), ..Options::default() };
+        let options = Options { dialect: &dialect::WSD, trace: Some(trace), ..Options::from_env() };
         let adapter = Adapter::open(Ipv4Addr::LOCALHOST.into(), options).unwrap();
         let (domain, queue) = (adapter.domain().unwrap(), adapter.completion_queue(64).unwrap());
         let options = QueuePairOptions::default();

@@ -4,12 +4,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use transom_engine::{Completion, DenialCause, raw};
+use transom_engine::raw::{self, Explain, GuessLimit, Path};
+use transom_engine::{Completion, DenialCause};
 use transom_memory::Token;
 
 use crate::names::Names;
 use crate::region::Registered;
-use crate::{Buffer, Connect, Error, ErrorKind, GuessLimit, Listener, Region, Result, explain};
+use crate::{Buffer, Connect, Error, ErrorKind, Listener, Region, Result, explain};
 
 /// An RDMA adapter in software, at one local address. Clones are the same adapter; it ends with the
 /// last handle that belongs to it.
@@ -28,64 +29,33 @@ pub(crate) struct Shared {
     pub(crate) names: Names,
 }
 
-/// Who may learn why an access was refused, beyond the class of rule. The owner always keeps the
-/// whole record.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Explain {
-    /// Nobody.
-    Nobody,
-    /// The same user on the same host.
-    #[default]
-    SameUser,
-    /// Every peer. An attacker learns from refusals; choose this on networks you trust.
-    Everyone,
-}
-
-/// The way bytes take between two adapters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Path {
-    /// TCP, always.
-    Tcp,
-    /// The default. Shared memory where both sides are processes of one host and one user, and say that
-    /// they would take it; else TCP. Every access is checked as over TCP, by its owner, who alone places and reads.
-    Auto,
-    /// As [`Path::Auto`], whatever the peer's address looks like.
-    Process,
-}
-
 /// How an adapter is to be opened. Start from [`Adapter::options`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Options {
-    pub(crate) crc: bool,
-    pub(crate) extension: bool,
-    pub(crate) explain: Explain,
-    pub(crate) depth: usize,
-    pub(crate) congestion: Option<String>,
-    pub(crate) path: Option<Path>,
-    pub(crate) other_users: bool,
-    pub(crate) shared_links: Option<usize>,
-    pub(crate) guesses: Option<GuessLimit>,
+    below: raw::Options,
+    depth: usize,
+    path_source: String,
 }
 
 impl Options {
     /// Ask for a checksum (CRC32c) over every frame. On by default. A peer that asks for it gets it
     /// either way.
     pub fn crc(mut self, on: bool) -> Options {
-        self.crc = on;
+        self.below.checksum = on;
         self
     }
 
     /// Offer Transom's extension of iWARP (acknowledgements, announced Writes, receive credits). On
     /// by default; off, this side behaves as one that has never heard of it.
     pub fn extension(mut self, on: bool) -> Options {
-        self.extension = on;
+        self.below.extension = on;
         self
     }
 
     /// Who may learn why an access was refused.
     pub fn explain(mut self, to: Explain) -> Options {
-        self.explain = to;
+        self.below.explain = to;
         self
     }
 
@@ -98,20 +68,21 @@ impl Options {
     /// Pin the congestion control of its TCP connections, e.g. `cubic` (default: the system's).
     /// Ignored if the system does not have it.
     pub fn congestion(mut self, name: &str) -> Options {
-        self.congestion = Some(name.to_owned());
+        self.below.congestion = Some(name.to_owned());
         self
     }
 
     /// The way bytes take. By default what the environment variable `TRANSOM_PATH` says (`tcp`, `auto`
     /// or `process`), and [`Path::Auto`] if it says nothing.
     pub fn path(mut self, path: Path) -> Options {
-        self.path = Some(path);
+        self.below.path = path;
+        self.path_source = "asked for".to_owned();
         self
     }
 
     /// Share memory with processes of other users, too, if they say the same. Off by default.
     pub fn other_users(mut self, welcome: bool) -> Options {
-        self.other_users = welcome;
+        self.below.other_users = welcome;
         self
     }
 
@@ -119,14 +90,15 @@ impl Options {
     /// and at most an eighth of the descriptors that the process may have (`ulimit -n`): each takes one
     /// more than TCP does, and up to 1.1 MiB while bulk data moves.
     pub fn shared_links(mut self, most: usize) -> Options {
-        self.shared_links = Some(most);
+        self.below.shared_links = most;
         self
     }
 
     /// How peers are slowed down that name tokens which never were theirs; `None`: not at all. By
-    /// default [what the environment says](GuessLimit::from_environment).
+    /// default what the environment variable `TRANSOM_GUESSES` says (`off`, or how many are free), and
+    /// [`GuessLimit::USUAL`] if it says nothing.
     pub fn guesses(mut self, limit: Option<GuessLimit>) -> Options {
-        self.guesses = limit;
+        self.below.guesses = limit;
         self
     }
 
@@ -134,47 +106,14 @@ impl Options {
     /// is a peer. [`ConnectionInfo`](crate::ConnectionInfo) has the path of a connection.
     #[must_use]
     pub fn outlook(&self) -> (Path, String) {
-        let (path, why) = self.raw().outlook();
-        let path = match path {
-            raw::Path::Tcp => Path::Tcp,
-            raw::Path::Auto => Path::Auto,
-            raw::Path::Process => Path::Process,
-        };
-        let by = match self.path {
-            None => raw::Path::from_environment().1,
-            Some(_) => String::from("asked for"),
-        };
-        (path, format!("{why} ({by})"))
-    }
-
-    fn raw(&self) -> raw::Options {
-        let default = raw::Options::default();
-        raw::Options {
-            checksum: self.crc,
-            extension: self.extension,
-            explain: match self.explain {
-                Explain::Nobody => raw::Explain::Nobody,
-                Explain::SameUser => raw::Explain::SameUser,
-                Explain::Everyone => raw::Explain::Everyone,
-            },
-            congestion: self.congestion.clone(),
-            path: match self.path {
-                None => raw::Path::default(),
-                Some(Path::Tcp) => raw::Path::Tcp,
-                Some(Path::Auto) => raw::Path::Auto,
-                Some(Path::Process) => raw::Path::Process,
-            },
-            other_users: self.other_users,
-            shared_links: self.shared_links.unwrap_or(default.shared_links),
-            guesses: self.guesses,
-            ..default
-        }
+        let (path, why) = self.below.outlook();
+        (path, format!("{why} ({})", self.path_source))
     }
 
     /// Open an adapter at a local address.
     pub fn open(self, address: IpAddr) -> Result<Adapter> {
         let asked = || format!("opening an adapter at {address}");
-        let raw = raw::Adapter::open(address, self.raw())
+        let raw = raw::Adapter::open(address, self.below)
             .map_err(|error| explain::call(&asked(), &error))?;
         let domain = raw.domain().map_err(|error| explain::call(&asked(), &error))?;
         let (unclaimed, names) = (AtomicU64::new(0), Names::default());
@@ -233,19 +172,11 @@ impl Adapter {
         Adapter::options().route_to(peer)
     }
 
-    /// Options, all at their defaults.
+    /// The defaults, except where the environment asks for something else: `TRANSOM_PATH` and
+    /// `TRANSOM_GUESSES`, see [`Options::path`] and [`Options::guesses`].
     pub fn options() -> Options {
-        Options {
-            crc: true,
-            extension: true,
-            explain: Explain::SameUser,
-            depth: 128,
-            congestion: None,
-            path: None,
-            other_users: false,
-            shared_links: None,
-            guesses: GuessLimit::from_environment(),
-        }
+        let path_source = raw::Environment::read().path_source;
+        Options { below: raw::Options::from_env(), depth: 128, path_source }
     }
 
     /// The addresses at which an adapter can be opened on this machine.

@@ -99,7 +99,7 @@ mod slots;
 mod turns;
 mod window;
 
-pub use adapter::{Adapter, AdapterInfo, Counters, Explain, Options, Path};
+pub use adapter::{Adapter, AdapterInfo, Counters, Options};
 pub use batch::Batch;
 pub use buffer::{Buffer, VecParts};
 pub use connect::{Connect, Incoming, Listener};
@@ -110,7 +110,7 @@ pub use posted::{Message, Pending, Posted};
 pub use queue_pair::{ConnectionInfo, QueuePair, Recv};
 pub use region::{Region, Slice};
 pub use rights::Rights;
-pub use transom_engine::raw::GuessLimit;
+pub use transom_engine::raw::{Explain, GuessLimit, Path};
 pub use transom_memory::{Denial, Mistake, Named, NamedState, Rule, Token};
 pub use transom_wire::{Blame, Verdicts};
 pub use window::Window;

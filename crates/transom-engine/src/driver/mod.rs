@@ -8,7 +8,7 @@
 //! | `link` | one connection's lock, phases and carrier (TCP or shared memory), a pass over it, and the events it leaves behind |
 //! | `schedule` | which thread looks at which link, and when: epoll, timers, leases, waiters, the background thread |
 //! | `limits` | what peers may take before they are accepted, and how often they may guess |
-//! | `config` | an adapter's options, and the path that bytes take |
+//! | `config` | an adapter's options, what the environment asks for, and the path that bytes take |
 
 mod config;
 mod limits;
@@ -16,6 +16,7 @@ mod link;
 mod objects;
 mod schedule;
 
+pub use config::environment::Environment;
 pub use config::options::{Explain, Options, Trace};
 pub use config::path::{Path, PathReason};
 pub use limits::admission::HalfOpen;

@@ -131,7 +131,7 @@ impl Adapter {
     /// use transom_engine::raw::{Adapter, Options};
     /// use transom_memory::{Rights, Segment};
     ///
-    /// let adapter = Adapter::open("127.0.0.1".parse()?, Options::default())?;
+    /// let adapter = Adapter::open("127.0.0.1".parse()?, Options::from_env())?;
     /// let domain = adapter.domain()?;
     /// let bytes: &'static [u8] = Vec::from([7; 64]).leak();
     /// let segments = [Segment { host: bytes.as_ptr().addr() as u64, length: 64 }];

@@ -65,7 +65,7 @@ impl Adapter {
             dialect: if marked { &dialect::NDK_MARKED_SINKS } else { &dialect::NDK },
             largest_region: limits::REGION,
             largest_transfer: u64::from(limits::TRANSFER),
-            ..raw::Options::default()
+            ..raw::Options::from_env()
         };
         let raw = raw::Adapter::open(address.ip(), engine)?;
         let deliverer = Deliverer::new(options.mode).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;

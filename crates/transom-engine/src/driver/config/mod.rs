@@ -1,4 +1,5 @@
 //! An adapter's options, and the path that bytes take.
 
+pub(crate) mod environment;
 pub(crate) mod options;
 pub(crate) mod path;

@@ -26,7 +26,8 @@ pub enum Explain {
     Everyone,
 }
 
-/// Options of an adapter. All have defaults.
+/// Options of an adapter. All have defaults; [`Options::from_env`] takes the environment's wishes for
+/// some of them.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The generation of interface that its objects follow.
@@ -49,8 +50,7 @@ pub struct Options {
     pub explain: Explain,
     /// How many peers may be half-way through start-up.
     pub half_open: HalfOpen,
-    /// How peers are slowed down that name tokens which are not theirs; `None`: not at all. By default
-    /// [what the environment says](GuessLimit::from_environment).
+    /// How peers are slowed down that name tokens which are not theirs; `None`: not at all.
     pub guesses: Option<GuessLimit>,
     /// Give up on a peer host that acknowledges no byte for so long (TCP_USER_TIMEOUT).
     pub silence: Duration,
@@ -91,7 +91,7 @@ impl Default for Options {
             lease: Duration::from_millis(1),
             explain: Explain::default(),
             half_open: HalfOpen::default(),
-            guesses: GuessLimit::from_environment(),
+            guesses: Some(GuessLimit::USUAL),
             silence: Duration::from_secs(10),
             congestion: None,
             path: Path::default(),

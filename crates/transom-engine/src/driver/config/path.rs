@@ -1,53 +1,27 @@
 //! Which way bytes take, why, and how many connections may share memory.
 
-use std::ffi::OsStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::sys;
 
 /// The way bytes take between two adapters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Path {
     /// TCP, always.
     Tcp,
     /// Shared memory between two processes of one host and one user, if both sides can prove that they
-    /// are; else TCP.
+    /// are; else TCP. Each access is checked as over TCP, by its owner, who alone places and reads.
+    #[default]
     Auto,
     /// As [`Path::Auto`], and asked for whatever the peer's address looks like.
     Process,
 }
 
-impl Default for Path {
-    /// What the environment variable `TRANSOM_PATH` says (`tcp`, `auto`, `process`); [`Path::Auto`] if
-    /// it says nothing, TCP if nobody knows what it says.
-    fn default() -> Path {
-        Path::from_environment().0
-    }
-}
-
 impl Path {
-    /// The default, and who has set it.
-    #[must_use]
-    pub fn from_environment() -> (Path, String) {
-        Path::from_variable(std::env::var_os("TRANSOM_PATH").as_deref())
-    }
-
-    fn from_variable(value: Option<&OsStr>) -> (Path, String) {
-        let Some(value) = value.filter(|value| !value.is_empty()) else {
-            return (Path::Auto, "the default".to_owned());
-        };
-        let known = match value.to_str() {
-            Some("auto") => Path::Auto,
-            Some("process") => Path::Process,
-            Some("tcp") => Path::Tcp,
-            _ => {
-                let text = value.to_string_lossy();
-                let why = format!("TRANSOM_PATH={text} is neither auto, process nor tcp");
-                return (Path::Tcp, why);
-            }
-        };
-        (known, format!("TRANSOM_PATH={}", known.name()))
+    /// The path of a name.
+    pub(crate) fn of_name(name: &str) -> Option<Path> {
+        [Path::Tcp, Path::Auto, Path::Process].into_iter().find(|path| path.name() == name)
     }
 
     /// As options and the environment call it.
@@ -184,18 +158,6 @@ impl Drop for Place {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_environment_is_taken_at_its_word_and_tcp_if_that_is_unknown() {
-        let of = |value: Option<&str>| Path::from_variable(value.map(OsStr::new)).0;
-        assert_eq!(of(None), Path::Auto);
-        assert_eq!(of(Some("")), Path::Auto);
-        for path in [Path::Tcp, Path::Auto, Path::Process] {
-            assert_eq!(of(Some(path.name())), path);
-        }
-        assert_eq!(of(Some("TCP ")), Path::Tcp, "whoever said something wanted something");
-        assert!(Path::from_variable(Some(OsStr::new("shm"))).1.contains("TRANSOM_PATH=shm"));
-    }
 
     #[test]
     fn places_come_back() {

@@ -51,20 +51,6 @@ impl GuessLimit {
     fn grace(&self) -> Duration {
         self.pause.saturating_mul(self.free)
     }
-
-    /// What the environment variable `TRANSOM_GUESSES` says: `off`, or how many guesses are free;
-    /// [`GuessLimit::USUAL`] if it says nothing.
-    #[must_use]
-    pub fn from_environment() -> Option<GuessLimit> {
-        match std::env::var("TRANSOM_GUESSES").as_deref() {
-            Ok("off") => None,
-            Ok(free) => match free.parse() {
-                Ok(free) => Some(GuessLimit { free, ..GuessLimit::USUAL }),
-                Err(_) => Some(GuessLimit::USUAL),
-            },
-            Err(_) => Some(GuessLimit::USUAL),
-        }
-    }
 }
 
 /// The peer that a guess is counted against.

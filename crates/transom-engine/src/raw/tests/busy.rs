@@ -47,7 +47,7 @@ impl Gate {
 
 fn traced(path: Path, f: impl Fn(What) + Send + Sync + 'static) -> Options {
     let trace = Trace(Arc::new(move |event: &TraceEvent| f(event.what)));
-    Options { trace: Some(trace), path, ..Options::default() }
+    Options { trace: Some(trace), path, ..Options::from_env() }
 }
 
 fn is_busy_while(kind: CompletionKind, path: Path) {

@@ -29,7 +29,7 @@ fn the_path_is_the_one_that_this_run_is_about() {
 /// Design rule 12: sinks are called with no lock held, so they may call anything.
 #[test]
 fn sinks_may_call_back() {
-    let (active, passive) = (End::new(&Options::default()), End::new(&Options::default()));
+    let (active, passive) = (End::new(&Options::from_env()), End::new(&Options::from_env()));
     let listener = passive.adapter.listener(loopback()).unwrap();
     listener.listen(0).unwrap();
     // The passive side accepts from the sink of its request.
@@ -152,7 +152,7 @@ fn disconnect_is_finished_when_it_returns() {
 
 #[test]
 fn nobody_listens_there_and_connecting_can_be_tried_again() {
-    let (active, passive) = (End::new(&Options::default()), End::new(&Options::default()));
+    let (active, passive) = (End::new(&Options::from_env()), End::new(&Options::from_env()));
     let free = passive.adapter.listener(loopback()).unwrap();
     let at = free.address().unwrap();
     active.connector.bind(loopback()).unwrap();
@@ -222,7 +222,7 @@ fn a_reserved_region_gets_its_memory_in_queue_order() {
 /// Receives of a shared queue serve whichever connection needs one.
 #[test]
 fn a_shared_receive_queue_serves_two_connections() {
-    let passive = End::new(&Options::default());
+    let passive = End::new(&Options::from_env());
     let srq = passive.adapter.shared_receive_queue(16, 4).unwrap();
     let buffer = passive.buffer(64);
     let ends: Vec<_> = (0..2)
@@ -233,7 +233,7 @@ fn a_shared_receive_queue_serves_two_connections() {
                 .adapter
                 .queue_pair(passive.domain, &end.cq, &end.cq, Some(&srq), &options)
                 .unwrap();
-            let active = End::new(&Options::default());
+            let active = End::new(&Options::from_env());
             join(&active, &end);
             (active, end)
         })
@@ -256,7 +256,7 @@ fn a_shared_receive_queue_serves_two_connections() {
 /// Connect has returned, while other threads look at the adapter's links. The queue pair is as before.
 #[test]
 fn a_connect_that_is_refused_at_once_is_refused_every_time() {
-    let end = End::new(&Options::default());
+    let end = End::new(&Options::from_env());
     // Bound and not listening: nobody else gets the port meanwhile.
     let port = end.adapter.listener(loopback()).unwrap();
     let nobody = port.address().unwrap();
@@ -282,7 +282,7 @@ fn a_connect_that_is_refused_at_once_is_refused_every_time() {
 /// disconnect hears of it.
 #[test]
 fn a_call_that_is_refused_tells_what_it_has_found_in_the_mail() {
-    let (active, passive) = pair_with(&Options { path: Path::Tcp, ..Options::default() });
+    let (active, passive) = pair_with(&Options { path: Path::Tcp, ..Options::from_env() });
     let (_free, _kept) = occupied(&passive.adapter);
     let (sink, gone) = signal();
     passive.connector.notify_disconnect(sink).unwrap();
@@ -306,7 +306,7 @@ fn a_call_that_is_refused_tells_what_it_has_found_in_the_mail() {
 /// No number of a protection domain comes back, because memory of the first would open to the second.
 #[test]
 fn domains_are_never_numbered_alike() {
-    let end = End::new(&Options::default());
+    let end = End::new(&Options::from_env());
     let adapter = &end.adapter;
     adapter.0.domains.store(u32::MAX - 1, Ordering::Relaxed);
     adapter.domain().unwrap();
@@ -319,7 +319,7 @@ fn domains_are_never_numbered_alike() {
 /// and not kept for nobody.
 #[test]
 fn who_is_accepted_while_the_listener_closes_is_turned_away() {
-    let passive = End::new(&Options::default());
+    let passive = End::new(&Options::from_env());
     let listener = listening(&passive);
     let (_free, _kept) = occupied(&passive.adapter);
     let mut stranger = std::net::TcpStream::connect(listener.address().unwrap()).unwrap();

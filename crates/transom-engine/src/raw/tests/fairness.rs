@@ -100,14 +100,14 @@ impl Scene {
             move |event: &crate::trace::TraceEvent| gate.pass(event.what)
         }));
         let options =
-            Options { trace: Some(trace), path: Path::Tcp, checksum: false, ..Options::default() };
+            Options { trace: Some(trace), path: Path::Tcp, checksum: false, ..Options::from_env() };
         let first = End::new(&options);
         let (second, third) = (End::on(&first.adapter), End::on(&first.adapter));
         let listener = first.adapter.listener(loopback()).unwrap();
         listener.listen(0).unwrap();
         let stopper = Forger::join(&first, &listener);
         let forger = Forger::join(&second, &listener);
-        let honest = End::new(&Options { path: Path::Tcp, ..Options::default() });
+        let honest = End::new(&Options { path: Path::Tcp, ..Options::from_env() });
         join_at(&honest, &third, &listener);
         let theirs = third.buffer(HONEST);
         let window = third.window(&theirs, Rights::REMOTE_WRITE);

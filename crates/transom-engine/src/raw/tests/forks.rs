@@ -103,7 +103,7 @@ fn a_forked_child_is_woken() {
     }
     let (silent, _writer) = std::io::pipe().unwrap();
     let before = descriptors();
-    let end = End::new(&Options::default());
+    let end = End::new(&Options::from_env());
     assert!(!end.cq.wait(Some(Duration::from_millis(1))).unwrap());
     let ours: BTreeSet<RawFd> = descriptors().difference(&before).copied().collect();
     in_forked_child(|| {
@@ -111,7 +111,7 @@ fn a_forked_child_is_woken() {
             // SAFETY: the pipe is open; the number is free.
             unsafe { libc::dup2(silent.as_raw_fd(), *fd) };
         }
-        let end = End::new(&Options::default());
+        let end = End::new(&Options::from_env());
         let before = descriptors().len();
         let in_vain = end.cq.wait(Some(Duration::from_millis(1))) == Ok(false);
         let has_its_own = descriptors().len() > before;
@@ -164,7 +164,7 @@ fn a_forked_child_waits_for_no_lock_of_its_parent() {
         let _ = (cq.capacity(), qp.config(), listener.turned_away());
         drop((qp, cq, connector, listener, passive, idle));
         // And in an adapter of its own it registers memory.
-        End::new(&Options::default()).buffer(64);
+        End::new(&Options::from_env()).buffer(64);
         of_no_use
     });
     drop((held, ours));
@@ -176,7 +176,7 @@ fn a_forked_child_waits_for_no_lock_of_its_parent() {
 fn the_death_of_a_process_is_noticed_though_its_child_lives() {
     let test = "the_death_of_a_process_is_noticed_though_its_child_lives";
     if let Some(at) = parent() {
-        let end = connected_with(at, &Options::default());
+        let end = connected_with(at, &Options::from_env());
         let listener = listening(&end);
         let port = listener.address().unwrap();
         end.connector.disconnect(Sink::call(|_| ())).unwrap();
@@ -202,7 +202,7 @@ fn the_death_of_a_process_is_noticed_though_its_child_lives() {
         }
     }
     for (path, name) in [(Path::Tcp, "tcp"), (Path::Process, "process")] {
-        let end = End::new(&Options { path, ..Options::default() });
+        let end = End::new(&Options { path, ..Options::from_env() });
         let listener = listening(&end);
         let at = listener.address().unwrap();
         let mut peer = alone(test, &at.to_string(), name);

@@ -17,7 +17,7 @@ fn a_guesser_of_another_user_is_slowed_down_and_nobody_else_of_this_host() {
     let test = "guesses::a_guesser_of_another_user_is_slowed_down_and_nobody_else_of_this_host";
     let limit = GuessLimit { free: 3, pause: Duration::from_secs(3600), ..GuessLimit::USUAL };
     let limit = GuessLimit { longest: Duration::from_secs(86400), ..limit };
-    let options = Options { path: Path::Tcp, guesses: Some(limit), ..Options::default() };
+    let options = Options { path: Path::Tcp, guesses: Some(limit), ..Options::from_env() };
     if let Some(at) = parent() {
         become_a_stranger();
         for guess in 0..=limit.free {
@@ -63,7 +63,7 @@ fn a_guesser_of_another_user_is_slowed_down_and_nobody_else_of_this_host() {
 #[test]
 fn who_guesses_and_leaves_is_known_from_when_it_came() {
     let limit = GuessLimit { own_user: true, ..GuessLimit::USUAL };
-    let options = Options { path: Path::Tcp, guesses: Some(limit), ..Options::default() };
+    let options = Options { path: Path::Tcp, guesses: Some(limit), ..Options::from_env() };
     let owner = End::new(&options);
     let listener = listening(&owner);
     let joined = || {

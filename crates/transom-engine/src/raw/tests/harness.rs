@@ -177,7 +177,7 @@ impl Buffer {
 
 /// Two connected ends: active, passive.
 pub(crate) fn pair() -> (End, End) {
-    pair_with(&Options::default())
+    pair_with(&Options::from_env())
 }
 
 pub(crate) fn pair_with(options: &Options) -> (End, End) {

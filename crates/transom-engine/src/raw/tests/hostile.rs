@@ -64,7 +64,7 @@ fn dammed(passive: &End) -> (End, Dam) {
     let listener = passive.adapter.listener(loopback()).unwrap();
     listener.listen(0).unwrap();
     let dam = Dam::before(listener.address().unwrap());
-    let active = End::new(&Options::default());
+    let active = End::new(&Options::from_env());
     let (sink, requested) = signal();
     listener.get_request(&passive.connector, sink).unwrap();
     active.connector.bind(loopback()).unwrap();
@@ -83,7 +83,7 @@ fn dammed(passive: &End) -> (End, Dam) {
 /// would ask again in an older form.
 #[test]
 fn a_full_backlog_answers() {
-    let passive = End::new(&Options::default());
+    let passive = End::new(&Options::from_env());
     let listener = passive.adapter.listener(loopback()).unwrap();
     listener.listen(1).unwrap();
     let ask = || {
@@ -109,7 +109,7 @@ fn a_full_backlog_answers() {
 #[test]
 fn a_stalled_connection_blocks_neither_others_nor_its_owner() {
     const LENGTH: usize = 400_000;
-    let passive = End::new(&Options::default());
+    let passive = End::new(&Options::from_env());
     let (active, dam) = dammed(&passive);
     let (from, to) = (active.buffer(LENGTH), passive.buffer(LENGTH));
     let (window, other) =
@@ -123,7 +123,7 @@ fn a_stalled_connection_blocks_neither_others_nor_its_owner() {
 
     // Another connection of the same adapter goes on.
     let neighbour = End::on(&passive.adapter);
-    let friend = End::new(&Options::default());
+    let friend = End::new(&Options::from_env());
     join(&friend, &neighbour);
     let (mine, theirs) = (friend.buffer(4096), neighbour.buffer(4096));
     let open = neighbour.window(&theirs, Rights::REMOTE_WRITE);
@@ -151,8 +151,8 @@ fn a_stalled_connection_blocks_neither_others_nor_its_owner() {
 #[test]
 fn nothing_lands_after_a_revoke() {
     const LENGTH: usize = 8 * 1024;
-    let owner = End::new(&Options::default());
-    let writer = End::new(&Options::default());
+    let owner = End::new(&Options::from_env());
+    let writer = End::new(&Options::from_env());
     let (canaries, source) = (owner.buffer(LENGTH), writer.buffer(LENGTH));
     source.fill(|_| 0x77);
     for round in 0..60 {
@@ -203,7 +203,7 @@ fn nothing_lands_after_a_revoke() {
 fn a_revoke_waits_for_the_copy_under_way() {
     const LENGTH: usize = 8 * 1024;
     for (reads, checksum) in [(false, true), (true, true), (true, false)] {
-        let (active, passive) = pair_with(&Options { checksum, ..Options::default() });
+        let (active, passive) = pair_with(&Options { checksum, ..Options::from_env() });
         let (own, lent) = (active.buffer(LENGTH), Arc::new(passive.buffer(LENGTH)));
         own.fill(|_| 0x77);
         lent.fill(|_| 0x77);
@@ -241,10 +241,10 @@ fn a_revoke_waits_for_the_copy_under_way() {
 #[test]
 fn requests_that_have_arrived_take_no_stranger_s_place() {
     let half_open = HalfOpen { total: 2, per_address: 2 };
-    let passive = End::new(&Options { half_open, ..Options::default() });
+    let passive = End::new(&Options { half_open, ..Options::from_env() });
     let listener = passive.adapter.listener(loopback()).unwrap();
     listener.listen(0).unwrap();
-    let active = End::new(&Options::default());
+    let active = End::new(&Options::from_env());
     let mut waiting = Vec::new();
     for _ in 0..6 {
         let (caller, callee) = (End::on(&active.adapter), End::on(&passive.adapter));
@@ -268,7 +268,7 @@ fn requests_that_have_arrived_take_no_stranger_s_place() {
 #[test]
 fn a_flood_of_silent_connections_is_turned_away() {
     let half_open = HalfOpen { total: 8, per_address: 8 };
-    let passive = End::new(&Options { half_open, ..Options::default() });
+    let passive = End::new(&Options { half_open, ..Options::from_env() });
     let listener = passive.adapter.listener(loopback()).unwrap();
     listener.listen(0).unwrap();
     let at = listener.address().unwrap();
@@ -281,13 +281,13 @@ fn a_flood_of_silent_connections_is_turned_away() {
     while passive.adapter.counters().links > 0 {
         std::thread::yield_now();
     }
-    join_at(&End::new(&Options::default()), &passive, &listener);
+    join_at(&End::new(&Options::from_env()), &passive, &listener);
 }
 
 /// iW 14: bytes that are no start-up end that connection and nothing else.
 #[test]
 fn garbage_ends_only_its_own_connection() {
-    let passive = End::new(&Options::default());
+    let passive = End::new(&Options::from_env());
     let listener = passive.adapter.listener(loopback()).unwrap();
     listener.listen(0).unwrap();
     let at = listener.address().unwrap();
@@ -298,5 +298,5 @@ fn garbage_ends_only_its_own_connection() {
         let told = stranger.read(&mut [0; 64]).map_err(|e| e.kind());
         assert!(matches!(told, Ok(0) | Err(ErrorKind::ConnectionReset)), "{told:?}");
     }
-    join_at(&End::new(&Options::default()), &passive, &listener);
+    join_at(&End::new(&Options::from_env()), &passive, &listener);
 }

@@ -32,8 +32,8 @@ impl ManyLinks {
                 seen.lock().unwrap().push(thread::current().id());
             }
         }));
-        let options = Options { lease, trace: Some(trace), ..Options::default() };
-        let (one, other) = (End::new(&options), End::new(&Options::default()));
+        let options = Options { lease, trace: Some(trace), ..Options::from_env() };
+        let (one, other) = (End::new(&options), End::new(&Options::from_env()));
         let cq = one.adapter.completion_queue(2 * LINKS).unwrap();
         let (mut peers, mut ends) = (Vec::new(), Vec::new());
         for _ in 0..LINKS {
@@ -97,7 +97,7 @@ fn a_thread_that_blocks_serves_many_links() {
 /// A thread that has polled and does not come back: the end of its lease does what it has left.
 #[test]
 fn the_background_takes_over_from_a_thread_that_stops_polling() {
-    let links = ManyLinks::new(Options::default().lease);
+    let links = ManyLinks::new(Options::from_env().lease);
     links.round(|some| links.cq.poll(some));
     for (end, peer) in links.ends.iter().zip(&links.peers) {
         for context in 0..3 {
@@ -117,8 +117,8 @@ fn the_background_takes_over_from_a_thread_that_stops_polling() {
 /// A program that polls, and ends its adapter before it has polled again: what it has served is not kept.
 #[test]
 fn an_adapter_that_ends_in_the_middle_of_a_lease_leaves_nothing() {
-    let options = Options { lease: Duration::from_secs(3600), ..Options::default() };
-    let (active, passive) = (End::new(&Options::default()), End::new(&options));
+    let options = Options { lease: Duration::from_secs(3600), ..Options::from_env() };
+    let (active, passive) = (End::new(&Options::from_env()), End::new(&options));
     join(&active, &passive);
     let (from, to) = (active.buffer(8), passive.buffer(8));
     for _ in 0..10 {

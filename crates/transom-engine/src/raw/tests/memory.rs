@@ -51,7 +51,7 @@ fn a_window_on_a_region_of_another_adapter_is_refused() {
 /// A Bind that cannot be posted leaves no reservation behind.
 #[test]
 fn a_bind_that_is_not_posted_reserves_nothing() {
-    let end = End::new(&Options::default());
+    let end = End::new(&Options::from_env());
     let buffer = end.buffer(64);
     let refused = end.qp.post_bind(1, Flags::NONE, &window_on(&buffer)).unwrap_err();
     assert_eq!(Error::from(refused).status, Status::ConnectionInvalid);
@@ -65,7 +65,7 @@ fn a_bind_that_is_not_posted_reserves_nothing() {
 
 #[test]
 fn a_held_region_is_not_deregistered_by_a_front_that_asks() {
-    let end = End::new(&Options::default());
+    let end = End::new(&Options::from_env());
     let buffer = end.buffer(64);
     let posted = Unless { posted: true, ..Unless::default() };
     for _ in 0..2 {

@@ -60,7 +60,7 @@ pub(super) fn listening(end: &End) -> Listener {
 
 /// The child's connection to its parent.
 fn connected(at: SocketAddr) -> End {
-    connected_with(at, &Options::default())
+    connected_with(at, &Options::from_env())
 }
 
 pub(super) fn connected_with(at: SocketAddr, options: &Options) -> End {
@@ -99,7 +99,7 @@ fn a_killed_peer_is_noticed() {
             std::thread::park();
         }
     }
-    let end = End::new(&Options::default());
+    let end = End::new(&Options::from_env());
     let listener = listening(&end);
     let mut peer = child("a_killed_peer_is_noticed", listener.address().unwrap());
     let (_buffer, gone) = accepted(&end, &listener, 2);
@@ -148,7 +148,7 @@ fn a_peer_that_stops_reading_is_given_up() {
         return;
     }
     let silence = Duration::from_secs(4);
-    let end = End::new(&Options { silence, ..Options::default() });
+    let end = End::new(&Options { silence, ..Options::from_env() });
     let listener = listening(&end);
     let peer = child("a_peer_that_stops_reading_is_given_up", listener.address().unwrap());
     let peer = Reaped(peer);
@@ -195,7 +195,7 @@ fn a_peer_may_exit_right_after_disconnect() {
         // SAFETY: ends the process without running anything else.
         unsafe { libc::_exit(0) };
     }
-    let end = End::new(&Options::default());
+    let end = End::new(&Options::from_env());
     let listener = listening(&end);
     for _ in 0..5 {
         let end = End::in_domain(&end.adapter, end.domain);
@@ -212,7 +212,7 @@ fn a_peer_may_exit_right_after_disconnect() {
 /// keep the parent's Send at home.
 #[test]
 fn what_was_sent_before_a_reset_still_counts() {
-    let options = Options { extension: false, ..Options::default() };
+    let options = Options { extension: false, ..Options::from_env() };
     if let Some(at) = parent() {
         let end = connected_with(at, &options);
         let buffer = end.buffer(64);
@@ -249,7 +249,7 @@ fn what_was_sent_before_a_reset_still_counts() {
 #[test]
 fn a_peer_may_exit_right_after_reject() {
     if let Some(at) = parent() {
-        let end = End::new(&Options::default());
+        let end = End::new(&Options::from_env());
         let listener = listening(&end);
         // Told to the parent by connecting to it, with the address as private data.
         let (sink, told) = signal();
@@ -265,7 +265,7 @@ fn a_peer_may_exit_right_after_reject() {
         // SAFETY: ends the process without running anything else.
         unsafe { libc::_exit(0) };
     }
-    let end = End::new(&Options::default());
+    let end = End::new(&Options::from_env());
     let listener = listening(&end);
     let mut peer = child("a_peer_may_exit_right_after_reject", listener.address().unwrap());
     let (sink, told) = signal();
@@ -328,7 +328,7 @@ fn idle_connections_cost_nothing() {
         assert!(peer.wait().unwrap().success());
         return;
     }
-    let (one, two) = (End::new(&Options::default()), End::new(&Options::default()));
+    let (one, two) = (End::new(&Options::from_env()), End::new(&Options::from_env()));
     let ends: Vec<_> = (0..100)
         .map(|_| {
             let active = End::in_domain(&one.adapter, one.domain);

@@ -12,7 +12,7 @@ use crate::tables::ConnectorState;
 use crate::{Completion, CompletionKind, NotifyKind, Operation, Status};
 
 fn open(address: IpAddr, path: Path) -> Adapter {
-    let adapter = Adapter::open(address, Options { path, ..Options::default() }).unwrap();
+    let adapter = Adapter::open(address, Options { path, ..Options::from_env() }).unwrap();
     assert!(adapter.is_watched());
     adapter
 }
@@ -218,7 +218,7 @@ fn an_interface_that_goes_takes_its_addresses_with_it() {
     with_addresses(|| {
         ends_with(&open(OURS, Path::Auto), "link del ours");
         // The other end of the pair has gone, too.
-        assert!(Adapter::open(PEERS, Options::default()).is_err());
+        assert!(Adapter::open(PEERS, Options::from_env()).is_err());
     });
 }
 

@@ -15,7 +15,7 @@ use crate::sys::hit;
 use crate::{Completion, CompletionKind, Data, Flags, Operation, Request, Status};
 
 fn process() -> Options {
-    Options { path: Path::Process, ..Options::default() }
+    Options { path: Path::Process, ..Options::from_env() }
 }
 
 fn path_of(end: &End) -> &'static str {
@@ -41,7 +41,7 @@ fn two_adapters_of_one_user_share_memory_if_both_would() {
     assert_eq!([path_of(&active), path_of(&passive)], ["process", "process"]);
     assert_eq!(reasons(&active, &passive), [PathReason::Proven, PathReason::Proven]);
     let plain = Options { extension: false, ..process() };
-    let end = |path| Options { path, ..Options::default() };
+    let end = |path| Options { path, ..Options::from_env() };
     for (one, other, why) in [
         (end(Path::Tcp), end(Path::Auto), [PathReason::TcpOnly, PathReason::NotAsked]),
         (end(Path::Auto), end(Path::Tcp), [PathReason::NoUpgradeListener, PathReason::TcpOnly]),

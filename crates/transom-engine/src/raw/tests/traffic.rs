@@ -21,7 +21,7 @@ fn a_write_goes_through_a_window() {
 #[test]
 fn a_read_fetches_and_a_send_arrives_with_every_option() {
     for (checksum, extension) in [(true, true), (false, true), (true, false), (false, false)] {
-        let options = Options { checksum, extension, path: Path::Tcp, ..Options::default() };
+        let options = Options { checksum, extension, path: Path::Tcp, ..Options::from_env() };
         let (active, passive) = pair_with(&options);
         let facts = active.connector.info().unwrap().facts;
         assert_eq!((facts.checksum, facts.extension), (checksum, extension));

@@ -18,7 +18,7 @@ use crate::raw::{Options, Path, PathReason};
 use crate::sys::{Local, LocalListener, Region, hit};
 
 fn process() -> Options {
-    Options { path: Path::Process, ..Options::default() }
+    Options { path: Path::Process, ..Options::from_env() }
 }
 
 fn name(at: SocketAddr) -> String {
@@ -238,7 +238,7 @@ fn a_process_may_die_at_any_point_of_the_hand_over() {
             // Listens, and tells the parent where by connecting to it over TCP.
             let end = End::new(&process());
             let listener = listening(&end);
-            let plain = Options { path: Path::Tcp, ..Options::default() };
+            let plain = Options { path: Path::Tcp, ..Options::from_env() };
             let caller = End::new(&plain);
             let address = listener.address().unwrap().to_string();
             let (sink, _told) = signal();

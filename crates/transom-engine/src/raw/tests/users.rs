@@ -66,7 +66,7 @@ fn peer_of(case: Case, at: std::net::SocketAddr) -> ! {
     if case.stranger {
         become_a_stranger();
     }
-    let options = Options { path: case.path, other_users: case.others[1], ..Options::default() };
+    let options = Options { path: case.path, other_users: case.others[1], ..Options::from_env() };
     let end = connected_with(at, &options);
     let info = end.connector.info().unwrap();
     let from = end.buffer(64);
@@ -117,7 +117,7 @@ fn another_user_shares_memory_only_if_both_ask_and_is_told_nothing_unless_the_ow
         if stranger && !root {
             continue;
         }
-        let options = Options { path: way, other_users: others[0], explain, ..Options::default() };
+        let options = Options { path: way, other_users: others[0], explain, ..Options::from_env() };
         let end = End::new(&options);
         let listener = listening(&end);
         let number = i.to_string();
@@ -153,7 +153,7 @@ fn an_upgrade_socket_of_another_user_is_not_used() {
     if !is_root(test) {
         return;
     }
-    let passive = End::new(&Options { path: Path::Process, ..Options::default() });
+    let passive = End::new(&Options { path: Path::Process, ..Options::from_env() });
     let listener = passive.adapter.listener(loopback()).unwrap();
     let at = listener.address().unwrap();
     let mut squatter = Command::new(std::env::current_exe().unwrap())
@@ -166,7 +166,7 @@ fn an_upgrade_socket_of_another_user_is_not_used() {
     let mut lines = BufReader::new(squatter.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert!(lines.any(|line| line == "it stands"));
     listener.listen(0).unwrap();
-    let active = End::new(&Options { path: Path::Process, ..Options::default() });
+    let active = End::new(&Options { path: Path::Process, ..Options::from_env() });
     join_at(&active, &passive, &listener);
     let reason = |end: &End| end.connector.info().unwrap().path_reason;
     assert_eq!(

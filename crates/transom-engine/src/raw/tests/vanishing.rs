@@ -79,7 +79,7 @@ fn under_a_receive() {
 #[test]
 fn under_the_source_of_a_read() {
     for (way, checksum) in WAYS.into_iter().map(|way| (way, true)).chain(unchecked()) {
-        let (active, passive) = pair_with(&Options { checksum, ..Options::default() });
+        let (active, passive) = pair_with(&Options { checksum, ..Options::from_env() });
         let (to, from) = (active.buffer(LENGTH), doomed(&passive, way));
         let window = passive.window(&from, Rights::REMOTE_READ);
         active.post(Operation::Read { token: window.0, address: from.address() }, &[to.all()]);
@@ -90,7 +90,7 @@ fn under_the_source_of_a_read() {
 #[test]
 fn under_the_source_of_a_write() {
     for (way, checksum) in WAYS.into_iter().map(|way| (way, true)).chain(unchecked()) {
-        let (active, passive) = pair_with(&Options { checksum, ..Options::default() });
+        let (active, passive) = pair_with(&Options { checksum, ..Options::from_env() });
         let (from, to) = (doomed(&active, way), passive.buffer(LENGTH));
         let window = passive.window(&to, Rights::REMOTE_WRITE);
         active.post(Operation::Write { token: window.0, address: to.address() }, &[from.all()]);

@@ -10,7 +10,7 @@ use crate::{CompletionKind, NotifyKind, Operation, Status};
 
 /// Keep an adapter's background thread busy until the result is dropped.
 pub(super) fn occupied(adapter: &Adapter) -> (mpsc::Sender<()>, [End; 2]) {
-    let (end, peer) = (End::on(adapter), End::new(&Options::default()));
+    let (end, peer) = (End::on(adapter), End::new(&Options::from_env()));
     join(&peer, &end);
     let (from, to) = (peer.buffer(8), end.buffer(8));
     let (busy, is_busy) = mpsc::channel();
@@ -30,7 +30,7 @@ pub(super) fn occupied(adapter: &Adapter) -> (mpsc::Sender<()>, [End; 2]) {
 /// and what was armed is not heard any more: somebody else is to look, and who sleeps is to look again.
 #[test]
 fn a_post_that_hears_the_answer_leaves_somebody_to_look() {
-    let options = Options { path: Path::Process, ..Options::default() };
+    let options = Options { path: Path::Process, ..Options::from_env() };
     let (active, passive) = (End::new(&options), End::new(&options));
     let listener = listening(&passive);
     let (sink, requested) = signal();
@@ -59,7 +59,7 @@ fn a_post_that_hears_the_answer_leaves_somebody_to_look() {
 /// The same, while another thread waits for the descriptor that the connection had before.
 #[test]
 fn a_post_that_hears_the_answer_wakes_who_waits_for_the_other_descriptor() {
-    let options = Options { path: Path::Process, ..Options::default() };
+    let options = Options { path: Path::Process, ..Options::from_env() };
     let (active, passive) = (End::new(&options), End::new(&options));
     let listener = listening(&passive);
     let (_free, _kept) = occupied(&active.adapter);
@@ -85,7 +85,7 @@ fn a_post_that_hears_the_answer_wakes_who_waits_for_the_other_descriptor() {
 /// long as it takes. Who waits for completions meanwhile sleeps, and hears the peer again afterwards.
 #[test]
 fn who_waits_while_a_message_waits_for_a_receive_does_not_spin() {
-    let plain = Options { extension: false, path: Path::Tcp, ..Options::default() };
+    let plain = Options { extension: false, path: Path::Tcp, ..Options::from_env() };
     let (active, mut passive) = (End::new(&plain), End::new(&plain));
     let (adapter, options) = (passive.adapter.clone(), QueuePairOptions::default());
     let srq = adapter.shared_receive_queue(16, 4).unwrap();
