@@ -5,6 +5,9 @@
 
 use std::collections::VecDeque;
 
+use transom_memory::QueuePairId;
+
+use crate::dialect::Overrun;
 use crate::{Completion, CompletionFlags, Finished, Status};
 
 /// How deep a completion queue is.
@@ -35,6 +38,11 @@ struct Waiter {
     errors: bool,
 }
 
+/// Whether an entry counts for [`NotifyKind::Solicited`].
+fn is_solicited(entry: &Completion) -> bool {
+    !entry.status.is_success() || entry.flags.contains(CompletionFlags::SOLICITED)
+}
+
 /// A ring of completions.
 #[derive(Debug)]
 pub struct CompletionQueue {
@@ -54,6 +62,7 @@ pub struct CompletionQueue {
     armed: Option<NotifyKind>,
     /// In the order in which they were asked for.
     waiters: Vec<Waiter>,
+    overrun: Overrun,
     failed: Option<Status>,
 }
 
@@ -72,8 +81,14 @@ impl CompletionQueue {
             signalled: 0,
             armed: None,
             waiters: Vec::new(),
+            overrun: Overrun::Clear,
             failed: None,
         }
+    }
+
+    /// What it does with its entries when it runs over.
+    pub fn set_overrun(&mut self, overrun: Overrun) {
+        self.overrun = overrun;
     }
 
     /// Completions it can hold.
@@ -131,14 +146,14 @@ impl CompletionQueue {
             return Err(status);
         }
         if self.ring.len() >= self.capacity() {
-            // Nothing more is reported, not even what was queued.
-            self.ring.clear();
+            if self.overrun == Overrun::Clear {
+                self.ring.clear();
+            }
             self.failed = Some(Status::QueueOverrun);
             return Err(Status::QueueOverrun);
         }
         self.added += 1;
-        if !completion.status.is_success() || completion.flags.contains(CompletionFlags::SOLICITED)
-        {
+        if is_solicited(&completion) {
             self.added_solicited = self.added;
         }
         self.ring.push_back(completion);
@@ -215,6 +230,16 @@ impl CompletionQueue {
         }
         self.orphans = self.orphans.min(self.ring.len());
         count
+    }
+
+    /// Drop the unretrieved entries of a queue pair, and with them what they had to report (Verbs V37).
+    pub fn purge(&mut self, queue_pair: QueuePairId) {
+        self.ring.retain(|entry| entry.queue_pair != queue_pair);
+        self.orphans = self.orphans.min(self.ring.len());
+        // Entries are numbered by their distance from the end, so what was purged gives its numbers to
+        // older ones. That may report one of those again, and misses none.
+        let behind = self.ring.iter().rev().position(is_solicited);
+        self.added_solicited = behind.map_or(0, |behind| self.added - behind as u64);
     }
 
     /// Retrieve one entry.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use transom_memory::Purpose;
 
-use crate::tables::{self, ConnectorTable, ListenerTable, OutcomeTable, PostingTable};
+use crate::tables::{self, ConnectorTable, ListenerTable, OutcomeTable, PostingTable, Situation};
 use crate::{Capacity, Status};
 
 /// What happens to the requests of a queue pair whose peer has disconnected.
@@ -13,6 +13,19 @@ pub enum PeerGone {
     /// Flushed at once (ND2 C19).
     Flush,
     /// Left until the program disconnects (ND1 T28, NDK DC-5).
+    Keep,
+    /// Left, with everything that was posted, for the connection that follows. What waits for one, or
+    /// had begun on the one before, fails after a limit of the queue pair's ([`Limits`](crate::Limits);
+    /// Verbs V77, V79).
+    Await,
+}
+
+/// What a completion queue that runs over does with what is in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overrun {
+    /// Nothing more is reported (ND2 C27).
+    Clear,
+    /// What was queued can be retrieved; what comes later is lost (Verbs V54).
     Keep,
 }
 
@@ -52,6 +65,8 @@ pub struct Dialect {
     pub places: Places,
     /// How deep completion queues are.
     pub completion_queues: Capacity,
+    /// See [`Overrun`].
+    pub overrun: Overrun,
     /// See [`DeadWindow`].
     pub dead_window: DeadWindow,
     /// Which memory may be the sink of a Read.
@@ -73,6 +88,15 @@ pub struct Dialect {
     pub listener: &'static ListenerTable,
 }
 
+impl Dialect {
+    /// What the initiator of a request is told of a situation that ends it.
+    #[must_use]
+    pub fn told(&self, situation: Situation) -> Status {
+        let outcome = self.outcomes.get(situation as usize);
+        outcome.and_then(|outcome| outcome.initiator).unwrap_or(Status::IoTimeout)
+    }
+}
+
 /// NetworkDirect SPI version 2.
 pub const ND2: Dialect = Dialect {
     name: "ND2",
@@ -82,6 +106,7 @@ pub const ND2: Dialect = Dialect {
     disconnect_at_once: true,
     places: Places::UntilCompleted,
     completion_queues: Capacity::Elastic,
+    overrun: Overrun::Clear,
     dead_window: DeadWindow::Fatal,
     sink: Purpose::ReadSink,
     receive_wait: Some(Duration::from_secs(1)),
@@ -132,11 +157,17 @@ pub const WSD: Dialect = Dialect {
     ..ND2
 };
 
-/// Linux verbs (laid out): closing a dead window is no error (iW 8.4).
+/// Linux verbs. A queue pair outlives its connections: posts wait for one, a peer that leaves flushes
+/// nothing (Verbs V79), and the queue pair's own limits say for how long a request may wait (Verbs V77, V94).
+/// Closing a dead window is no error (iW 8.4).
 pub const VERBS: Dialect = Dialect {
     name: "verbs",
+    peer_gone: PeerGone::Await,
     completion_queues: Capacity::Exact,
+    overrun: Overrun::Keep,
     dead_window: DeadWindow::Ignored,
+    receive_wait: None,
+    posting: &tables::POSTING_VERBS,
     outcomes: &tables::OUTCOMES_VERBS,
     ..ND2
 };

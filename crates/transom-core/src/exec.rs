@@ -8,7 +8,7 @@ use crate::dialect::Places;
 use crate::queue::{Progress, RequestQueue, Slot};
 use crate::tables::QueuePairState;
 use crate::{
-    Completion, CompletionFlags, CompletionKind, Flags, Operation, QueuePairConfig, Status,
+    Completion, CompletionFlags, CompletionKind, Flags, Limits, Operation, QueuePairConfig, Status,
 };
 
 /// Requests under way, receives, and what is known of their outcome.
@@ -43,12 +43,19 @@ pub struct Execution {
     pub(crate) failed: bool,
     /// Its peer has disconnected, and its dialect leaves its requests to the program.
     pub(crate) kept: bool,
+    /// Its connection was open.
+    pub(crate) opened: bool,
+    pub(crate) limits: Limits,
     pub(crate) freed: u32,
     pub(crate) freed_receives: u32,
 }
 
 impl Execution {
-    pub(crate) fn new(config: &QueuePairConfig, state: QueuePairState) -> Execution {
+    pub(crate) fn new(
+        config: &QueuePairConfig,
+        state: QueuePairState,
+        limits: Limits,
+    ) -> Execution {
         Execution {
             number: config.number,
             domain: config.domain,
@@ -68,6 +75,8 @@ impl Execution {
             reads: 0,
             failed: false,
             kept: false,
+            opened: false,
+            limits,
             freed: 0,
             freed_receives: 0,
         }
@@ -256,6 +265,19 @@ impl Execution {
                 ..self.completion(&slot, status, u64::from(length), denial)
             },
         );
+    }
+
+    /// Its connection is over, and its queue pair goes on: what has succeeded completes, and what was
+    /// begun and not finished stays.
+    pub(crate) fn part(&mut self, effects: &mut Effects, shared: Option<&dyn SharedReceives>) {
+        let _ = self.retire(effects);
+        self.state = QueuePairState::Idle;
+        (self.under_way, self.reads, self.receiving) = (None, 0, false);
+        if self.shared
+            && let Some(shared) = shared
+        {
+            shared.give_back(&mut self.receives);
+        }
     }
 
     /// Complete everything: what has succeeded so far, what has failed with its status, the rest

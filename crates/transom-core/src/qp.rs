@@ -4,12 +4,14 @@
 //! connection's own half is the [`Execution`]; [`QueuePair::exchange`] carries posts one way and
 //! freed places the other.
 
+use std::time::Duration;
+
 use transom_memory::{DomainId, Memory, QueuePairId};
 use transom_wire::Time;
 
-use crate::dialect::Places;
+use crate::dialect::{PeerGone, Places};
 use crate::exec::Execution;
-use crate::queue::RequestQueue;
+use crate::queue::{Progress, RequestQueue};
 use crate::tables::{Posting, QueuePairState};
 use crate::{
     Completion, CompletionFlags, Data, Dialect, Effects, Flags, Operation, Request, Sge, Side,
@@ -57,11 +59,28 @@ pub struct QueuePairConfig {
     pub shared: bool,
 }
 
+/// For how long a queue pair's requests may wait, where its dialect leaves that to the queue pair
+/// ([`PeerGone::Await`]); `None` = for ever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// For its first connection, counted from the first request that waits (Verbs V77).
+    pub connection: Option<Duration>,
+    /// For the next connection, when one has ended (Verbs V79).
+    pub reconnection: Option<Duration>,
+    /// For a receive of the peer's (Verbs V94).
+    pub receive: Option<Duration>,
+}
+
 /// The front half.
 #[derive(Debug)]
 pub struct QueuePair {
     config: QueuePairConfig,
     state: QueuePairState,
+    limits: Limits,
+    /// Since when a request waits for a connection, as far as that was asked.
+    waits_since: Option<Time>,
+    /// There has been a connection.
+    reconnects: bool,
     attached: bool,
     /// Its connection is gone, and its requests wait for the program to disconnect.
     kept: bool,
@@ -91,6 +110,9 @@ impl QueuePair {
         QueuePair {
             config,
             state: QueuePairState::Idle,
+            limits: Limits::default(),
+            waits_since: None,
+            reconnects: false,
             attached: false,
             kept: false,
             posted: RequestQueue::default(),
@@ -223,17 +245,24 @@ impl QueuePair {
             // Not to be used again after a disconnect or a flush (ND2 2.9).
             _ => return Err(Status::InvalidState),
         }
+        if self.posted.front().is_some_and(|slot| slot.progress != Progress::Waiting) {
+            // The peer may have executed it: it fails, rather than being executed again (Verbs V79).
+            return Err(Status::ConnectionActive);
+        }
         self.attached = true;
         self.state = state;
-        Ok(Execution::new(&self.config, state))
+        Ok(Execution::new(&self.config, state, self.limits))
     }
 
     /// Take the other half back: of a Connect that failed, the queue pair is as it was before it; of
-    /// a connection that is over, it stays in error.
+    /// a connection that is over, it stays in error, or waits for the next one, as its dialect says.
     pub fn detach(&mut self, mut execution: Execution) {
         self.exchange(&mut execution);
         self.attached = false;
         self.kept = execution.kept;
+        if execution.opened {
+            (self.waits_since, self.reconnects) = (None, true);
+        }
         if matches!(self.state, QueuePairState::Connecting | QueuePairState::Accepting) {
             self.state = QueuePairState::Idle;
         }
@@ -272,23 +301,31 @@ impl QueuePair {
         {
             return;
         }
-        let receives = std::iter::from_fn(|| self.receives.pop()).map(|s| (Side::Receive, s));
+        let requests = std::iter::from_fn(|| self.posted.pop()).map(|s| (Side::Initiator, s));
         for (side, slot) in
-            receives.chain(std::iter::from_fn(|| self.posted.pop()).map(|s| (Side::Initiator, s)))
+            requests.chain(std::iter::from_fn(|| self.receives.pop()).map(|s| (Side::Receive, s)))
         {
-            if let Operation::Bind { window } = slot.operation {
+            let done = slot.progress == Progress::Done;
+            let status = if done { slot.status } else { Status::Canceled };
+            if let Operation::Bind { window } = slot.operation
+                && !status.is_success()
+            {
                 memory.abandon(window, now.0);
+            }
+            if slot.flags.contains(Flags::SILENT_SUCCESS) && status.is_success() {
+                self.outstanding = self.outstanding.saturating_sub(1);
+                continue;
             }
             let completion = Completion {
                 request_context: slot.context,
                 queue_pair_context: self.config.context,
                 queue_pair: self.config.number,
                 kind: slot.operation.kind(),
-                status: Status::Canceled,
-                length: 0,
+                status,
+                length: if done { slot.length as u32 } else { 0 },
                 value: 0,
                 flags: CompletionFlags::default(),
-                denial: 0,
+                denial: slot.denial,
             };
             effects.complete(side, completion);
         }
@@ -310,12 +347,81 @@ impl QueuePair {
     /// Flush without a connection (ND2 4.9). With one, see [`Connection::flush`](crate::Connection::flush).
     pub fn flush(&mut self, memory: &Memory, now: Time, effects: &mut Effects) {
         if !self.attached {
-            if self.state == QueuePairState::Idle {
-                self.state = QueuePairState::Error;
-            }
             self.kept = false;
-            self.complete_ended(memory, now, effects);
+            if self.state == QueuePairState::Idle {
+                self.fail(memory, now, effects);
+            } else {
+                self.complete_ended(memory, now, effects);
+            }
         }
+    }
+
+    /// How long its requests may wait.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Change how long its requests may wait. With a connection, see also
+    /// [`Connection::set_limits`](crate::Connection::set_limits).
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
+    /// Until when a connection has to come about for the requests that wait for one. Ask behind each
+    /// post without a connection, and when a connection has ended.
+    pub fn connection_due(&mut self, now: Time) -> Option<Time> {
+        let waits = self.config.dialect.peer_gone == PeerGone::Await
+            && !self.attached
+            && self.state == QueuePairState::Idle
+            && !self.posted.is_empty();
+        if !waits {
+            return None;
+        }
+        let since = *self.waits_since.get_or_insert(now);
+        let Limits { connection, reconnection, .. } = self.limits;
+        Some(since.after(if self.reconnects { reconnection? } else { connection? }))
+    }
+
+    /// Time has passed: fail what has waited for a connection for too long, and with it the queue pair
+    /// (Verbs V77, V79).
+    pub fn on_deadline(&mut self, memory: &Memory, now: Time, effects: &mut Effects) {
+        if self.connection_due(now).is_none_or(|due| due > now) {
+            return;
+        }
+        if let Some(oldest) = self.posted.front_mut() {
+            oldest.progress = Progress::Done;
+            oldest.status = Status::RetryExceeded;
+        }
+        self.fail(memory, now, effects);
+    }
+
+    fn fail(&mut self, memory: &Memory, now: Time, effects: &mut Effects) {
+        self.state = QueuePairState::Error;
+        memory.close_queue_pair(self.config.number, now.0);
+        self.complete_ended(memory, now, effects);
+    }
+
+    /// Drop everything that is posted, without completions, and begin anew, under the same number
+    /// (Verbs V68).
+    ///
+    /// # Errors
+    /// `ConnectionActive` while a connection has its other half; nothing is changed.
+    pub fn reset(&mut self, memory: &Memory, now: Time) -> Result<(), Status> {
+        if self.attached {
+            return Err(Status::ConnectionActive);
+        }
+        while let Some(slot) = self.posted.pop() {
+            if let Operation::Bind { window } = slot.operation {
+                memory.abandon(window, now.0);
+            }
+        }
+        while self.receives.pop().is_some() {}
+        memory.close_queue_pair(self.config.number, now.0);
+        (self.outstanding, self.outstanding_receives) = (0, 0);
+        (self.waits_since, self.reconnects, self.kept) = (None, false, false);
+        self.state = QueuePairState::Idle;
+        Ok(())
     }
 
     /// This side disconnects what has no connection any more.

@@ -118,6 +118,10 @@ impl RequestQueue {
         self.slots.front()
     }
 
+    pub(crate) fn front_mut(&mut self) -> Option<&mut Slot> {
+        self.slots.front_mut()
+    }
+
     /// Add a request. `length` is the sum of the list, which the caller has computed anyway.
     pub(crate) fn push(
         &mut self,

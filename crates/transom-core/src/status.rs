@@ -19,6 +19,10 @@ pub enum Status {
     RemoteError,
     /// The peer had no receive in time, or fell silent.
     IoTimeout,
+    /// The peer had no receive for as long as this queue pair allows (Verbs V94).
+    ReceiverNotReady,
+    /// No connection came about in time, or the peer was lost (Verbs V77, V79).
+    RetryExceeded,
     /// This receive is shorter than the message.
     ReceiveTooSmall,
     /// The peer's receive is shorter than our message.

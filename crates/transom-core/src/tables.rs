@@ -8,7 +8,8 @@ use crate::Status::{self, *};
 /// State of a queue pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum QueuePairState {
-    /// Never connected, or a Connect has failed.
+    /// Never connected, or a Connect has failed; where a queue pair outlives its connections, between
+    /// two of them ([`PeerGone::Await`](crate::dialect::PeerGone)).
     #[default]
     Idle,
     /// Active side, until CompleteConnect has succeeded.
@@ -89,6 +90,11 @@ pub static POSTING_INVALID_AFTER_FLUSH: PostingTable = PostingTable {
     receive: POSTING_ND2.receive,
     initiator: [INVALID, INVALID, INVALID, Posting::Accept, INVALID, INVALID],
 };
+
+/// Verbs: a queue pair outlives its connections, so what is posted without one waits for it (Verbs V77).
+/// Which of its own states permits which post is the front's to know (Verbs V65).
+pub static POSTING_VERBS: PostingTable =
+    PostingTable { receive: POSTING_ND2.receive, initiator: POSTING_ND2.receive };
 
 // ---- 4.5: what goes wrong, and what each side sees --------------------------------------------
 
@@ -186,10 +192,15 @@ pub static OUTCOMES_KEPT: OutcomeTable = with(&OUTCOMES_ND2, &[
     row(Situation::MalformedRequest,   Some(InvalidRequest),      Some(InvalidRequest), None,                  true),
 ]);
 
-/// As [`OUTCOMES_ND2`], but closing what is closed is no error (iW 8.4).
+/// Verbs 7.2. A failure that is this side's own costs its peer the connection and no more (Verbs V79).
 #[rustfmt::skip]
 pub static OUTCOMES_VERBS: OutcomeTable = with(&OUTCOMES_ND2, &[
+    row(Situation::LocalList,          Some(LocalAccess),         Some(LocalAccess),    None,                  true),
+    row(Situation::NoReceive,          Some(ReceiverNotReady),    SENT,                 None,                  true),
+    row(Situation::PeerLost,           Some(RetryExceeded),       Some(RetryExceeded),  None,                  true),
+    row(Situation::PeerDisconnects,    None,                      None,                 CAN,                   true),
     row(Situation::MalformedRequest,   SENT,                      SENT,                 None,                  false),
+    row(Situation::OwnOverrun,         None,                      None,                 None,                  true),
 ]);
 
 // ---- 4.7.3: every call in every state ---------------------------------------------------------

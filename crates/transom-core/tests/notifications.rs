@@ -4,6 +4,7 @@
 
 use std::sync::{Arc, Barrier, Mutex};
 
+use transom_core::dialect::Overrun;
 use transom_core::{
     Capacity, Completion, CompletionFlags, CompletionKind, CompletionQueue, Finished, NotifyKind,
     Status,
@@ -280,4 +281,53 @@ fn cancel_ends_every_notification_in_order_and_keeps_the_entries() {
     cq.add(&[ok(1)]);
     assert_eq!(cq.fired(), []);
     assert_eq!(cq.queue.len(), 1);
+}
+
+/// Verbs V54: what was queued before a queue ran over can be retrieved, what comes later is lost, and the
+/// notification tells of it.
+#[test]
+fn v54_a_queue_that_runs_over_may_keep_what_is_in_it() {
+    let mut cq = Cq { queue: CompletionQueue::new(2, Capacity::Exact), fired: Vec::new() };
+    cq.queue.set_overrun(Overrun::Keep);
+    cq.add(&[ok(1), ok(2)]);
+    assert_eq!(cq.queue.push(ok(3)), Err(Status::QueueOverrun));
+    cq.notify(NotifyKind::Errors, 10);
+    assert_eq!(cq.fired(), [(10, Status::QueueOverrun)]);
+    let contexts = |cq: &mut Cq| {
+        std::iter::from_fn(|| cq.queue.pop()).map(|entry| entry.request_context).collect::<Vec<_>>()
+    };
+    assert_eq!(contexts(&mut cq), [1, 2]);
+    assert_eq!(cq.queue.push(ok(4)), Err(Status::QueueOverrun), "for good");
+    assert_eq!(contexts(&mut cq), []);
+}
+
+/// Verbs V37: a queue pair that is reset or destroyed takes its completions with it, nobody else's, and what
+/// the others have to report is reported.
+#[test]
+fn v37_a_purge_takes_the_entries_of_one_queue_pair() {
+    let of = |number, context, flags| Completion {
+        queue_pair: QueuePairId(number),
+        ..entry(context, Status::Success, flags)
+    };
+    let (plain, solicited) = (CompletionFlags::default(), CompletionFlags::SOLICITED);
+    for kind in [NotifyKind::Any, NotifyKind::Solicited] {
+        let mut cq = Cq::new();
+        cq.add(&[of(1, 10, plain), of(2, 20, solicited), of(1, 11, solicited), of(1, 12, plain)]);
+        cq.queue.purge(QueuePairId(1));
+        assert_eq!(cq.queue.len(), 1);
+        cq.notify(kind, 9);
+        assert_eq!(cq.fired(), [(9, S)], "{kind:?}");
+        assert_eq!(cq.queue.pop().unwrap().request_context, 20);
+        cq.notify(kind, 9);
+        assert_eq!(cq.fired(), [], "nothing is left to report");
+    }
+    let mut cq = Cq::new();
+    cq.add(&[of(1, 10, solicited), of(2, 20, plain)]);
+    cq.queue.purge(QueuePairId(1));
+    cq.notify(NotifyKind::Solicited, 9);
+    assert_eq!(cq.fired(), [], "what was solicited is gone");
+    cq.queue.purge(QueuePairId(3));
+    assert_eq!(cq.queue.len(), 1);
+    cq.add(&[of(2, 21, solicited)]);
+    assert_eq!(cq.fired(), [(9, S)]);
 }

@@ -15,7 +15,9 @@ impl From<Engine> for Status {
             Engine::RemoteAccess | Engine::RemoteError | Engine::PeerReceiveTooSmall => {
                 Status::REMOTE_RESOURCES
             }
-            Engine::IoTimeout => Status::IO_TIMEOUT,
+            Engine::IoTimeout | Engine::ReceiverNotReady | Engine::RetryExceeded => {
+                Status::IO_TIMEOUT
+            }
             Engine::ReceiveTooSmall => Status::BUFFER_OVERFLOW,
             Engine::InvalidRequest => Status::INVALID_DEVICE_REQUEST,
             Engine::ConnectionInvalid => Status::CONNECTION_INVALID,

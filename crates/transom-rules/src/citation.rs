@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The interfaces whose rules are cited by number, as `docs/rules` names them.
-const INTERFACES: &[&str] = &["ND1", "ND2", "NDK", "WSD", "iW"];
+const INTERFACES: &[&str] = &["ND1", "ND2", "NDK", "Verbs", "WSD", "iW"];
 
 /// Between the items of a list.
 const SEPARATORS: &[&str] = &[", and ", ", ", "; ", " and ", " or ", " to ", " "];

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use transom_core::{Caps, Dialect, dialect};
+use transom_core::dialect::{self, DeadWindow};
+use transom_core::{Caps, Dialect};
 use transom_iwarp::Config;
 use transom_memory::Memory;
 use transom_process::record::LARGEST_PAYLOAD;
@@ -74,8 +75,12 @@ const DIALECTS: [&Dialect; 6] = [
     &dialect::NDK,
     &dialect::NDK_MARKED_SINKS,
     &dialect::WSD,
-    &dialect::VERBS,
+    &CLOSES_TWICE,
 ];
+
+/// ND2 where closing what is closed is no error (iW 8.4).
+static CLOSES_TWICE: Dialect =
+    Dialect { name: "ND2, closes twice", dead_window: DeadWindow::Ignored, ..dialect::ND2 };
 
 impl Profile {
     /// By chance.

@@ -182,6 +182,7 @@ impl Host {
             shared: config.shared,
         });
         let mut cq = CompletionQueue::new(config.cq_depth, dialect.completion_queues);
+        cq.set_overrun(dialect.overrun);
         cq.bind(2 * config.depth as usize);
         let memory = Memory::new(
             [number as u8; 32],

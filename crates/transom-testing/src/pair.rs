@@ -306,6 +306,20 @@ impl Pair {
         });
     }
 
+    /// Reset the queue pair, as a driver does it: the connection first, then what is posted, then what
+    /// has completed and was not retrieved.
+    pub fn reset(&mut self, host: usize) -> Result<(), Status> {
+        let (now, host) = (self.now, &mut self.hosts[host]);
+        host.with(now, |_, connection, _, cx| {
+            if let Some(connection) = connection {
+                connection.reset(cx);
+            }
+        });
+        let result = host.with(now, |_, _, queue_pair, cx| queue_pair.reset(cx.memory, cx.now));
+        host.cq.purge(host.queue_pair.config().number);
+        result
+    }
+
     /// Cancel what the connector has outstanding.
     pub fn cancel(&mut self, host: usize) {
         let now = self.now;

@@ -5,6 +5,7 @@ use transom_wire::{MessageId, Operation, PeerError, RefusalClass, Role, Time};
 use super::{CLOSE_WITHIN, Connection, LinkEnd, Phase};
 use crate::dialect::PeerGone;
 use crate::queue::Progress;
+use crate::tables::Situation;
 use crate::trace::What;
 use crate::{ConnectionEvent, Cx, DenialCause, End, EndReason, QueuePairState, Status};
 
@@ -27,8 +28,14 @@ impl Connection {
     }
 
     /// The program flushes the queue pair: nothing can be received any more, so the connection ends.
+    /// Where the queue pair outlives one that had not begun, [`QueuePair::flush`](crate::QueuePair::flush)
+    /// follows.
     pub fn flush(&mut self, cx: &mut Cx<'_>) {
-        if self.ended.is_none() && self.phase == Phase::Open {
+        let awaits = self.config.dialect.peer_gone == PeerGone::Await;
+        if self.ended.is_none() && self.phase == Phase::Setup && awaits {
+            self.outlived = true;
+            self.end(cx, EndReason::Flushed, 0);
+        } else if self.ended.is_none() && self.phase == Phase::Open {
             self.end(cx, EndReason::Flushed, 0);
         } else {
             self.flush_execution(cx, 0);
@@ -83,8 +90,9 @@ impl Connection {
         if let Some(execution) = &mut self.execution
             && self.ended.is_none()
             && let Some(oldest) = execution.owed().or_else(|| execution.oldest())
+            && (self.opened || self.config.dialect.peer_gone != PeerGone::Await)
         {
-            execution.fail(oldest, Status::IoTimeout, 0);
+            execution.fail(oldest, self.config.dialect.told(Situation::PeerLost), 0);
         }
         self.end(cx, EndReason::TimedOut, 0);
     }
@@ -117,7 +125,7 @@ impl Connection {
                 | RefusalClass::Bounds
                 | RefusalClass::Wrap,
             ) if operation != Some(Operation::Send) => Status::RemoteAccess,
-            Some(RefusalClass::NoReceive) => Status::IoTimeout,
+            Some(RefusalClass::NoReceive) => self.config.dialect.told(Situation::NoReceive),
             Some(RefusalClass::TooLong) => Status::PeerReceiveTooSmall,
             _ => Status::RemoteError,
         };
@@ -143,27 +151,57 @@ impl Connection {
         self.wire.flush(cx.now);
         self.close(cx.now);
         cx.memory.close_connection(self.config.id, cx.now.0);
-        if let Some(execution) = &mut self.execution
-            && (self.opened || self.config.role == Role::Passive)
-        {
-            cx.memory.close_queue_pair(execution.number, cx.now.0);
-            let _ = execution.retire(cx.effects);
-            execution.state = QueuePairState::Error;
+        self.outlived |= self.may_be_outlived(reason);
+        if let Some(execution) = &mut self.execution {
+            if self.outlived {
+                execution.part(cx.effects, cx.shared);
+            } else if self.opened || self.config.role == Role::Passive {
+                cx.memory.close_queue_pair(execution.number, cx.now.0);
+                let _ = execution.retire(cx.effects);
+                execution.state = QueuePairState::Error;
+            }
         }
         self.trace(cx, What::Ended { reason });
         cx.effects.event(ConnectionEvent::Ended(end));
         if !self.keeps(reason) {
             self.flush_execution(cx, denial);
         } else if let Some(execution) = &mut self.execution {
-            execution.kept = true;
+            execution.kept = !self.outlived;
+        }
+    }
+
+    /// The queue pair begins anew: end the connection, and leave the queue pair's half, whose requests
+    /// no completion is to follow, to [`take_unused`](Connection::take_unused) (Verbs V68).
+    pub fn reset(&mut self, cx: &mut Cx<'_>) {
+        self.outlived = true;
+        if self.ended.is_none() {
+            self.end(cx, EndReason::Disconnected, 0);
+        } else if let Some(execution) = &mut self.execution {
+            execution.part(cx.effects, cx.shared);
         }
     }
 
     /// Its dialect leaves the requests of a connection that the peer ended to the program.
     fn keeps(&self, reason: EndReason) -> bool {
-        self.opened
-            && reason == EndReason::PeerDisconnected
-            && self.config.dialect.peer_gone == PeerGone::Keep
+        self.outlived
+            || self.opened
+                && reason == EndReason::PeerDisconnected
+                && self.config.dialect.peer_gone == PeerGone::Keep
+    }
+
+    /// The queue pair goes on as if nothing had been: the peer has left, or is lost, and no request of
+    /// either side is to blame (Verbs V79).
+    fn may_be_outlived(&self, reason: EndReason) -> bool {
+        self.config.dialect.peer_gone == PeerGone::Await
+            && self.execution.as_ref().is_some_and(|execution| !execution.failed)
+            && match reason {
+                EndReason::PeerDisconnected
+                | EndReason::Unanswered
+                | EndReason::PeerFailed
+                | EndReason::TimedOut => true,
+                EndReason::Link(status) => status != Status::DeviceRemoved,
+                _ => false,
+            }
     }
 
     fn flush_execution(&mut self, cx: &mut Cx<'_>, denial: u64) {

@@ -18,7 +18,7 @@ use transom_memory::ConnectionId;
 use transom_wire::{Blame, Facts, ReadLimits, Role, SetupError, Time, Violation, Wire};
 
 use crate::trace::{TraceEvent, What};
-use crate::{ConnectionEvent, Cx, DenialCause, Dialect, End, EndReason, Execution, Status};
+use crate::{ConnectionEvent, Cx, DenialCause, Dialect, End, EndReason, Execution, Limits, Status};
 use inbound::PausedSend;
 pub use small::{SMALL, SmallRecord};
 
@@ -100,6 +100,8 @@ pub struct Connection {
     /// The next request waits for the wire; until when, if there is a limit.
     blocked: bool,
     blocked_until: Option<Time>,
+    /// Since when it waits for a receive of the peer's, where its queue pair limits that.
+    short_since: Option<Time>,
     /// The peer asks for a receive of the shared queue.
     credit_wanted: bool,
     /// Receives the wire knows of.
@@ -113,6 +115,8 @@ pub struct Connection {
     muted: bool,
     /// Messages have flowed, or could have.
     opened: bool,
+    /// It has ended, and its queue pair goes on without it.
+    outlived: bool,
 }
 
 impl std::fmt::Debug for Connection {
@@ -148,6 +152,7 @@ impl Connection {
             paused_send: None,
             blocked: false,
             blocked_until: None,
+            short_since: None,
             credit_wanted: false,
             told_receives: None,
             heard: now,
@@ -155,6 +160,7 @@ impl Connection {
             close_by: None,
             muted: false,
             opened: false,
+            outlived: false,
         }
     }
 
@@ -272,12 +278,32 @@ impl Connection {
         Ok(())
     }
 
-    /// The queue pair's half of a Connect that came to nothing, for
-    /// [`QueuePair::detach`](crate::QueuePair::detach): the queue pair is as it was before. Ask after
-    /// every pass that reported [`ConnectionEvent::Rejected`] or [`ConnectionEvent::Ended`], and after
-    /// calls that end a connection.
+    /// The queue pair's half of a Connect that came to nothing, or of a connection that the queue pair
+    /// outlives, for [`QueuePair::detach`](crate::QueuePair::detach): the queue pair is as it was
+    /// before, and may be connected again. Ask after every pass that reported
+    /// [`ConnectionEvent::Rejected`] or [`ConnectionEvent::Ended`], and after calls that end a
+    /// connection.
     pub fn take_unused(&mut self) -> Option<Execution> {
-        if self.ended.is_some() && self.unused() { self.execution.take() } else { None }
+        if self.ended.is_some() && (self.unused() || self.outlived) {
+            self.execution.take()
+        } else {
+            None
+        }
+    }
+
+    /// Whether it has ended, and its queue pair goes on without it.
+    #[must_use]
+    pub fn is_outlived(&self) -> bool {
+        self.outlived
+    }
+
+    /// Change how long its queue pair's requests may wait.
+    pub fn set_limits(&mut self, limits: Limits) {
+        let Some(execution) = &mut self.execution else { return };
+        execution.limits = limits;
+        if let Some(since) = self.short_since {
+            self.blocked_until = limits.receive.map(|limit| since.after(limit));
+        }
     }
 
     fn unused(&self) -> bool {
@@ -295,6 +321,7 @@ impl Connection {
         self.heard = cx.now;
         if let Some(execution) = &mut self.execution {
             execution.state = crate::QueuePairState::Connected;
+            execution.opened = true;
         }
         self.trace(cx, What::Established);
         if self.config.role == Role::Passive {

@@ -8,7 +8,7 @@ use transom_wire::{
 
 use super::{Connection, Phase};
 use crate::copy::{AccessError, Accessor, LARGEST_COPY};
-use crate::dialect::DeadWindow;
+use crate::dialect::{DeadWindow, PeerGone};
 use crate::output::{Direct, Output};
 use crate::queue::{Progress, Slot};
 use crate::trace::What;
@@ -221,13 +221,18 @@ impl Connection {
                     let limit = limit.filter(|_| self.config.dialect.receive_wait.is_some());
                     self.blocked_until =
                         limit.map(|limit| self.blocked_until.unwrap_or(cx.now.after(limit)));
+                    if self.config.dialect.peer_gone == PeerGone::Await {
+                        let since = *self.short_since.get_or_insert(cx.now);
+                        let limit = execution.limits.receive;
+                        self.blocked_until = limit.map(|limit| since.after(limit));
+                    }
                 } else {
-                    self.blocked_until = None;
+                    (self.blocked_until, self.short_since) = (None, None);
                 }
                 false
             }
             Begin::Started => {
-                self.blocked_until = None;
+                (self.blocked_until, self.short_since) = (None, None);
                 let Some(execution) = &mut self.execution else { return false };
                 if execution.owed().is_none() {
                     self.owing = cx.now;

@@ -5,7 +5,8 @@ use std::time::Duration;
 use transom_wire::Time;
 
 use super::{CLOSE_WITHIN, Connection, LinkEnd, Phase};
-use crate::{ConnectionEvent, Cx, DenialCause, EndReason, Status};
+use crate::tables::Situation;
+use crate::{ConnectionEvent, Cx, DenialCause, EndReason};
 
 /// Silence that is noticed so much after its time is our own: this process, or its machine, stood
 /// still (SIGSTOP, a paused virtual machine), and the peer may have done so with it.
@@ -104,7 +105,8 @@ impl Connection {
                 let cause = DenialCause::Other(
                     "the peer posted no receive for this Send in time (ND2 C42)",
                 );
-                self.fail_next(cx, Status::IoTimeout, Some((context, cause)));
+                let status = self.config.dialect.told(Situation::NoReceive);
+                self.fail_next(cx, status, Some((context, cause)));
             }
         }
         self.retire(cx);

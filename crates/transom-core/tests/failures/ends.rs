@@ -37,7 +37,7 @@ fn nd2_4_9_local_disconnect_cancels_what_is_not_acknowledged() {
 /// everything, the Write succeeds; after any other end, it does not. A Transom acknowledges instead.
 #[test]
 fn an_orderly_close_of_a_plain_peer_settles_its_writes() {
-    use transom_core::{LinkEnd, dialect::PeerGone};
+    use transom_core::LinkEnd;
     for (plain, how, status) in [
         (true, LinkEnd::Finished, Status::Success),
         (true, LinkEnd::Closed, Status::Canceled),
@@ -58,8 +58,12 @@ fn an_orderly_close_of_a_plain_peer_settles_its_writes() {
             assert_eq!(a.outcomes(), [], "nothing is known yet");
             a.with(now, |_, link, _, cx| link.unwrap().link_closed(cx, how));
             // Some dialects leave what is canceled to the program.
-            let kept = status == Status::Canceled && dialect.peer_gone == PeerGone::Keep;
-            let expected = if kept { vec![] } else { vec![(1, status)] };
+            let kept = status == Status::Canceled && dialect.peer_gone != PeerGone::Flush;
+            let expected = match status {
+                _ if kept => vec![],
+                Status::IoTimeout => vec![(1, dialect.told(Situation::PeerLost))],
+                status => vec![(1, status)],
+            };
             assert_eq!(a.outcomes(), expected, "{}, plain: {plain}, {how:?}", dialect.name);
         }
     }

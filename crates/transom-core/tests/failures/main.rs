@@ -10,10 +10,11 @@ mod outcomes;
 mod posting;
 mod revocation;
 mod silence;
+mod verbs;
 
 use std::time::Duration;
 
-use transom_core::dialect::{self, DeadWindow, Dialect, Places};
+use transom_core::dialect::{self, DeadWindow, Dialect, PeerGone, Places};
 use transom_core::tables::{Posting, Situation};
 use transom_core::{
     CompletionFlags, ConnectionEvent, Data, DenialCause, EndReason, Flags, Operation,

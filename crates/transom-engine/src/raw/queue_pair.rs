@@ -7,9 +7,12 @@ use transom_memory::{Access, Actor, ConnectionId, Lane, Purpose, Rights, Segment
 use super::adapter::Owner;
 use super::memory::refused;
 use super::{Adapter, CompletionQueue, Domain, Error, Result, SharedReceiveQueue};
+#[cfg(doc)]
+use crate::dialect::PeerGone;
 use crate::driver::{Notifications, Qp};
 use crate::{
-    Data, Flags, Operation, QueuePairConfig, QueuePairKind, QueuePairState, Request, Sge, Status,
+    Data, Flags, Limits, Operation, QueuePairConfig, QueuePairKind, QueuePairState, Request, Sge,
+    Status,
 };
 
 /// What a queue pair is made with.
@@ -126,6 +129,7 @@ impl Adapter {
         let qp = shared.add_queue_pair(make).map_err(|e| {
             Error::system(Status::InsufficientResources, format!("create a queue pair: {e}"))
         })?;
+        qp.register();
         let lane = OnceLock::new();
         Ok(QueuePair(Arc::new(Handle { owner: self.0.clone(), qp, lane })))
     }
@@ -240,18 +244,35 @@ impl QueuePair {
     pub fn flush(&self) -> Result<()> {
         self.0.owner.here()?;
         let qp = &self.0.qp;
-        let mut notifications = Notifications::default();
-        match qp.link() {
-            Some(link) => {
-                link.flush(&mut notifications);
-                notifications.fire();
-                link.catch_up();
-            }
-            None => {
-                qp.flush(&mut notifications);
-                notifications.fire();
-            }
+        if let Some(link) = qp.link() {
+            let mut notifications = Notifications::default();
+            link.flush(&mut notifications);
+            notifications.fire();
+            link.catch_up();
         }
+        // Without a connection, or when that has just given it back.
+        let mut notifications = Notifications::default();
+        qp.flush(&mut notifications);
+        notifications.fire();
+        Ok(())
+    }
+
+    /// Begin anew, under the same number: its connection ends in order, what is posted is dropped without
+    /// completions, completions that were not retrieved leave their queues, its windows end. Finished
+    /// when this returns.
+    ///
+    /// # Errors
+    /// `ConnectionActive` if another thread is just connecting it; try again. `Forked`.
+    pub fn reset(&self) -> Result<()> {
+        self.0.owner.here()?;
+        self.0.qp.reset().map_err(|status| Error::state(status, "reset a queue pair"))
+    }
+
+    /// For how long its requests may wait for a connection and for receives, from now on. Counts only
+    /// in dialects whose queue pairs outlive their connections ([`PeerGone::Await`]).
+    pub fn set_limits(&self, limits: Limits) -> Result<()> {
+        self.0.owner.here()?;
+        self.0.qp.set_limits(limits);
         Ok(())
     }
 

@@ -19,7 +19,9 @@ impl Adapter {
     /// A completion queue for `depth` completions; how exactly the depth is taken is the dialect's.
     pub fn completion_queue(&self, depth: usize) -> Result<CompletionQueue> {
         let shared = self.0.present()?;
-        let cq = Arc::new(Cq::new(depth, shared.options.dialect.completion_queues));
+        let dialect = shared.options.dialect;
+        let cq = Arc::new(Cq::new(depth, dialect.completion_queues));
+        cq.queue().set_overrun(dialect.overrun);
         shared.add_queue(&cq);
         Ok(CompletionQueue { owner: self.0.clone(), cq })
     }

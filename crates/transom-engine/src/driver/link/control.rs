@@ -3,7 +3,7 @@
 
 use super::notifications::Notifications;
 use super::{ARM, FLUSH, Link, RECEIVE, State};
-use crate::{Cx, EndReason, sys};
+use crate::{Cx, EndReason, Limits, sys};
 
 impl Link {
     /// A control call: takes the lock for real, and is finished, notices written, when it returns.
@@ -50,6 +50,23 @@ impl Link {
     /// The program flushes the queue pair. [`Link::catch_up`] follows, with no lock held.
     pub(crate) fn flush(&self, notifications: &mut Notifications) {
         let _ = self.control(notifications, |state, cx| state.connection.flush(cx));
+    }
+
+    /// Its queue pair's limits have changed.
+    pub(crate) fn set_limits(&self, limits: Limits) {
+        let mut notifications = Notifications::default();
+        let _ = self.control(&mut notifications, |state, _| state.connection.set_limits(limits));
+        notifications.fire();
+        self.catch_up();
+    }
+
+    /// The queue pair begins anew, and has its other half back when this returns, behind all that had
+    /// completed.
+    pub(crate) fn reset(&self) {
+        let mut notifications = Notifications::default();
+        let _ = self.control(&mut notifications, |state, cx| state.connection.reset(cx));
+        notifications.fire();
+        self.catch_up();
     }
 
     /// Catch up with what was left while a control call held the lock.

@@ -217,10 +217,16 @@ impl Link {
         let unused = if over { state.connection.take_unused() } else { None };
         let undone = unused.and_then(|execution| Some((state.qp.take()?, execution)));
         if let Some((qp, execution)) = undone {
-            // Before the program learns that the Connect came to nothing: it may be tried again at once.
             qp.leave(self);
-            qp.take_back(execution, notifications);
-            self.events.post(&mut state.effects, Some(&qp), notifications);
+            if state.connection.is_outlived() {
+                // Behind what has completed: the program may flush the queue pair at once.
+                self.events.post(&mut state.effects, Some(&qp), notifications);
+                self.events.detach(qp, execution, notifications);
+            } else {
+                // Before the program learns that the Connect came to nothing: it may be tried again at once.
+                qp.take_back(execution, notifications);
+                self.events.post(&mut state.effects, Some(&qp), notifications);
+            }
         } else {
             self.events.post(&mut state.effects, state.qp.as_ref(), notifications);
         }

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use transom_memory::QueuePairId;
 use transom_wire::Time;
 
 use super::link::Link;
@@ -161,6 +162,13 @@ impl Cq {
         }
         self.progress();
         self.take(results)
+    }
+
+    /// Drop the unretrieved entries of a queue pair.
+    pub(crate) fn purge(&self, queue_pair: QueuePairId) {
+        let mut queue = self.queue();
+        queue.purge(queue_pair);
+        self.filled.store(!queue.is_empty(), Ordering::Release);
     }
 
     /// Retrieve entries that are there.

@@ -4,16 +4,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use transom_memory::QueuePairId;
+use transom_wire::Time;
 
 use super::cq::Cq;
 use super::srq::Srq;
+use crate::dialect::PeerGone;
 use crate::driver::link::Link;
 use crate::driver::link::notifications::Notifications;
 use crate::driver::link::queues::Queues;
-use crate::driver::schedule::shared::{ReceiveWaiter, Shared};
+use crate::driver::schedule::shared::{ReceiveWaiter, Shared, Source};
 use crate::sys;
 use crate::{
-    Completion, Data, Effect, Effects, Execution, QueuePair, QueuePairConfig, Request, Sge,
+    Completion, Data, Effect, Effects, Execution, Limits, QueuePair, QueuePairConfig, Request, Sge,
     SharedReceives, Side, Status,
 };
 
@@ -59,7 +61,40 @@ pub(crate) struct Qp {
     pub(crate) shared: Option<Arc<Srq>>,
     pub(crate) freed: Freed,
     adapter: Arc<Shared>,
+    /// Its name among the timers, if its requests may wait for a connection.
+    key: u64,
     front: Mutex<Front>,
+}
+
+/// What the timers know of a queue pair whose requests may wait for a connection.
+#[derive(Debug)]
+struct ConnectionTimer(Weak<Qp>);
+
+impl Source for ConnectionTimer {
+    fn ready(self: Arc<Self>, _now: Time) {}
+
+    fn due(self: Arc<Self>, now: Time) {
+        if let Some(qp) = self.0.upgrade() {
+            qp.due(now);
+        }
+    }
+
+    fn serve(&self, _now: Time) -> bool {
+        false
+    }
+
+    fn finish_served(&self) {}
+
+    fn stop_accepting(self: Arc<Self>, _status: Status) {}
+
+    fn end(&self, _status: Status) {
+        // With a connection, that ends it.
+        if let Some(qp) = self.0.upgrade().filter(|qp| qp.link().is_none()) {
+            let mut notifications = Notifications::default();
+            qp.flush(&mut notifications);
+            notifications.fire();
+        }
+    }
 }
 
 impl Qp {
@@ -74,8 +109,15 @@ impl Qp {
         initiator.queue().bind(config.initiator_depth as usize);
         receive.queue().bind(config.receive_depth as usize);
         let front = Mutex::new(Front { pair, link: Weak::new(), heard: (0, 0) });
-        let (number, freed) = (config.number, Freed::default());
-        Qp { number, config, initiator, receive, shared, freed, adapter, front }
+        let (number, freed, key) = (config.number, Freed::default(), adapter.new_key());
+        Qp { number, config, initiator, receive, shared, freed, adapter, key, front }
+    }
+
+    /// Have the timers know it, if its requests may wait for a connection.
+    pub(crate) fn register(self: &Arc<Qp>) {
+        if self.config.dialect.peer_gone == PeerGone::Await {
+            self.adapter.add_timer(self.key, Arc::new(ConnectionTimer(Arc::downgrade(self))));
+        }
     }
 
     pub(crate) fn front(&self) -> MutexGuard<'_, Front> {
@@ -133,12 +175,62 @@ impl Qp {
                 execution.map(|execution| front.pair.exchange(execution)).is_some()
             }),
             None => {
+                let mut front = front;
+                self.note_due(&mut front, sys::now());
                 drop(front);
                 let mut notifications = Notifications::default();
                 self.complete_unlinked(&mut notifications);
                 notifications.fire();
             }
         }
+    }
+
+    /// See to it that somebody looks when what waits for a connection has waited for too long.
+    fn note_due(&self, front: &mut Front, now: Time) {
+        if let Some(due) = front.pair.connection_due(now) {
+            self.adapter.note(self.key, due);
+        }
+    }
+
+    /// Something may have waited for a connection for too long.
+    fn due(&self, now: Time) {
+        let mut effects = Effects::default();
+        let mut notifications = Notifications::default();
+        let mut front = self.front();
+        front.pair.on_deadline(&self.adapter.memory, now, &mut effects);
+        self.note_due(&mut front, now);
+        // Under the front's lock, as in `complete_unlinked`.
+        self.complete_all(effects, &mut notifications);
+        drop(front);
+        notifications.fire();
+    }
+
+    /// Change how long its requests may wait.
+    pub(crate) fn set_limits(&self, limits: Limits) {
+        let link = {
+            let mut front = self.front();
+            front.pair.set_limits(limits);
+            self.note_due(&mut front, sys::now());
+            front.link.upgrade()
+        };
+        // A link that is attached meanwhile has them from the front half.
+        if let Some(link) = link {
+            link.set_limits(limits);
+        }
+    }
+
+    /// Drop everything that is posted and everything that was not retrieved, and begin anew (Verbs V68).
+    /// Finished when it returns.
+    pub(crate) fn reset(&self) -> Result<(), Status> {
+        if let Some(link) = self.link() {
+            link.reset();
+        }
+        let mut front = self.front();
+        front.pair.reset(&self.adapter.memory, sys::now())?;
+        // With the front half locked nothing is added for it.
+        self.initiator.purge(self.number);
+        self.receive.purge(self.number);
+        Ok(())
     }
 
     /// Complete what was posted behind the end, when there is no link to do it.
@@ -207,6 +299,7 @@ impl Queues for Qp {
             let mut front = self.front();
             front.pair.detach(execution);
             front.link = Weak::new();
+            self.note_due(&mut front, sys::now());
         }
         self.complete_unlinked(notifications);
     }
@@ -260,6 +353,9 @@ impl Drop for Qp {
     fn drop(&mut self) {
         if self.adapter.is_foreign() {
             return; // a forked child takes none of its parent's locks: nobody may be there to let go
+        }
+        if self.config.dialect.peer_gone == PeerGone::Await {
+            self.adapter.remove(self.key);
         }
         self.initiator.queue().unbind(self.config.initiator_depth as usize);
         self.receive.queue().unbind(self.config.receive_depth as usize);

@@ -200,6 +200,11 @@ impl Shared {
         Ok(())
     }
 
+    /// Register a source that has no descriptor, for the timers.
+    pub(crate) fn add_timer(&self, key: u64, source: Arc<dyn Source>) {
+        self.sources.write().unwrap_or_else(PoisonError::into_inner).insert(key, source);
+    }
+
     /// Forget a source.
     pub(crate) fn remove(&self, key: u64) {
         self.timers().forget(key);

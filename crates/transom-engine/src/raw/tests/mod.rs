@@ -18,4 +18,5 @@ mod traffic;
 mod upgrade;
 mod users;
 mod vanishing;
+mod verbs;
 mod waiters;

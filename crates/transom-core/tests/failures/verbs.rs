@@ -1,0 +1,291 @@
+//! Queue pairs that outlive their connections (verbs 6 and 7.2): what waits, for how long, and what a
+//! reset leaves.
+
+use transom_core::tables::ConnectorState;
+use transom_core::{Connector, Limits};
+use transom_wire::ReadLimits;
+
+use super::*;
+
+transom_testing::again_over_process![
+    v77_posts_wait_for_the_first_connection_and_run_in_order,
+    v77_what_waits_for_a_connection_fails_after_the_limit_and_not_before,
+    v79_a_peer_that_leaves_flushes_nothing_and_the_next_connection_goes_on,
+    v79_what_had_begun_fails_after_the_limit_and_lets_no_other_connection_begin,
+    v67_a_flush_is_one_batch_and_ends_the_queue_pair,
+    v68_a_reset_drops_everything_and_begins_anew,
+    v68_a_reset_needs_the_other_half,
+    v94_a_send_without_a_receive_fails_after_the_queue_pairs_own_limit,
+    v92_a_failure_of_ones_own_costs_the_peer_its_connection_only
+];
+
+const READS: ReadLimits = ReadLimits { inbound: 4, outbound: 4 };
+
+fn verbs() -> Pair {
+    Pair::new(PairConfig::new(&dialect::VERBS))
+}
+
+/// Connect anew, with connectors that have not been used.
+fn establish(pair: &mut Pair) {
+    for host in &mut pair.hosts {
+        host.connector = Connector::new(&dialect::VERBS, host.config.caps);
+    }
+    pair.establish();
+}
+
+fn send(pair: &mut Pair, host: usize, context: u64) {
+    pair.post(host, context, Operation::Send, Flags::NONE, &[]).unwrap();
+}
+
+/// What the driver does when the queue pair's limit has passed.
+fn let_due(pair: &mut Pair, host: usize) {
+    let now = pair.now;
+    pair.hosts[host].with(now, |_, _, queue_pair, cx| {
+        queue_pair.on_deadline(cx.memory, cx.now, cx.effects);
+    });
+}
+
+fn due(pair: &mut Pair, host: usize) -> Option<Duration> {
+    let now = pair.now;
+    pair.hosts[host].queue_pair.connection_due(now).map(|due| due.since(now))
+}
+
+const OK: Status = Status::Success;
+const CANCELED: Status = Status::Canceled;
+const T: Duration = Duration::from_secs(3);
+
+fn limits(connection: u64, reconnection: u64) -> Limits {
+    let of = |seconds| Some(Duration::from_secs(seconds));
+    Limits { connection: of(connection), reconnection: of(reconnection), receive: None }
+}
+
+#[test]
+fn v77_posts_wait_for_the_first_connection_and_run_in_order() {
+    let mut pair = verbs();
+    for context in [20, 21] {
+        pair.hosts[PASSIVE].post_receive(context, &[]).unwrap();
+    }
+    send(&mut pair, ACTIVE, 1);
+    pair.advance(Duration::from_secs(3600));
+    establish(&mut pair);
+    send(&mut pair, ACTIVE, 2);
+    pair.pump();
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, OK), (2, OK)]);
+    assert_eq!(pair.hosts[PASSIVE].outcomes(), [(20, OK), (21, OK)]);
+}
+
+#[test]
+fn v77_what_waits_for_a_connection_fails_after_the_limit_and_not_before() {
+    let mut pair = verbs();
+    pair.hosts[ACTIVE].queue_pair.set_limits(limits(3, 1));
+    pair.hosts[ACTIVE].post_receive(30, &[]).unwrap();
+    assert_eq!(due(&mut pair, ACTIVE), None, "receives may wait for ever");
+    send(&mut pair, ACTIVE, 1);
+    assert_eq!(due(&mut pair, ACTIVE), Some(T));
+    pair.advance(T - Duration::from_nanos(1));
+    send(&mut pair, ACTIVE, 2);
+    let_due(&mut pair, ACTIVE);
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), []);
+    // Changed while it waits.
+    pair.hosts[ACTIVE].queue_pair.set_limits(Limits::default());
+    assert_eq!(due(&mut pair, ACTIVE), None, "for ever");
+    pair.hosts[ACTIVE].queue_pair.set_limits(limits(3, 1));
+    pair.advance(Duration::from_nanos(1));
+    let_due(&mut pair, ACTIVE);
+    let expected = [(1, Status::RetryExceeded), (2, CANCELED), (30, CANCELED)];
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), expected);
+    assert_eq!(pair.hosts[ACTIVE].queue_pair.state(), QueuePairState::Error);
+    assert_eq!(pair.connect(2, READS, b""), Err(Status::InvalidState));
+}
+
+#[test]
+fn v79_a_peer_that_leaves_flushes_nothing_and_the_next_connection_goes_on() {
+    let mut pair = verbs();
+    pair.hosts[ACTIVE].queue_pair.set_limits(limits(3, 1));
+    establish(&mut pair);
+    pair.hosts[ACTIVE].post_receive(30, &[]).unwrap();
+    pair.disconnect(PASSIVE, 50).unwrap();
+    pair.pump();
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), []);
+    assert_eq!(pair.hosts[ACTIVE].queue_pair.state(), QueuePairState::Idle);
+    send(&mut pair, ACTIVE, 1);
+    assert_eq!(due(&mut pair, ACTIVE), Some(Duration::from_secs(1)), "the other limit");
+    // The peer begins anew.
+    assert_eq!(pair.hosts[PASSIVE].queue_pair.state(), QueuePairState::Disconnected);
+    pair.reset(PASSIVE).unwrap();
+    pair.hosts[PASSIVE].post_receive(20, &[]).unwrap();
+    establish(&mut pair);
+    assert_eq!(due(&mut pair, ACTIVE), None);
+    send(&mut pair, PASSIVE, 2);
+    pair.pump();
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, OK), (30, OK)]);
+    assert_eq!(pair.hosts[PASSIVE].outcomes(), [(20, OK), (2, OK)]);
+}
+
+#[test]
+fn v79_what_had_begun_fails_after_the_limit_and_lets_no_other_connection_begin() {
+    let mut pair = verbs();
+    pair.hosts[ACTIVE].queue_pair.set_limits(limits(1, 3));
+    establish(&mut pair);
+    pair.hosts[ACTIVE].post_receive(30, &[]).unwrap();
+    let target = pair.hosts[PASSIVE].register(vec![0; 8], WRITABLE | Rights::REMOTE_READ);
+    pair.stall(PASSIVE, true);
+    pair.hosts[ACTIVE].post(1, read(&target, 0), Flags::NONE, &[]).unwrap();
+    send(&mut pair, ACTIVE, 2);
+    pair.pump();
+    pair.kill(PASSIVE);
+    pair.stall(PASSIVE, false);
+    pair.pump();
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), []);
+    assert_eq!(due(&mut pair, ACTIVE), Some(T));
+    // The peer may have executed it.
+    pair.hosts[ACTIVE].connector = Connector::new(&dialect::VERBS, pair.hosts[ACTIVE].config.caps);
+    assert_eq!(pair.connect(2, READS, b""), Err(Status::ConnectionActive));
+    assert_eq!(pair.hosts[ACTIVE].connector.state(), ConnectorState::Bound);
+    assert_eq!(pair.hosts[ACTIVE].queue_pair.outstanding(), (2, 1));
+    pair.advance(T);
+    let_due(&mut pair, ACTIVE);
+    let expected = [(1, Status::RetryExceeded), (2, CANCELED), (30, CANCELED)];
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), expected);
+    send(&mut pair, ACTIVE, 3);
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), [(3, CANCELED)], "in error");
+}
+
+#[test]
+fn v67_a_flush_is_one_batch_and_ends_the_queue_pair() {
+    for connected in [false, true] {
+        let mut pair = verbs();
+        if connected {
+            establish(&mut pair);
+        }
+        send(&mut pair, ACTIVE, 1); // the peer has no receive
+        pair.hosts[ACTIVE].post_receive(30, &[]).unwrap();
+        send(&mut pair, ACTIVE, 2);
+        pair.hosts[ACTIVE].post_receive(31, &[]).unwrap();
+        pair.pump();
+        pair.hosts[ACTIVE].seen.clear();
+        let (kind, mut fired) = (transom_core::NotifyKind::Any, Vec::new());
+        pair.hosts[ACTIVE].cq.notify(kind, 9, &mut fired);
+        pair.flush(ACTIVE);
+        let told = pair.hosts[ACTIVE].seen.iter().filter(|seen| matches!(seen, Seen::Fired(_)));
+        assert_eq!(told.count(), 1, "one batch");
+        let canceled = [1, 2, 30, 31].map(|context| (context, CANCELED));
+        assert_eq!(pair.hosts[ACTIVE].outcomes(), canceled);
+        assert_eq!(pair.hosts[ACTIVE].queue_pair.state(), QueuePairState::Error);
+        send(&mut pair, ACTIVE, 3);
+        pair.hosts[ACTIVE].post_receive(32, &[]).unwrap();
+        pair.pump();
+        let mut late = pair.hosts[ACTIVE].outcomes();
+        late.sort_by_key(|outcome| outcome.0);
+        assert_eq!(late, [(3, CANCELED), (32, CANCELED)]);
+    }
+}
+
+#[test]
+fn v68_a_reset_drops_everything_and_begins_anew() {
+    for flushed in [false, true] {
+        let mut pair = verbs();
+        establish(&mut pair);
+        let number = pair.hosts[ACTIVE].queue_pair.config().number;
+        let a = &mut pair.hosts[ACTIVE];
+        let buffer = a.register(vec![0; 64], Rights::LOCAL_WRITE);
+        let request = Request { context: 9, operation: Operation::Receive, flags: Flags::NONE };
+        a.bind(&buffer, 0, 64, Rights::REMOTE_WRITE, request).unwrap();
+        pair.pump();
+        send(&mut pair, ACTIVE, 1);
+        let a = &mut pair.hosts[ACTIVE];
+        a.bind(&buffer, 0, 64, Rights::REMOTE_WRITE, request).unwrap();
+        a.post_receive(30, &[]).unwrap();
+        pair.pump();
+        if flushed {
+            pair.flush(ACTIVE);
+        }
+        pair.reset(ACTIVE).unwrap();
+        pair.pump();
+        let a = &mut pair.hosts[ACTIVE];
+        assert_eq!(a.outcomes(), [], "not even that the first Bind has succeeded");
+        assert_eq!((a.queue_pair.state(), a.queue_pair.outstanding()), Default::default());
+        assert_eq!(a.queue_pair.config().number, number);
+        let unless = Unless { windows: true, posted: true };
+        assert_eq!(a.memory.deregister(buffer.token, unless, 0), Ok(()), "its windows have ended");
+        // The peer has seen an end in order, and goes on, too.
+        assert_eq!(pair.hosts[PASSIVE].outcomes(), []);
+        assert_eq!(pair.hosts[PASSIVE].queue_pair.state(), QueuePairState::Idle);
+        pair.hosts[PASSIVE].post_receive(20, &[]).unwrap();
+        establish(&mut pair);
+        send(&mut pair, ACTIVE, 2);
+        pair.pump();
+        assert_eq!(pair.hosts[ACTIVE].outcomes(), [(2, OK)]);
+        assert_eq!(pair.hosts[PASSIVE].outcomes(), [(20, OK)]);
+    }
+}
+
+#[test]
+fn v68_a_reset_needs_the_other_half() {
+    let mut pair = verbs();
+    establish(&mut pair);
+    pair.hosts[ACTIVE].post_receive(30, &[]).unwrap();
+    let now = pair.now;
+    let reset = |pair: &mut Pair| {
+        pair.hosts[ACTIVE].with(now, |_, _, queue_pair, cx| queue_pair.reset(cx.memory, cx.now))
+    };
+    assert_eq!(reset(&mut pair), Err(Status::ConnectionActive));
+    pair.pump();
+    send(&mut pair, PASSIVE, 1);
+    pair.pump();
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), [(30, OK)], "nothing has changed");
+}
+
+#[test]
+fn v94_a_send_without_a_receive_fails_after_the_queue_pairs_own_limit() {
+    for changed in [false, true] {
+        let mut pair = verbs();
+        let of = |receive| Limits { receive, ..Limits::default() };
+        let first = if changed { None } else { Some(T) };
+        pair.hosts[ACTIVE].queue_pair.set_limits(of(first));
+        establish(&mut pair);
+        send(&mut pair, ACTIVE, 1);
+        pair.advance(T - Duration::from_secs(1));
+        if changed {
+            let now = pair.now;
+            pair.hosts[ACTIVE].with(now, |_, link, _, _| link.unwrap().set_limits(of(Some(T))));
+        }
+        pair.advance(Duration::from_millis(999));
+        send(&mut pair, ACTIVE, 2);
+        assert_eq!(pair.hosts[ACTIVE].outcomes(), []);
+        pair.advance(Duration::from_millis(1));
+        let expected = [(1, Status::ReceiverNotReady), (2, CANCELED)];
+        assert_eq!(pair.hosts[ACTIVE].outcomes(), expected);
+        assert_eq!(pair.hosts[ACTIVE].queue_pair.state(), QueuePairState::Error);
+        assert_eq!(pair.hosts[PASSIVE].queue_pair.state(), QueuePairState::Idle, "it did nothing");
+    }
+    // For ever.
+    let mut pair = verbs();
+    establish(&mut pair);
+    send(&mut pair, ACTIVE, 1);
+    pair.advance(Duration::from_secs(3600));
+    pair.hosts[PASSIVE].post_receive(20, &[]).unwrap();
+    pair.pump();
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, OK)]);
+}
+
+#[test]
+fn v92_a_failure_of_ones_own_costs_the_peer_its_connection_only() {
+    let mut pair = verbs();
+    establish(&mut pair);
+    pair.hosts[PASSIVE].post_receive(20, &[]).unwrap();
+    let source = pair.hosts[ACTIVE].register(vec![1; 8], Rights::NONE);
+    let list = [source.sge(0, 9)];
+    pair.post(ACTIVE, 1, Operation::Send, Flags::NONE, &list).unwrap();
+    send(&mut pair, ACTIVE, 2);
+    pair.pump();
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, Status::LocalAccess), (2, CANCELED)]);
+    assert_eq!(pair.hosts[ACTIVE].queue_pair.state(), QueuePairState::Error);
+    assert_eq!(pair.hosts[PASSIVE].outcomes(), []);
+    assert_eq!(pair.hosts[PASSIVE].queue_pair.state(), QueuePairState::Idle);
+    pair.reset(ACTIVE).unwrap();
+    establish(&mut pair);
+    send(&mut pair, ACTIVE, 3);
+    pair.pump();
+    assert_eq!(pair.hosts[PASSIVE].outcomes(), [(20, OK)]);
+}

@@ -1,0 +1,244 @@
+//! Queue pairs that outlive their connections (verbs 6), over real links.
+
+use std::time::Duration;
+
+use super::harness::*;
+use super::rings::until;
+use crate::dialect::VERBS;
+use crate::raw::{Connector, Listener, Options, QueuePairOptions};
+use crate::tables::ConnectorState;
+use crate::{
+    Completion, CompletionKind, Data, Flags, Limits, Operation, QueuePairState, Request, Status,
+};
+
+fn verbs() -> Options {
+    Options { dialect: &VERBS, ..Options::default() }
+}
+
+/// Two ends without a connection.
+fn ends() -> (End, End) {
+    (End::new(&verbs()), End::new(&verbs()))
+}
+
+/// Connect two queue pairs, again.
+fn connect(active: &mut End, passive: &mut End) {
+    active.connector = active.adapter.connector().unwrap();
+    passive.connector = passive.adapter.connector().unwrap();
+    join(active, passive);
+}
+
+fn listener(end: &End) -> Listener {
+    let listener = end.adapter.listener(loopback()).unwrap();
+    listener.listen(0).unwrap();
+    listener
+}
+
+fn send(end: &End, context: u64) {
+    let request = Request { context, operation: Operation::Send, flags: Flags::NONE };
+    end.qp.post(&request, Data::Sges(&[])).unwrap();
+}
+
+fn outcomes(end: &End, count: usize) -> Vec<(u64, Status)> {
+    (0..count).map(|_| end.next()).map(|c| (c.request_context, c.status)).collect()
+}
+
+fn nothing(end: &End) -> bool {
+    end.cq.poll(&mut [Completion::default()]) == 0
+}
+
+/// Wait until a connector's peer has gone.
+fn parted(connector: &Connector) {
+    let (sink, gone) = signal();
+    connector.notify_disconnect(sink).unwrap();
+    assert_eq!(gone.wait(), Status::Success);
+    assert_eq!(connector.state(), ConnectorState::PeerGone);
+}
+
+const OK: Status = Status::Success;
+const CANCELED: Status = Status::Canceled;
+const SOON: Option<Duration> = Some(Duration::from_millis(20));
+
+/// Verbs V77: what is posted before there is a connection waits for it, on both sides.
+#[test]
+fn v77_posts_wait_for_the_first_connection() {
+    let (mut active, mut passive) = ends();
+    passive.qp.post_receive(20, &[]).unwrap();
+    send(&active, 1);
+    send(&passive, 2);
+    active.qp.post_receive(30, &[]).unwrap();
+    assert!(nothing(&active) && nothing(&passive));
+    connect(&mut active, &mut passive);
+    let mut both = [outcomes(&active, 2), outcomes(&passive, 2)].concat();
+    both.sort_by_key(|outcome| outcome.0);
+    assert_eq!(both, [(1, OK), (2, OK), (20, OK), (30, OK)]);
+}
+
+/// Verbs V77, V79: the limits count also while no call is made, and may change while a request waits.
+#[test]
+fn v77_v79_what_waits_for_a_connection_fails_after_the_limit() {
+    let (mut active, mut passive) = ends();
+    let limits = Limits { connection: SOON, ..Limits::default() };
+    active.qp.set_limits(limits).unwrap();
+    active.qp.post_receive(30, &[]).unwrap();
+    send(&active, 1);
+    send(&active, 2);
+    let retry = Status::RetryExceeded;
+    assert_eq!(outcomes(&active, 3), [(1, retry), (2, CANCELED), (30, CANCELED)]);
+    assert_eq!(active.qp.state(), QueuePairState::Error);
+
+    active.qp.reset().unwrap();
+    active.qp.set_limits(Limits::default()).unwrap();
+    connect(&mut active, &mut passive);
+    active.qp.post_receive(31, &[]).unwrap();
+    passive.connector.disconnect(crate::raw::Sink::call(|_| ())).unwrap();
+    parted(&active.connector);
+    assert_eq!(active.qp.state(), QueuePairState::Idle);
+    send(&active, 3);
+    assert!(nothing(&active), "for ever");
+    active.qp.set_limits(Limits { reconnection: SOON, ..Limits::default() }).unwrap();
+    assert_eq!(outcomes(&active, 2), [(3, retry), (31, CANCELED)]);
+}
+
+/// Verbs V79: the peer begins anew, and so does the connection; nobody loses what was posted.
+#[test]
+fn v68_v79_a_reset_queue_pair_is_connected_again_with_the_same_number() {
+    let (mut active, mut passive) = ends();
+    for round in 0..5 {
+        connect(&mut active, &mut passive);
+        let number = passive.qp.config().number;
+        passive.qp.post_receive(20, &[]).unwrap();
+        send(&active, 1);
+        assert_eq!(outcomes(&active, 1), [(1, OK)]);
+        // One completion that nobody has retrieved, and one request that never ends.
+        send(&passive, 2);
+        active.qp.post_receive(30, &[]).unwrap();
+        let (sink, _told) = signal();
+        passive.cq.notify(crate::NotifyKind::Any, sink).unwrap();
+        send(&passive, 3);
+        passive.qp.reset().unwrap();
+        assert!(nothing(&passive), "round {round}");
+        assert_eq!((passive.qp.state(), passive.qp.outstanding()), Default::default());
+        assert_eq!(passive.qp.config().number, number);
+        parted(&active.connector);
+        while !nothing(&active) {}
+        assert_eq!(active.qp.state(), QueuePairState::Idle);
+        active.qp.reset().unwrap();
+    }
+}
+
+/// Verbs V67: everything at once, first what was posted first; the next connection is refused, and changes
+/// nothing.
+#[test]
+fn v67_a_flush_ends_a_queue_pair_in_every_state() {
+    for connected in [false, true] {
+        let (mut active, mut passive) = ends();
+        if connected {
+            connect(&mut active, &mut passive);
+        }
+        send(&active, 1);
+        active.qp.post_receive(30, &[]).unwrap();
+        send(&active, 2);
+        active.qp.flush().unwrap();
+        let mut flushed = [Completion::default(); 4];
+        assert_eq!(active.cq.take(&mut flushed), 3, "in one batch");
+        let flushed = flushed.map(|c| (c.request_context, c.status));
+        assert_eq!(flushed[..3], [(1, CANCELED), (2, CANCELED), (30, CANCELED)]);
+        assert_eq!(active.qp.state(), QueuePairState::Error);
+        send(&active, 3);
+        assert_eq!(outcomes(&active, 1), [(3, CANCELED)]);
+        let other = active.adapter.connector().unwrap();
+        other.bind(loopback()).unwrap();
+        let at = listener(&passive).address().unwrap();
+        let (sink, told) = signal();
+        let refused = other.connect(&active.qp, at, LIMITS, b"", sink);
+        assert!(refused.is_err() && told.told().is_none());
+        assert_eq!(other.state(), ConnectorState::Bound);
+    }
+}
+
+/// Verbs V67, V68: also while a connection is being made, which then comes to nothing.
+#[test]
+fn v67_v68_a_queue_pair_ends_or_begins_anew_while_it_is_being_connected() {
+    for flush in [true, false] {
+        let (active, passive) = ends();
+        let listener = listener(&passive);
+        let (sink, requested) = signal();
+        listener.get_request(&passive.connector, sink).unwrap();
+        active.connector.bind(loopback()).unwrap();
+        let (sink, connected) = signal();
+        let at = listener.address().unwrap();
+        active.connector.connect(&active.qp, at, LIMITS, b"", sink).unwrap();
+        assert_eq!(requested.wait(), OK);
+        send(&active, 1);
+        active.qp.post_receive(30, &[]).unwrap();
+        if flush {
+            active.qp.flush().unwrap();
+            assert_eq!(outcomes(&active, 2), [(1, CANCELED), (30, CANCELED)]);
+            assert_eq!(active.qp.state(), QueuePairState::Error);
+        } else {
+            active.qp.reset().unwrap();
+            assert_eq!((active.qp.state(), active.qp.outstanding()), Default::default());
+        }
+        assert_eq!(connected.wait(), Status::ConnectionRefused);
+        assert!(nothing(&active));
+    }
+}
+
+/// Verbs V94: the sender's own limit, whatever its wire's.
+#[test]
+fn v94_a_send_without_a_receive_fails_after_the_queue_pairs_limit() {
+    let (mut active, mut passive) = ends();
+    connect(&mut active, &mut passive);
+    send(&active, 1);
+    assert!(nothing(&active), "for ever");
+    active.qp.set_limits(Limits { receive: SOON, ..Limits::default() }).unwrap();
+    assert_eq!(outcomes(&active, 1), [(1, Status::ReceiverNotReady)]);
+    assert_eq!(active.qp.state(), QueuePairState::Error);
+    parted(&passive.connector);
+    assert_eq!(passive.qp.state(), QueuePairState::Idle, "nothing has happened to it");
+}
+
+/// Verbs V54: a queue that runs over loses what comes then, not what is in it, and its queue pairs end.
+#[test]
+fn v54_a_completion_queue_that_runs_over_keeps_what_is_in_it() {
+    let (active, passive) = ends();
+    let cq = active.adapter.completion_queue(2).unwrap();
+    let options = QueuePairOptions::default();
+    let make = || active.adapter.queue_pair(active.domain, &cq, &cq, None, &options).unwrap();
+    let mut end = End { cq: cq.clone(), qp: make(), ..active };
+    let mut passive = passive;
+    connect(&mut end, &mut passive);
+    let (sink, failed) = signal();
+    cq.notify(crate::NotifyKind::Errors, sink).unwrap();
+    for context in 20..23 {
+        passive.qp.post_receive(context, &[]).unwrap();
+    }
+    for context in 1..4 {
+        send(&end, context);
+    }
+    assert_eq!(failed.wait(), Status::QueueOverrun);
+    let mut kept = [Completion::default(); 3];
+    assert_eq!(cq.take(&mut kept), 2);
+    assert_eq!(kept.map(|c| c.request_context)[..2], [1, 2]);
+    until("the queue pair did not end", || end.qp.state() == QueuePairState::Error);
+    passive.expect(CompletionKind::Receive);
+}
+
+/// Verbs V37: a queue pair that is destroyed takes its completions with it, and those of others stay.
+#[test]
+fn v37_completions_of_a_queue_pair_leave_with_it() {
+    let (mut active, mut passive) = ends();
+    connect(&mut active, &mut passive);
+    let options = QueuePairOptions::default();
+    let other =
+        active.adapter.queue_pair(active.domain, &active.cq, &active.cq, None, &options).unwrap();
+    other.post_receive(40, &[]).unwrap();
+    active.qp.post_receive(30, &[]).unwrap();
+    other.flush().unwrap();
+    active.qp.flush().unwrap();
+    active.qp.reset().unwrap();
+    drop(active.qp);
+    let mut left = [Completion::default(); 3];
+    assert_eq!(active.cq.take(&mut left), 1);
+    assert_eq!(left[0].request_context, 40);
+}
