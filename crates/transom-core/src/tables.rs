@@ -92,7 +92,7 @@ pub static POSTING_INVALID_AFTER_FLUSH: PostingTable = PostingTable {
 };
 
 /// Verbs: a queue pair outlives its connections, so what is posted without one waits for it (Verbs V77).
-/// Which of its own states permits which post is the front's to know (Verbs V65).
+/// Which of its own states permits which post is the front's to know.
 pub static POSTING_VERBS: PostingTable =
     PostingTable { receive: POSTING_ND2.receive, initiator: POSTING_ND2.receive };
 
@@ -192,7 +192,7 @@ pub static OUTCOMES_KEPT: OutcomeTable = with(&OUTCOMES_ND2, &[
     row(Situation::MalformedRequest,   Some(InvalidRequest),      Some(InvalidRequest), None,                  true),
 ]);
 
-/// Verbs 7.2. A failure that is this side's own costs its peer the connection and no more (Verbs V79).
+/// Verbs V92. A failure that is this side's own costs its peer the connection and no more (Verbs V79).
 #[rustfmt::skip]
 pub static OUTCOMES_VERBS: OutcomeTable = with(&OUTCOMES_ND2, &[
     row(Situation::LocalList,          Some(LocalAccess),         Some(LocalAccess),    None,                  true),
