@@ -176,10 +176,11 @@ impl Started {
     }
 }
 
+/// One that was used for something else before.
 fn overlapped() -> *mut Overlapped {
     let event = null_mut();
-    let fresh = Overlapped { internal: 0, internal_high: 0, offset: 0, offset_high: 0, event };
-    Box::into_raw(Box::new(fresh))
+    let used = Overlapped { internal: 7, internal_high: 7, offset: 7, offset_high: 7, event };
+    Box::into_raw(Box::new(used))
 }
 
 /// WSD 5.3: the exact size is enough; WSD O-4: an upcall carries the error, or the bytes; flags
@@ -209,7 +210,7 @@ fn o04_completions_and_flags_through_the_entries() {
     };
     assert_eq!(receive(1).0, Err(Error::WSAEINVAL));
     let (first, got) = receive(0);
-    let (second, lost) = receive(0);
+    let (second, longer) = receive(0);
     assert_eq!([first, second], [Err(Error::WSA_IO_PENDING); 2]);
     let mut message = WsaBuf { len: 9, buf: ours.as_mut_ptr().cast() };
     let send = t.send.unwrap();
@@ -222,6 +223,25 @@ fn o04_completions_and_flags_through_the_entries() {
     };
     assert_eq!((ended(sent).1, ended(sent).2), (0, 9));
     assert_eq!((ended(got).1, ended(got).2), (0, 9));
+    let (result, mut bytes, mut flags) = (t.get_overlapped_result.unwrap(), 7, 7);
+    let asked = unsafe { result(b, got, &mut bytes, 0, &mut flags, &mut 0) };
+    assert_eq!((asked, bytes, flags), (1, 9, 0), "TRUE, and nothing of what was there before");
+    // As many buffers as there may be, and one more.
+    let (third, lost) = receive(0);
+    assert_eq!(third, Err(Error::WSA_IO_PENDING));
+    for count in [9, 8] {
+        let mut parts = vec![WsaBuf { len: 2, ..message }; count];
+        let (at, o, count) = (parts.as_mut_ptr(), overlapped(), count as u32);
+        let mut errno = 0;
+        let done = unsafe { send(a, at, count, null_mut(), 0, o, null(), null_mut(), &mut errno) };
+        if count == 9 {
+            assert_eq!(judged(done, errno), Err(Error::WSAEINVAL));
+        } else {
+            assert_eq!(judged(done, errno), Err(Error::WSA_IO_PENDING));
+            assert_eq!((ended(o).1, ended(o).2), (0, 16));
+            assert_eq!((ended(longer).1, ended(longer).2), (0, 16));
+        }
+    }
     assert_eq!(unsafe { t.close_socket.unwrap()(b, &mut 0) }, 0);
     assert_eq!((Error(ended(lost).1 as i32), ended(lost).2), (Error::WSA_OPERATION_ABORTED, 0));
 }

@@ -54,6 +54,32 @@ fn w12_the_condition_is_asked_inside_accept() {
     b.provider.cleanup();
 }
 
+/// WSD L-9: a backlog that is lowered holds for the next request, and not for those that wait.
+#[test]
+fn l09_another_backlog_holds_for_the_next_request() {
+    let (a, b) = (Process::new(), Process::new());
+    let listener = b.listener(2);
+    let peer = b.provider.local_address(listener).unwrap();
+    let start = || {
+        let socket = a.socket();
+        a.provider.event_select(socket, socket, CONNECT).unwrap();
+        assert_eq!(a.provider.connect(socket, peer), Err(Error::WSAEWOULDBLOCK));
+        socket
+    };
+    let outcome = |socket| {
+        a.await_request(socket);
+        a.provider.network_events(socket, socket).unwrap()
+    };
+    let first = start();
+    b.await_request(listener);
+    assert_eq!(b.provider.listen(listener, 1), Ok(()));
+    assert_eq!(outcome(start()), (CONNECT, Some(Error::WSAECONNREFUSED)));
+    b.accept(listener).unwrap();
+    assert_eq!(outcome(first), (CONNECT, None));
+    a.provider.cleanup();
+    b.provider.cleanup();
+}
+
 /// WSD W13, C-5: nobody listens, and an own address that nobody has.
 #[test]
 fn w13_definitive_errors_of_connect() {
@@ -95,6 +121,7 @@ fn s02_sockets_are_of_one_kind_and_one_state() {
     assert_eq!(provider.event_select(two.s, 1, 0x20), Err(Error::WSAEINVAL), "8.7");
     assert_eq!(provider.option(two.s, 0, 0), Err(Error::WSAENOPROTOOPT));
     assert_eq!(provider.set_option(two.s, SOL_SOCKET, SO_DEBUG), Ok(()));
+    assert_eq!(provider.option(two.s, SOL_SOCKET, SO_DEBUG), Ok(0), "off");
     for (level, name) in [(SOL_SOCKET, SO_MAX_MSG_SIZE), (0, SO_DEBUG)] {
         assert_eq!(provider.set_option(two.s, level, name), Err(Error::WSAENOPROTOOPT));
     }

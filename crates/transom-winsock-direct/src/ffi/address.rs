@@ -79,3 +79,31 @@ pub(super) fn put_list(addresses: &[SocketAddr], at: *mut u8, room: usize) -> (u
     }
     (needed, true)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_the_shape_of_this_system() {
+        let parse = |bytes: &[u8]| {
+            // SAFETY: so many bytes are there.
+            unsafe { read(bytes.as_ptr().cast(), bytes.len() as i32) }
+        };
+        let v4 = SocketAddr::from(([192, 0, 2, 7], 0x1234));
+        let inet = [&2_u16.to_ne_bytes()[..], &[0x12, 0x34, 192, 0, 2, 7], &[0; 8]].concat();
+        let (bytes, length) = bytes_of(v4);
+        assert_eq!(bytes[..length], inet);
+        assert_eq!([parse(&inet), parse(&inet[..8])], [Ok(v4); 2]);
+        let ip = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 9);
+        let v6 = SocketAddr::from(SocketAddrV6::new(ip, 0x1234, 0, 3));
+        let rest = [&[0x12, 0x34, 0, 0, 0, 0][..], &ip.octets(), &3_u32.to_ne_bytes()].concat();
+        let [linux, windows] =
+            [10_u16, 23].map(|family| [&family.to_ne_bytes()[..], &rest].concat());
+        let (bytes, length) = bytes_of(v6);
+        assert_eq!(bytes[..length], linux);
+        assert_eq!([parse(&linux), parse(&windows)], [Ok(v6); 2]);
+        let wrong = [parse(&linux[..27]), parse(&inet[..7]), parse(&[11; 28]), parse(&[])];
+        assert_eq!(wrong, [Err(Error::WSAEFAULT); 4]);
+    }
+}
