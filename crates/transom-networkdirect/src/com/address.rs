@@ -72,4 +72,17 @@ mod tests {
         }
         assert_eq!(decode(&[0; 28]), None);
     }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn an_address_has_the_shape_of_this_system() {
+        let v4 = SocketAddr::from(([192, 0, 2, 7], 0x1234));
+        let inet = [&2_u16.to_ne_bytes()[..], &[0x12, 0x34, 192, 0, 2, 7], &[0; 8]].concat();
+        let ip = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 9);
+        let v6 = SocketAddr::from(SocketAddrV6::new(ip, 0x1234, 0, 3));
+        let head = [&10_u16.to_ne_bytes()[..], &[0x12, 0x34, 0, 0, 0, 0]].concat();
+        let inet6 = [&head[..], &ip.octets(), &3_u32.to_ne_bytes()].concat();
+        assert_eq!([encode(v4), encode(v6)], [inet.clone(), inet6.clone()]);
+        assert_eq!([decode(&inet), decode(&inet6)], [Some(v4), Some(v6)]);
+    }
 }
