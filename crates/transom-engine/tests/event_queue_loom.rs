@@ -31,6 +31,10 @@ pub struct Execution;
 type Heard = Arc<Mutex<Vec<u64>>>;
 
 mod notifications {
+    /// Nobody is told in this model.
+    #[derive(Debug)]
+    pub struct Sink;
+
     #[derive(Debug, Default)]
     pub struct Notifications(());
 
@@ -61,14 +65,14 @@ mod qp {
             None
         }
 
-        fn complete_batch(&self, batch: &mut Vec<Effect>, _: &mut Notifications) {
+        fn complete_batch(&self, batch: &mut Vec<Effect>, notifications: &mut Notifications) {
             for effect in batch.drain(..) {
                 let Effect::Complete(side, completion) = effect else { unreachable!() };
-                self.complete(side, completion);
+                self.complete(side, completion, notifications);
             }
         }
 
-        fn complete(&self, _: Side, completion: Completion) {
+        fn complete(&self, _: Side, completion: Completion, _: &mut Notifications) {
             self.0.lock().unwrap().push(completion.request_context);
         }
 

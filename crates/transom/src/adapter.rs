@@ -25,7 +25,7 @@ pub(crate) struct Shared {
     domain: raw::Domain,
     address: IpAddr,
     depth: usize,
-    unclaimed: AtomicU64,
+    unclaimed: Arc<AtomicU64>,
     pub(crate) names: Names,
 }
 
@@ -116,7 +116,7 @@ impl Options {
         let raw = raw::Adapter::open(address, self.below)
             .map_err(|error| explain::call(&asked(), &error))?;
         let domain = raw.domain().map_err(|error| explain::call(&asked(), &error))?;
-        let (unclaimed, names) = (AtomicU64::new(0), Names::default());
+        let (unclaimed, names) = (Arc::default(), Names::default());
         let shared = Shared { raw, domain, address, depth: self.depth, unclaimed, names };
         Ok(Adapter { shared: Arc::new(shared) })
     }
@@ -266,13 +266,14 @@ impl Adapter {
         self.raw().present().is_err()
     }
 
-    /// A queue pair and the queue where everything of it completes.
+    /// A queue pair, and the queue where everything of it completes but the requests that succeed.
     pub(crate) fn raw_queue_pair(
         &self,
         receives: u32,
+        requests: Arc<dyn raw::Settle>,
     ) -> raw::Result<(raw::CompletionQueue, raw::QueuePair)> {
         let depth = self.shared.depth;
-        // Twice the slots: a Bind has none, and must not wait for one.
+        // Twice the cells: a Bind has none, and must not wait for one.
         let options = raw::QueuePairOptions {
             initiator_depth: u32::try_from(2 * depth).unwrap_or(u32::MAX),
             receive_depth: receives,
@@ -282,7 +283,8 @@ impl Adapter {
             ..raw::QueuePairOptions::default()
         };
         let queue = self.raw().completion_queue(2 * depth + receives as usize)?;
-        let pair = self.raw().queue_pair(self.shared.domain, &queue, &queue, None, &options)?;
+        let domain = self.shared.domain;
+        let pair = self.raw().settling_queue_pair(domain, &queue, requests, &options)?;
         Ok((queue, pair))
     }
 
@@ -316,7 +318,8 @@ impl Adapter {
         self.shared.depth
     }
 
-    pub(crate) fn count_unclaimed(&self) {
-        self.shared.unclaimed.fetch_add(1, Ordering::Relaxed);
+    /// The counter of results that nobody asked for.
+    pub(crate) fn unclaimed(&self) -> Arc<AtomicU64> {
+        self.shared.unclaimed.clone()
     }
 }

@@ -99,7 +99,7 @@ impl<'a> Batch<'a> {
         let key = self.endpoint.post_batch(&self.requests, &mut self.runs, asked)?;
         self.requests.clear();
         self.runs.clear();
-        Ok(Posted::slot(self.endpoint, key, asked))
+        Ok(Posted::cell(self.endpoint, key, asked))
     }
 }
 

@@ -1,13 +1,14 @@
 //! What stands behind a queue pair: its completion queue, the requests under way, the messages that
 //! have arrived, and who waits for which.
 //!
-//! *Draining* moves completions from the engine's queue to whoever waits for them. Anybody may
-//! drain: a program that polls, a thread that blocks, the engine's notification. One does it at a
-//! time (`turns.rs`). User code (wakers, drops of buffers) runs with no lock held.
+//! The engine settles what has succeeded in its cell (`cells.rs`). Messages and failures come through
+//! the completion queue: *draining* moves them to whoever waits for them. Anybody may drain: a program
+//! that polls, a thread that blocks, the engine's notification. One does it at a time (`turns.rs`). User
+//! code (wakers, drops of buffers) runs with no lock held.
 
 use std::collections::VecDeque;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Poll, Waker};
 
@@ -16,15 +17,45 @@ use transom_engine::{
 };
 use transom_memory::Token;
 
+use crate::cells::{Cells, Key, Settled};
 use crate::explain::{self, Ended};
 use crate::posted::{RequestSummary, guarded};
 use crate::region::Registered;
-use crate::slots::{Key, Settled, Slots};
 use crate::turns::Turns;
 use crate::{Adapter, ConnectionInfo, Error, ErrorKind, Message, Region, Result, Rights, Slice};
 
-/// What a request keeps alive until it has completed: the memory it names.
-pub(crate) type Keep = Option<Arc<Registered>>;
+/// Requests under way, with the memory that each keeps alive until it has completed.
+#[derive(Debug)]
+pub(crate) struct Requests {
+    cells: Cells<Registered, Completion>,
+    /// Results that nobody asked for, of the whole adapter.
+    unclaimed: Arc<AtomicU64>,
+}
+
+impl Requests {
+    /// The last reference to a buffer, and the waker, of a request that has completed: for when no lock
+    /// is held.
+    #[inline]
+    fn parts(&self, settled: Settled<Registered>) -> (Option<Registered>, Option<Waker>) {
+        if settled.unclaimed {
+            self.unclaimed.fetch_add(1, Relaxed);
+        }
+        (settled.keep.and_then(Arc::into_inner), settled.waker)
+    }
+}
+
+impl raw::Settle for Requests {
+    fn settle(&self, context: u64, later: &mut dyn FnMut(raw::Sink)) {
+        let Some(settled) = self.cells.succeed(Key::from_context(context)) else { return };
+        let (last, waker) = self.parts(settled);
+        if let Some(last) = last {
+            later(raw::Sink::call(move |_| drop(last)));
+        }
+        if let Some(waker) = waker {
+            later(raw::Sink::Wake(waker));
+        }
+    }
+}
 
 /// Context of receives: their number, with this bit.
 const RECEIVE: u64 = 1 << 63;
@@ -41,13 +72,15 @@ pub(crate) struct Endpoint {
     pub(crate) raw: raw::QueuePair,
     pub(crate) queue: raw::CompletionQueue,
     pub(crate) connector: raw::Connector,
-    requests: Mutex<Slots<Keep, Completion>>,
     inbox: Mutex<Inbox>,
     /// Why nothing more will arrive.
     ended: OnceLock<Ended>,
     turns: Turns,
+    /// Requests that had succeeded when [`Endpoint::poll`] last said so.
+    reported: AtomicU64,
     /// A notification is outstanding.
     armed: AtomicBool,
+    requests: Hold,
     this: Weak<Endpoint>,
 }
 
@@ -66,7 +99,7 @@ pub(crate) struct Run {
     pub(crate) region: Arc<Registered>,
     /// Requests up to its last one.
     pub(crate) end: usize,
-    /// Its slot, from the post on.
+    /// Its cell, from the post on.
     pub(crate) key: Option<Key>,
 }
 
@@ -79,6 +112,23 @@ struct Inbox {
     arrived: VecDeque<(u32, u32)>,
     wakers: Vec<Waker>,
     closed: bool,
+}
+
+/// The endpoint's hold on its requests. The engine may keep them for longer, but no code of the
+/// program's. Dropped behind the queue pair: then no request is under way.
+struct Hold(Arc<Requests>);
+
+impl std::ops::Deref for Hold {
+    type Target = Cells<Registered, Completion>;
+    fn deref(&self) -> &Self::Target {
+        &self.0.cells
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        drop(self.0.cells.let_all_go());
+    }
 }
 
 impl std::fmt::Debug for Endpoint {
@@ -110,8 +160,10 @@ impl Endpoint {
             )
             .accepted(format!("up to {LARGEST_INBOX} bytes in all; windows for what is larger")));
         }
+        let (cells, unclaimed) = (Cells::new(depth), adapter.unclaimed());
+        let requests = Arc::new(Requests { cells, unclaimed });
         let (queue, raw) = adapter
-            .raw_queue_pair(count)
+            .raw_queue_pair(count, requests.clone())
             .map_err(|error| explain::call("making a queue pair", &error))?;
         let buffers = adapter.register(vec![0; count as usize * size as usize])?;
         let inbox = Inbox {
@@ -126,11 +178,12 @@ impl Endpoint {
             raw,
             queue,
             connector,
-            requests: Mutex::new(Slots::new(depth)),
             inbox: Mutex::new(inbox),
             ended: OnceLock::new(),
             turns: Turns::new(),
+            reported: AtomicU64::new(0),
             armed: AtomicBool::new(false),
+            requests: Hold(requests.clone()),
             this: this.clone(),
         });
         for index in 0..count {
@@ -165,22 +218,21 @@ impl Endpoint {
                 ([sge], None, Some(slice.region))
             }
         };
-        let inserted = lock(&self.requests).insert(keep);
-        let Ok(key) = inserted.or_else(|keep| {
-            // Some may have completed.
+        let cells = &self.requests;
+        let Ok(key) = cells.insert(keep).or_else(|keep| {
+            // Some may have failed.
             self.hand_out();
-            lock(&self.requests).insert(keep)
+            cells.insert(keep)
         }) else {
             return Err(self.full(asked.to_string()));
         };
         let request = Request { context: key.to_context(), operation, flags: Flags::NONE };
         let data = bytes.map_or(Data::Sges(&sges), Data::Inline);
-        // The slot keeps the memory until the request has completed.
+        // The cell keeps the memory until the request has completed.
         match self.raw.post(&request, data) {
             Ok(()) => Ok(key),
             Err(error) => {
-                let keep = lock(&self.requests).remove(key);
-                drop(keep);
+                drop(self.requests.remove(key));
                 Err(self.not_posted(asked.to_string(), &error))
             }
         }
@@ -195,7 +247,7 @@ impl Endpoint {
         asked: RequestSummary,
     ) -> Result<Key> {
         let full = self.keep_all(runs).is_err() && {
-            self.hand_out(); // some may have completed
+            self.hand_out(); // some may have failed
             self.keep_all(runs).is_err()
         };
         let last = runs.last().and_then(|run| run.key);
@@ -221,16 +273,15 @@ impl Endpoint {
         })
     }
 
-    /// A slot for the last request of each run. `Err`: there are too few, and none is taken.
+    /// A cell for the last request of each run. `Err`: there are too few, and none is taken.
     fn keep_all(&self, runs: &mut [Run]) -> Result<(), ()> {
-        let mut slots = lock(&self.requests);
         let last = runs.len().saturating_sub(1);
         for (index, run) in runs.iter_mut().enumerate() {
             let keep = Some(run.region.clone());
+            let cells = &self.requests;
             let inserted =
-                if index == last { slots.insert(keep) } else { slots.insert_quietly(keep) };
+                if index == last { cells.insert(keep) } else { cells.insert_quietly(keep) };
             let Ok(key) = inserted else {
-                drop(slots);
                 self.let_all_go(runs);
                 return Err(());
             };
@@ -241,9 +292,8 @@ impl Endpoint {
 
     /// The batch was not posted. (It holds its regions itself: none is dropped here.)
     fn let_all_go(&self, runs: &mut [Run]) {
-        let mut slots = lock(&self.requests);
         for key in runs.iter_mut().filter_map(|run| run.key.take()) {
-            let _ = slots.remove(key);
+            let _ = self.requests.remove(key);
         }
     }
 
@@ -282,14 +332,21 @@ impl Endpoint {
     /// Hand out what was found before; if there is nothing, look on the link. Whether something has
     /// completed.
     ///
-    /// What this finds is handed out when somebody asks for it, or by the next call: a program that
-    /// watches memory sees the bytes that came with it first.
+    /// What this finds in the queue is handed out when somebody asks for it, or by the next call: a
+    /// program that watches memory sees the bytes that came with it first.
     pub(crate) fn poll(&self) -> bool {
-        if !self.queue.is_empty() {
-            return self.hand_out();
+        let any = !self.queue.is_empty();
+        if any {
+            self.hand_out();
+        } else {
+            self.queue.progress();
         }
-        self.queue.progress();
-        !self.queue.is_empty()
+        let succeeded = self.requests.count();
+        let more = self.reported.load(Relaxed) != succeeded;
+        if more {
+            self.reported.store(succeeded, Relaxed);
+        }
+        any || more || !self.queue.is_empty()
     }
 
     /// Move what has completed to whoever waits for it. Makes no progress, and takes no lock if there
@@ -317,12 +374,9 @@ impl Endpoint {
         self.turns.finish(one);
         self.queue.wake(); // a full barrier, whoever sleeps
         for one in settled.into_iter().flatten() {
-            if one.unclaimed.is_some() {
-                self.adapter.count_unclaimed();
-            }
-            // The last reference to a buffer: its owner's Drop.
-            guarded(|| drop(one.keep));
-            wakers.extend(one.waker);
+            let (last, waker) = self.requests.0.parts(one);
+            guarded(|| drop(last));
+            wakers.extend(waker);
         }
         for waker in wakers {
             guarded(|| waker.wake());
@@ -334,7 +388,7 @@ impl Endpoint {
         &self,
         completion: &Completion,
         wakers: &mut Vec<Waker>,
-    ) -> Option<Settled<Keep, Completion>> {
+    ) -> Option<Settled<Registered>> {
         if !completion.status.is_success() {
             self.note_end(completion);
         }
@@ -352,7 +406,7 @@ impl Endpoint {
             wakers.append(&mut inbox.wakers);
             return None;
         }
-        lock(&self.requests).settle(Key::from_context(completion.request_context), *completion)
+        self.requests.fail(Key::from_context(completion.request_context), *completion)
     }
 
     /// Keep the first reason for which the connection ended.
@@ -369,8 +423,12 @@ impl Endpoint {
     }
 
     /// The result of a request, or a place in the queue of those who wait for it.
-    pub(crate) fn claim(&self, key: Key, waker: Option<&Waker>) -> Poll<Option<Completion>> {
-        let (result, old) = lock(&self.requests).claim(key, waker);
+    pub(crate) fn claim(
+        &self,
+        key: Key,
+        waker: Option<&Waker>,
+    ) -> Poll<Option<Result<(), Completion>>> {
+        let (result, old) = self.requests.claim(key, waker);
         drop(old);
         result
     }
@@ -382,14 +440,14 @@ impl Endpoint {
 
     pub(crate) fn is_done(&self, key: Key) -> bool {
         self.hand_out();
-        lock(&self.requests).is_done(key)
+        self.requests.is_done(key)
     }
 
     /// Nobody will ask for this result.
     pub(crate) fn abandon(&self, key: Key) {
-        let (result, waker) = lock(&self.requests).abandon(key);
-        if result.is_some() {
-            self.adapter.count_unclaimed();
+        let (done, waker) = self.requests.abandon(key);
+        if done {
+            self.requests.0.unclaimed.fetch_add(1, Relaxed);
         }
         drop(waker);
     }
@@ -436,13 +494,13 @@ impl Endpoint {
         mut ready: impl FnMut() -> Option<T>,
     ) -> Result<T> {
         loop {
-            let seen = self.turns.count();
+            let seen = (self.turns.count(), self.requests.count());
             self.drain();
             if let Some(it) = ready() {
                 return Ok(it);
             }
             // Another thread may deliver what this one waits for.
-            let delivered = || self.turns.count() != seen;
+            let delivered = || (self.turns.count(), self.requests.count()) != seen;
             self.queue
                 .wait_until(None, &delivered)
                 .map_err(|error| explain::call(&asked.to_string(), &error))?;

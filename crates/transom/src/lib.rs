@@ -82,6 +82,10 @@ mod adapter;
 mod batch;
 #[expect(unsafe_code, reason = "takes buffers apart")]
 mod buffer;
+#[expect(unsafe_code, reason = "a reference count lies in an atomic pointer")]
+mod cells;
+#[cfg(test)]
+mod cells_tests;
 mod connect;
 mod endpoint;
 mod error;
@@ -95,7 +99,6 @@ mod queue_pair;
 #[expect(unsafe_code, reason = "registers, copies, hands out atomics")]
 mod region;
 mod rights;
-mod slots;
 mod turns;
 mod window;
 
@@ -115,8 +118,8 @@ pub use transom_memory::{Denial, Mistake, Named, NamedState, Rule, Token};
 pub use transom_wire::{Blame, Verdicts};
 pub use window::Window;
 
-/// What turns are built of; their model test puts loom's in their place.
+/// What cells and turns are built of; their model tests put loom's in their place.
 mod sync {
-    pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
+    pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
     pub(crate) use std::sync::{Mutex, MutexGuard};
 }

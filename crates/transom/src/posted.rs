@@ -8,8 +8,8 @@ use std::task::{Context, Poll, Waker};
 
 use transom_engine::Status;
 
+use crate::cells::Key;
 use crate::endpoint::Endpoint;
-use crate::slots::Key;
 use crate::{Error, ErrorKind, Result, Rights};
 
 /// The result of a request that has been posted. Await it, or [`wait`](Posted::wait) for it.
@@ -32,8 +32,8 @@ pub struct Posted<T> {
 enum State<T> {
     /// The result is here.
     Ready(Option<Result<T>>),
-    /// The result will be in a slot.
-    Slot { endpoint: Arc<Endpoint>, key: Key, summary: RequestSummary, value: fn() -> T },
+    /// The result will be in a cell.
+    Cell { endpoint: Arc<Endpoint>, key: Key, summary: RequestSummary, value: fn() -> T },
     /// It was fetched.
     Fetched,
 }
@@ -66,9 +66,9 @@ impl fmt::Display for RequestSummary {
 impl<T> Unpin for Posted<T> {}
 
 impl Posted<()> {
-    pub(crate) fn slot(endpoint: &Arc<Endpoint>, key: Key, summary: RequestSummary) -> Posted<()> {
+    pub(crate) fn cell(endpoint: &Arc<Endpoint>, key: Key, summary: RequestSummary) -> Posted<()> {
         let endpoint = Arc::clone(endpoint);
-        Posted { state: State::Slot { endpoint, key, summary, value: || () } }
+        Posted { state: State::Cell { endpoint, key, summary, value: || () } }
     }
 }
 
@@ -79,7 +79,7 @@ impl<T> Posted<T> {
 
     /// Block until the result is there. Makes progress itself; no other thread has to wake it.
     pub fn wait(mut self) -> Result<T> {
-        if let State::Slot { endpoint, summary, .. } = &self.state {
+        if let State::Cell { endpoint, summary, .. } = &self.state {
             let (endpoint, summary) = (Arc::clone(endpoint), *summary);
             return endpoint.block(&summary, || match self.fetch(None) {
                 Poll::Ready(result) => Some(result),
@@ -96,7 +96,7 @@ impl<T> Posted<T> {
     #[must_use]
     pub fn is_done(&self) -> bool {
         match &self.state {
-            State::Slot { endpoint, key, .. } => endpoint.is_done(*key),
+            State::Cell { endpoint, key, .. } => endpoint.is_done(*key),
             _ => true,
         }
     }
@@ -105,18 +105,18 @@ impl<T> Posted<T> {
         let result = match &mut self.state {
             State::Ready(result) => result.take().unwrap_or_else(|| Err(twice())),
             State::Fetched => Err(twice()),
-            State::Slot { endpoint, key, summary, value } => match endpoint.claim(*key, waker) {
+            State::Cell { endpoint, key, summary, value } => match endpoint.claim(*key, waker) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(None) => Err(twice()),
-                Poll::Ready(Some(done)) if done.status.is_success() => Ok(value()),
+                Poll::Ready(Some(Ok(()))) => Ok(value()),
                 // Another one of the batch has failed, and that is why.
-                Poll::Ready(Some(done))
+                Poll::Ready(Some(Err(done)))
                     if matches!(summary, RequestSummary::Batch(_))
                         && done.status == Status::Canceled =>
                 {
                     Err(endpoint.why_ended(&summary.to_string()))
                 }
-                Poll::Ready(Some(done)) => Err(endpoint.failed(&done, &summary.to_string())),
+                Poll::Ready(Some(Err(done))) => Err(endpoint.failed(&done, &summary.to_string())),
             },
         };
         self.state = State::Fetched;
@@ -135,7 +135,7 @@ impl<T> Future for Posted<T> {
         if let Poll::Ready(result) = self.fetch(Some(context.waker())) {
             return Poll::Ready(result);
         }
-        if let State::Slot { endpoint, .. } = &self.state {
+        if let State::Cell { endpoint, .. } = &self.state {
             endpoint.await_more();
         }
         self.fetch(Some(context.waker()))
@@ -144,7 +144,7 @@ impl<T> Future for Posted<T> {
 
 impl<T> Drop for Posted<T> {
     fn drop(&mut self) {
-        if let State::Slot { endpoint, key, .. } = &self.state {
+        if let State::Cell { endpoint, key, .. } = &self.state {
             endpoint.abandon(*key);
         }
     }
@@ -153,7 +153,7 @@ impl<T> Drop for Posted<T> {
 impl<T> fmt::Debug for Posted<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.state {
-            State::Slot { summary, .. } => write!(f, "Posted({summary})"),
+            State::Cell { summary, .. } => write!(f, "Posted({summary})"),
             _ => f.write_str("Posted"),
         }
     }

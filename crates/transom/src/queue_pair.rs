@@ -138,7 +138,7 @@ impl QueuePair {
         asked: RequestSummary,
     ) -> Result<Posted<()>> {
         let key = self.endpoint.post(operation, local, asked)?;
-        Ok(Posted::slot(&self.endpoint, key, asked))
+        Ok(Posted::cell(&self.endpoint, key, asked))
     }
 
     /// Open a window on a range of `region` to this connection's peer. The token exists when this

@@ -4,7 +4,7 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
@@ -398,6 +398,75 @@ fn a_waker_may_call_back() {
     assert_eq!(&*owner.recv().wait().unwrap(), b"from a waker");
     until("it never returned", || meddler.woken.load(Ordering::Acquire));
     drop((owner_adapter, peer_adapter));
+}
+
+/// What a Write of a few bytes wakes and drops when it completes may take every lock that there is:
+/// even end the connection.
+#[test]
+fn a_write_that_completes_lets_its_buffer_and_its_waker_call_back() {
+    /// Ends the connection when it is woken, or dropped with what it is part of.
+    struct Ending(Arc<QueuePair>, Arc<AtomicU32>);
+    impl Ending {
+        fn end(&self) {
+            self.0.disconnect().unwrap();
+            self.1.fetch_add(1, Ordering::Release);
+        }
+    }
+    impl Wake for Ending {
+        fn wake(self: Arc<Self>) {
+            self.end();
+        }
+    }
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            if let Some(ending) = self.1.take() {
+                ending.end();
+            }
+        }
+    }
+    struct Dropped(Vec<u8>, Option<Ending>);
+    // SAFETY: as for the Vec that it holds.
+    unsafe impl Buffer for Dropped {
+        type Parts = (<Vec<u8> as Buffer>::Parts, Option<Ending>);
+        const WRITABLE: bool = true;
+        fn take_apart(mut self) -> Self::Parts {
+            (std::mem::take(&mut self.0).take_apart(), self.1.take())
+        }
+        fn memory(parts: &Self::Parts) -> (*mut u8, usize) {
+            <Vec<u8> as Buffer>::memory(&parts.0)
+        }
+        unsafe fn put_together(parts: Self::Parts) -> Dropped {
+            // SAFETY: the caller's promise, passed on.
+            Dropped(unsafe { Buffer::put_together(parts.0) }, parts.1)
+        }
+    }
+    for wakes in [false, true] {
+        let pair = Pair::new();
+        let memory = pair.owner_adapter.register(vec![0; 8]).unwrap();
+        let (_window, grant) = pair.lend(&memory, Rights::WRITE);
+        let peer = Arc::new(pair.peer);
+        let ended = Arc::new(AtomicU32::new(0));
+        let ending = || Ending(peer.clone(), ended.clone());
+        let buffer = Dropped(bytes(8), (!wakes).then(ending));
+        let region = pair.peer_adapter.register(buffer).unwrap();
+        if wakes {
+            let waker: Waker = Arc::new(ending()).into();
+            // Of one that has completed before it was asked nobody is woken.
+            loop {
+                let mut write = peer.write(grant, region.slice(..)).unwrap();
+                let result = Pin::new(&mut write).poll(&mut Context::from_waker(&waker));
+                if result.is_pending() {
+                    until("nobody called back", || ended.load(Ordering::Acquire) > 0);
+                    break;
+                }
+            }
+        } else {
+            let slice = region.slice(..);
+            drop(region);
+            drop(peer.write(grant, slice).unwrap());
+        }
+        until("nobody called back", || ended.load(Ordering::Acquire) > 0);
+    }
 }
 
 /// A task that panics when it is woken takes nobody with it: neither those woken after it, nor the

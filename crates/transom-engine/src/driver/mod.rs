@@ -22,6 +22,7 @@ pub use config::path::{Path, PathReason};
 pub use limits::admission::HalfOpen;
 pub use limits::guess_limiter::GuessLimit;
 pub use link::notifications::Sink;
+pub use link::queues::Settle;
 pub use link::silence::Silence;
 
 pub(crate) use config::options::status_of;

@@ -9,7 +9,7 @@ use super::memory::refused;
 use super::{Adapter, CompletionQueue, Domain, Error, Result, SharedReceiveQueue};
 #[cfg(doc)]
 use crate::dialect::PeerGone;
-use crate::driver::{Notifications, Qp};
+use crate::driver::{Notifications, Qp, Settle};
 use crate::{
     Data, Flags, Limits, Operation, QueuePairConfig, QueuePairKind, QueuePairState, Request, Sge,
     Status,
@@ -97,6 +97,28 @@ impl Adapter {
         shared_receives: Option<&SharedReceiveQueue>,
         options: &QueuePairOptions,
     ) -> Result<QueuePair> {
+        self.make_queue_pair(domain, (initiator, receive), shared_receives, None, options)
+    }
+
+    /// The same, with one queue, and requests that succeed are settled instead of entering it.
+    pub fn settling_queue_pair(
+        &self,
+        domain: Domain,
+        queue: &CompletionQueue,
+        settle: Arc<dyn Settle>,
+        options: &QueuePairOptions,
+    ) -> Result<QueuePair> {
+        self.make_queue_pair(domain, (queue, queue), None, Some(settle), options)
+    }
+
+    fn make_queue_pair(
+        &self,
+        domain: Domain,
+        (initiator, receive): (&CompletionQueue, &CompletionQueue),
+        shared_receives: Option<&SharedReceiveQueue>,
+        settle: Option<Arc<dyn Settle>>,
+        options: &QueuePairOptions,
+    ) -> Result<QueuePair> {
         let shared = self.0.present()?;
         let strangers = !Arc::ptr_eq(&initiator.owner, &self.0)
             || !Arc::ptr_eq(&receive.owner, &self.0)
@@ -124,7 +146,8 @@ impl Adapter {
             });
             let srq = shared_receives.map(|srq| srq.srq.clone());
             let adapter = shared.clone();
-            Arc::new(Qp::new(pair, initiator.cq.clone(), receive.cq.clone(), srq, adapter))
+            let queues = (initiator.cq.clone(), receive.cq.clone());
+            Arc::new(Qp::new(pair, queues, settle.clone(), srq, adapter))
         };
         let qp = shared.add_queue_pair(make).map_err(|e| {
             Error::system(Status::InsufficientResources, format!("create a queue pair: {e}"))

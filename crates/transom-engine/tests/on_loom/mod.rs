@@ -3,7 +3,7 @@
 
 /// Loom's types, under the names by which the shipped files know the real ones.
 pub mod sync {
-    pub use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+    pub use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
     pub use loom::sync::{Mutex, MutexGuard};
     /// Of a ring.
     pub const SLOTS: usize = 2;

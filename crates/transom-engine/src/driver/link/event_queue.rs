@@ -96,7 +96,7 @@ impl EventQueue {
                 (Effect::Complete(side, completion), Some(qp))
                     if inner.deferred.is_empty() && !inner.delivering =>
                 {
-                    qp.complete(side, completion);
+                    qp.complete(side, completion, notifications);
                 }
                 (effect, qp) => self.put(&mut inner, Deferred::Effect(effect, qp.cloned())),
             }
@@ -169,7 +169,7 @@ impl EventQueue {
                     take(Delivery::Finished(f), notifications)
                 }
                 Deferred::Effect(Effect::Complete(side, completion), Some(qp)) => {
-                    qp.complete(side, completion);
+                    qp.complete(side, completion, notifications);
                     if !touched.iter().any(|t| Arc::ptr_eq(t, &qp)) {
                         touched.push(qp);
                     }

@@ -3,8 +3,16 @@
 use std::fmt::Debug;
 
 use super::Link;
-use super::notifications::Notifications;
+use super::notifications::{Notifications, Sink};
 use crate::{Completion, Effect, Execution, SharedReceives, Side};
+
+/// Hears of a queue pair's requests that succeed, in place of its completion queue.
+pub trait Settle: Debug + Send + Sync {
+    /// The request with this context has succeeded. One call at a time, in posting order, under locks of
+    /// the adapter: code of the program's runs, and what has such code in its `Drop` is dropped, in
+    /// sinks for `later`.
+    fn settle(&self, context: u64, later: &mut dyn FnMut(Sink));
+}
 
 /// A queue pair and its completion queues. Every call is made under the link's lock, except the last two.
 pub(crate) trait Queues: Debug + Send + Sync {
@@ -21,7 +29,7 @@ pub(crate) trait Queues: Debug + Send + Sync {
     fn complete_batch(&self, batch: &mut Vec<Effect>, notifications: &mut Notifications);
 
     /// Queue one completion. [`Queues::finish_batch`] follows the batch.
-    fn complete(&self, side: Side, completion: Completion);
+    fn complete(&self, side: Side, completion: Completion, notifications: &mut Notifications);
 
     /// Threads that sleep on the completion queues look again at what to wait for.
     fn look_again(&self);

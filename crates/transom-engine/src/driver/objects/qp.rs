@@ -11,7 +11,7 @@ use super::srq::Srq;
 use crate::dialect::PeerGone;
 use crate::driver::link::Link;
 use crate::driver::link::notifications::Notifications;
-use crate::driver::link::queues::Queues;
+use crate::driver::link::queues::{Queues, Settle};
 use crate::driver::schedule::shared::{ReceiveWaiter, Shared, Source};
 use crate::sys;
 use crate::{
@@ -58,6 +58,8 @@ pub(crate) struct Qp {
     pub(crate) config: QueuePairConfig,
     pub(crate) initiator: Arc<Cq>,
     pub(crate) receive: Arc<Cq>,
+    /// Hears of requests that succeed, in place of `initiator`.
+    settle: Option<Arc<dyn Settle>>,
     pub(crate) shared: Option<Arc<Srq>>,
     pub(crate) freed: Freed,
     adapter: Arc<Shared>,
@@ -100,8 +102,8 @@ impl Source for ConnectionTimer {
 impl Qp {
     pub(crate) fn new(
         pair: QueuePair,
-        initiator: Arc<Cq>,
-        receive: Arc<Cq>,
+        (initiator, receive): (Arc<Cq>, Arc<Cq>),
+        settle: Option<Arc<dyn Settle>>,
         shared: Option<Arc<Srq>>,
         adapter: Arc<Shared>,
     ) -> Qp {
@@ -110,7 +112,7 @@ impl Qp {
         receive.queue().bind(config.receive_depth as usize);
         let front = Mutex::new(Front { pair, link: Weak::new(), heard: (0, 0) });
         let (number, freed, key) = (config.number, Freed::default(), adapter.new_key());
-        Qp { number, config, initiator, receive, shared, freed, adapter, key, front }
+        Qp { number, config, initiator, receive, settle, shared, freed, adapter, key, front }
     }
 
     /// Have the timers know it, if its requests may wait for a connection.
@@ -264,10 +266,23 @@ impl Qp {
         }
         for effect in effects.list.drain(..) {
             if let Effect::Complete(side, completion) = effect {
-                self.complete(side, completion);
+                self.complete(side, completion, notifications);
             }
         }
         self.finish_batch(notifications);
+    }
+}
+
+impl Qp {
+    /// Whether a completion is one to be settled. It is, then.
+    fn settles(&self, side: Side, done: &Completion, notifications: &mut Notifications) -> bool {
+        let Some(settle) = &self.settle else { return false };
+        let settles = side == Side::Initiator && done.status.is_success();
+        if settles {
+            let mut later = |sink| notifications.push(sink, Status::Success);
+            settle.settle(done.request_context, &mut later);
+        }
+        settles
     }
 }
 
@@ -305,6 +320,14 @@ impl Queues for Qp {
     }
 
     fn complete_batch(&self, batch: &mut Vec<Effect>, notifications: &mut Notifications) {
+        let before = batch.len();
+        batch.retain(|effect| match effect {
+            Effect::Complete(side, done) => !self.settles(*side, done, notifications),
+            _ => true,
+        });
+        if batch.len() < before {
+            self.initiator.wake();
+        }
         let of = |wanted: Option<Side>| {
             batch.iter().filter_map(move |effect| match effect {
                 Effect::Complete(side, c) if wanted.is_none_or(|w| w == *side) => Some(*c),
@@ -323,8 +346,9 @@ impl Queues for Qp {
         batch.clear();
     }
 
-    fn complete(&self, side: Side, completion: Completion) {
+    fn complete(&self, side: Side, completion: Completion, notifications: &mut Notifications) {
         match side {
+            _ if self.settles(side, &completion, notifications) => {}
             Side::Initiator => self.initiator.add(completion),
             Side::Receive => self.receive.add(completion),
         }
