@@ -41,6 +41,13 @@ fn clamp(asked: ReadLimits, most: ReadLimits) -> ReadLimits {
     }
 }
 
+/// A queue pair's half for a connection that may open at once: with everything that was posted.
+fn attach_passive(queue_pair: &mut QueuePair) -> Result<Execution, Status> {
+    let mut execution = queue_pair.attach(QueuePairState::Accepting)?;
+    queue_pair.exchange(&mut execution);
+    Ok(execution)
+}
+
 /// One connector.
 #[derive(Debug)]
 pub struct Connector {
@@ -56,6 +63,8 @@ pub struct Connector {
     /// Connect has begun once.
     tried: bool,
     peer_left: bool,
+    /// Its connection was made without a queue pair, and none has joined it.
+    alone: bool,
     /// The outstanding Connect, Accept, Disconnect or request.
     pending: Option<u64>,
     notify: Vec<u64>,
@@ -75,6 +84,7 @@ impl Connector {
             rejected: false,
             tried: false,
             peer_left: false,
+            alone: false,
             pending: None,
             notify: Vec::new(),
         }
@@ -93,7 +103,10 @@ impl Connector {
             Cell::Fail(status) => Err(status),
             Cell::IfRejected(_) if self.rejected => Ok(()),
             Cell::IfRefused(_) if self.refused => Ok(()),
-            Cell::IfRejected(status) | Cell::IfRefused(status) => Err(status),
+            Cell::IfAlone(_) if self.alone => Ok(()),
+            Cell::IfRejected(status) | Cell::IfRefused(status) | Cell::IfAlone(status) => {
+                Err(status)
+            }
             Cell::IfTried(yes, no) => Err(if self.tried { yes } else { no }),
             Cell::IfPeerLeft(yes, no) => Err(if self.peer_left { yes } else { no }),
         }
@@ -106,20 +119,23 @@ impl Connector {
         Ok(())
     }
 
-    /// Begin to connect: the queue pair's half for [`Connection::connect`], and the limits to offer.
-    /// The driver makes the link; if it cannot, [`Connector::link_failed`]. An error changes nothing.
-    pub fn connect(
+    /// Begin to connect: the queue pair's half, if it is to have one, for [`Connection::connect`], and
+    /// the limits to offer. The driver makes the link; if it cannot, [`Connector::link_failed`]. An
+    /// error changes nothing.
+    pub fn connect<'q>(
         &mut self,
-        queue_pair: &mut QueuePair,
+        queue_pair: impl Into<Option<&'q mut QueuePair>>,
         waiter: u64,
         asked: ReadLimits,
         private: usize,
-    ) -> Result<(Execution, ReadLimits), Status> {
+    ) -> Result<(Option<Execution>, ReadLimits), Status> {
         self.gate(ConnectorCall::Connect)?;
         if private > self.caps.caller_data {
             return Err(Status::InvalidBufferSize);
         }
-        let execution = queue_pair.attach(QueuePairState::Connecting)?;
+        let attach = |pair: &mut QueuePair| pair.attach(QueuePairState::Connecting);
+        let execution = queue_pair.into().map(attach).transpose()?;
+        self.alone = execution.is_none();
         self.limits = clamp(asked, self.caps.reads);
         self.state = ConnectorState::Connecting;
         self.tried = true;
@@ -176,12 +192,12 @@ impl Connector {
         }
     }
 
-    /// Accept the request. An error about arguments changes nothing.
-    pub fn accept(
+    /// Accept the request, with a queue pair or without. An error about arguments changes nothing.
+    pub fn accept<'q>(
         &mut self,
         cx: &mut Cx<'_>,
         connection: Option<&mut Connection>,
-        queue_pair: &mut QueuePair,
+        queue_pair: impl Into<Option<&'q mut QueuePair>>,
         waiter: u64,
         asked: ReadLimits,
         private: &[u8],
@@ -195,18 +211,37 @@ impl Connector {
             self.state = ConnectorState::Disconnected;
             return Err(Status::ConnectionAborted);
         };
-        let mut execution = queue_pair.attach(QueuePairState::Accepting)?;
-        queue_pair.exchange(&mut execution);
+        let mut queue_pair = queue_pair.into();
+        let execution = queue_pair.as_deref_mut().map(attach_passive).transpose()?;
+        let alone = execution.is_none();
         let limits = clamp(asked, self.limits);
         if let Err(status) = connection.accept(cx, execution, limits, private) {
-            if let Some(execution) = connection.take_execution() {
+            if let (Some(queue_pair), Some(execution)) = (queue_pair, connection.take_execution()) {
                 queue_pair.detach(execution);
             }
             return Err(status);
         }
+        self.alone = alone;
         self.limits = limits;
         self.state = ConnectorState::Accepting;
         self.pending = Some(waiter);
+        Ok(())
+    }
+
+    /// A queue pair takes over a connection that was made without one: before or behind
+    /// [`Connector::complete_connect`] on the active side, behind [`Connector::accept`] on the passive
+    /// one (Verbs V129). An error changes nothing.
+    pub fn join(
+        &mut self,
+        cx: &mut Cx<'_>,
+        connection: Option<&mut Connection>,
+        queue_pair: &mut QueuePair,
+    ) -> Result<(), Status> {
+        self.gate(ConnectorCall::Join)?;
+        let connection = connection.filter(|c| c.ended().is_none());
+        let connection = connection.ok_or(Status::ConnectionAborted)?;
+        connection.join(cx, attach_passive(queue_pair)?);
+        self.alone = false;
         Ok(())
     }
 
@@ -467,6 +502,7 @@ impl Listener {
             Cell::Fail(status)
             | Cell::IfRejected(status)
             | Cell::IfRefused(status)
+            | Cell::IfAlone(status)
             | Cell::IfTried(_, status)
             | Cell::IfPeerLeft(_, status) => Err(status),
         }

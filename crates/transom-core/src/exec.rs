@@ -82,6 +82,12 @@ impl Execution {
         }
     }
 
+    /// Messages flow.
+    pub(crate) fn open(&mut self) {
+        self.state = QueuePairState::Connected;
+        self.opened = true;
+    }
+
     /// Its queue pair's number.
     #[must_use]
     pub fn number(&self) -> QueuePairId {

@@ -267,11 +267,13 @@ pub enum ConnectorCall {
     Disconnect,
     /// As the argument of a listener's GetConnectionRequest.
     TakeRequest,
+    /// A queue pair takes over a connection that was made without one.
+    Join,
 }
 
 impl ConnectorCall {
     /// All of them, in the order of the table's rows.
-    pub const ALL: [ConnectorCall; 12] = [
+    pub const ALL: [ConnectorCall; 13] = [
         ConnectorCall::Bind,
         ConnectorCall::Connect,
         ConnectorCall::CompleteConnect,
@@ -284,6 +286,7 @@ impl ConnectorCall {
         ConnectorCall::NotifyDisconnect,
         ConnectorCall::Disconnect,
         ConnectorCall::TakeRequest,
+        ConnectorCall::Join,
     ];
 }
 
@@ -298,6 +301,8 @@ pub enum Cell {
     IfRejected(Status),
     /// Proceeds if a Reject came, with data or without; else fails.
     IfRefused(Status),
+    /// Proceeds if the connection was made without a queue pair, and none has joined it; else fails.
+    IfAlone(Status),
     /// Fails with the first if the connector has ever tried to connect, with the second otherwise.
     IfTried(Status, Status),
     /// Fails with the first if the peer left first, with the second otherwise.
@@ -305,7 +310,7 @@ pub enum Cell {
 }
 
 /// Every call in every state: `[call][state]`.
-pub type ConnectorTable = [[Cell; 11]; 12];
+pub type ConnectorTable = [[Cell; 11]; 13];
 
 const OK: Cell = Cell::Ok;
 const INV: Cell = Cell::Fail(ConnectionInvalid);
@@ -321,6 +326,8 @@ const REJ: Cell = Cell::IfRejected(ConnectionInvalid);
 const REF: Cell = Cell::IfRefused(ConnectionInvalid);
 /// "ABT (INV if never connecting)".
 const NEV: Cell = Cell::IfTried(ConnectionAborted, ConnectionInvalid);
+/// "ok without a queue pair, else ACT" (Verbs V129).
+const ALO: Cell = Cell::IfAlone(ConnectionActive);
 /// "INV; ABT if the peer left first".
 const PLF: Cell = Cell::IfPeerLeft(ConnectionAborted, ConnectionInvalid);
 
@@ -340,6 +347,7 @@ pub static CONNECTOR_ND2: ConnectorTable = [
     /* Notify */     [INV, INV,  INV,  INV,  INV,  INV,  INV,  OK,   DIS,  OK,   DIS],
     /* Disconnect */ [INV, INV,  INV,  INV,  INV,  INV,  INV,  OK,   STA,  OK,   INV],
     /* Take */       [OK,  ACT,  ACT,  ACT,  ACT,  ACT,  ACT,  ACT,  ACT,  ACT,  ACT],
+    /* Join */       [INV, INV,  INV,  INV,  ALO,  INV,  ALO,  ALO,  INV,  INV,  INV],
 ];
 
 /// ND1 11.3. Its dashes are "another state"; `Queued` is not among its columns, and `Bound` is its
@@ -360,6 +368,7 @@ pub static CONNECTOR_ND1: ConnectorTable = [
     /* Notify */     [INV, INV,  INV,  INV,  INV,  INV,  INV,  OK,   OK,   OK,   OK ],
     /* Disconnect */ [INV, INV,  INV,  INV,  INV,  INV,  INV,  OK,   INV,  OK,   INV],
     /* Take */       [OK,  ACT,  ACT,  ACT,  ACT,  ACT,  ACT,  ACT,  ACT,  ACT,  ACT],
+    /* Join */       [INV, INV,  INV,  INV,  ALO,  INV,  ALO,  ALO,  INV,  INV,  INV],
 ];
 
 /// NDKPI has no Bind: an address comes with each Connect, also with one that follows a Connect that

@@ -93,7 +93,7 @@ impl World {
         let row = Call::ALL.iter().position(|one| *one == call).unwrap();
         match self.dialect.connector[row][side.state as usize] {
             Cell::Ok => Ok(()),
-            Cell::Fail(status) => Err(status),
+            Cell::Fail(status) | Cell::IfAlone(status) => Err(status),
             Cell::IfRejected(status) => {
                 if side.rejected {
                     Ok(())

@@ -118,6 +118,9 @@ fn call(pair: &mut Pair, host: usize, call: ConnectorCall) -> Result<(), Status>
             let connector = &mut pair.hosts[host].connector;
             listener.take_request(connector, 0, CALL).map(|_| ())
         }
+        ConnectorCall::Join => {
+            pair.hosts[host].with(now, |connector, link, qp, cx| connector.join(cx, link, qp))
+        }
     }
 }
 
@@ -156,6 +159,7 @@ fn nd2_4_7_3_every_call_in_every_state() {
                     Cell::Fail(status)
                     | Cell::IfRejected(status)
                     | Cell::IfRefused(status)
+                    | Cell::IfAlone(status)
                     | Cell::IfTried(_, status)
                     | Cell::IfPeerLeft(_, status) => Err(status),
                 };
@@ -170,7 +174,7 @@ fn nd2_4_7_3_every_call_in_every_state() {
             }
         }
     }
-    assert_eq!(cells, 12 * (5 * 11 - 3 + 11), "all cells but three dialects' Disconnecting");
+    assert_eq!(cells, 13 * (5 * 11 - 3 + 11), "all cells but three dialects' Disconnecting");
 }
 
 /// The cells with conditions, on the other side of their condition.

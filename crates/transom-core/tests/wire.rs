@@ -125,7 +125,7 @@ fn host(script: Script) -> Host {
     let execution = host.queue_pair.attach(QueuePairState::Connecting).unwrap();
     host.with(Time(0), |_, link, _, cx| {
         let link = link.unwrap();
-        link.connect(cx, execution, LIMITS, &[]).unwrap();
+        link.connect(cx, Some(execution), LIMITS, &[]).unwrap();
         link.confirm(cx).unwrap();
     });
     host.post_receive(20, &[]).unwrap();

@@ -147,6 +147,8 @@ pub struct Pair {
     pub hosts: [Host; 2],
     /// The clock.
     pub now: Time,
+    /// Which hosts connect or accept without their queue pair.
+    pub alone: [bool; 2],
     config: PairConfig,
     out: [OutBuffer; 2],
     /// Towards each host.
@@ -163,6 +165,7 @@ impl Pair {
         Pair {
             hosts: [Host::new(active, 0xA), Host::new(passive, 0xB)],
             now: Time(1_000_000_000),
+            alone: [false; 2],
             out: [0, 1].map(|_| OutBuffer { bytes: Vec::new(), limit }),
             ways: [Way::default(), Way::default()],
             epoch: 0,
@@ -222,8 +225,9 @@ impl Pair {
         let (now, dialects) = (self.now, [ACTIVE, PASSIVE].map(|i| self.hosts[i].config));
         let host = &mut self.hosts[ACTIVE];
         let _ = host.connector.bind();
+        let queue_pair = (!self.alone[ACTIVE]).then_some(&mut host.queue_pair);
         let (execution, limits) =
-            host.connector.connect(&mut host.queue_pair, waiter, limits, private.len())?;
+            host.connector.connect(queue_pair, waiter, limits, private.len())?;
         self.epoch += 1;
         self.ways = [Way::default(), Way::default()];
         for (host, wire) in [ACTIVE, PASSIVE]
@@ -255,9 +259,20 @@ impl Pair {
         limits: ReadLimits,
         private: &[u8],
     ) -> Result<(), Status> {
-        let now = self.now;
+        let (now, alone) = (self.now, self.alone[PASSIVE]);
         let result = self.hosts[PASSIVE].with(now, |connector, connection, queue_pair, cx| {
+            let queue_pair = (!alone).then_some(queue_pair);
             connector.accept(cx, connection, queue_pair, waiter, limits, private)
+        });
+        self.pump();
+        result
+    }
+
+    /// The queue pair takes over the connection.
+    pub fn join(&mut self, host: usize) -> Result<(), Status> {
+        let now = self.now;
+        let result = self.hosts[host].with(now, |connector, connection, queue_pair, cx| {
+            connector.join(cx, connection, queue_pair)
         });
         self.pump();
         result

@@ -45,6 +45,7 @@ impl Connection {
             initiator_sge: BUFFERS_LIMIT as u32,
             receive_sge: BUFFERS_LIMIT as u32,
             inline_size: 0,
+            number: None,
         };
         let queue_pair = adapter.queue_pair(domain, &queue, &queue, None, &options)?;
         Ok(Arc::new(Connection {

@@ -193,6 +193,7 @@ impl Connection {
     /// either side is to blame (Verbs V79).
     fn may_be_outlived(&self, reason: EndReason) -> bool {
         self.config.dialect.peer_gone == PeerGone::Await
+            && !self.unused()
             && self.execution.as_ref().is_some_and(|execution| !execution.failed)
             && match reason {
                 EndReason::PeerDisconnected

@@ -48,6 +48,10 @@ impl Connection {
                 consumed = bytes.len();
                 break;
             }
+            if self.awaits_queue_pair() {
+                self.held = consumed < bytes.len();
+                break;
+            }
             if bytes.len() >= BURST {
                 self.fetch_ahead(cx, bytes, consumed, &mut seen);
             }
@@ -75,7 +79,7 @@ impl Connection {
         }
         self.poll(cx);
         self.retire(cx);
-        Received { consumed, frames, read_paused: self.paused_send.is_some() }
+        Received { consumed, frames, read_paused: !self.wants_read() }
     }
 
     /// Have the lines fetched that judging the next frames will need, so that in a table larger than

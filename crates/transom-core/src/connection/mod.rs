@@ -111,6 +111,8 @@ pub struct Connection {
     /// Since when the peer owes something.
     owing: Time,
     close_by: Option<Time>,
+    /// Bytes of the peer's wait for a queue pair.
+    held: bool,
     /// Nothing but the wire's own frames may leave, and one that was not came up.
     muted: bool,
     /// Messages have flowed, or could have.
@@ -158,6 +160,7 @@ impl Connection {
             heard: now,
             owing: now,
             close_by: None,
+            held: false,
             muted: false,
             opened: false,
             outlived: false,
@@ -201,11 +204,11 @@ impl Connection {
     pub fn connect(
         &mut self,
         cx: &mut Cx<'_>,
-        execution: Execution,
+        execution: Option<Execution>,
         limits: ReadLimits,
         private: &[u8],
     ) -> Result<(), Status> {
-        self.execution = Some(execution);
+        self.execution = execution;
         self.announce(cx);
         Ok(self.wire.connect(cx.now, limits, private)?)
     }
@@ -244,13 +247,30 @@ impl Connection {
     pub(crate) fn accept(
         &mut self,
         cx: &mut Cx<'_>,
-        execution: Execution,
+        execution: Option<Execution>,
         limits: ReadLimits,
         private: &[u8],
     ) -> Result<(), Status> {
-        self.execution = Some(execution);
+        self.execution = execution;
         self.announce(cx);
         Ok(self.wire.accept(cx.now, limits, private)?)
+    }
+
+    /// A queue pair takes over a connection that was made without one.
+    pub(crate) fn join(&mut self, cx: &mut Cx<'_>, mut execution: Execution) {
+        if self.phase == Phase::Open {
+            execution.open();
+        }
+        self.execution = Some(execution);
+        self.held = false;
+        self.announce(cx);
+    }
+
+    /// Whether messages may flow, and there is no queue pair yet that they could be for. Nothing of the
+    /// peer's is taken meanwhile, but its end.
+    #[must_use]
+    pub fn awaits_queue_pair(&self) -> bool {
+        self.phase == Phase::Open && self.execution.is_none()
     }
 
     /// The half that came with an Accept that failed.
@@ -320,8 +340,7 @@ impl Connection {
         self.facts = self.wire.facts();
         self.heard = cx.now;
         if let Some(execution) = &mut self.execution {
-            execution.state = crate::QueuePairState::Connected;
-            execution.opened = true;
+            execution.open();
         }
         self.trace(cx, What::Established);
         if self.config.role == Role::Passive {
@@ -346,10 +365,10 @@ impl Connection {
         }
     }
 
-    /// Whether to read from the link: not while a message waits for a receive.
+    /// Whether to read from the link: not while a message waits for a receive, or for a queue pair.
     #[must_use]
     pub fn wants_read(&self) -> bool {
-        self.paused_send.is_none()
+        self.paused_send.is_none() && !(self.held && self.awaits_queue_pair())
     }
 
     /// What the driver should do with the link once its buffer is empty.

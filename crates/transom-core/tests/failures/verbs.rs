@@ -16,7 +16,10 @@ transom_testing::again_over_process![
     v68_a_reset_drops_everything_and_begins_anew,
     v68_a_reset_needs_the_other_half,
     v94_a_send_without_a_receive_fails_after_the_queue_pairs_own_limit,
-    v92_a_failure_of_ones_own_costs_the_peer_its_connection_only
+    v92_a_failure_of_ones_own_costs_the_peer_its_connection_only,
+    v129_a_queue_pair_joins_a_connection_that_was_made_without_one,
+    v129_a_connection_without_a_queue_pair_carries_nothing_but_its_end,
+    v129_a_connection_is_joined_once_and_in_some_states_only
 ];
 
 const READS: ReadLimits = ReadLimits { inbound: 4, outbound: 4 };
@@ -288,4 +291,92 @@ fn v92_a_failure_of_ones_own_costs_the_peer_its_connection_only() {
     send(&mut pair, ACTIVE, 3);
     pair.pump();
     assert_eq!(pair.hosts[PASSIVE].outcomes(), [(20, OK)]);
+}
+
+/// Two hosts whose connection was made without queue pairs, as far as the table lets it be made.
+fn alone(private: &[u8]) -> Pair {
+    let mut pair = verbs();
+    pair.alone = [true; 2];
+    pair.listen();
+    pair.take_request(1).unwrap();
+    pair.connect(2, READS, private).unwrap();
+    pair
+}
+
+#[test]
+fn v129_a_queue_pair_joins_a_connection_that_was_made_without_one() {
+    // Before the active side completes, behind it, and when the peer has sent something already.
+    for (early, late) in [(true, false), (false, false), (false, true)] {
+        let mut pair = alone(b"");
+        for host in 0..2 {
+            pair.hosts[host].post_receive(20, &[]).unwrap();
+            send(&mut pair, host, 1);
+        }
+        pair.accept(3, READS, b"").unwrap();
+        if early {
+            pair.join(ACTIVE).unwrap();
+            pair.join(PASSIVE).unwrap();
+        }
+        pair.complete().unwrap();
+        if !early {
+            pair.join(ACTIVE).unwrap();
+            let target = pair.hosts[PASSIVE].register(vec![0; 8], WRITABLE);
+            let source = pair.hosts[ACTIVE].register(vec![7; 8], Rights::NONE);
+            let list = [source.all()];
+            pair.post(ACTIVE, 5, write(&target, 0), Flags::NONE, &list).unwrap();
+            if late {
+                pair.advance(Duration::from_secs(1));
+            }
+            assert_eq!(pair.hosts[PASSIVE].arena.read(target.address, 8).unwrap(), [0; 8]);
+            pair.join(PASSIVE).unwrap();
+            assert_eq!(pair.hosts[PASSIVE].arena.read(target.address, 8).unwrap(), [7; 8]);
+        }
+        pair.pump();
+        for host in 0..2 {
+            assert_eq!(pair.hosts[host].queue_pair.state(), QueuePairState::Connected);
+            let mut outcomes = pair.hosts[host].outcomes();
+            outcomes.retain(|outcome| outcome.0 != 5);
+            outcomes.sort_by_key(|outcome| outcome.0);
+            assert_eq!(outcomes, [(1, OK), (20, OK)], "early {early}, late {late}, host {host}");
+        }
+    }
+}
+
+#[test]
+fn v129_a_connection_without_a_queue_pair_carries_nothing_but_its_end() {
+    for leaver in [ACTIVE, PASSIVE] {
+        let mut pair = alone(b"hello");
+        assert_eq!(pair.hosts[PASSIVE].connector.private_data(), Ok(&b"hello"[..]));
+        pair.hosts[PASSIVE].post_receive(20, &[]).unwrap();
+        pair.accept(3, READS, b"welcome").unwrap();
+        pair.complete().unwrap();
+        assert_eq!(pair.hosts[PASSIVE].finished(3), Some(OK));
+        assert_eq!(pair.hosts[PASSIVE].queue_pair.state(), QueuePairState::Idle);
+        pair.notify_disconnect(1 - leaver, 50).unwrap();
+        pair.advance(Duration::from_secs(3600));
+        assert_eq!(pair.hosts[1 - leaver].finished(50), None);
+        pair.disconnect(leaver, 51).unwrap();
+        pair.pump();
+        assert_eq!(pair.hosts[1 - leaver].finished(50), Some(OK));
+        assert_eq!(pair.hosts[PASSIVE].outcomes(), []);
+    }
+}
+
+#[test]
+fn v129_a_connection_is_joined_once_and_in_some_states_only() {
+    let mut pair = alone(b"");
+    let invalid = Err(Status::ConnectionInvalid);
+    assert_eq!([pair.join(ACTIVE), pair.join(PASSIVE)], [invalid, invalid]);
+    pair.accept(3, READS, b"").unwrap();
+    pair.join(PASSIVE).unwrap();
+    let active = Err(Status::ConnectionActive);
+    assert_eq!(pair.join(PASSIVE), active);
+    // A queue pair in error.
+    pair.flush(ACTIVE);
+    assert_eq!(pair.join(ACTIVE), Err(Status::InvalidState));
+    pair.reset(ACTIVE).unwrap();
+    pair.kill(PASSIVE);
+    pair.pump();
+    assert_eq!(pair.join(ACTIVE), invalid);
+    assert_eq!(pair.hosts[ACTIVE].queue_pair.state(), QueuePairState::Idle);
 }

@@ -81,10 +81,11 @@ impl Connector {
         self.present()?.bind(local).map_err(|s| self.failed(s, "bind"))
     }
 
-    /// Begin to connect. `sink` is told `Success` when the peer has accepted, and why not otherwise.
-    pub fn connect(
+    /// Begin to connect, with a queue pair, or without one ([`Connector::join`]). `sink` is told
+    /// `Success` when the peer has accepted, and why not otherwise.
+    pub fn connect<'q>(
         &self,
-        queue_pair: &QueuePair,
+        queue_pair: impl Into<Option<&'q QueuePair>>,
         peer: SocketAddr,
         limits: ReadLimits,
         private: &[u8],
@@ -97,8 +98,8 @@ impl Connector {
             ));
         }
         let conn = self.present()?;
-        conn.connect(&queue_pair.0.qp, peer, limits, private, sink)
-            .map_err(|s| self.failed(s, "connect"))
+        let qp = queue_pair.into().map(|queue_pair| &queue_pair.0.qp);
+        conn.connect(qp, peer, limits, private, sink).map_err(|s| self.failed(s, "connect"))
     }
 
     /// Complete the connection that the peer has accepted.
@@ -106,17 +107,30 @@ impl Connector {
         self.present()?.complete_connect().map_err(|s| self.failed(s, "complete a connection"))
     }
 
-    /// Accept the request that [`Listener::get_request`] has put here. `sink` is told when the peer
-    /// has completed the connection.
-    pub fn accept(
+    /// Accept the request that [`Listener::get_request`] has put here, with a queue pair, or without one
+    /// ([`Connector::join`]). `sink` is told when the peer has completed the connection.
+    pub fn accept<'q>(
         &self,
-        queue_pair: &QueuePair,
+        queue_pair: impl Into<Option<&'q QueuePair>>,
         limits: ReadLimits,
         private: &[u8],
         sink: Sink,
     ) -> Result<()> {
         let conn = self.present()?;
-        conn.accept(&queue_pair.0.qp, limits, private, sink).map_err(|s| self.failed(s, "accept"))
+        let qp = queue_pair.into().map(|queue_pair| &queue_pair.0.qp);
+        conn.accept(qp, limits, private, sink).map_err(|s| self.failed(s, "accept"))
+    }
+
+    /// A queue pair takes over a connection that was made without one: on the active side as soon as
+    /// the peer has accepted, on the passive side behind [`Connector::accept`]. Until then nothing of
+    /// the peer's is taken but its end, for as long as the peer has said nothing.
+    ///
+    /// # Errors
+    /// `ConnectionActive` if it has a queue pair, or the queue pair a connection; `ConnectionInvalid`
+    /// without a connection; `ConnectionAborted` if the peer has left. Nothing is changed.
+    pub fn join(&self, queue_pair: &QueuePair) -> Result<()> {
+        let conn = self.present()?;
+        conn.join(&queue_pair.0.qp).map_err(|s| self.failed(s, "join a connection"))
     }
 
     /// Reject: a request, or a peer's acceptance. The notice is on its way when this returns.

@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use transom_memory::{Access, Actor, ConnectionId, Lane, Purpose, Rights, Segment, Token};
+use transom_memory::{
+    Access, Actor, ConnectionId, Lane, Purpose, QueuePairId, Rights, Segment, Token,
+};
 
 use super::adapter::Owner;
 use super::memory::refused;
@@ -30,6 +32,8 @@ pub struct QueuePairOptions {
     pub receive_sge: u32,
     /// Bytes of an inline request.
     pub inline_size: u32,
+    /// Its number; `None`: any. Peers learn it only from the program.
+    pub number: Option<QueuePairId>,
 }
 
 /// The memory of a fast registration.
@@ -52,6 +56,7 @@ impl Default for QueuePairOptions {
             initiator_sge: 16,
             receive_sge: 16,
             inline_size: 4096,
+            number: None,
         }
     }
 }
@@ -80,9 +85,9 @@ impl Drop for Handle {
         let mut notifications = Notifications::default();
         self.qp.disconnected(&mut notifications);
         notifications.fire();
-        self.owner.shared.remove_queue_pair(self.qp.number);
-        // Windows that were bound without a connection.
+        // Windows that were bound without a connection; before another one may have the number.
         self.owner.shared.memory.close_queue_pair(self.qp.number, crate::sys::now().0);
+        self.owner.shared.remove_queue_pair(self.qp.number);
     }
 }
 
@@ -149,8 +154,19 @@ impl Adapter {
             let queues = (initiator.cq.clone(), receive.cq.clone());
             Arc::new(Qp::new(pair, queues, settle.clone(), srq, adapter))
         };
-        let qp = shared.add_queue_pair(make).map_err(|e| {
-            Error::system(Status::InsufficientResources, format!("create a queue pair: {e}"))
+        let qp = shared.add_queue_pair(options.number, make).map_err(|status| match status {
+            Status::SharingViolation => Error::caller(
+                status,
+                "create a queue pair: another one has this number; choose one that is free",
+            ),
+            Status::InvalidParameter(_) => Error::caller(
+                status,
+                "create a queue pair: a number has 24 bits, and 0 and 1 are taken",
+            ),
+            status => Error::system(
+                status,
+                "create a queue pair: the system is out of numbers or of randomness",
+            ),
         })?;
         qp.register();
         let lane = OnceLock::new();

@@ -88,6 +88,7 @@ impl Qp {
             initiator_sge: limits.initiator_sge,
             receive_sge: limits.receive_sge,
             inline_size: limits.inline,
+            number: None,
         };
         let raw = pd.adapter.raw.queue_pair(pd.raw, initiator, receive, None, &options)?;
         let antecedents = [&pd.life, &receive_cq.life, &initiator_cq.life];

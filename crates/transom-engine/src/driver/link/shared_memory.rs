@@ -149,6 +149,13 @@ impl Link {
         let budget = self.shared.pass_budget();
         let (mut taken, mut unacknowledged, mut small) = (0, 0, SmallRecord::default());
         loop {
+            if state.connection.awaits_queue_pair() {
+                // Its records stay where they are until then.
+                if state.rings.as_ref().is_some_and(|rings| rings.over) {
+                    state.connection.link_closed(cx, LinkEnd::Closed);
+                }
+                break;
+            }
             state.read_paused = !state.connection.wants_read();
             if state.read_paused || taken >= budget || self.lock.is_wanted() && any {
                 break;
@@ -279,7 +286,7 @@ impl Link {
         for _ in 0..AGAIN {
             let Some(rings) = &mut state.rings else { return };
             let slept = rings.duplex.fall_asleep() && !rings.over;
-            if slept || !state.connection.wants_read() {
+            if slept || !state.connection.wants_read() || state.connection.awaits_queue_pair() {
                 return self.set_unread(false);
             }
             rings.duplex.wake_up();

@@ -21,7 +21,8 @@ use crate::{Effects, EndReason, Execution, QueuePairState, Status};
 /// What it takes to connect once more.
 #[derive(Debug)]
 pub(crate) struct Attempt {
-    qp: Weak<Qp>,
+    /// `None`: the connection is made without a queue pair.
+    qp: Option<Weak<Qp>>,
     asked: ReadLimits,
     private: Box<[u8]>,
     /// The peer has not answered the newest form of start-up.
@@ -35,7 +36,7 @@ impl Connector {
     /// Begin to connect. `sink` hears of the answer; or of the reason why there is none.
     pub(crate) fn connect(
         self: &Arc<Connector>,
-        qp: &Arc<Qp>,
+        qp: Option<&Arc<Qp>>,
         peer: SocketAddr,
         asked: ReadLimits,
         private: &[u8],
@@ -51,7 +52,10 @@ impl Connector {
             self.read(&mut inner, &old, &mut notifications);
         }
         let waiter = self.keep(sink);
-        let begun = inner.machine.connect(&mut qp.front().pair, waiter, asked, private.len());
+        let mut front = qp.map(|qp| qp.front());
+        let pair = front.as_mut().map(|front| &mut front.pair);
+        let begun = inner.machine.connect(pair, waiter, asked, private.len());
+        drop(front);
         let (execution, limits) = match begun {
             Ok(begun) => begun,
             Err(status) => {
@@ -66,7 +70,7 @@ impl Connector {
         inner.ended = None;
         inner.peer = Some(peer);
         let attempt = Attempt {
-            qp: Arc::downgrade(qp),
+            qp: qp.map(Arc::downgrade),
             asked: limits,
             private: private.into(),
             again: false,
@@ -88,8 +92,8 @@ impl Connector {
     fn dial(
         self: &Arc<Connector>,
         inner: &mut Inner,
-        qp: &Arc<Qp>,
-        execution: Execution,
+        qp: Option<&Arc<Qp>>,
+        execution: Option<Execution>,
         attempt: &Attempt,
         revision: Revision,
         notifications: &mut Notifications,
@@ -98,7 +102,9 @@ impl Connector {
         let stream = match Stream::connect(inner.local, peer, &self.shared.options.sockets()) {
             Ok(stream) => stream,
             Err(e) => {
-                qp.front().pair.detach(execution);
+                if let (Some(qp), Some(execution)) = (qp, execution) {
+                    qp.front().pair.detach(execution);
+                }
                 return Err(status_of(e));
             }
         };
@@ -120,11 +126,13 @@ impl Connector {
         let starting = (Starting::Asking(self.shared.unanswered.one()), stage, reason);
         let link = Link::new(&self.shared, key, (stream, peer), connection, owner, starting);
         inner.link = Some(link.clone());
-        inner.qp = Arc::downgrade(qp);
+        inner.qp = qp.map(Arc::downgrade).unwrap_or_default();
         // Nobody else knows the link yet: the peer may be gone already, and whoever saw that first would
         // end a connection that has not been asked for.
         let (result, _) = link.control(notifications, |state, cx| {
-            state.attach(qp.clone());
+            if let Some(qp) = qp {
+                state.attach(qp.clone());
+            }
             let result = state.connection.connect(cx, execution, attempt.asked, &attempt.private);
             if result.is_err() {
                 state.connection.give_up(cx);
@@ -132,7 +140,9 @@ impl Connector {
             result
         });
         result.unwrap_or(Err(Status::InternalError))?;
-        qp.attach(&link);
+        if let Some(qp) = qp {
+            qp.attach(&link);
+        }
         if link.register(false).is_err() {
             let _ = link.control(notifications, |state, cx| state.connection.give_up(cx));
             return Err(Status::InsufficientResources);
@@ -156,12 +166,17 @@ impl Connector {
         if inner.machine.state() != ConnectorState::Connecting {
             return; // given up meanwhile
         }
-        let attached = attempt.qp.upgrade().and_then(|qp| {
-            let execution = qp.front().pair.attach(QueuePairState::Connecting).ok()?;
-            Some((qp, execution))
-        });
+        let attached = match &attempt.qp {
+            None => Some((None, None)),
+            Some(qp) => qp.upgrade().and_then(|qp| {
+                let execution = qp.front().pair.attach(QueuePairState::Connecting).ok()?;
+                Some((Some(qp), Some(execution)))
+            }),
+        };
         let link = attached.and_then(|(qp, execution)| {
-            self.dial(&mut inner, &qp, execution, &attempt, Revision::One, &mut notifications).ok()
+            let (inner, notifications) = (&mut inner, &mut notifications);
+            let qp = qp.as_ref();
+            self.dial(inner, qp, execution, &attempt, Revision::One, notifications).ok()
         });
         if link.is_none() {
             self.not_connected(&mut inner, Status::ConnectionRefused, &mut notifications);

@@ -77,6 +77,15 @@ pub(crate) fn new_connection(
     Connection::new(configuration(shared, key, role), Box::new(wire), now)
 }
 
+/// A link and a queue pair know each other from now on.
+fn attach(state: &mut State, link: Option<&Arc<Link>>, qp: Option<&Arc<Qp>>) {
+    let Some(qp) = qp else { return };
+    state.attach(qp.clone());
+    if let Some(link) = link {
+        qp.attach(link);
+    }
+}
+
 impl Owner for Connector {
     fn deliver(self: Arc<Self>, link: &Link) {
         Connector::deliver(&self, link);
@@ -286,31 +295,42 @@ impl Connector {
     /// Accept the request. `sink` hears when the peer has completed the connection.
     pub(crate) fn accept(
         self: &Arc<Connector>,
-        qp: &Arc<Qp>,
+        qp: Option<&Arc<Qp>>,
         asked: ReadLimits,
         private: &[u8],
         sink: Sink,
     ) -> Outcome<()> {
         let waiter = self.keep(sink);
         let result = self.call(|machine, cx, state, link| {
-            let mut front = qp.front();
-            match state {
-                Some(state) => {
-                    let connection = Some(&mut state.connection);
-                    machine.accept(cx, connection, &mut front.pair, waiter, asked, private)?;
-                    drop(front);
-                    state.attach(qp.clone());
-                    if let Some(link) = link {
-                        qp.attach(link);
-                    }
-                    Ok(())
-                }
-                None => machine.accept(cx, None, &mut front.pair, waiter, asked, private),
-            }
+            let mut front = qp.map(|qp| qp.front());
+            let pair = front.as_mut().map(|front| &mut front.pair);
+            let Some(state) = state else {
+                return machine.accept(cx, None, pair, waiter, asked, private);
+            };
+            machine.accept(cx, Some(&mut state.connection), pair, waiter, asked, private)?;
+            drop(front);
+            attach(state, link, qp);
+            Ok(())
         });
         if result.is_err() {
             self.forget(waiter);
         } else {
+            self.lock().qp = qp.map(Arc::downgrade).unwrap_or_default();
+        }
+        result
+    }
+
+    /// A queue pair takes over a connection that was made without one.
+    pub(crate) fn join(self: &Arc<Connector>, qp: &Arc<Qp>) -> Outcome<()> {
+        let result = self.call(|machine, cx, state, link| {
+            let mut front = qp.front();
+            let Some(state) = state else { return machine.join(cx, None, &mut front.pair) };
+            machine.join(cx, Some(&mut state.connection), &mut front.pair)?;
+            drop(front);
+            attach(state, link, Some(qp));
+            Ok(())
+        });
+        if result.is_ok() {
             self.lock().qp = Arc::downgrade(qp);
         }
         result

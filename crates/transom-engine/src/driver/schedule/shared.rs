@@ -220,26 +220,38 @@ impl Shared {
         self.sources.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// A number for a queue pair: random, 24 bits, of no other.
+    /// A number for a queue pair: the one that was asked for, or a random one, of 24 bits, of no other.
     pub(crate) fn add_queue_pair<Q: ReceiveWaiter + 'static>(
         &self,
+        asked: Option<QueuePairId>,
         make: impl FnOnce(QueuePairId) -> Arc<Q>,
-    ) -> std::io::Result<Arc<Q>> {
+    ) -> Result<Arc<Q>, Status> {
+        // 0 and 1 name special queue pairs elsewhere.
+        if asked.is_some_and(|number| number.0 <= 1 || number.0 >= 1 << 24) {
+            return Err(Status::InvalidParameter(0));
+        }
         let mut all = self.queue_pairs.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= 1 << 22 {
-            return Err(rustix::io::Errno::NOBUFS.into());
+            return Err(Status::InsufficientResources);
         }
-        loop {
-            let seed = sys::random_seed()?;
-            let number = u32::from_ne_bytes([seed[0], seed[1], seed[2], 0]);
-            // 0 and 1 name special queue pairs elsewhere.
-            if number > 1 && !all.contains_key(&number) {
-                let qp = make(QueuePairId(number));
-                let waiter: Arc<dyn ReceiveWaiter> = qp.clone();
-                all.insert(number, Arc::downgrade(&waiter));
-                return Ok(qp);
+        let number = loop {
+            let number = match asked {
+                Some(number) => number.0,
+                None => {
+                    let seed = sys::random_seed().map_err(|_| Status::InsufficientResources)?;
+                    u32::from_ne_bytes([seed[0], seed[1], seed[2], 0])
+                }
+            };
+            match all.contains_key(&number) {
+                false if number > 1 => break number,
+                true if asked.is_some() => return Err(Status::SharingViolation),
+                _ => {}
             }
-        }
+        };
+        let qp = make(QueuePairId(number));
+        let waiter: Arc<dyn ReceiveWaiter> = qp.clone();
+        all.insert(number, Arc::downgrade(&waiter));
+        Ok(qp)
     }
 
     pub(crate) fn remove_queue_pair(&self, number: QueuePairId) {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use transom_memory::{QueuePairId, Rights};
+
 use super::harness::*;
 use super::rings::until;
 use crate::dialect::VERBS;
@@ -241,4 +243,102 @@ fn v37_completions_of_a_queue_pair_leave_with_it() {
     let mut left = [Completion::default(); 3];
     assert_eq!(active.cq.take(&mut left), 1);
     assert_eq!(left[0].request_context, 40);
+}
+
+/// V73: a number of the program's, of 24 bits, that no other queue pair has.
+#[test]
+fn v73_a_queue_pair_has_the_number_that_was_asked_for() {
+    let (end, _) = ends();
+    let make = |number| {
+        let options =
+            QueuePairOptions { number: Some(QueuePairId(number)), ..QueuePairOptions::default() };
+        end.adapter.queue_pair(end.domain, &end.cq, &end.cq, None, &options)
+    };
+    let first = make(0x12_3456).unwrap();
+    assert_eq!(first.config().number, QueuePairId(0x12_3456));
+    assert_eq!(make(0x12_3456).unwrap_err().status, Status::SharingViolation);
+    for bad in [0, 1, 1 << 24, u32::MAX] {
+        assert_eq!(make(bad).unwrap_err().status, Status::InvalidParameter(0), "{bad:#x}");
+    }
+    for good in [2, (1 << 24) - 1] {
+        assert_eq!(make(good).unwrap().config().number, QueuePairId(good));
+    }
+    drop(first);
+    make(0x12_3456).unwrap();
+}
+
+/// V129: made without queue pairs, which join when they like; what the peer sends earlier waits.
+#[test]
+fn v129_queue_pairs_join_a_connection_that_was_made_without_them() {
+    for early in [true, false] {
+        let (active, passive) = ends();
+        let listener = listener(&passive);
+        let (sink, requested) = signal();
+        listener.get_request(&passive.connector, sink).unwrap();
+        active.connector.bind(loopback()).unwrap();
+        let (sink, connected) = signal();
+        let at = listener.address().unwrap();
+        active.connector.connect(None, at, LIMITS, b"to whom", sink).unwrap();
+        assert_eq!(requested.wait(), OK);
+        assert_eq!(passive.connector.private_data().unwrap(), b"to whom");
+        let invalid = Status::ConnectionInvalid;
+        assert_eq!(passive.connector.join(&passive.qp).unwrap_err().status, invalid);
+        let (sink, accepted) = signal();
+        passive.connector.accept(None, LIMITS, b"me", sink).unwrap();
+        assert_eq!(connected.wait(), OK);
+        let target = passive.buffer(64);
+        let remote = Buffer::new(&passive, 64, Rights(ALL.0 | Rights::REMOTE_WRITE.0));
+        let source = active.buffer(64);
+        source.fill(|_| 7);
+        active.connector.join(&active.qp).unwrap();
+        if early {
+            passive.connector.join(&passive.qp).unwrap();
+        }
+        active.connector.complete_connect().unwrap();
+        assert_eq!(accepted.wait(), OK);
+        passive.qp.post_receive(20, &[target.all()]).unwrap();
+        let to = Operation::Write { token: remote.token.0, address: remote.address() };
+        for length in [8, 64] {
+            active.post(to, &[source.sge(0, length)]);
+        }
+        send(&active, 3);
+        if !early {
+            assert!(nothing(&active), "nobody has executed it");
+            assert_eq!(passive.connector.state(), ConnectorState::Connected);
+            passive.connector.join(&passive.qp).unwrap();
+        }
+        for kind in [CompletionKind::Write, CompletionKind::Write, CompletionKind::Send] {
+            active.expect(kind);
+        }
+        passive.expect(CompletionKind::Receive);
+        assert_eq!(remote.bytes(), [7; 64]);
+        let again = passive.connector.join(&passive.qp).unwrap_err().status;
+        assert_eq!(again, Status::ConnectionActive);
+    }
+}
+
+/// V129: or never: the connection carries private data, and its end is noticed, by either side, also
+/// if the peer had sent something.
+#[test]
+fn v129_the_end_of_a_connection_without_a_queue_pair_is_noticed() {
+    for leaver in 0..2 {
+        let (active, passive) = ends();
+        let listener = listener(&passive);
+        let (sink, requested) = signal();
+        listener.get_request(&passive.connector, sink).unwrap();
+        active.connector.bind(loopback()).unwrap();
+        let (sink, connected) = signal();
+        let at = listener.address().unwrap();
+        active.connector.connect(None, at, LIMITS, b"", sink).unwrap();
+        assert_eq!(requested.wait(), OK);
+        let (sink, accepted) = signal();
+        passive.connector.accept(None, LIMITS, b"", sink).unwrap();
+        assert_eq!(connected.wait(), OK);
+        active.connector.complete_connect().unwrap();
+        assert_eq!(accepted.wait(), OK);
+        let ends = [&active, &passive];
+        ends[leaver].connector.disconnect(crate::raw::Sink::call(|_| ())).unwrap();
+        parted(&ends[1 - leaver].connector);
+        assert!(nothing(&active) && nothing(&passive));
+    }
 }
