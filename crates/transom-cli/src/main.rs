@@ -10,6 +10,7 @@ mod path;
 mod progress;
 mod quickstart;
 mod rping;
+mod run;
 mod show;
 mod watchdog;
 
@@ -33,6 +34,8 @@ enum Command {
     Adapters(adapters::Args),
     /// Speak with rping programs (rdma-core), on any iWARP peer
     Rping(rping::Args),
+    /// Start an unmodified verbs program (libibverbs, librdmacm) on this adapter
+    Run(run::Args),
     /// Measure, against the same bytes over a bare socket
     #[command(subcommand)]
     Bench(bench::Command),
@@ -50,6 +53,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
+        Command::Run(args) => return run::run(&args),
         Command::Quickstart(args) => quickstart::run(&args),
         Command::Adapters(args) => adapters::run(&args),
         Command::Rping(args) => rping::run(&args),

@@ -1,0 +1,79 @@
+//! Where the two libraries are.
+
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+
+use crate::exit::{Exit, Failure, Outcome, system};
+
+/// Names that programs know them by, and those that cargo gives them.
+const NAMES: [(&str, &str); 4] = [
+    ("libibverbs.so.1", "libtransom_verbs.so"),
+    ("libibverbs.so", "libtransom_verbs.so"),
+    ("librdmacm.so.1", "libtransom_rdmacm.so"),
+    ("librdmacm.so", "libtransom_rdmacm.so"),
+];
+
+/// A directory that has both under the names that programs look for: `../lib/transom` beside the
+/// installed command, or links to what cargo has built.
+pub(super) fn directory() -> Outcome<PathBuf> {
+    let command = std::env::current_exe().map_err(system("find this command's own file"))?;
+    let beside = command.parent().unwrap_or(Path::new("/"));
+    let installed = beside.join("../lib/transom");
+    if installed.join("libibverbs.so.1").exists() {
+        return installed.canonicalize().map_err(system("find the libraries"));
+    }
+    let built = [beside.to_owned(), beside.join("deps")]
+        .into_iter()
+        .find(|directory| NAMES.iter().all(|(_, built)| directory.join(built).exists()));
+    match built {
+        Some(built) => links(&built),
+        None => Err(Failure::new(
+            Exit::System,
+            format!(
+                "the libraries are neither in {} nor beside {}",
+                installed.display(),
+                command.display()
+            ),
+        )
+        .try_this("cargo build")),
+    }
+}
+
+/// Links to libraries that cargo has built: beside them, or in a directory of this user's alone.
+fn links(built: &Path) -> Outcome<PathBuf> {
+    let beside = built.join("transom-run");
+    if link_all(&beside, built).is_ok() {
+        return Ok(beside);
+    }
+    let user = rustix::process::geteuid().as_raw();
+    let runtime =
+        std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
+    let own = runtime.join(format!("transom-{user}"));
+    let made = fs::DirBuilder::new().mode(0o700).recursive(false).create(&own);
+    let kept = fs::symlink_metadata(&own).map_err(system("look at the directory of links"))?;
+    if made.is_err() && (!kept.is_dir() || kept.uid() != user || kept.mode() & 0o077 != 0) {
+        return Err(Failure::new(
+            Exit::System,
+            format!("{} is not a directory of this user's alone", own.display()),
+        ));
+    }
+    link_all(&own, built).map_err(system("link the libraries"))?;
+    Ok(own)
+}
+
+/// Links that name other files are replaced; several commands may do this at once.
+fn link_all(directory: &Path, built: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(directory)?;
+    for (name, file) in NAMES {
+        let (link, target) = (directory.join(name), built.join(file));
+        if fs::read_link(&link).is_ok_and(|found| found == target) {
+            continue;
+        }
+        let new = directory.join(format!(".{name}.{}", std::process::id()));
+        let _ = fs::remove_file(&new);
+        symlink(&target, &new)?;
+        fs::rename(&new, &link)?;
+    }
+    Ok(())
+}

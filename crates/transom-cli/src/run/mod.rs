@@ -1,0 +1,155 @@
+//! `transom run`: start an unmodified verbs program with Transom's libraries.
+
+mod image;
+mod library;
+mod program;
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+use clap::Args as ClapArgs;
+use transom::Adapter;
+
+use crate::exit::{Exit, Failure, Outcome};
+use program::{Program, Unrunnable};
+
+/// Arguments of `run`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Args {
+    /// Take TCP, also between processes of one host
+    #[arg(long, conflicts_with = "process")]
+    tcp: bool,
+    /// Share memory with processes of this host, whatever their addresses look like
+    #[arg(long)]
+    process: bool,
+    /// Load both libraries first: for programs that bring a libibverbs of their own
+    #[arg(long)]
+    preload: bool,
+    /// The device's name [default: transom0]
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
+    /// The addresses that the device shows, separated by commas [default: all of this host]
+    #[arg(long, value_name = "ADDRESSES")]
+    address: Option<String>,
+    /// Explain nothing on standard error
+    #[arg(long)]
+    quiet: bool,
+    /// Print the variables instead of starting a program
+    #[arg(long)]
+    env: bool,
+    /// The program and its arguments
+    #[arg(trailing_var_arg = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+impl Args {
+    /// What the program's environment gets.
+    fn variables(&self, libraries: &std::path::Path) -> Vec<(&'static str, OsString)> {
+        let behind = |name: &'static str, separator: &str| {
+            let before = std::env::var_os(name).filter(|value| !value.is_empty());
+            before.map_or_else(OsString::new, |value| {
+                let mut text = OsString::from(separator);
+                text.push(value);
+                text
+            })
+        };
+        let mut path = libraries.as_os_str().to_owned();
+        path.push(behind("LD_LIBRARY_PATH", ":"));
+        let mut all = vec![("LD_LIBRARY_PATH", path)];
+        if self.preload {
+            let mut both = libraries.join("libibverbs.so.1").into_os_string();
+            both.push(":");
+            both.push(libraries.join("librdmacm.so.1"));
+            both.push(behind("LD_PRELOAD", ":"));
+            all.push(("LD_PRELOAD", both));
+        }
+        if self.tcp {
+            all.push(("TRANSOM_PATH", "tcp".into()));
+        }
+        if self.process {
+            all.push(("TRANSOM_PATH", "process".into()));
+        }
+        if let Some(name) = &self.device {
+            all.push(("TRANSOM_DEVICE", name.into()));
+        }
+        if let Some(addresses) = &self.address {
+            all.push(("TRANSOM_ADDRESSES", addresses.into()));
+        }
+        all.push(("TRANSOM_EXPLAIN", if self.quiet { "0" } else { "1" }.into()));
+        all
+    }
+}
+
+/// Replaces this process, so signals and the exit status are the program's own. Returns if there is
+/// nothing to start, or if that fails: then as a shell, with 126 or 127.
+pub(crate) fn run(args: &Args) -> ExitCode {
+    let done = || -> Outcome<Option<ExitCode>> {
+        let libraries = library::directory()?;
+        let variables = args.variables(&libraries);
+        if args.env {
+            print_variables(&variables);
+            return Ok(None);
+        }
+        let Some((name, arguments)) = args.program.split_first() else {
+            outlook(args, &libraries)?;
+            return Ok(None);
+        };
+        let program = match Program::find(name) {
+            Ok(program) => program,
+            Err(unrunnable) => return Ok(Some(refused(&unrunnable))),
+        };
+        if let Err(unrunnable) = program.check(&libraries) {
+            return Ok(Some(refused(&unrunnable)));
+        }
+        let error = Command::new(&program.path).arg0(name).args(arguments).envs(variables).exec();
+        eprintln!("transom: start {}: {error}", program.path.display());
+        Ok(Some(ExitCode::from(126)))
+    };
+    match done() {
+        Ok(None) => ExitCode::SUCCESS,
+        Ok(Some(code)) => code,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn refused(unrunnable: &Unrunnable) -> ExitCode {
+    eprintln!("transom: {unrunnable}");
+    ExitCode::from(unrunnable.status())
+}
+
+/// For a shell, or a Dockerfile.
+fn print_variables(variables: &[(&'static str, OsString)]) {
+    for (name, value) in variables {
+        let value = value.to_string_lossy().replace('\'', r"'\''");
+        println!("export {name}='{value}'");
+    }
+}
+
+/// What a program would see.
+fn outlook(args: &Args, libraries: &std::path::Path) -> Outcome {
+    println!("libraries  {}", libraries.display());
+    println!("device     {}", args.device.as_deref().unwrap_or("transom0"));
+    match &args.address {
+        Some(addresses) => println!("addresses  {addresses}"),
+        None => {
+            let all = Adapter::list()?;
+            if all.is_empty() {
+                return Err(Failure::new(Exit::System, "no network interface has an address")
+                    .try_this("ip link set lo up"));
+            }
+            for (at, one) in all.iter().enumerate() {
+                let head = if at == 0 { "addresses" } else { "" };
+                println!("{head:<9}  {} ({})", one.address, one.interface);
+            }
+        }
+    }
+    let options = Adapter::options();
+    let options = match (args.tcp, args.process) {
+        (true, _) => options.path(transom::Path::Tcp),
+        (_, true) => options.path(transom::Path::Process),
+        _ => options,
+    };
+    println!("path       {}", options.outlook().1);
+    Ok(())
+}

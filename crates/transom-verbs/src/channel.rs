@@ -1,0 +1,133 @@
+//! A list of events behind a descriptor: completion channels, asynchronous events, connection events.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::{Errno, ReadWriteFlags, preadv2, read, write};
+
+use crate::errno::Result;
+
+/// An eventfd in semaphore mode with one count for each event, so that it is readable exactly while an
+/// event can be fetched, and a program may poll it, make it non-blocking, or block in the fetch.
+#[derive(Debug)]
+pub(crate) struct Channel<T> {
+    fd: OwnedFd,
+    queue: Mutex<VecDeque<T>>,
+}
+
+impl<T> Channel<T> {
+    pub(crate) fn new() -> Result<Channel<T>> {
+        let fd = eventfd(0, EventfdFlags::SEMAPHORE | EventfdFlags::CLOEXEC)?;
+        Ok(Channel { fd, queue: Mutex::new(VecDeque::new()) })
+    }
+
+    /// The descriptor that programs watch.
+    pub(crate) fn fd(&self) -> i32 {
+        self.fd.as_raw_fd()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<T>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Add an event. If the program has closed the descriptor, the event stays in the list.
+    pub(crate) fn push(&self, event: T) {
+        self.lock().push_back(event);
+        let _ = write(&self.fd, &1_u64.to_ne_bytes());
+    }
+
+    /// Fetch an event: blocks, unless the program has made the descriptor non-blocking.
+    ///
+    /// # Errors
+    /// Those of the read: `EAGAIN`, `EINTR`.
+    pub(crate) fn fetch(&self) -> Result<T> {
+        loop {
+            let mut count = [0; 8];
+            read(&self.fd, &mut count)?;
+            if let Some(event) = self.lock().pop_front() {
+                return Ok(event);
+            }
+            // Its event was taken back between the read and the lock.
+        }
+    }
+
+    /// Take back the events that nobody has fetched and `of` says; they are the result.
+    pub(crate) fn take_back(&self, of: impl Fn(&T) -> bool) -> Vec<T> {
+        let mut queue = self.lock();
+        let (taken, kept): (Vec<T>, Vec<T>) = queue.drain(..).partition(of);
+        queue.extend(kept);
+        for _ in &taken {
+            let mut count = [0; 8];
+            let mut into = [std::io::IoSliceMut::new(&mut count)];
+            // Never blocks. Where a count is not there, its reader finds no event, and reads again.
+            while preadv2(&self.fd, &mut into, u64::MAX, ReadWriteFlags::NOWAIT) == Err(Errno::INTR)
+            {
+            }
+        }
+        taken
+    }
+}
+
+/// How many events of an object were handed out, and how many of these acknowledged: destroying the
+/// object waits until both are equal.
+#[derive(Debug, Default)]
+pub(crate) struct Acknowledged {
+    counts: Mutex<(u64, u64)>,
+    changed: std::sync::Condvar,
+}
+
+impl Acknowledged {
+    pub(crate) fn handed_out(&self) {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).0 += 1;
+    }
+
+    pub(crate) fn acknowledge(&self, events: u32) {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).1 += u64::from(events);
+        self.changed.notify_all();
+    }
+
+    /// Block until every event that was handed out is acknowledged.
+    pub(crate) fn wait(&self) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        while counts.1 < counts.0 {
+            counts = self.changed.wait(counts).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    fn readable<T>(channel: &Channel<T>) -> bool {
+        let mut fds = [PollFd::new(&channel.fd, PollFlags::IN)];
+        poll(&mut fds, Some(&Timespec::default())).unwrap() == 1
+    }
+
+    #[test]
+    fn v99_a_channel_is_readable_exactly_while_it_has_an_event() {
+        let channel = Channel::new().unwrap();
+        assert!(!readable(&channel));
+        channel.push(1);
+        channel.push(2);
+        assert!(readable(&channel));
+        assert_eq!(channel.fetch().unwrap(), 1);
+        assert!(readable(&channel));
+        assert_eq!(channel.fetch().unwrap(), 2);
+        assert!(!readable(&channel));
+    }
+
+    #[test]
+    fn v36_events_that_are_taken_back_are_not_readable() {
+        let channel = Channel::new().unwrap();
+        for event in [1, 2, 3] {
+            channel.push(event);
+        }
+        assert_eq!(channel.take_back(|event| *event != 2), [1, 3]);
+        assert_eq!(channel.fetch().unwrap(), 2);
+        assert!(!readable(&channel));
+    }
+}

@@ -1,0 +1,200 @@
+//! Completion queues and completion channels.
+
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use transom_engine::{Completion, NotifyKind, Status, raw};
+
+use crate::abi::{ibv_wc, status};
+use crate::channel::{Acknowledged, Channel};
+use crate::context::Context;
+use crate::errno::{Errno, Result};
+use crate::memory::Users;
+use crate::{explain, limits};
+
+/// A completion channel: its events name the queues that have news.
+#[derive(Debug)]
+pub(crate) struct CompletionChannel {
+    pub(crate) context: Arc<Context>,
+    pub(crate) events: Channel<Arc<Queue>>,
+    pub(crate) users: Users,
+}
+
+impl CompletionChannel {
+    pub(crate) fn new(context: &Arc<Context>) -> Result<CompletionChannel> {
+        let (events, users) = (Channel::new()?, Users::default());
+        Ok(CompletionChannel { context: context.clone(), events, users })
+    }
+}
+
+/// A completion queue.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    pub(crate) context: Arc<Context>,
+    pub(crate) engine: raw::CompletionQueue,
+    pub(crate) channel: Option<Arc<CompletionChannel>>,
+    pub(crate) handle: u32,
+    /// Where the program's structure is.
+    pub(crate) address: AtomicUsize,
+    /// Queue pairs that complete here.
+    pub(crate) users: Users,
+    pub(crate) completion_events: Acknowledged,
+    pub(crate) async_events: Acknowledged,
+    /// What the program has asked to be told of, and not been told yet.
+    armed: Mutex<Option<NotifyKind>>,
+    /// The entry that `ibv_start_poll` and `ibv_next_poll` have reached.
+    pub(crate) current: Mutex<ibv_wc>,
+}
+
+/// How many entries a poll takes at a time.
+const BATCH: usize = 16;
+
+impl Queue {
+    /// A queue for `depth` completions or a few more, and how many.
+    pub(crate) fn new(
+        context: &Arc<Context>,
+        depth: u32,
+        channel: Option<Arc<CompletionChannel>>,
+    ) -> Result<(Queue, u32)> {
+        if depth == 0 || depth > limits::COMPLETIONS {
+            return Err(Errno::EINVAL);
+        }
+        if channel.as_ref().is_some_and(|channel| !Arc::ptr_eq(&channel.context, context)) {
+            return Err(Errno::EINVAL);
+        }
+        context.counters.queues.take()?;
+        let granted = granted(depth);
+        let engine = context.adapter.completion_queue(granted as usize).inspect_err(|_| {
+            context.counters.queues.give_back();
+        })?;
+        if let Some(channel) = &channel {
+            channel.users.join();
+        }
+        let queue = Queue {
+            handle: context.handle(),
+            context: context.clone(),
+            engine,
+            channel,
+            address: AtomicUsize::new(0),
+            users: Users::default(),
+            completion_events: Acknowledged::default(),
+            async_events: Acknowledged::default(),
+            armed: Mutex::new(None),
+            current: Mutex::new(ibv_wc::default()),
+        };
+        Ok((queue, granted))
+    }
+
+    /// Retrieve completions; how many.
+    pub(crate) fn poll(&self, mut store: impl FnMut(usize, ibv_wc), most: usize) -> usize {
+        let mut batch = [Completion::BLANK; BATCH];
+        let mut done = 0;
+        while done < most {
+            let room = (most - done).min(BATCH);
+            let Some(room) = batch.get_mut(..room) else { break };
+            let found = self.engine.poll(room);
+            for completion in room.iter().take(found) {
+                store(done, self.entry(completion));
+                done += 1;
+            }
+            if found < room.len() {
+                break;
+            }
+        }
+        done
+    }
+
+    fn entry(&self, completion: &Completion) -> ibv_wc {
+        let entry = crate::status::entry(completion);
+        if entry.status != status::SUCCESS {
+            explain::completion(&self.context, completion);
+        }
+        entry
+    }
+
+    fn armed(&self) -> MutexGuard<'_, Option<NotifyKind>> {
+        self.armed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One event for the next completion (V100). Arming for any overrides solicited.
+    pub(crate) fn request_notification(self: &Arc<Queue>, solicited: bool) -> Result {
+        if self.channel.is_none() {
+            return Err(Errno::EINVAL);
+        }
+        let kind = if solicited { NotifyKind::Solicited } else { NotifyKind::Any };
+        {
+            let mut armed = self.armed();
+            match *armed {
+                Some(NotifyKind::Any) => return Ok(()),
+                Some(_) if solicited => return Ok(()),
+                // What was asked for before comes with this one.
+                Some(_) => {
+                    *armed = Some(kind);
+                    drop(armed);
+                    return Ok(self.engine.notify(kind, raw::Sink::call(|_| {}))?);
+                }
+                None => *armed = Some(kind),
+            }
+        }
+        let queue = Arc::downgrade(self);
+        let sink = raw::Sink::call(move |status| {
+            if let Some(queue) = queue.upgrade() {
+                *queue.armed() = None;
+                if status != Status::Canceled {
+                    queue.tell();
+                }
+            }
+        });
+        self.engine.notify(kind, sink).inspect_err(|_| *self.armed() = None)?;
+        Ok(())
+    }
+
+    fn tell(self: &Arc<Queue>) {
+        if let Some(channel) = &self.channel {
+            channel.events.push(self.clone());
+        }
+    }
+
+    /// A depth that holds what is there; what was granted.
+    pub(crate) fn resize(&self, depth: u32) -> Result<u32> {
+        if depth == 0 || depth > limits::COMPLETIONS {
+            return Err(Errno::EINVAL);
+        }
+        let granted = granted(depth);
+        self.engine.resize(granted as usize).map_err(|_| Errno::EINVAL)?;
+        Ok(granted)
+    }
+
+    /// The program destroys it: no further event, and those that were handed out are acknowledged.
+    pub(crate) fn destroy(&self) -> Result {
+        self.users.none()?;
+        self.engine.cancel();
+        if let Some(channel) = &self.channel {
+            channel.events.take_back(|queue| std::ptr::eq(&raw const **queue, self));
+            channel.users.leave();
+        }
+        self.context.take_back_events(std::ptr::from_ref(self).cast());
+        self.completion_events.wait();
+        self.async_events.wait();
+        Ok(())
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.context.counters.queues.give_back();
+    }
+}
+
+/// 2^k - 1: programs that count badly survive on adapters that round up, too (V52).
+fn granted(depth: u32) -> u32 {
+    (depth + 1).next_power_of_two() - 1
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn v52_depths_are_rounded_up() {
+        assert_eq!([1, 2, 3, 4, 501, 4_194_303].map(super::granted), [1, 3, 3, 7, 511, 4_194_303]);
+    }
+}

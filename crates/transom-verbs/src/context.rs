@@ -1,0 +1,189 @@
+//! An opened device: the engine's adapter, and what objects share.
+
+use std::collections::{HashMap, HashSet};
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use rustix::event::{EventfdFlags, eventfd};
+use transom_engine::{dialect, raw};
+use transom_memory::Token;
+
+use crate::channel::Channel;
+use crate::errno::{Errno, Result};
+use crate::gid::Gid;
+use crate::limits;
+use crate::queue_pair::QueuePair;
+use crate::rendezvous::Ports;
+
+/// How many objects of a kind there are.
+#[derive(Debug)]
+pub(crate) struct Counter {
+    used: AtomicU32,
+    most: u32,
+}
+
+impl Counter {
+    const fn new(most: u32) -> Counter {
+        Counter { used: AtomicU32::new(0), most }
+    }
+
+    /// One more: `ENOMEM` beyond what is advertised.
+    pub(crate) fn take(&self) -> Result {
+        let more = |used| (used < self.most).then_some(used + 1);
+        let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        taken.map(drop).map_err(|_| Errno::ENOMEM)
+    }
+
+    pub(crate) fn give_back(&self) {
+        self.used.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// How many objects of each kind.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    pub(crate) domains: Counter,
+    pub(crate) regions: Counter,
+    pub(crate) queues: Counter,
+    pub(crate) shared_queues: Counter,
+    pub(crate) queue_pairs: Counter,
+    pub(crate) address_handles: Counter,
+}
+
+/// An asynchronous event, before the program has fetched it.
+#[derive(Debug)]
+pub(crate) enum AsyncEvent {
+    QueuePair(Arc<QueuePair>, u32),
+    Completions(Arc<crate::completion::Queue>, u32),
+    SharedReceives(Arc<crate::receive::SharedQueue>, u32),
+}
+
+impl AsyncEvent {
+    fn object(&self) -> *const () {
+        match self {
+            AsyncEvent::QueuePair(object, _) => Arc::as_ptr(object).cast(),
+            AsyncEvent::Completions(object, _) => Arc::as_ptr(object).cast(),
+            AsyncEvent::SharedReceives(object, _) => Arc::as_ptr(object).cast(),
+        }
+    }
+}
+
+/// An opened device.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) adapter: raw::Adapter,
+    /// As of the device list.
+    pub(crate) gids: Vec<Gid>,
+    pub(crate) counters: Counters,
+    pub(crate) events: Channel<AsyncEvent>,
+    pub(crate) ports: Ports,
+    /// A descriptor that nothing is read from, for programs that duplicate it.
+    cmd: OwnedFd,
+    handles: AtomicU32,
+    queue_pairs: Mutex<HashMap<u32, Weak<QueuePair>>>,
+    regions: Mutex<HashSet<u32>>,
+}
+
+impl Context {
+    /// Open the device: one adapter for every address of the host.
+    pub(crate) fn open(gids: Vec<Gid>) -> Result<Arc<Context>> {
+        let options = raw::Options {
+            dialect: &dialect::VERBS,
+            largest_region: limits::REGION,
+            largest_transfer: u64::from(limits::MESSAGE),
+            ..raw::Options::from_env()
+        };
+        let adapter = raw::Adapter::open(IpAddr::V4(Ipv4Addr::UNSPECIFIED), options)?;
+        Ok(Arc::new(Context {
+            adapter,
+            gids,
+            counters: Counters {
+                domains: Counter::new(limits::DOMAINS),
+                regions: Counter::new(limits::REGIONS),
+                queues: Counter::new(limits::QUEUES),
+                shared_queues: Counter::new(limits::SHARED_QUEUES),
+                queue_pairs: Counter::new(limits::QUEUE_PAIRS),
+                address_handles: Counter::new(limits::ADDRESS_HANDLES),
+            },
+            events: Channel::new()?,
+            ports: Ports::default(),
+            cmd: eventfd(0, EventfdFlags::CLOEXEC)?,
+            handles: AtomicU32::new(0),
+            queue_pairs: Mutex::default(),
+            regions: Mutex::default(),
+        }))
+    }
+
+    pub(crate) fn cmd_fd(&self) -> i32 {
+        self.cmd.as_raw_fd()
+    }
+
+    /// A handle for a new object.
+    pub(crate) fn handle(&self) -> u32 {
+        self.handles.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    // ---- asynchronous events --------------------------------------------------------------------
+
+    /// Take back the events of an object that is being destroyed.
+    pub(crate) fn take_back_events(&self, object: *const ()) {
+        self.events.take_back(|event| std::ptr::eq(event.object(), object));
+    }
+
+    // ---- what closing must end ------------------------------------------------------------------
+
+    fn queue_pairs(&self) -> MutexGuard<'_, HashMap<u32, Weak<QueuePair>>> {
+        self.queue_pairs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn add_queue_pair(&self, queue_pair: &Arc<QueuePair>) {
+        self.queue_pairs().insert(queue_pair.number, Arc::downgrade(queue_pair));
+    }
+
+    pub(crate) fn remove_queue_pair(&self, number: u32) {
+        self.queue_pairs().remove(&number);
+    }
+
+    /// The queue pair of a number.
+    pub(crate) fn queue_pair(&self, number: u32) -> Option<Arc<QueuePair>> {
+        self.queue_pairs().get(&number)?.upgrade()
+    }
+
+    fn regions(&self) -> MutexGuard<'_, HashSet<u32>> {
+        self.regions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn add_region(&self, token: u32) {
+        self.regions().insert(token);
+    }
+
+    pub(crate) fn remove_region(&self, token: u32) {
+        self.regions().remove(&token);
+    }
+
+    /// The program closes the device: what it has left open ends (V38).
+    pub(crate) fn close(&self) {
+        let all: Vec<_> = self.queue_pairs().values().filter_map(Weak::upgrade).collect();
+        for queue_pair in all {
+            queue_pair.end();
+        }
+        for token in std::mem::take(&mut *self.regions()) {
+            self.adapter.close_region(Token(token));
+        }
+        self.ports.close();
+    }
+
+    // ---- addresses ------------------------------------------------------------------------------
+
+    /// The address of a GID index, if there is one.
+    pub(crate) fn address(&self, index: usize) -> Option<IpAddr> {
+        self.gids.get(index).map(|gid| gid.address)
+    }
+
+    /// The GID index of an address of this host.
+    pub(crate) fn index_of(&self, address: IpAddr) -> Option<usize> {
+        self.gids.iter().position(|gid| gid.address == address)
+    }
+}

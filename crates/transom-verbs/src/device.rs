@@ -1,0 +1,127 @@
+//! What the device says of itself (verbs 4). What a stage does not have is not advertised (V152).
+
+use std::ffi::c_char;
+
+use crate::abi::{gid_words, ibv_device_attr, ibv_device_attr_ex, ibv_gid_entry, ibv_port_attr};
+use crate::gid::{self, Gid};
+use crate::{environment, limits};
+
+const VENDOR: u32 = 0x5452;
+const NODE_TYPE_CA: i32 = 1;
+const TRANSPORT_IB: i32 = 0;
+/// BAD_PKEY_CNTR, BAD_QKEY_CNTR, CURR_QP_STATE_MOD, SYS_IMAGE_GUID, RC_RNR_NAK_GEN, SRQ_RESIZE.
+const CAPABILITIES: u32 = 1 << 1 | 1 << 2 | 1 << 7 | 1 << 11 | 1 << 12 | 1 << 13;
+/// CM_SUP and IP_BASED_GIDS.
+const PORT_CAPABILITIES: u32 = 1 << 16 | 1 << 26;
+const ROCE_V2: u32 = 2;
+
+/// Node and transport type: as of RoCE (V23).
+pub(crate) const TYPES: (i32, i32) = (NODE_TYPE_CA, TRANSPORT_IB);
+
+/// A string as the bytes of a C array, which stays terminated.
+pub(crate) fn chars<const N: usize>(text: &str) -> [c_char; N] {
+    let mut array = [0; N];
+    for (to, byte) in array.iter_mut().take(N - 1).zip(text.bytes()) {
+        *to = byte as c_char;
+    }
+    array
+}
+
+/// Attributes of the device.
+pub(crate) fn attributes(gids: &[Gid]) -> ibv_device_attr {
+    let signed = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
+    let guid = gid::node_guid(gids);
+    ibv_device_attr {
+        fw_ver: chars(env!("CARGO_PKG_VERSION")),
+        node_guid: guid,
+        sys_image_guid: guid,
+        max_mr_size: limits::REGION,
+        page_size_cap: 0xFFFF_F000,
+        vendor_id: VENDOR,
+        vendor_part_id: 1,
+        hw_ver: 1,
+        max_qp: signed(limits::QUEUE_PAIRS),
+        max_qp_wr: signed(limits::DEPTH),
+        device_cap_flags: CAPABILITIES,
+        max_sge: signed(limits::SGE),
+        max_sge_rd: signed(limits::SGE),
+        max_cq: signed(limits::QUEUES),
+        max_cqe: signed(limits::COMPLETIONS),
+        max_mr: signed(limits::REGIONS),
+        max_pd: signed(limits::DOMAINS),
+        max_qp_rd_atom: signed(limits::READS),
+        max_ee_rd_atom: 0,
+        max_res_rd_atom: signed(limits::READS * limits::QUEUE_PAIRS),
+        max_qp_init_rd_atom: signed(limits::READS),
+        max_ee_init_rd_atom: 0,
+        atomic_cap: 0,
+        max_ee: 0,
+        max_rdd: 0,
+        max_mw: 0,
+        max_raw_ipv6_qp: 0,
+        max_raw_ethy_qp: 0,
+        max_mcast_grp: 0,
+        max_mcast_qp_attach: 0,
+        max_total_mcast_qp_attach: 0,
+        max_ah: signed(limits::ADDRESS_HANDLES),
+        max_fmr: 0,
+        max_map_per_fmr: 0,
+        max_srq: signed(limits::SHARED_QUEUES),
+        max_srq_wr: signed(limits::SHARED_DEPTH),
+        max_srq_sge: signed(limits::SGE),
+        max_pkeys: 1,
+        local_ca_ack_delay: 16,
+        phys_port_cnt: 1,
+    }
+}
+
+/// The same in the longer structure; groups of capabilities that we do not have are zero.
+pub(crate) fn attributes_ex(gids: &[Gid]) -> ibv_device_attr_ex {
+    ibv_device_attr_ex {
+        orig_attr: attributes(gids),
+        comp_mask: 0,
+        odp_caps: [0; 3],
+        completion_timestamp_mask: 0,
+        hca_core_clock: 0,
+        device_cap_flags_ex: u64::from(CAPABILITIES),
+        groups: [0; 27],
+        phys_port_cnt_ex: 1,
+    }
+}
+
+/// Entries of the GID table, empty ones included.
+pub(crate) fn gid_table_length(gids: &[Gid]) -> usize {
+    gids.len().max(limits::GIDS as usize)
+}
+
+/// Attributes of the port.
+pub(crate) fn port(gids: &[Gid]) -> ibv_port_attr {
+    let mtu = environment::mtu();
+    ibv_port_attr {
+        state: 4,
+        max_mtu: mtu,
+        active_mtu: mtu,
+        gid_tbl_len: i32::try_from(gid_table_length(gids)).unwrap_or(i32::MAX),
+        port_cap_flags: PORT_CAPABILITIES,
+        max_msg_sz: limits::MESSAGE,
+        pkey_tbl_len: 1,
+        max_vl_num: 1,
+        active_width: 2,
+        active_speed: 32,
+        phys_state: 5,
+        link_layer: 2,
+        ..ibv_port_attr::default()
+    }
+}
+
+/// An entry of the GID table; `None`: empty, or beyond it.
+pub(crate) fn gid_entry(gids: &[Gid], index: usize) -> Option<ibv_gid_entry> {
+    let found = gids.get(index)?;
+    Some(ibv_gid_entry {
+        gid: gid_words(gid::bytes_of(found.address)),
+        gid_index: u32::try_from(index).ok()?,
+        port_num: 1,
+        gid_type: ROCE_V2,
+        ndev_ifindex: found.interface,
+    })
+}

@@ -1,0 +1,164 @@
+//! Completion queues and completion channels.
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::abi::*;
+use crate::completion::{CompletionChannel, Queue};
+use crate::entry::shell::{self, OfChannel, OfQueue};
+use crate::entry::{caught, minus_one, number, pointer, quiet};
+use crate::errno::{Errno, Result};
+
+pub(crate) unsafe extern "C" fn ibv_create_comp_channel(
+    context: *mut ibv_context,
+) -> *mut ibv_comp_channel {
+    pointer(|| {
+        // SAFETY: a context of the program's.
+        let body = Arc::new(CompletionChannel::new(unsafe { shell::context(context) }?)?);
+        let head = ibv_comp_channel { context, fd: body.events.fd(), refcnt: 0 };
+        Ok(shell::give::<OfChannel>(head, body))
+    })
+}
+
+pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
+    number(|| {
+        // SAFETY: a channel of the program's, which it does not use afterwards.
+        unsafe {
+            shell::look::<OfChannel>(channel)?.body.users.none()?;
+            shell::take::<OfChannel>(channel);
+        }
+        Ok(())
+    })
+}
+
+/// # Safety
+/// The program's context and channel.
+pub(crate) unsafe fn create(
+    context: *mut ibv_context,
+    depth: i64,
+    cq_context: *mut c_void,
+    channel: *mut ibv_comp_channel,
+    vector: i64,
+) -> Result<*mut ibv_cq_ex> {
+    // SAFETY: this function's contract.
+    let (body, with) = unsafe {
+        let with = if channel.is_null() { None } else { Some(shell::look::<OfChannel>(channel)?) };
+        (shell::context(context)?, with)
+    };
+    if vector != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let depth = u32::try_from(depth).map_err(|_| Errno::EINVAL)?;
+    let (queue, granted) = Queue::new(body, depth, with.as_ref().map(|with| with.body.clone()))?;
+    if let Some(with) = with {
+        with.head.refcnt += 1;
+    }
+    let head = super::completion_ex::head(ibv_cq {
+        context,
+        channel,
+        cq_context,
+        handle: queue.handle,
+        cqe: c_int::try_from(granted).map_err(|_| Errno::EINVAL)?,
+        mutex: shell::MUTEX,
+        cond: shell::CONDITION,
+        comp_events_completed: 0,
+        async_events_completed: 0,
+    });
+    let queue = Arc::new(queue);
+    let given = shell::give::<OfQueue>(head, queue.clone());
+    queue.address.store(given.expose_provenance(), Ordering::Release);
+    Ok(given)
+}
+
+pub(crate) unsafe extern "C" fn ibv_create_cq(
+    context: *mut ibv_context,
+    cqe: c_int,
+    cq_context: *mut c_void,
+    channel: *mut ibv_comp_channel,
+    vector: c_int,
+) -> *mut ibv_cq {
+    // SAFETY: the caller's objects.
+    pointer(|| unsafe {
+        Ok(create(context, cqe.into(), cq_context, channel, vector.into())?.cast())
+    })
+}
+
+pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
+    number(|| {
+        // SAFETY: a queue of the program's, which it does not use afterwards.
+        unsafe {
+            let shell = shell::look::<OfQueue>(cq.cast())?;
+            shell.body.destroy()?;
+            if let Some(channel) = shell.head.base.channel.as_mut() {
+                channel.refcnt -= 1;
+            }
+            shell::take::<OfQueue>(cq.cast());
+        }
+        Ok(())
+    })
+}
+
+pub(crate) unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
+    number(|| {
+        // SAFETY: a queue of the program's.
+        let shell = unsafe { shell::look::<OfQueue>(cq.cast()) }?;
+        let depth = u32::try_from(cqe).map_err(|_| Errno::EINVAL)?;
+        shell.head.base.cqe = shell.body.resize(depth)?.cast_signed();
+        Ok(())
+    })
+}
+
+pub(crate) unsafe extern "C" fn ibv_get_cq_event(
+    channel: *mut ibv_comp_channel,
+    cq: *mut *mut ibv_cq,
+    cq_context: *mut *mut c_void,
+) -> c_int {
+    minus_one(|| {
+        // SAFETY: a channel and two pointers of the program's. A queue whose event is in the channel is
+        // there, because its end takes the event back.
+        unsafe {
+            let shell = shell::look::<OfChannel>(channel)?;
+            if cq.is_null() || cq_context.is_null() {
+                return Err(Errno::EINVAL);
+            }
+            let queue = shell.body.events.fetch()?;
+            queue.completion_events.handed_out();
+            let found: *mut ibv_cq = shell::address_of(&queue.address);
+            cq.write(found);
+            cq_context.write((*found).cq_context);
+        }
+        Ok(0)
+    })
+}
+
+pub(crate) unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, events: c_uint) {
+    quiet(|| {
+        // SAFETY: a queue of the program's.
+        let shell = unsafe { shell::look::<OfQueue>(cq.cast()) }?;
+        let completed = &mut shell.head.base.comp_events_completed;
+        *completed = completed.wrapping_add(events);
+        shell.body.completion_events.acknowledge(events);
+        Ok(())
+    });
+}
+
+// ---- operations of a context ---------------------------------------------------------------------
+
+pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, most: c_int, wc: *mut ibv_wc) -> c_int {
+    let polled = caught(|| {
+        // SAFETY: a queue of the program's.
+        let queue = &unsafe { shell::trust::<OfQueue>(cq.cast()) }.body;
+        let most = usize::try_from(most).map_err(|_| Errno::EINVAL)?;
+        // SAFETY: an array of `most` entries, of which `index` is one.
+        Ok(queue.poll(|index, entry| unsafe { wc.add(index).write(entry) }, most))
+    });
+    polled.map_or(-1, |count| count as c_int)
+}
+
+pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited: c_int) -> c_int {
+    number(|| {
+        // SAFETY: a queue of the program's.
+        unsafe { shell::look::<OfQueue>(cq.cast()) }?.body.request_notification(solicited != 0)
+    })
+}

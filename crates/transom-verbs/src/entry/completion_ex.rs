@@ -1,0 +1,148 @@
+//! The extended interface of completion queues.
+
+use std::ffi::{c_int, c_uint};
+use std::sync::PoisonError;
+
+use crate::abi::*;
+use crate::entry::completion::create;
+use crate::entry::shell::{self, OfQueue};
+use crate::entry::{caught, pointer, stubs};
+use crate::errno::Errno;
+
+/// Members of a completion that can be asked for: all but time stamps and what VLANs, flows and tag
+/// matching have.
+const WC_FLAGS: u64 = 0x7F;
+/// SINGLE_THREADED and IGNORE_OVERRUN.
+const FLAGS: u32 = 3;
+/// The mask that says that there are flags; parent domains there are none.
+const HAS_FLAGS: u32 = 1;
+
+pub(crate) unsafe extern "C" fn create_cq_ex(
+    context: *mut ibv_context,
+    attr: *mut ibv_cq_init_attr_ex,
+) -> *mut ibv_cq_ex {
+    pointer(|| {
+        // SAFETY: the caller's structure.
+        let attr = unsafe { attr.as_ref() }.ok_or(Errno::EINVAL)?;
+        if attr.wc_flags & !WC_FLAGS != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let flags = if attr.comp_mask & HAS_FLAGS == 0 { 0 } else { attr.flags };
+        if attr.comp_mask & !HAS_FLAGS != 0 || flags & !FLAGS != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let (depth, vector) = (i64::from(attr.cqe), i64::from(attr.comp_vector));
+        // SAFETY: the caller's objects.
+        unsafe { create(context, depth, attr.cq_context, attr.channel, vector) }
+    })
+}
+
+/// Every queue has these functions.
+pub(crate) fn head(base: ibv_cq) -> ibv_cq_ex {
+    let zero = stubs::succeeds as Op;
+    ibv_cq_ex {
+        base,
+        comp_mask: 0,
+        status: 0,
+        wr_id: 0,
+        start_poll: start_poll as Op,
+        next_poll: next_poll as Op,
+        end_poll: end_poll as Op,
+        read_opcode: read_opcode as Op,
+        read_vendor_err: read_vendor_err as Op,
+        read_byte_len: read_byte_len as Op,
+        read_imm_data: read_imm_data as Op,
+        read_qp_num: read_qp_num as Op,
+        read_src_qp: read_src_qp as Op,
+        read_wc_flags: read_wc_flags as Op,
+        read_slid: zero,
+        read_sl: zero,
+        read_dlid_path_bits: zero,
+        read_completion_ts: zero,
+        read_cvlan: zero,
+        read_flow_tag: zero,
+        read_tm_info: stubs::nothing as Op,
+        read_completion_wallclock_ns: zero,
+    }
+}
+
+/// The next completion becomes the current one, if there is any.
+///
+/// # Safety
+/// A queue of the program's, locked by this thread.
+unsafe fn advance(cq: *mut ibv_cq_ex) -> bool {
+    // SAFETY: this function's contract.
+    let queue = &unsafe { shell::trust::<OfQueue>(cq) }.body;
+    let mut found = None;
+    queue.poll(|_, entry| found = Some(entry), 1);
+    let Some(entry) = found else { return false };
+    *queue.current.lock().unwrap_or_else(PoisonError::into_inner) = entry;
+    // SAFETY: two members that only the thread that polls reads and writes.
+    unsafe {
+        (&raw mut (*cq).status).write(entry.status as c_int);
+        (&raw mut (*cq).wr_id).write(entry.wr_id);
+    }
+    true
+}
+
+/// # Safety
+/// A queue of the program's.
+unsafe fn lock(cq: *mut ibv_cq_ex) {
+    // SAFETY: the mutex of a queue, initialised when it was made.
+    unsafe { libc::pthread_mutex_lock(&raw mut (*cq).base.mutex) };
+}
+
+/// # Safety
+/// As [`lock`], by the thread that has locked it.
+unsafe fn unlock(cq: *mut ibv_cq_ex) {
+    // SAFETY: as above.
+    unsafe { libc::pthread_mutex_unlock(&raw mut (*cq).base.mutex) };
+}
+
+/// Successful, it leaves the queue locked until `end_poll`.
+unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut u32) -> c_int {
+    // SAFETY: a queue and an argument of the program's, whose first member is its mask.
+    unsafe {
+        if attr.is_null() || attr.read() != 0 {
+            return Errno::EINVAL.0;
+        }
+        lock(cq);
+        let found = caught(|| Ok(advance(cq))).unwrap_or(false);
+        if !found {
+            unlock(cq);
+            return Errno::ENOENT.0;
+        }
+    }
+    0
+}
+
+unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
+    // SAFETY: a queue that `start_poll` has locked.
+    let found = caught(|| Ok(unsafe { advance(cq) })).unwrap_or(false);
+    if found { 0 } else { Errno::ENOENT.0 }
+}
+
+unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
+    // SAFETY: a queue that `start_poll` has locked.
+    unsafe { unlock(cq) };
+}
+
+macro_rules! readers {
+    ($($name:ident: $type:ty = $member:ident;)*) => {
+        $(unsafe extern "C" fn $name(cq: *mut ibv_cq_ex) -> $type {
+            // SAFETY: a queue of the program's.
+            let queue = &unsafe { shell::trust::<OfQueue>(cq) }.body;
+            queue.current.lock().unwrap_or_else(PoisonError::into_inner).$member
+        })*
+    };
+}
+
+readers! {
+    read_opcode: c_uint = opcode;
+    read_vendor_err: u32 = vendor_err;
+    read_byte_len: u32 = byte_len;
+    read_imm_data: u32 = imm_data;
+    read_qp_num: u32 = qp_num;
+    read_src_qp: u32 = src_qp;
+    read_wc_flags: c_uint = wc_flags;
+}

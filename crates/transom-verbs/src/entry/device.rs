@@ -1,0 +1,508 @@
+//! The device list, contexts, what the device says of itself, asynchronous events.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use crate::abi::*;
+use crate::context::{AsyncEvent, Context};
+use crate::device;
+use crate::entry::shell::{self, ContextShell};
+use crate::entry::{self, minus_one, number, pointer, quiet, stubs};
+use crate::environment;
+use crate::errno::{Errno, Result};
+use crate::gid::{self, Gid};
+
+/// The one device. Vendor libraries look behind the structure whether a device is theirs (V19).
+#[repr(C)]
+struct Device {
+    head: ibv_device,
+    behind: [u8; 256],
+}
+
+/// The address of the device; it is never freed.
+struct Address(*mut ibv_device);
+
+// SAFETY: what it points to is written once, before the address is handed out.
+unsafe impl Send for Address {}
+// SAFETY: as above.
+unsafe impl Sync for Address {}
+
+fn device() -> *mut ibv_device {
+    static DEVICE: OnceLock<Address> = OnceLock::new();
+    let made = DEVICE.get_or_init(|| {
+        let name = environment::device();
+        let sysfs = environment::variable("TRANSOM_SYSFS").unwrap_or_else(|| "/sys".into());
+        let (node_type, transport_type) = device::TYPES;
+        let device = Device {
+            head: ibv_device {
+                ops: [std::ptr::null(); 2],
+                node_type,
+                transport_type,
+                name: device::chars(&name),
+                dev_name: device::chars("uverbs0"),
+                dev_path: device::chars(&format!("{sysfs}/class/infiniband_verbs/uverbs0")),
+                ibdev_path: device::chars(&format!("{sysfs}/class/infiniband/{name}")),
+            },
+            behind: [0; 256],
+        };
+        Address(Box::into_raw(Box::new(device)).cast())
+    });
+    made.0
+}
+
+/// The GID table of the latest device list.
+static GIDS: Mutex<Vec<Gid>> = Mutex::new(Vec::new());
+
+/// The table, read anew if `fresh`, or if it has never been read.
+fn gids(fresh: bool) -> Vec<Gid> {
+    let mut gids = GIDS.lock().unwrap_or_else(PoisonError::into_inner);
+    if fresh || gids.is_empty() {
+        *gids = gid::table();
+    }
+    gids.clone()
+}
+
+// ---- the list ------------------------------------------------------------------------------------
+
+/// A list of one device behind its null-terminated pointers.
+pub(crate) unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device {
+    pointer(|| {
+        gids(true);
+        if !count.is_null() {
+            // SAFETY: the caller's number.
+            unsafe { count.write(1) };
+        }
+        let list = Box::new([device(), std::ptr::null_mut()]);
+        Ok(Box::into_raw(list).cast())
+    })
+}
+
+pub(crate) unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
+    if !list.is_null() {
+        // SAFETY: what `ibv_get_device_list` has returned, and is not used afterwards.
+        drop(unsafe { Box::from_raw(list.cast::<[*mut ibv_device; 2]>()) });
+    }
+}
+
+pub(crate) unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char {
+    if device.is_null() {
+        return std::ptr::null();
+    }
+    // SAFETY: a device of the list.
+    unsafe { (&raw const (*device).name).cast() }
+}
+
+pub(crate) extern "C" fn ibv_get_device_guid(_device: *mut ibv_device) -> u64 {
+    entry::caught(|| Ok(gid::node_guid(&gids(false)))).unwrap_or(0)
+}
+
+pub(crate) extern "C" fn ibv_get_device_index(_device: *mut ibv_device) -> c_int {
+    -1
+}
+
+// ---- contexts ------------------------------------------------------------------------------------
+
+pub(crate) unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
+    pointer(|| {
+        if device.is_null() {
+            return Err(Errno::EINVAL);
+        }
+        open()
+    })
+}
+
+/// A new context of the device.
+pub(crate) fn open() -> Result<*mut ibv_context> {
+    let body = Context::open(gids(false))?;
+    let shell = Box::new(ContextShell { front: front(), head: head(&body), body });
+    let shell = Box::into_raw(shell);
+    // SAFETY: freshly allocated.
+    Ok(unsafe { &raw mut (*shell).head })
+}
+
+fn head(body: &Context) -> ibv_context {
+    ibv_context {
+        device: device(),
+        ops: ibv_context_ops {
+            compat_query_device: ibv_query_device as Op,
+            compat_query_port: ibv_query_port as Op,
+            compat_1: [std::ptr::null(); 5],
+            alloc_mw: stubs::refuses_pointer as Op,
+            bind_mw: stubs::refuses as Op,
+            dealloc_mw: stubs::refuses as Op,
+            compat_2: std::ptr::null(),
+            poll_cq: entry::completion::poll_cq as Op,
+            req_notify_cq: entry::completion::req_notify_cq as Op,
+            compat_3: [std::ptr::null(); 7],
+            post_srq_recv: entry::post::post_srq_recv as Op,
+            compat_4: [std::ptr::null(); 4],
+            post_send: entry::post::post_send as Op,
+            post_recv: entry::post::post_recv as Op,
+            compat_5: [std::ptr::null(); 5],
+        },
+        cmd_fd: body.cmd_fd(),
+        async_fd: body.events.fd(),
+        num_comp_vectors: 1,
+        mutex: shell::MUTEX,
+        abi_compat: std::ptr::without_provenance_mut(usize::MAX),
+    }
+}
+
+/// No pointer that the header's inline functions call is null (V9).
+fn front() -> verbs_context {
+    let refuses = stubs::refuses as Op;
+    let refuses_pointer = stubs::refuses_pointer as Op;
+    verbs_context {
+        free_buf: stubs::nothing as Op,
+        alloc_buf: refuses_pointer,
+        dm_export_dmabuf_fd: stubs::refuses_minus_one as Op,
+        reg_mr_ex: refuses_pointer,
+        dealloc_dmah: refuses,
+        alloc_dmah: refuses_pointer,
+        query_port: query_port as Op,
+        advise_mr: refuses,
+        alloc_null_mr: refuses_pointer,
+        read_counters: refuses,
+        attach_counters_point_flow: refuses,
+        create_counters: refuses_pointer,
+        destroy_counters: refuses,
+        reg_dm_mr: refuses_pointer,
+        alloc_dm: refuses_pointer,
+        free_dm: refuses,
+        modify_flow_action_esp: refuses,
+        destroy_flow_action: refuses,
+        create_flow_action_esp: refuses_pointer,
+        modify_qp_rate_limit: refuses,
+        alloc_parent_domain: refuses_pointer,
+        dealloc_td: refuses,
+        alloc_td: refuses_pointer,
+        modify_cq: refuses,
+        post_srq_ops: refuses,
+        destroy_rwq_ind_table: refuses,
+        create_rwq_ind_table: refuses_pointer,
+        destroy_wq: refuses,
+        modify_wq: refuses,
+        create_wq: refuses_pointer,
+        query_rt_values: refuses,
+        create_cq_ex: entry::completion_ex::create_cq_ex as Op,
+        private: std::ptr::null(),
+        query_device_ex: query_device_ex as Op,
+        destroy_flow: refuses,
+        placeholder_2: std::ptr::null(),
+        create_flow: refuses_pointer,
+        placeholder_1: std::ptr::null(),
+        open_qp: refuses_pointer,
+        create_qp_ex: entry::queue_pair::create_qp_ex as Op,
+        get_srq_num: refuses,
+        create_srq_ex: entry::receive::create_srq_ex as Op,
+        open_xrcd: refuses_pointer,
+        close_xrcd: refuses,
+        placeholder_0: std::ptr::null(),
+        sz: CONTEXT_SIZE,
+    }
+}
+
+pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
+    number(|| {
+        // SAFETY: a context of the program's, which it does not use afterwards.
+        unsafe { shell::context(context) }?.close();
+        // SAFETY: as above.
+        drop(unsafe { Box::from_raw(shell::shell_of(context)) });
+        Ok(())
+    })
+}
+
+// ---- attributes ----------------------------------------------------------------------------------
+
+pub(crate) unsafe extern "C" fn ibv_query_device(
+    context: *mut ibv_context,
+    attr: *mut ibv_device_attr,
+) -> c_int {
+    number(|| {
+        // SAFETY: a context and a structure of the program's.
+        unsafe { *out(attr)? = device::attributes(&shell::context(context)?.gids) };
+        Ok(())
+    })
+}
+
+/// An argument to be written: `EINVAL` for null.
+///
+/// # Safety
+/// Null, or room for a `T` of the program's. The old contents may be read.
+unsafe fn out<'a, T>(to: *mut T) -> Result<&'a mut T> {
+    // SAFETY: this function's contract.
+    unsafe { to.as_mut() }.ok_or(Errno::EINVAL)
+}
+
+unsafe extern "C" fn query_device_ex(
+    context: *mut ibv_context,
+    _input: *const c_void,
+    attr: *mut ibv_device_attr_ex,
+    size: usize,
+) -> c_int {
+    number(|| {
+        // SAFETY: a context of the program's.
+        let all = device::attributes_ex(&unsafe { shell::context(context) }?.gids);
+        // SAFETY: room for `size` bytes.
+        unsafe { cut(attr, &all, size) }
+    })
+}
+
+/// Write a structure into room of another size: cut, or followed by zeros.
+///
+/// # Safety
+/// `to` is null or has room for `size` bytes.
+unsafe fn cut<T>(to: *mut T, from: &T, size: usize) -> Result {
+    if to.is_null() {
+        return Err(Errno::EINVAL);
+    }
+    let known = size.min(size_of::<T>());
+    // SAFETY: this function's contract; `known` bytes are in both.
+    unsafe {
+        std::ptr::copy_nonoverlapping(std::ptr::from_ref(from).cast::<u8>(), to.cast(), known);
+        to.cast::<u8>().add(known).write_bytes(0, size - known);
+    }
+    Ok(())
+}
+
+/// The exported function fills the 48 bytes of the old structure.
+pub(crate) unsafe extern "C" fn ibv_query_port(
+    context: *mut ibv_context,
+    port: u8,
+    attr: *mut ibv_port_attr,
+) -> c_int {
+    // SAFETY: as for `query_port`, with room for what the old structure has.
+    unsafe { query_port(context, port, attr, 48) }
+}
+
+unsafe extern "C" fn query_port(
+    context: *mut ibv_context,
+    port: u8,
+    attr: *mut ibv_port_attr,
+    size: usize,
+) -> c_int {
+    number(|| {
+        // SAFETY: a context of the program's.
+        let context = unsafe { shell::context(context) }?;
+        if port != 1 {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: room for `size` bytes.
+        unsafe { cut(attr, &device::port(&context.gids), size) }
+    })
+}
+
+/// 100 Gb/s, in units of 100 Mb/s.
+pub(crate) unsafe extern "C" fn ibv_query_port_speed(
+    context: *mut ibv_context,
+    port: u32,
+    speed: *mut u64,
+) -> c_int {
+    number(|| {
+        // SAFETY: a context and a number of the program's.
+        unsafe {
+            shell::context(context)?;
+            if port != 1 {
+                return Err(Errno::EINVAL);
+            }
+            *out(speed)? = 1000;
+        }
+        Ok(())
+    })
+}
+
+pub(crate) unsafe extern "C" fn ibv_query_gid(
+    context: *mut ibv_context,
+    port: u8,
+    index: c_int,
+    gid: *mut [u64; 2],
+) -> c_int {
+    minus_one(|| {
+        // SAFETY: a context and a GID of the program's.
+        unsafe {
+            let gids = &shell::context(context)?.gids;
+            let index = checked(gids, u32::from(port), i64::from(index))?;
+            *out(gid)? = device::gid_entry(gids, index).map_or([0; 2], |entry| entry.gid);
+        }
+        Ok(0)
+    })
+}
+
+/// An index inside the table of the one port.
+fn checked(gids: &[Gid], port: u32, index: i64) -> Result<usize> {
+    let index = usize::try_from(index).map_err(|_| Errno::EINVAL)?;
+    let inside = port == 1 && index < device::gid_table_length(gids);
+    if inside { Ok(index) } else { Err(Errno::EINVAL) }
+}
+
+pub(crate) unsafe extern "C" fn _ibv_query_gid_ex(
+    context: *mut ibv_context,
+    port: u32,
+    index: u32,
+    entry: *mut ibv_gid_entry,
+    flags: u32,
+    size: usize,
+) -> c_int {
+    number(|| {
+        // SAFETY: a context of the program's.
+        let gids = &unsafe { shell::context(context) }?.gids;
+        let index = checked(gids, port, i64::from(index))?;
+        if flags != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let found = device::gid_entry(gids, index).ok_or(Errno::ENODATA)?;
+        // SAFETY: room for `size` bytes.
+        unsafe { cut(entry, &found, size) }
+    })
+}
+
+/// How many entries there are; a negative number of an error.
+pub(crate) unsafe extern "C" fn _ibv_query_gid_table(
+    context: *mut ibv_context,
+    entries: *mut ibv_gid_entry,
+    most: usize,
+    flags: u32,
+    size: usize,
+) -> isize {
+    let listed = entry::caught(|| {
+        // SAFETY: a context of the program's.
+        let gids = &unsafe { shell::context(context) }?.gids;
+        if flags != 0 || most < gids.len() || size == 0 {
+            return Err(Errno::EINVAL);
+        }
+        for index in 0..gids.len() {
+            let found = device::gid_entry(gids, index).ok_or(Errno::ENODATA)?;
+            // SAFETY: an array of `most` entries of `size` bytes.
+            unsafe { cut(entries.wrapping_byte_add(index * size), &found, size) }?;
+        }
+        isize::try_from(gids.len()).map_err(|_| Errno::EINVAL)
+    });
+    listed.unwrap_or_else(|error| {
+        crate::sys::set_errno(error.0);
+        -(error.0 as isize)
+    })
+}
+
+/// The private call: 1 is RoCE v2.
+pub(crate) unsafe extern "C" fn ibv_query_gid_type(
+    context: *mut ibv_context,
+    port: u8,
+    index: c_uint,
+    kind: *mut c_int,
+) -> c_int {
+    minus_one(|| {
+        // SAFETY: a context and a number of the program's.
+        unsafe {
+            let gids = &shell::context(context)?.gids;
+            let index = checked(gids, u32::from(port), i64::from(index))?;
+            *out(kind)? = c_int::from(gids.get(index).is_some());
+        }
+        Ok(0)
+    })
+}
+
+pub(crate) unsafe extern "C" fn ibv_query_pkey(
+    context: *mut ibv_context,
+    port: u8,
+    index: c_int,
+    pkey: *mut u16,
+) -> c_int {
+    minus_one(|| {
+        // SAFETY: a context and a number of the program's.
+        unsafe {
+            shell::context(context)?;
+            if port != 1 || index != 0 {
+                return Err(Errno::EINVAL);
+            }
+            *out(pkey)? = 0xFFFF;
+        }
+        Ok(0)
+    })
+}
+
+pub(crate) unsafe extern "C" fn ibv_get_pkey_index(
+    context: *mut ibv_context,
+    port: u8,
+    pkey: u16,
+) -> c_int {
+    minus_one(|| {
+        // SAFETY: a context of the program's.
+        unsafe { shell::context(context) }?;
+        if port == 1 && pkey == 0xFFFF { Ok(0) } else { Err(Errno::EINVAL) }
+    })
+}
+
+/// Zeros: nothing here has a hardware address.
+pub(crate) unsafe extern "C" fn ibv_resolve_eth_l2_from_gid(
+    _context: *mut ibv_context,
+    _attr: *mut ibv_ah_attr,
+    hardware: *mut [u8; 6],
+    vlan: *mut u16,
+) -> c_int {
+    // SAFETY: null, or room of the program's.
+    unsafe {
+        if let Some(hardware) = hardware.as_mut() {
+            *hardware = [0; 6];
+        }
+        if let Some(vlan) = vlan.as_mut() {
+            *vlan = 0xFFFF;
+        }
+    }
+    0
+}
+
+// ---- asynchronous events -------------------------------------------------------------------------
+
+pub(crate) unsafe extern "C" fn ibv_get_async_event(
+    context: *mut ibv_context,
+    event: *mut ibv_async_event,
+) -> c_int {
+    minus_one(|| {
+        // SAFETY: a context and a structure of the program's.
+        let (context, event) = unsafe { (shell::context(context)?, out(event)?) };
+        let (address, kind) = match context.events.fetch()? {
+            AsyncEvent::QueuePair(object, kind) => {
+                object.async_events.handed_out();
+                (shell::address_of(&object.address), kind)
+            }
+            AsyncEvent::Completions(object, kind) => {
+                object.async_events.handed_out();
+                (shell::address_of(&object.address), kind)
+            }
+            AsyncEvent::SharedReceives(object, kind) => {
+                object.async_events.handed_out();
+                (shell::address_of(&object.address), kind)
+            }
+        };
+        *event = ibv_async_event { element: address, event_type: kind };
+        Ok(0)
+    })
+}
+
+pub(crate) unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
+    quiet(|| {
+        // SAFETY: an event that `ibv_get_async_event` has filled, whose object is there until it is
+        // acknowledged.
+        unsafe {
+            let event = out(event)?;
+            match event.event_type {
+                event::CQ_ERR => {
+                    let queue = shell::look::<shell::OfQueue>(event.element.cast())?;
+                    queue.head.base.async_events_completed += 1;
+                    queue.body.async_events.acknowledge(1);
+                }
+                event::SRQ_LIMIT_REACHED => {
+                    let queue = shell::look::<shell::OfSharedQueue>(event.element.cast())?;
+                    queue.head.events_completed += 1;
+                    queue.body.async_events.acknowledge(1);
+                }
+                _ => {
+                    let pair = shell::look::<shell::OfQueuePair>(event.element.cast())?;
+                    pair.head.qp_base.events_completed += 1;
+                    pair.body.queue_pair.async_events.acknowledge(1);
+                }
+            }
+        }
+        Ok(())
+    });
+}

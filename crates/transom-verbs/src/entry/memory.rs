@@ -1,0 +1,155 @@
+//! Protection domains and memory regions.
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::sync::Arc;
+
+use crate::abi::*;
+use crate::entry::shell::{self, OfDomain, OfRegion};
+use crate::entry::{number, pointer};
+use crate::errno::{Errno, Result};
+use crate::memory::{Domain, Region};
+
+pub(crate) unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
+    pointer(|| {
+        // SAFETY: a context of the program's.
+        let body = Arc::new(Domain::new(unsafe { shell::context(context) }?)?);
+        Ok(shell::give::<OfDomain>(ibv_pd { context, handle: body.handle }, body))
+    })
+}
+
+pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
+    number(|| {
+        // SAFETY: a domain of the program's, which it does not use afterwards.
+        unsafe {
+            shell::look::<OfDomain>(pd)?.body.unused()?;
+            shell::take::<OfDomain>(pd);
+        }
+        Ok(())
+    })
+}
+
+/// # Safety
+/// The program's domain and memory, as for `ibv_reg_mr`.
+unsafe fn register(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: u32,
+) -> Result<*mut ibv_mr> {
+    // SAFETY: this function's contract.
+    let domain = unsafe { shell::look::<OfDomain>(pd) }?;
+    let host = addr.expose_provenance() as u64;
+    // SAFETY: the memory is the program's, which leaves it in place until it deregisters: that is the
+    // contract of `ibv_reg_mr`. If not, its pages may vanish, which the engine's copies survive.
+    let body = unsafe { Region::new(&domain.body, host, length as u64, iova, access) }?;
+    let head = ibv_mr {
+        context: domain.head.context,
+        pd,
+        addr,
+        length,
+        handle: body.handle,
+        lkey: body.token.0,
+        rkey: body.token.0,
+    };
+    Ok(shell::give::<OfRegion>(head, body))
+}
+
+/// The address that the first byte has for peers (V40).
+fn base(addr: *mut c_void, iova: u64, access: u32) -> u64 {
+    let zero_based = access & access::ZERO_BASED != 0 && iova == addr.addr() as u64;
+    if zero_based { 0 } else { iova }
+}
+
+pub(crate) unsafe extern "C" fn ibv_reg_mr(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    access: c_int,
+) -> *mut ibv_mr {
+    // SAFETY: the same contract.
+    unsafe { ibv_reg_mr_iova2(pd, addr, length, addr.addr() as u64, access as c_uint) }
+}
+
+pub(crate) unsafe extern "C" fn ibv_reg_mr_iova(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: c_int,
+) -> *mut ibv_mr {
+    // SAFETY: the same contract.
+    unsafe { ibv_reg_mr_iova2(pd, addr, length, iova, access as c_uint) }
+}
+
+pub(crate) unsafe extern "C" fn ibv_reg_mr_iova2(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: c_uint,
+) -> *mut ibv_mr {
+    // SAFETY: the contract of `ibv_reg_mr`.
+    pointer(|| unsafe { register(pd, addr, length, base(addr, iova, access), access) })
+}
+
+pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
+    number(|| {
+        // SAFETY: a region of the program's, which it does not use afterwards.
+        unsafe {
+            shell::look::<OfRegion>(mr)?.body.deregister()?;
+            shell::take::<OfRegion>(mr);
+        }
+        Ok(())
+    })
+}
+
+const TRANSLATION: c_int = 1;
+const PD: c_int = 2;
+const ACCESS: c_int = 4;
+
+/// A new registration, and the end of the old one, which stays valid if the new one fails (V44).
+pub(crate) unsafe extern "C" fn ibv_rereg_mr(
+    mr: *mut ibv_mr,
+    flags: c_int,
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    access: c_int,
+) -> c_int {
+    const ERR_INPUT: c_int = -1;
+    let done = number(|| {
+        // SAFETY: a region and a domain of the program's.
+        let shell = unsafe { shell::look::<OfRegion>(mr) }?;
+        let incomplete = flags & !(TRANSLATION | PD | ACCESS) != 0
+            || flags == 0
+            || (flags & TRANSLATION != 0 && addr.is_null())
+            || (flags & PD != 0 && pd.is_null());
+        if incomplete {
+            return Err(Errno::EINVAL);
+        }
+        let counts = shell.body.domain.context.adapter.counts(shell.body.token);
+        if counts.is_some_and(|counts| counts.windows > 0) {
+            return Err(Errno::EBUSY);
+        }
+        let pd = if flags & PD == 0 { shell.head.pd } else { pd };
+        let (addr, length) = match flags & TRANSLATION {
+            0 => (shell.head.addr, shell.head.length),
+            _ => (addr, length),
+        };
+        let access = if flags & ACCESS == 0 { shell.body.access } else { access as u32 };
+        // SAFETY: the contract of `ibv_reg_mr`.
+        let new =
+            unsafe { register(pd, addr, length, base(addr, addr.addr() as u64, access), access) }?;
+        // SAFETY: made above, and not handed out.
+        let mut new = unsafe { shell::take::<OfRegion>(new) };
+        if let Err(error) = shell.body.deregister() {
+            new.body.deregister()?;
+            return Err(error);
+        }
+        std::mem::swap(&mut shell.head, &mut new.head);
+        std::mem::swap(&mut shell.body, &mut new.body);
+        Ok(())
+    });
+    if done == 0 { 0 } else { ERR_INPUT }
+}

@@ -1,0 +1,62 @@
+//! The functions that programs call, in C's words: they read and write the program's structures, and
+//! call the safe modules. What the table `exports.txt` names is here.
+
+pub(crate) mod address;
+pub(crate) mod cm;
+pub(crate) mod completion;
+pub(crate) mod completion_ex;
+pub(crate) mod device;
+pub(crate) mod memory;
+pub(crate) mod post;
+pub(crate) mod queue_pair;
+pub(crate) mod receive;
+pub(crate) mod shell;
+pub(crate) mod stubs;
+pub(crate) mod text;
+pub(crate) mod work;
+
+use std::ffi::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::errno::{Errno, Result};
+use crate::sys::set_errno;
+
+/// What `work` returns; a panic of ours ends as `EIO`, and leaves no exported function (V15).
+fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        eprintln!("transom: a fault of this library ended a call (EIO); please report it");
+        Err(Errno::EIO)
+    })
+}
+
+/// 0, or the number of the error, which is `errno`, too.
+pub(crate) fn number(work: impl FnOnce() -> Result) -> c_int {
+    match caught(work) {
+        Ok(()) => 0,
+        Err(error) => {
+            set_errno(error.0);
+            error.0
+        }
+    }
+}
+
+/// What `work` returns, or -1 and `errno`.
+pub(crate) fn minus_one(work: impl FnOnce() -> Result<c_int>) -> c_int {
+    caught(work).unwrap_or_else(|error| {
+        set_errno(error.0);
+        -1
+    })
+}
+
+/// A pointer, or null and `errno`.
+pub(crate) fn pointer<T>(work: impl FnOnce() -> Result<*mut T>) -> *mut T {
+    caught(work).unwrap_or_else(|error| {
+        set_errno(error.0);
+        std::ptr::null_mut()
+    })
+}
+
+/// For calls without a result.
+pub(crate) fn quiet(work: impl FnOnce() -> Result) {
+    let _ = caught(work);
+}

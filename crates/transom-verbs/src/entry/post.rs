@@ -1,0 +1,218 @@
+//! Posting lists of requests and receives.
+
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+
+use transom_engine::{Data, Operation, Request, Sge};
+
+use crate::abi::*;
+use crate::entry::number;
+use crate::entry::shell::{self, OfQueuePair, OfSharedQueue};
+use crate::errno::{Errno, Result};
+use crate::limits;
+use crate::queue_pair::{QueuePair, operation};
+
+/// A list in the engine's words, on the stack.
+pub(crate) struct List {
+    entries: [Sge; limits::SGE as usize],
+    count: usize,
+}
+
+impl List {
+    pub(crate) fn new() -> List {
+        List { entries: [Sge { token: 0, address: 0, length: 0 }; limits::SGE as usize], count: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, entry: &ibv_sge) -> Result {
+        let to = self.entries.get_mut(self.count).ok_or(Errno::EINVAL)?;
+        *to = Sge { token: entry.lkey, address: entry.addr, length: entry.length };
+        self.count += 1;
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn as_slice(&self) -> &[Sge] {
+        self.entries.get(..self.count).unwrap_or_default()
+    }
+}
+
+/// The entries of a program's list.
+///
+/// # Safety
+/// `count` entries at `list`.
+#[inline]
+unsafe fn entries<'a>(list: *mut ibv_sge, count: c_int) -> Result<&'a [ibv_sge]> {
+    match usize::try_from(count) {
+        Ok(0) => Ok(&[]),
+        Ok(count) if !list.is_null() && count <= limits::SGE as usize => {
+            // SAFETY: this function's contract.
+            Ok(unsafe { std::slice::from_raw_parts(list, count) })
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// The bytes of an inline request.
+pub(crate) struct Captured {
+    bytes: [MaybeUninit<u8>; limits::INLINE as usize],
+    count: usize,
+}
+
+impl Captured {
+    #[inline]
+    pub(crate) fn new() -> Captured {
+        Captured { bytes: [MaybeUninit::uninit(); limits::INLINE as usize], count: 0 }
+    }
+
+    /// Copy `length` bytes of the program's: `EINVAL` beyond what the queue pair takes.
+    ///
+    /// # Safety
+    /// `length` bytes at `address` that can be read.
+    #[inline]
+    pub(crate) unsafe fn add(&mut self, address: u64, length: usize, most: u32) -> Result {
+        let end = self.count.checked_add(length).filter(|end| *end <= most as usize);
+        let end = end.ok_or(Errno::EINVAL)?;
+        let room = self.bytes.get_mut(self.count..end).ok_or(Errno::EINVAL)?;
+        let from = std::ptr::with_exposed_provenance::<u8>(address as usize);
+        if !room.is_empty() {
+            // SAFETY: this function's contract; the room has as many bytes.
+            unsafe { std::ptr::copy_nonoverlapping(from, room.as_mut_ptr().cast(), length) };
+        }
+        self.count = end;
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        // SAFETY: the first `count` bytes were written by `add`.
+        unsafe { std::slice::from_raw_parts(self.bytes.as_ptr().cast(), self.count) }
+    }
+}
+
+/// Whether an operation may carry its data inline.
+fn may_be_inline(operation: &Operation) -> bool {
+    matches!(
+        operation,
+        Operation::Send | Operation::SendWithInvalidate { .. } | Operation::Write { .. }
+    )
+}
+
+/// # Safety
+/// A request of the program's with its list.
+#[inline]
+unsafe fn post_one(pair: &QueuePair, wr: &ibv_send_wr) -> Result {
+    let operation =
+        operation(wr.opcode, wr.wr.remote_addr, wr.wr.rkey_or_compare as u32, wr.imm_data)?;
+    // SAFETY: this function's contract.
+    let given = unsafe { entries(wr.sg_list, wr.num_sge) }?;
+    if given.len() > pair.caps.max_send_sge as usize {
+        return Err(Errno::EINVAL);
+    }
+    let request = Request { context: wr.wr_id, operation, flags: pair.flags(wr.send_flags) };
+    if wr.send_flags & send::INLINE != 0 {
+        if !may_be_inline(&operation) {
+            return Err(Errno::EINVAL);
+        }
+        let mut captured = Captured::new();
+        for entry in given {
+            let most = pair.caps.max_inline_data;
+            // SAFETY: inline data is the program's to read: that is the contract of IBV_SEND_INLINE.
+            unsafe { captured.add(entry.addr, entry.length as usize, most) }?;
+        }
+        return pair.post_send(&request, Data::Inline(captured.as_slice()));
+    }
+    if !operation.has_data() {
+        return pair.post_send(&request, Data::Sges(&[]));
+    }
+    let mut list = List::new();
+    for entry in given {
+        list.push(entry)?;
+    }
+    pair.post_send(&request, Data::Sges(list.as_slice()))
+}
+
+/// Post the requests before the first bad one, which `*bad_wr` names (V81).
+pub(crate) unsafe extern "C" fn post_send(
+    qp: *mut ibv_qp,
+    mut wr: *mut ibv_send_wr,
+    bad_wr: *mut *mut ibv_send_wr,
+) -> c_int {
+    let done = number(|| {
+        // SAFETY: a queue pair of the program's.
+        let pair = &unsafe { shell::trust::<OfQueuePair>(qp.cast()) }.body.queue_pair;
+        pair.sends()?;
+        // SAFETY: a chain of requests of the program's, each with its list.
+        while let Some(request) = unsafe { wr.as_ref() } {
+            // SAFETY: as above.
+            unsafe { post_one(pair, request) }?;
+            wr = request.next;
+        }
+        Ok(())
+    });
+    if done != 0 && !bad_wr.is_null() {
+        // SAFETY: the caller's pointer.
+        unsafe { bad_wr.write(wr) };
+    }
+    done
+}
+
+/// Post receives, to a queue pair or to a shared queue.
+///
+/// # Safety
+/// A chain of receives of the program's, and room for a pointer.
+unsafe fn post_receives(
+    mut wr: *mut ibv_recv_wr,
+    bad_wr: *mut *mut ibv_recv_wr,
+    most_sge: u32,
+    post: impl Fn(u64, &[Sge]) -> Result,
+) -> c_int {
+    let done = number(|| {
+        // SAFETY: this function's contract.
+        while let Some(receive) = unsafe { wr.as_ref() } {
+            // SAFETY: as above.
+            let given = unsafe { entries(receive.sg_list, receive.num_sge) }?;
+            if given.len() > most_sge as usize {
+                return Err(Errno::EINVAL);
+            }
+            let mut list = List::new();
+            for entry in given {
+                list.push(entry)?;
+            }
+            post(receive.wr_id, list.as_slice())?;
+            wr = receive.next;
+        }
+        Ok(())
+    });
+    if done != 0 && !bad_wr.is_null() {
+        // SAFETY: this function's contract.
+        unsafe { bad_wr.write(wr) };
+    }
+    done
+}
+
+pub(crate) unsafe extern "C" fn post_recv(
+    qp: *mut ibv_qp,
+    wr: *mut ibv_recv_wr,
+    bad_wr: *mut *mut ibv_recv_wr,
+) -> c_int {
+    // SAFETY: a queue pair and a chain of the program's.
+    unsafe {
+        let pair = &shell::trust::<OfQueuePair>(qp.cast()).body.queue_pair;
+        post_receives(wr, bad_wr, pair.caps.max_recv_sge.max(1), |wr_id, list| {
+            pair.post_receive(wr_id, list)
+        })
+    }
+}
+
+pub(crate) unsafe extern "C" fn post_srq_recv(
+    srq: *mut ibv_srq,
+    wr: *mut ibv_recv_wr,
+    bad_wr: *mut *mut ibv_recv_wr,
+) -> c_int {
+    // SAFETY: a shared queue and a chain of the program's.
+    unsafe {
+        let queue = &shell::trust::<OfSharedQueue>(srq).body;
+        post_receives(wr, bad_wr, limits::SGE, |wr_id, list| queue.post(wr_id, list))
+    }
+}

@@ -1,0 +1,195 @@
+//! Queue pairs: creation, attributes, states.
+
+use std::ffi::{c_int, c_uint};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::abi::*;
+use crate::entry::shell::{self, OfDomain, OfQueue, OfQueuePair, OfSharedQueue};
+use crate::entry::work::{self, Builder};
+use crate::entry::{number, pointer};
+use crate::errno::{Errno, Result};
+use crate::queue_pair::{Parts, QueuePair, SEND_OPS};
+
+/// What is behind the program's structure.
+#[derive(Debug)]
+pub(crate) struct Body {
+    pub(crate) queue_pair: Arc<QueuePair>,
+    pub(crate) handle: u32,
+    /// Made with operations for the `wr_*` calls.
+    extended: bool,
+    /// What those calls have built; under the lock that `wr_start` takes.
+    pub(crate) builder: std::cell::UnsafeCell<Builder>,
+}
+
+/// # Safety
+/// The program's objects, as in `attr`.
+pub(crate) unsafe fn create(
+    pd: *mut ibv_pd,
+    attr: &mut ibv_qp_init_attr,
+    send_ops: u64,
+) -> Result<*mut ibv_qp_ex> {
+    // SAFETY: this function's contract.
+    let (domain, send, receive, shared) = unsafe {
+        let shared =
+            if attr.srq.is_null() { None } else { Some(shell::look::<OfSharedQueue>(attr.srq)?) };
+        (
+            shell::look::<OfDomain>(pd)?,
+            shell::look::<OfQueue>(attr.send_cq.cast())?.body.clone(),
+            shell::look::<OfQueue>(attr.recv_cq.cast())?.body.clone(),
+            shared.map(|shared| shared.body.clone()),
+        )
+    };
+    if attr.qp_type != qpt::RC {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let signal_all = attr.sq_sig_all != 0;
+    let parts = Parts { domain: domain.body.clone(), send, receive, shared, signal_all };
+    let queue_pair = QueuePair::new(parts, attr.cap)?;
+    attr.cap = queue_pair.caps;
+    let base = ibv_qp {
+        context: domain.head.context,
+        qp_context: attr.qp_context,
+        pd,
+        send_cq: attr.send_cq,
+        recv_cq: attr.recv_cq,
+        srq: attr.srq,
+        handle: queue_pair.handle,
+        qp_num: queue_pair.number,
+        state: qps::RESET,
+        qp_type: attr.qp_type,
+        mutex: shell::MUTEX,
+        cond: shell::CONDITION,
+        events_completed: 0,
+    };
+    let body = Body {
+        queue_pair: queue_pair.clone(),
+        handle: queue_pair.handle,
+        extended: send_ops != 0,
+        builder: std::cell::UnsafeCell::new(Builder::default()),
+    };
+    let given = shell::give::<OfQueuePair>(work::head(base, send_ops), body);
+    queue_pair.address.store(given.expose_provenance(), Ordering::Release);
+    Ok(given)
+}
+
+pub(crate) unsafe extern "C" fn ibv_create_qp(
+    pd: *mut ibv_pd,
+    attr: *mut ibv_qp_init_attr,
+) -> *mut ibv_qp {
+    // SAFETY: the caller's structure and objects.
+    pointer(|| unsafe {
+        let attr = attr.as_mut().ok_or(Errno::EINVAL)?;
+        Ok(create(pd, attr, 0)?.cast())
+    })
+}
+
+pub(crate) unsafe extern "C" fn create_qp_ex(
+    _context: *mut ibv_context,
+    attr: *mut ibv_qp_init_attr_ex,
+) -> *mut ibv_qp {
+    // SAFETY: the caller's structure and objects.
+    pointer(|| unsafe { create_ex(attr.as_mut().ok_or(Errno::EINVAL)?) })
+}
+
+/// # Safety
+/// The program's objects, as in `attr`.
+pub(crate) unsafe fn create_ex(attr: &mut ibv_qp_init_attr_ex) -> Result<*mut ibv_qp> {
+    let other = attr.comp_mask & !(init::PD | init::CREATE_FLAGS | init::SEND_OPS) != 0;
+    let flags = attr.comp_mask & init::CREATE_FLAGS != 0 && attr.create_flags != 0;
+    let send_ops = if attr.comp_mask & init::SEND_OPS == 0 { 0 } else { attr.send_ops_flags };
+    if other || flags || send_ops & !SEND_OPS != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    if attr.comp_mask & init::PD == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let mut plain = ibv_qp_init_attr {
+        qp_context: attr.qp_context,
+        send_cq: attr.send_cq,
+        recv_cq: attr.recv_cq,
+        srq: attr.srq,
+        cap: attr.cap,
+        qp_type: attr.qp_type,
+        sq_sig_all: attr.sq_sig_all,
+    };
+    // SAFETY: this function's contract.
+    let made = unsafe { create(attr.pd, &mut plain, send_ops) }?;
+    attr.cap = plain.cap;
+    Ok(made.cast())
+}
+
+/// Null unless it was made with operations for the `wr_*` calls.
+pub(crate) unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
+    // SAFETY: a queue pair of the program's.
+    pointer(|| unsafe {
+        let extended = shell::look::<OfQueuePair>(qp.cast())?.body.extended;
+        if extended { Ok(qp.cast()) } else { Err(Errno::EOPNOTSUPP) }
+    })
+}
+
+pub(crate) unsafe extern "C" fn ibv_modify_qp(
+    qp: *mut ibv_qp,
+    attr: *mut ibv_qp_attr,
+    mask: c_int,
+) -> c_int {
+    number(|| {
+        // SAFETY: a queue pair and a structure of the program's.
+        let (shell, attr) = unsafe {
+            (shell::look::<OfQueuePair>(qp.cast())?, attr.as_ref().ok_or(Errno::EINVAL)?)
+        };
+        shell.head.qp_base.state = shell.body.queue_pair.modify(attr, mask as u32)?;
+        Ok(())
+    })
+}
+
+pub(crate) unsafe extern "C" fn ibv_query_qp(
+    qp: *mut ibv_qp,
+    attr: *mut ibv_qp_attr,
+    _mask: c_int,
+    init: *mut ibv_qp_init_attr,
+) -> c_int {
+    number(|| {
+        // SAFETY: a queue pair and two structures of the program's.
+        let (shell, attr) = unsafe {
+            (shell::look::<OfQueuePair>(qp.cast())?, attr.as_mut().ok_or(Errno::EINVAL)?)
+        };
+        let pair = &shell.body.queue_pair;
+        *attr = pair.query();
+        shell.head.qp_base.state = attr.qp_state;
+        // SAFETY: as above.
+        if let Some(init) = unsafe { init.as_mut() } {
+            let base = &shell.head.qp_base;
+            *init = ibv_qp_init_attr {
+                qp_context: base.qp_context,
+                send_cq: base.send_cq,
+                recv_cq: base.recv_cq,
+                srq: base.srq,
+                cap: pair.caps,
+                qp_type: base.qp_type,
+                sq_sig_all: c_int::from(pair.signal_all),
+            };
+        }
+        Ok(())
+    })
+}
+
+pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
+    number(|| {
+        // SAFETY: a queue pair of the program's, which it does not use afterwards.
+        unsafe {
+            shell::look::<OfQueuePair>(qp.cast())?.body.queue_pair.destroy();
+            shell::take::<OfQueuePair>(qp.cast());
+        }
+        Ok(())
+    })
+}
+
+/// The bytes of a message become visible in order.
+pub(crate) extern "C" fn ibv_query_qp_data_in_order(
+    _qp: *mut ibv_qp,
+    _opcode: c_uint,
+    _flags: u32,
+) -> c_int {
+    1
+}

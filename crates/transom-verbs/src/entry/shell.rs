@@ -1,0 +1,127 @@
+//! The structures that programs hold: C's members in front, ours behind.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::abi::*;
+use crate::completion::{CompletionChannel, Queue};
+use crate::context::Context;
+use crate::errno::{Errno, Result};
+use crate::memory::{Domain, Region};
+use crate::receive::SharedQueue;
+
+/// A structure of C's with what it stands for.
+#[repr(C)]
+pub(crate) struct Shell<H, B> {
+    pub(crate) head: H,
+    pub(crate) body: B,
+}
+
+/// A kind of object: how its structure and ours belong together.
+pub(crate) trait Kind {
+    type Head;
+    type Body;
+    /// The handle in the program's structure, and the one that was given.
+    fn handles(shell: &Shell<Self::Head, Self::Body>) -> (u32, u32);
+}
+
+macro_rules! kinds {
+    ($($kind:ident: $head:ty, $body:ty, $handle:expr;)*) => {
+        $(
+            pub(crate) enum $kind {}
+            impl Kind for $kind {
+                type Head = $head;
+                type Body = $body;
+                fn handles(shell: &Shell<$head, $body>) -> (u32, u32) {
+                    let given: fn(&Shell<$head, $body>) -> (u32, u32) = $handle;
+                    given(shell)
+                }
+            }
+        )*
+    };
+}
+
+kinds! {
+    OfDomain: ibv_pd, Arc<Domain>, |s| (s.head.handle, s.body.handle);
+    OfRegion: ibv_mr, Region, |s| (s.head.handle, s.body.handle);
+    OfChannel: ibv_comp_channel, Arc<CompletionChannel>, |_| (0, 0);
+    OfQueue: ibv_cq_ex, Arc<Queue>, |s| (s.head.base.handle, s.body.handle);
+    OfSharedQueue: ibv_srq, Arc<SharedQueue>, |s| (s.head.handle, s.body.handle);
+    OfAddress: ibv_ah, crate::entry::address::Address, |s| (s.head.handle, s.body.handle);
+    OfQueuePair: ibv_qp_ex, crate::entry::queue_pair::Body, |s| (s.head.qp_base.handle, s.body.handle);
+}
+
+/// Hand a new object to the program.
+pub(crate) fn give<K: Kind>(head: K::Head, body: K::Body) -> *mut K::Head {
+    Box::into_raw(Box::new(Shell::<K::Head, K::Body> { head, body })).cast()
+}
+
+/// The object behind a pointer of the program's: `EINVAL` for null, `ENOENT` if its handle is not the
+/// one it was given (V34).
+///
+/// # Safety
+/// Null, or a pointer that [`give`] has returned for this kind and [`take`] has not taken.
+pub(crate) unsafe fn look<'a, K: Kind>(
+    pointer: *mut K::Head,
+) -> Result<&'a mut Shell<K::Head, K::Body>> {
+    // SAFETY: this function's contract.
+    let shell = unsafe { pointer.cast::<Shell<K::Head, K::Body>>().as_mut() };
+    let shell = shell.ok_or(Errno::EINVAL)?;
+    let (named, given) = K::handles(shell);
+    if named == given { Ok(shell) } else { Err(Errno::ENOENT) }
+}
+
+/// The same without a look at the handle, for the data path.
+///
+/// # Safety
+/// As [`look`], and not null.
+#[inline]
+pub(crate) unsafe fn trust<'a, K: Kind>(pointer: *mut K::Head) -> &'a Shell<K::Head, K::Body> {
+    // SAFETY: this function's contract.
+    unsafe { &*pointer.cast::<Shell<K::Head, K::Body>>() }
+}
+
+/// The object ends.
+///
+/// # Safety
+/// As [`look`], and not null; the pointer is not used afterwards.
+pub(crate) unsafe fn take<K: Kind>(pointer: *mut K::Head) -> Box<Shell<K::Head, K::Body>> {
+    // SAFETY: this function's contract.
+    unsafe { Box::from_raw(pointer.cast()) }
+}
+
+// ---- contexts ------------------------------------------------------------------------------------
+
+/// An opened device as programs see it.
+#[repr(C)]
+pub(crate) struct ContextShell {
+    pub(crate) front: verbs_context,
+    pub(crate) head: ibv_context,
+    pub(crate) body: Arc<Context>,
+}
+
+/// The context behind a pointer.
+///
+/// # Safety
+/// Null, or the `head` of a [`ContextShell`] that is alive.
+pub(crate) unsafe fn context<'a>(pointer: *mut ibv_context) -> Result<&'a Arc<Context>> {
+    if pointer.is_null() {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: this function's contract.
+    Ok(unsafe { &(*shell_of(pointer)).body })
+}
+
+/// The beginning of the shell of a context.
+pub(crate) fn shell_of(pointer: *mut ibv_context) -> *mut ContextShell {
+    pointer.wrapping_byte_sub(std::mem::offset_of!(ContextShell, head)).cast()
+}
+
+/// Where the program's structure of an object is.
+pub(crate) fn address_of<T>(address: &std::sync::atomic::AtomicUsize) -> *mut T {
+    std::ptr::with_exposed_provenance_mut(address.load(Ordering::Acquire))
+}
+
+/// Mutexes and conditions of the structures, as glibc initialises them by default.
+pub(crate) const MUTEX: libc::pthread_mutex_t = libc::PTHREAD_MUTEX_INITIALIZER;
+pub(crate) const CONDITION: libc::pthread_cond_t = libc::PTHREAD_COND_INITIALIZER;

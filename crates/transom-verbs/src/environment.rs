@@ -1,0 +1,56 @@
+//! The variables that the library reads (`transom run` sets them).
+
+use std::net::IpAddr;
+
+/// The value of a variable; `None` in set-uid programs, whose caller may not steer them.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    let trusted = rustix::process::getuid() == rustix::process::geteuid()
+        && rustix::process::getgid() == rustix::process::getegid();
+    std::env::var(name).ok().filter(|value| trusted && !value.is_empty())
+}
+
+/// `TRANSOM_ADDRESSES`: the GID table, instead of the host's own addresses.
+pub(crate) fn addresses() -> Option<Vec<IpAddr>> {
+    let list = variable("TRANSOM_ADDRESSES")?;
+    let mut found = Vec::new();
+    for word in list.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+        match word.parse() {
+            Ok(address) => found.push(address),
+            Err(_) => eprintln!("transom: TRANSOM_ADDRESSES: `{word}` is no IP address; left out"),
+        }
+    }
+    Some(found)
+}
+
+/// `TRANSOM_PORTS=lo-hi`: the ports of queue pair numbers.
+pub(crate) fn ports() -> Option<(u16, u16)> {
+    let range = variable("TRANSOM_PORTS")?;
+    let parsed = range
+        .split_once('-')
+        .and_then(|(low, high)| Some((low.trim().parse().ok()?, high.trim().parse().ok()?)));
+    match parsed {
+        Some((low, high)) if low >= 1024 && low <= high => Some((low, high)),
+        _ => {
+            eprintln!("transom: TRANSOM_PORTS: `{range}` is no range like 20000-20999; ignored");
+            None
+        }
+    }
+}
+
+/// `TRANSOM_MTU`: the largest MTU to advertise, as a value of `ibv_mtu`.
+pub(crate) fn mtu() -> u32 {
+    let bytes = variable("TRANSOM_MTU").and_then(|value| value.parse().ok()).unwrap_or(4096_u32);
+    match bytes {
+        4096.. => 5,
+        2048.. => 4,
+        1024.. => 3,
+        512.. => 2,
+        _ => 1,
+    }
+}
+
+/// The name of the device.
+pub(crate) fn device() -> String {
+    let name = variable("TRANSOM_DEVICE").unwrap_or_else(|| "transom0".to_owned());
+    name.chars().filter(|c| !c.is_control() && *c != '/').take(63).collect()
+}

@@ -1,0 +1,58 @@
+//! Explanations on standard error: which rule, and which mistake (V97).
+
+use std::io::IsTerminal;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use transom_engine::Completion;
+
+use crate::context::Context;
+use crate::environment;
+
+/// Lines that a process prints at most.
+const MOST: u32 = 20;
+
+static LINES: AtomicU32 = AtomicU32::new(0);
+
+fn wanted() -> bool {
+    static WANTED: OnceLock<bool> = OnceLock::new();
+    *WANTED.get_or_init(|| match environment::variable("TRANSOM_EXPLAIN").as_deref() {
+        Some("0") => false,
+        Some(_) => true,
+        None => std::io::stderr().is_terminal(),
+    })
+}
+
+/// A line, unless explanations are silenced or there were many already.
+pub(crate) fn line(text: &str) {
+    if !wanted() {
+        return;
+    }
+    let before = LINES.fetch_add(1, Ordering::Relaxed);
+    if before < MOST {
+        eprintln!("transom: {text}");
+    } else if before == MOST {
+        eprintln!("transom: further explanations are left out");
+    }
+}
+
+/// Why a request failed, if there is a record of it.
+pub(crate) fn completion(context: &Context, completion: &Completion) {
+    if completion.denial == 0 || !wanted() {
+        return;
+    }
+    if let Some(record) = context.adapter.denial(completion.denial) {
+        line(&format!(
+            "queue pair {:#08x}, wr_id {:#x}: {}",
+            completion.queue_pair.0, completion.request_context, record.cause
+        ));
+    }
+}
+
+/// What [`line`] left out, said at the end of the process.
+pub(crate) fn count_at_exit() {
+    let all = LINES.load(Ordering::Relaxed);
+    if wanted() && all > MOST {
+        eprintln!("transom: {} explanations in all", all);
+    }
+}

@@ -1,0 +1,41 @@
+//! `libibverbs` and `librdmacm` as unmodified Linux programs use them.
+//!
+//! A front: it has the structures, attributes, tables of states and numbers of errors of one interface,
+//! and translates. It judges no right, bound or token; `transom-memory` does. The shared library is
+//! `libibverbs.so.1` with all code; `librdmacm.so.1` (the crate `transom-rdmacm`) has version nodes only.
+//! `transom run` puts both in front of a program.
+
+#![deny(unsafe_code)]
+#![allow(dead_code, reason = "rdma_cm and asynchronous events are about to come")]
+
+#[allow(unsafe_code, reason = "functions as constants of structures")]
+pub mod abi;
+mod channel;
+mod cm;
+mod completion;
+mod context;
+mod device;
+#[allow(unsafe_code, reason = "the functions that C programs call, with their pointers")]
+mod entry;
+mod environment;
+mod errno;
+mod explain;
+mod gaps;
+mod gid;
+mod limits;
+mod memory;
+mod queue_pair;
+mod receive;
+mod rendezvous;
+mod status;
+#[allow(unsafe_code, reason = "signals of threads, and errno")]
+mod sys;
+mod text;
+mod timers;
+mod transitions;
+
+/// The names and versions of the exported functions, made by `build.rs` of `exports.txt`.
+#[allow(unsafe_code, reason = "assembly has no other way to name a function")]
+mod exports {
+    include!(concat!(env!("OUT_DIR"), "/exports.rs"));
+}

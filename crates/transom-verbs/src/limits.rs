@@ -1,0 +1,27 @@
+//! What the device has: advertised and granted (V28).
+
+/// Queue pairs of a context.
+pub(crate) const QUEUE_PAIRS: u32 = 32_768;
+/// Requests, or receives, of a queue pair.
+pub(crate) const DEPTH: u32 = 16_384;
+/// Entries of a list.
+pub(crate) const SGE: u32 = 32;
+/// Completion queues, and completions in one.
+pub(crate) const QUEUES: u32 = 65_536;
+pub(crate) const COMPLETIONS: u32 = (1 << 22) - 1;
+/// Memory regions; protection domains; address handles.
+pub(crate) const REGIONS: u32 = 1 << 20;
+pub(crate) const DOMAINS: u32 = 65_536;
+pub(crate) const ADDRESS_HANDLES: u32 = 65_536;
+/// Shared receive queues, and receives in one.
+pub(crate) const SHARED_QUEUES: u32 = 32_768;
+pub(crate) const SHARED_DEPTH: u32 = 65_536;
+/// Reads served, or under way, of a queue pair.
+pub(crate) const READS: u32 = 16;
+/// Bytes of a region, of a message, and of an inline request: the least and the most granted.
+pub(crate) const REGION: u64 = 1 << 46;
+pub(crate) const MESSAGE: u32 = 1 << 30;
+pub(crate) const INLINE: u32 = 4096;
+pub(crate) const INLINE_LEAST: u32 = 256;
+/// Entries of the GID table, or as many as there are addresses.
+pub(crate) const GIDS: u32 = 32;

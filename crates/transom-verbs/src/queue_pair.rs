@@ -1,0 +1,438 @@
+//! Queue pairs: creation, attributes and states, posting.
+
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use transom_engine::{Data, Flags, Operation, QueuePairState, Request, Sge, raw};
+
+use crate::abi::{ibv_qp_attr, ibv_qp_cap, mask, ops, qps, send, wr};
+use crate::channel::Acknowledged;
+use crate::completion::Queue;
+use crate::context::Context;
+use crate::errno::{Errno, Result};
+use crate::gaps::Gaps as _;
+use crate::memory::{Domain, remote_rights};
+use crate::receive::SharedQueue;
+use crate::rendezvous::Rendezvous;
+use crate::{explain, gid, limits, timers, transitions};
+
+/// A queue pair of type RC.
+#[derive(Debug)]
+pub(crate) struct QueuePair {
+    pub(crate) domain: Arc<Domain>,
+    pub(crate) send: Arc<Queue>,
+    pub(crate) receive: Arc<Queue>,
+    pub(crate) shared: Option<Arc<SharedQueue>>,
+    /// Port of its context's listener, and index there (V73).
+    pub(crate) number: u32,
+    pub(crate) handle: u32,
+    /// Where the program's structure is.
+    pub(crate) address: AtomicUsize,
+    pub(crate) caps: ibv_qp_cap,
+    pub(crate) signal_all: bool,
+    pub(crate) engine: raw::QueuePair,
+    pub(crate) rendezvous: Rendezvous,
+    pub(crate) async_events: Acknowledged,
+    /// The state that the program has moved it to; the engine knows whether it has failed since.
+    state: AtomicU32,
+    attributes: Mutex<ibv_qp_attr>,
+    /// Sends posted in SQD, until it goes on.
+    held: Mutex<Vec<Held>>,
+}
+
+/// A send that waits for the end of SQD.
+#[derive(Debug)]
+struct Held {
+    request: Request,
+    list: Vec<Sge>,
+    inline: Option<Vec<u8>>,
+}
+
+/// What a queue pair is made of.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) domain: Arc<Domain>,
+    pub(crate) send: Arc<Queue>,
+    pub(crate) receive: Arc<Queue>,
+    pub(crate) shared: Option<Arc<SharedQueue>>,
+    pub(crate) signal_all: bool,
+}
+
+/// Send operations of the `wr_*` interface that there are.
+pub(crate) const SEND_OPS: u64 =
+    ops::WRITE | ops::SEND | ops::READ | ops::LOCAL_INV | ops::SEND_INV;
+
+/// What is granted of the sizes that were asked for (V28, V52, V53).
+fn granted(asked: ibv_qp_cap, shared: bool) -> Result<ibv_qp_cap> {
+    let fits = asked.max_send_wr <= limits::DEPTH
+        && (shared || asked.max_recv_wr <= limits::DEPTH)
+        && asked.max_send_sge <= limits::SGE
+        && asked.max_recv_sge <= limits::SGE
+        && asked.max_inline_data <= limits::INLINE;
+    if !fits {
+        return Err(Errno::EINVAL);
+    }
+    let depth = |asked: u32| if asked == 0 { 0 } else { asked.next_power_of_two() };
+    Ok(ibv_qp_cap {
+        max_send_wr: depth(asked.max_send_wr),
+        max_recv_wr: if shared { 0 } else { depth(asked.max_recv_wr) },
+        max_send_sge: asked.max_send_sge.max(1),
+        max_recv_sge: if shared { 0 } else { asked.max_recv_sge.max(1) },
+        max_inline_data: asked.max_inline_data.max(limits::INLINE_LEAST),
+    })
+}
+
+impl QueuePair {
+    /// A queue pair in RESET. The sizes granted are in `caps`.
+    pub(crate) fn new(parts: Parts, asked: ibv_qp_cap) -> Result<Arc<QueuePair>> {
+        let context = parts.domain.context.clone();
+        let foreign = |of: &Arc<Context>| !Arc::ptr_eq(of, &context);
+        if foreign(&parts.send.context)
+            || foreign(&parts.receive.context)
+            || parts.shared.as_ref().is_some_and(|shared| foreign(shared.context()))
+        {
+            return Err(Errno::EINVAL);
+        }
+        let caps = granted(asked, parts.shared.is_some())?;
+        context.counters.queue_pairs.take()?;
+        let made = QueuePair::make(&context, parts, caps);
+        if made.is_err() {
+            context.counters.queue_pairs.give_back();
+        }
+        made
+    }
+
+    fn make(context: &Arc<Context>, parts: Parts, caps: ibv_qp_cap) -> Result<Arc<QueuePair>> {
+        let Parts { domain, send, receive, shared, signal_all } = parts;
+        let number = context.ports.take(context)?;
+        let options = raw::QueuePairOptions {
+            context: u64::from(number),
+            initiator_depth: caps.max_send_wr.max(1),
+            receive_depth: caps.max_recv_wr.max(1),
+            initiator_sge: caps.max_send_sge,
+            receive_sge: caps.max_recv_sge.max(1),
+            inline_size: caps.max_inline_data,
+        };
+        let shared_engine = shared.as_ref().map(|shared| &shared.engine);
+        let engine = context
+            .adapter
+            .queue_pair(domain.domain, &send.engine, &receive.engine, shared_engine, &options)
+            .inspect_err(|_| context.ports.give_back(number))?;
+        domain.join();
+        send.users.join();
+        receive.users.join();
+        if let Some(shared) = &shared {
+            shared.users.join();
+        }
+        let queue_pair = Arc::new(QueuePair {
+            handle: context.handle(),
+            domain,
+            send,
+            receive,
+            shared,
+            number,
+            address: AtomicUsize::new(0),
+            caps,
+            signal_all,
+            engine,
+            rendezvous: Rendezvous::default(),
+            async_events: Acknowledged::default(),
+            state: AtomicU32::new(qps::RESET),
+            attributes: Mutex::default(),
+            held: Mutex::default(),
+        });
+        context.add_queue_pair(&queue_pair);
+        Ok(queue_pair)
+    }
+
+    pub(crate) fn context(&self) -> &Arc<Context> {
+        &self.domain.context
+    }
+
+    pub(crate) fn attributes(&self) -> MutexGuard<'_, ibv_qp_attr> {
+        self.attributes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    // ---- states ---------------------------------------------------------------------------------
+
+    /// Its state now: ERR as soon as the engine says so.
+    pub(crate) fn state(&self) -> u32 {
+        let state = self.state.load(Ordering::Acquire);
+        let failed =
+            matches!(self.engine.state(), QueuePairState::Error | QueuePairState::Disconnected);
+        if failed && state != qps::RESET { qps::ERR } else { state }
+    }
+
+    /// Whether a stream may be attached.
+    pub(crate) fn is_ready(&self) -> bool {
+        matches!(self.state(), qps::RTR | qps::RTS | qps::SQD)
+    }
+
+    /// All attributes, whatever the mask (V64).
+    pub(crate) fn query(&self) -> ibv_qp_attr {
+        let state = self.state();
+        let mut attr = *self.attributes();
+        attr.qp_state = state;
+        attr.cur_qp_state = state;
+        attr.cap = self.caps;
+        let draining = state == qps::SQD && self.engine.outstanding().0 > 0;
+        attr.sq_draining = u8::from(draining);
+        attr
+    }
+
+    /// Change attributes and state; a refusal changes nothing.
+    pub(crate) fn modify(self: &Arc<QueuePair>, attr: &ibv_qp_attr, mask: u32) -> Result<u32> {
+        let mut kept = self.attributes();
+        let from = self.state();
+        let to = transitions::target(from, attr, mask)?;
+        transitions::values(attr, mask)?;
+        if mask & mask::AV != 0 {
+            self.check_address(attr)?;
+        }
+        let mut next = if (from, to) == (qps::RESET, qps::INIT) || to == qps::RESET {
+            ibv_qp_attr::default()
+        } else {
+            *kept
+        };
+        transitions::keep(&mut next, attr, mask);
+        if to == qps::RESET {
+            self.rendezvous.leave(self);
+            self.engine.reset()?;
+            self.held().clear();
+        }
+        if mask & mask::ACCESS_FLAGS != 0 {
+            self.engine.set_access(remote_rights(next.qp_access_flags))?;
+        }
+        self.engine.set_limits(timers::limits(&next))?;
+        *kept = next;
+        self.state.store(to, Ordering::Release);
+        drop(kept);
+        match (from, to) {
+            (qps::ERR, qps::ERR) => {}
+            (_, qps::ERR) => {
+                self.engine.flush()?;
+                self.release_held();
+                self.rendezvous.leave(self);
+            }
+            (qps::INIT, qps::RTR) => self.rendezvous.begin(self)?,
+            (qps::SQD, qps::RTS) => self.release_held(),
+            (qps::RTS, qps::SQD) if next.en_sqd_async_notify != 0 => self.report_drained(),
+            _ => {}
+        }
+        Ok(to)
+    }
+
+    fn check_address(&self, attr: &ibv_qp_attr) -> Result {
+        let ah = &attr.ah_attr;
+        if ah.is_global == 0 {
+            explain::line(
+                "RoCE needs a GID: give the program a GID index (`-g 0`, `-x 0`); this port has no LIDs",
+            );
+            return Err(Errno::EINVAL);
+        }
+        let destination = gid::address_of(crate::abi::gid_bytes(ah.grh.dgid));
+        let own = self.context().address(usize::from(ah.grh.sgid_index));
+        let usable = !destination.is_unspecified() && !destination.is_multicast();
+        if own.is_none() || !usable || ah.port_num > 1 {
+            return Err(Errno::EINVAL);
+        }
+        Ok(())
+    }
+
+    /// To ERR by rdma_cm.
+    pub(crate) fn fail(self: &Arc<QueuePair>) {
+        let attr = ibv_qp_attr { qp_state: qps::ERR, ..ibv_qp_attr::default() };
+        let _ = self.modify(&attr, mask::STATE);
+    }
+
+    /// SQ_DRAINED once nothing is outstanding.
+    fn report_drained(self: &Arc<QueuePair>) {
+        if self.state() != qps::SQD {
+            return;
+        }
+        if self.engine.outstanding().0 == 0 {
+            let event =
+                crate::context::AsyncEvent::QueuePair(self.clone(), crate::abi::event::SQ_DRAINED);
+            return self.context().events.push(event);
+        }
+        let queue_pair = self.clone();
+        timers::after(Duration::from_millis(2), move || queue_pair.report_drained());
+    }
+
+    /// The program destroys it, or closes its device: nothing of it is left in its queues.
+    pub(crate) fn end(self: &Arc<QueuePair>) {
+        self.rendezvous.leave(self);
+        let _ = self.engine.reset();
+        self.context().remove_queue_pair(self.number);
+    }
+
+    /// No further event, and those that were handed out are acknowledged.
+    pub(crate) fn destroy(self: &Arc<QueuePair>) {
+        self.end();
+        self.context().take_back_events(Arc::as_ptr(self).cast());
+        self.async_events.wait();
+    }
+
+    // ---- posting --------------------------------------------------------------------------------
+
+    fn held(&self) -> MutexGuard<'_, Vec<Held>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn release_held(&self) {
+        let held = std::mem::take(&mut *self.held());
+        for Held { request, list, inline } in held {
+            let data = inline.as_ref().map_or(Data::Sges(&list), |bytes| Data::Inline(bytes));
+            // What is refused now was counted when it was posted, so a place is free.
+            let _ = self.engine.post(&request, data);
+        }
+    }
+
+    /// Whether sends are taken in its state (V65).
+    #[inline]
+    pub(crate) fn sends(&self) -> Result {
+        match self.state.load(Ordering::Acquire) {
+            qps::RESET | qps::INIT | qps::RTR => Err(Errno::EINVAL),
+            _ => Ok(()),
+        }
+    }
+
+    /// Post one request.
+    #[inline]
+    pub(crate) fn post_send(&self, request: &Request, data: Data<'_>) -> Result {
+        if self.state.load(Ordering::Relaxed) == qps::SQD {
+            return self.hold(request, data);
+        }
+        self.engine.post(request, data).map_err(post_error)
+    }
+
+    /// Post all of them or none.
+    pub(crate) fn post_all<'a>(
+        &self,
+        list: impl Iterator<Item = (Request, Data<'a>)> + Clone,
+    ) -> Result {
+        if self.state.load(Ordering::Relaxed) == qps::SQD {
+            for (request, data) in list {
+                self.hold(&request, data)?;
+            }
+            return Ok(());
+        }
+        self.engine.post_list(list).map_err(post_error)
+    }
+
+    fn hold(&self, request: &Request, data: Data<'_>) -> Result {
+        let mut held = self.held();
+        if self.engine.outstanding().0 as usize + held.len() >= self.caps.max_send_wr as usize {
+            return Err(Errno::ENOMEM);
+        }
+        let (list, inline) = match data {
+            Data::Inline(bytes) => (Vec::new(), Some(bytes.to_vec())),
+            Data::Sges(list) => (list.to_vec(), None),
+            Data::Memory(_) => return Err(Errno::EINVAL),
+        };
+        held.push(Held { request: *request, list, inline });
+        Ok(())
+    }
+
+    /// Post one receive.
+    #[inline]
+    pub(crate) fn post_receive(&self, wr_id: u64, list: &[Sge]) -> Result {
+        if self.state.load(Ordering::Acquire) == qps::RESET || self.shared.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        if self.caps.max_recv_wr == 0 {
+            return Err(Errno::ENOMEM);
+        }
+        self.engine.post_receive(wr_id, list).map_err(post_error)
+    }
+
+    /// Flags of a request in the engine's words.
+    #[inline]
+    pub(crate) fn flags(&self, given: u32) -> Flags {
+        let mut flags = Flags::NONE;
+        if given & send::SIGNALED == 0 && !self.signal_all {
+            flags = flags | Flags::SILENT_SUCCESS;
+        }
+        if given & send::FENCE != 0 {
+            flags = flags | Flags::READ_FENCE;
+        }
+        if given & send::SOLICITED != 0 {
+            flags = flags | Flags::SOLICIT;
+        }
+        flags
+    }
+}
+
+fn post_error(error: raw::Error) -> Errno {
+    match error.status {
+        transom_engine::Status::NoMoreEntries => Errno::ENOMEM,
+        _ => Errno::EINVAL,
+    }
+}
+
+/// The operation of a request: `EINVAL` for a number that there is not.
+#[inline]
+pub(crate) fn operation(opcode: u32, address: u64, rkey: u32, value: u32) -> Result<Operation> {
+    Ok(match opcode {
+        wr::SEND => Operation::Send,
+        wr::RDMA_WRITE => Operation::Write { token: rkey, address },
+        wr::RDMA_READ => Operation::Read { token: rkey, address },
+        wr::SEND_WITH_INV => Operation::SendWithInvalidate { token: value },
+        wr::LOCAL_INV => Operation::Invalidate { window: transom_memory::Token(value) },
+        // Not advertised yet.
+        wr::RDMA_WRITE_WITH_IMM
+        | wr::SEND_WITH_IMM
+        | wr::ATOMIC_CMP_AND_SWP
+        | wr::ATOMIC_FETCH_AND_ADD
+        | wr::BIND_MW => return Err(Errno::EOPNOTSUPP),
+        _ => return Err(Errno::EINVAL),
+    })
+}
+
+impl Drop for QueuePair {
+    fn drop(&mut self) {
+        let context = self.context();
+        context.ports.give_back(self.number);
+        crate::rendezvous::close_idle_later(context);
+        context.counters.queue_pairs.give_back();
+        self.domain.leave();
+        self.send.users.leave();
+        self.receive.users.leave();
+        if let Some(shared) = &self.shared {
+            shared.users.leave();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(inline: u32, sge: u32, depth: u32) -> ibv_qp_cap {
+        ibv_qp_cap {
+            max_send_wr: depth,
+            max_recv_wr: depth,
+            max_send_sge: sge,
+            max_recv_sge: sge,
+            max_inline_data: inline,
+        }
+    }
+
+    #[test]
+    fn v28_what_is_advertised_is_granted_and_one_more_refused() {
+        let all = granted(asked(4096, 32, 16_384), false).unwrap();
+        assert_eq!((all.max_inline_data, all.max_send_sge, all.max_send_wr), (4096, 32, 16_384));
+        for beyond in [asked(4097, 1, 1), asked(0, 33, 1), asked(0, 1, 16_385)] {
+            assert_eq!(granted(beyond, false), Err(Errno::EINVAL));
+        }
+    }
+
+    #[test]
+    fn v52_v53_small_wishes_are_rounded_up() {
+        let caps = granted(asked(0, 0, 500), false).unwrap();
+        assert_eq!((caps.max_inline_data, caps.max_send_sge, caps.max_recv_wr), (256, 1, 512));
+        let none = granted(asked(0, 0, 0), false).unwrap();
+        assert_eq!((none.max_send_wr, none.max_recv_wr), (0, 0));
+    }
+}

@@ -1,0 +1,136 @@
+//! Shared receive queues.
+
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use transom_engine::{Sge, Status, raw};
+
+use crate::abi::{event, ibv_srq_attr};
+use crate::channel::Acknowledged;
+use crate::context::{AsyncEvent, Context};
+use crate::errno::{Errno, Result};
+use crate::limits;
+use crate::memory::{Domain, Users};
+
+/// A shared receive queue.
+#[derive(Debug)]
+pub(crate) struct SharedQueue {
+    pub(crate) domain: Arc<Domain>,
+    pub(crate) engine: raw::SharedReceiveQueue,
+    pub(crate) handle: u32,
+    /// Where the program's structure is.
+    pub(crate) address: AtomicUsize,
+    pub(crate) users: Users,
+    pub(crate) async_events: Acknowledged,
+    attr: Mutex<ibv_srq_attr>,
+    max_sge: AtomicU32,
+}
+
+/// Bits of the mask of `ibv_modify_srq`.
+const MAX_WR: u32 = 1;
+const LIMIT: u32 = 2;
+
+impl SharedQueue {
+    /// A queue at least as deep as asked for; what is granted is written back.
+    pub(crate) fn new(domain: &Arc<Domain>, asked: &mut ibv_srq_attr) -> Result<SharedQueue> {
+        let fits =
+            (1..=limits::SHARED_DEPTH).contains(&asked.max_wr) && asked.max_sge <= limits::SGE;
+        if !fits || asked.srq_limit > asked.max_wr {
+            return Err(Errno::EINVAL);
+        }
+        let context = &domain.context;
+        context.counters.shared_queues.take()?;
+        let granted = ibv_srq_attr {
+            max_wr: asked.max_wr.next_power_of_two(),
+            max_sge: asked.max_sge.max(1),
+            srq_limit: 0,
+        };
+        let (depth, sge) = (granted.max_wr as usize, granted.max_sge as usize);
+        let engine = context.adapter.shared_receive_queue(depth, sge).inspect_err(|_| {
+            context.counters.shared_queues.give_back();
+        })?;
+        domain.join();
+        *asked = granted;
+        Ok(SharedQueue {
+            domain: domain.clone(),
+            engine,
+            handle: context.handle(),
+            address: AtomicUsize::new(0),
+            users: Users::default(),
+            async_events: Acknowledged::default(),
+            attr: Mutex::new(granted),
+            max_sge: AtomicU32::new(granted.max_sge),
+        })
+    }
+
+    pub(crate) fn context(&self) -> &Arc<Context> {
+        &self.domain.context
+    }
+
+    pub(crate) fn query(&self) -> ibv_srq_attr {
+        *self.attr.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Change depth or limit. The limit raises one event (V59).
+    pub(crate) fn modify(self: &Arc<SharedQueue>, asked: &ibv_srq_attr, mask: u32) -> Result {
+        if mask & !(MAX_WR | LIMIT) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let mut attr = self.attr.lock().unwrap_or_else(PoisonError::into_inner);
+        let depth = if mask & MAX_WR == 0 { attr.max_wr } else { asked.max_wr };
+        let limit = if mask & LIMIT == 0 { attr.srq_limit } else { asked.srq_limit };
+        if depth == 0 || depth > limits::SHARED_DEPTH || limit > depth {
+            return Err(Errno::EINVAL);
+        }
+        if mask & MAX_WR != 0 {
+            let depth = depth.next_power_of_two();
+            self.engine.modify(depth as usize, 0).map_err(|_| Errno::EINVAL)?;
+            attr.max_wr = depth;
+        }
+        if mask & LIMIT != 0 {
+            self.engine.cancel();
+            attr.srq_limit = limit;
+            if limit > 0 {
+                self.engine.modify(0, limit as usize).map_err(|_| Errno::EINVAL)?;
+                drop(attr); // the sink may be called before `notify` returns
+                let queue = Arc::downgrade(self);
+                let sink = raw::Sink::call(move |status| {
+                    if let (Some(queue), Status::Success) = (queue.upgrade(), status) {
+                        queue.reached();
+                    }
+                });
+                self.engine.notify(sink)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn reached(self: &Arc<SharedQueue>) {
+        self.attr.lock().unwrap_or_else(PoisonError::into_inner).srq_limit = 0;
+        let raised = AsyncEvent::SharedReceives(self.clone(), event::SRQ_LIMIT_REACHED);
+        self.context().events.push(raised);
+    }
+
+    pub(crate) fn post(&self, wr_id: u64, list: &[Sge]) -> Result {
+        if list.len() > self.max_sge.load(Ordering::Relaxed) as usize {
+            return Err(Errno::EINVAL);
+        }
+        Ok(self.engine.post_receive(wr_id, list)?)
+    }
+
+    /// `EBUSY` while a queue pair takes receives from it.
+    pub(crate) fn destroy(&self) -> Result {
+        self.users.none()?;
+        self.engine.cancel();
+        self.context().take_back_events(std::ptr::from_ref(self).cast());
+        self.async_events.wait();
+        Ok(())
+    }
+}
+
+impl Drop for SharedQueue {
+    fn drop(&mut self) {
+        self.domain.leave();
+        self.context().counters.shared_queues.give_back();
+    }
+}

@@ -1,0 +1,582 @@
+//! How queue pairs find each other without a connection manager (V73 to V79).
+//!
+//! A queue pair number is a TCP port on which its context listens, and an index there. Programs
+//! exchange numbers and GIDs by themselves; the queue pair with the smaller number connects to the
+//! other one, and both prove by private data that they mean each other.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use transom_engine::{Status, raw};
+use transom_wire::ReadLimits;
+
+use crate::abi::{gid_bytes, qps, qpt};
+use crate::context::Context;
+use crate::environment;
+use crate::errno::{Errno, Result};
+use crate::queue_pair::QueuePair;
+use crate::{cm, explain, gid, limits, timers};
+
+/// How long a Request for a queue pair that is not in RTR yet is held, and how many.
+const HELD_FOR: Duration = Duration::from_secs(60);
+const HELD_MOST: usize = 16;
+/// The side that waits connects, too, after so long.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How long the side that connects leaves a Request of the other one unanswered, because its own
+/// connection may be about to succeed.
+const PREFERENCE: Duration = Duration::from_millis(500);
+/// Pauses between two attempts.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+/// How long a port without queue pairs stays open.
+const IDLE_PORT: Duration = Duration::from_secs(1);
+/// Numbers below stand for connections of rdma_cm (V128).
+const FIRST_PORT: u16 = 1024;
+
+// ---- ports ---------------------------------------------------------------------------------------
+
+/// The ports of a context, and which numbers are taken.
+#[derive(Debug, Default)]
+pub(crate) struct Ports {
+    open: Mutex<Vec<Port>>,
+}
+
+#[derive(Debug)]
+struct Port {
+    number: u16,
+    taken: [bool; 256],
+    _listener: Arc<raw::Listener>,
+}
+
+impl Port {
+    /// An index that is free, drawn at random.
+    fn draw(&mut self) -> Option<u8> {
+        let seed = raw::random_seed().ok()?;
+        let start = seed.first().copied().unwrap_or(0);
+        let last = self.number == u16::MAX; // 0xFFFFFF means multicast
+        let free = |i: &u8| *i != 0 && !(last && *i == 255) && !self.taken[usize::from(*i)];
+        let index = (0..=255).map(|offset: u8| start.wrapping_add(offset)).find(free)?;
+        self.taken[usize::from(index)] = true;
+        Some(index)
+    }
+}
+
+impl Ports {
+    fn lock(&self) -> MutexGuard<'_, Vec<Port>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A queue pair number.
+    pub(crate) fn take(&self, context: &Arc<Context>) -> Result<u32> {
+        let mut open = self.lock();
+        let number = |port: u16, index: u8| u32::from(port) << 8 | u32::from(index);
+        for port in open.iter_mut() {
+            if let Some(index) = port.draw() {
+                return Ok(number(port.number, index));
+            }
+        }
+        let (port, listener) = listen(context, &open)?;
+        let mut port = Port { number: port, taken: [false; 256], _listener: listener };
+        let index = port.draw().ok_or(Errno::ENOMEM)?;
+        let taken = number(port.number, index);
+        open.push(port);
+        Ok(taken)
+    }
+
+    pub(crate) fn give_back(self: &Ports, number: u32) {
+        let [_, high, low, index] = number.to_be_bytes();
+        let port = u16::from_be_bytes([high, low]);
+        for open in self.lock().iter_mut().filter(|open| open.number == port) {
+            open.taken[usize::from(index)] = false;
+        }
+    }
+
+    /// Close the ports that no queue pair has.
+    pub(crate) fn close_idle(&self) {
+        let mut open = self.lock();
+        let all = std::mem::take(&mut *open);
+        let (idle, busy): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|port| !port.taken.contains(&true));
+        *open = busy;
+        drop(open);
+        drop(idle);
+    }
+
+    pub(crate) fn close(&self) {
+        let all = std::mem::take(&mut *self.lock());
+        drop(all);
+    }
+}
+
+/// A listener on a port that the system, or `TRANSOM_PORTS`, chooses: for both families where there
+/// are both.
+fn listen(context: &Arc<Context>, open: &[Port]) -> Result<(u16, Arc<raw::Listener>)> {
+    let (low, high) = environment::ports().unwrap_or((0, 0));
+    let mut last = Errno::EADDRINUSE;
+    for port in low..=high {
+        if open.iter().any(|open| open.number == port) {
+            continue;
+        }
+        for address in [IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::UNSPECIFIED)] {
+            match listen_at(context, SocketAddr::new(address, port)) {
+                Ok(found) if found.0 >= FIRST_PORT => return Ok(found),
+                Ok(_) => {}
+                Err(error) => last = error,
+            }
+        }
+    }
+    Err(last)
+}
+
+fn listen_at(context: &Arc<Context>, address: SocketAddr) -> Result<(u16, Arc<raw::Listener>)> {
+    let listener = Arc::new(context.adapter.listener(address)?);
+    listener.listen(0)?;
+    let port = listener.address()?.port();
+    next_request(&Arc::downgrade(context), &listener)?;
+    Ok((port, listener))
+}
+
+/// Wait for the next Request; each waits for the one behind it.
+fn next_request(context: &Weak<Context>, listener: &Arc<raw::Listener>) -> Result {
+    let Some(alive) = context.upgrade() else { return Ok(()) };
+    let connector = alive.adapter.connector()?;
+    let again = (context.clone(), Arc::downgrade(listener), connector.clone());
+    let sink = raw::Sink::call(move |status| {
+        let (context, listener, connector) = again;
+        let (Status::Success, Some(alive), Some(listener)) =
+            (status, context.upgrade(), listener.upgrade())
+        else {
+            return;
+        };
+        request(&alive, Arc::new(connector));
+        let _ = next_request(&context, &listener);
+    });
+    Ok(listener.get_request(&connector, sink)?)
+}
+
+// ---- what is said --------------------------------------------------------------------------------
+
+const MAGIC: [u8; 4] = *b"TVQP";
+const VERSION: u8 = 1;
+
+/// The private data of the start-up (V75), as the side that sends it sees itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Hello {
+    kind: u8,
+    destination: u32,
+    source: u32,
+    sq_psn: u32,
+    rq_psn: u32,
+    path_mtu: u8,
+}
+
+impl Hello {
+    fn to_bytes(self) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        let words = [self.destination, self.source, self.sq_psn, self.rq_psn];
+        bytes[..4].copy_from_slice(&MAGIC);
+        bytes[4] = VERSION;
+        bytes[5] = self.kind;
+        for (to, word) in bytes[8..24].chunks_exact_mut(4).zip(words) {
+            to.copy_from_slice(&word.to_be_bytes());
+        }
+        bytes[24] = self.path_mtu;
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Hello> {
+        let bytes: &[u8; 32] = bytes.try_into().ok()?;
+        if bytes[..4] != MAGIC || bytes[4] != VERSION {
+            return None;
+        }
+        let word = |at: usize| {
+            let word = bytes.get(at..at + 4).and_then(|word| word.try_into().ok());
+            word.map_or(0, u32::from_be_bytes)
+        };
+        Some(Hello {
+            kind: bytes[5],
+            destination: word(8),
+            source: word(12),
+            sq_psn: word(16),
+            rq_psn: word(20),
+            path_mtu: bytes[24],
+        })
+    }
+
+    /// What a queue pair says of itself.
+    fn of(queue_pair: &QueuePair) -> Hello {
+        let attr = queue_pair.attributes();
+        Hello {
+            kind: qpt::RC as u8,
+            destination: attr.dest_qp_num,
+            source: queue_pair.number,
+            sq_psn: attr.sq_psn,
+            rq_psn: attr.rq_psn,
+            path_mtu: attr.path_mtu as u8,
+        }
+    }
+}
+
+// ---- a queue pair's part -------------------------------------------------------------------------
+
+/// Where a queue pair is on its way to a stream.
+#[derive(Debug, Default)]
+pub(crate) struct Rendezvous {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// Counts the ways that were begun: what belongs to an earlier one is stale.
+    round: u64,
+    /// The connection under way, or the one there is.
+    stream: Option<Arc<raw::Connector>>,
+    /// It is established.
+    open: bool,
+    /// Requests of peers that came too early.
+    held: VecDeque<(Arc<raw::Connector>, Instant)>,
+}
+
+/// Both ends, by address.
+#[derive(Clone, Copy, Debug)]
+struct Ends {
+    own: IpAddr,
+    peer: IpAddr,
+    destination: u32,
+}
+
+fn ends(queue_pair: &QueuePair) -> Option<Ends> {
+    let attr = *queue_pair.attributes();
+    Some(Ends {
+        own: queue_pair.context().address(usize::from(attr.ah_attr.grh.sgid_index))?,
+        peer: gid::address_of(gid_bytes(attr.ah_attr.grh.dgid)),
+        destination: attr.dest_qp_num,
+    })
+}
+
+/// Whether this side connects first.
+fn leads(queue_pair: &QueuePair, ends: &Ends) -> bool {
+    let own = (queue_pair.number, gid::bytes_of(ends.own));
+    own < (ends.destination, gid::bytes_of(ends.peer))
+}
+
+impl Rendezvous {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The queue pair has come to RTR: find its peer.
+    pub(crate) fn begin(&self, queue_pair: &Arc<QueuePair>) -> Result {
+        let ends = ends(queue_pair).ok_or(Errno::EINVAL)?;
+        if ends.destination >> 8 < u32::from(FIRST_PORT) {
+            return cm::join(queue_pair, ends.destination);
+        }
+        let (round, held) = {
+            let mut inner = self.lock();
+            inner.round += 1;
+            (inner.round, std::mem::take(&mut inner.held))
+        };
+        for (connector, _) in held {
+            request(queue_pair.context(), connector);
+        }
+        let pause = if leads(queue_pair, &ends) { Duration::ZERO } else { PATIENCE };
+        self.dial_later(queue_pair, round, pause, FIRST_PAUSE);
+        Ok(())
+    }
+
+    fn dial_later(&self, queue_pair: &Arc<QueuePair>, round: u64, wait: Duration, pause: Duration) {
+        if wait.is_zero() {
+            return dial(queue_pair, round, pause);
+        }
+        let later = Arc::downgrade(queue_pair);
+        timers::after(wait, move || {
+            if let Some(queue_pair) = later.upgrade() {
+                dial(&queue_pair, round, pause);
+            }
+        });
+    }
+
+    /// The queue pair forgets its peer: it goes to RESET or ERR, or is destroyed.
+    pub(crate) fn leave(&self, queue_pair: &QueuePair) {
+        let (stream, held) = {
+            let mut inner = self.lock();
+            inner.round += 1;
+            inner.open = false;
+            (inner.stream.take(), std::mem::take(&mut inner.held))
+        };
+        cm::leave(queue_pair);
+        drop((stream, held)); // disconnects, and rejects
+    }
+}
+
+/// Connect to the peer, unless there is a connection.
+fn dial(queue_pair: &Arc<QueuePair>, round: u64, pause: Duration) {
+    let Some(ends) = ends(queue_pair) else { return };
+    let mut inner = queue_pair.rendezvous.lock();
+    if inner.round != round || inner.stream.is_some() || !queue_pair.is_ready() {
+        return;
+    }
+    let Ok(connector) = queue_pair.context().adapter.connector() else { return };
+    let connector = Arc::new(connector);
+    inner.stream = Some(connector.clone());
+    drop(inner);
+    let connector = &connector;
+    let port = (ends.destination >> 8) as u16;
+    let later = (Arc::downgrade(queue_pair), Arc::downgrade(connector));
+    let sink = raw::Sink::call(move |status| {
+        let (queue_pair, connector) = later;
+        if let (Some(queue_pair), Some(connector)) = (queue_pair.upgrade(), connector.upgrade()) {
+            dialled(&queue_pair, &connector, round, pause, status);
+        }
+    });
+    let hello = Hello::of(queue_pair).to_bytes();
+    let begun = connector.bind(SocketAddr::new(ends.own, 0)).and_then(|()| {
+        let peer = SocketAddr::new(ends.peer, port);
+        connector.connect(&queue_pair.engine, peer, read_limits(queue_pair), &hello, sink)
+    });
+    if let Err(error) = begun {
+        dialled(queue_pair, connector, round, pause, error.status);
+    }
+}
+
+/// The attempt to connect has ended.
+fn dialled(
+    queue_pair: &Arc<QueuePair>,
+    connector: &Arc<raw::Connector>,
+    round: u64,
+    pause: Duration,
+    status: Status,
+) {
+    let answer = connector.private_data().ok();
+    let hello = answer.and_then(|bytes| Hello::from_bytes(&bytes));
+    let fits = hello.is_some_and(|hello| {
+        let own = Hello::of(queue_pair);
+        (hello.destination, hello.source) == (own.source, own.destination)
+    });
+    if status == Status::Success && fits && connector.complete_connect().is_ok() {
+        if let Some(hello) = hello {
+            compare_numbers(queue_pair, hello);
+        }
+        return established(queue_pair, connector, round);
+    }
+    forget(queue_pair, connector);
+    if status == Status::Canceled {
+        return;
+    }
+    let next = (pause * 2).min(LONGEST_PAUSE);
+    queue_pair.rendezvous.dial_later(queue_pair, round, pause, next);
+}
+
+/// A connection has come to nothing, or has ended.
+fn forget(queue_pair: &QueuePair, connector: &Arc<raw::Connector>) -> bool {
+    let mut inner = queue_pair.rendezvous.lock();
+    let mine = inner.stream.as_ref().is_some_and(|stream| Arc::ptr_eq(stream, connector));
+    if mine {
+        inner.open = false;
+        let gone = inner.stream.take();
+        drop(inner);
+        drop(gone);
+    }
+    mine
+}
+
+fn established(queue_pair: &Arc<QueuePair>, connector: &Arc<raw::Connector>, round: u64) {
+    {
+        let mut inner = queue_pair.rendezvous.lock();
+        if inner.round != round || !inner.stream.as_ref().is_some_and(|s| Arc::ptr_eq(s, connector))
+        {
+            return;
+        }
+        inner.open = true;
+    }
+    let later = (Arc::downgrade(queue_pair), Arc::downgrade(connector));
+    let sink = raw::Sink::call(move |_| {
+        let (queue_pair, connector) = later;
+        if let (Some(queue_pair), Some(connector)) = (queue_pair.upgrade(), connector.upgrade()) {
+            ended(&queue_pair, &connector, round);
+        }
+    });
+    if connector.notify_disconnect(sink).is_err() {
+        ended(queue_pair, connector, round);
+    }
+}
+
+/// The stream has ended. The queue pair stays as it is (V79); if the peer comes back with the same
+/// numbers, a new one is made.
+fn ended(queue_pair: &Arc<QueuePair>, connector: &Arc<raw::Connector>, round: u64) {
+    if !forget(queue_pair, connector) {
+        return;
+    }
+    let Some(ends) = ends(queue_pair) else { return };
+    if leads(queue_pair, &ends) {
+        queue_pair.rendezvous.dial_later(queue_pair, round, FIRST_PAUSE, LONGEST_PAUSE);
+    }
+}
+
+fn read_limits(queue_pair: &QueuePair) -> ReadLimits {
+    let inbound = u32::from(queue_pair.attributes().max_dest_rd_atomic);
+    ReadLimits { inbound, outbound: limits::READS }
+}
+
+/// On hardware nothing would arrive.
+fn compare_numbers(queue_pair: &QueuePair, peer: Hello) {
+    let own = Hello::of(queue_pair);
+    if queue_pair.state() == qps::RTS && peer.rq_psn != own.sq_psn {
+        explain::line(&format!(
+            "queue pair {:#08x} sends from packet number {}, and its peer expects {}: an adapter in \
+             hardware would drop everything",
+            own.source, own.sq_psn, peer.rq_psn
+        ));
+    }
+}
+
+/// A Request has arrived.
+fn request(context: &Arc<Context>, connector: Arc<raw::Connector>) {
+    let hello = connector.private_data().ok().and_then(|bytes| Hello::from_bytes(&bytes));
+    let (Some(hello), Ok(peer)) = (hello, connector.peer()) else {
+        let _ = connector.reject(&[]);
+        return;
+    };
+    let Some(queue_pair) = context.queue_pair(hello.destination) else {
+        let _ = connector.reject(&[]);
+        return;
+    };
+    if matches!(queue_pair.state(), qps::RESET | qps::INIT) {
+        return hold(&queue_pair, connector);
+    }
+    let expected = ends(&queue_pair).filter(|ends| {
+        ends.destination == hello.source
+            && ends.peer == peer.ip().to_canonical()
+            && u32::from(hello.kind) == qpt::RC
+    });
+    let Some(ends) = expected.filter(|_| queue_pair.is_ready()) else {
+        let _ = connector.reject(&[]);
+        return;
+    };
+    let mut inner = queue_pair.rendezvous.lock();
+    let round = inner.round;
+    if inner.stream.is_some() && leads(&queue_pair, &ends) {
+        if inner.open {
+            drop(inner);
+            let _ = connector.reject(&[]);
+        } else {
+            drop(inner);
+            // Its own connection is preferred, for a while.
+            let context = context.clone();
+            timers::after(PREFERENCE, move || {
+                if let Some(queue_pair) = context.queue_pair(hello.destination) {
+                    let mut inner = queue_pair.rendezvous.lock();
+                    if inner.round == round && !inner.open {
+                        let own = inner.stream.take();
+                        drop(inner);
+                        if let Some(own) = own {
+                            let _ = own.cancel();
+                        }
+                    }
+                }
+                request(&context, connector);
+            });
+        }
+        return;
+    }
+    let before = inner.stream.replace(connector.clone());
+    inner.open = false;
+    drop(inner);
+    if let Some(before) = before {
+        let _ = before.cancel();
+        drop(before);
+    }
+    let later = (Arc::downgrade(&queue_pair), Arc::downgrade(&connector));
+    let sink = raw::Sink::call(move |status| {
+        let (queue_pair, connector) = later;
+        let (Some(queue_pair), Some(connector)) = (queue_pair.upgrade(), connector.upgrade())
+        else {
+            return;
+        };
+        if status == Status::Success {
+            established(&queue_pair, &connector, round);
+        } else {
+            forget(&queue_pair, &connector);
+        }
+    });
+    compare_numbers(&queue_pair, hello);
+    let answer = Hello::of(&queue_pair).to_bytes();
+    let limits = read_limits(&queue_pair);
+    if connector.accept(&queue_pair.engine, limits, &answer, sink).is_err() {
+        forget(&queue_pair, &connector);
+    }
+}
+
+/// A Request for a queue pair that is not in RTR yet.
+fn hold(queue_pair: &Arc<QueuePair>, connector: Arc<raw::Connector>) {
+    let mut inner = queue_pair.rendezvous.lock();
+    if inner.held.len() >= HELD_MOST {
+        drop(inner);
+        let _ = connector.reject(&[]);
+        return;
+    }
+    let until = Instant::now() + HELD_FOR;
+    inner.held.push_back((connector, until));
+    drop(inner);
+    let later = Arc::downgrade(queue_pair);
+    timers::after(HELD_FOR, move || {
+        let Some(queue_pair) = later.upgrade() else { return };
+        let now = Instant::now();
+        let mut inner = queue_pair.rendezvous.lock();
+        let all = std::mem::take(&mut inner.held);
+        let (late, kept): (VecDeque<_>, VecDeque<_>) =
+            all.into_iter().partition(|(_, until)| *until <= now);
+        inner.held = kept;
+        drop(inner);
+        drop(late); // rejects
+    });
+}
+
+/// A queue pair number has been given back: its port closes after a while, if nobody takes one again.
+pub(crate) fn close_idle_later(context: &Arc<Context>) {
+    let later = Arc::downgrade(context);
+    timers::after(IDLE_PORT, move || {
+        if let Some(context) = later.upgrade() {
+            context.ports.close_idle();
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn v75_private_data_byte_for_byte_and_back() {
+        let hello = Hello {
+            kind: 2,
+            destination: 0x00ab_cd01,
+            source: 0x0012_3402,
+            sq_psn: 0x0055_6677,
+            rq_psn: 0x0000_0001,
+            path_mtu: 5,
+        };
+        let bytes = hello.to_bytes();
+        let mut expected = b"TVQP".to_vec();
+        expected.extend([1, 2, 0, 0]);
+        expected.extend([0, 0xab, 0xcd, 1, 0, 0x12, 0x34, 2, 0, 0x55, 0x66, 0x77, 0, 0, 0, 1]);
+        expected.extend([5, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes.as_slice(), expected);
+        assert_eq!(Hello::from_bytes(&bytes), Some(hello));
+    }
+
+    #[test]
+    fn v75_other_private_data_is_nobody_s() {
+        let good = [b"TVQP\x01\x02".as_slice(), &[0; 26]].concat();
+        assert!(Hello::from_bytes(&good).is_some());
+        assert!(Hello::from_bytes(&good[..31]).is_none());
+        assert!(Hello::from_bytes(&[&good[..], &[0]].concat()).is_none());
+        for (at, byte) in [(0, b'X'), (4, 2)] {
+            let mut bad = good.clone();
+            bad[at] = byte;
+            assert!(Hello::from_bytes(&bad).is_none());
+        }
+    }
+}

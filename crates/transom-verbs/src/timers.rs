@@ -1,0 +1,173 @@
+//! Time: what the codes of attributes mean, and one thread for what is to happen later.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use transom_engine::Limits;
+
+use crate::abi::ibv_qp_attr;
+use crate::sys;
+
+/// Hundredths of a millisecond by `min_rnr_timer` (V94).
+const RECEIVER_NOT_READY: [u32; 32] = [
+    65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536,
+    2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+];
+
+/// How long a queue pair with these attributes waits: for its stream, behind the end of one, for a
+/// receive of its peer.
+pub(crate) fn limits(attr: &ibv_qp_attr) -> Limits {
+    let stream = (attr.timeout != 0).then(|| {
+        let tick =
+            Duration::from_nanos(4096) * 2_u32.saturating_pow(u32::from(attr.timeout.min(31)));
+        (tick * (u32::from(attr.retry_cnt) + 1)).max(Duration::from_secs(1))
+    });
+    let index = usize::from(attr.min_rnr_timer.min(31));
+    let tick = RECEIVER_NOT_READY.get(index).copied().unwrap_or(1);
+    let receive = (attr.rnr_retry < 7).then(|| {
+        let all = Duration::from_micros(10) * tick * u32::from(attr.rnr_retry);
+        all.max(Duration::from_millis(100))
+    });
+    let reconnection = stream.map(|t| t.min(Duration::from_secs(5)));
+    Limits { connection: stream, reconnection, receive }
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+struct Timer {
+    due: Instant,
+    number: u64,
+    job: Job,
+}
+
+impl PartialEq for Timer {
+    fn eq(&self, other: &Timer) -> bool {
+        (self.due, self.number) == (other.due, other.number)
+    }
+}
+impl Eq for Timer {}
+impl PartialOrd for Timer {
+    fn partial_cmp(&self, other: &Timer) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Timer {
+    fn cmp(&self, other: &Timer) -> std::cmp::Ordering {
+        (self.due, self.number).cmp(&(other.due, other.number))
+    }
+}
+
+#[derive(Default)]
+struct Schedule {
+    heap: BinaryHeap<Reverse<Timer>>,
+    last: u64,
+}
+
+struct Clock {
+    /// Of the process whose thread serves it: a forked child has none.
+    process: u32,
+    schedule: Mutex<Schedule>,
+    changed: Condvar,
+}
+
+impl Clock {
+    fn lock(&self) -> MutexGuard<'_, Schedule> {
+        self.schedule.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn serve(&self) {
+        let mut schedule = self.lock();
+        loop {
+            let now = Instant::now();
+            let wait = schedule.heap.peek().map(|next| next.0.due.saturating_duration_since(now));
+            match wait {
+                Some(Duration::ZERO) => {
+                    if let Some(Reverse(timer)) = schedule.heap.pop() {
+                        drop(schedule);
+                        (timer.job)();
+                        schedule = self.lock();
+                    }
+                }
+                Some(wait) => {
+                    let waited = self.changed.wait_timeout(schedule, wait);
+                    schedule = waited.unwrap_or_else(PoisonError::into_inner).0;
+                }
+                None => {
+                    let waited = self.changed.wait(schedule);
+                    schedule = waited.unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
+}
+
+static CLOCK: Mutex<Option<Arc<Clock>>> = Mutex::new(None);
+
+fn clock() -> Arc<Clock> {
+    let mut clock = CLOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    match &*clock {
+        Some(clock) if clock.process == std::process::id() => clock.clone(),
+        _ => {
+            let started = Arc::new(Clock {
+                process: std::process::id(),
+                schedule: Mutex::default(),
+                changed: Condvar::new(),
+            });
+            let serve = started.clone();
+            if let Err(error) = sys::spawn("transom-verbs", move || serve.serve()) {
+                eprintln!("transom: start a thread for timers: {error}");
+            }
+            clock.insert(started).clone()
+        }
+    }
+}
+
+/// Have `job` done by the thread for timers, no sooner than after `delay`.
+pub(crate) fn after(delay: Duration, job: impl FnOnce() + Send + 'static) {
+    let clock = clock();
+    let mut schedule = clock.lock();
+    schedule.last += 1;
+    let number = schedule.last;
+    let due = Instant::now() + delay;
+    schedule.heap.push(Reverse(Timer { due, number, job: Box::new(job) }));
+    clock.changed.notify_one();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn v77_v79_v94_what_the_codes_mean() {
+        let attr = ibv_qp_attr {
+            timeout: 20,
+            retry_cnt: 7,
+            rnr_retry: 7,
+            min_rnr_timer: 12,
+            ..ibv_qp_attr::default()
+        };
+        let all = limits(&attr);
+        assert_eq!(all.connection, Some(Duration::from_nanos(4096 * (1 << 20) * 8)));
+        assert_eq!((all.reconnection, all.receive), (Some(Duration::from_secs(5)), None));
+        let short = ibv_qp_attr { timeout: 1, rnr_retry: 6, min_rnr_timer: 0, ..attr };
+        let all = limits(&short);
+        assert_eq!(all.connection, Some(Duration::from_secs(1)));
+        assert_eq!(all.receive, Some(Duration::from_millis(3932) + Duration::from_micros(160)));
+        let never = limits(&ibv_qp_attr { timeout: 0, rnr_retry: 1, min_rnr_timer: 1, ..attr });
+        assert_eq!((never.connection, never.reconnection), (None, None));
+        assert_eq!(never.receive, Some(Duration::from_millis(100)));
+    }
+
+    #[test]
+    fn jobs_run_in_the_order_of_their_times() {
+        let (send, got) = std::sync::mpsc::channel();
+        for (delay, name) in [(20, 'c'), (0, 'a'), (10, 'b')] {
+            let send = send.clone();
+            after(Duration::from_millis(delay), move || send.send(name).unwrap());
+        }
+        let order: String = got.iter().take(3).collect();
+        assert_eq!(order, "abc");
+    }
+}

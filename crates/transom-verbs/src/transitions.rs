@@ -1,0 +1,203 @@
+//! Which attributes a transition of an RC queue pair needs, and which it may bring (V61).
+
+use crate::abi::mask::*;
+use crate::abi::{ibv_qp_attr, qps};
+use crate::errno::{Errno, Result};
+use crate::limits;
+
+/// One transition. CUR_STATE and STATE are bits like the others, but STATE is never among them.
+struct Row {
+    from: u32,
+    to: u32,
+    required: u32,
+    optional: u32,
+}
+
+const fn row(from: u32, to: u32, required: u32, optional: u32) -> Row {
+    Row { from, to, required, optional }
+}
+
+use qps::{ERR, INIT, RESET, RTR, RTS, SQD};
+
+static ROWS: [Row; 8] = [
+    row(RESET, INIT, PKEY_INDEX | PORT | ACCESS_FLAGS, 0),
+    row(INIT, INIT, 0, PKEY_INDEX | PORT | ACCESS_FLAGS),
+    row(
+        INIT,
+        RTR,
+        AV | PATH_MTU | DEST_QPN | RQ_PSN | MAX_DEST_RD_ATOMIC | MIN_RNR_TIMER,
+        ALT_PATH | ACCESS_FLAGS | PKEY_INDEX,
+    ),
+    row(
+        RTR,
+        RTS,
+        TIMEOUT | RETRY_CNT | RNR_RETRY | SQ_PSN | MAX_QP_RD_ATOMIC,
+        CUR_STATE | ALT_PATH | ACCESS_FLAGS | MIN_RNR_TIMER | PATH_MIG_STATE,
+    ),
+    row(RTS, RTS, 0, CUR_STATE | ACCESS_FLAGS | ALT_PATH | PATH_MIG_STATE | MIN_RNR_TIMER),
+    row(RTS, SQD, 0, EN_SQD_ASYNC_NOTIFY),
+    row(
+        SQD,
+        SQD,
+        0,
+        PORT | AV
+            | TIMEOUT
+            | RETRY_CNT
+            | RNR_RETRY
+            | MAX_QP_RD_ATOMIC
+            | MAX_DEST_RD_ATOMIC
+            | ALT_PATH
+            | ACCESS_FLAGS
+            | PKEY_INDEX
+            | MIN_RNR_TIMER
+            | PATH_MIG_STATE,
+    ),
+    row(SQD, RTS, 0, CUR_STATE | ALT_PATH | ACCESS_FLAGS | MIN_RNR_TIMER | PATH_MIG_STATE),
+];
+
+/// The state that `attr` with `mask` leads to from `current`: `EINVAL` if the mask lacks a bit that
+/// the transition requires, or has one that it does not know.
+pub(crate) fn target(current: u32, attr: &ibv_qp_attr, mask: u32) -> Result<u32> {
+    let to = if mask & STATE == 0 { current } else { attr.qp_state };
+    let asked = mask & !STATE;
+    if matches!(to, RESET | ERR) && mask & STATE != 0 {
+        return if asked & !CUR_STATE == 0 { Ok(to) } else { Err(Errno::EINVAL) };
+    }
+    let row = ROWS.iter().find(|row| (row.from, row.to) == (current, to)).ok_or(Errno::EINVAL)?;
+    let complete = asked & row.required == row.required;
+    let known = asked & !(row.required | row.optional) == 0;
+    let named = mask & CUR_STATE == 0 || attr.cur_qp_state == current;
+    if complete && known && named { Ok(to) } else { Err(Errno::EINVAL) }
+}
+
+/// The values of the attributes in `mask`, but for addresses (V62).
+pub(crate) fn values(attr: &ibv_qp_attr, mask: u32) -> Result {
+    let reads = limits::READS as u8;
+    let sound = [
+        (PKEY_INDEX, attr.pkey_index == 0),
+        (PORT, attr.port_num == 1),
+        (MAX_QP_RD_ATOMIC, attr.max_rd_atomic <= reads),
+        (MAX_DEST_RD_ATOMIC, attr.max_dest_rd_atomic <= reads),
+        (PATH_MTU, (1..=crate::environment::mtu()).contains(&attr.path_mtu)),
+        (TIMEOUT, attr.timeout <= 31),
+        (RETRY_CNT, attr.retry_cnt <= 7),
+        (RNR_RETRY, attr.rnr_retry <= 7),
+        (MIN_RNR_TIMER, attr.min_rnr_timer <= 31),
+        (DEST_QPN, attr.dest_qp_num < 1 << 24),
+        (ACCESS_FLAGS, attr.qp_access_flags < 1 << 10),
+    ];
+    let wrong = sound.iter().any(|(bit, sound)| mask & bit != 0 && !sound);
+    if wrong { Err(Errno::EINVAL) } else { Ok(()) }
+}
+
+/// Keep the attributes in `mask`.
+pub(crate) fn keep(kept: &mut ibv_qp_attr, attr: &ibv_qp_attr, mask: u32) {
+    macro_rules! keep {
+        ($($bit:ident: $($member:ident),*;)*) => {
+            $(if mask & $bit != 0 { $(kept.$member = attr.$member;)* })*
+        };
+    }
+    keep! {
+        ACCESS_FLAGS: qp_access_flags;
+        PKEY_INDEX: pkey_index;
+        PORT: port_num;
+        AV: ah_attr;
+        PATH_MTU: path_mtu;
+        TIMEOUT: timeout;
+        RETRY_CNT: retry_cnt;
+        RNR_RETRY: rnr_retry;
+        RQ_PSN: rq_psn;
+        MAX_QP_RD_ATOMIC: max_rd_atomic;
+        ALT_PATH: alt_ah_attr, alt_pkey_index, alt_port_num, alt_timeout;
+        MIN_RNR_TIMER: min_rnr_timer;
+        SQ_PSN: sq_psn;
+        MAX_DEST_RD_ATOMIC: max_dest_rd_atomic;
+        PATH_MIG_STATE: path_mig_state;
+        DEST_QPN: dest_qp_num;
+        EN_SQD_ASYNC_NOTIFY: en_sqd_async_notify;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn to(state: u32) -> ibv_qp_attr {
+        ibv_qp_attr { qp_state: state, ..ibv_qp_attr::default() }
+    }
+
+    /// As rdma-unit-test does: each required bit is left out alone.
+    #[test]
+    fn v61_each_required_bit_is_required() {
+        for row in &ROWS {
+            let full = STATE | row.required;
+            assert_eq!(target(row.from, &to(row.to), full), Ok(row.to));
+            for bit in (0..32).map(|bit| 1 << bit).filter(|bit| row.required & bit != 0) {
+                assert_eq!(target(row.from, &to(row.to), full & !bit), Err(Errno::EINVAL));
+            }
+        }
+    }
+
+    #[test]
+    fn v61_a_bit_that_the_transition_does_not_know_is_refused() {
+        for row in &ROWS {
+            for bit in (1..32).map(|bit| 1_u32 << bit) {
+                let mut attr = to(row.to);
+                attr.cur_qp_state = row.from;
+                let known = (row.required | row.optional) & bit != 0;
+                let asked = target(row.from, &attr, STATE | row.required | bit);
+                assert_eq!(asked.is_ok(), known, "{} to {}: {bit:#x}", row.from, row.to);
+            }
+        }
+    }
+
+    #[test]
+    fn v61_from_every_state_to_reset_and_err() {
+        for from in 0..=6 {
+            assert_eq!(target(from, &to(RESET), STATE), Ok(RESET));
+            assert_eq!(target(from, &to(ERR), STATE), Ok(ERR));
+            assert_eq!(target(from, &to(ERR), STATE | AV), Err(Errno::EINVAL));
+        }
+        assert_eq!(target(RESET, &to(RTR), STATE), Err(Errno::EINVAL));
+        assert_eq!(
+            target(ERR, &to(INIT), STATE | PKEY_INDEX | PORT | ACCESS_FLAGS),
+            Err(Errno::EINVAL)
+        );
+    }
+
+    #[test]
+    fn v61_without_state_attributes_of_the_present_state_change() {
+        assert_eq!(target(RTS, &to(0), MIN_RNR_TIMER), Ok(RTS));
+        assert_eq!(target(RTS, &to(0), AV), Err(Errno::EINVAL));
+    }
+
+    #[test]
+    fn v61_a_current_state_must_be_the_true_one() {
+        let mut attr = to(RTS);
+        attr.cur_qp_state = RTR;
+        assert_eq!(target(RTS, &attr, STATE | CUR_STATE), Err(Errno::EINVAL));
+        attr.cur_qp_state = RTS;
+        assert_eq!(target(RTS, &attr, STATE | CUR_STATE), Ok(RTS));
+    }
+
+    #[test]
+    fn v62_values_at_their_limits() {
+        let mut attr = ibv_qp_attr { port_num: 1, path_mtu: 5, ..ibv_qp_attr::default() };
+        attr.max_rd_atomic = 16;
+        attr.dest_qp_num = 0xff_ffff;
+        attr.timeout = 31;
+        let all = PORT | PATH_MTU | MAX_QP_RD_ATOMIC | DEST_QPN | TIMEOUT;
+        assert_eq!(values(&attr, all), Ok(()));
+        for (bit, wrong) in [
+            (PORT, ibv_qp_attr { port_num: 2, ..attr }),
+            (PATH_MTU, ibv_qp_attr { path_mtu: 6, ..attr }),
+            (PATH_MTU, ibv_qp_attr { path_mtu: 0, ..attr }),
+            (MAX_QP_RD_ATOMIC, ibv_qp_attr { max_rd_atomic: 17, ..attr }),
+            (DEST_QPN, ibv_qp_attr { dest_qp_num: 1 << 24, ..attr }),
+            (TIMEOUT, ibv_qp_attr { timeout: 32, ..attr }),
+        ] {
+            assert_eq!(values(&wrong, all), Err(Errno::EINVAL));
+            assert_eq!(values(&wrong, all & !bit), Ok(()));
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Where the libraries are, as the tests of this crate find them.
+#![allow(dead_code, reason = "not every test needs all")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The directory of what cargo has built for these tests.
+pub(crate) fn built() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    test.parent().unwrap().to_owned()
+}
+
+/// A directory with `libibverbs.so.1` and `librdmacm.so.1`, made of what cargo has built.
+pub(crate) fn libraries() -> PathBuf {
+    let here = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("run-{}", std::process::id()));
+    std::fs::create_dir_all(&here).unwrap();
+    for name in ["libibverbs.so.1", "libibverbs.so"] {
+        let link = here.join(name);
+        if !link.exists() {
+            std::os::unix::fs::symlink(built().join("libtransom_verbs.so"), link).unwrap();
+        }
+    }
+    here
+}
+
+/// Whether a program is installed; says that a test leaves it out if not.
+pub(crate) fn installed(program: &str) -> bool {
+    let found = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
+        .any(|directory| directory.join(program).is_file());
+    if !found {
+        eprintln!("SKIPPED: {program} is not installed");
+    }
+    found
+}
+
+/// Compile a C program of `tests/c`, or of a text, with the distribution's headers. `None`, said as
+/// SKIPPED, if these are not installed.
+pub(crate) fn compile(source: &Path, name: &str) -> Option<PathBuf> {
+    if !Path::new("/usr/include/infiniband/verbs.h").exists() {
+        eprintln!("SKIPPED: <infiniband/verbs.h> is not installed");
+        return None;
+    }
+    let program =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    let library = libraries();
+    let done = Command::new("cc")
+        .args(["-std=gnu11", "-Wall", "-Werror", "-g", "-o"])
+        .arg(&program)
+        .arg(source)
+        .arg(library.join("libibverbs.so.1"))
+        .args(["-Wl,--allow-shlib-undefined", "-lpthread"])
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    Some(program)
+}
