@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use transom_engine::{Data, Flags, Operation, QueuePairState, Request, Sge, raw};
+use transom_memory::QueuePairId;
 
 use crate::abi::{ibv_qp_attr, ibv_qp_cap, mask, ops, qps, send, wr};
 use crate::channel::Acknowledged;
@@ -108,6 +109,7 @@ impl QueuePair {
         let number = context.ports.take(context)?;
         let options = raw::QueuePairOptions {
             context: u64::from(number),
+            number: Some(QueuePairId(number)),
             initiator_depth: caps.max_send_wr.max(1),
             receive_depth: caps.max_recv_wr.max(1),
             initiator_sge: caps.max_send_sge,

@@ -334,7 +334,7 @@ fn dial(queue_pair: &Arc<QueuePair>, round: u64, pause: Duration) {
     let hello = Hello::of(queue_pair).to_bytes();
     let begun = connector.bind(SocketAddr::new(ends.own, 0)).and_then(|()| {
         let peer = SocketAddr::new(ends.peer, port);
-        connector.connect(&queue_pair.engine, peer, read_limits(queue_pair), &hello, sink)
+        connector.connect(None, peer, read_limits(queue_pair), &hello, sink)
     });
     if let Err(error) = begun {
         dialled(queue_pair, connector, round, pause, error.status);
@@ -355,7 +355,8 @@ fn dialled(
         let own = Hello::of(queue_pair);
         (hello.destination, hello.source) == (own.source, own.destination)
     });
-    if status == Status::Success && fits && connector.complete_connect().is_ok() {
+    let joined = || connector.join(&queue_pair.engine).and_then(|()| connector.complete_connect());
+    if status == Status::Success && fits && joined().is_ok() {
         if let Some(hello) = hello {
             compare_numbers(queue_pair, hello);
         }

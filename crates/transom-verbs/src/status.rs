@@ -14,7 +14,8 @@ pub(crate) fn of(ended: Status, kind: CompletionKind) -> u32 {
         (Status::PeerReceiveTooSmall, _) => status::REM_INV_REQ_ERR,
         (Status::ReceiveTooSmall | Status::BufferOverflow, _) => status::LOC_LEN_ERR,
         (Status::RemoteError, _) => status::REM_OP_ERR,
-        (Status::IoTimeout, _) => status::RETRY_EXC_ERR,
+        (Status::RetryExceeded | Status::IoTimeout, _) => status::RETRY_EXC_ERR,
+        (Status::ReceiverNotReady, _) => status::RNR_RETRY_EXC_ERR,
         (Status::InvalidRequest, CompletionKind::Bind | CompletionKind::Invalidate) => {
             status::MW_BIND_ERR
         }
@@ -76,6 +77,8 @@ mod tests {
             (Status::InvalidRequest, Bind, 6),
             (Status::InvalidRequest, Invalidate, 6),
             (Status::InvalidRequest, Send, 2),
+            (Status::RetryExceeded, Send, 12),
+            (Status::ReceiverNotReady, Send, 13),
             (Status::Canceled, Receive, 5),
             (Status::InternalError, Send, 21),
         ] {
