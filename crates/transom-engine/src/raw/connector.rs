@@ -52,9 +52,18 @@ impl Adapter {
         Ok(Connector(Arc::new(Handle { owner: self.0.clone(), conn })))
     }
 
-    /// A listener at `address` (port 0: any free one), not listening yet.
+    /// A listener at `address` (port 0: any free one), not listening yet. `::` takes IPv4, too.
     pub fn listener(&self, address: SocketAddr) -> Result<Listener> {
-        let listener = driver::Listener::bind(self.0.present()?, address)
+        self.bind_listener(address, false)
+    }
+
+    /// A listener at `address`, as [`Adapter::listener`], that takes its own family only.
+    pub fn listener_of_one_family(&self, address: SocketAddr) -> Result<Listener> {
+        self.bind_listener(address, true)
+    }
+
+    fn bind_listener(&self, address: SocketAddr, one_family: bool) -> Result<Listener> {
+        let listener = driver::Listener::bind(self.0.present()?, address, one_family)
             .map_err(|e| Error::link(e, &format!("bind a listener to {address}")))?;
         Ok(Listener(Arc::new(Ear { owner: self.0.clone(), listener })))
     }

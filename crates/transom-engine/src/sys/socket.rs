@@ -4,7 +4,7 @@ use super::{Fd, perturb};
 use rustix::fd::AsRawFd;
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 /// Why a call on a socket failed.
@@ -130,9 +130,17 @@ fn socket_for(address: &SocketAddr) -> Result<Fd> {
     Ok(net::socket_with(family, SocketType::STREAM, flags, Some(net::ipproto::TCP))?.into())
 }
 
+/// An address as its own family writes it: one of IPv4 at a socket of both families, too.
+fn plain(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),
+        IpAddr::V6(_) => address,
+    }
+}
+
 fn local_address(fd: &Fd) -> Result<SocketAddr> {
     let any = net::getsockname(fd)?;
-    SocketAddr::try_from(any).map_err(|_| IoError::Other(0))
+    SocketAddr::try_from(any).map(plain).map_err(|_| IoError::Other(0))
 }
 
 /// The local address from which `peer` is reached: what a datagram socket would use. Nothing is
@@ -157,10 +165,14 @@ pub fn check_local(address: std::net::IpAddr) -> Result<()> {
 pub struct Listener(Fd);
 
 impl Listener {
-    /// A socket at `address`; port 0 lets the system choose.
-    pub fn bind(address: SocketAddr) -> Result<Listener> {
+    /// A socket at `address`; port 0 lets the system choose. `::` takes both families, unless it is to
+    /// take `one_family`.
+    pub fn bind(address: SocketAddr, one_family: bool) -> Result<Listener> {
         let fd = socket_for(&address)?;
         sockopt::set_socket_reuseaddr(&fd, true)?;
+        if address.is_ipv6() && address.ip().is_unspecified() {
+            sockopt::set_ipv6_v6only(&fd, one_family)?;
+        }
         match net::bind(&fd, &address) {
             Ok(()) => Ok(Listener(fd)),
             Err(Errno::ADDRINUSE) if address.port() == 0 => Err(IoError::NoPort),
@@ -183,6 +195,7 @@ impl Listener {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let (fd, peer) = net::acceptfrom_with(&self.0, flags)?;
         let peer = peer.and_then(|p| SocketAddr::try_from(p).ok()).ok_or(IoError::Other(0))?;
+        let peer = plain(peer);
         let stream = Stream(fd.into());
         stream.configure(options)?;
         Ok((stream, peer))

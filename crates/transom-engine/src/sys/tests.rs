@@ -232,7 +232,7 @@ fn options() -> Options {
 }
 
 fn pair() -> (Stream, Stream, SocketAddr, SocketAddr) {
-    let listener = Listener::bind(loopback()).unwrap();
+    let listener = Listener::bind(loopback(), false).unwrap();
     listener.listen(16).unwrap();
     let at = listener.address().unwrap();
     let active = Stream::connect(Some(loopback()), at, &options()).unwrap();
@@ -299,7 +299,7 @@ fn a_closed_descriptor_is_an_error() {
 #[test]
 fn nobody_listening_is_a_refusal() {
     // Bound and not listening: nobody else gets the port meanwhile.
-    let bound = Listener::bind(loopback()).unwrap();
+    let bound = Listener::bind(loopback(), false).unwrap();
     let at = bound.address().unwrap();
     let stream = match Stream::connect(None, at, &options()) {
         Err(e) => return assert_eq!(e, IoError::Refused),
@@ -314,7 +314,7 @@ fn nobody_listening_is_a_refusal() {
 #[test]
 fn a_loopback_peer_of_our_user_is_recognised() {
     for is_ours in [peer_is_same_user, super::identity::is_in_the_table] {
-        let listener = Listener::bind(loopback()).unwrap();
+        let listener = Listener::bind(loopback(), false).unwrap();
         listener.listen(16).unwrap();
         let at = listener.address().unwrap();
         let active = Stream::connect(Some(loopback()), at, &options()).unwrap();

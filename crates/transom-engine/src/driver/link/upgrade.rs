@@ -191,7 +191,8 @@ impl Link {
         let system = |_| PathReason::System;
         let here = self.stream.local().map_err(system)?;
         let (ours, theirs) = (here.ip().to_canonical(), self.peer.ip().to_canonical());
-        if options.path != Path::Process && !theirs.is_loopback() && ours != theirs {
+        let here = || theirs.is_loopback() || ours == theirs || sys::check_local(theirs).is_ok();
+        if options.path != Path::Process && !here() {
             return Err(PathReason::Elsewhere);
         }
         let local = connect_to_offer(self.peer)?;

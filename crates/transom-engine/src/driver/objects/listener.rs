@@ -85,9 +85,10 @@ impl Listener {
     pub(crate) fn bind(
         shared: &Arc<Shared>,
         address: SocketAddr,
+        one_family: bool,
     ) -> Result<Arc<Listener>, IoError> {
         let mut machine = transom_core::Listener::new(shared.options.dialect);
-        let socket = Socket::bind(address)?;
+        let socket = Socket::bind(address, one_family)?;
         let _ = machine.bind();
         Ok(Arc::new(Listener {
             key: shared.new_key(),

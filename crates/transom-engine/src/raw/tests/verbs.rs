@@ -1,20 +1,22 @@
 //! Queue pairs that outlive their connections (verbs 6), over real links.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use transom_memory::{QueuePairId, Rights};
 
 use super::harness::*;
+use super::namespace::{OURS, PEERS, with_addresses};
 use super::rings::until;
 use crate::dialect::VERBS;
-use crate::raw::{Connector, Listener, Options, QueuePairOptions};
+use crate::raw::{Adapter, Connector, Listener, Options, QueuePairOptions};
 use crate::tables::ConnectorState;
 use crate::{
     Completion, CompletionKind, Data, Flags, Limits, Operation, QueuePairState, Request, Status,
 };
 
 fn verbs() -> Options {
-    Options { dialect: &VERBS, ..Options::default() }
+    Options { dialect: &VERBS, ..Options::from_env() }
 }
 
 /// Two ends without a connection.
@@ -341,4 +343,72 @@ fn v129_the_end_of_a_connection_without_a_queue_pair_is_noticed() {
         parted(&ends[1 - leaver].connector);
         assert!(nothing(&active) && nothing(&passive));
     }
+}
+
+/// Connect to a listener at `to`, from `from`; the addresses that the passive side sees.
+fn reach(from: IpAddr, listener: &Listener, to: IpAddr) -> (SocketAddr, SocketAddr) {
+    let any = Adapter::open(Ipv4Addr::UNSPECIFIED.into(), verbs()).unwrap();
+    let active = End::on(&any);
+    let passive = End::on(&any);
+    let (sink, requested) = signal();
+    listener.get_request(&passive.connector, sink).unwrap();
+    active.connector.bind((from, 0).into()).unwrap();
+    let at = (to, listener.address().unwrap().port()).into();
+    let (sink, connected) = signal();
+    active.connector.connect(&active.qp, at, LIMITS, b"", sink).unwrap();
+    assert_eq!(requested.wait(), OK);
+    let (sink, accepted) = signal();
+    passive.connector.accept(&passive.qp, LIMITS, b"", sink).unwrap();
+    assert_eq!(connected.wait(), OK);
+    active.connector.complete_connect().unwrap();
+    assert_eq!(accepted.wait(), OK);
+    passive.qp.post_receive(20, &[]).unwrap();
+    send(&active, 1);
+    assert_eq!(outcomes(&active, 1), [(1, OK)]);
+    let info = passive.connector.info().unwrap();
+    assert_eq!(info.path, transom_rules::paths::of_this_run(), "{from} to {to}");
+    assert_eq!(active.connector.info().unwrap().local, info.peer);
+    (info.local, info.peer)
+}
+
+/// V113: one adapter and one listener serve every address of the host, of both families, and
+/// connections within the host share memory whatever addresses they have.
+#[test]
+fn v113_one_listener_serves_all_addresses_of_the_host() {
+    let any = Adapter::open(Ipv4Addr::UNSPECIFIED.into(), verbs()).unwrap();
+    let v4 = [Ipv4Addr::LOCALHOST.into(), IpAddr::from([127, 0, 0, 2])];
+    let v6 = IpAddr::from(Ipv6Addr::LOCALHOST);
+    let all = (Ipv6Addr::UNSPECIFIED, 0).into();
+    let listener = any.listener(all).unwrap();
+    listener.listen(0).unwrap();
+    for (from, to) in [(v4[0], v4[0]), (v4[0], v4[1]), (v4[1], v4[0]), (v6, v6)] {
+        let (local, peer) = reach(from, &listener, to);
+        assert_eq!((local.ip(), peer.ip()), (to, from), "as their own family writes them");
+    }
+    let mine = crate::raw::interfaces().unwrap().into_iter().map(|interface| interface.address);
+    for to in mine.filter(|to| to.is_ipv4() && !to.is_loopback()) {
+        assert_eq!(reach(v4[0], &listener, to).0.ip(), to);
+    }
+    // One family only.
+    let listener = any.listener_of_one_family(all).unwrap();
+    listener.listen(0).unwrap();
+    assert_eq!(reach(v6, &listener, v6).1.ip(), v6);
+    let end = End::on(&any);
+    end.connector.bind((v4[0], 0).into()).unwrap();
+    let at = (v4[0], listener.address().unwrap().port()).into();
+    let (sink, refused) = signal();
+    end.connector.connect(&end.qp, at, LIMITS, b"", sink).unwrap();
+    assert_eq!(refused.wait(), Status::ConnectionRefused);
+}
+
+/// The same between addresses of two interfaces.
+#[test]
+fn v113_two_interfaces_of_one_host_share_memory() {
+    with_addresses(|| {
+        let any = Adapter::open(Ipv4Addr::UNSPECIFIED.into(), verbs()).unwrap();
+        let listener = any.listener((Ipv4Addr::UNSPECIFIED, 0).into()).unwrap();
+        listener.listen(0).unwrap();
+        let (local, peer) = reach(OURS, &listener, PEERS);
+        assert_eq!((local.ip(), peer.ip()), (PEERS, OURS));
+    });
 }
