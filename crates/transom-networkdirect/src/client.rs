@@ -1,6 +1,7 @@
 //! The calls a NetworkDirect program starts with (ND2 6.3). On Windows they find providers in
 //! Winsock's catalogue; here there is one, this library.
 
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Mutex;
 
@@ -127,9 +128,12 @@ fn source_address(remote: IpAddr) -> Result<IpAddr, i32> {
     });
     match found {
         Ok(address) => Ok(address.ip()),
-        Err(e) if e.kind() == std::io::ErrorKind::NetworkUnreachable => Err(ND_NETWORK_UNREACHABLE),
-        Err(e) if e.kind() == std::io::ErrorKind::HostUnreachable => Err(ND_HOST_UNREACHABLE),
-        Err(_) => Err(ND_UNSUCCESSFUL),
+        Err(e) => Err(match e.kind() {
+            // The latter: no address of this family to come from.
+            ErrorKind::NetworkUnreachable | ErrorKind::AddrNotAvailable => ND_NETWORK_UNREACHABLE,
+            ErrorKind::HostUnreachable => ND_HOST_UNREACHABLE,
+            _ => ND_UNSUCCESSFUL,
+        }),
     }
 }
 

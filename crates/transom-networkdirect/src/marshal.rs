@@ -59,3 +59,18 @@ pub(crate) fn put_address<C: Copy + TryInto<usize> + TryFrom<usize>>(
     out.put_bytes(&bytes);
     Ok(ND_SUCCESS)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nd2_4_8_private_data_is_none_one_byte_or_as_many_as_there_may_be() {
+        let bytes = [1_u8, 2, 3];
+        let data = |length| private_data(InPtr::to(&bytes[0]), length, 3, ND_INVALID_PARAMETER);
+        assert_eq!(data(0), Ok(vec![]));
+        assert_eq!(data(1), Ok(vec![1]));
+        assert_eq!(data(3), Ok(vec![1, 2, 3]));
+        assert_eq!(data(4), Err(ND_INVALID_PARAMETER));
+    }
+}

@@ -577,4 +577,35 @@ mod tests {
         assert_eq!(transom_win32_get_exit_code_thread(thread, OutPtr::to(&mut code)), 1);
         assert_eq!(code, 42);
     }
+
+    #[test]
+    fn several_packets_are_counted() {
+        let bench = Bench::new();
+        for number in 1..=3 {
+            let sent = (10 * number, number as usize, 100 * number as usize);
+            let done =
+                transom_win32_post_queued_completion_status(bench.port, sent.0, sent.1, sent.2);
+            assert_eq!(done, 1);
+        }
+        let take = |count| {
+            let none = Entry { key: 0, overlapped: 0, internal: 7, bytes: 0 };
+            let (mut entries, mut removed) = ([none; 2], 77);
+            let done = transom_win32_get_queued_completion_status_ex(
+                bench.port,
+                OutPtr::to(&mut entries[0]),
+                count,
+                OutPtr::to(&mut removed),
+                0,
+            );
+            let fields = entries.map(|one| (one.bytes, one.key, one.overlapped, one.internal));
+            (done, removed, fields)
+        };
+        let none = (0, 0, 0, 7);
+        assert_eq!(take(2), (1, 2, [(10, 1, 100, 0), (20, 2, 200, 0)]));
+        assert_eq!(take(2), (1, 1, [(30, 3, 300, 0), none]));
+        assert_eq!(take(2), (0, 0, [none; 2]));
+        assert_eq!(transom_win32_get_last_error(), WAIT_TIMEOUT);
+        assert_eq!(take(0), (0, 77, [none; 2]));
+        assert_eq!(transom_win32_get_last_error(), ERROR_INVALID_PARAMETER);
+    }
 }

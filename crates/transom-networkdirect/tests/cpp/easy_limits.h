@@ -3,6 +3,85 @@
 
 #include "easy.h"
 
+#include <net/if.h>
+#include <sys/ioctl.h>
+
+// The address that NdResolveAddress finds; its family's length is told, and no more is written.
+template <class T> static T resolved(const T &remote)
+{
+    T local = {};
+    char room[sizeof(sockaddr_in6) + 1] = {};
+    SIZE_T size = sizeof local - 1;
+    HR(NdResolveAddress(sa(remote), sizeof remote, (sockaddr *)room, &size), ND_BUFFER_OVERFLOW);
+    CHECK(size == sizeof local && room[0] == 0);
+    HR(NdResolveAddress(sa(remote), sizeof remote, (sockaddr *)room, &size), ND_SUCCESS);
+    CHECK(size == sizeof local && room[sizeof local] == 0);
+    std::memcpy(&local, room, sizeof local);
+    return local;
+}
+
+// Loopback comes up and has a network of each family, in which one address is this machine's.
+// Whether there is IPv6.
+static bool give_networks()
+{
+    ifreq one = {};
+    const int four = socket(AF_INET, SOCK_DGRAM, 0), six = socket(AF_INET6, SOCK_DGRAM, 0);
+    CHECK(four >= 0);
+    std::strcpy(one.ifr_name, "lo");
+    one.ifr_flags = IFF_UP;
+    CHECK(ioctl(four, SIOCSIFFLAGS, &one) == 0);
+    std::strcpy(one.ifr_name, "lo:1");
+    const sockaddr_in own = address("192.0.2.1", 0), mask = address("255.255.255.0", 0);
+    std::memcpy(&one.ifr_addr, &own, sizeof own);
+    CHECK(ioctl(four, SIOCSIFADDR, &one) == 0);
+    std::memcpy(&one.ifr_netmask, &mask, sizeof mask);
+    CHECK(ioctl(four, SIOCSIFNETMASK, &one) == 0);
+    struct {
+        in6_addr address;
+        std::uint32_t prefix;
+        int index;
+    } other = {{}, 64, (int)if_nametoindex("lo")}; // in6_ifreq of the kernel
+    CHECK(inet_pton(AF_INET6, "fd00::1", &other.address) == 1);
+    const bool both = ioctl(six, SIOCSIFADDR, &other) == 0;
+    sockaddr_in6 six_own = {};
+    six_own.sin6_family = AF_INET6;
+    six_own.sin6_addr = other.address;
+    while (both && bind(six, sa(six_own), sizeof six_own) != 0) // tentative for a moment
+        Sleep(1);
+    close(four);
+    close(six);
+    return both;
+}
+
+// ND2 6.3: from where the routes would go.
+static void resolving()
+{
+    const sockaddr_in away = address("192.0.2.9", 7);
+    sockaddr_in6 away6 = {}, local6 = {};
+    away6.sin6_family = AF_INET6;
+    CHECK(inet_pton(AF_INET6, "fd00::9", &away6.sin6_addr) == 1);
+    sockaddr_in6 room = {};
+    SIZE_T size = sizeof room;
+    HR(NdResolveAddress(sa(away), sizeof away, (sockaddr *)&room, &size), ND_NETWORK_UNREACHABLE);
+    HR(NdResolveAddress(sa(away6), sizeof away6, (sockaddr *)&room, &size), ND_NETWORK_UNREACHABLE);
+    const bool both = give_networks();
+    const sockaddr_in local = resolved(away), own = address("192.0.2.1", 0);
+    CHECK(std::memcmp(&local, &own, sizeof own) == 0); // no port
+    if (both) {
+        local6 = resolved(away6);
+        CHECK(inet_pton(AF_INET6, "fd00::1", &away6.sin6_addr) == 1);
+        CHECK(std::memcmp(&local6, &away6, sizeof away6) == 0);
+    } else {
+        std::fprintf(stderr, "easy 25: no IPv6 here; it was not tried\n");
+    }
+    const sockaddr_in itself = resolved(own), none = address("0.0.0.0", 0);
+    CHECK(std::memcmp(&itself, &own, sizeof own) == 0);
+    HR(NdResolveAddress(sa(none), sizeof none, (sockaddr *)&room, &size), ND_INVALID_ADDRESS);
+    HR(NdResolveAddress(sa(away), sizeof away - 1, (sockaddr *)&room, &size), ND_INVALID_ADDRESS);
+    HR(NdCleanup(), ND_SUCCESS);
+    HR(NdResolveAddress(sa(away), sizeof away, (sockaddr *)&room, &size), ND_DEVICE_NOT_READY);
+}
+
 static void easy_25()
 {
     // A machine without addresses: a network namespace in which nothing is up. Before there are threads.
@@ -27,6 +106,7 @@ static void easy_25()
         CHECK_EQ(size, 0);
         const sockaddr_in local = address("127.0.0.1", 0);
         HR(NdCheckAddress(sa(local), sizeof local), ND_INVALID_ADDRESS);
+        resolving();
         _exit(0);
     }
     int status = 0;
