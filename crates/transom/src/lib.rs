@@ -1,6 +1,29 @@
 //! An RDMA adapter in software: register memory, open a window on it, let one peer read or write
 //! it, and take it back. No special hardware, no kernel module, no root, nothing pinned.
 //!
+//! # Five nouns
+//!
+//! | noun | what it is |
+//! |---|---|
+//! | [`Adapter`] | an RDMA adapter at one local address; owns memory, listeners and connections |
+//! | [`Region`] | a buffer handed over by [`Adapter::register`]; no peer can touch it |
+//! | [`Window`] | a range of a region, open to one peer with some [`Rights`] until it is revoked |
+//! | [`Grant`] | what that peer needs to know of a window: address, length, token |
+//! | [`QueuePair`] | one end of a connection; posts Sends, Reads, Writes and Binds, in order |
+//!
+//! ```text
+//!  owner                                         peer
+//!  Adapter                                       Adapter
+//!   └ Region  [................................]   └ Region  [..................]
+//!       └ Window     [========]  READ                              ^
+//!                        │                                         │
+//!                        │ Grant, by a Send ──────────────────>    │
+//!                        └───────────── bytes, by a Read ──────────┘
+//!  QueuePair ══════════ iWARP over TCP, or shared memory ══════ QueuePair
+//! ```
+//!
+//! # A file, lent to one peer
+//!
 //! ```no_run
 //! use transom::{Adapter, Grant, MappedFile, Result, Rights};
 //!
@@ -31,6 +54,65 @@
 //!     owner.send(b"I have it")?.await?;
 //!     sink.deregister().await                                    // the same Vec, no copy
 //! }
+//! ```
+//!
+//! # A refusal, explained
+//!
+//! Every call has a blocking form. A refused access ends its connection, and says why: the owner has
+//! the whole record, a peer of the same user gets its text.
+//!
+//! ```
+//! use transom::{Adapter, ErrorKind, Grant, Rights};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let adapter = Adapter::open("127.0.0.1".parse()?)?;
+//! let mut listener = adapter.listen("127.0.0.1:0".parse()?)?;
+//! let connecting = adapter.connect(listener.address()).receives(1, 64);
+//! let peer = std::thread::spawn(move || connecting.wait());
+//! let owner = listener.next().wait()?.accept().wait()?;
+//! let peer = peer.join().expect("no panic")?;
+//!
+//! let lent = adapter.register(vec![7_u8; 4096])?;
+//! let window = owner.bind(&lent, ..64, Rights::WRITE)?;
+//! owner.send(window.grant().to_bytes())?.wait()?;
+//! let grant = Grant::from_bytes(&peer.recv().wait()?)?;
+//! window.revoke().wait()?;
+//!
+//! let source = adapter.register(vec![1_u8; 8])?;
+//! let refused = peer.write(grant.range(..8), source.slice(..))?.wait().unwrap_err();
+//! assert_eq!(refused.kind(), ErrorKind::Refused);
+//! let why = refused.explanation().expect("a peer of the same user is told");
+//! assert!(why.contains("invalidated by its owner"), "{why}");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # A peer that spins on its memory
+//!
+//! The last bytes of a Write are placed last: a program that sees them sees the rest.
+//!
+//! ```
+//! # use transom::{Adapter, Grant, Rights};
+//! # use std::sync::atomic::Ordering;
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let adapter = Adapter::open("127.0.0.1".parse()?)?;
+//! # let mut listener = adapter.listen("127.0.0.1:0".parse()?)?;
+//! # let connecting = adapter.connect(listener.address()).receives(1, 64);
+//! # let peer = std::thread::spawn(move || connecting.wait());
+//! # let owner = listener.next().wait()?.accept().wait()?;
+//! # let peer = peer.join().expect("no panic")?;
+//! let flags = adapter.register(vec![0_u8; 8])?;
+//! let window = owner.bind(&flags, .., Rights::WRITE)?;
+//! # owner.send(window.grant().to_bytes())?.wait()?;
+//! # let grant = Grant::from_bytes(&peer.recv().wait()?)?;
+//! let source = adapter.register(vec![1_u8; 8])?;
+//! let written = peer.write(grant, source.slice(..))?;
+//! while flags.atomic_u64(0)?.load(Ordering::Acquire) == 0 {
+//!     owner.poll();
+//! }
+//! written.wait()?;
+//! # Ok(())
+//! # }
 //! ```
 //!
 //! # How it behaves
@@ -70,6 +152,12 @@
 //! | pages that vanish (a file cut short) | copies are fault-tolerant: test `a_file_cut_short_is_an_error` |
 //! | the adapter's address is removed | what waits ends, and names it: [`ErrorKind::AddressGone`] |
 //! | `fork` | handles belong to the process that made them: [`ErrorKind::Forked`] |
+//!
+//! # Where to go on
+//!
+//! [`Adapter::options`] has what can be chosen, [`ConnectionInfo`] what a connection has become,
+//! [`Batch`] requests with one result, [`MappedFile`] files as memory. The crate's folder `examples`
+//! has whole programs.
 
 #![deny(unsafe_code)]
 
