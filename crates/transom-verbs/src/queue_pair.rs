@@ -1,6 +1,6 @@
 //! Queue pairs: creation, attributes and states, posting.
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -40,6 +40,8 @@ pub(crate) struct QueuePair {
     attributes: Mutex<ibv_qp_attr>,
     /// Sends posted in SQD, until it goes on.
     held: Mutex<Vec<Held>>,
+    /// Domain and queues do not count it any more.
+    left: AtomicBool,
 }
 
 /// A send that waits for the end of SQD.
@@ -143,6 +145,7 @@ impl QueuePair {
             state: AtomicU32::new(qps::RESET),
             attributes: Mutex::default(),
             held: Mutex::default(),
+            left: AtomicBool::new(false),
         });
         context.add_queue_pair(&queue_pair);
         Ok(queue_pair)
@@ -269,11 +272,25 @@ impl QueuePair {
         self.context().remove_queue_pair(self.number);
     }
 
+    /// Domain and queues are not busy with it any more. A connection that is about to end may hold the
+    /// queue pair itself a little longer.
+    fn leave(&self) {
+        if !self.left.swap(true, Ordering::AcqRel) {
+            self.domain.leave();
+            self.send.users.leave();
+            self.receive.users.leave();
+            if let Some(shared) = &self.shared {
+                shared.users.leave();
+            }
+        }
+    }
+
     /// No further event, and those that were handed out are acknowledged.
     pub(crate) fn destroy(self: &Arc<QueuePair>) {
         self.end();
         self.context().take_back_events(Arc::as_ptr(self).cast());
         self.async_events.wait();
+        self.leave();
     }
 
     // ---- posting --------------------------------------------------------------------------------
@@ -398,12 +415,7 @@ impl Drop for QueuePair {
         context.ports.give_back(self.number);
         crate::rendezvous::close_idle_later(context);
         context.counters.queue_pairs.give_back();
-        self.domain.leave();
-        self.send.users.leave();
-        self.receive.users.leave();
-        if let Some(shared) = &self.shared {
-            shared.users.leave();
-        }
+        self.leave();
     }
 }
 
