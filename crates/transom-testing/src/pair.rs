@@ -274,6 +274,7 @@ impl Pair {
         let result = self.hosts[host].with(now, |connector, connection, queue_pair, cx| {
             connector.join(cx, connection, queue_pair)
         });
+        self.deliver(host, 0);
         self.pump();
         result
     }

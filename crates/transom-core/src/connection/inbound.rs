@@ -35,6 +35,9 @@ const AHEAD: usize = 512;
 /// Fewer bytes than this are one small frame and an acknowledgement: there is nothing to overlap.
 const BURST: usize = 96;
 
+/// Bytes of a peer that wait for a queue pair, before nothing further is read.
+const MOST_HELD: usize = 64 * 1024;
+
 impl Connection {
     /// The next bytes of the link. Call it again with what was not consumed and more behind it.
     pub fn receive(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) -> Received {
@@ -49,7 +52,8 @@ impl Connection {
                 break;
             }
             if self.awaits_queue_pair() {
-                self.held = consumed < bytes.len();
+                // Kept, but no more than this, so that the end behind it is seen.
+                self.held = bytes.len() - consumed >= MOST_HELD;
                 break;
             }
             if bytes.len() >= BURST {

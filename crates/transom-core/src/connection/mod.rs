@@ -111,7 +111,7 @@ pub struct Connection {
     /// Since when the peer owes something.
     owing: Time,
     close_by: Option<Time>,
-    /// Bytes of the peer's wait for a queue pair.
+    /// So many bytes of the peer's wait for a queue pair that no more are read.
     held: bool,
     /// Nothing but the wire's own frames may leave, and one that was not came up.
     muted: bool,

@@ -132,7 +132,8 @@ impl Connector {
 
     /// A queue pair takes over a connection that was made without one: on the active side as soon as
     /// the peer has accepted, on the passive side behind [`Connector::accept`]. Until then nothing of
-    /// the peer's is taken but its end, for as long as the peer has said nothing.
+    /// the peer's is taken but its end; what it sends waits, and its end is not seen behind more than
+    /// 64 KiB of that.
     ///
     /// # Errors
     /// `ConnectionActive` if it has a queue pair, or the queue pair a connection; `ConnectionInvalid`

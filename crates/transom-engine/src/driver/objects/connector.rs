@@ -15,7 +15,7 @@ use crate::driver::link::event_queue::{Delivery, Owner};
 use crate::driver::link::notifications::{Notifications, Sink, Sinks};
 use crate::driver::link::silence::Silence;
 use crate::driver::link::upgrade::UpgradeListener;
-use crate::driver::link::{Link, State};
+use crate::driver::link::{ARM, FLUSH, Link, RECEIVE, State};
 use crate::driver::schedule::shared::Shared;
 use crate::sys;
 use crate::tables::ConnectorCall;
@@ -328,10 +328,16 @@ impl Connector {
             machine.join(cx, Some(&mut state.connection), &mut front.pair)?;
             drop(front);
             attach(state, link, Some(qp));
+            // What has come meanwhile may be whole frames.
+            state.read_paused |= !state.partial.is_empty();
             Ok(())
         });
         if result.is_ok() {
             self.lock().qp = Arc::downgrade(qp);
+            if let Some(link) = qp.link() {
+                link.drive(RECEIVE | FLUSH | ARM);
+                link.deliver();
+            }
         }
         result
     }

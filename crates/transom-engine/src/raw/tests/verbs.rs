@@ -272,6 +272,7 @@ fn v73_a_queue_pair_has_the_number_that_was_asked_for() {
 /// V129: made without queue pairs, which join when they like; what the peer sends earlier waits.
 #[test]
 fn v129_queue_pairs_join_a_connection_that_was_made_without_them() {
+    const LONG: usize = 500_000; // more than is kept
     for early in [true, false] {
         let (active, passive) = ends();
         let listener = listener(&passive);
@@ -289,8 +290,8 @@ fn v129_queue_pairs_join_a_connection_that_was_made_without_them() {
         passive.connector.accept(None, LIMITS, b"me", sink).unwrap();
         assert_eq!(connected.wait(), OK);
         let target = passive.buffer(64);
-        let remote = Buffer::new(&passive, 64, Rights(ALL.0 | Rights::REMOTE_WRITE.0));
-        let source = active.buffer(64);
+        let remote = Buffer::new(&passive, LONG, Rights(ALL.0 | Rights::REMOTE_WRITE.0));
+        let source = active.buffer(LONG);
         source.fill(|_| 7);
         active.connector.join(&active.qp).unwrap();
         if early {
@@ -300,7 +301,7 @@ fn v129_queue_pairs_join_a_connection_that_was_made_without_them() {
         assert_eq!(accepted.wait(), OK);
         passive.qp.post_receive(20, &[target.all()]).unwrap();
         let to = Operation::Write { token: remote.token.0, address: remote.address() };
-        for length in [8, 64] {
+        for length in [8, LONG] {
             active.post(to, &[source.sge(0, length)]);
         }
         send(&active, 3);
@@ -313,7 +314,7 @@ fn v129_queue_pairs_join_a_connection_that_was_made_without_them() {
             active.expect(kind);
         }
         passive.expect(CompletionKind::Receive);
-        assert_eq!(remote.bytes(), [7; 64]);
+        assert_eq!(remote.bytes(), [7; LONG]);
         let again = passive.connector.join(&passive.qp).unwrap_err().status;
         assert_eq!(again, Status::ConnectionActive);
     }
