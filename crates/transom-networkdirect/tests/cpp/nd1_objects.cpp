@@ -99,8 +99,11 @@ static void t1()
     HR(adapter->Query(2, &info, &size), ND_NOT_SUPPORTED);
     HR(adapter->Query(ND_VERSION_1, &info, &size), ND_SUCCESS);
     CHECK(size == sizeof info && info.MaxInboundSge > 0 && info.MaxWindowSize > 0 && info.MaxCallerData > 0);
-    CHECK(adapter->GetFileHandle() != INVALID_HANDLE_VALUE && adapter->GetFileHandle() != nullptr);
+    const HANDLE file = adapter->GetFileHandle();
+    CHECK(file != INVALID_HANDLE_VALUE && file != nullptr);
     CHECK_EQ(adapter->Release(), 0);
+    CHECK(!CloseHandle(file)); // the adapter's, and it ends with it
+    CHECK_EQ(GetLastError(), 6);
 }
 
 static void t2()
