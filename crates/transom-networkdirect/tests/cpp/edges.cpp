@@ -31,6 +31,9 @@ static void creating()
     CHECK(!made);
     HR(srq(i.MaxSharedReceiveQueueDepth, i.MaxReceiveSge), OK);
     drop();
+    HR(srq(0, 1), ND_INVALID_PARAMETER_3);
+    HR(srq(1, 1), OK);
+    drop();
     HR(srq(8, 2), OK);
     IND2SharedReceiveQueue *shared = (IND2SharedReceiveQueue *)made, *foreign = nullptr;
     made = nullptr;
