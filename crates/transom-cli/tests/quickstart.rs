@@ -57,9 +57,9 @@ fn json_says_what_happened_and_the_exit_status_that_all_went_as_it_must() {
         [
             ["token_bytes_swapped", "live_token", "token_bytes_swapped"],
             ["stale_token", "live_token", "stale"],
-            ["past_the_end", "bounds", "past_the_end"],
+            ["past_the_end", "range", "past_the_end"],
             ["missing_right", "right", "missing_right"],
-            ["offset_for_address", "bounds", "offset_instead_of_address"],
+            ["offset_for_address", "range", "offset_instead_of_address"],
             ["another_connection", "scope", "another_queue_pair"],
         ]
     );

@@ -67,10 +67,10 @@ impl std::fmt::Display for DenialCause {
             DenialCause::Vanished { token, address, length } => write!(
                 f,
                 "the {length} bytes at {address:#x} are registered (token {token:#010x}), but their \
-                 pages are gone: unmapped, protected, or cut off their file"
+                 pages are gone: unmapped, protected, or cut off their file (rule present_pages)"
             ),
             DenialCause::Register(error) => {
-                write!(f, "the region cannot have this memory (NDK FR-8, FR-14): {error}")
+                write!(f, "the region cannot have this memory: {error}")
             }
             DenialCause::Other(text) => f.write_str(text),
         }

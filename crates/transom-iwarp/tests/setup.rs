@@ -111,7 +111,7 @@ fn rule_7_every_wait_ends() {
     side.wait(Config::new(Role::Active).handshake_timeout);
     assert_eq!(side.violation, None, "the peer's program may think (ND2 C32)");
     side.wait(Config::new(Role::Active).reply_timeout);
-    assert_eq!(side.violation.unwrap().rule, "iW 1.2 rule 7");
+    assert_eq!(side.violation.unwrap().rule, "RFC 5044 7.1.2");
     let mut side = Side::new(plain(Role::Passive));
     side.feed(&request("5002 0004 8004 c004"));
     // The program may think as long as it likes.
@@ -120,7 +120,7 @@ fn rule_7_every_wait_ends() {
     side.wire.accept(side.now, LIMITS, b"").unwrap();
     side.talk();
     side.wait(Config::new(Role::Passive).confirm_timeout.unwrap());
-    assert_eq!(side.violation.unwrap().rule, "iW 1.2 rule 7");
+    assert_eq!(side.violation.unwrap().rule, "RFC 5044 7.1.2");
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn a_reply_in_another_form_than_the_request_is_refused() {
     for rest in ["4001 0000", "4002 0000"] {
         let mut side = waiting(Config::new(Role::Active));
         side.feed(&reply(rest));
-        assert_eq!(side.violation.as_ref().unwrap().rule, "iW 12.1");
+        assert_eq!(side.violation.as_ref().unwrap().rule, "RFC 6581 10");
         assert_eq!(side.talk(), []);
     }
 }

@@ -4,7 +4,7 @@
 //! Addresses given to the program are names, the pages are places: no byte is reached through the
 //! former (NDK MR-6).
 
-use crate::Segment;
+use crate::{Segment, rules};
 
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;
@@ -72,30 +72,43 @@ pub enum ChainError {
 impl std::fmt::Display for ChainError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            ChainError::Empty => f.write_str("caller: no memory; at least 1 byte (NDK MR-4)"),
+            ChainError::Empty => {
+                write!(f, "caller: no memory; at least 1 byte {}", rules::REGISTRATION_SIZE)
+            }
             ChainError::ZeroBased => {
-                f.write_str("caller: the first address is 0; any other address (NDK MR-8)")
+                write!(
+                    f,
+                    "caller: the first address is 0; any other address {}",
+                    rules::NO_ZERO_BASE
+                )
             }
-            ChainError::Wraps => {
-                f.write_str("caller: address + length passes the end of the address space (MR-4)")
-            }
-            ChainError::TooShort { holds } => {
-                write!(f, "caller: the length is more than the {holds} bytes described (MR-4)")
-            }
+            ChainError::Wraps => write!(
+                f,
+                "caller: address + length passes the end of the address space {}",
+                rules::NO_WRAP
+            ),
+            ChainError::TooShort { holds } => write!(
+                f,
+                "caller: the length is more than the {holds} bytes described {}",
+                rules::PAGE_LIST
+            ),
             ChainError::NotContiguous { expected, found } => write!(
                 f,
-                "caller: a piece begins at {found:#x}, the one before it ends at {expected:#x} (MR-2)"
+                "caller: a piece begins at {found:#x}, the one before it ends at {expected:#x} {}",
+                rules::PAGE_LIST
             ),
             ChainError::SplitPage { page } => {
-                write!(f, "caller: two pieces put different pages at {page:#x} (MR-10)")
+                let rule = rules::PAGE_LIST;
+                write!(f, "caller: two pieces put different pages at {page:#x} {rule}")
             }
             ChainError::NotBuilt => {
-                f.write_str("caller: a piece without its pages; build it first")
+                write!(f, "caller: a piece without its pages; build it first {}", rules::PAGE_LIST)
             }
             ChainError::Misplaced { expected, found } => write!(
                 f,
                 "caller: the first byte is at {found:#x} of its page, its address says {expected:#x} \
-                 (FR-9)"
+                 {}",
+                rules::PAGE_OFFSET
             ),
         }
     }

@@ -58,16 +58,8 @@ impl Display for Purpose {
 
 impl Display for Rule {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        f.write_str(match self {
-            Rule::LiveToken => "the token must be live (ND2 5.4, W1, W13, R18)",
-            Rule::Scope => {
-                "the token must be this queue pair's, connection's or domain's (ND2 W3, W18, R6)"
-            }
-            Rule::Connected => "the connection must be established (ND2 R23, WSD A-11)",
-            Rule::Right => "the token must grant the operation (ND2 5.5)",
-            Rule::Wrap => "address and length must not wrap around the address space (ND2 5.3)",
-            Rule::Bounds => "the range must lie inside what the token covers (ND2 5.3, W6)",
-        })
+        let rule = self.named();
+        write!(f, "{} {rule}", rule.sentence())
     }
 }
 
@@ -99,11 +91,11 @@ impl Display for Ago {
 impl Display for CloseReason {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         f.write_str(match self {
-            CloseReason::Invalidated => "invalidated by its owner (ND2 W12)",
-            CloseReason::InvalidatedByPeer => "invalidated by its peer (ND2 5.7)",
-            CloseReason::Deregistered => "closed by the deregistration of its region (ND2 R18)",
-            CloseReason::Disconnected => "closed by the end of its connection (ND2 W20)",
-            CloseReason::NeverBound => "given up: its Bind never executed (ND1 MW-5)",
+            CloseReason::Invalidated => "invalidated by its owner",
+            CloseReason::InvalidatedByPeer => "invalidated by its peer",
+            CloseReason::Deregistered => "closed by the deregistration of its region",
+            CloseReason::Disconnected => "closed by the end of its connection",
+            CloseReason::NeverBound => "given up: its Bind never executed",
         })
     }
 }
@@ -152,7 +144,8 @@ impl Display for Refused {
 
 impl Display for Denial {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        write!(f, "{} was refused: {}. ", self.access, self.rule)?;
+        let rule = self.rule.named();
+        write!(f, "{} was refused: {}. ", self.access, rule.sentence())?;
         match &self.named {
             Some(named) if matches!(named.state, NamedState::Dead { .. }) => {
                 write!(f, "It last named {named}. ")?;
@@ -165,7 +158,8 @@ impl Display for Denial {
             write!(f, "Wanted: {}; granted: {granted}. ", self.wanted)?;
         }
         f.write_str("Likeliest mistake: ")?;
-        self.advise(f)
+        self.advise(f)?;
+        write!(f, " {rule}")
     }
 }
 
@@ -176,12 +170,14 @@ pub struct Summary<'a>(&'a Denial);
 impl Display for Summary<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         let Summary(denial) = self;
-        write!(f, "{}; ", denial.rule)?;
+        let rule = denial.rule.named();
+        write!(f, "{}; ", rule.sentence())?;
         if let Some(NamedState::Dead { reason, ago }) = denial.named.map(|named| named.state) {
             write!(f, "it was {reason} {} before; ", Ago(ago))?;
         }
         f.write_str("likeliest mistake: ")?;
-        denial.advise(f)
+        denial.advise(f)?;
+        write!(f, " {rule}")
     }
 }
 
@@ -210,11 +206,11 @@ impl Denial {
                     Some(meant) => write!(f, ": {swapped} names {meant}. ")?,
                     None => write!(f, ": {swapped} is live. ")?,
                 }
-                f.write_str("Tokens travel as the bytes they are; do not swap them (ND2 5.4).")
+                f.write_str("Tokens travel as the bytes they are; do not swap them.")
             }
             Mistake::Stale if named.is_some() => f.write_str(
                 "the token was used after it was closed. Stop using a token before its owner closes \
-                 it (ND2 W15), and ask for a new one: every Bind and Register makes its own.",
+                 it, and ask for a new one: every Bind and Register makes its own.",
             ),
             Mistake::Stale => f.write_str(
                 "the token was issued once, and closed so long ago that its slot is in use again. \
@@ -225,7 +221,7 @@ impl Denial {
             ),
             Mistake::NotYetBound => f.write_str(
                 "the token was used before its Bind had executed. Send it behind the Bind on the \
-                 same queue pair, or wait for the Bind's completion (ND2 W10, ND1 MW-3).",
+                 same queue pair, or wait for the Bind's completion.",
             ),
             Mistake::WrongKind if named.is_some_and(|named| named.window) => f.write_str(
                 "a window's token where a region's belongs. Windows are bound to regions, and \
@@ -233,19 +229,19 @@ impl Denial {
             ),
             Mistake::WrongKind => f.write_str(
                 "a region's token where a window's belongs. Windows are invalidated, regions \
-                 deregistered (ND2 W16, NDK DR-1).",
+                 deregistered.",
             ),
             Mistake::AnotherQueuePair => f.write_str(
                 "a window that is bound to another queue pair. A window serves the peer of the one \
-                 queue pair it is bound to: bind one for this peer too (ND2 W3, W18).",
+                 queue pair it is bound to: bind one for this peer too.",
             ),
             Mistake::AnotherConnection => f.write_str(
                 "a token of another connection, perhaps of an earlier one between the same two. \
-                 Each connection needs tokens of its own (WSD A-7, A-8).",
+                 Each connection needs tokens of its own.",
             ),
             Mistake::AnotherDomain => f.write_str(
                 "a token of another protection domain. Register the memory with the adapter or \
-                 domain of this queue pair (ND2 R6, W5).",
+                 domain of this queue pair.",
             ),
             Mistake::PastTheEnd { bytes } => {
                 write!(f, "{bytes} bytes past the end. The token covers {covered}.")
@@ -260,14 +256,14 @@ impl Denial {
                 write!(
                     f,
                     "an offset was given where an address belongs. There is no zero-based \
-                     addressing (ND2 R22): offset {:#x} has the address {right:#x}.",
+                     addressing: offset {:#x} has the address {right:#x}.",
                     self.access.address
                 )
             }
             Mistake::AddressBytesSwapped => write!(
                 f,
                 "the address' bytes are in the wrong order: {:#x} lies inside {covered}. Addresses \
-                 are in host order on both sides (ND2 5.4).",
+                 are in host order on both sides.",
                 self.access.address.swap_bytes()
             ),
             Mistake::WrapsAround => write!(
@@ -278,11 +274,11 @@ impl Denial {
             ),
             Mistake::NotConnected => f.write_str(
                 "the queue pair is not connected, or not any more. Remote access lasts as long as \
-                 the connection (ND2 R23).",
+                 the connection.",
             ),
             Mistake::NeverIssued if token == Token(0) => f.write_str(
                 "the token is 0, which a window has before its first Bind. Read the token after \
-                 Bind has returned (ND2 5.4, W10).",
+                 Bind has returned.",
             ),
             Mistake::NeverIssued => f.write_str(
                 "no token of this value was ever issued here. Use the token as the owner sent it, \
@@ -300,24 +296,24 @@ impl Denial {
         match self.access.purpose {
             purpose if window && !purpose.is_remote() => f.write_str(
                 "a window's token in a local request. Windows are for peers; local requests use \
-                 the region's own token (ND2 W17).",
+                 the region's own token.",
             ),
             Purpose::Bind => write!(
                 f,
-                "the region was registered without {}, which this Bind needs (ND2 W7).",
+                "the region was registered without {}, which this Bind needs.",
                 self.wanted
             ),
             purpose if purpose.is_remote() && !window => write!(
                 f,
                 "the region's own token, which does not grant {}. Bind a window with that right \
-                 for this peer, or register the region with it (ND2 R7, R12).",
+                 for this peer, or register the region with it.",
                 self.wanted
             ),
             purpose if purpose.is_remote() => {
-                write!(f, "the window was bound without {} (ND2 W8, 5.5).", self.wanted)
+                write!(f, "the window was bound without {}.", self.wanted)
             }
             _ => {
-                write!(f, "the region was registered without {} (ND2 R11, R13, 5.5).", self.wanted)
+                write!(f, "the region was registered without {}.", self.wanted)
             }
         }
     }

@@ -1,6 +1,6 @@
 //! What is asked of a [`Memory`](crate::Memory), and how it fails.
 
-use crate::{Denial, DomainId, Rights, Scope, Segment, Token};
+use crate::{Denial, DomainId, Rights, Scope, Segment, Token, rules};
 
 /// Limits of a [`Memory`](crate::Memory).
 #[derive(Clone, Copy, Debug)]
@@ -133,7 +133,7 @@ pub enum BindError {
     Right(Box<Denial>),
     /// Not inside the region (ND2 W6).
     Bounds(Box<Denial>),
-    /// The window would let in somebody whom the region's own scope keeps out.
+    /// The window would let in a peer whom the region's own scope keeps out.
     Scope,
     /// Windows grant remote rights only.
     LocalRights,
@@ -155,20 +155,30 @@ pub enum DeregisterError {
 impl std::fmt::Display for RegisterError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            RegisterError::Empty => f.write_str("a registration needs at least one byte"),
-            RegisterError::TooLarge { limit } => {
-                write!(f, "the registration is larger than the adapter's limit of {limit} bytes")
+            RegisterError::Empty => {
+                write!(f, "a registration needs at least one byte {}", rules::REGISTRATION_SIZE)
             }
-            RegisterError::Wraps => f.write_str(
+            RegisterError::TooLarge { limit } => write!(
+                f,
+                "the registration is larger than the adapter's limit of {limit} bytes {}",
+                rules::REGISTRATION_SIZE
+            ),
+            RegisterError::Wraps => write!(
+                f,
                 "the registration wraps around the end of the address space: \
-                 base and length of it and of each segment must end at or below 2^64",
+                 base and length of it and of each segment must end at or below 2^64 {}",
+                rules::NO_WRAP
             ),
-            RegisterError::Exhausted => f.write_str(
-                "no free token is left: deregister or invalidate something, or raise the limit",
+            RegisterError::Exhausted => write!(
+                f,
+                "no free token is left: deregister or invalidate something, or raise the limit {}",
+                rules::FREE_TOKEN
             ),
-            RegisterError::NotReserved => f.write_str(
+            RegisterError::NotReserved => write!(
+                f,
                 "the token is not a region reserved for fast registration in this scope, \
-                 or it has its memory already: invalidate it first",
+                 or it has its memory already: invalidate it first {}",
+                rules::RESERVED_REGION
             ),
         }
     }
@@ -180,15 +190,21 @@ impl std::fmt::Display for BindError {
             BindError::Region(denial) | BindError::Right(denial) | BindError::Bounds(denial) => {
                 denial.fmt(f)
             }
-            BindError::Domain => f.write_str(
-                "region, window and queue pair must belong to one protection domain (ND2 W5)",
+            BindError::Domain => {
+                write!(f, "{} {}", rules::SAME_DOMAIN.sentence(), rules::SAME_DOMAIN)
+            }
+            BindError::Empty => {
+                write!(f, "a window needs at least one byte {}", rules::WINDOW_SIZE)
+            }
+            BindError::Scope => write!(
+                f,
+                "the window would be open to peers whom the region's own scope keeps out {}",
+                rules::WINDOW_SCOPE
             ),
-            BindError::Empty => f.write_str("a window needs at least one byte (ND2 5.3)"),
-            BindError::Scope => f.write_str(
-                "the window would be open to somebody whom the region's own scope keeps out",
-            ),
-            BindError::LocalRights => f.write_str(
-                "a window grants remote rights only: local requests use the region's own token",
+            BindError::LocalRights => write!(
+                f,
+                "a window grants remote rights only: local requests use the region's own token {}",
+                rules::WINDOW_RIGHTS
             ),
             BindError::Exhausted => RegisterError::Exhausted.fmt(f),
         }
@@ -202,8 +218,11 @@ impl std::fmt::Display for DeregisterError {
             DeregisterError::Busy(counts) => write!(
                 f,
                 "the region is busy: {} windows bound, {} requests posted, {} copies under way; \
-                 invalidate the windows and let the requests complete first (ND2 R16)",
-                counts.windows, counts.posted, counts.guards
+                 invalidate the windows and let the requests complete first {}",
+                counts.windows,
+                counts.posted,
+                counts.guards,
+                rules::UNUSED_REGION
             ),
         }
     }

@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(of("ND2", " 5.4, W1, W13 and R18"), ["X 5.4", "X W1", "X W13", "X R18"]);
         assert_eq!(of("WSD", " A-5; A-7"), ["X A-5", "X A-7"]);
         assert_eq!(of("ND2", " 2.10."), ["X 2.10"]);
-        assert_eq!(of("NDK", " 1, ND1 2"), ["X 1", "ND1 2"]);
+        assert_eq!(of("NDK", concat!(" 1, ND1", " 2")), ["X 1", concat!("ND1", " 2")]);
     }
 
     #[test]

@@ -40,8 +40,8 @@ use suite::sources;
 pub use document::hold_document;
 pub use pages::Pages;
 pub use random::Random;
-pub use rules::{hold_rules, rule_names};
-pub use shown::no_citation_is_shown;
+pub use rules::{Page, hold_rules, pages};
+pub use shown::{names_shown, no_citation_is_shown};
 
 /// Checks that no source of the front at `root` judges a bound, a right or a token: a front
 /// translates, and `transom-memory` decides.

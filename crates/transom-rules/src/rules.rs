@@ -33,27 +33,40 @@ pub fn hold_rules(root: &Path) {
     assert!(faults.is_empty(), "docs/rules:\n  {}", faults.join("\n  "));
 }
 
-/// The rules of one document of `docs/rules`: each heading, and the sentences below it as one line.
+/// A rule of a document as people read it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Page {
+    /// The heading.
+    pub name: String,
+    /// The sentences, as one line.
+    pub text: String,
+    /// What stands behind `Source: `.
+    pub source: String,
+}
+
+/// The rules of one document of `docs/rules`, in their order.
 ///
 /// # Errors
 /// What reading the document says.
-pub fn rule_names(root: &Path, document: &str) -> io::Result<Vec<(String, String)>> {
+pub fn pages(root: &Path, document: &str) -> io::Result<Vec<Page>> {
     let text = fs::read_to_string(root.join("docs/rules").join(document))?;
-    let mut rules: Vec<(String, String)> = Vec::new();
-    let mut in_text = false;
+    let mut pages: Vec<Page> = Vec::new();
     for line in text.lines() {
         if let Some(name) = line.strip_prefix("### ") {
-            rules.push((name.to_owned(), String::new()));
-            in_text = true;
-        } else if line.starts_with('#') || line.starts_with("Source: ") {
-            in_text = false;
-        } else if let Some((_, words)) = rules.last_mut().filter(|_| in_text && !line.is_empty()) {
-            let space = if words.is_empty() { "" } else { " " };
-            words.push_str(space);
-            words.push_str(line);
+            let (text, source) = (String::new(), String::new());
+            pages.push(Page { name: name.to_owned(), text, source });
+            continue;
+        }
+        let Some(page) = pages.last_mut() else { continue };
+        if let Some(source) = line.strip_prefix("Source: ") {
+            source.clone_into(&mut page.source);
+        } else if page.source.is_empty() && !line.is_empty() {
+            let space = if page.text.is_empty() { "" } else { " " };
+            page.text.push_str(space);
+            page.text.push_str(line);
         }
     }
-    Ok(rules)
+    Ok(pages)
 }
 
 fn faults(root: &Path) -> io::Result<Vec<String>> {

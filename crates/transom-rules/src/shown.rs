@@ -6,6 +6,9 @@ use std::{fs, io};
 use crate::citation::citations;
 use crate::rules::of_kind;
 
+/// The one table that has names and citations side by side.
+const TABLE: &str = "transom-memory/src/rules.rs";
+
 /// Checks that no text which the programs of the workspace at `root` show cites a rule by number: no string
 /// of a source below `crates/*/src`, no README, no header for users.
 ///
@@ -19,30 +22,52 @@ pub fn no_citation_is_shown(root: &Path) {
     assert!(shown.is_empty(), "people are shown citations:\n  {}", shown.join("\n  "));
 }
 
+/// The names in every `(rule NAME)` of the same texts, each with its file. A number is no name: the simulator
+/// counts the design rules so.
+///
+/// # Errors
+/// What reading the sources says.
+pub fn names_shown(root: &Path) -> io::Result<Vec<(String, String)>> {
+    let mut found = Vec::new();
+    texts(root, |place, text| {
+        let named = text.split("(rule ").skip(1).filter_map(|rest| rest.split_once(')'));
+        let names =
+            named.filter(|(name, _)| name.chars().all(|c| c.is_ascii_lowercase() || c == '_'));
+        found.extend(names.map(|(name, _)| (place.to_owned(), name.to_owned())));
+    })?;
+    Ok(found)
+}
+
 fn shown(root: &Path) -> io::Result<Vec<String>> {
     let mut found = Vec::new();
-    let mut look = |path: &Path, text: &str| {
-        let place = path.strip_prefix(root).unwrap_or(path).display().to_string();
+    texts(root, |place, text| {
         found.extend(citations(text).into_iter().map(|rule| format!("{place}: {rule}")));
-    };
+    })?;
+    Ok(found)
+}
+
+/// Calls `look` with each text for people, and the file that has it.
+fn texts(root: &Path, mut look: impl FnMut(&str, &str)) -> io::Result<()> {
+    let place = |path: &Path| path.strip_prefix(root).unwrap_or(path).display().to_string();
     for path in of_kind(&root.join("crates"), &["rs"])? {
-        if path.components().any(|part| part.as_os_str() == "src") {
+        let in_src = path.components().any(|part| part.as_os_str() == "src");
+        if in_src && !path.ends_with(TABLE) {
             for string in strings(&fs::read_to_string(&path)?) {
-                look(&path, &string);
+                look(&place(&path), &string);
             }
         }
     }
-    let mut texts = of_kind(&root.join("crates"), &["md", "h"])?;
-    texts.extend(of_kind(&root.join("include"), &["h"])?);
-    texts.push(root.join("README.md"));
-    for path in texts.into_iter().filter(|path| path.is_file()) {
+    let mut others = of_kind(&root.join("crates"), &["md", "h"])?;
+    others.extend(of_kind(&root.join("include"), &["h"])?);
+    others.push(root.join("README.md"));
+    for path in others.into_iter().filter(|path| path.is_file()) {
         let in_tests = path.components().any(|part| part.as_os_str() == "tests");
         let readme = path.file_name().is_some_and(|name| name == "README.md");
         if readme || (!in_tests && path.extension().is_some_and(|kind| kind == "h")) {
-            look(&path, &fs::read_to_string(&path)?);
+            look(&place(&path), &fs::read_to_string(&path)?);
         }
     }
-    Ok(found)
+    Ok(())
 }
 
 /// The string literals of a Rust source, outside comments and attributes.

@@ -1,5 +1,7 @@
 //! What a registry and a packager need of each published crate.
 
+#![allow(clippy::unwrap_used)]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

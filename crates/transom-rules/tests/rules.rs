@@ -18,6 +18,11 @@ fn every_rule_is_held_and_every_citation_has_its_rule() {
     hold_rules(&workspace());
 }
 
+#[test]
+fn no_text_for_people_has_a_citation() {
+    no_citation_is_shown(&workspace());
+}
+
 // Written apart, lest this file cite rules that are none.
 const RULES: &str = concat!(
     "## Windows\n\n### WSD",

@@ -42,11 +42,11 @@ errors! {
     WSAEADDRNOTAVAIL = 10049, "Not an address of this machine.";
     WSAENETDOWN = 10050, "The provider is not started, or failed.";
     WSAECONNABORTED = 10053, "The connection failed.";
-    WSAECONNRESET = 10054, "The peer ended it; of a connect: nobody listens there (WSD C-5).";
+    WSAECONNRESET = 10054, "The peer ended it; of a connect: nobody listens there.";
     WSAENOBUFS = 10055, "Out of something.";
     WSAENOTCONN = 10057, "Not connected.";
     WSAETIMEDOUT = 10060, "No answer.";
-    WSAECONNREFUSED = 10061, "The peer's program refused (WSD C-5).";
+    WSAECONNREFUSED = 10061, "The peer's program refused.";
     WSAEHOSTUNREACH = 10065, "No such address.";
     WSASYSNOTREADY = 10091, "The network is not ready.";
     WSAVERNOTSUPPORTED = 10092, "Only version 2.2.";

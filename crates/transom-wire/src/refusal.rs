@@ -83,7 +83,7 @@ pub struct PeerError {
 pub struct Violation {
     /// Who is to blame.
     pub blame: Blame,
-    /// The rule, e.g. `RFC 5041 7.1`.
+    /// The rule, e.g. `RFC 5041 7.1`: for programs, no part of the message.
     pub rule: &'static str,
     /// What was seen and what would have been right, in a sentence.
     pub detail: String,
@@ -91,7 +91,7 @@ pub struct Violation {
 
 impl std::fmt::Display for Violation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} ({})", self.detail, self.rule)
+        f.write_str(&self.detail)
     }
 }
 

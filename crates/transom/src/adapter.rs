@@ -295,7 +295,7 @@ impl Adapter {
         }
         let why = "the memory is registered with another adapter";
         Err(Error::caller(ErrorKind::Invalid, asked.to_string(), why)
-            .accepted("memory registered with the adapter of the connection (ND2 W5)"))
+            .accepted("memory registered with the adapter of the connection (rule same_domain)"))
     }
 
     /// Why a request has failed, or, failing that, why its connection has ended.

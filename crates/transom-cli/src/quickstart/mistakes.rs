@@ -1,6 +1,6 @@
 //! Six classic mistakes, and the names of rules.
 
-use transom::{Denial, Grant, Mistake, Rule};
+use transom::{Denial, Grant, Mistake};
 
 use super::talk::Record;
 
@@ -65,9 +65,9 @@ impl Wrong {
         match self {
             Wrong::TokenBytesSwapped => ("live_token", "token_bytes_swapped"),
             Wrong::StaleToken => ("live_token", "stale"),
-            Wrong::PastTheEnd => ("bounds", "past_the_end"),
+            Wrong::PastTheEnd => ("range", "past_the_end"),
             Wrong::MissingRight => ("right", "missing_right"),
-            Wrong::OffsetForAddress => ("bounds", "offset_instead_of_address"),
+            Wrong::OffsetForAddress => ("range", "offset_instead_of_address"),
             Wrong::AnotherConnection => ("scope", "another_queue_pair"),
         }
     }
@@ -94,20 +94,9 @@ impl Wrong {
 /// A refusal as the owner records it.
 pub(super) fn record(denial: &Denial) -> Record {
     Record {
-        rule: rule(denial.rule).to_owned(),
+        rule: denial.rule.named().name().to_owned(),
         likely: likely(denial.likely).to_owned(),
         text: denial.to_string(),
-    }
-}
-
-fn rule(rule: Rule) -> &'static str {
-    match rule {
-        Rule::LiveToken => "live_token",
-        Rule::Scope => "scope",
-        Rule::Connected => "connected",
-        Rule::Right => "right",
-        Rule::Wrap => "wrap",
-        Rule::Bounds => "bounds",
     }
 }
 

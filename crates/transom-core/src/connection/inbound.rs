@@ -267,12 +267,14 @@ impl Connection {
                         RefusalClass::NotInvalidatable,
                         DenialCause::Other(
                             "the peer asked to take memory from a region that windows are bound \
-                             to: have them invalidated first (NDK INV-9)",
+                             to: have them invalidated first (rule peer_closes)",
                         ),
                     ),
                     _ => (
                         RefusalClass::NotInvalidatable,
-                        DenialCause::Other("the peer asked to close what is not a live window"),
+                        DenialCause::Other(
+                            "the peer asked to close what is not a live window (rule peer_closes)",
+                        ),
                     ),
                 };
                 let denial = self.record(cx, None, cause);

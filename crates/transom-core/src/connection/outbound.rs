@@ -18,7 +18,7 @@ use crate::{Cx, DenialCause, EndReason, Flags, Operation, Status};
 const SINK: u32 = 1;
 
 const NOT_BOUND: &str = "the window is not bound on this queue pair: its Bind was undone, or it was \
-                         closed before (ND2 W16, W19)";
+                         closed before (rule bound_window)";
 
 impl Connection {
     /// Write what there is to write while `out` has room.
@@ -184,7 +184,7 @@ impl Connection {
         if reads && self.facts.as_ref().is_some_and(|facts| facts.limits.outbound == 0) {
             let cause = DenialCause::Other(
                 "the read limit agreed for this direction is 0: ask for more when connecting \
-                 (ND2 4.8)",
+                 (rule read_limit)",
             );
             self.fail_next(cx, Status::InvalidRequest, Some((slot.context, cause)));
             return false;

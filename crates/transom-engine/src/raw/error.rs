@@ -51,14 +51,18 @@ impl Error {
     /// A post that was refused inline.
     pub(crate) fn post(status: Status, what: &'static str) -> Error {
         let why = match status {
-            Status::ConnectionInvalid => "the queue pair is not connected (ND2 4.1)",
+            Status::ConnectionInvalid => {
+                "the queue pair is not connected (rule connected_queue_pair)"
+            }
             Status::NoMoreEntries => {
                 "as many as the queue holds are outstanding; retrieve completions first, or make \
-                 it deeper"
+                 it deeper (rule queue_room)"
             }
-            Status::DataOverrun => "its list has more entries than the queue pair was made for",
+            Status::DataOverrun => {
+                "its list has more entries than the queue pair was made for (rule list_length)"
+            }
             Status::BufferOverflow => {
-                "it has more bytes than a transfer, or an inline one, may have"
+                "it has more bytes than a transfer, or an inline one, may have (rule transfer_size)"
             }
             Status::NotSupported => "this operation is not built",
             _ => "the operation and its data do not fit each other",

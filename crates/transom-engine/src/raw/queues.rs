@@ -99,7 +99,7 @@ impl CompletionQueue {
             Some(status) => Err(Error::caller(
                 status,
                 "the completion queue ran over: poll it before more requests complete than it \
-                 holds, or make it deeper (ND2 4.4)",
+                 holds, or make it deeper (rule completion_room)",
             )),
             None => Ok(()),
         }

@@ -120,7 +120,7 @@ impl Stream {
                 reply.revision,
                 if reply.enhanced.is_some() { "" } else { " without read limits" },
             );
-            return Err(self.silent(Blame::Peer, "iW 12.1", detail));
+            return Err(self.silent(Blame::Peer, "RFC 6581 10", detail));
         }
         let agreed = &mut self.agreed;
         agreed.checksum = self.config.checksum || reply.has(mpa::CHECKSUM);
@@ -320,16 +320,17 @@ impl Stream {
     fn malformed(&mut self, malformed: Malformed) -> Violation {
         let (rule, detail) = match malformed {
             Malformed::OtherKey => (
-                "iW 1.2 rule 6",
+                "RFC 5044 7.1.2",
                 "the peer plays the same part in start-up as this side; one has to listen".into(),
             ),
             Malformed::Key => (
                 "RFC 5044 7.1.1",
                 "the peer does not speak MPA; expected the key of a start-up frame".into(),
             ),
-            Malformed::Revision(found) => {
-                ("iW 1.3", format!("MPA revision {found} in start-up; this side speaks 1 and 2"))
-            }
+            Malformed::Revision(found) => (
+                "RFC 5044 7.1.1",
+                format!("MPA revision {found} in start-up; this side speaks 1 and 2"),
+            ),
             Malformed::PrivateLength(found) => (
                 "RFC 5044 7.1.1",
                 format!("{found} bytes of private data in start-up; at most 512"),
@@ -344,7 +345,7 @@ impl Stream {
     /// Bytes where none may be.
     pub(super) fn early(&mut self, bytes: &[u8]) -> Violation {
         let detail = format!("{} bytes before the peer was answered", bytes.len());
-        self.silent(Blame::Peer, "iW 1.2 rule 2", detail)
+        self.silent(Blame::Peer, "RFC 5044 7.1.2", detail)
     }
 
     pub(super) fn timed_out(&mut self) -> Violation {
@@ -353,7 +354,7 @@ impl Stream {
             (_, Role::Active) => "the peer did not answer the connection request in time",
             (_, Role::Passive) => "the peer did not send a connection request in time",
         };
-        self.silent(Blame::Peer, "iW 1.2 rule 7", detail.into())
+        self.silent(Blame::Peer, "RFC 5044 7.1.2", detail.into())
     }
 
     /// The link is gone. `delivered`: in order, with every byte of this side taken.

@@ -208,6 +208,6 @@ fn s17_private_data_is_never_looked_at() {
 fn s18_two_initiators_notice_each_other() {
     let mut side = waiting();
     side.feed(&request("5002 0004 8001 c001"));
-    assert_eq!(side.violation.as_ref().unwrap().rule, "iW 1.2 rule 6");
+    assert_eq!(side.violation.as_ref().unwrap().rule, "RFC 5044 7.1.2");
     closed_silently(side, Blame::Peer);
 }

@@ -475,7 +475,7 @@ mod tests {
         let o = overlapped(Handle(event.0 | 1));
         let (started, finisher) = bench.file.begin(OverlappedPtr::to(&o)).unwrap();
         let reset = transom_win32_wait(1, InPtr::to(&event), 0, 0);
-        assert_eq!(reset, WAIT_TIMEOUT, "beginning a request resets its event (rule 3)");
+        assert_eq!(reset, WAIT_TIMEOUT, "beginning a request resets its event");
         finisher.finish(ND_SUCCESS);
         assert_eq!(started.answer(Ok(())), ND_PENDING);
         assert_eq!(bench.packet(), None);

@@ -402,7 +402,7 @@ impl Watch {
                         }
                         Ok(false) if stream.ignores => {}
                         Ok(false) => self.fail(format!(
-                            "a peer closes {token:#x} again, which its dialect forbids (NDK INV-7)"
+                            "a peer closes {token:#x} again, which its dialect forbids"
                         )),
                         Err(rule) => {
                             self.fail(format!(
