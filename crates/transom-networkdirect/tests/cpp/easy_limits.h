@@ -48,7 +48,9 @@ static bool give_networks()
     six_own.sin6_addr = other.address;
     while (both && bind(six, sa(six_own), sizeof six_own) != 0) // tentative for a moment
         Sleep(1);
-    close(four);
+    // A port that ordinary programs may not have; this one might, in its own namespace.
+    const sockaddr_in low = address("0.0.0.0", 1);
+    CHECK(bind(four, sa(low), sizeof low) == 0);
     close(six);
     return both;
 }
