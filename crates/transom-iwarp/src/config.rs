@@ -1,5 +1,5 @@
-//! What one side wants of a connection. Everything a peer may see differently is a value here, so
-//! that a test can imitate another implementation ([`Config::siw`]).
+//! Configuration of one side of a connection. Everything a peer may see differently is a value
+//! here, so that a test can imitate another implementation ([`Config::siw`]).
 
 use std::time::Duration;
 use transom_wire::{ReadLimits, Role};
@@ -32,19 +32,19 @@ pub enum Ready {
 pub enum TerminateForm {
     /// RFC 5040 4.8.
     Rfc,
-    /// What Linux's siw sends on little-endian machines: nibbles swapped, flags in the low bits,
+    /// The order of Linux's siw on little-endian machines: nibbles swapped, flags in the low bits,
     /// lengths without the header.
     Siw,
 }
 
-/// What one side of a connection wants. [`Config::new`] gives the profile of iW 13.
+/// The wishes of one side of a connection. [`Config::new`] gives the profile of iW 13.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Who speaks first.
+    /// The side that speaks first.
     pub role: Role,
     /// Active side: revision of the Request. The passive side mirrors the peer's.
     pub revision: Revision,
-    /// Ask for CRC32c. It is on when either side asks (RFC 5044 7.1.1).
+    /// Ask for CRC32c. Checksums are on when either side asks (RFC 5044 7.1.1).
     pub checksum: bool,
     /// Offer, or accept, Transom's extension.
     pub extension: bool,
@@ -73,10 +73,11 @@ pub struct Config {
     pub hold: Duration,
     /// How long a start-up frame may take that waits for nobody: the Request, from the constructor.
     pub handshake_timeout: Duration,
-    /// Active side: how long the Reply may take. It waits for the other program, which may think
-    /// (ND2 2.11, C32).
+    /// Active side: how long the Reply may take. The time includes the other program, which may
+    /// think (ND2 2.11, C32).
     pub reply_timeout: Duration,
-    /// Passive side: how long the ready-to-receive frame may take. It waits for the other program.
+    /// Passive side: how long the ready-to-receive frame may take. The time includes the other
+    /// program.
     pub confirm_timeout: Option<Duration>,
     /// How long a Send may wait for a plain receive queue at the peer (extension).
     pub receive_wait: Duration,

@@ -33,7 +33,7 @@ pub enum Target {
     },
 }
 
-/// One DDP segment.
+/// A DDP segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment<'b> {
     /// First byte without the tagged and last bits: reserved bits and version.
@@ -112,7 +112,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Its bytes and the unused rest, which is zero.
+    /// The bytes and the unused rest, which is zero.
     pub(crate) fn room(&self) -> &[u8; UNTAGGED] {
         &self.bytes
     }

@@ -33,7 +33,7 @@ const WANTED: u32 = 2;
 /// An extension frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extra<'b> {
-    /// What has been executed, and what may be sent.
+    /// The count of executed messages, and the credit to send more.
     Ack(Ack),
     /// The next Write has more than one segment.
     Announce(Announce),
@@ -68,7 +68,7 @@ pub struct Announce {
 /// See [`Extra::Refusal`]. A text longer than one frame comes in several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused<'b> {
-    /// What was asked.
+    /// The request.
     pub operation: Operation,
     /// Why not.
     pub class: RefusalClass,
@@ -101,7 +101,7 @@ impl Ack {
 }
 
 impl Announce {
-    /// Its header; the address follows.
+    /// The header; the address follows.
     #[must_use]
     pub fn header(&self) -> Header {
         header(ANNOUNCE_QUEUE, true, self.token, 0, self.length)
@@ -109,7 +109,7 @@ impl Announce {
 }
 
 impl Refused<'_> {
-    /// Its header; the text follows.
+    /// The header; the text follows.
     #[must_use]
     pub fn header(&self) -> Header {
         let ulp = code(&Operation::ALL, &self.operation) << 24

@@ -48,13 +48,13 @@ pub enum Fault {
 /// A row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// What happened.
+    /// The fault.
     pub fault: Fault,
     /// Layer, error type, error code (iW 7.2).
     pub code: (u8, u8, u8),
     /// The rule that was broken.
     pub rule: &'static str,
-    /// What it is called.
+    /// The fault's name.
     pub name: &'static str,
     /// The engine's word for it: what a peer is told from a refusal, and what is made of a Terminate
     /// received.
@@ -116,14 +116,14 @@ pub const TABLE: &[Row] = &[
 ];
 
 impl Fault {
-    /// Its row.
+    /// The fault's row.
     #[must_use]
     pub fn row(self) -> &'static Row {
         const LAST: &Row = &TABLE[TABLE.len() - 1];
         TABLE.iter().find(|row| row.fault == self).unwrap_or(LAST)
     }
 
-    /// What to answer when the engine refuses.
+    /// The fault to answer with when the engine refuses.
     #[must_use]
     pub fn of(operation: Operation, class: RefusalClass) -> Fault {
         if class == RefusalClass::Internal {

@@ -28,7 +28,7 @@ pub fn crc(bytes: &[u8]) -> [u8; 4] {
     [a, b, c, d]
 }
 
-/// What is wrong with a frame.
+/// The fault of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broken {
     /// ULPDU_Length is below the shortest header.

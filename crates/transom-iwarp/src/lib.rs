@@ -14,14 +14,14 @@
 //! Each codec is a function that cannot panic from bytes to a meaning, and one back. [`Stream`] puts
 //! them together; [`Config`] says what one side wants, and can imitate another implementation.
 //!
-//! # What is done
+//! # Implemented
 //!
 //! Revisions 1 and 2 with enhanced set-up and both kinds of ready-to-receive frame; checksums either
 //! way, verified before anything leaves [`decode`](transom_wire::Wire::decode); markers for a peer
 //! that asks; Send in all four kinds, Write, Read; the validation of iW 4 to 7; read limits in both
 //! directions, a hidden slot for verdicts; one Terminate, mapped to the message it blames.
 //!
-//! # What is not
+//! # Left out
 //!
 //! - Markers are never asked for, so none are understood.
 //! - Atomics and immediate data are refused like unknown opcodes.

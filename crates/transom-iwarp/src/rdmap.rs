@@ -16,8 +16,8 @@ pub const TERMINATE_QUEUE: u32 = 2;
 /// Queue of Atomic Responses (RFC 7306).
 pub const ATOMIC_QUEUE: u32 = 3;
 
-/// What a message is. The values 8 to 11 are RFC 7306's, 15 is for experiments (RFC 6580): Transom's
-/// extension.
+/// Kind of a message. The values 8 to 11 are RFC 7306's, 15 is for experiments (RFC 6580):
+/// Transom's extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // RFC 5040 4.3 names them
 pub enum Opcode {

@@ -12,11 +12,11 @@ pub struct AtomicRequest {
     pub stag: u32,
     /// Their address.
     pub offset: u64,
-    /// What to add, or to swap in.
+    /// The value to add, or to swap in.
     pub data: u64,
     /// Which fields of `data`.
     pub mask: u64,
-    /// What to compare with.
+    /// The value to compare with.
     pub compare: u64,
     /// Which bits of it.
     pub compare_mask: u64,
@@ -65,7 +65,7 @@ impl AtomicRequest {
 pub struct AtomicResponse {
     /// Of the request.
     pub identifier: u32,
-    /// What was there before.
+    /// The value before the operation.
     pub value: u64,
 }
 

@@ -9,7 +9,7 @@ const CONTROL: usize = 4;
 /// The longest Terminate: control word, length, untagged header, Read Request.
 pub const LONGEST: usize = CONTROL + 2 + UNTAGGED + READ_REQUEST;
 
-/// What a Terminate says.
+/// The content of a Terminate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terminate<'b> {
     /// Layer, error type, error code.
@@ -26,9 +26,9 @@ pub struct About<'b> {
     pub length: u16,
     /// Whether the length is said to be valid.
     pub length_valid: bool,
-    /// Its DDP header, 14 or 18 bytes.
+    /// The DDP header, 14 or 18 bytes.
     pub header: &'b [u8],
-    /// Its Read Request header, if it was one: 28 bytes, or none.
+    /// The Read Request header, if it was one: 28 bytes, or none.
     pub request: &'b [u8],
 }
 

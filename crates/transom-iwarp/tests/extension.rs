@@ -461,7 +461,7 @@ fn an_empty_shared_queue_never_fails_a_send() {
     pair.run();
     let one = Got::Send { data: b"one".to_vec(), solicited: false, invalidate: None };
     assert_eq!(pair.passive.taken(), [one]);
-    // One credit, one Send.
+    // A credit is good for one Send.
     pair.active.send(b"two");
     pair.run();
     assert_eq!(pair.passive.taken(), [Got::CreditWanted]);

@@ -245,7 +245,7 @@ fn memory_that_goes_away_under_a_message_of_ours_ends_the_stream() {
 
 // ---- whom a Terminate blames ------------------------------------------------------------------
 
-/// Who is blamed for the `nth` of these Writes when a plain peer refuses it.
+/// The message that is blamed for the `nth` of these Writes when a plain peer refuses it.
 fn blamed(form: TerminateForm, writes: &[(u64, usize)], nth: usize) -> (Option<u64>, String) {
     let plain = |role| Config { extension: false, terminate: form, ..Config::new(role) };
     let mut pair = Pair::connected(plain(Role::Active), plain(Role::Passive));

@@ -1,5 +1,5 @@
-//! Random messages in random pieces arrive as they were; random bytes break nothing. What mutated
-//! sessions do is in transom-fuzz.
+//! Random messages in random pieces arrive as they were; random bytes break nothing. Whatever
+//! mutated sessions do is in transom-fuzz.
 
 #![allow(clippy::unwrap_used)]
 
@@ -114,7 +114,7 @@ fn post(side: &mut Side, op: &Op) {
     side.post(message, &data(op));
 }
 
-/// What the other side must have seen, in order; and the reads that must have come back.
+/// The events that the other side must have seen, in order; and the reads that must have come back.
 fn expected(ops: &[Op]) -> (Vec<Got>, Vec<Got>) {
     let (mut there, mut here) = (vec![], vec![]);
     for (id, op) in (0..).zip(ops) {
@@ -240,7 +240,7 @@ proptest! {
 
 // ---- the corpus of the fuzz target ------------------------------------------------------------------
 
-/// What `fuzz/corpus` holds: each side of a few short sessions, as input of the fuzz function.
+/// The content of `fuzz/corpus`: each side of a few short sessions, as input of the fuzz function.
 fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for session in transom_captures::siw().unwrap() {

@@ -13,7 +13,7 @@ use transom_wire::{
     Time, Wire,
 };
 
-/// What siw was told to do in a session, read off the recording.
+/// The task of siw in a session, read off the recording.
 struct Player<'s> {
     session: &'s Session,
     units: Vec<Unit>,

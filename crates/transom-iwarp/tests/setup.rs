@@ -279,7 +279,7 @@ fn a_verdict_has_a_slot_above_the_users_limit() {
 fn a_verdict_without_a_slot_of_its_own_takes_turns_with_the_program() {
     let mut pair = Pair::new(plain(Role::Active), plain(Role::Passive));
     pair.connect(reads(4, 4), reads(1, 4));
-    // One is served, and the program sees one.
+    // A single Read is served, and the program sees one.
     assert_eq!(pair.active.wire.facts().unwrap().limits.outbound, 1);
     pair.run();
     pair.active.taken();
@@ -311,7 +311,7 @@ fn a_verdict_shares_the_only_read() {
     side.feed(&reply("5002 0004 0001 0001"));
     let facts = side.wire.facts().unwrap();
     assert_eq!((facts.limits.outbound, facts.verdicts), (1, Verdicts::ProbedByRead));
-    // One that serves none: a Write is done when it is sent.
+    // A peer that serves none: a Write is done when it is sent.
     let mut side = waiting(Config { peer_to_peer: false, ..plain(Role::Active) });
     side.feed(&reply("5002 0004 0000 0001"));
     let facts = side.wire.facts().unwrap();
@@ -450,7 +450,8 @@ fn l1_the_first_frame_to_a_plain_peer_waits_20_ms_behind_the_reply() {
 
 #[test]
 fn l1_the_first_message_to_a_plain_peer_has_a_segment_of_its_own() {
-    // What siw's acceptor has missed: its Reply, the ready-to-receive Write, the Send behind that.
+    // The frames that siw's acceptor has missed: its Reply, the ready-to-receive Write, the Send
+    // behind that.
     let mut side = waiting(plain(Role::Active));
     side.feed(&reply("5002 0004 8004 8004"));
     side.wire.confirm(side.now).unwrap();

@@ -117,7 +117,7 @@ fn c_ready_to_receive_write_names_token_1() {
     assert_eq!(pair.passive.taken(), [Got::Established]);
 }
 
-/// What an active side says first.
+/// The first frame of an active side.
 fn ready_frame(pair: &mut Pair) -> Vec<u8> {
     let Pair { active: a, passive: p } = pair;
     a.wire.connect(a.now, common::LIMITS, b"").unwrap();
@@ -499,7 +499,7 @@ fn m3_request_of_siw() {
 
 // ---- 16.5 ---------------------------------------------------------------------------------------
 
-/// What a plain passive side answers to a frame, as Terminate code.
+/// The answer of a plain passive side to a frame, as Terminate code.
 fn answer(bytes: &[u8]) -> (u8, u8, u8) {
     let mut pair = Pair::plain();
     pair.passive.got.clear();

@@ -2,18 +2,18 @@
 
 use crate::{ConnectionId, DomainId, QueuePairId, Rights, Token};
 
-/// Who asks: every check names it, local ones too.
+/// The actor that asks: every check names it, local ones too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Actor {
     /// Domain of the queue pair.
     pub domain: DomainId,
     /// The queue pair.
     pub queue_pair: QueuePairId,
-    /// Its connection; `None` while it is not established.
+    /// The connection; `None` while it is not established.
     pub connection: Option<ConnectionId>,
 }
 
-/// What the memory would be used for. Decides which right is needed.
+/// The use of the memory. Decides which right is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Purpose {
     /// The owner's Send or Write reads it (`LOCAL_READ`).
@@ -33,7 +33,7 @@ pub enum Purpose {
     /// A window is bound to it (`BIND`). In records of [`Memory::reserve`](crate::Memory::reserve);
     /// touches no byte.
     Bind,
-    /// It is closed. In records of closes and deregistrations; no right permits an access for it.
+    /// Closing it. In records of closes and deregistrations; no right permits an access for it.
     Close,
 }
 
@@ -63,12 +63,12 @@ impl Purpose {
     }
 }
 
-/// One access to be judged.
+/// An access to be judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Who.
+    /// The actor.
     pub actor: Actor,
-    /// What for.
+    /// The purpose.
     pub purpose: Purpose,
     /// The token named.
     pub token: Token,

@@ -12,7 +12,7 @@ pub const PAGE: u64 = 4096;
 /// A chain with more empty pieces in a row than this is taken for a ring.
 const MOST_EMPTY: usize = 4096;
 
-/// One piece of a chain: a run of virtual addresses, and the pages behind them.
+/// A piece of a chain: a run of virtual addresses, and the pages behind them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// Virtual address of the first byte.
@@ -23,7 +23,7 @@ pub struct Piece {
     pub pages: Vec<u64>,
 }
 
-/// What a registration covers.
+/// The bytes that a registration covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chained {
     /// Address of byte 0 as programs and peers name it (NDK MR-7).

@@ -69,7 +69,7 @@ impl Memory {
         Ok(())
     }
 
-    /// What hangs on a region; `None` if it is not live.
+    /// Counts of what depends on a region; `None` if it is not live.
     #[must_use]
     pub fn counts(&self, region: Token) -> Option<Counts> {
         let mut control = self.lock();
@@ -121,7 +121,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Such a request has completed.
+    /// A request that was counted has completed.
     pub fn retired(&self, region: Token) {
         let mut control = self.lock();
         if self.named(region, |head| !head.is_window()).is_some() {
@@ -330,7 +330,8 @@ impl Memory {
         self.lock()
     }
 
-    /// What a token names, if it is open (or reserved, or standing) and of the kind wanted.
+    /// The object that a token names, if it is open (or reserved, or standing) and of the kind
+    /// wanted.
     fn named(&self, token: Token, kind: impl Fn(Head) -> bool) -> Option<(&Entry, Head, Facts)> {
         let entry = self.table.entry(Place::of(token))?;
         let head = entry.head();
@@ -393,7 +394,8 @@ impl Memory {
     }
 }
 
-/// What Invalidate may end (NDK DR-1, INV-1): windows and standing tokens, never a registration.
+/// The objects that Invalidate may end (NDK DR-1, INV-1): windows and standing tokens, never a
+/// registration.
 fn closable(head: Head) -> bool {
     head.is_window() || head.is_standing()
 }

@@ -19,7 +19,7 @@ pub enum Rule {
     Bounds,
 }
 
-/// What a token names now, or named last.
+/// The object that a token names now, or named last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Named {
     /// The token as it was issued.
@@ -28,13 +28,13 @@ pub struct Named {
     pub region: Token,
     /// Window or region.
     pub window: bool,
-    /// Its state.
+    /// State of the object.
     pub state: NamedState,
     /// First byte it covers.
     pub base: u64,
     /// Bytes it covers.
     pub length: u64,
-    /// What it grants.
+    /// Rights that it grants.
     pub rights: Rights,
     /// To whom.
     pub scope: Scope,
@@ -73,12 +73,12 @@ pub enum Mistake {
     AnotherConnection,
     /// The token is another domain's.
     AnotherDomain,
-    /// So many bytes of the range lie past the end.
+    /// This many bytes of the range lie past the end.
     PastTheEnd {
         /// How many.
         bytes: u64,
     },
-    /// So many bytes of the range lie before the beginning.
+    /// This many bytes of the range lie before the beginning.
     BeforeTheBeginning {
         /// How many.
         bytes: u64,
@@ -99,30 +99,31 @@ pub enum Mistake {
     Unknown,
 }
 
-/// One refusal: everything the owner may know. `Display` is a full account; what the peer may see
+/// A refusal: everything the owner may know. `Display` is a full account; what the peer may see
 /// without its owner's leave is [`Denial::for_peer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Denial {
-    /// What was asked, and by whom.
+    /// The access, and the actor that asked for it.
     pub access: Access,
     /// The first rule it broke.
     pub rule: Rule,
     /// The rights of which one was needed.
     pub wanted: Rights,
-    /// What the token names, or named last; `None` if it never named anything, or too long ago.
+    /// The object that the token names, or named last; `None` if it never named anything, or too
+    /// long ago.
     pub named: Option<Named>,
-    /// What was probably meant: the token whose bytes were swapped.
+    /// The object that was probably meant: the token whose bytes were swapped.
     pub meant: Option<Named>,
     /// The likeliest reason.
     pub likely: Mistake,
 }
 
-/// What a refused peer learns: the class of rule, and its own request.
+/// The part that a refused peer learns: the class of rule, and its own request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Refused {
     /// The class.
     pub rule: Rule,
-    /// What it wanted to do.
+    /// The operation it wanted.
     pub purpose: Purpose,
     /// The token it named.
     pub token: Token,
@@ -142,8 +143,9 @@ impl Denial {
         })
     }
 
-    /// Whether the asker has named a token that never was its own: a guess, or somebody else's. One that
-    /// is or was its own is neither: it may have been closed while the request was under way.
+    /// Whether the asker has named a token that never was its own: a guess, or another actor's. A
+    /// token that is or was its own is neither: it may have been closed while the request was under
+    /// way.
     #[must_use]
     pub fn is_guess(&self) -> bool {
         let own = |named: Named| named.scope.includes(&self.access.actor);

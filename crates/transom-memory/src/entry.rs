@@ -1,4 +1,4 @@
-//! One line of the table: what a check reads.
+//! A line of the table: the words that a check reads.
 //!
 //! Everything is written by the control path (one thread at a time, under the table's mutex), except
 //! that [`Entry::activate`] and [`Entry::give_up`] decide a race by compare-and-swap. Readers have
@@ -118,7 +118,7 @@ impl Head {
         self.0 & WINDOW != 0
     }
 
-    /// Its bytes lie in more than one segment.
+    /// The bytes lie in more than one segment.
     #[inline]
     pub(crate) fn is_many(self) -> bool {
         self.0 & MANY != 0
@@ -134,7 +134,7 @@ impl Head {
     }
 }
 
-/// What a token names: the entry without its head.
+/// The object that a token names: the entry without its head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Facts {
     /// First byte, as programs and peers name it.
@@ -145,7 +145,7 @@ pub(crate) struct Facts {
     pub(crate) host: u64,
     /// Queue pair or connection, as a word; 0 for a domain.
     pub(crate) who: u64,
-    /// Its domain.
+    /// The domain it belongs to.
     pub(crate) domain: DomainId,
     /// The region: its own token, or a window's region's.
     pub(crate) region: Token,
@@ -182,7 +182,7 @@ fn connection_of(word: u64) -> ConnectionId {
     ConnectionId { number: word as u32, epoch: (word >> 32) as u32 }
 }
 
-/// One cache line.
+/// An entry on a cache line of its own.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(crate) struct Entry {

@@ -29,7 +29,8 @@ impl Memory {
             meant: None,
             likely: Mistake::Unknown,
         };
-        // What was seen live was guarded; what was not may have been rewritten since: look again.
+        // An entry that was seen live was guarded; any other may have been rewritten since: look
+        // again.
         let seen = seen.filter(|_| rule != Rule::LiveToken).or_else(|| self.read(access.token));
         match seen.filter(|(head, _)| head.token() == access.token) {
             Some((head, facts)) => {
@@ -57,7 +58,7 @@ impl Memory {
         Box::new(denial)
     }
 
-    /// What lies in a token's slot, under the mutex.
+    /// The entry in a token's slot, under the mutex.
     fn read(&self, token: Token) -> Option<(Head, Facts)> {
         let entry = self.table.entry(Place::of(token))?;
         Some((entry.head(), entry.facts())).filter(|(head, _)| head.state() != State::Unused)
@@ -84,8 +85,8 @@ impl Memory {
         }
     }
 
-    /// What the token names, or named last, with its bytes in the other order, if that is or was open to
-    /// this actor: a token that happens to be somebody else's is no explanation.
+    /// The object that the token names, or named last, with its bytes in the other order, if that
+    /// is or was open to this actor: a token that happens to be somebody else's is no explanation.
     fn swapped(&self, access: &Access, now: Nanoseconds) -> Option<Named> {
         let swapped = Token(access.token.0.swap_bytes());
         let (head, facts) = self.read(swapped)?;
@@ -135,7 +136,7 @@ fn wrong_range(facts: &Facts, access: &Access) -> Mistake {
         return Mistake::AddressBytesSwapped;
     }
     let Some(before) = base.checked_sub(address).filter(|bytes| *bytes > 0) else {
-        // It begins at the beginning or behind it.
+        // The range begins at the beginning or behind it.
         let offset = address - base;
         return if crate::range::wraps(address, length) {
             Mistake::WrapsAround
@@ -146,7 +147,7 @@ fn wrong_range(facts: &Facts, access: &Access) -> Mistake {
         };
     };
     if before < length {
-        // It begins too early, and reaches into the memory.
+        // The range begins too early, and reaches into the memory.
         return Mistake::BeforeTheBeginning { bytes: before };
     }
     // Far below, where an offset would be. Near below it may be either.
@@ -178,7 +179,7 @@ mod tests {
             let denial = memory.explain(&mut memory.lock(), &access, rule, seen, 0);
             (denial.named.unwrap().state, denial.likely)
         };
-        // Its Bind executed just after it was found reserved.
+        // The Bind executed just after it was found reserved.
         let now_live = state(Rule::LiveToken, judged);
         assert_eq!(now_live, (NamedState::Live, Mistake::NotYetBound));
         memory.deregister(token, Unless::default(), 0).unwrap();

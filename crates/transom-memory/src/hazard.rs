@@ -1,9 +1,10 @@
 //! How a close waits for the copies under way, and for nothing else.
 //!
 //! A reader *announces* the token it is about to use in a cell of its own, a full fence, then reads
-//! the entry's head. A closer makes the head dead, a full fence, then looks at every cell. So one of
-//! them sees the other: the reader finds the token dead, or the closer finds it announced and waits
-//! until the cell changes. Cells are a thread's own cache line: no reader ever waits for another.
+//! the entry's head. A closer makes the head dead, a full fence, then looks at every cell. Hence
+//! one of them sees the other: the reader finds the token dead, or the closer finds it announced
+//! and waits until the cell changes. Cells are a thread's own cache line: no reader ever waits for
+//! another.
 
 use crate::Token;
 use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering, fence, pause};
@@ -11,8 +12,8 @@ use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering, fence, pause};
 /// Announced in place of a token: whatever the lane finds live.
 pub(crate) const EVERYTHING: Token = Token(0);
 
-/// What one lane has announced: a sequence number in the high half, the token in the low, 0 for nothing.
-/// On two lines of its own, because processors fetch lines in pairs.
+/// The announcement of a lane: a sequence number in the high half, the token in the low, 0 for
+/// nothing. On two lines of its own, because processors fetch lines in pairs.
 #[repr(align(128))]
 #[derive(Debug)]
 pub(crate) struct Cell {

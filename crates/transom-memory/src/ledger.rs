@@ -1,4 +1,4 @@
-//! What only the control path knows of a token: counts, and the lists it hangs in.
+//! The facts about a token that only the control path needs: counts, and the lists it hangs in.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -17,7 +17,7 @@ pub(crate) struct Links {
 
 const ALONE: Links = Links { before: Place::NONE, after: Place::NONE };
 
-/// One slot's line in the books.
+/// A slot's line in the books.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     pub(crate) cycle: Cycle,
@@ -73,8 +73,9 @@ impl Hasher for Mix {
 }
 
 /// Ledgers are allocated by half chunks, which is little enough for an allocator to take them from
-/// its heap. So the chunks of entries, which it maps, lie side by side, and random checks in a large
-/// table miss fewer pages of the page table (a third less time when checks overlap).
+/// its heap. For this reason the chunks of entries, which it maps, lie side by side, and random
+/// checks in a large table miss fewer pages of the page table (a third less time when checks
+/// overlap).
 const HALF: usize = CHUNK / 2;
 
 /// Everything behind the control mutex.
@@ -163,7 +164,7 @@ impl Control {
         }
     }
 
-    /// Take it out of the list. It still counts until [`Control::window_gone`].
+    /// Take it out of the list. The window still counts until [`Control::window_gone`].
     pub(crate) fn drop_window(&mut self, region: Place, window: Place) {
         let Links { before, after } = std::mem::replace(&mut self.ledger(window).sibling, ALONE);
         if after != Place::NONE {

@@ -1,4 +1,4 @@
-//! Who may touch which byte.
+//! Decides which actor may touch which byte.
 //!
 //! Memory regions, memory windows, their tokens, the one check that every access passes, and the
 //! record of what was refused. No I/O, no threads, no pointers: addresses are `u64`, time is an
@@ -9,11 +9,11 @@
 //! tokens) and `close` (what ends them). `token` says how tokens are chosen and when a value comes
 //! back. The rest is books (`ledger`, `segments`, `table`) and words (`denial`, `explain`, `display`).
 //!
-//! What other generations of the interface need is data here: scopes (type-1 windows are windows of
-//! scope `Domain`; Winsock Direct's registrations are regions of scope `Connection`, which are listed
-//! by connection), rights as bits (`LOCAL_READ` is one, for write-only memory), segment lists (NDK),
-//! and [`Memory::reserve_region`] (a token that outlives its memory: NDK fast registration). NDK's
-//! privileged token is a front's alias for such regions without remote rights.
+//! The needs of other generations of the interface are data here: scopes (type-1 windows are
+//! windows of scope `Domain`; Winsock Direct's registrations are regions of scope `Connection`,
+//! which are listed by connection), rights as bits (`LOCAL_READ` is one, for write-only memory),
+//! segment lists (NDK), and [`Memory::reserve_region`] (a token that outlives its memory: NDK fast
+//! registration). NDK's privileged token is a front's alias for such regions without remote rights.
 //!
 //! `docs/rules` has each rule that is cited here, with the tests that hold it; `tests/loom.rs` runs
 //! `entry` and `hazard` as shipped through every interleaving. To see whether the tests notice broken

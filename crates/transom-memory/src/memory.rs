@@ -19,7 +19,7 @@ use crate::{
 
 /// The table of everything registered with one adapter.
 ///
-/// Checks run on [`Lane`]s and never wait for each other, nor for anybody else. What makes and
+/// Checks run on [`Lane`]s and never wait for each other, nor for other calls. Whatever makes and
 /// closes tokens is serialised by a mutex that is never held while waiting for a copy.
 #[derive(Debug)]
 pub struct Memory {
@@ -69,7 +69,8 @@ impl Memory {
     }
 
     /// Where the entry of a token lies in this process: for a caller that knows which tokens come
-    /// next and can have the processor fetch their lines meanwhile. It says nothing about the token.
+    /// next and can have the processor fetch their lines meanwhile. The hint says nothing about the
+    /// token.
     #[must_use]
     #[inline]
     pub fn line(&self, token: Token) -> Option<usize> {

@@ -1,6 +1,6 @@
 //! Unpredictable numbers: the ChaCha20 key stream (RFC 8439 2.3), keyed by the table's seed.
 
-/// A generator. Its output cannot be told from random without the key, however much of it is seen.
+/// A generator. The output cannot be told from random without the key, however much of it is seen.
 pub(crate) struct Random {
     state: [u32; 16],
     block: [u32; 16],

@@ -28,7 +28,7 @@ impl NamedRule {
         self.name
     }
 
-    /// What the rule demands, in one sentence without capital and full stop.
+    /// The demand of the rule, in one sentence without capital and full stop.
     #[must_use]
     pub const fn sentence(&self) -> &'static str {
         self.sentence

@@ -19,14 +19,14 @@ pub struct ConnectionId {
     pub epoch: u32,
 }
 
-/// Who may use a token. Fixed when the token is made.
+/// The actors that may use a token. Fixed when the token is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// Every queue pair of the domain.
     Domain(DomainId),
-    /// One queue pair.
+    /// A single queue pair.
     QueuePair(DomainId, QueuePairId),
-    /// One connection, and not its successor.
+    /// A single connection, and not its successor.
     Connection(DomainId, ConnectionId),
 }
 

@@ -12,7 +12,7 @@ pub(crate) struct List {
     pieces: Box<[(u64, Segment)]>,
 }
 
-/// What the segments of a registration amount to.
+/// The sum of the segments of a registration.
 #[derive(Debug)]
 pub(crate) enum Layout {
     One(Segment),
@@ -114,7 +114,7 @@ pub(crate) struct Lists {
     inner: Mutex<Numbered>,
 }
 
-/// What an `Arc` puts before its value.
+/// The counters that an `Arc` puts before its value.
 const COUNTS: usize = 2 * size_of::<usize>();
 
 #[derive(Debug, Default)]
@@ -199,7 +199,7 @@ mod tests {
         assert!(matches!(Layout::of(&[last]), Ok(Layout::One(one)) if one == last));
         let beyond = segment(u64::MAX - 3, 5);
         assert!(matches!(Layout::of(&[beyond]), Err(RegisterError::Wraps)));
-        // What follows the last byte of the address space is not its neighbour.
+        // Address 0, which follows the last byte of the address space is not its neighbour.
         assert_eq!(list(&[last, segment(0, 2)]).cut(0, 6).count(), 2);
         let huge = segment(1, u64::MAX);
         assert!(matches!(Layout::of(&[huge, huge]), Err(RegisterError::Wraps)));

@@ -16,7 +16,8 @@ pub(crate) struct Table {
     directory: Box<[OnceLock<Chunk>; DIRECTORY]>,
 }
 
-/// What a hash table occupies: an eighth of its places stays free, and each has a byte of its own.
+/// The bytes that a hash table occupies: an eighth of its places stays free, and each has a byte of
+/// its own.
 pub(crate) fn of_hash_table(capacity: usize, entry: usize) -> usize {
     capacity * 8 / 7 * (entry + 1)
 }

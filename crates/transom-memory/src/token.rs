@@ -21,7 +21,7 @@
 //! - One who holds a token knows the position of its chunk, and with time that of every chunk: of a
 //!   table of `c` chunks he expects 2^20 c / (n + 1) guesses: 524,288 for n = 1 in one chunk.
 //! - One who has seen six tokens of one slot, one after the other, knows enough to search for that
-//!   slot's secret, and to foretell its keys. It says nothing about other slots.
+//!   slot's secret, and to foretell its keys. The secret says nothing about other slots.
 //! - For tokens of scope `QueuePair` or `Connection` no number of guesses suffices: the only ones
 //!   that would work are those that the peer was given.
 //!
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn nd2_5_4_no_token_returns_before_the_stated_distance() {
         let mut table = Table::new(1, 1);
-        // One chunk: slot and key tell its tokens apart.
+        // A table of one chunk: slot and key tell its tokens apart.
         let mut last = vec![0; CHUNK * KEYS];
         let (mut returned, mut soonest) = (0, u32::MAX);
         // As short a queue as there can be.

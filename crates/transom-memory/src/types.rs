@@ -1,4 +1,4 @@
-//! What is asked of a [`Memory`](crate::Memory), and how it fails.
+//! Arguments and errors of the calls of a [`Memory`](crate::Memory).
 
 use crate::{Denial, DomainId, Rights, Scope, Segment, Token, rules};
 
@@ -22,9 +22,9 @@ impl Default for Config {
 /// A registration to be made (ND2 5.1).
 #[derive(Clone, Copy, Debug)]
 pub struct Registration<'a> {
-    /// Who may use it.
+    /// The actors that may use it.
     pub scope: Scope,
-    /// What it grants.
+    /// Rights that it grants.
     pub rights: Rights,
     /// The address of its first byte as programs and peers name it.
     pub base: u64,
@@ -37,31 +37,31 @@ pub struct Registration<'a> {
 pub struct WindowSpec {
     /// The region.
     pub region: Token,
-    /// Who binds: must be in the region's domain.
+    /// The actor that binds: must be in the region's domain.
     pub domain: DomainId,
-    /// Who may use it: nobody who is outside the region's own scope. A queue pair for NetworkDirect
-    /// and type-2 windows, a domain for type-1 windows.
+    /// The actors that may use it: none outside the region's own scope. A queue pair for
+    /// NetworkDirect and type-2 windows, a domain for type-1 windows.
     pub scope: Scope,
     /// First byte, in the region's addresses.
     pub base: u64,
     /// Bytes.
     pub length: u64,
-    /// What it grants: remote rights only.
+    /// Rights that it grants: remote rights only.
     pub rights: Rights,
 }
 
 /// Why something was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CloseReason {
-    /// Its owner invalidated it.
+    /// The owner invalidated it.
     Invalidated,
     /// The peer invalidated it.
     InvalidatedByPeer,
     /// The registration was removed.
     Deregistered,
-    /// Its queue pair or connection ended (ND2 W20).
+    /// The queue pair or connection ended (ND2 W20).
     Disconnected,
-    /// Its Bind never executed.
+    /// The Bind never executed.
     NeverBound,
 }
 
@@ -81,7 +81,7 @@ impl CloseReason {
     }
 }
 
-/// What hangs on a region.
+/// Counts of what depends on a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Windows reserved or bound.
@@ -93,7 +93,7 @@ pub struct Counts {
     pub guards: u32,
 }
 
-/// What makes a deregistration refuse rather than proceed: the front decides.
+/// Conditions that make a deregistration refuse rather than proceed: the front decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unless {
     /// Refuse while windows are bound (ND2 R16); else they are closed too.

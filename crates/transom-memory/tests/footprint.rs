@@ -1,4 +1,4 @@
-//! What the table says it occupies is what it took from the allocator.
+//! The size that the table states is the size that it took from the allocator.
 
 #![allow(clippy::unwrap_used)]
 

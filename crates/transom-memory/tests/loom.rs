@@ -20,7 +20,7 @@ mod sync {
     }
 }
 
-// What the two files need of their crate.
+// The parts of the crate that the two files need.
 use transom_memory::{ConnectionId, DomainId, QueuePairId, Rights, Scope, Token};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,17 +1,17 @@
-//! What a wire tells its engine.
+//! Events that a wire reports to its engine.
 
 use crate::{Bytes, MessageId, PeerError, ReadLimits};
 
-/// One step of [`Wire::decode`](crate::Wire::decode).
+/// A step of [`Wire::decode`](crate::Wire::decode).
 #[derive(Debug, PartialEq, Eq)]
 pub struct Decoded<'b> {
     /// Bytes used up. 0 = more are needed, nothing was consumed, `event` is `None`.
     pub consumed: usize,
-    /// What they meant to the engine, if anything.
+    /// Their meaning to the engine, if any.
     pub event: Option<Event<'b>>,
 }
 
-/// What the next bytes look like, unverified ([`Wire::glance`](crate::Wire::glance)).
+/// The look of the next bytes, unverified ([`Wire::glance`](crate::Wire::glance)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Glance {
     /// Bytes of the frame, never 0.
@@ -46,7 +46,7 @@ pub enum Event<'b> {
     // ---- start-up ----
     /// Passive side: a peer asks to connect.
     ConnectRequest {
-        /// What the peer offers, seen from here: `inbound` is how many reads *we* may serve it,
+        /// The peer's offer, seen from here: `inbound` is how many reads *we* may serve it,
         /// `outbound` how many we may have under way.
         limits: ReadLimits,
         /// The application's bytes, exactly as sent.
@@ -137,7 +137,7 @@ pub enum Event<'b> {
     PeerFailed {
         /// The message of ours that was refused.
         id: Option<MessageId>,
-        /// What the peer said.
+        /// The peer's words.
         error: PeerError,
     },
     /// Something a [`Begin::Wait`](crate::Begin::Wait) waited for has changed.

@@ -1,4 +1,4 @@
-//! What a wire wants written.
+//! Frames that a wire wants written.
 
 use crate::{MessageId, ReadSlot};
 
@@ -23,7 +23,7 @@ pub struct Placing {
     pub news: bool,
 }
 
-/// One frame to write: header bytes, then `length` bytes of payload, then what
+/// A frame to write: header bytes, then `length` bytes of payload, then what
 /// [`Wire::seal`](crate::Wire::seal) adds.
 #[derive(Clone, Debug)]
 pub struct Frame {

@@ -1,10 +1,10 @@
 //! The vocabulary between an RDMA engine and any wire.
 //!
-//! A *wire* turns bytes (or packets, or ring entries) into RDMA messages and back. It owns what is
-//! peculiar to it: start-up frames, segmentation, sequence numbers, credits, acknowledgements,
-//! retry. The *engine* owns what every wire shares: ordering, fences, completions, flush, and the
-//! question to `transom-memory` whether a byte may move. This crate holds the words they use with
-//! each other, and nothing that decides.
+//! A *wire* turns bytes (or packets, or ring entries) into RDMA messages and back. The wire owns
+//! what is peculiar to it: start-up frames, segmentation, sequence numbers, credits,
+//! acknowledgements, retry. The *engine* owns what every wire shares: ordering, fences,
+//! completions, flush, and the question to `transom-memory` whether a byte may move. This crate
+//! holds the words they use with each other, and nothing that decides.
 //!
 //! A wire has no socket, clock, thread or randomness: bytes, [`Time`] and limits are arguments, and
 //! everything it wants done comes back as an [`Event`] or a [`Frame`].
@@ -27,7 +27,7 @@ pub use refusal::{Blame, PeerError, Refusal, RefusalClass, Violation};
 pub use setup::{Facts, ReadLimits, Role, SetupError};
 pub use time::Time;
 
-/// One connection's protocol engine: start-up, then messages in both directions.
+/// A connection's protocol engine: start-up, then messages in both directions.
 ///
 /// The engine drives it in this order on every pass: [`decode`](Wire::decode) while bytes are left,
 /// [`poll_event`](Wire::poll_event) until it is dry, [`begin`](Wire::begin) for requests that may
@@ -67,7 +67,7 @@ pub trait Wire: Send {
         None
     }
 
-    /// What seems to be the first frame of `bytes`. Nothing of it was verified: it serves to fetch
+    /// The apparent first frame of `bytes`. Nothing of it was verified: it serves to fetch
     /// ahead what [`decode`](Wire::decode) will need, and decides nothing.
     fn glance(&self, _bytes: &[u8]) -> Option<Glance> {
         None
@@ -126,9 +126,9 @@ pub trait Wire: Send {
     /// frames are missing, or a Read whose answer has not left completely.
     fn is_using(&self, token: u32) -> bool;
 
-    /// Whether frames of its own may leave (an answer, an error, start-up). One that still waits for
-    /// another to ride on does not count until its time has come: see [`deadline`](Wire::deadline),
-    /// [`idle_pass`](Wire::idle_pass) and [`flush`](Wire::flush).
+    /// Whether frames of its own may leave (an answer, an error, start-up). A wire that still waits
+    /// for another to ride on does not count until its time has come: see
+    /// [`deadline`](Wire::deadline), [`idle_pass`](Wire::idle_pass) and [`flush`](Wire::flush).
     fn has_output(&self) -> bool;
 
     // ---- events, time, end ----------------------------------------------------------------
@@ -142,9 +142,9 @@ pub trait Wire: Send {
     /// Release every owed acknowledgement now: a thread is about to block, or the connection ends.
     fn flush(&mut self, now: Time);
 
-    /// What this side acknowledges by now, as one word, if the peer is to learn it now and the link has
-    /// a place for it beside the frames. It counts as told. Wires over links without such a place
-    /// acknowledge in frames.
+    /// The acknowledgement of this side by now, as one word, if the peer is to learn it now and the
+    /// link has a place for it beside the frames. The acknowledgement counts as told. Wires over
+    /// links without such a place acknowledge in frames.
     fn acknowledgement(&mut self, now: Time) -> Option<u64> {
         let _ = now;
         None
@@ -171,6 +171,6 @@ pub trait Wire: Send {
     /// The largest payload that one link segment holds (the TCP maximum segment size), when known.
     fn set_segment_size(&mut self, bytes: u32);
 
-    /// What was agreed with the peer; `None` until start-up is over.
+    /// The agreement with the peer; `None` until start-up is over.
     fn facts(&self) -> Option<Facts>;
 }

@@ -1,4 +1,4 @@
-//! What one side asks the other to do.
+//! Requests of one side to the other.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ pub enum Message {
         address: u64,
         /// Bytes asked for.
         length: u32,
-        /// What our side calls the sink on the wire. The peer echoes it and the wire verifies the
+        /// The name of the sink on the wire. The peer echoes it and the wire verifies the
         /// echo; placement goes by [`MessageId`], never by these.
         sink_token: u32,
         /// See `sink_token`.

@@ -56,16 +56,16 @@ impl RefusalClass {
 /// A refusal, as handed to a wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal<'a> {
-    /// What the peer asked for.
+    /// The operation that the peer asked for.
     pub operation: Operation,
     /// Why not.
     pub class: RefusalClass,
-    /// What the peer may be told beyond the class (the owner decides); sent only where the wire has
-    /// a place for it.
+    /// Text that the peer may be told beyond the class (the owner decides); sent only where the
+    /// wire has a place for it.
     pub explanation: Option<&'a str>,
 }
 
-/// What the peer said when it ended the stream with an error.
+/// The peer's words when it ended the stream with an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerError {
     /// The class, when the wire's code has one.
@@ -78,14 +78,14 @@ pub struct PeerError {
     pub explanation: Option<String>,
 }
 
-/// The stream broke a rule of its protocol. It is dead.
+/// The stream broke a rule of its protocol. The stream is dead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Who is to blame.
+    /// The side that is to blame.
     pub blame: Blame,
     /// The rule, e.g. `RFC 5041 7.1`: for programs, no part of the message.
     pub rule: &'static str,
-    /// What was seen and what would have been right, in a sentence.
+    /// The fault that was seen and what would have been right, in a sentence.
     pub detail: String,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::Verdicts;
 
-/// Who speaks first.
+/// The side that speaks first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// The side that connects.
@@ -27,12 +27,12 @@ pub enum SetupError {
     Order,
     /// More private data than the wire carries; the limit in bytes.
     PrivateData {
-        /// What would have been accepted.
+        /// The value that would have been accepted.
         limit: usize,
     },
 }
 
-/// What two sides have agreed.
+/// The agreement of two sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// The wire, e.g. `iWARP over TCP (MPA revision 2)`.

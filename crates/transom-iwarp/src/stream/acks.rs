@@ -15,7 +15,7 @@ const PASSES: u8 = 2;
 pub(super) struct Acks {
     /// The extension was agreed on and frames may leave.
     on: bool,
-    /// What is true now, and what the peer was told last.
+    /// The state now, and the state that the peer was told last.
     now: Ack,
     told: Ack,
     /// Since when something is owed.
@@ -25,7 +25,7 @@ pub(super) struct Acks {
     urgent: bool,
     /// The peer holds back a Send for want of credit.
     peer_wants: bool,
-    /// What the peer granted, and how many Sends were begun.
+    /// The credit that the peer granted, and how many Sends were begun.
     granted: u32,
     used: u32,
     peer_shared: bool,
@@ -35,7 +35,7 @@ pub(super) struct Acks {
     waiting: bool,
 }
 
-/// What an acknowledgement of the peer changed.
+/// The change that an acknowledgement of the peer made.
 #[derive(Debug, Default)]
 pub(super) struct News {
     /// A Send that was told to wait may try again.
@@ -108,7 +108,7 @@ impl Acks {
         self.urgent = true;
     }
 
-    /// What to tell the peer; it counts as told.
+    /// The acknowledgement for the peer; it counts as told.
     pub(super) fn take(&mut self) -> Ack {
         self.now.wanted = self.waiting;
         self.told = self.now;

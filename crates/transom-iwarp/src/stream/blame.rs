@@ -9,7 +9,7 @@ use crate::ddp::{Segment, Target};
 use crate::rdmap::{self, Opcode, READ_QUEUE, SEND_QUEUE};
 use crate::terminate::About;
 
-/// What a Terminate is about.
+/// The subject of a Terminate.
 #[derive(Debug, Default)]
 pub(super) struct Named {
     pub(super) id: Option<MessageId>,

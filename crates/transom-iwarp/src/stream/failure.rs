@@ -15,8 +15,8 @@ use crate::faults::{self, Fault};
 use crate::rdmap::{self, READ_QUEUE, ReadRequest, TERMINATE_QUEUE};
 use crate::terminate::{About, Terminate};
 
-/// What is still to be said. One Terminate per stream and direction (RFC 5040 7.1); what the peer
-/// did right before, and to a Transom the reason, go first.
+/// Last words still to be sent. One Terminate per stream and direction (RFC 5040 7.1); what the
+/// peer did right before, and to a Transom the reason, go first.
 #[derive(Debug)]
 pub(super) struct LastWords {
     refusal: Option<Refusing>,

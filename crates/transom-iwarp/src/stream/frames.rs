@@ -1,4 +1,4 @@
-//! One frame at a time: its header, and where its payload comes from.
+//! A frame at a time: its header, and where its payload comes from.
 
 use transom_wire::{Frame, MAX_HEADER, Message, Payload, ReadSlot};
 

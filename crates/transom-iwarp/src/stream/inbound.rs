@@ -228,7 +228,7 @@ impl Stream {
         Ok(Decoded { consumed: fpdu::LENGTH, event })
     }
 
-    /// One DDP segment, whole and with its checksum verified.
+    /// A DDP segment, whole and with its checksum verified.
     fn take_segment<'b>(&mut self, now: Time, ulpdu: &'b [u8]) -> Result<Option<Event<'b>>, Found> {
         let Some(segment) = Segment::parse(ulpdu) else {
             return Err((Fault::ShortFrame, format!("{} bytes of untagged segment", ulpdu.len())));

@@ -1,6 +1,7 @@
 //! The peer's messages, segment by segment: sequence, contiguity and length, as far as they can be
-//! judged without asking whose memory it is. What passes becomes an event. Ranges that wrap around pass:
-//! the engine refuses them with all others, so that its record of them is the same over every wire.
+//! judged without asking whose memory it is. A message that passes becomes an event. Ranges that
+//! wrap around pass: the engine refuses them with all others, so that its record of them is the
+//! same over every wire.
 
 use transom_wire::{Event, MessageId, ReadSlot, Time};
 

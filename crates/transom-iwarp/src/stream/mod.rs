@@ -1,4 +1,4 @@
-//! One MPA stream: what a [`Wire`] is over TCP. The state is here, with the calls that only touch
+//! An MPA stream: a [`Wire`] over TCP. The state is here, with the calls that only touch
 //! the surface; start-up, the two directions and the end of a stream have a file each.
 
 mod acks;
@@ -23,7 +23,7 @@ use inbound::Inbound;
 use outbound::Outbound;
 use setup::RequestTerms;
 
-/// One iWARP connection as a [`Wire`]: bytes in, events out; messages in, frames out.
+/// An iWARP connection as a [`Wire`]: bytes in, events out; messages in, frames out.
 #[derive(Debug)]
 pub struct Stream {
     config: Config,
@@ -57,7 +57,7 @@ pub struct Stream {
     acks: Acks,
     pending: Pending,
     last_words: Option<Box<LastWords>>,
-    /// What the peer refused, until its Terminate comes.
+    /// The message that the peer refused, until its Terminate comes.
     blamed: Option<Box<Blamed>>,
     /// A frame of the peer has been taken as a message.
     acquainted: bool,
@@ -84,7 +84,7 @@ enum Phase {
     Closing,
 }
 
-/// What the two start-up frames agreed on.
+/// The agreement of the two start-up frames.
 #[derive(Clone, Debug)]
 struct Agreed {
     revision: Revision,

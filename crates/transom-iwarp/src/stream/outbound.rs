@@ -96,7 +96,7 @@ pub(super) struct Reading {
     pub(super) received: u32,
 }
 
-/// Who wants the answer.
+/// The receiver of the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asker {
     Program(MessageId),

@@ -10,7 +10,7 @@ use crate::fpdu::Markers;
 use crate::mpa::{self, Enhanced, Kind, Malformed, StartUp, UNLIMITED};
 use crate::{Ready, Revision};
 
-/// What a Request asked for, as far as the Reply depends on it.
+/// The wishes of a Request, as far as the Reply depends on it.
 #[derive(Debug, Default)]
 pub(super) struct RequestTerms {
     revision: u8,
@@ -172,9 +172,9 @@ impl Stream {
         None
     }
 
-    /// Who vouches for Writes, and what is left of the outbound reads for the user: verdicts of a
-    /// plain peer have a slot above the user's limit where the peer serves one more, and otherwise
-    /// wait for a free one of the user's.
+    /// Decides what vouches for Writes, and what is left of the outbound reads for the user:
+    /// verdicts of a plain peer have a slot above the user's limit where the peer serves one more,
+    /// and otherwise wait for a free one of the user's.
     fn settle_verdicts(&mut self, enhanced: bool) {
         let config = &self.config;
         let agreed = &mut self.agreed;
@@ -213,7 +213,7 @@ impl Stream {
         self.config.extension && self.asked.has(mpa::OFFER)
     }
 
-    /// What the Request offers, seen from here, without hidden slots of either side.
+    /// The offer of the Request, seen from here, without hidden slots of either side.
     fn offered(&self) -> ReadLimits {
         let Some(word) = self.asked.enhanced else { return self.config.read_caps };
         let caps = self.config.read_caps;

@@ -11,7 +11,7 @@ use transom_wire::{
     Role, Time, Violation, Waiting, Wire,
 };
 
-/// What has come out of a [`Stream`], pieces put together.
+/// The output of a [`Stream`], pieces put together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Got {
     Request { limits: ReadLimits, private: Vec<u8> },

@@ -242,7 +242,7 @@ fn h17_a_read_of_4_gib_is_one_question_about_its_whole_range() {
     side.feed(&read_request(2, u32::MAX, 0x2000));
     let asked = Got::Asked { slot: 2, token: 0x12a07, address: 0x2000, length: u32::MAX };
     assert_eq!(side.taken(), [asked]);
-    // Its answer is made a frame at a time.
+    // The answer is made a frame at a time.
     let frame = side.wire.next_frame(side.now).unwrap();
     assert_eq!(frame.length as usize, side.wire.facts().unwrap().largest_payload);
 }
@@ -309,8 +309,8 @@ fn h21_an_answer_whose_sink_is_gone() {
 }
 
 /// A Read of no bytes that asks for a verdict is answered by siw with as many bytes as it has sent
-/// before. They are nobody's: none comes out, and the Write is done. Answers to the program's own
-/// Reads stay what they were asked for (iW H20).
+/// before. Bytes like these belong to nothing: none comes out, and the Write is done. Answers to
+/// the program's own Reads stay what they were asked for (iW H20).
 #[test]
 fn h20_bytes_that_answer_a_verdict_go_nowhere() {
     for pieces in [

@@ -52,7 +52,7 @@ fn refused(side: &mut Side, code: (u8, u8, u8)) {
     assert_eq!(side.talk(), []);
     assert!(!side.wire.has_output());
     assert!(side.wire.facts().is_some(), "what was agreed stays known");
-    // What comes later is thrown away.
+    // Later bytes are thrown away.
     let late = frame("4143 00000000 00000000 00000001 00000000", b"late");
     assert_eq!(side.wire.decode(side.now, &late).unwrap().consumed, late.len());
 }

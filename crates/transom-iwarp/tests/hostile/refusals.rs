@@ -1,4 +1,4 @@
-//! What a peer is told about tokens.
+//! The words that a peer gets about tokens.
 
 use super::*;
 

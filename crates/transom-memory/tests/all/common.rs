@@ -1,4 +1,4 @@
-//! What the tests share: one owner, its peers, and short ways to ask.
+//! Shared by the tests: one owner, its peers, and short ways to ask.
 
 use transom_memory::*;
 

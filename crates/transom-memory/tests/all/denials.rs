@@ -1,4 +1,4 @@
-//! What a refusal says: ten mistakes, and decoys that look like one and are not.
+//! The text of a refusal: ten mistakes, and decoys that look like one and are not.
 
 use crate::common::*;
 use transom_memory::*;
@@ -194,7 +194,7 @@ fn mistake_9_never_issued() {
     assert_eq!((denial.rule, denial.likely), (Rule::LiveToken, Mistake::NeverIssued));
     assert_eq!((denial.named, denial.meant), (None, None));
     says(&denial, &["It names nothing.", "ever issued"]);
-    // What a window has before its first Bind.
+    // The token of a window before its first Bind.
     let denial = mistake(|ask| ask.token = Token(0));
     assert_eq!(denial.likely, Mistake::NeverIssued);
     says(&denial, &["the token is 0", "before its first Bind"]);
@@ -393,7 +393,7 @@ fn a_summary_leaves_out_what_was_asked_and_who_may() {
     assert!(text.ends_with(". (rule range)"), "{text}");
 }
 
-/// What cannot be told is not guessed at.
+/// An unknown cause is not guessed at.
 #[test]
 fn unknown_is_said_to_be_unknown() {
     let denial = mistake(|ask| ask.purpose = Purpose::RemoteWrite);
@@ -476,7 +476,7 @@ fn rights_are_named() {
 
 // ---- guesses -----------------------------------------------------------------------------------
 
-/// What makes an offender is a token that never was its own; every other mistake is forgiven.
+/// An offender is known by a token that never was its own; every other mistake is forgiven.
 #[test]
 fn a_guess_is_a_token_that_never_was_the_asker_s() {
     let memory = memory();

@@ -1,4 +1,4 @@
-//! What the table of memory promises, rule by rule: one program, so that a change of the crate is
+//! The promises of the table of memory, rule by rule: one program, so that a change of the crate is
 //! tried quickly (`cargo mutants` does it hundreds of times).
 
 #![allow(clippy::unwrap_used, clippy::panic)]

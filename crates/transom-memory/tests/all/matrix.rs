@@ -3,7 +3,7 @@
 use crate::common::*;
 use transom_memory::*;
 
-/// What the ND2 flags mean as rights. The front does this translation; here it is the specification.
+/// The ND2 flags as rights. The front does this translation; here it is the specification.
 fn of_flags(flags: u32) -> Rights {
     let mut rights = Rights::LOCAL_READ | Rights::BIND;
     for (bit, right) in [
@@ -27,7 +27,7 @@ const PURPOSES: [Purpose; 5] = [
     Purpose::RemoteWrite,
 ];
 
-/// One row of (a): '+' or 'x' per purpose.
+/// A row of (a): '+' or 'x' per purpose.
 fn row_a(flags: u32, expected: &str) {
     let memory = memory();
     let token = region(&memory, of_flags(flags));

@@ -6,7 +6,7 @@ use crate::common::*;
 use proptest::prelude::*;
 use transom_memory::*;
 
-/// What the model knows of a token.
+/// The model's knowledge of a token.
 #[derive(Clone, Debug)]
 struct Thing {
     scope: Scope,
@@ -345,7 +345,7 @@ fn run(steps: &[Step]) {
                     && !(thing.standing && model.windows(token) > 0);
                 let dead = thing.state == State::Dead;
                 let answer = memory.close_for_peer(token, &actor, NOW);
-                // What is dead may be closed again by the one whose it was, without effect.
+                // A dead token may be closed again by its former owner, without effect.
                 assert!(answer.is_ok() == may || dead, "{thing:?}: {answer:?}");
                 if may {
                     end(&mut model, token);

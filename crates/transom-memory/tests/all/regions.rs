@@ -157,7 +157,7 @@ fn r17_posted_requests_hold_a_region_only_if_the_front_says_so() {
     }
 }
 
-/// What is counted for a region are the copies through its own token and its windows'.
+/// The copies counted for a region are those through its own token and its windows'.
 #[test]
 fn copies_under_way_are_counted_for_their_region() {
     let memory = memory();

@@ -25,7 +25,7 @@ impl Bytes {
         self.words.iter().for_each(|word| word.store(value, Ordering::Relaxed));
     }
 
-    /// One copy, slow enough to be caught in the middle.
+    /// A copy that is slow enough to be caught in the middle.
     fn copy(&self) -> bool {
         self.words.iter().all(|word| word.load(Ordering::Relaxed) == OURS)
     }
@@ -86,7 +86,7 @@ fn revoke_in_a_loop(
         // Enough turns, and enough of them with company.
         while turn < turns || copies.load(Ordering::Relaxed) < u64::from(turns) / 4 {
             if peers.iter().any(|peer| peer.is_finished()) {
-                // It has failed, and says so when it is joined.
+                // The thread has failed, and says so when it is joined.
                 break;
             }
             turn += 1;

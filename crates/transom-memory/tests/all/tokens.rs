@@ -37,8 +37,8 @@ fn unevenness(counts: &[u32]) -> f64 {
     (sum / expected - freedom) / (2.0 * freedom).sqrt()
 }
 
-/// What foretells the next token: the one before, the slot's last key, the step from its last key but
-/// one, and which key followed the same key in another slot. None does.
+/// Facts that could foretell the next token: the one before, the slot's last key, the step from its
+/// last key but one, and which key followed the same key in another slot. None does.
 #[test]
 fn nd2_5_4_no_token_foretells_another() {
     let [mut steps, mut turns, mut keys, mut slots] = [(); 4].map(|()| vec![0; 256]);
@@ -82,7 +82,7 @@ fn nd2_5_4_no_token_foretells_another() {
     }
 }
 
-/// What happens to a table.
+/// A thing that happens to a table.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Register,

@@ -79,7 +79,7 @@ fn w18_a_window_of_a_domain_serves_all_its_queue_pairs() {
     }
     let actor = Actor { domain: DomainId(2), ..actor(QP) };
     assert_eq!(rule(&memory, &Access { actor, ..read(token) }), Some(Rule::Scope));
-    // It outlives queue pairs, and any of them may close it.
+    // The window outlives queue pairs, and any of them may close it.
     memory.close_queue_pair(QP, NOW);
     assert_eq!(rule(&memory, &read(token)), None);
     memory.close(token, Some(OTHER_QP), NOW).unwrap();
@@ -485,7 +485,7 @@ fn s5_6_a_flushed_bind_leaves_nothing() {
     let state = NamedState::Dead { reason: CloseReason::NeverBound, ago: 0 };
     assert_eq!(denial.named.unwrap().state, state);
     assert_eq!(memory.counts(region), Some(Counts::default()));
-    // What lives cannot be abandoned, nor what is no window, nor twice.
+    // A live window cannot be abandoned, nor anything that is no window, nor one twice.
     let live = window(&memory, region, READ);
     let standing = memory.reserve_region(Scope::Domain(DOMAIN)).unwrap();
     for token in [live, token, standing, region, Token(0)] {
