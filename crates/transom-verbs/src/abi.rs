@@ -943,3 +943,24 @@ pub mod event {
     pub const SRQ_LIMIT_REACHED: u32 = 15;
     pub const QP_LAST_WQE_REACHED: u32 = 16;
 }
+
+/// Events of rdma_cm.
+pub mod cm_event {
+    pub const ADDR_RESOLVED: u32 = 0;
+    pub const ADDR_ERROR: u32 = 1;
+    pub const ROUTE_RESOLVED: u32 = 2;
+    pub const CONNECT_REQUEST: u32 = 4;
+    pub const CONNECT_RESPONSE: u32 = 5;
+    pub const CONNECT_ERROR: u32 = 6;
+    pub const UNREACHABLE: u32 = 7;
+    pub const REJECTED: u32 = 8;
+    pub const ESTABLISHED: u32 = 9;
+    pub const DISCONNECTED: u32 = 10;
+    pub const TIMEWAIT_EXIT: u32 = 15;
+}
+
+/// Port spaces.
+pub mod ps {
+    pub const TCP: u32 = 0x0106;
+    pub const UDP: u32 = 0x0111;
+}

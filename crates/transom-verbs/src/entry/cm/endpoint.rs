@@ -1,0 +1,343 @@
+//! Queue pairs of ids, and the calls that make everything at once.
+
+use std::ffi::{c_int, c_void};
+
+use crate::abi::*;
+use crate::entry::cm::address;
+use crate::entry::cm::events::next_event;
+use crate::entry::cm::ids::{
+    IdShell, checked, look, rdma_bind_addr, rdma_create_id, rdma_destroy_id, rdma_migrate_id,
+    rdma_resolve_addr, rdma_resolve_route,
+};
+use crate::entry::completion::{
+    ibv_create_comp_channel, ibv_create_cq, ibv_destroy_comp_channel, ibv_destroy_cq,
+};
+use crate::entry::minus_one;
+use crate::entry::queue_pair::{create_ex, ibv_destroy_qp, ibv_modify_qp};
+use crate::entry::receive::{ibv_create_srq, ibv_destroy_srq};
+use crate::entry::shell::{self, OfDomain};
+use crate::errno::{Errno, Result};
+
+/// A channel and a queue for `depth` completions.
+///
+/// # Safety
+/// A context.
+unsafe fn queue(id: *mut rdma_cm_id, depth: u32) -> Result<(*mut ibv_comp_channel, *mut ibv_cq)> {
+    // SAFETY: this function's contract.
+    unsafe {
+        let channel = ibv_create_comp_channel((*id).verbs);
+        if channel.is_null() {
+            return Err(Errno::ENOMEM);
+        }
+        let depth = c_int::try_from(depth.max(1)).map_err(|_| Errno::EINVAL)?;
+        let cq = ibv_create_cq((*id).verbs, depth, id.cast(), channel, 0);
+        if cq.is_null() {
+            ibv_destroy_comp_channel(channel);
+            return Err(Errno::ENOMEM);
+        }
+        Ok((channel, cq))
+    }
+}
+
+/// # Safety
+/// An id with queues that [`queue`] has made, or none.
+unsafe fn destroy_queues(shell: &mut IdShell) {
+    let [send, receive] = std::mem::take(&mut shell.own_queues);
+    let head = &mut shell.head;
+    // SAFETY: this function's contract.
+    unsafe {
+        if send {
+            ibv_destroy_cq(std::mem::replace(&mut head.send_cq, std::ptr::null_mut()));
+            let channel = std::mem::replace(&mut head.send_cq_channel, std::ptr::null_mut());
+            ibv_destroy_comp_channel(channel);
+        }
+        if receive {
+            ibv_destroy_cq(std::mem::replace(&mut head.recv_cq, std::ptr::null_mut()));
+            let channel = std::mem::replace(&mut head.recv_cq_channel, std::ptr::null_mut());
+            ibv_destroy_comp_channel(channel);
+        }
+    }
+}
+
+/// # Safety
+/// An id of the program's, and attributes with its objects.
+unsafe fn create_qp(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_ex) -> Result {
+    // SAFETY: this function's contract.
+    unsafe {
+        let shell = look(id)?;
+        if shell.head.verbs.is_null() || !shell.head.qp.is_null() {
+            return Err(Errno::EINVAL);
+        }
+        if attr.comp_mask & init::PD == 0 || attr.pd.is_null() {
+            attr.comp_mask |= init::PD;
+            attr.pd = shell.head.pd;
+        }
+        if shell::look::<OfDomain>(attr.pd)?.head.context != shell.head.verbs {
+            return Err(Errno::EINVAL);
+        }
+        if attr.send_cq.is_null() {
+            let (channel, cq) = queue(id, attr.cap.max_send_wr)?;
+            (shell.head.send_cq_channel, shell.head.send_cq) = (channel, cq);
+            shell.own_queues[0] = true;
+            attr.send_cq = cq;
+        }
+        if attr.srq.is_null() {
+            attr.srq = shell.head.srq;
+        }
+        if attr.recv_cq.is_null() {
+            let made = queue(id, attr.cap.max_recv_wr);
+            let (channel, cq) = made.inspect_err(|_| destroy_queues(shell))?;
+            (shell.head.recv_cq_channel, shell.head.recv_cq) = (channel, cq);
+            shell.own_queues[1] = true;
+            attr.recv_cq = cq;
+        }
+        let made = create_ex(attr).and_then(|qp| {
+            let (mut found, mask) = shell.id.attributes(qps::INIT)?;
+            checked(ibv_modify_qp(qp, &raw mut found, mask as c_int))?;
+            Ok(qp)
+        });
+        shell.head.qp = made.inspect_err(|_| destroy_queues(shell))?;
+        shell.head.pd = attr.pd;
+    }
+    Ok(())
+}
+
+/// Attributes with everything that the shorter structure does not have left out.
+fn longer(plain: &ibv_qp_init_attr, pd: *mut ibv_pd) -> ibv_qp_init_attr_ex {
+    ibv_qp_init_attr_ex {
+        qp_context: plain.qp_context,
+        send_cq: plain.send_cq,
+        recv_cq: plain.recv_cq,
+        srq: plain.srq,
+        cap: plain.cap,
+        qp_type: plain.qp_type,
+        sq_sig_all: plain.sq_sig_all,
+        comp_mask: init::PD,
+        pd,
+        xrcd: std::ptr::null_mut(),
+        create_flags: 0,
+        max_tso_header: 0,
+        rwq_ind_tbl: std::ptr::null_mut(),
+        rx_hash_conf: [0; 3],
+        source_qpn: 0,
+        send_ops_flags: 0,
+    }
+}
+
+pub(crate) unsafe extern "C" fn rdma_create_qp(
+    id: *mut rdma_cm_id,
+    pd: *mut ibv_pd,
+    attr: *mut ibv_qp_init_attr,
+) -> c_int {
+    minus_one(|| {
+        // SAFETY: an id and attributes of the program's.
+        unsafe {
+            let attr = attr.as_mut().ok_or(Errno::EINVAL)?;
+            let mut full = longer(attr, pd);
+            create_qp(id, &mut full)?;
+            attr.cap = full.cap;
+            attr.send_cq = full.send_cq;
+            attr.recv_cq = full.recv_cq;
+        }
+        Ok(0)
+    })
+}
+
+pub(crate) unsafe extern "C" fn rdma_create_qp_ex(
+    id: *mut rdma_cm_id,
+    attr: *mut ibv_qp_init_attr_ex,
+) -> c_int {
+    minus_one(|| {
+        // SAFETY: an id and attributes of the program's.
+        unsafe { create_qp(id, attr.as_mut().ok_or(Errno::EINVAL)?)? };
+        Ok(0)
+    })
+}
+
+pub(crate) unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
+    crate::entry::quiet(|| {
+        // SAFETY: an id of the program's.
+        unsafe {
+            let shell = look(id)?;
+            let qp = std::mem::replace(&mut shell.head.qp, std::ptr::null_mut());
+            if !qp.is_null() {
+                ibv_destroy_qp(qp);
+            }
+            destroy_queues(shell);
+        }
+        Ok(())
+    });
+}
+
+// ---- shared receive queues -----------------------------------------------------------------------
+
+pub(crate) unsafe extern "C" fn rdma_create_srq(
+    id: *mut rdma_cm_id,
+    pd: *mut ibv_pd,
+    attr: *mut ibv_srq_init_attr,
+) -> c_int {
+    minus_one(|| {
+        // SAFETY: an id and attributes of the program's.
+        unsafe {
+            let shell = look(id)?;
+            if shell.head.verbs.is_null() || !shell.head.srq.is_null() {
+                return Err(Errno::EINVAL);
+            }
+            let pd = if pd.is_null() { shell.head.pd } else { pd };
+            let srq = ibv_create_srq(pd, attr);
+            if srq.is_null() {
+                return Err(std::io::Error::last_os_error().into());
+            }
+            shell.head.srq = srq;
+            shell.head.pd = pd;
+        }
+        Ok(0)
+    })
+}
+
+pub(crate) unsafe extern "C" fn rdma_create_srq_ex(
+    id: *mut rdma_cm_id,
+    attr: *mut ibv_srq_init_attr_ex,
+) -> c_int {
+    minus_one(|| {
+        // SAFETY: an id and attributes of the program's.
+        unsafe {
+            let attr = attr.as_mut().ok_or(Errno::EINVAL)?;
+            if attr.comp_mask & 1 != 0 && attr.srq_type != 0 {
+                return Err(Errno::EOPNOTSUPP);
+            }
+            let mut plain = ibv_srq_init_attr { srq_context: attr.srq_context, attr: attr.attr };
+            let pd = if attr.comp_mask & 2 == 0 { std::ptr::null_mut() } else { attr.pd };
+            let done = rdma_create_srq(id, pd, &raw mut plain);
+            attr.attr = plain.attr;
+            if done == 0 { Ok(0) } else { Err(std::io::Error::last_os_error().into()) }
+        }
+    })
+}
+
+pub(crate) unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {
+    crate::entry::quiet(|| {
+        // SAFETY: an id of the program's.
+        unsafe {
+            let srq = std::mem::replace(&mut look(id)?.head.srq, std::ptr::null_mut());
+            if !srq.is_null() {
+                ibv_destroy_srq(srq);
+            }
+        }
+        Ok(())
+    });
+}
+
+// ---- endpoints -----------------------------------------------------------------------------------
+
+const PASSIVE: c_int = 1;
+
+/// The error of a call that returned -1.
+fn last(done: c_int) -> Result {
+    if done == 0 { Ok(()) } else { Err(std::io::Error::last_os_error().into()) }
+}
+
+pub(crate) unsafe extern "C" fn rdma_create_ep(
+    id: *mut *mut rdma_cm_id,
+    info: *mut rdma_addrinfo,
+    pd: *mut ibv_pd,
+    attr: *mut ibv_qp_init_attr,
+) -> c_int {
+    minus_one(|| {
+        // SAFETY: a pointer, an address information and attributes of the program's.
+        unsafe {
+            let (to, info) =
+                (id.as_mut().ok_or(Errno::EINVAL)?, info.as_ref().ok_or(Errno::EINVAL)?);
+            let mut made = std::ptr::null_mut();
+            let null = std::ptr::null_mut::<c_void>();
+            last(rdma_create_id(
+                std::ptr::null_mut(),
+                &raw mut made,
+                null,
+                info.ai_port_space.cast_unsigned(),
+            ))?;
+            let done = endpoint(made, info, pd, attr);
+            if let Err(error) = done {
+                rdma_destroy_id(made);
+                return Err(error);
+            }
+            *to = made;
+        }
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// As [`rdma_create_ep`], with a new id.
+unsafe fn endpoint(
+    id: *mut rdma_cm_id,
+    info: &rdma_addrinfo,
+    pd: *mut ibv_pd,
+    attr: *mut ibv_qp_init_attr,
+) -> Result {
+    // SAFETY: this function's contract.
+    unsafe {
+        if info.ai_flags & PASSIVE != 0 {
+            address::read(info.ai_src_addr)?.ok_or(Errno::EINVAL)?;
+            last(rdma_bind_addr(id, info.ai_src_addr))?;
+            if let Some(attr) = attr.as_ref() {
+                let qp_type = info.ai_qp_type.cast_unsigned();
+                look(id)?.kept = Some((pd, ibv_qp_init_attr { qp_type, ..*attr }));
+            }
+            return Ok(());
+        }
+        last(rdma_resolve_addr(id, info.ai_src_addr, info.ai_dst_addr, 2000))?;
+        last(rdma_resolve_route(id, 2000))?;
+        if let Some(attr) = attr.as_mut() {
+            attr.qp_type = info.ai_qp_type.cast_unsigned();
+            last(rdma_create_qp(id, pd, attr))?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) unsafe extern "C" fn rdma_destroy_ep(id: *mut rdma_cm_id) {
+    if id.is_null() {
+        return;
+    }
+    // SAFETY: an id of the program's, which it does not use afterwards.
+    unsafe {
+        rdma_destroy_qp(id);
+        rdma_destroy_srq(id);
+        rdma_destroy_id(id);
+    }
+}
+
+/// Wait for a Request, as a synchronous id with a queue pair of the kept attributes (V132).
+pub(crate) unsafe extern "C" fn rdma_get_request(
+    listener: *mut rdma_cm_id,
+    id: *mut *mut rdma_cm_id,
+) -> c_int {
+    minus_one(|| {
+        // SAFETY: an id and a pointer of the program's.
+        unsafe {
+            let to = id.as_mut().ok_or(Errno::EINVAL)?;
+            let shell = look(listener)?;
+            if !shell.synchronous {
+                return Err(Errno::EINVAL);
+            }
+            let event = next_event(shell.head.channel)?;
+            if (*event).event != cm_event::CONNECT_REQUEST {
+                super::events::acknowledge(event)?;
+                return Err(Errno::EINVAL);
+            }
+            let made = (*event).id;
+            last(rdma_migrate_id(made, std::ptr::null_mut()))?;
+            (*made).event = event;
+            if let Some((pd, attr)) = &shell.kept {
+                let mut attr = *attr;
+                if let Err(error) = last(rdma_create_qp(made, *pd, &raw mut attr)) {
+                    rdma_destroy_id(made);
+                    return Err(error);
+                }
+            }
+            *to = made;
+        }
+        Ok(0)
+    })
+}

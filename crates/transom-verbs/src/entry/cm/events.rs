@@ -1,0 +1,154 @@
+//! Event channels and events.
+
+use std::ffi::{c_char, c_int};
+use std::sync::Arc;
+
+use crate::abi::*;
+use crate::channel::Channel;
+use crate::cm::{self, Event, Id, State};
+use crate::entry::cm::ids::{give, look, show, show_state};
+use crate::entry::{minus_one, pointer};
+use crate::errno::{Errno, Result};
+use crate::text;
+
+/// An event channel as programs hold it.
+#[repr(C)]
+pub(crate) struct ChannelShell {
+    head: rdma_event_channel,
+    pub(crate) events: Arc<Channel<Event>>,
+}
+
+impl ChannelShell {
+    pub(crate) fn give() -> Result<*mut rdma_event_channel> {
+        let events = Arc::new(Channel::new()?);
+        let head = rdma_event_channel { fd: events.fd() };
+        Ok(Box::into_raw(Box::new(ChannelShell { head, events })).cast())
+    }
+
+    /// # Safety
+    /// Null, or a channel of the program's.
+    pub(crate) unsafe fn look<'a>(channel: *mut rdma_event_channel) -> Result<&'a ChannelShell> {
+        // SAFETY: this function's contract.
+        unsafe { channel.cast::<ChannelShell>().as_ref() }.ok_or(Errno::EINVAL)
+    }
+
+    /// # Safety
+    /// A channel of the program's, which is not used afterwards.
+    pub(crate) unsafe fn take(channel: *mut rdma_event_channel) {
+        // SAFETY: this function's contract.
+        drop(unsafe { Box::from_raw(channel.cast::<ChannelShell>()) });
+    }
+}
+
+/// An event as programs hold it.
+#[repr(C)]
+struct EventShell {
+    head: rdma_cm_event,
+    private: Vec<u8>,
+    /// The id whose end waits for the acknowledgement.
+    owner: Arc<Id>,
+}
+
+pub(crate) extern "C" fn rdma_create_event_channel() -> *mut rdma_event_channel {
+    pointer(ChannelShell::give)
+}
+
+pub(crate) unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_event_channel) {
+    if !channel.is_null() {
+        // SAFETY: a channel of the program's, which it does not use afterwards.
+        unsafe { ChannelShell::take(channel) };
+    }
+}
+
+pub(crate) unsafe extern "C" fn rdma_get_cm_event(
+    channel: *mut rdma_event_channel,
+    event: *mut *mut rdma_cm_event,
+) -> c_int {
+    minus_one(|| {
+        // SAFETY: a channel and a pointer of the program's.
+        unsafe {
+            let event = event.as_mut().ok_or(Errno::EINVAL)?;
+            *event = next_event(channel)?;
+        }
+        Ok(0)
+    })
+}
+
+/// Fetch an event. That of an active side's acceptance moves the queue pair first.
+///
+/// # Safety
+/// A channel of the program's.
+pub(crate) unsafe fn next_event(channel: *mut rdma_event_channel) -> Result<*mut rdma_cm_event> {
+    // SAFETY: this function's contract.
+    let events = unsafe { ChannelShell::look(channel) }?.events.clone();
+    let mut event = events.fetch()?;
+    let active = event.kind == cm_event::ESTABLISHED && event.id.lock().state == State::Responded;
+    if active && let Err(error) = event.id.take_up() {
+        event.kind = cm_event::CONNECT_ERROR;
+        event.status = -error.0;
+    }
+    let listener = event.listener.as_ref().map(|l| cm::address_of(l));
+    let listener: *mut rdma_cm_id = std::ptr::with_exposed_provenance_mut(listener.unwrap_or(0));
+    let id: *mut rdma_cm_id = if event.kind == cm_event::CONNECT_REQUEST {
+        // SAFETY: the listening id is there: its end takes its events out of the channel.
+        let (user_context, space) = unsafe { ((*listener).context, (*listener).ps) };
+        let id = give(event.id.clone(), channel, user_context, space, false);
+        // SAFETY: just made.
+        show(unsafe { look(id) }?)?;
+        id
+    } else {
+        std::ptr::with_exposed_provenance_mut(cm::address_of(&event.id))
+    };
+    // SAFETY: as above.
+    unsafe { show_state((*id).qp) };
+    let owner = event.listener.clone().unwrap_or_else(|| event.id.clone());
+    owner.events.handed_out();
+    Ok(shell(id, listener, event, owner))
+}
+
+fn shell(
+    id: *mut rdma_cm_id,
+    listen_id: *mut rdma_cm_id,
+    event: Event,
+    owner: Arc<Id>,
+) -> *mut rdma_cm_event {
+    let Event { kind, status, private, responder_resources, initiator_depth, alias, .. } = event;
+    let private_data = if private.is_empty() { std::ptr::null() } else { private.as_ptr().cast() };
+    let conn = rdma_conn_param {
+        private_data,
+        private_data_len: u8::try_from(private.len()).unwrap_or(u8::MAX),
+        responder_resources,
+        initiator_depth,
+        flow_control: 0,
+        retry_count: 7,
+        rnr_retry_count: 7,
+        srq: 0,
+        qp_num: alias,
+    };
+    let head = rdma_cm_event { id, listen_id, event: kind, status, conn, ud_rest: [0; 4] };
+    Box::into_raw(Box::new(EventShell { head, private, owner })).cast()
+}
+
+pub(crate) unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
+    minus_one(|| {
+        // SAFETY: an event of the program's, which it does not use afterwards.
+        unsafe { acknowledge(event) }?;
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// An event of the program's, or null; it is not used afterwards.
+pub(crate) unsafe fn acknowledge(event: *mut rdma_cm_event) -> Result {
+    if event.is_null() {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: this function's contract.
+    let shell = unsafe { Box::from_raw(event.cast::<EventShell>()) };
+    shell.owner.events.acknowledge(1);
+    Ok(())
+}
+
+pub(crate) extern "C" fn rdma_event_str(event: c_int) -> *const c_char {
+    text::pick(&text::CM_EVENTS, i64::from(event), c"UNKNOWN EVENT").as_ptr()
+}

@@ -1,0 +1,587 @@
+//! Ids: making, addresses, connecting, ends.
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::abi::*;
+use crate::cm::{self, Id, Parameters, State};
+use crate::context::Context;
+use crate::entry::cm::address;
+use crate::entry::cm::events::{ChannelShell, acknowledge, next_event};
+use crate::entry::shell::{self, OfQueuePair};
+use crate::entry::{device, memory, minus_one};
+use crate::errno::{Errno, Result};
+use crate::gid;
+use crate::limits;
+use crate::queue_pair::QueuePair;
+
+/// An id as programs hold it.
+#[repr(C)]
+pub(crate) struct IdShell {
+    pub(crate) head: rdma_cm_id,
+    pub(crate) id: Arc<Id>,
+    /// Calls wait for their events; the channel is the id's own.
+    pub(crate) synchronous: bool,
+    path: ibv_sa_path_rec,
+    /// What `rdma_create_ep` has kept for the ids of requests.
+    pub(crate) kept: Option<(*mut ibv_pd, ibv_qp_init_attr)>,
+    /// Queues that `rdma_create_qp` has made.
+    pub(crate) own_queues: [bool; 2],
+}
+
+/// The one context of this library, with its protection domain (V39).
+struct Own {
+    process: u32,
+    context: *mut ibv_context,
+    pd: *mut ibv_pd,
+}
+
+// SAFETY: two pointers to objects that every thread may use.
+unsafe impl Send for Own {}
+
+pub(crate) fn own() -> Result<(*mut ibv_context, *mut ibv_pd, Arc<Context>)> {
+    static OWN: Mutex<Option<Own>> = Mutex::new(None);
+    let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let made = match &*own {
+        Some(made) if made.process == std::process::id() => made,
+        _ => {
+            let context = device::open()?;
+            // SAFETY: a context that was just opened.
+            let pd = unsafe { memory::ibv_alloc_pd(context) };
+            if pd.is_null() {
+                return Err(Errno::ENOMEM);
+            }
+            own.insert(Own { process: std::process::id(), context, pd })
+        }
+    };
+    // SAFETY: it is never closed.
+    let body = unsafe { shell::context(made.context) }?.clone();
+    Ok((made.context, made.pd, body))
+}
+
+/// The shell of an id.
+///
+/// # Safety
+/// Null, or an id of the program's.
+pub(crate) unsafe fn look<'a>(id: *mut rdma_cm_id) -> Result<&'a mut IdShell> {
+    // SAFETY: this function's contract.
+    unsafe { id.cast::<IdShell>().as_mut() }.ok_or(Errno::EINVAL)
+}
+
+/// A structure of the program's for an id.
+pub(crate) fn give(
+    id: Arc<Id>,
+    channel: *mut rdma_event_channel,
+    user_context: *mut c_void,
+    space: u32,
+    synchronous: bool,
+) -> *mut rdma_cm_id {
+    let (empty, _) = address::write(std::net::SocketAddr::from(([0, 0, 0, 0], 0)));
+    let mut route = rdma_route {
+        src_addr: empty,
+        dst_addr: empty,
+        sgid: [0; 2],
+        dgid: [0; 2],
+        pkey: 0,
+        path_rec: std::ptr::null_mut(),
+        num_paths: 0,
+    };
+    route.src_addr.ss_family = 0;
+    route.dst_addr.ss_family = 0;
+    let head = rdma_cm_id {
+        verbs: std::ptr::null_mut(),
+        channel,
+        context: user_context,
+        qp: std::ptr::null_mut(),
+        route,
+        ps: space,
+        port_num: 0,
+        event: std::ptr::null_mut(),
+        send_cq_channel: std::ptr::null_mut(),
+        send_cq: std::ptr::null_mut(),
+        recv_cq_channel: std::ptr::null_mut(),
+        recv_cq: std::ptr::null_mut(),
+        srq: std::ptr::null_mut(),
+        pd: std::ptr::null_mut(),
+        qp_type: qpt::RC,
+    };
+    let shell = IdShell {
+        head,
+        id: id.clone(),
+        synchronous,
+        path: ibv_sa_path_rec::default(),
+        kept: None,
+        own_queues: [false; 2],
+    };
+    let given: *mut rdma_cm_id = Box::into_raw(Box::new(shell)).cast();
+    id.address.store(given.expose_provenance(), Ordering::Release);
+    given
+}
+
+/// Show the addresses that an id has, and the device once it is on one.
+pub(crate) fn show(shell: &mut IdShell) -> Result {
+    let (local, peer) = {
+        let inner = shell.id.lock();
+        (inner.local, inner.peer)
+    };
+    let head = &mut shell.head;
+    if let Some(local) = local {
+        head.route.src_addr = address::write(local).0;
+        head.route.sgid = gid_words(gid::bytes_of(local.ip()));
+    }
+    if let Some(peer) = peer {
+        head.route.dst_addr = address::write(peer).0;
+        head.route.dgid = gid_words(gid::bytes_of(peer.ip()));
+    }
+    if local.is_some_and(|local| !local.ip().is_unspecified()) {
+        let (context, pd, _) = own()?;
+        head.verbs = context;
+        head.pd = pd;
+        head.port_num = 1;
+        head.route.pkey = 0xFFFF;
+    }
+    Ok(())
+}
+
+/// The route to the peer (V115).
+pub(crate) fn show_route(shell: &mut IdShell) {
+    shell.path = ibv_sa_path_rec {
+        dgid: shell.head.route.dgid,
+        sgid: shell.head.route.sgid,
+        hop_limit: 64,
+        reversible: 1,
+        numb_path: 1,
+        pkey: 0xFFFF,
+        mtu_selector: 2,
+        mtu: 5,
+        rate_selector: 2,
+        rate: 16,
+        packet_life_time_selector: 2,
+        packet_life_time: 14,
+        ..ibv_sa_path_rec::default()
+    };
+    shell.head.route.path_rec = &raw mut shell.path;
+    shell.head.route.num_paths = 1;
+}
+
+/// The queue pair that the program's structure names.
+///
+/// # Safety
+/// A queue pair of the program's, or null.
+pub(crate) unsafe fn queue_pair(qp: *mut ibv_qp) -> Result<Option<Arc<QueuePair>>> {
+    if qp.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: this function's contract.
+    Ok(Some(unsafe { shell::look::<OfQueuePair>(qp.cast()) }?.body.queue_pair.clone()))
+}
+
+/// Write the state of a queue pair where the program reads it.
+pub(crate) unsafe fn show_state(qp: *mut ibv_qp) {
+    // SAFETY: a queue pair of the program's, or null.
+    if let Ok(Some(pair)) = unsafe { queue_pair(qp) } {
+        // SAFETY: as above.
+        unsafe { (*qp).state = pair.state() };
+    }
+}
+
+/// A synchronous id waits for the event of its call.
+///
+/// # Safety
+/// An id of the program's.
+pub(crate) unsafe fn finish(shell: &mut IdShell) -> Result {
+    if !shell.synchronous {
+        return Ok(());
+    }
+    // SAFETY: the id's own channel and event.
+    unsafe {
+        if !shell.head.event.is_null() {
+            acknowledge(std::mem::replace(&mut shell.head.event, std::ptr::null_mut()))?;
+        }
+        let event = next_event(shell.head.channel)?;
+        shell.head.event = event;
+        match ((*event).event, (*event).status) {
+            (cm_event::REJECTED, _) => Err(Errno::ECONNREFUSED),
+            (_, 0) => Ok(()),
+            (_, status) => Err(Errno(status.abs())),
+        }
+    }
+}
+
+// ---- making and destroying -----------------------------------------------------------------------
+
+pub(crate) unsafe extern "C" fn rdma_create_id(
+    channel: *mut rdma_event_channel,
+    id: *mut *mut rdma_cm_id,
+    user_context: *mut c_void,
+    space: c_uint,
+) -> c_int {
+    minus_one(|| {
+        if id.is_null() {
+            return Err(Errno::EINVAL);
+        }
+        match space {
+            ps::TCP => {}
+            ps::UDP => return Err(Errno::EOPNOTSUPP),
+            _ => return Err(Errno::EPROTONOSUPPORT),
+        }
+        let (_, _, context) = own()?;
+        let synchronous = channel.is_null();
+        let channel = if synchronous { ChannelShell::give()? } else { channel };
+        // SAFETY: a channel of the program's, or the one above.
+        let events = unsafe { ChannelShell::look(channel) }?.events.clone();
+        let made = Id::new(&context, &events);
+        let given = give(made, channel, user_context, space, synchronous);
+        // SAFETY: the caller's pointer.
+        unsafe { id.write(given) };
+        Ok(0)
+    })
+}
+
+pub(crate) unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
+    minus_one(|| {
+        // SAFETY: an id of the program's, which it does not use afterwards.
+        unsafe {
+            let shell = look(id)?;
+            if !shell.head.event.is_null() && shell.synchronous {
+                acknowledge(std::mem::replace(&mut shell.head.event, std::ptr::null_mut()))?;
+            }
+            shell.id.destroy();
+            let shell = Box::from_raw(id.cast::<IdShell>());
+            if shell.synchronous {
+                ChannelShell::take(shell.head.channel);
+            }
+        }
+        Ok(0)
+    })
+}
+
+/// With null the id gets a channel of its own, and becomes synchronous.
+pub(crate) unsafe extern "C" fn rdma_migrate_id(
+    id: *mut rdma_cm_id,
+    channel: *mut rdma_event_channel,
+) -> c_int {
+    minus_one(|| {
+        // SAFETY: an id and a channel of the program's.
+        unsafe {
+            let shell = look(id)?;
+            let synchronous = channel.is_null();
+            let channel = if synchronous { ChannelShell::give()? } else { channel };
+            if shell.synchronous && !shell.head.event.is_null() {
+                acknowledge(std::mem::replace(&mut shell.head.event, std::ptr::null_mut()))?;
+            }
+            let events = ChannelShell::look(channel)?.events.clone();
+            shell.id.migrate(&events);
+            let before = std::mem::replace(&mut shell.head.channel, channel);
+            if std::mem::replace(&mut shell.synchronous, synchronous) {
+                ChannelShell::take(before);
+            }
+        }
+        Ok(0)
+    })
+}
+
+// ---- addresses -----------------------------------------------------------------------------------
+
+pub(crate) unsafe extern "C" fn rdma_bind_addr(
+    id: *mut rdma_cm_id,
+    address: *mut libc::sockaddr,
+) -> c_int {
+    minus_one(|| {
+        // SAFETY: an id and an address of the program's.
+        unsafe {
+            let shell = look(id)?;
+            let address = address::read(address)?.ok_or(Errno::EINVAL)?;
+            shell.id.bind(address)?;
+            show(shell)?;
+        }
+        Ok(0)
+    })
+}
+
+pub(crate) unsafe extern "C" fn rdma_resolve_addr(
+    id: *mut rdma_cm_id,
+    source: *mut libc::sockaddr,
+    peer: *mut libc::sockaddr,
+    _milliseconds: c_int,
+) -> c_int {
+    minus_one(|| {
+        // SAFETY: an id and two addresses of the program's.
+        unsafe {
+            let shell = look(id)?;
+            let peer = address::read(peer)?.ok_or(Errno::EINVAL)?;
+            shell.id.resolve_address(address::read(source)?, peer)?;
+            show(shell)?;
+            finish(shell)?;
+        }
+        Ok(0)
+    })
+}
+
+pub(crate) unsafe extern "C" fn rdma_resolve_route(
+    id: *mut rdma_cm_id,
+    _milliseconds: c_int,
+) -> c_int {
+    minus_one(|| {
+        // SAFETY: an id of the program's.
+        unsafe {
+            let shell = look(id)?;
+            show_route(shell);
+            shell.id.resolve_route()?;
+            finish(shell)?;
+        }
+        Ok(0)
+    })
+}
+
+const LEVEL_ID: c_int = 0;
+const LEVEL_IB: c_int = 1;
+
+pub(crate) unsafe extern "C" fn rdma_set_option(
+    id: *mut rdma_cm_id,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    length: usize,
+) -> c_int {
+    const TOS: c_int = 0;
+    const REUSE: c_int = 1;
+    const ONE_FAMILY: c_int = 2;
+    const ACK_TIMEOUT: c_int = 3;
+    const PATH: c_int = 1;
+    minus_one(|| {
+        // SAFETY: an id of the program's, and a value of `length` bytes.
+        unsafe {
+            let shell = look(id)?;
+            let byte = || {
+                if length == 0 || value.is_null() {
+                    return Err(Errno::EINVAL);
+                }
+                Ok(value.cast::<u8>().read())
+            };
+            match (level, name) {
+                (LEVEL_ID, TOS | REUSE) => {
+                    byte()?;
+                }
+                (LEVEL_ID, ONE_FAMILY) => shell.id.lock().one_family = byte()? != 0,
+                (LEVEL_ID, ACK_TIMEOUT) => shell.id.lock().ack_timeout = byte()?.min(31),
+                (LEVEL_IB, PATH) => {
+                    show_route(shell);
+                    shell.id.resolve_route()?;
+                    finish(shell)?;
+                }
+                _ => return Err(Errno::ENOSYS),
+            }
+        }
+        Ok(0)
+    })
+}
+
+// ---- connecting ----------------------------------------------------------------------------------
+
+/// The program's parameters, and its private data of at most `most` bytes.
+///
+/// # Safety
+/// Null, or a structure of the program's with its data.
+unsafe fn parameters<'a>(
+    given: *mut rdma_conn_param,
+    most: usize,
+) -> Result<(Parameters, &'a [u8])> {
+    // SAFETY: this function's contract.
+    let Some(given) = (unsafe { given.as_ref() }) else {
+        return Ok((Parameters::default(), &[]));
+    };
+    let count = |asked: u8| match asked {
+        255 => Ok(limits::READS as u8),
+        asked if u32::from(asked) <= limits::READS => Ok(asked),
+        _ => Err(Errno::EINVAL),
+    };
+    let parameters = Parameters {
+        responder_resources: count(given.responder_resources)?,
+        initiator_depth: count(given.initiator_depth)?,
+        retry_count: given.retry_count.min(7),
+        rnr_retry_count: given.rnr_retry_count.min(7),
+    };
+    // SAFETY: as above.
+    Ok((parameters, unsafe { data(given.private_data, given.private_data_len, most) }?))
+}
+
+/// # Safety
+/// `length` bytes of the program's.
+unsafe fn data<'a>(bytes: *const c_void, length: u8, most: usize) -> Result<&'a [u8]> {
+    let length = usize::from(length);
+    if length > most || (length > 0 && bytes.is_null()) {
+        return Err(Errno::EINVAL);
+    }
+    if length == 0 {
+        return Ok(&[]);
+    }
+    // SAFETY: this function's contract.
+    Ok(unsafe { std::slice::from_raw_parts(bytes.cast(), length) })
+}
+
+pub(crate) unsafe extern "C" fn rdma_connect(
+    id: *mut rdma_cm_id,
+    given: *mut rdma_conn_param,
+) -> c_int {
+    minus_one(|| {
+        // SAFETY: an id and parameters of the program's.
+        unsafe {
+            let shell = look(id)?;
+            let (parameters, private) = parameters(given, cm::CONNECT_DATA)?;
+            let pair = queue_pair(shell.head.qp)?;
+            shell.id.connect(pair.as_ref(), parameters, private)?;
+            finish(shell)?;
+        }
+        Ok(0)
+    })
+}
+
+pub(crate) unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int {
+    minus_one(|| {
+        // SAFETY: an id of the program's.
+        unsafe {
+            let shell = look(id)?;
+            shell.id.lock().user_context = shell.head.context.expose_provenance();
+            shell.id.listen(usize::try_from(backlog).unwrap_or(0))?;
+            show(shell)?;
+        }
+        Ok(0)
+    })
+}
+
+pub(crate) unsafe extern "C" fn rdma_accept(
+    id: *mut rdma_cm_id,
+    given: *mut rdma_conn_param,
+) -> c_int {
+    minus_one(|| {
+        // SAFETY: an id and parameters of the program's.
+        unsafe {
+            let shell = look(id)?;
+            let (parameters, private) = parameters(given, cm::ACCEPT_DATA)?;
+            let pair = queue_pair(shell.head.qp)?;
+            shell.id.accept(pair.as_ref(), parameters, private)?;
+            show_state(shell.head.qp);
+            finish(shell)?;
+        }
+        Ok(0)
+    })
+}
+
+pub(crate) unsafe extern "C" fn rdma_reject(
+    id: *mut rdma_cm_id,
+    bytes: *const c_void,
+    length: u8,
+) -> c_int {
+    minus_one(|| {
+        // SAFETY: an id and bytes of the program's.
+        unsafe { look(id)?.id.reject(data(bytes, length, cm::REJECT_DATA)?)? };
+        Ok(0)
+    })
+}
+
+pub(crate) unsafe extern "C" fn rdma_reject_ece(
+    id: *mut rdma_cm_id,
+    bytes: *const c_void,
+    length: u8,
+) -> c_int {
+    // SAFETY: as for `rdma_reject`.
+    unsafe { rdma_reject(id, bytes, length) }
+}
+
+pub(crate) unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
+    minus_one(|| {
+        // SAFETY: an id of the program's.
+        unsafe {
+            let shell = look(id)?;
+            let was_over = shell.id.lock().state == State::Disconnected;
+            let pair = queue_pair(shell.head.qp)?;
+            shell.id.disconnect(pair.as_ref())?;
+            show_state(shell.head.qp);
+            if !was_over {
+                finish(shell)?;
+            }
+        }
+        Ok(0)
+    })
+}
+
+pub(crate) unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
+    minus_one(|| {
+        // SAFETY: an id of the program's.
+        unsafe {
+            let shell = look(id)?;
+            if !shell.head.qp.is_null() {
+                return Err(Errno::EINVAL);
+            }
+            shell.id.establish()?;
+        }
+        Ok(0)
+    })
+}
+
+pub(crate) unsafe extern "C" fn rdma_init_qp_attr(
+    id: *mut rdma_cm_id,
+    attr: *mut ibv_qp_attr,
+    mask: *mut c_int,
+) -> c_int {
+    minus_one(|| {
+        // SAFETY: an id, a structure and a number of the program's.
+        unsafe {
+            let shell = look(id)?;
+            let attr = attr.as_mut().ok_or(Errno::EINVAL)?;
+            let (found, bits) = shell.id.attributes(attr.qp_state)?;
+            *attr = found;
+            *mask.as_mut().ok_or(Errno::EINVAL)? = bits as c_int;
+        }
+        Ok(0)
+    })
+}
+
+/// COMM_EST is known already.
+pub(crate) extern "C" fn rdma_notify(_id: *mut rdma_cm_id, _event: c_uint) -> c_int {
+    0
+}
+
+// ---- extended connection establishment: kept, not sent -------------------------------------------
+
+pub(crate) extern "C" fn rdma_set_local_ece(_id: *mut rdma_cm_id, _ece: *mut c_void) -> c_int {
+    0
+}
+
+pub(crate) unsafe extern "C" fn rdma_get_remote_ece(
+    _id: *mut rdma_cm_id,
+    ece: *mut [u32; 3],
+) -> c_int {
+    minus_one(|| {
+        // SAFETY: a structure of the program's.
+        *unsafe { ece.as_mut() }.ok_or(Errno::EINVAL)? = [0; 3];
+        Ok(0)
+    })
+}
+
+// ---- devices -------------------------------------------------------------------------------------
+
+pub(crate) unsafe extern "C" fn rdma_get_devices(count: *mut c_int) -> *mut *mut ibv_context {
+    crate::entry::pointer(|| {
+        let (context, _, _) = own()?;
+        // SAFETY: the caller's number, or null.
+        if let Some(count) = unsafe { count.as_mut() } {
+            *count = 1;
+        }
+        Ok(Box::into_raw(Box::new([context, std::ptr::null_mut()])).cast())
+    })
+}
+
+pub(crate) unsafe extern "C" fn rdma_free_devices(list: *mut *mut ibv_context) {
+    if !list.is_null() {
+        // SAFETY: what `rdma_get_devices` has returned, and is not used afterwards.
+        drop(unsafe { Box::from_raw(list.cast::<[*mut ibv_context; 2]>()) });
+    }
+}
+
+/// A call that returns a number, for the modules beside this one.
+pub(crate) fn checked(result: c_int) -> Result {
+    if result == 0 { Ok(()) } else { Err(Errno(result.abs())) }
+}
