@@ -15,6 +15,8 @@ pub(crate) const LARGEST_COPY: usize = 64 * 1024;
 pub(crate) enum AccessError {
     /// The check said no.
     Denied(Box<Denial>),
+    /// The queue pair itself does not let its peer do this.
+    QueuePair(Purpose),
     /// The check said yes, and the pages are gone.
     Vanished { token: u32, address: u64, length: u64 },
     /// A piece that its list does not hold: a defect on this side.
@@ -26,6 +28,7 @@ impl AccessError {
     pub(crate) fn class(&self) -> RefusalClass {
         match self {
             AccessError::Denied(denial) => class(denial),
+            AccessError::QueuePair(_) => RefusalClass::Right,
             AccessError::Vanished { .. } | AccessError::Missing => RefusalClass::Internal,
         }
     }
@@ -35,6 +38,7 @@ impl AccessError {
         match self {
             AccessError::Denied(denial) if of_peer => DenialCause::Peer(denial),
             AccessError::Denied(denial) => DenialCause::Own(denial),
+            AccessError::QueuePair(purpose) => DenialCause::QueuePair(purpose),
             AccessError::Vanished { token, address, length } => {
                 DenialCause::Vanished { token, address, length }
             }

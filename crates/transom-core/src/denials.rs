@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use transom_memory::{Denial, QueuePairId, RegisterError};
+use transom_memory::{Denial, Purpose, QueuePairId, RegisterError};
 use transom_wire::{PeerError, Time, Violation};
 
 /// One refusal, by this side or by the peer.
@@ -25,6 +25,9 @@ pub enum DenialCause {
     Own(Box<Denial>),
     /// This side's memory, to the peer.
     Peer(Box<Denial>),
+    /// The queue pair itself, to the peer, whatever the token grants
+    /// ([`QueuePair::set_access`](crate::QueuePair::set_access)).
+    QueuePair(Purpose),
     /// The peer, to us, in the peer's words.
     ByPeer(PeerError),
     /// The peer's bytes broke a rule.
@@ -59,6 +62,18 @@ impl std::fmt::Display for DenialCause {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             DenialCause::Own(denial) | DenialCause::Peer(denial) => denial.fmt(f),
+            DenialCause::QueuePair(purpose) => {
+                let what = match purpose {
+                    Purpose::RemoteRead => "read",
+                    Purpose::RemoteWrite => "write",
+                    _ => "do atomics on",
+                };
+                write!(
+                    f,
+                    "the queue pair lets its peer {what} nothing, whatever the token grants: give it \
+                     that access flag"
+                )
+            }
             DenialCause::ByPeer(error) => match &error.explanation {
                 Some(text) => write!(f, "{text} (peer: {})", error.code),
                 None => write!(f, "the peer refused it: {}", error.code),

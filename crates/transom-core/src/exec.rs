@@ -1,6 +1,6 @@
 //! The half of a queue pair that its connection works on, under the link's lock.
 
-use transom_memory::{Actor, ConnectionId, DomainId, Memory, QueuePairId};
+use transom_memory::{Actor, ConnectionId, DomainId, Memory, QueuePairId, Rights};
 use transom_wire::Time;
 
 use crate::context::{Effects, SharedReceives, Side};
@@ -46,6 +46,8 @@ pub struct Execution {
     /// Its connection was open.
     pub(crate) opened: bool,
     pub(crate) limits: Limits,
+    /// What the peer may do at all.
+    pub(crate) access: Rights,
     pub(crate) freed: u32,
     pub(crate) freed_receives: u32,
 }
@@ -54,7 +56,7 @@ impl Execution {
     pub(crate) fn new(
         config: &QueuePairConfig,
         state: QueuePairState,
-        limits: Limits,
+        (limits, access): (Limits, Rights),
     ) -> Execution {
         Execution {
             number: config.number,
@@ -77,6 +79,7 @@ impl Execution {
             kept: false,
             opened: false,
             limits,
+            access,
             freed: 0,
             freed_receives: 0,
         }

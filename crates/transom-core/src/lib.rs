@@ -36,7 +36,7 @@ pub use denials::{DenialCause, DenialLog, DenialRecord};
 pub use dialect::Dialect;
 pub use exec::Execution;
 pub use output::{Buffer, Direct, Output};
-pub use qp::{Limits, QueuePair, QueuePairConfig, QueuePairKind};
+pub use qp::{Limits, QueuePair, QueuePairConfig, QueuePairEvent, QueuePairKind};
 pub use queue::RequestQueue;
 pub use request::{
     Completion, CompletionFlags, CompletionKind, Data, Flags, Operation, Request, Sge,

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use transom_memory::{DomainId, Memory, QueuePairId};
+use transom_memory::{DomainId, Memory, QueuePairId, Rights};
 use transom_wire::Time;
 
 use crate::dialect::{PeerGone, Places};
@@ -71,12 +71,24 @@ pub struct Limits {
     pub receive: Option<Duration>,
 }
 
+/// What happens to a queue pair behind its program's back (Verbs V104).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum QueuePairEvent {
+    /// The peer asked for what it may not do, and was refused; the queue pair is in error.
+    AccessError,
+    /// This side failed, or the peer broke a rule of the wire; the queue pair is in error.
+    Fatal,
+    /// The queue pair is in error, and takes no receive of its shared queue any more (Verbs V60).
+    LastReceive,
+}
+
 /// The front half.
 #[derive(Debug)]
 pub struct QueuePair {
     config: QueuePairConfig,
     state: QueuePairState,
     limits: Limits,
+    access: Rights,
     /// Since when a request waits for a connection, as far as that was asked.
     waits_since: Option<Time>,
     /// There has been a connection.
@@ -111,6 +123,7 @@ impl QueuePair {
             config,
             state: QueuePairState::Idle,
             limits: Limits::default(),
+            access: Rights::REMOTE,
             waits_since: None,
             reconnects: false,
             attached: false,
@@ -251,7 +264,7 @@ impl QueuePair {
         }
         self.attached = true;
         self.state = state;
-        Ok(Execution::new(&self.config, state, self.limits))
+        Ok(Execution::new(&self.config, state, (self.limits, self.access)))
     }
 
     /// Take the other half back: of a Connect that failed, the queue pair is as it was before it; of
@@ -366,6 +379,13 @@ impl QueuePair {
     /// [`Connection::set_limits`](crate::Connection::set_limits).
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
+    }
+
+    /// Change what its peer may do at all, whatever tokens grant: remote rights; all of them at first
+    /// (Verbs V93). With a connection, see also
+    /// [`Connection::set_access`](crate::Connection::set_access).
+    pub fn set_access(&mut self, access: Rights) {
+        self.access = access;
     }
 
     /// Until when a connection has to come about for the requests that wait for one. Ask behind each

@@ -20,7 +20,6 @@ mod entry;
 mod environment;
 mod errno;
 mod explain;
-mod gaps;
 mod gid;
 mod limits;
 mod memory;

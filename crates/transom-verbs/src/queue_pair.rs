@@ -12,7 +12,6 @@ use crate::channel::Acknowledged;
 use crate::completion::Queue;
 use crate::context::Context;
 use crate::errno::{Errno, Result};
-use crate::gaps::Gaps as _;
 use crate::memory::{Domain, remote_rights};
 use crate::receive::SharedQueue;
 use crate::rendezvous::Rendezvous;

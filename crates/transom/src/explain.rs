@@ -178,9 +178,9 @@ pub(crate) fn ended(endpoint: &Endpoint, completion: &Completion) -> Ended {
                 None => cause.to_string(),
             };
         }
-        Some(cause @ (DenialCause::Register(_) | DenialCause::Other(_))) => {
-            ended.why = cause.to_string()
-        }
+        Some(
+            cause @ (DenialCause::QueuePair(_) | DenialCause::Register(_) | DenialCause::Other(_)),
+        ) => ended.why = cause.to_string(),
         None if matches!(completion.status, Status::Canceled | Status::IoTimeout) => {
             if let Some((blame, why)) = plainly(endpoint) {
                 ended.blame = blame;

@@ -7,7 +7,9 @@ use crate::dialect::PeerGone;
 use crate::queue::Progress;
 use crate::tables::Situation;
 use crate::trace::What;
-use crate::{ConnectionEvent, Cx, DenialCause, End, EndReason, QueuePairState, Status};
+use crate::{
+    ConnectionEvent, Cx, DenialCause, End, EndReason, QueuePairEvent, QueuePairState, Status,
+};
 
 impl Connection {
     /// The program disconnects (ND2 4.9): acknowledged requests have succeeded, everything else is
@@ -159,6 +161,10 @@ impl Connection {
                 cx.memory.close_queue_pair(execution.number, cx.now.0);
                 let _ = execution.retire(cx.effects);
                 execution.state = QueuePairState::Error;
+                if matches!(reason, EndReason::Violation | EndReason::Overrun) {
+                    self.events[0] = Some(QueuePairEvent::Fatal);
+                }
+                self.events[1] = execution.shared.then_some(QueuePairEvent::LastReceive);
             }
         }
         self.trace(cx, What::Ended { reason });

@@ -10,7 +10,10 @@ use crate::copy::{AccessError, Accessor};
 use crate::dialect::DeadWindow;
 use crate::queue::Progress;
 use crate::trace::What;
-use crate::{ConnectionEvent, Cx, DenialCause, DenialRecord, EndReason, QueuePairState, Status};
+use crate::{
+    ConnectionEvent, Cx, DenialCause, DenialRecord, EndReason, QueuePairEvent, QueuePairState,
+    Status,
+};
 
 /// A piece of a Send that found no receive. Plain peers know no credits; between
 /// Transoms the sender holds the Send instead.
@@ -138,9 +141,10 @@ impl Connection {
             Event::CreditWanted => self.credit_wanted = true,
             Event::WriteAnnounced { token, address, length } => {
                 self.used(cx);
-                if let Err(error) = self.remote(Purpose::RemoteWrite, |accessor| {
+                let judged = self.remote(Purpose::RemoteWrite, length, |accessor| {
                     accessor.probe(cx, token, address, length)
-                }) {
+                });
+                if let Err(error) = judged {
                     self.refuse(cx, Operation::Write, error);
                 }
             }
@@ -157,9 +161,11 @@ impl Connection {
             }
             Event::ReadRequest { token, address, length, .. } => {
                 self.used(cx);
-                if let Err(error) = self.remote(Purpose::RemoteRead, |accessor| {
-                    accessor.probe(cx, token, address, u64::from(length))
-                }) {
+                let length = u64::from(length);
+                let judged = self.remote(Purpose::RemoteRead, length, |accessor| {
+                    accessor.probe(cx, token, address, length)
+                });
+                if let Err(error) = judged {
                     self.refuse(cx, Operation::Read, error);
                 } else {
                     self.trace(cx, What::Executed { operation: Operation::Read });
@@ -179,22 +185,27 @@ impl Connection {
         }
     }
 
-    /// Judge on behalf of the peer.
+    /// Judge on behalf of the peer: the queue pair first, then the token. No bytes need no leave.
     pub(super) fn remote(
         &self,
         purpose: Purpose,
+        length: u64,
         then: impl FnOnce(Accessor) -> Result<(), AccessError>,
     ) -> Result<(), AccessError> {
         match &self.execution {
+            Some(execution) if length > 0 && !execution.access.intersects(purpose.rights()) => {
+                Err(AccessError::QueuePair(purpose))
+            }
             Some(execution) => then(Accessor { actor: execution.actor(self.config.id), purpose }),
             None => Err(AccessError::Missing),
         }
     }
 
     fn write(&mut self, cx: &mut Cx<'_>, token: u32, address: u64, payload: Bytes<'_>, last: bool) {
-        if let Err(error) = self
-            .remote(Purpose::RemoteWrite, |accessor| accessor.place(cx, token, address, payload))
-        {
+        let placed = self.remote(Purpose::RemoteWrite, payload.len() as u64, |accessor| {
+            accessor.place(cx, token, address, payload)
+        });
+        if let Err(error) = placed {
             return self.refuse(cx, Operation::Write, error);
         }
         if cx.trace.is_some() {
@@ -283,6 +294,7 @@ impl Connection {
                     let status = Status::InvalidRequest;
                     execution.complete_receive(cx.effects, status, 0, false, None, denial);
                 }
+                self.events[0] = Some(QueuePairEvent::AccessError);
                 self.end(cx, EndReason::Refused, denial);
                 return true;
             }
@@ -413,6 +425,10 @@ impl Connection {
         let class = error.class();
         let denial = self.record(cx, None, error.cause(true));
         self.tell(cx, operation, class, denial);
+        self.events[0] = Some(match class {
+            RefusalClass::Internal => QueuePairEvent::Fatal,
+            _ => QueuePairEvent::AccessError,
+        });
         self.end(cx, EndReason::Refused, denial);
     }
 

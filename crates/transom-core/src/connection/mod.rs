@@ -14,11 +14,14 @@ mod timers;
 
 use std::time::Duration;
 
-use transom_memory::ConnectionId;
+use transom_memory::{ConnectionId, Rights};
 use transom_wire::{Blame, Facts, ReadLimits, Role, SetupError, Time, Violation, Wire};
 
 use crate::trace::{TraceEvent, What};
-use crate::{ConnectionEvent, Cx, DenialCause, Dialect, End, EndReason, Execution, Limits, Status};
+use crate::{
+    ConnectionEvent, Cx, DenialCause, Dialect, End, EndReason, Execution, Limits, QueuePairEvent,
+    Status,
+};
 use inbound::PausedSend;
 pub use small::{SMALL, SmallRecord};
 
@@ -119,6 +122,8 @@ pub struct Connection {
     opened: bool,
     /// It has ended, and its queue pair goes on without it.
     outlived: bool,
+    /// What has happened to its queue pair behind the program's back, and was not told yet.
+    events: [Option<QueuePairEvent>; 2],
 }
 
 impl std::fmt::Debug for Connection {
@@ -164,6 +169,7 @@ impl Connection {
             muted: false,
             opened: false,
             outlived: false,
+            events: [None; 2],
         }
     }
 
@@ -243,6 +249,13 @@ impl Connection {
         self.phase = Phase::Closed;
     }
 
+    /// Change what its peer may do at all.
+    pub fn set_access(&mut self, access: Rights) {
+        if let Some(execution) = &mut self.execution {
+            execution.access = access;
+        }
+    }
+
     /// Passive side: accept the request.
     pub(crate) fn accept(
         &mut self,
@@ -309,6 +322,11 @@ impl Connection {
         } else {
             None
         }
+    }
+
+    /// What has happened to its queue pair behind the program's back. Ask when it has ended.
+    pub fn take_events(&mut self) -> impl Iterator<Item = QueuePairEvent> + use<> {
+        std::mem::take(&mut self.events).into_iter().flatten()
     }
 
     /// Whether it has ended, and its queue pair goes on without it.

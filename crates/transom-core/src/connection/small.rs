@@ -78,7 +78,7 @@ impl Connection {
             }
             let bytes = record.payload.get(..length).unwrap_or_default();
             let under = (&mut pass, cx.host, cx.now);
-            let done = self.remote(Purpose::RemoteWrite, |accessor| {
+            let done = self.remote(Purpose::RemoteWrite, length as u64, |accessor| {
                 accessor.put(under, token, address, bytes)
             });
             match done {

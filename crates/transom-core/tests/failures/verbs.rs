@@ -2,7 +2,7 @@
 //! reset leaves.
 
 use transom_core::tables::ConnectorState;
-use transom_core::{Connector, Limits};
+use transom_core::{Connector, Limits, QueuePairEvent};
 use transom_wire::ReadLimits;
 
 use super::*;
@@ -17,6 +17,8 @@ transom_testing::again_over_process![
     v68_a_reset_needs_the_other_half,
     v94_a_send_without_a_receive_fails_after_the_queue_pairs_own_limit,
     v92_a_failure_of_ones_own_costs_the_peer_its_connection_only,
+    v93_the_queue_pair_is_judged_before_the_token,
+    v104_the_program_hears_of_what_its_peer_did,
     v129_a_queue_pair_joins_a_connection_that_was_made_without_one,
     v129_a_connection_without_a_queue_pair_carries_nothing_but_its_end,
     v129_a_connection_is_joined_once_and_in_some_states_only
@@ -379,4 +381,102 @@ fn v129_a_connection_is_joined_once_and_in_some_states_only() {
     pair.pump();
     assert_eq!(pair.join(ACTIVE), invalid);
     assert_eq!(pair.hosts[ACTIVE].queue_pair.state(), QueuePairState::Idle);
+}
+
+fn set_access(pair: &mut Pair, host: usize, access: Rights) {
+    let now = pair.now;
+    pair.hosts[host].with(now, |_, link, queue_pair, _| {
+        queue_pair.set_access(access);
+        if let Some(link) = link {
+            link.set_access(access);
+        }
+    });
+}
+
+#[test]
+fn v93_the_queue_pair_is_judged_before_the_token() {
+    let all = WRITABLE | Rights::REMOTE_READ;
+    for late in [false, true] {
+        for (granted, reads, permitted) in [
+            (Rights::NONE, true, false),
+            (Rights::NONE, false, false),
+            (Rights::REMOTE_READ, true, true),
+            (Rights::REMOTE_READ, false, false),
+            (Rights::REMOTE_WRITE, true, false),
+            (Rights::REMOTE_WRITE, false, true),
+            (Rights::REMOTE, true, true),
+        ] {
+            let mut pair = verbs();
+            if !late {
+                set_access(&mut pair, PASSIVE, granted);
+            }
+            establish(&mut pair);
+            if late {
+                set_access(&mut pair, PASSIVE, granted);
+            }
+            let target = pair.hosts[PASSIVE].register(vec![1; 8], all);
+            let local = pair.hosts[ACTIVE].register(vec![2; 8], Rights::LOCAL_WRITE);
+            // No bytes need no leave (Verbs V89), a Send needs a receive only.
+            pair.hosts[PASSIVE].post_receive(20, &[]).unwrap();
+            pair.post(ACTIVE, 1, read(&target, 0), Flags::NONE, &[]).unwrap();
+            pair.post(ACTIVE, 2, write(&target, 0), Flags::NONE, &[]).unwrap();
+            send(&mut pair, ACTIVE, 3);
+            pair.pump();
+            assert_eq!(pair.hosts[ACTIVE].outcomes(), [1, 2, 3].map(|context| (context, OK)));
+            let operation = if reads { read(&target, 0) } else { write(&target, 0) };
+            pair.post(ACTIVE, 4, operation, Flags::NONE, &[local.all()]).unwrap();
+            pair.pump();
+            let status = if permitted { OK } else { Status::RemoteAccess };
+            let name = format!("{granted:?}, reads {reads}, late {late}");
+            assert_eq!(pair.hosts[ACTIVE].outcomes(), [(4, status)], "{name}");
+            let moved = |pair: &Pair, host: usize, buffer: &Buffer, byte| {
+                pair.hosts[host].arena.read(buffer.address, 8).unwrap() == [byte; 8]
+            };
+            if !permitted {
+                let untouched =
+                    moved(&pair, PASSIVE, &target, 1) && moved(&pair, ACTIVE, &local, 2);
+                assert!(untouched, "{name}");
+                let log = pair.hosts[PASSIVE].denials.0.lock().unwrap();
+                let cause = &log.iter().next().unwrap().1.cause;
+                assert!(matches!(cause, DenialCause::QueuePair(_)), "{name}: {cause:?}");
+                assert!(cause.to_string().contains(if reads { "read" } else { "write" }));
+            }
+        }
+    }
+}
+
+#[test]
+fn v104_the_program_hears_of_what_its_peer_did() {
+    let events = |pair: &mut Pair, host: usize| -> Vec<QueuePairEvent> {
+        pair.hosts[host].connection.as_mut().unwrap().take_events().collect()
+    };
+    for shared in [false, true] {
+        let mut config = PairConfig::new(&dialect::VERBS);
+        config.hosts[PASSIVE].shared = shared;
+        let last = shared.then_some(QueuePairEvent::LastReceive);
+        // A token that is nobody's.
+        let mut pair = Pair::connected_with(config.clone());
+        let local = pair.hosts[ACTIVE].register(vec![2; 8], Rights::NONE);
+        let nobodys = Operation::Write { token: 0x1234, address: 0 };
+        pair.post(ACTIVE, 1, nobodys, Flags::NONE, &[local.all()]).unwrap();
+        pair.pump();
+        let expected: Vec<_> = [QueuePairEvent::AccessError].into_iter().chain(last).collect();
+        assert_eq!(events(&mut pair, PASSIVE), expected);
+        assert_eq!(events(&mut pair, PASSIVE), [], "once");
+        assert_eq!(events(&mut pair, ACTIVE), [], "its own fault");
+        // A completion queue that ran over.
+        let mut pair = Pair::connected_with(config.clone());
+        let now = pair.now;
+        pair.hosts[PASSIVE].with(now, |_, link, _, cx| link.unwrap().fail(cx, EndReason::Overrun));
+        let expected: Vec<_> = [QueuePairEvent::Fatal].into_iter().chain(last).collect();
+        assert_eq!(events(&mut pair, PASSIVE), expected);
+        // The program itself ends it; the peer merely leaves.
+        let mut pair = Pair::connected_with(config.clone());
+        pair.flush(PASSIVE);
+        assert_eq!(events(&mut pair, PASSIVE), last.into_iter().collect::<Vec<_>>());
+        let mut pair = Pair::connected_with(config.clone());
+        pair.disconnect(ACTIVE, 50).unwrap();
+        pair.pump();
+        assert_eq!(events(&mut pair, PASSIVE), []);
+    }
 }

@@ -17,7 +17,7 @@ mod objects;
 mod schedule;
 
 pub use config::environment::Environment;
-pub use config::options::{Explain, Options, Trace};
+pub use config::options::{EventSink, Explain, Options, Trace};
 pub use config::path::{Path, PathReason};
 pub use limits::admission::HalfOpen;
 pub use limits::guess_limiter::GuessLimit;

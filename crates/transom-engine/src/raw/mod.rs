@@ -24,8 +24,8 @@ pub use queue_pair::{FastRegistration, QueuePair, QueuePairOptions};
 pub use queues::{CompletionQueue, SharedReceiveQueue};
 
 pub use crate::driver::{
-    Environment, Explain, GuessLimit, HalfOpen, Options, Path, PathReason, Settle, Silence, Sink,
-    Trace,
+    Environment, EventSink, Explain, GuessLimit, HalfOpen, Options, Path, PathReason, Settle,
+    Silence, Sink, Trace,
 };
 pub use crate::sys::{
     Fault, Interface, PageError, check_pages, copy_in, copy_out, fetch_ahead, interfaces,

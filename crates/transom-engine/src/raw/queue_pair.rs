@@ -315,6 +315,15 @@ impl QueuePair {
         Ok(())
     }
 
+    /// What its peer may do at all, from now on, whatever tokens grant: remote rights, all of them at
+    /// first (Verbs V93). Judged before the token, with a record of its own
+    /// ([`DenialCause::QueuePair`](crate::DenialCause)).
+    pub fn set_access(&self, access: Rights) -> Result<()> {
+        self.0.owner.here()?;
+        self.0.qp.set_access(access);
+        Ok(())
+    }
+
     /// Its state; in a forked child, that it is of no use.
     #[must_use]
     pub fn state(&self) -> QueuePairState {

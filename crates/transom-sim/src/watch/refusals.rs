@@ -30,7 +30,9 @@ impl Watch {
                 // A handshake that took too long.
                 stream.spoilt = true;
             }
-            cause @ (DenialCause::Register(_) | DenialCause::Other(_)) => {
+            cause @ (DenialCause::QueuePair(_)
+            | DenialCause::Register(_)
+            | DenialCause::Other(_)) => {
                 watch.other(end, stream, record.request, &cause.to_string());
             }
         });

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use transom_iwarp::{Config, Revision};
+use transom_memory::QueuePairId;
 use transom_wire::{ReadLimits, Role};
 
 use super::path::{Path, PathReason, shared_links};
@@ -11,7 +12,7 @@ use crate::driver::limits::admission::HalfOpen;
 use crate::driver::limits::guess_limiter::GuessLimit;
 use crate::sys::{self, IoError};
 use crate::trace::TraceEvent;
-use crate::{Caps, Dialect, Status, dialect};
+use crate::{Caps, Dialect, QueuePairEvent, Status, dialect};
 
 /// Who may learn why an access was refused, beyond the class of rule (design rule 4). The owner
 /// always keeps the whole record.
@@ -65,6 +66,19 @@ pub struct Options {
     pub shared_links: usize,
     /// See [`Trace`].
     pub trace: Option<Trace>,
+    /// See [`EventSink`].
+    pub events: Option<EventSink>,
+}
+
+/// Receives what happens to queue pairs behind their program's back, with no lock held, on the thread
+/// that made it happen: it may call anything.
+#[derive(Clone)]
+pub struct EventSink(pub Arc<dyn Fn(QueuePairId, QueuePairEvent) + Send + Sync>);
+
+impl std::fmt::Debug for EventSink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("EventSink")
+    }
 }
 
 /// Receives every event of the engine, on the thread that made it and under that link's lock: it
@@ -98,6 +112,7 @@ impl Default for Options {
             other_users: false,
             shared_links: shared_links(),
             trace: None,
+            events: None,
         }
     }
 }

@@ -1,9 +1,12 @@
 //! Control calls on a link: they take its lock for real, and are finished when they return (design
 //! rule 12).
 
-use super::notifications::Notifications;
+use transom_memory::{QueuePairId, Rights};
+
+use super::notifications::{Notifications, Sink};
 use super::{ARM, FLUSH, Link, RECEIVE, State};
-use crate::{Cx, EndReason, Limits, sys};
+use crate::driver::schedule::shared::Shared;
+use crate::{Cx, EndReason, Limits, QueuePairEvent, Status, sys};
 
 impl Link {
     /// A control call: takes the lock for real, and is finished, notices written, when it returns.
@@ -60,6 +63,14 @@ impl Link {
         self.catch_up();
     }
 
+    /// Its queue pair lets the peer do something else.
+    pub(crate) fn set_access(&self, access: Rights) {
+        let mut notifications = Notifications::default();
+        let _ = self.control(&mut notifications, |state, _| state.connection.set_access(access));
+        notifications.fire();
+        self.catch_up();
+    }
+
     /// The queue pair begins anew, and has its other half back when this returns, behind all that had
     /// completed.
     pub(crate) fn reset(&self) {
@@ -112,5 +123,18 @@ impl Link {
         });
         notifications.fire();
         self.deliver();
+    }
+}
+
+/// Something has happened to a queue pair behind its program's back.
+pub(crate) fn report(
+    shared: &Shared,
+    queue_pair: QueuePairId,
+    event: QueuePairEvent,
+    notifications: &mut Notifications,
+) {
+    if let Some(events) = shared.options.events.clone() {
+        let sink = Sink::call(move |_| (events.0)(queue_pair, event));
+        notifications.push(sink, Status::Success);
     }
 }

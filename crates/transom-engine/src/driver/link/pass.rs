@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use transom_wire::Time;
 
+use super::control::report;
 use super::notifications::Notifications;
 use super::queues::Queues;
 use super::tcp::First;
@@ -214,6 +215,11 @@ impl Link {
             state.starting = None;
         }
         let over = state.connection.ended().is_some();
+        if over && let Some(qp) = &state.qp {
+            for event in state.connection.take_events() {
+                report(&self.shared, qp.number(), event, notifications);
+            }
+        }
         let unused = if over { state.connection.take_unused() } else { None };
         let undone = unused.and_then(|execution| Some((state.qp.take()?, execution)));
         if let Some((qp, execution)) = undone {

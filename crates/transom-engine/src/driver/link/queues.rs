@@ -2,6 +2,8 @@
 
 use std::fmt::Debug;
 
+use transom_memory::QueuePairId;
+
 use super::Link;
 use super::notifications::{Notifications, Sink};
 use crate::{Completion, Effect, Execution, SharedReceives, Side};
@@ -16,6 +18,9 @@ pub trait Settle: Debug + Send + Sync {
 
 /// A queue pair and its completion queues. Every call is made under the link's lock, except the last two.
 pub(crate) trait Queues: Debug + Send + Sync {
+    /// The queue pair's number.
+    fn number(&self) -> QueuePairId;
+
     /// Carry new posts over to `execution`, and what the front half must know back.
     fn exchange(&self, execution: &mut Execution);
 

@@ -3,20 +3,21 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use transom_memory::QueuePairId;
+use transom_memory::{QueuePairId, Rights};
 use transom_wire::Time;
 
 use super::cq::Cq;
 use super::srq::Srq;
 use crate::dialect::PeerGone;
 use crate::driver::link::Link;
+use crate::driver::link::control::report;
 use crate::driver::link::notifications::Notifications;
 use crate::driver::link::queues::{Queues, Settle};
 use crate::driver::schedule::shared::{ReceiveWaiter, Shared, Source};
 use crate::sys;
 use crate::{
-    Completion, Data, Effect, Effects, Execution, Limits, QueuePair, QueuePairConfig, Request, Sge,
-    SharedReceives, Side, Status,
+    Completion, Data, Effect, Effects, Execution, Limits, QueuePair, QueuePairConfig,
+    QueuePairEvent, QueuePairState, Request, Sge, SharedReceives, Side, Status,
 };
 
 /// What a posting thread touches, under a lock that is never held while bytes move.
@@ -199,7 +200,9 @@ impl Qp {
         let mut effects = Effects::default();
         let mut notifications = Notifications::default();
         let mut front = self.front();
+        let before = front.pair.state();
         front.pair.on_deadline(&self.adapter.memory, now, &mut effects);
+        self.report_error(before, &front, &mut notifications);
         self.note_due(&mut front, now);
         // Under the front's lock, as in `complete_unlinked`.
         self.complete_all(effects, &mut notifications);
@@ -218,6 +221,18 @@ impl Qp {
         // A link that is attached meanwhile has them from the front half.
         if let Some(link) = link {
             link.set_limits(limits);
+        }
+    }
+
+    /// Change what its peer may do at all.
+    pub(crate) fn set_access(&self, access: Rights) {
+        let link = {
+            let mut front = self.front();
+            front.pair.set_access(access);
+            front.link.upgrade()
+        };
+        if let Some(link) = link {
+            link.set_access(access);
         }
     }
 
@@ -248,7 +263,9 @@ impl Qp {
     pub(crate) fn flush(&self, notifications: &mut Notifications) {
         let mut effects = Effects::default();
         let mut front = self.front();
+        let before = front.pair.state();
         front.pair.flush(&self.adapter.memory, sys::now(), &mut effects);
+        self.report_error(before, &front, notifications);
         self.complete_all(effects, notifications);
     }
 
@@ -258,6 +275,19 @@ impl Qp {
         let mut front = self.front();
         front.pair.disconnected(&self.adapter.memory, sys::now(), &mut effects);
         self.complete_all(effects, notifications);
+    }
+
+    /// Say so if the queue pair is in error now, and was not before, without a connection that would.
+    fn report_error(
+        &self,
+        before: QueuePairState,
+        front: &Front,
+        notifications: &mut Notifications,
+    ) {
+        let error = QueuePairState::Error;
+        if self.shared.is_some() && before != error && front.pair.state() == error {
+            report(&self.adapter, self.number, QueuePairEvent::LastReceive, notifications);
+        }
     }
 
     fn complete_all(&self, mut effects: Effects, notifications: &mut Notifications) {
@@ -287,6 +317,10 @@ impl Qp {
 }
 
 impl Queues for Qp {
+    fn number(&self) -> QueuePairId {
+        self.number
+    }
+
     fn exchange(&self, execution: &mut Execution) {
         self.front().pair.exchange(execution);
     }

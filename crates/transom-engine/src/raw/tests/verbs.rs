@@ -1,6 +1,7 @@
 //! Queue pairs that outlive their connections (verbs 6), over real links.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use transom_memory::{QueuePairId, Rights};
@@ -9,10 +10,11 @@ use super::harness::*;
 use super::namespace::{OURS, PEERS, with_addresses};
 use super::rings::until;
 use crate::dialect::VERBS;
-use crate::raw::{Adapter, Connector, Listener, Options, QueuePairOptions};
+use crate::raw::{Adapter, Connector, EventSink, Listener, Options, QueuePairOptions};
 use crate::tables::ConnectorState;
 use crate::{
-    Completion, CompletionKind, Data, Flags, Limits, Operation, QueuePairState, Request, Status,
+    Completion, CompletionKind, Data, Flags, Limits, Operation, QueuePairEvent, QueuePairState,
+    Request, Status,
 };
 
 fn verbs() -> Options {
@@ -412,4 +414,86 @@ fn v113_two_interfaces_of_one_host_share_memory() {
         let (local, peer) = reach(OURS, &listener, PEERS);
         assert_eq!((local.ip(), peer.ip()), (PEERS, OURS));
     });
+}
+
+/// Wait for what the adapter of `told` tells of its queue pairs.
+fn event(told: &mpsc::Receiver<(QueuePairId, QueuePairEvent)>) -> (QueuePairId, QueuePairEvent) {
+    told.recv_timeout(PATIENCE).expect("no event")
+}
+
+/// V93, V104: a queue pair that lets its peer do nothing refuses what the token grants, small or not, and
+/// its program hears of it with no lock held.
+#[test]
+fn v93_v104_what_the_queue_pair_does_not_allow_is_refused_and_told() {
+    for (length, late) in [(8, false), (8, true), (5000, false), (5000, true)] {
+        let (tell, told) = mpsc::channel();
+        let tell = Mutex::new(tell);
+        let sink = move |number, event| tell.lock().unwrap().send((number, event)).unwrap();
+        let mut active = End::new(&verbs());
+        let mut passive = End::new(&Options { events: Some(EventSink(Arc::new(sink))), ..verbs() });
+        if !late {
+            passive.qp.set_access(Rights::REMOTE_READ).unwrap();
+        }
+        connect(&mut active, &mut passive);
+        let target = Buffer::new(&passive, 5000, Rights(ALL.0 | Rights::REMOTE.0));
+        let source = active.buffer(5000);
+        source.fill(|_| 7);
+        let from = target.address();
+        active.post(Operation::Read { token: target.token.0, address: from }, &[source.sge(0, 8)]);
+        active.expect(CompletionKind::Read);
+        if late {
+            passive.qp.set_access(Rights::NONE).unwrap();
+        }
+        let write = Operation::Write { token: target.token.0, address: target.address() };
+        active.post(write, &[source.sge(8, length.min(4992))]);
+        let failed = active.next();
+        assert_eq!(failed.status, Status::RemoteAccess);
+        assert_eq!(target.bytes(), [0; 5000]);
+        let number = passive.qp.config().number;
+        assert_eq!(event(&told), (number, QueuePairEvent::AccessError));
+        assert_eq!(passive.qp.state(), QueuePairState::Error);
+        passive.qp.reset().unwrap();
+    }
+}
+
+/// V60: a queue pair with a shared receive queue says when it takes no more receives, with a connection
+/// or without; what waits in the queue stays.
+#[test]
+fn v60_a_queue_pair_in_error_has_taken_its_last_shared_receive() {
+    for connected in [true, false] {
+        let (tell, told) = mpsc::channel();
+        let tell = Mutex::new(tell);
+        let sink = move |number, event| tell.lock().unwrap().send((number, event)).unwrap();
+        let mut active = End::new(&verbs());
+        let passive = End::new(&Options { events: Some(EventSink(Arc::new(sink))), ..verbs() });
+        let srq = passive.adapter.shared_receive_queue(8, 1).unwrap();
+        let make = || {
+            let options = QueuePairOptions::default();
+            let (cq, domain) = (&passive.cq, passive.domain);
+            passive.adapter.queue_pair(domain, cq, cq, Some(&srq), &options).unwrap()
+        };
+        let (first, second) = (make(), make());
+        for context in [20, 21] {
+            srq.post_receive(context, &[]).unwrap();
+        }
+        let mut passive = End { qp: first, ..passive };
+        if connected {
+            connect(&mut active, &mut passive);
+            send(&active, 1);
+            assert_eq!(outcomes(&active, 1), [(1, OK)]);
+            assert_eq!(outcomes(&passive, 1), [(20, OK)]);
+        }
+        let number = passive.qp.config().number;
+        passive.qp.flush().unwrap();
+        assert_eq!(event(&told), (number, QueuePairEvent::LastReceive));
+        assert!(nothing(&passive), "what waits in the queue is not flushed");
+        passive.qp.flush().unwrap();
+        assert!(told.try_recv().is_err(), "once");
+        let left = if connected { 21 } else { 20 };
+        let mut other = End { qp: second, ..passive };
+        let mut active = End::on(&active.adapter);
+        connect(&mut active, &mut other);
+        send(&active, 2);
+        assert_eq!(outcomes(&other, 1), [(left, OK)]);
+    }
 }
