@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What the peer is told: 8 bytes each, little-endian. */
+/* The message to the peer: 8 bytes each, little-endian. */
 typedef struct { uint64_t address, length, token, digest; } OFFER;
 
 static void fail(const char *what, NTSTATUS status) {

@@ -48,7 +48,7 @@ pub(crate) struct Deliverer {
 }
 
 thread_local! {
-    /// What the outermost call of this thread leaves for the moment it has returned.
+    /// Callbacks that the outermost call of this thread leaves for the moment it has returned.
     static LEFT: RefCell<Option<Vec<Job>>> = const { RefCell::new(None) };
 }
 
@@ -283,7 +283,7 @@ impl<T: Send + 'static> Pending<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PendingReturned;
 
-/// What a function returns whose outcome has no value.
+/// The result of a function whose outcome has no value.
 pub(crate) fn returned(settled: Result<(Status, ()), PendingReturned>) -> Status {
     match settled {
         Ok((status, ())) => status,

@@ -59,9 +59,9 @@ pub mod op {
     pub const DEFER: u32 = 0x200;
 }
 
-/// What the flags of `NdkRegisterMr` grant (NDK MR-12). `sink_counts`: the adapter requires
-/// `RDMA_READ_SINK` and so gives it a meaning; one that does not require it ignores it and must not
-/// fail because of it (NDK MR-14, MR-15).
+/// The rights that the flags of `NdkRegisterMr` grant (NDK MR-12). `sink_counts`: the adapter
+/// requires `RDMA_READ_SINK` and so gives it a meaning; one that does not require it ignores it and
+/// must not fail because of it (NDK MR-14, MR-15).
 pub fn region_rights(flags: u32, sink_counts: bool) -> Result<Rights, Status> {
     let [write, remote_read, remote_write, sink] = [0x1, 0x2, 0x4, 0x8].map(|bit| flags & bit != 0);
     if flags > 0xF || (remote_write && !write) {
@@ -81,8 +81,8 @@ pub fn region_rights(flags: u32, sink_counts: bool) -> Result<Rights, Status> {
     Ok(rights)
 }
 
-/// What the flags of `NdkFastRegister` grant (NDK FR-11), as [`region_rights`]. Windows are not
-/// bound to what was fast-registered.
+/// The rights that the flags of `NdkFastRegister` grant (NDK FR-11), as [`region_rights`]. Windows
+/// are not bound to what was fast-registered.
 pub fn fast_rights(flags: u32, sink_counts: bool) -> Result<Rights, Status> {
     let [remote_read, write, remote_write, sink] = [0x8, 0x10, 0x20, 0x80].map(|b| flags & b != 0);
     if remote_write && !write {
@@ -96,8 +96,8 @@ pub fn fast_rights(flags: u32, sink_counts: bool) -> Result<Rights, Status> {
         | pick(sink && sink_counts, Rights::READ_SINK))
 }
 
-/// What the flags of `NdkBind` grant. The bits are not those of `NdkRegisterMr` (NDK 12.2):
-/// remote write is 0x20 with local write 0x10 built in.
+/// The rights that the flags of `NdkBind` grant. The bits are not those of `NdkRegisterMr` (NDK
+/// 12.2): remote write is 0x20 with local write 0x10 built in.
 #[must_use]
 pub fn window_rights(flags: u32) -> Rights {
     let mut rights = Rights::NONE;

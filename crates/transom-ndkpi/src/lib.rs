@@ -1,7 +1,7 @@
 //! NDKPI, the interface of `ndkpi.h`, in user space on the engine.
 //!
 //! A front: it holds the types, flags, status values and object lifetimes of one generation and
-//! translates. It compares no bound, right or token; `transom-memory` does.
+//! translates. The crate compares no bound, right or token; `transom-memory` does.
 
 #![deny(unsafe_code)]
 

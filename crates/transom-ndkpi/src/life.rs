@@ -20,9 +20,9 @@ struct State {
     /// Requests whose callback has not returned, and callbacks that are running.
     busy: usize,
     closing: bool,
-    /// What ends with the object: runs once, when nothing hangs on it any more.
+    /// Ends what belongs to the object: runs once, when nothing hangs on it any more.
     end: Option<Job>,
-    /// What is to be called when the close is over; `None` once it was taken.
+    /// The callback for when the close is over; `None` once it was taken.
     done: Option<Job>,
     over: bool,
 }
@@ -49,7 +49,7 @@ impl Life {
         lock(&self.state).antecedents.push(Arc::clone(antecedent));
     }
 
-    /// Such a relation ends before either object does.
+    /// The relation ends before either object does.
     pub(crate) fn leave(&self, antecedent: &Arc<Life>) {
         let mut state = lock(&self.state);
         let found = state.antecedents.iter().position(|other| Arc::ptr_eq(other, antecedent));

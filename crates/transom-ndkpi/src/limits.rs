@@ -1,4 +1,4 @@
-//! What the adapter offers: its limits (NDK 4.1).
+//! The limits of the adapter (NDK 4.1).
 
 use transom_engine::raw;
 

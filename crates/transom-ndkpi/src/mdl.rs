@@ -1,7 +1,7 @@
 //! Memory descriptor lists in user space (NDK 4.3), in the layout of the original: a header of 48
 //! bytes and one page frame number per page that the buffer spans.
 //!
-//! A page frame number is the address of a page of this process divided by the page size. So a
+//! A page frame number is the address of a page of this process divided by the page size. Hence a
 //! list can describe a buffer where it lies ([`MmBuildMdlForNonPagedPool`]), or pages from anywhere
 //! under a virtual address of the caller's choice, which need not be mapped at all
 //! ([`TransomBuildMdlForPages`]).
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn IoAllocateMdl(
     mdl
 }
 
-/// Free a list made by [`IoAllocateMdl`]. Its pages are not touched, nor the rest of its chain.
+/// Free a list made by [`IoAllocateMdl`]. The pages are not touched, nor the rest of its chain.
 ///
 /// # Safety
 /// `mdl` is NULL or came from [`IoAllocateMdl`], and is not used again.

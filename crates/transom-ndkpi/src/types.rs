@@ -14,7 +14,7 @@ pub struct Version {
     pub minor: u16,
 }
 
-/// What kind of object a header belongs to (NDK 2.1).
+/// The kind of object that a header belongs to (NDK 2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum ObjectType {
@@ -153,7 +153,7 @@ pub struct LogicalAddressMapping {
 #[derive(Debug)]
 #[repr(C)]
 pub struct ExtensionInterface {
-    /// Its table.
+    /// The object's table.
     pub dispatch: *const c_void,
 }
 

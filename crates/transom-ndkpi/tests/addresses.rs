@@ -185,7 +185,7 @@ fn each_connect_has_its_own_source() {
     });
 }
 
-/// What a destination is answered to which nothing leads; the connector stays usable.
+/// The answer about a destination to which nothing leads; the connector stays usable.
 #[test]
 fn a_destination_that_cannot_be_reached_says_why() {
     in_every_mode(|mode| {
@@ -209,7 +209,7 @@ fn a_destination_that_cannot_be_reached_says_why() {
     });
 }
 
-/// What is no socket address is an INVALID_PARAMETER, here as in any call with one.
+/// Anything but a socket address is an INVALID_PARAMETER, here as in any call with one.
 #[test]
 fn what_is_no_address_is_an_invalid_parameter() {
     in_every_mode(|mode| {

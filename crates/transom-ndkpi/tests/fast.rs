@@ -114,7 +114,7 @@ fn fr07_pages_are_aligned_logical_addresses_and_not_too_many() {
         assert_eq!(exact(good), INVALID, "four, for three");
         assert_eq!((exact(&good[..3]), f.server.one().1), (Status::SUCCESS, Status::SUCCESS));
         close(three);
-        // They need not follow each other, nor come from one mapping.
+        // Pages need not follow each other, nor come from one mapping.
         let mut other = lam(f.server.adapter, &f.target.mdl(), PAGE);
         let mixed = [good[2], other.pages()[0], good[1]];
         let posted = f.server.fast_register(f.fast, &mixed, (0, 3 * PAGE, BASE), R);

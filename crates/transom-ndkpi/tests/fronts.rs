@@ -1,4 +1,4 @@
-//! One act, what each front answers: the same bytes registered through v2, NDKPI and Winsock Direct
+//! An act, and each front's answer: the same bytes registered through v2, NDKPI and Winsock Direct
 //! at once, each used as its programs use it. The table that this generates is `FRONTS.md`; the test
 //! compares.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::type_complexity)]
@@ -41,7 +41,7 @@ fn range(pages: &Pages, length: u32) -> Range {
 
 // ---- what a peer does ----
 
-/// What the owner registers for, what the peer does, where, and what has happened before.
+/// The owner's flags, the peer's act, its place, and the events before.
 #[derive(Clone, Copy)]
 struct Remote {
     what: &'static str,
@@ -398,7 +398,7 @@ fn one_region_through_all_fronts_at_once_obeys_each() {
     assert_eq!(v2_client.transfer(false, v2_sge, base, v2_region.remote()), 0);
     assert_eq!(own.bytes()[..8], [0x42; 8], "and v2's");
 
-    // One registration ends; the others do not notice.
+    // A registration ends; the others do not notice.
     assert_eq!(deregister(mr).1, Status::SUCCESS);
     assert_eq!(v2_client.transfer(false, v2_sge, base, v2_region.remote()), 0);
     assert_eq!(two.rdma(two.s, Direction::Read, part, (&target, 8)).0, None);

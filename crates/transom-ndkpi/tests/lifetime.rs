@@ -549,7 +549,7 @@ fn lt09_closing_parents_first_waits_for_the_children() {
     });
 }
 
-/// What the worked race needs: a callback that takes its time.
+/// For the worked race: a callback that takes its time.
 struct Slow {
     started: Cell<()>,
     may_return: Cell<()>,

@@ -221,7 +221,7 @@ fn wr10_a_fenced_invalidate_waits_for_the_read() {
     });
 }
 
-/// What a failed open leaves in the out parameter, and what it takes.
+/// The out parameter behind a failed open, and the resources it keeps.
 #[test]
 fn a_failed_open_yields_null() {
     let at = address(0);
@@ -285,7 +285,7 @@ fn a_refusal_is_explained_in_the_room_there_is() {
     });
 }
 
-/// What is no object of the right kind is an INVALID_PARAMETER, in every argument.
+/// Anything but an object of the right kind is an INVALID_PARAMETER, in every argument.
 #[test]
 fn objects_of_another_kind_are_invalid_parameters() {
     in_every_mode(|mode| {

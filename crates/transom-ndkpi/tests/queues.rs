@@ -324,7 +324,8 @@ fn cq07_an_overrun_is_told_to_any_arm() {
             let (client, server, _, heard) = notifying(mode, u32::MAX, 2);
             (0..3).for_each(|i| assert_eq!(server.receive(i, &[]), Status::SUCCESS));
             for _ in 0..2 {
-                // One at a time: they are in the queue, and old, when the last one is asked about.
+                // Requests go one at a time: they are in the queue, and old, when the last one is
+                // asked about.
                 arm(&server, notify::ANY);
                 message(&client);
                 assert_eq!(Status(heard.recv_timeout(LIMIT).unwrap()), Status::SUCCESS);
@@ -367,8 +368,8 @@ const NOTHING: NdkResult = NdkResult {
     request_context: std::ptr::null_mut(),
 };
 
-/// So many completions, by the function that says less. What the peer was told of may still be on its way
-/// to the queue.
+/// The given number of completions, by the function that says less. Completions that the peer was
+/// told of may still be on its way to the queue.
 fn plain_results(cq: Ptr, wanted: usize) -> Vec<NdkResult> {
     let (begin, mut found) = (std::time::Instant::now(), Vec::new());
     while found.len() < wanted {
@@ -677,7 +678,7 @@ fn df03_a_post_that_fails_lets_the_deferred_ones_go() {
 fn df05_a_flush_retires_deferred_requests() {
     in_every_mode(|mode| {
         let (client, server) = pair(mode);
-        // It has no receive at the peer's, so it waits.
+        // The Send has no receive at the peer's, and therefore waits.
         assert_eq!(client.send(1, &[], op::DEFER), Status::SUCCESS);
         unsafe { (table::<QpDispatch>(client.qp).flush)(client.qp) };
         assert_eq!(client.one(), (1, Status::CANCELLED, 0));

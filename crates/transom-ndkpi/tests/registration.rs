@@ -59,7 +59,7 @@ fn mr02_a_chain_is_virtually_contiguous_as_far_as_length_goes() {
         unregistered(mode, |mr, pages| {
             let (chain, _next) = two_pieces(pages, NOWHERE + 0x800, 2);
             works(mr, &chain, 0xe00);
-            // What lies behind Length is not looked at.
+            // Memory behind Length is not looked at.
             let (chain, _next) = two_pieces(pages, NOWHERE + 0x9000, 1);
             works(mr, &chain, 0x800);
             assert_eq!(refused(mr, &chain, 0x801, 0), INVALID);
@@ -126,7 +126,7 @@ fn mr05_a_registration_has_its_first_and_its_last_byte_and_no_other() {
     });
 }
 
-/// What a peer reads from scattered pages under an address where nothing is mapped.
+/// The bytes that a peer reads from scattered pages under an address where nothing is mapped.
 fn scattered(mode: Mode, spoil: impl FnOnce(List)) {
     assert!(!is_mapped(NOWHERE) && !is_mapped(NOWHERE + 0x3000));
     let (client, server) = pair(mode);

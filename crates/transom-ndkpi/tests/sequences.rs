@@ -33,7 +33,7 @@ struct Accepted {
     completions: u32,
 }
 
-/// One end, with all that was made on it.
+/// An end, with all that was made on it.
 struct End {
     side: Side,
     pages: Pages,
@@ -97,7 +97,7 @@ impl Sequence {
         status == Status::SUCCESS
     }
 
-    /// One of these, or sometimes NULL, or an object of another kind.
+    /// An object of these, or sometimes NULL, or an object of another kind.
     fn object(&mut self, of: &[Ptr], wrong: Ptr) -> Ptr {
         match self.random.below(40) {
             0 => null_mut(),
@@ -410,7 +410,7 @@ impl Sequence {
         }
         let mut accepted = 0;
         for mut end in ends {
-            // What is under way ends with the queue pair, and is told before the queue goes.
+            // A request under way ends with the queue pair, and is reported before the queue goes.
             let flush = table::<QpDispatch>(end.side.qp).flush;
             end.connected = disconnect(end.side.connector) == Status::SUCCESS;
             unsafe { flush(end.side.qp) };

@@ -256,7 +256,7 @@ fn mw10_a_window_dies_with_what_it_hangs_on() {
 }
 
 /// NDK MW-9, 2.2: a window that is invalidated is bound to another region, and the first one
-/// closes. It need not wait for the Invalidate: that one comes first, behind a Read.
+/// closes. The close need not wait for the Invalidate: that one comes first, behind a Read.
 #[test]
 fn mw09_a_window_is_bound_again_behind_its_invalidation() {
     in_every_mode(|mode| {
@@ -406,7 +406,7 @@ fn inv06_a_send_invalidates_before_its_receive_is_told() {
         assert_eq!(received.type_specific as u32, token);
         let sent = f.client.results(1)[0];
         assert_eq!((Status(sent.status), sent.operation), (Status::SUCCESS, 2), "CQ-11");
-        // It can be bound again, without a local invalidation.
+        // The window can be bound again, without a local invalidation.
         assert_eq!(f.server.bind(f.mr.0, window, f.base(), 64, R), Status::SUCCESS);
         assert_eq!(f.server.one().1, Status::SUCCESS);
         assert_eq!(f.read(f.base() + 16, 8, token), Status::REMOTE_RESOURCES);

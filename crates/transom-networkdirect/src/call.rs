@@ -41,7 +41,7 @@ pub(crate) fn overlapped_result(overlapped: OverlappedPtr, wait: bool) -> Outcom
     outcome(result_of(overlapped, wait, |_| {}))
 }
 
-/// What GetOverlappedResult answers; `None`: the OVERLAPPED is NULL.
+/// The answer of GetOverlappedResult; `None`: the OVERLAPPED is NULL.
 pub(crate) fn outcome(result: Option<i32>) -> Outcome {
     match result {
         Some(status) if status >= 0 => Ok(status),

@@ -1,4 +1,4 @@
-//! What a provider's library exports (ND2 6.1, ND1 6.1).
+//! The exports of a provider's library (ND2 6.1, ND1 6.1).
 #![allow(non_upper_case_globals)] // identifiers of interfaces in patterns
 
 use std::sync::Arc;

@@ -29,7 +29,7 @@ impl Last {
         }
     }
 
-    /// Its text.
+    /// The text.
     pub(crate) fn text(&self, adapter: &raw::Adapter) -> Option<String> {
         match self.0.load(Ordering::Acquire) {
             0 => None,

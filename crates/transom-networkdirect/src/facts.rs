@@ -1,4 +1,5 @@
-//! What the library was built with, for programs (and our tests) that compare it with the headers.
+//! Constants that the library was built with, for programs (and our tests) that compare it with the
+//! headers.
 
 use std::ffi::{CString, c_char};
 use std::mem::{offset_of, size_of};

@@ -7,7 +7,7 @@
 pub(crate) struct Guid(pub(crate) u32, pub(crate) u16, pub(crate) u16, pub(crate) [u8; 8]);
 
 impl Guid {
-    /// Its sixteen bytes as two numbers.
+    /// The sixteen bytes as two numbers.
     pub(crate) fn words(self) -> [u64; 2] {
         let first = u64::from(self.0) | u64::from(self.1) << 32 | u64::from(self.2) << 48;
         [first, u64::from_le_bytes(self.3)]

@@ -1,4 +1,4 @@
-//! What an adapter can (ND2 3.3, 7.2).
+//! The limits of an adapter (ND2 3.3, 7.2).
 
 /// Entries of a list. Every queue pair is granted as many, whatever it asked for (ND2 C23).
 pub(crate) const SGE: u32 = 16;

@@ -41,7 +41,7 @@ impl Nic {
         status(self.raw.present())
     }
 
-    /// Its limits.
+    /// The adapter's limits.
     pub(crate) fn caps(&self) -> Caps {
         self.raw.options().caps()
     }

@@ -1,4 +1,4 @@
-//! What both versions do with a request before it is posted: flags, lists, inline bytes.
+//! The common part of posting in both versions: flags, lists, inline bytes.
 
 use transom_engine::{Flags, Sge};
 

@@ -1,4 +1,4 @@
-//! What the completion queues of both versions do alike.
+//! The common part of both versions' completion queues.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +23,7 @@ pub(crate) struct Queue {
     last: Last,
 }
 
-/// What a notification waits for, by the number in the call.
+/// The event that a notification waits for, by the number in the call.
 pub(crate) fn notify_kind(kind: u32) -> Result<NotifyKind, i32> {
     match kind {
         NOTIFY_ANY => Ok(NotifyKind::Any),
@@ -81,7 +81,7 @@ impl Queue {
     fn ask(&self, nic: &Nic, kind: NotifyKind, sink: raw::Sink) -> Result<(), Status> {
         nic.present()?;
         self.raw.notify(kind, sink).map_err(|e| e.status)?;
-        // The removal of a device ends what was asked before it. What was asked behind it ends here.
+        // The removal of a device ends what was asked before it. Requests behind it end here.
         if nic.present().is_err() {
             self.raw.cancel();
         }

@@ -1,6 +1,6 @@
 //! Status values (ND2 3.5). An HRESULT equal to the NTSTATUS of the same meaning.
 
-/// What a method returns: a success (`ND_SUCCESS` or `ND_PENDING`) or a failure.
+/// The result of a method: a success (`ND_SUCCESS` or `ND_PENDING`) or a failure.
 pub(crate) type Outcome = Result<i32, i32>;
 
 macro_rules! statuses {

@@ -25,7 +25,7 @@ fn is_there(tool: &str) -> bool {
     there
 }
 
-/// What the program writes when it has worked.
+/// The program's output when it has worked.
 const SAYS: [&str; 3] = ["server: ping 3", "client: pong 3", "client: refused: "];
 
 #[test]

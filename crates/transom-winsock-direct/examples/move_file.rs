@@ -21,7 +21,8 @@ use transom_winsock_direct::{
 /// Control messages under way in each direction, and the bytes of each.
 const MESSAGES: usize = 4;
 const MESSAGE: usize = 4096;
-/// One RDMA operation (SO_MAX_RDMA_SIZE permits more; several in a row show the splitting).
+/// The bytes of one RDMA operation (SO_MAX_RDMA_SIZE permits more; several in a row show the
+/// splitting).
 const PIECE: usize = 1 << 20;
 
 /// The switch's side of the interface. Everything here is polled, so no upcall matters.

@@ -44,9 +44,9 @@ pub const CF_ACCEPT: i32 = 0;
 pub const CF_REJECT: i32 = 1;
 /// The condition function says later.
 pub const CF_DEFER: i32 = 2;
-/// What functions that return `int` return when they fail.
+/// The result of a failed function that returns `int`.
 pub const SOCKET_ERROR: i32 = -1;
-/// What functions that return a socket return when they fail.
+/// The result of a failed function that returns a socket.
 pub const INVALID_SOCKET: usize = usize::MAX;
 
 /// A buffer of a Send or Receive: no handle; the registration is found by the range (WSD M-2).
@@ -93,7 +93,7 @@ pub struct Overlapped {
 pub struct NetworkEvents {
     /// `FD_*`.
     pub events: i32,
-    /// One error per event.
+    /// An error per event.
     pub errors: [i32; 10],
 }
 
@@ -154,7 +154,7 @@ pub struct ProtocolInfo {
 pub struct SocketAddress {
     /// `sockaddr`.
     pub address: *mut c_void,
-    /// Its bytes.
+    /// The structure's bytes.
     pub length: i32,
 }
 

@@ -59,7 +59,7 @@ impl Provider {
         self.socket(socket)?.duplicate()
     }
 
-    /// What every registration needs first: a connected socket (WSD A-2), and a buffer.
+    /// The needs of every registration: a connected socket (WSD A-2), and a buffer.
     fn registering(
         &self,
         socket: usize,
@@ -79,7 +79,7 @@ impl Provider {
     /// # Safety
     /// Until it is deregistered, or the socket is closed: the memory is the caller's, is not used
     /// for anything else, and with `MEM_WRITE` no Rust reference to it exists that bytes appearing
-    /// in it would contradict. It may be unmapped.
+    /// in it would contradict. The address may be unmapped.
     #[allow(unsafe_code, reason = "the promise is the caller's")]
     pub unsafe fn register_memory(
         &self,

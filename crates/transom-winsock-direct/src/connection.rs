@@ -1,4 +1,4 @@
-//! One end of a connection, as the engine has it.
+//! An end of a connection, as the engine has it.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -18,7 +18,7 @@ const READS: ReadLimits = ReadLimits { inbound: 16, outbound: 16 };
 /// has no listener (WSD C-5).
 pub(crate) const REFUSAL: &[u8] = &[1];
 
-/// One end of a connection: a protection domain of its own, a queue pair, a completion queue.
+/// An end of a connection: a protection domain of its own, a queue pair, a completion queue.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) adapter: raw::Adapter,
@@ -120,7 +120,7 @@ impl Connection {
         Ok(connected)
     }
 
-    /// What the engine does when the peer is gone, before it reports that.
+    /// Loses the connection as the engine does when the peer is gone, before it reports that.
     pub(crate) fn lose(&self) {
         self.adapter.close_connection(*self.id.get().unwrap());
     }

@@ -78,7 +78,8 @@ impl Socket {
         regions: Vec<Region>,
         post: impl FnOnce(u64) -> Result<()>,
     ) -> Result<()> {
-        // They may have died with the connection since they were found, all of them then.
+        // The registrations may have died with the connection since they were found, all of them
+        // then.
         let held = regions.iter().try_for_each(Region::hold);
         self.heard(state, held)?;
         state.next_request += 1;
@@ -251,7 +252,7 @@ impl Socket {
         self.signal(&posted, error, bytes);
     }
 
-    /// What a completion is called here (WSD 5.6), and what it says about the connection (WSD
+    /// The status of a completion here (WSD 5.6), and what it says about the connection (WSD
     ///
     fn error_of(&self, state: &mut State, completion: &Completion) -> Option<Error> {
         let (error, ends) = completion_error(completion)?;
@@ -289,7 +290,8 @@ impl Socket {
         }
     }
 
-    /// What the adapter will not complete any more, because the queue itself failed.
+    /// Ends the operations that the adapter will not complete any more, because the queue itself
+    /// failed.
     pub(crate) fn abort_rest(self: &Arc<Self>, error: Error) {
         let rest = std::mem::take(&mut lock(&self.state).posted);
         for posted in rest.into_values() {

@@ -1,7 +1,8 @@
-//! What `WSPRegisterRdmaMemory` hands out to be shipped to the peer (WSD 5.3): 16 bytes, always.
+//! The descriptor that `WSPRegisterRdmaMemory` hands out, to be shipped to the peer (WSD 5.3): 16
+//! bytes, always.
 //!
-//! It holds no pointer and no handle of this process (WSD A-15): the address in it is one that the
-//! provider made up for the registration, and means nothing without the token.
+//! The descriptor holds no pointer and no handle of this process (WSD A-15): the address in it is
+//! one that the provider made up for the registration, and means nothing without the token.
 
 use crate::error::{Error, Result};
 
@@ -30,7 +31,7 @@ impl Descriptor {
         bytes
     }
 
-    /// Read one; any other length or form is `WSAEINVAL` (WSD 5.6). What it says is not believed:
+    /// Read one; any other length or form is `WSAEINVAL` (WSD 5.6). The content is not believed:
     /// its owner judges every use.
     pub fn decode(bytes: &[u8]) -> Result<Descriptor> {
         let bytes: &[u8; LENGTH] = bytes.try_into().map_err(|_| Error::WSAEINVAL)?;

@@ -5,7 +5,7 @@
 #[repr(transparent)]
 pub struct Error(pub i32);
 
-/// What a function of this interface yields.
+/// The result of a function of this interface.
 pub type Result<T> = std::result::Result<T, Error>;
 
 macro_rules! errors {

@@ -3,7 +3,7 @@
 use crate::abi::Guid;
 use crate::error::{Error, Result};
 
-/// One of the functions beyond Winsock.
+/// A function of those beyond Winsock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Extension {
     /// `WSPRegisterMemory`.

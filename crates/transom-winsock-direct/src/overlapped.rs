@@ -1,7 +1,8 @@
 //! The switch's `WSAOVERLAPPED`, by its address (WSD 7).
 //!
-//! Its memory is the switch's until the operation has begun, and the provider's until it has
-//! completed (WSD O-10). Fields are read and written as atomics, because the switch polls them.
+//! The structure's memory is the switch's until the operation has begun, and the provider's until
+//! it has completed (WSD O-10). Fields are read and written as atomics, because the switch polls
+//! them.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -77,7 +78,7 @@ impl Operation {
         self.internal().store(PENDING, Ordering::Release);
     }
 
-    /// It never began after all: the call failed.
+    /// The operation never began after all: the call failed.
     pub(crate) fn retract(self) {
         self.internal().store(0, Ordering::Release);
     }

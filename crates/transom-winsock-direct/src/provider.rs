@@ -18,7 +18,7 @@ use crate::socket::{Phase, Socket};
 use crate::switch::{Switch, Upcalls};
 use crate::{RDMA_THRESHOLD, SIZE_LIMIT};
 
-/// What may be chosen at start.
+/// Choices at start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// The optional functions.
@@ -131,8 +131,8 @@ impl Provider {
     pub fn close_socket(&self, number: usize) -> Result<()> {
         let mut sockets = lock(&self.sockets);
         let socket = sockets.get(&number).cloned().ok_or(Error::WSAENOTSOCK)?;
-        // Its memory ends while it is in the table: what the cache callback does not find there, the
-        // peer does not reach (WSD 5.5).
+        // The socket's memory ends while it is in the table: what the cache callback does not find
+        // there, the peer does not reach (WSD 5.5).
         let parts = lock(&socket.state).retire(Phase::Closed);
         sockets.remove(&number);
         drop(sockets);

@@ -1,4 +1,4 @@
-//! One registration, as the engine has it.
+//! A registration, as the engine has it.
 
 use transom_engine::{Sge, raw};
 use transom_memory::{Purpose, Rights, Scope, Segment, Token, Unless};

@@ -1,4 +1,4 @@
-//! One socket: its state, its parts, and its end.
+//! A socket: its state, its parts, and its end.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -49,7 +49,7 @@ pub(crate) struct State {
     pub(crate) happened: i32,
     pub(crate) connect_error: Option<Error>,
     pub(crate) adapter: Option<raw::Adapter>,
-    /// What a socket with a connection, or on the way to one, has.
+    /// The parts of a socket with a connection, or on the way to one.
     pub(crate) channel: Option<Arc<Connection>>,
     pub(crate) registrations: Registrations,
     pub(crate) posted: HashMap<u64, Posted>,
@@ -59,7 +59,7 @@ pub(crate) struct State {
     pub(crate) requests: VecDeque<raw::Connector>,
 }
 
-/// What a socket has that ends with its use in this process.
+/// The parts of a socket that end with its use in this process.
 pub(crate) struct Parts {
     channel: Option<Arc<Connection>>,
     listener: Option<raw::Listener>,
@@ -131,7 +131,7 @@ impl Socket {
         }
     }
 
-    /// `WSPEventSelect`: FD_ACCEPT and FD_CONNECT only (WSD 8.7). What happened before counts too.
+    /// `WSPEventSelect`: FD_ACCEPT and FD_CONNECT only (WSD 8.7). Earlier events count too.
     pub(crate) fn select(self: &Arc<Self>, event: usize, mask: i32) -> Result<()> {
         if mask & !(FD_ACCEPT | FD_CONNECT) != 0 {
             return Err(Error::WSAEINVAL);

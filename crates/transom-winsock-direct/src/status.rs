@@ -28,7 +28,7 @@ impl From<raw::Error> for Error {
     }
 }
 
-/// What a connect's failure is called (WSD C-5): a definitive error only with its guarantee.
+/// The error of a connect's failure (WSD C-5): a definitive error only with its guarantee.
 /// `answered`: the peer's program has said no, rather than the port being nobody's.
 pub(crate) fn connect_error(status: Status, answered: bool) -> Error {
     match status {
@@ -52,7 +52,7 @@ pub(crate) fn completion_error(completion: &Completion) -> Option<(Error, bool)>
     })
 }
 
-/// What a refusal of the memory table is called. A registration that died with its connection is not
+/// The error of a refusal of the memory table. A registration that died with its connection is not
 /// the switch's mistake, though the socket has not heard of it yet (WSD X-10).
 pub(crate) fn memory_error(e: raw::Error) -> Error {
     match e.status {
@@ -62,7 +62,7 @@ pub(crate) fn memory_error(e: raw::Error) -> Error {
     }
 }
 
-/// What a refused registration is called.
+/// The error of a refused registration.
 pub(crate) fn register_error(e: raw::Error) -> Error {
     match e.status {
         Status::InvalidParameter(1) => Error::WSAEFAULT, // the address wraps around
@@ -70,7 +70,7 @@ pub(crate) fn register_error(e: raw::Error) -> Error {
     }
 }
 
-/// What a deregistration is called. A region that died with its connection or its memory counts as
+/// The error of a deregistration. A region that died with its connection or its memory counts as
 /// deregistered.
 pub(crate) fn deregistered(result: raw::Result<()>) -> Result<()> {
     match result {

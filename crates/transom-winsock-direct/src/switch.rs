@@ -1,4 +1,4 @@
-//! What the provider asks of the switch, and the thread on which it asks.
+//! Upcalls to the switch, and the thread that makes them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Sender, channel};

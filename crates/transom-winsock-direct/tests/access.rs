@@ -133,7 +133,7 @@ fn a04_the_other_process() {
     assert_eq!(a.send(socket, theirs).err(), Some(Error::WSAEFAULT));
     assert_eq!(a.receive(socket, theirs).err(), Some(Error::WSAEFAULT));
     assert_eq!(a.provider.deregister_memory(socket, handle), Err(Error::WSAEINVAL));
-    // What the peer has shown, on the other hand, is there.
+    // Memory that the peer has shown, on the other hand, is there.
     let op = a.rdma(socket, READ, (own.range(0, 8), own_handle), (target, 0)).unwrap();
     assert_eq!(a.ended(&op), (None, 8));
     a.provider.cleanup();
@@ -199,7 +199,7 @@ fn a07_a_descriptor_is_for_one_connection_only() {
         assert!(own.is_all(1));
     }
     assert!(exposed.is_all(5));
-    // Its own connection did not notice.
+    // The socket's own connection did not notice.
     let (own, handle) = scratch(&two.a, two.s, 1);
     let read = two.rdma(two.s, READ, (own.range(0, 8), handle), (&target, 0));
     assert_eq!(read, (None, 8));
@@ -499,7 +499,7 @@ fn a22_close_releases_what_is_left() {
     two.a.close(two.s);
     assert_eq!(two.a.ended(&receive).0, Some(Error::WSA_OPERATION_ABORTED));
     assert_eq!(two.a.provider.registered(two.s), Err(Error::WSAENOTSOCK));
-    // Its memory is the program's again: nothing of the provider knows it any more.
+    // The memory is the program's again: nothing of the provider knows it any more.
     let gone = two.a.provider.memory_goes_away(pages.address(), u64::from(pages.length()));
     assert_eq!(gone, Err(Error::WSAEINVAL));
     two.end();
@@ -549,7 +549,7 @@ fn a26_buffers_must_lie_in_memory_of_the_process() {
     assert_eq!(part(at, 0), Some(Error::WSAEINVAL), "no bytes");
     assert_eq!(part(0, 0), fault, "NULL");
     assert_eq!(part(at, 3 * 4096), None);
-    // What was registered before, and deregistered, is looked at like everything else.
+    // Memory that was registered before, and deregistered, is looked at like everything else.
     let handle = two.b.try_register_range(two.t, pages.range(), mem::READ).unwrap();
     let target = two.b.try_expose_range(two.t, pages.range(), mem::READ).unwrap();
     two.b.provider.deregister_memory(two.t, handle).unwrap();
@@ -584,7 +584,7 @@ fn a27_read_only_pages_cannot_be_registered_for_writing() {
 #[test]
 fn a28_memory_that_goes_away_takes_its_registrations_along() {
     let fault = Some(Error::WSAEFAULT);
-    // What of the two pages goes away: one byte is enough.
+    // The part of the two pages that goes away: one byte is enough.
     for (page, at, length) in [(0, 0, 8192), (0, 0, 1), (0, 4095, 1), (1, 4096, 4096), (1, 8191, 9)]
     {
         for direction in [READ, WRITE] {

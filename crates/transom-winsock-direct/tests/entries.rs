@@ -1,4 +1,4 @@
-//! What the C entries read and store: lengths, errors, flags, and what goes to the upcalls.
+//! The C entries' reading and storing: lengths, errors, flags, and what goes to the upcalls.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::type_complexity)]
 #![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
 
@@ -14,7 +14,7 @@ use transom_winsock_direct::{Error, WSPStartupEx};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What the upcalls were given.
+/// The arguments of the upcalls.
 #[derive(Default)]
 struct Told {
     handles: usize,
@@ -176,7 +176,7 @@ impl Started {
     }
 }
 
-/// One that was used for something else before.
+/// A structure that was used for something else before.
 fn overlapped() -> *mut Overlapped {
     let event = null_mut();
     let used = Overlapped { internal: 7, internal_high: 7, offset: 7, offset_high: 7, event };

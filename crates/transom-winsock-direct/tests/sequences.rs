@@ -27,7 +27,7 @@ const PENDING: usize = 0x103;
 
 // ---- the switch -----------------------------------------------------------------------------------
 
-/// What the upcalls have told.
+/// The news from the upcalls.
 #[derive(Default)]
 struct Told {
     next: usize,
@@ -335,7 +335,7 @@ impl Sequence<'_> {
         // Ranges of the arena, and ranges that nobody has mapped.
         let (offset, mut length) = (r.below(ARENA), some_length(r, ARENA));
         if offset / 512 * 512 + length as usize > ARENA {
-            // What lies behind it is not the switch's to register, but so much is not mapped.
+            // Memory behind it is not the switch's to register, but so much is not mapped.
             length |= 1 << 31;
         }
         let from: *mut c_void = match r.below(24) {
@@ -396,7 +396,7 @@ impl Sequence<'_> {
         }
     }
 
-    /// One that was handed out, spoilt at times; never claimed to be longer than it is.
+    /// A descriptor that was handed out, spoilt at times; never claimed to be longer than it is.
     fn descriptor(&mut self) -> ([u8; 16], u32) {
         let r = &mut self.random;
         let mut bytes = [0; 16];
@@ -642,7 +642,8 @@ impl Sequence<'_> {
     }
 }
 
-/// What this process has open, but for its map of memory, which is kept for the next question.
+/// The descriptors that this process has open, but for its map of memory, which is kept for the
+/// next question.
 fn descriptors() -> Vec<String> {
     let all = std::fs::read_dir("/proc/self/fd").unwrap();
     let names = all.filter_map(|fd| std::fs::read_link(fd.unwrap().path()).ok());

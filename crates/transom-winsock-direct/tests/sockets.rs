@@ -220,7 +220,8 @@ fn w18_close_ends_everything_on_both_sides() {
 
 const PEER: &str = "TRANSOM_W19_PEER";
 
-/// WSD W19: the peer's process is killed. Its half is `w19_the_peer`, in a process of its own.
+/// WSD W19: the peer's process is killed. The peer's half is `w19_the_peer`, in a process of its
+/// own.
 #[test]
 fn w19_the_peer_process_is_killed() {
     let b = Process::new();
@@ -245,7 +246,7 @@ fn w19_the_peer_process_is_killed() {
         assert_eq!(b.ended(receive).0, Some(Error::WSAECONNRESET));
     }
     assert_eq!(b.send(socket, own.range(0, 8)).err(), Some(Error::WSAECONNRESET));
-    // What it was shown is shown to nobody now, though nobody has deregistered it.
+    // The memory that it was shown is open to no peer now, though nobody has deregistered it.
     let a = Process::new();
     let (s, _) = connect(&a, &b, listener);
     let (sink, handle) = scratch(&a, s, 1);

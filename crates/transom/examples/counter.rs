@@ -29,7 +29,7 @@ fn main() -> Outcome {
     let at = listener.address();
     let threads: Vec<_> = (0..clients).map(|_| std::thread::spawn(move || count(at))).collect();
 
-    // One window each: 8 bytes of the buffer, for writing, for this client alone.
+    // A window each: 8 bytes of the buffer, for writing, for this client alone.
     let mut open: Vec<(u64, QueuePair, Window)> = Vec::new();
     for client in 0..clients {
         let peer = listener.next().wait()?.accept().wait()?;

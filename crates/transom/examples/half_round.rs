@@ -1,4 +1,4 @@
-//! What half a round trip of 8-byte Writes costs the processor: two adapters, one thread.
+//! The processor's cost of half a round trip of 8-byte Writes: two adapters, one thread.
 //!
 //! With one thread nothing waits and nothing contends, so every poll finds its bytes, the figure is
 //! steady, and a profiler that counts instructions sees the path alone:
@@ -81,7 +81,7 @@ fn connect(crc: bool) -> transom::Result<[End; 2]> {
     Ok([one, other])
 }
 
-/// So many times there and back.
+/// The given number of round trips.
 #[inline(never)]
 fn rounds(ends: &mut [End; 2], count: usize) -> transom::Result<()> {
     for round in 0..count {

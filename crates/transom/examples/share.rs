@@ -93,7 +93,7 @@ impl Shop {
                 let guest = self.listener.next().wait()?;
                 let who = guest.peer();
                 println!("{who} asks");
-                // What goes wrong is that guest's problem, nobody else's.
+                // A failure is that guest's problem alone.
                 let serve = move || match lend(guest, file, digest) {
                     Ok(thanks) => println!("{who}: lent and taken back: {thanks}"),
                     Err(error) => println!("{who}: {error}"),

@@ -53,7 +53,7 @@ impl Options {
         self
     }
 
-    /// Who may learn why an access was refused.
+    /// The peers that may learn why an access was refused.
     pub fn explain(mut self, to: Explain) -> Options {
         self.below.explain = to;
         self
@@ -130,7 +130,7 @@ impl Options {
     }
 }
 
-/// What happened on an adapter so far.
+/// Counts of the events of an adapter so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
@@ -156,7 +156,7 @@ pub struct AdapterInfo {
     pub interface: String,
     /// The address.
     pub address: IpAddr,
-    /// It reaches this machine only.
+    /// The address reaches this machine only.
     pub loopback: bool,
 }
 
@@ -224,7 +224,7 @@ impl Adapter {
         self.raw().progress();
     }
 
-    /// What happened so far.
+    /// Counts of the events so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
         let below = self.shared.raw.counters();

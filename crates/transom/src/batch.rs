@@ -85,7 +85,8 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// Post them. They execute in the order in which they were added, and the batch is empty again.
+    /// Post them. The requests execute in the order in which they were added, and the batch is
+    /// empty again.
     ///
     /// # Errors
     /// None was posted, and all are still in the batch: e.g. [`ErrorKind::TooMuch`] if there is no

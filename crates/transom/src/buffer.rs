@@ -1,4 +1,4 @@
-//! What can be registered.
+//! Buffers that can be registered.
 
 /// Memory that can be handed over to an adapter and taken back.
 ///
@@ -57,7 +57,7 @@ pub unsafe trait Buffer: Sized + Send + Sync + 'static {
     /// Where the bytes are, and how many.
     fn memory(parts: &Self::Parts) -> (*mut u8, usize);
 
-    /// What to call it when something goes wrong with its pages: the file behind them.
+    /// The name to call it by when something goes wrong with its pages: the file behind them.
     fn name(_parts: &Self::Parts) -> Option<String> {
         None
     }

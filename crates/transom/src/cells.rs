@@ -25,9 +25,9 @@ const WAITED: u64 = 3;
 const GONE: u64 = 4;
 /// Pending; a request of a batch, whose result is that of its last one.
 const BATCH: u64 = 5;
-/// It has succeeded.
+/// The request has succeeded.
 const DONE: u64 = 6;
-/// It has failed; how lies aside.
+/// The request has failed; the error lies aside.
 const FAILED: u64 = 7;
 
 const STATE: u64 = 0xFFFF_FFFF;
@@ -80,12 +80,12 @@ impl Key {
     }
 }
 
-/// What must be done once no lock is held: wake user code, drop user data.
+/// Work for when no lock is held: wake user code, drop user data.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Settled<K> {
     pub(crate) waker: Option<Waker>,
-    /// What the request kept alive.
+    /// The memory that the request kept alive.
     pub(crate) keep: Option<Arc<K>>,
     /// Nobody will ever ask for the result.
     pub(crate) unclaimed: bool,
@@ -268,7 +268,7 @@ impl<K, F> Cells<K, F> {
                 return (Poll::Pending, None);
             }
         }
-        // What is not put aside goes back, to be dropped where no lock is held.
+        // A value that is not put aside goes back, to be dropped where no lock is held.
         let new = waker.cloned();
         let mut aside = self.aside();
         loop {

@@ -84,7 +84,7 @@ impl Listener {
     }
 }
 
-/// What both sides of a connection may ask for.
+/// Options of both sides of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     reads: u32,
@@ -154,7 +154,7 @@ impl Connect {
             }
             theirs.put(match raw.complete_connect() {
                 Ok(()) => established(peer, &sentence),
-                // It has accepted, and then it was gone.
+                // The peer has accepted, and then it was gone.
                 Err(error) if error.status == Status::ConnectionAborted => {
                     Err(Error::peer(ErrorKind::NotConnected, sentence, BACKED_OUT))
                 }
@@ -246,7 +246,7 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// Who asks.
+    /// Address of the peer that asks.
     #[must_use]
     pub fn peer(&self) -> SocketAddr {
         let nobody = SocketAddr::from(([0, 0, 0, 0], 0));
@@ -254,7 +254,7 @@ impl Incoming {
         peer.unwrap_or(nobody)
     }
 
-    /// What its program sent along.
+    /// Private data that its program sent along.
     #[must_use]
     pub fn private_data(&self) -> Vec<u8> {
         self.connector.as_ref().and_then(|it| it.private_data().ok()).unwrap_or_default()

@@ -1,10 +1,10 @@
-//! What stands behind a queue pair: its completion queue, the requests under way, the messages that
+//! The part behind a queue pair: its completion queue, the requests under way, the messages that
 //! have arrived, and who waits for which.
 //!
 //! The engine settles what has succeeded in its cell (`cells.rs`). Messages and failures come through
 //! the completion queue: *draining* moves them to whoever waits for them. Anybody may drain: a program
-//! that polls, a thread that blocks, the engine's notification. One does it at a time (`turns.rs`). User
-//! code (wakers, drops of buffers) runs with no lock held.
+//! that polls, a thread that blocks, the engine's notification. A single thread does it at a time
+//! (`turns.rs`). User code (wakers, drops of buffers) runs with no lock held.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -99,7 +99,7 @@ pub(crate) struct Run {
     pub(crate) region: Arc<Registered>,
     /// Requests up to its last one.
     pub(crate) end: usize,
-    /// Its cell, from the post on.
+    /// The request's cell, from the post on.
     pub(crate) key: Option<Key>,
 }
 
@@ -203,7 +203,7 @@ impl Endpoint {
             .map_err(|error| explain::call("posting a receive", &error))
     }
 
-    /// Post a request. Its result will be found under the key.
+    /// Post a request. The result will be found under the key.
     pub(crate) fn post(
         &self,
         operation: Operation,
@@ -332,8 +332,8 @@ impl Endpoint {
     /// Hand out what was found before; if there is nothing, look on the link. Whether something has
     /// completed.
     ///
-    /// What this finds in the queue is handed out when somebody asks for it, or by the next call: a
-    /// program that watches memory sees the bytes that came with it first.
+    /// Completions that this finds in the queue are handed out when somebody asks for it, or by the
+    /// next call: a program that watches memory sees the bytes that came with it first.
     pub(crate) fn poll(&self) -> bool {
         let any = !self.queue.is_empty();
         if any {
@@ -383,7 +383,7 @@ impl Endpoint {
         }
     }
 
-    /// One completion. What is to be woken and dropped afterwards.
+    /// Settles a completion, and returns the work to be done afterwards.
     fn settle(
         &self,
         completion: &Completion,
@@ -533,7 +533,7 @@ impl Endpoint {
         let _ = self.queue.notify(NotifyKind::Any, sink);
     }
 
-    /// Open a window for the peer. Its token.
+    /// Open a window for the peer. Returns the window's token.
     pub(crate) fn bind(&self, slice: &Slice, rights: Rights) -> Result<u32> {
         let asked = RequestSummary::Bind(slice.len, rights);
         self.adapter.owns(&slice.region, &asked)?;
@@ -551,14 +551,14 @@ impl Endpoint {
         Ok(reserved.posted().0)
     }
 
-    /// Close a window, now. One that has ended with its connection is closed already.
+    /// Close a window, now. A window that has ended with its connection is closed already.
     pub(crate) fn revoke(&self, token: u32) {
         let _ = self.adapter.raw().revoke(Token(token));
     }
 
-    /// What was agreed.
+    /// The agreement of both sides.
     pub(crate) fn info(&self, asked: &str) -> Result<ConnectionInfo> {
-        // It may have ended meanwhile.
+        // The connection may have ended meanwhile.
         let info = self.connector.info().map_err(|error| explain::gone(self, asked, &error))?;
         Ok(ConnectionInfo {
             local: info.local,

@@ -1,4 +1,4 @@
-//! What can go wrong, and whose fault it is.
+//! Errors: the fault, and the side that is to blame.
 
 use std::any::Any;
 use std::fmt;
@@ -118,7 +118,7 @@ impl Error {
         self
     }
 
-    /// What kind of error.
+    /// The kind of the error.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
@@ -130,7 +130,7 @@ impl Error {
         self.0.blame
     }
 
-    /// What was asked.
+    /// The request or call that failed.
     #[must_use]
     pub fn asked(&self) -> &str {
         &self.0.asked
@@ -142,29 +142,29 @@ impl Error {
         &self.0.why
     }
 
-    /// What would have been accepted, if that can be said.
+    /// The arguments that would have been accepted, if that can be said.
     #[must_use]
     pub fn would_accept(&self) -> Option<&str> {
         self.0.accepted.as_deref()
     }
 
     /// The full record, if the refusal was this side's own: rule, ranges, rights, likeliest
-    /// mistake. What a *peer* refused is in the peer's record; see
+    /// mistake. A refusal by the *peer* is in the peer's record; see
     /// [`explanation`](Error::explanation).
     #[must_use]
     pub fn denial(&self) -> Option<&Denial> {
         self.0.denial.as_ref()
     }
 
-    /// What the peer said about its refusal, as far as it is willing to (by default only to the
+    /// The peer's words about its refusal, as far as it is willing to (by default only to the
     /// same user on the same host). Untrusted text: printable and bounded.
     #[must_use]
     pub fn explanation(&self) -> Option<&str> {
         self.0.explanation.as_deref()
     }
 
-    /// What the failed call had consumed, if it hands it back: a [`Region`](crate::Region) whose
-    /// deregistration found windows still bound.
+    /// The value that the failed call had consumed, if it hands it back: a
+    /// [`Region`](crate::Region) whose deregistration found windows still bound.
     ///
     /// `Err` returns the error unchanged if there is no such thing in it.
     pub fn recover<T: Any>(mut self) -> Result<T, Error> {

@@ -73,7 +73,7 @@ pub(crate) fn gone(endpoint: &Endpoint, asked: &str, error: &raw::Error) -> Erro
     }
 }
 
-/// What there is to say about an end that nobody has refused anything about.
+/// The sentence about an end without any refusal.
 fn plainly(endpoint: &Endpoint) -> Option<(Blame, String)> {
     let silence = || endpoint.adapter.silence().as_secs();
     Some(match endpoint.connector.ended()? {
@@ -98,7 +98,7 @@ fn gone_address(address: IpAddr) -> String {
     format!("{address} is no longer an address of this machine")
 }
 
-/// What was begun at an address has ended because that is no longer there.
+/// A connection or listener has ended because its address is no longer there.
 pub(crate) fn address_gone(asked: impl Into<String>, address: IpAddr) -> Error {
     Error::new(ErrorKind::AddressGone, Blame::System, asked, gone_address(address))
         .accepted("an adapter at an address that this machine has")
@@ -121,7 +121,7 @@ fn whose(silence: Option<Silence>) -> (Blame, String) {
     }
 }
 
-/// What a failed completion says about its connection.
+/// The words of a failed completion about its connection.
 pub(crate) fn ended(endpoint: &Endpoint, completion: &Completion) -> Ended {
     let cause = endpoint.adapter.cause(completion);
     let (kind, blame, why) = match completion.status {

@@ -1,10 +1,10 @@
-//! What an owner hands to a peer.
+//! Grants, which an owner hands to a peer.
 
 use std::ops::{Bound, RangeBounds};
 
 use crate::{Error, ErrorKind, Result, Rights};
 
-/// What a peer needs to know to use a window: token, address, length and rights. Plain data; it
+/// The facts by which a peer uses a window: token, address, length and rights. Plain data; it
 /// travels by whatever means the programs like, most simply in a Send.
 ///
 /// A grant is a *name*, not a key: only the peer for whom the window was opened can use it, only
@@ -57,7 +57,7 @@ impl Grant {
         self.len == 0
     }
 
-    /// What its owner said may be done. A reminder for the peer: the owner's own table decides.
+    /// The rights that its owner announced. A reminder for the peer: the owner's own table decides.
     #[must_use]
     pub const fn rights(&self) -> Rights {
         self.rights

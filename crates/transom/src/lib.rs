@@ -119,7 +119,7 @@
 //!
 //! * **Posts are eager.** [`QueuePair::send`], [`read`](QueuePair::read),
 //!   [`write`](QueuePair::write) and [`bind`](QueuePair::bind) hand the request over when they are
-//!   called, so that the order of calls is the order of execution. What they return is the
+//!   called, so that the order of calls is the order of execution. Their return value is the
 //!   *result*: a [`Posted`], to be awaited on any executor or [`wait`](Posted::wait)ed for.
 //! * **Dropping a [`Posted`] is not cancelling.** The request goes on, its memory stays alive until
 //!   it has completed; an error still ends the connection. The only cancel is
@@ -206,7 +206,7 @@ pub use transom_memory::{Denial, Mistake, Named, NamedRule, NamedState, Rule, To
 pub use transom_wire::{Blame, Verdicts};
 pub use window::Window;
 
-/// What cells and turns are built of; their model tests put loom's in their place.
+/// Primitives of cells and turns; their model tests put loom's in their place.
 mod sync {
     pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
     pub(crate) use std::sync::{Mutex, MutexGuard};

@@ -9,8 +9,8 @@ use crate::{Buffer, Error, ErrorKind, Result};
 
 /// A file mapped read-only, to be lent without reading it first.
 ///
-/// It never gives out a `&[u8]`: whoever may write to the file can change or cut it at any time. A
-/// peer that reads a part which is no longer there is refused; nobody crashes.
+/// The mapping never gives out a `&[u8]`: whoever may write to the file can change or cut it at any
+/// time. A peer that reads a part which is no longer there is refused; nobody crashes.
 #[derive(Debug)]
 pub struct MappedFile {
     map: Map,
@@ -21,7 +21,7 @@ pub struct MappedFile {
 pub struct Map {
     start: *mut u8,
     len: usize,
-    /// What was mapped, for messages.
+    /// Name of the mapped file, for messages.
     path: PathBuf,
 }
 

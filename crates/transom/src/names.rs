@@ -1,4 +1,4 @@
-//! What registered memory is called, where it has a name: for messages about pages that are gone.
+//! Names of registered memory, where it has one: for messages about pages that are gone.
 
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -34,11 +34,11 @@ enum State<T> {
     Ready(Option<Result<T>>),
     /// The result will be in a cell.
     Cell { endpoint: Arc<Endpoint>, key: Key, summary: RequestSummary, value: fn() -> T },
-    /// It was fetched.
+    /// The result was fetched.
     Fetched,
 }
 
-/// What a request asked for; a sentence is made of it only when it is needed.
+/// The subject of a request; a sentence is made of it only when it is needed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RequestSummary {
     Send(u64),
@@ -259,7 +259,7 @@ impl<T> Cell<T> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// It has happened. Wakes whoever waits, with no lock held.
+    /// The event has happened. Wakes all that wait, with no lock held.
     pub(crate) fn put(&self, result: Result<T>) {
         let mut inner = self.lock();
         let old = inner.result.replace(result);
@@ -284,7 +284,7 @@ impl<T> fmt::Debug for Cell<T> {
 pub struct Message(pub(crate) Vec<u8>);
 
 impl Message {
-    /// Its bytes.
+    /// The bytes of the message.
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
         self.0

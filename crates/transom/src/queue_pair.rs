@@ -1,4 +1,4 @@
-//! One end of a connection.
+//! Queue pairs: the ends of a connection.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -16,14 +16,14 @@ use crate::{
     Batch, Buffer, Error, ErrorKind, Grant, Message, Posted, Region, Result, Rights, Slice, Window,
 };
 
-/// One end of a connection. Dropping it disconnects; neither ever blocks on the peer.
+/// An end of a connection. Dropping it disconnects; neither ever blocks on the peer.
 #[derive(Debug)]
 pub struct QueuePair {
     endpoint: Arc<Endpoint>,
     info: ConnectionInfo,
 }
 
-/// What two sides have agreed.
+/// The agreement of two sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConnectionInfo {
@@ -47,7 +47,7 @@ pub struct ConnectionInfo {
     pub reads: u32,
     /// The largest frame in bytes.
     pub largest_frame: usize,
-    /// What the other side's program sent along when it asked, or accepted.
+    /// Private data that the other side's program sent when it asked, or accepted.
     pub private_data: Vec<u8>,
 }
 
@@ -56,7 +56,7 @@ impl QueuePair {
         QueuePair { endpoint, info }
     }
 
-    /// What was agreed.
+    /// The agreement of both sides.
     #[must_use]
     pub fn info(&self) -> &ConnectionInfo {
         &self.info

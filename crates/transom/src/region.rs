@@ -50,7 +50,7 @@ pub struct Region<B: Buffer> {
     _buffer: PhantomData<fn() -> B>,
 }
 
-/// What a region, its slices, its windows and the requests that use it hold together. The last of
+/// The part that a region, its slices, its windows and the requests that use it share. The last of
 /// them deregisters, and then frees the buffer: in this order, always.
 pub(crate) struct Registered {
     pub(crate) adapter: Adapter,
@@ -108,7 +108,7 @@ impl Slice {
         self.len == 0
     }
 
-    /// Its first bytes.
+    /// The first bytes.
     pub(crate) fn first(self, len: u64) -> Slice {
         Slice { len, ..self }
     }
@@ -165,8 +165,8 @@ impl<B: Buffer> Region<B> {
         Slice { region: Arc::clone(&self.shared), offset: start, len: end.saturating_sub(start) }
     }
 
-    /// Copy bytes out, from offset `at`. They may change while they are copied; the copy is yours.
-    /// Fails if the pages have vanished.
+    /// Copy bytes out, from offset `at`. Peers may change the bytes while they are copied; the copy
+    /// is yours. Fails if the pages have vanished.
     pub fn copy_out(&self, at: u64, into: &mut [u8]) -> Result<()> {
         self.shared.copy_out(at, into)
     }

@@ -1,9 +1,9 @@
-//! What a window lets its peer do.
+//! The rights of a window's peer.
 
 use std::fmt;
 use std::ops::BitOr;
 
-/// What a window lets its peer do. Combine with `|`.
+/// The rights of a window's peer. Combine with `|`.
 ///
 /// ```
 /// use transom::Rights;
@@ -14,7 +14,8 @@ use std::ops::BitOr;
 pub struct Rights(u8);
 
 impl Rights {
-    /// Nothing. Such a window is legal (ND2 W8): it keeps its region busy and refuses everyone.
+    /// Nothing. A window without rights is legal (ND2 W8): it keeps its region busy and refuses
+    /// everyone.
     pub const NONE: Rights = Rights(0);
     /// The peer may read.
     pub const READ: Rights = Rights(1);

@@ -1,5 +1,5 @@
-//! One at a time hands out what has completed, so that messages stay in order. Anybody may; one who
-//! finds it taken goes, and the holder looks at the queue again after its unlock.
+//! A single thread at a time hands out what has completed, so that messages stay in order. Anybody
+//! may; one who finds it taken goes, and the holder looks at the queue again after its unlock.
 //! `tests/turns_loom.rs` runs every interleaving of this file.
 
 use std::sync::{PoisonError, TryLockError};

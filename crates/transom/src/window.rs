@@ -29,8 +29,8 @@ impl Window {
         Window { grant, endpoint: Arc::clone(endpoint), _region: Arc::clone(region) }
     }
 
-    /// What the peer must know to use it. It names nothing before the bind has executed and nothing
-    /// after the revocation.
+    /// The facts by which the peer uses it. The grant names nothing before the bind has executed
+    /// and nothing after the revocation.
     #[must_use]
     pub fn grant(&self) -> Grant {
         self.grant

@@ -1,4 +1,4 @@
-//! What a program relies on, over TCP on this machine.
+//! The promises that a program relies on, over TCP on this machine.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
@@ -184,7 +184,7 @@ fn a_window_allows_what_it_says_and_nothing_else() {
 }
 
 /// Design rule 3: the whole extent of a Write is known to its owner before the first byte moves, however
-/// many frames it is. One byte too many, and none is written.
+/// many frames it is. With a byte too many none is written.
 #[test]
 fn of_a_long_write_that_sticks_out_no_byte_moves() {
     const LENGTH: u64 = 1_000_000;
@@ -281,7 +281,7 @@ fn dropping_is_not_cancelling() {
     assert_eq!(pair.peer_adapter.counters().unclaimed, 1, "and nobody asked how it went");
 }
 
-/// One result for all of them (design rule 10), whatever regions they come from.
+/// A single result for all of them (design rule 10), whatever regions they come from.
 #[test]
 fn a_batch_is_done_when_every_request_of_it_is() {
     let pair = Pair::new();
@@ -400,8 +400,8 @@ fn a_waker_may_call_back() {
     drop((owner_adapter, peer_adapter));
 }
 
-/// What a Write of a few bytes wakes and drops when it completes may take every lock that there is:
-/// even end the connection.
+/// The values that a Write of a few bytes wakes and drops when it completes may take every lock
+/// that there is: even end the connection.
 #[test]
 fn a_write_that_completes_lets_its_buffer_and_its_waker_call_back() {
     /// Ends the connection when it is woken, or dropped with what it is part of.

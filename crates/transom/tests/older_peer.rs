@@ -21,7 +21,7 @@ fn request(stream: &mut TcpStream) -> (u8, u8, Vec<u8>) {
     (header[16], header[17], private)
 }
 
-/// One FPDU, whole.
+/// An FPDU, whole.
 fn frame(stream: &mut TcpStream) -> Vec<u8> {
     let mut length = [0; 2];
     stream.read_exact(&mut length).unwrap();

@@ -116,7 +116,7 @@ impl Queue {
     }
 }
 
-/// One who finds the turn taken goes: what it saw is handed out by the one who had it.
+/// A thread that finds the turn taken goes: the thread that had it hands out what both saw.
 #[test]
 fn nothing_is_left_by_two_who_hand_out() {
     bounded(3, || {

@@ -1,4 +1,4 @@
-//! What the consumer's pointers point to.
+//! The memory that the consumer's pointers point to.
 
 use std::ffi::c_void;
 use std::sync::Arc;

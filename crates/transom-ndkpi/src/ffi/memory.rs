@@ -63,9 +63,9 @@ unsafe extern "C" fn register(
     completion: RequestCompletion,
     context: *mut c_void,
 ) -> i32 {
-    // SAFETY: the consumer's pointers. It leaves the chain alone until the request completes (NDK
-    // MR-9), and it is read inside this call only; it has pinned the pages, and keeps them until
-    // the registration ends.
+    // SAFETY: the consumer's pointers. The consumer leaves the chain alone until the request
+    // completes (NDK MR-9), and it is read inside this call only; it has pinned the pages, and
+    // keeps them until the registration ends.
     unsafe {
         on(mr, |mr: Arc<Mr>| {
             let done = request_done(completion, context);

@@ -120,7 +120,7 @@ unsafe extern "C" fn create_qp_with_srq(
     Status::NOT_SUPPORTED.0
 }
 
-/// It cannot fail; without a token to be had it yields 0, which names nothing.
+/// The call cannot fail; without a token to be had it yields 0, which names nothing.
 unsafe extern "C" fn get_privileged_memory_region_token(pd: *mut Object, token: *mut u32) {
     // SAFETY: the consumer's pointers.
     unsafe {

@@ -208,7 +208,7 @@ unsafe extern "C" fn bind(
     unsafe { on((qp, mr, mw), run) }
 }
 
-/// What NdkInvalidate ends: the header says which (NDK INV-1).
+/// The object that NdkInvalidate ends: the header says which (NDK INV-1).
 enum Ends {
     Window(Arc<Mw>),
     Fast(Arc<Mr>),

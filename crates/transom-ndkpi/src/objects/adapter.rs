@@ -14,7 +14,7 @@ use crate::life::Life;
 use crate::types::{AdapterInfo, Version};
 use crate::{Status, limits};
 
-/// What may be chosen at open.
+/// Choices at open.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// When completions are delivered.

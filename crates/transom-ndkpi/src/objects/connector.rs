@@ -19,7 +19,7 @@ pub type DisconnectEvent = Box<dyn FnOnce(u32) + Send>;
 /// Told how a request has ended.
 type Told = Box<dyn FnOnce(Status) + Send>;
 
-/// What the peer sent, and the read limits as seen from here.
+/// The peer's private data, and the read limits as seen from here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionData {
     /// Reads of the peer served at a time.

@@ -40,7 +40,8 @@ struct Lam {
     base: u64,
     segments: Vec<Segment>,
     pages: Vec<u64>,
-    /// Its region in each protection domain that has used it; `None` once it was released.
+    /// The mapping's region in each protection domain that has used it; `None` once it was
+    /// released.
     regions: Mutex<Option<HashMap<raw::Domain, Token>>>,
 }
 
@@ -90,7 +91,7 @@ impl Lams {
 }
 
 impl Lam {
-    /// Its region in a protection domain.
+    /// The mapping's region in a protection domain.
     #[allow(unsafe_code, reason = "the promise of `Adapter::build_lam`'s caller")]
     fn region(&self, pd: &Pd) -> Option<Token> {
         let mut regions = lock(&self.regions);

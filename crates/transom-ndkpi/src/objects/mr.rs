@@ -36,7 +36,8 @@ enum State {
     Fast(Fast),
 }
 
-/// What a region was initialised with. The token stays until the object is closed (NDK FR-13).
+/// The values that a region was initialised with. The token stays until the object is closed (NDK
+/// FR-13).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fast {
     pub(crate) region: Token,
@@ -57,7 +58,7 @@ impl Mr {
     /// # Safety
     /// Until the region is deregistered or closed: the pages are the caller's, are not used for
     /// anything else, and with a right to write no Rust reference to them exists that bytes
-    /// appearing in them would contradict. They may be unmapped.
+    /// appearing in them would contradict. The addresses may be unmapped.
     #[allow(unsafe_code, reason = "hands the caller's promise on")]
     pub unsafe fn register(
         self: &Arc<Self>,
@@ -93,7 +94,7 @@ impl Mr {
         };
         if at_once {
             let status = work();
-            // What is wrong with the arguments is said inline (NDK A-16).
+            // A fault of the arguments is reported inline (NDK A-16).
             return match status {
                 Status::SUCCESS | Status::INSUFFICIENT_RESOURCES => self.finish(status, done),
                 status => status,
@@ -177,7 +178,7 @@ impl Mr {
         self.finish(status, done)
     }
 
-    /// What it was initialised with, for a fast registration or its end.
+    /// The values it was initialised with, for a fast registration or its end.
     pub(crate) fn fast(&self) -> Result<Fast, Status> {
         if !self.fast {
             return Err(Status::INVALID_DEVICE_REQUEST); // NDK INV-1, FR-1

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// One end of a connection.
+/// An end of a connection.
 pub struct Side {
     pub adapter: Ptr,
     pub pd: Ptr,
@@ -14,7 +14,7 @@ pub struct Side {
 unsafe impl Send for Side {}
 unsafe impl Sync for Side {}
 
-/// What a listener's callback needs.
+/// The context of a listener's callback.
 pub struct Server {
     pub qp: Ptr,
     pub private: Vec<u8>,
@@ -126,7 +126,7 @@ pub fn half(options: OpenOptions) -> Side {
     Side { adapter, pd, cq, qp: qp(pd, cq, 77), connector: std::ptr::null_mut() }
 }
 
-/// One more connected queue pair in the domains of two sides that are connected already.
+/// Another connected queue pair in the domains of two sides that are connected already.
 pub fn another(client: &Side, server: &Side) -> (Side, Side) {
     let of = |side: &Side| {
         let cq = cq(side.adapter);
@@ -208,7 +208,7 @@ impl Side {
     pub fn results(&self, wanted: usize) -> Vec<NdkResultEx> {
         results(self.cq, wanted)
     }
-    /// One completion: its context, status and bytes.
+    /// A completion: its context, status and bytes.
     pub fn one(&self) -> (usize, Status, u32) {
         let result = self.results(1)[0];
         (result.request_context.addr(), Status(result.status), result.bytes_transferred)

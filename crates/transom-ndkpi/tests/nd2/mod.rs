@@ -119,7 +119,7 @@ struct NdResult {
     kind: u32,
 }
 
-/// One end of a connection. Members go in this order.
+/// An end of a connection. Members go in this order.
 pub struct Side {
     connector: Com,
     pair: Com,
@@ -273,7 +273,8 @@ impl Side {
     pub fn receive(&self, sge: Sge) -> i32 {
         call!(self.pair, 5, (usize, *const Sge, u32) -> i32; 1, &sge, 1)
     }
-    /// A new window, bound: how the request ended, and the token. It stays until this side goes.
+    /// A new window, bound: how the request ended, and the token. The window stays until this side
+    /// goes.
     pub fn bind(&self, region: &Region, at: u64, length: usize) -> (i32, u32) {
         let window =
             make(|out| call!(self.adapter, 8, (*const Iid, *mut *mut c_void) -> i32; &WINDOW, out));

@@ -11,7 +11,7 @@ mod ptr;
 pub(crate) use object::{Alive, AnyPtr, Class, Member, Object, This, live_objects, members};
 pub(crate) use ptr::{InPtr, OutPtr, copy_from_program};
 
-/// What a method returns when its body panicked: no panic crosses into C++.
+/// The result of a method whose body panicked: no panic crosses into C++.
 pub(crate) trait OnPanic {
     /// The value.
     fn on_panic() -> Self;

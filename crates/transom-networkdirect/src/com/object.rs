@@ -9,7 +9,7 @@ use super::{OutPtr, guard};
 use crate::guid::{Guid, IID_IUnknown};
 use crate::status::{E_NOINTERFACE, E_POINTER, ND_SUCCESS};
 
-/// One slot of a table of methods.
+/// A slot of a table of methods.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Method(*const ());
@@ -37,11 +37,11 @@ impl Method {
     }
 }
 
-/// What an interface's implementation says about itself.
+/// The facts about an interface's implementation.
 pub(crate) trait Class: Send + Sync + Sized + 'static {
     /// Identifiers it answers to besides IUnknown's. All with the same pointer.
     const IIDS: &'static [Guid];
-    /// Its methods in slot order.
+    /// The methods in slot order.
     const METHODS: &'static [Method];
     /// A number that no other class of this process has: the address of a variable of its own.
     fn identity() -> usize;

@@ -23,7 +23,7 @@ impl<T: Copy> InPtr<T> {
         InPtr(value, PhantomData)
     }
 
-    /// Its address.
+    /// The pointer's address.
     pub(crate) fn address(self) -> usize {
         self.0 as usize
     }
@@ -64,12 +64,12 @@ impl<T: Copy> OutPtr<T> {
         self.0.is_null()
     }
 
-    /// Its address.
+    /// The pointer's address.
     pub(crate) fn address(self) -> usize {
         self.0 as usize
     }
 
-    /// What is there now.
+    /// The value that is there now.
     pub(crate) fn get(self) -> Option<T> {
         InPtr(self.0.cast_const(), PhantomData).get()
     }

@@ -7,14 +7,14 @@ use super::overlapped::File;
 use super::port::Port;
 use super::wait::Waitable;
 
-/// What a handle names.
+/// The object that a handle names.
 #[derive(Clone, Debug)]
 pub(crate) enum Object {
     /// An event, semaphore, mutex or thread.
     Waitable(Arc<Waitable>),
     /// A completion port.
     Port(Arc<Port>),
-    /// What CreateOverlappedFile made.
+    /// A file that CreateOverlappedFile made.
     File(Arc<File>),
 }
 
@@ -93,7 +93,7 @@ impl Handle {
         Some(Handle::compose(index, slot.generation))
     }
 
-    /// What it names, if it is open.
+    /// The object it names, if it is open.
     pub(crate) fn get(self) -> Option<Object> {
         let index = self.index()?;
         let table = TABLE.read().unwrap_or_else(PoisonError::into_inner);
@@ -101,7 +101,7 @@ impl Handle {
         (Handle::compose(index, slot.generation) == self).then(|| slot.object.clone())?
     }
 
-    /// Close it; `false` if it is not open. What it named lives on while somebody uses it.
+    /// Close it; `false` if it is not open. The object lives on while it is used.
     pub(crate) fn close(self) -> bool {
         let Some(index) = self.index() else { return false };
         let object = {

@@ -38,7 +38,7 @@ impl OverlappedPtr {
         OverlappedPtr(Some(NonNull::from(overlapped)))
     }
 
-    /// Its address.
+    /// The address of the OVERLAPPED.
     pub(crate) fn address(self) -> usize {
         self.0.map_or(0, |p| p.as_ptr() as usize)
     }
@@ -52,7 +52,7 @@ impl OverlappedPtr {
     }
 }
 
-/// An overlapped file. It may be bound to one completion port, once.
+/// An overlapped file. A file may be bound to one completion port, once.
 #[derive(Debug, Default)]
 pub(crate) struct File {
     port: OnceLock<(Arc<Port>, usize)>,
@@ -141,8 +141,8 @@ impl Shared {
 pub(crate) struct Started(Arc<Shared>);
 
 impl Started {
-    /// What the call returns: `ND_PENDING` for a success, whether or not it is finished by now
-    /// (ND2 2.3 rule 8), or the failure, with nothing delivered (rule 1).
+    /// The value for the call to return: `ND_PENDING` for a success, whether or not it is finished
+    /// by now (ND2 2.3 rule 8), or the failure, with nothing delivered (rule 1).
     pub(crate) fn answer(self, result: Result<(), i32>) -> i32 {
         match result {
             Ok(()) => {
@@ -172,7 +172,7 @@ impl Started {
 pub(crate) struct Finisher(Arc<Shared>);
 
 impl Finisher {
-    /// It is over.
+    /// The request is over.
     pub(crate) fn finish(self, status: i32) {
         if self.0.state.swap(OVER, Ordering::AcqRel) != OVER {
             self.0.deliver(status);

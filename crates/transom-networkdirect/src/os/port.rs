@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use super::lock;
 
-/// One packet. `overlapped` is an address and never followed here.
+/// A packet. `overlapped` is an address and never followed here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Packet {
     /// The file's key, or what the poster said.
     pub(crate) key: usize,
     /// The request.
     pub(crate) overlapped: usize,
-    /// Its NTSTATUS: negative = the packet dequeues as failed I/O (ND2 2.3 rule 5).
+    /// The packet's NTSTATUS: negative = the packet dequeues as failed I/O (ND2 2.3 rule 5).
     pub(crate) status: i32,
     /// Bytes moved.
     pub(crate) bytes: u32,
@@ -35,7 +35,7 @@ struct State {
     closed: bool,
 }
 
-/// A thread that waits. Its lock comes after the port's.
+/// A thread that waits. The thread's lock comes after the port's.
 #[derive(Debug, Default)]
 struct Waiter {
     given: Mutex<Option<Result<Packet, Nothing>>>,
@@ -126,7 +126,7 @@ impl Port {
         lock(&waiter.given).take().unwrap_or(Err(Nothing::Closed))
     }
 
-    /// Its handle was closed: nobody waits any longer.
+    /// The handle was closed: no thread waits any longer.
     pub(crate) fn close(&self) {
         let mut state = lock(&self.state);
         state.closed = true;

@@ -39,12 +39,12 @@ pub(crate) fn spawn(
     Ok((done, id))
 }
 
-/// What GetLastError returns on this thread.
+/// The value that GetLastError returns on this thread.
 pub(crate) fn last_error() -> u32 {
     LAST_ERROR.with(Cell::get)
 }
 
-/// What SetLastError sets.
+/// Sets the value, as SetLastError does.
 pub(crate) fn set_last_error(error: u32) {
     LAST_ERROR.with(|last| last.set(error));
 }

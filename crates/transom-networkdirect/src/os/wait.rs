@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::lock;
 
-/// What it is, and its state.
+/// The kind of the object, and its state.
 #[derive(Debug)]
 pub(crate) enum Kind {
     /// Stays signalled until it is reset.
@@ -27,7 +27,7 @@ pub(crate) enum Kind {
     Thread(Option<u32>),
 }
 
-/// One of them, with the threads that wait for it.
+/// An object, with the threads that wait for it.
 #[derive(Debug)]
 pub(crate) struct Waitable {
     state: Mutex<State>,

@@ -31,7 +31,7 @@ pub(crate) struct Adapter {
     pub(crate) regions: Mutex<Regions>,
     /// Windows by the tokens of their Binds, for the news that a peer has invalidated one.
     pub(crate) windows: Mutex<HashMap<u32, Weak<Window>>>,
-    /// What has overlapped requests on the file.
+    /// The objects that have overlapped requests on the file.
     children: Mutex<Vec<Weak<dyn Cancel>>>,
     _alive: Alive,
 }

@@ -16,7 +16,7 @@ use crate::os::{OverlappedPtr, lock};
 use crate::status::*;
 use crate::table::nd1;
 
-/// A connector. Its end disconnects, rejects or gives up (ND1 C-6, D-8).
+/// A connector. The connector's end disconnects, rejects or gives up (ND1 C-6, D-8).
 #[derive(Debug)]
 pub(crate) struct Connector {
     pub(crate) adapter: Arc<Adapter>,

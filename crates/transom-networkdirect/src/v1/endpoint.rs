@@ -28,7 +28,7 @@ pub(crate) struct Endpoint {
     pub(crate) adapter: Arc<Adapter>,
     pub(crate) raw: raw::QueuePair,
     pub(crate) number: QueuePairId,
-    /// What it asks for when it connects.
+    /// The limits it asks for when it connects.
     pub(crate) limits: ReadLimits,
     /// Reads that it may have under way, as agreed.
     reads: AtomicU32,
@@ -110,8 +110,8 @@ fn bind_error(error: &WindowError) -> i32 {
     }
 }
 
-/// What a peer's descriptor and an offset name: token and address. An address that wraps cannot be
-/// inside any window; the last byte of the address space stands for it (ND1 RW-4).
+/// The place that a peer's descriptor and an offset name: token and address. An address that wraps
+/// cannot be inside any window; the last byte of the address space stands for it (ND1 RW-4).
 fn remote(descriptor: NdMwDescriptor, offset: u64) -> (u32, u64) {
     let base = u64::from_be(descriptor.base);
     (u32::from_be(descriptor.token), base.saturating_add(offset))

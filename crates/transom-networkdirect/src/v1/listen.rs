@@ -27,7 +27,8 @@ class!(Listen, [IID_INDListen, IID_INDOverlapped], {
     fn get_overlapped_result(overlapped: OverlappedPtr, bytes: OutPtr<usize>, wait: i32) -> i32;
     fn get_connection_request(connector: AnyPtr, overlapped: OverlappedPtr) -> i32;
 }
-    /// ND1 C-5. What waits in the backlog is refused when the engine's listener is dropped.
+    /// ND1 C-5. Requests that wait in the backlog are refused when the engine's listener is
+    /// dropped.
     fn released(this: &Arc<Listen>) {
         let _ = this.raw.cancel();
     }

@@ -1,5 +1,5 @@
-//! INDMemoryWindow (ND1 8.6). Its identifier is also IND2MemoryWindow's, which has one method more:
-//! the table carries that one too, so that the answer is right whoever asks (ND1 2.2).
+//! INDMemoryWindow (ND1 8.6). The interface's identifier is also IND2MemoryWindow's, which has one
+//! method more: the table carries that one too, so that the answer is right whoever asks (ND1 2.2).
 
 use std::sync::{Arc, Mutex};
 
@@ -56,7 +56,8 @@ impl Window {
         lock(&self.state).bound.map_or(0, |(token, _)| remote_token(token.0))
     }
 
-    /// It is not bound any more, as far as this side is concerned. News of it may still come.
+    /// The window is not bound any more, as far as this side is concerned. News of it may still
+    /// come.
     fn unbind(&self, state: &mut State) {
         if let Some((token, _)) = state.bound.take()
             && let Some(oldest) = state.earlier.replace(token)

@@ -75,7 +75,7 @@ class!(Adapter, [IID_IND2Adapter], {
     fn create_listener(iid: InPtr<Guid>, file: Handle, out: OutPtr<usize>) -> i32;
 });
 
-/// What a queue pair is asked for.
+/// The parameters of a new queue pair.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
     pub(crate) receive_depth: u32,

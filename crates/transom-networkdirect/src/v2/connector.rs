@@ -15,9 +15,9 @@ use crate::os::{File, OverlappedPtr};
 use crate::status::*;
 use crate::table::nd2;
 
-/// A connector. Its end, with the last Release, disconnects, rejects or gives up, on the wire before
-/// it returns (ND2 1.3 rule 5, 4.9). No request, queue pair or listener holds it in a way that programs can count (ND2
-/// 1.3 rule 4).
+/// A connector. The connector's end, with the last Release, disconnects, rejects or gives up, on
+/// the wire before it returns (ND2 1.3 rule 5, 4.9). No request, queue pair or listener holds it in
+/// a way that programs can count (ND2 1.3 rule 4).
 #[derive(Debug)]
 pub(crate) struct Connector {
     pub(crate) adapter: Arc<Adapter>,

@@ -61,7 +61,7 @@ fn rights(flags: u32) -> Result<Rights, i32> {
         | pick(MR_READ_SINK, Rights::READ_SINK))
 }
 
-/// The order of ND2 R9. What the pages permit, the engine finds out.
+/// The order of ND2 R9. The engine finds out what the pages permit.
 fn check(buffer: usize, length: usize) -> Result<(), i32> {
     if buffer == 0 {
         return Err(ND_INVALID_PARAMETER);

@@ -11,7 +11,7 @@ use crate::guid::IID_IND2MemoryWindow;
 use crate::os::lock;
 use crate::posting::remote_token;
 
-/// A memory window. What it may be used for, the memory table knows; here is only its name.
+/// A memory window. The memory table knows its rights; only its name is here.
 #[derive(Debug)]
 pub(crate) struct Window {
     pub(crate) adapter: Arc<Adapter>,
@@ -74,7 +74,7 @@ impl Window {
         Ok(())
     }
 
-    /// Its last Release (ND2 W21).
+    /// The window's last Release (ND2 W21).
     fn close(&self) {
         if let Some(token) = lock(&self.bound).take() {
             let _ = self.adapter.nic.raw.revoke(token); // closed already, by its queue pair's end

@@ -22,7 +22,7 @@ struct Worker : Side {
     IND2MemoryRegion *mr;
     std::atomic<int> running{0};
 
-    // Who gets what a queue pair has completed.
+    // The receiver of a queue pair's completions.
     struct Pair {
         virtual void on_send(HRESULT) = 0;
         virtual void on_receive(HRESULT) = 0;
@@ -99,7 +99,7 @@ struct Worker : Side {
     }
 };
 
-// One connection: gone when its last part has ended.
+// A connection: gone when its last part has ended.
 struct Connection : Worker::Pair {
     Worker &worker;
     IND2Connector *connector = nullptr;

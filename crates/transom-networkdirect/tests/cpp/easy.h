@@ -1,4 +1,4 @@
-// What the cases of easy.cpp share.
+// Shared by the cases of easy.cpp.
 #pragma once
 
 #include "nd_test.h"

@@ -257,7 +257,7 @@ static void rebinding()
     s.expect(OK, &e, Nd2RequestTypeSend);
     s.expect(OK, &mr, Nd2RequestTypeInvalidate);
     s.expect(OK, &mw, Nd2RequestTypeBind);
-    // Its queue pair's end has unbound it.
+    // The end of its queue pair has unbound it.
     HR(s.disconnect(), OK);
     e.keep();
     e.connect();

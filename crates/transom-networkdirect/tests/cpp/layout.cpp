@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-// What must hold whatever the library says.
+// Facts that hold whatever the library says.
 static_assert(sizeof(ND2_ADAPTER_INFO) == 96 && sizeof(ND2_RESULT) == 32 && sizeof(ND2_SGE) == 16, "ND2 3.3, 3.4");
 static_assert(offsetof(ND2_ADAPTER_INFO, AdapterFlags) == 92 && offsetof(ND2_ADAPTER_INFO, MaxWindowSize) == 24, "ND2 3.3");
 static_assert(offsetof(ND2_RESULT, RequestContext) == 16 && offsetof(ND2_RESULT, RequestType) == 24, "ND2 3.4");

@@ -65,7 +65,7 @@ struct Mesh {
         r.on = on;
         r.then = std::move(then);
     }
-    // One packet, and what it leads to.
+    // A packet, and what it leads to.
     void step()
     {
         DWORD bytes;

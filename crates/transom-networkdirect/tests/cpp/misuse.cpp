@@ -1,4 +1,4 @@
-// What misuse is answered with. docs/networkdirect.md lists these cases; what is not there is undefined.
+// Answers to misuse. docs/networkdirect.md lists these cases; what is not there is undefined.
 #include "nd_scene.h"
 
 #include <algorithm>

@@ -102,7 +102,7 @@ static void t26()
     }
 }
 
-// What GetConnectionData says when asked with every size of buffer.
+// GetConnectionData's answers when asked with every size of buffer.
 static void has_data(End &end, const std::string &whole)
 {
     INDConnector *c = end.connector;

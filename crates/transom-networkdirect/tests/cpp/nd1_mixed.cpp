@@ -2,7 +2,7 @@
 // ways, and their revocation. Version 1 may close the other side's window; version 2 cannot.
 #include "nd1_test.h"
 
-// What a window is to the other version: version 1's descriptor, in network order.
+// A window as the other version has it: version 1's descriptor, in network order.
 static ND_MW_DESCRIPTOR describe(IND2MemoryWindow *mw, const void *at, UINT64 size)
 {
     return ND_MW_DESCRIPTOR{htobe64((ULONG_PTR)at), htobe64(size), mw->GetRemoteToken()};
@@ -41,7 +41,8 @@ static void talk(End &end, bool speaks_first)
     end.writes(ND_SUCCESS, 0, 256, theirs, 1024);
     HR(end.endpoint->SendAndInvalidate(&sent, nullptr, 0, &theirs, 0), ND_SUCCESS);
     end.done(sent);
-    // They have used ours, and say so. Ours is closed then, and they try once more.
+    // The peer has used our window, and says so. The window is closed then, and the peer tries once
+    // more.
     end.got(received[next_one++]);
     CHECK(node.holds(8192, 256, '1') && node.holds(8192 + 1024, 256, 'b'));
     HR(end.endpoint->Invalidate(&closed, mw, 0), ND_SUCCESS);
@@ -116,7 +117,8 @@ static void talk(Side &side, bool speaks_first)
     std::memset(at + 40960, 'b', 256);
     HR(side.qp->Write(&write, &source, 1, remote + 1024, theirs.Token, 0), ND_SUCCESS);
     wait_for(ND_SUCCESS, &write);
-    // They have used ours and closed it: an Invalidate of ours would come too late, a Bind does not.
+    // The peer has used our window and closed it: an Invalidate of ours would come too late, a Bind
+    // does not.
     CHECK_EQ(wait_for(ND_SUCCESS, &ids[next_one++]), 0);
     CHECK(at[8192 + 1024] == 'a' && at[8192 + 1024 + 255] == 'a' && at[8192] == '2');
     HR(side.wait(mr, mr->Deregister(&side.ov)), ND_SUCCESS); // no window is bound any more

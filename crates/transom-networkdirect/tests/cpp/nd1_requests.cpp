@@ -239,7 +239,8 @@ static void t21()
     over(r[0]);
     over(r[1]);
     pending(r[2]); // ND1 NT-6
-    // What has satisfied one does not satisfy the next, though nobody has fetched it (ND1 NT-3).
+    // An entry that has satisfied one notification does not satisfy the next, though it was not
+    // fetched (ND1 NT-3).
     notify(r[0], ND_CQ_NOTIFY_ANY);
     pending(r[0]);
     arrives(0);

@@ -1,4 +1,4 @@
-// What the tests of version 1 share: nodes, ends, and pairs of them in one process.
+// Shared by the tests of version 1: nodes, ends, and pairs of them in one process.
 #pragma once
 
 #include "nd_test.h"
@@ -113,7 +113,7 @@ inline void expect(INDCompletionQueue *cq, const ND_RESULT &which, HRESULT statu
     HR(which.Status, status);
 }
 
-// One end of a connection, with a queue for each direction.
+// An end of a connection, with a queue for each direction.
 struct End {
     Node &node;
     const Sizes sizes;
@@ -248,8 +248,8 @@ struct Lab {
 struct Link1 {
     End x, y;
     explicit Link1(Lab &lab, Sizes active = {}, Sizes passive = {}) : x(lab.a, active), y(lab.b, passive) { lab.listening.join(x, y); }
-    // It has ended for both sides, and nothing goes through any more. A side whose peer has left by
-    // itself keeps its requests until it disconnects (ND1 D-4).
+    // The connection has ended for both sides, and nothing goes through any more. A side whose peer
+    // has left by itself keeps its requests until it disconnects (ND1 D-4).
     void is_dead()
     {
         for (End *end : {&x, &y}) {

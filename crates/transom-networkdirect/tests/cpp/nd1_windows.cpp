@@ -347,7 +347,7 @@ static void t15()
         if (room == 1) {
             // The Receive is still there: a notification must not wait for anything else.
             HR(result_of(link.y.in, link.y.in->Notify(ND_CQ_NOTIFY_ANY, &r), r), ND_SUCCESS);
-            // One for the queue's own failure does.
+            // A notification for the queue's own failure does.
             HR(link.y.in->Notify(ND_CQ_NOTIFY_ERRORS, &r), ND_PENDING);
             SIZE_T bytes;
             HR(link.y.in->GetOverlappedResult(&r, &bytes, FALSE), ND_PENDING);

@@ -41,7 +41,7 @@ struct Ends {
         for (Side *side : {&active, &passive}) {
             drop(side->connector);
             drop(side->qp);
-            // What was under way ends with its object; until then it is written to `ov`.
+            // A request under way ends with its object; until then it is written to `ov`.
             for (int i = 0; side->ov.Internal == (ULONG_PTR)ND_PENDING; ++i) {
                 CHECK(i < 30000);
                 Sleep(1);

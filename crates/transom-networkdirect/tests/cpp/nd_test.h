@@ -1,4 +1,4 @@
-// What our C++ tests share: checks, a side of a connection, two processes.
+// Shared by the C++ tests: checks, a side of a connection, two processes.
 #pragma once
 
 #include <ndsupport.h>
@@ -194,7 +194,7 @@ inline void two(const std::function<void(Link &)> &server, const std::function<v
     CHECK_EQ(transom_nd_live_objects(), 0);
 }
 
-// One side each, connected; the client's part runs in the child.
+// A side each, connected; the client's part runs in the child.
 inline void connected(const std::function<void(Side &, Link &)> &server, const std::function<void(Side &, Link &)> &client)
 {
     two(

@@ -1,4 +1,4 @@
-// ND2 4.5 through the interface: what goes wrong, and what each side sees. One line per row.
+// ND2 4.5 through the interface: what goes wrong, and what each side sees. A line per row.
 #include "nd_scene.h"
 
 #include <csignal>
@@ -60,7 +60,7 @@ struct Stage {
     UINT32 token() { return both->GetRemoteToken(); }
 };
 
-// What receives the peer has posted.
+// The receives that the peer has posted.
 enum Receives { Good, None, Bad };
 struct Row {
     const char *name;

@@ -70,7 +70,7 @@ struct Port {
 
 enum Way { Poll, Event, EventOnly, ByPort };
 
-// One overlapped call, from its start to its end.
+// An overlapped call, from its start to its end.
 struct Call {
     Way way;
     Port *port;

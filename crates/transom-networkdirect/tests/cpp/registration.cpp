@@ -13,7 +13,7 @@ static void at_once(IND2MemoryRegion *mr, HRESULT hr, OVERLAPPED *ov)
     HR(mr->GetOverlappedResult(ov, TRUE), ND_SUCCESS);
 }
 
-// One region, again and again.
+// A region, again and again.
 static void latency(Side &s, char *memory, int count)
 {
     IND2MemoryRegion *mr = nullptr;

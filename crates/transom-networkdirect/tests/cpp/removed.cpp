@@ -75,7 +75,7 @@ static void version_2()
     HR(peer.wait(peer.connector, peer.connector->CompleteConnect(&peer.ov)), ND_SUCCESS);
     HR(end_of(s.connector, s.ov), ND_SUCCESS);
 
-    // What a program may hold.
+    // The objects that a program may hold.
     char buffer[256] = {};
     IND2MemoryRegion *mr = s.region(buffer, sizeof buffer, ND_MR_FLAG_ALLOW_LOCAL_WRITE), *unregistered = nullptr;
     HR(s.adapter->CreateMemoryRegion(IID_IND2MemoryRegion, s.file, (void **)&unregistered), ND_SUCCESS);
@@ -87,7 +87,7 @@ static void version_2()
     HR(s.qp->Receive(&peer, nullptr, 0), ND_SUCCESS);
     HR(s.qp->Receive(&s, &sge, 1), ND_SUCCESS);
 
-    // One request of each kind that waits.
+    // A request of each kind that waits.
     Request disconnects, requests, arrivals, refills, connects, accepts;
     HR(s.connector->NotifyDisconnect(&disconnects), ND_PENDING);
     IND2Connector *waiting = nullptr, *connecting = nullptr;
@@ -131,7 +131,7 @@ static void version_2()
     HR(end_of(connecting, connects), GONE);
     HR(end_of(s.connector, accepts), GONE);
 
-    // What was posted, and what is posted now, is canceled and can be retrieved.
+    // Requests that were posted, and those posted now, are canceled and can be retrieved.
     s.expect(ND_CANCELED, &peer, Nd2RequestTypeReceive);
     s.expect(ND_CANCELED, &s, Nd2RequestTypeReceive);
     HR(s.qp->Send(&peer, nullptr, 0, 0), ND_SUCCESS);
@@ -172,7 +172,7 @@ static void version_2()
     HR(first->NotifyDisconnect(&ov), GONE);
     HR(ov.Internal, GONE);
 
-    // What cleans up.
+    // The calls that clean up.
     for (IND2Overlapped *one : std::initializer_list<IND2Overlapped *>{cq, srq, first, connecting, s.connector, s.listener, mr})
         HR(one->CancelOverlappedRequests(), ND_SUCCESS);
     HR(s.wait(first, first->Disconnect(&s.ov)), ND_SUCCESS);

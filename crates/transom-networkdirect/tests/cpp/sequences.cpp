@@ -59,7 +59,7 @@ struct Fuzz {
     std::vector<ND_MW_DESCRIPTOR> known; // windows of anybody, live and dead
     explicit Fuzz(UINT64 seed) : random{seed} {}
 
-    // One end of a connection.
+    // An end of a connection.
     struct Party {
         Fuzz &fuzz;
         OldOwner *one = nullptr;

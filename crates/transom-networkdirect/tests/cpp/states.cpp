@@ -129,7 +129,7 @@ static void connectors()
                              (unsigned)wanted, same ? "" : "; and it has changed something");
                 ++wrong;
             }
-            // What has begun ends before its OVERLAPPED serves again.
+            // A call that has begun ends before its OVERLAPPED serves again.
             s.connector->CancelOverlappedRequests();
             s.listener->CancelOverlappedRequests();
             if (hr == ND_PENDING)

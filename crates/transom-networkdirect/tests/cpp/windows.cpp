@@ -40,7 +40,7 @@ static void binds()
 
 enum Where { Inside, Outside, OtherPair, Invalidated, Unbound };
 
-// One access of the active side to a window of the passive side; how it ends.
+// An access of the active side to a window of the passive side; how it ends.
 static HRESULT access(Ends &e, ULONG rights, bool write, Where where)
 {
     e.connect();

@@ -49,7 +49,7 @@ pub(crate) fn build(source: &str) -> PathBuf {
     program
 }
 
-/// Run it; it must end well. What it wrote to standard error.
+/// Run it; it must end well. Returns its standard error.
 pub(crate) fn run(program: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> String {
     let done = Command::new(program)
         .args(arguments)

@@ -17,7 +17,7 @@ fn pending(begun: Result<()>) -> Result<()> {
     begun.and(Err(Error::WSA_IO_PENDING))
 }
 
-/// What every data transfer is called with: buffers, an overlapped, and no routine (WSD O-1).
+/// The arguments of every data transfer: buffers, an overlapped, and no routine (WSD O-1).
 ///
 /// # Safety
 /// `buffers` is NULL or has `count` entries; `overlapped` as [`Operation::new`] demands.

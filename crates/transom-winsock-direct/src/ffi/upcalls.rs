@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::switch::Switch;
 use crate::tables::UpcallTableEx;
 
-/// What the switch handed over at start.
+/// The upcalls that the switch handed over at start.
 pub(super) struct Table {
     pub(super) table: UpcallTableEx,
     pub(super) catalog_entry: u32,

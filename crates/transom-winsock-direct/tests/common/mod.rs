@@ -179,7 +179,7 @@ impl Process {
     }
 }
 
-/// An operation under way. Its structure stays for ever, as a test may look at it late.
+/// An operation under way. The structure stays for ever, as a test may look at it late.
 pub struct Op {
     pub overlapped: *mut Overlapped,
 }
@@ -216,7 +216,7 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// So many pages of this byte.
+    /// The given number of pages of this byte.
     pub fn of(pages: usize, byte: u8) -> Mapping {
         // Far below where the system puts what has no fixed place: when a part of it is unmapped, no
         // other thread's allocation takes its place.
@@ -245,7 +245,7 @@ impl Mapping {
     pub fn protect(&self, page: usize, flags: MprotectFlags) {
         unsafe { mprotect(self.at(page), PAGE, flags) }.unwrap();
     }
-    /// Other memory where this was unmapped. It must have been; nothing else is displaced.
+    /// Other memory where this was unmapped. The place must have been; nothing else is displaced.
     pub fn map_again(&self, page: usize, count: usize, byte: u8) {
         let flags = MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE;
         let (both, length) = (ProtFlags::READ | ProtFlags::WRITE, count * PAGE);
@@ -259,7 +259,7 @@ impl Mapping {
     pub fn byte(&self, at: usize) -> u8 {
         unsafe { self.base.cast::<u8>().add(at).read_volatile() }
     }
-    /// What is there now, when no peer writes to it.
+    /// The bytes that are there now, when no peer writes to it.
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.pages * PAGE];
         unsafe { self.base.cast::<u8>().copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
@@ -315,7 +315,7 @@ impl Two {
         let (s, t) = connect(&a, &b, listener);
         Two { a, s, b, t, listener }
     }
-    /// One more connection between the same processes.
+    /// Another connection between the same processes.
     pub fn another(&self) -> (usize, usize) {
         connect(&self.a, &self.b, self.listener)
     }

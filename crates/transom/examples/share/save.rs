@@ -12,7 +12,7 @@ use rustix::fs::{FlockOperation, flock};
 
 const END: &str = ".part";
 
-/// Write `bytes` to `out`. Who looks there finds what was there before, or all of this.
+/// Write `bytes` to `out`. A reader of the file finds the old content, or all of this.
 pub(crate) fn whole(out: &Path, bytes: &[u8]) -> Result<()> {
     // Through a link, to what it names.
     let out = &fs::canonicalize(out).unwrap_or_else(|_| out.to_owned());

@@ -76,7 +76,7 @@ fn giant_private_data_is_refused_unread() {
     honest.is_served();
 }
 
-/// What is no start-up, or no frame, ends its own connection.
+/// Bytes that are no start-up, or no frame, end their own connection.
 #[test]
 fn garbage_ends_its_own_connection() {
     let mut owner = Owner::new();

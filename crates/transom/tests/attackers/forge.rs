@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use transom::{Adapter, Grant, Listener, Options, QueuePair, Region, Rights, Window};
 
-/// So long a test waits for what must happen. Never reached by one that passes.
+/// The time that a test waits for what must happen. Never reached by one that passes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) const WRITE: u8 = 0x40;
 pub(crate) const READ_REQUEST: u8 = 0x41;
 pub(crate) const SEND: u8 = 0x43;
 pub(crate) const SEND_INVALIDATE: u8 = 0x44;
 pub(crate) const TERMINATE: u8 = 0x47;
-/// What a forged peer calls the place where it wants to read to.
+/// The name that a forged peer gives the place where it wants to read to.
 const SINK: [u8; 12] = [0x51; 12];
 
 /// Until something is so that another thread brings about.
@@ -25,8 +25,8 @@ pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
-/// The side that has memory to lose. Its adapter asks for no checksum, which a forged peer would only
-/// compute to please it.
+/// The side that has memory to lose. The side's adapter asks for no checksum, which a forged peer
+/// would only compute to please it.
 pub(crate) struct Owner {
     pub(crate) adapter: Adapter,
     pub(crate) listener: Listener,
@@ -244,7 +244,7 @@ impl Forged {
     }
 }
 
-/// What a forger needs to know of a grant.
+/// The facts that a forger needs of a grant.
 pub(crate) fn parts(grant: Grant) -> (u32, u64) {
     (grant.token(), grant.address())
 }

@@ -54,7 +54,8 @@ fn ranges_that_wrap_or_stick_out_are_refused() {
     }
 }
 
-/// What lies inside is served to the last byte, so that the refusals above are not for another reason.
+/// A range inside is served to the last byte, so that the refusals above are not for another
+/// reason.
 #[test]
 fn the_whole_window_is_served_and_nothing_is_a_range_anywhere() {
     let mut owner = Owner::new();

@@ -37,8 +37,8 @@ fn who_stops_in_mid_frame_holds_up_nobody() {
     honest.is_served();
 }
 
-/// Rule 9: what a peer does not take stays where it is. One buffer is filled for it, once; the owner's
-/// own requests wait in their queue, which has an end; closing waits for nothing.
+/// Rule 9: what a peer does not take stays where it is. A single buffer is filled for it, once; the
+/// owner's own requests wait in their queue, which has an end; closing waits for nothing.
 #[test]
 fn who_never_reads_makes_its_owner_hold_one_buffer() {
     let mut owner = Owner::new();

@@ -179,14 +179,14 @@ impl Process {
         (status, self.said.join("\n"), self.complaint())
     }
 
-    /// It ends well.
+    /// The process ends well.
     pub(crate) fn succeeds(self) -> String {
         let (status, out, err) = self.end();
         assert!(status.success(), "{status}: {out}\n{err}");
         out
     }
 
-    /// It fails by itself; its complaint.
+    /// The process fails by itself; the text is its complaint.
     pub(crate) fn fails(self) -> String {
         let (status, out, err) = self.end();
         assert_eq!(status.code(), Some(1), "{status}: {out}\n{err}");
@@ -198,7 +198,8 @@ impl Process {
         self.err.take().map_or_else(String::new, |reader| reader.join().unwrap())
     }
 
-    /// What it holds: descriptors, and how many of them or of its mappings are shared memory.
+    /// The resources it holds: descriptors, and how many of them or of its mappings are shared
+    /// memory.
     pub(crate) fn holds(&self) -> Holds {
         let proc = format!("/proc/{}", self.pid());
         let fds = fs::read_dir(format!("{proc}/fd")).unwrap();
@@ -222,7 +223,7 @@ impl Drop for Process {
     }
 }
 
-/// What a process holds of the system.
+/// The resources that a process holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Holds {
     pub(crate) descriptors: u64,

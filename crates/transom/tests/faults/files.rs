@@ -45,7 +45,8 @@ fn a_file_cut_short_while_it_is_served_costs_the_connection_and_names_the_range(
     }
 }
 
-/// What was offered is what is served: a new file under the old name is another file.
+/// The file that was offered is the one that is served: a new file under the old name is another
+/// file.
 #[test]
 fn a_file_replaced_while_it_is_served_is_served_as_it_was_offered() {
     for path in PATHS {

@@ -254,7 +254,7 @@ fn an_adapter_without_a_thread_is_an_error_and_costs_nothing() {
     let local = [127, 0, 0, 1].into();
     let before = open();
     drop(Adapter::open(local).unwrap());
-    // Its thread closes them, and may not have begun yet.
+    // The adapter's thread closes them, and may not have begun yet.
     until("its descriptors are closed", || (open() == before).then_some(()));
     if is_root() {
         // Root has no such limit. Of this thread only, which is the one that asks.

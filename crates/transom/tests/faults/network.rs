@@ -73,7 +73,7 @@ impl Cable {
         run("tc", &format!("-n {} qdisc del dev veth0 root", self.here)).unwrap();
     }
 
-    /// Who was not found while the cable was out is looked for anew at once.
+    /// A host that was not found while the cable was out is looked for anew at once.
     fn forget_neighbours(&self) {
         for namespace in [&self.here, &self.there] {
             ip(&format!("-n {namespace} neigh flush dev veth0")).unwrap();

@@ -11,9 +11,10 @@ use transom::{Adapter, Grant, Rights};
 
 use super::common::{PATHS, Place, Process, part, share, until};
 
-/// What the engine waits for a silent peer (`Dialect::silence`), and a little more.
+/// The time that the engine waits for a silent peer (`Dialect::silence`), and a little more.
 const LONGER: Duration = Duration::from_millis(11_500);
-/// What the buffers of a connection hold: more, and the owner would give up a reader that takes nothing.
+/// Bytes that the buffers of a connection hold: more, and the owner would give up a reader that
+/// takes nothing.
 const LENGTH: u64 = 32 << 10;
 
 fn stop(process: &Process) {
@@ -126,7 +127,7 @@ fn a_process_that_was_stopped_for_longer_than_the_time_out_goes_on() {
     const TEST: &str = "stopped::a_process_that_was_stopped_for_longer_than_the_time_out_goes_on";
     play();
     on_each_path(|path| {
-        // One owner answers meanwhile; the other one is stopped for as long as its reader is.
+        // An owner answers meanwhile; the other one is stopped for as long as its reader is.
         let mut pairs = [(); 2].map(|()| {
             let (owner, at) = start_owner(path, TEST);
             let mut reader = start_reader(path, TEST, at);
