@@ -102,6 +102,10 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         if let Err(unrunnable) = program.check(&libraries) {
             return Ok(Some(refused(&unrunnable)));
         }
+        if !args.quiet {
+            let device = args.device.as_deref().unwrap_or("transom0");
+            eprintln!("transom: device {device}, libraries of {}", libraries.display());
+        }
         let error = Command::new(&program.path).arg0(name).args(arguments).envs(variables).exec();
         eprintln!("transom: start {}: {error}", program.path.display());
         Ok(Some(ExitCode::from(126)))

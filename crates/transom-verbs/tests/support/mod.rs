@@ -14,23 +14,18 @@ pub(crate) fn built() -> PathBuf {
 pub(crate) fn libraries() -> PathBuf {
     let here = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("run-{}", std::process::id()));
     std::fs::create_dir_all(&here).unwrap();
-    for name in ["libibverbs.so.1", "libibverbs.so"] {
-        let link = here.join(name);
-        if !link.exists() {
-            std::os::unix::fs::symlink(built().join("libtransom_verbs.so"), link).unwrap();
+    for (name, file) in [
+        ("libibverbs.so.1", "libtransom_verbs.so"),
+        ("libibverbs.so", "libtransom_verbs.so"),
+        ("librdmacm.so.1", "libtransom_rdmacm.so"),
+    ] {
+        // Tests of one process make the links at the same time.
+        match std::os::unix::fs::symlink(built().join(file), here.join(name)) {
+            Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => panic!("{name}: {e}"),
+            _ => {}
         }
     }
     here
-}
-
-/// Whether a program is installed; says that a test leaves it out if not.
-pub(crate) fn installed(program: &str) -> bool {
-    let found = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
-        .any(|directory| directory.join(program).is_file());
-    if !found {
-        eprintln!("SKIPPED: {program} is not installed");
-    }
-    found
 }
 
 /// Compile a C program of `tests/c`, or of a text, with the distribution's headers. `None`, said as
