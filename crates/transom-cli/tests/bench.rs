@@ -92,7 +92,23 @@ fn two_processes_share_memory() {
         );
         assert!(object["baseline"].as_str().is_some_and(|name| name.starts_with(baseline)));
         compared(&object);
+        by_line(&object);
         two_processes(&object);
+        let second = object["second"]["baseline"].as_str().unwrap_or_default();
+        assert_eq!(second.contains("just written"), bench.ends_with("bandwidth"), "{object}");
+    }
+}
+
+/// Each pair is near, far or mixed.
+fn by_line(object: &Value) {
+    let groups = object["by_line"].as_array().expect("groups");
+    let sorted: u64 = groups.iter().map(|group| group["pairs"].as_u64().unwrap()).sum();
+    assert_eq!(sorted + object["mixed"].as_u64().unwrap(), object["pairs"].as_u64().unwrap());
+    for group in groups {
+        assert!(["near", "far"].iter().any(|name| group["distance"] == *name), "{object}");
+        for field in ["line", "median", "ratio"] {
+            number(group, field);
+        }
     }
 }
 

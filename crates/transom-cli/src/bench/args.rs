@@ -118,7 +118,7 @@ pub(crate) struct Args {
 /// Options of `connections`.
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct ConnectionsArgs {
-    /// Connections of the crowd
+    /// Connections in all, idle ones included
     #[arg(long, default_value_t = 10_000)]
     pub(super) connections: usize,
     /// How many of them are active; the others are idle. The baseline has these alone

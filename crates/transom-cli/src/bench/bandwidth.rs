@@ -9,7 +9,7 @@ use super::args::{Path, Plan};
 use super::peer::start;
 use super::report::{Baseline, Report};
 use super::side::{Job, Side};
-use super::{PAIRS, baseline, same_host, stats};
+use super::{PAIRS, baseline, line, same_host, stats};
 use crate::exit::{Outcome, system};
 use crate::progress;
 
@@ -19,12 +19,13 @@ const AHEAD: usize = 16;
 pub(super) fn run(plan: &Plan, write: bool) -> Outcome {
     let (mut side, _peer) = start(plan)?;
     let spin = plan.wait.is_busy();
-    let mut ours = Vec::with_capacity(PAIRS);
+    let (mut ours, mut looks) = (Vec::with_capacity(PAIRS), Vec::new());
     let mut variants: Vec<Baseline> = Vec::new();
     // Between processes of one host: the copy that no road can do without.
     let copies = side.queue.info().path == Path::Process.name();
     if plan.baseline && copies {
         variants.push(Baseline::new("memcpy in one thread"));
+        variants.push(Baseline::new("memcpy of lines that another processor has just written"));
     } else if plan.baseline {
         for call in baseline::CALLS {
             for (spin, how) in [(true, "spinning"), (false, "blocking")] {
@@ -37,9 +38,12 @@ pub(super) fn run(plan: &Plan, write: bool) -> Outcome {
     }
     transfer(&mut side, write, spin, plan.slice / 2)?;
     for _ in progress::steps(PAIRS, "pairs") {
+        let before = copies.then(line::look);
         ours.push(side.measured(|side| transfer(side, write, spin, plan.slice))?);
-        if let Some(variant) = variants.first_mut().filter(|_| copies) {
-            variant.values.push(same_host::memcpy(plan.size, plan.slice));
+        looks.extend(before.map(|before| [before, line::look()]));
+        if let ([near, moved], true) = (&mut variants[..], copies) {
+            near.values.push(same_host::memcpy(plan.size, plan.slice));
+            moved.values.push(same_host::memcpy_moved(plan.size, plan.slice));
             continue;
         }
         let kinds = baseline::CALLS.iter().flat_map(|call| [(*call, true), (*call, false)]);
@@ -50,9 +54,15 @@ pub(super) fn run(plan: &Plan, write: bool) -> Outcome {
     let bench = if write { "write-bandwidth" } else { "read-bandwidth" };
     let p99 = stats::quantile(&mut ours.clone(), 0.01);
     let mut report = Report::new(bench, "bytes/s", &ours, p99, side.about(plan));
-    let fastest = variants.iter().max_by(|a, b| a.median().total_cmp(&b.median()));
+    let streams = variants.iter().take(if copies { 1 } else { variants.len() });
+    let fastest = streams.max_by(|a, b| a.median().total_cmp(&b.median()));
     if let Some(fastest) = fastest {
         report.compare(&ours, fastest);
+    }
+    report.sort(&ours, fastest, &looks);
+    // What moves from one processor to another cannot be copied faster than that.
+    if let ([_, moved], true) = (&variants[..], copies) {
+        report.also(&ours, moved);
     }
     report.print(plan.json);
     side.tell(Job::Quit, 0, false)

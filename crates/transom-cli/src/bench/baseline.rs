@@ -67,27 +67,31 @@ fn receive(stream: &mut impl Plain, bytes: &mut [u8]) -> Result<()> {
     Ok(())
 }
 
-/// Half round trips in nanoseconds, one per message of `size` bytes.
+/// Half round trips of messages of `size` bytes in nanoseconds, one for each batch of up to `most`.
 pub(crate) fn ping(
     s: &mut impl Plain,
     size: usize,
     spin: bool,
+    most: usize,
     time: Duration,
 ) -> Result<Vec<f64>> {
     s.set_nonblocking(spin)?;
     let (mut message, mut samples, begin) = (vec![MORE; size], Vec::new(), Instant::now());
-    loop {
-        let last = begin.elapsed() >= time;
-        message.fill(if last { LAST } else { MORE });
+    let mut batch = 1;
+    while begin.elapsed() < time || samples.is_empty() {
         let sent = Instant::now();
-        send(s, &message)?;
-        receive(s, &mut message)?;
-        samples.push(sent.elapsed().as_nanos() as f64 / 2.0);
-        if last {
-            s.set_nonblocking(false)?;
-            return Ok(samples);
+        for _ in 0..batch {
+            send(s, &message)?;
+            receive(s, &mut message)?;
         }
+        samples.push(sent.elapsed().as_nanos() as f64 / (2 * batch) as f64);
+        batch = most.min(2 * batch);
     }
+    message.fill(LAST);
+    send(s, &message)?;
+    receive(s, &mut message)?;
+    s.set_nonblocking(false)?;
+    Ok(samples)
 }
 
 /// The other side of [`ping`].
@@ -146,7 +150,7 @@ mod tests {
         });
         let mut s = TcpStream::connect(to).unwrap();
         prepare(&s, "reno").unwrap();
-        assert!(!ping(&mut s, 8, false, Duration::from_millis(1)).unwrap().is_empty());
+        assert!(!ping(&mut s, 8, false, 3, Duration::from_millis(1)).unwrap().is_empty());
         assert!(source(&mut s, CALLS[0], true, Duration::ZERO).unwrap() > 0.0);
         sink(&mut s, CALLS[1], true).unwrap();
         assert!(other.join().unwrap() > 0.0);

@@ -3,6 +3,8 @@
 //! Spinning: each side Writes and then watches the last byte of its own memory, which the other
 //! side's Write changes, while it polls its completion queue (or does not: `--wait watch`). Blocking: nobody can sleep on a byte
 //! of memory, so an empty Send follows each Write and each side sleeps until it receives one.
+//!
+//! A look at the clock takes as long as a cache line's way: spinning, a sample is up to [`BATCH`] round trips.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
@@ -11,24 +13,29 @@ use super::args::{Path, Plan, Wait};
 use super::peer::start;
 use super::report::{Baseline, Report};
 use super::side::{Job, Side};
-use super::{PAIRS, baseline, same_host, stats};
+use super::{PAIRS, baseline, line, same_host, stats};
 use crate::exit::{Exit, Failure, Outcome, system};
 use crate::progress;
 
 /// In the last byte of a message: this was the last one.
 const LAST: u8 = 0xff;
+/// Most round trips between two looks at the clock where both sides spin.
+const BATCH: usize = 64;
 
 pub(super) fn run(plan: &Plan) -> Outcome {
     let (mut side, _peer) = start(plan)?;
     let base = Base::of(&side, plan.wait.is_busy());
     let mut theirs = Baseline::new(base.name());
-    let (mut all, mut ours) = (Vec::new(), Vec::new());
+    let (mut all, mut ours, mut looks) = (Vec::new(), Vec::new(), Vec::new());
+    let same_host = base != Base::Tcp;
     if plan.baseline {
         base.ping(&mut side, plan, plan.slice / 2)?;
     }
     ping(&mut side, plan.wait, plan.slice / 2)?;
     for _ in progress::steps(PAIRS, "pairs") {
+        let before = same_host.then(line::look);
         let mut samples = side.measured(|side| ping(side, plan.wait, plan.slice))?;
+        looks.extend(before.map(|before| [before, line::look()]));
         ours.push(stats::median(&mut samples));
         all.append(&mut samples);
         if plan.baseline {
@@ -40,6 +47,7 @@ pub(super) fn run(plan: &Plan) -> Outcome {
     if plan.baseline {
         report.compare(&ours, &theirs);
     }
+    report.sort(&ours, plan.baseline.then_some(&theirs), &looks);
     report.print(plan.json);
     side.tell(Job::Quit, 0, false)
 }
@@ -74,16 +82,17 @@ impl Base {
     /// Half round trips in nanoseconds.
     fn ping(self, side: &mut Side, plan: &Plan, time: Duration) -> Outcome<Vec<f64>> {
         let spin = plan.wait.is_busy();
+        let batch = if spin { BATCH } else { 1 };
         match self {
             Base::Line => Ok(same_host::bounce(time)),
             Base::Unix => {
                 side.tell(Job::LocalPong, plan.size, spin)?;
-                baseline::ping(&mut side.unix, plan.size, spin, time)
+                baseline::ping(&mut side.unix, plan.size, spin, batch, time)
                     .map_err(system("the Unix socket"))
             }
             Base::Tcp => {
                 side.tell(Job::RawPong, plan.size, spin)?;
-                baseline::ping(&mut side.raw, plan.size, spin, time)
+                baseline::ping(&mut side.raw, plan.size, spin, batch, time)
                     .map_err(system("the plain socket"))
             }
         }
@@ -94,23 +103,32 @@ impl Base {
 fn ping(side: &mut Side, wait: Wait, time: Duration) -> Outcome<Vec<f64>> {
     let job = if wait == Wait::Watch { Job::WatchingPong } else { Job::Pong };
     side.tell(job, 0, wait.is_busy())?;
+    let most = if wait.is_busy() { BATCH } else { 1 };
     let (mut samples, mut turn, begin) = (Vec::new(), 0_u8, Instant::now());
-    loop {
-        let last = begin.elapsed() >= time;
-        turn = if last { LAST } else { (turn + 1) % LAST };
+    let mut batch = 1;
+    while begin.elapsed() < time || samples.is_empty() {
         let sent = Instant::now();
-        put(side, turn, wait)?;
-        let answer = take(side, turn, wait)?;
-        samples.push(sent.elapsed().as_nanos() as f64 / 2.0);
-        if answer != turn {
-            return Err(Failure::new(
-                Exit::CheckFailed,
-                format!("round {turn} was answered with {answer}"),
-            ));
+        for _ in 0..batch {
+            turn = (turn + 1) % LAST;
+            round(side, turn, wait)?;
         }
-        if last {
-            // The next run begins with a silent bell. Nobody else writes to it until then.
-            return quiet(side).map(|()| samples);
+        samples.push(sent.elapsed().as_nanos() as f64 / (2 * batch) as f64);
+        // Grows, so that a short slice on a loaded machine ends in time.
+        batch = most.min(2 * batch);
+    }
+    round(side, LAST, wait)?;
+    // The next run begins with a silent bell. Nobody else writes to it until then.
+    quiet(side).map(|()| samples)
+}
+
+/// One round trip.
+fn round(side: &Side, turn: u8, wait: Wait) -> Outcome {
+    put(side, turn, wait)?;
+    match take(side, turn, wait)? {
+        answer if answer == turn => Ok(()),
+        answer => {
+            let what = format!("round {turn} was answered with {answer}");
+            Err(Failure::new(Exit::CheckFailed, what))
         }
     }
 }

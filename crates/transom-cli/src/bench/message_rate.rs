@@ -16,7 +16,7 @@ use super::baseline;
 use super::peer::start;
 use super::report::{Baseline, Report};
 use super::side::{Job, Side};
-use super::{PAIRS, same_host, stats};
+use super::{PAIRS, line, same_host, stats};
 use crate::exit::{Outcome, system};
 use crate::progress;
 
@@ -39,12 +39,14 @@ pub(super) fn run(plan: &Plan) -> Outcome {
             .map(|how| Baseline::new(format!("raw, {how}, one system call each")))
             .into(),
     };
-    let mut ours = Vec::with_capacity(PAIRS);
+    let (mut ours, mut looks) = (Vec::with_capacity(PAIRS), Vec::new());
     for warm in progress::steps(PAIRS + 1, "pairs").map(|slice| slice == 0) {
         let time = if warm { plan.slice / 2 } else { plan.slice };
+        let before = same_host.then(line::look);
         let rate = side.measured(|side| rate(side, spin, time))?;
         if !warm {
             ours.push(rate);
+            looks.extend(before.map(|before| [before, line::look()]));
         }
         for (variant, spin) in variants.iter_mut().zip([true, false]) {
             let rate =
@@ -60,6 +62,7 @@ pub(super) fn run(plan: &Plan) -> Outcome {
     if let Some(fastest) = fastest {
         report.compare(&ours, fastest);
     }
+    report.sort(&ours, fastest, &looks);
     report.print(plan.json);
     side.tell(Job::Quit, 0, false)
 }

@@ -8,11 +8,12 @@ mod attackers;
 mod bandwidth;
 mod baseline;
 mod check;
+mod connections;
 #[expect(unsafe_code, reason = "an allocator that counts")]
 mod cost;
-mod crowd;
 mod fairness;
 mod latency;
+mod line;
 mod local;
 mod message_rate;
 pub(crate) mod peer;
@@ -73,7 +74,7 @@ pub(crate) fn run(command: &Command) -> Outcome {
         Command::MessageRate(args) => message_rate::run(&args.checked(8, 4096)?),
         Command::Bind(args) => local::bind(&args.checked(8, LARGEST)?),
         Command::Register(args) => local::register(&args.checked(4096, LARGEST_REGION)?),
-        Command::Connections(args) => crowd::run(args),
+        Command::Connections(args) => connections::run(args),
         Command::Check(args) => check::run(args),
         Command::Fairness(args) => fairness::run(args),
         Command::Memory(args) => cost::run(args),

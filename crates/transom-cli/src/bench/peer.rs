@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use transom::{Adapter, Options};
 
 use super::args::{OnOff, Path, PeerArgs, Plan, Wait};
-use super::crowd::Crowds;
+use super::connections::Gathered;
 use super::side::{Job, Side};
 use super::{Seat, baseline, latency, message_rate, refusal, sit};
 use crate::exit::{Exit, Failure, Outcome, system};
@@ -100,7 +100,7 @@ pub(crate) fn run(args: &PeerArgs) -> Outcome {
 
 /// Do what the other side says.
 fn work(mut side: Side, args: &PeerArgs) -> Outcome {
-    let mut crowds = Crowds::new(args);
+    let mut gathered = Gathered::new(args);
     loop {
         let (job, size, spin) = side.hear()?;
         let raw = |done: std::io::Result<()>| done.map_err(system("the plain socket"));
@@ -114,9 +114,9 @@ fn work(mut side: Side, args: &PeerArgs) -> Outcome {
             Job::WatchingPong => latency::pong(&mut side, Wait::Watch)?,
             Job::Passive => passive(&side, spin)?,
             Job::Cpu => side.tell_cpu()?,
-            Job::Gather => crowds.gather(&mut side, size)?,
-            Job::AnswerFirst => crowds.answer(0, spin)?,
-            Job::AnswerSecond => crowds.answer(1, spin)?,
+            Job::Gather => gathered.gather(&mut side, size)?,
+            Job::AnswerFirst => gathered.answer(0, spin)?,
+            Job::AnswerSecond => gathered.answer(1, spin)?,
             Job::Quit => return Ok(()),
         }
     }

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::line::{self, Distance, Group, Looks};
 use super::stats::{self, Ratio};
 use crate::adapters::print_json;
 use crate::show;
@@ -23,6 +24,12 @@ pub(super) struct Report {
     pub(super) ratio: Option<f64>,
     pub(super) ratio_quartiles: Option<[f64; 2]>,
     pub(super) pairs: usize,
+    /// A second baseline, where one does not tell all.
+    pub(super) second: Option<Second>,
+    /// Between two processes: the pairs by what a cache line cost meanwhile.
+    pub(super) by_line: Vec<Group>,
+    /// Pairs during which that changed. No group has them.
+    pub(super) mixed: usize,
     #[serde(flatten)]
     pub(super) about: About,
 }
@@ -48,6 +55,15 @@ pub(super) struct About {
     pub(super) seconds: f64,
     pub(super) cpu_seconds: f64,
     pub(super) peer_cpu_seconds: f64,
+}
+
+/// A second thing to compare with.
+#[derive(Debug, Serialize)]
+pub(super) struct Second {
+    pub(super) baseline: String,
+    pub(super) baseline_median: f64,
+    pub(super) ratio: f64,
+    pub(super) ratio_quartiles: [f64; 2],
 }
 
 /// Measurements of one side, one value per slice.
@@ -87,6 +103,9 @@ impl Report {
             ratio: None,
             ratio_quartiles: None,
             pairs: 0,
+            second: None,
+            by_line: Vec::new(),
+            mixed: 0,
             about,
         }
     }
@@ -98,6 +117,19 @@ impl Report {
         self.ratio = Some(median);
         self.ratio_quartiles = Some(quartiles);
         self.pairs = ours.len().min(baseline.values.len());
+    }
+
+    /// Compares with a second baseline as well.
+    pub(super) fn also(&mut self, ours: &[f64], baseline: &Baseline) {
+        let Ratio { median: ratio, quartiles: ratio_quartiles } =
+            stats::pairwise(ours, &baseline.values);
+        let (baseline, baseline_median) = (baseline.name.clone(), baseline.median());
+        self.second = Some(Second { baseline, baseline_median, ratio, ratio_quartiles });
+    }
+
+    /// Sorts the pairs by what a cache line cost before and after each slice of ours.
+    pub(super) fn sort(&mut self, ours: &[f64], baseline: Option<&Baseline>, looks: &[Looks]) {
+        (self.by_line, self.mixed) = line::sort(ours, baseline, looks);
     }
 
     pub(super) fn print(&self, json: bool) {
@@ -122,6 +154,29 @@ impl Report {
                 "  ratio      {ratio:.2}   quartiles {low:.2} to {high:.2}, {} pairs",
                 self.pairs
             );
+        }
+        if let Some(Second { baseline, baseline_median, ratio, ratio_quartiles: [low, high] }) =
+            &self.second
+        {
+            println!("  baseline   {}   {baseline}", self.value(*baseline_median));
+            println!("  ratio      {ratio:.2}   quartiles {low:.2} to {high:.2}");
+        }
+        for group in &self.by_line {
+            let (line, pairs, ours) = (group.line, group.pairs, self.value(group.median));
+            let name = match group.distance {
+                Distance::Near => "near",
+                Distance::Far => "far",
+            };
+            let ratio = match (group.ratio, group.ratio_quartiles) {
+                (Some(ratio), Some([low, high])) => {
+                    format!(", ratio {ratio:.2}, quartiles {low:.2} to {high:.2}")
+                }
+                _ => String::new(),
+            };
+            println!("  {name:<9}  {ours}{ratio}   {pairs} pairs, a cache line costs {line:.0} ns");
+        }
+        if self.mixed > 0 {
+            println!("  mixed      {} pairs, in which that cost changed", self.mixed);
         }
         let About { seconds, cpu_seconds, peer_cpu_seconds, pid, peer_pid, .. } = &self.about;
         println!(

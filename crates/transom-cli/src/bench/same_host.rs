@@ -5,6 +5,7 @@
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::{Seat, sit};
@@ -58,6 +59,54 @@ pub(super) fn memcpy(size: usize, time: Duration) -> f64 {
         bytes += size as f64;
     }
     bytes / begin.elapsed().as_secs_f64()
+}
+
+/// Bytes per second of copies of `size` bytes out of a block that a thread on another processor has
+/// written just before; only the copies count.
+pub(super) fn memcpy_moved(size: usize, time: Duration) -> f64 {
+    const WRITE: u64 = 1;
+    const WRITTEN: u64 = 2;
+    const OVER: u64 = 3;
+    let turn = Line(AtomicU64::new(WRITE));
+    // The lock is never waited for: `turn` says whose it is.
+    let block = Mutex::new(vec![0_u8; size]);
+    let locked = || block.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut to = vec![0_u8; size];
+    std::thread::scope(|both| {
+        both.spawn(|| {
+            let _ = sit(Seat::Peer);
+            let mut value = 0_u8;
+            loop {
+                match turn.0.load(Ordering::Acquire) {
+                    WRITE => {
+                        value = value.wrapping_add(1);
+                        locked().fill(value);
+                        turn.0.store(WRITTEN, Ordering::Release);
+                    }
+                    OVER => return,
+                    _ => std::hint::spin_loop(),
+                }
+            }
+        });
+        let (begin, mut spent, mut bytes) = (Instant::now(), Duration::ZERO, 0.0);
+        while begin.elapsed() < time || bytes == 0.0 {
+            while turn.0.load(Ordering::Acquire) != WRITTEN {
+                std::hint::spin_loop();
+            }
+            let (from, copy) = (locked(), Instant::now());
+            black_box(&mut to).copy_from_slice(black_box(&from));
+            spent += copy.elapsed();
+            bytes += size as f64;
+            drop(from);
+            turn.0.store(WRITE, Ordering::Release);
+        }
+        // The other thread answers its last turn before it is told to end.
+        while turn.0.load(Ordering::Acquire) != WRITTEN {
+            std::hint::spin_loop();
+        }
+        turn.0.store(OVER, Ordering::Release);
+        bytes / spent.as_secs_f64()
+    })
 }
 
 /// A message of the bare ring: a cache line, whose first word says in which lap it was written.
@@ -121,6 +170,7 @@ mod tests {
     fn both_come_to_an_end() {
         assert!(bounce(Duration::ZERO).iter().all(|ns| *ns > 0.0));
         assert!(memcpy(4096, Duration::from_millis(1)) > 0.0);
+        assert!(memcpy_moved(4096, Duration::from_millis(1)) > 0.0);
         assert!(ring(Duration::from_millis(1)) > 0.0);
     }
 }

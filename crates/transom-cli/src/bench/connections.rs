@@ -38,15 +38,15 @@ pub(super) fn run(args: &ConnectionsArgs) -> Outcome {
     }
     room_for(connections + active, plan.path)?;
     let (mut side, _peer) = start(&plan)?;
-    let crowd = gather(&mut side, &plan, connections)?;
+    let many = gather(&mut side, &plan, connections)?;
     let alone = gather(&mut side, &plan, active)?;
     let spin = plan.wait.is_busy();
     let name = format!("{active} connections, all of them active");
     let (mut ours, mut baseline) = (Vec::with_capacity(PAIRS), Baseline::new(name));
-    crowd.rate(&mut side, Job::AnswerFirst, active, spin, plan.slice / 2)?;
+    many.rate(&mut side, Job::AnswerFirst, active, spin, plan.slice / 2)?;
     alone.rate(&mut side, Job::AnswerSecond, active, spin, plan.slice / 2)?;
     for _ in progress::steps(PAIRS, "pairs") {
-        let among = |side: &mut Side| crowd.rate(side, Job::AnswerFirst, active, spin, plan.slice);
+        let among = |side: &mut Side| many.rate(side, Job::AnswerFirst, active, spin, plan.slice);
         ours.push(side.measured(among)?);
         let rate = alone.rate(&mut side, Job::AnswerSecond, active, spin, plan.slice)?;
         baseline.values.push(rate);
@@ -137,11 +137,11 @@ impl Crowd {
 }
 
 /// The peer's side: what it has accepted so far, and who answers.
-pub(super) struct Crowds {
+pub(super) struct Gathered {
     crc: OnOff,
     path: Path,
     congestion: String,
-    crowds: Vec<Answering>,
+    gathered: Vec<Answering>,
 }
 
 struct Answering {
@@ -150,10 +150,10 @@ struct Answering {
     stopped: Rc<Cell<bool>>,
 }
 
-impl Crowds {
-    pub(super) fn new(args: &PeerArgs) -> Crowds {
+impl Gathered {
+    pub(super) fn new(args: &PeerArgs) -> Gathered {
         let PeerArgs { crc, path, ref congestion, .. } = *args;
-        Crowds { crc, path, congestion: congestion.clone(), crowds: Vec::new() }
+        Gathered { crc, path, congestion: congestion.clone(), gathered: Vec::new() }
     }
 
     /// Accept so many connections, and have each answer what it receives.
@@ -168,13 +168,13 @@ impl Crowds {
             let queue = listener.next().wait()?.receives(receives, size).accept().wait()?;
             tasks.add(answer(queue, stopped.clone()));
         }
-        self.crowds.push(Answering { adapter, tasks, stopped });
+        self.gathered.push(Answering { adapter, tasks, stopped });
         side.tell_number(count as u64)
     }
 
-    /// Answer on one crowd's connections until it is told to stop.
+    /// Answer on the connections of one gathering until it is told to stop.
     pub(super) fn answer(&mut self, which: usize, spin: bool) -> Outcome {
-        let Some(Answering { adapter, tasks, stopped }) = self.crowds.get_mut(which) else {
+        let Some(Answering { adapter, tasks, stopped }) = self.gathered.get_mut(which) else {
             return Ok(());
         };
         tasks.run(spin.then_some(&*adapter), || stopped.replace(false))
