@@ -8,8 +8,9 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::process::Command;
 
 use common::*;
-use transom_ndkpi::Status;
 use transom_ndkpi::dispatch::*;
+use transom_ndkpi::types::Version;
+use transom_ndkpi::{NdkOpenAdapter, Status};
 use transom_rules::ports::Held;
 
 /// A socket address as C has it, and its size.
@@ -177,6 +178,71 @@ fn each_connect_has_its_own_source() {
         assert_eq!(complete(client.connector), Status::SUCCESS);
         let server = Side { connector: events.event.get().0, ..server };
         assert_eq!(Status(events.accepted.get()), Status::SUCCESS);
+        let listening = begin_close(listener).1;
+        client.end(&[]);
+        server.end(&[]);
+        listening.get();
+        Box::leak(events);
+    });
+}
+
+/// The same calls with addresses of IPv6: an adapter of one, a listener, a connection, both of its
+/// addresses.
+#[test]
+fn an_adapter_has_an_ipv6_address() {
+    let here = |port| SocketAddr::from((Ipv6Addr::LOCALHOST, port));
+    if let Err(why) = TcpListener::bind(here(0)) {
+        let _ = writeln!(std::io::stderr(), "\nSKIPPED: no IPv6: {why}");
+        return;
+    }
+    let side = |mode| {
+        let ((at, length), mut adapter) = (bytes_of(here(0)), std::ptr::null_mut());
+        let version = Version { major: 2, minor: 0 };
+        let (at, options) = (at.as_ptr().cast(), options(mode));
+        let status = unsafe { NdkOpenAdapter(version, at, length, &options, &mut adapter) };
+        assert_eq!(Status(status), Status::SUCCESS);
+        let (pd, cq) = (pd(adapter), cq(adapter));
+        Side { adapter, pd, cq, qp: qp(pd, cq, 77), connector: std::ptr::null_mut() }
+    };
+    // The address that a call gives, without its family, which is the system's.
+    let address = |object: Ptr, get: GetAddress| {
+        let (mut bytes, mut length) = ([0_u8; 29], 27);
+        let status = unsafe { get(object, bytes.as_mut_ptr().cast(), &mut length) };
+        assert_eq!((Status(status), length), (Status::BUFFER_TOO_SMALL, 28));
+        assert_eq!(bytes, [0; 29], "nothing is written");
+        let status = unsafe { get(object, bytes.as_mut_ptr().cast(), &mut length) };
+        assert_eq!((Status(status), length, bytes[28]), (Status::SUCCESS, 28, 0));
+        bytes[2..28].to_vec()
+    };
+    let expected = |port: u16| bytes_of(here(port)).0[2..].to_vec();
+    let port_in = |bytes: &[u8]| u16::from_be_bytes([bytes[0], bytes[1]]);
+    in_every_mode(|mode| {
+        let (mut client, mut server) = (side(mode), side(mode));
+        let events = Server::new(server.qp);
+        let t = table::<AdapterDispatch>(server.adapter);
+        let context = (&raw const *events).cast_mut().cast();
+        let listener = create(|cb, ctx, out| unsafe {
+            (t.create_listener)(server.adapter, Some(accept_it), context, cb, ctx, out)
+        });
+        let listener = listener.unwrap();
+        assert_eq!(listen_at(listener, local(0)), Status::INVALID_ADDRESS, "of the other family");
+        assert_eq!(listen_at(listener, here(0)), Status::SUCCESS);
+        let get = table::<ListenerDispatch>(listener).get_local_address;
+        let port = port_in(&address(listener, get));
+        assert_eq!(address(listener, get), expected(port));
+        client.connector = connector(client.adapter);
+        let connected = connect_from(&client, client.connector, here(0), here(port));
+        assert_eq!(connected, Status::SUCCESS);
+        assert_eq!(complete(client.connector), Status::SUCCESS);
+        assert_eq!(Status(events.accepted.get()), Status::SUCCESS);
+        server.connector = events.event.get().0;
+        let [(ours, theirs), (its, ours_there)] =
+            [client.connector, server.connector].map(|connector| {
+                let t = table::<ConnectorDispatch>(connector);
+                (address(connector, t.get_local_address), address(connector, t.get_peer_address))
+            });
+        assert_eq!((&theirs, &its), (&expected(port), &expected(port)));
+        assert_eq!((&ours, &ours_there), (&expected(port_in(&ours)), &ours));
         let listening = begin_close(listener).1;
         client.end(&[]);
         server.end(&[]);
