@@ -16,6 +16,7 @@ use crate::{
 pub struct Execution {
     pub(crate) number: QueuePairId,
     pub(crate) domain: DomainId,
+    receive_domain: DomainId,
     pub(crate) context: u64,
     pub(crate) shared: bool,
     places: Places,
@@ -61,6 +62,7 @@ impl Execution {
         Execution {
             number: config.number,
             domain: config.domain,
+            receive_domain: config.receive_domain,
             context: config.context,
             shared: config.shared,
             places: config.dialect.places,
@@ -114,6 +116,11 @@ impl Execution {
 
     pub(crate) fn actor(&self, connection: ConnectionId) -> Actor {
         Actor { domain: self.domain, queue_pair: self.number, connection: Some(connection) }
+    }
+
+    /// Who receives: judged where the receives belong.
+    pub(crate) fn receiver(&self, connection: ConnectionId) -> Actor {
+        Actor { domain: self.receive_domain, ..self.actor(connection) }
     }
 
     /// The next request to start, unless something before it has failed.

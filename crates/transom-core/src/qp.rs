@@ -57,6 +57,8 @@ pub struct QueuePairConfig {
     pub largest_transfer: u64,
     /// Receives come from a shared queue.
     pub shared: bool,
+    /// The domain in which receives are judged: of the shared queue, if that has one of its own.
+    pub receive_domain: DomainId,
 }
 
 /// For how long a queue pair's requests may wait, where its dialect leaves that to the queue pair
@@ -190,6 +192,22 @@ impl QueuePair {
         Ok(())
     }
 
+    /// Post several requests, in order, up to the first that is refused: how many were posted, and why
+    /// not more (Verbs V81).
+    pub fn post_some<'a>(
+        &mut self,
+        list: impl Iterator<Item = (Request, Data<'a>)>,
+    ) -> (usize, Result<(), Status>) {
+        let mut posted = 0;
+        for (request, data) in list {
+            if let Err(status) = self.post(&request, data) {
+                return (posted, Err(status));
+            }
+            posted += 1;
+        }
+        (posted, Ok(()))
+    }
+
     /// Whether a request may be posted at all; its length.
     fn judge(&self, request: &Request, data: Data<'_>) -> Result<u64, Status> {
         let length = match data {
@@ -211,6 +229,7 @@ impl QueuePair {
             | Operation::Bind { .. }
             | Operation::Invalidate { .. }
             | Operation::FastRegister { .. } => {}
+            Operation::Unsupported { status } if !status.is_success() => {}
             _ => return Err(Status::NotSupported),
         }
         let registers = matches!(request.operation, Operation::FastRegister { .. });

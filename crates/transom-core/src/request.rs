@@ -60,6 +60,12 @@ pub enum Operation {
         /// What it grants.
         rights: Rights,
     },
+    /// What this engine, its peer or the kind of queue pair does not do: fails with `status` when its
+    /// turn comes, and ends the queue pair (Verbs V81).
+    Unsupported {
+        /// How it completes; not a success.
+        status: Status,
+    },
     /// A receive. Posted with [`QueuePair::post_receive`](crate::QueuePair::post_receive).
     Receive,
 
@@ -100,7 +106,10 @@ impl Operation {
     pub const fn has_data(&self) -> bool {
         !matches!(
             self,
-            Operation::Bind { .. } | Operation::Invalidate { .. } | Operation::FastRegister { .. }
+            Operation::Bind { .. }
+                | Operation::Invalidate { .. }
+                | Operation::FastRegister { .. }
+                | Operation::Unsupported { .. }
         )
     }
 }

@@ -29,6 +29,8 @@ pub struct HostConfig {
     pub sge: u32,
     /// Receives come from a shared queue.
     pub shared: bool,
+    /// The domain in which they are judged.
+    pub receive_domain: DomainId,
     /// What its adapter can.
     pub caps: Caps,
     /// Tell the peer all about refusals.
@@ -45,6 +47,7 @@ impl HostConfig {
             depth: 64,
             sge: 8,
             shared: false,
+            receive_domain: DOMAIN,
             caps: Caps {
                 reads: ReadLimits { inbound: 16, outbound: 16 },
                 caller_data: 500,
@@ -180,6 +183,7 @@ impl Host {
             inline_size: 256,
             largest_transfer,
             shared: config.shared,
+            receive_domain: config.receive_domain,
         });
         let mut cq = CompletionQueue::new(config.cq_depth, dialect.completion_queues);
         cq.set_overrun(dialect.overrun);

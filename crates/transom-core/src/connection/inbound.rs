@@ -240,7 +240,7 @@ impl Connection {
         let offset = u64::from(send.offset);
         let end = offset + payload.len() as u64;
         let accessor =
-            Accessor { actor: execution.actor(self.config.id), purpose: Purpose::ReceiveBuffer };
+            Accessor { actor: execution.receiver(self.config.id), purpose: Purpose::ReceiveBuffer };
         if end > slot.length {
             let cause = DenialCause::Other(
                 "the peer's message is longer than the receive that it met: post longer receives, \
@@ -259,7 +259,7 @@ impl Connection {
             return true;
         }
         if let Some(token) = send.invalidate {
-            let (actor, token) = (accessor.actor, Token(token));
+            let (actor, token) = (execution.actor(self.config.id), Token(token));
             // What its owner has closed before is dead to the peer, too (NDK INV-7, ND1 INV-2); a close that
             // comes while this one is under way is not.
             let fatal = self.config.dialect.dead_window == DeadWindow::Fatal;

@@ -119,6 +119,11 @@ impl Connection {
                 self.local(cx, &slot, done);
                 true
             }
+            Operation::Unsupported { status } => {
+                let cause = DenialCause::Other("this connection has no such operation");
+                self.fail_next(cx, status, Some((slot.context, cause)));
+                true
+            }
             _ => self.begin(cx, &slot),
         }
     }

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
+use std::time::Duration;
 
 use transom_memory::{Config, Memory};
 
@@ -153,6 +154,34 @@ impl Adapter {
     pub fn progress(&self) {
         if let Ok(shared) = self.0.here() {
             shared.serve();
+        }
+    }
+
+    /// End every connection in order, for a program that is about to exit: acknowledgements that are owed
+    /// leave, and what peers had under way is read, so that none of them takes what has arrived for
+    /// lost. Listeners close; nothing completes. Blocks until the peers have closed, or the time is up:
+    /// whether they have (Verbs V80).
+    ///
+    /// # Errors
+    /// `Forked`.
+    pub fn finish(&self, at_most: Duration) -> Result<bool> {
+        /// Between two looks at what is left.
+        const PAUSE: Duration = Duration::from_micros(200);
+        let shared = self.0.here()?;
+        let end = sys::now().after(at_most);
+        for source in shared.sources() {
+            source.stop_accepting(Status::Canceled);
+        }
+        for link in Link::all(shared) {
+            link.finish();
+        }
+        loop {
+            let left = Link::all(shared);
+            if left.is_empty() || sys::now() >= end {
+                return Ok(left.is_empty());
+            }
+            left.iter().for_each(|link| link.attend());
+            sys::pause(PAUSE);
         }
     }
 

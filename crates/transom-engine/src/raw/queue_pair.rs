@@ -148,6 +148,9 @@ impl Adapter {
                 inline_size: options.inline_size,
                 largest_transfer: shared.options.largest_transfer,
                 shared: shared_receives.is_some(),
+                receive_domain: shared_receives
+                    .and_then(|srq| srq.domain)
+                    .map_or(domain.0, |domain| domain.0),
             });
             let srq = shared_receives.map(|srq| srq.srq.clone());
             let adapter = shared.clone();
@@ -198,6 +201,26 @@ impl QueuePair {
         }
         let posted = self.0.qp.post_list(list);
         posted.map_err(|status| Error::post(status, "post a list of requests"))
+    }
+
+    /// Post several requests at once, in order, up to the first that is refused: how many were posted,
+    /// and why not more (Verbs V81). Otherwise as [`QueuePair::post_list`].
+    pub fn post_some<'a>(
+        &self,
+        list: impl Iterator<Item = (Request, Data<'a>)>,
+    ) -> (usize, Result<()>) {
+        if let Err(error) = self.0.owner.here() {
+            return (0, Err(error));
+        }
+        let mut memory = false;
+        let list = list.take_while(|(_, data)| {
+            memory = matches!(data, Data::Memory(_));
+            !memory
+        });
+        let (posted, result) = self.0.qp.post_some(list);
+        let refused = memory.then_some(Status::InvalidRequest);
+        let result = result.and_then(|()| refused.map_or(Ok(()), Err));
+        (posted, result.map_err(|status| Error::post(status, "post a list of requests")))
     }
 
     /// Post a fast registration: when it executes, in queue order, `region` (see

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::adapter::Owner;
-use super::{Adapter, Error, Result, Sink};
+use super::{Adapter, Domain, Error, Result, Sink};
 use crate::driver::{Cq, Srq};
 use crate::{Completion, NotifyKind, Sge, Status};
 
@@ -26,14 +26,35 @@ impl Adapter {
         Ok(CompletionQueue { owner: self.0.clone(), cq })
     }
 
-    /// A shared receive queue of `depth` receives of up to `max_sge` entries.
+    /// A shared receive queue of `depth` receives of up to `max_sge` entries, each judged in the domain
+    /// of the queue pair that takes it.
     pub fn shared_receive_queue(&self, depth: usize, max_sge: usize) -> Result<SharedReceiveQueue> {
+        self.make_shared_receive_queue(None, depth, max_sge)
+    }
+
+    /// The same, with a domain of its own: receives are judged there, whichever queue pair takes them
+    /// (Verbs V58).
+    pub fn shared_receive_queue_in(
+        &self,
+        domain: Domain,
+        depth: usize,
+        max_sge: usize,
+    ) -> Result<SharedReceiveQueue> {
+        self.make_shared_receive_queue(Some(domain), depth, max_sge)
+    }
+
+    fn make_shared_receive_queue(
+        &self,
+        domain: Option<Domain>,
+        depth: usize,
+        max_sge: usize,
+    ) -> Result<SharedReceiveQueue> {
         let shared = self.0.present()?;
         let largest = shared.options.largest_transfer;
         let queue = crate::SharedReceiveQueue::new(depth, max_sge, largest);
         let srq = Arc::new(Srq::new(queue));
         shared.add_queue(&srq);
-        Ok(SharedReceiveQueue { owner: self.0.clone(), srq })
+        Ok(SharedReceiveQueue { owner: self.0.clone(), domain, srq })
     }
 }
 
@@ -150,6 +171,8 @@ impl CompletionQueue {
 #[derive(Clone, Debug)]
 pub struct SharedReceiveQueue {
     pub(super) owner: Arc<Owner>,
+    /// Its own, if it has one.
+    pub(super) domain: Option<Domain>,
     pub(super) srq: Arc<Srq>,
 }
 

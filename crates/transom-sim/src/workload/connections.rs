@@ -135,6 +135,7 @@ impl World {
             inline_size: 256,
             largest_transfer: 1 << 20,
             shared: pool.is_some(),
+            receive_domain: domain,
         };
         for cq in cqs {
             process.cqs[cq].queue.bind(depth as usize);

@@ -113,6 +113,18 @@ impl Link {
         self.catch_up();
     }
 
+    /// End the connection in order, behind what is owed, and complete nothing.
+    pub(crate) fn finish(&self) {
+        // As for a queue pair that begins anew.
+        self.reset();
+    }
+
+    /// Look at it, and see that others do.
+    pub(crate) fn attend(&self) {
+        self.drive(RECEIVE | FLUSH | ARM);
+        self.deliver();
+    }
+
     /// Cut the link at once and forget it: its adapter is closed. Nothing touches memory through it
     /// when this returns.
     pub(crate) fn cut(&self) {

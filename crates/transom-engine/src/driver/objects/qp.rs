@@ -161,6 +161,18 @@ impl Qp {
         Ok(())
     }
 
+    pub(crate) fn post_some<'a>(
+        &self,
+        list: impl Iterator<Item = (Request, Data<'a>)>,
+    ) -> (usize, Result<(), Status>) {
+        let mut front = self.front();
+        let done = front.pair.post_some(list);
+        if done.0 > 0 {
+            self.run(front, false);
+        }
+        done
+    }
+
     pub(crate) fn post_receive(&self, context: u64, list: &[Sge]) -> Result<(), Status> {
         let mut front = self.front();
         front.pair.post_receive(context, list)?;

@@ -13,8 +13,8 @@ use crate::dialect::VERBS;
 use crate::raw::{Adapter, Connector, EventSink, Listener, Options, QueuePairOptions};
 use crate::tables::ConnectorState;
 use crate::{
-    Completion, CompletionKind, Data, Flags, Limits, Operation, QueuePairEvent, QueuePairState,
-    Request, Status,
+    Completion, CompletionKind, Data, EndReason, Flags, Limits, Operation, QueuePairEvent,
+    QueuePairState, Request, Status,
 };
 
 fn verbs() -> Options {
@@ -496,4 +496,172 @@ fn v60_a_queue_pair_in_error_has_taken_its_last_shared_receive() {
         send(&active, 2);
         assert_eq!(outcomes(&other, 1), [(left, OK)]);
     }
+}
+
+/// V58: receives of a shared queue are judged in the queue's domain, not the queue pair's.
+#[test]
+fn v58_shared_receives_are_judged_in_the_domain_of_their_queue() {
+    for own in [true, false] {
+        let (active, passive) = ends();
+        let srqs = passive.adapter.domain().unwrap();
+        let domain = if own { passive.domain } else { srqs };
+        let srq = passive.adapter.shared_receive_queue_in(srqs, 8, 1).unwrap();
+        let options = QueuePairOptions::default();
+        let (cq, pair) = (&passive.cq, passive.domain);
+        let qp = passive.adapter.queue_pair(pair, cq, cq, Some(&srq), &options).unwrap();
+        let (mut active, mut passive) = (active, End { qp, ..passive });
+        connect(&mut active, &mut passive);
+        let buffer = End::in_domain(&passive.adapter, domain).buffer(8);
+        srq.post_receive(20, &[buffer.all()]).unwrap();
+        let source = active.buffer(8);
+        source.fill(|_| 7);
+        active.post(Operation::Send, &[source.all()]);
+        let expected = if own { (Status::RemoteError, Status::LocalAccess) } else { (OK, OK) };
+        assert_eq!((active.next().status, passive.next().status), expected);
+        assert_eq!(buffer.bytes(), [if own { 0 } else { 7 }; 8]);
+    }
+}
+
+/// V59: the limit of a shared queue is told once, and again when it is asked for anew.
+#[test]
+fn v59_a_shared_queue_tells_once_that_few_receives_are_left() {
+    let (mut active, passive) = ends();
+    let srq = passive.adapter.shared_receive_queue_in(passive.domain, 8, 1).unwrap();
+    let options = QueuePairOptions::default();
+    let (cq, domain) = (&passive.cq, passive.domain);
+    let qp = passive.adapter.queue_pair(domain, cq, cq, Some(&srq), &options).unwrap();
+    let mut passive = End { qp, ..passive };
+    connect(&mut active, &mut passive);
+    for context in 20..24 {
+        srq.post_receive(context, &[]).unwrap();
+    }
+    let (sink, low) = signal();
+    srq.modify(0, 3).unwrap();
+    srq.notify(sink).unwrap();
+    send(&active, 1);
+    assert_eq!(outcomes(&passive, 1), [(20, OK)]);
+    assert_eq!(low.told(), None, "three are left");
+    send(&active, 2);
+    assert_eq!(low.wait(), OK);
+    let (sink, lower) = signal();
+    srq.modify(0, 1).unwrap();
+    srq.notify(sink).unwrap();
+    send(&active, 3);
+    assert_eq!(outcomes(&active, 3).len(), 3);
+    assert_eq!(lower.told(), None);
+    send(&active, 4);
+    assert_eq!(lower.wait(), OK);
+}
+
+/// V81: what comes before the first bad request is posted, and nothing behind it; the longest lists and
+/// the longest inline data that the front offers.
+#[test]
+fn v81_a_list_is_posted_up_to_the_first_bad_request() {
+    let (active, mut passive) = ends();
+    let options = QueuePairOptions {
+        initiator_depth: 4,
+        initiator_sge: 32,
+        receive_sge: 32,
+        inline_size: 4096,
+        ..QueuePairOptions::default()
+    };
+    let (cq, domain) = (&active.cq, active.domain);
+    let qp = active.adapter.queue_pair(domain, cq, cq, None, &options).unwrap();
+    let mut active = End { qp, ..active };
+    let source = active.buffer(64);
+    let many: Vec<_> = (0..33).map(|at| source.sge(at, 1)).collect();
+    let long = [5; 4097];
+    let request = |context| Request { context, operation: Operation::Send, flags: Flags::NONE };
+    let refused = |list: &[(u64, Data<'_>)]| {
+        let (posted, result) =
+            active.qp.post_some(list.iter().map(|(context, data)| (request(*context), *data)));
+        (posted, result.map_err(|error| error.status))
+    };
+    let good = Data::Sges(&many[..32]);
+    assert_eq!(
+        refused(&[(1, good), (9, Data::Sges(&many)), (9, good)]),
+        (1, Err(Status::DataOverrun))
+    );
+    let inline = Data::Inline(&long);
+    assert_eq!(refused(&[(9, inline)]), (0, Err(Status::BufferOverflow)));
+    assert_eq!(refused(&[(2, Data::Inline(&long[..4096]))]), (1, Ok(())));
+    assert_eq!(refused(&[(9, Data::Memory(&[]))]), (0, Err(Status::InvalidRequest)));
+    let full = (2, Err(Status::NoMoreEntries));
+    assert_eq!(refused(&[(3, good), (4, good), (9, good), (9, good)]), full);
+    let inbox = passive.buffer(4096);
+    let parts: Vec<_> = (0..32).map(|at| inbox.sge(at * 128, 128)).collect();
+    for context in 20..24 {
+        let list = if context == 21 { &[] } else { &parts[..1] };
+        passive.qp.post_receive(context, list).unwrap();
+    }
+    connect(&mut active, &mut passive);
+    assert_eq!(outcomes(&active, 1), [(1, OK)]);
+    // The second one, of 4,096 bytes, meets a receive of none.
+    assert_eq!(outcomes(&active, 3)[0], (2, Status::PeerReceiveTooSmall));
+    assert!(nothing(&active), "and none that was refused");
+}
+
+/// V81: what nobody here does is accepted, and fails in its turn.
+#[test]
+fn v81_an_operation_that_there_is_not_fails_in_its_turn() {
+    let (mut active, mut passive) = ends();
+    let status = Status::NotSupported;
+    send(&active, 1);
+    active.post(Operation::Unsupported { status }, &[]);
+    send(&active, 3);
+    let success = Operation::Unsupported { status: OK };
+    let request = Request { context: 9, operation: success, flags: Flags::NONE };
+    assert!(active.qp.post(&request, Data::Sges(&[])).is_err());
+    passive.qp.post_receive(20, &[]).unwrap();
+    passive.qp.post_receive(21, &[]).unwrap();
+    connect(&mut active, &mut passive);
+    let expected = [(1, OK), (1, status), (3, CANCELED)];
+    assert_eq!(outcomes(&active, 3), expected);
+    assert_eq!(active.qp.state(), QueuePairState::Error);
+    assert_eq!(outcomes(&passive, 1), [(20, OK)]);
+    parted(&passive.connector);
+    assert!(nothing(&passive), "it has done nothing");
+}
+
+/// V80: a program that is about to exit loses no acknowledgement, completes nothing, and leaves nothing
+/// half-way; its peers see an end in order.
+#[test]
+fn v80_a_program_that_finishes_leaves_its_peers_in_order() {
+    let options = verbs();
+    let passive = Adapter::open(Ipv4Addr::LOCALHOST.into(), options.clone()).unwrap();
+    let mut pairs = Vec::new();
+    for _ in 0..8 {
+        let (mut one, mut other) = (End::new(&options), End::on(&passive));
+        connect(&mut one, &mut other);
+        for context in 0..16 {
+            other.qp.post_receive(context, &[]).unwrap();
+        }
+        for context in 0..15 {
+            send(&one, context);
+        }
+        pairs.push((one, other));
+    }
+    for (_, other) in &pairs {
+        assert_eq!(outcomes(other, 15).len(), 15);
+    }
+    assert_eq!(passive.finish(PATIENCE), Ok(true));
+    assert_eq!(passive.counters().links, 0);
+    for (one, other) in &pairs {
+        assert!(outcomes(one, 15).iter().all(|outcome| outcome.1 == OK));
+        parted(&one.connector);
+        assert_eq!(one.connector.ended(), Some(EndReason::PeerDisconnected));
+        assert!(nothing(other), "the last receive is not flushed");
+    }
+}
+
+/// V80: whoever does not close in time is not waited for.
+#[test]
+fn v80_a_program_does_not_wait_for_ever_to_finish() {
+    let end = End::new(&verbs());
+    let deaf = std::net::TcpListener::bind(loopback()).unwrap();
+    end.connector.bind(loopback()).unwrap();
+    let (sink, _told) = signal();
+    end.connector.connect(None, deaf.local_addr().unwrap(), LIMITS, b"", sink).unwrap();
+    let (_stream, _) = deaf.accept().unwrap();
+    assert_eq!(end.adapter.finish(Duration::from_millis(20)), Ok(false));
 }
