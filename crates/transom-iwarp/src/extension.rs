@@ -120,6 +120,9 @@ impl Refused<'_> {
 
 impl<'b> Extra<'b> {
     /// Reads a frame of the experimental opcode. `Err(true)`: no such queue; `Err(false)`: malformed.
+    ///
+    /// # Errors
+    /// `true` if the queue is none of the extension's, `false` if the frame is malformed.
     pub fn parse(target: Target, last: bool, payload: &'b [u8]) -> Result<Extra<'b>, bool> {
         let Target::Untagged { ulp, queue, number, offset } = target else { return Err(false) };
         match queue {

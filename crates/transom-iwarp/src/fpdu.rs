@@ -39,6 +39,9 @@ pub enum Broken {
 
 /// Reads the FPDU at the front of `bytes`: its ULPDU and its size. `Ok(None)`: more bytes are
 /// needed. With `checksum`, nothing is returned before it was verified.
+///
+/// # Errors
+/// [`Broken`]: the frame is shorter than any segment, or its checksum is wrong.
 pub fn parse(bytes: &[u8], checksum: bool) -> Result<Option<(&[u8], usize)>, Broken> {
     let Some((&length, rest)) = bytes.split_first_chunk::<LENGTH>() else { return Ok(None) };
     let length = u16::from_be_bytes(length);

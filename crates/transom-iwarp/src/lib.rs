@@ -33,6 +33,7 @@
 //! `docs/rules/iwarp.md` has the rules that are cited here, with the tests that hold them.
 
 #![forbid(unsafe_code)]
+#![warn(clippy::missing_errors_doc)]
 
 mod config;
 pub mod ddp;

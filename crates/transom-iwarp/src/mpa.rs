@@ -97,6 +97,10 @@ pub enum Malformed {
 impl StartUp<'_> {
     /// Reads a frame from the front of a stream, which may be cut anywhere. `Ok(None)`: more bytes
     /// are needed. A frame that cannot become right is refused at its first wrong byte.
+    ///
+    /// # Errors
+    /// [`Malformed`]: a wrong key, the other kind's key, a revision that is not spoken, too much
+    /// private data, or an enhanced frame without its word.
     pub fn parse(bytes: &[u8], kind: Kind) -> Result<Option<(StartUp<'_>, usize)>, Malformed> {
         let seen = &bytes[..bytes.len().min(16)];
         if !kind.key().starts_with(seen) {

@@ -118,6 +118,10 @@ impl std::error::Error for ChainError {}
 
 /// Judge a chain and list the segments of its first `length` bytes. Pieces behind these are not
 /// looked at (NDK MR-2).
+///
+/// # Errors
+/// [`ChainError`]: the piece's own; `Empty` for no bytes or no piece, `ZeroBased`, `Wraps`,
+/// `NotContiguous`, `SplitPage`, and `TooShort` if the pieces hold fewer than `length` bytes.
 pub fn chained(
     chain: impl IntoIterator<Item = Result<Piece, ChainError>>,
     length: u64,
@@ -187,6 +191,10 @@ pub fn chained(
 /// Judge a list of whole pages whose first byte, `offset` into the first of them, is called `base`,
 /// and list the segments of `length` bytes (NDK FR-7 to FR-10). A base of 0 is an address like any
 /// other here.
+///
+/// # Errors
+/// [`ChainError`]: `Empty` for no bytes, `Misplaced` if `offset` is not that of `base` in its page,
+/// `TooShort` if the pages hold fewer bytes, `Wraps`.
 pub fn paged(base: u64, offset: u64, length: u64, pages: &[u64]) -> Result<Chained, ChainError> {
     if length == 0 {
         return Err(ChainError::Empty);

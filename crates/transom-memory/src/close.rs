@@ -32,6 +32,10 @@ impl Memory {
 
     /// Remove a registration, and with it the windows that `unless` tolerates. When it returns, no
     /// copy is under way and none will begin (ND2 R18); except after `Busy`, which changes nothing.
+    ///
+    /// # Errors
+    /// [`DeregisterError::NotLive`] if `region` names no live region, and [`DeregisterError::Busy`]
+    /// if `unless` says so: then nothing has changed.
     pub fn deregister(
         &self,
         region: Token,
@@ -111,6 +115,9 @@ impl Memory {
 
     /// A request that names the region was posted. For fronts whose deregistration is refused
     /// meanwhile (WSD A-18); others need not count.
+    ///
+    /// # Errors
+    /// [`DeregisterError::NotLive`] if `region` names no live region: then nothing was counted.
     pub fn posted(&self, region: Token, now: Nanoseconds) -> Result<(), DeregisterError> {
         let mut control = self.lock();
         if self.named(region, |head| !head.is_window()).is_none() {
@@ -133,6 +140,11 @@ impl Memory {
     /// Close a window, or take the memory from a reserved region, on behalf of its owner. When it
     /// returns, no copy is under way through it and none will begin. `queue_pair`: the one on which
     /// the owner invalidates, if the front insists that it be the right one (ND2 W19).
+    ///
+    /// # Errors
+    /// [`DeregisterError::NotLive`] if `window` names no open window or standing region,
+    /// [`DeregisterError::NotYours`] if it is bound to another queue pair than `queue_pair`,
+    /// [`DeregisterError::Busy`] for a region with windows: then nothing has changed.
     pub fn close(
         &self,
         window: Token,
@@ -161,6 +173,10 @@ impl Memory {
     /// Close a window on behalf of a peer (Send with Invalidate): windows and reserved regions open
     /// to this very actor only (NDK INV-9). Closing one that the same actor's close had already
     /// reached is not an error.
+    ///
+    /// # Errors
+    /// [`DeregisterError::NotYours`] if the token is not open to `actor`, or may be closed by its
+    /// owner alone, [`DeregisterError::Busy`] for a region with windows: then nothing has changed.
     pub fn close_for_peer(
         &self,
         window: Token,

@@ -107,6 +107,9 @@ impl<'lane> Pass<'lane> {
     }
 
     /// As [`Memory::check`], for a guard's fence now and then rather than each time.
+    ///
+    /// # Errors
+    /// The [`Denial`] of the first rule that the access breaks.
     #[inline(always)]
     pub fn check(&mut self, access: &Access, now: Nanoseconds) -> Result<Grant<'_>, Box<Denial>> {
         if access.length > self.bytes || self.checks == 0 {

@@ -23,6 +23,7 @@
 //! cargo-mutants does not change).
 
 #![forbid(unsafe_code)]
+#![warn(clippy::missing_errors_doc)]
 
 mod access;
 mod chain;

@@ -57,6 +57,9 @@ impl Memory {
     /// several segments (then a lock is taken before the guard, never under it).
     ///
     /// A lane of another table becomes one of this table.
+    ///
+    /// # Errors
+    /// The [`Denial`] of the first rule that the access breaks; nothing is permitted then.
     #[inline(always)]
     pub fn check<'lane>(
         &self,
@@ -102,6 +105,9 @@ impl Memory {
     /// A yes needs no guard, because nothing moves on the strength of it: while the token lives its
     /// facts stand still, and one that is closed at this moment is found dead by the check of the
     /// first copy. A no is said under a guard, so that its record fits together.
+    ///
+    /// # Errors
+    /// The [`Denial`] of the first rule that the access breaks.
     pub fn probe(
         &self,
         lane: &mut Lane,
@@ -192,6 +198,9 @@ impl Memory {
     }
 
     /// Register. The token serves for local and remote use alike.
+    ///
+    /// # Errors
+    /// [`RegisterError`]: `Empty`, `TooLarge`, `Wraps`, or `Exhausted` if no token is free.
     pub fn register(&self, registration: &Registration<'_>) -> Result<Token, RegisterError> {
         let (layout, length) = self.measure(registration)?;
         let mut control = self.lock();
@@ -205,6 +214,9 @@ impl Memory {
     /// A token for memory that is not known yet, and that it will outlive: `BIND`, register, close,
     /// register something else, as often as wanted, under a token that never changes (fast
     /// registration, NDK FR-5, FR-13). Deregistering ends it.
+    ///
+    /// # Errors
+    /// [`RegisterError::Exhausted`] if no token is free.
     pub fn reserve_region(&self, scope: Scope) -> Result<Token, RegisterError> {
         let mut control = self.lock();
         let (place, token) = self.draw(&mut control).ok_or(RegisterError::Exhausted)?;
@@ -227,6 +239,10 @@ impl Memory {
 
     /// Give a reserved region its memory: access begins. The scope must be the one it was reserved
     /// with.
+    ///
+    /// # Errors
+    /// [`RegisterError`]: `Empty`, `TooLarge`, `Wraps`, or `NotReserved` if `region` is not
+    /// reserved in this scope or has its memory already. The region is as before then.
     pub fn fast_register(
         &self,
         region: Token,
@@ -288,6 +304,10 @@ impl Memory {
     }
 
     /// First half of Bind: the token exists and the region is busy; nobody can use it.
+    ///
+    /// # Errors
+    /// [`BindError`], in this order: `Empty`, `LocalRights`, `Region`, `Domain`, `Scope`, `Right`,
+    /// `Bounds`, `Exhausted`. The region is no busier then.
     pub fn reserve(&self, window: &WindowSpec, now: Nanoseconds) -> Result<Token, BindError> {
         if window.length == 0 {
             return Err(BindError::Empty);

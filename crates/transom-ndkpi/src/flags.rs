@@ -62,6 +62,10 @@ pub mod op {
 /// The rights that the flags of `NdkRegisterMr` grant (NDK MR-12). `sink_counts`: the adapter
 /// requires `RDMA_READ_SINK` and so gives it a meaning; one that does not require it ignores it and
 /// must not fail because of it (NDK MR-14, MR-15).
+///
+/// # Errors
+/// `INVALID_PARAMETER` for bits that are not defined, or remote write without the local write built
+/// into it.
 pub fn region_rights(flags: u32, sink_counts: bool) -> Result<Rights, Status> {
     let [write, remote_read, remote_write, sink] = [0x1, 0x2, 0x4, 0x8].map(|bit| flags & bit != 0);
     if flags > 0xF || (remote_write && !write) {
@@ -83,6 +87,9 @@ pub fn region_rights(flags: u32, sink_counts: bool) -> Result<Rights, Status> {
 
 /// The rights that the flags of `NdkFastRegister` grant (NDK FR-11), as [`region_rights`]. Windows
 /// are not bound to what was fast-registered.
+///
+/// # Errors
+/// `INVALID_PARAMETER` for remote write without the local write built into it.
 pub fn fast_rights(flags: u32, sink_counts: bool) -> Result<Rights, Status> {
     let [remote_read, write, remote_write, sink] = [0x8, 0x10, 0x20, 0x80].map(|b| flags & b != 0);
     if remote_write && !write {

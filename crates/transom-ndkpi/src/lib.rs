@@ -4,6 +4,7 @@
 //! translates. The crate compares no bound, right or token; `transom-memory` does.
 
 #![deny(unsafe_code)]
+#![warn(clippy::missing_errors_doc)]
 
 mod deliver;
 pub mod dispatch;

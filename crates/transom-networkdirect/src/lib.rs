@@ -4,6 +4,7 @@
 //! engine's handles. The crate decides nothing about memory or connections.
 
 #![allow(clippy::too_many_arguments)] // the interfaces have them
+#![warn(clippy::missing_errors_doc)]
 
 mod abi;
 mod call;

@@ -14,26 +14,49 @@ use crate::socket::Socket;
 
 impl Provider {
     /// `WSPBind`.
+    ///
+    /// # Errors
+    /// `WSAEADDRNOTAVAIL` if no interface has the address, `WSAEINVAL` for a socket that is bound
+    /// already, `WSAENOTSOCK`, `WSAENETDOWN`.
     pub fn bind(&self, socket: usize, address: SocketAddr) -> Result<()> {
         self.socket(socket)?.bind(address)
     }
 
     /// The local address of a socket; the switch keeps its own record of it, tests ask.
+    ///
+    /// # Errors
+    /// `WSAEINVAL` for a socket that has none yet, `WSAENOTSOCK`, `WSAENETDOWN`.
     pub fn local_address(&self, socket: usize) -> Result<SocketAddr> {
         self.socket(socket)?.local()
     }
 
     /// `WSPListen`.
+    ///
+    /// # Errors
+    /// `WSAEINVAL` for a socket that is not bound or is connected, `WSAEADDRINUSE`, `WSAENOBUFS`,
+    /// `WSAENOTSOCK`, `WSAENETDOWN`.
     pub fn listen(&self, socket: usize, backlog: usize) -> Result<()> {
         self.socket(socket)?.listen(backlog)
     }
 
     /// `WSPConnect`.
+    ///
+    /// # Errors
+    /// `WSAEWOULDBLOCK` if `FD_CONNECT` is selected: the event has the result. The definitive ones:
+    /// `WSAECONNRESET` (no listener there), `WSAECONNREFUSED` (the peer's program said no),
+    /// `WSAEHOSTUNREACH`. Others: `WSAETIMEDOUT`, `WSAEADDRINUSE`, `WSAEADDRNOTAVAIL`, `WSAEINVAL`
+    /// for a socket in another state, `WSA_OPERATION_ABORTED` if it is closed meanwhile,
+    /// `WSAENOTSOCK`, `WSAENETDOWN`.
     pub fn connect(&self, socket: usize, peer: SocketAddr) -> Result<()> {
         self.socket(socket)?.connect(peer)
     }
 
     /// `WSPAccept`: the new socket and its peer. `condition` answers `CF_*`.
+    ///
+    /// # Errors
+    /// `WSAEWOULDBLOCK` without a request, `WSATRY_AGAIN` if `condition` defers and
+    /// `WSAECONNREFUSED` if it rejects, `WSAECONNRESET` if the peer has gone, `WSAETIMEDOUT`,
+    /// `WSAEINVAL` for a socket that does not listen, `WSAENOTSOCK`, `WSAENETDOWN`.
     pub fn accept(
         &self,
         socket: usize,
@@ -43,17 +66,27 @@ impl Provider {
     }
 
     /// `WSPEventSelect`.
+    ///
+    /// # Errors
+    /// `WSAEINVAL` for other events than accept and connect, `WSAENOTSOCK`, `WSAENETDOWN`.
     pub fn event_select(&self, socket: usize, event: usize, mask: i32) -> Result<()> {
         self.socket(socket)?.select(event, mask)
     }
 
     /// `WSPEnumNetworkEvents`: the events, and the error of a connect.
+    ///
+    /// # Errors
+    /// `WSAENOTSOCK`, `WSAENETDOWN`.
     pub fn network_events(&self, socket: usize, event: usize) -> Result<(i32, Option<Error>)> {
         self.socket(socket)?.network_events(event)
     }
 
     /// `WSPDuplicateSocket`: what goes into `dwProviderReserved`. `process` may be any number (WSD
     /// D-7).
+    ///
+    /// # Errors
+    /// `WSAEINVAL` for a socket that is neither connected nor listening, `WSAENOTSOCK`,
+    /// `WSAENETDOWN`.
     pub fn duplicate(&self, socket: usize, process: u32) -> Result<u32> {
         let _ = process;
         self.socket(socket)?.duplicate()
@@ -80,6 +113,11 @@ impl Provider {
     /// Until it is deregistered, or the socket is closed: the memory is the caller's, is not used
     /// for anything else, and with `MEM_WRITE` no Rust reference to it exists that bytes appearing
     /// in it would contradict. The address may be unmapped.
+    ///
+    /// # Errors
+    /// `WSAENOTCONN` for a socket without a connection, or the error with which it failed;
+    /// `WSAEFAULT` for no address, or pages that cannot be accessed so; `WSAEINVAL` for flags other
+    /// than 1, 2 or 3 and for no bytes; `WSAENOBUFS`, `WSAENOTSOCK`, `WSAENETDOWN`.
     #[allow(unsafe_code, reason = "the promise is the caller's")]
     pub unsafe fn register_memory(
         &self,
@@ -98,6 +136,10 @@ impl Provider {
     }
 
     /// `WSPDeregisterMemory`.
+    ///
+    /// # Errors
+    /// `WSAEINVAL` for a handle that is not one of this socket's, or memory that an operation uses:
+    /// the registration stays then. `WSAENOTSOCK`, `WSAENETDOWN`.
     pub fn deregister_memory(&self, socket: usize, handle: Handle) -> Result<()> {
         let socket = self.socket(socket)?;
         let mut state = lock(&socket.state);
@@ -108,6 +150,9 @@ impl Provider {
     ///
     /// # Safety
     /// As [`Provider::register_memory`]; the peer reads or writes it at any time.
+    ///
+    /// # Errors
+    /// As [`Provider::register_memory`].
     #[allow(unsafe_code, reason = "the promise is the caller's")]
     pub unsafe fn register_rdma_memory(
         &self,
@@ -126,6 +171,10 @@ impl Provider {
     }
 
     /// `WSPDeregisterRdmaMemory`.
+    ///
+    /// # Errors
+    /// `WSAEINVAL` for a descriptor that is not one of this socket's, or memory that a transfer of
+    /// the peer's uses: the registration stays then. `WSAENOTSOCK`, `WSAENETDOWN`.
     pub fn deregister_rdma_memory(&self, socket: usize, descriptor: &[u8]) -> Result<()> {
         let socket = self.socket(socket)?;
         let descriptor = Descriptor::decode(descriptor)?;
@@ -135,6 +184,12 @@ impl Provider {
     }
 
     /// `WSPSend`. `Ok`: it is under way (`WSA_IO_PENDING`).
+    ///
+    /// # Errors
+    /// `WSAENOTCONN` for a socket without a connection, or the error with which it failed;
+    /// `WSAEINVAL` for flags, and for no or too many buffers; `WSAEFAULT` for a buffer outside this
+    /// socket's registrations; `WSAEMSGSIZE`; `WSAENOBUFS` for a full queue; `WSAENOTSOCK`,
+    /// `WSAENETDOWN`. Nothing is under way then.
     pub fn send(
         &self,
         socket: usize,
@@ -146,6 +201,9 @@ impl Provider {
     }
 
     /// `WSPRecv`.
+    ///
+    /// # Errors
+    /// As [`Provider::send`].
     pub fn receive(
         &self,
         socket: usize,
@@ -157,6 +215,10 @@ impl Provider {
     }
 
     /// `WSPRdmaRead`, `WSPRdmaWrite`: `target` is a descriptor of the peer's and an offset.
+    ///
+    /// # Errors
+    /// As [`Provider::send`]; and `WSAEINVAL` for bytes that are no descriptor, `WSAEOPNOTSUPP` for
+    /// reading if the provider does not offer it.
     pub fn rdma(
         &self,
         socket: usize,
@@ -173,6 +235,10 @@ impl Provider {
     }
 
     /// `WSPGetOverlappedResult`.
+    ///
+    /// # Errors
+    /// `WSA_IO_INCOMPLETE` if the operation is under way, `WSAENOTSOCK`, `WSAENETDOWN`. The error
+    /// of the operation itself is in its [`Outcome`].
     pub fn overlapped_result(
         &self,
         socket: usize,
@@ -183,11 +249,17 @@ impl Provider {
     }
 
     /// Registrations alive on a socket: local, for the peer.
+    ///
+    /// # Errors
+    /// `WSAENOTSOCK`, `WSAENETDOWN`.
     pub fn registered(&self, socket: usize) -> Result<(usize, usize)> {
         Ok(self.socket(socket)?.registered())
     }
 
     /// Bytes that a socket has moved: by messages, by RDMA operations of its own.
+    ///
+    /// # Errors
+    /// `WSAENOTSOCK`, `WSAENETDOWN`.
     pub fn moved(&self, socket: usize) -> Result<(usize, usize)> {
         Ok(self.socket(socket)?.moved())
     }

@@ -33,6 +33,9 @@ impl Descriptor {
 
     /// Read one; any other length or form is `WSAEINVAL` (WSD 5.6). The content is not believed:
     /// its owner judges every use.
+    ///
+    /// # Errors
+    /// `WSAEINVAL` for bytes of another length or form.
     pub fn decode(bytes: &[u8]) -> Result<Descriptor> {
         let bytes: &[u8; LENGTH] = bytes.try_into().map_err(|_| Error::WSAEINVAL)?;
         let [v0, v1, v2, v3, t0, t1, t2, t3, base @ ..] = *bytes;

@@ -62,6 +62,9 @@ impl Default for Offers {
 }
 
 /// Which function a GUID names (WSD W1): unknown ones are `WSAEINVAL`, absent ones `WSAEOPNOTSUPP`.
+///
+/// # Errors
+/// `WSAEINVAL` for an unknown identifier, `WSAEOPNOTSUPP` for a function that is not offered.
 pub fn find(guid: &Guid, offers: Offers) -> Result<Extension> {
     let found = EXTENSIONS.iter().find(|(known, _)| known == guid);
     match found.map(|&(_, extension)| extension) {

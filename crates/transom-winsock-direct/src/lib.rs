@@ -5,6 +5,7 @@
 //! a protection domain of its own, and each registration belongs to one connection.
 
 #![deny(unsafe_code)]
+#![warn(clippy::missing_errors_doc)]
 
 pub mod abi;
 mod api;

@@ -67,6 +67,9 @@ impl std::fmt::Debug for Provider {
 
 impl Provider {
     /// A provider that makes its upcalls to `switch`.
+    ///
+    /// # Errors
+    /// `WSASYSNOTREADY` if there is no thread for the upcalls.
     pub fn start(switch: Arc<dyn Switch>, options: Options) -> Result<Arc<Provider>> {
         let upcalls = Upcalls::start().map_err(|_| Error::WSASYSNOTREADY)?;
         Ok(Arc::new(Provider {
@@ -99,6 +102,11 @@ impl Provider {
     }
 
     /// `WSPSocket`. `duplicated`: it is to continue another process's connection.
+    ///
+    /// # Errors
+    /// `WSAEAFNOSUPPORT`, `WSAEPROTOTYPE`, `WSAEPROTONOSUPPORT` for another kind of socket;
+    /// `WSAEINVAL` for other flags; `WSAEOPNOTSUPP` for the continuation of another process's
+    /// socket; `WSAENETDOWN`; the switch's error if it gives no handle.
     pub fn open_socket(
         self: &Arc<Self>,
         (family, kind, protocol): (i32, i32, i32),
@@ -128,6 +136,9 @@ impl Provider {
 
     /// `WSPCloseSocket`: the descriptor is dead from here on; the rest ends behind it (WSD X-3,
     ///
+    ///
+    /// # Errors
+    /// `WSAENOTSOCK`.
     pub fn close_socket(&self, number: usize) -> Result<()> {
         let mut sockets = lock(&self.sockets);
         let socket = sockets.get(&number).cloned().ok_or(Error::WSAENOTSOCK)?;
@@ -158,6 +169,10 @@ impl Provider {
     /// `WSPMemoryRegistrationCacheCallback`: memory of this process goes away. No registration that has
     /// a byte in it survives, on any socket (WSD 5.5). Deregistered memory is not cached:
     /// `WSAEINVAL`.
+    ///
+    /// # Errors
+    /// `WSAEINVAL` if no registration has a byte there, `WSAEOPNOTSUPP` if the callback is not
+    /// offered.
     pub fn memory_goes_away(&self, address: u64, length: u64) -> Result<()> {
         if !self.options.offers.cache_callback {
             return Err(Error::WSAEOPNOTSUPP);
@@ -169,6 +184,9 @@ impl Provider {
     }
 
     /// `WSPGetSockOpt`: a 32-bit value.
+    ///
+    /// # Errors
+    /// `WSAENOPROTOOPT` for another option, `WSAENOTSOCK`, `WSAENETDOWN`.
     pub fn option(&self, number: usize, level: i32, name: i32) -> Result<u32> {
         self.socket(number)?;
         match (level, name) {
@@ -180,6 +198,9 @@ impl Provider {
     }
 
     /// `WSPSetSockOpt`.
+    ///
+    /// # Errors
+    /// `WSAENOPROTOOPT` for another option, `WSAENOTSOCK`, `WSAENETDOWN`.
     pub fn set_option(&self, number: usize, level: i32, name: i32) -> Result<()> {
         self.socket(number)?;
         match (level, name) {

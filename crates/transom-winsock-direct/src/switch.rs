@@ -8,6 +8,9 @@ use crate::error::Result;
 /// The switch's upcalls (WSD 2.2), by the switch's own handles.
 pub trait Switch: Send + Sync {
     /// `WPUCreateSocketHandle`.
+    ///
+    /// # Errors
+    /// The switch's error.
     fn create_socket_handle(&self, context: usize) -> Result<usize>;
     /// `WPUCloseSocketHandle`: the last upcall for a socket.
     fn close_socket_handle(&self, handle: usize);

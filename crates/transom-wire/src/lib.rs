@@ -10,6 +10,7 @@
 //! everything it wants done comes back as an [`Event`] or a [`Frame`].
 
 #![forbid(unsafe_code)]
+#![warn(clippy::missing_errors_doc)]
 
 mod bytes;
 mod event;
@@ -36,17 +37,31 @@ pub trait Wire: Send {
     // ---- start-up -------------------------------------------------------------------------
 
     /// Active side: queue the connection request. `limits` are what this side offers.
+    ///
+    /// # Errors
+    /// [`SetupError::Order`] in another state or on a passive side, [`SetupError::PrivateData`] if
+    /// `private` is longer than the wire carries: then nothing has changed.
     fn connect(&mut self, now: Time, limits: ReadLimits, private: &[u8]) -> Result<(), SetupError>;
 
     /// Passive side, after [`Event::ConnectRequest`]: queue the acceptance.
+    ///
+    /// # Errors
+    /// [`SetupError::Order`] if there is no request to answer, [`SetupError::PrivateData`] if
+    /// `private` is longer than the wire carries: then nothing has changed.
     fn accept(&mut self, now: Time, limits: ReadLimits, private: &[u8]) -> Result<(), SetupError>;
 
     /// Passive side, after [`Event::ConnectRequest`]: queue the rejection. The engine closes the
     /// link once every frame has been written.
+    ///
+    /// # Errors
+    /// As [`accept`](Wire::accept).
     fn reject(&mut self, now: Time, private: &[u8]) -> Result<(), SetupError>;
 
     /// Active side, after [`Event::Accepted`]: the program has completed the connection; queue the
     /// ready-to-receive frame if one was agreed.
+    ///
+    /// # Errors
+    /// [`SetupError::Order`] if no acceptance has arrived, or on a passive side.
     fn confirm(&mut self, now: Time) -> Result<(), SetupError>;
 
     // ---- inbound --------------------------------------------------------------------------
@@ -57,6 +72,9 @@ pub trait Wire: Send {
     ///
     /// The engine calls it again with `bytes[consumed..]` until `consumed == 0`, and then keeps the
     /// rest (never more than [`Facts::largest_frame`] bytes) until more arrive.
+    ///
+    /// # Errors
+    /// The [`Violation`] that has killed the stream.
     fn decode<'b>(&mut self, now: Time, bytes: &'b [u8]) -> Result<Decoded<'b>, Violation>;
 
     /// The same for the header of a frame as [`whole`](Wire::whole) makes them, whose payload lies
@@ -154,11 +172,17 @@ pub trait Wire: Send {
     fn deadline(&self) -> Option<Time>;
 
     /// Time has passed. `Err` as in [`decode`](Wire::decode).
+    ///
+    /// # Errors
+    /// The [`Violation`] that has killed the stream, e.g. a start-up that took too long.
     fn on_deadline(&mut self, now: Time) -> Result<(), Violation>;
 
     /// The link has ended (end of stream or reset) as the wire sees it. `delivered`: the peer ended it
     /// in order, and its system had taken every byte that was written. `Err` when it ended in the
     /// middle of a frame or of start-up.
+    ///
+    /// # Errors
+    /// The [`Violation`], if the link ended in the middle of a frame, a message or start-up.
     fn link_closed(&mut self, now: Time, delivered: bool) -> Result<(), Violation>;
 
     /// After [`link_closed`](Wire::link_closed) on an active side: the peer ended the link without

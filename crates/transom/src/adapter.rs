@@ -111,6 +111,10 @@ impl Options {
     }
 
     /// Open an adapter at a local address.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if no interface has this address,
+    /// [`System`](crate::ErrorKind::System) if descriptors, memory or threads are lacking.
     pub fn open(self, address: IpAddr) -> Result<Adapter> {
         let asked = || format!("opening an adapter at {address}");
         let raw = raw::Adapter::open(address, self.below)
@@ -122,6 +126,10 @@ impl Options {
     }
 
     /// Open an adapter at the local address from which `peer` is reached.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unreachable`](crate::ErrorKind::Unreachable) if no route leads there; otherwise
+    /// as [`open`](Options::open).
     pub fn route_to(self, peer: SocketAddr) -> Result<Adapter> {
         let asked = || format!("looking for the way to {peer}");
         let local =
@@ -163,11 +171,17 @@ pub struct AdapterInfo {
 impl Adapter {
     /// An adapter at a local address, with the default [`Options`]. Needs no privileges, no kernel
     /// module and no pinned memory.
+    ///
+    /// # Errors
+    /// As [`Options::open`].
     pub fn open(address: IpAddr) -> Result<Adapter> {
         Adapter::options().open(address)
     }
 
     /// An adapter at the local address from which `peer` is reached.
+    ///
+    /// # Errors
+    /// As [`Options::route_to`].
     pub fn route_to(peer: SocketAddr) -> Result<Adapter> {
         Adapter::options().route_to(peer)
     }
@@ -180,6 +194,9 @@ impl Adapter {
     }
 
     /// The addresses at which an adapter can be opened on this machine.
+    ///
+    /// # Errors
+    /// [`ErrorKind::System`](crate::ErrorKind::System) if the kernel does not tell its interfaces.
     pub fn list() -> Result<Vec<AdapterInfo>> {
         let all = raw::interfaces().map_err(|e| Error::system("listing the interfaces", e))?;
         Ok(all
@@ -201,11 +218,25 @@ impl Adapter {
 
     /// Hand a buffer over. No peer can touch it before a window is opened on it
     /// ([`QueuePair::bind`](crate::QueuePair::bind)).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for an empty buffer, for more bytes than a
+    /// registration may have, and for pages that cannot be accessed;
+    /// [`System`](crate::ErrorKind::System) if no token is free;
+    /// [`AddressGone`](crate::ErrorKind::AddressGone), [`Forked`](crate::ErrorKind::Forked). The
+    /// buffer is dropped then.
     pub fn register<B: Buffer>(&self, buffer: B) -> Result<Region<B>> {
         Region::new(self, buffer)
     }
 
     /// Wait for peers at a local address. Port 0: any free port.
+    ///
+    /// # Errors
+    /// [`ErrorKind::AddressInUse`](crate::ErrorKind::AddressInUse),
+    /// [`Invalid`](crate::ErrorKind::Invalid) for an address that is not the adapter's,
+    /// [`TooMuch`](crate::ErrorKind::TooMuch) if no port is free,
+    /// [`System`](crate::ErrorKind::System), [`AddressGone`](crate::ErrorKind::AddressGone),
+    /// [`Forked`](crate::ErrorKind::Forked).
     pub fn listen(&self, at: SocketAddr) -> Result<Listener> {
         Listener::open(self, at)
     }

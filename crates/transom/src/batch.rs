@@ -53,12 +53,19 @@ impl<'a> Batch<'a> {
     }
 
     /// Add a Write, as [`QueuePair::write`](crate::QueuePair::write).
+    ///
+    /// # Errors
+    /// [`ErrorKind::TooMuch`] for 4 GiB or more, [`ErrorKind::Invalid`] for memory of another
+    /// adapter. The batch is as before then.
     pub fn write(&mut self, to: Grant, from: &Slice) -> Result<()> {
         let operation = Operation::Write { token: to.token(), address: to.address() };
         self.add(operation, from, from.len(), RequestSummary::Write(from.len()))
     }
 
     /// Add a Read, as [`QueuePair::read`](crate::QueuePair::read).
+    ///
+    /// # Errors
+    /// As [`write`](Batch::write); and [`ErrorKind::Invalid`] if `into` is shorter than `from`.
     pub fn read(&mut self, from: Grant, into: &Slice) -> Result<()> {
         let asked = RequestSummary::Read(from.len());
         into.must_hold(from.len(), asked)?;

@@ -46,6 +46,10 @@ impl Listener {
     }
 
     /// The next peer that asks to connect. A peer that comes while nobody waits is not lost.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotConnected`] if the listener is closed first, [`ErrorKind::AddressGone`],
+    /// [`ErrorKind::Forked`], [`ErrorKind::System`].
     #[expect(clippy::should_implement_trait, reason = "as tokio's and futures' streams call it")]
     pub fn next(&mut self) -> Pending<Incoming> {
         let cell = match self.next.take().filter(|cell| !cell.is_spent()) {
@@ -134,6 +138,13 @@ impl Connect {
     }
 
     /// Block until there is a connection, or none.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Rejected`] if no program listens there or the peer's program rejects,
+    /// [`ErrorKind::Unreachable`] without a route, [`ErrorKind::TimedOut`] without an answer,
+    /// [`ErrorKind::NotConnected`] if the peer goes meanwhile, [`ErrorKind::TooMuch`] for too much
+    /// private data or without a local port, [`ErrorKind::Protocol`], [`ErrorKind::System`],
+    /// [`ErrorKind::AddressGone`], [`ErrorKind::Forked`].
     pub fn wait(self) -> Result<QueuePair> {
         self.into_future().wait()
     }
@@ -280,6 +291,11 @@ impl Incoming {
     }
 
     /// Accept: done when the peer has completed the connection.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotConnected`] if the peer backs out, [`ErrorKind::TimedOut`] if it does not
+    /// complete the connection, [`ErrorKind::TooMuch`] for too much private data,
+    /// [`ErrorKind::System`], [`ErrorKind::AddressGone`], [`ErrorKind::Forked`].
     pub fn accept(mut self) -> Pending<QueuePair> {
         let (pending, cell) = Pending::new();
         if let Err(error) = self.begin(&cell) {
@@ -314,6 +330,10 @@ impl Incoming {
     }
 
     /// Reject; the bytes go to the peer's program.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TooMuch`] if `bytes` are more than the wire carries, [`ErrorKind::Canceled`] if
+    /// the peer has gone, [`ErrorKind::AddressGone`], [`ErrorKind::Forked`].
     pub fn reject(mut self, bytes: &[u8]) -> Result<()> {
         match self.connector.take() {
             Some(connector) => {

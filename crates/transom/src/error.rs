@@ -167,6 +167,9 @@ impl Error {
     /// [`Region`](crate::Region) whose deregistration found windows still bound.
     ///
     /// `Err` returns the error unchanged if there is no such thing in it.
+    ///
+    /// # Errors
+    /// The error itself, unchanged, if there is no such value in it.
     pub fn recover<T: Any>(mut self) -> Result<T, Error> {
         if !self.0.given_back.as_ref().is_some_and(|it| (**it).is::<T>()) {
             return Err(self);

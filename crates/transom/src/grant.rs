@@ -86,6 +86,9 @@ impl Grant {
     }
 
     /// Decode what a peer sent. The bytes are the peer's, so everything about them is checked.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] if the bytes are not those of [`to_bytes`](Grant::to_bytes).
     pub fn from_bytes(bytes: &[u8]) -> Result<Grant> {
         let bad = |why: String| {
             Error::peer(ErrorKind::Invalid, "decoding a grant", why).accepted(format!(

@@ -160,6 +160,7 @@
 //! has whole programs.
 
 #![deny(unsafe_code)]
+#![warn(clippy::missing_errors_doc)]
 
 /// The program in the repository's README, compiled.
 #[cfg(doctest)]

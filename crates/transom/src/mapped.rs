@@ -32,6 +32,10 @@ unsafe impl Sync for Map {}
 
 impl MappedFile {
     /// Map the whole of a file.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for an empty file, or one that is no regular file;
+    /// [`ErrorKind::System`] if it cannot be opened or mapped.
     pub fn open(path: impl AsRef<Path>) -> Result<MappedFile> {
         let path = path.as_ref();
         let asked = || format!("mapping {}", path.display());

@@ -78,6 +78,13 @@ impl<T> Posted<T> {
     }
 
     /// Block until the result is there. Makes progress itself; no other thread has to wake it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Refused`] if the owner of the memory refuses, [`ErrorKind::Invalid`] for memory
+    /// of this side that may not be used so, [`ErrorKind::Canceled`] and [`ErrorKind::TimedOut`] if
+    /// the connection ends first, [`ErrorKind::TooMuch`] for a message longer than the peer's
+    /// receives, [`ErrorKind::MemoryGone`], [`ErrorKind::Protocol`], [`ErrorKind::System`]. Each
+    /// ends the connection.
     pub fn wait(mut self) -> Result<T> {
         if let State::Cell { endpoint, summary, .. } = &self.state {
             let (endpoint, summary) = (Arc::clone(endpoint), *summary);
@@ -179,6 +186,9 @@ impl<T> Pending<T> {
     }
 
     /// Block until it has happened.
+    ///
+    /// # Errors
+    /// Those of the call that made it.
     pub fn wait(self) -> Result<T> {
         let mut inner = self.cell.lock();
         loop {

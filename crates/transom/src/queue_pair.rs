@@ -67,6 +67,13 @@ impl QueuePair {
     pub const SEND_LIMIT: usize = 4096;
 
     /// Send a message of at most [`SEND_LIMIT`](QueuePair::SEND_LIMIT) bytes; they are copied now.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TooMuch`] for more than [`SEND_LIMIT`](QueuePair::SEND_LIMIT) bytes, or if as
+    /// many requests are under way as the queue pair holds; [`ErrorKind::NotConnected`] and
+    /// [`ErrorKind::Canceled`] once the connection has ended, or the kind with which it ended;
+    /// [`ErrorKind::Forked`]. Nothing is posted then. [`Posted::wait`] has the errors of the
+    /// result.
     pub fn send(&self, bytes: impl AsRef<[u8]>) -> Result<Posted<()>> {
         let bytes = bytes.as_ref();
         let asked = RequestSummary::Send(bytes.len() as u64);
@@ -83,6 +90,9 @@ impl QueuePair {
     }
 
     /// Send a message from registered memory.
+    ///
+    /// # Errors
+    /// As [`send`](QueuePair::send); and [`ErrorKind::Invalid`] for memory of another adapter.
     pub fn send_from(&self, from: Slice) -> Result<Posted<()>> {
         let asked = RequestSummary::Send(from.len());
         self.post(Operation::Send, Local::Slice(from), asked)
@@ -94,6 +104,9 @@ impl QueuePair {
     }
 
     /// The next message, if there is one already. Makes no progress: see [`poll`](QueuePair::poll).
+    ///
+    /// # Errors
+    /// As [`Recv::wait`].
     pub fn try_recv(&self) -> Result<Option<Message>> {
         match self.endpoint.take_message(None) {
             Poll::Ready(message) => message.map(Some),
@@ -109,6 +122,9 @@ impl QueuePair {
 
     /// Read the peer's memory: all of `from` to the beginning of `into`, which must be at least as
     /// long.
+    ///
+    /// # Errors
+    /// As [`write`](QueuePair::write); and [`ErrorKind::Invalid`] if `into` is shorter than `from`.
     pub fn read(&self, from: Grant, into: Slice) -> Result<Posted<()>> {
         let asked = RequestSummary::Read(from.len());
         into.must_hold(from.len(), asked)?;
@@ -120,6 +136,13 @@ impl QueuePair {
     /// placed it; [`ConnectionInfo::verdicts`] has what that means with peers that are not Transoms.
     ///
     /// A `from` that is longer than `to` is posted all the same: the owner judges.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TooMuch`] for 4 GiB or more, or if as many requests are under way as the queue
+    /// pair holds; [`ErrorKind::Invalid`] for memory of another adapter;
+    /// [`ErrorKind::NotConnected`] and [`ErrorKind::Canceled`] once the connection has ended, or
+    /// the kind with which it ended; [`ErrorKind::Forked`]. Nothing is posted then.
+    /// [`Posted::wait`] has the errors of the result.
     pub fn write(&self, to: Grant, from: Slice) -> Result<Posted<()>> {
         let asked = RequestSummary::Write(from.len());
         let operation = Operation::Write { token: to.token(), address: to.address() };
@@ -143,6 +166,12 @@ impl QueuePair {
 
     /// Open a window on a range of `region` to this connection's peer. The token exists when this
     /// returns; access begins when the bind executes, which is before anything posted later.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for memory of another adapter, a range without bytes or beyond the
+    /// region, and rights that the buffer does not permit (the [`Denial`](crate::Denial)'s text
+    /// says which rule); [`ErrorKind::TooMuch`], [`ErrorKind::NotConnected`], [`ErrorKind::System`]
+    /// if no token is free, [`ErrorKind::Forked`]. No window is opened then.
     pub fn bind<B: Buffer>(
         &self,
         region: &Region<B>,
@@ -163,6 +192,10 @@ impl QueuePair {
 
     /// End the connection: every window on it is closed and every request given up when this
     /// returns. The peer is told, not waited for.
+    ///
+    /// # Errors
+    /// [`ErrorKind::AddressGone`] and [`ErrorKind::Forked`]. A connection that has ended already is
+    /// no error.
     pub fn disconnect(&self) -> Result<()> {
         self.endpoint.disconnect()
     }
@@ -185,6 +218,12 @@ pub struct Recv<'a> {
 
 impl Recv<'_> {
     /// Block until there is one, or the connection has ended.
+    ///
+    /// # Errors
+    /// The kind with which the connection has ended: [`ErrorKind::Canceled`],
+    /// [`ErrorKind::Refused`], [`ErrorKind::TimedOut`], [`ErrorKind::TooMuch`] for a message longer
+    /// than the receives, [`ErrorKind::Protocol`], [`ErrorKind::NotConnected`]. Messages that
+    /// arrived before come first.
     pub fn wait(self) -> Result<Message> {
         let endpoint = &self.queue.endpoint;
         endpoint.block(&"receiving a message", || match endpoint.take_message(None) {

@@ -167,11 +167,19 @@ impl<B: Buffer> Region<B> {
 
     /// Copy bytes out, from offset `at`. Peers may change the bytes while they are copied; the copy
     /// is yours. Fails if the pages have vanished.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] if the range is not inside, [`ErrorKind::MemoryGone`] if pages have
+    /// vanished: a prefix may have been copied then.
     pub fn copy_out(&self, at: u64, into: &mut [u8]) -> Result<()> {
         self.shared.copy_out(at, into)
     }
 
     /// Copy bytes in, to offset `at`. The buffer must be writable.
+    ///
+    /// # Errors
+    /// As [`copy_out`](Region::copy_out); and [`ErrorKind::Invalid`] for a buffer that is
+    /// read-only.
     pub fn copy_in(&self, at: u64, bytes: &[u8]) -> Result<()> {
         let len = bytes.len() as u64;
         let host = self.shared.host("copying in", at, len)?;
@@ -186,6 +194,9 @@ impl<B: Buffer> Region<B> {
     /// in increasing address order, so its last byte says that all of it is there (load with
     /// `Acquire`). The buffer must be writable, and its pages must stay: memory of this process, not
     /// of a file.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] if the byte is not inside, or the buffer is read-only.
     pub fn atomic_u8(&self, at: u64) -> Result<&AtomicU8> {
         let host = self.shared.atomic::<AtomicU8>(at)?;
         // SAFETY: see `Registered::atomic`; the reference borrows `self`, which must be whole to be
@@ -194,6 +205,10 @@ impl<B: Buffer> Region<B> {
     }
 
     /// Eight bytes at offset `at`, which must be a multiple of 8 in memory.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] if the bytes are not inside or not aligned, or the buffer is
+    /// read-only.
     pub fn atomic_u64(&self, at: u64) -> Result<&AtomicU64> {
         let host = self.shared.atomic::<AtomicU64>(at)?;
         // SAFETY: as above, and aligned.

@@ -54,6 +54,10 @@ pub(crate) fn negotiate(asked: Version) -> Result<Version, Status> {
 
 impl Adapter {
     /// Open the adapter of a local address.
+    ///
+    /// # Errors
+    /// `BAD_VERSION` for another major version, or a minor one that is too high; `INVALID_ADDRESS`
+    /// if no interface has the address; `INSUFFICIENT_RESOURCES`.
     pub fn open(
         version: Version,
         address: SocketAddr,
@@ -86,11 +90,18 @@ impl Adapter {
     }
 
     /// `NdkCreatePd`.
+    ///
+    /// # Errors
+    /// `INSUFFICIENT_RESOURCES`, `DEVICE_REMOVED`.
     pub fn create_pd(self: &Arc<Self>) -> Result<Arc<Pd>, Status> {
         Pd::new(self)
     }
 
     /// `NdkCreateCq`.
+    ///
+    /// # Errors
+    /// `INVALID_PARAMETER` for a depth above the adapter's, `INSUFFICIENT_RESOURCES`,
+    /// `DEVICE_REMOVED`.
     pub fn create_cq(
         self: &Arc<Self>,
         depth: u32,
@@ -103,11 +114,17 @@ impl Adapter {
     }
 
     /// `NdkCreateConnector`.
+    ///
+    /// # Errors
+    /// `INSUFFICIENT_RESOURCES`, `DEVICE_REMOVED`.
     pub fn create_connector(self: &Arc<Self>) -> Result<Arc<Connector>, Status> {
         Connector::new(self)
     }
 
     /// `NdkCreateListener`.
+    ///
+    /// # Errors
+    /// `INSUFFICIENT_RESOURCES`, `DEVICE_REMOVED`.
     pub fn create_listener(self: &Arc<Self>, event: ConnectEvent) -> Result<Arc<Listener>, Status> {
         Listener::new(self, event)
     }

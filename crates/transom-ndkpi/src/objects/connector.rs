@@ -233,6 +233,9 @@ impl Connector {
     }
 
     /// `NdkGetConnectionData`.
+    ///
+    /// # Errors
+    /// `CONNECTION_INVALID` if there is no request and no connection.
     pub fn connection_data(&self) -> Result<ConnectionData, Status> {
         let info = self.adapter.info();
         let required = if self.incoming { info.max_caller_data } else { info.max_callee_data };
@@ -245,11 +248,17 @@ impl Connector {
     }
 
     /// `NdkGetLocalAddress`.
+    ///
+    /// # Errors
+    /// `CONNECTION_INVALID` if the connector is neither connected nor connecting.
     pub fn local_address(&self) -> Result<SocketAddr, Status> {
         Ok(self.raw()?.local()?)
     }
 
     /// `NdkGetPeerAddress`.
+    ///
+    /// # Errors
+    /// `CONNECTION_INVALID` if the connector is neither connected nor connecting.
     pub fn peer_address(&self) -> Result<SocketAddr, Status> {
         Ok(self.raw()?.peer()?)
     }

@@ -105,6 +105,9 @@ impl Listener {
     }
 
     /// `NdkGetLocalAddress` of a listener.
+    ///
+    /// # Errors
+    /// `INVALID_DEVICE_STATE` if it does not listen.
     pub fn local_address(&self) -> Result<SocketAddr, Status> {
         let raw = lock(&self.raw).clone().ok_or(Status::INVALID_DEVICE_STATE)?;
         Ok(raw.address()?)

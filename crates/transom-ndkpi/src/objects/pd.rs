@@ -43,6 +43,10 @@ impl Pd {
     }
 
     /// `NdkCreateQp`. Objects of another adapter are `INVALID_PARAMETER` (NDK 2.1).
+    ///
+    /// # Errors
+    /// `INVALID_PARAMETER` for a limit above the adapter's, or a queue of another adapter;
+    /// `INSUFFICIENT_RESOURCES`, `DEVICE_REMOVED`.
     pub fn create_qp(
         self: &Arc<Self>,
         receive_cq: &Arc<Cq>,
