@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use transom_engine::{Completion, NotifyKind, Status, raw};
 
-use crate::abi::{ibv_wc, status};
+use crate::abi::{event, ibv_wc, status};
 use crate::channel::{Acknowledged, Channel};
-use crate::context::Context;
+use crate::context::{AsyncEvent, Context};
 use crate::errno::{Errno, Result};
 use crate::memory::Users;
 use crate::{explain, limits};
@@ -83,6 +83,25 @@ impl Queue {
             current: Mutex::new(ibv_wc::default()),
         };
         Ok((queue, granted))
+    }
+
+    /// Raise CQ_ERR when the queue runs over: once, because nothing is added to it afterwards.
+    pub(crate) fn watch(self: &Arc<Queue>) -> Result {
+        let later = Arc::downgrade(self);
+        let sink = raw::Sink::call(move |status| {
+            let Some(queue) = later.upgrade().filter(|_| status == Status::QueueOverrun) else {
+                return;
+            };
+            eprintln!(
+                "transom: a completion queue for {} completions ran over; its {} queue pairs end. Poll \
+                 it before more requests complete than it holds, or make it deeper",
+                queue.engine.capacity(),
+                queue.users.count(),
+            );
+            let event = AsyncEvent::Completions(queue.clone(), event::CQ_ERR);
+            queue.context.events.push(event);
+        });
+        Ok(self.engine.notify(NotifyKind::Errors, sink)?)
     }
 
     /// Retrieve completions; how many.

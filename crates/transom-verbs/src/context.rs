@@ -4,11 +4,13 @@ use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use rustix::event::{EventfdFlags, eventfd};
-use transom_engine::{dialect, raw};
-use transom_memory::Token;
+use transom_engine::{QueuePairEvent, dialect, raw};
+use transom_memory::{QueuePairId, Token};
+
+use crate::abi::event;
 
 use crate::channel::Channel;
 use crate::errno::{Errno, Result};
@@ -89,14 +91,23 @@ pub(crate) struct Context {
 impl Context {
     /// Open the device: one adapter for every address of the host.
     pub(crate) fn open(gids: Vec<Gid>) -> Result<Arc<Context>> {
+        // The sink is made before the context that it reports to.
+        let reported: Arc<OnceLock<Weak<Context>>> = Arc::default();
+        let reports = reported.clone();
+        let sink = move |number: QueuePairId, event| {
+            if let Some(context) = reports.get().and_then(Weak::upgrade) {
+                context.report(number, event);
+            }
+        };
         let options = raw::Options {
             dialect: &dialect::VERBS,
+            events: Some(raw::EventSink(Arc::new(sink))),
             largest_region: limits::REGION,
             largest_transfer: u64::from(limits::MESSAGE),
             ..raw::Options::from_env()
         };
         let adapter = raw::Adapter::open(IpAddr::V4(Ipv4Addr::UNSPECIFIED), options)?;
-        Ok(Arc::new(Context {
+        let context = Arc::new(Context {
             adapter,
             gids,
             counters: Counters {
@@ -113,7 +124,20 @@ impl Context {
             handles: AtomicU32::new(0),
             queue_pairs: Mutex::default(),
             regions: Mutex::default(),
-        }))
+        });
+        let _ = reported.set(Arc::downgrade(&context));
+        Ok(context)
+    }
+
+    /// Something has happened to a queue pair.
+    fn report(&self, number: QueuePairId, event: QueuePairEvent) {
+        let Some(queue_pair) = self.queue_pair(number.0) else { return };
+        let kind = match event {
+            QueuePairEvent::AccessError => event::QP_ACCESS_ERR,
+            QueuePairEvent::LastReceive => event::QP_LAST_WQE_REACHED,
+            _ => event::QP_FATAL,
+        };
+        self.events.push(AsyncEvent::QueuePair(queue_pair, kind));
     }
 
     pub(crate) fn cmd_fd(&self) -> i32 {

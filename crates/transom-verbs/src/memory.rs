@@ -33,6 +33,10 @@ impl Users {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn count(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+
     /// `EBUSY` if there are any.
     pub(crate) fn none(&self) -> Result {
         if self.0.load(Ordering::Relaxed) == 0 { Ok(()) } else { Err(Errno::EBUSY) }

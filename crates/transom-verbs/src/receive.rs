@@ -1,6 +1,6 @@
 //! Shared receive queues.
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use transom_engine::{Sge, Status, raw};
@@ -24,6 +24,8 @@ pub(crate) struct SharedQueue {
     pub(crate) async_events: Acknowledged,
     attr: Mutex<ibv_srq_attr>,
     max_sge: AtomicU32,
+    /// The domain does not count it any more.
+    left: AtomicBool,
 }
 
 /// Bits of the mask of `ibv_modify_srq`.
@@ -60,6 +62,7 @@ impl SharedQueue {
             async_events: Acknowledged::default(),
             attr: Mutex::new(granted),
             max_sge: AtomicU32::new(granted.max_sge),
+            left: AtomicBool::new(false),
         })
     }
 
@@ -124,13 +127,21 @@ impl SharedQueue {
         self.engine.cancel();
         self.context().take_back_events(std::ptr::from_ref(self).cast());
         self.async_events.wait();
+        self.leave();
         Ok(())
+    }
+
+    /// The domain is not busy with it any more. A queue pair that is about to end may hold it longer.
+    fn leave(&self) {
+        if !self.left.swap(true, Ordering::AcqRel) {
+            self.domain.leave();
+            self.context().counters.shared_queues.give_back();
+        }
     }
 }
 
 impl Drop for SharedQueue {
     fn drop(&mut self) {
-        self.domain.leave();
-        self.context().counters.shared_queues.give_back();
+        self.leave();
     }
 }

@@ -66,6 +66,7 @@ pub(crate) unsafe fn create(
         async_events_completed: 0,
     });
     let queue = Arc::new(queue);
+    queue.watch()?;
     let given = shell::give::<OfQueue>(head, queue.clone());
     queue.address.store(given.expose_provenance(), Ordering::Release);
     Ok(given)
