@@ -131,6 +131,12 @@ impl Execution {
         self.requests.get(self.next)
     }
 
+    /// Whether every request has gone out whole, and none has failed.
+    #[inline]
+    pub(crate) fn all_gone(&self) -> bool {
+        !self.failed && self.under_way.is_none() && self.next == self.requests.end()
+    }
+
     /// The next request is executed or begun; go on to the one behind it.
     pub(crate) fn advance(&mut self, progress: Progress) {
         if let Some(slot) = self.requests.get_mut(self.next) {

@@ -158,19 +158,67 @@ impl QueuePair {
     /// Post a request. An error changes nothing. Afterwards the driver runs the connection; without
     /// one it calls [`QueuePair::complete_ended`].
     pub fn post(&mut self, request: &Request, data: Data<'_>) -> Result<(), Status> {
+        let length = self.admit(request, data)?;
+        self.posted.push(request.context, request.operation, request.flags, data, length);
+        Ok(())
+    }
+
+    /// The same, straight to the other half: if nothing [waits](QueuePair::is_waiting) to be carried there.
+    #[inline]
+    pub fn post_to(
+        &mut self,
+        execution: &mut Execution,
+        request: &Request,
+        data: Data<'_>,
+    ) -> Result<(), Status> {
+        let length = self.admit(request, data)?;
+        let requests = &mut execution.requests;
+        requests.push(request.context, request.operation, request.flags, data, length);
+        Ok(())
+    }
+
+    /// Requests wait for [`QueuePair::exchange`].
+    #[must_use]
+    #[inline]
+    pub fn is_waiting(&self) -> bool {
+        !self.posted.is_empty()
+    }
+
+    /// Whether a request may be posted now. Its length; it takes a place.
+    #[inline]
+    fn admit(&mut self, request: &Request, data: Data<'_>) -> Result<u64, Status> {
         self.gate(self.config.dialect.posting.initiator)?;
         let length = self.judge(request, data)?;
         if self.outstanding >= self.config.initiator_depth {
             return Err(Status::NoMoreEntries);
         }
         self.outstanding += 1;
-        self.posted.push(request.context, request.operation, request.flags, data, length);
-        Ok(())
+        Ok(length)
     }
 
     /// Post several requests, in order: all of them, or, after an error, none.
     pub fn post_list<'a>(
         &mut self,
+        list: impl Iterator<Item = (Request, Data<'a>)> + Clone,
+    ) -> Result<(), Status> {
+        let mut posted = std::mem::take(&mut self.posted);
+        let done = self.post_list_in(&mut posted, list);
+        self.posted = posted;
+        done
+    }
+
+    /// The same, straight to the other half: see [`QueuePair::post_to`].
+    pub fn post_list_to<'a>(
+        &mut self,
+        execution: &mut Execution,
+        list: impl Iterator<Item = (Request, Data<'a>)> + Clone,
+    ) -> Result<(), Status> {
+        self.post_list_in(&mut execution.requests, list)
+    }
+
+    fn post_list_in<'a>(
+        &mut self,
+        queue: &mut RequestQueue,
         list: impl Iterator<Item = (Request, Data<'a>)> + Clone,
     ) -> Result<(), Status> {
         self.gate(self.config.dialect.posting.initiator)?;
@@ -187,7 +235,7 @@ impl QueuePair {
         self.outstanding += count;
         for (request, data) in list {
             let length = self.judge(&request, data)?;
-            self.posted.push(request.context, request.operation, request.flags, data, length);
+            queue.push(request.context, request.operation, request.flags, data, length);
         }
         Ok(())
     }
@@ -209,6 +257,7 @@ impl QueuePair {
     }
 
     /// Whether a request may be posted at all; its length.
+    #[inline]
     fn judge(&self, request: &Request, data: Data<'_>) -> Result<u64, Status> {
         let length = match data {
             Data::Sges(list) => {

@@ -1,7 +1,7 @@
 //! Every interleaving of the post protocol, on the shipped source file.
 //!
 //! Two of the models were seen to fail without the barrier after the unlock in `CombiningLock::hold`, and two
-//! without the one in `CombiningLock::control`.
+//! without the one in `CombiningLock::control`; one without the one in `CombiningLock::try_with`.
 #![allow(missing_docs, dead_code)]
 
 #[path = "../src/driver/schedule/combining_lock.rs"]
@@ -52,6 +52,18 @@ impl Shared {
             self.drive(0);
         }
     }
+    /// A post of a few bytes: with the lock at once, or as any other.
+    fn post_short(&self) {
+        let work = |done: &mut u32| {
+            *done += 1;
+            self.sent.fetch_add(1, Ordering::AcqRel); // others find the lock taken
+        };
+        match self.lock.try_with(work) {
+            Some(((), false)) => {}
+            Some(((), true)) => self.drive(0),
+            None => self.post(),
+        }
+    }
     fn done(&self) -> u32 {
         self.lock.control(|done| *done).0
     }
@@ -80,6 +92,19 @@ fn no_post_is_lost_against_a_control_call() {
         shared.control();
         t.join().unwrap();
         assert_eq!(shared.done(), 1);
+    });
+}
+
+/// What is left while a small post holds the lock is done behind it.
+#[test]
+fn no_post_is_lost_against_a_short_one() {
+    loom::model(|| {
+        let shared = Shared::new();
+        let other = shared.clone();
+        let t = thread::spawn(move || other.post());
+        shared.post_short();
+        t.join().unwrap();
+        assert_eq!(shared.done(), 2);
     });
 }
 

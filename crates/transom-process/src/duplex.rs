@@ -153,6 +153,12 @@ impl<A: Area> Duplex<A> {
         self.acknowledged(ack).map(|()| true)
     }
 
+    /// The small record that was read last is to be read again, by [`Duplex::read`]. Only right behind
+    /// [`Duplex::read_small`].
+    pub fn put_back(&mut self) {
+        self.consumer.put_back();
+    }
+
     /// What the other side has acknowledged beside its records, as a header for the wire.
     #[inline]
     pub fn news_beside(&mut self) -> Result<Option<Header>, RingViolation> {

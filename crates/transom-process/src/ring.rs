@@ -383,6 +383,11 @@ impl Consumer {
         true
     }
 
+    /// What [`Consumer::take_small`] has just taken was not used: it is next again.
+    pub fn put_back(&mut self) {
+        self.next = self.next.saturating_sub(1);
+    }
+
     /// Read the next record, if there is one. After a violation the ring is of no further use.
     #[inline]
     pub fn take(&mut self, slots: &[Slot]) -> Option<Result<Record, RingViolation>> {

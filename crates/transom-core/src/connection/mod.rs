@@ -383,6 +383,29 @@ impl Connection {
         }
     }
 
+    /// Whether nothing has begun, waits, or is owed, but requests that have gone out and their outcome:
+    /// [`transmit_small`](Connection::transmit_small) and [`receive_run`](Connection::receive_run) do all
+    /// that a pass does.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.is_still_quiet()
+            && self.wants_read()
+            && self.blocked_until.is_none()
+            && !self.wire.has_output()
+            && self.execution.as_ref().is_some_and(|execution| {
+                !execution.shared
+                    && execution.all_gone()
+                    && self.told_receives == Some(execution.receives_posted)
+            })
+    }
+
+    /// The same, when that is what it was before a [`receive_run`](Connection::receive_run).
+    #[must_use]
+    #[inline]
+    pub fn is_still_quiet(&self) -> bool {
+        self.phase == Phase::Open && self.ended.is_none() && !self.blocked && !self.credit_wanted
+    }
+
     /// Whether to read from the link: not while a message waits for a receive, or for a queue pair.
     #[must_use]
     pub fn wants_read(&self) -> bool {

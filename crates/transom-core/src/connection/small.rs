@@ -14,7 +14,7 @@ use crate::copy::{AccessError, Accessor};
 use crate::output::Output;
 use crate::queue::Progress;
 use crate::trace::Tracer;
-use crate::{Cx, Flags, HostMemory, Operation, Status};
+use crate::{Cx, Execution, Flags, HostMemory, Operation, Status};
 
 /// The most bytes of such a Write, whatever the link takes.
 pub const SMALL: usize = 32;
@@ -91,6 +91,13 @@ impl Connection {
             }
         }
         true
+    }
+
+    /// Write what can go this way of a connection that [is quiet](Connection::is_quiet). `false`: something
+    /// is left, for [`transmit`](Connection::transmit).
+    pub fn transmit_small(&mut self, cx: &mut Cx<'_>, out: &mut dyn Output) -> bool {
+        self.start_small(cx, out);
+        self.execution.as_ref().is_some_and(Execution::all_gone)
     }
 
     /// Start what can go this way, until something cannot. `true`: something has gone.

@@ -45,6 +45,7 @@ impl Link {
             self.notify(state, notifications);
             if !state.gone {
                 self.reschedule(state, now, if attended { 0 } else { ARM });
+                state.quiet = self.is_quiet(state);
             }
             Some(result)
         })

@@ -16,6 +16,7 @@ pub(crate) mod notifications;
 pub(crate) mod pass;
 pub(crate) mod queues;
 pub(crate) mod shared_memory;
+mod short;
 pub(crate) mod silence;
 pub(crate) mod tcp;
 pub(crate) mod upgrade;
@@ -25,7 +26,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-use transom_memory::Token;
+use transom_memory::{Lane, Token};
 use transom_wire::Time;
 
 use event_queue::{EventQueue, Owner};
@@ -130,6 +131,10 @@ pub(crate) struct State {
     pub(crate) fin_sent: bool,
     pub(crate) gone: bool,
     pub(crate) starting: Option<Starting>,
+    /// The last pass left nothing about it that asks for another one: see `short.rs`.
+    pub(crate) quiet: bool,
+    /// Of a link over rings that does not rest: where its accesses are announced.
+    pub(crate) lane: Option<Lane>,
     /// The last pass left nothing to do before more bytes, more posts or this time.
     pub(crate) idle_until: Option<Time>,
     /// When to see what is due at the latest, however much there is to do.
@@ -218,6 +223,8 @@ impl Link {
             fin_sent: false,
             gone: false,
             starting: Some(starting),
+            quiet: false,
+            lane: None,
             idle_until: None,
             housekeeping_at: Time(0),
             deadline: None,
@@ -323,12 +330,15 @@ impl Link {
                 if idle && self.finds_no_record(state, now, tries) && self.idles(state, now) {
                     return None;
                 }
-                self.with_worker(state, |state, worker| {
+                let mut notifications = Notifications::default();
+                if idle && self.receive_short(state, now, &mut notifications) {
+                    return Some(notifications);
+                }
+                self.with_worker(state, bits, |state, worker| {
                     let first = if idle { self.glance(state, worker, tries) } else { None };
                     if first == Some(Err(IoError::NotNow)) && self.idles(state, now) {
                         return None;
                     }
-                    let mut notifications = Notifications::default();
                     self.watch.set_at_work(true);
                     self.pass_with(state, worker, now, (bits, first, idle), &mut notifications);
                     self.watch.set_at_work(false);

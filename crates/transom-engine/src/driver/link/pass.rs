@@ -33,6 +33,7 @@ impl Link {
         now: Time,
         work: impl FnOnce(&mut State, &mut Cx<'_>, &mut Vec<u8>) -> R,
     ) -> R {
+        state.quiet = false;
         let shares = state.shares_receives;
         let qp = state.qp.take();
         let mut effects = std::mem::take(&mut state.effects);
@@ -60,23 +61,27 @@ impl Link {
 
     #[inline]
     pub(crate) fn pass(&self, state: &mut State, bits: u8, notifications: &mut Notifications) {
-        self.with_worker(state, |state, worker| {
+        self.with_worker(state, bits, |state, worker| {
             self.pass_with(state, worker, sys::recently(), (bits, None, false), notifications);
         });
     }
 
-    /// What a thread needs while it makes a pass. Rings need no room to receive into.
+    /// What a thread needs while it makes a pass. Rings need no room to receive into, and have a lane of
+    /// their own: it goes when the link goes to rest, because who closes memory looks at all of them.
     pub(crate) fn with_worker<R>(
         &self,
         state: &mut State,
+        bits: u8,
         work: impl FnOnce(&mut State, &mut Worker) -> R,
     ) -> R {
         let Shared { workers, memory, .. } = &*self.shared;
-        if state.rings.is_some() {
-            workers.lend_own(memory, |worker| work(state, worker))
-        } else {
-            work(state, &mut workers.take())
+        if state.rings.is_none() {
+            return work(state, &mut workers.take());
         }
+        let mut worker = Worker::of(state.lane.take().unwrap_or_else(|| memory.lane()));
+        let result = work(state, &mut worker);
+        state.lane = Some(worker.lane).filter(|_| bits & ARM == 0 && !state.gone);
+        result
     }
 
     /// A pass whose first receive has been done, perhaps; `found`: there is something to read.
@@ -109,6 +114,7 @@ impl Link {
         } else {
             self.reschedule(state, now, bits);
         }
+        state.quiet = self.is_quiet(state);
     }
 
     /// Whether what is due next may be found out a little later: a polling thread holds the lease, and
@@ -257,7 +263,7 @@ impl Link {
         if let Some(bell) = self.bell.get() {
             bell.shut();
         }
-        state.rings = None;
+        (state.rings, state.lane) = (None, None);
         state.place = None;
         state.stage = Stage::Chosen;
         self.shared.remove(self.key);

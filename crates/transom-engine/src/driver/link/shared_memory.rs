@@ -20,7 +20,7 @@ use crate::sys::{Host, Local, Region};
 use crate::{Connection, Cx, Direct, Output, SmallRecord};
 
 /// Small records taken before it is asked whether to acknowledge.
-const SOME: u32 = 16;
+pub(super) const SOME: u32 = 16;
 /// What a small record takes, as [`FRAME`] counts it.
 const SMALL: usize = FRAME / 4;
 /// Records that a slot is fetched ahead of its own.
@@ -124,11 +124,34 @@ impl Rings {
     }
 
     /// Acknowledge beside the records, if it is time, and wake the other side if it sleeps.
-    fn acknowledge(&mut self, connection: &mut Connection, bell: &Local, now: Time) {
+    pub(super) fn acknowledge(&mut self, connection: &mut Connection, bell: &Local, now: Time) {
         let word = connection.wire().acknowledgement(now);
         if self.duplex.acknowledge(word) {
             bell.ring();
         }
+    }
+
+    /// Wake the other side if it sleeps, and something was written.
+    #[inline]
+    pub(super) fn wake(&mut self, bell: &Local) {
+        if self.duplex.acknowledge(None) {
+            bell.ring();
+        }
+    }
+
+    /// The next record, if it is a small Write. A violation stays, for who reads it the ordinary way.
+    #[inline]
+    pub(super) fn read_small(&mut self, record: &mut SmallRecord) -> bool {
+        let next = self.duplex.read_small(&mut record.header, &mut record.payload);
+        if next.is_err() {
+            self.put_back();
+        }
+        next == Ok(true)
+    }
+
+    /// The record that was read last was none for [`Connection::receive_run`].
+    pub(super) fn put_back(&mut self) {
+        self.duplex.put_back();
     }
 }
 
@@ -308,7 +331,7 @@ fn hand_on(state: &mut State, cx: &mut Cx<'_>, header: &Header, body: Found) {
 }
 
 /// A ring's writing end for one call of [`Connection::transmit`](crate::Connection::transmit).
-struct Records<'a> {
+pub(super) struct Records<'a> {
     rings: &'a mut Rings,
     out: &'a mut Vec<u8>,
     written: &'a mut usize,
@@ -316,6 +339,18 @@ struct Records<'a> {
     sent: usize,
     stop: bool,
     flowing: bool,
+}
+
+impl<'a> Records<'a> {
+    /// Of rings with nothing before what is to be written.
+    #[inline]
+    pub(super) fn new(
+        rings: &'a mut Rings,
+        (out, written): (&'a mut Vec<u8>, &'a mut usize),
+        budget: usize,
+    ) -> Records<'a> {
+        Records { rings, out, written, budget, sent: 0, stop: false, flowing: true }
+    }
 }
 
 impl Output for Records<'_> {

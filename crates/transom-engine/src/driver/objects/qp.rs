@@ -16,15 +16,15 @@ use crate::driver::link::queues::{Queues, Settle};
 use crate::driver::schedule::shared::{ReceiveWaiter, Shared, Source};
 use crate::sys;
 use crate::{
-    Completion, Data, Effect, Effects, Execution, Limits, QueuePair, QueuePairConfig,
-    QueuePairEvent, QueuePairState, Request, Sge, SharedReceives, Side, Status,
+    Completion, Data, Effect, Effects, Execution, Limits, Operation, QueuePair, QueuePairConfig,
+    QueuePairEvent, QueuePairState, Request, SMALL, Sge, SharedReceives, Side, Status,
 };
 
 /// What a posting thread touches, under a lock that is never held while bytes move.
 #[derive(Debug)]
 pub(crate) struct Front {
     pub(crate) pair: QueuePair,
-    link: Weak<Link>,
+    link: Option<Arc<Link>>,
     /// How many of [`Freed`] the pair has heard of.
     heard: (u32, u32),
 }
@@ -100,6 +100,13 @@ impl Source for ConnectionTimer {
     }
 }
 
+/// Whether a request is a Write of a few bytes from one place.
+#[inline]
+fn is_small(request: &Request, data: Data<'_>) -> bool {
+    let Data::Sges([entry]) = data else { return false };
+    matches!(request.operation, Operation::Write { .. }) && entry.length as usize <= SMALL
+}
+
 impl Qp {
     pub(crate) fn new(
         pair: QueuePair,
@@ -111,7 +118,7 @@ impl Qp {
         let config = *pair.config();
         initiator.queue().bind(config.initiator_depth as usize);
         receive.queue().bind(config.receive_depth as usize);
-        let front = Mutex::new(Front { pair, link: Weak::new(), heard: (0, 0) });
+        let front = Mutex::new(Front { pair, link: None, heard: (0, 0) });
         let (number, freed, key) = (config.number, Freed::default(), adapter.new_key());
         Qp { number, config, initiator, receive, settle, shared, freed, adapter, key, front }
     }
@@ -134,18 +141,24 @@ impl Qp {
     }
 
     pub(crate) fn link(&self) -> Option<Arc<Link>> {
-        self.front().link.upgrade()
+        self.front().link.clone()
     }
 
     /// A link works on it from now on; its completion queues poll that link.
     pub(crate) fn attach(&self, link: &Arc<Link>) {
-        self.front().link = Arc::downgrade(link);
+        self.front().link = Some(link.clone());
         self.initiator.attach(link);
         self.receive.attach(link);
     }
 
     pub(crate) fn post(&self, request: &Request, data: Data<'_>) -> Result<(), Status> {
         let mut front = self.front();
+        if is_small(request, data) {
+            let post = |pair: &mut QueuePair, to: &mut Execution| pair.post_to(to, request, data);
+            if let Some((done, more)) = self.post_short(&mut front, post) {
+                return self.posted(front, done, more);
+            }
+        }
         front.pair.post(request, data)?;
         self.run(front, false);
         Ok(())
@@ -156,6 +169,13 @@ impl Qp {
         list: impl Iterator<Item = (Request, Data<'a>)> + Clone,
     ) -> Result<(), Status> {
         let mut front = self.front();
+        if list.clone().all(|(request, data)| is_small(&request, data)) {
+            let list = list.clone();
+            let post = |pair: &mut QueuePair, to: &mut Execution| pair.post_list_to(to, list);
+            if let Some((done, more)) = self.post_short(&mut front, post) {
+                return self.posted(front, done, more);
+            }
+        }
         front.pair.post_list(list)?;
         self.run(front, false);
         Ok(())
@@ -173,6 +193,36 @@ impl Qp {
         done
     }
 
+    /// Have `post` put small Writes before the link, which sends them at once. `None`: that is not for
+    /// now, and nothing has happened. The second value: the link is to catch up.
+    ///
+    /// The front half stays locked meanwhile, because this is about a cache line or two.
+    #[inline]
+    fn post_short(
+        &self,
+        front: &mut Front,
+        post: impl FnOnce(&mut QueuePair, &mut Execution) -> Result<(), Status>,
+    ) -> Option<(Result<(), Status>, bool)> {
+        let Front { pair, link, .. } = front;
+        let link = link.as_deref().filter(|link| link.is_over_rings() && !pair.is_waiting())?;
+        link.post_short(|state| Some(post(pair, state.execution_of(self)?)))
+    }
+
+    /// The end of a post by the short way.
+    #[inline]
+    fn posted(
+        &self,
+        front: MutexGuard<'_, Front>,
+        done: Result<(), Status>,
+        more: bool,
+    ) -> Result<(), Status> {
+        if more && let Some(link) = front.link.clone() {
+            drop(front);
+            link.catch_up();
+        }
+        done
+    }
+
     pub(crate) fn post_receive(&self, context: u64, list: &[Sge]) -> Result<(), Status> {
         let mut front = self.front();
         front.pair.post_receive(context, list)?;
@@ -182,7 +232,7 @@ impl Qp {
 
     /// Have the link do what was posted. `patient`: it need not be at once.
     fn run(&self, front: MutexGuard<'_, Front>, patient: bool) {
-        match front.link.upgrade() {
+        match front.link.clone() {
             Some(link) if patient && link.is_served() => {}
             Some(link) => link.posted_with(move |state| {
                 let mut front = front;
@@ -228,7 +278,7 @@ impl Qp {
             let mut front = self.front();
             front.pair.set_limits(limits);
             self.note_due(&mut front, sys::now());
-            front.link.upgrade()
+            front.link.clone()
         };
         // A link that is attached meanwhile has them from the front half.
         if let Some(link) = link {
@@ -241,7 +291,7 @@ impl Qp {
         let link = {
             let mut front = self.front();
             front.pair.set_access(access);
-            front.link.upgrade()
+            front.link.clone()
         };
         if let Some(link) = link {
             link.set_access(access);
@@ -359,8 +409,10 @@ impl Queues for Qp {
         {
             let mut front = self.front();
             front.pair.detach(execution);
-            front.link = Weak::new();
+            let link = front.link.take();
             self.note_due(&mut front, sys::now());
+            drop(front);
+            drop(link);
         }
         self.complete_unlinked(notifications);
     }

@@ -67,6 +67,17 @@ impl<T> CombiningLock<T> {
         }
     }
 
+    /// Take the lock if it is free; `None` if it is not. The second value: as of
+    /// [`control`](CombiningLock::control).
+    #[inline]
+    pub(crate) fn try_with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<(R, bool)> {
+        let mut guard = self.try_lock()?;
+        let result = work(&mut guard);
+        drop(guard);
+        fence(Ordering::SeqCst);
+        Some((result, self.left.load(Ordering::Relaxed)))
+    }
+
     /// Work, and look again after the unlock.
     #[inline]
     fn hold<'a, R>(

@@ -1,7 +1,7 @@
 //! What a thread needs while it makes progress, whoever's thread it is: a lane of the memory table
 //! and room to receive into.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -26,8 +26,9 @@ pub(crate) fn fit(staging: &mut Vec<u8>) {
 }
 
 impl Worker {
-    fn new(memory: &Memory) -> Worker {
-        Worker { lane: memory.lane(), staging: Vec::new() }
+    /// With a lane, and no room yet.
+    pub(crate) fn of(lane: Lane) -> Worker {
+        Worker { lane, staging: Vec::new() }
     }
 
     /// Room to receive into.
@@ -41,14 +42,6 @@ impl Worker {
 #[derive(Debug)]
 pub(crate) struct Workers {
     sets: Box<[Mutex<Worker>]>,
-}
-
-/// Tools that a thread keeps, by the address of the [`Workers`] that they were made for. (Those that
-/// have taken the place of others may find them: a lane becomes one of the table it is used with.)
-type Kept = [Option<(usize, Worker)>; 4];
-
-thread_local! {
-    static MINE: RefCell<Kept> = const { RefCell::new([const { None }; 4]) };
 }
 
 thread_local! {
@@ -68,30 +61,9 @@ fn hint() -> usize {
 impl Workers {
     pub(crate) fn new(memory: &Memory) -> Workers {
         let threads = std::thread::available_parallelism().map_or(4, usize::from);
-        let set = || Mutex::new(Worker::new(memory));
+        let set = || Mutex::new(Worker::of(memory.lane()));
         let count = (2 * threads).clamp(8, 64).next_power_of_two();
         Workers { sets: (0..count).map(|_| set()).collect() }
-    }
-
-    /// Lend `work` tools that only this thread has, for a link that needs no room to receive into:
-    /// without a lock.
-    pub(crate) fn lend_own<R>(&self, memory: &Memory, work: impl FnOnce(&mut Worker) -> R) -> R {
-        let key = std::ptr::from_ref(self).addr();
-        let is_ours = |one: &Option<(usize, Worker)>| one.as_ref().is_some_and(|one| one.0 == key);
-        let kept = MINE.try_with(|mine| {
-            mine.borrow_mut().iter_mut().find(|one| is_ours(one)).and_then(Option::take)
-        });
-        let kept = kept.ok().flatten().map(|(_, worker)| worker);
-        let mut worker = kept.unwrap_or_else(|| Worker::new(memory));
-        let result = work(&mut worker);
-        let _ = MINE.try_with(|mine| {
-            let mut mine = mine.borrow_mut();
-            let free = mine.iter().position(Option::is_none).unwrap_or(0);
-            let before = mine.get_mut(free).and_then(|place| place.replace((key, worker)));
-            drop(mine);
-            drop(before);
-        });
-        result
     }
 
     /// A set of tools: usually the one this thread had last time.

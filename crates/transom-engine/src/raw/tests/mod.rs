@@ -13,6 +13,7 @@ mod namespace;
 mod processes;
 mod removal;
 mod rings;
+mod short;
 mod silence;
 mod traffic;
 mod upgrade;

@@ -1,0 +1,121 @@
+//! The short way of Writes of a few bytes over shared memory: posted, judged, copied and published, or
+//! received, judged, placed and settled, without a pass.
+//!
+//! `State::quiet` says that nothing about a link asks for a pass: it is computed behind each one, and
+//! taken back before each. What turns out to be unusual on the way is left to a pass, in order.
+
+use transom_wire::Time;
+
+use super::notifications::Notifications;
+use super::shared_memory::{Records, SOME};
+use super::{Link, LinkDenials, State};
+use crate::sys::{self, Host};
+use crate::{Cx, SmallRecord, Status};
+
+impl Link {
+    /// Whether nothing about the link asks for a pass, so that small Writes may go the short way.
+    pub(super) fn is_quiet(&self, state: &State) -> bool {
+        state.rings.is_some()
+            && !state.gone
+            && !state.is_pending()
+            && !state.read_paused
+            && !state.shares_receives
+            && state.partial.is_empty()
+            && state.starting.is_none()
+            && self.shared.options.trace.is_none()
+            && state.connection.is_quiet()
+    }
+
+    /// Whether the short way is open: as [`Link::is_quiet`], nobody waits here, and nothing is due yet.
+    #[inline]
+    fn is_short(&self, state: &State, now: Time) -> bool {
+        state.quiet && now < state.housekeeping_at && !self.is_waited_for()
+    }
+
+    /// Have `post` put small Writes behind what is posted, and send them. `None`: that is not for now, and
+    /// nothing has happened. The second value: a pass must follow ([`Link::catch_up`]).
+    pub(crate) fn post_short(
+        &self,
+        post: impl FnOnce(&mut State) -> Option<Result<(), Status>>,
+    ) -> Option<(Result<(), Status>, bool)> {
+        let now = sys::recently();
+        if !self.watch.is_leased(now) {
+            return None;
+        }
+        let (done, left) = self.lock.try_with(|state| {
+            if !self.is_short(state, now) {
+                return None;
+            }
+            let posted = post(state)?;
+            let sent = posted.is_err() || self.send_short(state, now);
+            Some((posted, !sent))
+        })?;
+        done.map(|(posted, more)| (posted, more || left))
+    }
+
+    /// Send the small Writes that were posted. `false`: something is left.
+    fn send_short(&self, state: &mut State, now: Time) -> bool {
+        let budget = self.shared.pass_budget();
+        let State { connection, rings, lane, effects, out, written, .. } = &mut *state;
+        let (Some(rings), Some(bell)) = (rings, self.bell.get()) else { return false };
+        let mut cx = Cx {
+            now,
+            memory: &self.shared.memory,
+            lane: lane.get_or_insert_with(|| self.shared.memory.lane()),
+            host: &Host,
+            denials: &LinkDenials(self),
+            shared: None,
+            effects,
+            trace: None,
+        };
+        let mut outlet = Records::new(rings, (&mut out.bytes, written), budget);
+        let all = connection.transmit_small(&mut cx, &mut outlet);
+        rings.wake(bell);
+        state.idle_until = Some(state.housekeeping_at);
+        state.quiet = all;
+        all
+    }
+
+    /// Take the small Writes that have come, as far as they follow each other. `false`: a pass must follow.
+    pub(super) fn receive_short(
+        &self,
+        state: &mut State,
+        now: Time,
+        notifications: &mut Notifications,
+    ) -> bool {
+        if !self.is_short(state, now) {
+            return false;
+        }
+        let State { connection, rings, lane, effects, .. } = &mut *state;
+        let (Some(rings), Some(bell)) = (rings, self.bell.get()) else { return false };
+        let mut cx = Cx {
+            now,
+            memory: &self.shared.memory,
+            lane: lane.get_or_insert_with(|| self.shared.memory.lane()),
+            host: &Host,
+            denials: &LinkDenials(self),
+            shared: None,
+            effects,
+            trace: None,
+        };
+        let (mut record, mut count) = (SmallRecord::default(), 0);
+        let usual = connection.receive_run(&mut cx, &mut record, &mut |record| {
+            let next = count < SOME && rings.read_small(record);
+            count += u32::from(next);
+            next
+        });
+        if !usual {
+            rings.put_back();
+        }
+        let quiet = usual && count > 0 && connection.is_still_quiet();
+        if !quiet {
+            state.quiet = false;
+            return false;
+        }
+        rings.acknowledge(connection, bell, now);
+        state.report(); // a place is free before its completion is seen
+        self.events.post(&mut state.effects, state.qp.as_ref(), notifications);
+        state.idle_until = Some(state.housekeeping_at);
+        true
+    }
+}
