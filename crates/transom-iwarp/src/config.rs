@@ -17,8 +17,8 @@ pub enum Revision {
     Two,
 }
 
-/// The frame with which an active side says that it is ready (RFC 6581 9.2). The third, a Send, would
-/// use up a receive of the peer's program: it is neither offered nor chosen.
+/// The frame with which an active side says that it is ready (RFC 6581 9.2). The third, a Send,
+/// would use up a receive of the peer's program: it is neither offered nor chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ready {
     /// A zero-length Write (C).
@@ -68,10 +68,11 @@ pub struct Config {
     /// The least read limit that is put on the wire: siw gives a peer that says 0 none at all,
     /// in either direction (iW L2).
     pub least_reads: u32,
-    /// Active side, peer without the extension: how long the first frame waits behind the Reply, and
-    /// the second behind a ready-to-receive frame, unless the peer speaks first (iW L1).
+    /// Active side, peer without the extension: how long the first frame waits behind the Reply,
+    /// and the second behind a ready-to-receive frame, unless the peer speaks first (iW L1).
     pub hold: Duration,
-    /// How long a start-up frame may take that waits for nobody: the Request, from the constructor.
+    /// How long a start-up frame may take that waits for no program: the Request, from the
+    /// constructor.
     pub handshake_timeout: Duration,
     /// Active side: how long the Reply may take. The time includes the other program, which may
     /// think (ND2 2.11, C32).

@@ -119,7 +119,8 @@ impl Refused<'_> {
 }
 
 impl<'b> Extra<'b> {
-    /// Reads a frame of the experimental opcode. `Err(true)`: no such queue; `Err(false)`: malformed.
+    /// Reads a frame of the experimental opcode. `Err(true)`: no such queue; `Err(false)`:
+    /// malformed.
     ///
     /// # Errors
     /// `true` if the queue is none of the extension's, `false` if the frame is malformed.

@@ -1,5 +1,5 @@
-//! Every way in which a peer can be wrong, and what a Terminate says about it: the decision table of
-//! iW 7.4 as data. Nothing else in this crate knows a layer, type or code.
+//! Every way in which a peer can be wrong, and what a Terminate says about it: the decision table
+//! of iW 7.4 as data. Nothing else in this crate knows a layer, type or code.
 
 use transom_wire::{Operation, RefusalClass};
 
@@ -56,8 +56,8 @@ pub struct Row {
     pub rule: &'static str,
     /// The fault's name.
     pub name: &'static str,
-    /// The engine's word for it: what a peer is told from a refusal, and what is made of a Terminate
-    /// received.
+    /// The engine's word for it: what a peer is told from a refusal, and what is made of a
+    /// Terminate received.
     pub refusal: Option<(Operation, RefusalClass)>,
 }
 

@@ -81,9 +81,9 @@ pub struct Markers {
 impl Markers {
     /// Pads and closes the FPDU that begins at `start`, with the markers that fall into it.
     ///
-    /// A marker lies in front of every 512th byte, first of all in front of the first FPDU; it holds
-    /// the distance back to the FPDU's length field, 0 if it precedes it, and is covered by the
-    /// FPDU's checksum. All units are multiples of four, so none is ever split (RFC 5044 4.3).
+    /// A marker lies in front of every 512th byte, first of all in front of the first FPDU; it
+    /// holds the distance back to the FPDU's length field, 0 if it precedes it, and is covered by
+    /// the FPDU's checksum. All units are multiples of four, so none is ever split (RFC 5044 4.3).
     pub fn seal(&mut self, out: &mut Vec<u8>, start: usize, checksum: bool) {
         let data = out.len().saturating_sub(start).next_multiple_of(4);
         let gap = (SPACING - self.position) % SPACING;

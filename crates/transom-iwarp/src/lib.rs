@@ -11,15 +11,15 @@
 //! | [`faults`] | all | every violation and refusal, and what a Terminate says about it |
 //! | [`extension`] | ours | acknowledgements, announcements, refusals |
 //!
-//! Each codec is a function that cannot panic from bytes to a meaning, and one back. [`Stream`] puts
-//! them together; [`Config`] says what one side wants, and can imitate another implementation.
+//! Each codec is a function that cannot panic from bytes to a meaning, and one back. [`Stream`]
+//! puts them together; [`Config`] says what one side wants, and can imitate another implementation.
 //!
 //! # Implemented
 //!
-//! Revisions 1 and 2 with enhanced set-up and both kinds of ready-to-receive frame; checksums either
-//! way, verified before anything leaves [`decode`](transom_wire::Wire::decode); markers for a peer
-//! that asks; Send in all four kinds, Write, Read; the validation of iW 4 to 7; read limits in both
-//! directions, a hidden slot for verdicts; one Terminate, mapped to the message it blames.
+//! Revisions 1 and 2 with enhanced set-up and both kinds of ready-to-receive frame; checksums
+//! either way, verified before anything leaves [`decode`](transom_wire::Wire::decode); markers for
+//! a peer that asks; Send in all four kinds, Write, Read; the validation of iW 4 to 7; read limits
+//! in both directions, a hidden slot for verdicts; one Terminate, mapped to the message it blames.
 //!
 //! # Left out
 //!

@@ -46,8 +46,9 @@ const fn flags(form: TerminateForm) -> Flags {
     }
 }
 
-/// Which bit order a Terminate uses. Nothing in it says so; without a header only the value can tell
-/// (iW 7.3). `start_up`: it is the first frame of an active side, where the LLP codes 5 to 7 belong.
+/// Which bit order a Terminate uses. Nothing in it says so; without a header only the value can
+/// tell (iW 7.3). `start_up`: it is the first frame of an active side, where the LLP codes 5 to 7
+/// belong.
 fn form_of(layer: u8, code: u8, flags: u8, start_up: bool) -> TerminateForm {
     use TerminateForm::{Rfc, Siw};
     match (layer, code) {

@@ -39,8 +39,8 @@ fn frame(unit: &Unit, checksum: bool) -> Opcode {
         }
         _ => again.extend_from_slice(segment.payload),
     }
-    // siw leaves what was in its buffer where padding belongs; a sender must write zeros, a receiver
-    // must not mind (iW 3.1, F5).
+    // siw leaves what was in its buffer where padding belongs; a sender must write zeros, a
+    // receiver must not mind (iW 3.1, F5).
     let padding = unit.bytes.len() - fpdu::CRC - again.len();
     again.extend_from_slice(&unit.bytes[again.len()..again.len() + padding]);
     fpdu::seal(&mut again, 0, checksum);
@@ -75,8 +75,8 @@ fn every_frame_of_every_capture_survives_decoding_and_encoding() {
             *seen.entry(opcode as u8).or_insert(0) += 1;
         }
     }
-    // Writes, Read Requests, Read Responses, Sends, one Terminate: the whole of RDMAP that siw speaks
-    // from user space, but for invalidation.
+    // Writes, Read Requests, Read Responses, Sends, one Terminate: the whole of RDMAP that siw
+    // speaks from user space, but for invalidation.
     assert_eq!(seen.keys().copied().collect::<Vec<_>>(), [0, 1, 2, 3, 7]);
     assert_eq!(seen[&7], 1);
 }

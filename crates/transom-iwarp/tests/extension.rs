@@ -414,7 +414,7 @@ fn a_send_without_credit_waits_at_its_sender() {
     let limit = Some(Config::new(Role::Active).receive_wait);
     assert_eq!(pair.active.waiting, Some(Waiting::Receive { limit }));
     assert_eq!(pair.passive.taken().len(), 1);
-    // Nobody blocks what stands behind nothing: the connection works on.
+    // An empty queue blocks nothing: the connection works on.
     pair.passive.send(b"other way");
     pair.active.wire.receives_posted(pair.active.now, 1, false);
     pair.run();

@@ -136,7 +136,7 @@ fn expected(ops: &[Op]) -> (Vec<Got>, Vec<Got>) {
     (there, here)
 }
 
-/// Carries bytes in pieces until nobody has anything to say.
+/// Carries bytes in pieces until neither side has anything to send.
 fn carry(pair: &mut Pair, sizes: &[usize]) {
     let mut sizes = sizes.iter().cycle();
     let mut quiet = 0;

@@ -1,5 +1,5 @@
-//! A [`Stream`] plays each side of each recorded session of siw, with tokens, addresses and payloads
-//! as recorded: whatever it emits must be what siw emitted, byte for byte.
+//! A [`Stream`] plays each side of each recorded session of siw, with tokens, addresses and
+//! payloads as recorded: whatever it emits must be what siw emitted, byte for byte.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

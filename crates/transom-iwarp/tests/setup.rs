@@ -316,7 +316,7 @@ fn a_verdict_shares_the_only_read() {
     side.feed(&reply("5002 0004 0000 0001"));
     let facts = side.wire.facts().unwrap();
     assert_eq!((facts.limits.outbound, facts.verdicts), (0, Verdicts::SentOnly));
-    // Nobody wants to read.
+    // Neither side wants to read.
     let mut side = Side::new(Config { peer_to_peer: false, ..plain(Role::Active) });
     side.wire.connect(side.now, reads(4, 0), b"").unwrap();
     side.talk();
@@ -555,7 +555,7 @@ fn a_signalled_write_is_done_when_the_read_behind_it_is_answered() {
 
 #[test]
 fn verdicts_never_go_back() {
-    // A Send was done when its frame was handed out; nobody has asked for events since.
+    // A Send was done when its frame was handed out; no event was asked for since.
     let mut pair = Pair::plain();
     pair.active.taken();
     pair.active.write(7, 0, b"signalled", true);

@@ -305,8 +305,8 @@ fn k_terminate_about_a_read_request() {
     assert_eq!(pair.passive.talk(), hex(vector));
 }
 
-/// iW 7.3: siw's length leaves out the headers. A Read Request is nothing else: 46 bytes less 18 of its
-/// DDP header and 28 of its own.
+/// iW 7.3: siw's length leaves out the headers. A Read Request is nothing else: 46 bytes less 18 of
+/// its DDP header and 28 of its own.
 #[test]
 fn k_terminate_about_a_read_request_in_siws_order() {
     let vector = "0046 4147 00000000 00000002 00000001 00000000 10000700 0000 4141 00000000 \

@@ -1,5 +1,5 @@
-//! Memory that is described page by page: which bytes of which pages a registration covers (NDK 11.1,
-//! 11.5).
+//! Memory that is described page by page: which bytes of which pages a registration covers (NDK
+//! 11.1, 11.5).
 //!
 //! Addresses given to the program are names, the pages are places: no byte is reached through the
 //! former (NDK MR-6).

@@ -23,7 +23,7 @@ impl Memory {
         let mut control = self.lock();
         let place = Place::of(window);
         let Some(entry) = self.table.entry(place) else { return };
-        // No guard to wait for: nobody was ever let in.
+        // No guard to wait for: no access was ever permitted.
         if entry.head().is_window() && entry.give_up(window, now) {
             self.unlist(&mut control, place, entry);
             self.recycle(&mut control, place, entry);
@@ -224,7 +224,7 @@ impl Memory {
             let mut control = self.lock();
             let mut places = Vec::new();
             // Youngest first: windows before their regions, also across batches. A region's windows
-            // are in this list too, because nobody outside its scope can have one.
+            // are in this list too, because no actor outside its scope can have one.
             while let Some(place) = control.youngest(owner) {
                 let Some(entry) = self.table.entry(place) else { break };
                 entry.kill(CloseReason::Disconnected, now);
@@ -258,8 +258,8 @@ impl Memory {
             self.settle(control, &[place]);
             return Ok(());
         }
-        // A standing token: its memory goes, its slot stays. While windows are bound to that memory,
-        // it cannot go.
+        // A standing token: its memory goes, its slot stays. While windows are bound to that
+        // memory, it cannot go.
         let counts = self.count(&mut control, place, head.token());
         if counts.windows > 0 {
             return Err(DeregisterError::Busy(counts));
@@ -291,7 +291,7 @@ impl Memory {
         let mut control = self.outlast(control, &held);
         let mut round = 0;
         for place in places {
-            // Somebody else may still be waiting for a copy through a window of the region.
+            // Another thread may still be waiting for a copy through a window of the region.
             while control.ledger(*place).windows > 0 {
                 drop(control);
                 pause(round);
@@ -370,8 +370,8 @@ impl Memory {
         Counts { windows: ledger.windows, posted: ledger.posted, guards }
     }
 
-    /// The owner named something that cannot be closed, or was closed before: another thread's close
-    /// may still be waiting for a copy, so wait for it too.
+    /// The owner named something that cannot be closed, or was closed before: another thread's
+    /// close may still be waiting for a copy, so wait for it too.
     fn too_late(
         &self,
         control: MutexGuard<'_, Control>,
@@ -416,7 +416,7 @@ fn closable(head: Head) -> bool {
     head.is_window() || head.is_standing()
 }
 
-/// Closed by somebody who named it, rather than by the end of something else.
+/// Closed by a call that named it, rather than by the end of something else.
 fn closed_by_name(head: Head) -> bool {
     matches!(head.reason(), CloseReason::Invalidated | CloseReason::InvalidatedByPeer)
 }

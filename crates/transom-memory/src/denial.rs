@@ -7,7 +7,8 @@ use crate::{Access, Nanoseconds, Purpose, Rights, Scope, Token};
 pub enum Rule {
     /// The token is live (ND2 5.4, W1, W13, R18), and of the right kind.
     LiveToken,
-    /// The token belongs to the actor's domain, queue pair or connection (ND2 W3, W18; WSD ).
+    /// The token belongs to the actor's domain, queue pair or connection (ND2 W3, W18; WSD A-5,
+    ///
     Scope,
     /// The connection is established (ND2 R23; WSD A-11).
     Connected,

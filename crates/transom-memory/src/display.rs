@@ -163,7 +163,7 @@ impl Display for Denial {
     }
 }
 
-/// A denial in a sentence or two, for somebody who knows what was asked.
+/// A denial in a sentence or two, for a reader who knows what was asked.
 #[derive(Clone, Copy, Debug)]
 pub struct Summary<'a>(&'a Denial);
 

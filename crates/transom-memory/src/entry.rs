@@ -1,9 +1,9 @@
 //! A line of the table: the words that a check reads.
 //!
-//! Everything is written by the control path (one thread at a time, under the table's mutex), except
-//! that [`Entry::activate`] and [`Entry::give_up`] decide a race by compare-and-swap. Readers have
-//! announced the token before ([`crate::hazard`]), so what they read after seeing it live stays put
-//! until they are done.
+//! Everything is written by the control path (one thread at a time, under the table's mutex),
+//! except that [`Entry::activate`] and [`Entry::give_up`] decide a race by compare-and-swap.
+//! Readers have announced the token before ([`crate::hazard`]), so what they read after seeing it
+//! live stays put until they are done.
 
 use crate::sync::{AtomicU64, Ordering};
 use crate::{CloseReason, ConnectionId, DomainId, QueuePairId, Rights, Scope, Token};
@@ -212,7 +212,7 @@ impl Entry {
         }
     }
 
-    /// The head. Acquire: what was published with it is seen by whoever sees it.
+    /// The head. Acquire: what was published with it is seen by every reader that sees the head.
     #[inline]
     pub(crate) fn head(&self) -> Head {
         Head(self.head.load(Ordering::Acquire))
@@ -266,8 +266,9 @@ impl Entry {
                 .is_ok()
     }
 
-    /// Make it dead. Readers that announced the token before may still be at it: whoever calls this
-    /// waits for them ([`crate::hazard::Hazards::holding`]) before the slot or the memory is reused.
+    /// Make it dead. Readers that announced the token before may still be at it: the caller
+    /// waits for them ([`crate::hazard::Hazards::holding`]) before the slot or the memory is
+    /// reused.
     pub(crate) fn kill(&self, reason: CloseReason, now: u64) {
         self.die(now, |head| Head(head.dead(reason).0 & !STANDING));
     }

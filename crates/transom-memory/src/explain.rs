@@ -86,7 +86,7 @@ impl Memory {
     }
 
     /// The object that the token names, or named last, with its bytes in the other order, if that
-    /// is or was open to this actor: a token that happens to be somebody else's is no explanation.
+    /// is or was open to this actor: a token that happens to be another actor's is no explanation.
     fn swapped(&self, access: &Access, now: Nanoseconds) -> Option<Named> {
         let swapped = Token(access.token.0.swap_bytes());
         let (head, facts) = self.read(swapped)?;
@@ -160,8 +160,8 @@ mod tests {
     use super::*;
     use crate::{Config, DomainId, QueuePairId, Registration, Rights, Scope, Segment, Unless};
 
-    /// Between a refusal and its record the entry may change. A judgement under a guard is explained
-    /// by what was judged; a dead token, which no guard protects, by what lies there now.
+    /// Between a refusal and its record the entry may change. A judgement under a guard is
+    /// explained by what was judged; a dead token, which no guard protects, by what lies there now.
     #[test]
     fn a_record_is_about_what_was_judged() {
         let memory = Memory::new([7; 32], Config::default());

@@ -12,8 +12,8 @@ pub const LARGEST_GRANT: u64 = 64 * 1024;
 /// A place where one thread at a time announces what it is touching, so that a close can wait for
 /// it. Each driver thread owns one.
 ///
-/// A [`Grant`] that is leaked (`mem::forget`) stays announced, and a close of its token waits, until
-/// the lane's next check, [`Lane::rest`], or the lane's end: safe, but late.
+/// A [`Grant`] that is leaked (`mem::forget`) stays announced, and a close of its token waits,
+/// until the lane's next check, [`Lane::rest`], or the lane's end: safe, but late.
 #[derive(Debug)]
 pub struct Lane {
     /// Which table it belongs to.
@@ -140,7 +140,7 @@ mod tests {
 
     const TOKEN: Token = Token(0x0010_0203);
 
-    /// Nobody can delay a close by asking again and again: only the guard that was there counts.
+    /// No lane can delay a close by asking again and again: only the guard that was there counts.
     #[test]
     fn a_close_does_not_wait_for_later_guards_on_the_same_token() {
         let mut hazards = Hazards::default();
@@ -182,7 +182,7 @@ mod tests {
         third.announce(TOKEN);
         assert_eq!(hazards.count(|token| token == TOKEN), 2);
         assert_eq!(hazards.bytes(), bytes);
-        // Each cell has its own two lines, two more for its counts, and somebody who points to it.
+        // Each cell has its own two lines, two more for its counts, and a pointer to it.
         assert!((2 * (256 + 8)..=2 * 256 + 8 * 8).contains(&bytes), "{bytes}");
     }
 
@@ -271,8 +271,8 @@ mod tests {
         assert_eq!(guards(&memory), 1);
     }
 
-    /// Design rule 5: the list of a region in several segments is fetched while nothing is announced, and
-    /// then every close waits again, not that of this region alone.
+    /// Design rule 5: the list of a region in several segments is fetched while nothing is
+    /// announced, and then every close waits again, not that of this region alone.
     #[test]
     fn a_pass_over_several_segments_still_holds_every_token() {
         let (memory, ask) = table();

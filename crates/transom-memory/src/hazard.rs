@@ -40,8 +40,8 @@ impl Hazard {
     /// From here on, until the cell changes, a close of `token` waits; or the token was closed
     /// before, which the caller sees at the entry's head, read after this.
     ///
-    /// The sequence number lets a closer tell a guard from the next one on the same token, which it need
-    /// not wait for; so nobody can delay it by asking again and again.
+    /// The sequence number lets a closer tell a guard from the next one on the same token, which it
+    /// need not wait for; so that no lane can delay it by asking again and again.
     #[inline]
     pub(crate) fn announce(&mut self, token: Token) {
         self.sequence = self.sequence.wrapping_add(1 << 32);

@@ -7,7 +7,8 @@
 //! Where to read first: `judge` (the whole decision) and `range` (its arithmetic); then `entry` and
 //! `hazard` (why a check needs no lock, and how a close waits for it); then `memory` (what makes
 //! tokens) and `close` (what ends them). `token` says how tokens are chosen and when a value comes
-//! back. The rest is books (`ledger`, `segments`, `table`) and words (`denial`, `explain`, `display`).
+//! back. The rest is books (`ledger`, `segments`, `table`) and words (`denial`, `explain`,
+//! `display`).
 //!
 //! The needs of other generations of the interface are data here: scopes (type-1 windows are
 //! windows of scope `Domain`; Winsock Direct's registrations are regions of scope `Connection`,
@@ -16,11 +17,10 @@
 //! registration). NDK's privileged token is a front's alias for such regions without remote rights.
 //!
 //! `docs/rules` has each rule that is cited here, with the tests that hold it; `tests/loom.rs` runs
-//! `entry` and `hazard` as shipped through every interleaving. To see whether the tests notice broken
-//! code: `cargo install cargo-mutants`, then
-//! `cargo mutants -p transom-memory -j1 --timeout 120 -f 'crates/transom-memory/src/*.rs'`
-//! (`-- --lib --tests` without `loom` and `stress` is faster; those two cover orderings, which
-//! cargo-mutants does not change).
+//! `entry` and `hazard` as shipped through every interleaving. To see whether the tests notice
+//! broken code: `cargo install cargo-mutants`, then `cargo mutants -p transom-memory -j1 --timeout
+//! 120 -f 'crates/transom-memory/src/*.rs'` (`-- --lib --tests` without `loom` and `stress` is
+//! faster; those two cover orderings, which cargo-mutants does not change).
 
 #![forbid(unsafe_code)]
 #![warn(clippy::missing_errors_doc)]

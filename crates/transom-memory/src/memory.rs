@@ -80,7 +80,8 @@ impl Memory {
         self.table.entry(Place::of(token)).map(|entry| std::ptr::from_ref(entry).addr())
     }
 
-    /// Check several accesses in a row, a gather list or a burst of small messages, under one guard.
+    /// Check several accesses in a row, a gather list or a burst of small messages, under one
+    /// guard.
     #[must_use]
     pub fn pass<'lane>(&'lane self, lane: &'lane mut Lane) -> Pass<'lane> {
         if lane.table != self.id {
@@ -303,7 +304,7 @@ impl Memory {
         }
     }
 
-    /// First half of Bind: the token exists and the region is busy; nobody can use it.
+    /// First half of Bind: the token exists and the region is busy; no access is permitted yet.
     ///
     /// # Errors
     /// [`BindError`], in this order: `Empty`, `LocalRights`, `Region`, `Domain`, `Scope`, `Right`,

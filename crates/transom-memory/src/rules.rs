@@ -1,7 +1,8 @@
 //! The rules by which an access or a call is refused, in one table.
 //!
-//! A message for people ends with the name of the rule, `(rule live_token)`; `docs/rules/protection.md`
-//! has a page for each name. [`NamedRule::citation`] is for programs that want the sources.
+//! A message for people ends with the name of the rule, `(rule live_token)`;
+//! `docs/rules/protection.md` has a page for each name. [`NamedRule::citation`] is for programs
+//! that want the sources.
 
 use std::fmt::{Display, Formatter, Result};
 

@@ -10,7 +10,7 @@ pub struct DomainId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct QueuePairId(pub u32);
 
-/// A connection: a number and an epoch, so that its successor is somebody else (WSD A-8).
+/// A connection: a number and an epoch, so that its successor is another one (WSD A-8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConnectionId {
     /// Number; may be used again.
@@ -52,7 +52,7 @@ impl Scope {
         }
     }
 
-    /// Whether nobody who is in `other` is outside `self`.
+    /// Whether every actor of `other` is one of `self`.
     pub(crate) fn covers(&self, other: &Scope) -> bool {
         self == other || *self == Scope::Domain(other.domain())
     }

@@ -31,7 +31,8 @@ pub(crate) fn boxed<T, const N: usize>(make: impl FnMut() -> T) -> Option<Box<[T
 impl Table {
     pub(crate) fn new() -> Table {
         let directory = boxed(OnceLock::new);
-        // The length is N by construction; the other arm costs a stack's worth of room, not a panic.
+        // The length is N by construction; the other arm costs a stack's worth of room, not a
+        // panic.
         let directory =
             directory.unwrap_or_else(|| Box::new([const { OnceLock::new() }; DIRECTORY]));
         Table { directory }

@@ -1,18 +1,18 @@
 //! Which values tokens have, and when a value comes back.
 //!
-//! A token is 32 bits: a position in the directory (12), a slot (12), a key (8), stored and compared
-//! whole. 0 is never issued. Slots come in chunks of 4096, and each chunk sits at a random position
-//! of the directory. Free slots wait in a queue; a new token takes a random one from its older half.
-//! Each slot walks its own secret cycle through its 256 keys.
+//! A token is 32 bits: a position in the directory (12), a slot (12), a key (8), stored and
+//! compared whole. 0 is never issued. Slots come in chunks of 4096, and each chunk sits at a random
+//! position of the directory. Free slots wait in a queue; a new token takes a random one from its
+//! older half. Each slot walks its own secret cycle through its 256 keys.
 //!
 //! **Reuse.** Between the freeing of a slot and its next use at least [`QUARANTINE`] = 2,048 other
-//! slots are taken or freed; a table of `n` slots keeps `n / 16` free ones waiting, if that is more,
-//! and then it is `n / 16`. A token's value comes back when its slot has been used 256 times more: not
-//! before 256 x 2,048 = 524,288 tokens were taken or closed, 16 million in a table of 2^20 slots. A
-//! token that was closed stays dead for as long as anyone can reasonably hold on to it; not for ever,
-//! which 32 bits cannot promise (a bind every 150 ns uses up all 2^32 values in eleven minutes).
-//! Standing tokens (fast registration) never change: their reuse distance is zero, by demand (NDK
-//! FR-13), and their scope has to defend them.
+//! slots are taken or freed; a table of `n` slots keeps `n / 16` free ones waiting, if that is
+//! more, and then it is `n / 16`. A token's value comes back when its slot has been used 256 times
+//! more: not before 256 x 2,048 = 524,288 tokens were taken or closed, 16 million in a table of
+//! 2^20 slots. A token that was closed stays dead for as long as anyone can reasonably hold on to
+//! it; not for ever, which 32 bits cannot promise (a bind every 150 ns uses up all 2^32 values in
+//! eleven minutes). Standing tokens (fast registration) never change: their reuse distance is zero,
+//! by demand (NDK FR-13), and their scope has to defend them.
 //!
 //! **Guessing.** The scope is the first defence: tokens of another queue pair or connection are
 //! refused even when guessed, so only live tokens of scope `Domain` with remote rights can be hit,
@@ -25,8 +25,8 @@
 //! - For tokens of scope `QueuePair` or `Connection` no number of guesses suffices: the only ones
 //!   that would work are those that the peer was given.
 //!
-//! Every wrong guess costs the connection on which it was made, and whoever goes on guessing waits for
-//! the next one: SECURITY.md has what that makes of these figures.
+//! Every wrong guess costs the connection on which it was made, and an actor that goes on guessing
+//! waits for the next one: SECURITY.md has what that makes of these figures.
 
 use std::collections::VecDeque;
 
@@ -90,8 +90,8 @@ pub(crate) struct Cycle {
 }
 
 impl Cycle {
-    /// The key at a step: all 256 in an order that takes the secret to foretell. A Feistel network on
-    /// the halves of the step, each round keyed by a byte of the secret.
+    /// The key at a step: all 256 in an order that takes the secret to foretell. A Feistel network
+    /// on the halves of the step, each round keyed by a byte of the secret.
     fn key(&self, step: u8) -> u8 {
         let mut halves = (step >> 4, step & 0xf);
         for byte in self.secret {
@@ -298,8 +298,8 @@ mod tests {
         }
     }
 
-    /// A bit of the secret that were another would lead elsewhere at nearly every step (15 of 16, if
-    /// no better can be told from random), whichever bit it is.
+    /// A bit of the secret that were another would lead elsewhere at nearly every step (15 of 16,
+    /// if no better can be told from random), whichever bit it is.
     #[test]
     fn each_bit_of_the_secret_counts() {
         let mut random = Random::new([11; 32]);
@@ -336,8 +336,8 @@ mod tests {
         assert!((0..=u8::MAX).all(|key| issuer.has_issued(place.with_key(key), &cycle)));
     }
 
-    /// ND2 5.4, design rule 7: unpredictable. Two seeds share neither positions, slots nor keys; and
-    /// slots of one table do not walk the same cycle.
+    /// ND2 5.4, design rule 7: unpredictable. Two seeds share neither positions, slots nor keys;
+    /// and slots of one table do not walk the same cycle.
     #[test]
     fn tokens_depend_on_the_seed_and_cycles_on_the_slot() {
         let draw = |seed| {
@@ -360,7 +360,8 @@ mod tests {
         assert!(walks.len() > 95, "only {} different walks of 100", walks.len());
     }
 
-    /// The next slot is one that waits in the older half, and any of them; of a new chunk any at all.
+    /// The next slot is one that waits in the older half, and any of them; of a new chunk any at
+    /// all.
     #[test]
     fn slots_are_drawn_from_all_of_the_older_half() {
         let (mut slots, mut ranks) = (HashSet::new(), HashSet::new());

@@ -88,8 +88,8 @@ pub struct Counts {
     pub windows: u32,
     /// Requests posted, if the front counts them.
     pub posted: u32,
-    /// Copies under way at this moment, through the region's own token or its windows; but for those
-    /// of a pass ([`Memory::passes`](crate::Memory::passes)).
+    /// Copies under way at this moment, through the region's own token or its windows; but for
+    /// those of a pass ([`Memory::passes`](crate::Memory::passes)).
     pub guards: u32,
 }
 

@@ -1,8 +1,8 @@
 //! Every interleaving of guard against close, activation, reuse of a slot and fast registration, on
 //! the shipped sources: `entry.rs` and `hazard.rs` are compiled here against loom's primitives.
 //!
-//! Seven of the models were seen to fail without the barrier of `Hazard::announce`, and without the one of
-//! `Hazards::holding`.
+//! Seven of the models were seen to fail without the barrier of `Hazard::announce`, and without the
+//! one of `Hazards::holding`.
 
 #![allow(dead_code, missing_docs, clippy::unwrap_used)]
 
@@ -229,7 +229,7 @@ fn nd2_w14_no_access_of_a_pass_outlives_its_close() {
     });
 }
 
-/// Bind in two steps against revocation (ND2 5.6): whoever wins, a closed window is closed.
+/// Bind in two steps against revocation (ND2 5.6): whichever wins, a closed window is closed.
 #[test]
 fn nd2_5_6_activation_never_revives_a_closed_window() {
     model(|| {

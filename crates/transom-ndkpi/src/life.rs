@@ -116,7 +116,7 @@ impl Life {
             return;
         }
         let Some(done) = state.done.take() else {
-            // Somebody waits instead.
+            // A thread waits instead.
             drop(state);
             self.closed.notify_all();
             return;

@@ -1,4 +1,5 @@
-//! Local and remote addresses, and what is said where a connection cannot come about (NDK 6.7, 9.2).
+//! Local and remote addresses, and what is said where a connection cannot come about (NDK 6.7,
+//! 9.2).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::type_complexity)]
 #![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
 
@@ -135,8 +136,8 @@ fn a_connection_comes_from_an_address_of_its_adapter() {
     });
 }
 
-/// SHARING_VIOLATION: the address is in use, for a listener as for the source of a connection; it is
-/// free when its listener is closed.
+/// SHARING_VIOLATION: the address is in use, for a listener as for the source of a connection; it
+/// is free when its listener is closed.
 #[test]
 fn a_port_belongs_to_one_listener() {
     in_every_mode(|mode| {
@@ -158,8 +159,8 @@ fn a_port_belongs_to_one_listener() {
     });
 }
 
-/// A failed connect may be tried again, from another address: each connect has its own. Between them
-/// the connector has none (NDK CN-11).
+/// A failed connect may be tried again, from another address: each connect has its own. Between
+/// them the connector has none (NDK CN-11).
 #[test]
 fn each_connect_has_its_own_source() {
     in_every_mode(|mode| {

@@ -1,6 +1,6 @@
 //! An act, and each front's answer: the same bytes registered through v2, NDKPI and Winsock Direct
-//! at once, each used as its programs use it. The table that this generates is `FRONTS.md`; the test
-//! compares.
+//! at once, each used as its programs use it. The table that this generates is `FRONTS.md`; the
+//! test compares.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::type_complexity)]
 #![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
 

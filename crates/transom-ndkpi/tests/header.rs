@@ -1,5 +1,5 @@
-//! `ndkpi.h` has the layout of the original, in C and in C++: `layout.c` says so to the compiler; and
-//! the tables that the library fills in have the same order.
+//! `ndkpi.h` has the layout of the original, in C and in C++: `layout.c` says so to the compiler;
+//! and the tables that the library fills in have the same order.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::type_complexity)]
 
 use std::path::Path;

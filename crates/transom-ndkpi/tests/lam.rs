@@ -1,4 +1,5 @@
-//! Logical address mappings and the privileged token (NDK 11.3, 11.4): one test per rule, each in every mode.
+//! Logical address mappings and the privileged token (NDK 11.3, 11.4): one test per rule, each in
+//! every mode.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::type_complexity)]
 #![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
 
@@ -287,9 +288,9 @@ fn pt04_an_entry_may_span_consecutive_pages_of_one_mapping() {
     });
 }
 
-/// NDK LAM-5, PT-3, FR-8: the first byte of a mapping may lie inside its page, and those after it in
-/// pages of any order; the privileged token and a fast registration name the same bytes, and none
-/// before them.
+/// NDK LAM-5, PT-3, FR-8: the first byte of a mapping may lie inside its page, and those after it
+/// in pages of any order; the privileged token and a fast registration name the same bytes, and
+/// none before them.
 #[test]
 fn a_mapping_may_begin_inside_a_page() {
     in_every_mode(|mode| {

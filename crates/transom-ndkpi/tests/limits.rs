@@ -249,8 +249,8 @@ fn a_failed_open_yields_null() {
     assert_eq!(Status(opened), Status::INVALID_PARAMETER);
 }
 
-/// The sentence about a refusal: its length, and as much of it as fits, with its end. 7.3: the number
-/// of its record comes with the failed completion, and none with one that succeeds.
+/// The sentence about a refusal: its length, and as much of it as fits, with its end. 7.3: the
+/// number of its record comes with the failed completion, and none with one that succeeds.
 #[test]
 fn a_refusal_is_explained_in_the_room_there_is() {
     in_every_mode(|mode| {

@@ -171,8 +171,8 @@ fn cq02_an_arm_is_answered_once() {
     });
 }
 
-/// An arm that is answered at once has its callback where the mode says: inside the call on the same
-/// thread, inside the call on another one, or on another one after it.
+/// An arm that is answered at once has its callback where the mode says: inside the call on the
+/// same thread, inside the call on another one, or on another one after it.
 #[test]
 fn an_answer_inside_a_call_comes_by_the_mode() {
     in_every_mode(|mode| {

@@ -1,8 +1,9 @@
 //! Random sequences of calls on two connected sides, through tables and pointers as a consumer in C
-//! makes them: valid ones, and NULL, objects of the wrong kind, counts, lengths, flags and tokens out
-//! of nowhere, everything in any order and on objects in any state. Whatever is called when: nothing
-//! crashes, a status is one of the table's and no fault of the provider's, a request that was accepted
-//! completes exactly once (a silent one only if it fails), and every object can be closed at the end.
+//! makes them: valid ones, and NULL, objects of the wrong kind, counts, lengths, flags and tokens
+//! out of nowhere, everything in any order and on objects in any state. Whatever is called when:
+//! nothing crashes, a status is one of the table's and no fault of the provider's, a request that
+//! was accepted completes exactly once (a silent one only if it fails), and every object can be
+//! closed at the end.
 //!
 //! `TRANSOM_SEED=s TRANSOM_SEQUENCES=n`: n sequences from seed s on; TRANSOM_TRACE prints what was
 //! answered. A failure names its seed.

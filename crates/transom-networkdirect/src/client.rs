@@ -112,7 +112,8 @@ fn resolve_address(
     marshal::put_address(SocketAddr::new(source, 0), local, local_length)
 }
 
-/// The address that the routes choose towards `remote`. A datagram socket is asked and sends nothing.
+/// The address that the routes choose towards `remote`. A datagram socket is asked and sends
+/// nothing.
 fn source_address(remote: IpAddr) -> Result<IpAddr, i32> {
     if remote.is_unspecified() {
         return Err(ND_INVALID_ADDRESS);

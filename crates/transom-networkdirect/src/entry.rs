@@ -8,8 +8,8 @@ use crate::guid::{Guid, IID_IClassFactory, IID_IND2Provider, IID_INDProvider, II
 use crate::status::*;
 use crate::{v1, v2};
 
-/// For version 2 the object handed out is the provider itself, whatever the class (ND2 7.6 point 2);
-/// version 1 asks for a factory first.
+/// For version 2 the object handed out is the provider itself, whatever the class (ND2 7.6 point
+/// 2); version 1 asks for a factory first.
 #[unsafe(no_mangle)]
 extern "system" fn DllGetClassObject(
     _class: InPtr<Guid>,

@@ -1,7 +1,7 @@
 //! NetworkDirect, versions 2 and 1, as C++ programs use it.
 //!
-//! This crate translates: types, flags, status values and object lifetimes of one generation, onto the
-//! engine's handles. The crate decides nothing about memory or connections.
+//! This crate translates: types, flags, status values and object lifetimes of one generation, onto
+//! the engine's handles. The crate decides nothing about memory or connections.
 
 #![allow(clippy::too_many_arguments)] // the interfaces have them
 #![warn(clippy::missing_errors_doc)]

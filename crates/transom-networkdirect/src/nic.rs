@@ -35,8 +35,8 @@ impl Nic {
         Ok(Nic { raw, domain })
     }
 
-    /// Whether the device is there: its address is one of this machine's, and this is no process that
-    /// was forked from the one that opened it.
+    /// Whether the device is there: its address is one of this machine's, and this is no process
+    /// that was forked from the one that opened it.
     pub(crate) fn present(&self) -> Result<()> {
         status(self.raw.present())
     }
@@ -49,9 +49,9 @@ impl Nic {
     /// Register a buffer of the program.
     pub(crate) fn register(&self, base: u64, length: u64, rights: Rights) -> Result<Token> {
         let segment = Segment { host: base, length };
-        // SAFETY: the buffer belongs to the C program that names it. That it leaves it in place until
-        // it has deregistered is the interface's contract (ND2 1.3 rule 7); if not, its pages may
-        // vanish, which the engine's copies survive, and no Rust reference ever points there.
+        // SAFETY: the buffer belongs to the C program that names it. That it leaves it in place
+        // until it has deregistered is the interface's contract (ND2 1.3 rule 7); if not, its pages
+        // may vanish, which the engine's copies survive, and no Rust reference ever points there.
         status(unsafe { self.raw.register(self.domain, base, &[segment], rights) })
     }
 

@@ -249,8 +249,8 @@ fn four_processes_connect_to_each_other_head_to_head() {
     run(program("mesh"), &[], &[]);
 }
 
-/// Random sequences of calls, valid and not, on objects of both versions. A failure prints its seed;
-/// `TRANSOM_SEED` and `TRANSOM_SEQUENCES` replay and prolong.
+/// Random sequences of calls, valid and not, on objects of both versions. A failure prints its
+/// seed; `TRANSOM_SEED` and `TRANSOM_SEQUENCES` replay and prolong.
 #[test]
 fn random_sequences_of_calls_keep_every_promise() {
     run(program("sequences"), &[], &[]);

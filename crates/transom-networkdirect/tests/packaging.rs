@@ -1,4 +1,5 @@
-//! The install recipe, and what is found through it: by pkg-config as the README says, and by CMake.
+//! The install recipe, and what is found through it: by pkg-config as the README says, and by
+//! CMake.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // tests
 
 mod support;

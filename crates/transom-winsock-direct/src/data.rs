@@ -69,8 +69,8 @@ impl Socket {
         })
     }
 
-    /// Enter an operation in the books, post it, and take it out again if that fails. While it is in
-    /// the books, its registrations cannot be removed (WSD A-18).
+    /// Enter an operation in the books, post it, and take it out again if that fails. While it is
+    /// in the books, its registrations cannot be removed (WSD A-18).
     fn post(
         &self,
         state: &mut State,
@@ -218,8 +218,8 @@ impl Socket {
     /// Have [`Socket::drain`] run whenever something completes.
     pub(crate) fn watch(self: &Arc<Self>, channel: &Arc<Connection>) {
         let (socket, weak) = (Arc::downgrade(self), Arc::downgrade(channel));
-        // The engine may tell us inside a call of ours that holds a lock; so the work is done on the
-        // upcall thread.
+        // The engine may tell us inside a call of ours that holds a lock; so the work is done on
+        // the upcall thread.
         let sink = Sink::call(move |status| {
             // When the adapter's address goes, what that ends completes still.
             let alive = matches!(status, Status::Success | Status::DeviceRemoved);
@@ -334,7 +334,7 @@ mod tests {
         let address = page.as_ptr().expose_provenance() as u64;
         let key = Key { address, length: 64, flags: mem::READ };
         let rights = Rights::LOCAL_READ;
-        // SAFETY: the page outlives the registration, and nobody writes to it.
+        // SAFETY: the page outlives the registration, and nothing writes to it.
         let found = unsafe { Region::of_connection(&connected, rights, address, key) };
         let mut state = lock(&socket.state);
         state.phase = Phase::Connected;

@@ -197,7 +197,7 @@ mod tests {
             let connected = Connection::lone(&adapter).unwrap();
             let mut all = Registrations::default();
             for handle in [Handle(0), Handle(1)] {
-                // SAFETY: the page outlives the adapter, and nobody has a reference to it.
+                // SAFETY: the page outlives the adapter, and no reference to it exists.
                 unsafe { all.register_local(&connected, handle, key) }.unwrap();
             }
             all.local[&Handle(gone)].close();
@@ -221,7 +221,7 @@ mod tests {
             Key { address: page.as_ptr().expose_provenance() as u64, length: 64, flags: mem::READ };
         let connected = Connection::lone(&adapter).unwrap();
         let mut all = Registrations::default();
-        // SAFETY: the page outlives the adapter, and nobody has a reference to it.
+        // SAFETY: the page outlives the adapter, and no reference to it exists.
         unsafe { all.register_local(&connected, Handle(0), key) }.unwrap();
         // SAFETY: as above.
         unsafe { all.register_remote(&connected, 0x1000, key) }.unwrap();

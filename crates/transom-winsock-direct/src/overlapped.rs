@@ -29,7 +29,7 @@ pub struct Outcome {
 
 impl Operation {
     /// # Safety
-    /// `overlapped` is a `WSAOVERLAPPED` that stays, and that nobody else writes, until the
+    /// `overlapped` is a `WSAOVERLAPPED` that stays, and that nothing else writes, until the
     /// operation has completed; afterwards it is not used through this value.
     #[must_use]
     pub unsafe fn new(overlapped: *mut Overlapped) -> Option<Operation> {

@@ -166,8 +166,8 @@ impl Provider {
         drop(adapters);
     }
 
-    /// `WSPMemoryRegistrationCacheCallback`: memory of this process goes away. No registration that has
-    /// a byte in it survives, on any socket (WSD 5.5). Deregistered memory is not cached:
+    /// `WSPMemoryRegistrationCacheCallback`: memory of this process goes away. No registration that
+    /// has a byte in it survives, on any socket (WSD 5.5). Deregistered memory is not cached:
     /// `WSAEINVAL`.
     ///
     /// # Errors

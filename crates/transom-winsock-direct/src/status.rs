@@ -29,7 +29,7 @@ impl From<raw::Error> for Error {
 }
 
 /// The error of a connect's failure (WSD C-5): a definitive error only with its guarantee.
-/// `answered`: the peer's program has said no, rather than the port being nobody's.
+/// `answered`: the peer's program has said no, rather than the port being without a listener.
 pub(crate) fn connect_error(status: Status, answered: bool) -> Error {
     match status {
         Status::ConnectionRefused if answered => Error::WSAECONNREFUSED,

@@ -135,8 +135,8 @@ impl Peer {
 
 transom_rules::over_both_paths!(path_holds());
 
-/// In the middle of a transfer of the peer's nothing that it uses can be deregistered, everything else
-/// can, and the transfer is not disturbed; after it, it can.
+/// In the middle of a transfer of the peer's nothing that it uses can be deregistered, everything
+/// else can, and the transfer is not disturbed; after it, it can.
 fn cannot_be_deregistered_during(
     direction: Direction,
     exposed: &Mapping,

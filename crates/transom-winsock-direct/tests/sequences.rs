@@ -1,7 +1,8 @@
 //! Random sequences of calls through the tables, as a switch in C makes them: valid ones, and NULL,
-//! lengths and flags out of nowhere, handles of other sockets, sockets that were closed. Whatever is
-//! called when: nothing crashes, an error is one that the interface knows, an operation that has begun
-//! ends exactly once (told, or to be polled, as it asked for), and nothing is left at the end.
+//! lengths and flags out of nowhere, handles of other sockets, sockets that were closed. Whatever
+//! is called when: nothing crashes, an error is one that the interface knows, an operation that has
+//! begun ends exactly once (told, or to be polled, as it asked for), and nothing is left at the
+//! end.
 //!
 //! `TRANSOM_SEED=s TRANSOM_SEQUENCES=n`: n sequences from seed s on; TRANSOM_TRACE prints what was
 //! answered. A failure names its seed.
@@ -221,8 +222,8 @@ fn address(port: u16) -> [u8; 16] {
 }
 
 impl Sequence<'_> {
-    /// A call and its answer: 0, or an error that the interface knows. `WSAENETDOWN` would be a panic
-    /// that was caught, or a provider that is down.
+    /// A call and its answer: 0, or an error that the interface knows. `WSAENETDOWN` would be a
+    /// panic that was caught, or a provider that is down.
     fn said(&mut self, what: &str, s: usize, ok: bool, errno: i32) -> Result<(), Error> {
         let outcome = if ok { Ok(()) } else { Err(Error(errno)) };
         self.trace.push(format!("{what}({s:#x}) {outcome:?}"));

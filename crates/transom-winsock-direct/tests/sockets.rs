@@ -362,14 +362,15 @@ fn a30_no_descriptor_and_no_handle_comes_back() {
     }
 }
 
-/// 12.1 step 6: what has come before is there, with its bytes; what has not completes without. A send
-/// that is under way all the same is aborted.
+/// 12.1 step 6: what has come before is there, with its bytes; what has not completes without. A
+/// send that is under way all the same is aborted.
 #[test]
 fn d04_what_has_arrived_is_not_lost_to_a_duplication() {
     let two = Two::new();
     let (own, _) = scratch(&two.a, two.s, 1);
     let (theirs, _) = scratch(&two.b, two.t, 2);
-    // The thread of the upcalls, which takes completions off the queue, is held in the first of them.
+    // The thread of the upcalls, which takes completions off the queue, is held in the first of
+    // them.
     let (go, held) = std::sync::mpsc::channel::<()>();
     let (tell, told) = std::sync::mpsc::channel();
     let held = std::sync::Mutex::new(held);

@@ -30,11 +30,11 @@ pub enum Verdicts {
     /// The peer acknowledges every message with its status.
     Acknowledged,
     /// A zero-length Read behind a signalled Write, whose answer says that the Write was executed.
-    /// A peer may close the connection before it answers, as Linux's siw does at the end of a session.
-    /// If it closes in order (FIN; no reset, no Terminate), and its TCP has acknowledged everything,
-    /// the Write succeeds all the same: RFC 5040 wants a Terminate for what is refused. Whether the
-    /// peer's program had closed before the Write came, nothing says. After any other end the Write is
-    /// canceled. Sends complete when they are sent.
+    /// A peer may close the connection before it answers, as Linux's siw does at the end of a
+    /// session. If it closes in order (FIN; no reset, no Terminate), and its TCP has acknowledged
+    /// everything, the Write succeeds all the same: RFC 5040 wants a Terminate for what is refused.
+    /// Whether the peer's program had closed before the Write came, nothing says. After any other
+    /// end the Write is canceled. Sends complete when they are sent.
     ProbedByRead,
     /// Not at all: requests complete when they are sent.
     SentOnly,

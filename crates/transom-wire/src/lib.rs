@@ -78,8 +78,8 @@ pub trait Wire: Send {
     fn decode<'b>(&mut self, now: Time, bytes: &'b [u8]) -> Result<Decoded<'b>, Violation>;
 
     /// The same for the header of a frame as [`whole`](Wire::whole) makes them, whose payload lies
-    /// apart, if there is nothing unusual about it: where its bytes go. `None`: nothing has happened,
-    /// and header and payload are to be given to `decode`, which knows why.
+    /// apart, if there is nothing unusual about it: where its bytes go. `None`: nothing has
+    /// happened, and header and payload are to be given to `decode`, which knows why.
     fn take_whole(&mut self, header: &[u8; SMALL_HEADER]) -> Option<Placing> {
         let _ = header;
         None
@@ -99,8 +99,8 @@ pub trait Wire: Send {
     /// protocol has for it; the stream is dead afterwards, as after a [`Violation`].
     fn refuse(&mut self, now: Time, refusal: &Refusal<'_>);
 
-    /// This side cannot go on, and no message of the peer is to blame. Queues the error the protocol
-    /// has for it, which names none; the stream is dead afterwards.
+    /// This side cannot go on, and no message of the peer is to blame. Queues the error the
+    /// protocol has for it, which names none; the stream is dead afterwards.
     fn fail(&mut self, now: Time);
 
     /// The total number of receives this side has posted so far for this connection. A wire with
@@ -118,9 +118,9 @@ pub trait Wire: Send {
     /// nothing to say now. The engine fills in the payload, then calls [`seal`](Wire::seal).
     fn next_frame(&mut self, now: Time) -> Option<Frame>;
 
-    /// The same two for a Write of a few bytes with nothing in its way: start it, and give the whole
-    /// header of the one frame that it is, for a link with a place for small frames. `None`: nothing
-    /// has happened, and it is to be begun as any other.
+    /// The same two for a Write of a few bytes with nothing in its way: start it, and give the
+    /// whole header of the one frame that it is, for a link with a place for small frames. `None`:
+    /// nothing has happened, and it is to be begun as any other.
     fn whole(&mut self, now: Time, id: MessageId, message: &Message) -> Option<[u8; SMALL_HEADER]> {
         let _ = (now, id, message);
         None
@@ -131,8 +131,8 @@ pub trait Wire: Send {
     fn seal(&mut self, frame: &Frame, out: &mut Vec<u8>, start: usize);
 
     /// The bytes that follow the payload, when they do not depend on it (no checksum, no markers):
-    /// lets the engine hand header, application memory and trailer to the link without a copy. If it
-    /// returns `Some`, the frame counts as sealed.
+    /// lets the engine hand header, application memory and trailer to the link without a copy. If
+    /// it returns `Some`, the frame counts as sealed.
     fn trailer(&mut self, frame: &Frame) -> Option<Trailer>;
 
     /// The payload of `frame`, which [`next_frame`](Wire::next_frame) returned last, could not be
@@ -177,17 +177,17 @@ pub trait Wire: Send {
     /// The [`Violation`] that has killed the stream, e.g. a start-up that took too long.
     fn on_deadline(&mut self, now: Time) -> Result<(), Violation>;
 
-    /// The link has ended (end of stream or reset) as the wire sees it. `delivered`: the peer ended it
-    /// in order, and its system had taken every byte that was written. `Err` when it ended in the
-    /// middle of a frame or of start-up.
+    /// The link has ended (end of stream or reset) as the wire sees it. `delivered`: the peer ended
+    /// it in order, and its system had taken every byte that was written. `Err` when it ended in
+    /// the middle of a frame or of start-up.
     ///
     /// # Errors
     /// The [`Violation`], if the link ended in the middle of a frame, a message or start-up.
     fn link_closed(&mut self, now: Time, delivered: bool) -> Result<(), Violation>;
 
     /// After [`link_closed`](Wire::link_closed) on an active side: the peer ended the link without
-    /// a word, as one that does not know the newest form of start-up does. Connect again, once, with
-    /// an older form of this wire.
+    /// a word, as one that does not know the newest form of start-up does. Connect again, once,
+    /// with an older form of this wire.
     fn retry_older(&self) -> bool {
         false
     }

@@ -132,7 +132,7 @@ fn fetch(from: SocketAddr) -> Outcome<Vec<u8>> {
     let info = owner.info();
     println!("{}: {} bytes are on offer, path {}", info.local, grant.len(), info.path);
 
-    // Nobody but this program can touch the sink: it has no window.
+    // No other program can touch the sink: it has no window.
     let mut room = Vec::new();
     let len = usize::try_from(grant.len())?;
     room.try_reserve_exact(len).map_err(|_| format!("no memory for the {len} bytes on offer"))?;

@@ -72,8 +72,8 @@ impl Options {
         self
     }
 
-    /// The way bytes take. By default what the environment variable `TRANSOM_PATH` says (`tcp`, `auto`
-    /// or `process`), and [`Path::Auto`] if it says nothing.
+    /// The way bytes take. By default what the environment variable `TRANSOM_PATH` says (`tcp`,
+    /// `auto` or `process`), and [`Path::Auto`] if it says nothing.
     pub fn path(mut self, path: Path) -> Options {
         self.below.path = path;
         self.path_source = "asked for".to_owned();
@@ -86,24 +86,24 @@ impl Options {
         self
     }
 
-    /// Over how many connections memory is shared at a time; the next ones take TCP. By default 512,
-    /// and at most an eighth of the descriptors that the process may have (`ulimit -n`): each takes one
-    /// more than TCP does, and up to 1.1 MiB while bulk data moves.
+    /// Over how many connections memory is shared at a time; the next ones take TCP. By default
+    /// 512, and at most an eighth of the descriptors that the process may have (`ulimit -n`): each
+    /// takes one more than TCP does, and up to 1.1 MiB while bulk data moves.
     pub fn shared_links(mut self, most: usize) -> Options {
         self.below.shared_links = most;
         self
     }
 
     /// How peers are slowed down that name tokens which never were theirs; `None`: not at all. By
-    /// default what the environment variable `TRANSOM_GUESSES` says (`off`, or how many are free), and
-    /// [`GuessLimit::USUAL`] if it says nothing.
+    /// default what the environment variable `TRANSOM_GUESSES` says (`off`, or how many are free),
+    /// and [`GuessLimit::USUAL`] if it says nothing.
     pub fn guesses(mut self, limit: Option<GuessLimit>) -> Options {
         self.below.guesses = limit;
         self
     }
 
-    /// The path that an adapter with these options would take, and why: what can be said before there
-    /// is a peer. [`ConnectionInfo`](crate::ConnectionInfo) has the path of a connection.
+    /// The path that an adapter with these options would take, and why: what can be said before
+    /// there is a peer. [`ConnectionInfo`](crate::ConnectionInfo) has the path of a connection.
     #[must_use]
     pub fn outlook(&self) -> (Path, String) {
         let (path, why) = self.below.outlook();
@@ -150,8 +150,8 @@ pub struct Counters {
     pub guesses: u64,
     /// Connections that were not let in because of such guesses (see [`Options::guesses`]).
     pub slowed: u64,
-    /// Refusals whose peer was told less than it might have been: only a small part of the time is spent
-    /// on finding out whose process it is.
+    /// Refusals whose peer was told less than it might have been: only a small part of the time is
+    /// spent on finding out whose process it is.
     pub unasked: u64,
     /// Connections that share memory with a process of this host now.
     pub shared_links: usize,
@@ -247,10 +247,10 @@ impl Adapter {
         Connect::new(self, to)
     }
 
-    /// Make progress on every connection that has something to do, without blocking. For programs with
-    /// many connections that would rather spin than sleep: it finds the few that are ready among any
-    /// number of idle ones, and wakes the futures that wait for what it finds. While it is called all
-    /// the time, the adapter's own thread stays away.
+    /// Make progress on every connection that has something to do, without blocking. For programs
+    /// with many connections that would rather spin than sleep: it finds the few that are ready
+    /// among any number of idle ones, and wakes the futures that wait for what it finds. While it
+    /// is called all the time, the adapter's own thread stays away.
     pub fn poll(&self) {
         self.raw().progress();
     }
@@ -269,8 +269,8 @@ impl Adapter {
         }
     }
 
-    /// Bytes of memory that connections hold because of their peers: beginnings of frames whose rest has
-    /// not come, and what a peer does not take. Bounded for each, whatever it does.
+    /// Bytes of memory that connections hold because of their peers: beginnings of frames whose
+    /// rest has not come, and what a peer does not take. Bounded for each, whatever it does.
     #[must_use]
     pub fn held(&self) -> usize {
         self.shared.raw.held()
@@ -349,7 +349,7 @@ impl Adapter {
         self.shared.depth
     }
 
-    /// The counter of results that nobody asked for.
+    /// The counter of results that were never asked for.
     pub(crate) fn unclaimed(&self) -> Arc<AtomicU64> {
         self.shared.unclaimed.clone()
     }

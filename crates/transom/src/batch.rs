@@ -8,11 +8,11 @@ use crate::{Error, ErrorKind, Grant, Posted, Result, Slice};
 use std::sync::Arc;
 
 /// Requests that are posted together, and have one result: it is there when all of them have
-/// completed. For many small ones this is much cheaper than one by one: they take one lock, and what
-/// is small leaves in as few calls to the kernel as it fits in.
+/// completed. For many small ones this is much cheaper than one by one: they take one lock, and
+/// what is small leaves in as few calls to the kernel as it fits in.
 ///
-/// Nothing happens before [`post`](Batch::post). The memory a batch names is kept alive from then on
-/// until the requests have completed, as with [`QueuePair::write`](crate::QueuePair::write).
+/// Nothing happens before [`post`](Batch::post). The memory a batch names is kept alive from then
+/// on until the requests have completed, as with [`QueuePair::write`](crate::QueuePair::write).
 ///
 /// ```no_run
 /// # fn f(peer: &transom::QueuePair, theirs: transom::Grant, mine: &transom::Region<Vec<u8>>)
@@ -97,8 +97,8 @@ impl<'a> Batch<'a> {
     ///
     /// # Errors
     /// None was posted, and all are still in the batch: e.g. [`ErrorKind::TooMuch`] if there is no
-    /// room for all of them beside those under way. If one fails later, that ends the connection, and
-    /// the result says why.
+    /// room for all of them beside those under way. If one fails later, that ends the connection,
+    /// and the result says why.
     pub fn post(&mut self) -> Result<Posted<()>> {
         if self.is_empty() {
             return Ok(Posted::ready(Ok(())));

@@ -2,7 +2,7 @@
 
 /// Memory that can be handed over to an adapter and taken back.
 ///
-/// While it is registered nobody has the buffer: it is *taken apart* and put together again on
+/// While it is registered no code has the buffer: it is *taken apart* and put together again on
 /// deregistration. A `Vec` or `Box` that is alive beside foreign writes to what it owns would be
 /// undefined behaviour, a pair of numbers is not.
 ///
@@ -12,7 +12,7 @@
 /// [`memory`](Buffer::memory) always names the same bytes, and they
 /// * stay where they are when the parts move (so: not `[u8; N]`, not an inline vector),
 /// * are initialised, all of them (so: not the spare capacity of a `Vec`),
-/// * belong to nobody else in this process (so: no borrow), and
+/// * belong to nothing else in this process (so: no borrow), and
 /// * may be written by others at any moment if [`WRITABLE`](Buffer::WRITABLE).
 ///
 /// Pages that vanish (a file cut short) are no breach: an access to them fails, and says so.
@@ -66,7 +66,7 @@ pub unsafe trait Buffer: Sized + Send + Sync + 'static {
     ///
     /// # Safety
     ///
-    /// `parts` come from [`take_apart`](Buffer::take_apart), and nobody else reads or writes the
+    /// `parts` come from [`take_apart`](Buffer::take_apart), and nothing else reads or writes the
     /// memory any more.
     unsafe fn put_together(parts: Self::Parts) -> Self;
 }
@@ -146,7 +146,7 @@ impl<B: Buffer> Owned<B> {
     ///
     /// # Safety
     ///
-    /// Nobody else reads or writes the memory any more.
+    /// Nothing else reads or writes the memory any more.
     pub(crate) unsafe fn take(mut self) -> Option<B> {
         // SAFETY: the parts come from `take_apart`; the rest is the caller's promise.
         self.0.take().map(|parts| unsafe { B::put_together(parts) })
@@ -182,7 +182,7 @@ mod tests {
         let (owned, address, len) = Owned::new(vec);
         assert_eq!(len, 16);
         through_the_address(address, 0, b'O');
-        // SAFETY: nobody else knows the address.
+        // SAFETY: no other code knows the address.
         let vec = unsafe { owned.take() }.unwrap();
         assert_eq!(vec, b"Over the transom");
         assert_eq!((vec.as_ptr(), vec.capacity()), (start, capacity), "no copy was made");
@@ -192,7 +192,7 @@ mod tests {
     fn a_box_comes_back_and_an_empty_buffer_is_harmless() {
         let (owned, address, _) = Owned::new(vec![7_u8; 64].into_boxed_slice());
         through_the_address(address, 63, 8);
-        // SAFETY: nobody else knows the address.
+        // SAFETY: no other code knows the address.
         assert_eq!(unsafe { owned.take() }.unwrap()[62..], [7, 8]);
         let (owned, _, len) = Owned::new(Vec::new());
         assert_eq!(len, 0);

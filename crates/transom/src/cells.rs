@@ -1,9 +1,9 @@
-//! Requests under way: where a completion finds whoever waits for it.
+//! Requests under way: where a completion finds the thread or task that waits for it.
 //!
 //! A context is a cell number and a generation, never a pointer, so that nothing the engine hands
 //! back can be dereferenced by mistake. Success is settled by the engine under its link's lock, and
-//! read by the poster without one: a cell changes hands by an exchange of its word. Wakers and failures,
-//! which are rare, lie aside under a lock.
+//! read by the poster without one: a cell changes hands by an exchange of its word. Wakers and
+//! failures, which are rare, lie aside under a lock.
 //!
 //! `tests/cells_loom.rs` runs every interleaving of this file.
 
@@ -21,7 +21,8 @@ const TAKEN: u64 = 1;
 const PENDING: u64 = 2;
 /// Pending, and a waker lies aside.
 const WAITED: u64 = 3;
-/// Pending, and nobody will ask: the `Posted` was dropped. That is not cancelling: the request goes on.
+/// Pending, and never to be asked for: the `Posted` was dropped. That is not cancelling: the
+/// request goes on.
 const GONE: u64 = 4;
 /// Pending; a request of a batch, whose result is that of its last one.
 const BATCH: u64 = 5;
@@ -31,7 +32,7 @@ const DONE: u64 = 6;
 const FAILED: u64 = 7;
 
 const STATE: u64 = 0xFFFF_FFFF;
-/// 31 bits of generation: the topmost bit of a context is somebody else's.
+/// 31 bits of generation: the topmost bit of a context is not ours.
 const GENERATIONS: u64 = 0x7FFF_FFFF;
 
 /// Requests under way. `K` is what a request keeps alive, `F` how it can fail.
@@ -48,8 +49,8 @@ pub(crate) struct Cells<K, F> {
 #[derive(Debug)]
 struct Cell<K> {
     word: AtomicU64,
-    /// From [`Arc::into_raw`], or null. Written by who has taken the cell, before it is pending; whoever
-    /// ends that state owns the reference.
+    /// From [`Arc::into_raw`], or null. Written by who has taken the cell, before it is pending;
+    /// whoever ends that state owns the reference.
     keep: AtomicPtr<K>,
 }
 
@@ -87,7 +88,7 @@ pub(crate) struct Settled<K> {
     pub(crate) waker: Option<Waker>,
     /// The memory that the request kept alive.
     pub(crate) keep: Option<Arc<K>>,
-    /// Nobody will ever ask for the result.
+    /// The result will never be asked for.
     pub(crate) unclaimed: bool,
 }
 
@@ -119,7 +120,7 @@ impl<K, F> Cells<K, F> {
         self.fill(keep, PENDING)
     }
 
-    /// The same, for a request of a batch that is not its last: nobody will ask for its result.
+    /// The same, for a request of a batch that is not its last: its result will never be asked for.
     pub(crate) fn insert_quietly(&self, keep: Option<Arc<K>>) -> Result<Key, Option<Arc<K>>> {
         self.fill(keep, BATCH)
     }
@@ -301,7 +302,8 @@ impl<K, F> Cells<K, F> {
         }
     }
 
-    /// Nobody will ask for the result any more. Whether it was there already, and a waker to be dropped.
+    /// The result will not be asked for any more. Returns whether it was there already, and a waker
+    /// to be dropped.
     #[inline]
     pub(crate) fn abandon(&self, key: Key) -> (bool, Option<Waker>) {
         let Some(cell) = self.cell(key) else { return (false, None) };

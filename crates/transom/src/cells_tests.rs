@@ -1,4 +1,5 @@
-//! Requests under way, one call after the other; `tests/cells_loom.rs` has what happens at the same time.
+//! Requests under way, one call after the other; `tests/cells_loom.rs` has what happens at the same
+//! time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

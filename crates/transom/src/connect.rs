@@ -38,14 +38,14 @@ impl Listener {
         self.address
     }
 
-    /// Connections that were turned away because too many were half-way through start-up, in all or from
-    /// one address.
+    /// Connections that were turned away because too many were half-way through start-up, in all or
+    /// from one address.
     #[must_use]
     pub fn turned_away(&self) -> u64 {
         self.raw.turned_away()
     }
 
-    /// The next peer that asks to connect. A peer that comes while nobody waits is not lost.
+    /// The next peer that asks to connect. A peer that comes before this call is not lost.
     ///
     /// # Errors
     /// [`ErrorKind::NotConnected`] if the listener is closed first, [`ErrorKind::AddressGone`],

@@ -1,10 +1,11 @@
 //! The part behind a queue pair: its completion queue, the requests under way, the messages that
 //! have arrived, and who waits for which.
 //!
-//! The engine settles what has succeeded in its cell (`cells.rs`). Messages and failures come through
-//! the completion queue: *draining* moves them to whoever waits for them. Anybody may drain: a program
-//! that polls, a thread that blocks, the engine's notification. A single thread does it at a time
-//! (`turns.rs`). User code (wakers, drops of buffers) runs with no lock held.
+//! The engine settles what has succeeded in its cell (`cells.rs`). Messages and failures come
+//! through the completion queue: *draining* moves them to the threads and tasks that wait for them.
+//! All may drain: a program that polls, a thread that blocks, the engine's notification. A single
+//! thread does it at a time (`turns.rs`). User code (wakers, drops of buffers) runs with no lock
+//! held.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -28,13 +29,13 @@ use crate::{Adapter, ConnectionInfo, Error, ErrorKind, Message, Region, Result, 
 #[derive(Debug)]
 pub(crate) struct Requests {
     cells: Cells<Registered, Completion>,
-    /// Results that nobody asked for, of the whole adapter.
+    /// Results that were never asked for, of the whole adapter.
     unclaimed: Arc<AtomicU64>,
 }
 
 impl Requests {
-    /// The last reference to a buffer, and the waker, of a request that has completed: for when no lock
-    /// is held.
+    /// The last reference to a buffer, and the waker, of a request that has completed: for when no
+    /// lock is held.
     #[inline]
     fn parts(&self, settled: Settled<Registered>) -> (Option<Registered>, Option<Waker>) {
         if settled.unclaimed {
@@ -59,7 +60,7 @@ impl raw::Settle for Requests {
 
 /// Context of receives: their number, with this bit.
 const RECEIVE: u64 = 1 << 63;
-/// Context of requests whose result nobody wants.
+/// Context of requests whose result is not wanted.
 const NOBODY: u64 = u64::MAX;
 /// Most bytes of all receives of a connection.
 const LARGEST_INBOX: u64 = 1 << 30;
@@ -92,8 +93,8 @@ pub(crate) enum Local<'a> {
     Bytes(&'a [u8]),
 }
 
-/// Neighbours in a batch whose memory lies in the same region: it is kept until the last of them has
-/// completed.
+/// Neighbours in a batch whose memory lies in the same region: it is kept until the last of them
+/// has completed.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) region: Arc<Registered>,
@@ -238,8 +239,8 @@ impl Endpoint {
         }
     }
 
-    /// Post the requests of a batch, all or none. The result of the last one will be found under the
-    /// key; it has completed when all have.
+    /// Post the requests of a batch, all or none. The result of the last one will be found under
+    /// the key; it has completed when all have.
     pub(crate) fn post_batch(
         &self,
         requests: &[(Operation, Sge)],
@@ -297,7 +298,7 @@ impl Endpoint {
         }
     }
 
-    /// Post a request whose success interests nobody; its failure ends the connection.
+    /// Post a request whose success is not reported; its failure ends the connection.
     pub(crate) fn post_silent(&self, operation: Operation, asked: RequestSummary) -> Result<()> {
         let request = Request { context: NOBODY, operation, flags: Flags::SILENT_SUCCESS };
         self.raw
@@ -320,8 +321,8 @@ impl Endpoint {
         }
     }
 
-    /// Move what has completed to whoever waits for it, looking on the link if there is nothing.
-    /// Whether there was anything.
+    /// Move what has completed to the threads and tasks that wait for it, looking on the link if
+    /// there is nothing. Whether there was anything.
     pub(crate) fn drain(&self) -> bool {
         if self.queue.is_empty() {
             self.queue.progress();
@@ -332,7 +333,7 @@ impl Endpoint {
     /// Hand out what was found before; if there is nothing, look on the link. Whether something has
     /// completed.
     ///
-    /// Completions that this finds in the queue are handed out when somebody asks for it, or by the
+    /// Completions that this finds in the queue are handed out when a caller asks for it, or by the
     /// next call: a program that watches memory sees the bytes that came with it first.
     pub(crate) fn poll(&self) -> bool {
         let any = !self.queue.is_empty();
@@ -349,8 +350,8 @@ impl Endpoint {
         any || more || !self.queue.is_empty()
     }
 
-    /// Move what has completed to whoever waits for it. Makes no progress, and takes no lock if there
-    /// is nothing.
+    /// Move what has completed to the threads and tasks that wait for it. Makes no progress, and
+    /// takes no lock if there is nothing.
     fn hand_out(&self) -> bool {
         let mut any = false;
         while !self.queue.is_empty() {
@@ -372,7 +373,7 @@ impl Endpoint {
             *settled = self.settle(completion, &mut wakers);
         }
         self.turns.finish(one);
-        self.queue.wake(); // a full barrier, whoever sleeps
+        self.queue.wake(); // a full barrier, whichever thread sleeps
         for one in settled.into_iter().flatten() {
             let (last, waker) = self.requests.0.parts(one);
             guarded(|| drop(last));
@@ -443,7 +444,7 @@ impl Endpoint {
         self.requests.is_done(key)
     }
 
-    /// Nobody will ask for this result.
+    /// This result will not be asked for.
     pub(crate) fn abandon(&self, key: Key) {
         let (done, waker) = self.requests.abandon(key);
         if done {
@@ -452,8 +453,8 @@ impl Endpoint {
         drop(waker);
     }
 
-    /// The next message: copied out of its receive, which is then posted again. `Pending` leaves the
-    /// waker.
+    /// The next message: copied out of its receive, which is then posted again. `Pending` leaves
+    /// the waker.
     pub(crate) fn take_message(&self, waker: Option<&Waker>) -> Poll<Result<Message>> {
         self.hand_out();
         let mut inbox = lock(&self.inbox);
@@ -507,9 +508,9 @@ impl Endpoint {
         }
     }
 
-    /// For futures, which nobody may poll for a while: be told of the next completion, and look at
-    /// what has completed meanwhile. Not at the link: whoever looks there keeps the adapter's own
-    /// thread away from it for as long as a lease is.
+    /// For futures, which may not be polled for a while: be told of the next completion, and look
+    /// at what has completed meanwhile. Not at the link: a thread that looks there keeps the
+    /// adapter's own thread away from it for as long as a lease is.
     pub(crate) fn await_more(&self) {
         self.arm();
         self.hand_out();

@@ -26,7 +26,7 @@ pub enum ErrorKind {
     Canceled,
     /// There is no connection, or not any more.
     NotConnected,
-    /// Nobody answers at that address.
+    /// No host answers at that address.
     Unreachable,
     /// The peer's program said no to the connection.
     Rejected,

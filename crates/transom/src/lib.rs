@@ -58,8 +58,8 @@
 //!
 //! # A refusal, explained
 //!
-//! Every call has a blocking form. A refused access ends its connection, and says why: the owner has
-//! the whole record, a peer of the same user gets its text.
+//! Every call has a blocking form. A refused access ends its connection, and says why: the owner
+//! has the whole record, a peer of the same user gets its text.
 //!
 //! ```
 //! use transom::{Adapter, ErrorKind, Grant, Rights};
@@ -128,8 +128,8 @@
 //!   opens a range of it to one peer, for reading, writing or both, until it is revoked.
 //! * **Nothing rests on `Drop`.** Forgetting a handle leaks it: the memory stays valid and the
 //!   window open until the [`Adapter`] ends.
-//! * **Every refusal is explained**, to the owner in full ([`Error::denial`]), to the peer as far as
-//!   the owner says ([`Error::explanation`], [`Explain`]).
+//! * **Every refusal is explained**, to the owner in full ([`Error::denial`]), to the peer as far
+//!   as the owner says ([`Error::explanation`], [`Explain`]).
 //!
 //! # Soundness
 //!
@@ -156,8 +156,8 @@
 //! # Where to go on
 //!
 //! [`Adapter::options`] has what can be chosen, [`ConnectionInfo`] what a connection has become,
-//! [`Batch`] requests with one result, [`MappedFile`] files as memory. The crate's folder `examples`
-//! has whole programs.
+//! [`Batch`] requests with one result, [`MappedFile`] files as memory. The crate's folder
+//! `examples` has whole programs.
 
 #![deny(unsafe_code)]
 #![warn(clippy::missing_errors_doc)]

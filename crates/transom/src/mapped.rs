@@ -9,8 +9,9 @@ use crate::{Buffer, Error, ErrorKind, Result};
 
 /// A file mapped read-only, to be lent without reading it first.
 ///
-/// The mapping never gives out a `&[u8]`: whoever may write to the file can change or cut it at any
-/// time. A peer that reads a part which is no longer there is refused; nobody crashes.
+/// The mapping never gives out a `&[u8]`: every process that may write to the file can change or
+/// cut it at any time. A peer that reads a part which is no longer there is refused; no process
+/// crashes.
 #[derive(Debug)]
 pub struct MappedFile {
     map: Map,
@@ -50,7 +51,7 @@ impl MappedFile {
             return Err(Error::caller(ErrorKind::Invalid, asked(), "the file is empty")
                 .accepted("a file of at least one byte"));
         }
-        // SAFETY: a fresh mapping at an address of the kernel's choice disturbs nobody.
+        // SAFETY: a fresh mapping at an address of the kernel's choice disturbs nothing.
         let start =
             unsafe { mmap(std::ptr::null_mut(), len, ProtFlags::READ, MapFlags::SHARED, &file, 0) }
                 .map_err(|error| Error::system(asked(), error))?;
@@ -95,7 +96,7 @@ unsafe impl Buffer for MappedFile {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: the range is ours, nobody has a reference into it, and a registration of it has
+        // SAFETY: the range is ours, no reference into it exists, and a registration of it has
         // ended (`Buffer::put_together`). There is nothing to be done about a failure.
         let _ = unsafe { munmap(self.start.cast(), self.len) };
     }

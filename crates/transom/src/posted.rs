@@ -14,7 +14,7 @@ use crate::{Error, ErrorKind, Result, Rights};
 
 /// The result of a request that has been posted. Await it, or [`wait`](Posted::wait) for it.
 ///
-/// The request is under way whether or not anybody asks for the result; dropping this does not
+/// The request is under way whether or not the result is asked for; dropping this does not
 /// cancel it. Ask, though: errors are reported here.
 ///
 /// ```compile_fail
@@ -99,7 +99,8 @@ impl<T> Posted<T> {
         }
     }
 
-    /// Whether the result is there. Makes no progress: see [`QueuePair::poll`](crate::QueuePair::poll).
+    /// Whether the result is there. Makes no progress: see
+    /// [`QueuePair::poll`](crate::QueuePair::poll).
     #[must_use]
     pub fn is_done(&self) -> bool {
         match &self.state {
@@ -180,7 +181,7 @@ impl<T> Pending<T> {
         (Pending { cell: Arc::clone(&cell) }, cell)
     }
 
-    /// Another one who waits for the same. Whoever comes first gets it.
+    /// Another waiter for the same result. The first one gets it.
     pub(crate) fn of(cell: &Arc<Cell<T>>) -> Pending<T> {
         Pending { cell: Arc::clone(cell) }
     }

@@ -133,7 +133,8 @@ impl QueuePair {
     }
 
     /// Write all of `from` to the beginning of the peer's `to`. Done when the peer's adapter has
-    /// placed it; [`ConnectionInfo::verdicts`] has what that means with peers that are not Transoms.
+    /// placed it; [`ConnectionInfo::verdicts`] has what that means with peers that are not
+    /// Transoms.
     ///
     /// A `from` that is longer than `to` is posted all the same: the owner judges.
     ///

@@ -78,8 +78,9 @@ impl Drop for Registered {
         if buffer.is_none() {
             return; // deregistered, and given back
         }
-        // No window is bound any more: each holds a `Registered`. When this has succeeded, no access
-        // is under way and none will begin (ND2 R18), and the buffer may go. If not, it must stay.
+        // No window is bound any more: each holds a `Registered`. When this has succeeded, no
+        // access is under way and none will begin (ND2 R18), and the buffer may go. If not, it must
+        // stay.
         if self.adapter.deregister(self.token).is_err() && !self.adapter.is_foreign() {
             std::mem::forget(buffer);
         }
@@ -131,7 +132,7 @@ impl<B: Buffer> Region<B> {
         let segments = [Segment { host: base, length: len }];
         let (domain, rights) = (adapter.domain(), local | Rights::BIND);
         // SAFETY: the buffer is apart; `Registered` holds its parts, and lets go of them only after
-        // deregistration. `Buffer` promises that nobody else uses the memory.
+        // deregistration. `Buffer` promises that nothing else uses the memory.
         let token = unsafe { adapter.raw().register(domain, base, &segments, rights) }
             .map_err(|error| explain::call(&asked(), &error))?;
         let name = owned.name();
@@ -190,10 +191,10 @@ impl<B: Buffer> Region<B> {
             .map_err(|fault| gone(format!("copying {len} bytes in at offset {at}"), fault.placed))
     }
 
-    /// The byte at offset `at`, to watch or to set while peers write. A Write's bytes become visible
-    /// in increasing address order, so its last byte says that all of it is there (load with
-    /// `Acquire`). The buffer must be writable, and its pages must stay: memory of this process, not
-    /// of a file.
+    /// The byte at offset `at`, to watch or to set while peers write. A Write's bytes become
+    /// visible in increasing address order, so its last byte says that all of it is there (load
+    /// with `Acquire`). The buffer must be writable, and its pages must stay: memory of this
+    /// process, not of a file.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] if the byte is not inside, or the buffer is read-only.
@@ -266,7 +267,7 @@ impl Registered {
         let len = into.len() as u64;
         let host = self.host("copying out", at, len)?;
         // SAFETY: the range is inside the registered buffer (checked), which is apart while its
-        // `Region` lives, so that nobody has a mutable reference to it.
+        // `Region` lives, so that no mutable reference to it exists.
         unsafe { raw::copy_out(host, into) }
             .map_err(|fault| gone(format!("copying {len} bytes out at offset {at}"), fault.placed))
     }
@@ -280,8 +281,8 @@ impl Registered {
     }
 
     /// Where an atomic of type `T` lies: inside, writable, aligned. Everyone else reaches these
-    /// bytes by address (peers' writes through the engine's copy, `copy_in`, other atomics), never by
-    /// a reference.
+    /// bytes by address (peers' writes through the engine's copy, `copy_in`, other atomics), never
+    /// by a reference.
     fn atomic<T>(&self, at: u64) -> Result<*mut u8> {
         let (size, align) = (size_of::<T>() as u64, align_of::<T>() as u64);
         let host = self.host("an atomic of", at, size)?;
@@ -344,7 +345,7 @@ mod tests {
         }
     }
 
-    /// ND2 R18: a buffer that is freed while its token lives is somebody else's memory to peers.
+    /// ND2 R18: a buffer that is freed while its token lives is foreign memory open to peers.
     #[test]
     fn a_buffer_never_outlives_its_registration_the_wrong_way_round() {
         let adapter = Adapter::open([127, 0, 0, 1].into()).unwrap();

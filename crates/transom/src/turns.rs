@@ -1,6 +1,6 @@
-//! A single thread at a time hands out what has completed, so that messages stay in order. Anybody
-//! may; one who finds it taken goes, and the holder looks at the queue again after its unlock.
-//! `tests/turns_loom.rs` runs every interleaving of this file.
+//! A single thread at a time hands out what has completed, so that messages stay in order. Any
+//! thread may; one who finds it taken goes, and the holder looks at the queue again after its
+//! unlock. `tests/turns_loom.rs` runs every interleaving of this file.
 
 use std::sync::{PoisonError, TryLockError};
 
@@ -18,14 +18,14 @@ impl Turns {
         Turns { one: Mutex::new(()), deliveries: AtomicU64::new(0) }
     }
 
-    /// The right to hand out what was seen in the queue, unless somebody is at it.
+    /// The right to hand out what was seen in the queue, unless a thread has it.
     pub(crate) fn take(&self) -> Option<MutexGuard<'_, ()>> {
         for attempt in 0..2 {
             match self.one.try_lock() {
                 Ok(one) => return Some(one),
                 Err(TryLockError::Poisoned(one)) => return Some(PoisonError::into_inner(one)),
-                // Pairs with the barrier after the holder's `finish`: either it sees what we have seen
-                // in the queue, or we see its unlock.
+                // Pairs with the barrier after the holder's `finish`: either it sees what we have
+                // seen in the queue, or we see its unlock.
                 Err(TryLockError::WouldBlock) if attempt == 0 => fence(Ordering::SeqCst),
                 Err(TryLockError::WouldBlock) => {}
             }
@@ -33,8 +33,8 @@ impl Turns {
         None
     }
 
-    /// Something was handed out. The caller has a full barrier next (waking those who wait has one),
-    /// and looks at the queue again after it.
+    /// Something was handed out. The caller has a full barrier next (waking those who wait has
+    /// one), and looks at the queue again after it.
     pub(crate) fn finish(&self, one: MutexGuard<'_, ()>) {
         // Only who has the turn counts.
         let count = self.deliveries.load(Ordering::Relaxed).wrapping_add(1);

@@ -183,8 +183,8 @@ fn a_window_allows_what_it_says_and_nothing_else() {
     }
 }
 
-/// Design rule 3: the whole extent of a Write is known to its owner before the first byte moves, however
-/// many frames it is. With a byte too many none is written.
+/// Design rule 3: the whole extent of a Write is known to its owner before the first byte moves,
+/// however many frames it is. With a byte too many none is written.
 #[test]
 fn of_a_long_write_that_sticks_out_no_byte_moves() {
     const LENGTH: u64 = 1_000_000;
@@ -451,7 +451,7 @@ fn a_write_that_completes_lets_its_buffer_and_its_waker_call_back() {
         let region = pair.peer_adapter.register(buffer).unwrap();
         if wakes {
             let waker: Waker = Arc::new(ending()).into();
-            // Of one that has completed before it was asked nobody is woken.
+            // A request that has completed before it was asked for wakes no task.
             loop {
                 let mut write = peer.write(grant, region.slice(..)).unwrap();
                 let result = Pin::new(&mut write).poll(&mut Context::from_waker(&waker));
@@ -469,8 +469,8 @@ fn a_write_that_completes_lets_its_buffer_and_its_waker_call_back() {
     }
 }
 
-/// A task that panics when it is woken takes nobody with it: neither those woken after it, nor the
-/// thread that brought the news, nor what comes later.
+/// A task that panics when it is woken takes no other with it: neither those woken after it, nor
+/// the thread that brought the news, nor what comes later.
 #[test]
 fn a_waker_that_panics_leaves_others_alone() {
     struct Waking(AtomicU32, bool);

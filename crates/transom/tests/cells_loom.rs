@@ -1,8 +1,10 @@
-//! Every interleaving of those who post, ask for a result or give it up, and the engine that settles it
-//! (`src/cells.rs`): the shipped file on loom's types. Loom reports a reference that is never dropped.
+//! Every interleaving of those who post, ask for a result or give it up, and the engine that
+//! settles it (`src/cells.rs`): the shipped file on loom's types. Loom reports a reference that is
+//! never dropped.
 //!
-//! Seen to fail with a success that does not look for a waker (the first), with a cell that is given up by a
-//! store (the second) or taken by one (the third), and with a count that comes before its result (the last).
+//! Seen to fail with a success that does not look for a waker (the first), with a cell that is
+//! given up by a store (the second) or taken by one (the third), and with a count that comes before
+//! its result (the last).
 #![allow(missing_docs, dead_code, unreachable_pub, unsafe_code, clippy::unwrap_used)]
 
 #[path = "../src/cells.rs"]
@@ -60,7 +62,8 @@ fn a_waker_is_woken_or_the_result_is_there() {
     }
 }
 
-/// A `Posted` that is dropped while its request succeeds is counted once, and its cell is free again.
+/// A `Posted` that is dropped while its request succeeds is counted once, and its cell is free
+/// again.
 #[test]
 fn one_that_is_given_up_is_counted_once() {
     bounded(3, || {

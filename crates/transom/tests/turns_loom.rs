@@ -1,10 +1,11 @@
 //! Every interleaving of those who hand out completions (`src/turns.rs`) and those who sleep until
-//! there are some (`transom-engine/src/driver/schedule/sleepers.rs`): the shipped files on loom's types.
+//! there are some (`transom-engine/src/driver/schedule/sleepers.rs`): the shipped files on loom's
+//! types.
 //!
-//! The models were seen to fail without the barrier of `Turns::take` (the first), without the one of
-//! `Sleepers::wake` (the first and the third), without the one of `Sleepers::join` (the third), and with
-//! `any` asked before the lock is taken (the second). That `take` looks again behind its barrier they do not
-//! see: loom lets nobody run between a look and the barrier behind it.
+//! The models were seen to fail without the barrier of `Turns::take` (the first), without the one
+//! of `Sleepers::wake` (the first and the third), without the one of `Sleepers::join` (the third),
+//! and with `any` asked before the lock is taken (the second). That `take` looks again behind its
+//! barrier they do not see: loom lets no thread run between a look and the barrier behind it.
 #![allow(missing_docs, dead_code, unreachable_pub, clippy::unwrap_used)]
 
 #[path = "../../transom-engine/tests/on_loom/mod.rs"]

@@ -223,7 +223,8 @@ impl Stream {
         let row = faults::received(terminate.code);
         let name = row.map_or("unregistered code", |row| row.name);
         let order = if form == TerminateForm::Siw { " (siw's bit order)" } else { "" };
-        // About an answer of ours: the peer's own sink is gone, and none of our requests is to blame.
+        // About an answer of ours: the peer's own sink is gone, and none of our requests is to
+        // blame.
         let answer = terminate.about.as_ref().is_some_and(is_answer);
         let Named { id, first, operation: about, of } = match terminate.about.filter(|_| !answer) {
             Some(about) => self.blamed_by(&about, form),
@@ -241,7 +242,8 @@ impl Stream {
             _ => about.or(known.map(|(operation, _)| operation)),
         };
         let done = first.filter(|_| !self.agreed.extension).and_then(|id| self.settle_before(id));
-        // In doubt nothing is said about those in between: the engine blames the oldest that is left.
+        // In doubt nothing is said about those in between: the engine blames the oldest that is
+        // left.
         let id = id.filter(|id| first == Some(*id));
         let class = known
             .map(|(_, class)| class)
@@ -253,7 +255,8 @@ impl Stream {
         Some(Event::Done { through })
     }
 
-    /// Messages are executed in order: those before the first that a plain peer may mean were right.
+    /// Messages are executed in order: those before the first that a plain peer may mean were
+    /// right.
     fn settle_before(&mut self, id: MessageId) -> Option<MessageId> {
         let out = &mut self.outbound;
         let ahead = out.sent.iter().take_while(|sent| sent.id < id).count();

@@ -199,8 +199,9 @@ impl Stream {
         let request = read.request;
         let expected = request.sink_offset.wrapping_add(u64::from(read.received));
         let left = request.size - read.received;
-        // siw answers a Read of no bytes with as many as it has sent before, from wherever that lay. For a
-        // verdict nothing was to be placed, and nothing is: that it was answered is all it says.
+        // siw answers a Read of no bytes with as many as it has sent before, from wherever that
+        // lay. For a verdict nothing was to be placed, and nothing is: that it was answered is all
+        // it says.
         let asked = !matches!(read.asker, Asker::Verdict { .. });
         // An answer of no bytes names nothing that could be checked (RFC 5041 5.2).
         if asked && !payload.is_empty() && stag != request.sink_stag {

@@ -170,9 +170,9 @@ impl Stream {
         self.ulpdu = frame.saturating_sub(overhead).clamp(128, 65_535);
     }
 
-    /// Active side: send no frame to a plain peer for a moment, unless it speaks first. siw's acceptor
-    /// misses a frame that comes right behind its Reply, and one that shares a segment with the
-    /// ready-to-receive frame; only further bytes wake it up (iW L1).
+    /// Active side: send no frame to a plain peer for a moment, unless it speaks first. siw's
+    /// acceptor misses a frame that comes right behind its Reply, and one that shares a segment
+    /// with the ready-to-receive frame; only further bytes wake it up (iW L1).
     fn hold(&mut self, now: Time) {
         if !self.agreed.extension && !self.config.hold.is_zero() {
             self.held = Some(now.after(self.config.hold));

@@ -102,7 +102,7 @@ pub(super) enum Asker {
     Program(MessageId),
     /// The ready-to-receive frame.
     Ready,
-    /// Nobody: its arrival vouches for the messages before it.
+    /// No request: its arrival vouches for the messages before it.
     Verdict {
         through: u64,
     },

@@ -29,7 +29,7 @@ pub enum Got {
     CreditWanted,
 }
 
-/// The byte of everybody's memory at an address.
+/// The byte of both sides' memory at an address.
 pub fn byte_at(token: u32, address: u64) -> u8 {
     (address as u8).wrapping_mul(31) ^ (token as u8) ^ (address >> 8) as u8
 }

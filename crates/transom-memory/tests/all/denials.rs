@@ -305,8 +305,8 @@ fn decoy_3_a_low_address_near_a_low_base_is_no_offset() {
     assert_eq!(denial.likely, Mistake::Unknown);
 }
 
-/// Far behind the end: the address of something else, not an overrun. And a small number that is too
-/// long to be an offset.
+/// Far behind the end: the address of something else, not an overrun. And a small number that is
+/// too long to be an offset.
 #[test]
 fn decoy_4_an_address_of_something_else_is_not_past_the_end() {
     let denial = mistake(|ask| ask.address = AT + 0x10_0000);
@@ -370,7 +370,7 @@ fn the_peer_learns_the_class_and_its_own_request_only() {
     }
 }
 
-/// The account for somebody who knows what was asked: rule, end of the token, advice.
+/// The account for a reader who knows what was asked: rule, end of the token, advice.
 #[test]
 fn a_summary_leaves_out_what_was_asked_and_who_may() {
     let memory = memory();

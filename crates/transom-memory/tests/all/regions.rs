@@ -26,7 +26,8 @@ fn r1_r3_each_registration_has_a_token_of_its_own() {
     assert_eq!(rule(&memory, &access(Purpose::LocalSource, never, BASE, 1)), Some(Rule::LiveToken));
 }
 
-/// ND2 R2: the same buffer many times, with different rights, each judged and ended alone (WSD A-17).
+/// ND2 R2: the same buffer many times, with different rights, each judged and ended alone (WSD
+///
 #[test]
 fn r2_one_buffer_in_many_regions() {
     let memory = memory();
@@ -126,7 +127,8 @@ fn r16_a_region_with_windows_is_busy() {
     memory.deregister(region, BUSY, NOW).unwrap();
 }
 
-/// ND2 R17: requests that were posted do not hold a region, unless the front counts them (WSD A-18).
+/// ND2 R17: requests that were posted do not hold a region, unless the front counts them (WSD
+///
 #[test]
 fn r17_posted_requests_hold_a_region_only_if_the_front_says_so() {
     let memory = memory();
@@ -188,7 +190,7 @@ fn r16_a_copy_under_way_is_not_busy() {
     });
 }
 
-/// ND2 R18: nothing works afterwards, for anybody, by the region's token or its windows'.
+/// ND2 R18: nothing works afterwards, for any actor, by the region's token or its windows'.
 #[test]
 fn r18_after_deregister_nothing_reaches_the_memory() {
     let memory = memory();
@@ -231,7 +233,7 @@ fn r18_deregister_waits_for_the_copy_under_way() {
             memory.deregister(region, ANYWAY, NOW).unwrap();
             assert!(over.load(Ordering::SeqCst), "the copy was still under way");
         });
-        // Dead at once for everybody else, long before the wait is over.
+        // Dead at once for all others, long before the wait is over.
         until("the region is dead", || memory.counts(region).is_none());
         assert_eq!(rule(&memory, &read), Some(Rule::LiveToken));
         over.store(true, Ordering::SeqCst);
@@ -302,7 +304,7 @@ fn r23_remote_access_needs_a_connection() {
     }
 }
 
-/// WSD: a region of one connection is nobody else's, not even its successor's,
+/// WSD: a region of one connection serves no other, not even its successor's,
 /// for local use either; and it ends with the connection.
 #[test]
 fn wsd_a7_a8_a_region_of_a_connection() {
@@ -490,7 +492,7 @@ fn a_registration_costs_at_most_128_bytes() {
     assert!(each <= 128, "{each} bytes");
 }
 
-/// A segment list goes with its memory, whoever ends it.
+/// A segment list goes with its memory, however it ends.
 #[test]
 fn ndk_mr9_segment_lists_are_given_back() {
     let memory = memory();

@@ -1,5 +1,5 @@
-//! Threads for real: an owner that revokes in a loop under peers that copy as fast as they can. After
-//! each close the owner writes canaries; a copy that finds one was let in too late.
+//! Threads for real: an owner that revokes in a loop under peers that copy as fast as they can.
+//! After each close the owner writes canaries; a copy that finds one was let in too late.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -11,7 +11,7 @@ const OURS: u64 = 0x0a0a_0a0a_0a0a_0a0a;
 const CANARY: u64 = 0xdead_dead_dead_dead;
 const WORDS: usize = 64;
 
-/// Bytes that somebody owns: at `base`, as the checks name them.
+/// Bytes of an owner: at `base`, as the checks name them.
 struct Bytes {
     words: Vec<AtomicU64>,
 }

@@ -97,8 +97,9 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever is opened and closed in whatever order: no value twice before the stated distance, of
-    /// which these runs are a small part, none that is 0, and none that was closed opens anything.
+    /// Whatever is opened and closed in whatever order: no value twice before the stated distance,
+    /// of which these runs are a small part, none that is 0, and none that was closed opens
+    /// anything.
     #[test]
     fn nd2_5_4_no_token_comes_back_early(steps in prop::collection::vec(step(), 1..4000), seed: u8) {
         let memory = Memory::new([seed; 32], Config::default());

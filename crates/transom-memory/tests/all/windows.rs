@@ -119,7 +119,7 @@ fn w5_windows_stay_in_their_domain() {
     assert_eq!(memory.counts(region), Some(Counts::default()));
 }
 
-/// WSD A-7: a window lets nobody in whom its region keeps out.
+/// WSD A-7: a window is open to no actor that its region keeps out.
 #[test]
 fn w5_a_window_is_no_wider_than_its_region() {
     let memory = memory();
@@ -350,7 +350,7 @@ fn w14_invalidate_waits_for_the_access_under_way() {
     }
 }
 
-/// A deregistration that takes the windows along waits for one that somebody else is closing.
+/// A deregistration that takes the windows along waits for one that another thread is closing.
 #[test]
 fn r18_deregister_waits_for_windows_that_others_are_closing() {
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -461,8 +461,8 @@ fn w20_no_window_is_forgotten_whatever_was_closed_before() {
     }
 }
 
-/// ND2 W21: a window that goes away is closed like any other, also while it is only reserved, and its
-/// Bind then never executes.
+/// ND2 W21: a window that goes away is closed like any other, also while it is only reserved, and
+/// its Bind then never executes.
 #[test]
 fn w21_a_reserved_window_can_be_closed() {
     let memory = memory();

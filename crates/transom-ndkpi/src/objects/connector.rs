@@ -125,8 +125,8 @@ impl Connector {
         }
         self.request(done, |told| {
             let raw = self.raw()?;
-            // A connector that cannot connect in its state keeps its address, and Connect says why it
-            // cannot.
+            // A connector that cannot connect in its state keeps its address, and Connect says why
+            // it cannot.
             match raw.bind(from) {
                 Err(error) if error.status == Engine::AddressAssociated => {}
                 bound => bound?,

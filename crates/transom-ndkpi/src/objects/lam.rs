@@ -1,10 +1,10 @@
 //! Logical address mappings and the privileged token (NDK 11.3, 11.4).
 //!
-//! A mapping gives pages logical addresses: made-up ones, each mapping's in a row and far from every
-//! other's (NDK LAM-12). In the memory table a mapping is a region without remote rights in every
-//! protection domain that uses it, made at the first use. The privileged token is no region: it is
-//! a name that is resolved, by the logical address beside it, to the token of such a region, and
-//! this is what the table judges. To a peer it names nothing (NDK PT-2).
+//! A mapping gives pages logical addresses: made-up ones, each mapping's in a row and far from
+//! every other's (NDK LAM-12). In the memory table a mapping is a region without remote rights in
+//! every protection domain that uses it, made at the first use. The privileged token is no region:
+//! it is a name that is resolved, by the logical address beside it, to the token of such a region,
+//! and this is what the table judges. To a peer it names nothing (NDK PT-2).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex};

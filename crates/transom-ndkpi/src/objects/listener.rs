@@ -91,7 +91,7 @@ impl Listener {
         let busy = self.life.busy();
         let paused = self.paused.load(Ordering::Acquire);
         let Some(busy) = busy.filter(|_| !paused) else {
-            // As if nobody listened (NDK CN-5, LT-12).
+            // As if there were no listener (NDK CN-5, LT-12).
             let _ = connector.reject(&[]);
             return;
         };
@@ -124,7 +124,7 @@ impl Listener {
         let _call = Call::enter();
         self.paused.store(true, Ordering::Release);
         let raw = lock(&self.raw).take();
-        drop(raw); // the last handle of the port: it refuses what nobody has taken
+        drop(raw); // the last handle of the port: it refuses requests that were not taken
         self.life.close(Box::new(|| ()), Box::new(done))
     }
 }

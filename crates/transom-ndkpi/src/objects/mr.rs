@@ -14,8 +14,8 @@ use crate::table::{deregister_error, register_error};
 /// Pages of a fast registration at most; more are `IMPLEMENTATION_LIMIT` (NDK FR-2).
 const MOST_PAGES: u32 = 1 << 18;
 
-/// Segments that a registration is made of inside the call. A longer one is made on another thread: a
-/// call at DISPATCH level may not wait for as many answers of the kernel as there are mappings.
+/// Segments that a registration is made of inside the call. A longer one is made on another thread:
+/// a call at DISPATCH level may not wait for as many answers of the kernel as there are mappings.
 const AT_ONCE: usize = 64;
 
 /// A memory region: for `NdkRegisterMr` or for `NdkFastRegister`, never both (NDK MR-1).

@@ -162,7 +162,7 @@ extern "system" fn release<T: Class>(this: This<T>) -> u32 {
     if left == 0 {
         guard(|| {
             T::released(this.value());
-            // SAFETY: made by `create`; the count says that no reference is left, so that nobody
+            // SAFETY: made by `create`; the count says that no reference is left, so that nothing
             // else will touch it.
             drop(unsafe { Box::from_raw(this.0.as_ptr()) });
         });
@@ -170,7 +170,7 @@ extern "system" fn release<T: Class>(this: This<T>) -> u32 {
     left
 }
 
-/// An `IUnknown*` argument: ours, somebody else's, or null.
+/// An `IUnknown*` argument: ours, a foreign object, or null.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AnyPtr(Option<NonNull<Unknown>>);
@@ -201,8 +201,8 @@ impl AnyPtr {
         let unknown = self.0?;
         let iid = private_iid::<T>();
         let mut out = None;
-        // SAFETY: an `IUnknown*` argument is null or a COM object (ND2 1.6), whose first word points
-        // to a table that starts with IUnknown's methods.
+        // SAFETY: an `IUnknown*` argument is null or a COM object (ND2 1.6), whose first word
+        // points to a table that starts with IUnknown's methods.
         let methods = unsafe { &*unknown.as_ref().methods };
         if (methods.query_interface)(unknown, &iid, &mut out) != ND_SUCCESS {
             return None;

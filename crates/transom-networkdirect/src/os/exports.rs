@@ -365,7 +365,8 @@ extern "C" fn transom_win32_post_queued_completion_status(
     })
 }
 
-/// The Win32 call of that name, which NetworkDirect programs may use to learn that a request is over.
+/// The Win32 call of that name, which NetworkDirect programs may use to learn that a request is
+/// over.
 #[unsafe(no_mangle)]
 extern "C" fn transom_win32_get_overlapped_result(
     _file: Handle,

@@ -1,6 +1,7 @@
 //! The operating system as NetworkDirect programs see it: handles, events, completion ports,
 //! OVERLAPPED requests, threads. Everything that a Windows build would take from Windows itself is
-//! behind this module; the rest of the crate knows only [`File`] and the requests that are begun on it.
+//! behind this module; the rest of the crate knows only [`File`] and the requests that are begun on
+//! it.
 
 mod exports;
 mod handle;

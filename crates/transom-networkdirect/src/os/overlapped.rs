@@ -1,8 +1,8 @@
 //! OVERLAPPED requests and the files that carry their completions (ND2 2.3).
 //!
-//! A request is *begun* on a file, and *finished* once, by whoever makes it happen. Nothing above this
-//! module writes to an OVERLAPPED or knows of ports. A Windows build replaces it: there, finishing
-//! releases a kernel request that was left pending, and the kernel does the rest.
+//! A request is *begun* on a file, and *finished* once, by the thread that makes it happen. Nothing
+//! above this module writes to an OVERLAPPED or knows of ports. A Windows build replaces it: there,
+//! finishing releases a kernel request that was left pending, and the kernel does the rest.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -46,7 +46,7 @@ impl OverlappedPtr {
     /// The address of one that was begun.
     fn with<R>(self, f: impl FnOnce(&Overlapped) -> R) -> Option<R> {
         // SAFETY: a caller's OVERLAPPED* is null or valid until its request has completed (ND2 2.3
-        // rule 12); all members are atomics, so nobody's concurrent access is a data race of ours.
+        // rule 12); all members are atomics, so that no concurrent access is a data race of ours.
         // It is touched only while its request is begun or being asked for.
         self.0.map(|p| f(unsafe { p.as_ref() }))
     }
@@ -71,8 +71,8 @@ impl File {
         self.port.set((port, key)).is_ok()
     }
 
-    /// Begin a request. From here on either [`Started::answer`] takes it back with a failure, or its
-    /// [`Finisher`] delivers it.
+    /// Begin a request. From here on either [`Started::answer`] takes it back with a failure, or
+    /// its [`Finisher`] delivers it.
     pub(crate) fn begin(
         self: &Arc<File>,
         overlapped: OverlappedPtr,
@@ -167,7 +167,7 @@ impl Started {
 }
 
 /// The other half: delivers the completion, once. Dropped without a word, it delivers
-/// `ND_CANCELED`, because whoever waits must not wait for ever.
+/// `ND_CANCELED`, because a thread that waits must not wait for ever.
 #[derive(Debug)]
 pub(crate) struct Finisher(Arc<Shared>);
 
@@ -220,8 +220,8 @@ fn conclude(overlapped: OverlappedPtr, status: i32, event: Option<&Waitable>) {
 }
 
 /// The status of a request by its OVERLAPPED alone, whatever object it was begun on (ND2 2.3 rule
-/// 7). With `wait`, once it is over; `help` is called first when it is not, and may move the work on
-/// while what it is given says that the request is under way.
+/// 7). With `wait`, once it is over; `help` is called first when it is not, and may move the work
+/// on while what it is given says that the request is under way.
 pub(crate) fn result_of(
     overlapped: OverlappedPtr,
     wait: bool,

@@ -20,8 +20,8 @@ pub(crate) struct Packet {
 }
 
 /// A completion port. The number of threads it was made for is not enforced: as many run as there
-/// are packets. A packet that finds threads waiting is given to the one that began to wait last, as on Windows:
-/// no other that comes along can take it.
+/// are packets. A packet that finds threads waiting is given to the one that began to wait last, as
+/// on Windows: no other that comes along can take it.
 #[derive(Debug, Default)]
 pub(crate) struct Port {
     state: Mutex<State>,
@@ -29,7 +29,7 @@ pub(crate) struct Port {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Empty while somebody waits.
+    /// Empty while a thread waits.
     packets: VecDeque<Packet>,
     waiters: Vec<Arc<Waiter>>,
     closed: bool,

@@ -273,8 +273,8 @@ mod tests {
         assert!(!mutex.unlock(), "the other thread has it");
     }
 
-    /// WaitForMultipleObjects: any takes the first that is ready and leaves the others; all takes all or
-    /// none.
+    /// WaitForMultipleObjects: any takes the first that is ready and leaves the others; all takes
+    /// all or none.
     #[test]
     fn a_wait_takes_what_it_waited_for_and_nothing_else() {
         let [one, two] = [false, true].map(|set| Waitable::new(Kind::AutoEvent(set)));

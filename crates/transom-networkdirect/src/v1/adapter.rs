@@ -36,8 +36,8 @@ pub(crate) struct Adapter {
     _alive: Alive,
 }
 
-/// Registrations by handle. A handle carries the local token in its lower half, so that a list needs
-/// no look-up, and a number in its upper half, so that a stale one is known (ND1 DER-3).
+/// Registrations by handle. A handle carries the local token in its lower half, so that a list
+/// needs no look-up, and a number in its upper half, so that a stale one is known (ND1 DER-3).
 #[derive(Debug, Default)]
 pub(crate) struct Regions {
     by_handle: HashMap<usize, Token>,

@@ -1,7 +1,7 @@
-//! Port spaces. Version 1 has one for each IANA protocol number; here all of them lie in the TCP ports
-//! of the address, and those of protocols other than TCP under another number: the same port of two
-//! protocols is two TCP ports (ND1 10, T30). Both sides compute the same; a port that somebody else
-//! has is in use.
+//! Port spaces. Version 1 has one for each IANA protocol number; here all of them lie in the TCP
+//! ports of the address, and those of protocols other than TCP under another number: the same port
+//! of two protocols is two TCP ports (ND1 10, T30). Both sides compute the same; a port that
+//! another program has is in use.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU8, Ordering};

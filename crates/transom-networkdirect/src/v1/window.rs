@@ -1,5 +1,6 @@
 //! INDMemoryWindow (ND1 8.6). The interface's identifier is also IND2MemoryWindow's, which has one
-//! method more: the table carries that one too, so that the answer is right whoever asks (ND1 2.2).
+//! method more: the table carries that one too, so that the answer is right for either interface
+//! (ND1 2.2).
 
 use std::sync::{Arc, Mutex};
 

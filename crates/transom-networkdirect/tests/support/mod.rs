@@ -24,7 +24,8 @@ pub(crate) fn build(source: &str) -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let include = here.join("../../include");
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(source);
-    // Whole or not at all under its name: another run of these tests may be running the one there is.
+    // Whole or not at all under its name: another run of these tests may be running the one there
+    // is.
     let fresh = program.with_extension(std::process::id().to_string());
     let libraries = library_dir();
     let done = Command::new(compiler())

@@ -218,8 +218,8 @@ pub struct Mapping {
 impl Mapping {
     /// The given number of pages of this byte.
     pub fn of(pages: usize, byte: u8) -> Mapping {
-        // Far below where the system puts what has no fixed place: when a part of it is unmapped, no
-        // other thread's allocation takes its place.
+        // Far below where the system puts what has no fixed place: when a part of it is unmapped,
+        // no other thread's allocation takes its place.
         static NEXT: AtomicUsize = AtomicUsize::new(0x20_0000_0000);
         let at = NEXT.fetch_add(1 << 30, Ordering::Relaxed);
         let mapping = Mapping { base: std::ptr::with_exposed_provenance_mut(at), pages };

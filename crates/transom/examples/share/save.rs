@@ -1,8 +1,8 @@
 //! Put a file where it belongs, whole or not at all.
 //!
 //! The bytes go to a file of another name in the same directory, `.OUT.PID.part`, which takes the
-//! place of OUT in one step when all of it is on the disk. A program that is killed on the way leaves
-//! that file behind; its lock ends with the process, and whoever writes OUT next removes it.
+//! place of OUT in one step when all of it is on the disk. A program that is killed on the way
+//! leaves that file behind; its lock ends with the process, and the next writer of OUT removes it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Error, ErrorKind, Result, Write};

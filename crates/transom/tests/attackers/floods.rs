@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use super::forge::*;
 
 /// iW 14: hundreds of half-finished handshakes from one address take the places of that address, a
-/// few bytes each, and nobody else's.
+/// few bytes each, and no other address's.
 #[test]
 fn half_finished_handshakes_take_no_one_else_s_place() {
     let mut owner = Owner::new();
@@ -34,8 +34,8 @@ fn half_finished_handshakes_take_no_one_else_s_place() {
     drop(ours);
 }
 
-/// RFC 5042 6.4.3.3: more reads at a time than agreed end the connection; a peer that asks and does not
-/// take the answers makes its owner hold one buffer, whatever it has asked for.
+/// RFC 5042 6.4.3.3: more reads at a time than agreed end the connection; a peer that asks and does
+/// not take the answers makes its owner hold one buffer, whatever it has asked for.
 #[test]
 fn reads_beyond_the_limit_end_the_connection() {
     let mut owner = Owner::new();
@@ -69,7 +69,7 @@ fn giant_private_data_is_refused_unread() {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let request = [&b"MPA ID Req Frame\x10\x02"[..], &length.to_be_bytes()].concat();
         stream.write_all(&request).unwrap();
-        // All of it, so that nobody waits for the rest; nobody may be there to take it.
+        // All of it, so that no side waits for the rest; the other side may have gone.
         let _ = stream.write_all(&vec![0; usize::from(length)]);
         is_hung_up(&mut stream);
     }

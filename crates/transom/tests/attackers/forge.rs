@@ -117,8 +117,8 @@ impl Honest {
     }
 }
 
-/// While an honest peer is served a few times, so that the other one has had its turns: what is held for
-/// it is one buffer, and not what it has asked for.
+/// While an honest peer is served a few times, so that the other one has had its turns: what is
+/// held for it is one buffer, and not what it has asked for.
 pub(crate) fn holds_one_buffer(owner: &Owner, honest: &mut Honest) {
     for _ in 0..20 {
         honest.is_served();
@@ -152,8 +152,8 @@ pub(crate) fn frame(ulpdu: &[u8]) -> Vec<u8> {
 }
 
 impl Forged {
-    /// Ask for a connection: revision 2, without markers, checksums, or private data; four reads each
-    /// way.
+    /// Ask for a connection: revision 2, without markers, checksums, or private data; four reads
+    /// each way.
     pub(crate) fn ask(at: SocketAddr) -> Forged {
         let mut stream = TcpStream::connect(at).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -223,8 +223,8 @@ impl Forged {
         Some(rest)
     }
 
-    /// The other side ends the connection: after a Terminate, or with nothing but silence. No answer to
-    /// a read comes before that.
+    /// The other side ends the connection: after a Terminate, or with nothing but silence. No
+    /// answer to a read comes before that.
     pub(crate) fn is_thrown_out(&mut self) {
         while let Some(ulpdu) = self.next() {
             let answer = ulpdu[0] & 0x80 != 0;

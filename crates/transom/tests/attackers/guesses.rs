@@ -13,7 +13,7 @@ const STRICT: GuessLimit = GuessLimit {
     own_user: true,
 };
 
-/// Design rules 4 and 7: one guess, one connection. Nothing moves, and nobody else notices.
+/// Design rules 4 and 7: one guess, one connection. Nothing moves, and no other connection notices.
 #[test]
 fn a_wrong_guess_ends_the_connection_and_moves_nothing() {
     let mut owner = Owner::new();

@@ -1,5 +1,5 @@
 //! A peer that uses a token once more: after it was closed, after its memory was registered again,
-//! over another connection, or to close what is somebody else's.
+//! over another connection, or to close a token of another connection.
 
 use transom::Rule;
 
@@ -86,8 +86,8 @@ fn a_token_does_not_survive_its_connection() {
     drop(window);
 }
 
-/// ND2 W3, W18: a window is for one queue pair; its token is of no use to another one's peer, who may
-/// have read it on the wire.
+/// ND2 W3, W18: a window is for one queue pair; its token is of no use to another one's peer, who
+/// may have read it on the wire.
 #[test]
 fn a_token_is_of_no_use_over_another_connection() {
     let mut owner = Owner::new();

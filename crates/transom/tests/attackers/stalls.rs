@@ -2,8 +2,8 @@
 
 use super::forge::*;
 
-/// Design rules 5 and 9: the beginning of a frame is all that is held; closing waits for none of the
-/// rest; the rest, when it comes, is refused.
+/// Design rules 5 and 9: the beginning of a frame is all that is held; closing waits for none of
+/// the rest; the rest, when it comes, is refused.
 #[test]
 fn who_stops_in_mid_frame_holds_up_nobody() {
     let mut owner = Owner::new();

@@ -9,8 +9,8 @@ use std::process::Command;
 
 use super::common::{PATHS, Place, Process, is_root, share, skipped};
 
-/// Two processes whose clocks are ten days apart, as those of two containers may be (time namespaces):
-/// no moment of one means anything to the other, on either path.
+/// Two processes whose clocks are ten days apart, as those of two containers may be (time
+/// namespaces): no moment of one means anything to the other, on either path.
 #[test]
 fn clocks_that_are_days_apart_make_no_difference() {
     let ahead = ["--time", "--monotonic", "864000", "--boottime", "864000"];

@@ -17,8 +17,9 @@ fn through(path: &str) -> Command {
     command
 }
 
-/// Design rule 8: pages of a file that was cut short are an error of one connection, with the file and
-/// the range in it; not a signal. The server lives, and serves the file again when it is whole again.
+/// Design rule 8: pages of a file that was cut short are an error of one connection, with the file
+/// and the range in it; not a signal. The server lives, and serves the file again when it is whole
+/// again.
 #[test]
 fn a_file_cut_short_while_it_is_served_costs_the_connection_and_names_the_range() {
     for path in PATHS {
@@ -61,7 +62,8 @@ fn a_file_replaced_while_it_is_served_is_served_as_it_was_offered() {
     }
 }
 
-/// A file that was written to arrives as it is, and the receiver finds that it is not what was offered.
+/// A file that was written to arrives as it is, and the receiver finds that it is not what was
+/// offered.
 #[test]
 fn a_file_changed_in_place_while_it_is_served_is_not_taken_for_what_was_offered() {
     for path in PATHS {
@@ -118,7 +120,7 @@ fn a_full_disk_is_reported_and_leaves_what_was_there() {
 }
 
 /// The limit of a file's size, as an error, and as the signal that it is by default: then a part is
-/// left behind, under no name that anybody uses, until the next run.
+/// left behind, under no name that is in use, until the next run.
 #[test]
 fn a_limit_of_file_size_leaves_what_was_there() {
     let place = Place::new("file-size");
@@ -130,7 +132,8 @@ fn a_limit_of_file_size_leaves_what_was_there() {
         let mut command = through("tcp");
         let prepare = move || {
             let limit = libc::rlimit { rlim_cur: 1 << 20, rlim_max: 1 << 20 };
-            // SAFETY: both calls are allowed in a forked child, and change nothing but its own limits.
+            // SAFETY: both calls are allowed in a forked child, and change nothing but its own
+            // limits.
             unsafe {
                 libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit);
                 libc::signal(libc::SIGXFSZ, disposition);

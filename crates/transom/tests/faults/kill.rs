@@ -21,8 +21,8 @@ fn rounds() -> u64 {
     asked("TRANSOM_FAULTS_ROUNDS").map_or(ROUNDS, |rounds| rounds.parse().expect("a number"))
 }
 
-/// Numbers that look random; the seed is printed, so that a run can be had again as far as chance of
-/// the machine allows.
+/// Numbers that look random; the seed is printed, so that a run can be had again as far as chance
+/// of the machine allows.
 struct Dice(u64);
 
 impl Dice {
@@ -79,8 +79,8 @@ fn fetched(path: &str, at: SocketAddr, out: &Path, bytes: &[u8]) -> (Duration, S
     (took, who.to_owned())
 }
 
-/// Every guest that the server has let in is told of, who asked, and how it ended; up to this one, who
-/// was served.
+/// Every guest that the server has let in is told of, who asked, and how it ended; up to this one,
+/// who was served.
 fn every_guest_is_accounted_for(server: &mut Process, guests: &mut usize, last: &str) {
     let last = format!("{last}: lent and taken back");
     let (mut open, mut seen) = (BTreeSet::new(), false);
@@ -99,8 +99,8 @@ fn every_guest_is_accounted_for(server: &mut Process, guests: &mut usize, last: 
     }
 }
 
-/// The receiver is killed: the server says so and serves the next one; what the dead one left in the
-/// directory is recognizable, and removed by whoever comes next.
+/// The receiver is killed: the server says so and serves the next one; what the dead one left in
+/// the directory is recognizable, and removed by the next run.
 fn receivers(path: &str) {
     let place = Place::new(&format!("kill-receiver-{path}"));
     let (file, bytes) = place.filled("file", LENGTH);
@@ -140,7 +140,8 @@ fn receivers(path: &str) {
     eprintln!("{path}: {guests} guests; {whole} victims had the file already, {left} left a part");
 }
 
-/// A port that is free, and that the system gives to nobody who asks for any: it is used again.
+/// A port that is free, and that the system gives to no process that asks for any: it is used
+/// again.
 fn somewhere(dice: &mut Dice) -> String {
     let mut ports = (0..1000).map(|_| format!("127.0.0.1:{}", 18_000 + dice.below(12_000)));
     ports.find(|at| std::net::TcpListener::bind(at).is_ok()).expect("a free port")

@@ -54,8 +54,9 @@ fn never_ran(err: &str) -> bool {
     err.contains("shared libraries") || err.contains("fatal runtime error")
 }
 
-/// From too few to enough: opening, connecting and the hand-over of memory, each at the limit. An error
-/// says that it is this machine, not the peer, and what it lacks; the hand-over falls back on TCP.
+/// From too few to enough: opening, connecting and the hand-over of memory, each at the limit. An
+/// error says that it is this machine, not the peer, and what it lacks; the hand-over falls back on
+/// TCP.
 #[test]
 fn a_receiver_short_of_descriptors_says_so_or_does_with_less() {
     for path in PATHS {
@@ -134,8 +135,8 @@ fn a_hand_over_that_finds_no_descriptor_is_done_without() {
     }
 }
 
-/// Nanoseconds on a processor, and how often it went to sleep: of the thread that accepts, once it has
-/// given itself its name.
+/// Nanoseconds on a processor, and how often it went to sleep: of the thread that accepts, once it
+/// has given itself its name.
 fn background(server: &Process) -> (u64, u64) {
     let read = |path: std::path::PathBuf| fs::read_to_string(path).unwrap_or_default();
     let task = until("an adapter's thread", || {
@@ -149,8 +150,8 @@ fn background(server: &Process) -> (u64, u64) {
     (cpu, sleeps.unwrap().trim().parse().unwrap())
 }
 
-/// A listener that cannot accept waits with the peers who ask, does not spin, and serves them all as
-/// soon as there are descriptors again.
+/// A listener that cannot accept waits with the peers who ask, does not spin, and serves them all
+/// as soon as there are descriptors again.
 #[test]
 fn a_listener_out_of_descriptors_neither_spins_nor_loses_a_peer() {
     let place = Place::new("no-descriptor-to-accept");
@@ -176,8 +177,8 @@ fn a_listener_out_of_descriptors_neither_spins_nor_loses_a_peer() {
     }
 }
 
-/// A grant is a peer's word: more than there is memory for is refused in a sentence. The server, which
-/// has less than the file, says so too.
+/// A grant is a peer's word: more than there is memory for is refused in a sentence. The server,
+/// which has less than the file, says so too.
 #[test]
 fn a_file_larger_than_the_memory_there_is() {
     let place = Place::new("little-memory");
@@ -203,8 +204,8 @@ fn elsewhere(name: &str) -> bool {
     !started
 }
 
-/// A thread that was just made takes memory for itself before it does anything. Once it has turned a stranger
-/// away it has that.
+/// A thread that was just made takes memory for itself before it does anything. Once it has turned
+/// a stranger away it has that.
 fn has_its_thread(adapter: &Adapter) {
     let listener = adapter.listen(([127, 0, 0, 1], 0).into()).unwrap();
     let mut stranger = TcpStream::connect(listener.address()).unwrap();
@@ -213,8 +214,8 @@ fn has_its_thread(adapter: &Adapter) {
     let _ = stranger.read_to_end(&mut Vec::new());
 }
 
-/// Registering costs nothing of the region's size: it succeeds where no page more could be had. What
-/// the system does not map is its error.
+/// Registering costs nothing of the region's size: it succeeds where no page more could be had.
+/// What the system does not map is its error.
 #[test]
 fn a_large_region_is_registered_at_the_limit_of_memory() {
     if elsewhere("a_large_region_is_registered_at_the_limit_of_memory") {
@@ -242,7 +243,8 @@ fn a_large_region_is_registered_at_the_limit_of_memory() {
     region.deregister().wait().unwrap();
 }
 
-/// An adapter needs a thread. Without one there is an error and nothing else: no descriptor is lost.
+/// An adapter needs a thread. Without one there is an error and nothing else: no descriptor is
+/// lost.
 #[test]
 fn an_adapter_without_a_thread_is_an_error_and_costs_nothing() {
     if elsewhere("an_adapter_without_a_thread_is_an_error_and_costs_nothing") {

@@ -1,5 +1,5 @@
-//! A network that fails: two network namespaces with a pair of interfaces between them, one of which
-//! goes down and comes back.
+//! A network that fails: two network namespaces with a pair of interfaces between them, one of
+//! which goes down and comes back.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -53,7 +53,7 @@ impl Cable {
             ip(&format!("-n {namespace} addr add {address}/24 dev veth0"))?;
             ip(&format!("-n {namespace} link set veth0 up"))?;
         }
-        // Half a minute for the file: nobody is done before the test has pulled the cable.
+        // Half a minute for the file: no reader is done before the test has pulled the cable.
         let slow = "-n NS qdisc add dev veth0 root tbf rate 1mbit burst 64kb latency 400ms";
         run("tc", &slow.replace("NS", here))?;
         Ok(cable)
@@ -114,7 +114,7 @@ fn with_cable(name: &str, test: impl FnOnce(&Cable)) {
     }
 }
 
-/// A cable that is out for a second or two is TCP's business: nobody notices but by the clock.
+/// A cable that is out for a second or two is TCP's business: only the clock shows it.
 #[test]
 fn a_short_outage_is_sat_out() {
     with_cable("short", |cable| {
@@ -134,8 +134,9 @@ fn a_short_outage_is_sat_out() {
     });
 }
 
-/// A cable that stays out, at either end: both sides say that there is no answer, and for how long they
-/// have waited (ND2 4.5); nothing half done is left, and the next connection works when it is back.
+/// A cable that stays out, at either end: both sides say that there is no answer, and for how long
+/// they have waited (ND2 4.5); nothing half done is left, and the next connection works when it is
+/// back.
 #[test]
 fn a_long_outage_is_a_time_out_on_both_sides() {
     let ends = [("long-a", End::Here), ("long-b", End::There)];
@@ -169,8 +170,8 @@ fn long_outage(cable: &Cable, name: &str, end: End) {
     assert_eq!(fs::read(&out).unwrap(), bytes);
 }
 
-/// The server's address is taken away: that is no outage. The connection, and the server that waits for the
-/// next guest, end at once and name it.
+/// The server's address is taken away: that is no outage. The connection, and the server that waits
+/// for the next guest, end at once and name it.
 #[test]
 fn an_address_that_goes_ends_what_hangs_on_it_and_is_named() {
     with_cable("address", |cable| {
@@ -188,8 +189,8 @@ fn an_address_that_goes_ends_what_hangs_on_it_and_is_named() {
     });
 }
 
-/// /proc/sys/net: a range of one local port. The second connection has none, and the message says so;
-/// it is free again as soon as the first one is over.
+/// /proc/sys/net: a range of one local port. The second connection has none, and the message says
+/// so; it is free again as soon as the first one is over.
 #[test]
 fn the_last_local_port_is_taken_and_given_back() {
     with_cable("port", |cable| {

@@ -29,7 +29,7 @@ fn local() -> std::net::IpAddr {
     [127, 0, 0, 1].into()
 }
 
-/// A process that lends a megabyte to everybody, and reports how that ended.
+/// A process that lends a megabyte to every reader, and reports how that ended.
 fn owner() -> ! {
     let adapter = Adapter::open(local()).unwrap();
     let region = adapter.register(vec![7; LENGTH as usize]).unwrap();
@@ -93,8 +93,8 @@ fn on_each_path(test: fn(&'static str)) {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-/// ND2 4.5: a peer that owes an answer and is silent for too long is lost, and the message says how long
-/// and whom one waited for. When it goes on it sees the end, and serves the next one.
+/// ND2 4.5: a peer that owes an answer and is silent for too long is lost, and the message says how
+/// long and whom one waited for. When it goes on it sees the end, and serves the next one.
 #[test]
 fn a_peer_that_is_stopped_for_longer_than_the_time_out_is_given_up() {
     const TEST: &str = "stopped::a_peer_that_is_stopped_for_longer_than_the_time_out_is_given_up";
@@ -120,8 +120,8 @@ fn a_peer_that_is_stopped_for_longer_than_the_time_out_is_given_up() {
     });
 }
 
-/// The other way round: who was stopped itself finds the answer waiting, or waits for it, and does not
-/// take its own silence for its peer's.
+/// The other way round: who was stopped itself finds the answer waiting, or waits for it, and does
+/// not take its own silence for its peer's.
 #[test]
 fn a_process_that_was_stopped_for_longer_than_the_time_out_goes_on() {
     const TEST: &str = "stopped::a_process_that_was_stopped_for_longer_than_the_time_out_goes_on";
