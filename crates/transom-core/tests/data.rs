@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 use transom_core::{
-    Buffer, CompletionFlags, CompletionKind, Data, Denials as _, Flags, Operation, QueuePairState,
-    Request, Sge, Side, Status, dialect,
+    Buffer, CompletionFlags, CompletionKind, Data, Denials as _, Direct, Flags, LinkWish,
+    Operation, Output, QueuePairState, Request, Sge, Side, Status, dialect,
 };
 use transom_memory::{Rights, Scope, Segment, Token};
 use transom_testing::{ACTIVE, DOMAIN, Host, PASSIVE, Pair, PairConfig, Seen, Wires};
@@ -22,6 +22,10 @@ transom_testing::again_over_process![
     a_write_is_placed_in_increasing_address_order,
     a_region_is_in_use_from_the_beginning_of_the_peers_message_to_its_end,
     a_send_waits_for_its_receive_without_limit_if_its_dialect_has_none,
+    frames_leave_straight_from_memory_as_they_leave_by_a_copy,
+    a_frame_whose_pages_are_gone_fails_its_request,
+    an_answer_whose_pages_are_gone_fails_the_peers_read,
+    inline_data_of_each_request_is_its_own,
 ];
 
 const RW: Rights = Rights(Rights::REMOTE_READ.0 | Rights::REMOTE_WRITE.0);
@@ -423,6 +427,179 @@ fn the_entries_of_frames_that_wait_are_fetched_ahead() {
     p.receive(pair.now, &out.bytes);
     assert_eq!(p.arena.fetched_ahead() - before, 5);
     assert_eq!(p.arena.read(target.address, 8).unwrap(), [1; 8]);
+}
+
+/// A link that takes payload of 64 bytes and more from where it lies, or fails to.
+struct Straight {
+    /// Where the memory begins, and what is in it.
+    memory: (u64, Vec<u8>),
+    answer: Direct,
+    offered: u64,
+    out: Buffer,
+}
+
+impl Straight {
+    fn new(memory: (u64, Vec<u8>), answer: Direct) -> Straight {
+        Straight { memory, answer, offered: 0, out: Buffer { bytes: Vec::new(), limit: 1 << 20 } }
+    }
+}
+
+impl Output for Straight {
+    fn room(&self) -> usize {
+        self.out.room()
+    }
+    fn buffer(&mut self) -> &mut Vec<u8> {
+        self.out.buffer()
+    }
+    fn wants_direct(&self, length: usize) -> bool {
+        length >= 64
+    }
+    fn direct(&mut self, header: &[u8], payload: &[Segment], trailer: &[u8]) -> Direct {
+        self.offered += payload.iter().map(|segment| segment.length).sum::<u64>();
+        if self.answer == Direct::Taken {
+            let (base, memory) = &self.memory;
+            self.out.bytes.extend(header);
+            for Segment { host, length } in payload {
+                let from = (host - base) as usize;
+                self.out.bytes.extend(&memory[from..from + *length as usize]);
+            }
+            self.out.bytes.extend(trailer);
+        }
+        self.answer
+    }
+}
+
+/// A pair that checks sums or does not, with memory on both sides and requests of every shape posted:
+/// Writes of many frames, of 64 bytes and of 63, of none, of two entries, one whose data the queue
+/// has copied, and a Read.
+fn with_requests(checksum: bool) -> (Pair, [(u64, Vec<u8>); 2]) {
+    let mut wires = Wires::transom();
+    (wires.active.checksum, wires.passive.checksum) = (checksum, checksum);
+    let mut pair = Pair::connected_with(PairConfig { wires, ..PairConfig::new(&dialect::ND2) });
+    pair.pump();
+    let [a, p] = &mut pair.hosts;
+    let (source, target) = (bytes(200_000, 1), bytes(200_000, 9));
+    let own = a.register(source.clone(), Rights::LOCAL_WRITE);
+    let theirs = p.register(target.clone(), RW | Rights::LOCAL_WRITE);
+    let write = Operation::Write { token: theirs.token.0, address: theirs.address };
+    let read = Operation::Read { token: theirs.token.0, address: theirs.address };
+    a.post(1, write, Flags::NONE, &[own.sge(3, 150_001)]).unwrap();
+    a.post(2, write, Flags::NONE, &[own.sge(5, 64)]).unwrap();
+    a.post(3, write, Flags::NONE, &[own.sge(0, 63)]).unwrap();
+    a.post(4, write, Flags::NONE, &[]).unwrap();
+    a.post(5, write, Flags::NONE, &[own.sge(0, 100), own.sge(200, 100)]).unwrap();
+    let request = Request { context: 6, operation: write, flags: Flags::NONE };
+    a.queue_pair.post(&request, Data::Inline(&source[7..107])).unwrap();
+    a.post(7, read, Flags::NONE, &[own.sge(0, 100_000)]).unwrap();
+    (pair, [(own.address, source), (theirs.address, target)])
+}
+
+/// What does not depend on the payload is not copied, and nobody can tell from the bytes.
+#[test]
+fn frames_leave_straight_from_memory_as_they_leave_by_a_copy() {
+    for checksum in [false, true] {
+        for answer in [Direct::Taken, Direct::Copy] {
+            let sent = |straight: bool| {
+                let (mut pair, memory) = with_requests(checksum);
+                let mut sent = Vec::new();
+                for (host, (base, before)) in [ACTIVE, PASSIVE].into_iter().zip(memory) {
+                    // The peer's memory has been written to.
+                    let memory = pair.hosts[host].arena.read(base, before.len()).unwrap();
+                    let mut straight_out = Straight::new((base, memory), answer);
+                    let mut copied = Buffer { bytes: Vec::new(), limit: 1 << 20 };
+                    let out: &mut dyn Output =
+                        if straight { &mut straight_out } else { &mut copied };
+                    pair.hosts[host].transmit(pair.now, out);
+                    let bytes = std::mem::take(out.buffer());
+                    pair.hosts[1 - host].receive(pair.now, &bytes);
+                    sent.push((bytes, straight_out.offered));
+                }
+                assert!(pair.hosts[ACTIVE].connection.as_ref().unwrap().ended().is_none());
+                sent
+            };
+            let (straight, copied) = (sent(true), sent(false));
+            assert!(straight.iter().map(|one| &one.0).eq(copied.iter().map(|one| &one.0)));
+            let offered = [straight[0].1, straight[1].1];
+            let process = Wires::transom().path == transom_testing::Path::Process;
+            let expected = if checksum && !process { [0, 0] } else { [150_001 + 64, 100_000] };
+            assert_eq!(offered, expected, "{answer:?}");
+        }
+    }
+}
+
+/// A request whose memory goes while it is sent has failed, and nothing of its frame has left; if a
+/// part has, the link is closed.
+#[test]
+fn a_frame_whose_pages_are_gone_fails_its_request() {
+    for answer in [Direct::Fault, Direct::Torn] {
+        let (mut pair, [memory, _]) = with_requests(false);
+        let mut out = Straight::new(memory, answer);
+        let host = &mut pair.hosts[ACTIVE];
+        host.transmit(pair.now, &mut out);
+        let done = host.completions();
+        assert_eq!((done[0].request_context, done[0].status), (1, Status::LocalAccess));
+        assert!(done[1..].iter().all(|other| other.status == Status::Canceled));
+        assert_eq!(done.len(), 7);
+        assert!(host.denials.explain(done[0].denial).is_some());
+        assert!(out.out.bytes.len() < 1000, "an announcement and last words at the most");
+        let wish = host.connection.as_ref().unwrap().link_wish();
+        assert_eq!(wish == LinkWish::Close, answer == Direct::Torn, "{wish:?}");
+    }
+}
+
+/// The same of memory that the peer reads.
+#[test]
+fn an_answer_whose_pages_are_gone_fails_the_peers_read() {
+    for answer in [Direct::Fault, Direct::Torn] {
+        let (mut pair, [_, memory]) = with_requests(false);
+        let mut requests = Buffer { bytes: Vec::new(), limit: 1 << 20 };
+        pair.hosts[ACTIVE].transmit(pair.now, &mut requests);
+        pair.hosts[PASSIVE].receive(pair.now, &requests.bytes);
+        let mut out = Straight::new(memory, answer);
+        pair.hosts[PASSIVE].transmit(pair.now, &mut out);
+        let connection = pair.hosts[PASSIVE].connection.as_ref().unwrap();
+        assert!(connection.ended().is_some());
+        assert_eq!(connection.link_wish() == LinkWish::Close, answer == Direct::Torn);
+        if answer == Direct::Fault {
+            pair.hosts[ACTIVE].receive(pair.now, &out.out.bytes);
+            let last = pair.hosts[ACTIVE].completions().pop().unwrap();
+            assert_eq!((last.request_context, last.status), (7, Status::RemoteError));
+        }
+    }
+}
+
+/// What the queue has copied of a request is that request's, also if the one before it has completed
+/// before this one is sent: it waits for its receive.
+#[test]
+fn inline_data_of_each_request_is_its_own() {
+    let mut pair = Pair::connected(&dialect::ND2);
+    let inbox = pair.hosts[PASSIVE].register(vec![0; 200], Rights::LOCAL_WRITE);
+    let data = [bytes(100, 1), bytes(90, 2), bytes(80, 3)];
+    for (context, data) in (1..).zip(&data) {
+        let request = Request { context, operation: Operation::Send, flags: Flags::NONE };
+        pair.hosts[ACTIVE].queue_pair.post(&request, Data::Inline(data)).unwrap();
+    }
+    for (context, data) in (1..).zip(&data) {
+        pair.hosts[PASSIVE].post_receive(context, &[inbox.all()]).unwrap();
+        pair.pump();
+        assert_eq!(pair.hosts[ACTIVE].outcomes(), [(context, Status::Success)]);
+        assert_eq!(pair.hosts[PASSIVE].outcomes(), [(context, Status::Success)]);
+        assert_eq!(pair.hosts[PASSIVE].arena.read(inbox.address, data.len()).as_ref(), Some(data));
+    }
+}
+
+/// iW L1: the first message to a plain peer waits until the frame that ends start-up has had its
+/// time, and then leaves by itself.
+#[test]
+fn the_first_message_leaves_when_its_time_has_come() {
+    let config = PairConfig { wires: Wires::plain(), ..PairConfig::new(&dialect::ND2) };
+    let mut pair = Pair::connected_with(config);
+    pair.hosts[PASSIVE].post_receive(1, &[]).unwrap();
+    pair.hosts[ACTIVE].post(2, Operation::Send, Flags::NONE, &[]).unwrap();
+    pair.pump();
+    assert_eq!(pair.hosts[PASSIVE].outcomes(), []);
+    pair.advance(std::time::Duration::from_millis(20));
+    assert_eq!(pair.hosts[PASSIVE].outcomes(), [(1, Status::Success)]);
 }
 
 /// ND2 4.2 rule 7, as far as it is the core's: pieces are placed in increasing address order. Within

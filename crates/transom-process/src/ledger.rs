@@ -227,6 +227,13 @@ mod tests {
         assert_eq!(ledger.learn(at(5, 6), 5, 9, 0), Some(News::default()));
         assert_eq!(ledger.granted, 7);
         assert_eq!(ledger.learn(at(10, 7), 5, 9, 0), None, "9 were sent");
+        // As far as half of what can be counted a number is younger, behind that it is older.
+        let half = u64::from(CREDITS / 2);
+        assert_eq!(ledger.learn(at(5, 7 + half + 1), 5, 9, 0), Some(News::default()));
+        assert_eq!(ledger.granted, 7);
+        assert_eq!(ledger.learn(at(5, 7 + half), 5, 9, 0).map(|news| news.executed), Some(0));
+        assert_eq!(u64::from(ledger.granted), 7 + half);
+        ledger.granted = 7;
         let around = ledger.learn(at(3, 7), 0xFFFF_FFFE, 0x1_0000_0009, 0).unwrap();
         assert_eq!(around.executed, 5, "counts wrap");
     }

@@ -256,6 +256,8 @@ impl Host {
         while let Some(effect) = list.next() {
             match effect {
                 Effect::Complete(side, completion) => {
+                    let explained = || self.denials.explain(completion.denial).is_some();
+                    assert!(completion.denial == 0 || explained(), "no record: {completion:?}");
                     if self.cq.push(completion).is_ok() && !self.quiet {
                         self.seen.push(Seen::Completion(side, completion));
                     }
