@@ -18,19 +18,19 @@ use crate::errno::{Errno, Result};
 use crate::queue_pair::QueuePair;
 use crate::{gid, limits, timers};
 
-/// Bytes of private data that programs may send, and that they find (V125): zeros behind what came.
+/// Bytes of private data that programs may send, and that they find (Verbs V125): zeros behind what came.
 pub(crate) const CONNECT_DATA: usize = 56;
 pub(crate) const ACCEPT_DATA: usize = 196;
 pub(crate) const REJECT_DATA: usize = 148;
-/// Statuses of REJECTED: by the program, and by nobody (V124).
+/// Statuses of REJECTED: by the program, and by nobody (Verbs V124).
 const REJECTED_BY_PROGRAM: i32 = 28;
 const NO_LISTENER: i32 = 8;
-/// How long a connect that meets no listener is repeated (V123), and how often.
+/// How long a connect that meets no listener is repeated (Verbs V123), and how often.
 const PERSISTENCE: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(20);
-/// When TIMEWAIT_EXIT follows a disconnect (V130).
+/// When TIMEWAIT_EXIT follows a disconnect (Verbs V130).
 const TIMEWAIT: Duration = Duration::from_secs(1);
-/// Numbers that stand for a connection are below the first port's queue pairs (V128).
+/// Numbers that stand for a connection are below the first port's queue pairs (Verbs V128).
 const ALIASES: u32 = 0x04_0000;
 
 /// Where an id is.
@@ -154,7 +154,7 @@ fn new_alias(id: &Arc<Id>) -> u32 {
     })
 }
 
-/// A queue pair goes to RTR with the alias of a connection as its destination (V128).
+/// A queue pair goes to RTR with the alias of a connection as its destination (Verbs V128).
 pub(crate) fn join(queue_pair: &Arc<QueuePair>, alias: u32) -> Result {
     let id = aliases(|all| all.ids.get(&alias).and_then(Weak::upgrade)).ok_or(Errno::EINVAL)?;
     let mut inner = id.lock();
@@ -605,7 +605,7 @@ impl Id {
 
     // ---- queue pairs ----------------------------------------------------------------------------
 
-    /// The attributes by which a queue pair goes to a state (V127).
+    /// The attributes by which a queue pair goes to a state (Verbs V127).
     pub(crate) fn attributes(&self, state: u32) -> Result<(ibv_qp_attr, u32)> {
         let inner = self.lock();
         let mut attr = ibv_qp_attr { qp_state: state, ..ibv_qp_attr::default() };
@@ -719,7 +719,7 @@ impl Id {
         self.events.wait();
     }
 
-    /// Its events go to another channel from now on, those that wait, too (V118).
+    /// Its events go to another channel from now on, those that wait, too (Verbs V118).
     pub(crate) fn migrate(self: &Arc<Id>, to: &Arc<Channel<Event>>) {
         let from = std::mem::replace(&mut self.lock().channel, to.clone());
         let about = |event: &Event| {

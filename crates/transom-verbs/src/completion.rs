@@ -135,7 +135,7 @@ impl Queue {
         self.armed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One event for the next completion (V100). Arming for any overrides solicited.
+    /// One event for the next completion (Verbs V100). Arming for any overrides solicited.
     pub(crate) fn request_notification(self: &Arc<Queue>, solicited: bool) -> Result {
         if self.channel.is_none() {
             return Err(Errno::EINVAL);
@@ -205,7 +205,7 @@ impl Drop for Queue {
     }
 }
 
-/// 2^k - 1: programs that count badly survive on adapters that round up, too (V52).
+/// 2^k - 1: programs that count badly survive on adapters that round up, too (Verbs V52).
 fn granted(depth: u32) -> u32 {
     (depth + 1).next_power_of_two() - 1
 }

@@ -187,7 +187,7 @@ impl Context {
         self.regions().remove(&token);
     }
 
-    /// The program closes the device: what it has left open ends (V38).
+    /// The program closes the device: what it has left open ends (Verbs V38).
     pub(crate) fn close(&self) {
         let all: Vec<_> = self.queue_pairs().values().filter_map(Weak::upgrade).collect();
         for queue_pair in all {

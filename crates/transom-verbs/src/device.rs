@@ -1,4 +1,4 @@
-//! What the device says of itself (verbs 4). What a stage does not have is not advertised (V152).
+//! What the device says of itself (verbs 4). What a stage does not have is not advertised (Verbs V152).
 
 use std::ffi::c_char;
 
@@ -15,7 +15,7 @@ const CAPABILITIES: u32 = 1 << 1 | 1 << 2 | 1 << 7 | 1 << 11 | 1 << 12 | 1 << 13
 const PORT_CAPABILITIES: u32 = 1 << 16 | 1 << 26;
 const ROCE_V2: u32 = 2;
 
-/// Node and transport type: as of RoCE (V23).
+/// Node and transport type: as of RoCE (Verbs V23).
 pub(crate) const TYPES: (i32, i32) = (NODE_TYPE_CA, TRANSPORT_IB);
 
 /// A string as the bytes of a C array, which stays terminated.

@@ -1,4 +1,4 @@
-//! Explanations on standard error: which rule, and which mistake (V97).
+//! Explanations on standard error: which rule, and which mistake (Verbs V97).
 
 use std::io::IsTerminal;
 use std::sync::OnceLock;

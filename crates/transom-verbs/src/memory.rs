@@ -20,7 +20,7 @@ pub(crate) struct Domain {
     users: Users,
 }
 
-/// What hangs on an object: as long as anything does, the object is busy (V35).
+/// What hangs on an object: as long as anything does, the object is busy (Verbs V35).
 #[derive(Debug, Default)]
 pub(crate) struct Users(AtomicU32);
 
@@ -81,7 +81,7 @@ pub(crate) struct Region {
     pub(crate) token: Token,
     /// As it was asked for.
     pub(crate) access: u32,
-    /// No bytes: the key grants nothing, and the engine knows nothing of it (V41).
+    /// No bytes: the key grants nothing, and the engine knows nothing of it (Verbs V41).
     empty: bool,
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn rights(flags: u32) -> Result<Rights> {
         | pick(flags, access::MW_BIND, Rights::BIND))
 }
 
-/// Of them, those of peers: also what a queue pair itself may allow (V93).
+/// Of them, those of peers: also what a queue pair itself may allow (Verbs V93).
 pub(crate) fn remote_rights(flags: u32) -> Rights {
     pick(flags, access::REMOTE_WRITE, Rights::REMOTE_WRITE)
         | pick(flags, access::REMOTE_READ, Rights::REMOTE_READ)

@@ -24,7 +24,7 @@ pub(crate) struct QueuePair {
     pub(crate) send: Arc<Queue>,
     pub(crate) receive: Arc<Queue>,
     pub(crate) shared: Option<Arc<SharedQueue>>,
-    /// Port of its context's listener, and index there (V73).
+    /// Port of its context's listener, and index there (Verbs V73).
     pub(crate) number: u32,
     pub(crate) handle: u32,
     /// Where the program's structure is.
@@ -65,7 +65,7 @@ pub(crate) struct Parts {
 pub(crate) const SEND_OPS: u64 =
     ops::WRITE | ops::SEND | ops::READ | ops::LOCAL_INV | ops::SEND_INV;
 
-/// What is granted of the sizes that were asked for (V28, V52, V53).
+/// What is granted of the sizes that were asked for (Verbs V28, Verbs V52, Verbs V53).
 fn granted(asked: ibv_qp_cap, shared: bool) -> Result<ibv_qp_cap> {
     let fits = asked.max_send_wr <= limits::DEPTH
         && (shared || asked.max_recv_wr <= limits::DEPTH)
@@ -173,7 +173,7 @@ impl QueuePair {
         matches!(self.state(), qps::RTR | qps::RTS | qps::SQD)
     }
 
-    /// All attributes, whatever the mask (V64).
+    /// All attributes, whatever the mask (Verbs V64).
     pub(crate) fn query(&self) -> ibv_qp_attr {
         let state = self.state();
         let mut attr = *self.attributes();
@@ -307,7 +307,7 @@ impl QueuePair {
         }
     }
 
-    /// Whether sends are taken in its state (V65).
+    /// Whether sends are taken in its state (Verbs V65).
     #[inline]
     pub(crate) fn sends(&self) -> Result {
         match self.state.load(Ordering::Acquire) {

@@ -74,7 +74,7 @@ impl SharedQueue {
         *self.attr.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Change depth or limit. The limit raises one event (V59).
+    /// Change depth or limit. The limit raises one event (Verbs V59).
     pub(crate) fn modify(self: &Arc<SharedQueue>, asked: &ibv_srq_attr, mask: u32) -> Result {
         if mask & !(MAX_WR | LIMIT) != 0 {
             return Err(Errno::EINVAL);

@@ -1,4 +1,4 @@
-//! How queue pairs find each other without a connection manager (V73 to V79).
+//! How queue pairs find each other without a connection manager (Verbs V73 to Verbs V79).
 //!
 //! A queue pair number is a TCP port on which its context listens, and an index there. Programs
 //! exchange numbers and GIDs by themselves; the queue pair with the smaller number connects to the
@@ -32,7 +32,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 /// How long a port without queue pairs stays open.
 const IDLE_PORT: Duration = Duration::from_secs(1);
-/// Numbers below stand for connections of rdma_cm (V128).
+/// Numbers below stand for connections of rdma_cm (Verbs V128).
 const FIRST_PORT: u16 = 1024;
 
 // ---- ports ---------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ fn next_request(context: &Weak<Context>, listener: &Arc<raw::Listener>) -> Resul
 const MAGIC: [u8; 4] = *b"TVQP";
 const VERSION: u8 = 1;
 
-/// The private data of the start-up (V75), as the side that sends it sees itself.
+/// The private data of the start-up (Verbs V75), as the side that sends it sees itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Hello {
     kind: u8,
@@ -404,7 +404,7 @@ fn established(queue_pair: &Arc<QueuePair>, connector: &Arc<raw::Connector>, rou
     }
 }
 
-/// The stream has ended. The queue pair stays as it is (V79); if the peer comes back with the same
+/// The stream has ended. The queue pair stays as it is (Verbs V79); if the peer comes back with the same
 /// numbers, a new one is made.
 fn ended(queue_pair: &Arc<QueuePair>, connector: &Arc<raw::Connector>, round: u64) {
     if !forget(queue_pair, connector) {

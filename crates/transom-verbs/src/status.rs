@@ -50,7 +50,7 @@ pub(crate) fn entry(completion: &Completion) -> ibv_wc {
         wr_id: completion.request_context,
         status: of(completion.status, completion.kind),
         opcode: opcode(completion.kind),
-        vendor_err: completion.denial as u32, // the low half: V57
+        vendor_err: completion.denial as u32, // the low half: Verbs V57
         byte_len: completion.length,
         imm_data: completion.value,
         qp_num: completion.queue_pair.0,

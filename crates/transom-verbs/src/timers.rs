@@ -10,7 +10,7 @@ use transom_engine::Limits;
 use crate::abi::ibv_qp_attr;
 use crate::sys;
 
-/// Hundredths of a millisecond by `min_rnr_timer` (V94).
+/// Hundredths of a millisecond by `min_rnr_timer` (Verbs V94).
 const RECEIVER_NOT_READY: [u32; 32] = [
     65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536,
     2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,

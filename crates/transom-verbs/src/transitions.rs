@@ -1,4 +1,4 @@
-//! Which attributes a transition of an RC queue pair needs, and which it may bring (V61).
+//! Which attributes a transition of an RC queue pair needs, and which it may bring (Verbs V61).
 
 use crate::abi::mask::*;
 use crate::abi::{ibv_qp_attr, qps};
@@ -70,7 +70,7 @@ pub(crate) fn target(current: u32, attr: &ibv_qp_attr, mask: u32) -> Result<u32>
     if complete && known && named { Ok(to) } else { Err(Errno::EINVAL) }
 }
 
-/// The values of the attributes in `mask`, but for addresses (V62).
+/// The values of the attributes in `mask`, but for addresses (Verbs V62).
 pub(crate) fn values(attr: &ibv_qp_attr, mask: u32) -> Result {
     let reads = limits::READS as u8;
     let sound = [

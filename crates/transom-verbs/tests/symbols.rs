@@ -31,7 +31,7 @@ fn exported() -> BTreeSet<(String, String)> {
     found
 }
 
-/// V13, V16: as many as the interface has, and no other.
+/// Verbs V13, Verbs V16: as many as the interface has, and no other.
 #[test]
 fn v13_v16_names_and_versions_are_those_of_the_interface() {
     let found = exported();
@@ -56,7 +56,7 @@ fn v13_v16_names_and_versions_are_those_of_the_interface() {
     }
 }
 
-/// V13: what Debian's libraries have, ours has.
+/// Verbs V13: what Debian's libraries have, ours has.
 #[test]
 fn v13_the_distribution_s_symbols_are_all_there() {
     let found = exported();
@@ -87,7 +87,7 @@ fn v13_the_distribution_s_symbols_are_all_there() {
     }
 }
 
-/// V10: sizes and offsets are those of the distribution's headers; structures have grown at their end.
+/// Verbs V10: sizes and offsets are those of the distribution's headers; structures have grown at their end.
 #[test]
 fn v10_layouts_are_those_of_the_headers() {
     let mut source = String::from(

@@ -85,7 +85,7 @@ impl Program {
         Err(refused)
     }
 
-    /// Whether Transom's libraries would be loaded, and the loader would be content (V7, V8).
+    /// Whether Transom's libraries would be loaded, and the loader would be content (Verbs V7, Verbs V8).
     pub(super) fn check(&self, libraries: &Path) -> Result<(), Unrunnable> {
         let Ok(about) = self.path.metadata() else { return Ok(()) };
         let user = rustix::process::geteuid().as_raw();

@@ -12,7 +12,7 @@ use crate::environment;
 use crate::errno::{Errno, Result};
 use crate::gid::{self, Gid};
 
-/// The one device. Vendor libraries look behind the structure whether a device is theirs (V19).
+/// The one device. Vendor libraries look behind the structure whether a device is theirs (Verbs V19).
 #[repr(C)]
 struct Device {
     head: ibv_device,
@@ -148,7 +148,7 @@ fn head(body: &Context) -> ibv_context {
     }
 }
 
-/// No pointer that the header's inline functions call is null (V9).
+/// No pointer that the header's inline functions call is null (Verbs V9).
 fn front() -> verbs_context {
     let refuses = stubs::refuses as Op;
     let refuses_pointer = stubs::refuses_pointer as Op;

@@ -55,7 +55,7 @@ unsafe fn register(
     Ok(shell::give::<OfRegion>(head, body))
 }
 
-/// The address that the first byte has for peers (V40).
+/// The address that the first byte has for peers (Verbs V40).
 fn base(addr: *mut c_void, iova: u64, access: u32) -> u64 {
     let zero_based = access & access::ZERO_BASED != 0 && iova == addr.addr() as u64;
     if zero_based { 0 } else { iova }
@@ -108,7 +108,7 @@ const TRANSLATION: c_int = 1;
 const PD: c_int = 2;
 const ACCESS: c_int = 4;
 
-/// A new registration, and the end of the old one, which stays valid if the new one fails (V44).
+/// A new registration, and the end of the old one, which stays valid if the new one fails (Verbs V44).
 pub(crate) unsafe extern "C" fn ibv_rereg_mr(
     mr: *mut ibv_mr,
     flags: c_int,

@@ -21,7 +21,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::errno::{Errno, Result};
 use crate::sys::set_errno;
 
-/// What `work` returns; a panic of ours ends as `EIO`, and leaves no exported function (V15).
+/// What `work` returns; a panic of ours ends as `EIO`, and leaves no exported function (Verbs V15).
 fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
         eprintln!("transom: a fault of this library ended a call (EIO); please report it");

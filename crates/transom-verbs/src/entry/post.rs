@@ -132,7 +132,7 @@ unsafe fn post_one(pair: &QueuePair, wr: &ibv_send_wr) -> Result {
     pair.post_send(&request, Data::Sges(list.as_slice()))
 }
 
-/// Post the requests before the first bad one, which `*bad_wr` names (V81).
+/// Post the requests before the first bad one, which `*bad_wr` names (Verbs V81).
 pub(crate) unsafe extern "C" fn post_send(
     qp: *mut ibv_qp,
     mut wr: *mut ibv_send_wr,

@@ -57,7 +57,7 @@ pub(crate) fn give<K: Kind>(head: K::Head, body: K::Body) -> *mut K::Head {
 }
 
 /// The object behind a pointer of the program's: `EINVAL` for null, `ENOENT` if its handle is not the
-/// one it was given (V34).
+/// one it was given (Verbs V34).
 ///
 /// # Safety
 /// Null, or a pointer that [`give`] has returned for this kind and [`take`] has not taken.

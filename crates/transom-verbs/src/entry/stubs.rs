@@ -28,7 +28,7 @@ pub(crate) extern "C" fn refuses_minus_one() -> c_int {
     -1
 }
 
-/// The interface of 2006 has other structures (V17).
+/// The interface of 2006 has other structures (Verbs V17).
 pub(crate) extern "C" fn of_2006() -> c_int {
     refuse(Errno::ENOSYS)
 }
@@ -45,7 +45,7 @@ pub(crate) extern "C" fn succeeds() -> c_int {
 
 pub(crate) extern "C" fn nothing() {}
 
-/// IBV_FORK_UNNEEDED: nothing is pinned (V145).
+/// IBV_FORK_UNNEEDED: nothing is pinned (Verbs V145).
 pub(crate) extern "C" fn fork_unneeded() -> c_int {
     2
 }
@@ -74,7 +74,7 @@ zeroes! {
     zeroes_ah_attr: ibv_ah_attr;
 }
 
-/// Of plain descriptors, which are all there are (V137).
+/// Of plain descriptors, which are all there are (Verbs V137).
 pub(crate) unsafe extern "C" fn rpoll(fds: *mut libc::pollfd, n: libc::nfds_t, ms: c_int) -> c_int {
     // SAFETY: the caller's array.
     unsafe { libc::poll(fds, n, ms) }

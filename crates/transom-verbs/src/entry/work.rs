@@ -116,7 +116,7 @@ unsafe fn unlock(qp: *mut ibv_qp_ex) {
     unsafe { libc::pthread_mutex_unlock(&raw mut (*qp).qp_base.mutex) };
 }
 
-/// Post all requests or none (V91).
+/// Post all requests or none (Verbs V91).
 unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     let done = number(|| {
         // SAFETY: a queue pair that `wr_start` has locked.

@@ -235,7 +235,7 @@ static void v34_v35_handles_and_busy_objects(void) {
     struct ibv_sge sge = {.addr = (uintptr_t)bytes, .length = 1, .lkey = mr->lkey};
     struct ibv_recv_wr wr = {.sg_list = &sge, .num_sge = 1}, *bad;
     CHECK(to_init(sharing, 0) == 0);
-    CHECK(ibv_post_recv(sharing, &wr, &bad) == EINVAL && bad == &wr); /* V58 */
+    CHECK(ibv_post_recv(sharing, &wr, &bad) == EINVAL && bad == &wr); /* Verbs V58 */
     CHECK(ibv_destroy_qp(sharing) == 0 && ibv_destroy_srq(srq) == 0);
     CHECK(ibv_destroy_qp(qp) == 0 && ibv_destroy_cq(cq) == 0);
     CHECK(ibv_destroy_comp_channel(channel) == 0);
@@ -304,7 +304,7 @@ static void v61_v65_states_and_posts(void) {
     CHECK(to_init(side.qp, 0) == 0 && receive(side, 1, 10) == 0);
     CHECK(post(side, 1, IBV_WR_SEND, all_of(side, 1), 0, 0, 0) == EINVAL);
     struct ibv_qp_attr to = rtr(0x123456);
-    to.ah_attr.is_global = 0; /* V63 */
+    to.ah_attr.is_global = 0; /* Verbs V63 */
     REFUSED(ibv_modify_qp(side.qp, &to, RTR_MASK), EINVAL);
     CHECK(state_of(side.qp) == IBV_QPS_INIT);
     to.ah_attr.is_global = 1;
@@ -320,7 +320,7 @@ static void v61_v65_states_and_posts(void) {
     wr.num_sge = 0;
     wr.opcode = 99;
     CHECK(ibv_post_send(side.qp, &wr, &bad) == EINVAL);
-    /* V67: everything outstanding is flushed, receives and sends; later posts at once. */
+    /* Verbs V67: everything outstanding is flushed, receives and sends; later posts at once. */
     CHECK(post(side, 2, IBV_WR_SEND, all_of(side, 1), 0, 0, IBV_SEND_SIGNALED) == 0);
     attr.qp_state = IBV_QPS_ERR;
     CHECK(ibv_modify_qp(side.qp, &attr, IBV_QP_STATE) == 0 && state_of(side.qp) == IBV_QPS_ERR);
@@ -333,13 +333,13 @@ static void v61_v65_states_and_posts(void) {
     CHECK(seen == 3);
     CHECK(receive(side, 7, 10) == 0);
     expect(side.cq, 7, IBV_WC_WR_FLUSH_ERR);
-    /* V68: as new, with the same number. */
+    /* Verbs V68: as new, with the same number. */
     uint32_t number = side.qp->qp_num;
     CHECK(receive(side, 8, 10) == 0);
     attr.qp_state = IBV_QPS_RESET;
     CHECK(ibv_modify_qp(side.qp, &attr, IBV_QP_STATE) == 0 && state_of(side.qp) == IBV_QPS_RESET);
     struct ibv_wc wc;
-    CHECK(ibv_poll_cq(side.cq, 1, &wc) == 0); /* V37 */
+    CHECK(ibv_poll_cq(side.cq, 1, &wc) == 0); /* Verbs V37 */
     CHECK(side.qp->qp_num == number && to_init(side.qp, 0) == 0);
     drop(side);
     close_device();
@@ -357,13 +357,13 @@ static void v88_bytes_arrive(void) {
     CHECK(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV && wc.byte_len == 8);
     CHECK(wc.qp_num == b.qp->qp_num && wc.wr_id == 2);
     CHECK(strcmp(b.bytes, "written") == 0 && strcmp(b.bytes + 100, "written") == 0);
-    expect(a.cq, 3, IBV_WC_SUCCESS); /* V83: the Write makes none */
+    expect(a.cq, 3, IBV_WC_SUCCESS); /* Verbs V83: the Write makes none */
     strcpy(b.bytes + 200, "read");
     CHECK(post(a, 4, IBV_WR_RDMA_READ, all_of(a, 5), (uintptr_t)b.bytes + 200, b.mr->rkey,
                IBV_SEND_SIGNALED) == 0);
     wc = next(a.cq);
     CHECK(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RDMA_READ && strcmp(a.bytes, "read") == 0);
-    /* V86: inline data is taken during the call. */
+    /* Verbs V86: inline data is taken during the call. */
     char inline_bytes[8] = "inline";
     struct ibv_sge sge = {.addr = (uintptr_t)inline_bytes, .length = 7, .lkey = 0xdead};
     CHECK(receive(b, 5, 64) == 0);
@@ -373,7 +373,7 @@ static void v88_bytes_arrive(void) {
     CHECK(strcmp(b.bytes, "inline") == 0);
     expect(a.cq, 6, IBV_WC_SUCCESS);
     CHECK(post(a, 7, IBV_WR_RDMA_READ, sge, 0, 0, IBV_SEND_INLINE) == EINVAL);
-    /* V89: no bytes succeed whatever the keys say. */
+    /* Verbs V89: no bytes succeed whatever the keys say. */
     struct ibv_sge none = {.addr = 1, .length = 0, .lkey = 1};
     CHECK(post(a, 8, IBV_WR_RDMA_WRITE, none, 1, 1, IBV_SEND_SIGNALED) == 0);
     expect(a.cq, 8, IBV_WC_SUCCESS);
@@ -405,7 +405,7 @@ static void v92_remote_access_errors(void) {
         struct side a = make(), b = make();
         memset(b.bytes, 'b', SIZE);
         ready(a.qp, b.qp->qp_num, ALL, 7);
-        /* V93: 3 is a queue pair that does not allow Writes, whatever the key says. */
+        /* Verbs V93: 3 is a queue pair that does not allow Writes, whatever the key says. */
         ready(b.qp, a.qp->qp_num, kind == 3 ? IBV_ACCESS_REMOTE_READ : ALL, 7);
         uint64_t address = (uintptr_t)b.bytes;
         struct ibv_pd *other = ibv_alloc_pd(context);
@@ -434,9 +434,9 @@ static void v92_local_errors(void) {
     struct ibv_sge bad = all_of(a, 8);
     bad.lkey += 1;
     CHECK(post(a, 1, IBV_WR_RDMA_WRITE, bad, (uintptr_t)b.bytes, b.mr->rkey, 0) == 0);
-    expect(a.cq, 1, IBV_WC_LOC_PROT_ERR); /* V83: although it is unsignaled */
+    expect(a.cq, 1, IBV_WC_LOC_PROT_ERR); /* Verbs V83: although it is unsignaled */
     CHECK(state_of(a.qp) == IBV_QPS_ERR);
-    CHECK(state_of(b.qp) == IBV_QPS_RTS); /* V79 */
+    CHECK(state_of(b.qp) == IBV_QPS_RTS); /* Verbs V79 */
     drop(a);
     drop(b);
     a = make(), b = make();
@@ -472,7 +472,7 @@ static void v77_v94_nobody_there(void) {
     close_device();
 }
 
-/* V66: a side in RTR serves; it has posted before its peer was ready. */
+/* Verbs V66: a side in RTR serves; it has posted before its peer was ready. */
 static void v66_v76_either_side_may_come_first(void) {
     open_device();
     for (int first = 0; first < 2; first++) {
@@ -622,7 +622,7 @@ static void v56_extended_completion_queues(void) {
     close_device();
 }
 
-/* V59: one event when fewer receives than the limit are left. */
+/* Verbs V59: one event when fewer receives than the limit are left. */
 static void v59_v60_shared_receive_queues(void) {
     open_device();
     struct side a = make(), b = make();
@@ -707,7 +707,7 @@ static void v145_v146_a_forked_child(void) {
     close_device();
 }
 
-/* V38, V148: nothing that is left open harms. */
+/* Verbs V38, Verbs V148: nothing that is left open harms. */
 static void v38_a_device_is_closed_with_objects_left(void) {
     open_device();
     struct side a = make(), b = make();

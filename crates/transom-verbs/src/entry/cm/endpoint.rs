@@ -308,7 +308,7 @@ pub(crate) unsafe extern "C" fn rdma_destroy_ep(id: *mut rdma_cm_id) {
     }
 }
 
-/// Wait for a Request, as a synchronous id with a queue pair of the kept attributes (V132).
+/// Wait for a Request, as a synchronous id with a queue pair of the kept attributes (Verbs V132).
 pub(crate) unsafe extern "C" fn rdma_get_request(
     listener: *mut rdma_cm_id,
     id: *mut *mut rdma_cm_id,

@@ -30,7 +30,7 @@ pub(crate) struct IdShell {
     pub(crate) own_queues: [bool; 2],
 }
 
-/// The one context of this library, with its protection domain (V39).
+/// The one context of this library, with its protection domain (Verbs V39).
 struct Own {
     process: u32,
     context: *mut ibv_context,
@@ -144,7 +144,7 @@ pub(crate) fn show(shell: &mut IdShell) -> Result {
     Ok(())
 }
 
-/// The route to the peer (V115).
+/// The route to the peer (Verbs V115).
 pub(crate) fn show_route(shell: &mut IdShell) {
     shell.path = ibv_sa_path_rec {
         dgid: shell.head.route.dgid,
