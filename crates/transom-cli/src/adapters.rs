@@ -73,7 +73,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     Ok(())
 }
 
-/// One object on one line.
+/// An object on a line.
 pub(crate) fn print_json(value: &impl Serialize) {
     match serde_json::to_string(value) {
         Ok(line) => println!("{line}"),

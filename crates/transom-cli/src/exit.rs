@@ -8,9 +8,9 @@ use transom::{Blame, ErrorKind};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Exit {
-    /// It ran, and something was not as it must be.
+    /// The command ran, and something was not as it must be.
     CheckFailed = 1,
-    /// What was asked cannot be (clap uses 2 for what it cannot parse).
+    /// The arguments cannot be served (clap uses 2 for what it cannot parse).
     Usage = 2,
     /// Nobody answers there, or not with a yes.
     NoConnection = 3,

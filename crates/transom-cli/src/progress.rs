@@ -35,7 +35,7 @@ impl Progress {
         Progress { bar, begin: Instant::now() }
     }
 
-    /// So many steps, or bytes, more are done.
+    /// This many steps, or bytes, more are done.
     pub(crate) fn advance(&self, by: u64) {
         if self.bar.is_hidden() && self.begin.elapsed() >= LONG {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());

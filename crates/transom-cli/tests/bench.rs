@@ -23,7 +23,8 @@ fn compared(object: &Value) {
     assert!(number(object, "pairs") >= 15.0, "{object}");
 }
 
-/// Who measured, what it cost whom, and that a revoked window was seen to be closed before.
+/// The machine that measured, the cost on each side, and that a revoked window was seen to be
+/// closed before.
 fn two_processes(object: &Value) {
     let pids = ["pid", "peer_pid"].map(|field| number(object, field));
     assert_ne!(pids[0], pids[1], "{object}");

@@ -17,7 +17,7 @@ const WRITE: u8 = 0x40;
 const READ_REQUEST: u8 = 0x41;
 const READ_RESPONSE: u8 = 0x42;
 const TERMINATE: u8 = 0x47;
-/// What the peer calls its buffers.
+/// The peer's names of its buffers.
 const SOURCE: (u32, u64) = (0x9b14_f300, 0x55d5_4367_6b90);
 const SINK: (u32, u64) = (0xd5c4_8900, 0x55d5_4367_2ec0);
 const SIZE: u32 = 64;
@@ -38,7 +38,7 @@ fn text(round: u8) -> Vec<u8> {
     text
 }
 
-/// One end of an iWARP stream, as simple as it gets.
+/// An end of an iWARP stream, as simple as it gets.
 struct Plain {
     stream: TcpStream,
     crc: bool,
@@ -250,8 +250,9 @@ fn a_kernel_client_that_accepts_checksums() {
     client("on");
 }
 
-/// What strict siw does at the end of a session: the client has the last go-ahead and closes, in order,
-/// before the Read of no bytes behind the Write is answered. It has seen success, and so has the server.
+/// The acts of strict siw at the end of a session: the client has the last go-ahead and closes, in
+/// order, before the Read of no bytes behind the Write is answered. It has seen success, and so has
+/// the server.
 #[test]
 fn a_kernel_client_that_closes_without_answering_the_zero_length_read() {
     for crc in ["on", "off"] {
@@ -424,7 +425,7 @@ fn a_kernel_server_that_mirrors_what_it_does_not_know() {
             plain.tagged(WRITE, sink, &answer[14..]);
             plain.send(&[0; 16]);
         }
-        // It disconnects: the end of the stream, and no Terminate before it.
+        // The client disconnects: the end of the stream, and no Terminate before it.
         let mut rest = Vec::new();
         plain.stream.read_to_end(&mut rest).unwrap();
         assert!(rest.is_empty(), "{rest:02x?}");

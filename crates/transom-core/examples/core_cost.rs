@@ -1,4 +1,4 @@
-//! What one 8-byte Write costs in the core: post, transmit, receive, acknowledgement, completion,
+//! The cost of one 8-byte Write in the core: post, transmit, receive, acknowledgement, completion,
 //! both sides in one thread, without a link. `cargo run --release -p transom-core --example
 //! core_cost`
 

@@ -14,7 +14,7 @@ use crate::{
     QueuePairState, Status,
 };
 
-/// What an adapter can.
+/// The limits of an adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caps {
     /// Reads it serves, and has under way, at a time.
@@ -28,9 +28,9 @@ pub struct Caps {
 /// A peer's request, as handed to a connector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// What the peer offers, seen from here.
+    /// Read limits that the peer offers, seen from here.
     pub limits: ReadLimits,
-    /// Its private data.
+    /// The peer's private data.
     pub private: Box<[u8]>,
 }
 
@@ -48,7 +48,7 @@ fn attach_passive(queue_pair: &mut QueuePair) -> Result<Execution, Status> {
     Ok(execution)
 }
 
-/// One connector.
+/// A connector.
 #[derive(Debug)]
 pub struct Connector {
     dialect: &'static Dialect,
@@ -63,7 +63,7 @@ pub struct Connector {
     /// Connect has begun once.
     tried: bool,
     peer_left: bool,
-    /// Its connection was made without a queue pair, and none has joined it.
+    /// The connection was made without a queue pair, and none has joined it.
     alone: bool,
     /// The outstanding Connect, Accept, Disconnect or request.
     pending: Option<u64>,
@@ -90,7 +90,7 @@ impl Connector {
         }
     }
 
-    /// Its state.
+    /// The connector's state.
     #[must_use]
     pub fn state(&self) -> ConnectorState {
         self.state
@@ -112,7 +112,7 @@ impl Connector {
         }
     }
 
-    /// It has an address now. Call [`gate`](Connector::gate) before looking for one.
+    /// The connector has an address now. Call [`gate`](Connector::gate) before looking for one.
     pub fn bind(&mut self) -> Result<(), Status> {
         self.gate(ConnectorCall::Bind)?;
         self.state = ConnectorState::Bound;
@@ -272,7 +272,7 @@ impl Connector {
         result
     }
 
-    /// What was offered or agreed, seen from here (ND2 4.8).
+    /// The limits that were offered or agreed, seen from here (ND2 4.8).
     pub fn read_limits(&self) -> Result<ReadLimits, Status> {
         self.gate(ConnectorCall::GetReadLimits)?;
         Ok(self.limits)
@@ -290,7 +290,7 @@ impl Connector {
         if self.state == ConnectorState::Connected {
             self.notify.push(waiter);
         } else {
-            // It has happened: the peer is gone, or (ND1 11.3) this side has disconnected.
+            // The event has happened: the peer is gone, or (ND1 11.3) this side has disconnected.
             effects.finish(waiter, Status::Success);
         }
         Ok(())
@@ -461,11 +461,11 @@ impl Connector {
 pub struct Incoming {
     /// The driver's name for the link.
     pub link: u64,
-    /// What the peer asks.
+    /// The peer's request.
     pub offer: Offer,
 }
 
-/// One listener.
+/// A listener.
 #[derive(Debug)]
 pub struct Listener {
     dialect: &'static Dialect,
@@ -489,7 +489,7 @@ impl Listener {
         }
     }
 
-    /// Its state.
+    /// The listener's state.
     #[must_use]
     pub fn state(&self) -> ListenerState {
         self.state
@@ -508,7 +508,7 @@ impl Listener {
         }
     }
 
-    /// It has an address now.
+    /// The listener has an address now.
     pub fn bind(&mut self) -> Result<(), Status> {
         self.gate(ListenerCall::Bind)?;
         self.state = ListenerState::Bound;

@@ -1,4 +1,4 @@
-//! What the core is given on every call, and what it gives back.
+//! Arguments of every call of the core, and its effects.
 
 use transom_memory::{Lane, Memory};
 use transom_wire::{ReadLimits, Time};
@@ -11,7 +11,7 @@ use crate::{Completion, DenialRecord, LinkEnd, Status};
 pub struct Cx<'a> {
     /// The moment, as the driver counts.
     pub now: Time,
-    /// Who may touch which byte.
+    /// The table that decides which actor may touch which byte.
     pub memory: &'a Memory,
     /// The calling thread's place to announce what it touches.
     pub lane: &'a mut Lane,
@@ -21,7 +21,7 @@ pub struct Cx<'a> {
     pub denials: &'a dyn Denials,
     /// The shared receive queue of the queue pair concerned, if it has one.
     pub shared: Option<&'a dyn SharedReceives>,
-    /// What is to be done afterwards, in this order.
+    /// Work to be done afterwards, in this order.
     pub effects: &'a mut Effects,
     /// The event stream; `None` = off, and costs one branch.
     pub trace: Option<&'a mut dyn Tracer>,
@@ -110,32 +110,32 @@ pub enum Effect {
 /// The end of an asynchronous call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finished {
-    /// What the caller passed when it began.
+    /// The context that the caller passed when it began.
     pub waiter: u64,
     /// How it ended.
     pub status: Status,
 }
 
-/// What happened to a connection.
+/// An event of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConnectionEvent {
     /// Passive side: a peer asks.
     Requested {
-        /// What the peer offers, seen from here.
+        /// Read limits that the peer offers, seen from here.
         limits: ReadLimits,
-        /// Its private data.
+        /// The peer's private data.
         private: Box<[u8]>,
     },
     /// Active side: the peer's program accepted.
     Accepted {
         /// Agreed limits, seen from here.
         limits: ReadLimits,
-        /// Its private data.
+        /// The peer's private data.
         private: Box<[u8]>,
     },
     /// Active side: the peer's program rejected.
     Rejected {
-        /// Its private data.
+        /// The peer's private data.
         private: Box<[u8]>,
     },
     /// Passive side: the active side has completed the connection, or has begun to use it.

@@ -24,7 +24,7 @@ pub(crate) enum AccessError {
 }
 
 impl AccessError {
-    /// What the peer may know of it, when the peer asked for the bytes.
+    /// The part that the peer may know of it, when the peer asked for the bytes.
     pub(crate) fn class(&self) -> RefusalClass {
         match self {
             AccessError::Denied(denial) => class(denial),

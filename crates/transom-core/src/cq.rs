@@ -13,14 +13,14 @@ use crate::{Completion, CompletionFlags, Finished, Status};
 /// How deep a completion queue is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Capacity {
-    /// What was asked for, or the sum of the depths of the queues bound to it, if that is more
-    /// (ND2 C38).
+    /// The depth that was asked for, or the sum of the depths of the queues bound to it, if that is
+    /// more (ND2 C38).
     Elastic,
-    /// What was asked for.
+    /// The depth that was asked for.
     Exact,
 }
 
-/// What a notification waits for.
+/// The event that a notification waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NotifyKind {
     /// The next entry of any kind (ND2 N6).
@@ -58,7 +58,7 @@ pub struct CompletionQueue {
     added_solicited: u64,
     /// `added` when a notification last fired (ND2 N1).
     signalled: u64,
-    /// What the outstanding notifications wait for.
+    /// The event that the outstanding notifications wait for.
     armed: Option<NotifyKind>,
     /// In the order in which they were asked for.
     waiters: Vec<Waiter>,
@@ -86,7 +86,7 @@ impl CompletionQueue {
         }
     }
 
-    /// What it does with its entries when it runs over.
+    /// The fate of its entries when it runs over.
     pub fn set_overrun(&mut self, overrun: Overrun) {
         self.overrun = overrun;
     }
@@ -105,7 +105,8 @@ impl CompletionQueue {
         self.bound = self.bound.saturating_add(depth);
     }
 
-    /// Such a queue is gone. Its entries stay (ND2 1.3 rule 6), and take no place from others.
+    /// The queue of those requests is gone. Its entries stay (ND2 1.3 rule 6), and take no place
+    /// from others.
     pub fn unbind(&mut self, depth: usize) {
         self.bound = self.bound.saturating_sub(depth);
         self.orphans = self.orphans.saturating_add(depth).min(self.ring.len());

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use transom_memory::{Denial, Purpose, QueuePairId, RegisterError};
 use transom_wire::{PeerError, Time, Violation};
 
-/// One refusal, by this side or by the peer.
+/// A refusal, by this side or by the peer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DenialRecord {
     /// When.
@@ -14,11 +14,11 @@ pub struct DenialRecord {
     pub queue_pair: Option<QueuePairId>,
     /// Context of the request of ours that failed, if it was one.
     pub request: Option<u64>,
-    /// What.
+    /// The cause.
     pub cause: DenialCause,
 }
 
-/// Who refused, and why.
+/// The side that refused, and its reason.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DenialCause {
     /// This side's memory, to a request of its own program.
@@ -38,7 +38,7 @@ pub enum DenialCause {
         token: u32,
         /// First byte of the copy.
         address: u64,
-        /// Its bytes.
+        /// The copy's bytes.
         length: u64,
     },
     /// A region cannot have the memory that a fast registration brings.

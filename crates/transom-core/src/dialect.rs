@@ -7,7 +7,7 @@ use transom_memory::Purpose;
 use crate::tables::{self, ConnectorTable, ListenerTable, OutcomeTable, PostingTable, Situation};
 use crate::{Capacity, Status};
 
-/// What happens to the requests of a queue pair whose peer has disconnected.
+/// The fate of the requests of a queue pair whose peer has disconnected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerGone {
     /// Flushed at once (ND2 C19).
@@ -20,21 +20,21 @@ pub enum PeerGone {
     Await,
 }
 
-/// What a completion queue that runs over does with what is in it.
+/// The fate of the entries of a completion queue that runs over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overrun {
     /// Nothing more is reported (ND2 C27).
     Clear,
-    /// What was queued can be retrieved; what comes later is lost (Verbs V54).
+    /// Entries that were queued can be retrieved; later ones are lost (Verbs V54).
     Keep,
 }
 
-/// What a request that names a dead window gets: an Invalidate, or a peer's Send with one.
+/// The answer to a request that names a dead window: an Invalidate, or a peer's Send with one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeadWindow {
     /// The request fails, and with it the connection (ND2 C10).
     Fatal,
-    /// It succeeds (iW 8.4).
+    /// The request succeeds (iW 8.4).
     Ignored,
 }
 
@@ -48,16 +48,16 @@ pub enum Places {
     UntilRetrieved,
 }
 
-/// One generation of the interface.
+/// A generation of the interface.
 #[derive(Clone, Copy, Debug)]
 pub struct Dialect {
     /// For traces and tests.
     pub name: &'static str,
     /// See [`PeerGone`].
     pub peer_gone: PeerGone,
-    /// What Accept says when the active side backs out behind our reply.
+    /// The status of Accept when the active side backs out behind our reply.
     pub backed_out: Status,
-    /// What a pending NotifyDisconnect says when this side disconnects (ND2 C33).
+    /// The status of a pending NotifyDisconnect when this side disconnects (ND2 C33).
     pub notify_on_disconnect: Status,
     /// Disconnect finishes at once, rather than when the peer has disconnected too (ND2 4.9).
     pub disconnect_at_once: bool,
@@ -78,9 +78,9 @@ pub struct Dialect {
     /// How long a peer that owes something may say nothing at all before it counts as lost
     /// (ND2 4.5; README).
     pub silence: Duration,
-    /// What may be posted when (ND2 4.1).
+    /// Posts that are permitted in each state (ND2 4.1).
     pub posting: &'static PostingTable,
-    /// What both sides see when something goes wrong (ND2 4.5).
+    /// Outcomes on both sides when something goes wrong (ND2 4.5).
     pub outcomes: &'static OutcomeTable,
     /// Every connector call in every state (ND2 4.7.3).
     pub connector: &'static ConnectorTable,
@@ -89,7 +89,7 @@ pub struct Dialect {
 }
 
 impl Dialect {
-    /// What the initiator of a request is told of a situation that ends it.
+    /// The status that the initiator of a request gets in a situation that ends it.
     #[must_use]
     pub fn told(&self, situation: Situation) -> Status {
         let outcome = self.outcomes.get(situation as usize);

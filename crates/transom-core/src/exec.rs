@@ -42,12 +42,12 @@ pub struct Execution {
     /// A request has failed by itself: nothing further starts, and the connection ends when all
     /// before it have completed.
     pub(crate) failed: bool,
-    /// Its peer has disconnected, and its dialect leaves its requests to the program.
+    /// The peer has disconnected, and the dialect leaves its requests to the program.
     pub(crate) kept: bool,
-    /// Its connection was open.
+    /// The connection was open.
     pub(crate) opened: bool,
     pub(crate) limits: Limits,
-    /// What the peer may do at all.
+    /// The operations that the peer may use at all.
     pub(crate) access: Rights,
     pub(crate) freed: u32,
     pub(crate) freed_receives: u32,
@@ -93,7 +93,7 @@ impl Execution {
         self.opened = true;
     }
 
-    /// Its queue pair's number.
+    /// The queue pair's number.
     #[must_use]
     pub fn number(&self) -> QueuePairId {
         self.number
@@ -118,7 +118,7 @@ impl Execution {
         Actor { domain: self.domain, queue_pair: self.number, connection: Some(connection) }
     }
 
-    /// Who receives: judged where the receives belong.
+    /// The actor that receives: judged where the receives belong.
     pub(crate) fn receiver(&self, connection: ConnectionId) -> Actor {
         Actor { domain: self.receive_domain, ..self.actor(connection) }
     }
@@ -289,8 +289,8 @@ impl Execution {
         );
     }
 
-    /// Its connection is over, and its queue pair goes on: what has succeeded completes, and what was
-    /// begun and not finished stays.
+    /// The connection is over, and the queue pair goes on: what has succeeded completes, and what
+    /// was begun and not finished stays.
     pub(crate) fn part(&mut self, effects: &mut Effects, shared: Option<&dyn SharedReceives>) {
         let _ = self.retire(effects);
         self.state = QueuePairState::Idle;

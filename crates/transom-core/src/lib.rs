@@ -1,8 +1,8 @@
 //! Queue pairs, completion queues, connections: the state machines of an RDMA engine, without I/O.
 //!
-//! They take bytes, time and memory as arguments ([`Cx`]) and return [`Effects`]; so a test runs two
-//! of them against each other in virtual time. Clippy holds that (see this crate's clippy.toml).
-//! `transom-engine` gives them sockets, threads and time.
+//! The state machines take bytes, time and memory as arguments ([`Cx`]) and return [`Effects`]; so
+//! a test runs two of them against each other in virtual time. Clippy holds that (see this crate's
+//! clippy.toml). `transom-engine` gives them sockets, threads and time.
 
 #![forbid(unsafe_code)]
 

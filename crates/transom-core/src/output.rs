@@ -3,10 +3,10 @@
 use transom_memory::Segment;
 use transom_wire::SMALL_HEADER;
 
-/// What became of a frame that was offered without a copy.
+/// The fate of a frame that was offered without a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direct {
-    /// It is on its way: what the link did not take at once was copied behind the buffer.
+    /// The frame is on its way: what the link did not take at once was copied behind the buffer.
     Taken,
     /// Nothing was done: copy it into the buffer.
     Copy,

@@ -30,12 +30,12 @@ pub enum QueuePairKind {
     Ud,
 }
 
-/// What a queue pair is made with.
+/// The parameters of a queue pair.
 #[derive(Clone, Copy, Debug)]
 pub struct QueuePairConfig {
-    /// Its number: random, 24 bits, unique in its adapter while it lives.
+    /// The queue pair's number: random, 24 bits, unique in its adapter while it lives.
     pub number: QueuePairId,
-    /// Its protection domain.
+    /// The queue pair's protection domain.
     pub domain: DomainId,
     /// Comes back in every completion.
     pub context: u64,
@@ -73,7 +73,7 @@ pub struct Limits {
     pub receive: Option<Duration>,
 }
 
-/// What happens to a queue pair behind its program's back (Verbs V104).
+/// An event of a queue pair behind its program's back (Verbs V104).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum QueuePairEvent {
     /// The peer asked for what it may not do, and was refused; the queue pair is in error.
@@ -96,7 +96,7 @@ pub struct QueuePair {
     /// There has been a connection.
     reconnects: bool,
     attached: bool,
-    /// Its connection is gone, and its requests wait for the program to disconnect.
+    /// The connection is gone, and the requests wait for the program to disconnect.
     kept: bool,
     posted: RequestQueue,
     receives: RequestQueue,
@@ -137,13 +137,13 @@ impl QueuePair {
         }
     }
 
-    /// What it was made with.
+    /// The parameters it was made with.
     #[must_use]
     pub fn config(&self) -> &QueuePairConfig {
         &self.config
     }
 
-    /// Its state.
+    /// The queue pair's state.
     #[must_use]
     pub fn state(&self) -> QueuePairState {
         self.state

@@ -23,7 +23,7 @@ pub(crate) enum Progress {
     Done,
 }
 
-/// One request.
+/// A request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slot {
     pub(crate) context: u64,

@@ -1,10 +1,10 @@
-//! What programs post, and what they get back.
+//! Requests that programs post, and their completions.
 
 use transom_memory::{QueuePairId, Rights, Segment, Token};
 
 use crate::Status;
 
-/// One entry of a scatter/gather list.
+/// An entry of a scatter/gather list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sge {
     /// Local token of the region.
@@ -15,7 +15,7 @@ pub struct Sge {
     pub length: u32,
 }
 
-/// What a request does.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Operation {
@@ -42,26 +42,27 @@ pub enum Operation {
     },
     /// Let a reserved window live.
     Bind {
-        /// What `Memory::reserve` returned.
+        /// The token that `Memory::reserve` returned.
         window: Token,
     },
     /// Close a window, or take the memory from a fast-registered region, in queue order.
     Invalidate {
-        /// Its token.
+        /// The window's token.
         window: Token,
     },
     /// Give a reserved region its memory ([`Data::Memory`]) in queue order: what is posted behind it
     /// may rely on it (NDK FR-12). The token stays what `Memory::reserve_region` returned (NDK FR-13).
     FastRegister {
-        /// What `Memory::reserve_region` returned, for the queue pair's whole domain (NDK FR-17).
+        /// The token that `Memory::reserve_region` returned, for the queue pair's whole domain (NDK
+        /// FR-17).
         region: Token,
         /// The address of the first byte, as programs and peers name it (NDK FR-9).
         base: u64,
-        /// What it grants.
+        /// The rights that it grants.
         rights: Rights,
     },
-    /// What this engine, its peer or the kind of queue pair does not do: fails with `status` when its
-    /// turn comes, and ends the queue pair (Verbs V81).
+    /// An operation that this engine, its peer or the kind of queue pair lacks: fails with `status`
+    /// when its turn comes, and ends the queue pair (Verbs V81).
     Unsupported {
         /// How it completes; not a success.
         status: Status,
@@ -147,7 +148,7 @@ impl std::ops::BitOr for Flags {
 pub struct Request {
     /// Comes back in the completion.
     pub context: u64,
-    /// What to do.
+    /// The operation.
     pub operation: Operation,
     /// How.
     pub flags: Flags,
@@ -181,7 +182,7 @@ pub enum CompletionKind {
     Invalidate,
     /// A fast registration.
     FastRegister,
-    /// One of the reserved operations.
+    /// A reserved operation.
     Other,
 }
 
@@ -204,7 +205,7 @@ impl CompletionFlags {
     }
 }
 
-/// One completion: a plain value that outlives everything it names (ND2 1.3 rule 6).
+/// A completion: a plain value that outlives everything it names (ND2 1.3 rule 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
     /// The request's context.
@@ -213,7 +214,7 @@ pub struct Completion {
     pub queue_pair_context: u64,
     /// The queue pair's number.
     pub queue_pair: QueuePairId,
-    /// What was asked for.
+    /// The kind of operation that was asked for.
     pub kind: CompletionKind,
     /// How it ended.
     pub status: Status,
@@ -228,7 +229,8 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// One that says nothing, to be filled by [`CompletionQueue::poll`](crate::CompletionQueue::poll).
+    /// An empty completion, to be filled by
+    /// [`CompletionQueue::poll`](crate::CompletionQueue::poll).
     pub const BLANK: Completion = Completion {
         request_context: 0,
         queue_pair_context: 0,

@@ -3,7 +3,7 @@
 /// The engine's own status: fine enough that every front can map it onto its codes (ND2 3.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Status {
-    /// It worked.
+    /// The request or call succeeded.
     #[default]
     Success,
     /// Ended by a flush, a disconnect or an explicit cancel.

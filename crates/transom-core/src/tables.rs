@@ -36,7 +36,7 @@ impl QueuePairState {
     ];
 }
 
-/// What becomes of a post.
+/// The fate of a post.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Posting {
     /// Queued.
@@ -47,7 +47,7 @@ pub enum Posting {
     Cancel,
 }
 
-/// What may be posted in which state, in the order of [`QueuePairState::ALL`].
+/// Posts that are permitted in each state, in the order of [`QueuePairState::ALL`].
 #[derive(Debug)]
 pub struct PostingTable {
     /// Receives.
@@ -125,7 +125,7 @@ pub enum Situation {
     OwnOverrun,
 }
 
-/// What both sides see of a situation.
+/// The view of both sides on a situation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The situation.
@@ -290,7 +290,7 @@ impl ConnectorCall {
     ];
 }
 
-/// What a call does in a state.
+/// The answer to a call in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cell {
     /// Proceeds.
@@ -433,18 +433,19 @@ pub static LISTENER_ND2: ListenerTable = [
 
 // ---- 4.8: read limits -------------------------------------------------------------------------
 
-/// One row of ND2 4.8: what both sides ask for, what their adapters can, and what both get.
+/// A row of ND2 4.8: the limits that both sides ask for, those of their adapters, and the
+/// agreement.
 #[derive(Clone, Copy, Debug)]
 pub struct LimitsRow {
     /// (inbound, outbound) asked for on Connect, and the active adapter's limits.
     pub connect: ((u32, u32), (u32, u32)),
     /// (inbound, outbound) asked for on Accept, and the passive adapter's limits.
     pub accept: ((u32, u32), (u32, u32)),
-    /// What the passive side's GetReadLimits says before Accept.
+    /// The answer of the passive side's GetReadLimits before Accept.
     pub offered: (u32, u32),
-    /// What the active side gets.
+    /// The limits of the active side.
     pub active: (u32, u32),
-    /// What the passive side gets.
+    /// The limits of the passive side.
     pub passive: (u32, u32),
 }
 

@@ -1,4 +1,4 @@
-//! One typed stream of events out of the engine (design.md): tracing, counters, replay and later
+//! A typed stream of events out of the engine: tracing, counters, replay and later
 //! captures hang on it. Off costs one branch.
 
 use transom_memory::QueuePairId;
@@ -6,7 +6,7 @@ use transom_wire::{MessageId, Operation, Time};
 
 use crate::{CompletionKind, EndReason, Status};
 
-/// One event. Self-contained; the schema is this type.
+/// An event. Self-contained; the schema is this type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceEvent {
     /// When, in the driver's time.
@@ -15,20 +15,20 @@ pub struct TraceEvent {
     pub connection: u32,
     /// Queue pair, once there is one.
     pub queue_pair: Option<QueuePairId>,
-    /// What happened.
+    /// The thing that happened.
     pub what: What,
 }
 
-/// What happened.
+/// The thing that happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// A message of ours began.
     Begun {
         /// Which.
         id: MessageId,
-        /// Its kind.
+        /// The frame's kind.
         operation: Operation,
-        /// Its bytes.
+        /// The frame's bytes.
         length: u32,
     },
     /// A frame of ours was handed to the link.
@@ -49,7 +49,7 @@ pub enum What {
     },
     /// A message of the peer was executed.
     Executed {
-        /// Its kind.
+        /// The kind.
         operation: Operation,
     },
     /// Our messages up to and including this one have succeeded.
@@ -82,7 +82,7 @@ pub enum What {
 
 /// Receives the stream.
 pub trait Tracer {
-    /// One event.
+    /// An event.
     fn event(&mut self, event: &TraceEvent);
 
     /// Whether it is to hear of every message. If not, small Writes go the short way

@@ -37,7 +37,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// One request from post to completion, and its acknowledgement, without the pair's own bookkeeping.
+/// A request from post to completion, and its acknowledgement, without the pair's own bookkeeping.
 fn round(pair: &mut Pair, out: &mut [Buffer; 2], operation: Operation, sge: transom_core::Sge) {
     let now = pair.now;
     let [a, p] = &mut pair.hosts;

@@ -51,7 +51,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// One side, as somebody would keep book of it.
+/// A side, as a model keeps book of it.
 #[derive(Clone, Copy, Default)]
 struct Side {
     state: State,
@@ -59,7 +59,7 @@ struct Side {
     rejected: bool,
     tried: bool,
     peer_left: bool,
-    /// Its queue pair has been connected, or was about to be: it is not for another connector.
+    /// The queue pair has been connected, or was about to be: it is not for another connector.
     used: bool,
 }
 
@@ -87,7 +87,7 @@ impl World {
         }
     }
 
-    /// What the table says (ND2 4.7.3).
+    /// The answer of the table (ND2 4.7.3).
     fn expected(&self, host: usize, call: Call) -> Result<(), Status> {
         let side = self.sides[host];
         let row = Call::ALL.iter().position(|one| *one == call).unwrap();

@@ -155,7 +155,7 @@ fn nd2_4_7_3_every_call_in_every_state() {
                 let cell = dialect.connector[row][state as usize];
                 let expected = match cell {
                     Cell::Ok => Ok(()),
-                    // What the road to the state in `in_state` makes of the conditions.
+                    // The conditions as the road to the state in `in_state` makes them.
                     Cell::Fail(status)
                     | Cell::IfRejected(status)
                     | Cell::IfRefused(status)
@@ -596,7 +596,7 @@ fn nd2_4_8_read_limits_row_by_row() {
         for row in &LIMITS {
             for mut wires in [Wires::transom(), Wires::plain()] {
                 for side in [&mut wires.active, &mut wires.passive] {
-                    // What the wire adds for itself: a slot for verdicts, one for a Read that says
+                    // The wire's own additions: a slot for verdicts, one for a Read that says
                     // ready, and one because siw cannot live with 0 (iW L2).
                     side.verdict_reads = false;
                     side.peer_to_peer = false;

@@ -409,7 +409,7 @@ fn receives_are_consumed_in_posting_order() {
     });
 }
 
-/// What a burst of small Writes names is fetched before it is needed, each once.
+/// Entries that a burst of small Writes names are fetched before it is needed, each once.
 #[test]
 fn the_entries_of_frames_that_wait_are_fetched_ahead() {
     let mut pair = Pair::connected(&dialect::ND2);
@@ -494,7 +494,7 @@ fn with_requests(checksum: bool) -> (Pair, [(u64, Vec<u8>); 2]) {
     (pair, [(own.address, source), (theirs.address, target)])
 }
 
-/// What does not depend on the payload is not copied, and nobody can tell from the bytes.
+/// A payload that need not be copied is not, and the bytes do not show it.
 #[test]
 fn frames_leave_straight_from_memory_as_they_leave_by_a_copy() {
     for checksum in [false, true] {
@@ -568,7 +568,7 @@ fn an_answer_whose_pages_are_gone_fails_the_peers_read() {
     }
 }
 
-/// What the queue has copied of a request is that request's, also if the one before it has completed
+/// The copy of a request in the queue is that request's, also if the one before it has completed
 /// before this one is sent: it waits for its receive.
 #[test]
 fn inline_data_of_each_request_is_its_own() {

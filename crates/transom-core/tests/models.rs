@@ -38,7 +38,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What somebody would write down who watches a queue.
+/// The notes of a reader that watches a queue.
 #[derive(Default)]
 struct Watched {
     /// Entries that were not retrieved: context, whether it counts as solicited, whether a firing has
@@ -52,7 +52,7 @@ struct Watched {
 }
 
 impl Watched {
-    /// Who is told now.
+    /// The notifications that fire now.
     fn told(&mut self) -> Vec<(u64, Status)> {
         if self.dead {
             self.kind = None;

@@ -20,7 +20,7 @@ use transom_testing::{Host, HostConfig};
 use transom_wire::{ReadLimits, Role, Time};
 
 const NOW: Time = Time(1);
-/// What the engine calls the sink of its Reads on the wire.
+/// The engine's name of the sink of its Reads on the wire.
 const SINK: u32 = 1;
 
 fn parse(unit: &Unit) -> StartUp<'_> {
@@ -58,7 +58,7 @@ struct Player<'s> {
     tokens: BTreeMap<u32, u32>,
     /// Where the recorded sinks of our Reads begin, oldest first.
     sinks: VecDeque<u64>,
-    /// What our answers must hold, oldest first.
+    /// The bytes that our answers must hold, oldest first.
     answers: VecDeque<Vec<u8>>,
     receives: transom_testing::Buffer,
     posted: u64,
@@ -182,7 +182,7 @@ impl<'s> Player<'s> {
         (frames, outcomes.len())
     }
 
-    /// What we must emit for a recorded frame of ours.
+    /// The frame that we must emit for a recorded frame of ours.
     fn expect(&self, unit: &Unit) -> Vec<u8> {
         if unit.start_up {
             return unit.bytes.clone();

@@ -1,4 +1,4 @@
-//! What the engine makes of a wire that behaves differently from iWARP, or lies.
+//! The engine over a wire that behaves differently from iWARP, or lies.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -191,7 +191,8 @@ fn a_peer_blames_the_message_or_the_oldest_of_the_kind_that_it_names() {
             host.post(context, operation, Flags::NONE, &[]).unwrap();
         }
         host.transmit(Time(1), &mut Buffer { bytes: Vec::new(), limit: 1000 });
-        // So that the oldest is never of the kind in question, the first Write is over, or is not.
+        // In order that the oldest is never of the kind in question, the first Write is over, or is
+        // not.
         let is_over = blamed > 2;
         if is_over {
             polled.lock().unwrap().push_back(Event::Done { through: MessageId(0) });

@@ -29,8 +29,8 @@ pub(crate) fn citations(text: &str) -> Vec<String> {
     found
 }
 
-/// What the comments of `text` cite without the interface. Looks for the items with a hyphen that
-/// some interface has; others are too like ordinary words.
+/// The items that the comments of `text` cite without the interface. Looks for the items with a
+/// hyphen that some interface has; others are too like ordinary words.
 pub(crate) fn bare_citations(text: &str, rules: &BTreeSet<&str>) -> BTreeSet<String> {
     let comments: String = text
         .lines()
@@ -148,7 +148,7 @@ fn numbers(text: &str, prefix: &str, found: &mut Vec<String>) -> usize {
     }
 }
 
-/// What lies between two items that differ in their last number only.
+/// The items between two that differ in their last number only.
 fn between(first: &str, last: &str) -> impl Iterator<Item = String> {
     let split = |item: &str| {
         let digits = item.len() - item.trim_end_matches(|c: char| c.is_ascii_digit()).len();

@@ -13,13 +13,13 @@ struct Page([AtomicU8; PAGE]);
 pub struct Pages(Box<[Page]>);
 
 impl Pages {
-    /// So many pages of zeros.
+    /// The given number of pages of zeros.
     #[must_use]
     pub fn new(count: usize) -> Pages {
         Pages((0..count).map(|_| Page([const { AtomicU8::new(0) }; PAGE])).collect())
     }
 
-    /// One page of this byte.
+    /// A page of this byte.
     #[must_use]
     pub fn of(byte: u8) -> Pages {
         let pages = Pages::new(1);
@@ -44,7 +44,7 @@ impl Pages {
         self.0.iter().flat_map(|page| &page.0)
     }
 
-    /// What is there now.
+    /// The bytes that are there now.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         self.cells().map(|cell| cell.load(Ordering::Relaxed)).collect()

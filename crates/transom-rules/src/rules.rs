@@ -40,7 +40,7 @@ pub struct Page {
     pub name: String,
     /// The sentences, as one line.
     pub text: String,
-    /// What stands behind `Source: `.
+    /// The text behind `Source: `.
     pub source: String,
 }
 

@@ -28,7 +28,7 @@ impl<'a> Suites<'a> {
     }
 }
 
-/// What a line names as `` `crate/file::test` ``: crate, file, test.
+/// The tests that a line names as `` `crate/file::test` ``: crate, file, test.
 pub(crate) fn tests_in(line: &str) -> impl Iterator<Item = (&str, &str, &str)> {
     line.split('`').skip(1).step_by(2).filter_map(|code| {
         let (crate_, rest) = code.split_once('/')?;

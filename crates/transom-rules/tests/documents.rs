@@ -23,7 +23,7 @@ fn attacks_name_tests_that_run() {
     hold_document(&workspace(), "docs/attacks.md");
 }
 
-/// What is wrong with a document, in a workspace where one test runs: `small/windows::one`.
+/// The faults of a document, in a workspace where one test runs: `small/windows::one`.
 fn faults(name: &str, text: &str) -> String {
     let root = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let root = root.join(format!("{name}-{}", std::process::id()));

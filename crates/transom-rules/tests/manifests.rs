@@ -1,4 +1,4 @@
-//! What a registry and a packager need of each published crate.
+//! The needs of a registry and a packager of each published crate.
 
 #![allow(clippy::unwrap_used)]
 
@@ -32,7 +32,7 @@ fn words(package: &Table, key: &str) -> usize {
     package.get(key).and_then(Value::as_array).map_or(0, Vec::len)
 }
 
-/// What the manifest lacks, in words.
+/// The fields that the manifest lacks, in words.
 fn lacking(folder: &Path, manifest: &Table) -> Vec<String> {
     let package = package(manifest);
     let mut lacking = Vec::new();

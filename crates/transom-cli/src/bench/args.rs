@@ -1,4 +1,4 @@
-//! What can be asked of a bench.
+//! Arguments of a bench.
 
 use std::time::Duration;
 
@@ -155,11 +155,11 @@ pub(crate) struct CheckArgs {
 pub(crate) enum Order {
     /// Each depends on the one before.
     Dependent,
-    /// They overlap, each under a guard of its own, as frames of one buffer are handled.
+    /// Checks overlap, each under a guard of its own, as frames of one buffer are handled.
     Overlapped,
-    /// They overlap and share guards, as a gather list is judged.
+    /// Checks overlap and share guards, as a gather list is judged.
     Batched,
-    /// One after the other.
+    /// All of these orders, in turn.
     All,
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
-/// What an attacker does until it is told to rest.
+/// The acts of an attacker until it rests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Attack {
     /// Connect, say half of a start-up, and hold on to hundreds of such connections
@@ -139,7 +139,7 @@ fn ulpdu(from: &mut impl Read) -> Result<Vec<u8>> {
     Ok(rest)
 }
 
-/// One end of an iWARP stream without checksums, with a grant from its owner.
+/// An end of an iWARP stream without checksums, with a grant from its owner.
 struct Forger {
     stream: TcpStream,
     token: u32,

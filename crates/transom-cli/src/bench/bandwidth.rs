@@ -60,7 +60,7 @@ pub(super) fn run(plan: &Plan, write: bool) -> Outcome {
         report.compare(&ours, fastest);
     }
     report.sort(&ours, fastest, &looks);
-    // What moves from one processor to another cannot be copied faster than that.
+    // Bytes that move from one processor to another cannot be copied faster than that.
     if let ([_, moved], true) = (&variants[..], copies) {
         report.also(&ours, moved);
     }

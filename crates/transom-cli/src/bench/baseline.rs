@@ -2,7 +2,7 @@
 //! is how a sleeper is woken). All of it is on this page, but for many small messages
 //! ([`message_rate`](super::message_rate)).
 //!
-//! One connection, Nagle off, congestion control pinned. Either side spins on non-blocking calls or
+//! A connection, Nagle off, congestion control pinned. Either side spins on non-blocking calls or
 //! blocks. Small messages go back and forth; bulk goes one way in calls of 64 KiB or 1 MiB, and a
 //! byte comes back when the last of it has arrived.
 

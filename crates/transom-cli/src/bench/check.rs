@@ -22,7 +22,7 @@ use super::{PAIRS, stats};
 use crate::adapters::print_json;
 use crate::exit::{Exit, Failure, Outcome};
 
-/// One result; nanoseconds per check.
+/// A result; nanoseconds per check.
 #[derive(Debug, Serialize)]
 struct Report {
     bench: &'static str,
@@ -136,7 +136,7 @@ impl Report {
     }
 }
 
-/// One entry of the baseline: a cache line, as the table's own are.
+/// An entry of the baseline: a cache line, as the table's own are.
 #[repr(align(64))]
 struct Line(u64);
 
@@ -186,7 +186,8 @@ impl Bench {
         Ok(Bench { memory, actor, lines, order })
     }
 
-    /// What is measured must be what protects: one more token is used, closed, and refused.
+    /// The path that is measured must be the one that protects: one more token is used, closed, and
+    /// refused.
     fn closed_is_refused(&self) -> Outcome<String> {
         let token = self.memory.register(&registration(self.actor.domain)).map_err(|why| {
             Failure::new(Exit::System, format!("registering one more region: {why:?}"))
@@ -333,7 +334,8 @@ fn registration(domain: DomainId) -> Registration<'static> {
     }
 }
 
-/// What a check said: the answer is looked at, so that it must have come, and its guard dropped.
+/// The answer of a check: the answer is looked at, so that it must have come, and its guard
+/// dropped.
 #[inline(always)]
 fn host(answer: Result<Grant<'_>, Box<Denial>>) -> Outcome<u64> {
     match answer {

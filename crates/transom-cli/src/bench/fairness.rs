@@ -45,7 +45,7 @@ pub(crate) struct Args {
     /// Print one JSON object for each attack
     #[arg(long)]
     json: bool,
-    /// What this process is in another one's measurement
+    /// Role of this process in another one's measurement
     #[arg(long, value_enum, hide = true)]
     role: Option<Role>,
     /// Where the owner is
@@ -96,7 +96,8 @@ fn own() -> Outcome {
     println!("{}", listener.address());
     std::io::stdout().flush().map_err(system("telling where"))?;
     let memory = Rc::new(adapter.register(vec![0; LENT])?);
-    // One thread for all: with a thread each, the one who connects most often would get the most.
+    // A single thread for all: with a thread each, the peer that connects most often would get the
+    // most.
     let mut tasks = Tasks::new();
     let guests = tasks.spawner();
     tasks.add(async move {
@@ -166,7 +167,7 @@ impl Honest {
 
 // ---- the neighbour -----------------------------------------------------------------------------
 
-/// What the standard input says, a word per line: `honest`, the name of an attack, or `rest`.
+/// The commands of the standard input, a word per line: `honest`, the name of an attack, or `rest`.
 fn neighbour(owner: SocketAddr, size: usize) -> Outcome {
     let honest = Honest::connect(owner, size)?;
     let stop = AtomicBool::new(false);
@@ -181,7 +182,7 @@ fn neighbour(owner: SocketAddr, size: usize) -> Outcome {
             }
             stop.store(false, Ordering::Relaxed);
             let (honest, stop) = (&honest, &stop);
-            // One thread, whichever it is.
+            // A thread, whichever it is.
             if line == "honest" {
                 busy = Some(scope.spawn(move || {
                     let _ = honest.write(|| !stop.load(Ordering::Relaxed));

@@ -52,7 +52,7 @@ pub(super) fn run(plan: &Plan) -> Outcome {
     side.tell(Job::Quit, 0, false)
 }
 
-/// What is compared with.
+/// The baseline of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Base {
     /// Between processes of one host that spin, what no road can beat ([`same_host::bounce`]).
@@ -121,7 +121,7 @@ fn ping(side: &mut Side, wait: Wait, time: Duration) -> Outcome<Vec<f64>> {
     quiet(side).map(|()| samples)
 }
 
-/// One round trip.
+/// A round trip.
 fn round(side: &Side, turn: u8, wait: Wait) -> Outcome {
     put(side, turn, wait)?;
     match take(side, turn, wait)? {
@@ -171,7 +171,7 @@ fn put(side: &Side, turn: u8, wait: Wait) -> Outcome {
     Ok(())
 }
 
-/// What the other side wrote, when it is `turn` or the last one.
+/// The byte that the other side wrote, when it is `turn` or the last one.
 fn take(side: &Side, turn: u8, wait: Wait) -> Outcome<u8> {
     let bell = bell(side)?;
     if !wait.is_busy() {

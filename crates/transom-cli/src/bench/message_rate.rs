@@ -20,7 +20,7 @@ use super::{PAIRS, line, same_host, stats};
 use crate::exit::{Outcome, system};
 use crate::progress;
 
-/// One completion in so many.
+/// A completion for this many requests.
 const GROUP: usize = 16;
 /// Groups under way.
 const AHEAD: usize = 4;

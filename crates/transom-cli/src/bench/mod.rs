@@ -33,7 +33,7 @@ use crate::exit::Outcome;
 
 pub(crate) use self::args::{OnOff, PeerArgs};
 
-/// What to measure.
+/// The quantity to measure.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Half a round trip: each side Writes into the other's memory and watches its own
@@ -52,7 +52,7 @@ pub(crate) enum Command {
     Connections(ConnectionsArgs),
     /// Judging one access, guard included
     Check(CheckArgs),
-    /// What an honest peer keeps when its neighbour is an attacker
+    /// The share that an honest peer keeps when its neighbour is an attacker
     Fairness(fairness::Args),
     /// Bytes per registration, and bytes of ours per idle connection
     Memory(cost::Args),

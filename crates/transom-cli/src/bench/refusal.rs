@@ -1,6 +1,6 @@
-//! What is measured must be what protects: before anything is timed, over a connection of the same
-//! kind, the peer opens a window, is written to, revokes the window, and is written to again. The
-//! second Write must be refused, and must not have moved a byte.
+//! The path that is measured must be the one that protects: before anything is timed, over a
+//! connection of the same kind, the peer opens a window, is written to, revokes the window, and is
+//! written to again. The second Write must be refused, and must not have moved a byte.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

@@ -1,4 +1,4 @@
-//! What a bench prints.
+//! The output of a bench.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use super::stats::{self, Ratio};
 use crate::adapters::print_json;
 use crate::show;
 
-/// One result.
+/// A result.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     pub(super) bench: &'static str,

@@ -1,4 +1,4 @@
-//! One end of the pair, and how the two ends agree on what comes next.
+//! An end of the pair, and how the two ends agree on what comes next.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ use super::args::Plan;
 use super::report::About;
 use crate::exit::{Outcome, system};
 
-/// What the peer is to do next: one header on the Unix socket, so that the plain one carries nothing
+/// The peer's next task: one header on the Unix socket, so that the plain one carries nothing
 /// but baselines (congestion control remembers).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Job {
@@ -56,7 +56,7 @@ const JOBS: [Job; 12] = [
     Job::Quit,
 ];
 
-/// One end of the pair: plain sockets, a queue pair, and a buffer that the other side may use.
+/// An end of the pair: plain sockets, a queue pair, and a buffer that the other side may use.
 pub(super) struct Side {
     pub(super) adapter: Adapter,
     pub(super) raw: TcpStream,
@@ -77,7 +77,7 @@ pub(super) struct Side {
     spent: Spent,
 }
 
-/// What the measurements of ours have cost, baselines apart.
+/// The cost of our measurements, baselines apart.
 #[derive(Clone, Copy, Debug, Default)]
 struct Spent {
     wall: Duration,
@@ -163,7 +163,7 @@ impl Side {
         Ok((Instant::now(), cpu_time(), theirs))
     }
 
-    /// What a report says about the circumstances.
+    /// The circumstances in a report.
     pub(super) fn about(&self, plan: &Plan) -> About {
         let info = self.queue.info();
         About {

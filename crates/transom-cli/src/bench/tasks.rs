@@ -37,7 +37,7 @@ pub(super) struct Tasks<'a> {
 pub(super) struct Spawner<'a>(Rc<RefCell<Vec<Task<'a>>>>);
 
 impl<'a> Spawner<'a> {
-    /// One more, to be polled soon.
+    /// Another task, to be polled soon.
     pub(super) fn add(&self, task: impl Future<Output = Outcome> + 'a) {
         self.0.borrow_mut().push(Box::pin(task));
     }
@@ -80,7 +80,7 @@ impl<'a> Tasks<'a> {
         Tasks { tasks: Vec::new(), free: Vec::new(), ready, running: 0, added }
     }
 
-    /// One more, to be polled soon.
+    /// Another task, to be polled soon.
     pub(super) fn add(&mut self, task: impl Future<Output = Outcome> + 'a) {
         self.start(Box::pin(task));
     }

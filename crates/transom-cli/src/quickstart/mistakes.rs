@@ -4,7 +4,7 @@ use transom::{Denial, Grant, Mistake};
 
 use super::talk::Record;
 
-/// What the reader does wrong.
+/// A mistake of the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wrong {
     /// The four bytes of the token in the other order.
@@ -32,11 +32,11 @@ pub(super) const ALL: [Wrong; 6] = [
 
 /// Bytes that each mistake asks for.
 pub(super) const ASKED: u64 = 64;
-/// So far past the end reaches [`Wrong::PastTheEnd`].
+/// Bytes past the end that are reached by [`Wrong::PastTheEnd`].
 pub(super) const TOO_FAR: u64 = 41;
 
 impl Wrong {
-    /// Its name in JSON.
+    /// The mistake's name in JSON.
     pub(super) fn name(self) -> &'static str {
         match self {
             Wrong::TokenBytesSwapped => "token_bytes_swapped",
@@ -60,7 +60,7 @@ impl Wrong {
         }
     }
 
-    /// What the owner must have found: rule and likeliest mistake.
+    /// The owner's expected findings: rule and likeliest mistake.
     pub(super) fn expected(self) -> (&'static str, &'static str) {
         match self {
             Wrong::TokenBytesSwapped => ("live_token", "token_bytes_swapped"),
@@ -72,7 +72,7 @@ impl Wrong {
         }
     }
 
-    /// What is asked for, given what was lent (to another connection, for that mistake).
+    /// The range that is asked for, given what was lent (to another connection, for that mistake).
     pub(super) fn ask(self, lent: Grant) -> Grant {
         let asked = lent.range(..ASKED.min(lent.len()));
         match self {

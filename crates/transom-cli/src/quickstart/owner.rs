@@ -17,7 +17,7 @@ struct Lender {
     adapter: Adapter,
     file: Region<MappedFile>,
     bytes: u64,
-    /// One line at a time.
+    /// A line at a time.
     record: Mutex<()>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &OwnerArgs) -> Outcome {
     loop {
         let incoming = listener.next().wait()?;
         let lender = Arc::clone(&lender);
-        // One thread per connection: the reader holds two of them once.
+        // A thread per connection: the reader holds two of them once.
         std::thread::spawn(move || {
             let ended = incoming
                 .reads(16)

@@ -16,7 +16,7 @@ use crate::exit::{Exit, Failure, Outcome, system};
 use crate::path::PathArg;
 use crate::progress::Progress;
 
-/// What the tour found: the JSON object.
+/// The findings of the tour: the JSON object.
 #[derive(Debug, Serialize)]
 pub(super) struct Tour {
     file: String,
@@ -41,9 +41,9 @@ struct Refused {
     status: &'static str,
     rule: String,
     likely: String,
-    /// What the reader was told.
+    /// The text that the reader got.
     explanation: String,
-    /// What the owner has on record.
+    /// The owner's record.
     record: String,
 }
 
@@ -59,7 +59,7 @@ struct Mistaken {
 }
 
 impl Tour {
-    /// What was not as it must be.
+    /// The things that were not as they must be.
     pub(super) fn wrong(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         if !self.digest_ok {
@@ -162,7 +162,7 @@ pub(super) fn tour(file: &Path, path: PathArg, screen: &mut Screen) -> Outcome<T
     })
 }
 
-/// One mistake, on a connection of its own: a refusal costs the connection.
+/// A mistake, on a connection of its own: a refusal costs the connection.
 fn make(
     wrong: Wrong,
     connect: &impl Fn() -> transom::Result<QueuePair>,
@@ -289,7 +289,7 @@ impl Owner {
         match self.lines.next() {
             Some(Ok(line)) => Ok(line),
             Some(Err(error)) => Err(system("listening to the owner's process")(error)),
-            // It has said why on standard error, which is ours.
+            // The process has said why on standard error, which is ours.
             None => {
                 let status = self.child.wait().ok().and_then(|status| status.code());
                 let exit =
@@ -300,7 +300,7 @@ impl Owner {
         }
     }
 
-    /// What the reader was told, and what the owner has on record about it.
+    /// The text that the reader got, and the owner's record about it.
     fn refused(&mut self, told: (&'static str, String)) -> Outcome<Refused> {
         let (status, explanation) = told;
         if status != "refused" {

@@ -1,4 +1,4 @@
-//! What the tour looks like.
+//! The look of the tour.
 
 use std::time::Duration;
 
@@ -73,12 +73,12 @@ impl Screen {
         ));
     }
 
-    /// What the reader is told when it asks again.
+    /// The answer when the reader asks again.
     pub(super) fn refused(&self, explanation: &str) {
         self.wrapped("     refused: ", explanation);
     }
 
-    /// What the others say, and what we say.
+    /// Messages of others, and ours.
     pub(super) fn mistake(&self, wrong: Wrong, others: &[&str], explanation: &str) {
         self.line(&format!("   {}", wrong.title()));
         self.line(&format!("     others   {}", others.join(" (verbs), ") + " (NetworkDirect)"));

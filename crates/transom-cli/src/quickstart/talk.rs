@@ -1,4 +1,4 @@
-//! What reader and owner say to each other, in JSON: a few small messages, each in one Send.
+//! Messages of reader and owner, in JSON: a few small messages, each in one Send.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,7 @@ pub(super) enum Request {
 pub(super) enum Answer {
     /// A window is open.
     Open(Lent),
-    /// It is closed; so long it took.
+    /// The window is closed; the time it took.
     Closed {
         /// Nanoseconds.
         nanoseconds: u64,

@@ -1,4 +1,4 @@
-//! What rping programs say to each other.
+//! Messages of rping programs.
 //!
 //! Each round: the client Sends a descriptor of its source buffer, the server Reads it and Sends a
 //! go-ahead; the client Sends a descriptor of its sink buffer, the server Writes the same bytes

@@ -23,7 +23,7 @@ pub(super) fn run(args: &Args, at: SocketAddr) -> Outcome {
             return served;
         }
         if let Err(failure) = served {
-            // One client's fault is not the next one's.
+            // A client's fault is not the next one's.
             let _ = failure.report();
         }
     }
@@ -57,7 +57,7 @@ fn serve(args: &Args, adapter: &transom::Adapter, incoming: Incoming) -> Outcome
     }
 }
 
-/// One round; `false` if the client has left instead.
+/// A round; `false` if the client has left instead.
 fn round(
     args: &Args,
     peer: &Peer,

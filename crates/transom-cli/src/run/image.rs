@@ -1,4 +1,4 @@
-//! What an ELF file says of the libraries that it needs.
+//! The words of an ELF file about the libraries that it needs.
 
 use std::path::{Path, PathBuf};
 

@@ -44,7 +44,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// What the program's environment gets.
+    /// Additions to the program's environment.
     fn variables(&self, libraries: &std::path::Path) -> Vec<(&'static str, OsString)> {
         let behind = |name: &'static str, separator: &str| {
             let before = std::env::var_os(name).filter(|value| !value.is_empty());
@@ -130,7 +130,7 @@ fn print_variables(variables: &[(&'static str, OsString)]) {
     }
 }
 
-/// What a program would see.
+/// The devices that a program would see.
 fn outlook(args: &Args, libraries: &std::path::Path) -> Outcome {
     println!("libraries  {}", libraries.display());
     println!("device     {}", args.device.as_deref().unwrap_or("transom0"));

@@ -39,7 +39,8 @@ impl Ran {
         serde_json::from_str(object).unwrap_or_else(|error| panic!("{error}: {object}"))
     }
 
-    /// It failed with this code, in one sentence that names all of `words`, and with a remedy.
+    /// The command failed with this code, in one sentence that names all of `words`, and with a
+    /// remedy.
     #[track_caller]
     pub fn failed(&self, code: i32, words: &[&str]) {
         assert_eq!(self.code, code, "{self:?}");

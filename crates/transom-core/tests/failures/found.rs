@@ -1,4 +1,4 @@
-//! What the simulator has found (`transom-sim`, docs/reliability.md).
+//! Defects that the simulator has found (`transom-sim`, docs/reliability.md).
 
 use transom_core::Buffer as OutBuffer;
 use transom_memory::Token;

@@ -64,7 +64,7 @@ fn iw_14_4_tokens_that_grant_nothing() {
 /// it names rule and mistake on every path, and a Transom that is refused is told.
 #[test]
 fn iw_14_4_g6_a_range_that_wraps_has_the_same_record_on_every_path() {
-    // One frame, one byte past the end of the address space; several frames; a Read.
+    // A frame, one byte past the end of the address space; several frames; a Read.
     type Asks = fn(Token) -> (Operation, u32);
     let cases: [Asks; 3] = [
         |token| (Operation::Write { token: token.0, address: u64::MAX - 14 }, 16),

@@ -1,4 +1,4 @@
-//! What goes wrong, and what each side sees: ND2 4.1, 4.5, 4.9; iW 14 where the engine decides.
+//! Failures, as each side sees them: ND2 4.1, 4.5, 4.9; iW 14 where the engine decides.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

@@ -1,4 +1,4 @@
-//! What goes wrong, and what each side sees (ND2 4.5).
+//! Failures, as each side sees them (ND2 4.5).
 
 use transom_core::{Output, SMALL, SmallRecord};
 use transom_testing::Path;
@@ -111,7 +111,7 @@ fn nd2_4_5_every_row() {
                 assert_eq!(initiator, expected.into_iter().collect::<Vec<_>>(), "{name}");
                 assert_eq!(receive, outcome.receive, "{name}");
                 let left = match outcome.situation {
-                    // It is lost, or hears of its own Disconnect.
+                    // The peer is lost, or sees its own Disconnect.
                     Situation::PeerLost | Situation::PeerDisconnects => vec![ACTIVE],
                     _ => vec![ACTIVE, PASSIVE],
                 };
@@ -127,7 +127,7 @@ fn nd2_4_5_every_row() {
     }
 }
 
-/// What a table says twice it says alike: a row's place is its situation's.
+/// Two entries of a table for one thing are alike: a row's place is its situation's.
 #[test]
 fn nd2_4_5_rows_are_in_order() {
     for dialect in dialect::ALL {

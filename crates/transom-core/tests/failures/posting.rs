@@ -1,4 +1,4 @@
-//! What may be posted when (ND2 4.1).
+//! Posts in each state (ND2 4.1).
 
 use super::*;
 

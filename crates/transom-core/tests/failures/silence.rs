@@ -59,7 +59,7 @@ fn a_peer_that_trickles_is_not_silent() {
     assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, Status::Success)]);
 }
 
-/// What a process sees that was stopped, or whose machine was: the clock is hours ahead at once.
+/// The view of a process that was stopped, or whose machine was: the clock is hours ahead at once.
 fn jump(pair: &mut Pair, by: Duration) {
     pair.now = pair.now.after(by);
     let now = pair.now;
@@ -159,7 +159,7 @@ fn nd2_c42_a_receive_that_came_in_time_counts_though_it_is_noticed_late() {
         pair.hosts[PASSIVE].post_receive(20, &[]).unwrap();
         pair.pump();
         pair.now = pair.now.after(Duration::from_secs(3));
-        // What the driver does with a deadline that is past: receive, keep time, send.
+        // The driver's acts at a deadline that is past: receive, keep time, send.
         pair.stall(ACTIVE, false);
         while pair.in_flight(ACTIVE) > 0 {
             pair.deliver(ACTIVE, usize::MAX);

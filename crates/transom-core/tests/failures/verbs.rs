@@ -42,7 +42,7 @@ fn send(pair: &mut Pair, host: usize, context: u64) {
     pair.post(host, context, Operation::Send, Flags::NONE, &[]).unwrap();
 }
 
-/// What the driver does when the queue pair's limit has passed.
+/// The driver's acts when the queue pair's limit has passed.
 fn let_due(pair: &mut Pair, host: usize) {
     let now = pair.now;
     pair.hosts[host].with(now, |_, _, queue_pair, cx| {
