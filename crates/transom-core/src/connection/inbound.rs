@@ -425,6 +425,11 @@ impl Connection {
         let class = error.class();
         let denial = self.record(cx, None, error.cause(true));
         self.tell(cx, operation, class, denial);
+        self.refused(cx, class, denial);
+    }
+
+    /// A message of the peer's that needs memory of ours was refused.
+    pub(super) fn refused(&mut self, cx: &mut Cx<'_>, class: RefusalClass, denial: u64) {
         self.events[0] = Some(match class {
             RefusalClass::Internal => QueuePairEvent::Fatal,
             _ => QueuePairEvent::AccessError,

@@ -391,7 +391,7 @@ impl Connection {
         let operation = WireOperation::Read;
         let refusal = Refusal { operation, class, explanation: text.as_deref() };
         self.wire.abandon(cx.now, frame, &refusal);
-        self.end(cx, EndReason::Refused, denial);
+        self.refused(cx, class, denial);
         Err(torn)
     }
 }

@@ -464,6 +464,19 @@ fn v104_the_program_hears_of_what_its_peer_did() {
         assert_eq!(events(&mut pair, PASSIVE), expected);
         assert_eq!(events(&mut pair, PASSIVE), [], "once");
         assert_eq!(events(&mut pair, ACTIVE), [], "its own fault");
+        // Memory that is gone under a grant (Verbs V92).
+        for reads in [true, false] {
+            let mut pair = Pair::connected_with(config.clone());
+            let target = pair.hosts[PASSIVE].register(vec![0; 8], WRITABLE | Rights::REMOTE_READ);
+            let local = pair.hosts[ACTIVE].register(vec![2; 8], Rights::LOCAL_WRITE);
+            pair.hosts[PASSIVE].arena.vanish(target.address);
+            let operation = if reads { read(&target, 0) } else { write(&target, 0) };
+            pair.post(ACTIVE, 1, operation, Flags::NONE, &[local.all()]).unwrap();
+            pair.pump();
+            assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, Status::RemoteError)]);
+            let expected: Vec<_> = [QueuePairEvent::Fatal].into_iter().chain(last).collect();
+            assert_eq!(events(&mut pair, PASSIVE), expected, "reads {reads}");
+        }
         // A completion queue that ran over.
         let mut pair = Pair::connected_with(config.clone());
         let now = pair.now;
