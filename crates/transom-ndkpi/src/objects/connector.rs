@@ -104,6 +104,15 @@ impl Connector {
     }
 
     /// `NdkConnect`.
+    ///
+    /// # Errors
+    /// `PENDING`, or inline: `INVALID_PARAMETER` for a queue pair of another adapter,
+    /// `CONNECTION_INVALID` for an incoming connector, `INVALID_ADDRESS` for a source that is not
+    /// the adapter's, `SHARING_VIOLATION` and `TOO_MANY_ADDRESSES` for its port,
+    /// `CONNECTION_ACTIVE` if connector or queue pair is in use, `INVALID_DEVICE_STATE` once the
+    /// connector has disconnected, `INVALID_BUFFER_SIZE` for too much private data,
+    /// `DEVICE_REMOVED`. By the callback: `CONNECTION_REFUSED`, `NETWORK_UNREACHABLE`,
+    /// `HOST_UNREACHABLE`, `IO_TIMEOUT`, `CONNECTION_ABORTED`, `CANCELLED`.
     pub fn connect(
         self: &Arc<Self>,
         qp: &Arc<Qp>,
@@ -138,6 +147,10 @@ impl Connector {
     }
 
     /// `NdkCompleteConnect(Ex)`.
+    ///
+    /// # Errors
+    /// `CONNECTION_INVALID` if there is nothing to complete, `CONNECTION_ABORTED` if the peer has
+    /// given up.
     pub fn complete_connect(
         self: &Arc<Self>,
         event: Option<DisconnectEvent>,
@@ -152,6 +165,13 @@ impl Connector {
     }
 
     /// `NdkAccept(Ex)`.
+    ///
+    /// # Errors
+    /// `PENDING`, or inline: `INVALID_PARAMETER` for a queue pair of another adapter,
+    /// `CONNECTION_INVALID` for a connector without a request, `CONNECTION_ACTIVE` if the queue
+    /// pair is in use, `CONNECTION_ABORTED` if the peer has gone, `INVALID_BUFFER_SIZE` for too
+    /// much private data. By the callback: `CONNECTION_REFUSED` if the peer backs out,
+    /// `IO_TIMEOUT`, `CANCELLED`.
     pub fn accept(
         self: &Arc<Self>,
         qp: &Arc<Qp>,
@@ -226,6 +246,10 @@ impl Connector {
     }
 
     /// `NdkReject`: inline only.
+    ///
+    /// # Errors
+    /// `INVALID_BUFFER_SIZE` for too much private data, `CONNECTION_ABORTED` if the peer has gone,
+    /// `INVALID_DEVICE_STATE` and `CONNECTION_INVALID` without a request.
     pub fn reject(&self, private: &[u8]) -> Status {
         let _call = Call::enter();
         let rejected = self.raw().and_then(|raw| Ok(raw.reject(private)?));
@@ -264,6 +288,11 @@ impl Connector {
     }
 
     /// `NdkDisconnect`.
+    ///
+    /// # Errors
+    /// `PENDING`, or inline: `CONNECTION_INVALID` without a connection, `INVALID_DEVICE_STATE` if a
+    /// disconnect is under way. By the callback: an error if the peer does not answer or the
+    /// connection fails first.
     pub fn disconnect(self: &Arc<Self>, done: Done<()>) -> Status {
         let _call = Call::enter();
         self.request(done, |told| Ok(self.raw()?.disconnect(sink(told))?))

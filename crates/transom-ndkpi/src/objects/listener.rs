@@ -43,6 +43,11 @@ impl Listener {
     }
 
     /// `NdkListen`.
+    ///
+    /// # Errors
+    /// `INVALID_DEVICE_STATE` if it listens already, `INVALID_ADDRESS` for an address that is not
+    /// the adapter's, `SHARING_VIOLATION` and `TOO_MANY_ADDRESSES` for its port,
+    /// `INSUFFICIENT_RESOURCES`, `DEVICE_REMOVED`.
     pub fn listen(self: &Arc<Self>, address: SocketAddr, done: Done<()>) -> Status {
         let _call = Call::enter();
         let status = match self.try_listen(address) {

@@ -59,6 +59,12 @@ impl Mr {
     /// Until the region is deregistered or closed: the pages are the caller's, are not used for
     /// anything else, and with a right to write no Rust reference to them exists that bytes
     /// appearing in them would contradict. The addresses may be unmapped.
+    ///
+    /// # Errors
+    /// `INVALID_DEVICE_REQUEST` for a region for fast registration, `INVALID_PARAMETER` for flags,
+    /// a chain, a length or pages that cannot be, `INVALID_DEVICE_STATE` for a region that is
+    /// registered, `INSUFFICIENT_RESOURCES`, `DEVICE_REMOVED`. A long list is `PENDING`, and its
+    /// end comes by the callback. The region is as before a failure.
     #[allow(unsafe_code, reason = "hands the caller's promise on")]
     pub unsafe fn register(
         self: &Arc<Self>,
@@ -128,6 +134,10 @@ impl Mr {
     }
 
     /// `NdkDeregisterMr`.
+    ///
+    /// # Errors
+    /// `INVALID_DEVICE_REQUEST` for a region for fast registration, `INVALID_DEVICE_STATE` for one
+    /// that is not registered, `DEVICE_BUSY` while a window is bound: nothing has changed then.
     pub fn deregister(self: &Arc<Self>, done: Done<()>) -> Status {
         let _call = Call::enter();
         if self.fast {
@@ -149,6 +159,11 @@ impl Mr {
 
     /// `NdkInitializeFastRegisterMr`. Again: other limits, as long as no registration is valid
     /// (NDK FR-4).
+    ///
+    /// # Errors
+    /// `INVALID_DEVICE_REQUEST` for a region of the other kind, `INVALID_PARAMETER` for no pages,
+    /// `IMPLEMENTATION_LIMIT` for too many, `INVALID_DEVICE_STATE` while a registration is valid,
+    /// `INSUFFICIENT_RESOURCES`.
     pub fn initialize_fast(self: &Arc<Self>, pages: u32, remote: bool, done: Done<()>) -> Status {
         let _call = Call::enter();
         if !self.fast {

@@ -125,6 +125,11 @@ impl Qp {
     }
 
     /// `NdkSend` and, with a token, `NdkSendAndInvalidate`.
+    ///
+    /// # Errors
+    /// `INVALID_PARAMETER` for flags, `CONNECTION_INVALID` without a connection, `NO_MORE_ENTRIES`
+    /// for a full queue, `DATA_OVERRUN` for a list that is too long, `BUFFER_OVERFLOW` for too many
+    /// bytes, `DEVICE_REMOVED`. Nothing is posted then, and nothing completes.
     pub fn send(
         &self,
         context: u64,
@@ -141,6 +146,10 @@ impl Qp {
     }
 
     /// `NdkReceive`: at any time, connected or not (NDK WR-7).
+    ///
+    /// # Errors
+    /// `NO_MORE_ENTRIES` for a full queue, `DATA_OVERRUN` for a list that is too long,
+    /// `BUFFER_OVERFLOW` for too many bytes, `DEVICE_REMOVED`.
     pub fn receive(&self, context: u64, sges: &[Sge]) -> Status {
         let _call = Call::enter();
         let resolved = self.pd.resolved(sges);
@@ -150,6 +159,9 @@ impl Qp {
 
     /// `NdkRead`. `RDMA_READ_LOCAL_INVALIDATE` is ignored, as the adapter does not set its flag
     /// (NDK INV-10).
+    ///
+    /// # Errors
+    /// As [`send`](Qp::send).
     pub fn read(&self, context: u64, sges: &[Sge], address: u64, token: u32, given: u32) -> Status {
         let operation = Operation::Read { token, address };
         let flags = flags(given, op::RDMA_READ_LOCAL_INVALIDATE);
@@ -158,6 +170,9 @@ impl Qp {
     }
 
     /// `NdkWrite`.
+    ///
+    /// # Errors
+    /// As [`send`](Qp::send).
     pub fn write(
         &self,
         context: u64,
@@ -172,6 +187,11 @@ impl Qp {
     }
 
     /// `NdkBind`. The token can be read as soon as it returns (NDK MW-6).
+    ///
+    /// # Errors
+    /// As [`send`](Qp::send); and `INVALID_PARAMETER` for no right, objects of another domain, or a
+    /// range outside the region, `INVALID_DEVICE_STATE` for a region that is not registered,
+    /// `ACCESS_VIOLATION` for remote write without local write, `INSUFFICIENT_RESOURCES`.
     pub fn bind(
         &self,
         context: u64,
@@ -217,6 +237,9 @@ impl Qp {
     }
 
     /// `NdkInvalidate` of a window.
+    ///
+    /// # Errors
+    /// As [`send`](Qp::send); and `INVALID_PARAMETER` for a window of another domain.
     pub fn invalidate(&self, context: u64, mw: &Arc<Mw>, given: u32) -> Status {
         let _call = Call::enter();
         if !Arc::ptr_eq(&mw.pd, &self.pd) {
@@ -230,6 +253,11 @@ impl Qp {
     }
 
     /// `NdkInvalidate` of a fast registration. A normal region is never invalidated (NDK INV-1).
+    ///
+    /// # Errors
+    /// As [`send`](Qp::send); and `INVALID_PARAMETER` for a region of another domain,
+    /// `INVALID_DEVICE_REQUEST` for one that is not for fast registration, `INVALID_DEVICE_STATE`
+    /// for one that was not initialised.
     pub fn invalidate_fast(&self, context: u64, mr: &Arc<Mr>, given: u32) -> Status {
         let _call = Call::enter();
         if !Arc::ptr_eq(&mr.pd, &self.pd) {
@@ -246,6 +274,12 @@ impl Qp {
     ///
     /// # Safety
     /// Until the registration ends: as [`Mr::register`].
+    ///
+    /// # Errors
+    /// As [`send`](Qp::send); and `INVALID_PARAMETER` for pages, offset, length or base that cannot
+    /// be, or a region of another domain, `ACCESS_VIOLATION` for remote rights of a region that was
+    /// initialised without, `INVALID_DEVICE_REQUEST` and `INVALID_DEVICE_STATE` as
+    /// [`invalidate_fast`](Qp::invalidate_fast).
     #[allow(unsafe_code, reason = "hands the caller's promise on")]
     pub unsafe fn fast_register(
         &self,
