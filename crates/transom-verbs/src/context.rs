@@ -14,6 +14,7 @@ use crate::abi::event;
 
 use crate::channel::Channel;
 use crate::errno::{Errno, Result};
+use crate::exit;
 use crate::gid::Gid;
 use crate::limits;
 use crate::queue_pair::QueuePair;
@@ -126,6 +127,7 @@ impl Context {
             regions: Mutex::default(),
         });
         let _ = reported.set(Arc::downgrade(&context));
+        exit::remember(&context);
         Ok(context)
     }
 
@@ -197,6 +199,7 @@ impl Context {
             self.adapter.close_region(Token(token));
         }
         self.ports.close();
+        let _ = self.adapter.finish(exit::PATIENCE);
     }
 
     // ---- addresses ------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ mod device;
 mod entry;
 mod environment;
 mod errno;
+mod exit;
 mod explain;
 mod gid;
 mod limits;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use transom_engine::{Data, Flags, Operation, QueuePairState, Request, Sge, raw};
+use transom_engine::{Data, Flags, Operation, QueuePairState, Request, Sge, Status, raw};
 use transom_memory::QueuePairId;
 
 use crate::abi::{ibv_qp_attr, ibv_qp_cap, mask, ops, qps, send, wr};
@@ -384,7 +384,7 @@ impl QueuePair {
 
 fn post_error(error: raw::Error) -> Errno {
     match error.status {
-        transom_engine::Status::NoMoreEntries => Errno::ENOMEM,
+        Status::NoMoreEntries => Errno::ENOMEM,
         _ => Errno::EINVAL,
     }
 }
@@ -398,12 +398,12 @@ pub(crate) fn operation(opcode: u32, address: u64, rkey: u32, value: u32) -> Res
         wr::RDMA_READ => Operation::Read { token: rkey, address },
         wr::SEND_WITH_INV => Operation::SendWithInvalidate { token: value },
         wr::LOCAL_INV => Operation::Invalidate { window: transom_memory::Token(value) },
-        // Not advertised yet.
+        // Not advertised yet: taken, and failed when their turn comes.
         wr::RDMA_WRITE_WITH_IMM
         | wr::SEND_WITH_IMM
         | wr::ATOMIC_CMP_AND_SWP
         | wr::ATOMIC_FETCH_AND_ADD
-        | wr::BIND_MW => return Err(Errno::EOPNOTSUPP),
+        | wr::BIND_MW => Operation::Unsupported { status: Status::NotSupported },
         _ => return Err(Errno::EINVAL),
     })
 }

@@ -48,9 +48,12 @@ impl SharedQueue {
             srq_limit: 0,
         };
         let (depth, sge) = (granted.max_wr as usize, granted.max_sge as usize);
-        let engine = context.adapter.shared_receive_queue(depth, sge).inspect_err(|_| {
-            context.counters.shared_queues.give_back();
-        })?;
+        let engine = context
+            .adapter
+            .shared_receive_queue_in(domain.domain, depth, sge)
+            .inspect_err(|_| {
+                context.counters.shared_queues.give_back();
+            })?;
         domain.join();
         *asked = granted;
         Ok(SharedQueue {

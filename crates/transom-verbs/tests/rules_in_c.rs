@@ -114,3 +114,8 @@ fn v145_v146_a_forked_child() {
 fn v38_a_device_is_closed_with_objects_left() {
     run("v38_a_device_is_closed_with_objects_left");
 }
+
+#[test]
+fn v81_v90_v152_requests_that_cannot_be_done() {
+    run("v81_v90_v152_requests_that_cannot_be_done");
+}

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 
-use transom_engine::{Data, Operation, Request, Sge};
+use transom_engine::{Data, Operation, Request, Sge, Status};
 
 use crate::abi::*;
 use crate::entry::number;
@@ -109,7 +109,16 @@ unsafe fn post_one(pair: &QueuePair, wr: &ibv_send_wr) -> Result {
     if given.len() > pair.caps.max_send_sge as usize {
         return Err(Errno::EINVAL);
     }
+    let length: u64 = given.iter().map(|entry| u64::from(entry.length)).sum();
+    let operation = if length <= u64::from(limits::MESSAGE) {
+        operation
+    } else {
+        Operation::Unsupported { status: Status::BufferOverflow } // LOC_LEN_ERR when its turn comes
+    };
     let request = Request { context: wr.wr_id, operation, flags: pair.flags(wr.send_flags) };
+    if !operation.has_data() {
+        return pair.post_send(&request, Data::Sges(&[]));
+    }
     if wr.send_flags & send::INLINE != 0 {
         if !may_be_inline(&operation) {
             return Err(Errno::EINVAL);
@@ -121,9 +130,6 @@ unsafe fn post_one(pair: &QueuePair, wr: &ibv_send_wr) -> Result {
             unsafe { captured.add(entry.addr, entry.length as usize, most) }?;
         }
         return pair.post_send(&request, Data::Inline(captured.as_slice()));
-    }
-    if !operation.has_data() {
-        return pair.post_send(&request, Data::Sges(&[]));
     }
     let mut list = List::new();
     for entry in given {

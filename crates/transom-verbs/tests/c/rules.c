@@ -656,6 +656,55 @@ static void v59_v60_shared_receive_queues(void) {
     close_device();
 }
 
+/* What is not advertised, or too long, is taken and fails when its turn comes. */
+static void v81_v90_v152_requests_that_cannot_be_done(void) {
+    open_device();
+    struct ibv_sge large[2] = {{.length = 1u << 30}, {.length = 1}};
+    struct { int opcode, sges, status; } cases[] = {
+        {IBV_WR_SEND_WITH_IMM, 1, IBV_WC_LOC_QP_OP_ERR},
+        {IBV_WR_RDMA_WRITE_WITH_IMM, 1, IBV_WC_LOC_QP_OP_ERR},
+        {IBV_WR_ATOMIC_FETCH_AND_ADD, 1, IBV_WC_LOC_QP_OP_ERR},
+        {IBV_WR_SEND, 2, IBV_WC_LOC_LEN_ERR},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct side a = make(), b = make();
+        connect_both(a, b);
+        CHECK(receive(b, 9, 64) == 0);
+        struct ibv_sge small = all_of(a, 8);
+        struct ibv_send_wr second = {.wr_id = 2, .opcode = IBV_WR_SEND, .sg_list = &small, .num_sge = 1},
+                           first = {.wr_id = 1, .opcode = cases[i].opcode, .num_sge = cases[i].sges,
+                                    .sg_list = cases[i].sges == 2 ? large : &small, .next = &second},
+                           *bad;
+        CHECK(ibv_post_send(a.qp, &first, &bad) == 0);
+        expect(a.cq, 1, cases[i].status);
+        expect(a.cq, 2, IBV_WC_WR_FLUSH_ERR);
+        CHECK(state_of(a.qp) == IBV_QPS_ERR && state_of(b.qp) == IBV_QPS_RTS);
+        drop(a);
+        drop(b);
+    }
+    /* Of a list, what stands before the bad one is posted. */
+    struct side a = make(), b = make();
+    connect_both(a, b);
+    CHECK(receive(b, 9, 64) == 0);
+    struct ibv_sge small = all_of(a, 8);
+    struct ibv_send_wr second = {.wr_id = 2, .opcode = 99},
+                       first = {.wr_id = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED,
+                                .sg_list = &small, .num_sge = 1, .next = &second},
+                       *bad = NULL;
+    CHECK(ibv_post_send(a.qp, &first, &bad) == EINVAL && bad == &second);
+    expect(b.cq, 9, IBV_WC_SUCCESS);
+    expect(a.cq, 1, IBV_WC_SUCCESS);
+    /* V81: a full queue is ENOMEM. */
+    struct ibv_recv_wr wr = {.wr_id = 3, .sg_list = &small, .num_sge = 1}, *bad_wr;
+    int posted = 0, done;
+    while ((done = ibv_post_recv(b.qp, &wr, &bad_wr)) == 0)
+        posted++;
+    CHECK(done == ENOMEM && posted == DEPTH && bad_wr == &wr);
+    drop(a);
+    drop(b);
+    close_device();
+}
+
 /* A program that ends at once finds nothing busy, however often it does. */
 static void v35_everything_can_be_destroyed_at_once(void) {
     open_device();
@@ -726,6 +775,7 @@ int main(int count, char **words) {
         CASE(v66_v76_either_side_may_come_first), CASE(v79_v68_again_with_the_same_numbers),
         CASE(v98_v100_completion_events), CASE(v91_requests_are_built_and_posted_together),
         CASE(v56_extended_completion_queues), CASE(v59_v60_shared_receive_queues),
+        CASE(v81_v90_v152_requests_that_cannot_be_done),
         CASE(v35_everything_can_be_destroyed_at_once), CASE(v145_v146_a_forked_child),
         CASE(v38_a_device_is_closed_with_objects_left),
     };
