@@ -194,8 +194,9 @@ pub(crate) struct Entry {
     /// Domain in the high half, region in the low.
     home: AtomicU64,
     offset: AtomicU64,
-    /// When it was closed. Read under the table's mutex only.
-    died: AtomicU64,
+    /// When a window was reserved, while it is open; when a token was closed, from then on. Read under
+    /// the table's mutex only.
+    since: AtomicU64,
 }
 
 impl Entry {
@@ -208,7 +209,7 @@ impl Entry {
             who: AtomicU64::new(0),
             home: AtomicU64::new(0),
             offset: AtomicU64::new(0),
-            died: AtomicU64::new(0),
+            since: AtomicU64::new(0),
         }
     }
 
@@ -252,7 +253,7 @@ impl Entry {
 
     /// Reserved becomes dead. `false` if it is not reserved (any more): then it may be in use.
     pub(crate) fn give_up(&self, token: Token, now: u64) -> bool {
-        self.died.store(now, Ordering::Relaxed);
+        self.since.store(now, Ordering::Relaxed);
         self.move_on(token, |head| head.dead(CloseReason::NeverBound))
     }
 
@@ -279,7 +280,7 @@ impl Entry {
     }
 
     fn die(&self, now: u64, dead: impl Fn(Head) -> Head) {
-        self.died.store(now, Ordering::Relaxed);
+        self.since.store(now, Ordering::Relaxed);
         // An activation may come in between: the loop makes the death win.
         let mut head = self.head();
         loop {
@@ -301,9 +302,14 @@ impl Entry {
         self.head.store(resting.0, Ordering::Release);
     }
 
-    /// When it was closed.
-    pub(crate) fn died(&self) -> u64 {
-        self.died.load(Ordering::Relaxed)
+    /// Note when a window was reserved, before [`Entry::publish`].
+    pub(crate) fn begin(&self, now: u64) {
+        self.since.store(now, Ordering::Relaxed);
+    }
+
+    /// When a window was reserved, or a token closed.
+    pub(crate) fn since(&self) -> u64 {
+        self.since.load(Ordering::Relaxed)
     }
 }
 

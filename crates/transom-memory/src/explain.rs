@@ -64,12 +64,13 @@ impl Memory {
         Some((entry.head(), entry.facts())).filter(|(head, _)| head.state() != State::Unused)
     }
 
-    fn name(&self, head: Head, facts: &Facts, now: Nanoseconds) -> Named {
+    /// What an entry says, in the terms of a record.
+    pub(crate) fn name(&self, head: Head, facts: &Facts, now: Nanoseconds) -> Named {
         let state = match head.state() {
             State::Unused | State::Reserved => NamedState::Reserved,
             State::Live => NamedState::Live,
             State::Dead => {
-                let died = self.table.entry(Place::of(head.token())).map_or(now, |e| e.died());
+                let died = self.table.entry(Place::of(head.token())).map_or(now, |e| e.since());
                 NamedState::Dead { reason: head.reason(), ago: now.saturating_sub(died) }
             }
         };

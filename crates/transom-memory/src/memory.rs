@@ -371,6 +371,7 @@ impl Memory {
         };
         let new = Head::new(token, window.rights, &window.scope, true).with_many(head.is_many());
         if let Some(entry) = self.table.entry(place) {
+            entry.begin(now);
             entry.publish(new.in_state(State::Reserved), &facts);
         }
         control.join(place, &window.scope);

@@ -5,6 +5,7 @@
 
 mod common;
 mod denials;
+mod inventory;
 mod matrix;
 mod model;
 mod regions;

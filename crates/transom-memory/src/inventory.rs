@@ -1,0 +1,49 @@
+//! Everything that is open, for people who look at a running process. Decides nothing.
+
+use crate::entry::State;
+use crate::token::{CHUNK, DIRECTORY, Place};
+use crate::{Memory, Named, Nanoseconds};
+
+/// A region or a window that is open: reserved or live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// What it covers, what it grants and to whom.
+    pub named: Named,
+    /// How long ago a window was reserved; a region keeps no time.
+    pub age: Option<Nanoseconds>,
+    /// Windows bound to a region.
+    pub windows: u32,
+    /// Requests posted that name a region, if the front counts them.
+    pub posted: u32,
+}
+
+impl Memory {
+    /// Every region and window that is open, in no order, in batches of at most 4096. The control
+    /// mutex is held while one batch is made, never between two: what is opened or closed meanwhile
+    /// may be in the list or not, and each entry is consistent in itself.
+    pub fn inventory(&self, now: Nanoseconds) -> impl Iterator<Item = Vec<Listed>> {
+        (0..DIRECTORY).filter_map(move |position| {
+            self.table.entry(Place::new(position, 0))?;
+            Some(self.chunk(position, now))
+        })
+    }
+
+    /// What is open in one chunk, which exists.
+    fn chunk(&self, position: usize, now: Nanoseconds) -> Vec<Listed> {
+        let mut control = self.lock();
+        let mut open = Vec::new();
+        for slot in 0..CHUNK {
+            let place = Place::new(position, slot);
+            let Some(entry) = self.table.entry(place) else { continue };
+            let head = entry.head();
+            if !matches!(head.state(), State::Reserved | State::Live) {
+                continue;
+            }
+            let named = self.name(head, &entry.facts(), now);
+            let age = named.window.then(|| now.saturating_sub(entry.since()));
+            let ledger = control.ledger(place);
+            open.push(Listed { named, age, windows: ledger.windows, posted: ledger.posted });
+        }
+        open
+    }
+}
