@@ -5,6 +5,7 @@
 mod adapters;
 mod bench;
 mod exit;
+mod inspect;
 mod packaging;
 mod path;
 mod progress;
@@ -32,6 +33,10 @@ enum Command {
     Quickstart(quickstart::Args),
     /// List the addresses at which an adapter can be opened
     Adapters(adapters::Args),
+    /// List the processes of this user that answer inspections: those started with TRANSOM_INSPECT=1
+    Ps(inspect::PsArgs),
+    /// Show what one such process has registered, who may touch it, and what was refused
+    Show(inspect::ShowArgs),
     /// Speak with rping programs (rdma-core), on any iWARP peer
     Rping(rping::Args),
     /// Start an unmodified verbs program (libibverbs, librdmacm) on this adapter
@@ -56,6 +61,8 @@ fn main() -> ExitCode {
         Command::Run(args) => return run::run(&args),
         Command::Quickstart(args) => quickstart::run(&args),
         Command::Adapters(args) => adapters::run(&args),
+        Command::Ps(args) => inspect::ps(&args),
+        Command::Show(args) => inspect::show(&args),
         Command::Rping(args) => rping::run(&args),
         Command::Bench(command) => bench::run(&command),
         Command::Completions(args) => packaging::completions(&args, &Cli::command()),

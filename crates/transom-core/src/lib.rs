@@ -25,7 +25,8 @@ pub mod trace;
 
 pub use cm::{Caps, Connector, Incoming, Listener, Offer};
 pub use connection::{
-    Connection, ConnectionConfig, LinkEnd, LinkWish, Received, SMALL, SmallRecord,
+    Connection, ConnectionConfig, ConnectionOverview, LinkEnd, LinkWish, Received, SMALL,
+    SmallRecord,
 };
 pub use context::{
     ConnectionEvent, Cx, Denials, Effect, Effects, End, EndReason, Fault, Finished, HostMemory,

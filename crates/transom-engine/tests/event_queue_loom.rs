@@ -50,7 +50,7 @@ mod upgrade {
 
 mod qp {
     use super::notifications::Notifications;
-    use super::queues::Queues;
+    use super::queues::{Queues, QueuesOverview};
     use super::{Completion, Effect, Execution, GIVEN_BACK, SharedReceives, Side, link::Link};
 
     #[derive(Debug)]
@@ -62,6 +62,10 @@ mod qp {
         }
 
         fn exchange(&self, _: &mut Execution) {}
+
+        fn overview(&self) -> QueuesOverview {
+            QueuesOverview { requests: (0, 0), receives: (0, 0) }
+        }
 
         fn add_freed(&self, _: (u32, u32)) {}
 

@@ -102,6 +102,15 @@ impl Options {
         self
     }
 
+    /// Answer `transom ps` and `transom show` of the same user: what is registered, who may touch
+    /// it, and what was refused, never a byte of memory. Costs a socket in the user's runtime
+    /// directory and a thread of the process. By default what the environment variable
+    /// `TRANSOM_INSPECT` says, and off if it says nothing.
+    pub fn inspect(mut self, on: bool) -> Options {
+        self.below.inspect = on;
+        self
+    }
+
     /// The path that an adapter with these options would take, and why: what can be said before
     /// there is a peer. [`ConnectionInfo`](crate::ConnectionInfo) has the path of a connection.
     #[must_use]
@@ -186,8 +195,9 @@ impl Adapter {
         Adapter::options().route_to(peer)
     }
 
-    /// The defaults, except where the environment asks for something else: `TRANSOM_PATH` and
-    /// `TRANSOM_GUESSES`, see [`Options::path`] and [`Options::guesses`].
+    /// The defaults, except where the environment asks for something else: `TRANSOM_PATH`,
+    /// `TRANSOM_GUESSES` and `TRANSOM_INSPECT`, see [`Options::path`], [`Options::guesses`] and
+    /// [`Options::inspect`].
     pub fn options() -> Options {
         let path_source = raw::Environment::read().path_source;
         Options { below: raw::Options::from_env(), depth: 128, path_source }

@@ -62,8 +62,11 @@ pub struct Server {
 
 impl Server {
     pub fn start(args: &[&str]) -> Server {
-        let mut child = transom()
-            .args(args)
+        Server::of(transom().args(args))
+    }
+
+    pub fn of(command: &mut Command) -> Server {
+        let mut child = command
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

@@ -14,7 +14,7 @@ mod timers;
 
 use std::time::Duration;
 
-use transom_memory::{ConnectionId, Rights};
+use transom_memory::{ConnectionId, QueuePairId, Rights};
 use transom_wire::{Blame, Facts, ReadLimits, Role, SetupError, Time, Violation, Wire};
 
 use crate::trace::{TraceEvent, What};
@@ -65,6 +65,23 @@ pub struct Received {
     /// Do not read on: a message waits for a receive. As soon as [`Connection::wants_read`] says so
     /// (a transmit or a deadline has found one), give what was kept again, even if nothing new came.
     pub read_paused: bool,
+}
+
+/// A connection at one moment, for people who look at a running process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionOverview {
+    /// Its number and epoch.
+    pub id: ConnectionId,
+    /// `starting`, `open`, `ending` or `over`.
+    pub state: &'static str,
+    /// The queue pair that it serves.
+    pub queue_pair: Option<QueuePairId>,
+    /// Reads of ours that wait for their bytes.
+    pub reads: u32,
+    /// The oldest request waits until the wire lets it begin.
+    pub waits_for_peer: bool,
+    /// A message of the peer's waits for a receive.
+    pub peer_waits_for_receive: bool,
 }
 
 /// How a link ended.
@@ -177,6 +194,25 @@ impl Connection {
     #[must_use]
     pub fn id(&self) -> ConnectionId {
         self.config.id
+    }
+
+    /// The connection as it is now.
+    #[must_use]
+    pub fn overview(&self) -> ConnectionOverview {
+        let execution = self.execution.as_ref();
+        ConnectionOverview {
+            id: self.id(),
+            state: match self.phase {
+                Phase::Setup => "starting",
+                Phase::Open => "open",
+                Phase::Closing => "ending",
+                Phase::Closed => "over",
+            },
+            queue_pair: execution.map(|execution| execution.number),
+            reads: execution.map_or(0, |execution| execution.reads),
+            waits_for_peer: self.blocked,
+            peer_waits_for_receive: self.paused_send.is_some(),
+        }
     }
 
     /// What was agreed with the peer, once it was.

@@ -8,9 +8,11 @@
 //! | `link` | one connection's lock, phases and carrier (TCP or shared memory), a pass over it, and the events it leaves behind |
 //! | `schedule` | which thread looks at which link, and when: epoll, timers, leases, waiters, the background thread |
 //! | `limits` | what peers may take before they are accepted, and how often they may guess |
+//! | `inspect` | answers whoever of this user asks what a process has registered, and who tried to touch it |
 //! | `config` | an adapter's options, what the environment asks for, and the path that bytes take |
 
 mod config;
+mod inspect;
 mod limits;
 mod link;
 mod objects;
@@ -26,6 +28,7 @@ pub use link::queues::Settle;
 pub use link::silence::Silence;
 
 pub(crate) use config::options::status_of;
+pub(crate) use inspect::{begin as begin_inspection, end as end_inspection};
 pub(crate) use link::Link;
 pub(crate) use link::notifications::Notifications;
 pub(crate) use objects::connector::Connector;

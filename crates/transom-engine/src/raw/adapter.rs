@@ -8,7 +8,7 @@ use std::time::Duration;
 use transom_memory::{Config, Memory};
 
 use super::{Error, Options, Result};
-use crate::driver::{Link, Shared};
+use crate::driver::{Link, Shared, begin_inspection, end_inspection};
 use crate::sys::{self, AddressWatch};
 use crate::{DenialRecord, Status};
 
@@ -84,6 +84,7 @@ impl Drop for Owner {
             for link in Link::all(&self.shared) {
                 link.cut();
             }
+            end_inspection(&self.shared);
             self.shared.stop();
         }
     }
@@ -107,7 +108,16 @@ impl Adapter {
             seed,
             Config { largest_region: options.largest_region, ..Config::default() },
         );
+        let inspect = options.inspect;
         let shared = Shared::start(options, memory, watch).map_err(failed("start an adapter"))?;
+        if inspect {
+            begin_inspection(&shared, address).map_err(|why| {
+                shared.stop();
+                let asked = "it cannot answer inspections, as TRANSOM_INSPECT or its options ask";
+                let detail = format!("open an adapter at {address}: {asked}: {why}");
+                Error::system(Status::InsufficientResources, detail)
+            })?;
+        }
         Ok(Adapter(Arc::new(Owner { shared, address, domains: AtomicU32::new(0) })))
     }
 

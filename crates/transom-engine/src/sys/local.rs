@@ -6,6 +6,7 @@
 //! namespace does.
 
 use std::mem::MaybeUninit;
+use std::path::Path;
 
 use rustix::fd::AsFd;
 use rustix::net::{
@@ -37,6 +38,22 @@ impl LocalListener {
         net::bind(&fd, &named(name)?)?;
         net::listen(&fd, 1024)?;
         Ok(LocalListener(fd))
+    }
+
+    /// One that is found at `path`, where a folder has to keep others away. It takes connections from
+    /// the first moment at which the path exists.
+    pub(crate) fn open_at(path: &Path) -> Result<LocalListener> {
+        let fd = socket()?;
+        let unready = path.with_extension("new");
+        net::bind(&fd, &SocketAddrUnix::new(&unready)?)?;
+        net::listen(&fd, 64)?;
+        rustix::fs::rename(&unready, path)?;
+        Ok(LocalListener(fd))
+    }
+
+    /// What to wait for.
+    pub(crate) fn fd(&self) -> &Fd {
+        &self.0
     }
 
     /// The next connection, if there is one.
@@ -91,6 +108,11 @@ impl Local {
             }
         }
         Ok((got.bytes, found))
+    }
+
+    /// Send as many of `bytes` as fit now; how many.
+    pub(crate) fn send(&self, bytes: &[u8]) -> Result<usize> {
+        Ok(net::send(&self.0, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?)
     }
 
     /// Wake the other side. If it has been rung so often that no more fits, it will wake anyway.

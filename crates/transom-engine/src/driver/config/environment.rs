@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `TRANSOM_PATH` | `auto`, `process` or `tcp`: see [`Path`]; another word is taken as `tcp` | `auto` |
 //! | `TRANSOM_GUESSES` | `off`, or how many tokens that are not its own a peer may name before it is slowed down: see [`GuessLimit`] | 64 |
+//! | `TRANSOM_INSPECT` | anything but `0`: the process answers `transom ps` and `transom show` | it does not |
 //! | `TRANSOM_EXPLAIN` | anything but `0`: fronts in C and C++ print each refusal on standard error | quiet |
 
 use std::ffi::OsString;
@@ -21,6 +22,8 @@ pub struct Environment {
     pub path_source: String,
     /// How peers are slowed down that name tokens which are not theirs; `None`: not at all.
     pub guesses: Option<GuessLimit>,
+    /// Answer who asks what is registered.
+    pub inspect: bool,
     /// Print each refusal on standard error.
     pub explain: bool,
 }
@@ -40,7 +43,8 @@ impl Environment {
             path,
             path_source,
             guesses: guesses(value("TRANSOM_GUESSES")),
-            explain: value("TRANSOM_EXPLAIN").is_some_and(|value| value != "0"),
+            inspect: is_on(value("TRANSOM_INSPECT")),
+            explain: is_on(value("TRANSOM_EXPLAIN")),
         }
     }
 }
@@ -49,9 +53,13 @@ impl Options {
     /// The defaults, except where the environment asks for something else.
     #[must_use]
     pub fn from_env() -> Options {
-        let Environment { path, guesses, .. } = Environment::read();
-        Options { path, guesses, ..Options::default() }
+        let Environment { path, guesses, inspect, .. } = Environment::read();
+        Options { path, guesses, inspect, ..Options::default() }
     }
+}
+
+fn is_on(value: Option<OsString>) -> bool {
+    value.is_some_and(|value| value != "0")
 }
 
 /// An unknown word is TCP: whoever sets the variable wants something other than the default.
@@ -93,7 +101,7 @@ mod tests {
             assert_eq!(environment.path, Path::Auto);
             assert_eq!(environment.path_source, "the default");
             assert_eq!(environment.guesses, Some(GuessLimit::USUAL));
-            assert!(!environment.explain);
+            assert!(!environment.explain && !environment.inspect);
         }
     }
 
@@ -120,9 +128,10 @@ mod tests {
     }
 
     #[test]
-    fn explanations_are_on_unless_the_value_is_0() {
+    fn explanations_and_inspection_are_on_unless_the_value_is_0() {
         for (value, on) in [("1", true), ("yes", true), ("0", false)] {
             assert_eq!(of("TRANSOM_EXPLAIN", value).explain, on, "{value}");
+            assert_eq!(of("TRANSOM_INSPECT", value).inspect, on, "{value}");
         }
     }
 }

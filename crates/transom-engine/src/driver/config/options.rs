@@ -64,6 +64,9 @@ pub struct Options {
     /// Over how many connections memory is shared at a time; the next ones take TCP. By default 512,
     /// and at most an eighth of the descriptors that the process may have (`ulimit -n`).
     pub shared_links: usize,
+    /// Answer processes of this user that ask what is registered, who may touch it, and what was refused:
+    /// on a socket in the user's runtime directory, with a thread of its own. Never with a byte of memory.
+    pub inspect: bool,
     /// See [`Trace`].
     pub trace: Option<Trace>,
     /// See [`EventSink`].
@@ -111,6 +114,7 @@ impl Default for Options {
             path: Path::default(),
             other_users: false,
             shared_links: shared_links(),
+            inspect: false,
             trace: None,
             events: None,
         }

@@ -31,7 +31,7 @@ use transom_wire::Time;
 
 use event_queue::{EventQueue, Owner};
 use notifications::Notifications;
-use queues::Queues;
+use queues::{Queues, QueuesOverview};
 use shared_memory::Rings;
 use silence::Silence;
 use tcp::INITIAL_READ_SIZE;
@@ -46,7 +46,9 @@ use super::schedule::shared::{Shared, Source};
 use super::schedule::sync;
 use super::schedule::watch::{Responsible, Watch};
 use crate::sys::{self, Epoll, Fd, IoError, Local, Stream};
-use crate::{Buffer, Connection, DenialCause, DenialRecord, Denials, EndReason, Status};
+use crate::{
+    Buffer, Connection, ConnectionOverview, DenialCause, DenialRecord, Denials, EndReason, Status,
+};
 
 /// Receive before sending.
 pub(crate) const RECEIVE: u8 = 1;
@@ -140,6 +142,21 @@ pub(crate) struct State {
     /// When to see what is due at the latest, however much there is to do.
     pub(crate) housekeeping_at: Time,
     /// The connection's deadline, as of the last such look.
+    pub(crate) deadline: Option<Time>,
+}
+
+/// A link at one moment: see [`Link::overview`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LinkOverview {
+    pub(crate) connection: ConnectionOverview,
+    pub(crate) queues: Option<QueuesOverview>,
+    pub(crate) shares_receives: bool,
+    pub(crate) unaccepted: bool,
+    pub(crate) reason: PathReason,
+    /// Bytes of a frame whose rest has not arrived.
+    pub(crate) unread: usize,
+    /// Bytes that the peer has not taken.
+    pub(crate) unsent: usize,
     pub(crate) deadline: Option<Time>,
 }
 
@@ -422,6 +439,25 @@ impl Link {
             self.catch_up();
         }
         held
+    }
+
+    /// The link as it is now. May wait for a pass.
+    pub(crate) fn overview(&self) -> LinkOverview {
+        let overview = |state: &mut State| LinkOverview {
+            connection: state.connection.overview(),
+            queues: state.qp.as_ref().map(|qp| qp.overview()),
+            shares_receives: state.shares_receives,
+            unaccepted: state.unaccepted,
+            reason: state.reason,
+            unread: state.partial.len(),
+            unsent: state.out.bytes.len().saturating_sub(state.written),
+            deadline: state.deadline,
+        };
+        let (overview, again) = self.lock.control(overview);
+        if again {
+            self.catch_up();
+        }
+        overview
     }
 
     /// When the background thread is to look at the latest.

@@ -16,6 +16,13 @@ pub trait Settle: Debug + Send + Sync {
     fn settle(&self, context: u64, later: &mut dyn FnMut(Sink));
 }
 
+/// A queue pair's queues at one moment: places taken, and places.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueuesOverview {
+    pub(crate) requests: (u32, u32),
+    pub(crate) receives: (u32, u32),
+}
+
 /// A queue pair and its completion queues. Every call is made under the link's lock, except the last two.
 pub(crate) trait Queues: Debug + Send + Sync {
     /// The queue pair's number.
@@ -23,6 +30,9 @@ pub(crate) trait Queues: Debug + Send + Sync {
 
     /// Carry new posts over to `execution`, and what the front half must know back.
     fn exchange(&self, execution: &mut Execution);
+
+    /// How full its queues are.
+    fn overview(&self) -> QueuesOverview;
 
     /// Frees the places of this many completed requests and receives.
     fn add_freed(&self, freed: (u32, u32));

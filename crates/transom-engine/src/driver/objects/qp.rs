@@ -12,7 +12,7 @@ use crate::dialect::PeerGone;
 use crate::driver::link::Link;
 use crate::driver::link::control::report;
 use crate::driver::link::notifications::Notifications;
-use crate::driver::link::queues::{Queues, Settle};
+use crate::driver::link::queues::{Queues, QueuesOverview, Settle};
 use crate::driver::schedule::shared::{ReceiveWaiter, Shared, Source};
 use crate::sys;
 use crate::{
@@ -385,6 +385,14 @@ impl Queues for Qp {
 
     fn exchange(&self, execution: &mut Execution) {
         self.front().pair.exchange(execution);
+    }
+
+    fn overview(&self) -> QueuesOverview {
+        let (requests, receives) = self.front().pair.outstanding();
+        QueuesOverview {
+            requests: (requests, self.config.initiator_depth),
+            receives: (receives, self.config.receive_depth),
+        }
     }
 
     fn add_freed(&self, freed: (u32, u32)) {

@@ -1,0 +1,198 @@
+//! What a process says, for people.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use transom_inspect::{
+    Adapter, Answer, Connection, Process, Queue, Record, Refusal, Region, Window,
+};
+
+use crate::show;
+
+/// Lines for refusals are wrapped at this width, behind their indentation.
+const WIDTH: usize = 92;
+
+/// The table of `transom ps`.
+pub(super) fn processes(all: &[Process]) -> String {
+    let mut text = String::new();
+    line(
+        &mut text,
+        &format!(
+            "{:>8}  {:>8}  {:>11}  {:>7}  {:>7}  {:>8}  program",
+            "pid", "adapters", "connections", "regions", "windows", "refusals"
+        ),
+    );
+    for one in all {
+        let Process { pid, adapters, connections, regions, windows, refusals, program, .. } = one;
+        line(
+            &mut text,
+            &format!(
+                "{pid:>8}  {adapters:>8}  {connections:>11}  {regions:>7}  {windows:>7}  \
+                 {refusals:>8}  {program}"
+            ),
+        );
+    }
+    text
+}
+
+/// The page of `transom show`.
+pub(super) fn process(answer: &Answer) -> String {
+    let mut text = String::new();
+    let mut before = "";
+    for record in &answer.records {
+        let (heading, lines) = match record {
+            Record::Process(process) => ("", about(process)),
+            Record::Adapter(one) => ("", adapter(one)),
+            Record::Connection(one) => ("  connections", connection(one)),
+            Record::Region(one) => ("  regions and windows", region(one)),
+            Record::Window(one) => ("  regions and windows", window(one)),
+            Record::Refusal(one) => ("  refusals, the latest last", refusal(one)),
+            Record::End(_) | Record::Unknown => continue,
+        };
+        if heading.is_empty() || heading != before {
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            if !heading.is_empty() {
+                line(&mut text, heading);
+            }
+        }
+        before = heading;
+        text.push_str(&lines);
+    }
+    text
+}
+
+fn line(text: &mut String, words: &str) {
+    text.push_str(words.trim_end());
+    text.push('\n');
+}
+
+fn about(process: &Process) -> String {
+    let Process { pid, program, transom, .. } = process;
+    format!("process {pid} ({program}), Transom {transom}\n")
+}
+
+fn adapter(one: &Adapter) -> String {
+    let on = |on| if on { "on" } else { "off" };
+    let counters = &one.counters;
+    let mut text = String::new();
+    line(&mut text, &format!("adapter {} at {} ({})", one.adapter, one.address, one.dialect));
+    line(
+        &mut text,
+        &format!(
+            "  path {}, checksum {}, extension {}; a silent host is given up after {}, a silent \
+             program after {}",
+            one.path,
+            on(one.checksum),
+            on(one.extension),
+            show::time(Duration::from_millis(one.silence_ms)),
+            show::time(Duration::from_millis(one.answer_ms)),
+        ),
+    );
+    line(
+        &mut text,
+        &format!(
+            "  {} refusals ({} forgotten), {} of them guesses; {} connections, {} sharing memory",
+            counters.refusals,
+            counters.refusals_forgotten,
+            counters.guesses,
+            counters.connections,
+            counters.shared_connections
+        ),
+    );
+    line(
+        &mut text,
+        &format!(
+            "  {} regions of {}, {} windows of {}; {} held for peers",
+            counters.regions,
+            show::bytes(counters.region_bytes),
+            counters.windows,
+            show::bytes(counters.window_bytes),
+            show::bytes(counters.held_bytes)
+        ),
+    );
+    text
+}
+
+fn connection(one: &Connection) -> String {
+    let mut text = String::new();
+    let unaccepted = if one.unaccepted { ", not accepted" } else { "" };
+    line(
+        &mut text,
+        &format!(
+            "    {} (epoch {}): {} to {}, {}{unaccepted}",
+            one.number, one.epoch, one.local, one.peer, one.state
+        ),
+    );
+    line(&mut text, &format!("      path {}: {}", one.path, one.path_reason));
+    if let Some(number) = one.queue_pair {
+        let fill = |queue: Option<Queue>| match queue {
+            Some(Queue { taken, depth }) => format!("{taken} of {depth}"),
+            None => "from a shared queue".to_owned(),
+        };
+        let waits = match (one.waits_for_peer, one.peer_waits_for_receive) {
+            (true, _) => "; a request waits for the peer",
+            (_, true) => "; a message of the peer's waits for a receive",
+            _ => "",
+        };
+        line(
+            &mut text,
+            &format!(
+                "      queue pair {number}: requests {}, receives {}, Reads under way {}{waits}",
+                fill(one.requests),
+                fill(one.receives),
+                one.reads
+            ),
+        );
+    }
+    if one.unread_bytes > 0 || one.unsent_bytes > 0 {
+        let (unread, unsent) = (show::bytes(one.unread_bytes), show::bytes(one.unsent_bytes));
+        line(
+            &mut text,
+            &format!(
+                "      {unread} of a frame that is not complete, {unsent} not taken by the peer"
+            ),
+        );
+    }
+    if let Some(deadline) = one.deadline_ms {
+        let deadline = show::time(Duration::from_millis(deadline));
+        line(&mut text, &format!("      next time-out in {deadline}"));
+    }
+    text
+}
+
+fn region(one: &Region) -> String {
+    let Region { token, address, length, rights, scope, state, windows, .. } = one;
+    format!(
+        "    region {token}: {length} bytes at {address}, {rights}, for {scope}, {windows} windows, \
+         {state}\n"
+    )
+}
+
+fn window(one: &Window) -> String {
+    let Window { token, region, address, length, rights, scope, state, age_ns, .. } = one;
+    let age = show::time(Duration::from_nanos(*age_ns));
+    format!(
+        "    window {token} of region {region}: {length} bytes at {address}, {rights}, for {scope}, \
+         {state}, {age} old\n"
+    )
+}
+
+fn refusal(one: &Refusal) -> String {
+    let ago = show::time(Duration::from_nanos(one.ago_ns));
+    let refused = match one.refused.as_str() {
+        "peer" => "the peer was refused",
+        "program" => "this program was refused by its own adapter",
+        "by_peer" => "this program was refused by the peer",
+        "protocol" => "the peer broke the protocol",
+        _ => "the system failed",
+    };
+    let mut text = String::new();
+    let rule = one.rule.as_ref().map(|rule| format!(", {rule}")).unwrap_or_default();
+    line(&mut text, &format!("    {}, {ago} ago: {refused}{rule}", one.id));
+    for words in show::wrap(&one.explanation, WIDTH) {
+        let _ = writeln!(text, "      {words}");
+    }
+    text
+}

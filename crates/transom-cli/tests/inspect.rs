@@ -1,0 +1,263 @@
+//! `transom ps` and `transom show`: who is listed, what they say, and to whom.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod common;
+
+use std::io::Read;
+use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use common::{Ran, Server, ran, run, transom};
+use rustix::process::{Pid, Signal, Uid, kill_process};
+use serde_json::Value;
+use transom::{Adapter, Grant, QueuePair, Rights};
+
+/// What the memory of these tests holds, and no answer may.
+const SECRET: &str = "the bytes of the region";
+
+/// A runtime directory for the processes of one test.
+struct Runtime(PathBuf);
+
+impl Runtime {
+    fn new(test: &str) -> Runtime {
+        let path = std::env::temp_dir().join(format!("transom-{test}-{}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
+        Runtime(path)
+    }
+
+    fn command(&self) -> Command {
+        let mut command = transom();
+        command
+            .env("XDG_RUNTIME_DIR", &self.0)
+            .env("TMPDIR", &self.0)
+            .env_remove("TRANSOM_INSPECT");
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Ran {
+        ran(self.command().args(args))
+    }
+
+    /// A server that answers inspections.
+    fn server(&self) -> Server {
+        let mut command = self.command();
+        command.env("TRANSOM_INSPECT", "1").args(["rping", "-s", "-a", "127.0.0.1", "-p", "0"]);
+        Server::of(&mut command)
+    }
+
+    fn sockets(&self) -> Vec<PathBuf> {
+        let Ok(entries) = std::fs::read_dir(self.0.join("transom")) else { return Vec::new() };
+        let sockets = entries.flatten().filter(|one| one.file_type().unwrap().is_socket());
+        sockets.map(|one| one.path()).collect()
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The processes that `ps --json` lists.
+fn listed(ran: &Ran) -> Vec<u64> {
+    let json = ran.json();
+    let all = json["processes"].as_array().expect("a list");
+    all.iter().map(|one| one["pid"].as_u64().unwrap()).collect()
+}
+
+/// An adapter of this process that answers inspections.
+fn adapter() -> Adapter {
+    Adapter::options().inspect(true).open([127, 0, 0, 1].into()).unwrap()
+}
+
+/// A connection between two adapters.
+fn connected(owner: &Adapter, peer: &Adapter) -> (QueuePair, QueuePair) {
+    let mut listener = owner.listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let connecting = peer.connect(listener.address()).receives(4, 4096);
+    std::thread::scope(|both| {
+        let peer = both.spawn(|| connecting.wait().unwrap());
+        let owner = listener.next().wait().unwrap().receives(4, 4096).accept().wait().unwrap();
+        (owner, peer.join().unwrap())
+    })
+}
+
+/// Records of one kind.
+fn of_kind<'a>(records: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    records.iter().filter(|record| record["kind"] == kind).collect()
+}
+
+#[test]
+fn a_process_is_listed_and_shown_with_its_window_and_its_refusal() {
+    let (owner_adapter, peer_adapter) = (adapter(), adapter());
+    let (owner, peer) = connected(&owner_adapter, &peer_adapter);
+    let mut memory = vec![0; 8192];
+    memory[..SECRET.len()].copy_from_slice(SECRET.as_bytes());
+    let region = owner_adapter.register(memory).unwrap();
+    let lent = owner.bind(&region, 4096..4096 + 512, Rights::READ).unwrap();
+    let own = peer_adapter.register(vec![7; 8]).unwrap();
+    // A refusal ends its connection, and closes the windows of it: this one is another's.
+    let (strict, bold) = connected(&owner_adapter, &peer_adapter);
+    let tried = strict.bind(&region, ..64, Rights::READ).unwrap();
+    strict.send(tried.grant().to_bytes()).unwrap().wait().unwrap();
+    let to = Grant::from_bytes(&bold.recv().wait().unwrap()).unwrap();
+    bold.write(to, own.slice(..)).unwrap().wait().expect_err("it grants no write");
+
+    let me = std::process::id();
+    let process = run(&["ps", "--json"]).json();
+    let all = process["processes"].as_array().unwrap();
+    let process = all.iter().find(|one| one["pid"] == me).expect("this process is listed");
+    assert_eq!((&process["version"], &process["adapters"]), (&1.into(), &2.into()));
+    assert_eq!(process["windows"], 1, "{process}");
+    assert!(process["regions"].as_u64().unwrap() >= 2, "{process}");
+    assert!(run(&["ps"]).out.contains(&me.to_string()));
+
+    let shown = run(&["show", &me.to_string(), "--json"]);
+    assert_eq!((shown.code, shown.err.as_str()), (0, ""));
+    let records: Vec<Value> =
+        shown.out.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    assert_eq!((&records[0]["kind"], &records[0]["pid"]), (&"process".into(), &me.into()));
+    assert_eq!(of_kind(&records, "adapter").len(), 2);
+    let windows = of_kind(&records, "window");
+    let [window] = windows[..] else { panic!("one window: {windows:?}") };
+    assert_eq!((&window["length"], &window["state"]), (&512.into(), &"live".into()));
+    assert_eq!(window["rights"], "REMOTE_READ");
+    assert!(window["age_ns"].as_u64().unwrap() > 0);
+    let scope = window["scope"].as_str().unwrap();
+    let connections = of_kind(&records, "connection");
+    let connection = connections
+        .iter()
+        .find(|one| scope.contains(&format!("queue pair {} of", one["queue_pair"])))
+        .expect("the connection that the window serves");
+    assert_eq!(connection["adapter"], window["adapter"]);
+    assert!(connection["requests"]["depth"].as_u64().unwrap() > 0, "{connection}");
+    assert!(connection["path_reason"].as_str().unwrap().len() > 10);
+    let refusals = of_kind(&records, "refusal");
+    let refusal = refusals.iter().find(|one| one["refused"] == "peer").expect("the owner's record");
+    let (token, address) = (format!("{:#010x}", to.token()), format!("{:#010x}", to.address()));
+    assert_eq!((&refusal["rule"], &refusal["length"]), (&"right".into(), &8.into()));
+    assert_eq!((&refusal["token"], &refusal["address"]), (&token.into(), &address.into()));
+    assert!(refusal["explanation"].as_str().unwrap().contains("REMOTE_WRITE"), "{refusal}");
+    let end = records.last().unwrap();
+    assert_eq!((&end["kind"], &end["records"]), (&"end".into(), &(records.len() - 1).into()));
+
+    let people = run(&["show", &me.to_string()]);
+    let token = window["token"].as_str().unwrap();
+    for words in ["512 bytes", token, "REMOTE_READ", "the peer was refused, right", "queue pair"] {
+        assert!(people.out.contains(words), "{words:?} is not in\n{}", people.out);
+    }
+    let metrics = run(&["show", &me.to_string(), "--metrics"]).out;
+    let number = &window["adapter"];
+    let sample =
+        format!("transom_refusals_total{{adapter=\"{number}\",address=\"127.0.0.1\"}} 1\n");
+    assert!(metrics.contains(&sample) && metrics.ends_with("# EOF\n"), "{metrics}");
+
+    for text in [shown.out, people.out, metrics] {
+        assert!(!text.contains(SECRET), "a byte of the memory was told");
+    }
+
+    // With the last adapter the socket goes.
+    drop((owner, peer, strict, bold, region, own, lent, tried));
+    drop((owner_adapter, peer_adapter));
+    assert!(!listed(&run(&["ps", "--json"])).contains(&u64::from(me)));
+}
+
+#[test]
+fn who_was_not_asked_to_does_not_answer() {
+    let runtime = Runtime::new("quiet");
+    let mut command = runtime.command();
+    let server = Server::of(command.args(["rping", "-s", "-a", "127.0.0.1", "-p", "0"]));
+    assert!(runtime.run(&["ps"]).out.contains("TRANSOM_INSPECT=1"));
+    let pid = server.child.id().to_string();
+    runtime.run(&["show", &pid]).failed(3, &[&pid, "TRANSOM_INSPECT=1"]);
+    assert_eq!(runtime.run(&["show", "--json", "--metrics", &pid]).code, 2);
+}
+
+#[test]
+fn a_process_that_dies_leaves_nothing_behind_that_matters() {
+    let runtime = Runtime::new("dies");
+    let (mut dies, lives) = (runtime.server(), runtime.server());
+    let mut both = [dies.child.id(), lives.child.id()].map(u64::from);
+    both.sort_unstable();
+    assert_eq!(listed(&runtime.run(&["ps", "--json"])), both);
+    dies.child.kill().unwrap();
+    dies.child.wait().unwrap();
+    assert_eq!(runtime.sockets().len(), 2, "it had no time to take its own away");
+    let ran = runtime.run(&["ps", "--json"]);
+    assert_eq!((ran.code, listed(&ran)), (0, vec![u64::from(lives.child.id())]));
+    assert_eq!(runtime.sockets().len(), 1, "the command does");
+    runtime.run(&["show", &dies.child.id().to_string()]).failed(3, &["no process"]);
+}
+
+#[test]
+fn a_process_that_is_stopped_is_said_to_be_silent() {
+    let runtime = Runtime::new("stopped");
+    let (stopped, lives) = (runtime.server(), runtime.server());
+    let pid = stopped.child.id();
+    let signal = |signal| kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), signal).unwrap();
+    signal(Signal::STOP);
+    let ran = runtime.run(&["ps", "--json"]);
+    assert_eq!(listed(&ran), [u64::from(lives.child.id())]);
+    assert_eq!(ran.json()["silent"][0]["pid"], pid);
+    runtime.run(&["show", &pid.to_string()]).failed(3, &["said nothing"]);
+    signal(Signal::CONT);
+    assert_eq!(listed(&runtime.run(&["ps", "--json"])).len(), 2);
+}
+
+/// Everything that a process says to whoever connects to `socket` as `user`.
+fn told(socket: &Path, user: Option<u32>) -> String {
+    std::thread::scope(|scope| {
+        let asks = scope.spawn(|| {
+            if let Some(user) = user {
+                let user = Uid::from_raw(user);
+                // Of this thread alone.
+                rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+            }
+            let mut text = String::new();
+            let mut stream = UnixStream::connect(socket).unwrap();
+            // Nothing, or the reset of a connection that was not wanted.
+            let _ = stream.read_to_string(&mut text);
+            text
+        });
+        asks.join().unwrap()
+    })
+}
+
+/// Its folder keeps other users away; and if that were open, the process would still tell them nothing.
+#[test]
+fn another_user_is_told_nothing() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("another_user_is_told_nothing is SKIPPED: only root can play two users");
+        return;
+    }
+    let runtime = Runtime::new("users");
+    let _server = runtime.server();
+    let sockets = runtime.sockets();
+    let [socket] = &sockets[..] else { panic!("one socket: {sockets:?}") };
+    let folder = socket.parent().unwrap();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(folder), 0o700);
+    for (path, mode) in [(&*runtime.0, 0o711), (folder, 0o711), (socket, 0o777)] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+    assert!(told(socket, None).contains(r#""kind":"end""#), "the same user is told everything");
+    assert_eq!(told(socket, Some(54_321)), "");
+}
+
+/// A folder that others may look into is not used: the program hears why.
+#[test]
+fn a_folder_that_is_open_to_others_is_refused() {
+    let runtime = Runtime::new("open");
+    let folder = runtime.0.join("transom");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = runtime.command();
+    command.env("TRANSOM_INSPECT", "1").stdin(Stdio::null());
+    let ran = ran(command.args(["rping", "-s", "-a", "127.0.0.1", "-p", "0"]));
+    assert_eq!(ran.code, 5, "{ran:?}");
+    assert!(ran.err.contains("mode 755") && ran.err.contains("TRANSOM_INSPECT"), "{ran:?}");
+}

@@ -1,0 +1,214 @@
+//! From the engine's tables to records.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use transom_inspect::{
+    Adapter, Connection, Counters, End, Hex, Process, Queue, Record, Refusal, Region, VERSION,
+    Window,
+};
+use transom_memory::{Denial, Listed, NamedState, Purpose};
+use transom_wire::Time;
+
+use super::Inspected;
+use crate::driver::link::Link;
+use crate::driver::schedule::shared::Shared;
+use crate::{DenialCause, DenialRecord, sys};
+
+/// Refusals that are told of: the latest.
+const REFUSALS: usize = 100;
+
+/// Tell everything, in the order that [`Record`] promises, until `tell` fails. No lock is held
+/// meanwhile.
+pub(super) fn tell<E>(
+    adapters: &[Inspected],
+    mut tell: impl FnMut(&Record) -> Result<(), E>,
+) -> Result<(), E> {
+    let here: Vec<(&Inspected, Arc<Shared>)> =
+        adapters.iter().filter_map(|one| Some((one, one.shared.upgrade()?))).collect();
+    let counted: Vec<Counters> = here.iter().map(|(_, shared)| counters(shared)).collect();
+    let records = Cell::new(0);
+    let mut tell = |record: Record| {
+        records.set(records.get() + 1);
+        tell(&record)
+    };
+    tell(Record::Process(process(&counted)))?;
+    for ((inspected, shared), counters) in here.iter().zip(counted) {
+        let number = inspected.number;
+        tell(Record::Adapter(Box::new(adapter(inspected, shared, counters))))?;
+        for link in Link::all(shared) {
+            tell(Record::Connection(Box::new(connection(number, &link))))?;
+        }
+        let now = sys::now();
+        for one in shared.memory.inventory(now.0).flatten() {
+            tell(listed(number, &one))?;
+        }
+        let latest: Vec<(u64, DenialRecord)> = {
+            let log = shared.denials();
+            let skip = (log.total() - log.dropped()).saturating_sub(REFUSALS as u64);
+            log.iter().skip(skip as usize).map(|(id, record)| (id, record.clone())).collect()
+        };
+        for (id, record) in &latest {
+            tell(Record::Refusal(Box::new(refusal(number, *id, record, now))))?;
+        }
+    }
+    let end = End { records: records.get() };
+    tell(Record::End(end))
+}
+
+fn process(counted: &[Counters]) -> Process {
+    let sum = |part: fn(&Counters) -> u64| counted.iter().map(part).sum();
+    Process {
+        version: VERSION,
+        pid: std::process::id(),
+        program: program(),
+        transom: env!("CARGO_PKG_VERSION").to_owned(),
+        adapters: counted.len() as u64,
+        connections: sum(|counters| counters.connections),
+        regions: sum(|counters| counters.regions),
+        windows: sum(|counters| counters.windows),
+        refusals: sum(|counters| counters.refusals),
+    }
+}
+
+/// The file that this process runs.
+fn program() -> String {
+    let file = std::env::current_exe().ok();
+    let name = file.as_ref().and_then(|file| file.file_name());
+    name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+fn counters(shared: &Shared) -> Counters {
+    let (refusals, refusals_forgotten) = {
+        let log = shared.denials();
+        (log.total(), log.dropped())
+    };
+    let (guesses, slowed) = shared.guess_limiter.counts();
+    let links = Link::all(shared);
+    let mut counters = Counters {
+        refusals,
+        refusals_forgotten,
+        guesses,
+        slowed,
+        unasked: shared.query_budget.unasked(),
+        connections: links.len() as u64,
+        shared_connections: shared.sharing.taken() as u64,
+        held_bytes: links.iter().map(|link| link.held() as u64).sum(),
+        table_bytes: shared.memory.footprint() as u64,
+        ..Counters::default()
+    };
+    for one in shared.memory.inventory(sys::now().0).flatten() {
+        let (number, bytes) = if one.named.window {
+            (&mut counters.windows, &mut counters.window_bytes)
+        } else {
+            (&mut counters.regions, &mut counters.region_bytes)
+        };
+        *number += 1;
+        *bytes = bytes.saturating_add(one.named.length);
+    }
+    counters
+}
+
+fn adapter(inspected: &Inspected, shared: &Shared, counters: Counters) -> Adapter {
+    let options = &shared.options;
+    Adapter {
+        adapter: inspected.number,
+        address: inspected.address.to_string(),
+        dialect: options.dialect.name.to_owned(),
+        path: options.path.name().to_owned(),
+        checksum: options.checksum,
+        extension: options.extension,
+        silence_ms: options.silence.as_millis() as u64,
+        answer_ms: options.dialect.silence.as_millis() as u64,
+        counters,
+    }
+}
+
+fn connection(adapter: u64, link: &Link) -> Connection {
+    let overview = link.overview();
+    let queue = |(taken, depth)| Queue { taken: u64::from(taken), depth: u64::from(depth) };
+    let path = if link.is_over_rings() { transom_process::NAME } else { "tcp" };
+    let now = sys::now();
+    let until = |deadline: Time| deadline.0.saturating_sub(now.0) / 1_000_000;
+    Connection {
+        adapter,
+        number: overview.connection.id.number,
+        epoch: overview.connection.id.epoch,
+        state: overview.connection.state.to_owned(),
+        unaccepted: overview.unaccepted,
+        local: link.local().map(|local| local.to_string()).unwrap_or_default(),
+        peer: link.peer.to_string(),
+        path: path.to_owned(),
+        path_reason: overview.reason.text().to_owned(),
+        queue_pair: overview.connection.queue_pair.map(|number| number.0),
+        requests: overview.queues.map(|queues| queue(queues.requests)),
+        receives: overview
+            .queues
+            .filter(|_| !overview.shares_receives)
+            .map(|queues| queue(queues.receives)),
+        reads: u64::from(overview.connection.reads),
+        waits_for_peer: overview.connection.waits_for_peer,
+        peer_waits_for_receive: overview.connection.peer_waits_for_receive,
+        unread_bytes: overview.unread as u64,
+        unsent_bytes: overview.unsent as u64,
+        deadline_ms: overview.deadline.map(until),
+    }
+}
+
+fn listed(adapter: u64, one: &Listed) -> Record {
+    let named = &one.named;
+    let token = Hex(u64::from(named.token.0));
+    let (address, length) = (Hex(named.base), named.length);
+    let (rights, scope) = (named.rights.to_string(), named.scope.to_string());
+    let state = match named.state {
+        NamedState::Live => "live",
+        NamedState::Reserved => "reserved",
+        NamedState::Dead { .. } => "closed",
+    };
+    let state = state.to_owned();
+    if named.window {
+        let (region, age_ns) = (Hex(u64::from(named.region.0)), one.age.unwrap_or_default());
+        Record::Window(Window {
+            adapter,
+            token,
+            region,
+            address,
+            length,
+            rights,
+            scope,
+            state,
+            age_ns,
+        })
+    } else {
+        let windows = u64::from(one.windows);
+        Record::Region(Region { adapter, token, address, length, rights, scope, state, windows })
+    }
+}
+
+fn refusal(adapter: u64, id: u64, record: &DenialRecord, now: Time) -> Refusal {
+    let (refused, denial) = match &record.cause {
+        DenialCause::Own(denial) => ("program", Some(&**denial)),
+        DenialCause::Peer(denial) => ("peer", Some(&**denial)),
+        DenialCause::QueuePair(_) => ("peer", None),
+        DenialCause::ByPeer(_) => ("by_peer", None),
+        DenialCause::Violation(_) => ("protocol", None),
+        DenialCause::Vanished { .. } | DenialCause::Register(_) | DenialCause::Other(_) => {
+            ("system", None)
+        }
+    };
+    // A close names no bytes.
+    let bytes = |denial: &&Denial| denial.access.purpose != Purpose::Close;
+    Refusal {
+        adapter,
+        id,
+        ago_ns: now.0.saturating_sub(record.time.0),
+        refused: refused.to_owned(),
+        queue_pair: record.queue_pair.map(|number| number.0),
+        rule: denial.map(|denial| denial.rule.named().name().to_owned()),
+        operation: denial.map(|denial| denial.access.purpose.to_string()),
+        token: denial.map(|denial| Hex(u64::from(denial.access.token.0))),
+        address: denial.filter(bytes).map(|denial| Hex(denial.access.address)),
+        length: denial.filter(bytes).map(|denial| denial.access.length),
+        explanation: record.cause.to_string(),
+    }
+}

@@ -1,0 +1,186 @@
+//! Asking processes.
+
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+
+use crate::folder::user;
+use crate::{Folder, Process, Record, VERSION};
+
+/// A process that says nothing for so long does not answer: it may be stopped.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The longest line that is read.
+const LONGEST_LINE: u64 = 1 << 20;
+
+/// A process with a socket.
+#[derive(Debug)]
+pub struct Found {
+    /// Its number.
+    pub pid: u32,
+    /// What it says about itself.
+    pub process: Result<Process, AskError>,
+}
+
+/// What a process has said.
+#[derive(Debug)]
+pub struct Answer {
+    /// Its first record.
+    pub process: Process,
+    /// Every record, the first and the last included.
+    pub records: Vec<Record>,
+    /// The same, as it came: one JSON object on each line.
+    pub text: String,
+}
+
+/// Why a process has not answered.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum AskError {
+    /// No process of this number has a socket.
+    NotThere,
+    /// It has a socket, and says nothing: it may be stopped.
+    Silent,
+    /// It has ended before it had said everything.
+    CutShort,
+    /// Its records have another version.
+    Version(u32),
+    /// What it says is no record.
+    Garbled(String),
+    /// The system failed.
+    System(io::Error),
+}
+
+impl std::fmt::Display for AskError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            AskError::NotThere => f.write_str("no process of this number answers"),
+            AskError::Silent => write!(f, "it has said nothing for {} s", PATIENCE.as_secs()),
+            AskError::CutShort => f.write_str("it ended before it had said everything"),
+            AskError::Version(version) => write!(
+                f,
+                "its records have version {version}, and this program knows version {VERSION}"
+            ),
+            AskError::Garbled(why) => write!(f, "what it says cannot be read: {why}"),
+            AskError::System(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for AskError {}
+
+impl From<io::Error> for AskError {
+    fn from(error: io::Error) -> AskError {
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => AskError::Silent,
+            io::ErrorKind::ConnectionReset => AskError::CutShort,
+            _ => AskError::System(error),
+        }
+    }
+}
+
+/// Every process of this user that answers or might, by number. Sockets of processes that have ended
+/// are removed.
+#[must_use]
+pub fn processes() -> Vec<Found> {
+    let mut all: Vec<Found> = open_sockets(|_| true)
+        .into_iter()
+        .map(|(pid, stream)| {
+            let process = stream.and_then(|stream| Lines::of(stream).process());
+            Found { pid, process }
+        })
+        // It had its socket open, and its last adapter ended at this moment.
+        .filter(|found| !matches!(found.process, Err(AskError::CutShort)))
+        .collect();
+    all.sort_by_key(|found| found.pid);
+    all
+}
+
+/// Everything that one process says.
+///
+/// # Errors
+/// See [`AskError`].
+pub fn ask(pid: u32) -> Result<Answer, AskError> {
+    let Some((_, stream)) = open_sockets(|number| number == pid).pop() else {
+        return Err(AskError::NotThere);
+    };
+    let mut lines = Lines::of(stream?);
+    let process = lines.process()?;
+    let mut records = vec![Record::Process(process.clone())];
+    while !matches!(records.last(), Some(Record::End(_))) {
+        records.push(lines.next()?.ok_or(AskError::CutShort)?);
+    }
+    Ok(Answer { process, records, text: lines.text })
+}
+
+/// Connections to the sockets of such processes. One that nobody listens on is removed: a name is never
+/// used twice, so that it is nobody else's by now.
+fn open_sockets(wanted: impl Fn(u32) -> bool) -> Vec<(u32, Result<UnixStream, AskError>)> {
+    let sockets = Folder::existing().into_iter().flat_map(|folder| folder.sockets());
+    let mut open = Vec::new();
+    for (pid, path) in sockets.filter(|(pid, _)| wanted(*pid)) {
+        match connect(&path) {
+            Ok(Some(stream)) => open.push((pid, Ok(stream))),
+            Ok(None) => {}
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                let _ = std::fs::remove_file(&path);
+            }
+            // Removed since the folder was read.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => open.push((pid, Err(error.into()))),
+        }
+    }
+    open
+}
+
+/// `None` if another user listens there. Never waits for the process.
+fn connect(path: &Path) -> io::Result<Option<UnixStream>> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    if sockopt::socket_peercred(&socket)?.uid.as_raw() != user() {
+        return Ok(None);
+    }
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    Ok(Some(stream))
+}
+
+/// An answer, as it comes.
+struct Lines {
+    from: BufReader<UnixStream>,
+    text: String,
+}
+
+impl Lines {
+    fn of(stream: UnixStream) -> Lines {
+        Lines { from: BufReader::new(stream), text: String::new() }
+    }
+
+    /// The first record.
+    fn process(&mut self) -> Result<Process, AskError> {
+        match self.next()? {
+            Some(Record::Process(process)) if process.version == VERSION => Ok(process),
+            Some(Record::Process(process)) => Err(AskError::Version(process.version)),
+            Some(_) => Err(AskError::Garbled("the first record is of another kind".to_owned())),
+            None => Err(AskError::CutShort),
+        }
+    }
+
+    /// The next record; `None` at the end of the connection.
+    fn next(&mut self) -> Result<Option<Record>, AskError> {
+        let begin = self.text.len();
+        let read = self.from.by_ref().take(LONGEST_LINE).read_line(&mut self.text)?;
+        let line = self.text.get(begin..).unwrap_or_default();
+        if read == 0 {
+            return Ok(None);
+        }
+        if !line.ends_with('\n') {
+            return Err(AskError::CutShort);
+        }
+        Record::of_line(line).map(Some).map_err(|error| AskError::Garbled(error.to_string()))
+    }
+}

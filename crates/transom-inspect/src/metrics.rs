@@ -1,0 +1,152 @@
+//! Counters as OpenMetrics text.
+
+use std::fmt::Write;
+
+use crate::{Adapter, Counters, Record};
+
+/// Whether a metric only grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricType {
+    /// Only grows.
+    Counter,
+    /// A number of this moment.
+    Gauge,
+}
+
+/// One metric of each adapter.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// Its name, without the suffix `_total` that samples of counters have.
+    pub name: &'static str,
+    /// Its type.
+    pub kind: MetricType,
+    /// Its unit; empty for a number of things.
+    pub unit: &'static str,
+    /// What it counts.
+    pub help: &'static str,
+    value: fn(&Counters) -> u64,
+}
+
+/// Every metric, in the order in which they are printed.
+pub const METRICS: &[Metric] = &[
+    counter("transom_refusals", "Refusals of any kind, by this side or by a peer.", |c| c.refusals),
+    counter(
+        "transom_refusals_forgotten",
+        "Records of refusals that made room for later ones.",
+        |c| c.refusals_forgotten,
+    ),
+    counter("transom_guesses", "Refusals of peers for a token that was never theirs.", |c| {
+        c.guesses
+    }),
+    counter("transom_slowed", "Connections that were not let in because of guesses.", |c| c.slowed),
+    counter(
+        "transom_unasked",
+        "Refusals whose peer was told less than it might have been, to spare the system.",
+        |c| c.unasked,
+    ),
+    gauge("transom_connections", "", "Connections.", |c| c.connections),
+    gauge("transom_shared_connections", "", "Connections that share memory.", |c| {
+        c.shared_connections
+    }),
+    gauge("transom_regions", "", "Regions registered.", |c| c.regions),
+    gauge("transom_region_bytes", "bytes", "Bytes that regions cover.", |c| c.region_bytes),
+    gauge("transom_windows", "", "Windows reserved or bound.", |c| c.windows),
+    gauge("transom_window_bytes", "bytes", "Bytes that windows cover.", |c| c.window_bytes),
+    gauge("transom_held_bytes", "bytes", "Bytes that connections hold because of peers.", |c| {
+        c.held_bytes
+    }),
+    gauge("transom_table_bytes", "bytes", "Bytes that the table of tokens occupies.", |c| {
+        c.table_bytes
+    }),
+];
+
+const fn counter(name: &'static str, help: &'static str, value: fn(&Counters) -> u64) -> Metric {
+    Metric { name, kind: MetricType::Counter, unit: "", help, value }
+}
+
+const fn gauge(
+    name: &'static str,
+    unit: &'static str,
+    help: &'static str,
+    value: fn(&Counters) -> u64,
+) -> Metric {
+    Metric { name, kind: MetricType::Gauge, unit, help, value }
+}
+
+/// The metrics of every adapter of an answer, with its end.
+#[must_use]
+pub fn metrics(records: &[Record]) -> String {
+    let adapters: Vec<&Adapter> = records
+        .iter()
+        .filter_map(|record| match record {
+            Record::Adapter(adapter) => Some(&**adapter),
+            _ => None,
+        })
+        .collect();
+    let mut text = String::new();
+    for Metric { name, kind, unit, help, value } in METRICS {
+        let (word, suffix) = match kind {
+            MetricType::Counter => ("counter", "_total"),
+            MetricType::Gauge => ("gauge", ""),
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "# TYPE {name} {word}");
+        if !unit.is_empty() {
+            let _ = writeln!(text, "# UNIT {name} {unit}");
+        }
+        let _ = writeln!(text, "# HELP {name} {help}");
+        for Adapter { adapter, address, counters, .. } in &adapters {
+            let value = value(counters);
+            let labels = format!("adapter=\"{adapter}\",address=\"{address}\"");
+            let _ = writeln!(text, "{name}{suffix}{{{labels}}} {value}");
+        }
+    }
+    text.push_str("# EOF\n");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// docs/debugging.md has each metric, with its type and its unit.
+    #[test]
+    fn the_documentation_has_each_metric() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/debugging.md");
+        let document = std::fs::read_to_string(path).unwrap();
+        let rows: Vec<&str> =
+            document.lines().filter(|row| row.starts_with("| `transom_")).collect();
+        assert_eq!(rows.len(), METRICS.len());
+        for (row, Metric { name, kind, unit, .. }) in rows.iter().zip(METRICS) {
+            let kind = format!("{kind:?}").to_lowercase();
+            let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
+            let begin = format!("| `{name}` | {kind} |{unit} |");
+            assert!(row.starts_with(&begin), "{begin} is not the beginning of {row}");
+        }
+    }
+
+    #[test]
+    fn each_metric_has_a_type_a_help_and_a_sample_of_each_adapter() {
+        let adapter = |number, refusals| {
+            let counters = Counters { refusals, held_bytes: 9, ..Counters::default() };
+            let address = "127.0.0.1".to_owned();
+            Record::Adapter(Box::new(Adapter {
+                adapter: number,
+                address,
+                counters,
+                ..Adapter::default()
+            }))
+        };
+        let text = metrics(&[adapter(1, 3), adapter(2, 4)]);
+        assert!(text.contains("\ntransom_refusals_total{adapter=\"2\",address=\"127.0.0.1\"} 4\n"));
+        assert!(text.contains("# UNIT transom_held_bytes bytes\n"));
+        assert!(text.contains("\ntransom_held_bytes{adapter=\"1\",address=\"127.0.0.1\"} 9\n"));
+        assert!(text.ends_with("# EOF\n"));
+        for metric in METRICS {
+            assert_eq!(text.matches(&format!("# TYPE {} ", metric.name)).count(), 1);
+            // A unit is the end of the name (OpenMetrics).
+            assert!(metric.name.ends_with(metric.unit), "{}", metric.name);
+        }
+        assert_eq!(text.lines().filter(|line| !line.starts_with('#')).count(), 2 * METRICS.len());
+    }
+}

@@ -1,0 +1,307 @@
+//! The records. A later version may add kinds and fields; a reader passes over those it does not know.
+//! What is taken away or changes its meaning raises [`VERSION`].
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// The version of the records, which stands in the first one.
+pub const VERSION: u32 = 1;
+
+/// One line of an answer. [`Process`] comes first and [`End`] last; an adapter comes before what
+/// belongs to it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Record {
+    /// The process.
+    Process(Process),
+    /// An adapter.
+    Adapter(Box<Adapter>),
+    /// A connection, or an attempt at one.
+    Connection(Box<Connection>),
+    /// A region.
+    Region(Region),
+    /// A window.
+    Window(Window),
+    /// A refusal.
+    Refusal(Box<Refusal>),
+    /// The answer is complete.
+    End(End),
+    /// A kind of a later version.
+    #[serde(other)]
+    Unknown,
+}
+
+/// An address or a token: `0x` and hexadecimal digits in JSON, whose numbers lose digits above 2^53.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Hex(pub u64);
+
+impl fmt::Display for Hex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#010x}", self.0)
+    }
+}
+
+impl Serialize for Hex {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Hex {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Hex, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let digits = text.strip_prefix("0x").and_then(|text| u64::from_str_radix(text, 16).ok());
+        digits.map(Hex).ok_or_else(|| serde::de::Error::custom(format!("no hexadecimal: {text}")))
+    }
+}
+
+/// The process that answers, in short.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Process {
+    /// [`VERSION`].
+    pub version: u32,
+    /// Its number.
+    pub pid: u32,
+    /// Its program, as the system names it.
+    pub program: String,
+    /// The version of Transom in it.
+    pub transom: String,
+    /// Adapters that answer.
+    pub adapters: u64,
+    /// Their connections.
+    pub connections: u64,
+    /// Regions registered.
+    pub regions: u64,
+    /// Windows that are reserved or bound.
+    pub windows: u64,
+    /// Refusals so far.
+    pub refusals: u64,
+}
+
+/// One adapter.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Adapter {
+    /// Its number in the process.
+    pub adapter: u64,
+    /// Its address.
+    pub address: String,
+    /// The interface whose rules it follows: `ND2`, `NDK`, `verbs`, ...
+    pub dialect: String,
+    /// The path that it was told to take: `auto`, `process` or `tcp`.
+    pub path: String,
+    /// It asks for a checksum over every frame.
+    pub checksum: bool,
+    /// It offers Transom's extension.
+    pub extension: bool,
+    /// A peer's host that acknowledges nothing for so long is given up, in milliseconds.
+    pub silence_ms: u64,
+    /// A peer's program that owes an answer for so long is given up, in milliseconds.
+    pub answer_ms: u64,
+    /// What has happened so far.
+    pub counters: Counters,
+}
+
+/// What has happened on an adapter, and what there is now. Their units are in [`METRICS`](crate::METRICS).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// Refusals of any kind, by this side or by a peer.
+    pub refusals: u64,
+    /// Of these, how many records made room for later ones.
+    pub refusals_forgotten: u64,
+    /// Refusals of peers for a token that was never theirs.
+    pub guesses: u64,
+    /// Connections that were not let in because of such guesses.
+    pub slowed: u64,
+    /// Refusals whose peer was told less, because asking whose process it is would have cost too much.
+    pub unasked: u64,
+    /// Connections now.
+    pub connections: u64,
+    /// Of these, how many share memory with a process of this host, or are about to.
+    pub shared_connections: u64,
+    /// Regions now.
+    pub regions: u64,
+    /// Bytes that they cover.
+    pub region_bytes: u64,
+    /// Windows now, reserved or bound.
+    pub windows: u64,
+    /// Bytes that they cover.
+    pub window_bytes: u64,
+    /// Bytes that connections hold because of their peers.
+    pub held_bytes: u64,
+    /// Bytes that the table of tokens occupies.
+    pub table_bytes: u64,
+}
+
+/// A queue: how much of it is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Queue {
+    /// Requests that take a place.
+    pub taken: u64,
+    /// Places.
+    pub depth: u64,
+}
+
+/// One connection.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Connection {
+    /// The adapter's number.
+    pub adapter: u64,
+    /// Its number, which scopes and refusals name.
+    pub number: u32,
+    /// Its epoch, likewise.
+    pub epoch: u32,
+    /// `starting`, `open`, `ending` or `over`.
+    pub state: String,
+    /// No program has accepted it yet.
+    pub unaccepted: bool,
+    /// This end; empty if the system does not say.
+    pub local: String,
+    /// The other end.
+    pub peer: String,
+    /// `tcp` or `process`.
+    pub path: String,
+    /// Why it is that path, as a sentence.
+    pub path_reason: String,
+    /// The queue pair that it serves, once there is one.
+    pub queue_pair: Option<u32>,
+    /// The queue pair's requests.
+    pub requests: Option<Queue>,
+    /// The queue pair's receives; none if it takes them from a shared queue.
+    pub receives: Option<Queue>,
+    /// Reads of ours that wait for their bytes.
+    pub reads: u64,
+    /// The oldest request waits until the wire lets it begin: for credit, or for a Read to end.
+    pub waits_for_peer: bool,
+    /// A message of the peer's waits for a receive of this program.
+    pub peer_waits_for_receive: bool,
+    /// Bytes of a frame whose rest has not come.
+    pub unread_bytes: u64,
+    /// Bytes that the peer has not taken.
+    pub unsent_bytes: u64,
+    /// Until the next of its time-outs, in milliseconds, as it was last computed.
+    pub deadline_ms: Option<u64>,
+}
+
+/// One region.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Region {
+    /// The adapter's number.
+    pub adapter: u64,
+    /// Its token.
+    pub token: Hex,
+    /// First byte, as programs and peers name it.
+    pub address: Hex,
+    /// Bytes.
+    pub length: u64,
+    /// What it grants.
+    pub rights: String,
+    /// To whom.
+    pub scope: String,
+    /// `live`, or `reserved`: it waits for its memory.
+    pub state: String,
+    /// Windows bound to it.
+    pub windows: u64,
+}
+
+/// One window.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Window {
+    /// The adapter's number.
+    pub adapter: u64,
+    /// Its token.
+    pub token: Hex,
+    /// Its region's token.
+    pub region: Hex,
+    /// First byte.
+    pub address: Hex,
+    /// Bytes.
+    pub length: u64,
+    /// What it grants.
+    pub rights: String,
+    /// To whom.
+    pub scope: String,
+    /// `live`, or `reserved`: its Bind has not executed.
+    pub state: String,
+    /// Since it was reserved, in nanoseconds.
+    pub age_ns: u64,
+}
+
+/// One refusal.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// The adapter's number.
+    pub adapter: u64,
+    /// Its number in the adapter, counted from 1; completions name it.
+    pub id: u64,
+    /// How long ago, in nanoseconds.
+    pub ago_ns: u64,
+    /// Who was refused, and by whom: `peer` (by this process), `program` (this one, by its own adapter),
+    /// `by_peer` (this one, by the peer), `protocol` (the peer's bytes broke a rule), `system`.
+    pub refused: String,
+    /// The queue pair, if there was one.
+    pub queue_pair: Option<u32>,
+    /// The rule, by the name that `transom explain` knows.
+    pub rule: Option<String>,
+    /// What was asked.
+    pub operation: Option<String>,
+    /// The token that was named.
+    pub token: Option<Hex>,
+    /// The first byte that was named.
+    pub address: Option<Hex>,
+    /// Bytes.
+    pub length: Option<u64>,
+    /// All that its owner may know, in sentences.
+    pub explanation: String,
+}
+
+/// The last record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct End {
+    /// Records before this one.
+    pub records: u64,
+}
+
+impl Record {
+    /// The record as a line, with its end.
+    #[must_use]
+    pub fn line(&self) -> String {
+        // Strings, numbers and options of them: there is nothing that cannot be written.
+        let mut line = serde_json::to_string(self).unwrap_or_default();
+        line.push('\n');
+        line
+    }
+
+    /// The record of a line.
+    ///
+    /// # Errors
+    /// If it is no record.
+    pub fn of_line(line: &str) -> Result<Record, serde_json::Error> {
+        serde_json::from_str(line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_its_kind_and_comes_back() {
+        let window = Window { token: Hex(0x1234_5678), address: Hex(1 << 60), ..Window::default() };
+        let record = Record::Window(window);
+        let line = record.line();
+        assert!(line.contains(r#""kind":"window""#) && line.contains(r#""0x12345678""#), "{line}");
+        assert!(line.contains(r#""0x1000000000000000""#), "no digit is lost: {line}");
+        assert_eq!(Record::of_line(&line).unwrap(), record);
+    }
+
+    /// A reader of today reads what a process of tomorrow says.
+    #[test]
+    fn unknown_kinds_and_fields_are_passed_over() {
+        let line = r#"{"kind":"galaxy","stars":4}"#;
+        assert_eq!(Record::of_line(line).unwrap(), Record::Unknown);
+        let line = r#"{"kind":"end","records":3,"checksum":7}"#;
+        assert_eq!(Record::of_line(line).unwrap(), Record::End(End { records: 3 }));
+        assert!(Record::of_line("{}").is_err() && Record::of_line(r#"{"kind":"end"}"#).is_err());
+    }
+}
