@@ -21,11 +21,11 @@ pub use connector::{ConnectionInfo, Connector, Listener};
 pub use error::{Error, Result};
 pub use memory::{Domain, Reservation, Window, WindowError};
 pub use queue_pair::{FastRegistration, QueuePair, QueuePairOptions};
-pub use queues::{CompletionQueue, SharedReceiveQueue};
+pub use queues::{CompletionQueue, SharedReceiveQueue, wait_any};
 
 pub use crate::driver::{
     Environment, EventSink, Explain, GuessLimit, HalfOpen, Options, Path, PathReason, Settle,
-    Silence, Sink, Trace,
+    Silence, Sink, Trace, Waited,
 };
 pub use crate::sys::{
     Fault, Interface, PageError, check_pages, copy_in, copy_out, fetch_ahead, interfaces,

@@ -30,7 +30,7 @@ mod tests;
 pub(crate) use addresses::AddressWatch;
 pub use copy::{Fault, copy_in, copy_out};
 pub(crate) use diag::{is_answered, user_of_peer};
-pub use event::{Alarm, Doorbell, Epoll, poll_any};
+pub use event::{Alarm, Doorbell, Epoll, Woken, poll_any};
 #[cfg(test)]
 pub(crate) use fault::hold as hold_handlers;
 pub use fault::recheck as recheck_fault_handler;
