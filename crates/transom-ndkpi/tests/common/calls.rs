@@ -28,6 +28,18 @@ impl<T> Cell<T> {
     }
 }
 
+/// Leaves the processor to others for a while, so that what must not happen has the time to happen.
+/// Bounded: beside busy loops a single turn of the scheduler may take a tenth of a second.
+pub fn let_others_run() {
+    let begin = std::time::Instant::now();
+    for _ in 0..1000 {
+        std::thread::yield_now();
+        if begin.elapsed() > Duration::from_millis(500) {
+            return;
+        }
+    }
+}
+
 pub struct Shared<T>(pub T);
 unsafe impl<T> Send for Shared<T> {}
 unsafe impl<T> Sync for Shared<T> {}
