@@ -581,6 +581,7 @@ fn each_entry_says_what_it_was() {
         let only = |side: &Side| {
             let result = side.results(1)[0];
             assert_eq!(Status(result.status), Status::SUCCESS);
+            assert_eq!(result.type_specific, 0, "nothing was invalidated by the peer");
             (result.operation, result.provider_error_code)
         };
         assert_eq!(server.receive(1, &[target.sge(remote, 0, 8)]), Status::SUCCESS);
