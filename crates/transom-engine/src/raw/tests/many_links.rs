@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::harness::*;
 use super::rings::until;
+use crate::driver::Link;
 use crate::raw::{CompletionQueue, Options, QueuePairOptions, Trace};
 use crate::trace::What;
 use crate::{Completion, CompletionKind, Operation, Status};
@@ -140,4 +141,23 @@ fn an_adapter_that_ends_in_the_middle_of_a_lease_leaves_nothing() {
     let shared = Arc::downgrade(&passive.adapter.0.shared);
     drop(passive);
     until("all of it is gone", || shared.strong_count() == 0);
+}
+
+/// A connector that lives on keeps nothing of a connection that has ended, neither socket nor rings.
+#[test]
+fn a_connection_that_has_ended_is_given_back_while_its_connector_lives() {
+    let (active, passive) = (End::new(&Options::from_env()), End::new(&Options::from_env()));
+    join(&active, &passive);
+    let ends = [&active, &passive];
+    let links = ends.map(|end| Link::all(&end.adapter.0.shared));
+    let links = links.map(|links| links.iter().map(Arc::downgrade).collect::<Vec<_>>());
+    assert_eq!(links.each_ref().map(Vec::len), [1, 1]);
+    let calls = ends.map(|end| {
+        let (sink, told) = signal();
+        let _ = end.connector.disconnect(sink);
+        told
+    });
+    assert_eq!(calls[0].wait(), Status::Success);
+    until("both are gone", || links.iter().flatten().all(|link| link.strong_count() == 0));
+    drop((active, passive));
 }
