@@ -5,6 +5,7 @@
 mod adapters;
 mod bench;
 mod exit;
+mod explain;
 mod inspect;
 mod packaging;
 mod path;
@@ -33,6 +34,8 @@ enum Command {
     Quickstart(quickstart::Args),
     /// List the addresses at which an adapter can be opened
     Adapters(adapters::Args),
+    /// Explain a rule by which something was refused: what it says, why, and what leads to it
+    Explain(explain::Args),
     /// List the processes of this user that answer inspections: those started with TRANSOM_INSPECT=1
     Ps(inspect::PsArgs),
     /// Show what one such process has registered, who may touch it, and what was refused
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         Command::Run(args) => return run::run(&args),
         Command::Quickstart(args) => quickstart::run(&args),
         Command::Adapters(args) => adapters::run(&args),
+        Command::Explain(args) => explain::run(&args),
         Command::Ps(args) => inspect::ps(&args),
         Command::Show(args) => inspect::show(&args),
         Command::Rping(args) => rping::run(&args),

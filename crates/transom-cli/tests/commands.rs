@@ -52,6 +52,26 @@ fn each_command_has_a_manual_page() {
 }
 
 #[test]
+fn rules_are_explained_by_the_names_that_refusals_carry() {
+    let page = run(&["explain", "live_token"]);
+    assert_eq!((page.code, page.err.as_str()), (0, ""));
+    for words in ["The token must be live.", "-window.revoke()", "Others report:", "Source: ND2"] {
+        assert!(page.out.contains(words), "{words:?} is not in {}", page.out);
+    }
+    assert!(!page.out.contains("must grant"), "another rule's");
+    let list = run(&["explain", "--list"]).out;
+    let all = run(&["explain", "--all"]).out;
+    for name in list.lines().filter_map(|line| line.split_whitespace().next()) {
+        assert!(all.contains(&format!("\n## {name}\n")), "{name}");
+        assert_eq!(run(&["explain", name]).code, 0, "{name}");
+    }
+    assert!(list.lines().count() > 20, "{list}");
+    run(&["explain", "tokens"]).failed(2, &["tokens", "transom explain live_token"]);
+    run(&["explain", "gravity"]).failed(2, &["gravity", "--list"]);
+    assert_eq!(run(&["explain"]).code, 2);
+}
+
+#[test]
 fn adapters_are_listed_for_people_and_programs() {
     let ran = run(&["adapters"]);
     assert_eq!(ran.code, 0, "{ran:?}");
