@@ -18,7 +18,7 @@ mod tcp;
 
 use std::path::Path;
 
-/// One TCP connection of a capture.
+/// A TCP connection of a capture.
 #[derive(Clone, Debug, Default)]
 pub struct Session {
     /// File it comes from, and its number in there: `siw-rping-64/0`.
@@ -27,7 +27,7 @@ pub struct Session {
     pub turns: Vec<Turn>,
     /// The client's maximum segment size on the wire, options taken off.
     pub segment: u32,
-    /// Who ended the connection in order (FIN) or in haste (RST), in that order.
+    /// The sides that ended the connection, in order (FIN) or in haste (RST), as they followed.
     pub ends: Vec<End>,
 }
 
@@ -52,7 +52,7 @@ pub struct End {
 /// A start-up frame or an FPDU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
-    /// Its direction.
+    /// The unit's direction.
     pub from_client: bool,
     /// An MPA Request or Reply.
     pub start_up: bool,

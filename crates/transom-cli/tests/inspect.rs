@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, Uid, kill_process};
 use serde_json::Value;
 use transom::{Adapter, Grant, QueuePair, Rights};
 
-/// What the memory of these tests holds, and no answer may.
+/// Bytes that the memory of these tests holds, and no answer may.
 const SECRET: &str = "the bytes of the region";
 
 /// A runtime directory for the processes of one test.
@@ -227,7 +227,8 @@ fn told(socket: &Path, user: Option<u32>) -> String {
     })
 }
 
-/// Its folder keeps other users away; and if that were open, the process would still tell them nothing.
+/// The process's folder keeps other users away; and if that were open, the process would still tell
+/// them nothing.
 #[test]
 fn another_user_is_told_nothing() {
     if !rustix::process::geteuid().is_root() {

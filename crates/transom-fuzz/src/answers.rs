@@ -1,6 +1,7 @@
-//! What the kernel says of sockets, memory, users and addresses, or what anybody would say in its place. Who is taken
-//! for the same user is told more, and is not slowed when it guesses; so an answer about another socket must
-//! name nobody. An adapter ends when its address is named as removed.
+//! The kernel's answers about sockets, memory, users and addresses, or what anybody would say in
+//! its place. A process taken for the same user is told more, and is not slowed when it guesses; so
+//! an answer about another socket must name nobody. An adapter ends when its address is named as
+//! removed.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -46,7 +47,7 @@ fn socket(mut input: Input<'_>) {
     let holder = |answer: &[u8]| sockets::holder(answer, sockets::end(from), sockets::end(to));
     let answer = input.0;
     assert_eq!(holder(answer), holds(answer, [from, to]).then(|| number(answer, 80)));
-    // What the kernel says if there is such a socket; then of another one, and not all of it.
+    // The kernel's answer if there is such a socket; then one about another socket, and a part.
     let dice = input.word() as usize;
     let mut right = vec![0; 88];
     let mut places = Vec::new();
@@ -189,7 +190,7 @@ fn addresses(news: &[u8]) {
         let octets = octets(*ip);
         assert!(news.windows(octets.len()).any(|bytes| bytes == octets), "{ip} is not in it");
     }
-    // What the kernel says if one is removed; that it was added; and not all of it.
+    // The kernel's news that an address is removed; that it was added; and a part of that.
     let mut input = Input(news);
     let dice = input.word() as usize;
     let ip = match dice % 2 {

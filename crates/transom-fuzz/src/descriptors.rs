@@ -1,4 +1,4 @@
-//! What a peer's program or library hands over as plain bytes, and every codec of the wires: whatever
+//! Plain bytes from a peer's program or library, and every codec of the wires: whatever
 //! comes in, what is understood says the same when it is written and read again.
 
 use transom::Grant;

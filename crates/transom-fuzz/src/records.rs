@@ -1,4 +1,4 @@
-//! What a peer may send over rings, said once more and apart from the decoder: the target of the rings
+//! A model, apart from the decoder, of what a peer may send over rings: the target of the rings
 //! holds each record against it.
 
 use std::collections::VecDeque;

@@ -22,11 +22,11 @@ use crate::stream::{ACTIVE, Engine, REFUSE, Rules};
 /// Small Writes are not taken by their own way.
 const ONE_WAY: u8 = 4;
 
-/// What the wire of records promises: the rest is its engine's.
+/// The promises of the wire of records: the rest is its engine's.
 pub(crate) const RECORDS: Rules = Rules {
     padded: false,
     last_words: |frame: &Frame| {
-        // What begins with a header; other frames go on with text.
+        // Some frames begin with a header; others go on with text.
         let header = record::to_words(frame.header()).and_then(Header::from_words);
         header.is_some_and(|header| header.kind == Kind::Refuse)
     },
@@ -63,7 +63,7 @@ struct Victim {
     duplex: Duplex<Memory>,
     /// Takes the same records on the long way.
     shadow: Consumer,
-    /// What the engine has to say and the ring has no room for, and how much of it was written.
+    /// Bytes of the engine for which the ring has no room, and how many were written.
     waiting: Vec<u8>,
     written: usize,
     /// Room for a record.

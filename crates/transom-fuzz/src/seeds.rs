@@ -272,7 +272,7 @@ fn upgrades() -> Vec<Vec<u8>> {
                 input.extend([(); 3].map(|()| dice.roll(256) as u8).iter().take(form % 2));
             };
             match number % 5 {
-                // Who comes says something at once, and is asked for.
+                // A guest comes, says something at once, and is asked for.
                 0 | 1 => {
                     input.push(2 | who << 3);
                     say(&mut input, &mut dice);
@@ -284,7 +284,7 @@ fn upgrades() -> Vec<Vec<u8>> {
                     say(&mut input, &mut dice);
                     input.extend([3 | (dice.roll(12) as u8) << 3, 5, dice.roll(8) as u8]);
                 }
-                // What is said over TCP.
+                // Bytes over TCP.
                 3 => {
                     input.push(6 | (dice.roll(32) as u8) << 3);
                     input.extend([(); 5].map(|()| dice.roll(256) as u8));

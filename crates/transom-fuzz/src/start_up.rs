@@ -88,7 +88,7 @@ fn run<W: Wire>(
     let _ = (engine.wire.facts(), engine.wire.retry_older());
 }
 
-/// What is not its turn is refused, and changes nothing.
+/// A call out of turn is refused, and changes nothing.
 fn disorder<W: Wire>(engine: &mut Engine<W>, role: Role, more: u8) {
     if more & DISORDER == 0 {
         return;

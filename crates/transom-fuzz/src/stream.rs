@@ -34,14 +34,14 @@ pub(crate) struct Engine<W> {
     pub(crate) wire: W,
     pub(crate) now: Time,
     options: u8,
-    /// What this wire promises besides what every wire does.
+    /// The promises of this wire besides those of every wire.
     rules: Rules,
     events: u32,
     /// Those of them that the peer has asked for.
     pub(crate) delivered: u32,
     /// Reads of the peer that wait for an answer.
     asked: i64,
-    /// What was said and not taken away.
+    /// Bytes written and not taken away.
     pub(crate) out: Vec<u8>,
     next: u64,
     under_way: bool,
@@ -58,7 +58,7 @@ pub(crate) struct Engine<W> {
     pub(crate) private: Vec<u8>,
 }
 
-/// What one wire promises besides what every wire does.
+/// The promises of a wire besides those of every wire.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     /// Frames are multiples of four.
@@ -140,7 +140,7 @@ impl<W: Wire> Engine<W> {
         if !self.dead && self.wire.on_deadline(self.now).is_err() {
             self.dead = true;
         }
-        // What is due now is due until it has been said: see `speak`.
+        // A frame due now stays due until it is written: see `speak`.
         let _ = self.wire.deadline();
     }
 

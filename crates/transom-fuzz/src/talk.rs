@@ -304,7 +304,7 @@ impl<W: Wire> End<W> {
         }
         self.queue.pop_front();
         match message {
-            // Its length is 0 where nothing was asked for: then nothing is heard at the peer.
+            // The length is 0 where nothing was asked for: then nothing is heard at the peer.
             Message::Read { address, length, .. } => {
                 self.reads.push_back((self.next, address, length));
             }

@@ -23,7 +23,7 @@ pub(crate) const OTHERS: u8 = 1;
 /// Size that memory must have.
 const SIZE: u64 = 0x11_0000;
 
-/// What somebody says, and the memory that comes with it.
+/// A guest's message, and the memory that comes with it.
 type Message = (Vec<u8>, Option<Handle>);
 
 /// A process at the upgrade socket.
@@ -40,7 +40,7 @@ struct Guest {
 struct Handle {
     facts: MemoryFacts,
     number: usize,
-    /// What the model says about mapping it.
+    /// The model's answer to whether it may be mapped.
     may_be_mapped: bool,
 }
 
@@ -74,13 +74,13 @@ impl Offerer for Guest {
     }
 }
 
-/// What the model knows of somebody who has been let in.
+/// A guest who has been let in, as the model knows it.
 struct Known {
     number: usize,
     who: PeerUser,
     since: Time,
     says: Rc<RefCell<Option<Message>>>,
-    /// It has said something.
+    /// The guest has said something.
     said: bool,
     /// Under which nonce its memory can be had, once it has said the right thing.
     nonce: Option<[u8; NONCE]>,
@@ -164,7 +164,7 @@ impl Model {
         }
     }
 
-    /// One of the last few says something.
+    /// A guest among the last few says something.
     fn say(&mut self, back: u8, input: &mut Input<'_>) {
         let [form, which, memory] = [(); 3].map(|()| input.byte().unwrap_or(0));
         let mut bytes = [&b"TRANSOM1"[..], &nonce(which), &[form >> 7]].concat();

@@ -86,7 +86,7 @@ fn fault(what: String) -> io::Error {
 /// The traced main thread of a subject.
 struct Stepper {
     pid: libc::pid_t,
-    /// What lies at each address that was executed: code does not change.
+    /// The kind of instruction at each address that was executed: code does not change.
     kinds: HashMap<u64, Kind>,
     /// Other threads that stand still while a stretch is counted.
     stopped: Vec<libc::pid_t>,
@@ -211,8 +211,8 @@ impl Stepper {
         }
     }
 
-    /// One instruction. A signal that arrives meanwhile belongs to what is not counted: the subject
-    /// handles none.
+    /// Execute one instruction. A signal that arrives meanwhile belongs to what is not counted: the
+    /// subject handles none.
     fn step(&self) -> io::Result<()> {
         self.ptrace(libc::PTRACE_SINGLESTEP, 0, 0)?;
         match self.wait()? {

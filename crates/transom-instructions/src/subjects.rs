@@ -1,4 +1,5 @@
-//! What is counted: each subject warms up, then marks stretches of a known number of operations.
+//! The subjects that are counted: each warms up, then marks stretches of a known number of
+//! operations.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::Ordering;
@@ -18,7 +19,7 @@ const WARM: usize = 2_000;
 /// Stretches that are counted of each subject.
 const STRETCHES: usize = 5;
 
-/// One operation whose cost has a budget.
+/// An operation whose cost has a budget.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subject {
     /// The name in the table of budgets and on the command line.
@@ -82,7 +83,7 @@ fn counted(mut work: impl FnMut() -> Outcome) -> Outcome {
     Ok(())
 }
 
-/// One side of a connection.
+/// A side of a connection.
 struct End {
     queue: QueuePair,
     memory: Region<Vec<u8>>,

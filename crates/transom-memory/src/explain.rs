@@ -64,7 +64,7 @@ impl Memory {
         Some((entry.head(), entry.facts())).filter(|(head, _)| head.state() != State::Unused)
     }
 
-    /// What an entry says, in the terms of a record.
+    /// An entry in the terms of a record.
     pub(crate) fn name(&self, head: Head, facts: &Facts, now: Nanoseconds) -> Named {
         let state = match head.state() {
             State::Unused | State::Reserved => NamedState::Reserved,

@@ -7,7 +7,7 @@ use crate::{Memory, Named, Nanoseconds};
 /// A region or a window that is open: reserved or live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// What it covers, what it grants and to whom.
+    /// The bytes, the rights, and who holds them.
     pub named: Named,
     /// How long ago a window was reserved; a region keeps no time.
     pub age: Option<Nanoseconds>,
@@ -28,7 +28,7 @@ impl Memory {
         })
     }
 
-    /// What is open in one chunk, which exists.
+    /// The open entries of a chunk, which must exist.
     fn chunk(&self, position: usize, now: Nanoseconds) -> Vec<Listed> {
         let mut control = self.lock();
         let mut open = Vec::new();

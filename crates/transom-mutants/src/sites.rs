@@ -64,7 +64,7 @@ struct Finder<'s> {
 impl Finder<'_> {
     fn add(&mut self, span: Span, what: String, edit: Edit) {
         let (range, line) = (span.byte_range(), span.start().line);
-        // What a macro made has no place of its own.
+        // Code made by a macro has no place of its own.
         if !range.is_empty() && self.source.get(range.clone()).is_some() {
             self.found.push(Site { range, line, what, edit });
         }

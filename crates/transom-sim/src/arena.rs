@@ -23,7 +23,7 @@ pub struct Arena {
     memory: Arc<Memory>,
     watcher: Watcher,
     buffers: Mutex<BTreeMap<u64, Buffer>>,
-    /// What it shares with peers.
+    /// Memory shared with peers.
     pub maps: Maps,
 }
 

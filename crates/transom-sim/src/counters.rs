@@ -1,4 +1,4 @@
-//! What a run has reached: a scenario that was never reached proves nothing.
+//! The scenarios a run has reached: a scenario that was never reached proves nothing.
 
 use std::collections::BTreeMap;
 
@@ -119,8 +119,8 @@ pub const SCENARIOS: &[&str] = &[
     "nothing left at the end",
 ];
 
-/// What the budget must reach oftener than [`LEAST`] times: about half of what it does reach
-/// (docs/reliability.md).
+/// The scenarios that the budget must reach oftener than [`LEAST`] times: about half of what it
+/// does reach (docs/reliability.md).
 pub const FLOORS: &[(&str, u64)] = &[
     // The network.
     ("partial read", 50_000),
@@ -185,7 +185,7 @@ pub const LEAST: u64 = 3;
 pub struct Counters(pub BTreeMap<&'static str, u64>);
 
 impl Counters {
-    /// It happened.
+    /// Count a scenario that was reached.
     pub fn hit(&mut self, name: &'static str) {
         *self.0.entry(name).or_default() += 1;
     }

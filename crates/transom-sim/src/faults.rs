@@ -1,4 +1,4 @@
-//! What the world does to honest and dishonest programs alike.
+//! The faults that the world does to honest and dishonest programs alike.
 
 use transom_core::EndReason;
 
@@ -72,7 +72,7 @@ impl World {
         self.say(|| format!("link {link} is reset"));
         self.hurt(link);
         for way in &mut self.links[link].ways {
-            // What was received before it still counts.
+            // Bytes received before the reset still count.
             if self.rng.once_in(2) {
                 way.clear();
             }

@@ -32,12 +32,12 @@ pub mod world;
 pub use counters::{Counters, OTHERS, SCENARIOS};
 pub use world::World;
 
-/// What became of one seed.
+/// The outcome of a seed.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The first rule that was broken, if one was.
     pub failure: Option<String>,
-    /// What was reached.
+    /// Scenarios that were reached.
     pub counters: Counters,
 }
 

@@ -9,7 +9,7 @@ use transom_sim::{Counters, OTHERS, SCENARIOS};
 /// A network of adapters in one thread, from one seed, watched by a model of what they may do.
 #[derive(Debug, Parser)]
 struct Options {
-    /// One seed, and nothing else. Hexadecimal with 0x.
+    /// Run this seed, and nothing else. Hexadecimal with 0x.
     #[arg(long, value_parser = number)]
     seed: Option<u64>,
     /// Print every event of the engine and every step of the world.

@@ -28,14 +28,14 @@ pub enum Life {
     Dead,
 }
 
-/// What a token names.
+/// A region or window that a token names.
 #[derive(Clone, Debug)]
 pub struct Object {
     /// The region, if it is a window.
     pub window_of: Option<u32>,
-    /// It survives its memory (fast registration).
+    /// The token survives its memory (fast registration).
     pub standing: bool,
-    /// Who may use it.
+    /// The connections that may use it.
     pub scope: Scope,
     /// For what.
     pub rights: Rights,
@@ -45,11 +45,11 @@ pub struct Object {
     pub length: u64,
     /// Where they lie.
     pub runs: Vec<Run>,
-    /// Its life as far as it is known.
+    /// The object's life as far as it is known.
     pub life: Life,
-    /// Its life before a request that the engine may or may not have executed yet.
+    /// The object's life before a request that the engine may or may not have executed yet.
     pub before: Option<Life>,
-    /// It was invalidated by name: to do so again is no offence of the peer.
+    /// The token was invalidated by name: to do so again is no offence of the peer.
     pub named: bool,
 }
 

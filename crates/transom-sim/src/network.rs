@@ -10,7 +10,7 @@ use crate::arena::Arena;
 use crate::rings::Rings;
 use crate::watch::Watcher;
 
-/// One direction of a link.
+/// A direction of a link.
 #[derive(Debug, Default)]
 pub struct Way {
     queue: VecDeque<(Time, VecDeque<u8>)>,
@@ -82,10 +82,10 @@ impl Way {
     }
 }
 
-/// One side of a link.
+/// A side of a link.
 #[derive(Debug)]
 pub struct End {
-    /// Its process.
+    /// Index of the process.
     pub process: usize,
     /// Index of its queue pair there.
     pub pair: Option<usize>,
@@ -95,13 +95,13 @@ pub struct End {
     pub out: Vec<u8>,
     /// Bytes that the connection has not used up.
     pub held: Vec<u8>,
-    /// It waits for a receive.
+    /// The connection waits for a receive.
     pub read_paused: bool,
-    /// What carries its records, if it is not bytes.
+    /// The rings that carry its records, if the link is not one of bytes.
     pub rings: Option<Rings>,
-    /// Its writing side is shut down.
+    /// The writing side is shut down.
     pub shut: bool,
-    /// What its last call wants done.
+    /// Effects that the last call wants done.
     pub effects: Effects,
 }
 
@@ -159,9 +159,9 @@ pub struct Outlet<'a> {
     pub limit: usize,
     /// Where segments lie.
     pub arena: &'a Arena,
-    /// What becomes of a frame offered without a copy.
+    /// The fate of a frame offered without a copy.
     pub straight: Straight,
-    /// Its pages vanish while it is sent.
+    /// The frame's pages vanish while it is sent.
     pub tears: bool,
     /// Counts.
     pub watcher: &'a Watcher,

@@ -1,4 +1,4 @@
-//! One process: an adapter with everything a program makes on it.
+//! A process: an adapter with everything a program makes on it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -62,7 +62,7 @@ impl SharedReceives for Pool {
 pub struct Cq {
     /// The queue.
     pub queue: CompletionQueue,
-    /// Its entries.
+    /// Entries that must be in the queue.
     pub mirror: VecDeque<Completion>,
     /// The program lets it fill up.
     pub neglected: bool,
@@ -71,21 +71,21 @@ pub struct Cq {
 /// A queue pair with its connector.
 #[derive(Debug)]
 pub struct Pair {
-    /// Its number.
+    /// Number of the queue pair.
     pub number: u32,
-    /// Its domain.
+    /// Protection domain.
     pub domain: DomainId,
     /// The front half.
     pub front: QueuePair,
-    /// Its connector.
+    /// The connector.
     pub connector: Connector,
-    /// Its completion queues, for requests and for receives.
+    /// The completion queues, for requests and for receives.
     pub cqs: [usize; 2],
-    /// Its shared receive queue.
+    /// The shared receive queue.
     pub pool: Option<usize>,
-    /// Its link and side, while it has one.
+    /// The link and the side, while there is one.
     pub end: Option<(usize, usize)>,
-    /// It has tried to connect before.
+    /// The program has tried to connect it before.
     pub tried: bool,
     /// The program has let go of it.
     pub released: bool,
@@ -98,7 +98,7 @@ pub struct Pair {
 /// Registered memory, as its program knows it.
 #[derive(Clone, Debug)]
 pub struct Region {
-    /// Its token.
+    /// The region's token.
     pub token: Token,
     /// Whose it is.
     pub scope: Scope,
@@ -106,9 +106,9 @@ pub struct Region {
     pub base: u64,
     /// Bytes.
     pub length: u64,
-    /// What it grants.
+    /// Rights granted.
     pub rights: Rights,
-    /// Its token stays (fast registration).
+    /// The token stays (fast registration).
     pub standing: bool,
     /// The program thinks that it is there.
     pub live: bool,
@@ -117,7 +117,7 @@ pub struct Region {
 /// A window, as its program knows it.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
-    /// Its token.
+    /// The window's token.
     pub token: Token,
     /// Index of its queue pair.
     pub pair: usize,
@@ -125,40 +125,40 @@ pub struct Window {
     pub live: bool,
 }
 
-/// One process.
+/// A process.
 #[derive(Debug)]
 pub struct Process {
-    /// Its number; a process that is restarted gets another.
+    /// The process's number; a process that is restarted gets another.
     pub index: usize,
-    /// It has not died.
+    /// The process has not died.
     pub alive: bool,
     /// The rules its objects follow.
     pub dialect: &'static Dialect,
-    /// What it wants of the wire.
+    /// Configuration of the wire.
     pub wire: Config,
-    /// What its adapter can.
+    /// The adapter's capabilities.
     pub caps: Caps,
     /// Tell peers all about refusals.
     pub explain: bool,
     /// The table.
     pub memory: Arc<Memory>,
-    /// Its one thread's lane.
+    /// The lane of the one thread.
     pub lane: Lane,
-    /// Its bytes.
+    /// The bytes of the buffers.
     pub arena: Arena,
-    /// Its refusals.
+    /// Records of refusals.
     pub denials: Records,
-    /// Its shared receive queues.
+    /// Shared receive queues.
     pub pools: Vec<Pool>,
-    /// Its completion queues.
+    /// Completion queues.
     pub cqs: Vec<Cq>,
-    /// Its queue pairs.
+    /// Queue pairs.
     pub pairs: Vec<Pair>,
-    /// Its listener.
+    /// The listener.
     pub listener: Listener,
-    /// Its registrations.
+    /// Registered memory.
     pub regions: Vec<Region>,
-    /// Its windows.
+    /// Memory windows.
     pub windows: Vec<Window>,
     /// The next buffer's address.
     pub next_address: u64,

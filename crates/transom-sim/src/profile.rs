@@ -1,4 +1,4 @@
-//! What kind of world a seed makes: few seeds do everything, each does some things much.
+//! The kind of world that a seed makes: few seeds do everything, each does some things much.
 
 use std::time::Duration;
 

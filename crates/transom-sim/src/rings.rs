@@ -21,7 +21,7 @@ const BASE: u64 = 1 << 60;
 /// From one to the next.
 const APART: u64 = 1 << 24;
 
-/// What two processes share.
+/// Memory that two processes share.
 #[derive(Debug)]
 pub struct Memory {
     base: u64,
@@ -53,7 +53,7 @@ impl Memory {
     }
 }
 
-/// What a process has mapped.
+/// The memory that a process has mapped.
 #[derive(Debug, Default)]
 pub struct Maps(Mutex<Vec<Weak<Memory>>>);
 
@@ -77,7 +77,7 @@ impl Maps {
 #[derive(Debug)]
 pub struct View {
     memory: Arc<Memory>,
-    /// It ends when it has come by so many points more; 0: it does not.
+    /// The process ends when it has come by so many points more; 0: never.
     fuse: Cell<u32>,
     ended: Cell<Option<&'static str>>,
     grave: OnceCell<Box<Shared>>,
@@ -90,7 +90,7 @@ impl View {
         View { memory, fuse: Cell::new(0), ended: Cell::new(None), grave: OnceCell::new() }
     }
 
-    /// It ends at the `points`-th point from now on.
+    /// The process ends at the `points`-th point from now on.
     pub fn doom(&self, points: u32) {
         self.fuse.set(points);
     }
@@ -145,7 +145,7 @@ pub struct Rings {
     pub duplex: Duplex<View>,
     /// Of the bytes that wait, so many have left.
     pub written: usize,
-    /// It has said that it sleeps, and waits for the bell.
+    /// This side has said that it sleeps, and waits for the bell.
     pub asleep: bool,
 }
 
@@ -167,7 +167,7 @@ pub struct Outlet<'a> {
     pub out: &'a mut Vec<u8>,
     /// Bytes that may leave before others have their turn.
     pub left: usize,
-    /// What waited has left.
+    /// Bytes that waited have left.
     pub flowing: bool,
     /// Frames are copied into the buffer first.
     pub copies: bool,

@@ -40,18 +40,18 @@ impl Rng {
         self.below(n) == 0
     }
 
-    /// One of them.
+    /// Pick an element.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
         from.get(self.index(from.len()))
     }
 
-    /// One of them, by value.
+    /// Pick an element, by value.
     pub fn one<T: Copy, const N: usize>(&mut self, from: [T; N]) -> T {
         const { assert!(N > 0) };
         from[self.index(N)]
     }
 
-    /// So many bytes.
+    /// Make `length` bytes.
     pub fn bytes(&mut self, length: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(length + 8);
         while bytes.len() < length {

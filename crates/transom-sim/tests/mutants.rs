@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-/// What is wrong with a patch: `None` if it is one hunk of one file, whose lines the file has once.
+/// The fault of a patch: `None` if it is one hunk of one file, whose lines the file has once.
 fn fault(root: &Path, patch: &str) -> Option<String> {
     let Some((head, body)) = patch.split_once("--- a/") else {
         return Some("names no file".into());

@@ -1,4 +1,4 @@
-//! One machine: an adapter with one queue pair, one connector, one completion queue.
+//! A machine: an adapter with one queue pair, one connector, one completion queue.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -16,7 +16,7 @@ use transom_core::{
     Sge, SharedReceiveQueue, SharedReceives, Side, Status,
 };
 
-/// What a host is made with.
+/// The parameters of a host.
 #[derive(Clone, Copy, Debug)]
 pub struct HostConfig {
     /// The rules its objects follow.
@@ -31,7 +31,7 @@ pub struct HostConfig {
     pub shared: bool,
     /// The domain in which they are judged.
     pub receive_domain: DomainId,
-    /// What its adapter can.
+    /// The adapter's capabilities.
     pub caps: Caps,
     /// Tell the peer all about refusals.
     pub explain: bool,
@@ -61,11 +61,11 @@ impl HostConfig {
 /// Registered memory of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffer {
-    /// Its token.
+    /// The region's token.
     pub token: Token,
-    /// Its first byte.
+    /// Address of the first byte.
     pub address: u64,
-    /// Its bytes.
+    /// Length in bytes.
     pub length: u64,
 }
 
@@ -83,7 +83,7 @@ impl Buffer {
     }
 }
 
-/// What a program would have seen, in its order.
+/// An event that a program would have seen; they are kept in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// An entry was added to the completion queue.
@@ -127,33 +127,33 @@ impl SharedReceives for Shared {
     }
 }
 
-/// One machine. Everything is public: tests look.
+/// A machine. Everything is public: tests look.
 #[derive(Debug)]
 pub struct Host {
-    /// What it was made with.
+    /// The parameters of the host.
     pub config: HostConfig,
-    /// Its tables.
+    /// Tokens, regions and windows.
     pub memory: Memory,
     lane: Lane,
-    /// Its bytes.
+    /// The bytes of the regions.
     pub arena: Arena,
     next_address: u64,
-    /// Its refusals.
+    /// Records of refusals.
     pub denials: Kept,
-    /// Its shared receive queue.
+    /// The shared receive queue.
     pub shared: Shared,
-    /// Its queue pair.
+    /// The queue pair.
     pub queue_pair: QueuePair,
-    /// Its connector.
+    /// The connector.
     pub connector: Connector,
-    /// Its listener.
+    /// The listener.
     pub listener: Listener,
-    /// Its connection.
+    /// The connection, while there is one.
     pub connection: Option<Connection>,
-    /// Its completion queue, for requests and receives alike.
+    /// The completion queue, for requests and receives alike.
     pub cq: CompletionQueue,
     effects: Effects,
-    /// What its program would have seen.
+    /// Everything that the program would have seen.
     pub seen: Vec<Seen>,
     /// The event stream, if it is on.
     pub trace: Option<Vec<transom_core::trace::TraceEvent>>,

@@ -50,7 +50,7 @@ macro_rules! again_over_process {
     };
 }
 
-/// What the two sides say on the wire.
+/// The wire that each of the two sides speaks.
 #[derive(Clone, Debug)]
 pub struct Wires {
     /// Over which wire. `Process` takes what it knows of from the two below.
@@ -97,12 +97,12 @@ impl Wires {
     }
 }
 
-/// What a pair is made with.
+/// The parameters of a pair.
 #[derive(Clone, Debug)]
 pub struct PairConfig {
     /// The two hosts.
     pub hosts: [HostConfig; 2],
-    /// What they say.
+    /// The wires they speak.
     pub wires: Wires,
     /// Bytes delivered at a time, each way.
     pub chunk: usize,
@@ -123,7 +123,7 @@ impl PairConfig {
     }
 }
 
-/// One direction of the link.
+/// A direction of the link.
 #[derive(Debug, Default)]
 struct Way {
     /// On their way.
@@ -448,7 +448,7 @@ impl Pair {
                     connection.link_closed(cx, how);
                 }
             });
-            // What the connection had to say about it comes first.
+            // The connection's own reports about the end come first.
             self.hosts[host].with(now, |connector, _, _, cx| connector.link_gone(cx.effects));
             return true;
         }

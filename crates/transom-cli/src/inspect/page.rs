@@ -1,4 +1,4 @@
-//! What a process says, for people.
+//! A process's answer, for people.
 
 use std::fmt::Write;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What is open, listed.
+//! The list of open regions and windows.
 
 use crate::common::*;
 use transom_memory::*;
@@ -13,7 +13,7 @@ fn find(all: &[Listed], token: Token) -> Option<Listed> {
     all.iter().copied().find(|one| one.named.token == token)
 }
 
-/// What is open is listed with everything that a check compares, and what is closed is not.
+/// Every open region or window is listed with all that a check compares, and no closed one is.
 #[test]
 fn regions_and_windows_are_listed_while_they_are_open() {
     let memory = memory();

@@ -11,11 +11,11 @@ use crate::watch::outbound::parts;
 /// Something that has come in and must be placed, delivered or refused.
 #[derive(Debug)]
 pub struct Piece {
-    /// What it is.
+    /// The kind of piece.
     pub what: What,
     /// The message: the peer's, or of an answer our own.
     pub message: usize,
-    /// Its bytes.
+    /// The bytes that have come.
     pub bytes: Vec<u8>,
     /// Of these, placed.
     pub placed: usize,
@@ -321,7 +321,7 @@ impl Watch {
                 return self.fail("what must be refused as a whole is not refused (rule 3)");
             }
             if matches!(what, What::Send { .. }) && stream.waits.is_some() && !self.transmitting {
-                // It goes on with the next call that looks for a receive.
+                // The Send goes on with the next call that looks for a receive.
                 return;
             }
             if let What::Send { offset, .. } = what {
@@ -335,7 +335,7 @@ impl Watch {
                             self.fail("a Send waits although its shared queue has a receive");
                         }
                         if stream.extension {
-                            // Its sender knows how many receives there are.
+                            // The sender knows how many receives there are.
                             self.fail("a Send comes for which no receive was granted");
                         }
                         if stream.waits.is_none() {

@@ -1,8 +1,9 @@
 //! The watcher: follows every request, frame, copy and completion of every adapter, and compares each
 //! with what the rules allow at that moment.
 //!
-//! It sits between the engine and what the simulator replaces (wire, host memory, record of refusals,
-//! event stream, effects), so it sees the order in which things happen and not only their result.
+//! The watcher sits between the engine and what the simulator replaces (wire, host memory, record
+//! of refusals, event stream, effects), so it sees the order in which things happen and not only
+//! their result.
 //!
 //! | file | rules | what it compares |
 //! |---|---|---|
@@ -29,7 +30,7 @@ use crate::process::Process;
 pub use inbound::Piece;
 pub use outbound::{Filling, Sealed};
 
-/// One end of a link: the link, and which side.
+/// An end of a link: the link, and which side.
 pub type EndId = (usize, usize);
 /// A queue pair: its process, and its number.
 pub type PairId = (usize, u32);
@@ -52,7 +53,7 @@ pub struct Watch {
     pub now: Time,
     /// Whose memory is whose, by process.
     pub books: Vec<Books>,
-    /// What every byte of a process must be, by process and buffer.
+    /// The value that every byte of a process must have, by process and buffer.
     pub shadows: Vec<BTreeMap<u64, Vec<u8>>>,
     /// Queue pairs.
     pub pairs: HashMap<PairId, Pair>,
@@ -66,7 +67,7 @@ pub struct Watch {
     pub transmitting: bool,
     /// The first rule that was broken.
     pub failure: Option<String>,
-    /// What was reached.
+    /// Scenarios that were reached.
     pub counters: Counters,
     /// The network works, and everybody is served at once: nobody falls silent any more.
     pub healed: bool,
@@ -77,11 +78,11 @@ pub struct Watch {
 /// A queue pair.
 #[derive(Debug)]
 pub struct Pair {
-    /// Its domain.
+    /// Protection domain.
     pub domain: DomainId,
-    /// Its context.
+    /// The program's context.
     pub context: u64,
-    /// Its shared receive queue.
+    /// The shared receive queue.
     pub shared: Option<usize>,
     /// Everything ever posted.
     pub requests: Vec<Posted>,
@@ -93,22 +94,22 @@ pub struct Pair {
     pub failed: bool,
     /// Receives that have not completed, in order; of a shared queue, those that were taken.
     pub receives: VecDeque<Receive>,
-    /// Its connection.
+    /// The connection.
     pub end: Option<EndId>,
-    /// Its connection is over, or it was flushed.
+    /// The connection is over, or the queue pair was flushed.
     pub over: bool,
 }
 
 /// A request.
 #[derive(Clone, Debug)]
 pub struct Posted {
-    /// Its context, unique in its queue pair.
+    /// The program's context, unique in its queue pair.
     pub context: u64,
-    /// What it asks for.
+    /// The operation asked for.
     pub operation: Operation,
     /// How.
     pub flags: Flags,
-    /// Its list.
+    /// The scatter/gather list.
     pub list: Vec<Sge>,
     /// The memory that it registers.
     pub memory: Vec<Segment>,
@@ -118,9 +119,9 @@ pub struct Posted {
     pub length: u64,
     /// When it was posted.
     pub at: Time,
-    /// Its message, once it has begun.
+    /// The message, once it has begun.
     pub message: Option<usize>,
-    /// It has no message and was executed.
+    /// The request has no message and was executed.
     pub executed: bool,
     /// Why it cannot succeed.
     pub bad: Option<Status>,
@@ -129,9 +130,9 @@ pub struct Posted {
 /// A receive.
 #[derive(Clone, Debug)]
 pub struct Receive {
-    /// Its context.
+    /// The program's context.
     pub context: u64,
-    /// Its list.
+    /// The scatter/gather list.
     pub list: Vec<Sge>,
     /// Bytes in all.
     pub length: u64,
@@ -141,7 +142,7 @@ pub struct Receive {
     pub bad: Option<Status>,
 }
 
-/// What a receive's completion must say.
+/// Contents that a receive's completion must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivered {
     /// Bytes.
@@ -155,11 +156,11 @@ pub struct Delivered {
 /// A message of one end.
 #[derive(Clone, Debug)]
 pub struct Message {
-    /// Its request.
+    /// Index of the request.
     pub request: usize,
-    /// What it asks for.
+    /// The operation asked for.
     pub operation: Operation,
-    /// Its bytes.
+    /// Length in bytes.
     pub length: u64,
     /// Asks for an event.
     pub solicited: bool,
@@ -175,18 +176,18 @@ pub struct Message {
     pub refused: Option<Status>,
 }
 
-/// One end of a connection.
+/// An end of a connection.
 #[derive(Debug)]
 pub struct Stream {
-    /// Its process.
+    /// Index of the process.
     pub process: usize,
-    /// Who speaks first.
+    /// The role, which says whether this end speaks first.
     pub role: Role,
-    /// Its queue pair.
+    /// The queue pair.
     pub pair: Option<PairId>,
     /// Whom its checks name.
     pub actor: Actor,
-    /// Its number and epoch.
+    /// Number and epoch.
     pub id: ConnectionId,
     /// Which memory may be the sink of its Reads.
     pub sink: Purpose,
@@ -200,11 +201,11 @@ pub struct Stream {
     pub reads: u32,
     /// Messages flow.
     pub open: bool,
-    /// It is over.
+    /// Why the connection ended, once it has.
     pub ended: Option<EndReason>,
     /// The clock leapt while it had something to say behind its end, and no room for that.
     pub stood_still: bool,
-    /// Its own messages.
+    /// Messages of this end.
     pub messages: Vec<Message>,
     /// The frame whose payload is being supplied.
     pub frame: Option<Filling>,
@@ -212,7 +213,7 @@ pub struct Stream {
     pub flight: VecDeque<Sealed>,
     /// Reads of the peer that are being answered.
     pub serving: VecDeque<Serving>,
-    /// What has come and was not dealt with.
+    /// Pieces that have come and were not dealt with.
     pub inbox: VecDeque<Piece>,
     /// Since when the oldest of that waits.
     pub waits: Option<Time>,
@@ -300,7 +301,7 @@ impl Watch {
         });
     }
 
-    /// It is over. Afterwards its effects are looked at.
+    /// The call is over. Afterwards its effects are looked at.
     pub fn leave(&mut self) {
         self.with(|watch, end, stream| {
             watch.frame_done(stream);
@@ -315,7 +316,7 @@ impl Watch {
         (self.current, self.transmitting) = (None, false);
     }
 
-    /// What start-up has agreed.
+    /// The start-up has agreed on this.
     pub fn agreed(&mut self, extension: bool, reads: u32) {
         self.with(|_, _, stream| (stream.extension, stream.reads) = (extension, reads));
     }
@@ -364,7 +365,8 @@ impl Watch {
             .pair
             .and_then(|pair| self.pairs.get(&pair))
             .is_some_and(|pair| pair.requests[pair.first..].iter().any(|r| r.bad.is_some()));
-        // Who waits for a receive of a shared queue, for a plain peer's Send, does not read on.
+        // An end that waits for a receive of a shared queue, for a plain peer's Send, reads no
+        // further.
         let deaf = self.peer(end).is_some_and(|peer| peer.waits.is_some());
         let silent = self.now.since(stream.heard).as_secs() >= 4 && (deaf || !self.healed);
         let right = match reason {
@@ -411,7 +413,7 @@ impl Watch {
 }
 
 impl Stream {
-    /// One end, before its first byte.
+    /// An end, before its first byte.
     #[must_use]
     pub fn new(process: &Process, role: Role, id: ConnectionId, now: Time) -> Stream {
         let dialect = process.dialect;

@@ -15,11 +15,11 @@ pub struct Filling {
     of: Payload,
     length: usize,
     last: bool,
-    /// What may be read for it, in order, and of which region it is part.
+    /// Ranges that may be read for it, in order, and the region of each.
     runs: VecDeque<(Run, u32)>,
-    /// What was read.
+    /// Bytes that were read.
     bytes: Vec<u8>,
-    /// It is read before its message begins: a small Write.
+    /// The payload is read before its message begins: a small Write.
     ahead: bool,
 }
 
@@ -88,7 +88,7 @@ impl Watch {
     /// The wire has agreed to start a message.
     pub fn begun(&mut self, id: MessageId, wire: &Wire) {
         self.with(|watch, _, stream| {
-            // What was read for it ahead is read again.
+            // Bytes read for it ahead are read again.
             watch.frame_done(stream);
             watch.start_local(stream);
             let Some(mut pair) = stream.pair.and_then(|key| watch.pairs.remove(&key)) else {
@@ -197,7 +197,7 @@ impl Watch {
         });
     }
 
-    /// Its bytes are handed to the link.
+    /// The bytes of a small Write are handed to the link.
     pub fn small_out(&mut self, payload: &[u8]) {
         self.with(|watch, _, stream| {
             if stream.flight.back().is_none_or(|sealed| sealed.bytes != payload) {
@@ -206,7 +206,7 @@ impl Watch {
         });
     }
 
-    /// What may be read for the next request, if it is a Write.
+    /// The ranges that may be read for the next request, if it is a Write.
     fn ahead(&self, stream: &Stream) -> Option<Filling> {
         let pair = self.pairs.get(&stream.pair?)?;
         let request = pair.requests.get(pair.next)?;

@@ -120,7 +120,7 @@ impl Watch {
         self.say(|| format!("  {count} shared receives are put back"));
         let key = self.current.and_then(|end| self.ends.get(&end)).and_then(|stream| stream.pair);
         let Some(pair) = key.and_then(|key| self.pairs.get_mut(&key)) else { return };
-        // One that is being filled has been completed already, as far as the engine goes.
+        // A receive that is being filled has been completed already, as far as the engine goes.
         let skip = pair.receives.len().saturating_sub(count);
         let back: Vec<Receive> = pair.receives.drain(skip..).collect();
         let all_unused =
@@ -303,7 +303,8 @@ impl Watch {
             || matches!(request.operation, Operation::Read { .. })
             || matches!(request.operation, Operation::Write { .. })
                 && !request.flags.contains(Flags::SILENT_SUCCESS);
-        // It vouches for those by an orderly close, too, executed or not: what it has refused it says.
+        // The peer vouches for those by an orderly close, too, executed or not: its refusals it
+        // reports.
         let settled = stream.finished && !stream.extension && message.sent;
         let write = matches!(request.operation, Operation::Write { .. });
         if vouched {
@@ -363,7 +364,7 @@ impl Watch {
                     || refused.is_some()
                         && matches!(request.operation, Operation::SendWithInvalidate { .. })
             }
-            // Its peer failed for another reason, or could not say for which.
+            // The peer failed for another reason, or could not say for which.
             Status::RemoteError => peer_over || hurt,
             Status::IoTimeout => {
                 late || request.bad == Some(status) || refused == Some(status) || hurt || old

@@ -1,4 +1,4 @@
-//! What a request names at its peer.
+//! The memory that a request names at its peer.
 
 use transom_core::Operation;
 use transom_memory::{Purpose, Rights, Scope};

@@ -361,7 +361,8 @@ impl World {
         self.flush_pair(process, index);
         self.processes[process].listener.forget(index as u64);
         self.processes[process].pairs[index].released = true;
-        // Its last handle closes what is left of its windows (a Bind that never ran among them).
+        // The queue pair's last handle closes what is left of its windows (a Bind that never ran
+        // among them).
         let number = self.processes[process].pairs[index].number;
         self.processes[process].memory.close_queue_pair(QueuePairId(number), self.now.0);
         let nowhere = transom_memory::ConnectionId { number: u32::MAX, epoch: 0 };

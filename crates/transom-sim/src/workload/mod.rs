@@ -1,4 +1,4 @@
-//! What programs do, the good ones and the others.
+//! The programs' steps, of the good ones and the others.
 //!
 //! | file | what programs do there |
 //! |---|---|
@@ -33,7 +33,7 @@ pub struct Grant {
     pub address: u64,
     /// Bytes.
     pub length: u64,
-    /// What it grants.
+    /// Rights granted.
     pub rights: Rights,
     /// For the peer of this queue pair of its owner; `None`: for any.
     pub pair: Option<usize>,
@@ -44,7 +44,7 @@ const DOMAINS: u64 = 2;
 const MESSAGE: u64 = 1000;
 
 impl World {
-    /// One thing that happens.
+    /// Let one thing happen.
     pub fn step(&mut self) {
         let faults = self.profile.faults;
         if faults > 0 && self.rng.once_in(faults) {

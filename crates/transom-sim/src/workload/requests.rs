@@ -59,7 +59,7 @@ impl World {
                 wrong || region.live && region.length > 0 && ours
             };
             let some: Vec<usize> = (0..regions.len()).filter(fit).collect();
-            // One that is long enough, mostly.
+            // Mostly a region that is long enough.
             let long: Vec<usize> =
                 some.iter().copied().filter(|i| regions[*i].length >= left).collect();
             let from = if long.is_empty() || self.rng.once_in(8) { &some } else { &long };
@@ -154,9 +154,9 @@ impl World {
         }
     }
 
-    /// What programs do that signal, or poll: the last Write again, to the very same place, whatever
-    /// has become of it, and another one in between; or several Reads of nothing, and then word that
-    /// they are over.
+    /// The habits of programs that signal, or poll: the last Write again, to the very same place,
+    /// whatever has become of it, and another one in between; or several Reads of nothing, and then
+    /// word that they are over.
     fn once_more(&mut self, process: usize, pair: usize) {
         let Pair { domain, end, signal, .. } = self.processes[process].pairs[pair];
         if let Some(signal) = signal.filter(|_| self.rng.once_in(2)) {

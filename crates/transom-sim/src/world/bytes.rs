@@ -42,7 +42,7 @@ impl World {
         self.flush_out(id);
     }
 
-    /// What was posted behind the end has been canceled by now.
+    /// Requests posted behind the end have been canceled by now.
     fn cancel_behind_the_end(&mut self, id: EndId) {
         let mut watch = self.watcher.see();
         let over = watch.ends.get(&id).and_then(|stream| {

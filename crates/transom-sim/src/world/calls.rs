@@ -14,7 +14,7 @@ use crate::watch::EndId;
 use crate::world::World;
 
 impl World {
-    /// One call into the engine on behalf of an end, under its link's lock as it were, and everything
+    /// A call into the engine on behalf of an end, under its link's lock as it were, and everything
     /// that a driver does around it.
     pub(crate) fn call<R>(
         &mut self,
@@ -95,7 +95,7 @@ impl World {
         let torn = if cut { std::mem::take(&mut end.out) } else { Vec::new() };
         let execution = if gone { end.connection.take_execution() } else { None }.or(unused);
         if gone {
-            // What a torn frame has sent has been sent.
+            // Bytes that a torn frame has sent stay sent.
             other.push(self.now, torn);
             other.closed = true;
             self.links[id.0].ways[id.1].clear();
@@ -240,7 +240,8 @@ impl World {
         }
     }
 
-    /// What an end sends along with its Connect, Accept or Reject: no two send the same.
+    /// Private data that an end sends along with its Connect, Accept or Reject: no two send the
+    /// same.
     pub(crate) fn private(&mut self, id: EndId, length: usize) -> Vec<u8> {
         let word = (id.0 * 2 + id.1) as u32;
         let bytes: Vec<u8> = word.to_le_bytes().into_iter().cycle().take(length).collect();

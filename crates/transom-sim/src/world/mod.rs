@@ -49,7 +49,7 @@ pub struct World {
     overrun: Vec<(usize, usize)>,
 }
 
-/// What carries messages between two processes.
+/// The medium that carries messages between two processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Path {
     /// iWARP.
@@ -58,7 +58,7 @@ enum Path {
     Process,
 }
 
-/// What a call on one end may use.
+/// The objects that a call on one end may use.
 pub(crate) struct Call<'a> {
     pub(crate) connection: &'a mut Connection,
     pub(crate) connector: Option<&'a mut Connector>,
@@ -142,7 +142,7 @@ impl World {
         self.finish();
     }
 
-    /// What became of it.
+    /// The outcome of the run.
     #[must_use]
     pub fn outcome(&self) -> crate::Outcome {
         let watch = self.watcher.see();
