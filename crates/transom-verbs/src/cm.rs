@@ -25,8 +25,9 @@ pub(crate) const REJECT_DATA: usize = 148;
 /// Statuses of REJECTED: by the program, and by nobody (Verbs V124).
 const REJECTED_BY_PROGRAM: i32 = 28;
 const NO_LISTENER: i32 = 8;
-/// How long a connect that meets no listener is repeated (Verbs V123), and how often.
-const PERSISTENCE: Duration = Duration::from_millis(500);
+/// How long a connect that meets no listener is repeated (Verbs V123), and how often. Machines are
+/// loaded: half a second was too short for a server that was about to listen.
+const PERSISTENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(20);
 /// When TIMEWAIT_EXIT follows a disconnect (Verbs V130).
 const TIMEWAIT: Duration = Duration::from_secs(1);

@@ -1,0 +1,172 @@
+//! `transom run`: what it sets, whom it refuses, and how programs end under it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // tests
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+fn transom(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_transom"));
+    command.arg("run").args(words);
+    command
+}
+
+fn run(words: &[&str]) -> Output {
+    transom(words).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A file of this test's own.
+fn file(name: &str) -> PathBuf {
+    let here =
+        PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("run-{}", std::process::id()));
+    std::fs::create_dir_all(&here).unwrap();
+    here.join(name)
+}
+
+/// Compile C; `false`, said as SKIPPED, where the compiler cannot do that.
+fn compiled(source: &str, name: &str, words: &[&str]) -> Option<PathBuf> {
+    let (code, program) = (file(&format!("{name}.c")), file(name));
+    std::fs::write(&code, source).unwrap();
+    let done = Command::new("cc").arg("-o").arg(&program).arg(&code).args(words).output();
+    if done.as_ref().is_ok_and(|done| done.status.success()) {
+        return Some(program);
+    }
+    eprintln!("SKIPPED: cc {words:?}: {done:?}");
+    None
+}
+
+#[test]
+fn the_exit_status_is_the_program_s() {
+    for status in [0, 7, 255] {
+        let done = run(&["--", "sh", "-c", &format!("exit {status}")]);
+        assert_eq!(done.status.code(), Some(status));
+    }
+}
+
+#[test]
+fn words_behind_the_program_are_its_own() {
+    let done = run(&["--quiet", "--", "echo", "--tcp", "-x", "--"]);
+    assert_eq!(text(&done.stdout), "--tcp -x --\n");
+    assert_eq!(text(&done.stderr), "");
+}
+
+#[test]
+fn signals_are_the_program_s() {
+    let mut child = transom(&["--", "sh", "-c", "echo ready; exec sleep 1000"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(15));
+}
+
+#[test]
+fn children_find_the_libraries_and_the_path() {
+    let shown = "echo $LD_LIBRARY_PATH; echo $TRANSOM_PATH; echo $TRANSOM_EXPLAIN";
+    let done = run(&["--tcp", "--", "sh", "-c", shown]);
+    let said = text(&done.stdout);
+    let lines: Vec<&str> = said.lines().collect();
+    let libraries = PathBuf::from(lines[0].split(':').next().unwrap());
+    for name in ["libibverbs.so.1", "libibverbs.so", "librdmacm.so.1", "librdmacm.so"] {
+        assert!(libraries.join(name).exists(), "{name} in {}", libraries.display());
+    }
+    assert_eq!(lines[1..], ["tcp", "1"]);
+    let quiet = run(&["--quiet", "--process", "--", "sh", "-c", shown]);
+    assert!(text(&quiet.stdout).ends_with("process\n0\n"));
+}
+
+#[test]
+fn the_caller_s_path_of_libraries_stays_behind_ours() {
+    let mut command = transom(&["--", "sh", "-c", "echo $LD_LIBRARY_PATH"]);
+    let said = command.env("LD_LIBRARY_PATH", "/nonexistent/lib").output().unwrap();
+    assert!(text(&said.stdout).trim_end().ends_with(":/nonexistent/lib"));
+}
+
+#[test]
+fn env_prints_what_a_shell_can_read() {
+    let said = text(&run(&["--env", "--device", "a'b"]).stdout);
+    let script = format!("{said}echo $TRANSOM_DEVICE");
+    let evaluated = Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert_eq!(text(&evaluated.stdout), "a'b\n");
+}
+
+#[test]
+fn without_a_program_it_says_what_one_would_see() {
+    let said = text(&run(&[]).stdout);
+    for word in ["libraries ", "device     transom0", "addresses ", "path "] {
+        assert!(said.contains(word), "{said}");
+    }
+}
+
+#[test]
+fn what_cannot_be_started_ends_as_in_a_shell() {
+    let done = run(&["--", "no-such-program-anywhere"]);
+    assert_eq!(done.status.code(), Some(127));
+    assert!(text(&done.stderr).contains("there is no such program"));
+    let plain = file("plain");
+    std::fs::write(&plain, "not a program").unwrap();
+    std::fs::set_permissions(&plain, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let done = run(&["--", plain.to_str().unwrap()]);
+    assert_eq!(done.status.code(), Some(126));
+    assert!(text(&done.stderr).contains("cannot be executed"));
+}
+
+/// Verbs V7.
+#[test]
+fn v7_a_static_program_is_told_that_it_cannot_be_served() {
+    let source = "void _start(void) { for (;;) { } }";
+    let Some(program) = compiled(source, "static", &["-static", "-nostdlib"]) else { return };
+    let done = run(&["--", program.to_str().unwrap()]);
+    assert_eq!(done.status.code(), Some(126));
+    assert!(text(&done.stderr).contains("linked statically"), "{}", text(&done.stderr));
+}
+
+/// Verbs V7: only a set-uid program of another user is one.
+#[test]
+fn v7_a_set_uid_program_is_told_that_it_cannot_be_served() {
+    let program = file("set-uid");
+    std::fs::copy("/bin/true", &program).unwrap();
+    if std::os::unix::fs::chown(&program, Some(65534), None).is_err() {
+        return eprintln!("SKIPPED: only root can give a file away");
+    }
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
+    let done = run(&["--", program.to_str().unwrap()]);
+    assert_eq!(done.status.code(), Some(126));
+    assert!(text(&done.stderr).contains("set-uid"), "{}", text(&done.stderr));
+}
+
+/// Verbs V8: also where a library of the program's wants the version, and no other.
+#[test]
+fn v8_a_private_version_that_is_missing_is_named() {
+    for (version, known) in [("IBVERBS_PRIVATE_34", true), ("IBVERBS_PRIVATE_99", false)] {
+        let map = file(&format!("{version}.map"));
+        std::fs::write(&map, format!("{version} {{ global: verbs_set_ops; }};\n")).unwrap();
+        let script = format!("-Wl,--version-script={}", map.display());
+        let name = format!("libibverbs-{version}.so");
+        let words = ["-shared", "-fPIC", "-Wl,-soname,libibverbs.so.1", &script];
+        let stub = "void verbs_set_ops(void) { }";
+        let Some(verbs) = compiled(stub, &name, &words) else { return };
+        let user = "void verbs_set_ops(void); void vendor(void) { verbs_set_ops(); }";
+        let name = format!("libvendor-{version}.so");
+        let soname = format!("-Wl,-soname,{name}");
+        let words = ["-shared", "-fPIC", "-Wl,--no-as-needed", &soname, verbs.to_str().unwrap()];
+        let Some(vendor) = compiled(user, &name, &words) else { return };
+        let run_path = format!("-Wl,-rpath,{}", vendor.parent().unwrap().display());
+        let source = "void vendor(void); int main(void) { vendor(); return 0; }";
+        let words = [vendor.to_str().unwrap(), &run_path, "-Wl,--allow-shlib-undefined"];
+        let Some(program) = compiled(source, &format!("user-{version}"), &words) else { return };
+        let done = run(&["--", program.to_str().unwrap()]);
+        let said = text(&done.stderr);
+        assert_eq!(done.status.code(), Some(if known { 0 } else { 126 }), "{said}");
+        assert_eq!(said.contains(version) && said.contains("libvendor"), !known, "{said}");
+    }
+}
