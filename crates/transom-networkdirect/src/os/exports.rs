@@ -580,6 +580,32 @@ mod tests {
     }
 
     #[test]
+    fn a_call_that_fails_says_why() {
+        let error_of = |failed: bool| {
+            assert!(failed);
+            let error = transom_win32_get_last_error();
+            transom_win32_set_last_error(0);
+            error
+        };
+        for (initial, maximum) in [(2, 1), (0, 0), (-1, 1), (0, -1)] {
+            let made = transom_win32_create_semaphore(initial, maximum);
+            assert_eq!(error_of(made == Handle::NULL), ERROR_INVALID_PARAMETER, "{initial}");
+        }
+        let made = transom_win32_create_thread(None, std::ptr::null_mut(), 0, OutPtr::at(0));
+        assert_eq!(error_of(made == Handle::NULL), ERROR_INVALID_PARAMETER);
+        let event = open(Object::Waitable(Waitable::new(Kind::AutoEvent(true))));
+        let events = [event; MAXIMUM_WAIT_OBJECTS as usize + 1];
+        let wait = |count| transom_win32_wait(count, InPtr::to(&events[0]), 0, 0);
+        assert_eq!(wait(MAXIMUM_WAIT_OBJECTS), 0);
+        for count in [0, MAXIMUM_WAIT_OBJECTS + 1] {
+            assert_eq!(error_of(wait(count) == WAIT_FAILED), ERROR_INVALID_PARAMETER, "{count}");
+        }
+        assert_eq!(transom_win32_close_handle(event), 1);
+        assert_eq!(error_of(wait(1) == WAIT_FAILED), ERROR_INVALID_HANDLE);
+        assert_eq!(error_of(transom_win32_close_handle(event) == 0), ERROR_INVALID_HANDLE);
+    }
+
+    #[test]
     fn several_packets_are_counted() {
         let bench = Bench::new();
         for number in 1..=3 {

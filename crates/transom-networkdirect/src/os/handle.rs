@@ -164,6 +164,9 @@ mod tests {
         let again: Vec<_> = (0..QUARANTINE * 4).map(|_| Handle::open(event()).unwrap()).collect();
         assert!(first.get().is_none());
         assert!(many.iter().all(|handle| handle.get().is_none()));
+        let index = |handle: &Handle| handle.index().unwrap();
+        let used: Vec<u32> = many.iter().map(index).collect();
+        assert!(again.iter().any(|handle| used.contains(&index(handle))), "places are used again");
         for handle in again {
             assert!(handle.close());
         }
