@@ -93,7 +93,7 @@ fn adapter(one: &Adapter) -> String {
     line(
         &mut text,
         &format!(
-            "  {} refusals ({} forgotten), {} of them guesses; {} connections, {} sharing memory",
+            "  refusals {} (forgotten {}, guesses {}); connections {} (sharing memory {})",
             counters.refusals,
             counters.refusals_forgotten,
             counters.guesses,
@@ -104,7 +104,7 @@ fn adapter(one: &Adapter) -> String {
     line(
         &mut text,
         &format!(
-            "  {} regions of {}, {} windows of {}; {} held for peers",
+            "  regions {} ({}), windows {} ({}); held for peers: {}",
             counters.regions,
             show::bytes(counters.region_bytes),
             counters.windows,
@@ -165,8 +165,8 @@ fn connection(one: &Connection) -> String {
 fn region(one: &Region) -> String {
     let Region { token, address, length, rights, scope, state, windows, .. } = one;
     format!(
-        "    region {token}: {length} bytes at {address}, {rights}, for {scope}, {windows} windows, \
-         {state}\n"
+        "    region {token}: {length} bytes at {address}, {rights}, for {scope}, {state}, windows: \
+         {windows}\n"
     )
 }
 
