@@ -85,6 +85,15 @@ fn children_find_the_libraries_and_the_path() {
 }
 
 #[test]
+fn a_program_answers_inspections_if_that_was_asked_for() {
+    for (words, expected) in [(&["--inspect"][..], "1\n"), (&[], "\n")] {
+        let words = [words, &["--", "sh", "-c", "echo $TRANSOM_INSPECT"]].concat();
+        let said = transom(&words).env_remove("TRANSOM_INSPECT").output().unwrap();
+        assert_eq!(text(&said.stdout), expected);
+    }
+}
+
+#[test]
 fn the_caller_s_path_of_libraries_stays_behind_ours() {
     let mut command = transom(&["--", "sh", "-c", "echo $LD_LIBRARY_PATH"]);
     let said = command.env("LD_LIBRARY_PATH", "/nonexistent/lib").output().unwrap();

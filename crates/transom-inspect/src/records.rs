@@ -179,7 +179,7 @@ pub struct Connection {
     pub unread_bytes: u64,
     /// Bytes that the peer has not taken.
     pub unsent_bytes: u64,
-    /// Until the next of its time-outs, in milliseconds, as it was last computed.
+    /// Until the next of its time-outs, in milliseconds, if that is known without a look.
     pub deadline_ms: Option<u64>,
 }
 

@@ -35,6 +35,9 @@ pub(crate) struct Args {
     /// Explain nothing on standard error
     #[arg(long)]
     quiet: bool,
+    /// Have the program answer `transom ps` and `transom show`
+    #[arg(long)]
+    inspect: bool,
     /// Print the variables instead of starting a program
     #[arg(long)]
     env: bool,
@@ -75,6 +78,9 @@ impl Args {
         }
         if let Some(addresses) = &self.address {
             all.push(("TRANSOM_ADDRESSES", addresses.into()));
+        }
+        if self.inspect {
+            all.push(("TRANSOM_INSPECT", "1".into()));
         }
         all.push(("TRANSOM_EXPLAIN", if self.quiet { "0" } else { "1" }.into()));
         all

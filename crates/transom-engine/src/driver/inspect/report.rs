@@ -129,7 +129,8 @@ fn connection(adapter: u64, link: &Link) -> Connection {
     let queue = |(taken, depth)| Queue { taken: u64::from(taken), depth: u64::from(depth) };
     let path = if link.is_over_rings() { transom_process::NAME } else { "tcp" };
     let now = sys::now();
-    let until = |deadline: Time| deadline.0.saturating_sub(now.0) / 1_000_000;
+    // A moment that has passed was put off since, and will be computed anew when somebody looks.
+    let until = |deadline: Time| Some(deadline.0.checked_sub(now.0)? / 1_000_000);
     Connection {
         adapter,
         number: overview.connection.id.number,
@@ -151,7 +152,7 @@ fn connection(adapter: u64, link: &Link) -> Connection {
         peer_waits_for_receive: overview.connection.peer_waits_for_receive,
         unread_bytes: overview.unread as u64,
         unsent_bytes: overview.unsent as u64,
-        deadline_ms: overview.deadline.map(until),
+        deadline_ms: overview.deadline.and_then(until),
     }
 }
 
