@@ -104,8 +104,11 @@ impl Queue {
         Ok(self.engine.notify(NotifyKind::Errors, sink)?)
     }
 
-    /// Retrieve completions; how many.
-    pub(crate) fn poll(&self, mut store: impl FnMut(usize, ibv_wc), most: usize) -> usize {
+    /// Retrieve completions; how many. `EIO` in a forked child, which would wait for ever.
+    pub(crate) fn poll(&self, mut store: impl FnMut(usize, ibv_wc), most: usize) -> Result<usize> {
+        if self.context.adapter.is_forked() {
+            return Err(Errno::EIO);
+        }
         let mut batch = [Completion::BLANK; BATCH];
         let mut done = 0;
         while done < most {
@@ -120,7 +123,7 @@ impl Queue {
                 break;
             }
         }
-        done
+        Ok(done)
     }
 
     fn entry(&self, completion: &Completion) -> ibv_wc {

@@ -9,6 +9,7 @@ use transom_memory::{Rights, Segment, Token};
 use crate::abi::access;
 use crate::context::Context;
 use crate::errno::{Errno, Result};
+use crate::limits;
 
 /// A protection domain.
 #[derive(Debug)]
@@ -81,6 +82,8 @@ pub(crate) struct Region {
     pub(crate) token: Token,
     /// As it was asked for.
     pub(crate) access: u32,
+    /// The address of the first byte, as requests name it.
+    pub(crate) base: u64,
     /// No bytes: the key grants nothing, and the engine knows nothing of it (Verbs V41).
     empty: bool,
 }
@@ -134,7 +137,8 @@ impl Region {
         flags: u32,
     ) -> Result<Region> {
         let rights = rights(flags)?;
-        if host.checked_add(length).is_none() || iova.checked_add(length).is_none() {
+        let wraps = host.checked_add(length).is_none() || iova.checked_add(length).is_none();
+        if wraps || length > limits::REGION {
             return Err(Errno::EINVAL);
         }
         let context = &domain.context;
@@ -155,12 +159,14 @@ impl Region {
             context.add_region(token.0);
         }
         domain.join();
-        Ok(Region { handle: context.handle(), domain: domain.clone(), token, access: flags, empty })
+        let (handle, domain) = (context.handle(), domain.clone());
+        Ok(Region { domain, handle, token, access: flags, base: iova, empty })
     }
 
-    /// `EBUSY` while a window is bound. When this has returned, no byte moves through it.
+    /// `EBUSY` while a window is bound. When this has returned, no byte moves through it. In a forked
+    /// child there is nothing to end (Verbs V146).
     pub(crate) fn deregister(&self) -> Result {
-        if self.empty {
+        if self.empty || self.domain.context.adapter.is_forked() {
             return Ok(());
         }
         self.domain.context.adapter.deregister(self.token)?;

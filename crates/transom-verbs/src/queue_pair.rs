@@ -238,7 +238,7 @@ impl QueuePair {
         let destination = gid::address_of(crate::abi::gid_bytes(ah.grh.dgid));
         let own = self.context().address(usize::from(ah.grh.sgid_index));
         let usable = !destination.is_unspecified() && !destination.is_multicast();
-        if own.is_none() || !usable || ah.port_num > 1 {
+        if own.is_none() || !usable || ah.port_num != 1 {
             return Err(Errno::EINVAL);
         }
         Ok(())
@@ -320,7 +320,7 @@ impl QueuePair {
     #[inline]
     pub(crate) fn post_send(&self, request: &Request, data: Data<'_>) -> Result {
         if self.state.load(Ordering::Relaxed) == qps::SQD {
-            return self.hold(request, data);
+            return self.hold(std::iter::once((*request, data)));
         }
         self.engine.post(request, data).map_err(post_error)
     }
@@ -331,25 +331,26 @@ impl QueuePair {
         list: impl Iterator<Item = (Request, Data<'a>)> + Clone,
     ) -> Result {
         if self.state.load(Ordering::Relaxed) == qps::SQD {
-            for (request, data) in list {
-                self.hold(&request, data)?;
-            }
-            return Ok(());
+            return self.hold(list);
         }
         self.engine.post_list(list).map_err(post_error)
     }
 
-    fn hold(&self, request: &Request, data: Data<'_>) -> Result {
+    /// Keep all of them until SQD ends, or none.
+    fn hold<'a>(&self, list: impl Iterator<Item = (Request, Data<'a>)> + Clone) -> Result {
         let mut held = self.held();
-        if self.engine.outstanding().0 as usize + held.len() >= self.caps.max_send_wr as usize {
+        let taken = self.engine.outstanding().0 as usize + held.len();
+        if taken + list.clone().count() > self.caps.max_send_wr as usize {
             return Err(Errno::ENOMEM);
         }
-        let (list, inline) = match data {
-            Data::Inline(bytes) => (Vec::new(), Some(bytes.to_vec())),
-            Data::Sges(list) => (list.to_vec(), None),
-            Data::Memory(_) => return Err(Errno::EINVAL),
-        };
-        held.push(Held { request: *request, list, inline });
+        for (request, data) in list {
+            let (list, inline) = match data {
+                Data::Inline(bytes) => (Vec::new(), Some(bytes.to_vec())),
+                Data::Sges(list) => (list.to_vec(), None),
+                Data::Memory(_) => return Err(Errno::EINVAL), // no call of the front makes one
+            };
+            held.push(Held { request, list, inline });
+        }
         Ok(())
     }
 
@@ -385,6 +386,7 @@ impl QueuePair {
 fn post_error(error: raw::Error) -> Errno {
     match error.status {
         Status::NoMoreEntries => Errno::ENOMEM,
+        Status::Forked => Errno::EIO,
         _ => Errno::EINVAL,
     }
 }

@@ -141,6 +141,12 @@ impl Adapter {
         self.0.shared.is_watched()
     }
 
+    /// Whether this process was forked from the one that opened the adapter, so that nothing works here.
+    #[must_use]
+    pub fn is_forked(&self) -> bool {
+        self.0.shared.is_foreign()
+    }
+
     /// Its options.
     #[must_use]
     pub fn options(&self) -> &Options {

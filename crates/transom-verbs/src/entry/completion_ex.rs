@@ -6,8 +6,8 @@ use std::sync::PoisonError;
 use crate::abi::*;
 use crate::entry::completion::create;
 use crate::entry::shell::{self, OfQueue};
-use crate::entry::{caught, pointer, stubs};
-use crate::errno::Errno;
+use crate::entry::{caught, number, pointer, stubs};
+use crate::errno::{Errno, Result};
 
 /// Members of a completion that can be asked for: all but time stamps and what VLANs, flows and tag
 /// matching have.
@@ -66,23 +66,23 @@ pub(crate) fn head(base: ibv_cq) -> ibv_cq_ex {
     }
 }
 
-/// The next completion becomes the current one, if there is any.
+/// The next completion becomes the current one; `ENOENT` if there is none.
 ///
 /// # Safety
 /// A queue of the program's, locked by this thread.
-unsafe fn advance(cq: *mut ibv_cq_ex) -> bool {
+unsafe fn advance(cq: *mut ibv_cq_ex) -> Result {
     // SAFETY: this function's contract.
     let queue = &unsafe { shell::trust::<OfQueue>(cq) }.body;
     let mut found = None;
-    queue.poll(|_, entry| found = Some(entry), 1);
-    let Some(entry) = found else { return false };
+    queue.poll(|_, entry| found = Some(entry), 1)?;
+    let entry = found.ok_or(Errno::ENOENT)?;
     *queue.current.lock().unwrap_or_else(PoisonError::into_inner) = entry;
     // SAFETY: two members that only the thread that polls reads and writes.
     unsafe {
         (&raw mut (*cq).status).write(entry.status as c_int);
         (&raw mut (*cq).wr_id).write(entry.wr_id);
     }
-    true
+    Ok(())
 }
 
 /// # Safety
@@ -101,25 +101,25 @@ unsafe fn unlock(cq: *mut ibv_cq_ex) {
 
 /// Successful, it leaves the queue locked until `end_poll`.
 unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut u32) -> c_int {
-    // SAFETY: a queue and an argument of the program's, whose first member is its mask.
-    unsafe {
-        if attr.is_null() || attr.read() != 0 {
-            return Errno::EINVAL.0;
+    number(|| {
+        // SAFETY: a queue and an argument of the program's, whose first member is its mask.
+        unsafe {
+            if attr.is_null() || attr.read() != 0 {
+                return Err(Errno::EINVAL);
+            }
+            lock(cq);
+            let found = caught(|| advance(cq));
+            if found.is_err() {
+                unlock(cq);
+            }
+            found
         }
-        lock(cq);
-        let found = caught(|| Ok(advance(cq))).unwrap_or(false);
-        if !found {
-            unlock(cq);
-            return Errno::ENOENT.0;
-        }
-    }
-    0
+    })
 }
 
 unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
     // SAFETY: a queue that `start_poll` has locked.
-    let found = caught(|| Ok(unsafe { advance(cq) })).unwrap_or(false);
-    if found { 0 } else { Errno::ENOENT.0 }
+    number(|| unsafe { advance(cq) })
 }
 
 unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {

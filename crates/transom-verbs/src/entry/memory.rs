@@ -133,14 +133,18 @@ pub(crate) unsafe extern "C" fn ibv_rereg_mr(
             return Err(Errno::EBUSY);
         }
         let pd = if flags & PD == 0 { shell.head.pd } else { pd };
-        let (addr, length) = match flags & TRANSLATION {
-            0 => (shell.head.addr, shell.head.length),
-            _ => (addr, length),
-        };
+        // SAFETY: as above.
+        let domain = &unsafe { shell::look::<OfDomain>(pd) }?.body;
+        if !Arc::ptr_eq(&domain.context, &shell.body.domain.context) {
+            return Err(Errno::EINVAL);
+        }
         let access = if flags & ACCESS == 0 { shell.body.access } else { access as u32 };
+        let (addr, length, iova) = match flags & TRANSLATION {
+            0 => (shell.head.addr, shell.head.length, shell.body.base),
+            _ => (addr, length, base(addr, addr.addr() as u64, access)),
+        };
         // SAFETY: the contract of `ibv_reg_mr`.
-        let new =
-            unsafe { register(pd, addr, length, base(addr, addr.addr() as u64, access), access) }?;
+        let new = unsafe { register(pd, addr, length, iova, access) }?;
         // SAFETY: made above, and not handed out.
         let mut new = unsafe { shell::take::<OfRegion>(new) };
         if let Err(error) = shell.body.deregister() {

@@ -90,12 +90,10 @@ impl Captured {
     }
 }
 
-/// Whether an operation may carry its data inline.
-fn may_be_inline(operation: &Operation) -> bool {
-    matches!(
-        operation,
-        Operation::Send | Operation::SendWithInvalidate { .. } | Operation::Write { .. }
-    )
+/// Whether a request may carry its data inline (Verbs V81).
+fn may_be_inline(opcode: u32) -> bool {
+    let fetches = [wr::RDMA_READ, wr::ATOMIC_CMP_AND_SWP, wr::ATOMIC_FETCH_AND_ADD];
+    !fetches.contains(&opcode)
 }
 
 /// # Safety
@@ -109,20 +107,22 @@ unsafe fn post_one(pair: &QueuePair, wr: &ibv_send_wr) -> Result {
     if given.len() > pair.caps.max_send_sge as usize {
         return Err(Errno::EINVAL);
     }
+    let inline = wr.send_flags & send::INLINE != 0;
+    if inline && !may_be_inline(wr.opcode) {
+        return Err(Errno::EINVAL);
+    }
     let length: u64 = given.iter().map(|entry| u64::from(entry.length)).sum();
-    let operation = if length <= u64::from(limits::MESSAGE) {
-        operation
-    } else {
-        Operation::Unsupported { status: Status::BufferOverflow } // LOC_LEN_ERR when its turn comes
+    let most = if inline { pair.caps.max_inline_data } else { limits::MESSAGE };
+    let operation = match length {
+        _ if length <= u64::from(most) => operation,
+        _ if inline => return Err(Errno::EINVAL),
+        _ => Operation::Unsupported { status: Status::BufferOverflow }, // LOC_LEN_ERR in its turn
     };
     let request = Request { context: wr.wr_id, operation, flags: pair.flags(wr.send_flags) };
     if !operation.has_data() {
         return pair.post_send(&request, Data::Sges(&[]));
     }
-    if wr.send_flags & send::INLINE != 0 {
-        if !may_be_inline(&operation) {
-            return Err(Errno::EINVAL);
-        }
+    if inline {
         let mut captured = Captured::new();
         for entry in given {
             let most = pair.caps.max_inline_data;
