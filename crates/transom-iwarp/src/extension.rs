@@ -155,3 +155,19 @@ impl<'b> Extra<'b> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_has_as_much_text_as_it_may() {
+        let target = Target::Untagged { ulp: 0, queue: REFUSAL_QUEUE, number: 1, offset: 0 };
+        let text = [b'a'; EXPLANATION + 1];
+        let longest = Extra::parse(target, true, &text[..EXPLANATION]);
+        assert!(
+            matches!(longest, Ok(Extra::Refusal(refused)) if refused.text.len() == EXPLANATION)
+        );
+        assert_eq!(Extra::parse(target, true, &text).err(), Some(false));
+    }
+}

@@ -308,6 +308,32 @@ fn a_write_refused_at_its_announcement_moves_no_byte() {
     assert!(error.code.starts_with("Terminate 1/1/01"), "{}", error.code);
 }
 
+/// The same while the Write is still being sent: the refusal names it, and not an older message that
+/// waits for its acknowledgement.
+#[test]
+fn a_write_is_refused_while_it_is_sent() {
+    let mut pair = quiet();
+    pair.passive.refuse = Some((
+        |event| matches!(event, Event::WriteAnnounced { .. }),
+        RefusalClass::Bounds,
+        "41 bytes past the end",
+    ));
+    pair.active.write(7, 0x1000, b"before", true);
+    pair.active.write(7, 0x1000, &[1; 400_000], true);
+    // The first one, the announcement, a piece.
+    for _ in 0..3 {
+        assert!(pair.active.step().is_some());
+    }
+    assert_eq!(pair.active.next_id, 2, "the second one is under way");
+    let sent = std::mem::take(&mut pair.active.out);
+    pair.passive.feed(&sent);
+    let answer = pair.passive.talk();
+    pair.active.feed(&answer);
+    let got = pair.active.taken();
+    let Some(Got::Failed { id, error }) = got.last() else { unreachable!("{got:?}") };
+    assert_eq!((*id, error.class), (Some(1), Some(RefusalClass::Bounds)), "{got:?}");
+}
+
 // ---- refusals -----------------------------------------------------------------------------------
 
 /// Posts four messages, of which the peer refuses the first that `which` accepts.

@@ -96,6 +96,34 @@ fn rule_4_the_passive_side_holds_its_frames_until_the_first_of_the_peer() {
     }
 }
 
+/// The empty Write that ends start-up is used up; any other first frame is looked at like those that
+/// follow.
+#[test]
+fn only_the_ready_to_receive_write_is_used_up() {
+    let first = |frame: &str| {
+        let mut side = Side::new(plain(Role::Passive));
+        side.feed(&request("5002 0004 8004 c004"));
+        side.wire.accept(side.now, LIMITS, b"").unwrap();
+        side.talk();
+        side.taken();
+        side.feed(&hex(frame));
+        (side.taken(), side.violation.is_some())
+    };
+    let ready = "000e c140 00000001 0000000000000000 ebd34c5f";
+    assert_eq!(first(ready), (vec![Got::Established], false));
+    let others = [
+        ("bytes", "0012 c140 00000007 0000000000000000 64617461 6fba51c5"),
+        ("not its end", "000e 8140 00000007 0000000000000000 1c585d21"),
+        ("a Send", "0012 4143 00000000 00000000 00000001 00000000 587be8c4"),
+        ("another version", "000e c240 00000007 0000000000000000 73341b90"),
+        ("a Read Response", "000e c142 00000007 0000000000000000 73bbb60d"),
+    ];
+    for (what, frame) in others {
+        let (got, broken) = first(frame);
+        assert!(got.len() == 2 || broken, "{what}: {got:?}");
+    }
+}
+
 #[test]
 fn rule_4_can_be_given_up_towards_peers_that_do_not_keep_it() {
     let mut side = Side::new(Config { fence: false, ..plain(Role::Passive) });
@@ -107,6 +135,9 @@ fn rule_4_can_be_given_up_towards_peers_that_do_not_keep_it() {
 
 #[test]
 fn rule_7_every_wait_ends() {
+    // The peer's program has a minute to answer, and to confirm.
+    let (config, minute) = (Config::new(Role::Active), Duration::from_secs(60));
+    assert_eq!((config.reply_timeout, config.confirm_timeout), (minute, Some(minute)));
     let mut side = waiting(plain(Role::Active));
     side.wait(Config::new(Role::Active).handshake_timeout);
     assert_eq!(side.violation, None, "the peer's program may think (ND2 C32)");
