@@ -17,6 +17,7 @@ transom_testing::again_over_process![
     v68_a_reset_needs_the_other_half,
     v94_a_send_without_a_receive_fails_after_the_queue_pairs_own_limit,
     v92_a_failure_of_ones_own_costs_the_peer_its_connection_only,
+    v79_a_peer_that_leaves_keeps_no_shared_receive,
     v93_the_queue_pair_is_judged_before_the_token,
     v104_the_program_hears_of_what_its_peer_did,
     v129_a_queue_pair_joins_a_connection_that_was_made_without_one,
@@ -310,6 +311,11 @@ fn v129_a_queue_pair_joins_a_connection_that_was_made_without_one() {
     // Before the active side completes, behind it, and when the peer has sent something already.
     for (early, late) in [(true, false), (false, false), (false, true)] {
         let mut pair = alone(b"");
+        let target = pair.hosts[PASSIVE].register(vec![0; 8], WRITABLE);
+        let source = pair.hosts[ACTIVE].register(vec![7; 8], Rights::NONE);
+        // In front of the Sends, which wait for the peer's leave.
+        let list = [source.all()];
+        pair.post(ACTIVE, 5, write(&target, 0), Flags::NONE, &list).unwrap();
         for host in 0..2 {
             pair.hosts[host].post_receive(20, &[]).unwrap();
             send(&mut pair, host, 1);
@@ -322,10 +328,6 @@ fn v129_a_queue_pair_joins_a_connection_that_was_made_without_one() {
         pair.complete().unwrap();
         if !early {
             pair.join(ACTIVE).unwrap();
-            let target = pair.hosts[PASSIVE].register(vec![0; 8], WRITABLE);
-            let source = pair.hosts[ACTIVE].register(vec![7; 8], Rights::NONE);
-            let list = [source.all()];
-            pair.post(ACTIVE, 5, write(&target, 0), Flags::NONE, &list).unwrap();
             if late {
                 pair.advance(Duration::from_secs(1));
             }
@@ -492,4 +494,22 @@ fn v104_the_program_hears_of_what_its_peer_did() {
         pair.pump();
         assert_eq!(events(&mut pair, PASSIVE), []);
     }
+}
+
+/// V79: what was taken of a shared queue, and not filled, goes back to it.
+#[test]
+fn v79_a_peer_that_leaves_keeps_no_shared_receive() {
+    let mut config = PairConfig::new(&dialect::VERBS);
+    config.hosts[PASSIVE].shared = true;
+    let mut pair = Pair::connected_with(config);
+    let left = |pair: &Pair| pair.hosts[PASSIVE].shared.0.lock().unwrap().0.outstanding();
+    pair.hosts[PASSIVE].post_receive(20, &[]).unwrap();
+    pair.stall(ACTIVE, true); // the answer does not arrive
+    send(&mut pair, ACTIVE, 1);
+    pair.pump();
+    assert_eq!(left(&pair), 0, "taken for the Send that was asked for");
+    pair.kill(ACTIVE);
+    pair.pump();
+    assert_eq!(left(&pair), 1);
+    assert_eq!(pair.hosts[PASSIVE].queue_pair.state(), QueuePairState::Idle);
 }
