@@ -250,3 +250,31 @@ fn a_forked_child_may_open_an_adapter_of_its_own() {
     });
     drop((active, passive));
 }
+
+/// A child does not answer inspections of its parent, nor does it take the parent's socket away; it
+/// answers for an adapter of its own.
+#[test]
+fn a_forked_child_does_not_answer_for_its_parent() {
+    if !has_a_process_for_itself("a_forked_child_does_not_answer_for_its_parent", "tcp") {
+        return;
+    }
+    let adapters =
+        || transom_inspect::ask(std::process::id()).map(|answer| answer.process.adapters);
+    let options = Options { inspect: true, ..Options::from_env() };
+    let before = descriptors();
+    let end = End::new(&options);
+    let ours: BTreeSet<RawFd> =
+        descriptors().difference(&before).copied().filter(|fd| is_open(*fd)).collect();
+    in_forked_child(|| {
+        let closed = ours.iter().all(|fd| !is_open(*fd));
+        let quiet = matches!(adapters(), Err(transom_inspect::AskError::NotThere));
+        let own = End::new(&options);
+        let answers = adapters().is_ok_and(|adapters| adapters == 1);
+        drop(own);
+        let gone = matches!(adapters(), Err(transom_inspect::AskError::NotThere));
+        closed && quiet && answers && gone
+    });
+    assert_eq!(adapters().unwrap(), 1);
+    drop(end);
+    assert!(matches!(adapters(), Err(transom_inspect::AskError::NotThere)));
+}
