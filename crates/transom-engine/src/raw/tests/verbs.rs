@@ -708,3 +708,31 @@ fn v101_a_thread_waits_for_a_descriptor_and_moves_the_bytes_of_several_queues() 
         assert_eq!(wait(Some(PATIENCE)), Waited::Over);
     });
 }
+
+/// V37: of both its queues.
+#[test]
+fn v37_a_reset_purges_both_queues() {
+    let (end, _) = ends();
+    let receives = end.adapter.completion_queue(8).unwrap();
+    let options = QueuePairOptions::default();
+    let qp = end.adapter.queue_pair(end.domain, &end.cq, &receives, None, &options).unwrap();
+    let end = End { qp, ..end };
+    send(&end, 1);
+    end.qp.post_receive(30, &[]).unwrap();
+    end.qp.flush().unwrap();
+    assert!(!end.cq.is_empty() && !receives.is_empty());
+    end.qp.reset().unwrap();
+    assert!(end.cq.is_empty() && receives.is_empty());
+}
+
+/// V79: what was outstanding when the peer left fails without a further call.
+#[test]
+fn v79_what_was_outstanding_when_the_peer_left_fails_after_the_limit() {
+    let (mut active, mut passive) = ends();
+    active.qp.set_limits(Limits { reconnection: SOON, ..Limits::default() }).unwrap();
+    connect(&mut active, &mut passive);
+    send(&active, 1); // no receive, for ever
+    active.qp.post_receive(30, &[]).unwrap();
+    passive.connector.disconnect(crate::raw::Sink::call(|_| ())).unwrap();
+    assert_eq!(outcomes(&active, 2), [(1, Status::RetryExceeded), (30, CANCELED)]);
+}
