@@ -300,3 +300,41 @@ fn garbage_ends_only_its_own_connection() {
     }
     join_at(&End::new(&Options::from_env()), &passive, &listener);
 }
+
+/// A peer that does not know the extension closes in order behind a Write, without an answer to the
+/// Read of no bytes that follows it, as siw does at the end of a session. Its TCP has taken the
+/// Write, which has succeeded.
+#[test]
+fn a_write_that_a_plain_peer_has_taken_succeeds_when_the_peer_leaves() {
+    fn take(stream: &mut TcpStream, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        stream.read_exact(&mut bytes).unwrap();
+        bytes
+    }
+    let listener = TcpListener::bind(loopback()).unwrap();
+    let at = listener.local_addr().unwrap();
+    let peer = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let request = take(&mut stream, 20);
+        take(&mut stream, usize::from(u16::from_be_bytes([request[18], request[19]])));
+        stream.write_all(b"MPA ID Rep Frame\x50\x02\0\x04\0\x04\0\x04").unwrap();
+        loop {
+            let length = take(&mut stream, 2);
+            let length = usize::from(u16::from_be_bytes([length[0], length[1]]));
+            let frame = take(&mut stream, (2 + length).next_multiple_of(4) - 2 + 4);
+            if frame[1] == 0x41 {
+                return; // the Read Request; everything has been read
+            }
+        }
+    });
+    let end = End::new(&Options { extension: false, ..Options::from_env() });
+    end.connector.bind(loopback()).unwrap();
+    let (sink, connected) = signal();
+    end.connector.connect(&end.qp, at, LIMITS, b"hello", sink).unwrap();
+    assert_eq!(connected.wait(), Status::Success);
+    end.connector.complete_connect().unwrap();
+    let from = end.buffer(8);
+    end.post(Operation::Write { token: 7, address: 0 }, &[from.all()]);
+    end.expect(CompletionKind::Write);
+    peer.join().unwrap();
+}
