@@ -1,4 +1,4 @@
-/* Completion channels and asynchronous events (Verbs V36, V98 to V104). */
+/* Completion channels and asynchronous events. */
 #include "common.h"
 static int pollfd_(int fd, int ms) {
     struct pollfd p = {fd, POLLIN, 0};

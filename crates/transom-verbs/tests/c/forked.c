@@ -1,4 +1,4 @@
-/* Forked children, and descriptors that the program closes (Verbs V145 to V149). */
+/* Forked children, and descriptors that the program closes. */
 #include "common.h"
 int main(void) {
     setvbuf(stdout, NULL, _IOLBF, 0);

@@ -1,5 +1,5 @@
 /* The device and its objects: what is advertised and granted, refusals and their numbers, handles,
- * busy objects, registrations (Verbs V22 to V46, V52, V56, V152). */
+ * busy objects, registrations. */
 #include "common.h"
 int main(void) {
     struct ibv_context *c = open_dev(), *c2 = open_dev();

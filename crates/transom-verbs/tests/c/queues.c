@@ -1,5 +1,4 @@
-/* Posting, completion queues, shared receive queues, the `wr_*` interface (Verbs V37, V52 to V60,
- * V81 to V92, V152). */
+/* Posting, completion queues, shared receive queues, the `wr_*` interface. */
 #include "common.h"
 #define EXPECT_LATE(cq, id)                                                            \
     do {                                                                               \
