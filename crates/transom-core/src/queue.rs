@@ -40,7 +40,9 @@ pub(crate) struct Slot {
     /// Number of its message, once it has one.
     pub(crate) message: u64,
     pub(crate) denial: u64,
-    /// Where its list (or its inline bytes) begins, counted since the ring was made.
+    /// The first entry of its list: most have no more.
+    one: Sge,
+    /// Where the rest of its list (or its inline bytes) begins, counted since the ring was made.
     start: u64,
 }
 
@@ -48,6 +50,11 @@ impl Slot {
     /// Whether it has several entries.
     pub(crate) fn is_list(&self) -> bool {
         self.entries > 1
+    }
+
+    /// Its entry, if it has one and no more, and is not inline.
+    pub(crate) fn only(&self) -> Option<Sge> {
+        (!self.inline && self.entries == 1).then_some(self.one)
     }
 }
 
@@ -131,10 +138,18 @@ impl RequestQueue {
         data: Data<'_>,
         length: u64,
     ) {
+        let mut one = Sge::default();
         let (inline, entries, start) = match data {
+            Data::Sges([only]) => {
+                one = *only;
+                (false, 1, 0)
+            }
             Data::Sges(list) => {
                 let start = self.first_sge + self.sges.len() as u64;
-                self.sges.extend(list);
+                if let [first, rest @ ..] = list {
+                    one = *first;
+                    self.sges.extend(rest);
+                }
                 (false, list.len(), start)
             }
             Data::Inline(bytes) => {
@@ -143,9 +158,13 @@ impl RequestQueue {
                 (true, 0, start)
             }
             Data::Memory(pieces) => {
-                let before = self.sges.len();
-                self.sges.extend(pieces.iter().copied().flat_map(entries_of));
-                (false, self.sges.len() - before, self.first_sge + before as u64)
+                let (before, mut all) =
+                    (self.sges.len(), pieces.iter().copied().flat_map(entries_of));
+                let first = all.next();
+                self.sges.extend(all);
+                one = first.unwrap_or_default();
+                let entries = usize::from(first.is_some()) + self.sges.len() - before;
+                (false, entries, self.first_sge + before as u64)
             }
         };
         self.slots.push_back(Slot {
@@ -159,6 +178,7 @@ impl RequestQueue {
             length,
             message: u64::MAX,
             denial: 0,
+            one,
             start,
         });
     }
@@ -172,7 +192,7 @@ impl RequestQueue {
             self.bytes.drain(..bytes);
             self.first_byte += bytes as u64;
         } else {
-            for _ in 0..slot.entries {
+            for _ in 1..slot.entries {
                 self.first_sge += u64::from(self.sges.pop_front().is_some());
             }
         }
@@ -206,7 +226,7 @@ impl RequestQueue {
             to.bytes.extend(self.bytes.drain(..count));
             self.first_byte += count as u64;
         } else {
-            let count = (slot.entries as usize).min(self.sges.len());
+            let count = (slot.entries.saturating_sub(1) as usize).min(self.sges.len());
             slot.start = to.first_sge + to.sges.len() as u64;
             to.sges.extend(self.sges.drain(..count));
             self.first_sge += count as u64;
@@ -219,19 +239,14 @@ impl RequestQueue {
     pub(crate) fn list(&self, slot: &Slot) -> impl Iterator<Item = Sge> + '_ {
         let start = slot.start.saturating_sub(self.first_sge) as usize;
         let count = if slot.inline { 0 } else { slot.entries as usize };
-        self.sges.iter().skip(start).take(count).copied()
+        let rest = self.sges.iter().skip(start).copied();
+        std::iter::once(slot.one).chain(rest).take(count)
     }
 
     /// The memory of a fast registration.
     pub(crate) fn memory(&self, slot: &Slot) -> Vec<Segment> {
         let of = |sge: Sge| Segment { host: sge.address, length: u64::from(sge.length) };
         self.list(slot).map(of).collect()
-    }
-
-    /// The entry of a request that has one and no more, and is not inline.
-    pub(crate) fn only(&self, slot: &Slot) -> Option<Sge> {
-        let at = usize::try_from(slot.start.checked_sub(self.first_sge)?).ok()?;
-        self.sges.get(at).filter(|_| !slot.inline && slot.entries == 1).copied()
     }
 
     /// The longest run of one entry that begins `offset` bytes into the message.

@@ -1,12 +1,12 @@
-//! Writes of a few bytes, for links with a place for small frames: judged, copied and on their way in
-//! one go, where the ordinary way (`outbound.rs`) starts a message, asks the wire for its frames, and
+//! Writes of a few bytes, for links with a place for small frames, and Binds among them: judged, copied
+//! and on their way in one go, where the ordinary way (`outbound.rs`) starts a message, asks the wire for its frames, and
 //! copies each of them.
 //!
 //! Those that follow each other share a guard ([`Memory::pass`](transom_memory::Memory::pass)). Its
 //! fence waits until what was stored before has reached its cache line, which the other processor has:
 //! longer than all the rest of such a Write takes.
 
-use transom_memory::{Pass, Purpose};
+use transom_memory::{Memory, Pass, Purpose};
 use transom_wire::{Message, MessageId, Operation as WireOperation, Placing, SMALL_HEADER, Time};
 
 use super::{Connection, Phase};
@@ -35,6 +35,8 @@ type Under<'a, 'lane> = (&'a mut Pass<'lane>, &'a dyn HostMemory, Time);
 /// What became of the next request.
 enum Small {
     Gone,
+    /// A Bind was executed.
+    Bound,
     /// It is none of these, or there is none.
     No,
     /// Its own memory was refused; its context.
@@ -93,7 +95,7 @@ impl Connection {
         true
     }
 
-    /// Write what can go this way of a connection that [is quiet](Connection::is_quiet). `false`: something
+    /// Start what can go this way of a connection that [is quiet](Connection::is_quiet). `false`: something
     /// is left, for [`transmit`](Connection::transmit).
     pub fn transmit_small(&mut self, cx: &mut Cx<'_>, out: &mut dyn Output) -> bool {
         self.start_small(cx, out);
@@ -106,12 +108,18 @@ impl Connection {
         if self.blocked || is_told(cx) || !self.is_open() {
             return false;
         }
-        let mut any = false;
+        let (mut any, mut bound) = (false, false);
         let memory = cx.memory;
         let mut pass = memory.pass(&mut *cx.lane);
         loop {
-            match self.small((&mut pass, cx.host, cx.now), out) {
+            match self.small(memory, (&mut pass, cx.host, cx.now), out) {
                 Small::Gone => any = true,
+                Small::Bound => bound = true,
+                Small::No if bound => {
+                    drop(pass);
+                    self.retire(cx);
+                    return true;
+                }
                 Small::No => return any,
                 Small::Refused(context, error) => {
                     drop(pass);
@@ -124,12 +132,25 @@ impl Connection {
     }
 
     /// The next request, if it is one of these.
-    fn small(&mut self, (pass, host, now): Under<'_, '_>, out: &mut dyn Output) -> Small {
+    fn small(
+        &mut self,
+        memory: &Memory,
+        (pass, host, now): Under<'_, '_>,
+        out: &mut dyn Output,
+    ) -> Small {
         let Some(execution) = self.execution.as_mut() else { return Small::No };
         let Some(slot) = execution.startable() else { return Small::No };
-        let Operation::Write { token, address } = slot.operation else { return Small::No };
-        let (length, context) = (slot.length, slot.context);
         let fenced = slot.flags.contains(Flags::READ_FENCE) && execution.reads > 0;
+        let (token, address) = match slot.operation {
+            Operation::Write { token, address } => (token, address),
+            // One whose reservation is gone fails the ordinary way.
+            Operation::Bind { window } if !fenced && memory.activate(window) => {
+                execution.advance(Progress::Done);
+                return Small::Bound;
+            }
+            _ => return Small::No,
+        };
+        let (length, context) = (slot.length, slot.context);
         let verdict = !slot.flags.contains(Flags::SILENT_SUCCESS);
         if fenced || length == 0 {
             return Small::No;
@@ -139,7 +160,7 @@ impl Connection {
         let Some(bytes) = fitting.and_then(|length| room.get_mut(..length)) else {
             return Small::No;
         };
-        let Some(from) = execution.requests.only(slot) else { return Small::No };
+        let Some(from) = slot.only() else { return Small::No };
         let accessor =
             Accessor { actor: execution.actor(self.config.id), purpose: Purpose::LocalSource };
         if let Err(error) = accessor.read((pass, host, now), from.token, from.address, bytes) {

@@ -53,33 +53,43 @@ pub(crate) trait Overrun: Debug + Send + Sync {
     fn end_links(&self);
 }
 
-/// Notifications that fire once no lock is held.
+/// Notifications that fire once no lock is held. Usually there are none, and then this is one word.
 #[derive(Debug, Default)]
 #[must_use = "programs wait for these notifications"]
-pub(crate) struct Notifications {
+pub(crate) struct Notifications(Option<Box<Collected>>);
+
+#[derive(Debug, Default)]
+struct Collected {
     sinks: Vec<(Sink, Status)>,
     /// Completion queues that ran over.
     overrun: Vec<Arc<dyn Overrun>>,
 }
 
 impl Notifications {
+    fn collected(&mut self) -> &mut Collected {
+        self.0.get_or_insert_default()
+    }
+
     pub(crate) fn push(&mut self, sink: Sink, status: Status) {
-        self.sinks.push((sink, status));
+        self.collected().sinks.push((sink, status));
     }
 
     pub(crate) fn overrun(&mut self, cq: Arc<dyn Overrun>) {
-        self.overrun.push(cq);
+        self.collected().overrun.push(cq);
     }
 
     /// Call every sink. A sink that panics must not take the others, or our thread, with it.
     #[inline]
     pub(crate) fn fire(self) {
-        if !self.sinks.is_empty() || !self.overrun.is_empty() {
-            self.fire_all();
+        if let Some(collected) = self.0 {
+            collected.fire();
         }
     }
+}
 
-    fn fire_all(self) {
+impl Collected {
+    #[cold]
+    fn fire(self) {
         for cq in self.overrun {
             cq.end_links();
         }

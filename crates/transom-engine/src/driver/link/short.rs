@@ -1,5 +1,5 @@
-//! The short way of Writes of a few bytes over shared memory: posted, judged, copied and published, or
-//! received, judged, placed and settled, without a pass.
+//! The short way of Binds, and of Writes of a few bytes, over shared memory: posted, judged, copied and
+//! published, or received, judged, placed and settled, without a pass.
 //!
 //! `State::quiet` says that nothing about a link asks for a pass: it is computed behind each one, and
 //! taken back before each. What turns out to be unusual on the way is left to a pass, in order.
@@ -71,8 +71,10 @@ impl Link {
         let mut outlet = Records::new(rings, (&mut out.bytes, written), budget);
         let all = connection.transmit_small(&mut cx, &mut outlet);
         rings.wake(bell);
+        let all = all && effects.list.is_empty();
         state.idle_until = Some(state.housekeeping_at);
         state.quiet = all;
+        state.report();
         all
     }
 

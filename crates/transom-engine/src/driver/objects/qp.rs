@@ -100,11 +100,14 @@ impl Source for ConnectionTimer {
     }
 }
 
-/// Whether a request is a Write of a few bytes from one place.
+/// Whether a request may go the short way: a Write of a few bytes from one place, or a Bind.
 #[inline]
 fn is_small(request: &Request, data: Data<'_>) -> bool {
-    let Data::Sges([entry]) = data else { return false };
-    matches!(request.operation, Operation::Write { .. }) && entry.length as usize <= SMALL
+    match (request.operation, data) {
+        (Operation::Write { .. }, Data::Sges([entry])) => entry.length as usize <= SMALL,
+        (Operation::Bind { .. }, Data::Sges([])) => true,
+        _ => false,
+    }
 }
 
 impl Qp {
@@ -433,6 +436,9 @@ impl Queues for Qp {
         });
         if batch.len() < before {
             self.initiator.wake();
+            if batch.is_empty() {
+                return; // nothing for a queue, and no receive was taken from a shared one
+            }
         }
         let of = |wanted: Option<Side>| {
             batch.iter().filter_map(move |effect| match effect {
