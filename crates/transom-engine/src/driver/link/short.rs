@@ -34,16 +34,19 @@ impl Link {
 
     /// Have `post` put small Writes behind what is posted, and send them. `None`: that is not for now, and
     /// nothing has happened. The second value: a pass must follow ([`Link::catch_up`]).
+    ///
+    /// `binds`: a Bind instead, behind which nobody has to look at the link.
     pub(crate) fn post_short(
         &self,
+        binds: bool,
         post: impl FnOnce(&mut State) -> Option<Result<(), Status>>,
     ) -> Option<(Result<(), Status>, bool)> {
         let now = sys::recently();
-        if !self.watch.is_leased(now) {
+        if !binds && !self.watch.is_leased(now) {
             return None;
         }
         let (done, left) = self.lock.try_with(|state| {
-            if !self.is_short(state, now) {
+            if !(binds && state.quiet || self.is_short(state, now)) {
                 return None;
             }
             let posted = post(state)?;
@@ -72,7 +75,9 @@ impl Link {
         let all = connection.transmit_small(&mut cx, &mut outlet);
         rings.wake(bell);
         let all = all && effects.list.is_empty();
-        state.idle_until = Some(state.housekeeping_at);
+        if now < state.housekeeping_at {
+            state.idle_until = Some(state.housekeeping_at);
+        }
         state.quiet = all;
         state.report();
         all

@@ -157,8 +157,9 @@ impl Qp {
     pub(crate) fn post(&self, request: &Request, data: Data<'_>) -> Result<(), Status> {
         let mut front = self.front();
         if is_small(request, data) {
+            let binds = !request.operation.has_data();
             let post = |pair: &mut QueuePair, to: &mut Execution| pair.post_to(to, request, data);
-            if let Some((done, more)) = self.post_short(&mut front, post) {
+            if let Some((done, more)) = self.post_short(&mut front, binds, post) {
                 return self.posted(front, done, more);
             }
         }
@@ -175,7 +176,7 @@ impl Qp {
         if list.clone().all(|(request, data)| is_small(&request, data)) {
             let list = list.clone();
             let post = |pair: &mut QueuePair, to: &mut Execution| pair.post_list_to(to, list);
-            if let Some((done, more)) = self.post_short(&mut front, post) {
+            if let Some((done, more)) = self.post_short(&mut front, false, post) {
                 return self.posted(front, done, more);
             }
         }
@@ -204,11 +205,12 @@ impl Qp {
     fn post_short(
         &self,
         front: &mut Front,
+        binds: bool,
         post: impl FnOnce(&mut QueuePair, &mut Execution) -> Result<(), Status>,
     ) -> Option<(Result<(), Status>, bool)> {
         let Front { pair, link, .. } = front;
         let link = link.as_deref().filter(|link| link.is_over_rings() && !pair.is_waiting())?;
-        link.post_short(|state| Some(post(pair, state.execution_of(self)?)))
+        link.post_short(binds, |state| Some(post(pair, state.execution_of(self)?)))
     }
 
     /// The end of a post by the short way.

@@ -31,7 +31,7 @@ fn reasons(active: &End, passive: &End) -> [PathReason; 2] {
 fn the_same_tests_pass_over_tcp() {
     transom_rules::paths::again_over_tcp(
         &["raw::tests"],
-        &["tests::rings", "tests::upgrade", "tests::users"],
+        &["tests::rings", "tests::short", "tests::upgrade", "tests::users"],
     );
 }
 

@@ -100,3 +100,21 @@ fn small_writes_among_other_requests_keep_their_order() {
         owner.expect(CompletionKind::Receive);
     }
 }
+
+/// More than the queue pair has places for, while no thread looks at its completion queue.
+#[test]
+fn binds_of_an_idle_link_execute_at_once_and_give_their_places_back() {
+    let (writer, owner, from, to, _) = busy();
+    let windows: Vec<_> = (0..300)
+        .map(|_| {
+            let window = owner.reserve(&to, Rights::REMOTE_WRITE);
+            owner.post_with(Operation::Bind { window }, &[], Flags::SILENT_SUCCESS);
+            window
+        })
+        .collect();
+    let token = owner.window(&to, Rights::REMOTE_WRITE);
+    windows.into_iter().for_each(|window| owner.adapter.revoke(window).unwrap());
+    writer.post(write(token, &to, 48), &[from.sge(48, 8)]);
+    writer.expect(CompletionKind::Write);
+    assert_eq!(to.bytes()[48..56], from.bytes()[48..56]);
+}
