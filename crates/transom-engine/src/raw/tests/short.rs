@@ -108,7 +108,10 @@ fn binds_of_an_idle_link_execute_at_once_and_give_their_places_back() {
     let windows: Vec<_> = (0..300)
         .map(|_| {
             let window = owner.reserve(&to, Rights::REMOTE_WRITE);
-            owner.post_with(Operation::Bind { window }, &[], Flags::SILENT_SUCCESS);
+            let (operation, flags) = (Operation::Bind { window }, Flags::SILENT_SUCCESS);
+            let request = Request { context: 1, operation, flags };
+            // Another thread may hold the link for a moment.
+            until("no place came back", || owner.qp.post(&request, Data::Sges(&[])).is_ok());
             window
         })
         .collect();
