@@ -3,6 +3,7 @@
 use transom_memory::{Rights, Token};
 
 use super::harness::*;
+use super::rings::until;
 use crate::raw::{Options, Path};
 use crate::{CompletionKind, Data, Flags, Operation, Request, Status};
 
