@@ -207,10 +207,6 @@ impl Id {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn alias(&self) -> u32 {
-        self.lock().alias
-    }
-
     /// Raise an event.
     fn raise(self: &Arc<Id>, kind: u32, status: i32, private: Vec<u8>) {
         let inner = self.lock();

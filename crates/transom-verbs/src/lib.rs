@@ -6,7 +6,6 @@
 //! `transom run` puts both in front of a program.
 
 #![deny(unsafe_code)]
-#![allow(dead_code, reason = "rdma_cm and asynchronous events are about to come")]
 
 #[allow(unsafe_code, reason = "functions as constants of structures")]
 pub mod abi;
