@@ -52,3 +52,15 @@ fn events() {
 fn forked_children() {
     run("forked");
 }
+
+/// Verbs V40, V43, V66, V84, V88, V92, V93, V94, between two processes.
+#[test]
+fn how_requests_end() {
+    run("outcomes");
+}
+
+/// Verbs V67, V75, V76, V77, V79, V80.
+#[test]
+fn peers_that_die_stop_leave_or_never_come() {
+    run("peers");
+}
