@@ -23,43 +23,45 @@ fn run(name: &str) {
     }
 }
 
-/// Verbs V61, V62, V63, V64, V65, V67, V68, V69, V72.
+/// Verbs V61, Verbs V62, Verbs V63, Verbs V64, Verbs V65, Verbs V67, Verbs V68.
 #[test]
 fn states_attributes_and_posts() {
     run("states");
 }
 
-/// Verbs V26, V28, V29, V30, V34, V35, V39, V40, V41, V44, V56, V152.
+/// Verbs V26, Verbs V28, Verbs V29, Verbs V30, Verbs V34, Verbs V35, Verbs V39,
+/// Verbs V40, Verbs V41, Verbs V44, Verbs V56, Verbs V152.
 #[test]
 fn the_device_and_its_objects() {
     run("objects");
 }
 
-/// Verbs V37, V53, V54, V55, V58, V59, V60, V81, V86, V89, V91.
+/// Verbs V37, Verbs V53, Verbs V54, Verbs V58, Verbs V59,
+/// Verbs V60, Verbs V81, Verbs V86, Verbs V89, Verbs V91.
 #[test]
 fn requests_and_queues() {
     run("queues");
 }
 
-/// Verbs V36, V98, V99, V100, V101.
+/// Verbs V36, Verbs V98, Verbs V99, Verbs V100, Verbs V101.
 #[test]
 fn events() {
     run("events");
 }
 
-/// Verbs V145, V146, V148, V149.
+/// Verbs V145, Verbs V146, Verbs V148.
 #[test]
 fn forked_children() {
     run("forked");
 }
 
-/// Verbs V40, V43, V66, V84, V88, V92, V93, V94, between two processes.
+/// Verbs V40, Verbs V66, Verbs V88, Verbs V92, Verbs V93, Verbs V94, between two processes.
 #[test]
 fn how_requests_end() {
     run("outcomes");
 }
 
-/// Verbs V67, V75, V76, V77, V79, V80.
+/// Verbs V67, Verbs V75, Verbs V76, Verbs V77, Verbs V79, Verbs V80.
 #[test]
 fn peers_that_die_stop_leave_or_never_come() {
     run("peers");

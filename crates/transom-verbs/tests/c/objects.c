@@ -1,5 +1,5 @@
-/* The device and its objects: what is advertised and granted, refusals and their numbers, handles,
- * busy objects, registrations. */
+/* The device and its objects: what is advertised and granted, refusals and their numbers,
+ * handles, busy objects, registrations. */
 #include "common.h"
 int main(void) {
     struct ibv_context *c = open_dev(), *c2 = open_dev();

@@ -1,5 +1,4 @@
-/* How requests end, between two processes: the child answers, the parent asks (Verbs V40, V43, V66,
- * V84, V92 to V94). */
+/* How requests end, between two processes: the child answers, the parent asks. */
 #include "common.h"
 static int sock;
 static bool child;

@@ -1,4 +1,4 @@
-/* Peers that die, stop, leave, come late, or never come (Verbs V68, V74 to V80). */
+/* Peers that die, stop, leave, come late, or never come. */
 #include "common.h"
 static int sock;
 static void say(const void *p, size_t n) {

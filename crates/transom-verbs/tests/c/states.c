@@ -1,4 +1,5 @@
-/* States, attributes and posts of queue pairs, in one process. Before and after each refused call every attribute is compared. */
+/* States, attributes and posts of queue pairs, in one process. Before and after each refused
+ * call every attribute is compared. */
 #include "common.h"
 static void same(const char *rule, struct ibv_qp *q, struct ibv_qp_attr *b, int line) {
     struct ibv_qp_attr a;
