@@ -16,7 +16,7 @@ const VERBS: [&str; 16] = [
 ];
 const RDMACM: [&str; 6] = ["1.0", "1.1", "1.2", "1.3", "1.4", "1.5"];
 
-/// One exported name in one node.
+/// An exported name in a version node.
 struct Export {
     node: String,
     name: String,

@@ -18,16 +18,16 @@ const LONGEST_LINE: u64 = 1 << 20;
 /// A process with a socket.
 #[derive(Debug)]
 pub struct Found {
-    /// Its number.
+    /// The process id.
     pub pid: u32,
-    /// What it says about itself.
+    /// The records of its answer.
     pub process: Result<Process, AskError>,
 }
 
-/// What a process has said.
+/// The answer of a process.
 #[derive(Debug)]
 pub struct Answer {
-    /// Its first record.
+    /// The first record.
     pub process: Process,
     /// Every record, the first and the last included.
     pub records: Vec<Record>,
@@ -41,13 +41,13 @@ pub struct Answer {
 pub enum AskError {
     /// No process of this number has a socket.
     NotThere,
-    /// It has a socket, and says nothing: it may be stopped.
+    /// The process has a socket, and says nothing: it may be stopped.
     Silent,
-    /// It has ended before it had said everything.
+    /// The process ended before it had said everything.
     CutShort,
-    /// Its records have another version.
+    /// The records have another version.
     Version(u32),
-    /// What it says is no record.
+    /// A line of the answer is no record.
     Garbled(String),
     /// The system failed.
     System(io::Error),
@@ -91,7 +91,7 @@ pub fn processes() -> Vec<Found> {
             let process = stream.and_then(|stream| Lines::of(stream).process());
             Found { pid, process }
         })
-        // It had its socket open, and its last adapter ended at this moment.
+        // The socket was open, and the last adapter behind it ended at this moment.
         .filter(|found| !matches!(found.process, Err(AskError::CutShort)))
         .collect();
     all.sort_by_key(|found| found.pid);

@@ -1,4 +1,4 @@
-//! What a process with adapters says about itself, and where to ask it.
+//! The records by which a process describes its adapters, and the place to ask for them.
 //!
 //! A process that was asked to (`TRANSOM_INSPECT=1`) has a socket in its user's [`Folder`]. Who
 //! connects gets [`Record`]s, one JSON object on each line, and the end of the connection; the process

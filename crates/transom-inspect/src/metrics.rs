@@ -13,16 +13,16 @@ pub enum MetricType {
     Gauge,
 }
 
-/// One metric of each adapter.
+/// A metric of each adapter.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
-    /// Its name, without the suffix `_total` that samples of counters have.
+    /// The name, without the suffix `_total` that samples of counters have.
     pub name: &'static str,
-    /// Its type.
+    /// The type.
     pub kind: MetricType,
-    /// Its unit; empty for a number of things.
+    /// The unit; empty for a number of things.
     pub unit: &'static str,
-    /// What it counts.
+    /// The things counted, in words.
     pub help: &'static str,
     value: fn(&Counters) -> u64,
 }

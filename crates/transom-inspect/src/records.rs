@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// The version of the records, which stands in the first one.
 pub const VERSION: u32 = 1;
 
-/// One line of an answer. [`Process`] comes first and [`End`] last; an adapter comes before what
+/// A line of an answer. [`Process`] comes first and [`End`] last; an adapter comes before what
 /// belongs to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -61,9 +61,9 @@ impl<'de> Deserialize<'de> for Hex {
 pub struct Process {
     /// [`VERSION`].
     pub version: u32,
-    /// Its number.
+    /// The process id.
     pub pid: u32,
-    /// Its program, as the system names it.
+    /// The program, as the system names it.
     pub program: String,
     /// The version of Transom in it.
     pub transom: String,
@@ -79,30 +79,31 @@ pub struct Process {
     pub refusals: u64,
 }
 
-/// One adapter.
+/// An adapter.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Adapter {
-    /// Its number in the process.
+    /// The adapter's number in the process.
     pub adapter: u64,
-    /// Its address.
+    /// The local address.
     pub address: String,
     /// The interface whose rules it follows: `ND2`, `NDK`, `verbs`, ...
     pub dialect: String,
     /// The path that it was told to take: `auto`, `process` or `tcp`.
     pub path: String,
-    /// It asks for a checksum over every frame.
+    /// The adapter asks for a checksum over every frame.
     pub checksum: bool,
-    /// It offers Transom's extension.
+    /// The adapter offers Transom's extension.
     pub extension: bool,
     /// A peer's host that acknowledges nothing for so long is given up, in milliseconds.
     pub silence_ms: u64,
     /// A peer's program that owes an answer for so long is given up, in milliseconds.
     pub answer_ms: u64,
-    /// What has happened so far.
+    /// Counts of events so far.
     pub counters: Counters,
 }
 
-/// What has happened on an adapter, and what there is now. Their units are in [`METRICS`](crate::METRICS).
+/// Counts of events on an adapter, and of its objects now. [`METRICS`](crate::METRICS) has their
+/// units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// Refusals of any kind, by this side or by a peer.
@@ -142,14 +143,14 @@ pub struct Queue {
     pub depth: u64,
 }
 
-/// One connection.
+/// A connection.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Connection {
     /// The adapter's number.
     pub adapter: u64,
-    /// Its number, which scopes and refusals name.
+    /// The connection's number, which scopes and refusals name.
     pub number: u32,
-    /// Its epoch, likewise.
+    /// The connection's epoch, likewise.
     pub epoch: u32,
     /// `starting`, `open`, `ending` or `over`.
     pub state: String,
@@ -183,18 +184,18 @@ pub struct Connection {
     pub deadline_ms: Option<u64>,
 }
 
-/// One region.
+/// A region.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Region {
     /// The adapter's number.
     pub adapter: u64,
-    /// Its token.
+    /// The token.
     pub token: Hex,
     /// First byte, as programs and peers name it.
     pub address: Hex,
     /// Bytes.
     pub length: u64,
-    /// What it grants.
+    /// The rights granted.
     pub rights: String,
     /// To whom.
     pub scope: String,
@@ -204,20 +205,20 @@ pub struct Region {
     pub windows: u64,
 }
 
-/// One window.
+/// A window.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Window {
     /// The adapter's number.
     pub adapter: u64,
-    /// Its token.
+    /// The token.
     pub token: Hex,
-    /// Its region's token.
+    /// The token of its region.
     pub region: Hex,
     /// First byte.
     pub address: Hex,
     /// Bytes.
     pub length: u64,
-    /// What it grants.
+    /// The rights granted.
     pub rights: String,
     /// To whom.
     pub scope: String,
@@ -227,23 +228,24 @@ pub struct Window {
     pub age_ns: u64,
 }
 
-/// One refusal.
+/// A refusal.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Refusal {
     /// The adapter's number.
     pub adapter: u64,
-    /// Its number in the adapter, counted from 1; completions name it.
+    /// The refusal's number in the adapter, counted from 1; completions name it.
     pub id: u64,
     /// How long ago, in nanoseconds.
     pub ago_ns: u64,
-    /// Who was refused, and by whom: `peer` (by this process), `program` (this one, by its own adapter),
-    /// `by_peer` (this one, by the peer), `protocol` (the peer's bytes broke a rule), `system`.
+    /// The side that was refused, and the one that refused: `peer` (by this process), `program` (this
+    /// one, by its own adapter), `by_peer` (this one, by the peer), `protocol` (the peer's bytes broke
+    /// a rule), `system`.
     pub refused: String,
     /// The queue pair, if there was one.
     pub queue_pair: Option<u32>,
     /// The rule, by the name that `transom explain` knows.
     pub rule: Option<String>,
-    /// What was asked.
+    /// The access that was asked for.
     pub operation: Option<String>,
     /// The token that was named.
     pub token: Option<Hex>,

@@ -9,7 +9,7 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 /// A function that is never called through this pointer, or not by us.
 pub type Op = *const c_void;
 
-/// One structure of the table of layouts: name, size, members with offset.
+/// A structure of the table of layouts: name, size, members with offset.
 pub type Layout = (&'static str, usize, &'static [(&'static str, usize)]);
 
 macro_rules! layouts {
@@ -69,7 +69,7 @@ pub struct ibv_context {
     pub abi_compat: *mut c_void,
 }
 
-/// What lies in front of an [`ibv_context`]; it grows at its beginning.
+/// The structure in front of an [`ibv_context`]; it grows at its beginning.
 #[repr(C)]
 #[derive(Debug)]
 pub struct verbs_context {

@@ -49,7 +49,7 @@ impl<T> Channel<T> {
             if let Some(event) = self.lock().pop_front() {
                 return Ok(event);
             }
-            // Its event was taken back between the read and the lock.
+            // The event was taken back between the read and the lock.
         }
     }
 

@@ -52,7 +52,7 @@ pub(crate) enum State {
     Disconnected,
 }
 
-/// What is agreed, and what goes to the queue pair.
+/// The agreed parameters, and those that go to the queue pair.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parameters {
     pub(crate) responder_resources: u8,
@@ -101,7 +101,7 @@ pub(crate) struct Inner {
     pub(crate) one_family: bool,
     pub(crate) ack_timeout: u8,
     pub(crate) parameters: Parameters,
-    /// Its port; it takes Requests once it listens.
+    /// The id's port, which takes Requests once the id listens.
     port: Option<Arc<raw::Listener>>,
     connector: Option<Arc<raw::Connector>>,
     /// The queue pair that has taken over the connection, or is to.
@@ -114,7 +114,7 @@ pub(crate) struct Inner {
     pub(crate) user_context: usize,
 }
 
-/// What an event channel has.
+/// The contents of an event channel.
 #[derive(Debug)]
 pub(crate) struct Event {
     pub(crate) kind: u32,
@@ -284,7 +284,7 @@ impl Id {
                 self.raise(cm_event::ADDR_RESOLVED, 0, Vec::new());
                 Ok(())
             }
-            // What the caller named.
+            // The addresses that the caller named.
             Err(error) if source.is_some() => Err(error),
             Err(error) => {
                 drop(inner);
@@ -716,7 +716,7 @@ impl Id {
         self.events.wait();
     }
 
-    /// Its events go to another channel from now on, those that wait, too (Verbs V118).
+    /// The id's events go to another channel from now on, those that wait, too (Verbs V118).
     pub(crate) fn migrate(self: &Arc<Id>, to: &Arc<Channel<Event>>) {
         let from = std::mem::replace(&mut self.lock().channel, to.clone());
         let about = |event: &Event| {

@@ -40,7 +40,7 @@ pub(crate) struct Queue {
     pub(crate) users: Users,
     pub(crate) completion_events: Acknowledged,
     pub(crate) async_events: Acknowledged,
-    /// What the program has asked to be told of, and not been told yet.
+    /// The notification that the program has asked for and not got yet.
     armed: Mutex<Option<NotifyKind>>,
     /// The entry that `ibv_start_poll` and `ibv_next_poll` have reached.
     pub(crate) current: Mutex<ibv_wc>,
@@ -138,7 +138,7 @@ impl Queue {
         self.armed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One event for the next completion (Verbs V100). Arming for any overrides solicited.
+    /// Asks for an event at the next completion (Verbs V100). Arming for any overrides solicited.
     pub(crate) fn request_notification(self: &Arc<Queue>, solicited: bool) -> Result {
         if self.channel.is_none() {
             return Err(Errno::EINVAL);
@@ -149,7 +149,7 @@ impl Queue {
             match *armed {
                 Some(NotifyKind::Any) => return Ok(()),
                 Some(_) if solicited => return Ok(()),
-                // What was asked for before comes with this one.
+                // A notification that was asked for before comes with this one.
                 Some(_) => {
                     *armed = Some(kind);
                     drop(armed);

@@ -32,7 +32,7 @@ impl Counter {
         Counter { used: AtomicU32::new(0), most }
     }
 
-    /// One more: `ENOMEM` beyond what is advertised.
+    /// Counts an object more: `ENOMEM` beyond what is advertised.
     pub(crate) fn take(&self) -> Result {
         let more = |used| (used < self.most).then_some(used + 1);
         let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);

@@ -1,4 +1,4 @@
-//! What the device says of itself (verbs 4). What a stage does not have is not advertised (Verbs V152).
+//! Attributes of the device. Operations that are missing are not advertised (Verbs V152).
 
 use std::ffi::c_char;
 

@@ -39,7 +39,7 @@ impl From<std::io::Error> for Errno {
 }
 
 impl From<Status> for Errno {
-    /// What a call says that the engine refuses. (How requests end is in `status.rs`.)
+    /// The errno of a call that the engine refuses. (How requests end is in `status.rs`.)
     fn from(status: Status) -> Errno {
         match status {
             Status::NoMoreEntries | Status::InsufficientResources | Status::TooManyAddresses => {

@@ -49,7 +49,7 @@ pub(crate) fn completion(context: &Context, completion: &Completion) {
     }
 }
 
-/// What [`line`] left out, said at the end of the process.
+/// Prints how many lines [`line`] left out, at the end of the process.
 pub(crate) fn count_at_exit() {
     let all = LINES.load(Ordering::Relaxed);
     if wanted() && all > MOST {

@@ -6,7 +6,7 @@ use transom_engine::raw;
 
 use crate::environment;
 
-/// One entry.
+/// An entry of the GID table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Gid {
     pub(crate) address: IpAddr,

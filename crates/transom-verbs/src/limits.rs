@@ -1,4 +1,4 @@
-//! What the device has: advertised and granted (Verbs V28).
+//! The limits of the device, advertised and granted (Verbs V28).
 
 /// Queue pairs of a context.
 pub(crate) const QUEUE_PAIRS: u32 = 32_768;

@@ -21,7 +21,7 @@ pub(crate) struct Domain {
     users: Users,
 }
 
-/// What hangs on an object: as long as anything does, the object is busy (Verbs V35).
+/// The number of objects that depend on one: as long as there are any, it is busy (Verbs V35).
 #[derive(Debug, Default)]
 pub(crate) struct Users(AtomicU32);
 

@@ -51,7 +51,7 @@ struct Held {
     inline: Option<Vec<u8>>,
 }
 
-/// What a queue pair is made of.
+/// The parts of a queue pair.
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) domain: Arc<Domain>,
@@ -65,7 +65,7 @@ pub(crate) struct Parts {
 pub(crate) const SEND_OPS: u64 =
     ops::WRITE | ops::SEND | ops::READ | ops::LOCAL_INV | ops::SEND_INV;
 
-/// What is granted of the sizes that were asked for (Verbs V28, Verbs V52, Verbs V53).
+/// The sizes granted for those asked for (Verbs V28, Verbs V52, Verbs V53).
 fn granted(asked: ibv_qp_cap, shared: bool) -> Result<ibv_qp_cap> {
     let fits = asked.max_send_wr <= limits::DEPTH
         && (shared || asked.max_recv_wr <= limits::DEPTH)
@@ -160,7 +160,7 @@ impl QueuePair {
 
     // ---- states ---------------------------------------------------------------------------------
 
-    /// Its state now: ERR as soon as the engine says so.
+    /// The state now: ERR as soon as the engine says so.
     pub(crate) fn state(&self) -> u32 {
         let state = self.state.load(Ordering::Acquire);
         let failed =
@@ -302,7 +302,7 @@ impl QueuePair {
         let held = std::mem::take(&mut *self.held());
         for Held { request, list, inline } in held {
             let data = inline.as_ref().map_or(Data::Sges(&list), |bytes| Data::Inline(bytes));
-            // What is refused now was counted when it was posted, so a place is free.
+            // A request that is refused now was counted when it was posted, so a place is free.
             let _ = self.engine.post(&request, data);
         }
     }

@@ -205,7 +205,7 @@ impl Hello {
         })
     }
 
-    /// What a queue pair says of itself.
+    /// The attributes that a queue pair sends to its peer.
     fn of(queue_pair: &QueuePair) -> Hello {
         let attr = queue_pair.attributes();
         Hello {
@@ -233,7 +233,7 @@ struct Inner {
     round: u64,
     /// The connection under way, or the one there is.
     stream: Option<Arc<raw::Connector>>,
-    /// It is established.
+    /// The connection is established.
     open: bool,
     /// Requests of peers that came too early.
     held: VecDeque<(Arc<raw::Connector>, Instant)>,
@@ -464,7 +464,7 @@ fn request(context: &Arc<Context>, connector: Arc<raw::Connector>) {
             let _ = connector.reject(&[]);
         } else {
             drop(inner);
-            // Its own connection is preferred, for a while.
+            // The queue pair's own connection is preferred, for a while.
             let context = context.clone();
             timers::after(PREFERENCE, move || {
                 if let Some(queue_pair) = context.queue_pair(hello.destination) {

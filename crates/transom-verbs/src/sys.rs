@@ -1,4 +1,4 @@
-//! What the standard library does not have: threads without signals, `errno`.
+//! Calls that the standard library lacks: threads without signals, `errno`.
 
 /// A thread of ours. All signals are blocked on it: they belong to the program's threads.
 pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {

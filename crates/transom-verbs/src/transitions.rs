@@ -5,7 +5,7 @@ use crate::abi::{ibv_qp_attr, qps};
 use crate::errno::{Errno, Result};
 use crate::limits;
 
-/// One transition. CUR_STATE and STATE are bits like the others, but STATE is never among them.
+/// A transition. CUR_STATE and STATE are bits like the others, but STATE is never among them.
 struct Row {
     from: u32,
     to: u32,

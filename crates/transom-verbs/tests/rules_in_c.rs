@@ -1,4 +1,4 @@
-//! What the interface promises, seen from C: `c/rules.c`, compiled with the distribution's headers.
+//! The promises of the interface, seen from C: `c/rules.c`, compiled with the distribution's headers.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr)] // tests
 
 mod support;

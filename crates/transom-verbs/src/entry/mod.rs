@@ -21,7 +21,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::errno::{Errno, Result};
 use crate::sys::set_errno;
 
-/// What `work` returns; a panic of ours ends as `EIO`, and leaves no exported function (Verbs V15).
+/// Returns the value of `work`. A panic of ours ends as `EIO`, and leaves no exported function
+/// (Verbs V15).
 fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
         eprintln!("transom: a fault of this library ended a call (EIO); please report it");
@@ -40,7 +41,7 @@ pub(crate) fn number(work: impl FnOnce() -> Result) -> c_int {
     }
 }
 
-/// What `work` returns, or -1 and `errno`.
+/// Returns the value of `work`, or -1 and `errno`.
 pub(crate) fn minus_one(work: impl FnOnce() -> Result<c_int>) -> c_int {
     caught(work).unwrap_or_else(|error| {
         set_errno(error.0);

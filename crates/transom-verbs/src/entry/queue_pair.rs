@@ -11,14 +11,14 @@ use crate::entry::{number, pointer};
 use crate::errno::{Errno, Result};
 use crate::queue_pair::{Parts, QueuePair, SEND_OPS};
 
-/// What is behind the program's structure.
+/// The object behind the program's structure.
 #[derive(Debug)]
 pub(crate) struct Body {
     pub(crate) queue_pair: Arc<QueuePair>,
     pub(crate) handle: u32,
     /// Made with operations for the `wr_*` calls.
     extended: bool,
-    /// What those calls have built; under the lock that `wr_start` takes.
+    /// The requests that those calls have built; under the lock that `wr_start` takes.
     pub(crate) builder: std::cell::UnsafeCell<Builder>,
 }
 

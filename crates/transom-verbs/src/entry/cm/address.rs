@@ -105,7 +105,8 @@ fn kept(address: Option<SocketAddr>) -> (*mut libc::sockaddr, u32) {
     }
 }
 
-/// One result. The error is that of `getaddrinfo` for a name that is not found (Verbs V33, V117).
+/// A single result. The error for a name that is not found is that of `getaddrinfo` (Verbs V33,
+/// V117).
 pub(crate) unsafe extern "C" fn rdma_getaddrinfo(
     node: *const c_char,
     service: *const c_char,

@@ -24,7 +24,7 @@ pub(crate) struct IdShell {
     /// Calls wait for their events; the channel is the id's own.
     pub(crate) synchronous: bool,
     path: ibv_sa_path_rec,
-    /// What `rdma_create_ep` has kept for the ids of requests.
+    /// The attributes that `rdma_create_ep` has kept for the ids of requests.
     pub(crate) kept: Option<(*mut ibv_pd, ibv_qp_init_attr)>,
     /// Queues that `rdma_create_qp` has made.
     pub(crate) own_queues: [bool; 2],
