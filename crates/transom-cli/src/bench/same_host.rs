@@ -35,15 +35,21 @@ pub(super) fn bounce(time: Duration) -> Vec<f64> {
                 line.0.store(turn, Ordering::Release);
             }
         });
-        let (begin, mut turn) = (Instant::now(), 0);
-        while begin.elapsed() < time || samples.is_empty() {
-            let batch = Instant::now();
+        let mut turn = 0;
+        let mut batch = || {
+            let begin = Instant::now();
             for _ in 0..BATCH {
                 line.0.store(turn + 1, Ordering::Release);
                 turn += 2;
                 while line.0.load(Ordering::Acquire) != turn {}
             }
-            samples.push(batch.elapsed().as_nanos() as f64 / (2 * BATCH) as f64);
+            begin.elapsed().as_nanos() as f64 / (2 * BATCH) as f64
+        };
+        // The first one waits for the other thread to start, and its processor to wake.
+        batch();
+        let begin = Instant::now();
+        while begin.elapsed() < time || samples.is_empty() {
+            samples.push(batch());
         }
         line.0.store(OVER, Ordering::Release);
     });
