@@ -162,7 +162,7 @@ impl CompletionQueue {
     }
 
     /// The batch is complete: every notification that has something new to report goes to `fired`.
-    /// One entry fires at most once (ND2 N2), and one firing ends all that wait (ND2 N3).
+    /// An entry fires at most once (ND2 N2), and one firing ends all that wait (ND2 N3).
     pub fn fire(&mut self, fired: &mut Vec<Finished>) {
         if let Some(status) = self.failed {
             self.end_notifications(status, fired);

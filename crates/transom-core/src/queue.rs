@@ -52,7 +52,7 @@ impl Slot {
         self.entries > 1
     }
 
-    /// Its entry, if it has one and no more, and is not inline.
+    /// The request's scatter/gather entry, if the request has exactly one and is not inline.
     pub(crate) fn only(&self) -> Option<Sge> {
         (!self.inline && self.entries == 1).then_some(self.one)
     }

@@ -2,7 +2,7 @@
 
 use crate::entry::{Facts, Head, ScopeKind, State, connection_word};
 use crate::range::{Fit, fit};
-use crate::{Access, Actor, Rule};
+use crate::{Access, Actor, Purpose, Rights, Rule};
 
 /// Judge an access against what its token names. The rules are tried in the order of [`Rule`].
 #[inline]
@@ -19,6 +19,14 @@ pub(crate) fn judge(head: Head, facts: &Facts, access: &Access) -> Result<(), Ru
         Fit::Wraps => Err(Rule::Wrap),
         Fit::Outside => Err(Rule::Bounds),
     }
+}
+
+/// Whether a queue pair with these access flags admits an access of its peer's, before any token is
+/// looked at. An access of no bytes needs no flag.
+#[inline]
+#[must_use]
+pub fn queue_pair_admits(flags: Rights, purpose: Purpose, length: u64) -> bool {
+    length == 0 || flags.intersects(purpose.rights())
 }
 
 /// Whether a token is for this actor, and a connection is there if one is needed.
@@ -47,4 +55,25 @@ pub(crate) fn admits(head: Head, facts: &Facts, actor: &Actor, remote: bool) -> 
         return Err(Rule::Connected);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_pair_admits_what_its_flags_name_and_accesses_of_no_bytes() {
+        let remote = [
+            (Purpose::RemoteRead, Rights::REMOTE_READ),
+            (Purpose::RemoteWrite, Rights::REMOTE_WRITE),
+            (Purpose::RemoteAtomic, Rights::REMOTE_ATOMIC),
+        ];
+        for (purpose, needed) in remote {
+            for (_, flag) in remote {
+                assert_eq!(queue_pair_admits(flag, purpose, 1), flag == needed, "{purpose:?}");
+            }
+            assert!(!queue_pair_admits(Rights::NONE, purpose, 1), "{purpose:?}");
+            assert!(queue_pair_admits(Rights::NONE, purpose, 0), "{purpose:?}");
+        }
+    }
 }

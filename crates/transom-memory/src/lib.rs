@@ -55,6 +55,7 @@ pub use denial::{Denial, Mistake, Named, NamedState, Refused, Rule};
 pub use display::Summary;
 pub use grant::{Grant, LARGEST_GRANT, LONGEST_PASS, Lane, Pass};
 pub use inventory::Listed;
+pub use judge::queue_pair_admits;
 pub use memory::Memory;
 pub use rights::Rights;
 pub use rules::NamedRule;

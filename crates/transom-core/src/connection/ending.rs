@@ -19,7 +19,7 @@ impl Connection {
         if self.ended.is_none() {
             self.end(cx, EndReason::Disconnected, 0);
         } else {
-            // Its dialect has kept the requests of a connection that the peer ended.
+            // The dialect has kept the requests of a connection that the peer ended.
             self.flush_execution(cx, 0);
         }
         if let Some(execution) = &mut self.execution
@@ -107,7 +107,7 @@ impl Connection {
             return self.end(cx, EndReason::PeerFailed, denial);
         };
         if let Some(id) = id {
-            // It executes in order: what came before the one it blames was executed.
+            // The peer executes in order: what came before the one it blames was executed.
             let begun = execution.next_message;
             execution.succeeded = execution.succeeded.max(id.0.min(begun));
         }
@@ -117,7 +117,7 @@ impl Connection {
                 execution.requests.get(*sequence).is_some_and(|s| s.progress != Progress::Done)
             })
             .or_else(|| execution.owed_kind(operation))
-            // One that waits at this side for the peer's leave is owed an answer, too.
+            // A request that waits at this side for the peer's leave is owed an answer, too.
             .or_else(|| execution.owed().or_else(|| execution.oldest()));
         let status = match class {
             Some(
@@ -187,7 +187,7 @@ impl Connection {
         }
     }
 
-    /// Its dialect leaves the requests of a connection that the peer ended to the program.
+    /// The dialect leaves the requests of a connection that the peer ended to the program.
     fn keeps(&self, reason: EndReason) -> bool {
         self.outlived
             || self.opened

@@ -1,6 +1,6 @@
 //! Bytes of the peer: messages placed, checked, delivered.
 
-use transom_memory::{Purpose, Token};
+use transom_memory::{Purpose, Token, queue_pair_admits};
 use transom_wire::{
     Bytes, Decoded, Event, Glance, MessageId, Operation, Refusal, RefusalClass, Time,
 };
@@ -71,9 +71,9 @@ impl Connection {
                 Ok(Decoded { consumed: count, event }) => {
                     consumed = (consumed + count).min(bytes.len());
                     frames += 1;
-                    // What earlier bytes told about our own requests comes first (ND2 4.2 rule 5).
+                    // News of our own requests in earlier bytes comes first (ND2 4.2 rule 5).
                     self.poll(cx);
-                    // They may have ended the connection: then nothing behind them counts.
+                    // That news may have ended the connection: then nothing behind them counts.
                     if let Some(event) = event.filter(|_| self.ended.is_none()) {
                         self.handle(cx, event);
                     }
@@ -193,7 +193,7 @@ impl Connection {
         then: impl FnOnce(Accessor) -> Result<(), AccessError>,
     ) -> Result<(), AccessError> {
         match &self.execution {
-            Some(execution) if length > 0 && !execution.access.intersects(purpose.rights()) => {
+            Some(execution) if !queue_pair_admits(execution.access, purpose, length) => {
                 Err(AccessError::QueuePair(purpose))
             }
             Some(execution) => then(Accessor { actor: execution.actor(self.config.id), purpose }),
@@ -260,7 +260,7 @@ impl Connection {
         }
         if let Some(token) = send.invalidate {
             let (actor, token) = (execution.actor(self.config.id), Token(token));
-            // What its owner has closed before is dead to the peer, too (NDK INV-7, ND1 INV-2); a close that
+            // A window that its owner has closed before is dead to the peer, too (NDK INV-7, ND1 INV-2); a close that
             // comes while this one is under way is not.
             let fatal = self.config.dialect.dead_window == DeadWindow::Fatal;
             let late = fatal && !cx.memory.is_open(token);

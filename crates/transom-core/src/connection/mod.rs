@@ -1,4 +1,4 @@
-//! One connection: a wire, and the half of a queue pair that works on it.
+//! A connection: a wire, and the half of a queue pair that works on it.
 //!
 //! The driver calls, under the link's lock: [`Connection::receive`] while bytes come in,
 //! [`Connection::transmit`] while the link takes bytes, [`Connection::on_deadline`] when
@@ -29,12 +29,12 @@ pub use small::{SMALL, SmallRecord};
 /// what the peer had under way.
 const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 
-/// What a connection is made with.
+/// The parameters of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionConfig {
-    /// Its number and epoch.
+    /// The connection's number and epoch.
     pub id: ConnectionId,
-    /// Who speaks first.
+    /// The side that speaks first.
     pub role: Role,
     /// The rules it follows.
     pub dialect: &'static Dialect,
@@ -55,7 +55,7 @@ enum Phase {
     Closed,
 }
 
-/// What [`Connection::receive`] did.
+/// The result of [`Connection::receive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
     /// Bytes used up. The rest is to be kept and given again, with more behind it.
@@ -70,7 +70,7 @@ pub struct Received {
 /// A connection at one moment, for people who look at a running process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionOverview {
-    /// Its number and epoch.
+    /// The connection's number and epoch.
     pub id: ConnectionId,
     /// `starting`, `open`, `ending` or `over`.
     pub state: &'static str,
@@ -93,11 +93,11 @@ pub enum LinkEnd {
     Closed,
     /// The network gave up on it.
     TimedOut,
-    /// It could not be made, or failed otherwise.
+    /// The connection could not be made, or failed otherwise.
     Failed(Status),
 }
 
-/// What the driver should do with the link.
+/// The driver's next step with the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkWish {
     /// Keep it.
@@ -108,7 +108,7 @@ pub enum LinkWish {
     Close,
 }
 
-/// One connection.
+/// A connection.
 pub struct Connection {
     config: ConnectionConfig,
     wire: Box<dyn Wire>,
@@ -131,15 +131,15 @@ pub struct Connection {
     /// Since when the peer owes something.
     owing: Time,
     close_by: Option<Time>,
-    /// So many bytes of the peer's wait for a queue pair that no more are read.
+    /// No more bytes are read: those that wait for a queue pair are as many as may wait.
     held: bool,
     /// Nothing but the wire's own frames may leave, and one that was not came up.
     muted: bool,
     /// Messages have flowed, or could have.
     opened: bool,
-    /// It has ended, and its queue pair goes on without it.
+    /// The connection has ended, and its queue pair goes on without it.
     outlived: bool,
-    /// What has happened to its queue pair behind the program's back, and was not told yet.
+    /// Asynchronous events of the queue pair that the program has not got yet.
     events: [Option<QueuePairEvent>; 2],
 }
 
@@ -190,7 +190,7 @@ impl Connection {
         }
     }
 
-    /// Its number and epoch.
+    /// The connection's number and epoch.
     #[must_use]
     pub fn id(&self) -> ConnectionId {
         self.config.id
@@ -215,7 +215,7 @@ impl Connection {
         }
     }
 
-    /// What was agreed with the peer, once it was.
+    /// The parameters agreed with the peer, once there are any.
     #[must_use]
     pub fn facts(&self) -> Option<&Facts> {
         self.facts.as_ref()
@@ -360,7 +360,7 @@ impl Connection {
         }
     }
 
-    /// What has happened to its queue pair behind the program's back. Ask when it has ended.
+    /// Takes the queue pair's asynchronous events. To be called when the connection has ended.
     pub fn take_events(&mut self) -> impl Iterator<Item = QueuePairEvent> + use<> {
         std::mem::take(&mut self.events).into_iter().flatten()
     }
@@ -448,7 +448,7 @@ impl Connection {
         self.paused_send.is_none() && !(self.held && self.awaits_queue_pair())
     }
 
-    /// What the driver should do with the link once its buffer is empty.
+    /// The driver's next step with the link once its buffer is empty.
     #[must_use]
     pub fn link_wish(&self) -> LinkWish {
         match self.phase {

@@ -14,7 +14,7 @@ use crate::queue::{Progress, Slot};
 use crate::trace::What;
 use crate::{Cx, DenialCause, EndReason, Flags, Operation, Status};
 
-/// What the wire calls the sink of a Read of ours. The peer only echoes it.
+/// The wire's name for the sink of a Read of ours. The peer only echoes it.
 const SINK: u32 = 1;
 
 const NOT_BOUND: &str = "the window is not bound on this queue pair: its Bind was undone, or it was \
@@ -46,7 +46,7 @@ impl Connection {
                 break;
             };
             if self.phase == Phase::Closing && frame.payload != Payload::None {
-                // Its requests have completed: their memory is the program's again (ND2 4.9).
+                // The requests have completed: their memory is the program's again (ND2 4.9).
                 self.muted = true;
                 break;
             }

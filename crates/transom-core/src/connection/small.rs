@@ -23,23 +23,23 @@ pub const SMALL: usize = 32;
 /// has just been stored in other pieces, is to wait for the stores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SmallRecord {
-    /// Its header.
+    /// The record's header.
     pub header: [u8; SMALL_HEADER],
-    /// Its payload, and perhaps more behind it that does not count.
+    /// The payload, and perhaps more behind it that does not count.
     pub payload: [u8; SMALL],
 }
 
-/// What is judged under: a guard, the program's memory, the moment.
+/// The circumstances of a judgement: a guard, the program's memory, the moment.
 type Under<'a, 'lane> = (&'a mut Pass<'lane>, &'a dyn HostMemory, Time);
 
-/// What became of the next request.
+/// The fate of the next request.
 enum Small {
     Gone,
     /// A Bind was executed.
     Bound,
-    /// It is none of these, or there is none.
+    /// The next request is none of these, or there is none.
     No,
-    /// Its own memory was refused; its context.
+    /// The request's own memory was refused; the request's context.
     Refused(u64, AccessError),
 }
 
@@ -69,7 +69,7 @@ impl Connection {
             };
             self.heard = cx.now;
             self.blocked = false;
-            // What came with it about our own requests comes first (ND2 4.2 rule 5).
+            // News of our own requests that came with the record comes first (ND2 4.2 rule 5).
             if news {
                 drop(pass);
                 self.poll(cx);
@@ -143,7 +143,7 @@ impl Connection {
         let fenced = slot.flags.contains(Flags::READ_FENCE) && execution.reads > 0;
         let (token, address) = match slot.operation {
             Operation::Write { token, address } => (token, address),
-            // One whose reservation is gone fails the ordinary way.
+            // A Bind whose reservation is gone fails the ordinary way.
             Operation::Bind { window } if !fenced && memory.activate(window) => {
                 execution.advance(Progress::Done);
                 return Small::Bound;
