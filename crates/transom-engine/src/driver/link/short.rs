@@ -4,13 +4,14 @@
 //! `State::quiet` says that nothing about a link asks for a pass: it is computed behind each one, and
 //! taken back before each. What turns out to be unusual on the way is left to a pass, in order.
 
+use transom_memory::Lane;
 use transom_wire::Time;
 
 use super::notifications::Notifications;
 use super::shared_memory::{Records, SOME};
 use super::{Link, LinkDenials, State};
 use crate::sys::{self, Host};
-use crate::{Cx, SmallRecord, Status};
+use crate::{Cx, Effects, SmallRecord, Status};
 
 impl Link {
     /// Whether nothing about the link asks for a pass, so that small Writes may go the short way.
@@ -56,21 +57,27 @@ impl Link {
         done.map(|(posted, more)| (posted, more || left))
     }
 
+    /// The core's tools on the short way: no shared receives, and no tracer.
+    #[inline]
+    fn short_cx<'a>(
+        &'a self,
+        now: Time,
+        lane: &'a mut Option<Lane>,
+        effects: &'a mut Effects,
+        denials: &'a LinkDenials<'_>,
+    ) -> Cx<'a> {
+        let memory = &self.shared.memory;
+        let lane = lane.get_or_insert_with(|| memory.lane());
+        Cx { now, memory, lane, host: &Host, denials, shared: None, effects, trace: None }
+    }
+
     /// Send the small Writes that were posted. `false`: something is left.
     fn send_short(&self, state: &mut State, now: Time) -> bool {
         let budget = self.shared.pass_budget();
         let State { connection, rings, lane, effects, out, written, .. } = &mut *state;
         let (Some(rings), Some(bell)) = (rings, self.bell.get()) else { return false };
-        let mut cx = Cx {
-            now,
-            memory: &self.shared.memory,
-            lane: lane.get_or_insert_with(|| self.shared.memory.lane()),
-            host: &Host,
-            denials: &LinkDenials(self),
-            shared: None,
-            effects,
-            trace: None,
-        };
+        let denials = LinkDenials(self);
+        let mut cx = self.short_cx(now, lane, effects, &denials);
         let mut outlet = Records::new(rings, (&mut out.bytes, written), budget);
         let all = connection.transmit_small(&mut cx, &mut outlet);
         rings.wake(bell);
@@ -95,16 +102,8 @@ impl Link {
         }
         let State { connection, rings, lane, effects, .. } = &mut *state;
         let (Some(rings), Some(bell)) = (rings, self.bell.get()) else { return false };
-        let mut cx = Cx {
-            now,
-            memory: &self.shared.memory,
-            lane: lane.get_or_insert_with(|| self.shared.memory.lane()),
-            host: &Host,
-            denials: &LinkDenials(self),
-            shared: None,
-            effects,
-            trace: None,
-        };
+        let denials = LinkDenials(self);
+        let mut cx = self.short_cx(now, lane, effects, &denials);
         let (mut record, mut count) = (SmallRecord::default(), 0);
         let usual = connection.receive_run(&mut cx, &mut record, &mut |record| {
             let next = count < SOME && rings.read_small(record);
