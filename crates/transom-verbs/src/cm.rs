@@ -16,6 +16,7 @@ use crate::channel::{Acknowledged, Channel};
 use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::queue_pair::QueuePair;
+use crate::requests::{self, Passive};
 use crate::{gid, limits, timers};
 
 /// Bytes of private data that programs may send, and that they find (Verbs V125): zeros behind what came.
@@ -319,7 +320,7 @@ impl Id {
         port.listen(backlog)?;
         inner.state = State::Listening;
         drop(inner);
-        next_request(&Arc::downgrade(self), &port)
+        requests::serve(&Arc::downgrade(self), &port)
     }
 
     /// A peer asks.
@@ -736,22 +737,14 @@ impl Inner {
     }
 }
 
-/// Wait for the next Request; each waits for the one behind it.
-fn next_request(id: &Weak<Id>, listener: &Arc<raw::Listener>) -> Result {
-    let Some(alive) = id.upgrade() else { return Ok(()) };
-    let connector = alive.context.adapter.connector()?;
-    let again = (id.clone(), Arc::downgrade(listener), connector.clone());
-    let sink = raw::Sink::call(move |status| {
-        let (id, listener, connector) = again;
-        let (Status::Success, Some(alive), Some(listener)) =
-            (status, id.upgrade(), listener.upgrade())
-        else {
-            return;
-        };
-        alive.request(connector);
-        let _ = next_request(&id, &listener);
-    });
-    Ok(listener.get_request(&connector, sink)?)
+impl Passive for Id {
+    fn adapter(&self) -> &raw::Adapter {
+        &self.context.adapter
+    }
+
+    fn requested(self: &Arc<Id>, connector: raw::Connector) {
+        self.request(connector);
+    }
 }
 
 /// The event's number of the program's structure of an id, if it has one.

@@ -26,6 +26,7 @@ mod memory;
 mod queue_pair;
 mod receive;
 mod rendezvous;
+mod requests;
 mod status;
 #[allow(unsafe_code, reason = "signals of threads, and errno")]
 mod sys;

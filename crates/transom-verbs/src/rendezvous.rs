@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use transom_engine::{Status, raw};
@@ -17,6 +17,7 @@ use crate::context::Context;
 use crate::environment;
 use crate::errno::{Errno, Result};
 use crate::queue_pair::QueuePair;
+use crate::requests::{self, Passive};
 use crate::{cm, explain, gid, limits, timers};
 
 /// How long a Request for a queue pair that is not in RTR yet is held, and how many.
@@ -134,26 +135,18 @@ fn listen_at(context: &Arc<Context>, address: SocketAddr) -> Result<(u16, Arc<ra
     let listener = Arc::new(context.adapter.listener(address)?);
     listener.listen(0)?;
     let port = listener.address()?.port();
-    next_request(&Arc::downgrade(context), &listener)?;
+    requests::serve(&Arc::downgrade(context), &listener)?;
     Ok((port, listener))
 }
 
-/// Wait for the next Request; each waits for the one behind it.
-fn next_request(context: &Weak<Context>, listener: &Arc<raw::Listener>) -> Result {
-    let Some(alive) = context.upgrade() else { return Ok(()) };
-    let connector = alive.adapter.connector()?;
-    let again = (context.clone(), Arc::downgrade(listener), connector.clone());
-    let sink = raw::Sink::call(move |status| {
-        let (context, listener, connector) = again;
-        let (Status::Success, Some(alive), Some(listener)) =
-            (status, context.upgrade(), listener.upgrade())
-        else {
-            return;
-        };
-        request(&alive, Arc::new(connector));
-        let _ = next_request(&context, &listener);
-    });
-    Ok(listener.get_request(&connector, sink)?)
+impl Passive for Context {
+    fn adapter(&self) -> &raw::Adapter {
+        &self.adapter
+    }
+
+    fn requested(self: &Arc<Context>, connector: raw::Connector) {
+        request(self, Arc::new(connector));
+    }
 }
 
 // ---- what is said --------------------------------------------------------------------------------

@@ -1,28 +1,7 @@
 /* How requests end, between two processes: the child answers, the parent asks. */
 #include "common.h"
-static int sock;
+#include "processes.h"
 static bool child;
-static void say(const void *p, size_t n) {
-    if (write(sock, p, n) != (ssize_t)n)
-        exit(50);
-}
-static void hear(void *p, size_t n) {
-    char *c = p;
-    while (n) {
-        ssize_t k = read(sock, c, n);
-        if (k <= 0) {
-            printf("FATAL the other process is gone\n");
-            exit(51);
-        }
-        c += k;
-        n -= k;
-    }
-}
-static void meet(void) {
-    char c = 'x';
-    say(&c, 1);
-    hear(&c, 1);
-}
 struct id {
     uint32_t qpn, key, key2;
     uint64_t addr, addr2;
@@ -32,12 +11,12 @@ static struct end e;
 static struct id peer;
 static void exchange(uint32_t key2, void *addr2) {
     struct id me = {e.qp->qp_num, e.mr->rkey, key2, (uintptr_t)e.buf, (uintptr_t)addr2, e.gid};
-    say(&me, sizeof me);
-    hear(&peer, sizeof peer);
+    send_all(&me, sizeof me);
+    receive_all(&peer, sizeof peer);
 }
 static void up(struct tune t) {
     qp_state(e.qp, IBV_QPS_RESET);
-    meet();
+    wait_for_each_other();
     struct ibv_wc w;
     while (ibv_poll_cq(e.scq, 1, &w) > 0 || ibv_poll_cq(e.rcq, 1, &w) > 0)
         ;
@@ -45,7 +24,7 @@ static void up(struct tune t) {
     while (async_event(e.ctx, 0, &ev) >= 0)
         ibv_ack_async_event(&ev);
     qp_up(e.qp, peer.gid, peer.qpn, t);
-    meet();
+    wait_for_each_other();
 }
 static int drain_event(int ms) {
     struct ibv_async_event ev;
@@ -68,8 +47,8 @@ static void remote(const char *what, struct tune rt, int op, uint64_t addr, uint
     up(t);
     if (child) {
         SUCCEEDS(post_recv(&e, 500, e.buf + 60000, 16, e.mr->lkey));
-        meet();
-        meet();
+        wait_for_each_other();
+        wait_for_each_other();
         if (responder_err) {
             EXPECT_WC("V92 responder", e.rcq, 500, IBV_WC_WR_FLUSH_ERR);
             CHECK("7.2", state_of(e.qp) == IBV_QPS_ERR, "%s: responder state %d", what,
@@ -83,9 +62,9 @@ static void remote(const char *what, struct tune rt, int op, uint64_t addr, uint
                   state_of(e.qp));
             CHECK("7.2", drain_event(50) == -1, "%s: event", what);
         }
-        meet();
+        wait_for_each_other();
     } else {
-        meet();
+        wait_for_each_other();
         SUCCEEDS(post_recv(&e, 7, e.buf, 16, e.mr->lkey));
         SUCCEEDS(post(&e, 1, op, 0, e.buf + 100, len, e.mr->lkey, addr, key));
         int r2 = post(&e, 2, IBV_WR_RDMA_WRITE, SIG, e.buf + 100, 8, e.mr->lkey, peer.addr + 40000,
@@ -100,8 +79,8 @@ static void remote(const char *what, struct tune rt, int op, uint64_t addr, uint
         EXPECT_WC("V67", e.scq, 2, IBV_WC_WR_FLUSH_ERR);
         EXPECT_WC("V67", e.rcq, 7, IBV_WC_WR_FLUSH_ERR);
         CHECK("7.2", drain_event(30) == -1, "%s: event at the requester", what);
-        meet();
-        meet();
+        wait_for_each_other();
+        wait_for_each_other();
     }
 }
 static void sendlike(const char *what, struct tune rt, uint32_t rlen, uint64_t raddr, uint32_t rkey,
@@ -112,20 +91,20 @@ static void sendlike(const char *what, struct tune rt, uint32_t rlen, uint64_t r
     if (child) {
         SUCCEEDS(post_recv(&e, 500, (void *)raddr, rlen, rkey));
         SUCCEEDS(post_recv(&e, 501, e.buf, 16, e.mr->lkey));
-        meet();
+        wait_for_each_other();
         EXPECT_WC("7.2", e.rcq, 500, rwant);
         if (rwant) {
             EXPECT_WC("7.2", e.rcq, 501, IBV_WC_WR_FLUSH_ERR);
             CHECK("7.2", state_of(e.qp) == IBV_QPS_ERR, "state %d", state_of(e.qp));
         }
-        meet();
+        wait_for_each_other();
     } else {
-        meet();
+        wait_for_each_other();
         SUCCEEDS(post(&e, 1, IBV_WR_SEND, SIG, e.buf, slen, e.mr->lkey, 0, 0));
         EXPECT_WC(what, e.scq, 1, want);
         CHECK("V92", state_of(e.qp) == (want ? IBV_QPS_ERR : IBV_QPS_RTS), "state %d",
               state_of(e.qp));
-        meet();
+        wait_for_each_other();
     }
 }
 static void local(const char *what, int op, void *p, uint32_t len, uint32_t lkey) {
@@ -134,22 +113,22 @@ static void local(const char *what, int op, void *p, uint32_t len, uint32_t lkey
     up(DEF);
     if (child) {
         SUCCEEDS(post_recv(&e, 500, e.buf + 60000, 16, e.mr->lkey));
-        meet();
-        meet();
+        wait_for_each_other();
+        wait_for_each_other();
         EXPECT_NONE("7.2", e.rcq, 200);
         CHECK("7.2/V79", state_of(e.qp) == IBV_QPS_RTS, "%s: responder state %d", what,
               state_of(e.qp));
         CHECK("7.2", drain_event(20) == -1, "event");
-        meet();
+        wait_for_each_other();
     } else {
-        meet();
+        wait_for_each_other();
         SUCCEEDS(post(&e, 1, op, 0, p, len, lkey, peer.addr, peer.key));
         EXPECT_WC(what, e.scq, 1, IBV_WC_LOC_PROT_ERR);
         CHECK("V92", state_of(e.qp) == IBV_QPS_ERR, "%s state %d", what, state_of(e.qp));
         CHECK("V65", !post(&e, 2, IBV_WR_SEND, 0, e.buf, 1, e.mr->lkey, 0, 0), "post in ERR");
         EXPECT_WC("V67", e.scq, 2, IBV_WC_WR_FLUSH_ERR);
-        meet();
-        meet();
+        wait_for_each_other();
+        wait_for_each_other();
     }
 }
 static volatile int stop;
@@ -173,8 +152,8 @@ int main(void) {
                   *zb = MADE(ibv_reg_mr_iova(e.pd, e.buf, 4096, 0x7000000000, ALL));
     uint32_t keys[6] = {ro->rkey, wo->rkey, lo->rkey, other->rkey, none->rkey, zb->rkey}, k[6];
     exchange(0, NULL);
-    say(keys, sizeof keys);
-    hear(k, sizeof k);
+    send_all(keys, sizeof keys);
+    receive_all(k, sizeof k);
     int W = IBV_WR_RDMA_WRITE, R = IBV_WR_RDMA_READ, A = IBV_WC_REM_ACCESS_ERR,
         Q = IBV_EVENT_QP_ACCESS_ERR;
     uint64_t a = peer.addr;
@@ -235,11 +214,11 @@ int main(void) {
     up(DEF);
     if (child) {
         memcpy(e.buf + 64, "from the peer", 14);
-        meet();
-        meet();
+        wait_for_each_other();
+        wait_for_each_other();
         CHECK("V40", !memcmp(e.buf + 128, "to the peer", 12), "iova write");
     } else {
-        meet();
+        wait_for_each_other();
         memset(e.buf, 0, 100);
         SUCCEEDS(post(&e, 1, R, SIG, e.buf, 14, e.mr->lkey, 0x7000000040, k[5]));
         struct ibv_wc w = EXPECT_WC("V40", e.scq, 1, IBV_WC_SUCCESS);
@@ -248,7 +227,7 @@ int main(void) {
         memcpy(e.buf, "to the peer", 12);
         SUCCEEDS(post(&e, 2, W, SIG, e.buf, 12, e.mr->lkey, 0x7000000080, k[5]));
         EXPECT_WC("V40", e.scq, 2, IBV_WC_SUCCESS);
-        meet();
+        wait_for_each_other();
     }
     /* RNR: V94 */
     printf("-- RNR\n");
@@ -258,7 +237,7 @@ int main(void) {
         t.min_rnr = 30;
         up(t);
         if (child) {
-            meet();
+            wait_for_each_other();
             CHECK("7.2", state_of(e.qp) == IBV_QPS_RTS, "responder state after RNR");
         } else {
             double b = now();
@@ -266,19 +245,19 @@ int main(void) {
             EXPECT_WC("V94", e.scq, 1, IBV_WC_RNR_RETRY_EXC_ERR);
             CHECK("V94", now() - b >= 0.3, "too early: %f", now() - b);
             CHECK("V92", state_of(e.qp) == IBV_QPS_ERR, "state");
-            meet();
+            wait_for_each_other();
         }
         t.rnr = 0;
         t.min_rnr = 1;
         up(t);
         if (child)
-            meet();
+            wait_for_each_other();
         else {
             double b = now();
             SUCCEEDS(post(&e, 1, IBV_WR_SEND, SIG, e.buf, 8, e.mr->lkey, 0, 0));
             EXPECT_WC("V94", e.scq, 1, IBV_WC_RNR_RETRY_EXC_ERR);
             CHECK("V94", now() - b >= 0.099, "at least 100 ms: %f", now() - b);
-            meet();
+            wait_for_each_other();
         }
         t.rnr = 7;
         up(t);
@@ -286,11 +265,11 @@ int main(void) {
             usleep(1500000);
             SUCCEEDS(post_recv(&e, 9, e.buf, 16, e.mr->lkey));
             EXPECT_WC("V94", e.rcq, 9, IBV_WC_SUCCESS);
-            meet();
+            wait_for_each_other();
         } else {
             SUCCEEDS(post(&e, 1, IBV_WR_SEND, SIG, e.buf, 8, e.mr->lkey, 0, 0));
             EXPECT_WC("V94 for ever", e.scq, 1, IBV_WC_SUCCESS);
-            meet();
+            wait_for_each_other();
         }
         /* the receive comes in time; writes behind the waiting SEND keep order */
         t.rnr = 6;
@@ -298,27 +277,27 @@ int main(void) {
         up(t);
         if (child) {
             e.buf[50] = 0;
-            meet();
+            wait_for_each_other();
             usleep(300000);
             CHECK("V88", e.buf[50] == 0, "a WRITE overtook a SEND");
             SUCCEEDS(post_recv(&e, 9, e.buf, 16, e.mr->lkey));
             EXPECT_WC("V94", e.rcq, 9, IBV_WC_SUCCESS);
-            meet();
+            wait_for_each_other();
         } else {
-            meet();
+            wait_for_each_other();
             e.buf[100] = 1;
             SUCCEEDS(post(&e, 1, IBV_WR_SEND, SIG, e.buf, 8, e.mr->lkey, 0, 0));
             SUCCEEDS(post(&e, 2, W, SIG, e.buf + 100, 1, e.mr->lkey, peer.addr + 50, peer.key));
             EXPECT_WC("V94", e.scq, 1, IBV_WC_SUCCESS);
             EXPECT_WC("V88", e.scq, 2, IBV_WC_SUCCESS);
-            meet();
+            wait_for_each_other();
         }
     }
     /* V66 one-directional: the responder stays in RTR */
     printf("-- RTR only\n");
     {
         qp_state(e.qp, IBV_QPS_RESET);
-        meet();
+        wait_for_each_other();
         qp_init(e.qp, REMOTE);
         qp_rtr(e.qp, peer.gid, peer.qpn, DEF);
         if (!child)
@@ -326,18 +305,18 @@ int main(void) {
         struct ibv_wc w;
         while (ibv_poll_cq(e.rcq, 1, &w) > 0)
             ;
-        meet();
+        wait_for_each_other();
         if (child) {
             SUCCEEDS(post_recv(&e, 3, e.buf, 16, e.mr->lkey));
             EXPECT_WC("V66", e.rcq, 3, IBV_WC_SUCCESS);
-            meet();
+            wait_for_each_other();
             CHECK("V66", state_of(e.qp) == IBV_QPS_RTR, "state");
         } else {
             SUCCEEDS(post(&e, 1, IBV_WR_SEND, SIG, e.buf, 8, e.mr->lkey, 0, 0));
             EXPECT_WC("V66", e.scq, 1, IBV_WC_SUCCESS);
             SUCCEEDS(post(&e, 2, R, SIG, e.buf, 8, e.mr->lkey, a, peer.key));
             EXPECT_WC("V66", e.scq, 2, IBV_WC_SUCCESS);
-            meet();
+            wait_for_each_other();
         }
     }
     /* V43: dereg in the middle of a peer's accesses */
@@ -349,7 +328,7 @@ int main(void) {
         exchange(gm->rkey, g);
         up(DEF);
         if (child) {
-            meet();
+            wait_for_each_other();
             while (*(volatile char *)g == 0 && !round % 2)
                 ;
             usleep(200 * round);
@@ -360,11 +339,11 @@ int main(void) {
             for (size_t i = 0; i < big; i++)
                 bad += g[i] != 0x11;
             CHECK("V43", bad == 0, "%zu bytes moved after dereg", bad);
-            meet();
+            wait_for_each_other();
             munmap(g, big);
         } else {
             memset(g, 0x55, big);
-            meet();
+            wait_for_each_other();
             bool over = false;
             double end = now() + 10;
             int id = 0, out = 0;
@@ -384,7 +363,7 @@ int main(void) {
                 }
             }
             CHECK("V43", over, "never refused");
-            meet();
+            wait_for_each_other();
             SUCCEEDS(ibv_dereg_mr(gm));
             munmap(g, big);
         }
@@ -398,17 +377,17 @@ int main(void) {
         if (child) {
             SUCCEEDS(post_recv(&e, 3, g, 16, gm->lkey));
             CHECK("V43", !ibv_dereg_mr(gm), "dereg with a receive posted");
-            meet();
+            wait_for_each_other();
             EXPECT_WC("V43", e.rcq, 3, IBV_WC_LOC_PROT_ERR);
-            meet();
+            wait_for_each_other();
         } else {
-            meet();
+            wait_for_each_other();
             SUCCEEDS(post(&e, 1, IBV_WR_SEND, SIG, e.buf, 8, e.mr->lkey, 0, 0));
             EXPECT_WC("V43", e.scq, 1, IBV_WC_REM_OP_ERR);
-            meet();
+            wait_for_each_other();
         }
     }
-    meet();
+    wait_for_each_other();
     finish();
     if (!child) {
         int s;

@@ -1,27 +1,6 @@
 /* Peers that die, stop, leave, come late, or never come. */
 #include "common.h"
-static int sock;
-static void say(const void *p, size_t n) {
-    if (write(sock, p, n) != (ssize_t)n)
-        exit(50);
-}
-static void hear(void *p, size_t n) {
-    char *c = p;
-    while (n) {
-        ssize_t k = read(sock, c, n);
-        if (k <= 0) {
-            printf("FATAL the other process is gone\n");
-            exit(51);
-        }
-        c += k;
-        n -= k;
-    }
-}
-static void meet(void) {
-    char c = 'x';
-    say(&c, 1);
-    hear(&c, 1);
-}
+#include "processes.h"
 struct id {
     uint32_t qpn, key;
     uint64_t addr;
@@ -31,8 +10,8 @@ static struct end e;
 static struct id peer;
 static void exchange(void) {
     struct id me = {e.qp->qp_num, e.mr->rkey, (uintptr_t)e.buf, e.gid};
-    say(&me, sizeof me);
-    hear(&peer, sizeof peer);
+    send_all(&me, sizeof me);
+    receive_all(&peer, sizeof peer);
 }
 static pid_t start(void (*f)(void)) {
     int sv[2];
@@ -56,7 +35,7 @@ static void serve(void) {
     qp_up(e.qp, peer.gid, peer.qpn, DEF);
     for (int i = 0; i < 8; i++)
         post_recv(&e, i, e.buf, 64, e.mr->lkey);
-    meet();
+    wait_for_each_other();
     for (;;)
         pause();
 }
@@ -64,34 +43,34 @@ static void serve_reset(void) {
     open_end(&e, NULL, ALL);
     exchange();
     qp_up(e.qp, peer.gid, peer.qpn, DEF);
-    meet();
-    meet();
+    wait_for_each_other();
+    wait_for_each_other();
     qp_state(e.qp, IBV_QPS_RESET);
-    meet();
+    wait_for_each_other();
     usleep(300000);
     qp_up(e.qp, peer.gid, peer.qpn, DEF);
     post_recv(&e, 5, e.buf, 64, e.mr->lkey);
-    meet();
+    wait_for_each_other();
     EXPECT_WC("V79 peer", e.rcq, 5, IBV_WC_SUCCESS);
-    meet();
+    wait_for_each_other();
 }
 static void serve_destroy(void) {
     open_end(&e, NULL, ALL);
     exchange();
     qp_up(e.qp, peer.gid, peer.qpn, DEF);
     post_recv(&e, 5, e.buf, 64, e.mr->lkey);
-    meet();
+    wait_for_each_other();
     EXPECT_WC("V80", e.rcq, 5, IBV_WC_SUCCESS);
     SUCCEEDS(ibv_destroy_qp(e.qp));
-    meet();
-    meet();
+    wait_for_each_other();
+    wait_for_each_other();
 }
 static void serve_exit(void) {
     open_end(&e, NULL, ALL);
     exchange();
     qp_up(e.qp, peer.gid, peer.qpn, DEF);
     post_recv(&e, 5, e.buf, 64, e.mr->lkey);
-    meet();
+    wait_for_each_other();
     struct ibv_wc w;
     while (!ibv_poll_cq(e.rcq, 1, &w))
         ;
@@ -101,12 +80,12 @@ static void serve_late(void) {
     open_end(&e, NULL, ALL);
     exchange();
     qp_init(e.qp, REMOTE);
-    meet();
+    wait_for_each_other();
     usleep(2500000);
     qp_rtr(e.qp, peer.gid, peer.qpn, DEF);
     post_recv(&e, 5, e.buf, 64, e.mr->lkey);
     EXPECT_WC("V76", e.rcq, 5, IBV_WC_SUCCESS);
-    meet();
+    wait_for_each_other();
 }
 static void again(void) {
     SUCCEEDS(ibv_destroy_qp(e.qp));
@@ -131,7 +110,7 @@ int main(void) {
     open_end(&e, NULL, ALL);
     exchange();
     qp_up(e.qp, peer.gid, peer.qpn, DEF);
-    meet();
+    wait_for_each_other();
     SUCCEEDS(post_recv(&e, 9, e.buf, 8, e.mr->lkey));
     SUCCEEDS(post(&e, 1, IBV_WR_SEND, SIG, e.buf, 8, e.mr->lkey, 0, 0));
     EXPECT_WC("up", e.scq, 1, IBV_WC_SUCCESS);
@@ -150,7 +129,7 @@ int main(void) {
     again();
     exchange();
     qp_up(e.qp, peer.gid, peer.qpn, DEF);
-    meet();
+    wait_for_each_other();
     SUCCEEDS(post(&e, 1, IBV_WR_SEND, SIG, e.buf, 8, e.mr->lkey, 0, 0));
     EXPECT_WC("up", e.scq, 1, IBV_WC_SUCCESS);
     kill(p, SIGSTOP);
@@ -177,7 +156,7 @@ int main(void) {
     struct tune tt = DEF;
     tt.timeout = 18;
     qp_up(e.qp, peer.gid, peer.qpn, tt);
-    meet();
+    wait_for_each_other();
     SUCCEEDS(post(&e, 1, IBV_WR_SEND, SIG, e.buf, 8, e.mr->lkey, 0, 0));
     EXPECT_WC("up", e.scq, 1, IBV_WC_SUCCESS);
     kill(p, SIGSTOP);
@@ -194,16 +173,16 @@ int main(void) {
     again();
     exchange();
     qp_up(e.qp, peer.gid, peer.qpn, DEF);
-    meet();
+    wait_for_each_other();
     SUCCEEDS(post(&e, 1, IBV_WR_RDMA_WRITE, SIG, e.buf, 8, e.mr->lkey, peer.addr, peer.key));
     EXPECT_WC("up", e.scq, 1, IBV_WC_SUCCESS);
-    meet();
-    meet();
+    wait_for_each_other();
+    wait_for_each_other();
     CHECK("V79", state_of(e.qp) == IBV_QPS_RTS, "state");
-    meet();
+    wait_for_each_other();
     SUCCEEDS(post(&e, 2, IBV_WR_SEND, SIG, e.buf, 8, e.mr->lkey, 0, 0));
     EXPECT_WC("V79 new stream", e.scq, 2, IBV_WC_SUCCESS);
-    meet();
+    wait_for_each_other();
     waitpid(p, &s, 0);
     CHECK("peer", s == 0, "peer's exit %x", s);
     close(sock);
@@ -213,11 +192,11 @@ int main(void) {
         again();
         exchange();
         qp_up(e.qp, peer.gid, peer.qpn, DEF);
-        meet();
+        wait_for_each_other();
         SUCCEEDS(post(&e, 1, IBV_WR_SEND, SIG, e.buf, 8, e.mr->lkey, 0, 0));
         EXPECT_WC("V80 destroy", e.scq, 1, IBV_WC_SUCCESS);
-        meet();
-        meet();
+        wait_for_each_other();
+        wait_for_each_other();
         waitpid(p, &s, 0);
         close(sock);
     }
@@ -227,7 +206,7 @@ int main(void) {
         again();
         exchange();
         qp_up(e.qp, peer.gid, peer.qpn, DEF);
-        meet();
+        wait_for_each_other();
         SUCCEEDS(post(&e, 1, IBV_WR_SEND, SIG, e.buf, 8, e.mr->lkey, 0, 0));
         EXPECT_WC("V80 exit", e.scq, 1, IBV_WC_SUCCESS);
         waitpid(p, &s, 0);
@@ -240,10 +219,10 @@ int main(void) {
     tt = DEF;
     tt.timeout = 0;
     qp_up(e.qp, peer.gid, peer.qpn, tt);
-    meet();
+    wait_for_each_other();
     SUCCEEDS(post(&e, 1, IBV_WR_SEND, SIG, e.buf, 8, e.mr->lkey, 0, 0));
     EXPECT_WC("V76/V77 timeout 0", e.scq, 1, IBV_WC_SUCCESS);
-    meet();
+    wait_for_each_other();
     waitpid(p, &s, 0);
     close(sock);
     printf("-- no peer at all\n");
