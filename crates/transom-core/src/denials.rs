@@ -75,14 +75,14 @@ impl std::fmt::Display for DenialCause {
                 )
             }
             DenialCause::ByPeer(error) => match &error.explanation {
-                Some(text) => write!(f, "{text} (peer: {})", error.code),
+                Some(text) => write!(f, "the peer refused it ({}): {text}", error.code),
                 None => write!(f, "the peer refused it: {}", error.code),
             },
             DenialCause::Violation(violation) => violation.fmt(f),
             DenialCause::Vanished { token, address, length } => write!(
                 f,
                 "the {length} bytes at {address:#x} are registered (token {token:#010x}), but their \
-                 pages are gone: unmapped, protected, or cut off their file (rule present_pages)"
+                 pages are gone: unmapped, protected, or cut off their file (`transom explain present_pages`)"
             ),
             DenialCause::Register(error) => {
                 write!(f, "the region cannot have this memory: {error}")

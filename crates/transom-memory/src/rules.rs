@@ -1,6 +1,6 @@
 //! The rules by which an access or a call is refused, in one table.
 //!
-//! A message for people ends with the name of the rule, `(rule live_token)`;
+//! A message for people ends with the name of the rule, "(`transom explain live_token`)";
 //! `docs/rules/protection.md` has a page for each name. [`NamedRule::citation`] is for programs
 //! that want the sources.
 
@@ -8,7 +8,7 @@ use std::fmt::{Display, Formatter, Result};
 
 use crate::Rule;
 
-/// A rule by which an access or a call is refused. `Display` writes `(rule NAME)`.
+/// A rule by which an access or a call is refused. `Display` writes "(`transom explain NAME`)".
 #[derive(Debug, PartialEq, Eq)]
 pub struct NamedRule {
     name: &'static str,
@@ -44,7 +44,7 @@ impl NamedRule {
 
 impl Display for NamedRule {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        write!(f, "(rule {})", self.name)
+        write!(f, "(`transom explain {}`)", self.name)
     }
 }
 

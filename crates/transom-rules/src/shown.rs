@@ -22,15 +22,15 @@ pub fn no_citation_is_shown(root: &Path) {
     assert!(shown.is_empty(), "people are shown citations:\n  {}", shown.join("\n  "));
 }
 
-/// The names in every `(rule NAME)` of the same texts, each with its file. A number is no name: the simulator
-/// counts the design rules so.
+/// The names in every "(`transom explain NAME`)" of the same texts, each with its file.
 ///
 /// # Errors
 /// What reading the sources says.
 pub fn names_shown(root: &Path) -> io::Result<Vec<(String, String)>> {
     let mut found = Vec::new();
     texts(root, |place, text| {
-        let named = text.split("(rule ").skip(1).filter_map(|rest| rest.split_once(')'));
+        let named =
+            text.split("(`transom explain ").skip(1).filter_map(|rest| rest.split_once('`'));
         let names =
             named.filter(|(name, _)| name.chars().all(|c| c.is_ascii_lowercase() || c == '_'));
         found.extend(names.map(|(name, _)| (place.to_owned(), name.to_owned())));

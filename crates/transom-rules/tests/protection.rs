@@ -35,7 +35,7 @@ fn names_are_words_of_small_letters_and_each_finds_its_rule() {
         assert!(rule.name().chars().all(|c| c.is_ascii_lowercase() || c == '_'), "{rule}");
         assert!(names.insert(rule.name()), "{rule} is there twice");
         assert_eq!(NamedRule::find(rule.name()), Some(*rule));
-        assert_eq!(rule.to_string(), format!("(rule {})", rule.name()));
+        assert_eq!(rule.to_string(), format!("(`transom explain {}`)", rule.name()));
     }
     assert_eq!(NamedRule::find("no_such_rule"), None);
 }
@@ -45,7 +45,7 @@ fn names_are_words_of_small_letters_and_each_finds_its_rule() {
 fn messages_name_rules_of_the_table() {
     let shown = names_shown(&workspace()).unwrap();
     for (place, name) in &shown {
-        assert!(NamedRule::find(name).is_some(), "{place} names (rule {name})");
+        assert!(NamedRule::find(name).is_some(), "{place} names {name}");
     }
     let names: BTreeSet<_> = shown.iter().map(|(_, name)| &**name).collect();
     assert!(names.contains("posted_receive") && names.contains("live_token"), "{names:?}");

@@ -335,8 +335,9 @@ impl Adapter {
             return Ok(());
         }
         let why = "the memory is registered with another adapter";
-        Err(Error::caller(ErrorKind::Invalid, asked.to_string(), why)
-            .accepted("memory registered with the adapter of the connection (rule same_domain)"))
+        Err(Error::caller(ErrorKind::Invalid, asked.to_string(), why).accepted(
+            "memory registered with the adapter of the connection (`transom explain same_domain`)",
+        ))
     }
 
     /// Why a request has failed, or, failing that, why its connection has ended.

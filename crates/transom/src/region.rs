@@ -234,7 +234,7 @@ impl<B: Buffer> Region<B> {
                 1 => "1 window is".to_owned(),
                 count => format!("{count} windows are"),
             };
-            let why = format!("{windows} still bound to it (rule unused_region)");
+            let why = format!("{windows} still bound to it (`transom explain unused_region`)");
             return Posted::ready(Err(Error::caller(ErrorKind::Busy, asked, why)
                 .accepted("revoke them first; Error::recover hands the region back")
                 .giving_back(self)));

@@ -68,6 +68,17 @@ fn unknown(name: &str) -> Failure {
 mod tests {
     use super::*;
 
+    /// The document that a citation names.
+    fn in_words(citation: &str) -> &'static str {
+        match citation.split(' ').next() {
+            Some("ND2") => "the NetworkDirect SPI, version 2",
+            Some("NDK") => "NDKPI, the kernel interface of Windows",
+            Some("WSD") => "Winsock Direct",
+            Some("design") => "Transom itself",
+            _ => panic!("no words for {citation}"),
+        }
+    }
+
     /// Each rule of the table has a page, in the table's words, that says why the rule is there, shows a
     /// mistake with the line that makes it and the line that mends it, and names the source.
     #[test]
@@ -78,7 +89,9 @@ mod tests {
             let text = text.trim();
             let begin = format!("{}.\n\n", rule.sentence());
             assert!(text.to_lowercase().starts_with(&begin.to_lowercase()), "{name}: {begin}");
-            assert!(text.ends_with(&format!("\n\nSource: {}", rule.citation())), "{name}: source");
+            let sources: Vec<&str> = rule.citation().split("; ").map(in_words).collect();
+            let source = format!("\n\nSource: {}", sources.join("; "));
+            assert!(text.ends_with(&source), "{name}: {source}");
             for part in ["\n\nWhy: ", "\n\nMistake: ", "\n```diff\n", "Others report: "] {
                 assert!(text.contains(part), "{name} has no {part:?}");
             }

@@ -278,13 +278,13 @@ impl Connection {
                         RefusalClass::NotInvalidatable,
                         DenialCause::Other(
                             "the peer asked to take memory from a region that windows are bound \
-                             to: have them invalidated first (rule peer_closes)",
+                             to: have them invalidated first (`transom explain peer_closes`)",
                         ),
                     ),
                     _ => (
                         RefusalClass::NotInvalidatable,
                         DenialCause::Other(
-                            "the peer asked to close what is not a live window (rule peer_closes)",
+                            "the peer asked to close what is not a live window (`transom explain peer_closes`)",
                         ),
                     ),
                 };

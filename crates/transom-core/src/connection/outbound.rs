@@ -18,7 +18,7 @@ use crate::{Cx, DenialCause, EndReason, Flags, Operation, Status};
 const SINK: u32 = 1;
 
 const NOT_BOUND: &str = "the window is not bound on this queue pair: its Bind was undone, or it was \
-                         closed before (rule bound_window)";
+                         closed before (`transom explain bound_window`)";
 
 impl Connection {
     /// Write what there is to write while `out` has room.
@@ -189,7 +189,7 @@ impl Connection {
         if reads && self.facts.as_ref().is_some_and(|facts| facts.limits.outbound == 0) {
             let cause = DenialCause::Other(
                 "the read limit agreed for this direction is 0: ask for more when connecting \
-                 (rule read_limit)",
+                 (`transom explain read_limit`)",
             );
             self.fail_next(cx, Status::InvalidRequest, Some((slot.context, cause)));
             return false;

@@ -103,7 +103,7 @@ impl Connection {
             let context = self.execution.as_ref().and_then(|e| e.startable()).map(|s| s.context);
             if let Some(context) = context {
                 let cause = DenialCause::Other(
-                    "the peer posted no receive for this Send in time (rule posted_receive)",
+                    "the peer posted no receive for this Send in time (`transom explain posted_receive`)",
                 );
                 let status = self.config.dialect.told(Situation::NoReceive);
                 self.fail_next(cx, status, Some((context, cause)));

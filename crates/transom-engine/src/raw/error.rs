@@ -52,17 +52,17 @@ impl Error {
     pub(crate) fn post(status: Status, what: &'static str) -> Error {
         let why = match status {
             Status::ConnectionInvalid => {
-                "the queue pair is not connected (rule connected_queue_pair)"
+                "the queue pair is not connected (`transom explain connected_queue_pair`)"
             }
             Status::NoMoreEntries => {
                 "as many as the queue holds are outstanding; retrieve completions first, or make \
-                 it deeper (rule queue_room)"
+                 it deeper (`transom explain queue_room`)"
             }
             Status::DataOverrun => {
-                "its list has more entries than the queue pair was made for (rule list_length)"
+                "its list has more entries than the queue pair was made for (`transom explain list_length`)"
             }
             Status::BufferOverflow => {
-                "it has more bytes than a transfer, or an inline one, may have (rule transfer_size)"
+                "it has more bytes than a transfer, or an inline one, may have (`transom explain transfer_size`)"
             }
             Status::NotSupported => "this operation is not built",
             _ => "the operation and its data do not fit each other",

@@ -121,7 +121,7 @@ impl CompletionQueue {
             Some(status) => Err(Error::caller(
                 status,
                 "the completion queue ran over: poll it before more requests complete than it \
-                 holds, or make it deeper (rule completion_room)",
+                 holds, or make it deeper (`transom explain completion_room`)",
             )),
             None => Ok(()),
         }

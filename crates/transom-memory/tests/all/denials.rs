@@ -32,7 +32,7 @@ fn says(denial: &Denial, words: &[&str]) {
     for word in common.iter().chain(words) {
         assert!(text.contains(word), "{word:?} is not in: {text}");
     }
-    let ends = text.ends_with(&format!(". (rule {})", rule.name()));
+    let ends = text.ends_with(&format!(". (`transom explain {}`)", rule.name()));
     assert!(ends && !text.contains("  "), "{text}");
 }
 
@@ -390,7 +390,7 @@ fn a_summary_leaves_out_what_was_asked_and_who_may() {
     }
     let text = mistake(|ask| ask.length = 0x2001).summary().to_string();
     assert!(text.contains("covers; likeliest mistake: 1 bytes past the end"), "{text}");
-    assert!(text.ends_with(". (rule range)"), "{text}");
+    assert!(text.ends_with(". (`transom explain range`)"), "{text}");
 }
 
 /// An unknown cause is not guessed at.
@@ -452,10 +452,10 @@ fn errors_of_control_calls_are_sentences() {
         memory.close(region, None, NOW).unwrap_err().to_string(),
     ];
     let words = [
-        "registered without LOCAL_WRITE, which this Bind needs. (rule right)",
+        "registered without LOCAL_WRITE, which this Bind needs. (`transom explain right`)",
         "Bind of 65536 bytes at [0x7f1234001000, 0x7f1234011000) to token",
         "a window's token where a region's belongs",
-        "complete first (rule unused_region)",
+        "complete first (`transom explain unused_region`)",
         "close of token",
         "Windows are invalidated, regions deregistered",
     ];
