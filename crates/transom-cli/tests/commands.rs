@@ -55,7 +55,12 @@ fn each_command_has_a_manual_page() {
 fn rules_are_explained_by_the_names_that_refusals_carry() {
     let page = run(&["explain", "live_token"]);
     assert_eq!((page.code, page.err.as_str()), (0, ""));
-    for words in ["The token must be live.", "-window.revoke()", "Others report:", "Source: the NetworkDirect SPI"] {
+    for words in [
+        "The token must be live.",
+        "-window.revoke()",
+        "Others report:",
+        "Source: the NetworkDirect SPI",
+    ] {
         assert!(page.out.contains(words), "{words:?} is not in {}", page.out);
     }
     assert!(!page.out.contains("must grant"), "another rule's");

@@ -4,10 +4,10 @@
 
 mod common;
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -99,13 +99,16 @@ fn a_process_is_listed_and_shown_with_its_window_and_its_refusal() {
     memory[..SECRET.len()].copy_from_slice(SECRET.as_bytes());
     let region = owner_adapter.register(memory).unwrap();
     let lent = owner.bind(&region, 4096..4096 + 512, Rights::READ).unwrap();
-    let own = peer_adapter.register(vec![7; 8]).unwrap();
+    let own = peer_adapter.register(vec![7; 512]).unwrap();
+    owner.send(lent.grant().to_bytes()).unwrap().wait().unwrap();
+    let from = Grant::from_bytes(&peer.recv().wait().unwrap()).unwrap();
+    peer.read(from.range(128..256), own.slice(..)).unwrap().wait().unwrap();
     // A refusal ends its connection, and closes the windows of it: this one is another's.
     let (strict, bold) = connected(&owner_adapter, &peer_adapter);
     let tried = strict.bind(&region, ..64, Rights::READ).unwrap();
     strict.send(tried.grant().to_bytes()).unwrap().wait().unwrap();
     let to = Grant::from_bytes(&bold.recv().wait().unwrap()).unwrap();
-    bold.write(to, own.slice(..)).unwrap().wait().expect_err("it grants no write");
+    bold.write(to, own.slice(..8)).unwrap().wait().expect_err("it grants no write");
 
     let me = std::process::id();
     let process = run(&["ps", "--json"]).json();
@@ -126,7 +129,18 @@ fn a_process_is_listed_and_shown_with_its_window_and_its_refusal() {
     let [window] = windows[..] else { panic!("one window: {windows:?}") };
     assert_eq!((&window["length"], &window["state"]), (&512.into(), &"live".into()));
     assert_eq!(window["rights"], "REMOTE_READ");
-    assert!(window["age_ns"].as_u64().unwrap() > 0);
+    let age = window["age_ns"].as_u64().unwrap();
+    let uses = &window["uses"];
+    assert_eq!((&uses["copies"], &uses["bytes"]), (&1.into(), &128.into()), "{uses}");
+    assert!(uses["last_ns"].as_u64().unwrap() <= age, "{uses}");
+    let touched = format!("{:#010x}", from.address() + 128);
+    assert_eq!((&uses["touched"], &uses["touched_length"]), (&touched.into(), &128.into()));
+    assert_eq!(uses["rights"], "REMOTE_READ");
+    let regions = of_kind(&records, "region");
+    let region_of = |token: &Value| regions.iter().find(|one| one["token"] == *token).unwrap();
+    let lender = region_of(&window["region"]);
+    assert_eq!(lender["uses"]["copies"], 0, "no request has named the region itself: {lender}");
+    assert!(lender["age_ns"].as_u64().unwrap() >= age, "the region is older than its window");
     let scope = window["scope"].as_str().unwrap();
     let connections = of_kind(&records, "connection");
     let connection = connections
@@ -136,6 +150,7 @@ fn a_process_is_listed_and_shown_with_its_window_and_its_refusal() {
     assert_eq!(connection["adapter"], window["adapter"]);
     assert!(connection["requests"]["depth"].as_u64().unwrap() > 0, "{connection}");
     assert!(connection["path_reason"].as_str().unwrap().len() > 10);
+    assert!(connection["time_outs"].is_array(), "{connection}");
     let refusals = of_kind(&records, "refusal");
     let refusal = refusals.iter().find(|one| one["refused"] == "peer").expect("the owner's record");
     let (token, address) = (format!("{:#010x}", to.token()), format!("{:#010x}", to.address()));
@@ -147,7 +162,14 @@ fn a_process_is_listed_and_shown_with_its_window_and_its_refusal() {
 
     let people = run(&["show", &me.to_string()]);
     let token = window["token"].as_str().unwrap();
-    for words in ["512 bytes", token, "REMOTE_READ", "the peer was refused, right", "queue pair"] {
+    for words in [
+        "512 bytes",
+        token,
+        "REMOTE_READ",
+        "the peer was refused, right",
+        "queue pair",
+        "1 copies of",
+    ] {
         assert!(people.out.contains(words), "{words:?} is not in\n{}", people.out);
     }
     let metrics = run(&["show", &me.to_string(), "--metrics"]).out;
@@ -206,6 +228,57 @@ fn a_process_that_is_stopped_is_said_to_be_silent() {
     runtime.run(&["show", &pid.to_string()]).failed(3, &["said nothing"]);
     signal(Signal::CONT);
     assert_eq!(listed(&runtime.run(&["ps", "--json"])).len(), 2);
+}
+
+/// The answer of an engine that is none, at a socket of its own.
+fn pretend(folder: &Path, engine: &str, answer: String) -> std::thread::JoinHandle<()> {
+    let path = folder.join(format!("{}-{engine}.sock", std::process::id()));
+    let listener = UnixListener::bind(path).unwrap();
+    std::thread::spawn(move || {
+        for _ in 0..2 {
+            listener.accept().unwrap().0.write_all(answer.as_bytes()).unwrap();
+        }
+    })
+}
+
+/// A program that links an engine, and uses a library that has another one, is one process.
+#[test]
+fn two_engines_of_one_process_are_listed_once() {
+    let runtime = Runtime::new("engines");
+    let folder = runtime.0.join("transom");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let me = std::process::id();
+    let engines = ["one", "two"].map(|engine| {
+        let process = serde_json::json!({
+            "kind": "process", "version": 1, "pid": me, "program": "both", "transom": "0.1.0",
+            "adapters": 1, "connections": 0, "regions": 1, "windows": 2, "refusals": 3,
+        });
+        let region = serde_json::json!({
+            "kind": "region", "adapter": 1, "token": "0x00000010", "address": "0x00000010",
+            "length": 1, "rights": "LOCAL_READ", "scope": "all", "state": "live", "windows": 2,
+        });
+        let answer = format!("{process}\n{region}\n{}\n", r#"{"kind":"end","records":2}"#);
+        pretend(&folder, engine, answer)
+    });
+    let all = runtime.run(&["ps", "--json"]).json();
+    let [process] = &all["processes"].as_array().unwrap()[..] else { panic!("{all}") };
+    assert_eq!((&process["pid"], &process["adapters"]), (&me.into(), &2.into()));
+    assert_eq!((&process["windows"], &process["refusals"]), (&4.into(), &6.into()));
+    let shown = runtime.run(&["show", &me.to_string(), "--json"]).out;
+    let records: Vec<Value> =
+        shown.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    assert_eq!(records[0], {
+        let mut first = process.clone();
+        first["kind"] = "process".into();
+        first
+    });
+    let numbers: Vec<_> =
+        of_kind(&records, "region").iter().map(|one| one["adapter"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, [1, 2], "adapters are numbered on");
+    assert_eq!(records[3]["records"], 3);
+    assert_eq!(records.len(), 4);
+    engines.map(|engine| engine.join().unwrap());
 }
 
 /// Everything that a process says to whoever connects to `socket` as `user`.

@@ -26,7 +26,7 @@ pub mod trace;
 pub use cm::{Caps, Connector, Incoming, Listener, Offer};
 pub use connection::{
     Connection, ConnectionConfig, ConnectionOverview, LinkEnd, LinkWish, Received, SMALL,
-    SmallRecord,
+    SmallRecord, TIME_OUTS,
 };
 pub use context::{
     ConnectionEvent, Cx, Denials, Effect, Effects, End, EndReason, Fault, Finished, HostMemory,

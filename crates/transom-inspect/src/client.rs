@@ -85,15 +85,22 @@ impl From<io::Error> for AskError {
 /// are removed.
 #[must_use]
 pub fn processes() -> Vec<Found> {
-    let mut all: Vec<Found> = open_sockets(|_| true)
-        .into_iter()
-        .map(|(pid, stream)| {
-            let process = stream.and_then(|stream| Lines::of(stream).process());
-            Found { pid, process }
-        })
+    let mut all: Vec<Found> = Vec::new();
+    for (pid, stream) in open_sockets(|_| true) {
+        let process = stream.and_then(|stream| Lines::of(stream).process());
         // The socket was open, and the last adapter behind it ended at this moment.
-        .filter(|found| !matches!(found.process, Err(AskError::CutShort)))
-        .collect();
+        if matches!(process, Err(AskError::CutShort)) {
+            continue;
+        }
+        match all.iter_mut().find(|found| found.pid == pid) {
+            Some(Found { process: Ok(before), .. }) if process.is_ok() => {
+                before.add(&process.unwrap_or_default());
+            }
+            Some(found) if found.process.is_err() => found.process = process,
+            Some(_) => {}
+            None => all.push(Found { pid, process }),
+        }
+    }
     all.sort_by_key(|found| found.pid);
     all
 }
@@ -103,16 +110,57 @@ pub fn processes() -> Vec<Found> {
 /// # Errors
 /// See [`AskError`].
 pub fn ask(pid: u32) -> Result<Answer, AskError> {
-    let Some((_, stream)) = open_sockets(|number| number == pid).pop() else {
-        return Err(AskError::NotThere);
-    };
-    let mut lines = Lines::of(stream?);
+    let mut answers = Vec::new();
+    for (_, stream) in open_sockets(|number| number == pid) {
+        match stream.and_then(answer) {
+            Ok(answer) => answers.push(answer),
+            // The last adapter behind this socket ended at this moment.
+            Err(AskError::CutShort) if !answers.is_empty() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let mut answers = answers.into_iter();
+    let mut all = answers.next().ok_or(AskError::NotThere)?;
+    answers.for_each(|more| all.add(more));
+    Ok(all)
+}
+
+/// The answer that comes through one socket.
+fn answer(stream: UnixStream) -> Result<Answer, AskError> {
+    let mut lines = Lines::of(stream);
     let process = lines.process()?;
     let mut records = vec![Record::Process(process.clone())];
     while !matches!(records.last(), Some(Record::End(_))) {
         records.push(lines.next()?.ok_or(AskError::CutShort)?);
     }
     Ok(Answer { process, records, text: lines.text })
+}
+
+impl Answer {
+    /// The answer of another engine of the same process: a program that links one, and uses a
+    /// library with one of its own. Adapters are numbered on.
+    fn add(&mut self, more: Answer) {
+        self.process.add(&more.process);
+        let numbers = self.records.iter_mut().filter_map(|record| record.adapter_mut().copied());
+        let last = numbers.max().unwrap_or_default();
+        self.records.retain(|record| !matches!(record, Record::End(_)));
+        let others = more
+            .records
+            .into_iter()
+            .filter(|record| !matches!(record, Record::Process(_) | Record::End(_)));
+        self.records.extend(others.map(|mut record| {
+            if let Some(adapter) = record.adapter_mut() {
+                *adapter += last;
+            }
+            record
+        }));
+        if let Some(first) = self.records.first_mut() {
+            *first = Record::Process(self.process.clone());
+        }
+        let records = self.records.len() as u64;
+        self.records.push(Record::End(crate::End { records }));
+        self.text = self.records.iter().map(Record::line).collect();
+    }
 }
 
 /// Connections to the sockets of such processes. One that nobody listens on is removed: a name is never

@@ -182,6 +182,35 @@ pub struct Connection {
     pub unsent_bytes: u64,
     /// Until the next of its time-outs, in milliseconds, if that is known without a look.
     pub deadline_ms: Option<u64>,
+    /// The time-outs that run.
+    #[serde(default)]
+    pub time_outs: Vec<TimeOut>,
+}
+
+/// A time-out that runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimeOut {
+    /// The event that would end it, in words.
+    pub waits_for: String,
+    /// Until it ends, in milliseconds; 0 if it is over and will be seen to at once.
+    pub in_ms: u64,
+}
+
+/// The copies through a token so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Uses {
+    /// Copies, each of at most 64 KiB.
+    pub copies: u64,
+    /// Bytes of them all.
+    pub bytes: u64,
+    /// Since the last one, in nanoseconds; none if there was none.
+    pub last_ns: Option<u64>,
+    /// The lowest address touched.
+    pub touched: Option<Hex>,
+    /// Bytes from there to the end of the highest one.
+    pub touched_length: Option<u64>,
+    /// The rights of which they made use; empty if there was none.
+    pub rights: String,
 }
 
 /// A region.
@@ -203,6 +232,12 @@ pub struct Region {
     pub state: String,
     /// Windows bound to it.
     pub windows: u64,
+    /// Since it was registered, in nanoseconds.
+    #[serde(default)]
+    pub age_ns: u64,
+    /// Copies through its own token; those through windows are theirs.
+    #[serde(default)]
+    pub uses: Uses,
 }
 
 /// A window.
@@ -226,6 +261,9 @@ pub struct Window {
     pub state: String,
     /// Since it was reserved, in nanoseconds.
     pub age_ns: u64,
+    /// Copies through its token.
+    #[serde(default)]
+    pub uses: Uses,
 }
 
 /// A refusal.
@@ -264,7 +302,30 @@ pub struct End {
     pub records: u64,
 }
 
+impl Process {
+    /// Count the adapters of another engine of the same process, too.
+    pub(crate) fn add(&mut self, other: &Process) {
+        self.adapters += other.adapters;
+        self.connections += other.connections;
+        self.regions += other.regions;
+        self.windows += other.windows;
+        self.refusals += other.refusals;
+    }
+}
+
 impl Record {
+    /// The number of the adapter that it belongs to.
+    pub(crate) fn adapter_mut(&mut self) -> Option<&mut u64> {
+        match self {
+            Record::Adapter(one) => Some(&mut one.adapter),
+            Record::Connection(one) => Some(&mut one.adapter),
+            Record::Region(one) => Some(&mut one.adapter),
+            Record::Window(one) => Some(&mut one.adapter),
+            Record::Refusal(one) => Some(&mut one.adapter),
+            Record::Process(_) | Record::End(_) | Record::Unknown => None,
+        }
+    }
+
     /// The record as a line, with its end.
     #[must_use]
     pub fn line(&self) -> String {

@@ -11,7 +11,7 @@ use crate::{CloseReason, ConnectionId, DomainId, QueuePairId, Rights, Scope, Tok
 /// Token, rights, state, kind of scope and of thing in one word, so that one comparison of one load
 /// decides whether all of them belong together.
 ///
-/// `token:32 | rights:16 | reason:4 | standing:1 many:1 window:1 - | scope:2 | state:2`
+/// `token:32 | rights:16 | reason:4 | standing:1 many:1 window:1 counted:1 | scope:2 | state:2`
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Head(pub(crate) u64);
 
@@ -30,6 +30,7 @@ pub(crate) enum State {
 
 const STATE: u64 = 0b11;
 const SCOPE_SHIFT: u32 = 2;
+const COUNTED: u64 = 1 << 4;
 const WINDOW: u64 = 1 << 5;
 const MANY: u64 = 1 << 6;
 const STANDING: u64 = 1 << 7;
@@ -80,6 +81,10 @@ impl Head {
         if many { Head(self.0 | MANY) } else { Head(self.0 & !MANY) }
     }
 
+    pub(crate) fn with_counted(self, counted: bool) -> Head {
+        if counted { Head(self.0 | COUNTED) } else { self }
+    }
+
     pub(crate) fn with_standing(self) -> Head {
         Head(self.0 | STANDING)
     }
@@ -116,6 +121,13 @@ impl Head {
     #[inline]
     pub(crate) fn is_window(self) -> bool {
         self.0 & WINDOW != 0
+    }
+
+    /// A check has nothing to do but to judge: the bytes lie in one segment, and uses are not
+    /// counted.
+    #[inline]
+    pub(crate) fn is_plain(self) -> bool {
+        self.0 & (MANY | COUNTED) == 0
     }
 
     /// The bytes lie in more than one segment.
@@ -328,7 +340,10 @@ mod tests {
             assert_eq!(head.in_state(state).state(), state);
             assert_eq!(head.in_state(state).in_state(State::Unused), head);
         }
-        for flag in [Head::with_standing, |head: Head| head.with_many(true)] {
+        assert!(head.is_plain() && !head.with_many(true).is_plain());
+        assert!(!head.with_counted(true).is_plain() && head.with_counted(false) == head);
+        let counted = |head: Head| head.with_counted(true);
+        for flag in [Head::with_standing, |head: Head| head.with_many(true), counted] {
             assert_ne!(flag(head), head);
             assert_eq!(flag(flag(head)), flag(head));
         }

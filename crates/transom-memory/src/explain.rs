@@ -59,7 +59,7 @@ impl Memory {
     }
 
     /// The entry in a token's slot, under the mutex.
-    fn read(&self, token: Token) -> Option<(Head, Facts)> {
+    pub(crate) fn read(&self, token: Token) -> Option<(Head, Facts)> {
         let entry = self.table.entry(Place::of(token))?;
         Some((entry.head(), entry.facts())).filter(|(head, _)| head.state() != State::Unused)
     }

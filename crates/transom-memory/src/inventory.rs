@@ -2,15 +2,17 @@
 
 use crate::entry::State;
 use crate::token::{CHUNK, DIRECTORY, Place};
-use crate::{Memory, Named, Nanoseconds};
+use crate::{Memory, Named, Nanoseconds, Uses};
 
 /// A region or a window that is open: reserved or live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listed {
     /// The bytes, the rights, and who holds them.
     pub named: Named,
-    /// How long ago a window was reserved; a region keeps no time.
+    /// How long ago it was made. A table that does not count uses knows that of windows only.
     pub age: Option<Nanoseconds>,
+    /// The copies through its token, if the table counts them.
+    pub uses: Option<Uses>,
     /// Windows bound to a region.
     pub windows: u32,
     /// Requests posted that name a region, if the front counts them.
@@ -40,9 +42,12 @@ impl Memory {
                 continue;
             }
             let named = self.name(head, &entry.facts(), now);
-            let age = named.window.then(|| now.saturating_sub(entry.since()));
+            let counted = self.counters.as_ref().and_then(|counters| counters.uses(place, now));
+            let (age, uses) = counted.unzip();
+            let age = age.or_else(|| named.window.then(|| now.saturating_sub(entry.since())));
             let ledger = control.ledger(place);
-            open.push(Listed { named, age, windows: ledger.windows, posted: ledger.posted });
+            let (windows, posted) = (ledger.windows, ledger.posted);
+            open.push(Listed { named, age, uses, windows, posted });
         }
         open
     }

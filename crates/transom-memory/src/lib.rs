@@ -7,7 +7,7 @@
 //! Where to read first: `judge` (the whole decision) and `range` (its arithmetic); then `entry` and
 //! `hazard` (why a check needs no lock, and how a close waits for it); then `memory` (what makes
 //! tokens) and `close` (what ends them). `token` says how tokens are chosen and when a value comes
-//! back. The rest is books (`ledger`, `segments`, `table`) and words (`denial`, `explain`,
+//! back. The rest is books (`ledger`, `segments`, `table`, `uses`) and words (`denial`, `explain`,
 //! `display`).
 //!
 //! The needs of other generations of the interface are data here: scopes (type-1 windows are
@@ -48,6 +48,7 @@ mod sync;
 mod table;
 mod token;
 mod types;
+mod uses;
 
 pub use access::{Access, Actor, Purpose, Segment};
 pub use chain::{ChainError, Chained, PAGE, Piece, chained, paged};
@@ -66,6 +67,7 @@ pub use types::{
     BindError, CloseReason, Config, Counts, DeregisterError, RegisterError, Registration, Unless,
     WindowSpec,
 };
+pub use uses::Uses;
 
 /// A moment in nanoseconds since an origin of the caller's choice; only differences are used, to
 /// say how long ago a token died.

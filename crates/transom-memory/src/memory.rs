@@ -12,6 +12,7 @@ use crate::range::{Fit, fit, wraps};
 use crate::segments::{Layout, Lists};
 use crate::table::Table;
 use crate::token::{CHUNK, DIRECTORY, Issuer, Place};
+use crate::uses::{Counter, Counters};
 use crate::{
     Access, BindError, Config, Denial, Grant, Nanoseconds, Purpose, RegisterError, Registration,
     Rights, Rule, Scope, Segment, Token, WindowSpec,
@@ -28,6 +29,7 @@ pub struct Memory {
     config: Config,
     pub(crate) table: Table,
     pub(crate) lists: Lists,
+    pub(crate) counters: Option<Counters>,
     control: Mutex<Control>,
 }
 
@@ -42,6 +44,7 @@ impl Memory {
             config,
             table: Table::new(),
             lists: Lists::default(),
+            counters: config.count_uses.then(Counters::new),
             control: Mutex::new(Control::new(Issuer::new(seed, chunks))),
         }
     }
@@ -147,16 +150,16 @@ impl Memory {
         if let Err(rule) = judge(head, &facts, access) {
             return Err(self.refuse(lane, access, rule, Some((head, facts)), now));
         }
-        if head.is_many() {
-            return self.look_at_many(lane, access, entry, now, pass);
+        if !head.is_plain() {
+            return self.look_closer(lane, access, entry, now, pass);
         }
         Ok(grant(lane, access, head, &facts, pass))
     }
 
-    /// As [`Memory::look`], for memory in several segments: their list is fetched, under a lock,
-    /// while nothing is announced; then everything is judged again.
+    /// As [`Memory::look`], for uses that are counted, and for memory in several segments: their
+    /// list is fetched, under a lock, while nothing is announced; then everything is judged again.
     #[cold]
-    fn look_at_many<'lane>(
+    fn look_closer<'lane>(
         &self,
         lane: &'lane mut Lane,
         access: &Access,
@@ -171,12 +174,19 @@ impl Memory {
             }
             let known = lane.list.as_ref().is_some_and(|(number, _)| *number == facts.host);
             if known || !head.is_many() {
+                if let Some(counter) = self.counter(access.token) {
+                    counter.count(access, now);
+                }
                 return Ok(grant(lane, access, head, &facts, pass));
             }
             lane.hazard.cell().clear();
             lane.list = self.lists.get(facts.host).map(|list| (facts.host, list));
             lane.hazard.announce(if pass { EVERYTHING } else { access.token });
         }
+    }
+
+    fn counter(&self, token: Token) -> Option<&Counter> {
+        self.counters.as_ref()?.counter(Place::of(token))
     }
 
     #[cold]
@@ -200,6 +210,8 @@ impl Memory {
 
     /// Register. The token serves for local and remote use alike.
     ///
+    /// A table that counts uses learns the region's age by [`Memory::made`].
+    ///
     /// # Errors
     /// [`RegisterError`]: `Empty`, `TooLarge`, `Wraps`, or `Exhausted` if no token is free.
     pub fn register(&self, registration: &Registration<'_>) -> Result<Token, RegisterError> {
@@ -210,6 +222,17 @@ impl Memory {
         self.fill(place, head, registration, layout, length);
         control.join(place, &registration.scope);
         Ok(token)
+    }
+
+    /// A region was made at this moment. Noted by a table that counts uses; the others keep no time
+    /// of regions.
+    pub fn made(&self, region: Token, now: Nanoseconds) {
+        if let Some(counters) = &self.counters {
+            let _control = self.lock();
+            if self.read(region).is_some_and(|(head, _)| head.token() == region) {
+                counters.made(Place::of(region), now);
+            }
+        }
     }
 
     /// A token for memory that is not known yet, and that it will outlive: `BIND`, register, close,
@@ -232,6 +255,7 @@ impl Memory {
             offset: 0,
         };
         if let Some(entry) = self.table.entry(place) {
+            let head = head.with_counted(self.counters.is_some());
             entry.publish(head.in_state(State::Reserved), &facts);
         }
         control.join(place, &scope);
@@ -300,7 +324,8 @@ impl Memory {
             offset: 0,
         };
         if let Some(entry) = self.table.entry(place) {
-            entry.publish(head.with_many(many).in_state(State::Live), &facts);
+            let head = head.with_many(many).with_counted(self.counters.is_some());
+            entry.publish(head.in_state(State::Live), &facts);
         }
     }
 
@@ -369,7 +394,12 @@ impl Memory {
             region: window.region,
             offset: skip,
         };
-        let new = Head::new(token, window.rights, &window.scope, true).with_many(head.is_many());
+        let new = Head::new(token, window.rights, &window.scope, true)
+            .with_many(head.is_many())
+            .with_counted(self.counters.is_some());
+        if let Some(counters) = &self.counters {
+            counters.made(place, now);
+        }
         if let Some(entry) = self.table.entry(place) {
             entry.begin(now);
             entry.publish(new.in_state(State::Reserved), &facts);
@@ -393,6 +423,7 @@ impl Memory {
             + Table::bytes(control.issuer.slots())
             + control.bytes()
             + self.lists.bytes()
+            + self.counters.as_ref().map_or(0, |_| Counters::bytes(control.issuer.slots()))
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Control> {
@@ -405,11 +436,17 @@ impl Memory {
             && self.table.add_chunk(position)
         {
             control.add_chunk(position);
+            if let Some(counters) = &self.counters {
+                counters.add_chunk(position);
+            }
         }
         let place = control.issuer.take()?;
         let mut cycle = control.ledger(place).cycle;
         let token = control.issuer.issue(place, &mut cycle);
         control.ledger(place).cycle = cycle;
+        if let Some(counters) = &self.counters {
+            counters.begin(place);
+        }
         Some((place, token))
     }
 }

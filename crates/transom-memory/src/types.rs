@@ -10,12 +10,15 @@ pub struct Config {
     /// Slots at most, rounded up to the next 4096; a sixteenth of them, and at least 2048, is kept
     /// waiting between uses.
     pub most_tokens: usize,
+    /// Count the copies through each token, for [`Memory::inventory`](crate::Memory::inventory).
+    /// Each check takes some nanoseconds longer then.
+    pub count_uses: bool,
 }
 
 impl Default for Config {
-    /// No limits but those of a 32-bit token.
+    /// No limits but those of a 32-bit token, and no counts.
     fn default() -> Config {
-        Config { largest_region: u64::MAX, most_tokens: usize::MAX }
+        Config { largest_region: u64::MAX, most_tokens: usize::MAX, count_uses: false }
     }
 }
 

@@ -34,8 +34,14 @@ static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn the_footprint_is_what_was_allocated() {
+    for count_uses in [false, true] {
+        agrees_with(Config { count_uses, ..Config::default() });
+    }
+}
+
+fn agrees_with(config: Config) {
     let before = LIVE.get();
-    let memory = Memory::new([1; 32], Config::default());
+    let memory = Memory::new([1; 32], config);
     let agrees = |what: &str| {
         let live = LIVE.get() - before + size_of::<Memory>();
         let said = memory.footprint();

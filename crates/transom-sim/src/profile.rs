@@ -132,7 +132,11 @@ impl Profile {
             caller_data: 500,
             callee_data: 500,
         };
-        let config = transom_memory::Config { largest_region: 1 << 30, most_tokens: 1 };
+        let config = transom_memory::Config {
+            largest_region: 1 << 30,
+            most_tokens: 1,
+            ..Default::default()
+        };
         let memory = Memory::new(rng.key(), config);
         let mut process = Process::new(index, dialect, wire, caps, rng.once_in(2), memory, watcher);
         for _ in 0..rng.between(1, 2) {

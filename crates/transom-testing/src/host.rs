@@ -190,7 +190,7 @@ impl Host {
         cq.bind(2 * config.depth as usize);
         let memory = Memory::new(
             [number as u8; 32],
-            Config { largest_region: 1 << 40, most_tokens: 1 << 16 },
+            Config { largest_region: 1 << 40, most_tokens: 1 << 16, ..Config::default() },
         );
         let lane = memory.lane();
         let queue =

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use transom_inspect::{
-    Adapter, Answer, Connection, Process, Queue, Record, Refusal, Region, Window,
+    Adapter, Answer, Connection, Process, Queue, Record, Refusal, Region, TimeOut, Uses, Window,
 };
 
 use crate::show;
@@ -155,18 +155,31 @@ fn connection(one: &Connection) -> String {
             ),
         );
     }
-    if let Some(deadline) = one.deadline_ms {
-        let deadline = show::time(Duration::from_millis(deadline));
-        line(&mut text, &format!("      next time-out in {deadline}"));
+    for TimeOut { waits_for, in_ms } in &one.time_outs {
+        let end = show::time(Duration::from_millis(*in_ms));
+        line(&mut text, &format!("      waits for {waits_for}: {end} left"));
     }
     text
 }
 
 fn region(one: &Region) -> String {
-    let Region { token, address, length, rights, scope, state, windows, .. } = one;
+    let Region { token, address, length, rights, scope, state, windows, age_ns, .. } = one;
+    let age = show::time(Duration::from_nanos(*age_ns));
     format!(
-        "    region {token}: {length} bytes at {address}, {rights}, for {scope}, {state}, windows: \
-         {windows}\n"
+        "    region {token}: {length} bytes at {address}, {rights}, for {scope}, {state}, {age} \
+         old, windows: {windows}\n{}",
+        uses(&one.uses)
+    )
+}
+
+fn uses(uses: &Uses) -> String {
+    let Some(last) = uses.last_ns else { return "      not used yet\n".to_owned() };
+    let (last, bytes) = (show::time(Duration::from_nanos(last)), show::bytes(uses.bytes));
+    let Uses { copies, rights, touched_length, .. } = uses;
+    let (address, span) = (uses.touched.unwrap_or_default(), touched_length.unwrap_or_default());
+    format!(
+        "      {copies} copies of {bytes} in all, the last one {last} ago, inside {span} bytes at \
+         {address}, for {rights}\n"
     )
 }
 
@@ -175,7 +188,8 @@ fn window(one: &Window) -> String {
     let age = show::time(Duration::from_nanos(*age_ns));
     format!(
         "    window {token} of region {region}: {length} bytes at {address}, {rights}, for {scope}, \
-         {state}, {age} old\n"
+         {state}, {age} old\n{}",
+        uses(&one.uses)
     )
 }
 

@@ -82,7 +82,19 @@ pub struct ConnectionOverview {
     pub waits_for_peer: bool,
     /// A message of the peer's waits for a receive.
     pub peer_waits_for_receive: bool,
+    /// The time-outs that run, each with its end; [`TIME_OUTS`] has what they are.
+    pub time_outs: [Option<Time>; TIME_OUTS.len()],
 }
+
+/// What a connection waits for when a time-out runs: the order of
+/// [`ConnectionOverview::time_outs`].
+pub const TIME_OUTS: [&str; 5] = [
+    "the wire: start-up, or an acknowledgement that is owed",
+    "an answer of the peer",
+    "a receive of this program for a message of the peer",
+    "a receive of the peer for a Send of this program",
+    "the peer to close its end",
+];
 
 /// How a link ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,6 +224,7 @@ impl Connection {
             reads: execution.map_or(0, |execution| execution.reads),
             waits_for_peer: self.blocked,
             peer_waits_for_receive: self.paused_send.is_some(),
+            time_outs: self.time_outs(),
         }
     }
 

@@ -32,6 +32,15 @@ impl Connection {
         earlier(earlier(wire, silence), earlier(self.blocked_until, self.close_by))
     }
 
+    /// The ends of the time-outs that run, in the order of [`TIME_OUTS`](super::TIME_OUTS).
+    pub(super) fn time_outs(&self) -> [Option<Time>; super::TIME_OUTS.len()] {
+        if self.phase == Phase::Closed {
+            return [None; super::TIME_OUTS.len()];
+        }
+        let (silent, parked) = (self.silent_at(), self.parked_until());
+        [self.wire.deadline(), silent, parked, self.blocked_until, self.close_by]
+    }
+
     /// When a peer that owes something has been silent for too long.
     fn silent_at(&self) -> Option<Time> {
         // While a Send waits for a receive here, nothing is read: that is not the peer's silence.

@@ -106,7 +106,11 @@ impl Adapter {
         let seed = sys::random_seed().map_err(failed("draw a random seed"))?;
         let memory = Memory::new(
             seed,
-            Config { largest_region: options.largest_region, ..Config::default() },
+            Config {
+                largest_region: options.largest_region,
+                count_uses: options.inspect,
+                ..Config::default()
+            },
         );
         let inspect = options.inspect;
         let shared = Shared::start(options, memory, watch).map_err(failed("start an adapter"))?;

@@ -207,14 +207,16 @@ impl Adapter {
         let shared = self.0.present()?;
         sys::recheck_fault_handler();
         let registration = Registration { scope, rights, base, segments };
-        shared.memory.register(&registration).map_err(|e| {
+        let token = shared.memory.register(&registration).map_err(|e| {
             let detail = format!("register: {e}");
             match e {
                 RegisterError::Exhausted => Error::system(Status::InsufficientResources, detail),
                 RegisterError::Wraps => Error::caller(Status::InvalidParameter(1), detail),
                 _ => Error::caller(Status::InvalidParameter(2), detail),
             }
-        })
+        })?;
+        shared.memory.made(token, sys::recently().0);
+        Ok(token)
     }
 
     /// A token for memory that is not known yet: see [`QueuePair::fast_register`]. The token stays
@@ -224,9 +226,11 @@ impl Adapter {
     /// `InsufficientResources`; `DeviceRemoved`.
     pub fn reserve_region(&self, domain: Domain) -> Result<Token> {
         let shared = self.0.present()?;
-        shared.memory.reserve_region(Scope::Domain(domain.0)).map_err(|e| {
+        let token = shared.memory.reserve_region(Scope::Domain(domain.0)).map_err(|e| {
             Error::system(Status::InsufficientResources, format!("reserve a region: {e}"))
-        })
+        })?;
+        shared.memory.made(token, sys::recently().0);
+        Ok(token)
     }
 
     /// Remove a registration. When this returns success, nothing is read or written through it any

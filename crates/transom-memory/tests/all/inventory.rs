@@ -39,7 +39,7 @@ fn regions_and_windows_are_listed_while_they_are_open() {
         rights: READ,
         scope: spec.scope,
     };
-    assert_eq!(one, Listed { named, age: Some(70), windows: 0, posted: 0 });
+    assert_eq!(one, Listed { named, age: Some(70), uses: None, windows: 0, posted: 0 });
     let one = find(&all, region).unwrap();
     assert_eq!((one.named.window, one.named.rights, one.named.base), (false, ALL, BASE));
     assert_eq!((one.age, one.windows, one.posted), (None, 1, 1));
@@ -64,4 +64,99 @@ fn a_table_of_several_chunks_is_listed_whole() {
     tokens.sort_unstable();
     found.sort_unstable();
     assert_eq!(found, tokens);
+}
+
+fn counting() -> Memory {
+    Memory::new([3; 32], Config { count_uses: true, ..Config::default() })
+}
+
+/// Every copy counts, on either way of checking; what was refused or only probed does not.
+#[test]
+fn copies_are_counted_with_what_they_touched() {
+    let memory = counting();
+    let region = region(&memory, ALL);
+    memory.made(region, NOW);
+    let window = window(&memory, region, READ | Rights::REMOTE_WRITE);
+    let (at, end) = (BASE + 0x1000, BASE + 0x3000);
+    let mut lane = memory.lane();
+    let ask = |purpose, address, length| access(purpose, window, address, length);
+    let fresh = find(&listed(&memory, NOW + 1), window).unwrap();
+    assert_eq!(fresh.uses, Some(Uses::default()));
+
+    memory.probe(&mut lane, &ask(Purpose::RemoteRead, at, 8), NOW).unwrap();
+    memory.check(&mut lane, &ask(Purpose::RemoteRead, at, 0), NOW).map(drop).unwrap();
+    memory.check(&mut lane, &ask(Purpose::RemoteRead, at - 1, 8), NOW).map(drop).unwrap_err();
+    assert_eq!(find(&listed(&memory, NOW), window).unwrap().uses, Some(Uses::default()));
+
+    memory.check(&mut lane, &ask(Purpose::RemoteRead, at + 16, 8), NOW + 10).map(drop).unwrap();
+    let once = find(&listed(&memory, NOW + 15), window).unwrap().uses.unwrap();
+    let touched = Some((at + 16, 8));
+    assert_eq!(once, Uses { copies: 1, bytes: 8, last: Some(5), touched, rights: READ });
+    let mut pass = memory.pass(&mut lane);
+    pass.check(&ask(Purpose::RemoteWrite, end - 4, 4), NOW + 20).map(drop).unwrap();
+    pass.check(&ask(Purpose::RemoteWrite, at + 8, 4), NOW + 20).map(drop).unwrap();
+    drop(pass);
+    let all = listed(&memory, NOW + 50);
+    let uses = find(&all, window).unwrap().uses.unwrap();
+    let (touched, rights) = (Some((at + 8, end - at - 8)), READ | Rights::REMOTE_WRITE);
+    assert_eq!(uses, Uses { copies: 3, bytes: 16, last: Some(30), touched, rights });
+    // The region's own token was not used, and its age is known.
+    let own = find(&all, region).unwrap();
+    assert_eq!((own.uses, own.age), (Some(Uses::default()), Some(50)));
+}
+
+/// Memory in several segments is counted once for each copy, also while its list is fetched.
+#[test]
+fn copies_of_several_segments_are_counted_once() {
+    let memory = counting();
+    let segments = [Segment { host: 0x1000, length: 8 }, Segment { host: 0x9000, length: 8 }];
+    let scope = Scope::Domain(DOMAIN);
+    let registration = Registration { scope, rights: ALL, base: BASE, segments: &segments };
+    let token = memory.register(&registration).unwrap();
+    let mut lane = memory.lane();
+    for _ in 0..3 {
+        let ask = access(Purpose::LocalSource, token, BASE, 16);
+        memory.check(&mut lane, &ask, NOW).map(drop).unwrap();
+    }
+    let uses = find(&listed(&memory, NOW), token).unwrap().uses.unwrap();
+    assert_eq!((uses.copies, uses.bytes, uses.rights), (3, 48, Rights::LOCAL_READ));
+}
+
+/// The counts of a token are not those of another that had its slot before.
+#[test]
+fn a_slot_that_is_used_again_begins_at_zero() {
+    let memory =
+        Memory::new([3; 32], Config { count_uses: true, most_tokens: 1, ..Config::default() });
+    let mut lane = memory.lane();
+    for _ in 0..5000 {
+        let token = region(&memory, ALL);
+        let all = listed(&memory, NOW);
+        assert_eq!((all.len(), all[0].uses), (1, Some(Uses::default())));
+        let ask = access(Purpose::LocalSource, token, BASE, 16);
+        memory.check(&mut lane, &ask, NOW).map(drop).unwrap();
+        memory.deregister(token, Unless::default(), NOW).unwrap();
+    }
+}
+
+/// Threads that use one token at the same time lose no count.
+#[test]
+fn threads_lose_no_count() {
+    let memory = counting();
+    let token = region(&memory, ALL);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let memory = &memory;
+            scope.spawn(move || {
+                let mut lane = memory.lane();
+                for at in 0..1000 {
+                    let address = BASE + thread * 0x1000 + at;
+                    let ask = access(Purpose::LocalSource, token, address, 1);
+                    memory.check(&mut lane, &ask, NOW).map(drop).unwrap();
+                }
+            });
+        }
+    });
+    let uses = find(&listed(&memory, NOW), token).unwrap().uses.unwrap();
+    assert_eq!((uses.copies, uses.bytes), (4000, 4000));
+    assert_eq!(uses.touched, Some((BASE, 3 * 0x1000 + 1000)));
 }

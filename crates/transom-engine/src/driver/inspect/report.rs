@@ -4,16 +4,16 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use transom_inspect::{
-    Adapter, Connection, Counters, End, Hex, Process, Queue, Record, Refusal, Region, VERSION,
-    Window,
+    Adapter, Connection, Counters, End, Hex, Process, Queue, Record, Refusal, Region, TimeOut,
+    Uses, VERSION, Window,
 };
-use transom_memory::{Denial, Listed, NamedState, Purpose};
+use transom_memory::{Denial, Listed, NamedState, Purpose, Rights};
 use transom_wire::Time;
 
 use super::Inspected;
 use crate::driver::link::Link;
 use crate::driver::schedule::shared::Shared;
-use crate::{DenialCause, DenialRecord, sys};
+use crate::{ConnectionOverview, DenialCause, DenialRecord, TIME_OUTS, sys};
 
 /// Refusals that are told of: the latest.
 const REFUSALS: usize = 100;
@@ -153,6 +153,33 @@ fn connection(adapter: u64, link: &Link) -> Connection {
         unread_bytes: overview.unread as u64,
         unsent_bytes: overview.unsent as u64,
         deadline_ms: overview.deadline.and_then(until),
+        time_outs: time_outs(&overview.connection, now),
+    }
+}
+
+fn time_outs(connection: &ConnectionOverview, now: Time) -> Vec<TimeOut> {
+    let running = TIME_OUTS.iter().zip(connection.time_outs);
+    let running = running.filter_map(|(what, end)| {
+        let in_ms = end?.0.saturating_sub(now.0) / 1_000_000;
+        Some(TimeOut { waits_for: (*what).to_owned(), in_ms })
+    });
+    running.collect()
+}
+
+fn uses(one: &Listed) -> Uses {
+    let counted = one.uses.unwrap_or_default();
+    let (touched, touched_length) = counted.touched.unzip();
+    let rights = match counted.rights {
+        Rights::NONE => String::new(),
+        rights => rights.to_string(),
+    };
+    Uses {
+        copies: counted.copies,
+        bytes: counted.bytes,
+        last_ns: counted.last,
+        touched: touched.map(Hex),
+        touched_length,
+        rights,
     }
 }
 
@@ -167,8 +194,9 @@ fn listed(adapter: u64, one: &Listed) -> Record {
         NamedState::Dead { .. } => "closed",
     };
     let state = state.to_owned();
+    let (age_ns, uses) = (one.age.unwrap_or_default(), uses(one));
     if named.window {
-        let (region, age_ns) = (Hex(u64::from(named.region.0)), one.age.unwrap_or_default());
+        let region = Hex(u64::from(named.region.0));
         Record::Window(Window {
             adapter,
             token,
@@ -179,10 +207,22 @@ fn listed(adapter: u64, one: &Listed) -> Record {
             scope,
             state,
             age_ns,
+            uses,
         })
     } else {
         let windows = u64::from(one.windows);
-        Record::Region(Region { adapter, token, address, length, rights, scope, state, windows })
+        Record::Region(Region {
+            adapter,
+            token,
+            address,
+            length,
+            rights,
+            scope,
+            state,
+            windows,
+            age_ns,
+            uses,
+        })
     }
 }
 

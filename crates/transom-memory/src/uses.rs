@@ -1,0 +1,141 @@
+//! Counts of the copies through each token, for people who look at a process. Decides nothing.
+//!
+//! A table counts only if its [`Config`](crate::Config) says so: then the head of every entry has
+//! a bit by which a check leaves its short way. Without it, a check costs what it did.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::table::boxed;
+use crate::token::{CHUNK, DIRECTORY, Place};
+use crate::{Access, Nanoseconds, Rights};
+
+/// The copies that were made through a token so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Uses {
+    /// Copies permitted, each of at most [`LARGEST_GRANT`](crate::LARGEST_GRANT) bytes.
+    pub copies: u64,
+    /// Bytes of them all.
+    pub bytes: u64,
+    /// How long ago the last one was permitted.
+    pub last: Option<Nanoseconds>,
+    /// First address touched, and the number of bytes from there to the end of the last one.
+    pub touched: Option<(u64, u64)>,
+    /// Rights of which the copies made use.
+    pub rights: Rights,
+}
+
+/// The counts of one token, on a cache line of its own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(crate) struct Counter {
+    copies: AtomicU64,
+    bytes: AtomicU64,
+    /// When the last copy was permitted.
+    last: AtomicU64,
+    /// The lowest address touched, inverted, so that 0 is the beginning of everything.
+    lowest: AtomicU64,
+    /// The highest address touched.
+    highest: AtomicU64,
+    rights: AtomicU64,
+    /// When the token was made.
+    began: AtomicU64,
+}
+
+impl Counter {
+    /// A copy of at least one byte was permitted. Threads may do this at the same time: no copy
+    /// is lost, and `last` is that of one of them.
+    pub(crate) fn count(&self, access: &Access, now: Nanoseconds) {
+        self.copies.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(access.length, Ordering::Relaxed);
+        self.last.store(now, Ordering::Relaxed);
+        // Read first: a word that stays as it is stays in the caches of other threads.
+        let highest = access.address.wrapping_add(access.length - 1);
+        let rights = u64::from(access.purpose.rights().0);
+        if self.lowest.load(Ordering::Relaxed) < !access.address {
+            self.lowest.fetch_max(!access.address, Ordering::Relaxed);
+        }
+        if self.highest.load(Ordering::Relaxed) < highest {
+            self.highest.fetch_max(highest, Ordering::Relaxed);
+        }
+        if self.rights.load(Ordering::Relaxed) & rights != rights {
+            self.rights.fetch_or(rights, Ordering::Relaxed);
+        }
+    }
+
+    fn reset(&self) {
+        let Counter { copies, bytes, last, lowest, highest, rights, began } = self;
+        for word in [copies, bytes, last, lowest, highest, rights, began] {
+            word.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// The counts, as of `now`. A copy that is counted meanwhile may be in a part of them.
+    fn uses(&self, now: Nanoseconds) -> Uses {
+        let read = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        let copies = read(&self.copies);
+        if copies == 0 {
+            return Uses::default();
+        }
+        let lowest = !read(&self.lowest);
+        let length = read(&self.highest).saturating_sub(lowest).saturating_add(1);
+        Uses {
+            copies,
+            bytes: read(&self.bytes),
+            last: Some(now.saturating_sub(read(&self.last))),
+            touched: Some((lowest, length)),
+            rights: Rights(read(&self.rights) as u16),
+        }
+    }
+}
+
+type Chunk = Box<[Counter; CHUNK]>;
+
+/// The counts of a table, beside its entries.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    directory: Box<[OnceLock<Chunk>]>,
+}
+
+impl Counters {
+    pub(crate) fn new() -> Counters {
+        Counters { directory: std::iter::repeat_with(OnceLock::new).take(DIRECTORY).collect() }
+    }
+
+    pub(crate) fn add_chunk(&self, position: usize) {
+        if let (Some(cell), Some(chunk)) = (self.directory.get(position), boxed(Counter::default)) {
+            // A chunk that exists stays.
+            let _ = cell.set(chunk);
+        }
+    }
+
+    pub(crate) fn counter(&self, place: Place) -> Option<&Counter> {
+        self.directory.get(place.position())?.get()?.get(place.slot())
+    }
+
+    /// A new token begins in a slot: no copy through the one before is under way.
+    pub(crate) fn begin(&self, place: Place) {
+        if let Some(counter) = self.counter(place) {
+            counter.reset();
+        }
+    }
+
+    /// Note when a token was made.
+    pub(crate) fn made(&self, place: Place, now: Nanoseconds) {
+        if let Some(counter) = self.counter(place) {
+            counter.began.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// How long ago a token was made, and its uses.
+    pub(crate) fn uses(&self, place: Place, now: Nanoseconds) -> Option<(Nanoseconds, Uses)> {
+        let counter = self.counter(place)?;
+        let began = counter.began.load(Ordering::Relaxed);
+        Some((now.saturating_sub(began), counter.uses(now)))
+    }
+
+    /// Memory that the counts of so many slots and the directory occupy, in bytes.
+    pub(crate) fn bytes(slots: usize) -> usize {
+        slots * size_of::<Counter>() + DIRECTORY * size_of::<OnceLock<Chunk>>()
+    }
+}
