@@ -278,7 +278,9 @@ fn two_engines_of_one_process_are_listed_once() {
     assert_eq!(numbers, [1, 2], "adapters are numbered on");
     assert_eq!(records[3]["records"], 3);
     assert_eq!(records.len(), 4);
-    engines.map(|engine| engine.join().unwrap());
+    for engine in engines {
+        engine.join().unwrap();
+    }
 }
 
 /// Everything that a process says to whoever connects to `socket` as `user`.
