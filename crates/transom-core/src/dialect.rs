@@ -69,6 +69,9 @@ pub struct Dialect {
     pub overrun: Overrun,
     /// See [`DeadWindow`].
     pub dead_window: DeadWindow,
+    /// Requests behind the one that fails are flushed, also those that the peer has acknowledged
+    /// (Verbs V67). Elsewhere these have succeeded (ND2 4.9).
+    pub flushes_acknowledged: bool,
     /// Which memory may be the sink of a Read.
     pub sink: Purpose,
     /// A receive that comes too late: how long a Send of a plain peer may wait for one here. Between
@@ -108,6 +111,7 @@ pub const ND2: Dialect = Dialect {
     completion_queues: Capacity::Elastic,
     overrun: Overrun::Clear,
     dead_window: DeadWindow::Fatal,
+    flushes_acknowledged: false,
     sink: Purpose::ReadSink,
     receive_wait: Some(Duration::from_secs(1)),
     silence: Duration::from_secs(10),
@@ -166,6 +170,7 @@ pub const VERBS: Dialect = Dialect {
     completion_queues: Capacity::Exact,
     overrun: Overrun::Keep,
     dead_window: DeadWindow::Ignored,
+    flushes_acknowledged: true,
     receive_wait: None,
     posting: &tables::POSTING_VERBS,
     outcomes: &tables::OUTCOMES_VERBS,

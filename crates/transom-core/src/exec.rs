@@ -20,6 +20,7 @@ pub struct Execution {
     pub(crate) context: u64,
     pub(crate) shared: bool,
     places: Places,
+    flushes_acknowledged: bool,
     pub(crate) state: QueuePairState,
     /// The state that the front half knows of.
     pub(crate) told: QueuePairState,
@@ -66,6 +67,7 @@ impl Execution {
             context: config.context,
             shared: config.shared,
             places: config.dialect.places,
+            flushes_acknowledged: config.dialect.flushes_acknowledged,
             state,
             told: state,
             requests: RequestQueue::default(),
@@ -312,10 +314,12 @@ impl Execution {
         now: Time,
         denial: u64,
     ) {
+        let mut behind_failure = false;
         while let Some(slot) = self.requests.front() {
             let (status, id) = if !slot.status.is_success() {
+                behind_failure = self.flushes_acknowledged;
                 (slot.status, slot.denial)
-            } else if self.finished(slot) {
+            } else if !behind_failure && self.finished(slot) {
                 (Status::Success, 0)
             } else {
                 (Status::Canceled, denial)

@@ -76,6 +76,8 @@ pub struct Limits {
 /// An event of a queue pair behind its program's back (Verbs V104).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum QueuePairEvent {
+    /// The first message of the peer's over a connection has come.
+    FirstMessage,
     /// The peer asked for what it may not do, and was refused; the queue pair is in error.
     AccessError,
     /// This side failed, or the peer broke a rule of the wire; the queue pair is in error.

@@ -26,10 +26,14 @@ pub(crate) const REJECT_DATA: usize = 148;
 /// Statuses of REJECTED: by the program, and by nobody (Verbs V124).
 const REJECTED_BY_PROGRAM: i32 = 28;
 const NO_LISTENER: i32 = 8;
-/// How long a connect that meets no listener is repeated (Verbs V123), and how often. Machines are
-/// loaded: half a second was too short for a server that was about to listen.
-const PERSISTENCE: Duration = Duration::from_secs(2);
+/// How long a connect that meets no listener is repeated (Verbs V123), and how often. Where a listener was
+/// met lately another one is likely to follow, and on a loaded machine later than half a second.
+const PERSISTENCE: Duration = Duration::from_millis(500);
+const LONG_PERSISTENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(20);
+/// For how long a listener counts as met lately, and how many of them are remembered.
+const LATELY: Duration = Duration::from_secs(60);
+const MOST_REMEMBERED: usize = 256;
 /// When TIMEWAIT_EXIT follows a disconnect (Verbs V130).
 const TIMEWAIT: Duration = Duration::from_secs(1);
 /// Numbers that stand for a connection are below the first port's queue pairs (Verbs V128).
@@ -128,6 +132,32 @@ pub(crate) struct Event {
     pub(crate) responder_resources: u8,
     pub(crate) initiator_depth: u8,
     pub(crate) alias: u32,
+}
+
+/// Listeners that connects of a context have met, and when.
+#[derive(Debug, Default)]
+pub(crate) struct Listeners(Mutex<HashMap<SocketAddr, Instant>>);
+
+impl Listeners {
+    fn lock(&self) -> MutexGuard<'_, HashMap<SocketAddr, Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn met(&self, peer: SocketAddr) {
+        let mut all = self.lock();
+        if all.len() >= MOST_REMEMBERED {
+            all.retain(|_, when| when.elapsed() < LATELY);
+        }
+        if all.len() < MOST_REMEMBERED || all.contains_key(&peer) {
+            all.insert(peer, Instant::now());
+        }
+    }
+
+    /// How long to look for a listener.
+    fn persistence(&self, peer: SocketAddr) -> Duration {
+        let lately = self.lock().get(&peer).is_some_and(|when| when.elapsed() < LATELY);
+        if lately { LONG_PERSISTENCE } else { PERSISTENCE }
+    }
 }
 
 static IDS: Mutex<Option<Aliases>> = Mutex::new(None);
@@ -495,18 +525,14 @@ impl Id {
         };
         self.lock().connector = Some(connector.clone());
         let (later, of, data) = (Arc::downgrade(self), Arc::downgrade(&connector), private.clone());
-        let at_once = Arc::new(Mutex::new(true));
-        let during = at_once.clone();
         let sink = raw::Sink::call(move |status| {
             if let (Some(id), Some(connector)) = (later.upgrade(), of.upgrade()) {
-                let at_once = *during.lock().unwrap_or_else(PoisonError::into_inner);
-                id.answered(&connector, status, data, since, at_once);
+                id.answered(&connector, status, data, since);
             }
         });
         let begun = connector
             .bind(local)
             .and_then(|()| connector.connect(None, peer, limits, &private, sink));
-        *at_once.lock().unwrap_or_else(PoisonError::into_inner) = false;
         if let Err(error) = begun {
             self.failed(error.status, Vec::new());
         }
@@ -519,9 +545,9 @@ impl Id {
         status: Status,
         private: Arc<[u8]>,
         since: Instant,
-        at_once: bool,
     ) {
         if status == Status::Success {
+            self.met_listener();
             let answer = padded(connector.private_data().unwrap_or_default(), ACCEPT_DATA);
             let limits = connector.read_limits().unwrap_or_default();
             let byte = |number: u32| u8::try_from(number.min(limits::READS)).unwrap_or(0);
@@ -539,9 +565,12 @@ impl Id {
             return;
         }
         let refusal = connector.private_data().ok();
-        let nobody = at_once || matches!(connector.ended(), Some(EndReason::Link(_)));
-        if status == Status::ConnectionRefused && refusal.is_none() && nobody {
-            if since.elapsed() < PERSISTENCE {
+        // A rejection ends no connection, and may come without private data.
+        let nobody = matches!(connector.ended(), Some(EndReason::Link(_)));
+        let peer = self.lock().peer;
+        if status == Status::ConnectionRefused && nobody {
+            let persistence = peer.map(|peer| self.context.listeners.persistence(peer));
+            if since.elapsed() < persistence.unwrap_or(PERSISTENCE) {
                 let later = Arc::downgrade(self);
                 return timers::after(PAUSE, move || {
                     if let Some(id) = later.upgrade() {
@@ -552,9 +581,17 @@ impl Id {
             return self.rejected(NO_LISTENER, Vec::new());
         }
         if status == Status::ConnectionRefused {
+            self.met_listener();
             return self.rejected(REJECTED_BY_PROGRAM, refusal.unwrap_or_default());
         }
         self.failed(status, Vec::new());
+    }
+
+    fn met_listener(&self) {
+        let peer = self.lock().peer;
+        if let Some(peer) = peer {
+            self.context.listeners.met(peer);
+        }
     }
 
     fn rejected(self: &Arc<Id>, status: i32, private: Vec<u8>) {

@@ -10,9 +10,10 @@ use rustix::event::{EventfdFlags, eventfd};
 use transom_engine::{QueuePairEvent, dialect, raw};
 use transom_memory::{QueuePairId, Token};
 
-use crate::abi::event;
+use crate::abi::{event, qps};
 
 use crate::channel::Channel;
+use crate::cm::Listeners;
 use crate::errno::{Errno, Result};
 use crate::exit;
 use crate::gid::Gid;
@@ -82,6 +83,7 @@ pub(crate) struct Context {
     pub(crate) counters: Counters,
     pub(crate) events: Channel<AsyncEvent>,
     pub(crate) ports: Ports,
+    pub(crate) listeners: Listeners,
     /// A descriptor that nothing is read from, for programs that duplicate it.
     cmd: OwnedFd,
     handles: AtomicU32,
@@ -121,6 +123,7 @@ impl Context {
             },
             events: Channel::new()?,
             ports: Ports::default(),
+            listeners: Listeners::default(),
             cmd: eventfd(0, EventfdFlags::CLOEXEC)?,
             handles: AtomicU32::new(0),
             queue_pairs: Mutex::default(),
@@ -135,11 +138,25 @@ impl Context {
     fn report(&self, number: QueuePairId, event: QueuePairEvent) {
         let Some(queue_pair) = self.queue_pair(number.0) else { return };
         let kind = match event {
+            QueuePairEvent::FirstMessage if queue_pair.state() == qps::RTR => event::COMM_EST,
+            QueuePairEvent::FirstMessage => return,
             QueuePairEvent::AccessError => event::QP_ACCESS_ERR,
             QueuePairEvent::LastReceive => event::QP_LAST_WQE_REACHED,
             _ => event::QP_FATAL,
         };
-        self.events.push(AsyncEvent::QueuePair(queue_pair, kind));
+        self.raise(&queue_pair, kind);
+    }
+
+    /// Raise an event of a queue pair, unless its program is destroying it: what was raised before the
+    /// queue pair has left the list is taken back, and nothing is raised afterwards.
+    pub(crate) fn raise(&self, queue_pair: &Arc<QueuePair>, kind: u32) {
+        let all = self.queue_pairs();
+        if all
+            .get(&queue_pair.number)
+            .is_some_and(|known| known.as_ptr() == Arc::as_ptr(queue_pair))
+        {
+            self.events.push(AsyncEvent::QueuePair(queue_pair.clone(), kind));
+        }
     }
 
     pub(crate) fn cmd_fd(&self) -> i32 {

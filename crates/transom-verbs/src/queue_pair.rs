@@ -256,12 +256,14 @@ impl QueuePair {
             return;
         }
         if self.engine.outstanding().0 == 0 {
-            let event =
-                crate::context::AsyncEvent::QueuePair(self.clone(), crate::abi::event::SQ_DRAINED);
-            return self.context().events.push(event);
+            return self.context().raise(self, crate::abi::event::SQ_DRAINED);
         }
-        let queue_pair = self.clone();
-        timers::after(Duration::from_millis(2), move || queue_pair.report_drained());
+        let later = Arc::downgrade(self);
+        timers::after(Duration::from_millis(2), move || {
+            if let Some(queue_pair) = later.upgrade() {
+                queue_pair.report_drained();
+            }
+        });
     }
 
     /// The program destroys it, or closes its device: nothing of it is left in its queues.

@@ -66,3 +66,12 @@ fn how_requests_end() {
 fn peers_that_die_stop_leave_or_never_come() {
     run("peers");
 }
+
+/// Verbs V111, Verbs V123, Verbs V124.
+#[test]
+fn connects_that_are_refused() {
+    if !Path::new("/usr/include/rdma/rdma_cma.h").exists() {
+        return eprintln!("SKIPPED: <rdma/rdma_cma.h> is not installed");
+    }
+    run("connections");
+}

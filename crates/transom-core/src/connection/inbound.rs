@@ -177,12 +177,13 @@ impl Connection {
         }
     }
 
-    /// The active side uses the connection: it is established, whatever else was agreed
-    /// (ND2 4.1, 4.7.2 "or first data").
+    /// The peer uses the connection: it is established, whatever else was agreed
+    /// (ND2 4.1, 4.7.2 "or first data"), and the first message is an event (Verbs V104).
     fn used(&mut self, cx: &mut Cx<'_>) {
         if self.phase == Phase::Setup && self.execution.is_some() {
             self.open(cx);
         }
+        self.tells_message |= !std::mem::replace(&mut self.heard_message, true);
     }
 
     /// Judge on behalf of the peer: the queue pair first, then the token. No bytes need no leave.

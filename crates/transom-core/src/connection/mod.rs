@@ -151,7 +151,10 @@ pub struct Connection {
     opened: bool,
     /// The connection has ended, and its queue pair goes on without it.
     outlived: bool,
-    /// Asynchronous events of the queue pair that the program has not got yet.
+    /// A message of the peer's has come, and the program has not been told.
+    heard_message: bool,
+    tells_message: bool,
+    /// Other asynchronous events of the queue pair that the program has not got yet.
     events: [Option<QueuePairEvent>; 2],
 }
 
@@ -198,6 +201,8 @@ impl Connection {
             muted: false,
             opened: false,
             outlived: false,
+            heard_message: false,
+            tells_message: false,
             events: [None; 2],
         }
     }
@@ -373,9 +378,17 @@ impl Connection {
         }
     }
 
-    /// Takes the queue pair's asynchronous events. To be called when the connection has ended.
+    /// Whether to take asynchronous events of the queue pair now: it has some that the program has not got.
+    #[must_use]
+    #[inline]
+    pub fn has_events(&self) -> bool {
+        self.tells_message || self.ended.is_some()
+    }
+
+    /// Takes the queue pair's asynchronous events.
     pub fn take_events(&mut self) -> impl Iterator<Item = QueuePairEvent> + use<> {
-        std::mem::take(&mut self.events).into_iter().flatten()
+        let first = std::mem::take(&mut self.tells_message).then_some(QueuePairEvent::FirstMessage);
+        first.into_iter().chain(std::mem::take(&mut self.events).into_iter().flatten())
     }
 
     /// Whether it has ended, and its queue pair goes on without it.

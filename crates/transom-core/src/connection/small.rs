@@ -57,7 +57,12 @@ impl Connection {
         record: &mut SmallRecord,
         next: &mut dyn FnMut(&mut SmallRecord) -> bool,
     ) -> bool {
-        if self.phase != Phase::Open || self.paused_send.is_some() || is_told(cx) {
+        // The first message is an event.
+        if self.phase != Phase::Open
+            || self.paused_send.is_some()
+            || !self.heard_message
+            || is_told(cx)
+        {
             return !next(record);
         }
         let memory = cx.memory;

@@ -19,7 +19,9 @@ transom_testing::again_over_process![
     v92_a_failure_of_ones_own_costs_the_peer_its_connection_only,
     v79_a_peer_that_leaves_keeps_no_shared_receive,
     v93_the_queue_pair_is_judged_before_the_token,
+    v67_what_was_acknowledged_behind_the_request_that_fails_is_flushed,
     v104_the_program_hears_of_what_its_peer_did,
+    v104_the_program_hears_of_the_first_message_once,
     v129_a_queue_pair_joins_a_connection_that_was_made_without_one,
     v129_a_connection_without_a_queue_pair_carries_nothing_but_its_end,
     v129_a_connection_is_joined_once_and_in_some_states_only
@@ -462,7 +464,9 @@ fn v104_the_program_hears_of_what_its_peer_did() {
         let nobodys = Operation::Write { token: 0x1234, address: 0 };
         pair.post(ACTIVE, 1, nobodys, Flags::NONE, &[local.all()]).unwrap();
         pair.pump();
-        let expected: Vec<_> = [QueuePairEvent::AccessError].into_iter().chain(last).collect();
+        let first = [QueuePairEvent::FirstMessage];
+        let expected: Vec<_> =
+            first.into_iter().chain([QueuePairEvent::AccessError]).chain(last).collect();
         assert_eq!(events(&mut pair, PASSIVE), expected);
         assert_eq!(events(&mut pair, PASSIVE), [], "once");
         assert_eq!(events(&mut pair, ACTIVE), [], "its own fault");
@@ -476,7 +480,8 @@ fn v104_the_program_hears_of_what_its_peer_did() {
             pair.post(ACTIVE, 1, operation, Flags::NONE, &[local.all()]).unwrap();
             pair.pump();
             assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, Status::RemoteError)]);
-            let expected: Vec<_> = [QueuePairEvent::Fatal].into_iter().chain(last).collect();
+            let expected: Vec<_> =
+                first.into_iter().chain([QueuePairEvent::Fatal]).chain(last).collect();
             assert_eq!(events(&mut pair, PASSIVE), expected, "reads {reads}");
         }
         // A completion queue that ran over.
@@ -493,6 +498,53 @@ fn v104_the_program_hears_of_what_its_peer_did() {
         pair.disconnect(ACTIVE, 50).unwrap();
         pair.pump();
         assert_eq!(events(&mut pair, PASSIVE), []);
+    }
+}
+
+/// V104: every kind of message counts, whatever becomes of it; the answer to one's own does not.
+#[test]
+fn v104_the_program_hears_of_the_first_message_once() {
+    let events = |pair: &mut Pair, host: usize| -> Vec<QueuePairEvent> {
+        pair.hosts[host].connection.as_mut().unwrap().take_events().collect()
+    };
+    for kind in 0..3 {
+        let mut pair = Pair::connected_with(PairConfig::new(&dialect::VERBS));
+        let target = pair.hosts[PASSIVE].register(vec![0; 8], WRITABLE | Rights::REMOTE_READ);
+        let local = pair.hosts[ACTIVE].register(vec![2; 8], Rights::LOCAL_WRITE);
+        assert_eq!(events(&mut pair, PASSIVE), [], "no message yet");
+        for context in [20, 21] {
+            pair.hosts[PASSIVE].post_receive(context, &[]).unwrap();
+        }
+        pair.pump();
+        for _ in 0..2 {
+            let (operation, list) = match kind {
+                0 => (write(&target, 0), vec![local.all()]),
+                1 => (read(&target, 0), vec![local.all()]),
+                _ => (Operation::Send, vec![]),
+            };
+            pair.post(ACTIVE, 1, operation, Flags::NONE, &list).unwrap();
+            pair.pump();
+        }
+        assert_eq!(events(&mut pair, PASSIVE), [QueuePairEvent::FirstMessage], "kind {kind}");
+        assert_eq!(events(&mut pair, ACTIVE), []);
+    }
+}
+
+/// V67: a Write that the peer has executed behind a Read whose answer fails.
+#[test]
+fn v67_what_was_acknowledged_behind_the_request_that_fails_is_flushed() {
+    for (dialect, behind) in [(&dialect::VERBS, CANCELED), (&dialect::ND2, OK)] {
+        let mut pair = Pair::connected_with(PairConfig::new(dialect));
+        let gone = pair.hosts[PASSIVE].register(vec![1; 8], WRITABLE | Rights::REMOTE_READ);
+        let target = pair.hosts[PASSIVE].register(vec![0; 8], WRITABLE);
+        let sink = pair.hosts[ACTIVE].register(vec![2; 8], Rights::LOCAL_WRITE);
+        let source = pair.hosts[ACTIVE].register(vec![3; 8], Rights::NONE);
+        pair.hosts[PASSIVE].arena.vanish(gone.address);
+        pair.hosts[ACTIVE].post(1, read(&gone, 0), Flags::NONE, &[sink.all()]).unwrap();
+        pair.hosts[ACTIVE].post(2, write(&target, 0), Flags::NONE, &[source.all()]).unwrap();
+        pair.pump();
+        let outcomes = pair.hosts[ACTIVE].outcomes();
+        assert_eq!(outcomes, [(1, Status::RemoteError), (2, behind)], "{}", dialect.name);
     }
 }
 

@@ -197,6 +197,8 @@ int main(void) {
                  IBV_WC_LOC_PROT_ERR);
         remote("WRITE, pages gone under a valid grant", DEF, W, peer.addr2, 8, peer.key2,
                IBV_WC_REM_OP_ERR, IBV_EVENT_QP_FATAL, true);
+        remote("READ, pages gone under a valid grant, a WRITE behind", DEF, R, peer.addr2, 8,
+               peer.key2, IBV_WC_REM_OP_ERR, IBV_EVENT_QP_FATAL, true);
         printf("-- requester's own pages gone\n");
         local("WRITE of gone pages", W, g, 8, gm->lkey);
         local("READ into gone pages", R, g, 8, gm->lkey);
@@ -293,9 +295,9 @@ int main(void) {
             wait_for_each_other();
         }
     }
-    /* V66 one-directional: the responder stays in RTR */
+    /* V66 one-directional: the responder stays in RTR, and hears that its peer is there (V104) */
     printf("-- RTR only\n");
-    {
+    for (int first_is_write = 0; first_is_write < 2; first_is_write++) {
         qp_state(e.qp, IBV_QPS_RESET);
         wait_for_each_other();
         qp_init(e.qp, REMOTE);
@@ -307,11 +309,24 @@ int main(void) {
             ;
         wait_for_each_other();
         if (child) {
+            if (first_is_write) {
+                int event = drain_event(20000);
+                CHECK("V104", event == IBV_EVENT_COMM_EST, "WRITE in RTR: event %d", event);
+            }
             SUCCEEDS(post_recv(&e, 3, e.buf, 16, e.mr->lkey));
             EXPECT_WC("V66", e.rcq, 3, IBV_WC_SUCCESS);
+            if (!first_is_write) {
+                int event = drain_event(20000);
+                CHECK("V104", event == IBV_EVENT_COMM_EST, "SEND in RTR: event %d", event);
+            }
             wait_for_each_other();
             CHECK("V66", state_of(e.qp) == IBV_QPS_RTR, "state");
+            CHECK("V104", drain_event(0) == -1, "a second event");
         } else {
+            if (first_is_write) {
+                SUCCEEDS(post(&e, 5, W, SIG, e.buf, 8, e.mr->lkey, a, peer.key));
+                EXPECT_WC("V66", e.scq, 5, IBV_WC_SUCCESS);
+            }
             SUCCEEDS(post(&e, 1, IBV_WR_SEND, SIG, e.buf, 8, e.mr->lkey, 0, 0));
             EXPECT_WC("V66", e.scq, 1, IBV_WC_SUCCESS);
             SUCCEEDS(post(&e, 2, R, SIG, e.buf, 8, e.mr->lkey, a, peer.key));

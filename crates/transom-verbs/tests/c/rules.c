@@ -529,7 +529,7 @@ static void v98_v100_completion_events(void) {
     CHECK(receive(b, 1, 64) == 0);
     CHECK(post(a, 2, IBV_WR_SEND, all_of(a, 8), 0, 0, 0) == 0);
     struct pollfd fd = {.fd = channel->fd, .events = POLLIN};
-    CHECK(poll(&fd, 1, -1) == 1);
+    CHECK(poll(&fd, 1, 60000) == 1);
     CHECK(ibv_get_cq_event(channel, &named, &cq_context) == 0);
     CHECK(named == b.cq && cq_context == &mine);
     CHECK(ibv_get_cq_event(channel, &named, &cq_context) == -1 && errno == EAGAIN);
@@ -708,7 +708,7 @@ static void v81_v90_v152_requests_that_cannot_be_done(void) {
 /* A program that ends at once finds nothing busy, however often it does. */
 static void v35_everything_can_be_destroyed_at_once(void) {
     open_device();
-    for (int round = 0; round < 40; round++) {
+    for (int round = 0; round < 300; round++) {
         struct side a = make();
         struct ibv_srq_init_attr init = {.attr = {.max_wr = 8, .max_sge = 1}};
         struct ibv_pd *own = ibv_alloc_pd(context), *shared = pd;
@@ -722,8 +722,11 @@ static void v35_everything_can_be_destroyed_at_once(void) {
         struct ibv_sge sge = all_of(b, 64);
         struct ibv_recv_wr wr = {.sg_list = &sge, .num_sge = 1}, *bad;
         CHECK(ibv_post_srq_recv(srq, &wr, &bad) == 0);
-        CHECK(post(a, 1, IBV_WR_SEND, all_of(a, 8), 0, 0, IBV_SEND_SIGNALED) == 0);
-        expect(b.cq, 0, IBV_WC_SUCCESS);
+        /* A connection that has just come about, or is about to, may hold its queue pair. */
+        if (round < 40) {
+            CHECK(post(a, 1, IBV_WR_SEND, all_of(a, 8), 0, 0, IBV_SEND_SIGNALED) == 0);
+            expect(b.cq, 0, IBV_WC_SUCCESS);
+        }
         drop(b);
         CHECK(ibv_destroy_srq(srq) == 0);
         CHECK(ibv_dealloc_pd(own) == 0);
@@ -781,6 +784,7 @@ int main(int count, char **words) {
     };
     for (size_t i = 0; count == 2 && i < sizeof cases / sizeof *cases; i++) {
         if (strcmp(words[1], cases[i].name) == 0) {
+            alarm(600); /* what never comes ends the case, too */
             cases[i].run();
             return 0;
         }

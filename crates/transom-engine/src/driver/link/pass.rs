@@ -221,7 +221,9 @@ impl Link {
             state.starting = None;
         }
         let over = state.connection.ended().is_some();
-        if over && let Some(qp) = &state.qp {
+        if state.connection.has_events()
+            && let Some(qp) = &state.qp
+        {
             for event in state.connection.take_events() {
                 report(&self.shared, qp.number(), event, notifications);
             }

@@ -153,6 +153,7 @@ impl Connector {
     fn not_connected(&self, inner: &mut Inner, status: Status, notifications: &mut Notifications) {
         let mut effects = Effects::default();
         inner.link = None;
+        inner.ended = Some(EndReason::Link(status));
         inner.machine.link_failed(status, &mut effects);
         self.carry_out(&mut effects, notifications);
     }

@@ -420,9 +420,77 @@ fn v113_two_interfaces_of_one_host_share_memory() {
     });
 }
 
-/// Wait for what the adapter of `told` tells of its queue pairs.
+/// Wait for what the adapter of `told` tells of its queue pairs, but for first messages.
 fn event(told: &mpsc::Receiver<(QueuePairId, QueuePairEvent)>) -> (QueuePairId, QueuePairEvent) {
-    told.recv_timeout(PATIENCE).expect("no event")
+    loop {
+        let event = told.recv_timeout(PATIENCE).expect("no event");
+        if event.1 != QueuePairEvent::FirstMessage {
+            return event;
+        }
+    }
+}
+
+/// V104: over rings, the first message of a few bytes goes no short way past this.
+#[test]
+fn v104_the_first_message_is_told_when_it_comes() {
+    let (tell, told) = mpsc::channel();
+    let tell = Mutex::new(tell);
+    let sink = move |number, event| tell.lock().unwrap().send((number, event)).unwrap();
+    let mut active = End::new(&verbs());
+    let mut passive = End::new(&Options { events: Some(EventSink(Arc::new(sink))), ..verbs() });
+    for _ in 0..2 {
+        connect(&mut active, &mut passive);
+        let target = Buffer::new(&passive, 64, Rights(ALL.0 | Rights::REMOTE.0));
+        let source = active.buffer(8);
+        let write = Operation::Write { token: target.token.0, address: target.address() };
+        for _ in 0..3 {
+            active.post(write, &[source.sge(0, 8)]);
+            active.expect(CompletionKind::Write);
+        }
+        let number = passive.qp.config().number;
+        let first = told.recv_timeout(PATIENCE).expect("no event");
+        assert_eq!(first, (number, QueuePairEvent::FirstMessage));
+        assert!(told.try_recv().is_err(), "once for each connection");
+        active.qp.reset().unwrap();
+        passive.qp.reset().unwrap();
+    }
+}
+
+/// Verbs V124: a program can tell a rejection, with private data or without, from a port at which nobody
+/// listens, whenever it learns of it.
+#[test]
+fn v124_a_rejection_ends_no_connection_and_a_closed_port_says_why() {
+    let (active, passive) = ends();
+    let listener = listener(&passive);
+    let address = listener.address().unwrap();
+    let limits = crate::raw::ReadLimits { inbound: 1, outbound: 1 };
+    let refused = |connector: &Connector| {
+        let (sink, answered) = signal();
+        connector.bind(loopback()).unwrap();
+        connector.connect(None, address, limits, &[], sink).unwrap();
+        move || answered.wait()
+    };
+    let asking = active.adapter.connector().unwrap();
+    let answer = refused(&asking);
+    let request = passive.adapter.connector().unwrap();
+    let (sink, requested) = signal();
+    listener.get_request(&request, sink).unwrap();
+    assert_eq!(requested.wait(), OK);
+    request.reject(&[]).unwrap();
+    assert_eq!(answer(), Status::ConnectionRefused);
+    assert_eq!(asking.ended(), None);
+    drop(listener);
+    let asking = active.adapter.connector().unwrap();
+    assert_eq!(refused(&asking)(), Status::ConnectionRefused);
+    assert_eq!(asking.ended(), Some(EndReason::Link(Status::ConnectionRefused)));
+    // No link can be made at all.
+    let asking = active.adapter.connector().unwrap();
+    let (sink, answered) = signal();
+    asking.bind(loopback()).unwrap();
+    let elsewhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 9);
+    asking.connect(None, elsewhere, limits, &[], sink).unwrap();
+    let status = answered.wait();
+    assert_eq!(asking.ended(), Some(EndReason::Link(status)));
 }
 
 /// V93, V104: a queue pair that lets its peer do nothing refuses what the token grants, small or not, and

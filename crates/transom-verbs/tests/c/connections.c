@@ -1,0 +1,108 @@
+/* Connects that are refused: by the program at the other end, at once, and by nobody. */
+#include "common.h"
+#include <rdma/rdma_cma.h>
+
+enum { THREADS = 3, ROUNDS = 100 };
+static struct sockaddr_in loopback(int port) {
+    return (struct sockaddr_in){.sin_family = AF_INET,
+                                .sin_port = htons(port),
+                                .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+}
+static int port, over, finished;
+static long requests;
+static pthread_t calling[THREADS];
+/* Pauses whoever calls, wherever it is: the answer to a connect may come before the call returns. */
+static void pause_here(int signal) {
+    int kept = errno;
+    usleep(2000);
+    errno = kept;
+    (void)signal;
+}
+static void *pauser(void *p) {
+    unsigned seed = 1;
+    while (!__atomic_load_n(&over, __ATOMIC_ACQUIRE)) {
+        for (int i = 0; i < THREADS; i++)
+            pthread_kill(calling[i], SIGUSR1);
+        usleep(rand_r(&seed) % 3000);
+    }
+    return p;
+}
+/* Rejects every request as soon as it is there, and says nothing besides. */
+static void *rejecter(void *p) {
+    struct rdma_event_channel *channel = p;
+    while (!__atomic_load_n(&over, __ATOMIC_ACQUIRE)) {
+        struct pollfd fd = {channel->fd, POLLIN, 0};
+        if (poll(&fd, 1, 20) != 1)
+            continue;
+        struct rdma_cm_event *event;
+        SUCCEEDS(rdma_get_cm_event(channel, &event));
+        CHECK("V121", event->event == RDMA_CM_EVENT_CONNECT_REQUEST, "event %s",
+              rdma_event_str(event->event));
+        requests++;
+        struct rdma_cm_id *id = event->id;
+        CHECK("V124", rdma_reject(id, NULL, 0) == 0, "reject errno %d", errno);
+        SUCCEEDS(rdma_ack_cm_event(event));
+        SUCCEEDS(rdma_destroy_id(id));
+    }
+    return NULL;
+}
+/* A synchronous connect to a port: the status of its REJECTED, or -1. */
+static int refused(int to) {
+    struct rdma_cm_id *id;
+    SUCCEEDS(rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP));
+    struct sockaddr_in peer = loopback(to);
+    SUCCEEDS(rdma_resolve_addr(id, NULL, (void *)&peer, 2000));
+    SUCCEEDS(rdma_resolve_route(id, 2000));
+    errno = 0;
+    int done = rdma_connect(id, NULL);
+    CHECK("V111", done == -1 && errno == ECONNREFUSED, "connect %d errno %d", done, errno);
+    bool told = id->event && id->event->event == RDMA_CM_EVENT_REJECTED;
+    int status = told ? id->event->status : -1;
+    SUCCEEDS(rdma_destroy_id(id));
+    return status;
+}
+static void *caller(void *p) {
+    for (int round = 0; round < ROUNDS; round++) {
+        int status = refused(port);
+        CHECK("V124", status == 28, "rejected by the program: status %d", status);
+    }
+    __atomic_fetch_add(&finished, 1, __ATOMIC_RELEASE);
+    return p;
+}
+int main(void) {
+    struct rdma_event_channel *channel = MADE(rdma_create_event_channel());
+    struct rdma_cm_id *listener;
+    SUCCEEDS(rdma_create_id(channel, &listener, NULL, RDMA_PS_TCP));
+    struct sockaddr_in any = loopback(0);
+    SUCCEEDS(rdma_bind_addr(listener, (void *)&any));
+    SUCCEEDS(rdma_listen(listener, 0));
+    port = ntohs(rdma_get_src_port(listener));
+    struct sigaction pausing = {.sa_handler = pause_here, .sa_flags = SA_RESTART};
+    sigaction(SIGUSR1, &pausing, NULL);
+    pthread_t serving, disturbing;
+    pthread_create(&serving, NULL, rejecter, channel);
+    for (int i = 0; i < THREADS; i++)
+        pthread_create(&calling[i], NULL, caller, NULL);
+    pthread_create(&disturbing, NULL, pauser, NULL);
+    while (__atomic_load_n(&finished, __ATOMIC_ACQUIRE) < THREADS)
+        usleep(1000);
+    __atomic_store_n(&over, 1, __ATOMIC_RELEASE);
+    pthread_join(disturbing, NULL);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(calling[i], NULL);
+    pthread_join(serving, NULL);
+    CHECK("V123", requests == THREADS * ROUNDS, "%ld requests of %d connects", requests,
+          THREADS * ROUNDS);
+    SUCCEEDS(rdma_destroy_id(listener));
+    rdma_destroy_event_channel(channel);
+    /* A port that is bound, and at which nobody listens. */
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    any = loopback(0);
+    SUCCEEDS(bind(fd, (void *)&any, sizeof any));
+    socklen_t length = sizeof any;
+    SUCCEEDS(getsockname(fd, (void *)&any, &length));
+    int status = refused(ntohs(any.sin_port));
+    CHECK("V124", status == 8, "nobody listens: status %d", status);
+    close(fd);
+    return finish();
+}
