@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::hazard::Hazards;
-use crate::table::of_hash_table;
+use crate::table::{boxed, of_hash_table};
 use crate::token::{CHUNK, Cycle, DIRECTORY, Issuer, Place};
 use crate::{ConnectionId, QueuePairId, Scope};
 
@@ -30,6 +30,19 @@ pub(crate) struct Ledger {
     sibling: Links,
     /// Among the tokens of one queue pair or connection.
     fellow: Links,
+}
+
+impl Ledger {
+    fn new(cycle: Cycle) -> Ledger {
+        Ledger {
+            cycle,
+            posted: 0,
+            windows: 0,
+            first_window: Place::NONE,
+            sibling: ALONE,
+            fellow: ALONE,
+        }
+    }
 }
 
 /// Whose tokens a list holds.
@@ -84,9 +97,13 @@ pub(crate) struct Control {
     pub(crate) issuer: Issuer,
     pub(crate) hazards: Hazards,
     /// Directory position to index in `halves`.
-    index: Vec<u16>,
-    halves: Vec<Box<[Ledger]>>,
+    index: Box<[u16; DIRECTORY]>,
+    halves: Vec<Box<[Ledger; HALF]>>,
+    /// The youngest token of each owner that has one, but for `recent`.
     owners: HashMap<Owner, Place, BuildHasherDefault<Mix>>,
+    /// The owner served last, and its youngest token or [`Place::NONE`]: a queue pair that opens and
+    /// closes windows one after the other needs no look into `owners`.
+    recent: Option<(Owner, Place)>,
 }
 
 impl Control {
@@ -94,38 +111,49 @@ impl Control {
         Control {
             issuer,
             hazards: Hazards::default(),
-            index: vec![0; DIRECTORY],
+            index: Box::new([0; DIRECTORY]),
             halves: Vec::new(),
             owners: HashMap::default(),
+            recent: None,
         }
     }
 
     /// Books for a new chunk.
     pub(crate) fn add_chunk(&mut self, position: usize) {
-        let mut ledgers = self.issuer.add_chunk(position).into_iter().map(|cycle| Ledger {
-            cycle,
-            posted: 0,
-            windows: 0,
-            first_window: Place::NONE,
-            sibling: ALONE,
-            fellow: ALONE,
-        });
+        let mut cycles = self.issuer.add_chunk(position).into_iter();
         self.index[position] = self.halves.len() as u16;
-        self.halves.push(ledgers.by_ref().take(HALF).collect());
-        self.halves.push(ledgers.collect());
+        for _ in 0..CHUNK / HALF {
+            // As many as a chunk has slots.
+            let half = boxed(|| Ledger::new(cycles.next().unwrap_or_default()));
+            self.halves.extend(half);
+        }
     }
 
     /// The books of a place whose chunk exists: places come from the issuer, or were looked up in
     /// the table before.
+    #[inline]
     pub(crate) fn ledger(&mut self, place: Place) -> &mut Ledger {
         let half = usize::from(self.index[place.position()]);
         &mut self.halves[half + place.slot() / HALF][place.slot() % HALF]
     }
 
+    /// The youngest token of an owner, for change: the owner becomes the recent one.
+    fn youngest_mut(&mut self, owner: Owner) -> &mut Place {
+        if self.recent.is_none_or(|(recent, _)| recent != owner) {
+            let place = self.owners.remove(&owner).unwrap_or(Place::NONE);
+            if let Some((before, first)) = self.recent.replace((owner, place))
+                && first != Place::NONE
+            {
+                self.owners.insert(before, first);
+            }
+        }
+        &mut self.recent.get_or_insert((owner, Place::NONE)).1
+    }
+
     /// Enter a token in the list of its owner.
     pub(crate) fn join(&mut self, place: Place, scope: &Scope) {
         let Some(owner) = Owner::of(scope) else { return };
-        let first = self.owners.insert(owner, place).unwrap_or(Place::NONE);
+        let first = std::mem::replace(self.youngest_mut(owner), place);
         self.ledger(place).fellow = Links { before: Place::NONE, after: first };
         if first != Place::NONE {
             self.ledger(first).fellow.before = place;
@@ -141,16 +169,14 @@ impl Control {
         }
         if before != Place::NONE {
             self.ledger(before).fellow.after = after;
-        } else if after != Place::NONE {
-            self.owners.insert(owner, after);
         } else {
-            self.owners.remove(&owner);
+            *self.youngest_mut(owner) = after;
         }
     }
 
     /// The youngest token of an owner. A window is younger than its region.
-    pub(crate) fn youngest(&self, owner: Owner) -> Option<Place> {
-        self.owners.get(&owner).copied()
+    pub(crate) fn youngest(&mut self, owner: Owner) -> Option<Place> {
+        Some(*self.youngest_mut(owner)).filter(|place| *place != Place::NONE)
     }
 
     /// Count a window of a region and enter it in its list.
@@ -193,7 +219,7 @@ impl Control {
         let owners = of_hash_table(self.owners.capacity(), size_of::<(Owner, Place)>());
         self.issuer.bytes()
             + self.hazards.bytes()
-            + self.index.capacity() * size_of::<u16>()
+            + DIRECTORY * size_of::<u16>()
             + self.halves.len() * HALF * size_of::<Ledger>()
             + owners
     }
@@ -204,6 +230,45 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
     use std::hash::BuildHasher;
+
+    /// Whichever owner was served last, each has its own tokens, youngest first, and one whose tokens
+    /// are all gone leaves nothing behind.
+    #[test]
+    fn owners_that_take_turns_keep_their_own_tokens() {
+        let mut control = Control::new(Issuer::new([1; 32], 1));
+        let position = control.issuer.wants_chunk().unwrap();
+        control.add_chunk(position);
+        let scope = |n| Scope::QueuePair(crate::DomainId(1), QueuePairId(n));
+        let place = |n| Place::new(position, n);
+        for slot in 0..9 {
+            control.join(place(slot), &scope(slot as u32 % 3));
+        }
+        let all = |control: &mut Control, n: u32| {
+            let mut found = Vec::new();
+            let mut next = control.youngest(Owner::QueuePair(QueuePairId(n)));
+            while let Some(place) = next {
+                found.push(place.slot());
+                let after = control.ledger(place).fellow.after;
+                next = Some(after).filter(|place| *place != Place::NONE);
+            }
+            found
+        };
+        for n in 0..3 {
+            assert_eq!(all(&mut control, n), [n as usize + 6, n as usize + 3, n as usize]);
+        }
+        // The youngest, the one in the middle, the oldest.
+        for (slot, left) in [(6, [3, 0].as_slice()), (4, &[7, 1]), (2, &[8, 5])] {
+            control.leave(place(slot), &scope(slot as u32 % 3));
+            assert_eq!(all(&mut control, slot as u32 % 3), left);
+        }
+        for slot in [0, 1, 3, 5, 7, 8] {
+            control.leave(place(slot), &scope(slot as u32 % 3));
+        }
+        for n in 0..3 {
+            assert_eq!(all(&mut control, n), [0_usize; 0]);
+        }
+        assert!(control.owners.is_empty());
+    }
 
     /// Owners spread over the buckets, whichever bits of the hash a table uses.
     #[test]

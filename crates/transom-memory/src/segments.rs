@@ -22,7 +22,9 @@ pub(crate) enum Layout {
 impl Layout {
     /// Judge the segments: no empty ones, neighbours joined, nothing that wraps.
     pub(crate) fn of(segments: &[Segment]) -> Result<Layout, RegisterError> {
-        let mut pieces: Vec<(u64, Segment)> = Vec::new();
+        // The pieces before the last one: an ordinary buffer has none, and nothing is allocated.
+        let mut before: Vec<(u64, Segment)> = Vec::new();
+        let mut last: Option<(u64, Segment)> = None;
         let mut length = 0_u64;
         for segment in segments.iter().filter(|segment| segment.length > 0) {
             if crate::range::wraps(segment.host, segment.length) {
@@ -30,17 +32,20 @@ impl Layout {
             }
             let offset = length;
             length = length.checked_add(segment.length).ok_or(RegisterError::Wraps)?;
-            match pieces.last_mut() {
+            match &mut last {
                 Some((_, last)) if last.host.checked_add(last.length) == Some(segment.host) => {
                     last.length += segment.length;
                 }
-                _ => pieces.push((offset, *segment)),
+                _ => before.extend(last.replace((offset, *segment))),
             }
         }
-        match pieces[..] {
-            [] => Err(RegisterError::Empty),
-            [(_, only)] => Ok(Layout::One(only)),
-            _ => Ok(Layout::Many(List { pieces: pieces.into_boxed_slice() }, length)),
+        match last {
+            None => Err(RegisterError::Empty),
+            Some((_, only)) if before.is_empty() => Ok(Layout::One(only)),
+            Some(last) => {
+                before.push(last);
+                Ok(Layout::Many(List { pieces: before.into_boxed_slice() }, length))
+            }
         }
     }
 

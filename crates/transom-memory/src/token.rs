@@ -90,16 +90,15 @@ pub(crate) struct Cycle {
 }
 
 impl Cycle {
-    /// The key at a step: all 256 in an order that takes the secret to foretell. A Feistel network
-    /// on the halves of the step, each round keyed by a byte of the secret.
+    /// The key at a step: all 256 in an order that takes the secret to foretell. Each round adds a
+    /// byte of the secret and mixes: a product with an odd number carries low bits up, the shift
+    /// carries high bits down, and both can be undone, so no two steps have the same key.
+    #[inline]
     fn key(&self, step: u8) -> u8 {
-        let mut halves = (step >> 4, step & 0xf);
-        for byte in self.secret {
-            let mixed = (halves.1.wrapping_mul(0x11) ^ byte).wrapping_mul(0xb5);
-            let mixed = (mixed ^ mixed >> 3).wrapping_mul(0x6b) >> 4;
-            halves = (halves.1, halves.0 ^ mixed);
-        }
-        halves.0 << 4 | halves.1
+        self.secret.iter().fold(step, |key, byte| {
+            let mixed = (key ^ byte).wrapping_mul(0xb5);
+            mixed ^ mixed >> 4
+        })
     }
 }
 
