@@ -192,7 +192,7 @@ impl Memory {
             return Err(self.too_late_for(control, &access, now));
         };
         let seen = Some((head, facts));
-        if let Err(rule) = admits(head, &facts, actor, true) {
+        if let Err(rule) = admits(head, entry, actor, true) {
             let denial = self.explain(&mut control, &access, rule, seen, now);
             return Err(DeregisterError::NotYours(denial));
         }
@@ -277,10 +277,9 @@ impl Memory {
 
     /// Take a token that was just made dead out of every list.
     fn unlist(&self, control: &mut Control, place: Place, entry: &Entry) {
-        let (head, facts) = (entry.head(), entry.facts());
-        control.leave(place, &facts.scope(head.scope_kind()));
-        if head.is_window() {
-            control.drop_window(Place::of(facts.region), place);
+        control.leave(place, &entry.scope());
+        if entry.head().is_window() {
+            control.drop_window(Place::of(entry.region()), place);
         }
     }
 
@@ -307,7 +306,7 @@ impl Memory {
     /// A dead token's slot waits for its next use.
     fn recycle(&self, control: &mut Control, place: Place, entry: &Entry) {
         if entry.head().is_window() {
-            control.window_gone(Place::of(entry.facts().region));
+            control.window_gone(Place::of(entry.region()));
         } else {
             control.ledger(place).posted = 0;
             self.drop_list(entry);
@@ -318,7 +317,7 @@ impl Memory {
     /// The region's segment list, if it has one, goes with its memory.
     fn drop_list(&self, entry: &Entry) {
         if entry.head().is_many() {
-            self.lists.remove(entry.facts().host);
+            self.lists.remove(entry.host());
         }
     }
 
@@ -361,9 +360,9 @@ impl Memory {
 
     fn count(&self, control: &mut Control, place: Place, region: Token) -> Counts {
         let belongs = |token: Token| {
-            self.table.entry(Place::of(token)).is_some_and(|entry| {
-                entry.head().token() == token && entry.facts().region == region
-            })
+            self.table
+                .entry(Place::of(token))
+                .is_some_and(|entry| entry.head().token() == token && entry.region() == region)
         };
         let guards = control.hazards.count(belongs) as u32;
         let ledger = control.ledger(place);
@@ -379,7 +378,7 @@ impl Memory {
         now: Nanoseconds,
     ) -> DeregisterError {
         let entry = self.table.entry(Place::of(token));
-        let scope = entry.map(|entry| entry.facts().scope(entry.head().scope_kind()));
+        let scope = entry.map(Entry::scope);
         let actor = scope.unwrap_or(Scope::Domain(DomainId(0))).actor();
         let denial = self.closed(control, &close_access(token, actor), now);
         DeregisterError::NotLive(denial)

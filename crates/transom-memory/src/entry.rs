@@ -5,13 +5,14 @@
 //! Readers have announced the token before ([`crate::hazard`]), so what they read after seeing it
 //! live stays put until they are done.
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::{CloseReason, ConnectionId, DomainId, QueuePairId, Rights, Scope, Token};
 
 /// Token, rights, state, kind of scope and of thing in one word, so that one comparison of one load
 /// decides whether all of them belong together.
 ///
-/// `token:32 | rights:16 | reason:4 | standing:1 many:1 window:1 counted:1 | scope:2 | state:2`
+/// `state:3 standing:1 many:1 counted:1 window:1 scope:3 - | reason:4 | rights:16 | token:32`, so that
+/// the check finds the token in the low half and every other answer in a bit or two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Head(pub(crate) u64);
 
@@ -28,16 +29,22 @@ pub(crate) enum State {
     Dead,
 }
 
-const STATE: u64 = 0b11;
-const SCOPE_SHIFT: u32 = 2;
-const COUNTED: u64 = 1 << 4;
-const WINDOW: u64 = 1 << 5;
-const MANY: u64 = 1 << 6;
-const STANDING: u64 = 1 << 7;
-const REASON_SHIFT: u32 = 8;
+const RIGHTS_SHIFT: u32 = 32;
+const REASON_SHIFT: u32 = 48;
 const REASON: u64 = 0b1111 << REASON_SHIFT;
-const RIGHTS_SHIFT: u32 = 16;
-const TOKEN_SHIFT: u32 = 32;
+/// One of these three.
+const OF_CONNECTION: u64 = 1 << 54;
+const OF_QUEUE_PAIR: u64 = 1 << 55;
+const OF_DOMAIN: u64 = 1 << 56;
+const WINDOW: u64 = 1 << 57;
+const COUNTED: u64 = 1 << 58;
+const MANY: u64 = 1 << 59;
+const STANDING: u64 = 1 << 60;
+/// One of these three, and none of them before the first use.
+const RESERVED: u64 = 1 << 61;
+const DEAD: u64 = 1 << 62;
+const LIVE: u64 = 1 << 63;
+const STATE: u64 = RESERVED | LIVE | DEAD;
 
 /// Which of the three scopes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,24 +57,20 @@ pub(crate) enum ScopeKind {
 impl Head {
     pub(crate) fn new(token: Token, rights: Rights, scope: &Scope, window: bool) -> Head {
         let kind = match scope {
-            Scope::Domain(_) => 0,
-            Scope::QueuePair(..) => 1,
-            Scope::Connection(..) => 2,
+            Scope::Domain(_) => OF_DOMAIN,
+            Scope::QueuePair(..) => OF_QUEUE_PAIR,
+            Scope::Connection(..) => OF_CONNECTION,
         };
-        Head(
-            u64::from(token.0) << TOKEN_SHIFT
-                | u64::from(rights.0) << RIGHTS_SHIFT
-                | kind << SCOPE_SHIFT
-                | if window { WINDOW } else { 0 },
-        )
+        let window = if window { WINDOW } else { 0 };
+        Head(u64::from(token.0) | u64::from(rights.0) << RIGHTS_SHIFT | kind | window)
     }
 
     pub(crate) fn in_state(self, state: State) -> Head {
         let bits = match state {
             State::Unused => 0,
-            State::Reserved => 1,
-            State::Live => 2,
-            State::Dead => 3,
+            State::Reserved => RESERVED,
+            State::Live => LIVE,
+            State::Dead => DEAD,
         };
         Head(self.0 & !STATE | bits)
     }
@@ -91,16 +94,19 @@ impl Head {
 
     #[inline]
     pub(crate) fn token(self) -> Token {
-        Token((self.0 >> TOKEN_SHIFT) as u32)
+        Token(self.0 as u32)
     }
 
     #[inline]
     pub(crate) fn state(self) -> State {
-        match self.0 & STATE {
-            0 => State::Unused,
-            1 => State::Reserved,
-            2 => State::Live,
-            _ => State::Dead,
+        if self.0 & LIVE != 0 {
+            State::Live
+        } else if self.0 & DEAD != 0 {
+            State::Dead
+        } else if self.0 & RESERVED != 0 {
+            State::Reserved
+        } else {
+            State::Unused
         }
     }
 
@@ -111,10 +117,12 @@ impl Head {
 
     #[inline]
     pub(crate) fn scope_kind(self) -> ScopeKind {
-        match self.0 >> SCOPE_SHIFT & 0b11 {
-            0 => ScopeKind::Domain,
-            1 => ScopeKind::QueuePair,
-            _ => ScopeKind::Connection,
+        if self.0 & OF_DOMAIN != 0 {
+            ScopeKind::Domain
+        } else if self.0 & OF_QUEUE_PAIR != 0 {
+            ScopeKind::QueuePair
+        } else {
+            ScopeKind::Connection
         }
     }
 
@@ -203,8 +211,8 @@ pub(crate) struct Entry {
     length: AtomicU64,
     host: AtomicU64,
     who: AtomicU64,
-    /// Domain in the high half, region in the low.
-    home: AtomicU64,
+    domain: AtomicU32,
+    region: AtomicU32,
     offset: AtomicU64,
     /// When a window was reserved, while it is open; when a token was closed, from then on. Read under
     /// the table's mutex only.
@@ -219,7 +227,8 @@ impl Entry {
             length: AtomicU64::new(0),
             host: AtomicU64::new(0),
             who: AtomicU64::new(0),
-            home: AtomicU64::new(0),
+            domain: AtomicU32::new(0),
+            region: AtomicU32::new(0),
             offset: AtomicU64::new(0),
             since: AtomicU64::new(0),
         }
@@ -231,19 +240,64 @@ impl Entry {
         Head(self.head.load(Ordering::Acquire))
     }
 
-    /// Everything but the head.
+    /// [`Facts::base`].
     #[inline]
+    pub(crate) fn base(&self) -> u64 {
+        self.base.load(Ordering::Relaxed)
+    }
+
+    /// [`Facts::length`].
+    #[inline]
+    pub(crate) fn length(&self) -> u64 {
+        self.length.load(Ordering::Relaxed)
+    }
+
+    /// [`Facts::host`].
+    #[inline]
+    pub(crate) fn host(&self) -> u64 {
+        self.host.load(Ordering::Relaxed)
+    }
+
+    /// [`Facts::who`].
+    #[inline]
+    pub(crate) fn who(&self) -> u64 {
+        self.who.load(Ordering::Relaxed)
+    }
+
+    /// [`Facts::domain`].
+    #[inline]
+    pub(crate) fn domain(&self) -> DomainId {
+        DomainId(self.domain.load(Ordering::Relaxed))
+    }
+
+    /// [`Facts::region`].
+    #[inline]
+    pub(crate) fn region(&self) -> Token {
+        Token(self.region.load(Ordering::Relaxed))
+    }
+
+    /// [`Facts::offset`].
+    #[inline]
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset.load(Ordering::Relaxed)
+    }
+
+    /// Everything but the head.
     pub(crate) fn facts(&self) -> Facts {
-        let home = self.home.load(Ordering::Relaxed);
         Facts {
-            base: self.base.load(Ordering::Relaxed),
-            length: self.length.load(Ordering::Relaxed),
-            host: self.host.load(Ordering::Relaxed),
-            who: self.who.load(Ordering::Relaxed),
-            domain: DomainId((home >> 32) as u32),
-            region: Token(home as u32),
-            offset: self.offset.load(Ordering::Relaxed),
+            base: self.base(),
+            length: self.length(),
+            host: self.host(),
+            who: self.who(),
+            domain: self.domain(),
+            region: self.region(),
+            offset: self.offset(),
         }
+    }
+
+    /// To whom the token is open.
+    pub(crate) fn scope(&self) -> Scope {
+        self.facts().scope(self.head().scope_kind())
     }
 
     /// Fill the slot. No reader may be left that saw what it named before as live.
@@ -252,8 +306,8 @@ impl Entry {
         self.length.store(facts.length, Ordering::Relaxed);
         self.host.store(facts.host, Ordering::Relaxed);
         self.who.store(facts.who, Ordering::Relaxed);
-        let home = u64::from(facts.domain.0) << 32 | u64::from(facts.region.0);
-        self.home.store(home, Ordering::Relaxed);
+        self.domain.store(facts.domain.0, Ordering::Relaxed);
+        self.region.store(facts.region.0, Ordering::Relaxed);
         self.offset.store(facts.offset, Ordering::Relaxed);
         self.head.store(head.0, Ordering::Release);
     }

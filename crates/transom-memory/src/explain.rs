@@ -91,7 +91,8 @@ impl Memory {
     fn swapped(&self, access: &Access, now: Nanoseconds) -> Option<Named> {
         let swapped = Token(access.token.0.swap_bytes());
         let (head, facts) = self.read(swapped)?;
-        let fits = head.token() == swapped && admits(head, &facts, &access.actor, false).is_ok();
+        let entry = self.table.entry(Place::of(swapped))?;
+        let fits = head.token() == swapped && admits(head, entry, &access.actor, false).is_ok();
         fits.then(|| self.name(head, &facts, now))
     }
 
@@ -132,7 +133,7 @@ fn wrong_actor(head: Head, facts: &Facts, access: &Access) -> Mistake {
 fn wrong_range(facts: &Facts, access: &Access) -> Mistake {
     let (base, size) = (facts.base, facts.length);
     let (address, length) = (access.address, access.length);
-    let inside = |address| fit(base, size, address, length) == Fit::Inside;
+    let inside = |address| matches!(fit(base, size, address, length), Fit::Inside(_));
     if inside(address.swap_bytes()) {
         return Mistake::AddressBytesSwapped;
     }
@@ -152,7 +153,7 @@ fn wrong_range(facts: &Facts, access: &Access) -> Mistake {
         return Mistake::BeforeTheBeginning { bytes: before };
     }
     // Far below, where an offset would be. Near below it may be either.
-    let offset = fit(0, size, address, length) == Fit::Inside;
+    let offset = matches!(fit(0, size, address, length), Fit::Inside(_));
     if offset && before > size { Mistake::OffsetInsteadOfAddress } else { Mistake::Unknown }
 }
 

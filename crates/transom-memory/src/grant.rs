@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::entry::Entry;
 use crate::hazard::{Cell, EVERYTHING, Hazard};
 use crate::segments::{List, Segments};
 use crate::{Access, Denial, Memory, Nanoseconds, Token};
@@ -40,9 +41,12 @@ pub struct Grant<'lane> {
     /// Cleared at the end. A pass clears it itself.
     pub(crate) cell: Option<&'lane Cell>,
     pub(crate) list: Option<&'lane List>,
+    /// `None` if there are no bytes. The guard keeps its words as they were judged.
+    pub(crate) entry: Option<&'lane Entry>,
+    /// Where the first byte lies, if there is no list.
     pub(crate) host: u64,
-    pub(crate) region: Token,
-    pub(crate) offset: u64,
+    /// Offset of the first byte in what the token names.
+    pub(crate) skip: u64,
     pub(crate) length: u64,
 }
 
@@ -51,14 +55,14 @@ impl Grant<'_> {
     #[must_use]
     #[inline]
     pub fn region(&self) -> Token {
-        self.region
+        self.entry.map_or(Token(0), Entry::region)
     }
 
     /// Offset of the first byte in the region.
     #[must_use]
     #[inline]
     pub fn offset(&self) -> u64 {
-        self.offset
+        self.entry.map_or(0, |entry| entry.offset().wrapping_add(self.skip))
     }
 
     /// Bytes: as many as were asked for.
@@ -73,7 +77,7 @@ impl Grant<'_> {
     pub fn segments(&self) -> Segments<'_> {
         match self.list {
             None => Segments::one(self.host, self.length),
-            Some(list) => list.cut(self.offset, self.length),
+            Some(list) => list.cut(self.offset(), self.length),
         }
     }
 }

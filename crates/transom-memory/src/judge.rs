@@ -1,21 +1,23 @@
 //! The judgement: pure, and the only one.
 
-use crate::entry::{Facts, Head, ScopeKind, State, connection_word};
+use crate::entry::{Entry, Head, ScopeKind, State, connection_word};
 use crate::range::{Fit, fit};
 use crate::{Access, Actor, Purpose, Rights, Rule};
 
-/// Judge an access against what its token names. The rules are tried in the order of [`Rule`].
-#[inline]
-pub(crate) fn judge(head: Head, facts: &Facts, access: &Access) -> Result<(), Rule> {
+/// Judge an access against what its token names: `head` was loaded from `entry` before. The rules are
+/// tried in the order of [`Rule`], and of the entry only the words are read that they need. If it
+/// may proceed: how far behind the first byte of what the token names it begins.
+#[inline(always)]
+pub(crate) fn judge(head: Head, entry: &Entry, access: &Access) -> Result<u64, Rule> {
     if head.token() != access.token || head.state() != State::Live {
         return Err(Rule::LiveToken);
     }
-    admits(head, facts, &access.actor, access.purpose.is_remote())?;
+    admits(head, entry, &access.actor, access.purpose.is_remote())?;
     if !head.rights().intersects(access.purpose.rights()) {
         return Err(Rule::Right);
     }
-    match fit(facts.base, facts.length, access.address, access.length) {
-        Fit::Inside => Ok(()),
+    match fit(entry.base(), entry.length(), access.address, access.length) {
+        Fit::Inside(offset) => Ok(offset),
         Fit::Wraps => Err(Rule::Wrap),
         Fit::Outside => Err(Rule::Bounds),
     }
@@ -30,21 +32,21 @@ pub fn queue_pair_admits(flags: Rights, purpose: Purpose, length: u64) -> bool {
 }
 
 /// Whether a token is for this actor, and a connection is there if one is needed.
-#[inline]
-pub(crate) fn admits(head: Head, facts: &Facts, actor: &Actor, remote: bool) -> Result<(), Rule> {
-    if facts.domain != actor.domain {
+#[inline(always)]
+pub(crate) fn admits(head: Head, entry: &Entry, actor: &Actor, remote: bool) -> Result<(), Rule> {
+    if entry.domain() != actor.domain {
         return Err(Rule::Scope);
     }
     match (head.scope_kind(), actor.connection) {
         (ScopeKind::Domain, _) => {}
         (ScopeKind::QueuePair, _) => {
-            if facts.who != u64::from(actor.queue_pair.0) {
+            if entry.who() != u64::from(actor.queue_pair.0) {
                 return Err(Rule::Scope);
             }
         }
         (ScopeKind::Connection, None) => return Err(Rule::Connected),
         (ScopeKind::Connection, Some(connection)) => {
-            if facts.who != connection_word(connection) {
+            if entry.who() != connection_word(connection) {
                 return Err(Rule::Scope);
             }
         }

@@ -65,7 +65,7 @@ impl Memory {
     /// The [`Denial`] of the first rule that the access breaks; nothing is permitted then.
     #[inline(always)]
     pub fn check<'lane>(
-        &self,
+        &'lane self,
         lane: &'lane mut Lane,
         access: &Access,
         now: Nanoseconds,
@@ -95,7 +95,7 @@ impl Memory {
 
     #[inline(always)]
     pub(crate) fn judge_in_pass<'lane>(
-        &self,
+        &'lane self,
         lane: &'lane mut Lane,
         access: &Access,
         now: Nanoseconds,
@@ -119,16 +119,19 @@ impl Memory {
         now: Nanoseconds,
     ) -> Result<(), Box<Denial>> {
         let entry = self.table.entry(Place::of(access.token));
-        if entry.is_some_and(|entry| judge(entry.head(), &entry.facts(), access).is_ok()) {
+        if entry.is_some_and(|entry| judge(entry.head(), entry, access).is_ok()) {
             return Ok(());
         }
         self.look(lane, access, now, false).map(drop)
     }
 
     /// `pass`: the lane has announced everything already, and keeps doing so.
+    ///
+    /// The unusual ways are calls with a copy of the access, and find the entry again: so the usual
+    /// way, inlined, keeps both in registers.
     #[inline(always)]
     fn look<'lane>(
-        &self,
+        &'lane self,
         lane: &'lane mut Lane,
         access: &Access,
         now: Nanoseconds,
@@ -141,46 +144,49 @@ impl Memory {
             return Ok(nothing(lane, pass));
         }
         let Some(entry) = self.table.entry(Place::of(access.token)) else {
-            return Err(self.refuse(lane, access, Rule::LiveToken, None, now));
+            return Err(self.refuse(lane, &{ *access }, None, now));
         };
         if !pass {
             lane.hazard.announce(access.token);
         }
-        let (head, facts) = (entry.head(), entry.facts());
-        if let Err(rule) = judge(head, &facts, access) {
-            return Err(self.refuse(lane, access, rule, Some((head, facts)), now));
-        }
+        let head = entry.head();
+        let Ok(skip) = judge(head, entry, access) else {
+            return Err(self.refuse(lane, &{ *access }, Some(head), now));
+        };
         if !head.is_plain() {
-            return self.look_closer(lane, access, entry, now, pass);
+            return self.look_closer(lane, &{ *access }, now, pass);
         }
-        Ok(grant(lane, access, head, &facts, pass))
+        Ok(grant(lane, access.length, head, (entry, skip), pass))
     }
 
     /// As [`Memory::look`], for uses that are counted, and for memory in several segments: their
     /// list is fetched, under a lock, while nothing is announced; then everything is judged again.
     #[cold]
     fn look_closer<'lane>(
-        &self,
+        &'lane self,
         lane: &'lane mut Lane,
         access: &Access,
-        entry: &Entry,
         now: Nanoseconds,
         pass: bool,
     ) -> Result<Grant<'lane>, Box<Denial>> {
+        let Some(entry) = self.table.entry(Place::of(access.token)) else {
+            return Err(self.refuse(lane, access, None, now));
+        };
         loop {
-            let (head, facts) = (entry.head(), entry.facts());
-            if let Err(rule) = judge(head, &facts, access) {
-                return Err(self.refuse(lane, access, rule, Some((head, facts)), now));
-            }
-            let known = lane.list.as_ref().is_some_and(|(number, _)| *number == facts.host);
+            let head = entry.head();
+            let Ok(skip) = judge(head, entry, access) else {
+                return Err(self.refuse(lane, access, Some(head), now));
+            };
+            let list = entry.host();
+            let known = lane.list.as_ref().is_some_and(|(number, _)| *number == list);
             if known || !head.is_many() {
                 if let Some(counter) = self.counter(access.token) {
                     counter.count(access, now);
                 }
-                return Ok(grant(lane, access, head, &facts, pass));
+                return Ok(grant(lane, access.length, head, (entry, skip), pass));
             }
             lane.hazard.cell().clear();
-            lane.list = self.lists.get(facts.host).map(|list| (facts.host, list));
+            lane.list = self.lists.get(list).map(|found| (list, found));
             lane.hazard.announce(if pass { EVERYTHING } else { access.token });
         }
     }
@@ -194,16 +200,23 @@ impl Memory {
         *lane = self.lane();
     }
 
+    /// The record of an access that the judge has refused. `seen`: the head that it saw, under a
+    /// guard that ends here. Of a live token the guard keeps the facts as they were, so the judge,
+    /// asked again, names the same rule; of any other the head alone has decided.
     #[cold]
     #[inline(never)]
     fn refuse(
         &self,
         lane: &mut Lane,
         access: &Access,
-        rule: Rule,
-        seen: Option<(Head, Facts)>,
+        seen: Option<Head>,
         now: Nanoseconds,
     ) -> Box<Denial> {
+        let entry = self.table.entry(Place::of(access.token));
+        let seen = seen.zip(entry);
+        let judged = seen.map(|(head, entry)| judge(head, entry, access));
+        let rule = judged.and_then(Result::err).unwrap_or(Rule::LiveToken);
+        let seen = seen.map(|(head, entry)| (head, entry.facts()));
         lane.hazard.cell().clear();
         self.explain(&mut self.lock(), access, rule, seen, now)
     }
@@ -378,7 +391,7 @@ impl Memory {
             return Err(BindError::Right(deny(Rule::Right, Rights::LOCAL_WRITE)));
         }
         match fit(facts.base, facts.length, window.base, window.length) {
-            Fit::Inside => {}
+            Fit::Inside(_) => {}
             Fit::Wraps => return Err(BindError::Bounds(deny(Rule::Wrap, Rights::BIND))),
             Fit::Outside => return Err(BindError::Bounds(deny(Rule::Bounds, Rights::BIND))),
         }
@@ -456,28 +469,26 @@ fn nothing(lane: &mut Lane, pass: bool) -> Grant<'_> {
     if !pass {
         lane.hazard.cell().clear();
     }
-    Grant { cell: None, list: None, host: 0, region: Token(0), offset: 0, length: 0 }
+    Grant { cell: None, list: None, entry: None, host: 0, skip: 0, length: 0 }
 }
 
 /// The permission, once everything was judged and the guard is in place.
-#[inline]
+#[inline(always)]
 fn grant<'lane>(
     lane: &'lane Lane,
-    access: &Access,
+    length: u64,
     head: Head,
-    facts: &Facts,
+    (entry, skip): (&'lane Entry, u64),
     pass: bool,
 ) -> Grant<'lane> {
-    // Cannot overflow: the range was judged to lie inside.
-    let skip = access.address.wrapping_sub(facts.base);
     let list = if head.is_many() { lane.list.as_ref().map(|(_, list)| &**list) } else { None };
     Grant {
         cell: (!pass).then(|| lane.hazard.cell()),
         list,
-        host: facts.host.wrapping_add(skip),
-        region: facts.region,
-        offset: facts.offset.wrapping_add(skip),
-        length: access.length,
+        entry: Some(entry),
+        host: entry.host().wrapping_add(skip),
+        skip,
+        length,
     }
 }
 

@@ -3,8 +3,8 @@
 /// How a range relates to the object it was asked of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fit {
-    /// Inside.
-    Inside,
+    /// Inside, so many bytes from its beginning.
+    Inside(u64),
     /// Address and length wrap around the end of the address space.
     Wraps,
     /// Not inside.
@@ -16,7 +16,7 @@ pub(crate) enum Fit {
 #[inline]
 pub(crate) fn fit(base: u64, size: u64, address: u64, length: u64) -> Fit {
     if address >= base && address - base <= size && length <= size - (address - base) {
-        Fit::Inside
+        Fit::Inside(address - base)
     } else if wraps(address, length) {
         Fit::Wraps
     } else {
@@ -46,7 +46,7 @@ mod tests {
     fn oracle(base: u64, size: u64, address: u64, length: u64) -> Fit {
         let [base, size, address, length] = [base, size, address, length].map(u128::from);
         if address >= base && address + length <= base + size {
-            Fit::Inside
+            Fit::Inside((address - base) as u64)
         } else if address + length > 1 << 64 {
             Fit::Wraps
         } else {
@@ -88,14 +88,14 @@ mod tests {
     #[test]
     fn nd2_5_3_edges_of_the_address_space() {
         let max = u64::MAX;
-        assert_eq!(fit(0, max, 0, max), Fit::Inside);
-        assert_eq!(fit(max, 1, max, 1), Fit::Inside);
+        assert_eq!(fit(0, max, 0, max), Fit::Inside(0));
+        assert_eq!(fit(max, 1, max, 1), Fit::Inside(0));
         assert_eq!(fit(max, 1, max, 2), Fit::Wraps);
         assert_eq!(fit(max, 1, 0, 1), Fit::Outside);
-        assert_eq!(fit(1, max, 1, max), Fit::Inside);
+        assert_eq!(fit(1, max, 1, max), Fit::Inside(0));
         assert_eq!(fit(1, max, 0, 1), Fit::Outside);
         assert_eq!(fit(1, max, 2, max), Fit::Wraps);
-        assert_eq!(fit(5, 0, 5, 0), Fit::Inside);
+        assert_eq!(fit(5, 0, 5, 0), Fit::Inside(0));
         assert_eq!(fit(5, 0, 6, 0), Fit::Outside);
     }
 

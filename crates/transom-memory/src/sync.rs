@@ -2,7 +2,7 @@
 //! them, `entry.rs` and `hazard.rs`, against a module of the same names made of loom's.
 
 pub(crate) use std::sync::Arc;
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
 /// Wait a moment for a copy that is under way: it takes microseconds, unless its thread was
 /// preempted.

@@ -13,7 +13,7 @@ mod hazard;
 
 mod sync {
     pub(crate) use loom::sync::Arc;
-    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
     pub(crate) fn pause(_: u32) {
         loom::thread::yield_now();
