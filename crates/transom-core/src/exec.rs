@@ -185,6 +185,21 @@ impl Execution {
         })
     }
 
+    /// The oldest Send or Write without an outcome has succeeded.
+    pub(crate) fn next_succeeded(&mut self) {
+        let mut started = self.requests.first()..self.next.min(self.requests.end());
+        let message = started.find_map(|sequence| {
+            let slot = self.requests.get(sequence)?;
+            let waits = matches!(slot.progress, Progress::Running | Progress::Sent)
+                && !matches!(slot.operation, Operation::Read { .. })
+                && slot.message >= self.succeeded;
+            waits.then_some(slot.message)
+        });
+        if let Some(message) = message {
+            self.succeeded = message + 1;
+        }
+    }
+
     /// Whether the peer owes an answer.
     pub(crate) fn owes(&self) -> bool {
         // Usually it is the oldest of all: what has an outcome has been retired.

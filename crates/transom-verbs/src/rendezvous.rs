@@ -252,7 +252,12 @@ fn ends(queue_pair: &QueuePair) -> Option<Ends> {
 /// Whether this side connects first.
 fn leads(queue_pair: &QueuePair, ends: &Ends) -> bool {
     let own = (queue_pair.number, gid::bytes_of(ends.own));
-    own < (ends.destination, gid::bytes_of(ends.peer))
+    is_itself(queue_pair, ends) || own < (ends.destination, gid::bytes_of(ends.peer))
+}
+
+/// Whether the queue pair is its own peer (Verbs V78).
+fn is_itself(queue_pair: &QueuePair, ends: &Ends) -> bool {
+    ends.destination == queue_pair.number && queue_pair.context().index_of(ends.peer).is_some()
 }
 
 impl Rendezvous {
@@ -326,6 +331,9 @@ fn dial(queue_pair: &Arc<QueuePair>, round: u64, pause: Duration) {
     });
     let hello = Hello::of(queue_pair).to_bytes();
     let begun = connector.bind(SocketAddr::new(ends.own, 0)).and_then(|()| {
+        if is_itself(queue_pair, &ends) {
+            return connector.connect_to_itself(read_limits(queue_pair), sink);
+        }
         let peer = SocketAddr::new(ends.peer, port);
         connector.connect(None, peer, read_limits(queue_pair), &hello, sink)
     });
@@ -344,10 +352,12 @@ fn dialled(
 ) {
     let answer = connector.private_data().ok();
     let hello = answer.and_then(|bytes| Hello::from_bytes(&bytes));
-    let fits = hello.is_some_and(|hello| {
-        let own = Hello::of(queue_pair);
-        (hello.destination, hello.source) == (own.source, own.destination)
-    });
+    let itself = ends(queue_pair).is_some_and(|ends| is_itself(queue_pair, &ends));
+    let fits = itself
+        || hello.is_some_and(|hello| {
+            let own = Hello::of(queue_pair);
+            (hello.destination, hello.source) == (own.source, own.destination)
+        });
     let joined = || connector.join(&queue_pair.engine).and_then(|()| connector.complete_connect());
     if status == Status::Success && fits && joined().is_ok() {
         if let Some(hello) = hello {

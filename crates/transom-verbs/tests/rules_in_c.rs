@@ -81,6 +81,11 @@ fn v79_v68_again_with_the_same_numbers() {
 }
 
 #[test]
+fn v78_a_queue_pair_is_its_own_peer() {
+    run("v78_a_queue_pair_is_its_own_peer");
+}
+
+#[test]
 fn v98_v100_completion_events() {
     run("v98_v100_completion_events");
 }

@@ -2,13 +2,15 @@
 
 use crate::Verdicts;
 
-/// The side that speaks first.
+/// Which side of a connection this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// The side that connects.
     Active,
     /// The side that listens.
     Passive,
+    /// Both sides: what is sent comes back. There is no start-up.
+    Itself,
 }
 
 /// Reads that may be under way at a time, seen from one side.

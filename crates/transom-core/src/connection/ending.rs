@@ -8,8 +8,29 @@ use crate::queue::Progress;
 use crate::tables::Situation;
 use crate::trace::What;
 use crate::{
-    ConnectionEvent, Cx, DenialCause, End, EndReason, QueuePairEvent, QueuePairState, Status,
+    ConnectionEvent, Cx, DenialCause, Dialect, End, EndReason, QueuePairEvent, QueuePairState,
+    Status,
 };
+
+/// The status of a request that its responder has refused.
+fn refused_as(
+    dialect: &Dialect,
+    class: Option<RefusalClass>,
+    operation: Option<Operation>,
+) -> Status {
+    match class {
+        Some(
+            RefusalClass::Token
+            | RefusalClass::Scope
+            | RefusalClass::Right
+            | RefusalClass::Bounds
+            | RefusalClass::Wrap,
+        ) if operation != Some(Operation::Send) => Status::RemoteAccess,
+        Some(RefusalClass::NoReceive) => dialect.told(Situation::NoReceive),
+        Some(RefusalClass::TooLong) => Status::PeerReceiveTooSmall,
+        _ => Status::RemoteError,
+    }
+}
 
 impl Connection {
     /// The program disconnects (ND2 4.9): acknowledged requests have succeeded, everything else is
@@ -119,18 +140,7 @@ impl Connection {
             .or_else(|| execution.owed_kind(operation))
             // A request that waits at this side for the peer's leave is owed an answer, too.
             .or_else(|| execution.owed().or_else(|| execution.oldest()));
-        let status = match class {
-            Some(
-                RefusalClass::Token
-                | RefusalClass::Scope
-                | RefusalClass::Right
-                | RefusalClass::Bounds
-                | RefusalClass::Wrap,
-            ) if operation != Some(Operation::Send) => Status::RemoteAccess,
-            Some(RefusalClass::NoReceive) => self.config.dialect.told(Situation::NoReceive),
-            Some(RefusalClass::TooLong) => Status::PeerReceiveTooSmall,
-            _ => Status::RemoteError,
-        };
+        let status = refused_as(self.config.dialect, class, operation);
         let context = blamed.and_then(|s| execution.requests.get(s)).map(|slot| slot.context);
         let denial = self.record(cx, context, DenialCause::ByPeer(error));
         if let Some(execution) = &mut self.execution
@@ -139,6 +149,20 @@ impl Connection {
             execution.fail(sequence, status, denial);
         }
         self.end(cx, EndReason::PeerFailed, denial);
+    }
+
+    /// This side has refused a message. Where both sides are one queue pair, the request that sent it
+    /// fails: nobody else could say so.
+    pub(super) fn blame_own(&mut self, operation: Operation, class: RefusalClass, denial: u64) {
+        if self.config.role != Role::Itself {
+            return;
+        }
+        let status = refused_as(self.config.dialect, Some(class), Some(operation));
+        if let Some(execution) = &mut self.execution
+            && let Some(sequence) = execution.owed_kind(Some(operation))
+        {
+            execution.fail(sequence, status, denial);
+        }
     }
 
     /// The connection is over. Remote access ends first, then the program hears of it, then its

@@ -2,7 +2,7 @@
 
 use transom_memory::{Purpose, Token, queue_pair_admits};
 use transom_wire::{
-    Bytes, Decoded, Event, Glance, MessageId, Operation, Refusal, RefusalClass, Time,
+    Bytes, Decoded, Event, Glance, MessageId, Operation, Refusal, RefusalClass, Role, Time,
 };
 
 use super::{Connection, Phase, Received};
@@ -221,6 +221,11 @@ impl Connection {
     fn executed(&mut self, cx: &mut Cx<'_>, operation: Operation) {
         self.wire.executed(cx.now);
         self.trace(cx, What::Executed { operation });
+        if self.config.role == Role::Itself
+            && let Some(execution) = &mut self.execution
+        {
+            execution.next_succeeded();
+        }
     }
 
     /// Deliver a piece of a Send. `false`: there is no receive for it.
@@ -443,6 +448,7 @@ impl Connection {
         let text = self.explanation(cx, denial);
         let explanation = text.as_deref();
         self.wire.refuse(cx.now, &Refusal { operation, class, explanation });
+        self.blame_own(operation, class, denial);
     }
 
     pub(super) fn explanation(&self, cx: &Cx<'_>, denial: u64) -> Option<String> {

@@ -407,7 +407,7 @@ impl Connection {
     }
 
     fn unused(&self) -> bool {
-        !self.opened && self.config.role == Role::Active
+        !self.opened && self.config.role != Role::Passive
     }
 
     /// Messages flow from now on.

@@ -391,6 +391,7 @@ impl Connection {
         let operation = WireOperation::Read;
         let refusal = Refusal { operation, class, explanation: text.as_deref() };
         self.wire.abandon(cx.now, frame, &refusal);
+        self.blame_own(operation, class, denial);
         self.refused(cx, class, denial);
         Err(torn)
     }

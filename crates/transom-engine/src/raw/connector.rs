@@ -108,7 +108,14 @@ impl Connector {
         }
         let conn = self.present()?;
         let qp = queue_pair.into().map(|queue_pair| &queue_pair.0.qp);
-        conn.connect(qp, peer, limits, private, sink).map_err(|s| self.failed(s, "connect"))
+        conn.connect(qp, Some(peer), limits, private, sink).map_err(|s| self.failed(s, "connect"))
+    }
+
+    /// Begin to connect to itself, at the address it is bound to: the queue pair that [joins](Connector::join)
+    /// has its own receives and regions as its peer's (Verbs V78). `sink` as of [`Connector::connect`].
+    pub fn connect_to_itself(&self, limits: ReadLimits, sink: Sink) -> Result<()> {
+        let conn = self.present()?;
+        conn.connect(None, None, limits, &[], sink).map_err(|s| self.failed(s, "connect to itself"))
     }
 
     /// Complete the connection that the peer has accepted.

@@ -241,6 +241,19 @@ impl Stream {
         }
     }
 
+    /// Begin to connect a socket at `local` (port 0: any) to itself, which TCP knows as a simultaneous open.
+    /// Its address.
+    pub fn to_itself(local: SocketAddr, options: &Options) -> Result<(Stream, SocketAddr)> {
+        let stream = Stream(socket_for(&local)?);
+        stream.configure(options)?;
+        net::bind(&stream.0, &local)?;
+        let address = stream.local()?;
+        match net::connect(&stream.0, &address) {
+            Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok((stream, address)),
+            Err(e) => Err(e.into()),
+        }
+    }
+
     /// Whether a connect has succeeded; `NotNow` while it is under way.
     pub fn connected(&self) -> Result<()> {
         sockopt::socket_error(&self.0)?.map_err(IoError::from)?;

@@ -104,6 +104,8 @@ struct Agreed {
 /// Events that wait for `poll_event`.
 #[derive(Debug, Default)]
 struct Pending {
+    /// A stream to itself has agreed with itself.
+    accepted: bool,
     established: bool,
     done: Option<MessageId>,
     resume: bool,
@@ -115,7 +117,7 @@ impl Stream {
     /// A stream before its first byte. A passive side's handshake timeout begins to run.
     #[must_use]
     pub fn new(config: Config, now: Time) -> Stream {
-        let active = config.role == transom_wire::Role::Active;
+        let active = config.role != transom_wire::Role::Passive;
         let mut stream = Stream {
             phase: if active { Phase::Idle } else { Phase::WaitRequest },
             agreed: Agreed {
@@ -303,6 +305,10 @@ impl Wire for Stream {
 
     fn poll_event(&mut self) -> Option<Event<'static>> {
         let pending = &mut self.pending;
+        if std::mem::take(&mut pending.accepted) {
+            let limits = self.agreed.limits;
+            return Some(Event::Accepted { limits, private: &[] });
+        }
         if std::mem::take(&mut pending.established) {
             return Some(Event::Established);
         }

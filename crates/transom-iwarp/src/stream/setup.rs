@@ -68,6 +68,10 @@ impl Stream {
         let two = self.config.revision == Revision::Two;
         self.check_private(two, private)?;
         let limits = self.capped(limits);
+        if self.config.role == Role::Itself {
+            self.agree_with_itself(limits);
+            return Ok(());
+        }
         let least = self.config.least_reads;
         let hidden = u32::from(two && self.hides_a_slot());
         // A Read as ready-to-receive frame takes a slot too.
@@ -96,6 +100,19 @@ impl Stream {
         self.timeout = Some(now.after(self.config.reply_timeout));
         self.phase = Phase::WaitReply;
         Ok(())
+    }
+
+    /// Both ends are this stream, so each knows what the other one wants.
+    fn agree_with_itself(&mut self, limits: ReadLimits) {
+        let reads = limits.inbound.min(limits.outbound);
+        let agreed = &mut self.agreed;
+        agreed.limits = ReadLimits { inbound: reads, outbound: reads };
+        (agreed.ird, agreed.ord, agreed.extension) = (reads, reads, true);
+        self.settle_verdicts(true);
+        self.measure();
+        self.known = true;
+        self.phase = Phase::Accepted;
+        self.pending.accepted = true;
     }
 
     pub(super) fn take_reply<'b>(
@@ -351,7 +368,9 @@ impl Stream {
     pub(super) fn timed_out(&mut self) -> Violation {
         let detail = match (self.phase, self.config.role) {
             (Phase::WaitReady, _) => "the peer did not complete the connection in time",
-            (_, Role::Active) => "the peer did not answer the connection request in time",
+            (_, Role::Active | Role::Itself) => {
+                "the peer did not answer the connection request in time"
+            }
             (_, Role::Passive) => "the peer did not send a connection request in time",
         };
         self.silent(Blame::Peer, "RFC 5044 7.1.2", detail.into())

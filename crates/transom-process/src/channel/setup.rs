@@ -139,7 +139,9 @@ impl Channel {
     pub(super) fn timed_out(&mut self) -> Violation {
         let detail = match (self.phase, self.config.role) {
             (Phase::WaitReady, _) => "the peer did not complete the connection in time",
-            (_, Role::Active) => "the peer did not answer the connection request in time",
+            (_, Role::Active | Role::Itself) => {
+                "the peer did not answer the connection request in time"
+            }
             (_, Role::Passive) => "the peer did not send a connection request in time",
         };
         self.silent(detail.into())

@@ -736,6 +736,34 @@ static void v35_everything_can_be_destroyed_at_once(void) {
     close_device();
 }
 
+static void v78_a_queue_pair_is_its_own_peer(void) {
+    open_device();
+    struct side a = make();
+    ready(a.qp, a.qp->qp_num, ALL, 7);
+    CHECK(receive(a, 1, 64) == 0);
+    strcpy(a.bytes + 100, "to itself");
+    struct ibv_sge from = {.addr = (uintptr_t)a.bytes + 100, .length = 10, .lkey = a.mr->lkey};
+    CHECK(post(a, 2, IBV_WR_SEND, from, 0, 0, IBV_SEND_SIGNALED) == 0);
+    for (int i = 0; i < 2; i++) {
+        struct ibv_wc wc = next(a.cq);
+        CHECK(wc.status == IBV_WC_SUCCESS && (wc.wr_id == 1 || wc.wr_id == 2));
+        CHECK(wc.qp_num == a.qp->qp_num);
+    }
+    CHECK(strcmp(a.bytes, "to itself") == 0);
+    from.addr = (uintptr_t)a.bytes + 200;
+    CHECK(post(a, 3, IBV_WR_RDMA_READ, from, (uintptr_t)a.bytes, a.mr->rkey, IBV_SEND_SIGNALED) == 0);
+    expect(a.cq, 3, IBV_WC_SUCCESS);
+    CHECK(strcmp(a.bytes + 200, "to itself") == 0);
+    CHECK(post(a, 4, IBV_WR_RDMA_WRITE, from, (uintptr_t)a.bytes + 300, a.mr->rkey, IBV_SEND_SIGNALED) == 0);
+    expect(a.cq, 4, IBV_WC_SUCCESS);
+    CHECK(strcmp(a.bytes + 300, "to itself") == 0);
+    CHECK(post(a, 5, IBV_WR_RDMA_WRITE, from, (uintptr_t)a.bytes, a.mr->rkey + 1, 0) == 0);
+    expect(a.cq, 5, IBV_WC_REM_ACCESS_ERR);
+    CHECK(state_of(a.qp) == IBV_QPS_ERR);
+    drop(a);
+    close_device();
+}
+
 static void v145_v146_a_forked_child(void) {
     CHECK(ibv_fork_init() == 0 && ibv_is_fork_initialized() == IBV_FORK_UNNEEDED);
     open_device();
@@ -779,7 +807,7 @@ int main(int count, char **words) {
         CASE(v98_v100_completion_events), CASE(v91_requests_are_built_and_posted_together),
         CASE(v56_extended_completion_queues), CASE(v59_v60_shared_receive_queues),
         CASE(v81_v90_v152_requests_that_cannot_be_done),
-        CASE(v35_everything_can_be_destroyed_at_once), CASE(v145_v146_a_forked_child),
+        CASE(v78_a_queue_pair_is_its_own_peer), CASE(v35_everything_can_be_destroyed_at_once), CASE(v145_v146_a_forked_child),
         CASE(v38_a_device_is_closed_with_objects_left),
     };
     for (size_t i = 0; count == 2 && i < sizeof cases / sizeof *cases; i++) {

@@ -25,6 +25,8 @@ pub(crate) struct Attempt {
     qp: Option<Weak<Qp>>,
     asked: ReadLimits,
     private: Box<[u8]>,
+    /// The peer is this end (Verbs V78).
+    itself: bool,
     /// The peer has not answered the newest form of start-up.
     pub(crate) again: bool,
 }
@@ -33,11 +35,12 @@ pub(crate) struct Attempt {
 pub(crate) const NEWEST: Revision = Revision::Two;
 
 impl Connector {
-    /// Begin to connect. `sink` hears of the answer; or of the reason why there is none.
+    /// Begin to connect, without a `peer` to itself. `sink` hears of the answer; or of the reason why there
+    /// is none.
     pub(crate) fn connect(
         self: &Arc<Connector>,
         qp: Option<&Arc<Qp>>,
-        peer: SocketAddr,
+        peer: Option<SocketAddr>,
         asked: ReadLimits,
         private: &[u8],
         sink: Sink,
@@ -68,11 +71,12 @@ impl Connector {
             }
         };
         inner.ended = None;
-        inner.peer = Some(peer);
+        inner.peer = peer.or(inner.local);
         let attempt = Attempt {
             qp: qp.map(Arc::downgrade),
             asked: limits,
             private: private.into(),
+            itself: peer.is_none(),
             again: false,
         };
         let link = self.dial(&mut inner, qp, execution, &attempt, NEWEST, &mut notifications);
@@ -99,7 +103,13 @@ impl Connector {
         notifications: &mut Notifications,
     ) -> Outcome<Arc<Link>> {
         let Some(peer) = inner.peer else { return Err(Status::InvalidState) };
-        let stream = match Stream::connect(inner.local, peer, &self.shared.options.sockets()) {
+        let sockets = self.shared.options.sockets();
+        let stream = if attempt.itself {
+            Stream::to_itself(peer, &sockets)
+        } else {
+            Stream::connect(inner.local, peer, &sockets).map(|stream| (stream, peer))
+        };
+        let (stream, peer) = match stream {
             Ok(stream) => stream,
             Err(e) => {
                 if let (Some(qp), Some(execution)) = (qp, execution) {
@@ -109,10 +119,15 @@ impl Connector {
             }
         };
         let key = self.shared.new_key();
-        let connection = new_connection(&self.shared, key, Role::Active, revision);
+        let role = if attempt.itself { Role::Itself } else { Role::Active };
+        let connection = new_connection(&self.shared, key, role, revision);
         let owner = Arc::downgrade(self);
         let older = revision != NEWEST;
-        let tcp_only = self.shared.options.tcp_only();
+        let tcp_only = if attempt.itself {
+            Some(PathReason::NotAsked)
+        } else {
+            self.shared.options.tcp_only()
+        };
         let (stage, reason) = match tcp_only.or(older.then_some(PathReason::OlderPeer)) {
             Some(reason) => (Stage::Chosen, reason),
             None => {
@@ -125,7 +140,7 @@ impl Connector {
         };
         let starting = (Starting::Asking(self.shared.unanswered.one()), stage, reason);
         let link = Link::new(&self.shared, key, (stream, peer), connection, owner, starting);
-        inner.link = Some(link.clone());
+        (inner.link, inner.peer) = (Some(link.clone()), Some(peer));
         inner.qp = qp.map(Arc::downgrade).unwrap_or_default();
         // Nobody else knows the link yet: the peer may be gone already, and whoever saw that first would
         // end a connection that has not been asked for.
