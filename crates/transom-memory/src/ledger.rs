@@ -101,9 +101,11 @@ pub(crate) struct Control {
     halves: Vec<Box<[Ledger; HALF]>>,
     /// The youngest token of each owner that has one, but for `recent`.
     owners: HashMap<Owner, Place, BuildHasherDefault<Mix>>,
-    /// The owner served last, and its youngest token or [`Place::NONE`]: a queue pair that opens and
-    /// closes windows one after the other needs no look into `owners`.
-    recent: Option<(Owner, Place)>,
+    /// The owner served last: a queue pair that opens and closes windows one after the other needs
+    /// no look into `owners`.
+    recent: Option<Owner>,
+    /// Its youngest token, or [`Place::NONE`].
+    youngest: Place,
 }
 
 impl Control {
@@ -115,6 +117,7 @@ impl Control {
             halves: Vec::new(),
             owners: HashMap::default(),
             recent: None,
+            youngest: Place::NONE,
         }
     }
 
@@ -138,16 +141,21 @@ impl Control {
     }
 
     /// The youngest token of an owner, for change: the owner becomes the recent one.
+    #[inline]
     fn youngest_mut(&mut self, owner: Owner) -> &mut Place {
-        if self.recent.is_none_or(|(recent, _)| recent != owner) {
-            let place = self.owners.remove(&owner).unwrap_or(Place::NONE);
-            if let Some((before, first)) = self.recent.replace((owner, place))
-                && first != Place::NONE
-            {
-                self.owners.insert(before, first);
-            }
+        if self.recent != Some(owner) {
+            self.turn_to(owner);
         }
-        &mut self.recent.get_or_insert((owner, Place::NONE)).1
+        &mut self.youngest
+    }
+
+    #[cold]
+    fn turn_to(&mut self, owner: Owner) {
+        if let (Some(recent), true) = (self.recent, self.youngest != Place::NONE) {
+            self.owners.insert(recent, self.youngest);
+        }
+        self.recent = Some(owner);
+        self.youngest = self.owners.remove(&owner).unwrap_or(Place::NONE);
     }
 
     /// Enter a token in the list of its owner.

@@ -454,9 +454,7 @@ impl Memory {
             }
         }
         let place = control.issuer.take()?;
-        let mut cycle = control.ledger(place).cycle;
-        let token = control.issuer.issue(place, &mut cycle);
-        control.ledger(place).cycle = cycle;
+        let token = Issuer::issue(place, &mut control.ledger(place).cycle);
         if let Some(counters) = &self.counters {
             counters.begin(place);
         }

@@ -162,7 +162,7 @@ impl Issuer {
     }
 
     /// The slot's next token.
-    pub(crate) fn issue(&self, place: Place, cycle: &mut Cycle) -> Token {
+    pub(crate) fn issue(place: Place, cycle: &mut Cycle) -> Token {
         let key = cycle.key(cycle.issued as u8);
         cycle.issued =
             if cycle.issued < 2 * KEYS as u16 - 1 { cycle.issued + 1 } else { KEYS as u16 };
@@ -210,7 +210,7 @@ mod tests {
             }
             let place = self.issuer.take()?;
             let cycle = self.cycles.get_mut(&place).unwrap();
-            Some(self.issuer.issue(place, cycle))
+            Some(Issuer::issue(place, cycle))
         }
     }
 
@@ -276,7 +276,7 @@ mod tests {
         let position = issuer.wants_chunk().unwrap();
         for (slot, mut cycle) in issuer.add_chunk(position).into_iter().enumerate() {
             for _ in 0..3 {
-                assert_ne!(issuer.issue(Place::new(position, slot), &mut cycle), Token(0));
+                assert_ne!(Issuer::issue(Place::new(position, slot), &mut cycle), Token(0));
             }
         }
     }
@@ -288,11 +288,11 @@ mod tests {
         let mut cycles = issuer.add_chunk(position);
         let place = Place::new(position, 17);
         let cycle = &mut cycles[17];
-        let first: Vec<Token> = (0..KEYS).map(|_| issuer.issue(place, cycle)).collect();
+        let first: Vec<Token> = (0..KEYS).map(|_| Issuer::issue(place, cycle)).collect();
         assert_eq!(first.iter().collect::<HashSet<_>>().len(), KEYS);
         assert!(first.iter().all(|token| Place::of(*token) == place));
         for round in 2..6 {
-            let again: Vec<Token> = (0..KEYS).map(|_| issuer.issue(place, cycle)).collect();
+            let again: Vec<Token> = (0..KEYS).map(|_| Issuer::issue(place, cycle)).collect();
             assert_eq!(first, again, "round {round}");
         }
     }
@@ -328,10 +328,10 @@ mod tests {
                 let token = place.with_key(key);
                 assert_eq!(issuer.has_issued(token, &cycle), issued.contains(&token));
             }
-            issued.insert(issuer.issue(place, &mut cycle));
+            issued.insert(Issuer::issue(place, &mut cycle));
         }
         // And once round, everything.
-        issuer.issue(place, &mut cycle);
+        Issuer::issue(place, &mut cycle);
         assert!((0..=u8::MAX).all(|key| issuer.has_issued(place.with_key(key), &cycle)));
     }
 
@@ -353,7 +353,7 @@ mod tests {
         let walks: HashSet<Vec<u32>> = (0..100)
             .map(|slot| {
                 let place = Place::new(position, slot);
-                (0..8).map(|_| issuer.issue(place, &mut cycles[slot]).0 & 0xff).collect()
+                (0..8).map(|_| Issuer::issue(place, &mut cycles[slot]).0 & 0xff).collect()
             })
             .collect();
         assert!(walks.len() > 95, "only {} different walks of 100", walks.len());
