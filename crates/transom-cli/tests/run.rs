@@ -94,6 +94,21 @@ fn a_program_answers_inspections_if_that_was_asked_for() {
 }
 
 #[test]
+fn a_program_keeps_a_ledger_if_that_was_asked_for() {
+    for (words, expected) in [
+        (&["--ledger"][..], "1\n"),
+        (&["--ledger=strict"], "strict\n"),
+        (&["--ledger=strict,backtrace"], "strict,backtrace\n"),
+        (&[], "\n"),
+    ] {
+        let words = [words, &["--", "sh", "-c", "echo $TRANSOM_LEDGER"]].concat();
+        let said = transom(&words).env_remove("TRANSOM_LEDGER").output().unwrap();
+        assert_eq!(text(&said.stdout), expected, "{words:?}");
+    }
+    assert_eq!(run(&["--ledger=loud", "--", "true"]).status.code(), Some(2));
+}
+
+#[test]
 fn the_caller_s_path_of_libraries_stays_behind_ours() {
     let mut command = transom(&["--", "sh", "-c", "echo $LD_LIBRARY_PATH"]);
     let said = command.env("LD_LIBRARY_PATH", "/nonexistent/lib").output().unwrap();

@@ -265,9 +265,10 @@ impl Memory {
             return Err(DeregisterError::Busy(counts));
         }
         entry.suspend(reason, now);
-        let control = self.wait_for(control, head.token());
+        let mut control = self.wait_for(control, head.token());
         // Unless a deregistration took the slot meanwhile.
         if entry.head() == head.dead(reason) {
+            self.review_end(&mut control, place, entry);
             self.drop_list(entry);
             entry.rest();
         }
@@ -305,6 +306,7 @@ impl Memory {
 
     /// A dead token's slot waits for its next use.
     fn recycle(&self, control: &mut Control, place: Place, entry: &Entry) {
+        self.review_end(control, place, entry);
         if entry.head().is_window() {
             control.window_gone(Place::of(entry.region()));
         } else {

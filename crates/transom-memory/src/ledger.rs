@@ -6,7 +6,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use crate::hazard::Hazards;
 use crate::table::{boxed, of_hash_table};
 use crate::token::{CHUNK, Cycle, DIRECTORY, Issuer, Place};
-use crate::{ConnectionId, QueuePairId, Scope};
+use crate::{ConnectionId, QueuePairId, Review, Scope};
 
 /// A place in a doubly linked list.
 #[derive(Clone, Copy, Debug)]
@@ -96,6 +96,8 @@ const HALF: usize = CHUNK / 2;
 pub(crate) struct Control {
     pub(crate) issuer: Issuer,
     pub(crate) hazards: Hazards,
+    /// Findings about grants, if they are wanted.
+    pub(crate) review: Option<Review>,
     /// Directory position to index in `halves`.
     index: Box<[u16; DIRECTORY]>,
     halves: Vec<Box<[Ledger; HALF]>>,
@@ -113,6 +115,7 @@ impl Control {
         Control {
             issuer,
             hazards: Hazards::default(),
+            review: None,
             index: Box::new([0; DIRECTORY]),
             halves: Vec::new(),
             owners: HashMap::default(),

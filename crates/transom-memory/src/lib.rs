@@ -7,7 +7,7 @@
 //! Where to read first: `judge` (the whole decision) and `range` (its arithmetic); then `entry` and
 //! `hazard` (why a check needs no lock, and how a close waits for it); then `memory` (what makes
 //! tokens) and `close` (what ends them). `token` says how tokens are chosen and when a value comes
-//! back. The rest is books (`ledger`, `segments`, `table`, `uses`) and words (`denial`, `explain`,
+//! back. The rest is books (`ledger`, `segments`, `table`, `uses`, `review`) and words (`denial`, `explain`,
 //! `display`).
 //!
 //! The needs of other generations of the interface are data here: scopes (type-1 windows are
@@ -40,6 +40,7 @@ mod ledger;
 mod memory;
 mod random;
 mod range;
+mod review;
 mod rights;
 pub mod rules;
 mod scope;
@@ -58,6 +59,7 @@ pub use grant::{Grant, LARGEST_GRANT, LONGEST_PASS, Lane, Pass};
 pub use inventory::Listed;
 pub use judge::queue_pair_admits;
 pub use memory::Memory;
+pub use review::{Finding, Review, Reviewed};
 pub use rights::Rights;
 pub use rules::NamedRule;
 pub use scope::{ConnectionId, DomainId, QueuePairId, Scope};

@@ -15,7 +15,7 @@ use crate::token::{CHUNK, DIRECTORY, Issuer, Place};
 use crate::uses::{Counter, Counters};
 use crate::{
     Access, BindError, Config, Denial, Grant, Nanoseconds, Purpose, RegisterError, Registration,
-    Rights, Rule, Scope, Segment, Token, WindowSpec,
+    Review, Rights, Rule, Scope, Segment, Token, WindowSpec,
 };
 
 /// The table of everything registered with one adapter.
@@ -39,13 +39,15 @@ impl Memory {
     pub fn new(seed: [u8; 32], config: Config) -> Memory {
         static TABLES: AtomicU64 = AtomicU64::new(0);
         let chunks = config.most_tokens.div_ceil(CHUNK).clamp(1, DIRECTORY - 1);
+        let mut control = Control::new(Issuer::new(seed, chunks));
+        control.review = config.review_grants.then(Review::default);
         Memory {
             id: TABLES.fetch_add(1, Ordering::Relaxed),
             config,
             table: Table::new(),
             lists: Lists::default(),
-            counters: config.count_uses.then(Counters::new),
-            control: Mutex::new(Control::new(Issuer::new(seed, chunks))),
+            counters: (config.count_uses || config.review_grants).then(Counters::new),
+            control: Mutex::new(control),
         }
     }
 
@@ -181,7 +183,7 @@ impl Memory {
             let known = lane.list.as_ref().is_some_and(|(number, _)| *number == list);
             if known || !head.is_many() {
                 if let Some(counter) = self.counter(access.token) {
-                    counter.count(access, now);
+                    counter.count(access, head.rights(), now);
                 }
                 return Ok(grant(lane, access.length, head, (entry, skip), pass));
             }
@@ -218,7 +220,10 @@ impl Memory {
         let rule = judged.and_then(Result::err).unwrap_or(Rule::LiveToken);
         let seen = seen.map(|(head, entry)| (head, entry.facts()));
         lane.hazard.cell().clear();
-        self.explain(&mut self.lock(), access, rule, seen, now)
+        let mut control = self.lock();
+        let denial = self.explain(&mut control, access, rule, seen, now);
+        self.review_refusal(&mut control, &denial);
+        denial
     }
 
     /// Register. The token serves for local and remote use alike.
@@ -237,13 +242,14 @@ impl Memory {
         Ok(token)
     }
 
-    /// A region was made at this moment. Noted by a table that counts uses; the others keep no time
-    /// of regions.
-    pub fn made(&self, region: Token, now: Nanoseconds) {
+    /// A region or a window was made at this moment. Noted by a table that counts uses; the others
+    /// keep no time of regions. `origin`: a number of the caller's that says where in the program;
+    /// 0 if nobody knows.
+    pub fn made(&self, token: Token, origin: u32, now: Nanoseconds) {
         if let Some(counters) = &self.counters {
             let _control = self.lock();
-            if self.read(region).is_some_and(|(head, _)| head.token() == region) {
-                counters.made(Place::of(region), now);
+            if self.read(token).is_some_and(|(head, _)| head.token() == token) {
+                counters.made(Place::of(token), origin, now);
             }
         }
     }
@@ -297,6 +303,9 @@ impl Memory {
             return Err(RegisterError::NotReserved);
         }
         let head = Head::new(region, registration.rights, &registration.scope, false);
+        if let Some(counters) = &self.counters {
+            counters.begin_again(place);
+        }
         self.fill(place, head.with_standing(), registration, layout, length);
         Ok(())
     }
@@ -411,7 +420,7 @@ impl Memory {
             .with_many(head.is_many())
             .with_counted(self.counters.is_some());
         if let Some(counters) = &self.counters {
-            counters.made(place, now);
+            counters.made(place, 0, now);
         }
         if let Some(entry) = self.table.entry(place) {
             entry.begin(now);

@@ -47,6 +47,13 @@ impl Rights {
     }
 }
 
+impl std::ops::BitAnd for Rights {
+    type Output = Rights;
+    fn bitand(self, other: Rights) -> Rights {
+        Rights(self.0 & other.0)
+    }
+}
+
 impl std::ops::BitOr for Rights {
     type Output = Rights;
     fn bitor(self, other: Rights) -> Rights {

@@ -13,12 +13,20 @@ pub struct Config {
     /// Count the copies through each token, for [`Memory::inventory`](crate::Memory::inventory).
     /// Each check takes some nanoseconds longer then.
     pub count_uses: bool,
+    /// Look at each grant when it ends, for [`Memory::review`](crate::Memory::review). Counts uses,
+    /// too.
+    pub review_grants: bool,
 }
 
 impl Default for Config {
     /// No limits but those of a 32-bit token, and no counts.
     fn default() -> Config {
-        Config { largest_region: u64::MAX, most_tokens: usize::MAX, count_uses: false }
+        Config {
+            largest_region: u64::MAX,
+            most_tokens: usize::MAX,
+            count_uses: false,
+            review_grants: false,
+        }
     }
 }
 

@@ -19,7 +19,8 @@ pub struct Uses {
     pub bytes: u64,
     /// How long ago the last one was permitted.
     pub last: Option<Nanoseconds>,
-    /// First address touched, and the number of bytes from there to the end of the last one.
+    /// First address touched, and the number of bytes from there to the end of the last one; of a
+    /// token that peers may use, by peers.
     pub touched: Option<(u64, u64)>,
     /// Rights of which the copies made use.
     pub rights: Rights,
@@ -40,32 +41,40 @@ pub(crate) struct Counter {
     rights: AtomicU64,
     /// When the token was made.
     began: AtomicU64,
+    /// Where the program has made it, and above that [`REVIEWED`].
+    origin: AtomicU64,
 }
 
+/// The memory of a token that outlives it has gone, and was reviewed.
+const REVIEWED: u64 = 1 << 32;
+
 impl Counter {
-    /// A copy of at least one byte was permitted. Threads may do this at the same time: no copy
-    /// is lost, and `last` is that of one of them.
-    pub(crate) fn count(&self, access: &Access, now: Nanoseconds) {
+    /// A copy of at least one byte was permitted by a token with these rights. Threads may do this
+    /// at the same time: no copy is lost, and `last` is that of one of them.
+    pub(crate) fn count(&self, access: &Access, granted: Rights, now: Nanoseconds) {
         self.copies.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(access.length, Ordering::Relaxed);
         self.last.store(now, Ordering::Relaxed);
         // Read first: a word that stays as it is stays in the caches of other threads.
         let highest = access.address.wrapping_add(access.length - 1);
-        let rights = u64::from(access.purpose.rights().0);
+        let rights = u64::from((granted & access.purpose.rights()).0);
+        if self.rights.load(Ordering::Relaxed) & rights != rights {
+            self.rights.fetch_or(rights, Ordering::Relaxed);
+        }
+        if granted.intersects(Rights::REMOTE) && !access.purpose.is_remote() {
+            return;
+        }
         if self.lowest.load(Ordering::Relaxed) < !access.address {
             self.lowest.fetch_max(!access.address, Ordering::Relaxed);
         }
         if self.highest.load(Ordering::Relaxed) < highest {
             self.highest.fetch_max(highest, Ordering::Relaxed);
         }
-        if self.rights.load(Ordering::Relaxed) & rights != rights {
-            self.rights.fetch_or(rights, Ordering::Relaxed);
-        }
     }
 
     fn reset(&self) {
-        let Counter { copies, bytes, last, lowest, highest, rights, began } = self;
-        for word in [copies, bytes, last, lowest, highest, rights, began] {
+        let Counter { copies, bytes, last, lowest, highest, rights, began, origin } = self;
+        for word in [copies, bytes, last, lowest, highest, rights, began, origin] {
             word.store(0, Ordering::Relaxed);
         }
     }
@@ -78,12 +87,12 @@ impl Counter {
             return Uses::default();
         }
         let lowest = !read(&self.lowest);
-        let length = read(&self.highest).saturating_sub(lowest).saturating_add(1);
+        let length = read(&self.highest).checked_sub(lowest).map(|last| last.saturating_add(1));
         Uses {
             copies,
             bytes: read(&self.bytes),
             last: Some(now.saturating_sub(read(&self.last))),
-            touched: Some((lowest, length)),
+            touched: length.map(|length| (lowest, length)),
             rights: Rights(read(&self.rights) as u16),
         }
     }
@@ -120,10 +129,34 @@ impl Counters {
         }
     }
 
-    /// Note when a token was made.
-    pub(crate) fn made(&self, place: Place, now: Nanoseconds) {
+    /// Note when a token was made, and where in the program.
+    pub(crate) fn made(&self, place: Place, origin: u32, now: Nanoseconds) {
         if let Some(counter) = self.counter(place) {
             counter.began.store(now, Ordering::Relaxed);
+            counter.origin.store(u64::from(origin), Ordering::Relaxed);
+        }
+    }
+
+    /// Where the program has made a token.
+    pub(crate) fn origin(&self, place: Place) -> u32 {
+        self.counter(place).map_or(0, |counter| counter.origin.load(Ordering::Relaxed) as u32)
+    }
+
+    /// Whether what the token opened is to be reviewed, which is so once.
+    pub(crate) fn take_review(&self, place: Place) -> bool {
+        let before =
+            self.counter(place).map(|counter| counter.origin.fetch_or(REVIEWED, Ordering::Relaxed));
+        before.is_some_and(|before| before & REVIEWED == 0)
+    }
+
+    /// A token that outlives its memory gets other memory, whose uses are counted from here on.
+    pub(crate) fn begin_again(&self, place: Place) {
+        if let Some(counter) = self.counter(place) {
+            let read = |word: &AtomicU64| word.load(Ordering::Relaxed);
+            let (began, origin) = (read(&counter.began), read(&counter.origin));
+            counter.reset();
+            counter.began.store(began, Ordering::Relaxed);
+            counter.origin.store(origin & !REVIEWED, Ordering::Relaxed);
         }
     }
 

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-use clap::Args as ClapArgs;
+use clap::{Args as ClapArgs, ValueEnum};
 use transom::Adapter;
 
 use crate::exit::{Exit, Failure, Outcome};
@@ -38,12 +38,45 @@ pub(crate) struct Args {
     /// Have the program answer `transom ps` and `transom show`
     #[arg(long)]
     inspect: bool,
+    /// Have the program print, when it exits, what of its grants was not as it should be: never used,
+    /// never revoked, broader than their use, ...; strict: with exit status 97 then; backtrace: with
+    /// all functions that led to each grant
+    #[arg(
+        long,
+        value_name = "WORDS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "on",
+        value_delimiter = ','
+    )]
+    ledger: Vec<LedgerWord>,
     /// Print the variables instead of starting a program
     #[arg(long)]
     env: bool,
     /// The program and its arguments
     #[arg(trailing_var_arg = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
+}
+
+/// A word of `--ledger`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum LedgerWord {
+    #[value(hide = true)]
+    On,
+    /// Exit with 97 if there are findings, and the program itself would exit with 0
+    Strict,
+    /// Print all functions that led to each grant
+    Backtrace,
+}
+
+impl LedgerWord {
+    fn text(self) -> &'static str {
+        match self {
+            LedgerWord::On => "1",
+            LedgerWord::Strict => "strict",
+            LedgerWord::Backtrace => "backtrace",
+        }
+    }
 }
 
 impl Args {
@@ -81,6 +114,10 @@ impl Args {
         }
         if self.inspect {
             all.push(("TRANSOM_INSPECT", "1".into()));
+        }
+        if !self.ledger.is_empty() {
+            let words: Vec<&str> = self.ledger.iter().map(|word| word.text()).collect();
+            all.push(("TRANSOM_LEDGER", words.join(",").into()));
         }
         all.push(("TRANSOM_EXPLAIN", if self.quiet { "0" } else { "1" }.into()));
         all

@@ -9,9 +9,11 @@
 //! | `schedule` | which thread looks at which link, and when: epoll, timers, leases, waiters, the background thread |
 //! | `limits` | what peers may take before they are accepted, and how often they may guess |
 //! | `inspect` | answers whoever of this user asks what a process has registered, and who tried to touch it |
+//! | `grants` | the ledger of grants that is printed when the process exits |
 //! | `config` | an adapter's options, what the environment asks for, and the path that bytes take |
 
 mod config;
+mod grants;
 mod inspect;
 mod limits;
 mod link;
@@ -19,8 +21,9 @@ mod objects;
 mod schedule;
 
 pub use config::environment::Environment;
-pub use config::options::{EventSink, Explain, Options, Trace};
+pub use config::options::{EventSink, Explain, Ledger, Options, Trace};
 pub use config::path::{Path, PathReason};
+pub use grants::LEDGER_STATUS;
 pub use limits::admission::HalfOpen;
 pub use limits::guess_limiter::GuessLimit;
 pub use link::notifications::Sink;
@@ -29,6 +32,7 @@ pub use link::silence::Silence;
 pub use objects::cq::Waited;
 
 pub(crate) use config::options::status_of;
+pub(crate) use grants::{begin as begin_ledger, end as end_ledger};
 pub(crate) use inspect::{begin as begin_inspection, end as end_inspection};
 pub(crate) use link::Link;
 pub(crate) use link::notifications::Notifications;

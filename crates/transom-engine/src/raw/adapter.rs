@@ -8,7 +8,7 @@ use std::time::Duration;
 use transom_memory::{Config, Memory};
 
 use super::{Error, Options, Result};
-use crate::driver::{Link, Shared, begin_inspection, end_inspection};
+use crate::driver::{Link, Shared, begin_inspection, begin_ledger, end_inspection, end_ledger};
 use crate::sys::{self, AddressWatch};
 use crate::{DenialRecord, Status};
 
@@ -81,6 +81,7 @@ impl Drop for Owner {
     fn drop(&mut self) {
         // A forked child must not end its parent's connections.
         if !self.shared.is_foreign() {
+            end_ledger(&self.shared);
             for link in Link::all(&self.shared) {
                 link.cut();
             }
@@ -109,6 +110,7 @@ impl Adapter {
             Config {
                 largest_region: options.largest_region,
                 count_uses: options.inspect,
+                review_grants: options.ledger.is_some(),
                 ..Config::default()
             },
         );
@@ -122,6 +124,7 @@ impl Adapter {
                 Error::system(Status::InsufficientResources, detail)
             })?;
         }
+        begin_ledger(&shared);
         Ok(Adapter(Arc::new(Owner { shared, address, domains: AtomicU32::new(0) })))
     }
 

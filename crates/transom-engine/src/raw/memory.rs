@@ -215,7 +215,7 @@ impl Adapter {
                 _ => Error::caller(Status::InvalidParameter(2), detail),
             }
         })?;
-        shared.memory.made(token, sys::recently().0);
+        shared.made(token, || None);
         Ok(token)
     }
 
@@ -229,7 +229,7 @@ impl Adapter {
         let token = shared.memory.reserve_region(Scope::Domain(domain.0)).map_err(|e| {
             Error::system(Status::InsufficientResources, format!("reserve a region: {e}"))
         })?;
-        shared.memory.made(token, sys::recently().0);
+        shared.made(token, || None);
         Ok(token)
     }
 
@@ -341,6 +341,7 @@ impl QueuePair {
         };
         let token = shared.memory.reserve(&spec, sys::recently().0);
         let token = token.map_err(WindowError::Refused)?;
+        shared.made(token, || Some((config.number, self.0.qp.link()?.peer)));
         Ok(Reservation { owner, token, posted: false })
     }
 

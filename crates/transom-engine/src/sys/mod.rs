@@ -12,6 +12,7 @@ mod copy;
 mod corpus;
 mod diag;
 mod event;
+mod exit;
 mod fault;
 mod fd;
 pub(crate) mod host;
@@ -31,6 +32,7 @@ pub(crate) use addresses::AddressWatch;
 pub use copy::{Fault, copy_in, copy_out};
 pub(crate) use diag::{is_answered, user_of_peer};
 pub use event::{Alarm, Doorbell, Epoll, Woken, poll_any};
+pub(crate) use exit::{call_frames, on_exit};
 #[cfg(test)]
 pub(crate) use fault::hold as hold_handlers;
 pub use fault::recheck as recheck_fault_handler;

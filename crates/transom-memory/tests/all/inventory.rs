@@ -75,7 +75,7 @@ fn counting() -> Memory {
 fn copies_are_counted_with_what_they_touched() {
     let memory = counting();
     let region = region(&memory, ALL);
-    memory.made(region, NOW);
+    memory.made(region, 0, NOW);
     let window = window(&memory, region, READ | Rights::REMOTE_WRITE);
     let (at, end) = (BASE + 0x1000, BASE + 0x3000);
     let mut lane = memory.lane();
@@ -142,7 +142,7 @@ fn a_slot_that_is_used_again_begins_at_zero() {
 #[test]
 fn threads_lose_no_count() {
     let memory = counting();
-    let token = region(&memory, ALL);
+    let token = region(&memory, Rights::LOCAL_READ);
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let memory = &memory;

@@ -9,6 +9,7 @@ mod inventory;
 mod matrix;
 mod model;
 mod regions;
+mod review;
 mod stress;
 mod tokens;
 mod touches;

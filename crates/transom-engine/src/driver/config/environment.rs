@@ -5,11 +5,12 @@
 //! | `TRANSOM_PATH` | `auto`, `process` or `tcp`: see [`Path`]; another word is taken as `tcp` | `auto` |
 //! | `TRANSOM_GUESSES` | `off`, or how many tokens that are not its own a peer may name before it is slowed down: see [`GuessLimit`] | 64 |
 //! | `TRANSOM_INSPECT` | anything but `0`: the process answers `transom ps` and `transom show` | it does not |
+//! | `TRANSOM_LEDGER` | anything but `0`: a ledger of grants is printed at exit; with `strict` or `backtrace` among its words, see [`Ledger`] | none |
 //! | `TRANSOM_EXPLAIN` | anything but `0`: fronts in C and C++ print each refusal on standard error | quiet |
 
 use std::ffi::OsString;
 
-use super::options::Options;
+use super::options::{Ledger, Options};
 use super::path::Path;
 use crate::driver::limits::guess_limiter::GuessLimit;
 
@@ -24,6 +25,8 @@ pub struct Environment {
     pub guesses: Option<GuessLimit>,
     /// Answer who asks what is registered.
     pub inspect: bool,
+    /// Print what of the grants to peers was not as it should be when the process exits.
+    pub ledger: Option<Ledger>,
     /// Print each refusal on standard error.
     pub explain: bool,
 }
@@ -44,6 +47,7 @@ impl Environment {
             path_source,
             guesses: guesses(value("TRANSOM_GUESSES")),
             inspect: is_on(value("TRANSOM_INSPECT")),
+            ledger: ledger(value("TRANSOM_LEDGER")),
             explain: is_on(value("TRANSOM_EXPLAIN")),
         }
     }
@@ -53,13 +57,21 @@ impl Options {
     /// The defaults, except where the environment asks for something else.
     #[must_use]
     pub fn from_env() -> Options {
-        let Environment { path, guesses, inspect, .. } = Environment::read();
-        Options { path, guesses, inspect, ..Options::default() }
+        let Environment { path, guesses, inspect, ledger, .. } = Environment::read();
+        Options { path, guesses, inspect, ledger, ..Options::default() }
     }
 }
 
 fn is_on(value: Option<OsString>) -> bool {
     value.is_some_and(|value| value != "0")
+}
+
+/// Words, separated by commas.
+fn ledger(value: Option<OsString>) -> Option<Ledger> {
+    let value = value.filter(|value| value != "0")?;
+    let value = value.to_string_lossy();
+    let has = |word| value.split(',').any(|one| one.trim() == word);
+    Some(Ledger { strict: has("strict"), backtrace: has("backtrace") })
 }
 
 /// An unknown word is TCP: whoever sets the variable wants something other than the default.
@@ -102,6 +114,7 @@ mod tests {
             assert_eq!(environment.path_source, "the default");
             assert_eq!(environment.guesses, Some(GuessLimit::USUAL));
             assert!(!environment.explain && !environment.inspect);
+            assert_eq!(environment.ledger, None);
         }
     }
 
@@ -125,6 +138,21 @@ mod tests {
         let free = |value| of("TRANSOM_GUESSES", value).guesses.map(|limit| limit.free);
         assert_eq!(free("3"), Some(3));
         assert_eq!(free("many"), Some(GuessLimit::USUAL.free));
+    }
+
+    #[test]
+    fn a_ledger_has_words() {
+        for (value, strict, backtrace) in [
+            ("1", false, false),
+            ("strict", true, false),
+            ("backtrace", false, true),
+            ("strict,backtrace", true, true),
+            ("stricter", false, false),
+        ] {
+            let ledger = of("TRANSOM_LEDGER", value).ledger;
+            assert_eq!(ledger, Some(Ledger { strict, backtrace }), "{value}");
+        }
+        assert_eq!(of("TRANSOM_LEDGER", "0").ledger, None);
     }
 
     #[test]

@@ -67,10 +67,24 @@ pub struct Options {
     /// Answer processes of this user that ask what is registered, who may touch it, and what was refused:
     /// on a socket in the user's runtime directory, with a thread of its own. Never with a byte of memory.
     pub inspect: bool,
+    /// See [`Ledger`].
+    pub ledger: Option<Ledger>,
     /// See [`Trace`].
     pub trace: Option<Trace>,
     /// See [`EventSink`].
     pub events: Option<EventSink>,
+}
+
+/// Print, when the process exits, what of the grants to peers was not as it should be: never used, never
+/// revoked, broader than any use, used after it was revoked, open to a whole domain, still open when
+/// its connection ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ledger {
+    /// With findings, a process that would exit with 0 exits with
+    /// [`LEDGER_STATUS`](super::super::grants::LEDGER_STATUS).
+    pub strict: bool,
+    /// Print all functions that led to each grant, rather than the nearest of the program.
+    pub backtrace: bool,
 }
 
 /// Receives what happens to queue pairs behind their program's back, with no lock held, on the thread
@@ -115,6 +129,7 @@ impl Default for Options {
             other_users: false,
             shared_links: shared_links(),
             inspect: false,
+            ledger: None,
             trace: None,
             events: None,
         }
