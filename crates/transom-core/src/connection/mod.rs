@@ -465,7 +465,7 @@ impl Connection {
     #[must_use]
     #[inline]
     pub fn is_still_quiet(&self) -> bool {
-        self.phase == Phase::Open && self.ended.is_none() && !self.blocked && !self.credit_wanted
+        self.phase == Phase::Open && !self.has_events() && !self.blocked && !self.credit_wanted
     }
 
     /// Whether to read from the link: not while a message waits for a receive, or for a queue pair.

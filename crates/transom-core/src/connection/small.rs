@@ -57,12 +57,7 @@ impl Connection {
         record: &mut SmallRecord,
         next: &mut dyn FnMut(&mut SmallRecord) -> bool,
     ) -> bool {
-        // The first message is an event.
-        if self.phase != Phase::Open
-            || self.paused_send.is_some()
-            || !self.heard_message
-            || is_told(cx)
-        {
+        if self.phase != Phase::Open || self.paused_send.is_some() || is_told(cx) {
             return !next(record);
         }
         let memory = cx.memory;
@@ -74,6 +69,7 @@ impl Connection {
             };
             self.heard = cx.now;
             self.blocked = false;
+            self.tells_message |= !std::mem::replace(&mut self.heard_message, true);
             // News of our own requests that came with the record comes first (ND2 4.2 rule 5).
             if news {
                 drop(pass);
