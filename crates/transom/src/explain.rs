@@ -110,6 +110,14 @@ fn whose(silence: Option<Silence>) -> (Blame, String) {
         Some(Silence::Unanswered) => {
             (Blame::Peer, ": its host has received everything, its program does not answer".into())
         }
+        Some(Silence::Undecided(time)) => (
+            Blame::Peer,
+            format!(
+                ": its host had received everything {:.1} s ago; its program does not answer, or the \
+                 network has failed since",
+                time.as_secs_f64()
+            ),
+        ),
         Some(Silence::Untaken) => {
             (Blame::Peer, ": its host answers, but its program reads nothing".into())
         }

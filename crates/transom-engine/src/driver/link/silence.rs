@@ -12,6 +12,9 @@ use crate::sys::Progress;
 pub enum Silence {
     /// Its host has acknowledged everything: its program does not answer.
     Unanswered,
+    /// The same, but the host's last word is so long ago that the network may have failed since:
+    /// this side has sent nothing that would have found out.
+    Undecided(Duration),
     /// Its host answers, and has no room for what waits here: its program does not read.
     Untaken,
     /// Its host has acknowledged nothing for so long.
@@ -27,6 +30,7 @@ impl Silence {
             _ if progress.unanswered && progress.heard >= limit * 3 / 4 => {
                 Silence::Unheard(progress.heard)
             }
+            false if progress.heard >= limit * 3 / 4 => Silence::Undecided(progress.heard),
             false => Silence::Unanswered,
             true => Silence::Untaken,
         }
@@ -83,6 +87,6 @@ mod tests {
     #[test]
     fn a_host_that_was_not_asked_for_long_is_not_the_silent_one() {
         assert_eq!(of(LIMIT, false, true), Silence::Untaken);
-        assert_eq!(of(LIMIT, false, false), Silence::Unanswered);
+        assert_eq!(of(LIMIT, false, false), Silence::Undecided(LIMIT));
     }
 }
