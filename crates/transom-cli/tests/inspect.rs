@@ -98,7 +98,8 @@ fn a_process_is_listed_and_shown_with_its_window_and_its_refusal() {
     let mut memory = vec![0; 8192];
     memory[..SECRET.len()].copy_from_slice(SECRET.as_bytes());
     let region = owner_adapter.register(memory).unwrap();
-    let lent = owner.bind(&region, 4096..4096 + 512, Rights::READ).unwrap();
+    let region = region.named("secrets");
+    let lent = owner.bind(&region, 4096..4096 + 512, Rights::READ).unwrap().named("worker-3");
     let own = peer_adapter.register(vec![7; 512]).unwrap();
     owner.send(lent.grant().to_bytes()).unwrap().wait().unwrap();
     let from = Grant::from_bytes(&peer.recv().wait().unwrap()).unwrap();
@@ -135,10 +136,11 @@ fn a_process_is_listed_and_shown_with_its_window_and_its_refusal() {
     assert!(uses["last_ns"].as_u64().unwrap() <= age, "{uses}");
     let touched = format!("{:#010x}", from.address() + 128);
     assert_eq!((&uses["touched"], &uses["touched_length"]), (&touched.into(), &128.into()));
-    assert_eq!(uses["rights"], "REMOTE_READ");
+    assert_eq!((&uses["rights"], &window["name"]), (&"REMOTE_READ".into(), &"worker-3".into()));
     let regions = of_kind(&records, "region");
     let region_of = |token: &Value| regions.iter().find(|one| one["token"] == *token).unwrap();
     let lender = region_of(&window["region"]);
+    assert_eq!(lender["name"], "secrets");
     assert_eq!(lender["uses"]["copies"], 0, "no request has named the region itself: {lender}");
     assert!(lender["age_ns"].as_u64().unwrap() >= age, "the region is older than its window");
     let scope = window["scope"].as_str().unwrap();
@@ -169,6 +171,7 @@ fn a_process_is_listed_and_shown_with_its_window_and_its_refusal() {
         "the peer was refused, right",
         "queue pair",
         "1 copies of",
+        "\"worker-3\"",
     ] {
         assert!(people.out.contains(words), "{words:?} is not in\n{}", people.out);
     }

@@ -84,6 +84,9 @@ pub struct Process {
 pub struct Adapter {
     /// The adapter's number in the process.
     pub adapter: u64,
+    /// The name that the program gave it; empty if it gave none.
+    #[serde(default)]
+    pub name: String,
     /// The local address.
     pub address: String,
     /// The interface whose rules it follows: `ND2`, `NDK`, `verbs`, ...
@@ -220,6 +223,9 @@ pub struct Region {
     pub adapter: u64,
     /// The token.
     pub token: Hex,
+    /// The name that the program gave it; empty if it gave none.
+    #[serde(default)]
+    pub name: String,
     /// First byte, as programs and peers name it.
     pub address: Hex,
     /// Bytes.
@@ -247,6 +253,9 @@ pub struct Window {
     pub adapter: u64,
     /// The token.
     pub token: Hex,
+    /// The name that the program gave it; empty if it gave none.
+    #[serde(default)]
+    pub name: String,
     /// The token of its region.
     pub region: Hex,
     /// First byte.

@@ -1,6 +1,6 @@
 //! The record of a refusal.
 
-use crate::{Access, Nanoseconds, Purpose, Rights, Scope, Token};
+use crate::{Access, Name, Nanoseconds, Purpose, Rights, Scope, Token};
 
 /// The rule that was broken, in the order in which they are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,6 +29,8 @@ pub struct Named {
     pub region: Token,
     /// Window or region.
     pub window: bool,
+    /// The name that the program gave it ([`Memory::set_name`](crate::Memory::set_name)).
+    pub name: Option<Name>,
     /// State of the object.
     pub state: NamedState,
     /// First byte it covers.
@@ -100,7 +102,8 @@ pub enum Mistake {
     Unknown,
 }
 
-/// A refusal: everything the owner may know. `Display` is a full account; what the peer may see
+/// A refusal: everything the owner may know. `Display` says what happened and the likeliest mistake
+/// in a few words, `{:#}` is the full record; what the peer may see
 /// without its owner's leave is [`Denial::for_peer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Denial {

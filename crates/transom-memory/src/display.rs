@@ -102,10 +102,11 @@ impl Display for CloseReason {
 
 impl Display for Named {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        if self.window {
-            write!(f, "a window of region {} over ", self.region)?;
-        } else {
-            f.write_str("a region of ")?;
+        match (self.window, self.name) {
+            (true, None) => write!(f, "a window of region {} over ", self.region)?,
+            (true, Some(name)) => write!(f, "window {name} of region {} over ", self.region)?,
+            (false, None) => f.write_str("a region of ")?,
+            (false, Some(name)) => write!(f, "region {name} of ")?,
         }
         let (range, rights, scope) = (Range(self.base, self.length), self.rights, self.scope);
         write!(f, "{range}, granting {rights} to {scope}")?;
@@ -143,7 +144,69 @@ impl Display for Refused {
 }
 
 impl Display for Denial {
+    /// What happened, and the likeliest mistake; `{:#}`: the full record.
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        if f.alternate() { self.record(f) } else { self.account(f) }
+    }
+}
+
+/// A region or a window, as its program knows it.
+struct Object<'a>(&'a Named);
+
+impl Display for Object<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        let Object(named) = self;
+        let what = if named.window { "window" } else { "region" };
+        match named.name {
+            Some(name) => write!(f, "{what} {name}")?,
+            None => write!(f, "a {what} of {} bytes", named.length)?,
+        }
+        match named.state {
+            NamedState::Live => Ok(()),
+            NamedState::Reserved if named.window => f.write_str(" whose Bind has not executed"),
+            NamedState::Reserved => f.write_str(" that has no memory yet"),
+            NamedState::Dead { reason, ago } => write!(f, " that was {reason} {} before", Ago(ago)),
+        }
+    }
+}
+
+impl Denial {
+    /// In a few words: what happened to what, the rule, the likeliest mistake.
+    fn account(&self, f: &mut Formatter<'_>) -> Result {
+        let Access { purpose, token, address, length, .. } = self.access;
+        match purpose {
+            Purpose::RemoteRead => write!(f, "a read of {length} bytes by the peer")?,
+            Purpose::RemoteWrite => write!(f, "a write of {length} bytes by the peer")?,
+            Purpose::RemoteAtomic => write!(f, "an atomic operation of the peer")?,
+            Purpose::LocalSource => write!(f, "a request that takes {length} bytes")?,
+            Purpose::ReceiveBuffer => write!(f, "a receive into {length} bytes")?,
+            Purpose::ReadSink | Purpose::MarkedReadSink => {
+                write!(f, "a Read into {length} bytes")?;
+            }
+            Purpose::Bind => write!(f, "a bind of {length} bytes")?,
+            Purpose::Close => f.write_str("a close")?,
+        }
+        match &self.named {
+            Some(named) => {
+                // An offset says more than an address, if it is one.
+                let offset = address.checked_sub(named.base);
+                match offset.filter(|offset| *offset <= named.length) {
+                    _ if purpose == Purpose::Close => f.write_str(" of ")?,
+                    Some(offset) => write!(f, " at offset {offset} of ")?,
+                    None => write!(f, " at address {address:#x}, which should be in ")?,
+                }
+                write!(f, "{}", Object(named))?;
+            }
+            None => write!(f, " through token {token}, which names nothing,")?,
+        }
+        let rule = self.rule.named();
+        write!(f, " was refused: {}. Likeliest mistake: ", rule.sentence())?;
+        self.advise(f)?;
+        write!(f, " {rule}")
+    }
+
+    /// Everything there is to know.
+    fn record(&self, f: &mut Formatter<'_>) -> Result {
         let rule = self.rule.named();
         write!(f, "{} was refused: {}. ", self.access, rule.sentence())?;
         match &self.named {

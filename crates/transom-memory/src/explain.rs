@@ -34,7 +34,7 @@ impl Memory {
         let seen = seen.filter(|_| rule != Rule::LiveToken).or_else(|| self.read(access.token));
         match seen.filter(|(head, _)| head.token() == access.token) {
             Some((head, facts)) => {
-                let named = self.name(head, &facts, now);
+                let named = self.name(control, head, &facts, now);
                 denial.named = Some(named);
                 denial.likely = match rule {
                     Rule::LiveToken => dead_or_wrong(&named, access),
@@ -45,7 +45,7 @@ impl Memory {
                 };
             }
             None => {
-                denial.meant = self.swapped(access, now);
+                denial.meant = self.swapped(control, access, now);
                 denial.likely = if denial.meant.is_some() {
                     Mistake::TokenBytesSwapped
                 } else if self.was_issued(control, access.token) {
@@ -65,7 +65,13 @@ impl Memory {
     }
 
     /// An entry in the terms of a record.
-    pub(crate) fn name(&self, head: Head, facts: &Facts, now: Nanoseconds) -> Named {
+    pub(crate) fn name(
+        &self,
+        control: &Control,
+        head: Head,
+        facts: &Facts,
+        now: Nanoseconds,
+    ) -> Named {
         let state = match head.state() {
             State::Unused | State::Reserved => NamedState::Reserved,
             State::Live => NamedState::Live,
@@ -78,6 +84,7 @@ impl Memory {
             token: head.token(),
             region: facts.region,
             window: head.is_window(),
+            name: control.name(head.token()),
             state,
             base: facts.base,
             length: facts.length,
@@ -88,12 +95,12 @@ impl Memory {
 
     /// The object that the token names, or named last, with its bytes in the other order, if that
     /// is or was open to this actor: a token that happens to be another actor's is no explanation.
-    fn swapped(&self, access: &Access, now: Nanoseconds) -> Option<Named> {
+    fn swapped(&self, control: &Control, access: &Access, now: Nanoseconds) -> Option<Named> {
         let swapped = Token(access.token.0.swap_bytes());
         let (head, facts) = self.read(swapped)?;
         let entry = self.table.entry(Place::of(swapped))?;
         let fits = head.token() == swapped && admits(head, entry, &access.actor, false).is_ok();
-        fits.then(|| self.name(head, &facts, now))
+        fits.then(|| self.name(control, head, &facts, now))
     }
 
     /// Whether a token was handed out before its slot was used again.

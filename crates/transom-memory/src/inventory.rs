@@ -41,7 +41,7 @@ impl Memory {
             if !matches!(head.state(), State::Reserved | State::Live) {
                 continue;
             }
-            let named = self.name(head, &entry.facts(), now);
+            let named = self.name(&control, head, &entry.facts(), now);
             let counted = self.counters.as_ref().and_then(|counters| counters.uses(place, now));
             let (age, uses) = counted.unzip();
             let age = age.or_else(|| named.window.then(|| now.saturating_sub(entry.since())));

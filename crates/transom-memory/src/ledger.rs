@@ -6,7 +6,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use crate::hazard::Hazards;
 use crate::table::{boxed, of_hash_table};
 use crate::token::{CHUNK, Cycle, DIRECTORY, Issuer, Place};
-use crate::{ConnectionId, QueuePairId, Review, Scope};
+use crate::{ConnectionId, Name, QueuePairId, Review, Scope, Token};
 
 /// A place in a doubly linked list.
 #[derive(Clone, Copy, Debug)]
@@ -98,6 +98,8 @@ pub(crate) struct Control {
     pub(crate) hazards: Hazards,
     /// Findings about grants, if they are wanted.
     pub(crate) review: Option<Review>,
+    /// Names of those tokens that have one, until their slots are used again.
+    pub(crate) names: HashMap<Place, (Token, Name), BuildHasherDefault<Mix>>,
     /// Directory position to index in `halves`.
     index: Box<[u16; DIRECTORY]>,
     halves: Vec<Box<[Ledger; HALF]>>,
@@ -116,6 +118,7 @@ impl Control {
             issuer,
             hazards: Hazards::default(),
             review: None,
+            names: HashMap::default(),
             index: Box::new([0; DIRECTORY]),
             halves: Vec::new(),
             owners: HashMap::default(),
@@ -225,10 +228,17 @@ impl Control {
         Some(self.ledger(region).first_window).filter(|place| *place != Place::NONE)
     }
 
+    /// The name of a token, if it has one.
+    pub(crate) fn name(&self, token: Token) -> Option<Name> {
+        self.names.get(&Place::of(token)).filter(|(named, _)| *named == token).map(|(_, it)| *it)
+    }
+
     /// Memory it occupies, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let owners = of_hash_table(self.owners.capacity(), size_of::<(Owner, Place)>());
-        self.issuer.bytes()
+        let names = of_hash_table(self.names.capacity(), size_of::<(Place, (Token, Name))>());
+        names
+            + self.issuer.bytes()
             + self.hazards.bytes()
             + DIRECTORY * size_of::<u16>()
             + self.halves.len() * HALF * size_of::<Ledger>()

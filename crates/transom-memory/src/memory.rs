@@ -14,8 +14,8 @@ use crate::table::Table;
 use crate::token::{CHUNK, DIRECTORY, Issuer, Place};
 use crate::uses::{Counter, Counters};
 use crate::{
-    Access, BindError, Config, Denial, Grant, Nanoseconds, Purpose, RegisterError, Registration,
-    Review, Rights, Rule, Scope, Segment, Token, WindowSpec,
+    Access, BindError, Config, Denial, Grant, Name, Nanoseconds, Purpose, RegisterError,
+    Registration, Review, Rights, Rule, Scope, Segment, Token, WindowSpec,
 };
 
 /// The table of everything registered with one adapter.
@@ -254,6 +254,17 @@ impl Memory {
         }
     }
 
+    /// Give a region or a window a name, for messages. It stays until the token's slot is used
+    /// again: a message about a token that was closed has it, too. Nothing happens if `token` names
+    /// nothing that is open.
+    pub fn set_name(&self, token: Token, name: Name) {
+        let mut control = self.lock();
+        let open = |head: Head| matches!(head.state(), State::Reserved | State::Live);
+        if self.read(token).is_some_and(|(head, _)| head.token() == token && open(head)) {
+            control.names.insert(Place::of(token), (token, name));
+        }
+    }
+
     /// A token for memory that is not known yet, and that it will outlive: `BIND`, register, close,
     /// register something else, as often as wanted, under a token that never changes (fast
     /// registration, NDK FR-5, FR-13). Deregistering ends it.
@@ -466,6 +477,9 @@ impl Memory {
         let token = Issuer::issue(place, &mut control.ledger(place).cycle);
         if let Some(counters) = &self.counters {
             counters.begin(place);
+        }
+        if !control.names.is_empty() {
+            control.names.remove(&place);
         }
         Some((place, token))
     }

@@ -150,12 +150,14 @@ impl Memory {
 
     /// A grant has ended: its entry is dead, and nothing is under way through it.
     pub(crate) fn review_end(&self, control: &mut Control, place: Place, entry: &Entry) {
-        let (Some(review), Some(counters)) = (&mut control.review, &self.counters) else { return };
+        let (Some(_), Some(counters)) = (&control.review, &self.counters) else { return };
         let (head, facts) = (entry.head(), entry.facts());
         if counters.take_review(place) && head.reason() != CloseReason::NeverBound {
-            let named = self.name(head, &facts, entry.since());
+            let named = self.name(control, head, &facts, entry.since());
             let uses = counters.uses(place, entry.since()).map(|(_, uses)| uses);
-            review.look(named, &uses.unwrap_or_default(), counters.origin(place));
+            if let Some(review) = &mut control.review {
+                review.look(named, &uses.unwrap_or_default(), counters.origin(place));
+            }
         }
     }
 

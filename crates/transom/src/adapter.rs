@@ -39,6 +39,12 @@ pub struct Options {
 }
 
 impl Options {
+    /// Give the adapter a name, for who looks at the process.
+    pub fn named(mut self, name: &str) -> Options {
+        self.below.name = Some(name.to_owned());
+        self
+    }
+
     /// Ask for a checksum (CRC32c) over every frame. On by default. A peer that asks for it gets it
     /// either way.
     pub fn crc(mut self, on: bool) -> Options {

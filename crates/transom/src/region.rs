@@ -146,6 +146,20 @@ impl<B: Buffer> Region<B> {
         Ok(Region { shared, _buffer: PhantomData })
     }
 
+    /// Give it a name, for messages about refusals and for who looks at the process. The first 31
+    /// bytes of the name are kept.
+    ///
+    /// ```
+    /// let adapter = transom::Adapter::open("127.0.0.1".parse()?)?;
+    /// let log = adapter.register(vec![0; 4096])?.named("log");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn named(self, name: &str) -> Region<B> {
+        self.shared.adapter.raw().set_name(self.shared.token, name);
+        self
+    }
+
     /// Bytes.
     #[must_use]
     pub fn len(&self) -> u64 {

@@ -21,12 +21,20 @@ pub struct Window {
     grant: Grant,
     endpoint: Arc<Endpoint>,
     /// The memory lives as long as the window: forgetting a window can only leak.
-    _region: Arc<Registered>,
+    region: Arc<Registered>,
 }
 
 impl Window {
     pub(crate) fn new(endpoint: &Arc<Endpoint>, region: &Arc<Registered>, grant: Grant) -> Window {
-        Window { grant, endpoint: Arc::clone(endpoint), _region: Arc::clone(region) }
+        Window { grant, endpoint: Arc::clone(endpoint), region: Arc::clone(region) }
+    }
+
+    /// Give it a name, for messages about refusals and for who looks at the process: a name of what
+    /// is lent, or of who borrows it. The first 31 bytes of the name are kept.
+    #[must_use]
+    pub fn named(self, name: &str) -> Window {
+        self.region.adapter.raw().set_name(transom_memory::Token(self.grant.token()), name);
+        self
     }
 
     /// The facts by which the peer uses it. The grant names nothing before the bind has executed

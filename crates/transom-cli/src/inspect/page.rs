@@ -77,7 +77,8 @@ fn adapter(one: &Adapter) -> String {
     let on = |on| if on { "on" } else { "off" };
     let counters = &one.counters;
     let mut text = String::new();
-    line(&mut text, &format!("adapter {} at {} ({})", one.adapter, one.address, one.dialect));
+    let name = quoted(&one.name);
+    line(&mut text, &format!("adapter {}{name} at {} ({})", one.adapter, one.address, one.dialect));
     line(
         &mut text,
         &format!(
@@ -163,13 +164,19 @@ fn connection(one: &Connection) -> String {
 }
 
 fn region(one: &Region) -> String {
+    let name = quoted(&one.name);
     let Region { token, address, length, rights, scope, state, windows, age_ns, .. } = one;
     let age = show::time(Duration::from_nanos(*age_ns));
     format!(
-        "    region {token}: {length} bytes at {address}, {rights}, for {scope}, {state}, {age} \
+        "    region {token}{name}: {length} bytes at {address}, {rights}, for {scope}, {state}, {age} \
          old, windows: {windows}\n{}",
         uses(&one.uses)
     )
+}
+
+/// A name, to follow a number.
+fn quoted(name: &str) -> String {
+    if name.is_empty() { String::new() } else { format!(" \"{name}\"") }
 }
 
 fn uses(uses: &Uses) -> String {
@@ -184,10 +191,11 @@ fn uses(uses: &Uses) -> String {
 }
 
 fn window(one: &Window) -> String {
+    let name = quoted(&one.name);
     let Window { token, region, address, length, rights, scope, state, age_ns, .. } = one;
     let age = show::time(Duration::from_nanos(*age_ns));
     format!(
-        "    window {token} of region {region}: {length} bytes at {address}, {rights}, for {scope}, \
+        "    window {token}{name} of region {region}: {length} bytes at {address}, {rights}, for {scope}, \
          {state}, {age} old\n{}",
         uses(&one.uses)
     )

@@ -6,8 +6,8 @@
 use std::sync::atomic::Ordering;
 
 use transom_memory::{
-    BindError, ConnectionId, Counts, Denial, DeregisterError, DomainId, NamedState, RegisterError,
-    Registration, Rights, Scope, Segment, Token, Unless, WindowSpec,
+    BindError, ConnectionId, Counts, Denial, DeregisterError, DomainId, Name, NamedState,
+    RegisterError, Registration, Rights, Scope, Segment, Token, Unless, WindowSpec,
 };
 
 use super::adapter::Owner;
@@ -217,6 +217,15 @@ impl Adapter {
         })?;
         shared.made(token, || None);
         Ok(token)
+    }
+
+    /// Give a region or a window a name, for messages and for who looks at the process: the first
+    /// [`LONGEST_NAME`](transom_memory::LONGEST_NAME) bytes of it. Nothing happens if the token names
+    /// nothing that is open.
+    pub fn set_name(&self, token: Token, name: &str) {
+        if let Ok(shared) = self.0.here() {
+            shared.memory.set_name(token, Name::new(name));
+        }
     }
 
     /// A token for memory that is not known yet: see [`QueuePair::fast_register`]. The token stays

@@ -24,7 +24,7 @@ fn mistake(change: impl FnOnce(&mut Access)) -> Denial {
 /// Every account says what the rule demands, the token, the range asked for, and advises; its last
 /// words name the rule.
 fn says(denial: &Denial, words: &[&str]) {
-    let text = denial.to_string();
+    let text = format!("{denial:#}");
     let token = format!("{:#010x}", denial.access.token.0);
     let rule = denial.rule.named();
     let refused = format!("was refused: {}. ", rule.sentence());
@@ -453,10 +453,10 @@ fn errors_of_control_calls_are_sentences() {
     ];
     let words = [
         "registered without LOCAL_WRITE, which this Bind needs. (`transom explain right`)",
-        "Bind of 65536 bytes at [0x7f1234001000, 0x7f1234011000) to token",
+        "a bind of 65536 bytes at offset 4096 of a region of 65536 bytes was refused",
         "a window's token where a region's belongs",
         "complete first (`transom explain unused_region`)",
-        "close of token",
+        "a close of a window of 8192 bytes was refused",
         "Windows are invalidated, regions deregistered",
     ];
     for (text, words) in texts.iter().zip(words) {
@@ -504,4 +504,75 @@ fn a_guess_is_a_token_that_never_was_the_asker_s() {
     }
     assert!(!guess(own), "its own, closed while the request was under way");
     assert!(guess(foreign), "another's, closed");
+}
+
+/// What happened stands first, in the program's words; then the rule, then the likeliest mistake.
+#[test]
+fn the_short_account_names_the_object_and_the_offset() {
+    let memory = memory();
+    let region = region(&memory, ALL);
+    let token = window(&memory, region, READ);
+    let ask = access(Purpose::RemoteRead, token, AT + 0x1f00, 0x200);
+    let text = denied(&memory, &ask).to_string();
+    let begin = "a read of 512 bytes by the peer at offset 7936 of a window of 8192 bytes was refused: \
+                 the range must lie inside what the token covers. Likeliest mistake: 256 bytes past";
+    assert!(text.starts_with(begin) && text.ends_with(" (`transom explain range`)"), "{text}");
+    assert!(text.len() < 300 && !text.contains('\n'), "three lines at most: {text}");
+
+    memory.set_name(token, Name::new("log"));
+    let text = denied(&memory, &ask).to_string();
+    assert!(text.contains("at offset 7936 of window \"log\" was refused"), "{text}");
+    let far = access(Purpose::RemoteRead, token, 0x40, 8);
+    let text = denied(&memory, &far).to_string();
+    assert!(text.contains("at address 0x40, which should be in window \"log\" was"), "{text}");
+    memory.close(token, Some(QP), NOW - 70_500).unwrap();
+    let text = denied(&memory, &ask).to_string();
+    let dead = "of window \"log\" that was invalidated by its owner 70.5 us before was refused";
+    assert!(text.contains(dead), "{text}");
+    let text = mistake(|ask| ask.token = Token(1)).to_string();
+    assert!(text.starts_with("a read of 256 bytes by the peer through token 0x00000001, which"));
+}
+
+/// Each purpose has words of its own.
+#[test]
+fn the_short_account_has_words_for_each_purpose() {
+    let mut begins = std::collections::BTreeSet::new();
+    for purpose in [
+        Purpose::RemoteRead,
+        Purpose::RemoteWrite,
+        Purpose::RemoteAtomic,
+        Purpose::LocalSource,
+        Purpose::ReceiveBuffer,
+        Purpose::ReadSink,
+        Purpose::Bind,
+        Purpose::Close,
+    ] {
+        let denial = mistake(|ask| ask.address = 0x40);
+        let access = Access { purpose, ..denial.access };
+        let text = Denial { access, ..denial }.to_string();
+        begins.insert(text.split(" at ").next().unwrap_or_default().to_owned());
+    }
+    assert_eq!(begins.len(), 8, "{begins:?}");
+}
+
+/// A name is that of a token: it goes with the slot, and the full record has it, too.
+#[test]
+fn a_name_belongs_to_one_token() {
+    let memory = Memory::new([9; 32], Config { most_tokens: 1, ..Config::default() });
+    let token = region(&memory, Rights::LOCAL_READ);
+    memory.set_name(Token(token.0 ^ 1), Name::new("another"));
+    memory.set_name(token, Name::new("log"));
+    let record = |token| {
+        let ask = access(Purpose::LocalSource, token, BASE, SIZE + 1);
+        format!("{:#}", denied(&memory, &ask))
+    };
+    assert!(record(token).contains("It names region \"log\" of 65536 bytes"), "{}", record(token));
+    memory.deregister(token, Unless::default(), NOW).unwrap();
+    memory.set_name(token, Name::new("too late"));
+    assert!(record(token).contains("It last named region \"log\""), "{}", record(token));
+    for _ in 0..5000 {
+        let next = region(&memory, Rights::LOCAL_READ);
+        assert!(!record(next).contains('"'), "{}", record(next));
+        memory.deregister(next, Unless::default(), NOW).unwrap();
+    }
 }

@@ -33,6 +33,7 @@ fn regions_and_windows_are_listed_while_they_are_open() {
         token: window,
         region,
         window: true,
+        name: None,
         state: NamedState::Live,
         base: spec.base,
         length: spec.length,

@@ -32,6 +32,7 @@ fn w1_w2_bind_fixes_range_rights_region_and_queue_pair() {
         token,
         region,
         window: true,
+        name: None,
         state: NamedState::Live,
         base: spec.base,
         length: spec.length,

@@ -31,6 +31,8 @@ pub enum Explain {
 /// some of them.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// The adapter's name, for who looks at the process.
+    pub name: Option<String>,
     /// The generation of interface that its objects follow.
     pub dialect: &'static Dialect,
     /// Ask for a checksum over every frame. A peer that asks for it gets it either way.
@@ -112,6 +114,7 @@ impl std::fmt::Debug for Trace {
 impl Default for Options {
     fn default() -> Options {
         Options {
+            name: None,
             dialect: &dialect::ND2,
             checksum: true,
             extension: true,

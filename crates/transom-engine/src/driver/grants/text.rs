@@ -42,6 +42,7 @@ pub(super) fn report(
 fn sentence(one: &Reviewed, peers: &HashMap<u32, SocketAddr>) -> String {
     let named = &one.named;
     let what = if named.window { "window" } else { "region" };
+    let what = named.name.map_or(what.to_owned(), |name| format!("{what} {name}"));
     let grant = format!(
         "{what} of {} bytes at {:#x} with {}, open to {}",
         named.length, named.base, named.rights, named.scope

@@ -113,6 +113,7 @@ fn adapter(inspected: &Inspected, shared: &Shared, counters: Counters) -> Adapte
     let options = &shared.options;
     Adapter {
         adapter: inspected.number,
+        name: options.name.clone().unwrap_or_default(),
         address: inspected.address.to_string(),
         dialect: options.dialect.name.to_owned(),
         path: options.path.name().to_owned(),
@@ -186,6 +187,7 @@ fn uses(one: &Listed) -> Uses {
 fn listed(adapter: u64, one: &Listed) -> Record {
     let named = &one.named;
     let token = Hex(u64::from(named.token.0));
+    let name = named.name.map(|name| name.as_str().to_owned()).unwrap_or_default();
     let (address, length) = (Hex(named.base), named.length);
     let (rights, scope) = (named.rights.to_string(), named.scope.to_string());
     let state = match named.state {
@@ -200,6 +202,7 @@ fn listed(adapter: u64, one: &Listed) -> Record {
         Record::Window(Window {
             adapter,
             token,
+            name,
             region,
             address,
             length,
@@ -214,6 +217,7 @@ fn listed(adapter: u64, one: &Listed) -> Record {
         Record::Region(Region {
             adapter,
             token,
+            name,
             address,
             length,
             rights,
@@ -250,6 +254,6 @@ fn refusal(adapter: u64, id: u64, record: &DenialRecord, now: Time) -> Refusal {
         token: denial.map(|denial| Hex(u64::from(denial.access.token.0))),
         address: denial.filter(bytes).map(|denial| Hex(denial.access.address)),
         length: denial.filter(bytes).map(|denial| denial.access.length),
-        explanation: record.cause.to_string(),
+        explanation: format!("{:#}", record.cause),
     }
 }
