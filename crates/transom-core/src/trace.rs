@@ -2,7 +2,7 @@
 //! captures hang on it. Off costs one branch.
 
 use transom_memory::QueuePairId;
-use transom_wire::{MessageId, Operation, Time};
+use transom_wire::{Framing, MessageId, Operation, Time};
 
 use crate::{CompletionKind, EndReason, Status};
 
@@ -80,6 +80,18 @@ pub enum What {
     },
 }
 
+/// A frame as it travels, for a tracer that [wants frames](Tracer::wants_frames).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameTrace<'a> {
+    /// What kind of frames the connection has.
+    pub framing: Framing,
+    /// The peer has sent it.
+    pub inbound: bool,
+    /// Its bytes: of the peer's all, of ours perhaps only a piece. The payload of a record may
+    /// [lie elsewhere](transom_wire::Bytes::Shared).
+    pub bytes: &'a [u8],
+}
+
 /// Receives the stream.
 pub trait Tracer {
     /// An event.
@@ -90,6 +102,20 @@ pub trait Tracer {
     fn wants_messages(&self) -> bool {
         true
     }
+
+    /// Whether it is to see every frame. If so, none is sent straight from the application's memory.
+    fn wants_frames(&self) -> bool {
+        false
+    }
+
+    /// A frame is about to leave, or has come and is about to be judged.
+    fn frame(&mut self, frame: &FrameTrace<'_>) {
+        let _ = frame;
+    }
+
+    /// What was refused since the last frame of the peer's was refused because of that frame. What is
+    /// refused from now on is not.
+    fn frame_judged(&mut self) {}
 }
 
 impl<F: FnMut(&TraceEvent)> Tracer for F {

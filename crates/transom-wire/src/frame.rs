@@ -10,6 +10,15 @@ pub const MAX_HEADER: usize = 80;
 /// Bytes of the header of a frame that [`Wire::whole`](crate::Wire::whole) makes.
 pub const SMALL_HEADER: usize = 32;
 
+/// What the frames of a wire are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Framing {
+    /// Start-up frames of MPA, then FPDUs, one behind the other in a stream of bytes.
+    Fpdus,
+    /// Records of rings in shared memory.
+    Records,
+}
+
 /// Where the peer wants a small Write placed: to be judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placing {

@@ -22,7 +22,7 @@ mod time;
 
 pub use bytes::Bytes;
 pub use event::{Decoded, Event, Glance, ReadSlot, Verdicts};
-pub use frame::{Frame, MAX_HEADER, Payload, Placing, SMALL_HEADER, Trailer};
+pub use frame::{Frame, Framing, MAX_HEADER, Payload, Placing, SMALL_HEADER, Trailer};
 pub use message::{Begin, Message, MessageId, Operation, Waiting};
 pub use refusal::{Blame, PeerError, Refusal, RefusalClass, Violation};
 pub use setup::{Facts, ReadLimits, Role, SetupError};
@@ -194,6 +194,11 @@ pub trait Wire: Send {
 
     /// The largest payload that one link segment holds (the TCP maximum segment size), when known.
     fn set_segment_size(&mut self, bytes: u32);
+
+    /// What its frames are, for whom only watches them.
+    fn framing(&self) -> Framing {
+        Framing::Fpdus
+    }
 
     /// The agreement with the peer; `None` until start-up is over.
     fn facts(&self) -> Option<Facts>;

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use transom_engine::raw::{self, Explain, GuessLimit, Path};
+use transom_engine::raw::{self, CaptureOptions, Explain, GuessLimit, Path};
 use transom_engine::{Completion, DenialCause};
 use transom_memory::Token;
 
@@ -114,6 +114,15 @@ impl Options {
     /// `TRANSOM_INSPECT` says, and off if it says nothing.
     pub fn inspect(mut self, on: bool) -> Options {
         self.below.inspect = on;
+        self
+    }
+
+    /// Capture everything that the adapter's connections send and take, over TCP or over shared memory,
+    /// as a pcapng file that Wireshark reads. The file holds what programs say to each other: only its
+    /// user may read it. By default what the environment variable `TRANSOM_CAPTURE` says, and nothing if
+    /// it says nothing.
+    pub fn capture(mut self, to: Option<CaptureOptions>) -> Options {
+        self.below.capture = to;
         self
     }
 

@@ -202,7 +202,7 @@ pub use posted::{Message, Pending, Posted};
 pub use queue_pair::{ConnectionInfo, QueuePair, Recv};
 pub use region::{Region, Slice};
 pub use rights::Rights;
-pub use transom_engine::raw::{Explain, GuessLimit, Path};
+pub use transom_engine::raw::{CaptureOptions, CaptureRing, Explain, GuessLimit, Path};
 pub use transom_memory::{Denial, Mistake, Named, NamedRule, NamedState, Rule, Token, rules};
 pub use transom_wire::{Blame, Verdicts};
 pub use window::Window;

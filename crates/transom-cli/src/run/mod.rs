@@ -1,5 +1,6 @@
 //! `transom run`: start an unmodified verbs program with Transom's libraries.
 
+mod capture;
 mod image;
 mod library;
 mod program;
@@ -50,6 +51,8 @@ pub(crate) struct Args {
         value_delimiter = ','
     )]
     ledger: Vec<LedgerWord>,
+    #[command(flatten)]
+    capture: capture::CaptureArgs,
     /// Print the variables instead of starting a program
     #[arg(long)]
     env: bool,
@@ -119,6 +122,7 @@ impl Args {
             let words: Vec<&str> = self.ledger.iter().map(|word| word.text()).collect();
             all.push(("TRANSOM_LEDGER", words.join(",").into()));
         }
+        all.extend(self.capture.variables());
         all.push(("TRANSOM_EXPLAIN", if self.quiet { "0" } else { "1" }.into()));
         all
     }
@@ -145,6 +149,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         if let Err(unrunnable) = program.check(&libraries) {
             return Ok(Some(refused(&unrunnable)));
         }
+        args.capture.remove_old()?;
         if !args.quiet {
             let device = args.device.as_deref().unwrap_or("transom0");
             eprintln!("transom: device {device}, libraries of {}", libraries.display());

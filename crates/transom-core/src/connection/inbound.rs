@@ -73,20 +73,32 @@ impl Connection {
                     frames += 1;
                     // News of our own requests in earlier bytes comes first (ND2 4.2 rule 5).
                     self.poll(cx);
+                    self.show(cx, rest.get(..count).unwrap_or(rest));
                     // That news may have ended the connection: then nothing behind them counts.
                     if let Some(event) = event.filter(|_| self.ended.is_none()) {
                         self.handle(cx, event);
                     }
+                    self.judged(cx);
                 }
                 Err(violation) => {
+                    let seen = self.wire.glance(rest).map_or(rest.len(), |frame| frame.length);
+                    self.show(cx, rest.get(..seen).unwrap_or(rest));
                     let denial = self.record(cx, None, DenialCause::Violation(violation));
                     self.end(cx, EndReason::Violation, denial);
+                    self.judged(cx);
                 }
             }
         }
         self.poll(cx);
         self.retire(cx);
         Received { consumed, frames, read_paused: !self.wants_read() }
+    }
+
+    /// What was shown last has been judged.
+    fn judged(&self, cx: &mut Cx<'_>) {
+        if let Some(tracer) = cx.trace.as_deref_mut() {
+            tracer.frame_judged();
+        }
     }
 
     /// Have the lines fetched that judging the next frames will need, so that in a table larger than

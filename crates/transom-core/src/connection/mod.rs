@@ -17,7 +17,7 @@ use std::time::Duration;
 use transom_memory::{ConnectionId, QueuePairId, Rights};
 use transom_wire::{Blame, Facts, ReadLimits, Role, SetupError, Time, Violation, Wire};
 
-use crate::trace::{TraceEvent, What};
+use crate::trace::{FrameTrace, TraceEvent, What};
 use crate::{
     ConnectionEvent, Cx, DenialCause, Dialect, End, EndReason, Execution, Limits, QueuePairEvent,
     Status,
@@ -501,6 +501,13 @@ impl Connection {
             let queue_pair = self.execution.as_ref().map(|execution| execution.number);
             let connection = self.config.id.number;
             tracer.event(&TraceEvent { time: cx.now, connection, queue_pair, what });
+        }
+    }
+
+    /// Show a frame of the peer's before it is judged.
+    fn show(&self, cx: &mut Cx<'_>, bytes: &[u8]) {
+        if let Some(tracer) = cx.trace.as_deref_mut().filter(|tracer| tracer.wants_frames()) {
+            tracer.frame(&FrameTrace { framing: self.wire.framing(), inbound: true, bytes });
         }
     }
 }

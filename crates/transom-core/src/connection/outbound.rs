@@ -11,7 +11,7 @@ use crate::copy::{AccessError, Accessor, LARGEST_COPY};
 use crate::dialect::{DeadWindow, PeerGone};
 use crate::output::{Direct, Output};
 use crate::queue::{Progress, Slot};
-use crate::trace::What;
+use crate::trace::{FrameTrace, Tracer, What};
 use crate::{Cx, DenialCause, EndReason, Flags, Operation, Status};
 
 /// The wire's name for the sink of a Read of ours. The peer only echoes it.
@@ -258,6 +258,7 @@ impl Connection {
 
     /// Write one frame.
     fn emit(&mut self, cx: &mut Cx<'_>, frame: &Frame, out: &mut dyn Output) {
+        let before = if shows_frames(cx) { out.buffer().len() } else { 0 };
         let result = match frame.payload {
             Payload::None => {
                 copy(&mut *self.wire, out, frame, |_| Ok(()));
@@ -271,6 +272,11 @@ impl Connection {
         if cx.trace.is_some() {
             let (header, payload) = (frame.header_length, frame.length);
             self.trace(cx, What::FrameOut { header, payload });
+        }
+        if let Some(tracer) = cx.trace.as_deref_mut().filter(|tracer| tracer.wants_frames())
+            && let Some(bytes) = out.buffer().get(before..).filter(|bytes| !bytes.is_empty())
+        {
+            tracer.frame(&FrameTrace { framing: self.wire.framing(), inbound: false, bytes });
         }
         if let Err(torn) = result
             && torn
@@ -299,7 +305,7 @@ impl Connection {
             Accessor { actor: execution.actor(config.id), purpose: Purpose::LocalSource };
         let (offset, length) = (u64::from(offset), u64::from(frame.length));
         // A Read Request has a message and no payload.
-        let one = if slot.inline || length == 0 || !out.wants_direct(frame.length as usize) {
+        let one = if slot.inline || length == 0 || !may_lend(cx, out, frame) {
             None
         } else {
             execution.requests.piece(slot, offset).filter(|piece| piece.length >= length)
@@ -368,7 +374,7 @@ impl Connection {
         };
         let accessor = Accessor { actor: execution.actor(config.id), purpose: Purpose::RemoteRead };
         let length = u64::from(frame.length);
-        let direct = if length == 0 || !out.wants_direct(frame.length as usize) {
+        let direct = if length == 0 || !may_lend(cx, out, frame) {
             Ok(Direct::Copy)
         } else {
             direct(&mut **wire, cx, frame, accessor, token, address, out)
@@ -395,6 +401,16 @@ impl Connection {
         self.refused(cx, class, denial);
         Err(torn)
     }
+}
+
+/// A tracer wants to see every frame.
+fn shows_frames(cx: &Cx<'_>) -> bool {
+    cx.trace.as_deref().is_some_and(Tracer::wants_frames)
+}
+
+/// Whether a frame is to be offered without a copy: not if a copy of it is to be shown.
+fn may_lend(cx: &Cx<'_>, out: &mut dyn Output, frame: &Frame) -> bool {
+    !shows_frames(cx) && out.wants_direct(frame.length as usize)
 }
 
 /// Copy a frame into the buffer.

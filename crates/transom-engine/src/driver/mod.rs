@@ -10,8 +10,10 @@
 //! | `limits` | what peers may take before they are accepted, and how often they may guess |
 //! | `inspect` | answers whoever of this user asks what a process has registered, and who tried to touch it |
 //! | `grants` | the ledger of grants that is printed when the process exits |
+//! | `capture` | everything that a process sends and takes, as a file that Wireshark reads |
 //! | `config` | an adapter's options, what the environment asks for, and the path that bytes take |
 
+mod capture;
 mod config;
 mod grants;
 mod inspect;
@@ -20,6 +22,7 @@ mod link;
 mod objects;
 mod schedule;
 
+pub use config::capture::{CaptureOptions, CaptureRing};
 pub use config::environment::Environment;
 pub use config::options::{EventSink, Explain, Ledger, Options, Trace};
 pub use config::path::{Path, PathReason};
@@ -31,6 +34,7 @@ pub use link::queues::Settle;
 pub use link::silence::Silence;
 pub use objects::cq::Waited;
 
+pub(crate) use capture::begin as begin_capture;
 pub(crate) use config::options::status_of;
 pub(crate) use grants::{begin as begin_ledger, end as end_ledger};
 pub(crate) use inspect::{begin as begin_inspection, end as end_inspection};

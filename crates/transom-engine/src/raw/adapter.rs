@@ -8,7 +8,9 @@ use std::time::Duration;
 use transom_memory::{Config, Memory};
 
 use super::{Error, Options, Result};
-use crate::driver::{Link, Shared, begin_inspection, begin_ledger, end_inspection, end_ledger};
+use crate::driver::{
+    Link, Shared, begin_capture, begin_inspection, begin_ledger, end_inspection, end_ledger,
+};
 use crate::sys::{self, AddressWatch};
 use crate::{DenialRecord, Status};
 
@@ -87,6 +89,9 @@ impl Drop for Owner {
             }
             end_inspection(&self.shared);
             self.shared.stop();
+            if let Some(capture) = &self.shared.capture {
+                capture.flush();
+            }
         }
     }
 }
@@ -115,7 +120,13 @@ impl Adapter {
             },
         );
         let inspect = options.inspect;
-        let shared = Shared::start(options, memory, watch).map_err(failed("start an adapter"))?;
+        let capture = options.capture.as_ref().map(begin_capture).transpose().map_err(|why| {
+            let asked = "it cannot be captured, as TRANSOM_CAPTURE or its options ask";
+            let detail = format!("open an adapter at {address}: {asked}: {why}");
+            Error::system(Status::InsufficientResources, detail)
+        })?;
+        let shared =
+            Shared::start(options, memory, watch, capture).map_err(failed("start an adapter"))?;
         if inspect {
             begin_inspection(&shared, address).map_err(|why| {
                 shared.stop();

@@ -24,8 +24,8 @@ pub use queue_pair::{FastRegistration, QueuePair, QueuePairOptions};
 pub use queues::{CompletionQueue, SharedReceiveQueue, wait_any};
 
 pub use crate::driver::{
-    Environment, EventSink, Explain, GuessLimit, HalfOpen, LEDGER_STATUS, Ledger, Options, Path,
-    PathReason, Settle, Silence, Sink, Trace, Waited,
+    CaptureOptions, CaptureRing, Environment, EventSink, Explain, GuessLimit, HalfOpen,
+    LEDGER_STATUS, Ledger, Options, Path, PathReason, Settle, Silence, Sink, Trace, Waited,
 };
 pub use crate::sys::{
     Fault, Interface, PageError, check_pages, copy_in, copy_out, fetch_ahead, interfaces,

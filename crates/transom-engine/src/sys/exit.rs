@@ -6,7 +6,16 @@ use std::sync::{Once, OnceLock};
 /// Looks at the status with which the process exits; the one to exit with instead, if there is one.
 type ExitHook = fn(i32) -> Option<i32>;
 
-static HOOK: OnceLock<ExitHook> = OnceLock::new();
+/// Whose function is called, in this order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum AtExit {
+    /// The ledger of grants.
+    Ledger,
+    /// Captures.
+    Captures,
+}
+
+static HOOKS: [OnceLock<ExitHook>; 2] = [const { OnceLock::new() }; 2];
 
 unsafe extern "C" {
     /// As `atexit`, with the status; of the GNU C library, in one list with it.
@@ -15,7 +24,9 @@ unsafe extern "C" {
 }
 
 extern "C" fn hook(status: c_int, _: *mut c_void) {
-    let looked = std::panic::catch_unwind(|| HOOK.get().and_then(|hook| hook(status)));
+    let looked = std::panic::catch_unwind(|| {
+        HOOKS.iter().filter_map(OnceLock::get).fold(None, |before, hook| hook(status).or(before))
+    });
     if let Ok(Some(status)) = looked {
         // SAFETY: the C library lets a function of the list call this: those left in the list run,
         // buffers are written, and this status takes the place of the one before.
@@ -23,12 +34,12 @@ extern "C" fn hook(status: c_int, _: *mut c_void) {
     }
 }
 
-/// Have a function called when the process exits, behind those that are registered later. Only the first
-/// one is, once.
-pub(crate) fn on_exit(function: ExitHook) {
+/// Have a function called when the process exits, behind those that are registered later. Of each part
+/// only the first one is, once.
+pub(crate) fn on_exit(part: AtExit, function: ExitHook) {
     static REGISTER: Once = Once::new();
+    let _ = HOOKS[part as usize].set(function);
     REGISTER.call_once(|| {
-        let _ = HOOK.set(function);
         // SAFETY: the function is never unloaded: libraries of Transom are linked with `-z nodelete`.
         // The argument is not used.
         unsafe { register_exit(hook, std::ptr::null_mut()) };

@@ -7,6 +7,7 @@
 
 mod addresses;
 mod answers;
+mod capture;
 mod copy;
 #[cfg(test)]
 mod corpus;
@@ -29,10 +30,11 @@ mod socket;
 mod tests;
 
 pub(crate) use addresses::AddressWatch;
+pub(crate) use capture::CaptureFiles;
 pub use copy::{Fault, copy_in, copy_out};
 pub(crate) use diag::{is_answered, user_of_peer};
 pub use event::{Alarm, Doorbell, Epoll, Woken, poll_any};
-pub(crate) use exit::{call_frames, on_exit};
+pub(crate) use exit::{AtExit, call_frames, on_exit};
 #[cfg(test)]
 pub(crate) use fault::hold as hold_handlers;
 pub use fault::recheck as recheck_fault_handler;
@@ -55,5 +57,6 @@ pub(crate) use process::cpu_time;
 pub use process::{
     descriptor_limit, fork_generation, now, pause, random_seed, recently, spawn_quiet, thread_time,
 };
+pub(crate) use process::{host_name, is_trusted, program};
 pub(crate) use region::{Region, try_to_share};
 pub use socket::{Bytes, IoError, Listener, Options, Progress, Stream, check_local, route_to};

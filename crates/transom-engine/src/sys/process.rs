@@ -132,3 +132,21 @@ pub fn spawn_quiet<F: FnOnce() + Send + 'static>(
 pub fn pause(length: std::time::Duration) {
     std::thread::sleep(length);
 }
+
+/// Whether whoever started this process may steer it: not if it has rights that they lack.
+pub(crate) fn is_trusted() -> bool {
+    // SAFETY: reads a word that the kernel has left for the process.
+    unsafe { libc::getauxval(libc::AT_SECURE) == 0 }
+}
+
+/// The name of the file that this process runs.
+pub(crate) fn program() -> String {
+    let file = std::env::current_exe().ok();
+    let name = file.as_ref().and_then(|file| file.file_name());
+    name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// The machine's name.
+pub(crate) fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}

@@ -8,7 +8,7 @@ mod setup;
 use std::time::Duration;
 
 use transom_wire::{
-    Begin, Decoded, Event, Facts, Frame, Message, MessageId, Placing, ReadLimits, Refusal,
+    Begin, Decoded, Event, Facts, Frame, Framing, Message, MessageId, Placing, ReadLimits, Refusal,
     RefusalClass, Role, SMALL_HEADER, SetupError, Time, Trailer, Verdicts, Violation, Wire,
 };
 
@@ -282,6 +282,10 @@ impl Wire for Channel {
     }
 
     fn set_segment_size(&mut self, _bytes: u32) {}
+
+    fn framing(&self) -> Framing {
+        Framing::Records
+    }
 
     fn facts(&self) -> Option<Facts> {
         self.known.then_some(Facts {

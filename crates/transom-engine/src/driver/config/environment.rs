@@ -6,13 +6,19 @@
 //! | `TRANSOM_GUESSES` | `off`, or how many tokens that are not its own a peer may name before it is slowed down: see [`GuessLimit`] | 64 |
 //! | `TRANSOM_INSPECT` | anything but `0`: the process answers `transom ps` and `transom show` | it does not |
 //! | `TRANSOM_LEDGER` | anything but `0`: a ledger of grants is printed at exit; with `strict` or `backtrace` among its words, see [`Ledger`] | none |
+//! | `TRANSOM_CAPTURE` | a file: see [`CaptureOptions`] | nothing is captured |
+//! | `TRANSOM_CAPTURE_PAYLOAD` | bytes of the program's to keep of each frame, or `all` | 64 |
+//! | `TRANSOM_CAPTURE_SIZE` | bytes of a file (`64M`), of which there are several then | one file |
+//! | `TRANSOM_CAPTURE_FILES` | how many files are kept | 4, if their size is limited |
 //! | `TRANSOM_EXPLAIN` | anything but `0`: fronts in C and C++ print each refusal on standard error | quiet |
 
 use std::ffi::OsString;
 
+use super::capture::{CaptureOptions, CaptureRing};
 use super::options::{Ledger, Options};
 use super::path::Path;
 use crate::driver::limits::guess_limiter::GuessLimit;
+use crate::sys;
 
 /// The environment's wishes, read when [`Environment::read`] is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +33,8 @@ pub struct Environment {
     pub inspect: bool,
     /// Print what of the grants to peers was not as it should be when the process exits.
     pub ledger: Option<Ledger>,
+    /// Capture what goes over the connections. Never in a process with rights that its caller lacks.
+    pub capture: Option<CaptureOptions>,
     /// Print each refusal on standard error.
     pub explain: bool,
 }
@@ -35,12 +43,14 @@ impl Environment {
     /// Reads this process's environment.
     #[must_use]
     pub fn read() -> Environment {
-        Environment::of(|variable| std::env::var_os(variable))
+        let mut environment = Environment::of(|variable| std::env::var_os(variable));
+        environment.capture = environment.capture.filter(|_| sys::is_trusted());
+        environment
     }
 
     fn of(value: impl Fn(&str) -> Option<OsString>) -> Environment {
         // An empty variable is one that is not set: shells make no difference between the two.
-        let value = |variable| value(variable).filter(|value| !value.is_empty());
+        let value = |variable: &str| value(variable).filter(|value| !value.is_empty());
         let (path, path_source) = path(value("TRANSOM_PATH"));
         Environment {
             path,
@@ -48,6 +58,7 @@ impl Environment {
             guesses: guesses(value("TRANSOM_GUESSES")),
             inspect: is_on(value("TRANSOM_INSPECT")),
             ledger: ledger(value("TRANSOM_LEDGER")),
+            capture: capture(&value),
             explain: is_on(value("TRANSOM_EXPLAIN")),
         }
     }
@@ -57,8 +68,8 @@ impl Options {
     /// The defaults, except where the environment asks for something else.
     #[must_use]
     pub fn from_env() -> Options {
-        let Environment { path, guesses, inspect, ledger, .. } = Environment::read();
-        Options { path, guesses, inspect, ledger, ..Options::default() }
+        let Environment { path, guesses, inspect, ledger, capture, .. } = Environment::read();
+        Options { path, guesses, inspect, ledger, capture, ..Options::default() }
     }
 }
 
@@ -99,6 +110,26 @@ fn guesses(value: Option<OsString>) -> Option<GuessLimit> {
     }
 }
 
+/// A number that is none counts as not given, and so does no file at all.
+fn capture(value: &impl Fn(&str) -> Option<OsString>) -> Option<CaptureOptions> {
+    let file = value("TRANSOM_CAPTURE")?;
+    let payload = match value("TRANSOM_CAPTURE_PAYLOAD") {
+        Some(all) if all == "all" => None,
+        asked => Some(number(asked).map_or(CaptureOptions::PAYLOAD, |bytes| bytes as usize)),
+    };
+    let files = number(value("TRANSOM_CAPTURE_FILES")).and_then(|files| u32::try_from(files).ok());
+    let size = number(value("TRANSOM_CAPTURE_SIZE"));
+    let ring = (files.is_some() || size.is_some()).then(|| CaptureRing {
+        files: files.unwrap_or(CaptureRing::USUAL.files).max(1),
+        size: size.unwrap_or(CaptureRing::USUAL.size),
+    });
+    Some(CaptureOptions { file: file.into(), payload, ring })
+}
+
+fn number(value: Option<OsString>) -> Option<u64> {
+    value.as_ref().and_then(|value| value.to_str()).and_then(CaptureOptions::size)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,6 +146,7 @@ mod tests {
             assert_eq!(environment.guesses, Some(GuessLimit::USUAL));
             assert!(!environment.explain && !environment.inspect);
             assert_eq!(environment.ledger, None);
+            assert_eq!(environment.capture, None);
         }
     }
 
@@ -153,6 +185,29 @@ mod tests {
             assert_eq!(ledger, Some(Ledger { strict, backtrace }), "{value}");
         }
         assert_eq!(of("TRANSOM_LEDGER", "0").ledger, None);
+    }
+
+    #[test]
+    fn a_capture_keeps_64_bytes_and_one_file_unless_it_is_told_otherwise() {
+        let of = |wishes: &[(&str, &str)]| {
+            let value = |asked: &str| wishes.iter().find(|(variable, _)| *variable == asked);
+            Environment::of(|asked| value(asked).map(|(_, value)| OsString::from(value))).capture
+        };
+        let plain = CaptureOptions::to("/c");
+        assert_eq!(plain.payload, Some(64));
+        assert_eq!(of(&[("TRANSOM_CAPTURE", "/c")]), Some(plain.clone()));
+        assert_eq!(of(&[("TRANSOM_CAPTURE_PAYLOAD", "1")]), None);
+        for (asked, payload) in [("0", Some(0)), ("2K", Some(2048)), ("all", None), ("x", Some(64))]
+        {
+            let capture = of(&[("TRANSOM_CAPTURE", "/c"), ("TRANSOM_CAPTURE_PAYLOAD", asked)]);
+            assert_eq!(capture.map(|capture| capture.payload), Some(payload), "{asked}");
+        }
+        let CaptureRing { files, size } = CaptureRing::USUAL;
+        let ring = |ring| Some(CaptureOptions { ring: Some(ring), ..plain.clone() });
+        let sized = of(&[("TRANSOM_CAPTURE", "/c"), ("TRANSOM_CAPTURE_SIZE", "1M")]);
+        assert_eq!(sized, ring(CaptureRing { files, size: 1 << 20 }));
+        let counted = of(&[("TRANSOM_CAPTURE", "/c"), ("TRANSOM_CAPTURE_FILES", "9")]);
+        assert_eq!(counted, ring(CaptureRing { files: 9, size }));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use transom_iwarp::{Config, Revision};
 use transom_memory::QueuePairId;
 use transom_wire::{ReadLimits, Role};
 
+use super::capture::CaptureOptions;
 use super::path::{Path, PathReason, shared_links};
 use crate::driver::limits::admission::HalfOpen;
 use crate::driver::limits::guess_limiter::GuessLimit;
@@ -71,6 +72,8 @@ pub struct Options {
     pub inspect: bool,
     /// See [`Ledger`].
     pub ledger: Option<Ledger>,
+    /// See [`CaptureOptions`].
+    pub capture: Option<CaptureOptions>,
     /// See [`Trace`].
     pub trace: Option<Trace>,
     /// See [`EventSink`].
@@ -133,6 +136,7 @@ impl Default for Options {
             shared_links: shared_links(),
             inspect: false,
             ledger: None,
+            capture: None,
             trace: None,
             events: None,
         }

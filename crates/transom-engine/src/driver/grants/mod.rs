@@ -17,7 +17,7 @@ use transom_memory::{QueuePairId, Review, Token};
 use self::sites::Sites;
 use super::config::options::Ledger;
 use super::schedule::shared::Shared;
-use crate::sys;
+use crate::sys::{self, AtExit};
 
 /// The exit status of a process that would have ended with 0, if its ledger is strict and has
 /// findings.
@@ -57,7 +57,7 @@ fn books() -> MutexGuard<'static, Option<Books>> {
 /// The grants of an adapter are looked at from now on, and printed when the process exits.
 pub(crate) fn begin(shared: &Arc<Shared>) {
     let Some(wanted) = shared.options.ledger else { return };
-    sys::on_exit(at_exit);
+    sys::on_exit(AtExit::Ledger, at_exit);
     let mut books = books();
     let books = books.get_or_insert_with(|| Books {
         generation: sys::fork_generation(),

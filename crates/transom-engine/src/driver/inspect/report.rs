@@ -61,7 +61,7 @@ fn process(counted: &[Counters]) -> Process {
     Process {
         version: VERSION,
         pid: std::process::id(),
-        program: program(),
+        program: sys::program(),
         transom: env!("CARGO_PKG_VERSION").to_owned(),
         adapters: counted.len() as u64,
         connections: sum(|counters| counters.connections),
@@ -69,13 +69,6 @@ fn process(counted: &[Counters]) -> Process {
         windows: sum(|counters| counters.windows),
         refusals: sum(|counters| counters.refusals),
     }
-}
-
-/// The file that this process runs.
-fn program() -> String {
-    let file = std::env::current_exe().ok();
-    let name = file.as_ref().and_then(|file| file.file_name());
-    name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 fn counters(shared: &Shared) -> Counters {

@@ -27,6 +27,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use transom_memory::{Lane, Token};
+use transom_packets::EndId;
 use transom_wire::Time;
 
 use event_queue::{EventQueue, Owner};
@@ -105,6 +106,8 @@ pub(crate) struct State {
     /// The queue pair takes its receives from a shared queue.
     pub(crate) shares_receives: bool,
     pub(crate) effects: crate::Effects,
+    /// Its end in a capture, once a frame was recorded.
+    pub(crate) captured: Option<EndId>,
     /// The TCP connection is being made, or its path found out.
     pub(crate) connecting: bool,
     pub(crate) stage: Stage,
@@ -224,6 +227,7 @@ impl Link {
             qp: None,
             shares_receives: false,
             effects: crate::Effects::default(),
+            captured: None,
             connecting,
             stage,
             reason,

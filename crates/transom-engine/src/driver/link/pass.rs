@@ -15,10 +15,11 @@ use super::upgrade::Stage;
 use super::{
     ARM, CARRIED, FLUSH, LAPSED, Link, LinkDenials, NEVER, POSTED, RECEIVE, SERVED, State,
 };
+use crate::driver::capture::tap::Tap;
 use crate::driver::schedule::shared::Shared;
 use crate::driver::schedule::workers::Worker;
 use crate::sys::{self, Host};
-use crate::trace::{TraceEvent, Tracer};
+use crate::trace::Tracer;
 use crate::{Cx, Effect, Execution, LinkWish};
 
 /// For how long passes may go on without a look at what is due.
@@ -38,8 +39,7 @@ impl Link {
         let qp = state.qp.take();
         let mut effects = std::mem::take(&mut state.effects);
         let denials = LinkDenials(self);
-        let trace = self.shared.options.trace.clone();
-        let mut tracer = trace.map(|trace| move |event: &TraceEvent| (trace.0)(event));
+        let mut tap = Tap::of(self, state.captured);
         let mut cx = Cx {
             now,
             memory: &self.shared.memory,
@@ -48,9 +48,10 @@ impl Link {
             denials: &denials,
             shared: qp.as_ref().filter(|_| shares).and_then(|qp| qp.shared_receives()),
             effects: &mut effects,
-            trace: tracer.as_mut().map(|tracer| tracer as &mut dyn Tracer),
+            trace: tap.as_mut().map(|tap| tap as &mut dyn Tracer),
         };
         let result = work(state, &mut cx, &mut worker.staging);
+        state.captured = tap.and_then(|tap| tap.end);
         if state.qp.is_none() {
             state.qp = qp; // unless the call has just brought one
         }
@@ -255,6 +256,9 @@ impl Link {
             // Completions may still be waiting among the events; none may overtake them (ND2 4.9).
             qp.leave(self);
             self.events.detach(qp, execution, notifications);
+        }
+        if let (Some(capture), Some(end)) = (&self.shared.capture, state.captured.take()) {
+            capture.record(|recorder, now| recorder.close(end, now));
         }
         state.starting = None;
         state.partial = Vec::new();

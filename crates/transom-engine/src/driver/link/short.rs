@@ -24,6 +24,7 @@ impl Link {
             && state.partial.is_empty()
             && state.starting.is_none()
             && self.shared.options.trace.is_none()
+            && self.shared.capture.is_none()
             && state.connection.is_quiet()
     }
 

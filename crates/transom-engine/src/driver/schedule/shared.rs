@@ -13,6 +13,7 @@ use super::ready_set::ReadySet;
 use super::removal::Removal;
 use super::timers::Timers;
 use super::workers::Workers;
+use crate::driver::capture::Capture;
 use crate::driver::config::options::Options;
 use crate::driver::config::path::Places;
 use crate::driver::limits::admission::UnansweredConnects;
@@ -79,6 +80,7 @@ pub(crate) struct Shared {
     pub(crate) guess_limiter: TokenGuessLimiter,
     pub(crate) query_budget: KernelQueryBudget,
     pub(crate) options: Options,
+    pub(crate) capture: Option<Arc<Capture>>,
     pub(crate) memory: Memory,
     pub(crate) workers: Workers,
     /// Links, the descriptors of `quiet`, and `unaccepted` as one descriptor among them.
@@ -130,12 +132,14 @@ impl Shared {
         options: Options,
         memory: Memory,
         watch: Option<AddressWatch>,
+        capture: Option<Arc<Capture>>,
     ) -> std::io::Result<Arc<Shared>> {
         let shared = Arc::new(Shared {
             ready_set: ReadySet::new(options.lease),
             guess_limiter: TokenGuessLimiter::new(options.guesses),
             query_budget: KernelQueryBudget::new(sys::now()),
             options,
+            capture,
             workers: Workers::new(&memory),
             memory,
             epoll: Epoll::new()?,

@@ -1,0 +1,148 @@
+//! Captures as a user asks for them: of a program, of several processes, of one that is killed, and
+//! with no room for them.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+#![allow(clippy::print_stderr, reason = "says what is skipped")]
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{ran, run, transom};
+
+/// A folder of this test's own, empty.
+fn folder(name: &str) -> PathBuf {
+    let here = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let here = here.join(format!("capture-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&here).unwrap();
+    here
+}
+
+/// How many packets there are, all of which can be read to the end. `None`: there is no tshark.
+fn packets(file: &Path) -> Option<usize> {
+    let mut command = Command::new("tshark");
+    command.args(["-n", "-T", "fields", "-e", "frame.number", "-r"]).arg(file);
+    let done = match command.output() {
+        Ok(done) => done,
+        Err(error) => {
+            eprintln!("SKIPPED: tshark: {error}");
+            return None;
+        }
+    };
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    Some(String::from_utf8(done.stdout).unwrap().lines().count())
+}
+
+fn captures(folder: &Path) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let mut files: Vec<PathBuf> =
+        files.filter(|it| it.extension().is_some_and(|e| e == "pcapng")).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn each_process_of_a_program_has_a_file_that_only_its_user_may_read() {
+    let folder = folder("two");
+    let file = folder.join("x.pcapng");
+    let done = ran(transom().arg("quickstart").env("TRANSOM_CAPTURE", &file));
+    assert_eq!(done.code, 0, "{done:?}");
+    let files = captures(&folder);
+    assert_eq!(files.len(), 2, "the owner's and the reader's: {files:?}");
+    assert!(files.contains(&file) && done.err.contains("x.pcapng is taken"), "{done:?}");
+    for file in files {
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o7777, 0o600);
+        let Some(packets) = packets(&file) else { return };
+        assert!(packets > 100, "{packets}");
+    }
+}
+
+#[test]
+fn a_killed_process_leaves_a_file_that_can_be_read() {
+    let file = folder("killed").join("x.pcapng");
+    let mut server = transom()
+        .args(["rping", "-s", "-P", "-a", "127.0.0.1", "-p", "0"])
+        .env("TRANSOM_CAPTURE", &file)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let to = line.split_whitespace().find(|word| word.starts_with("127.0.0.1:"));
+    let to = to.unwrap_or_else(|| panic!("no address in {line:?}")).to_owned();
+    let client = run(&["rping", "-c", &to, "-C", "50", "-S", "4000"]);
+    assert_eq!(client.code, 0, "{client:?}");
+    // Of what a file has nobody tells but the file.
+    let end = Instant::now() + Duration::from_secs(60);
+    while file.metadata().unwrap().len() < 20_000 && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    server.kill().unwrap();
+    server.wait().unwrap();
+    let Some(packets) = packets(&file) else { return };
+    assert!(packets > 50, "{packets}");
+}
+
+#[test]
+fn without_room_the_program_goes_on_and_hears_what_is_missing() {
+    let file = folder("full").join("x.pcapng");
+    let script = "ulimit -f 40; exec \"$0\" quickstart";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_transom")]).env("TRANSOM_CAPTURE", &file);
+    command.env("TRANSOM_PATH", "tcp"); // memory that is shared counts as a file
+    let done = ran(command.stdin(Stdio::null()));
+    assert_eq!(done.code, 0, "{done:?}");
+    assert!(done.err.contains("packets are missing: File too large"), "{}", done.err);
+    assert!(file.metadata().unwrap().len() <= 40 * 1024);
+    let Some(packets) = packets(&file) else { return };
+    assert!(packets > 10, "{packets}");
+}
+
+#[test]
+fn run_asks_the_program_for_a_capture_and_makes_room_for_it() {
+    let folder = folder("run");
+    let shown = "echo $TRANSOM_CAPTURE $TRANSOM_CAPTURE_PAYLOAD $TRANSOM_CAPTURE_SIZE $TRANSOM_CAPTURE_FILES";
+    let go = |words: &[&str]| {
+        let mut command = transom();
+        command.args(["run", "--quiet"]).args(words).args(["--", "sh", "-c", shown]);
+        for name in ["", "_PAYLOAD", "_SIZE", "_FILES"] {
+            command.env_remove(format!("TRANSOM_CAPTURE{name}"));
+        }
+        ran(command.current_dir(&folder))
+    };
+    let all = [
+        "--capture",
+        "x.pcapng",
+        "--capture-payload",
+        "all",
+        "--capture-size",
+        "1M",
+        "--capture-files",
+        "3",
+    ];
+    let expected = format!("{} all 1M 3\n", folder.join("x.pcapng").display());
+    assert_eq!(go(&all).out, expected);
+    assert_eq!(go(&[]).out, "\n");
+    for wrong in [
+        &["--capture-payload", "5"][..],
+        &["--capture", "x", "--capture-payload", "five"],
+        &["--capture", "x", "--capture-size", "1T"],
+        &["--capture", "x", "--capture-files", "0"],
+    ] {
+        assert_eq!(go(wrong).code, 2, "{wrong:?}");
+    }
+    // What is no capture stays.
+    let (file, old) = (folder.join("x.pcapng"), folder.join("x.7.pcapng"));
+    std::fs::write(&file, "a text").unwrap();
+    go(&all).failed(2, &["x.pcapng exists, and is no capture"]);
+    assert_eq!(std::fs::read(&file).unwrap(), b"a text");
+    for path in [&file, &old] {
+        std::fs::write(path, [0x0A, 0x0D, 0x0D, 0x0A, 0, 0]).unwrap();
+    }
+    assert_eq!(go(&["--capture", "x.pcapng"]).code, 0);
+    assert!(!file.exists() && !old.exists(), "captures of earlier runs");
+}

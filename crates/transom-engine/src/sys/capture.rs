@@ -1,0 +1,113 @@
+//! The files of a capture. They hold what programs say to each other, so nobody else may read them,
+//! and nothing that exists is written over: a file that another user has put there is not ours.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags};
+use transom_packets::Files;
+
+use super::Fd;
+
+/// Names that are tried for a process whose name is taken, too.
+const TRIES: u32 = 100;
+
+/// One file, or the newest of a ring.
+#[derive(Debug)]
+pub(crate) struct CaptureFiles {
+    /// The path without a file's number.
+    base: PathBuf,
+    file: Fd,
+    /// How many are kept; `None`: there is only one.
+    ring: Option<u32>,
+    next: u64,
+    kept: VecDeque<PathBuf>,
+}
+
+impl CaptureFiles {
+    /// The first file, at `path` or, where that exists, at a path with the process's number in it.
+    pub(crate) fn begin_at(path: &Path, ring: Option<u32>) -> io::Result<CaptureFiles> {
+        let process = std::process::id().to_string();
+        let mut base = path.to_owned();
+        for again in 0..TRIES {
+            let first = if ring.is_some() { inserted(&base, ".", "1") } else { base.clone() };
+            match create(&first) {
+                Ok(file) => {
+                    let kept = VecDeque::from([first]);
+                    return Ok(CaptureFiles { base, file, ring, next: 2, kept });
+                }
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(e) => return Err(e),
+            }
+            let number =
+                if again == 0 { process.clone() } else { format!("{process}-{}", again + 1) };
+            base = inserted(path, "-", &number);
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// Where the first file lies, if there is only one, or their common name.
+    pub(crate) fn base(&self) -> &Path {
+        &self.base
+    }
+}
+
+impl Files for CaptureFiles {
+    fn begin(&mut self) -> io::Result<()> {
+        let path = inserted(&self.base, ".", &self.next.to_string());
+        self.next += 1;
+        // First, so that a full disk has room for the new one.
+        while self.kept.len() as u64 >= u64::from(self.ring.unwrap_or(1)).max(1) {
+            if let Some(oldest) = self.kept.pop_front() {
+                let _ = std::fs::remove_file(oldest);
+            }
+        }
+        self.file = create(&path)?;
+        self.kept.push_back(path);
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(rustix::io::write(&self.file, bytes)?)
+    }
+
+    fn cut(&mut self, length: u64) -> io::Result<()> {
+        rustix::fs::ftruncate(&self.file, length)?;
+        rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Start(length))?;
+        Ok(())
+    }
+}
+
+fn create(path: &Path) -> io::Result<Fd> {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::WRONLY | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(CWD, path, flags, Mode::RUSR | Mode::WUSR)?;
+    Ok(file.into())
+}
+
+/// A path with something before its extension.
+fn inserted(path: &Path, separator: &str, text: &str) -> PathBuf {
+    let mut name = path.file_stem().map_or_else(OsString::new, ToOwned::to_owned);
+    name.push(separator);
+    name.push(text);
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    path.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_tells_files_apart_stands_before_the_extension() {
+        for (path, expected) in
+            [("/a/x.pcapng", "/a/x-7.pcapng"), ("x", "x-7"), ("a.b/x.y.z", "a.b/x.y-7.z")]
+        {
+            assert_eq!(inserted(Path::new(path), "-", "7"), Path::new(expected));
+        }
+    }
+}

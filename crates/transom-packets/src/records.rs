@@ -1,0 +1,181 @@
+//! Records of shared memory as frames of iWARP: what the same messages would have been over TCP.
+
+use transom_iwarp::ddp::Target;
+use transom_iwarp::extension::Announce;
+use transom_iwarp::faults::Fault;
+use transom_iwarp::mpa::{self, Enhanced, StartUp, UNLIMITED};
+use transom_iwarp::rdmap::{self, Opcode, READ_QUEUE, ReadRequest, SEND_QUEUE, TERMINATE_QUEUE};
+use transom_iwarp::terminate::Terminate;
+use transom_iwarp::{TerminateForm, ddp, fpdu};
+use transom_process::record::{self, HEADER, Header, Kind};
+
+/// Payload of one frame at most: half of what a record holds.
+const PIECE: usize = record::LARGEST_PAYLOAD / 2;
+/// What a Transom names as the sink of its Reads over TCP.
+const SINK: u32 = 1;
+
+/// A side's place in its queues.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sender {
+    sends: u32,
+    send_offset: u32,
+    reads: u32,
+    answered: u32,
+}
+
+impl Default for Sender {
+    fn default() -> Sender {
+        // Message numbers begin with 1 (RFC 5041 5.1).
+        Sender { sends: 1, send_offset: 0, reads: 1, answered: 0 }
+    }
+}
+
+/// Whether `bytes` are a record as a whole: its payload stands behind its header.
+pub(crate) fn is_whole(bytes: &[u8]) -> bool {
+    let Some(words) = record::to_words(bytes) else { return false };
+    Header::from_words(words).is_none_or(|header| bytes.len() >= HEADER + header.payload())
+}
+
+/// Whether it counts: acknowledgements beside the records are no messages.
+pub(crate) fn is_message(bytes: &[u8]) -> bool {
+    let header = record::to_words(bytes).and_then(Header::from_words);
+    header.is_none_or(|header| header.kind != Kind::Ack)
+}
+
+impl Sender {
+    /// The frames of a record. None: no record that means anything.
+    pub(crate) fn frames(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
+        let Some(header) = record::to_words(bytes).and_then(Header::from_words) else {
+            return Vec::new();
+        };
+        let payload = bytes.get(HEADER..).unwrap_or_default();
+        match header.kind {
+            Kind::Request | Kind::Reply | Kind::Reject => vec![start_up(&header, payload)],
+            Kind::Ready => {
+                let target = Target::Tagged { stag: 1, offset: 0 };
+                vec![frame(Opcode::Write, true, target, &[])]
+            }
+            Kind::Announce => {
+                let Header { token, address, length, .. } = header;
+                let header = Announce { token, address, length }.header();
+                vec![seal(&header, &address.to_be_bytes())]
+            }
+            Kind::Write => self.write(&header, payload),
+            Kind::Send => self.send(&header, payload),
+            Kind::Read => vec![self.read(&header)],
+            Kind::Answer => self.answer(&header, payload),
+            Kind::Refuse => vec![terminate(&header)],
+            Kind::Ack => Vec::new(),
+        }
+    }
+
+    fn write(&self, header: &Header, payload: &[u8]) -> Vec<Vec<u8>> {
+        let last = header.has(record::LAST);
+        pieces(payload, |at, end, piece| {
+            let offset = header.address.wrapping_add(at);
+            frame(Opcode::Write, last && end, Target::Tagged { stag: header.token, offset }, piece)
+        })
+    }
+
+    fn send(&mut self, header: &Header, payload: &[u8]) -> Vec<Vec<u8>> {
+        let invalidates = header.has(record::INVALIDATE);
+        let opcode = Opcode::send(header.has(record::SOLICITED), invalidates);
+        let ulp = if invalidates { u32::try_from(header.address).unwrap_or(0) } else { 0 };
+        let (last, number, before) = (header.has(record::LAST), self.sends, self.send_offset);
+        let frames = pieces(payload, |at, end, piece| {
+            let offset = before.wrapping_add(at as u32); // within a record
+            let target = Target::Untagged { ulp, queue: SEND_QUEUE, number, offset };
+            frame(opcode, last && end, target, piece)
+        });
+        if last {
+            (self.sends, self.send_offset) = (number.wrapping_add(1), 0);
+        } else {
+            self.send_offset = before.wrapping_add(payload.len() as u32);
+        }
+        frames
+    }
+
+    fn read(&mut self, header: &Header) -> Vec<u8> {
+        let number = self.reads;
+        self.reads = number.wrapping_add(1);
+        let request = ReadRequest {
+            sink_stag: SINK,
+            sink_offset: 0,
+            size: header.length,
+            source_stag: header.token,
+            source_offset: header.address,
+        };
+        let target = Target::Untagged { ulp: 0, queue: READ_QUEUE, number, offset: 0 };
+        frame(Opcode::ReadRequest, true, target, &request.to_bytes())
+    }
+
+    fn answer(&mut self, header: &Header, payload: &[u8]) -> Vec<Vec<u8>> {
+        let (last, before) = (header.has(record::LAST), self.answered);
+        self.answered = if last { 0 } else { before.wrapping_add(payload.len() as u32) };
+        pieces(payload, |at, end, piece| {
+            let offset = u64::from(before).wrapping_add(at);
+            let target = Target::Tagged { stag: SINK, offset };
+            frame(Opcode::ReadResponse, last && end, target, piece)
+        })
+    }
+}
+
+/// Payload in pieces that fit a frame: where each begins, and whether it is the last.
+fn pieces(payload: &[u8], mut frame: impl FnMut(u64, bool, &[u8]) -> Vec<u8>) -> Vec<Vec<u8>> {
+    if payload.is_empty() {
+        return vec![frame(0, true, &[])];
+    }
+    let count = payload.len().div_ceil(PIECE);
+    let all = payload.chunks(PIECE).enumerate();
+    all.map(|(n, piece)| frame((n * PIECE) as u64, n + 1 == count, piece)).collect()
+}
+
+fn frame(opcode: Opcode, last: bool, target: Target, payload: &[u8]) -> Vec<u8> {
+    seal(&rdmap::segment(opcode, last, target).header(), payload)
+}
+
+fn seal(header: &ddp::Header, payload: &[u8]) -> Vec<u8> {
+    let header = header.as_ref();
+    let ulpdu = header.len() + payload.len();
+    let mut out = Vec::with_capacity(fpdu::size(ulpdu));
+    out.extend_from_slice(&u16::try_from(ulpdu).unwrap_or(u16::MAX).to_be_bytes());
+    out.extend_from_slice(header);
+    out.extend_from_slice(payload);
+    fpdu::seal(&mut out, 0, true);
+    out
+}
+
+fn start_up(header: &Header, private: &[u8]) -> Vec<u8> {
+    let limit = |limit: u64| u16::try_from(limit).unwrap_or(UNLIMITED).min(UNLIMITED - 1);
+    let (kind, flag) = match header.kind {
+        Kind::Request => (mpa::Kind::Request, mpa::OFFER),
+        Kind::Reply => (mpa::Kind::Reply, mpa::ACCEPT),
+        _ => (mpa::Kind::Reply, mpa::REJECT),
+    };
+    let ready = flag != mpa::REJECT;
+    let enhanced = Enhanced {
+        peer_to_peer: ready,
+        send: false,
+        write: ready,
+        read: false,
+        ird: limit(header.address),
+        ord: limit(u64::from(header.token)),
+    };
+    let flags = flag | mpa::CHECKSUM | mpa::ENHANCED;
+    let frame = StartUp { kind, flags, revision: 2, enhanced: Some(enhanced), private };
+    let mut out = Vec::new();
+    frame.write(&mut out);
+    out
+}
+
+fn terminate(header: &Header) -> Vec<u8> {
+    let fault = match record::read_detail(header.detail) {
+        (Some(operation), Some(class)) => Fault::of(operation, class),
+        (None, Some(_)) => Fault::Local,
+        _ => Fault::Extension,
+    };
+    let (bytes, length) =
+        Terminate { code: fault.row().code, about: None }.to_bytes(TerminateForm::Rfc);
+    let target = Target::Untagged { ulp: 0, queue: TERMINATE_QUEUE, number: 1, offset: 0 };
+    frame(Opcode::Terminate, true, target, bytes.get(..length).unwrap_or_default())
+}
