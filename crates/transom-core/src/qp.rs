@@ -186,14 +186,45 @@ impl QueuePair {
         !self.posted.is_empty()
     }
 
-    /// Whether a request may be posted now. Its length; it takes a place.
+    /// Post a Bind and execute it, if everything that was posted before has gone and its success is
+    /// silent: the window is open when this returns, and there is nothing left to retire. `None`: it
+    /// is to be posted like any other request, and nothing has happened.
     #[inline]
-    fn admit(&mut self, request: &Request, data: Data<'_>) -> Result<u64, Status> {
+    pub fn bind_now(
+        &mut self,
+        execution: &Execution,
+        request: &Request,
+        memory: &Memory,
+    ) -> Option<Result<(), Status>> {
+        let Operation::Bind { window } = request.operation else { return None };
+        let fenced = request.flags.contains(Flags::READ_FENCE) && execution.reads > 0;
+        let silent = request.flags.contains(Flags::SILENT_SUCCESS);
+        let connected = execution.state == QueuePairState::Connected && !execution.is_news();
+        if fenced || !silent || !connected || self.is_waiting() || !execution.all_gone() {
+            return None;
+        }
+        if let Err(status) = self.room_for(request, Data::Sges(&[])) {
+            return Some(Err(status));
+        }
+        // A Bind whose reservation is gone fails like any other request.
+        memory.activate(window).then_some(Ok(()))
+    }
+
+    /// Whether a request may be posted now, and there is a place for it. Its length.
+    #[inline]
+    fn room_for(&self, request: &Request, data: Data<'_>) -> Result<u64, Status> {
         self.gate(self.config.dialect.posting.initiator)?;
         let length = self.judge(request, data)?;
         if self.outstanding >= self.config.initiator_depth {
             return Err(Status::NoMoreEntries);
         }
+        Ok(length)
+    }
+
+    /// The same; it takes the place.
+    #[inline]
+    fn admit(&mut self, request: &Request, data: Data<'_>) -> Result<u64, Status> {
+        let length = self.room_for(request, data)?;
         self.outstanding += 1;
         Ok(length)
     }

@@ -475,7 +475,8 @@ impl Connection {
     }
 
     /// Whether the program may post already.
-    pub(super) fn is_open(&self) -> bool {
+    #[must_use]
+    pub fn is_open(&self) -> bool {
         self.phase == Phase::Open
             && self
                 .execution

@@ -1,12 +1,12 @@
-//! Writes of a few bytes, for links with a place for small frames, and Binds among them: judged, copied
-//! and on their way in one go, where the ordinary way (`outbound.rs`) starts a message, asks the wire for its frames, and
+//! Writes of a few bytes, for links with a place for small frames: judged, copied and on their way in
+//! one go, where the ordinary way (`outbound.rs`) starts a message, asks the wire for its frames, and
 //! copies each of them.
 //!
 //! Those that follow each other share a guard ([`Memory::pass`](transom_memory::Memory::pass)). Its
 //! fence waits until what was stored before has reached its cache line, which the other processor has:
 //! longer than all the rest of such a Write takes.
 
-use transom_memory::{Memory, Pass, Purpose};
+use transom_memory::{Pass, Purpose};
 use transom_wire::{Message, MessageId, Operation as WireOperation, Placing, SMALL_HEADER, Time};
 
 use super::{Connection, Phase};
@@ -35,8 +35,6 @@ type Under<'a, 'lane> = (&'a mut Pass<'lane>, &'a dyn HostMemory, Time);
 /// The fate of the next request.
 enum Small {
     Gone,
-    /// A Bind was executed.
-    Bound,
     /// The next request is none of these, or there is none.
     No,
     /// The request's own memory was refused; the request's context.
@@ -109,18 +107,12 @@ impl Connection {
         if self.blocked || is_told(cx) || !self.is_open() {
             return false;
         }
-        let (mut any, mut bound) = (false, false);
+        let mut any = false;
         let memory = cx.memory;
         let mut pass = memory.pass(&mut *cx.lane);
         loop {
-            match self.small(memory, (&mut pass, cx.host, cx.now), out) {
+            match self.small((&mut pass, cx.host, cx.now), out) {
                 Small::Gone => any = true,
-                Small::Bound => bound = true,
-                Small::No if bound => {
-                    drop(pass);
-                    self.retire(cx);
-                    return true;
-                }
                 Small::No => return any,
                 Small::Refused(context, error) => {
                     drop(pass);
@@ -133,24 +125,11 @@ impl Connection {
     }
 
     /// The next request, if it is one of these.
-    fn small(
-        &mut self,
-        memory: &Memory,
-        (pass, host, now): Under<'_, '_>,
-        out: &mut dyn Output,
-    ) -> Small {
+    fn small(&mut self, (pass, host, now): Under<'_, '_>, out: &mut dyn Output) -> Small {
         let Some(execution) = self.execution.as_mut() else { return Small::No };
         let Some(slot) = execution.startable() else { return Small::No };
         let fenced = slot.flags.contains(Flags::READ_FENCE) && execution.reads > 0;
-        let (token, address) = match slot.operation {
-            Operation::Write { token, address } => (token, address),
-            // A Bind whose reservation is gone fails the ordinary way.
-            Operation::Bind { window } if !fenced && memory.activate(window) => {
-                execution.advance(Progress::Done);
-                return Small::Bound;
-            }
-            _ => return Small::No,
-        };
+        let Operation::Write { token, address } = slot.operation else { return Small::No };
         let (length, context) = (slot.length, slot.context);
         let verdict = !slot.flags.contains(Flags::SILENT_SUCCESS);
         if fenced || length == 0 {

@@ -1,5 +1,5 @@
-//! The short way of Binds, and of Writes of a few bytes, over shared memory: posted, judged, copied and
-//! published, or received, judged, placed and settled, without a pass.
+//! The short way of Writes of a few bytes over shared memory: posted, judged, copied and published, or
+//! received, judged, placed and settled, without a pass. And that of Binds, which any link has.
 //!
 //! `State::quiet` says that nothing about a link asks for a pass: it is computed behind each one, and
 //! taken back before each. What turns out to be unusual on the way is left to a pass, in order.
@@ -36,19 +36,16 @@ impl Link {
 
     /// Have `post` put small Writes behind what is posted, and send them. `None`: that is not for now, and
     /// nothing has happened. The second value: a pass must follow ([`Link::catch_up`]).
-    ///
-    /// `binds`: a Bind instead, behind which nobody has to look at the link.
     pub(crate) fn post_short(
         &self,
-        binds: bool,
         post: impl FnOnce(&mut State) -> Option<Result<(), Status>>,
     ) -> Option<(Result<(), Status>, bool)> {
         let now = sys::recently();
-        if !binds && !self.watch.is_leased(now) {
+        if !self.watch.is_leased(now) {
             return None;
         }
         let (done, left) = self.lock.try_with(|state| {
-            if !(binds && state.quiet || self.is_short(state, now)) {
+            if !self.is_short(state, now) {
                 return None;
             }
             let posted = post(state)?;
@@ -56,6 +53,23 @@ impl Link {
             Some((posted, !sent))
         })?;
         done.map(|(posted, more)| (posted, more || left))
+    }
+
+    /// Have `bind` execute a Bind, behind which nobody has to look at an open connection. `None` and the
+    /// second value: as of [`Link::post_short`].
+    pub(crate) fn bind_short(
+        &self,
+        bind: impl FnOnce(&mut State) -> Option<Result<(), Status>>,
+    ) -> Option<(Result<(), Status>, bool)> {
+        // A tracer is told of it by a pass.
+        if self.shared.options.trace.is_some() {
+            return None;
+        }
+        let (done, left) = self.lock.try_with(|state| {
+            let open = state.connection.is_open() && state.connection.ended().is_none();
+            if open { bind(state) } else { None }
+        })?;
+        done.map(|done| (done, left))
     }
 
     /// The core's tools on the short way: no shared receives, and no tracer.

@@ -9,10 +9,10 @@ use transom_wire::Time;
 use super::cq::Cq;
 use super::srq::Srq;
 use crate::dialect::PeerGone;
-use crate::driver::link::Link;
 use crate::driver::link::control::report;
 use crate::driver::link::notifications::Notifications;
 use crate::driver::link::queues::{Queues, QueuesOverview, Settle};
+use crate::driver::link::{Link, State};
 use crate::driver::schedule::shared::{ReceiveWaiter, Shared, Source};
 use crate::sys;
 use crate::{
@@ -100,12 +100,11 @@ impl Source for ConnectionTimer {
     }
 }
 
-/// Whether a request may go the short way: a Write of a few bytes from one place, or a Bind.
+/// Whether a request may go the short way: a Write of a few bytes from one place.
 #[inline]
 fn is_small(request: &Request, data: Data<'_>) -> bool {
     match (request.operation, data) {
         (Operation::Write { .. }, Data::Sges([entry])) => entry.length as usize <= SMALL,
-        (Operation::Bind { .. }, Data::Sges([])) => true,
         _ => false,
     }
 }
@@ -156,12 +155,20 @@ impl Qp {
 
     pub(crate) fn post(&self, request: &Request, data: Data<'_>) -> Result<(), Status> {
         let mut front = self.front();
-        if is_small(request, data) {
-            let binds = !request.operation.has_data();
+        let short = if is_small(request, data) {
             let post = |pair: &mut QueuePair, to: &mut Execution| pair.post_to(to, request, data);
-            if let Some((done, more)) = self.post_short(&mut front, binds, post) {
-                return self.posted(front, done, more);
-            }
+            self.post_short(&mut front, post)
+        } else if let (Operation::Bind { .. }, Data::Sges([])) = (request.operation, data) {
+            let Front { pair, link, .. } = &mut *front;
+            let bind = |state: &mut State| {
+                pair.bind_now(state.execution_of(self)?, request, &self.adapter.memory)
+            };
+            link.as_deref().and_then(|link| link.bind_short(bind))
+        } else {
+            None
+        };
+        if let Some((done, more)) = short {
+            return self.posted(front, done, more);
         }
         front.pair.post(request, data)?;
         self.run(front, false);
@@ -176,7 +183,7 @@ impl Qp {
         if list.clone().all(|(request, data)| is_small(&request, data)) {
             let list = list.clone();
             let post = |pair: &mut QueuePair, to: &mut Execution| pair.post_list_to(to, list);
-            if let Some((done, more)) = self.post_short(&mut front, false, post) {
+            if let Some((done, more)) = self.post_short(&mut front, post) {
                 return self.posted(front, done, more);
             }
         }
@@ -205,12 +212,11 @@ impl Qp {
     fn post_short(
         &self,
         front: &mut Front,
-        binds: bool,
         post: impl FnOnce(&mut QueuePair, &mut Execution) -> Result<(), Status>,
     ) -> Option<(Result<(), Status>, bool)> {
         let Front { pair, link, .. } = front;
         let link = link.as_deref().filter(|link| link.is_over_rings() && !pair.is_waiting())?;
-        link.post_short(binds, |state| Some(post(pair, state.execution_of(self)?)))
+        link.post_short(|state| Some(post(pair, state.execution_of(self)?)))
     }
 
     /// The end of a post by the short way.
