@@ -560,3 +560,113 @@ impl QueuePair {
         (self.outstanding, self.outstanding_receives)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dialect;
+    use transom_memory::{Config, Registration, Scope, Segment, WindowSpec};
+
+    const NUMBER: QueuePairId = QueuePairId(7);
+    const DOMAIN: DomainId = DomainId(1);
+
+    /// A connected queue pair with room for two requests, its other half, and a table of memory.
+    fn connected() -> (QueuePair, Execution, Memory) {
+        let mut pair = QueuePair::new(QueuePairConfig {
+            number: NUMBER,
+            domain: DOMAIN,
+            context: 0,
+            kind: QueuePairKind::Rc,
+            dialect: &dialect::ND2,
+            initiator_depth: 2,
+            receive_depth: 2,
+            initiator_sge: 1,
+            receive_sge: 1,
+            inline_size: 0,
+            largest_transfer: 64,
+            shared: false,
+            receive_domain: DOMAIN,
+        });
+        let mut execution = pair.attach(QueuePairState::Connecting).unwrap();
+        execution.open();
+        pair.exchange(&mut execution);
+        (pair, execution, Memory::new([1; 32], Config::default()))
+    }
+
+    fn bind(memory: &Memory, flags: Flags) -> Request {
+        let scope = Scope::Domain(DOMAIN);
+        let segments = [Segment { host: 0, length: 64 }];
+        let rights = Rights::BIND;
+        let region = memory.register(&Registration { scope, rights, base: 0, segments: &segments });
+        let (domain, rights) = (DOMAIN, Rights::REMOTE_READ);
+        let region = region.unwrap();
+        let window = WindowSpec { region, domain, scope, base: 0, length: 8, rights };
+        let window = memory.reserve(&window, 0).unwrap();
+        Request { context: 1, operation: Operation::Bind { window }, flags }
+    }
+
+    /// Whether the window is reserved still: a reservation can be taken once.
+    fn waits(memory: &Memory, request: &Request) -> bool {
+        matches!(request.operation, Operation::Bind { window } if memory.activate(window))
+    }
+
+    #[test]
+    fn a_bind_executes_at_its_call_when_nothing_is_before_it() {
+        let (mut pair, execution, memory) = connected();
+        let request = bind(&memory, Flags::SILENT_SUCCESS);
+        assert_eq!(pair.bind_now(&execution, &request, &memory), Some(Ok(())));
+        assert!(!waits(&memory, &request), "it is open");
+        assert_eq!((pair.outstanding, execution.requests.is_empty()), (0, true));
+        // Its reservation is gone: it fails in its turn.
+        assert_eq!(pair.bind_now(&execution, &request, &memory), None);
+    }
+
+    /// Each leaves the reservation and the queue pair as they were.
+    #[test]
+    fn a_bind_that_has_to_wait_or_is_refused_changes_nothing() {
+        let silent = Flags::SILENT_SUCCESS;
+        let fenced = Flags(silent.0 | Flags::READ_FENCE.0);
+        type Spoil = fn(&mut QueuePair, &mut Execution);
+        let send = Request { context: 2, operation: Operation::Send, flags: Flags::NONE };
+        let post = move |pair: &mut QueuePair| pair.post(&send, Data::Sges(&[])).unwrap();
+        let behind: [(&str, Flags, Spoil); 6] = [
+            ("its completion is asked for", Flags::NONE, |_, _| ()),
+            ("a Read is under way before its fence", fenced, |_, to| to.reads = 1),
+            ("a request has failed", silent, |_, to| to.failed = true),
+            ("a message is under way", silent, |_, to| to.under_way = Some(0)),
+            ("the connection has ended", silent, |_, to| to.state = QueuePairState::Error),
+            ("the front half has heard of no connection", silent, |_, to| {
+                to.told = QueuePairState::Connecting;
+            }),
+        ];
+        for (why, flags, spoil) in behind {
+            let (mut pair, mut execution, memory) = connected();
+            spoil(&mut pair, &mut execution);
+            let request = bind(&memory, flags);
+            assert_eq!(pair.bind_now(&execution, &request, &memory), None, "{why}");
+            assert!(waits(&memory, &request) && pair.outstanding == 0, "{why}");
+        }
+        for carried in [false, true] {
+            let (mut pair, mut execution, memory) = connected();
+            post(&mut pair);
+            if carried {
+                pair.exchange(&mut execution);
+            }
+            let request = bind(&memory, silent);
+            assert_eq!(pair.bind_now(&execution, &request, &memory), None, "carried: {carried}");
+            assert!(waits(&memory, &request) && pair.outstanding == 1);
+        }
+        // The queue is full of what has gone.
+        let (mut pair, mut execution, memory) = connected();
+        post(&mut pair);
+        post(&mut pair);
+        pair.exchange(&mut execution);
+        execution.advance(Progress::Sent);
+        let request = bind(&memory, silent);
+        assert_eq!(pair.bind_now(&execution, &request, &memory), None, "the second has not gone");
+        execution.advance(Progress::Sent);
+        let full = Some(Err(Status::NoMoreEntries));
+        assert_eq!(pair.bind_now(&execution, &request, &memory), full);
+        assert!(waits(&memory, &request) && pair.outstanding == 2);
+    }
+}

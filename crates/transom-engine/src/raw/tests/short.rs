@@ -1,11 +1,11 @@
-//! Small Writes over shared memory while their link is in an unusual state.
+//! Small Writes over shared memory, and Binds, while their link is in an unusual state.
 
-use transom_memory::{Rights, Token};
+use transom_memory::{Purpose, Rights, Token};
 
 use super::harness::*;
 use super::rings::until;
 use crate::raw::{Options, Path};
-use crate::{CompletionKind, Data, Flags, Operation, Request, Status};
+use crate::{CompletionKind, Data, Flags, Operation, Request, Sge, Status};
 
 /// Two ends, memory of the first, and a window of the second, over which Writes have gone for so long that
 /// nothing about the link is new.
@@ -121,4 +121,33 @@ fn binds_of_an_idle_link_execute_at_once_and_give_their_places_back() {
     writer.post(write(token, &to, 48), &[from.sge(48, 8)]);
     writer.expect(CompletionKind::Write);
     assert_eq!(to.bytes()[48..56], from.bytes()[48..56]);
+}
+
+/// ND2 5.6, design rule 6: access begins when the Bind executes, which is in its turn.
+#[test]
+fn a_bind_executes_at_its_call_but_not_before_a_send_that_waits() {
+    for path in [Path::Process, Path::Tcp] {
+        let (owner, peer) = pair_with(&Options { path, ..Options::from_env() });
+        let (to, inbox) = (owner.buffer(64), peer.buffer(8));
+        let bind = || {
+            let window = owner.reserve(&to, Rights::REMOTE_WRITE);
+            owner.post_with(Operation::Bind { window }, &[], Flags::SILENT_SUCCESS);
+            window
+        };
+        let is_open = |window: Token| {
+            let entry = Sge { token: window.0, address: to.address(), length: 8 };
+            let connection = owner.connector.connection();
+            owner.qp.probe(connection, Purpose::RemoteWrite, &entry).is_ok()
+        };
+        let first = bind();
+        until("the Bind did not execute", || is_open(first));
+        owner.post(Operation::Send, &[to.sge(0, 4)]);
+        owner.cq.progress();
+        let second = bind();
+        owner.cq.progress();
+        assert!(is_open(first) && !is_open(second), "{path:?}: it waits behind the Send");
+        peer.qp.post_receive(9, &[inbox.all()]).unwrap();
+        owner.expect(CompletionKind::Send);
+        until("the Bind did not execute", || is_open(second));
+    }
 }
