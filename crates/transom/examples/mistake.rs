@@ -28,12 +28,12 @@ fn worker(to: SocketAddr) -> Result<()> {
 fn main() -> Result<()> {
     let here = SocketAddr::from(([127, 0, 0, 1], 0));
     let adapter = Adapter::open(here.ip())?;
-    let log = adapter.register(vec![0; LOG])?;
+    let log = adapter.register(vec![0; LOG])?.named("log");
     let mut listener = adapter.listen(here)?;
     let to = listener.address();
     let worker = std::thread::spawn(move || worker(to));
     let peer = listener.next().wait()?.receives(4, 64).accept().wait()?;
-    let window = peer.bind(&log, PART, Rights::WRITE)?;
+    let window = peer.bind(&log, PART, Rights::WRITE)?.named("part of the worker");
     peer.send(window.grant().to_bytes())?.wait()?;
     if let Ok(Err(error)) = worker.join() {
         println!("the worker has failed: {:?}", error.kind());

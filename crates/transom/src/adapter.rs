@@ -294,6 +294,20 @@ impl Adapter {
         }
     }
 
+    /// The counters of this adapter and of its objects now, as OpenMetrics text with its end. The
+    /// metrics are those of `transom show --metrics`; docs/debugging.md has name, type and unit of
+    /// each.
+    ///
+    /// ```
+    /// let adapter = transom::Adapter::open("127.0.0.1".parse()?)?;
+    /// assert!(adapter.open_metrics().contains("# TYPE transom_refusals counter\n"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn open_metrics(&self) -> String {
+        self.shared.raw.open_metrics()
+    }
+
     /// Bytes of memory that connections hold because of their peers: beginnings of frames whose
     /// rest has not come, and what a peer does not take. Bounded for each, whatever it does.
     #[must_use]

@@ -11,6 +11,7 @@
 //! | `inspect` | answers whoever of this user asks what a process has registered, and who tried to touch it |
 //! | `grants` | the ledger of grants that is printed when the process exits |
 //! | `capture` | everything that a process sends and takes, as a file that Wireshark reads |
+//! | `observe` | spans and events of the crate `tracing`, with the feature of this name |
 //! | `config` | an adapter's options, what the environment asks for, and the path that bytes take |
 
 mod capture;
@@ -20,6 +21,7 @@ mod inspect;
 mod limits;
 mod link;
 mod objects;
+mod observe;
 mod schedule;
 
 pub use config::capture::{CaptureOptions, CaptureRing};
@@ -37,7 +39,7 @@ pub use objects::cq::Waited;
 pub(crate) use capture::begin as begin_capture;
 pub(crate) use config::options::status_of;
 pub(crate) use grants::{begin as begin_ledger, end as end_ledger};
-pub(crate) use inspect::{begin as begin_inspection, end as end_inspection};
+pub(crate) use inspect::{begin as begin_inspection, end as end_inspection, open_metrics};
 pub(crate) use link::Link;
 pub(crate) use link::notifications::Notifications;
 pub(crate) use objects::connector::Connector;
@@ -45,4 +47,5 @@ pub(crate) use objects::cq::{Asleep, Cq};
 pub(crate) use objects::listener::Listener;
 pub(crate) use objects::qp::Qp;
 pub(crate) use objects::srq::Srq;
+pub(crate) use observe::close as observe_close;
 pub(crate) use schedule::shared::Shared;

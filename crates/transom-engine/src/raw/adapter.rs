@@ -10,6 +10,7 @@ use transom_memory::{Config, Memory};
 use super::{Error, Options, Result};
 use crate::driver::{
     Link, Shared, begin_capture, begin_inspection, begin_ledger, end_inspection, end_ledger,
+    open_metrics,
 };
 use crate::sys::{self, AddressWatch};
 use crate::{DenialRecord, Status};
@@ -245,6 +246,13 @@ impl Adapter {
         let (guesses, slowed) = shared.guess_limiter.counts();
         let unasked = shared.query_budget.unasked();
         Counters { denials, denials_dropped, links, shared_links, guesses, slowed, unasked }
+    }
+
+    /// Counts of what happened so far, and of its objects now, as OpenMetrics text with its end: the
+    /// metrics that `transom show --metrics` prints, under `adapter="0"`. Empty in a forked child.
+    #[must_use]
+    pub fn open_metrics(&self) -> String {
+        self.0.here().map(|shared| open_metrics(shared, self.0.address)).unwrap_or_default()
     }
 
     /// Bytes of memory that connections hold because of their peers: beginnings of frames whose rest has

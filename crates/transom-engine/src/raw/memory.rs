@@ -12,6 +12,7 @@ use transom_memory::{
 
 use super::adapter::Owner;
 use super::{Adapter, Error, QueuePair, Result};
+use crate::driver::observe_close;
 use crate::sys;
 use crate::{Data, Flags, Operation, Request, Status};
 
@@ -259,7 +260,8 @@ impl Adapter {
     /// As [`Adapter::deregister`].
     pub fn deregister_unless(&self, region: Token, unless: Unless) -> Result<()> {
         let shared = self.0.here()?;
-        shared.memory.deregister(region, unless, sys::recently().0).map_err(deregister_error)
+        let close = || shared.memory.deregister(region, unless, sys::recently().0);
+        observe_close(region, close).map_err(deregister_error)
     }
 
     /// End a registration and every window on it. One that has ended already stays so.
@@ -322,7 +324,8 @@ impl Adapter {
     /// `InvalidParameter(0)` if the token is not that of an open window; `Forked`.
     pub fn revoke(&self, window: Token) -> Result<()> {
         let shared = self.0.here()?;
-        shared.memory.close(window, None, sys::recently().0).map_err(deregister_error)
+        let close = || shared.memory.close(window, None, sys::recently().0);
+        observe_close(window, close).map_err(deregister_error)
     }
 }
 

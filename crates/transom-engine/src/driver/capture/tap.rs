@@ -42,7 +42,8 @@ impl Tracer for Tap<'_> {
         let (Some(capture), Some(end)) = (self.capture, self.end) else { return };
         match event.what {
             What::Denied { denial } => {
-                let cause = self.link.shared.denials().get(denial).map(|it| it.cause.to_string());
+                let cause =
+                    self.link.shared.denials().get(denial).map(|it| format!("{:#}", it.cause));
                 let text = cause.unwrap_or_else(|| "refused".to_owned());
                 capture.record(|recorder, _| recorder.note(end, text));
             }

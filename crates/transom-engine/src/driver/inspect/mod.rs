@@ -11,6 +11,7 @@ mod server;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+pub(crate) use report::open_metrics;
 use server::Server;
 
 use super::schedule::shared::Shared;

@@ -1,6 +1,7 @@
 //! From the engine's tables to records.
 
 use std::cell::Cell;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use transom_inspect::{
@@ -54,6 +55,13 @@ pub(super) fn tell<E>(
     }
     let end = End { records: records.get() };
     tell(Record::End(end))
+}
+
+/// The counters of one adapter, as OpenMetrics text.
+pub(crate) fn open_metrics(shared: &Arc<Shared>, address: IpAddr) -> String {
+    let inspected = Inspected { number: 0, address, shared: Arc::downgrade(shared) };
+    let adapter = adapter(&inspected, shared, counters(shared));
+    transom_inspect::metrics(&[Record::Adapter(Box::new(adapter))])
 }
 
 fn process(counted: &[Counters]) -> Process {

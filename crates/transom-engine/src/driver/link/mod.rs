@@ -42,6 +42,7 @@ use super::config::options::Explain;
 use super::config::path::{PathReason, Place};
 use super::limits::admission::Starting;
 use super::limits::guess_limiter::PeerIdentity;
+use super::observe::Observer;
 use super::schedule::combining_lock::CombiningLock;
 use super::schedule::shared::{Shared, Source};
 use super::schedule::sync;
@@ -96,6 +97,7 @@ pub(crate) struct Link {
     /// Whose silence has ended it.
     pub(crate) silence: OnceLock<Silence>,
     pub(crate) events: EventQueue,
+    pub(crate) observer: Observer,
     pub(crate) owner: Mutex<Weak<dyn Owner>>,
 }
 
@@ -184,6 +186,7 @@ impl Denials for LinkDenials<'_> {
             let who = || link.known.get().copied().or_else(ask);
             guess_limiter.guessed(who, record.time);
         }
+        link.observer.refused(&record);
         link.shared.denials().record(record)
     }
 
@@ -221,6 +224,7 @@ impl Link {
     ) -> Arc<Link> {
         let connecting = matches!(starting, Starting::Asking(_));
         let unaccepted = matches!(starting, Starting::Incoming(_));
+        let observer = Observer::new(peer, connection.id());
         let state = State {
             unaccepted,
             connection,
@@ -266,6 +270,7 @@ impl Link {
             known: OnceLock::new(),
             silence: OnceLock::new(),
             events: EventQueue::default(),
+            observer,
             owner: Mutex::new(owner),
         })
     }
@@ -320,6 +325,7 @@ impl Link {
     }
 
     fn afterwards(&self, notifications: Notifications) {
+        self.observer.emit();
         notifications.fire();
         self.deliver();
     }

@@ -55,6 +55,9 @@ impl Link {
         if state.qp.is_none() {
             state.qp = qp; // unless the call has just brought one
         }
+        let path =
+            || (if state.rings.is_some() { transom_process::NAME } else { "tcp" }, state.reason);
+        self.observer.effects(&effects.list, path);
         state.effects = effects;
         state.report();
         result
