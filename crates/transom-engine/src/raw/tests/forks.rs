@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::harness::*;
 use super::processes::{accepted, connected_with, listening, parent};
-use crate::raw::{Options, Path, Sink};
+use crate::raw::{CaptureOptions, Options, Path, Sink};
 use crate::tables::{ConnectorState, QueuePairState};
 use crate::{Operation, Status};
 
@@ -249,6 +249,36 @@ fn a_forked_child_may_open_an_adapter_of_its_own() {
         sent && two.next().status == Status::Success && ours.iter().all(|t| !theirs.contains(t))
     });
     drop((active, passive));
+}
+
+/// A child writes nothing to its parent's capture; it has a file of its own, with its number in the name.
+#[test]
+fn a_forked_child_has_a_capture_of_its_own() {
+    if !has_a_process_for_itself("a_forked_child_has_a_capture_of_its_own", "tcp") {
+        return;
+    }
+    let folder = std::env::temp_dir().join(format!("transom-forks-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    let file = folder.join("x.pcapng");
+    let options = Options { capture: Some(CaptureOptions::to(&file)), ..Options::from_env() };
+    let exchange = || {
+        let (one, two) = pair_with(&options);
+        let (from, to) = (one.buffer(64), two.buffer(64));
+        two.qp.post_receive(1, &[to.all()]).unwrap();
+        one.post(Operation::Send, &[from.all()]);
+        one.next().status == Status::Success && two.next().status == Status::Success
+    };
+    assert!(exchange());
+    let before = std::fs::read(&file).unwrap();
+    let parent = std::process::id();
+    in_forked_child(|| {
+        let done = exchange();
+        let own = folder.join(format!("x-{}.pcapng", std::process::id()));
+        done && std::process::id() != parent && own.metadata().is_ok_and(|own| own.len() > 500)
+    });
+    assert!(before.len() > 500);
+    assert_eq!(std::fs::read(&file).unwrap(), before, "the parent's is as it was");
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 /// A child does not answer inspections of its parent, nor does it take the parent's socket away; it
