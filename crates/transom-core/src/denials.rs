@@ -71,7 +71,7 @@ impl std::fmt::Display for DenialCause {
                 write!(
                     f,
                     "the queue pair lets its peer {what} nothing, whatever the token grants: give it \
-                     that access flag"
+                     that access flag (`transom explain queue_pair_access`)"
                 )
             }
             DenialCause::ByPeer(error) => match &error.explanation {

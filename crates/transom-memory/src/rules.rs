@@ -107,6 +107,8 @@ rules! {
         "a region must have no window bound to it, and no use under way, when it goes", "ND2 R16; WSD A-18";
     PEER_CLOSES "peer_closes":
         "a peer must close only live windows and fast registrations that are open to it", "NDK INV-7, INV-9";
+    QUEUE_PAIR_ACCESS "queue_pair_access":
+        "the access flags of the queue pair must allow its peer the operation", "Verbs V93";
     // Requests.
     CONNECTED_QUEUE_PAIR "connected_queue_pair":
         "a request that is no receive must find its queue pair connected", "ND2 4.1";

@@ -45,4 +45,7 @@ fn a_program_in_c_has_a_ledger() {
     let (status, _, text) = run(&program, "fail", "strict");
     assert_eq!(status, Some(3), "the status of the program itself: {text}");
     assert_eq!(run(&program, "leave", "1").0, Some(0));
+    // A forked child has granted nothing: it exits as it would, and prints nothing.
+    let (status, _, text) = run(&program, "fork", "strict");
+    assert_eq!((status, text.matches("ledger:").count()), (Some(97), 1), "{text}");
 }

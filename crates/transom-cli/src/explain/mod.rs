@@ -74,6 +74,7 @@ mod tests {
             Some("ND2") => "the NetworkDirect SPI, version 2",
             Some("NDK") => "NDKPI, the kernel interface of Windows",
             Some("WSD") => "Winsock Direct",
+            Some("Verbs") => "Linux verbs",
             Some("design") => "Transom itself",
             _ => panic!("no words for {citation}"),
         }

@@ -2,6 +2,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <infiniband/verbs.h>
 
@@ -25,6 +27,15 @@ int main(int count, char **words) {
     printf("buffered"); /* written at exit, if the exit is in order */
     if (!strcmp(what, "leave"))
         return 0;
+    if (!strcmp(what, "fork")) {
+        fflush(stdout);
+        pid_t child = fork();
+        if (child == 0)
+            exit(0);
+        int status = 1;
+        if (waitpid(child, &status, 0) != child || status != 0)
+            return 1;
+    }
     if (!strcmp(what, "fail"))
         exit(3);
     return ibv_dereg_mr(mr) || ibv_dealloc_pd(pd) || ibv_close_device(context);
