@@ -151,6 +151,8 @@ fn a_process_is_listed_and_shown_with_its_window_and_its_refusal() {
         .expect("the connection that the window serves");
     assert_eq!(connection["adapter"], window["adapter"]);
     assert!(connection["requests"]["depth"].as_u64().unwrap() > 0, "{connection}");
+    // The peer posts four receives, and again the one that the grant has used.
+    assert!((3..=4).contains(&connection["credit"].as_u64().unwrap()), "{connection}");
     assert!(connection["path_reason"].as_str().unwrap().len() > 10);
     assert!(connection["time_outs"].is_array(), "{connection}");
     let refusals = of_kind(&records, "refusal");

@@ -175,6 +175,10 @@ pub struct Connection {
     pub receives: Option<Queue>,
     /// Reads of ours that wait for their bytes.
     pub reads: u64,
+    /// How many Sends the peer lets begin now, as the receives that it has posted; none of a peer that
+    /// grants no credits.
+    #[serde(default)]
+    pub credit: Option<u64>,
     /// The oldest request waits until the wire lets it begin: for credit, or for a Read to end.
     pub waits_for_peer: bool,
     /// A message of the peer's waits for a receive of this program.

@@ -163,6 +163,11 @@ impl Ledger {
         true
     }
 
+    /// How many Sends may begin.
+    pub(crate) fn credit(&self) -> u32 {
+        self.granted.wrapping_sub(self.used) & CREDITS
+    }
+
     /// Whether a Send without credit waits because the peer has no receive for it: from then on its
     /// time is limited. Before the peer's first word it may merely be slow, and a shared queue is
     /// waited for without limit.

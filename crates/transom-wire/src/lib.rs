@@ -195,6 +195,11 @@ pub trait Wire: Send {
     /// The largest payload that one link segment holds (the TCP maximum segment size), when known.
     fn set_segment_size(&mut self, bytes: u32);
 
+    /// How many Sends may begin now by what the peer has granted; `None`: the wire has no credits.
+    fn credit(&self) -> Option<u32> {
+        None
+    }
+
     /// What its frames are, for whom only watches them.
     fn framing(&self) -> Framing {
         Framing::Fpdus

@@ -132,6 +132,8 @@ fn connection(one: &Connection) -> String {
             Some(Queue { taken, depth }) => format!("{taken} of {depth}"),
             None => "from a shared queue".to_owned(),
         };
+        let credit =
+            one.credit.map_or_else(String::new, |sends| format!(", credit for {sends} Sends"));
         let waits = match (one.waits_for_peer, one.peer_waits_for_receive) {
             (true, _) => "; a request waits for the peer",
             (_, true) => "; a message of the peer's waits for a receive",
@@ -140,7 +142,7 @@ fn connection(one: &Connection) -> String {
         line(
             &mut text,
             &format!(
-                "      queue pair {number}: requests {}, receives {}, Reads under way {}{waits}",
+                "      queue pair {number}: requests {}, receives {}, Reads under way {}{credit}{waits}",
                 fill(one.requests),
                 fill(one.receives),
                 one.reads

@@ -78,6 +78,8 @@ pub struct ConnectionOverview {
     pub queue_pair: Option<QueuePairId>,
     /// Reads of ours that wait for their bytes.
     pub reads: u32,
+    /// How many Sends the peer lets begin now; `None`: this wire, or this peer, has no credits.
+    pub credit: Option<u32>,
     /// The oldest request waits until the wire lets it begin.
     pub waits_for_peer: bool,
     /// A message of the peer's waits for a receive.
@@ -227,6 +229,7 @@ impl Connection {
             },
             queue_pair: execution.map(|execution| execution.number),
             reads: execution.map_or(0, |execution| execution.reads),
+            credit: self.wire.credit(),
             waits_for_peer: self.blocked,
             peer_waits_for_receive: self.paused_send.is_some(),
             time_outs: self.time_outs(),

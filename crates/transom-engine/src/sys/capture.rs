@@ -102,6 +102,51 @@ fn inserted(path: &Path, separator: &str, text: &str) -> PathBuf {
 mod tests {
     use super::*;
 
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("transom-{name}-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        folder
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let files = std::fs::read_dir(folder).unwrap();
+        let mut names: Vec<_> =
+            files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn of_a_ring_the_newest_files_are_kept() {
+        let folder = folder("ring");
+        std::fs::write(folder.join("x.9.pcapng"), "another's").unwrap();
+        let mut files = CaptureFiles::begin_at(&folder.join("x.pcapng"), Some(2)).unwrap();
+        for kept in [["x.1.pcapng", "x.2.pcapng"], ["x.2.pcapng", "x.3.pcapng"]] {
+            assert_eq!(files.write(b"a block").unwrap(), 7);
+            files.begin().unwrap();
+            assert_eq!(names(&folder), [&kept[..], &["x.9.pcapng"]].concat());
+        }
+        files.write(b"whole, half").unwrap();
+        files.cut(6).unwrap();
+        files.write(b"!").unwrap();
+        assert_eq!(std::fs::read(folder.join("x.3.pcapng")).unwrap(), b"whole,!");
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_link_is_not_followed_and_a_taken_name_not_used() {
+        let folder = folder("link");
+        let (path, elsewhere) = (folder.join("x.pcapng"), folder.join("elsewhere"));
+        std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
+        let files = CaptureFiles::begin_at(&path, None).unwrap();
+        let again = CaptureFiles::begin_at(&path, None).unwrap();
+        assert!(!elsewhere.exists());
+        let process = std::process::id();
+        assert_eq!(files.base(), folder.join(format!("x-{process}.pcapng")));
+        assert_eq!(again.base(), folder.join(format!("x-{process}-2.pcapng")));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
     #[test]
     fn what_tells_files_apart_stands_before_the_extension() {
         for (path, expected) in

@@ -132,6 +132,11 @@ impl Acks {
         true
     }
 
+    /// How many Sends may begin.
+    pub(super) fn credit(&self) -> u32 {
+        self.granted.wrapping_sub(self.used)
+    }
+
     /// Whether a Send without credit waits because the peer has no receive for it: from then on its
     /// time is limited. Before the peer's first word it may merely be slow, and a shared queue is
     /// waited for without limit.

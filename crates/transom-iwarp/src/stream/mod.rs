@@ -374,6 +374,10 @@ impl Wire for Stream {
         self.measure();
     }
 
+    fn credit(&self) -> Option<u32> {
+        self.agreed.extension.then(|| self.acks.credit())
+    }
+
     fn facts(&self) -> Option<Facts> {
         self.known.then(|| Facts {
             wire: match self.agreed.revision {

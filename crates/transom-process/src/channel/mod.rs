@@ -283,6 +283,10 @@ impl Wire for Channel {
 
     fn set_segment_size(&mut self, _bytes: u32) {}
 
+    fn credit(&self) -> Option<u32> {
+        Some(self.ledger.credit())
+    }
+
     fn framing(&self) -> Framing {
         Framing::Records
     }

@@ -150,6 +150,7 @@ fn connection(adapter: u64, link: &Link) -> Connection {
             .filter(|_| !overview.shares_receives)
             .map(|queues| queue(queues.receives)),
         reads: u64::from(overview.connection.reads),
+        credit: overview.connection.credit.map(u64::from),
         waits_for_peer: overview.connection.waits_for_peer,
         peer_waits_for_receive: overview.connection.peer_waits_for_receive,
         unread_bytes: overview.unread as u64,
