@@ -196,6 +196,30 @@ fn a_capture_of_rings_has_the_requests_that_one_of_tcp_has() {
     }
 }
 
+/// Small Writes of a thread that polls go a shorter way over rings, where it is fast enough, unless they
+/// are recorded.
+#[test]
+fn no_small_write_is_missing() {
+    let file = file("small");
+    let capture = CaptureOptions { payload: None, ..CaptureOptions::to(&file) };
+    let pair = Pair::new(Path::Process, here(false), &capture, Rights::WRITE);
+    let own = pair.adapters[1].register(vec![1; 8]).unwrap();
+    let mut asked = vec![];
+    for n in 0..300 {
+        let at = n * 8;
+        let written = pair.peer.write(pair.grant.range(at..at + 8), own.slice(..)).unwrap();
+        while !written.is_done() {
+            pair.owner.poll();
+            pair.peer.poll();
+        }
+        written.wait().unwrap();
+        asked.push(('W', at, 8));
+    }
+    drop(pair);
+    let Some(seen) = captured(&file) else { return };
+    assert_eq!(seen, asked);
+}
+
 #[test]
 fn a_refusal_stands_on_the_packet_that_asked_for_too_much() {
     for path in [Path::Tcp, Path::Process] {

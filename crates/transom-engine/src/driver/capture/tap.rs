@@ -22,14 +22,20 @@ pub(crate) struct Tap<'a> {
 }
 
 impl<'a> Tap<'a> {
+    /// Whether the passes over a link have a tracer: then each request takes the way that tells of it.
+    #[inline]
+    pub(crate) fn is_wanted(link: &Link) -> bool {
+        link.shared.options.trace.is_some() || link.shared.capture.is_some()
+    }
+
     /// `None`: nobody listens.
     #[inline]
     pub(crate) fn of(link: &'a Link, end: Option<EndId>) -> Option<Tap<'a>> {
-        let (program, capture) =
-            (link.shared.options.trace.as_ref(), link.shared.capture.as_deref());
-        if program.is_none() && capture.is_none() {
+        if !Tap::is_wanted(link) {
             return None;
         }
+        let (program, capture) =
+            (link.shared.options.trace.as_ref(), link.shared.capture.as_deref());
         Some(Tap { link, program, capture, end })
     }
 }

@@ -10,6 +10,7 @@ use transom_wire::Time;
 use super::notifications::Notifications;
 use super::shared_memory::{Records, SOME};
 use super::{Link, LinkDenials, State};
+use crate::driver::capture::tap::Tap;
 use crate::sys::{self, Host};
 use crate::{Cx, Effects, SmallRecord, Status};
 
@@ -23,8 +24,7 @@ impl Link {
             && !state.shares_receives
             && state.partial.is_empty()
             && state.starting.is_none()
-            && self.shared.options.trace.is_none()
-            && self.shared.capture.is_none()
+            && !Tap::is_wanted(self)
             && state.connection.is_quiet()
     }
 
