@@ -182,7 +182,7 @@ impl QueuePair {
         let slice = region.slice(range);
         let token = self.endpoint.bind(&slice, rights)?;
         let grant = Grant::from_parts(token, slice.address(), slice.len(), rights);
-        Ok(Window::new(&self.endpoint, &slice.region, grant))
+        Ok(Window::new(&self.endpoint, slice.region, grant))
     }
 
     /// Make progress without blocking; says whether anything completed. For programs that watch

@@ -25,8 +25,8 @@ pub struct Window {
 }
 
 impl Window {
-    pub(crate) fn new(endpoint: &Arc<Endpoint>, region: &Arc<Registered>, grant: Grant) -> Window {
-        Window { grant, endpoint: Arc::clone(endpoint), region: Arc::clone(region) }
+    pub(crate) fn new(endpoint: &Arc<Endpoint>, region: Arc<Registered>, grant: Grant) -> Window {
+        Window { grant, endpoint: Arc::clone(endpoint), region }
     }
 
     /// Give it a name, for messages about refusals and for who looks at the process: a name of what
