@@ -72,6 +72,9 @@ pub struct Dialect {
     /// Requests behind the one that fails are flushed, also those that the peer has acknowledged
     /// (Verbs V67). Elsewhere these have succeeded (ND2 4.9).
     pub flushes_acknowledged: bool,
+    /// A message of the peer may bring immediate data; where its programs know no such thing, it is
+    /// refused.
+    pub immediate: bool,
     /// Which memory may be the sink of a Read.
     pub sink: Purpose,
     /// A receive that comes too late: how long a Send of a plain peer may wait for one here. Between
@@ -112,6 +115,7 @@ pub const ND2: Dialect = Dialect {
     overrun: Overrun::Clear,
     dead_window: DeadWindow::Fatal,
     flushes_acknowledged: false,
+    immediate: false,
     sink: Purpose::ReadSink,
     receive_wait: Some(Duration::from_secs(1)),
     silence: Duration::from_secs(10),
@@ -171,6 +175,7 @@ pub const VERBS: Dialect = Dialect {
     overrun: Overrun::Keep,
     dead_window: DeadWindow::Ignored,
     flushes_acknowledged: true,
+    immediate: true,
     receive_wait: None,
     posting: &tables::POSTING_VERBS,
     outcomes: &tables::OUTCOMES_VERBS,

@@ -54,6 +54,26 @@ pub struct Execution {
     pub(crate) freed_receives: u32,
 }
 
+/// A message as the completion of its receive shows it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    /// [`CompletionKind::Receive`] or [`CompletionKind::ReceiveWrite`].
+    pub(crate) kind: CompletionKind,
+    pub(crate) length: u32,
+    pub(crate) solicited: bool,
+    pub(crate) value: Value,
+}
+
+/// The four bytes that a message may bring.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Value {
+    None,
+    /// The token of the window that it has closed.
+    Invalidated(u32),
+    /// Immediate data.
+    Immediate(u32),
+}
+
 impl Execution {
     pub(crate) fn new(
         config: &QueuePairConfig,
@@ -224,8 +244,10 @@ impl Execution {
                 !self.finished(slot)
                     && match slot.operation {
                         Operation::Read { .. } => kind == Wire::Read,
-                        Operation::Write { .. } => kind == Wire::Write,
-                        Operation::Send => kind == Wire::Send,
+                        Operation::Write { .. } | Operation::WriteWithImmediate { .. } => {
+                            kind == Wire::Write
+                        }
+                        Operation::Send | Operation::SendWithImmediate { .. } => kind == Wire::Send,
                         Operation::SendWithInvalidate { .. } => {
                             matches!(kind, Wire::Send | Wire::Invalidate)
                         }
@@ -275,35 +297,47 @@ impl Execution {
         }
     }
 
-    /// Complete the receive that was being filled.
-    pub(crate) fn complete_receive(
-        &mut self,
-        effects: &mut Effects,
-        status: Status,
-        length: u32,
-        solicited: bool,
-        invalidated: Option<u32>,
-        denial: u64,
-    ) {
-        let Some(slot) = self.receives.pop() else { return };
-        self.receiving = false;
-        self.freed_receives += u32::from(self.places == Places::UntilCompleted);
+    /// Complete the receive that a message has consumed.
+    pub(crate) fn complete_receive(&mut self, effects: &mut Effects, arrival: &Arrival) {
+        let Some(slot) = self.pop_receive() else { return };
         let mut flags = CompletionFlags::default();
-        if solicited {
+        if arrival.solicited {
             flags.0 |= CompletionFlags::SOLICITED.0;
         }
-        if invalidated.is_some() {
-            flags.0 |= CompletionFlags::INVALIDATED.0;
-        }
-        effects.complete(
-            Side::Receive,
-            Completion {
-                kind: CompletionKind::Receive,
-                flags,
-                value: invalidated.unwrap_or(0),
-                ..self.completion(&slot, status, u64::from(length), denial)
-            },
-        );
+        let value = match arrival.value {
+            Value::None => 0,
+            Value::Invalidated(token) => {
+                flags.0 |= CompletionFlags::INVALIDATED.0;
+                token
+            }
+            Value::Immediate(bytes) => {
+                flags.0 |= CompletionFlags::IMMEDIATE.0;
+                bytes
+            }
+        };
+        let completion = self.completion(&slot, Status::Success, u64::from(arrival.length), 0);
+        let kind = arrival.kind;
+        effects.complete(Side::Receive, Completion { kind, flags, value, ..completion });
+    }
+
+    /// Complete the oldest receive with an error.
+    pub(crate) fn fail_receive(&mut self, effects: &mut Effects, status: Status, denial: u64) {
+        let Some(slot) = self.pop_receive() else { return };
+        effects.complete(Side::Receive, self.completion(&slot, status, 0, denial));
+    }
+
+    fn pop_receive(&mut self) -> Option<Slot> {
+        let slot = self.receives.pop()?;
+        self.receiving = false;
+        self.freed_receives += u32::from(self.places == Places::UntilCompleted);
+        Some(slot)
+    }
+
+    /// Whether there is a receive for a message of the peer's, after a look into the shared queue.
+    pub(crate) fn has_receive(&mut self, shared: Option<&dyn SharedReceives>) -> bool {
+        !self.receives.is_empty()
+            || self.shared
+                && shared.is_some_and(|shared| shared.take(self.number, &mut self.receives))
     }
 
     /// The connection is over, and the queue pair goes on: what has succeeded completes, and what
@@ -350,14 +384,14 @@ impl Execution {
         self.reads = 0;
         if self.shared {
             if self.receiving {
-                self.complete_receive(effects, Status::Canceled, 0, false, None, denial);
+                self.fail_receive(effects, Status::Canceled, denial);
             }
             if let Some(shared) = shared {
                 shared.give_back(&mut self.receives);
             }
         } else {
             while !self.receives.is_empty() {
-                self.complete_receive(effects, Status::Canceled, 0, false, None, denial);
+                self.fail_receive(effects, Status::Canceled, denial);
             }
         }
     }

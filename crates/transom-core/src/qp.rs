@@ -80,6 +80,9 @@ pub enum QueuePairEvent {
     FirstMessage,
     /// The peer asked for what it may not do, and was refused; the queue pair is in error.
     AccessError,
+    /// The peer asked for what this queue pair does not do, and was refused; the queue pair is in
+    /// error.
+    RequestError,
     /// This side failed, or the peer broke a rule of the wire; the queue pair is in error.
     Fatal,
     /// The queue pair is in error, and takes no receive of its shared queue any more (Verbs V60).
@@ -306,7 +309,9 @@ impl QueuePair {
         match request.operation {
             Operation::Send
             | Operation::SendWithInvalidate { .. }
+            | Operation::SendWithImmediate { .. }
             | Operation::Write { .. }
+            | Operation::WriteWithImmediate { .. }
             | Operation::Read { .. }
             | Operation::Bind { .. }
             | Operation::Invalidate { .. }

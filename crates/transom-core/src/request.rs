@@ -67,24 +67,24 @@ pub enum Operation {
         /// How it completes; not a success.
         status: Status,
     },
-    /// A receive. Posted with [`QueuePair::post_receive`](crate::QueuePair::post_receive).
-    Receive,
-
-    // Named so that their numbers are taken; refused with `NotSupported` for now.
-    /// Reserved: a Send that carries four bytes for the completion.
+    /// Consume a receive of the peer, whose completion shows four bytes (Verbs V87).
     SendWithImmediate {
         /// The bytes.
         immediate: u32,
     },
-    /// Reserved: a Write that consumes a receive.
+    /// Place bytes in the peer's memory, then consume a receive (Verbs V87).
     WriteWithImmediate {
         /// Remote token.
         token: u32,
         /// Remote address.
         address: u64,
-        /// The bytes.
+        /// Four bytes for the completion of the receive.
         immediate: u32,
     },
+    /// A receive. Posted with [`QueuePair::post_receive`](crate::QueuePair::post_receive).
+    Receive,
+
+    // Named so that their numbers are taken; refused with `NotSupported` for now.
     /// Reserved: a Read that closes its sink's token at the end.
     ReadWithInvalidate {
         /// Remote token.
@@ -170,9 +170,11 @@ pub enum Data<'a> {
 pub enum CompletionKind {
     /// A receive.
     Receive,
-    /// A Send of either kind.
+    /// A receive that a Write with immediate data has consumed; its memory is untouched.
+    ReceiveWrite,
+    /// A Send of any kind.
     Send,
-    /// A Write.
+    /// A Write of either kind.
     Write,
     /// A Read.
     Read,
@@ -218,7 +220,8 @@ pub struct Completion {
     pub kind: CompletionKind,
     /// How it ended.
     pub status: Status,
-    /// Bytes received, for receives; bytes asked for otherwise.
+    /// Bytes received, or written by the message that consumed it, for receives; bytes asked for
+    /// otherwise.
     pub length: u32,
     /// See `flags`.
     pub value: u32,

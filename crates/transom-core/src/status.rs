@@ -27,6 +27,8 @@ pub enum Status {
     ReceiveTooSmall,
     /// The peer's receive is shorter than our message.
     PeerReceiveTooSmall,
+    /// The peer takes no such request.
+    PeerInvalidRequest,
     /// A request that made no sense when its turn came (ND2 C10).
     InvalidRequest,
     /// This side failed.

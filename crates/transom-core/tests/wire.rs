@@ -6,14 +6,14 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use transom_core::{
-    Buffer, Connection, ConnectionConfig, ConnectionEvent, Flags, Operation, QueuePairState,
-    Status, dialect,
+    Buffer, Connection, ConnectionConfig, ConnectionEvent, Dialect, Flags, Operation,
+    QueuePairState, Status, dialect,
 };
 use transom_memory::ConnectionId;
 use transom_testing::{Host, Pair, PairConfig, Seen};
 use transom_wire::{
-    Begin, Bytes, Decoded, Event, Facts, Frame, Message, MessageId, Payload, PeerError, ReadLimits,
-    Refusal, RefusalClass, Role, SetupError, Time, Trailer, Verdicts, Violation, Wire,
+    Begin, Bytes, Decoded, Event, Facts, Frame, Immediate, Message, MessageId, Payload, PeerError,
+    ReadLimits, Refusal, RefusalClass, Role, SetupError, Time, Trailer, Verdicts, Violation, Wire,
 };
 
 /// Says what it is told to: `polled` is known before the event of the one byte that comes in.
@@ -101,6 +101,7 @@ const SEND: Event<'static> = Event::Send {
     last: true,
     solicited: false,
     invalidate: None,
+    immediate: None,
 };
 
 /// The only frame of a message without bytes.
@@ -117,10 +118,13 @@ fn frame(id: u64) -> Frame {
 
 /// A connected active host on a script that has begun one Write and not finished its frames.
 fn host(script: Script) -> Host {
-    let [mut host, _] = Pair::new(PairConfig::new(&dialect::ND2)).hosts;
+    host_of(&dialect::ND2, script)
+}
+
+fn host_of(dialect: &'static Dialect, script: Script) -> Host {
+    let [mut host, _] = Pair::new(PairConfig::new(dialect)).hosts;
     let id = ConnectionId { number: 1, epoch: 1 };
-    let config =
-        ConnectionConfig { id, role: Role::Active, dialect: &dialect::ND2, explain: false };
+    let config = ConnectionConfig { id, role: Role::Active, dialect, explain: false };
     host.connection = Some(Connection::new(config, Box::new(script), Time(0)));
     let execution = host.queue_pair.attach(QueuePairState::Connecting).unwrap();
     host.with(Time(0), |_, link, _, cx| {
@@ -131,6 +135,31 @@ fn host(script: Script) -> Host {
     host.post_receive(20, &[]).unwrap();
     host.post(1, Operation::Write { token: 0, address: 0 }, Flags::NONE, &[]).unwrap();
     host
+}
+
+/// A peer that sends a Write with immediate data without leave: its bytes are placed, and the receive
+/// completes when there is one.
+#[test]
+fn v87_a_placed_write_waits_for_its_receive() {
+    let write = |value| Event::Write {
+        token: 0,
+        address: 0,
+        payload: Bytes::Own(&[]),
+        last: true,
+        immediate: Some(Immediate { value, solicited: false }),
+    };
+    let polled = Arc::new(Mutex::new(VecDeque::from([write(5), write(6)])));
+    let mut host = host_of(&dialect::VERBS, Script { polled, ..Script::default() });
+    let received = |host: &mut Host| -> Vec<_> {
+        host.completions().iter().map(|c| (c.request_context, c.value)).collect()
+    };
+    host.receive(Time(1), &[0]);
+    assert_eq!(received(&mut host), [(20, 5)]);
+    assert!(!host.connection.as_ref().unwrap().wants_read(), "nothing overtakes it");
+    host.post_receive(21, &[]).unwrap();
+    host.transmit(Time(2), &mut Buffer { bytes: Vec::new(), limit: 1000 });
+    assert_eq!(received(&mut host), [(21, 6)]);
+    assert!(host.connection.as_ref().unwrap().wants_read());
 }
 
 /// A peer (or a wire) that acknowledges what has not left is not believed, not even later.

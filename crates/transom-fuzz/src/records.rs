@@ -27,9 +27,11 @@ enum Inside {
 #[derive(Debug, Default)]
 pub(crate) struct Model {
     inside: Inside,
-    /// Receives that the peer was told of, and Sends of its that have begun.
+    /// Receives that the peer was told of, and how many its messages that have begun use.
     granted: u32,
     sends: u32,
+    /// Immediate data has come, and the message that brings it has not ended.
+    brings: bool,
     /// Reads of the peer without the last byte of their answer.
     unanswered: u32,
     /// Bytes that are missing of the answers to our reads.
@@ -62,13 +64,20 @@ impl Model {
         let free = self.inside == Inside::Nothing;
         match kind {
             Kind::Refuse => true,
+            Kind::Immediate => {
+                free && !std::mem::replace(&mut self.brings, true) && u32::try_from(address).is_ok()
+            }
             Kind::Announce => {
                 self.inside = Inside::Write { token, next: address, left: length };
-                free && length > 0
+                self.sends += u32::from(self.brings);
+                free && length > 0 && (!self.brings || self.sends <= self.granted)
             }
             Kind::Write => {
+                let brings = self.brings;
+                self.brings &= !last;
                 let Inside::Write { token: announced, next, left } = &mut self.inside else {
-                    return free && last;
+                    self.sends += u32::from(brings);
+                    return free && last && (!brings || self.sends <= self.granted);
                 };
                 let fits = *announced == token && *next == address && length <= *left;
                 if !fits || length == 0 || last != (length == *left) {
@@ -83,7 +92,10 @@ impl Model {
             }
             Kind::Send => {
                 let flags = header.flags & (record::SOLICITED | record::INVALIDATE);
+                let brings = self.brings;
+                self.brings &= !last;
                 let before = match self.inside {
+                    Inside::Nothing if brings && header.has(record::INVALIDATE) => return false,
                     Inside::Nothing => {
                         self.sends += 1;
                         0
@@ -100,7 +112,7 @@ impl Model {
             }
             Kind::Read => {
                 self.unanswered += 1;
-                free && self.unanswered <= reads
+                free && !self.brings && self.unanswered <= reads
             }
             Kind::Answer => {
                 let Some(missing) = self.asked.front_mut() else { return false };
@@ -108,7 +120,7 @@ impl Model {
                     return false;
                 }
                 *missing -= length;
-                let fits = free || self.inside == Inside::Answer;
+                let fits = free && !self.brings || self.inside == Inside::Answer;
                 self.inside = Inside::Answer;
                 if last {
                     self.asked.pop_front();

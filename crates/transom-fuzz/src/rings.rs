@@ -273,7 +273,7 @@ impl Victim {
         }
         assert_eq!(placing.news, news);
         let (token, address) = (placing.token, placing.address);
-        self.engine.take(Event::Write { token, address, payload, last: true });
+        self.engine.take(Event::Write { token, address, payload, last: true, immediate: None });
         true
     }
 

@@ -289,9 +289,15 @@ impl<W: Wire> Engine<W> {
             return;
         }
         let message = match self.next % 3 {
-            0 => Message::Send { length: 33, solicited: false, invalidate: None },
+            0 => Message::Send { length: 33, solicited: false, invalidate: None, immediate: None },
             1 => Message::Read { token: 1, address: 0, length: 64, sink_token: 1, sink_address: 0 },
-            _ => Message::Write { token: 1, address: 0, length: 3000, verdict: true },
+            _ => Message::Write {
+                token: 1,
+                address: 0,
+                length: 3000,
+                verdict: true,
+                immediate: None,
+            },
         };
         if self.wire.begin(self.now, MessageId(self.next), &message) == Begin::Started {
             self.next += 1;

@@ -13,8 +13,8 @@ use std::time::Duration;
 use transom_iwarp::{Config, Ready, Revision, Stream, TerminateForm};
 use transom_process::Channel;
 use transom_wire::{
-    Begin, Bytes, Event, Message, MessageId, Operation, Payload, ReadLimits, Refusal, RefusalClass,
-    Role, Time, Wire,
+    Begin, Bytes, Event, Immediate, Message, MessageId, Operation, Payload, ReadLimits, Refusal,
+    RefusalClass, Role, Time, Wire,
 };
 
 use crate::Input;
@@ -236,9 +236,14 @@ impl<W: Wire> End<W> {
         self.queue.push_back(match what {
             0 => {
                 let invalidate = (choice & 32 != 0).then_some(token);
-                Message::Send { length, solicited: flag, invalidate }
+                let immediate = (choice & 96 == 64).then_some(token);
+                Message::Send { length, solicited: flag, invalidate, immediate }
             }
-            1 => Message::Write { token, address, length, verdict: flag },
+            1 => {
+                let immediate = (choice & 32 != 0).then_some(token);
+                let immediate = immediate.map(|value| Immediate { value, solicited: flag });
+                Message::Write { token, address, length, verdict: flag, immediate }
+            }
             _ => Message::Read { token, address, length, sink_token: 9, sink_address: 0x900 },
         });
     }
@@ -298,7 +303,15 @@ impl<W: Wire> End<W> {
         if self.under_way.is_some() || self.dead {
             return;
         }
-        let Some(message) = self.queue.front().copied() else { return };
+        let Some(mut message) = self.queue.front().copied() else { return };
+        if self.wire.facts().is_some_and(|facts| !facts.extension) {
+            // The engine begins no such message here.
+            match &mut message {
+                Message::Send { immediate, .. } => *immediate = None,
+                Message::Write { immediate, .. } => *immediate = None,
+                Message::Read { .. } => {}
+            }
+        }
         if self.wire.begin(now, MessageId(self.next), &message) != Begin::Started {
             return;
         }
@@ -368,19 +381,22 @@ impl<W: Wire> End<W> {
                 self.judged(now, Operation::Write, false);
                 true
             }
-            Event::Write { address, payload, last, .. } => {
+            Event::Write { address, payload, last, immediate, .. } => {
                 let right = data(payload, address);
-                let sent = !last || matches!(peer.begun.front(), Some(Message::Write { .. }));
+                let brought = peer.begun.front().map(Message::immediate);
+                let sent = !last
+                    || matches!(peer.begun.front(), Some(Message::Write { .. }))
+                        && brought == Some(immediate);
                 self.judged(now, Operation::Write, last);
                 if last {
                     peer.begun.pop_front();
                 }
                 right && sent
             }
-            Event::Send { offset, payload, last, solicited, invalidate } => {
+            Event::Send { offset, payload, last, solicited, invalidate, immediate } => {
                 let right = data(payload, offset.into());
                 let length = offset + payload.len() as u32;
-                let sent = Message::Send { length, solicited, invalidate };
+                let sent = Message::Send { length, solicited, invalidate, immediate };
                 let sent = !last || peer.begun.front() == Some(&sent);
                 let operation =
                     if invalidate.is_some() { Operation::Invalidate } else { Operation::Send };

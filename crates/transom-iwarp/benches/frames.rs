@@ -58,7 +58,8 @@ fn run(size: usize, checksum: bool, extension: bool) {
         let start = Instant::now();
         for _ in 0..16 {
             let length = u32::try_from(size).unwrap();
-            let message = Message::Write { token: 7, address: 0, length, verdict: false };
+            let message =
+                Message::Write { token: 7, address: 0, length, verdict: false, immediate: None };
             assert_eq!(active.begin(NOW, MessageId(id), &message), Begin::Started);
             id += 1;
             while let Some(frame) = active.next_frame(NOW) {

@@ -6,12 +6,13 @@
 //! | 4 | acknowledgement | ULP = flags, MSN = Sends and Writes executed, MO = receives granted | none |
 //! | 5 | announcement | ULP = token, MSN = 0, MO = total length of the Write that follows | address |
 //! | 6 | refusal | ULP = operation and class, MSN = message, MO = offset of the text | text |
+//! | 7 | immediate data of the Send or Write that follows | ULP = the four bytes, MSN = 0, MO = flags | none |
 //!
 //! All counts are cumulative since start-up and wrap at 2^32, so none of these frames is ever
 //! repeated or missed. A refusal counts like an acknowledgement: Sends and Writes from 1; a Read by
 //! its message number on the read queue.
 
-use transom_wire::{Operation, RefusalClass};
+use transom_wire::{Immediate, Operation, RefusalClass};
 
 use crate::ddp::{Header, Target};
 use crate::rdmap::{Opcode, segment};
@@ -22,6 +23,8 @@ pub const ACK_QUEUE: u32 = 4;
 pub const ANNOUNCE_QUEUE: u32 = 5;
 /// Queue of refusals.
 pub const REFUSAL_QUEUE: u32 = 6;
+/// Queue of immediate data.
+pub const IMMEDIATE_QUEUE: u32 = 7;
 /// The most text a refusal carries, in bytes.
 pub const EXPLANATION: usize = 512;
 /// Text in one frame of a refusal.
@@ -29,6 +32,7 @@ pub const TEXT: usize = 56;
 
 const SHARED: u32 = 1;
 const WANTED: u32 = 2;
+const SOLICITED: u32 = 1;
 
 /// An extension frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +43,8 @@ pub enum Extra<'b> {
     Announce(Announce),
     /// Why the Terminate that follows is sent.
     Refusal(Refused<'b>),
+    /// The next Send or Write has immediate data. A Send says itself whether it is solicited.
+    Immediate(Immediate),
 }
 
 /// See [`Extra::Ack`].
@@ -108,6 +114,13 @@ impl Announce {
     }
 }
 
+/// The whole frame of immediate data: it has no payload.
+#[must_use]
+pub fn immediate_header(immediate: &Immediate) -> Header {
+    let flags = if immediate.solicited { SOLICITED } else { 0 };
+    header(IMMEDIATE_QUEUE, true, immediate.value, 0, flags)
+}
+
 impl Refused<'_> {
     /// The header; the text follows.
     #[must_use]
@@ -150,7 +163,10 @@ impl<'b> Extra<'b> {
                     last,
                 }))
             }
-            ACK_QUEUE | ANNOUNCE_QUEUE | REFUSAL_QUEUE => Err(false),
+            IMMEDIATE_QUEUE if last && payload.is_empty() => {
+                Ok(Extra::Immediate(Immediate { value: ulp, solicited: offset & SOLICITED != 0 }))
+            }
+            ACK_QUEUE | ANNOUNCE_QUEUE | REFUSAL_QUEUE | IMMEDIATE_QUEUE => Err(false),
             _ => Err(true),
         }
     }

@@ -9,7 +9,7 @@
 //! | [`terminate`] | RDMAP | Terminate, in the RFC's and in siw's bit order |
 //! | [`rfc7306`] | RDMAP | atomics, codec only |
 //! | [`faults`] | all | every violation and refusal, and what a Terminate says about it |
-//! | [`extension`] | ours | acknowledgements, announcements, refusals |
+//! | [`extension`] | ours | acknowledgements, announcements, refusals, immediate data |
 //!
 //! Each codec is a function that cannot panic from bytes to a meaning, and one back. [`Stream`]
 //! puts them together; [`Config`] says what one side wants, and can imitate another implementation.
@@ -24,7 +24,8 @@
 //! # Left out
 //!
 //! - Markers are never asked for, so none are understood.
-//! - Atomics and immediate data are refused like unknown opcodes.
+//! - Atomics and RFC 7306's message of immediate data are refused like unknown opcodes; between
+//!   Transoms immediate data has a form of its own.
 //! - Revision 0 (RDMAC) is refused.
 //! - Segments of a message must come in order, and those of two messages may not mix. Every known
 //!   peer sends them so; RFC 5041 5.3 only recommends it.

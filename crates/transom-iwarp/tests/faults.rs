@@ -104,9 +104,15 @@ fn every_refusal_reaches_the_initiator_with_its_message_and_class() {
                 Operation::Send => pair.active.send(b"data"),
                 Operation::Write => pair.active.write(7, 0x1000, b"data", true),
                 Operation::Read => pair.active.read(7, 0x1000, 8),
-                Operation::Invalidate => pair
-                    .active
-                    .post(Message::Send { length: 0, solicited: false, invalidate: Some(7) }, b""),
+                Operation::Invalidate => pair.active.post(
+                    Message::Send {
+                        length: 0,
+                        solicited: false,
+                        invalidate: Some(7),
+                        immediate: None,
+                    },
+                    b"",
+                ),
             }
             pair.run();
             let got = pair.active.taken();

@@ -102,10 +102,10 @@ fn data(op: &Op) -> Vec<u8> {
 fn post(side: &mut Side, op: &Op) {
     let message = match *op {
         Op::Send { length, solicited, invalidate } => {
-            Message::Send { length, solicited, invalidate }
+            Message::Send { length, solicited, invalidate, immediate: None }
         }
         Op::Write { token, address, length, verdict } => {
-            Message::Write { token, address, length, verdict }
+            Message::Write { token, address, length, verdict, immediate: None }
         }
         Op::Read { token, address, length } => {
             Message::Read { token, address, length, sink_token: 3, sink_address: address }

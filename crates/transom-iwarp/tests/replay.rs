@@ -149,12 +149,16 @@ impl<'s> Player<'s> {
         }
         let message = match (opcode, segment.target) {
             (Opcode::Send, Target::Untagged { offset: 0, .. }) => {
-                Message::Send { length, solicited: false, invalidate: None }
+                Message::Send { length, solicited: false, invalidate: None, immediate: None }
             }
             (Opcode::Write, Target::Tagged { stag: 1, .. }) => return, // ready to receive
-            (Opcode::Write, Target::Tagged { stag, offset }) => {
-                Message::Write { token: stag, address: offset, length, verdict: true }
-            }
+            (Opcode::Write, Target::Tagged { stag, offset }) => Message::Write {
+                token: stag,
+                address: offset,
+                length,
+                verdict: true,
+                immediate: None,
+            },
             (Opcode::ReadRequest, _) => {
                 let request = ReadRequest::parse(segment.payload).unwrap();
                 Message::Read {

@@ -561,7 +561,7 @@ fn a_frame_never_follows_a_reply_at_once() {
     let begun = side.wire.begin(
         side.now,
         MessageId(0),
-        &Message::Send { length: 0, solicited: false, invalidate: None },
+        &Message::Send { length: 0, solicited: false, invalidate: None, immediate: None },
     );
     assert_eq!(begun, Begin::Wait(Waiting::Start));
     assert_eq!(side.talk().len(), 24);
@@ -595,7 +595,7 @@ fn verdicts_never_go_back() {
     let answer = pair.passive.talk();
     let Pair { active, .. } = &mut pair;
     let now = active.now;
-    let send = Message::Send { length: 0, solicited: false, invalidate: None };
+    let send = Message::Send { length: 0, solicited: false, invalidate: None, immediate: None };
     let hand_out = |active: &mut Side, id| {
         assert_eq!(active.wire.begin(now, MessageId(id), &send), Begin::Started);
         assert!(active.wire.next_frame(now).is_some());
@@ -604,7 +604,7 @@ fn verdicts_never_go_back() {
     active.feed(&answer);
     assert_eq!(active.taken(), [Got::Done(1)]);
     // The same with an older verdict waiting: told once, with the younger.
-    let write = Message::Write { token: 7, address: 0, length: 0, verdict: true };
+    let write = Message::Write { token: 7, address: 0, length: 0, verdict: true, immediate: None };
     hand_out(active, 2);
     assert_eq!(active.wire.begin(now, MessageId(3), &write), Begin::Started);
     while active.wire.next_frame(now).is_some() {}

@@ -87,7 +87,10 @@ fn a_zero_length_send() {
     let (segment, bytes) = both_ways("0012 4143 00000000 00000000 00000001 00000000 587be8c4");
     assert_eq!(segment, send(Opcode::Send, 1, 0));
     let mut pair = Pair::plain();
-    pair.active.post(Message::Send { length: 0, solicited: false, invalidate: None }, &[]);
+    pair.active.post(
+        Message::Send { length: 0, solicited: false, invalidate: None, immediate: None },
+        &[],
+    );
     assert_eq!(pair.active.talk(), bytes);
 }
 
@@ -222,7 +225,8 @@ fn h_send_with_solicited_event_and_invalidate() {
     pair.active.send(b"1");
     pair.active.send(b"2");
     pair.run();
-    let message = Message::Send { length: 4, solicited: true, invalidate: Some(0x12a07) };
+    let message =
+        Message::Send { length: 4, solicited: true, invalidate: Some(0x12a07), immediate: None };
     pair.active.post(message, &[0xde, 0xad, 0xbe, 0xef]);
     assert_eq!(pair.active.talk(), bytes);
     pair.passive.got.clear();

@@ -12,9 +12,10 @@ impl From<Engine> for Status {
             Engine::Success => Status::SUCCESS,
             Engine::Canceled => Status::CANCELLED,
             Engine::LocalAccess => Status::ACCESS_VIOLATION,
-            Engine::RemoteAccess | Engine::RemoteError | Engine::PeerReceiveTooSmall => {
-                Status::REMOTE_RESOURCES
-            }
+            Engine::RemoteAccess
+            | Engine::RemoteError
+            | Engine::PeerReceiveTooSmall
+            | Engine::PeerInvalidRequest => Status::REMOTE_RESOURCES,
             Engine::IoTimeout | Engine::ReceiverNotReady | Engine::RetryExceeded => {
                 Status::IO_TIMEOUT
             }

@@ -10,7 +10,7 @@ pub(crate) fn nd2(status: Status) -> i32 {
         Status::Success => ND_SUCCESS,
         Status::Canceled => ND_CANCELED,
         Status::LocalAccess | Status::RemoteAccess => ND_ACCESS_VIOLATION, // ND2 C12
-        Status::RemoteError => ND_REMOTE_ERROR,
+        Status::RemoteError | Status::PeerInvalidRequest => ND_REMOTE_ERROR,
         Status::IoTimeout | Status::ReceiverNotReady | Status::RetryExceeded => ND_IO_TIMEOUT,
         Status::ReceiveTooSmall | Status::BufferOverflow | Status::QueueOverrun => {
             ND_BUFFER_OVERFLOW // ND2 C22, C27

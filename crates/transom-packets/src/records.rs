@@ -1,13 +1,14 @@
 //! Records of shared memory as frames of iWARP: what the same messages would have been over TCP.
 
 use transom_iwarp::ddp::Target;
-use transom_iwarp::extension::Announce;
+use transom_iwarp::extension::{Announce, immediate_header};
 use transom_iwarp::faults::Fault;
 use transom_iwarp::mpa::{self, Enhanced, StartUp, UNLIMITED};
 use transom_iwarp::rdmap::{self, Opcode, READ_QUEUE, ReadRequest, SEND_QUEUE, TERMINATE_QUEUE};
 use transom_iwarp::terminate::Terminate;
 use transom_iwarp::{TerminateForm, ddp, fpdu};
 use transom_process::record::{self, HEADER, Header, Kind};
+use transom_wire::Immediate;
 
 /// Payload of one frame at most: half of what a record holds.
 const PIECE: usize = record::LARGEST_PAYLOAD / 2;
@@ -59,6 +60,11 @@ impl Sender {
                 let Header { token, address, length, .. } = header;
                 let header = Announce { token, address, length }.header();
                 vec![seal(&header, &address.to_be_bytes())]
+            }
+            Kind::Immediate => {
+                let value = u32::try_from(header.address).unwrap_or(0);
+                let solicited = header.has(record::SOLICITED);
+                vec![seal(&immediate_header(&Immediate { value, solicited }), &[])]
             }
             Kind::Write => self.write(&header, payload),
             Kind::Send => self.send(&header, payload),
@@ -178,4 +184,26 @@ fn terminate(header: &Header) -> Vec<u8> {
         Terminate { code: fault.row().code, about: None }.to_bytes(TerminateForm::Rfc);
     let target = Target::Untagged { ulp: 0, queue: TERMINATE_QUEUE, number: 1, offset: 0 };
     frame(Opcode::Terminate, true, target, bytes.get(..length).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use transom_iwarp::extension::Extra;
+
+    use super::*;
+
+    #[test]
+    fn immediate_data_is_the_frame_that_it_would_have_been() {
+        for (flags, solicited) in [(0, false), (record::SOLICITED, true)] {
+            let header = Header { flags, address: 0x1234_5678, ..Header::new(Kind::Immediate) };
+            let frames = Sender::default().frames(&record::to_bytes(header.words()));
+            let [frame] = &frames[..] else { unreachable!("one frame") };
+            let Ok(Some((ulpdu, _))) = fpdu::parse(frame, true) else { unreachable!("a frame") };
+            let segment = ddp::Segment::parse(ulpdu);
+            let extra = segment.map(|s| (s.control, Extra::parse(s.target, s.last, s.payload)));
+            let immediate = Immediate { value: 0x1234_5678, solicited };
+            let expected = (Opcode::Experimental.control(), Ok(Extra::Immediate(immediate)));
+            assert_eq!(extra, Some(expected));
+        }
+    }
 }

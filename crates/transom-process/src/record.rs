@@ -7,7 +7,7 @@
 //! |   | 40-47 | flags |
 //! |   | 48-63 | detail: what a refusal refuses |
 //! | 1 | all | the acknowledgement that rides along |
-//! | 2 | all | address; or the token to invalidate; or a position; or a limit |
+//! | 2 | all | address; or the token to invalidate; or a position; or a limit; or immediate data |
 //! | 3 | 0-31 | token; or a limit |
 //! |   | 32-63 | length |
 //!
@@ -24,7 +24,7 @@ pub const LARGEST_TEXT: usize = 512;
 
 /// The message ends with this record.
 pub const LAST: u8 = 1;
-/// A Send asks for a solicited event.
+/// A Send, or immediate data of a Write, asks for a solicited event.
 pub const SOLICITED: u8 = 1 << 1;
 /// A Send names a token to invalidate.
 pub const INVALIDATE: u8 = 1 << 2;
@@ -58,10 +58,12 @@ pub enum Kind {
     Refuse = 10,
     /// An acknowledgement that had nothing to ride on. Never in a slot, and not counted.
     Ack = 11,
+    /// The Send or Write that follows has immediate data: its four bytes.
+    Immediate = 12,
 }
 
 impl Kind {
-    const ALL: [Kind; 11] = [
+    const ALL: [Kind; 12] = [
         Kind::Request,
         Kind::Reply,
         Kind::Reject,
@@ -73,6 +75,7 @@ impl Kind {
         Kind::Answer,
         Kind::Refuse,
         Kind::Ack,
+        Kind::Immediate,
     ];
 
     /// From its number.
@@ -96,7 +99,7 @@ impl Kind {
         match self {
             Kind::Write | Kind::Send | Kind::Answer => LARGEST_PAYLOAD,
             Kind::Request | Kind::Reply | Kind::Reject | Kind::Refuse => LARGEST_TEXT,
-            Kind::Ready | Kind::Announce | Kind::Read | Kind::Ack => 0,
+            Kind::Ready | Kind::Announce | Kind::Read | Kind::Ack | Kind::Immediate => 0,
         }
     }
 }
@@ -163,7 +166,7 @@ impl Header {
     #[inline]
     pub fn payload(&self) -> usize {
         match self.kind {
-            Kind::Announce | Kind::Read | Kind::Ready | Kind::Ack => 0,
+            Kind::Announce | Kind::Read | Kind::Ready | Kind::Ack | Kind::Immediate => 0,
             _ => self.length as usize,
         }
     }
@@ -252,7 +255,7 @@ mod tests {
 
     #[test]
     fn unknown_kinds_and_details_are_seen_as_such() {
-        for number in [0, 12, 255] {
+        for number in [0, 13, 255] {
             assert_eq!(Kind::from_number(number), None);
         }
         assert_eq!(read_detail(0), (None, None));

@@ -104,7 +104,7 @@ fn has(told: &[String], what: &str) -> bool {
 fn every_wish_for_a_receive_of_a_shared_queue_is_heard() {
     let [mut sender, mut receiver] = connected(SLOTS);
     receiver.channel.receives_posted(NOW, 0, true);
-    let message = Message::Send { length: 0, solicited: false, invalidate: None };
+    let message = Message::Send { length: 0, solicited: false, invalidate: None, immediate: None };
     for number in 0..5 {
         let begin = sender.channel.begin(NOW, MessageId(number), &message);
         assert!(matches!(begin, Begin::Wait(Waiting::Receive { .. })), "{number}: {begin:?}");
@@ -125,7 +125,8 @@ fn every_wish_for_a_receive_of_a_shared_queue_is_heard() {
 #[test]
 fn a_refusal_gets_through_a_ring_that_was_nearly_full() {
     let [mut active, mut passive] = connected(4);
-    let write = |length| Message::Write { token: 1, address: 2, length, verdict: true };
+    let write =
+        |length| Message::Write { token: 1, address: 2, length, verdict: true, immediate: None };
     assert_eq!(active.channel.begin(NOW, MessageId(0), &write(9)), Begin::Started);
     active.send();
     passive.receive();

@@ -141,6 +141,7 @@ impl Context {
             QueuePairEvent::FirstMessage if queue_pair.state() == qps::RTR => event::COMM_EST,
             QueuePairEvent::FirstMessage => return,
             QueuePairEvent::AccessError => event::QP_ACCESS_ERR,
+            QueuePairEvent::RequestError => event::QP_REQ_ERR,
             QueuePairEvent::LastReceive => event::QP_LAST_WQE_REACHED,
             _ => event::QP_FATAL,
         };

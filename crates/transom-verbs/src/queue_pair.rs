@@ -62,8 +62,13 @@ pub(crate) struct Parts {
 }
 
 /// Send operations of the `wr_*` interface that there are.
-pub(crate) const SEND_OPS: u64 =
-    ops::WRITE | ops::SEND | ops::READ | ops::LOCAL_INV | ops::SEND_INV;
+pub(crate) const SEND_OPS: u64 = ops::WRITE
+    | ops::WRITE_IMM
+    | ops::SEND
+    | ops::SEND_IMM
+    | ops::READ
+    | ops::LOCAL_INV
+    | ops::SEND_INV;
 
 /// The sizes granted for those asked for (Verbs V28, Verbs V52, Verbs V53).
 fn granted(asked: ibv_qp_cap, shared: bool) -> Result<ibv_qp_cap> {
@@ -393,7 +398,8 @@ fn post_error(error: raw::Error) -> Errno {
     }
 }
 
-/// The operation of a request: `EINVAL` for a number that there is not.
+/// The operation of a request: `EINVAL` for a number that there is not. `value` is the union of a
+/// token and of immediate data, whose four bytes are in network order (Verbs V87).
 #[inline]
 pub(crate) fn operation(opcode: u32, address: u64, rkey: u32, value: u32) -> Result<Operation> {
     Ok(match opcode {
@@ -402,12 +408,14 @@ pub(crate) fn operation(opcode: u32, address: u64, rkey: u32, value: u32) -> Res
         wr::RDMA_READ => Operation::Read { token: rkey, address },
         wr::SEND_WITH_INV => Operation::SendWithInvalidate { token: value },
         wr::LOCAL_INV => Operation::Invalidate { window: transom_memory::Token(value) },
+        wr::SEND_WITH_IMM => Operation::SendWithImmediate { immediate: u32::from_be(value) },
+        wr::RDMA_WRITE_WITH_IMM => {
+            Operation::WriteWithImmediate { token: rkey, address, immediate: u32::from_be(value) }
+        }
         // Not advertised yet: taken, and failed when their turn comes.
-        wr::RDMA_WRITE_WITH_IMM
-        | wr::SEND_WITH_IMM
-        | wr::ATOMIC_CMP_AND_SWP
-        | wr::ATOMIC_FETCH_AND_ADD
-        | wr::BIND_MW => Operation::Unsupported { status: Status::NotSupported },
+        wr::ATOMIC_CMP_AND_SWP | wr::ATOMIC_FETCH_AND_ADD | wr::BIND_MW => {
+            Operation::Unsupported { status: Status::NotSupported }
+        }
         _ => return Err(Errno::EINVAL),
     })
 }

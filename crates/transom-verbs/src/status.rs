@@ -11,7 +11,7 @@ pub(crate) fn of(ended: Status, kind: CompletionKind) -> u32 {
         (Status::Canceled, _) => status::WR_FLUSH_ERR,
         (Status::LocalAccess, _) => status::LOC_PROT_ERR,
         (Status::RemoteAccess, _) => status::REM_ACCESS_ERR,
-        (Status::PeerReceiveTooSmall, _) => status::REM_INV_REQ_ERR,
+        (Status::PeerReceiveTooSmall | Status::PeerInvalidRequest, _) => status::REM_INV_REQ_ERR,
         (Status::ReceiveTooSmall | Status::BufferOverflow, _) => status::LOC_LEN_ERR,
         (Status::RemoteError, _) => status::REM_OP_ERR,
         (Status::RetryExceeded | Status::IoTimeout, _) => status::RETRY_EXC_ERR,
@@ -27,6 +27,7 @@ pub(crate) fn of(ended: Status, kind: CompletionKind) -> u32 {
 fn opcode(kind: CompletionKind) -> u32 {
     match kind {
         CompletionKind::Receive => wc::RECV,
+        CompletionKind::ReceiveWrite => wc::RECV_RDMA_WITH_IMM,
         CompletionKind::Send => wc::SEND,
         CompletionKind::Write => wc::RDMA_WRITE,
         CompletionKind::Read => wc::RDMA_READ,
@@ -39,12 +40,13 @@ fn opcode(kind: CompletionKind) -> u32 {
 /// A completion as programs see it.
 #[inline]
 pub(crate) fn entry(completion: &Completion) -> ibv_wc {
-    let mut flags = 0;
+    let (mut flags, mut value) = (0, completion.value);
     if completion.flags.contains(CompletionFlags::INVALIDATED) {
         flags |= wc::WITH_INV;
     }
     if completion.flags.contains(CompletionFlags::IMMEDIATE) {
         flags |= wc::WITH_IMM;
+        value = value.to_be(); // as the four bytes travelled
     }
     ibv_wc {
         wr_id: completion.request_context,
@@ -52,7 +54,7 @@ pub(crate) fn entry(completion: &Completion) -> ibv_wc {
         opcode: opcode(completion.kind),
         vendor_err: completion.denial as u32, // the low half: Verbs V57
         byte_len: completion.length,
-        imm_data: completion.value,
+        imm_data: value,
         qp_num: completion.queue_pair.0,
         wc_flags: flags,
         ..ibv_wc::default()
@@ -71,6 +73,7 @@ mod tests {
             (Status::LocalAccess, Read, 4),
             (Status::RemoteAccess, Read, 10),
             (Status::PeerReceiveTooSmall, Send, 9),
+            (Status::PeerInvalidRequest, Send, 9),
             (Status::ReceiveTooSmall, Receive, 1),
             (Status::LocalAccess, Receive, 4),
             (Status::RemoteError, Send, 11),

@@ -61,6 +61,12 @@ fn how_requests_end() {
     run("outcomes");
 }
 
+/// Verbs V84, Verbs V86, Verbs V87, Verbs V91, Verbs V94, Verbs V100, between two processes.
+#[test]
+fn immediate_data() {
+    run("immediate");
+}
+
 /// Verbs V67, Verbs V75, Verbs V76, Verbs V77, Verbs V79, Verbs V80.
 #[test]
 fn peers_that_die_stop_leave_or_never_come() {

@@ -1,6 +1,6 @@
 //! Events that a wire reports to its engine.
 
-use crate::{Bytes, MessageId, PeerError, ReadLimits};
+use crate::{Bytes, Immediate, MessageId, PeerError, ReadLimits};
 
 /// A step of [`Wire::decode`](crate::Wire::decode).
 #[derive(Debug, PartialEq, Eq)]
@@ -87,6 +87,8 @@ pub enum Event<'b> {
         payload: Bytes<'b>,
         /// The message is complete with these.
         last: bool,
+        /// The message consumes a receive when it is complete (valid with `last`).
+        immediate: Option<Immediate>,
     },
     /// Bytes of a Send.
     Send {
@@ -100,6 +102,8 @@ pub enum Event<'b> {
         solicited: bool,
         /// Token to invalidate before the receive completes (valid with `last`).
         invalidate: Option<u32>,
+        /// Immediate data (valid with `last`); never with `invalidate`.
+        immediate: Option<u32>,
     },
     /// The peer wants to read. If the engine does not refuse, the wire asks for the bytes with
     /// frames whose payload is [`Payload::Memory`](crate::Payload::Memory). Reads of no bytes are

@@ -23,7 +23,7 @@ mod time;
 pub use bytes::Bytes;
 pub use event::{Decoded, Event, Glance, ReadSlot, Verdicts};
 pub use frame::{Frame, Framing, MAX_HEADER, Payload, Placing, SMALL_HEADER, Trailer};
-pub use message::{Begin, Message, MessageId, Operation, Waiting};
+pub use message::{Begin, Immediate, Message, MessageId, Operation, Waiting};
 pub use refusal::{Blame, PeerError, Refusal, RefusalClass, Violation};
 pub use setup::{Facts, ReadLimits, Role, SetupError};
 pub use time::Time;

@@ -25,6 +25,15 @@ impl Operation {
         [Operation::Send, Operation::Write, Operation::Read, Operation::Invalidate];
 }
 
+/// Immediate data of a Write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Immediate {
+    /// Four bytes for the completion of the receive.
+    pub value: u32,
+    /// Raise the peer's completion event if it is armed for solicited events only.
+    pub solicited: bool,
+}
+
 /// An outbound message. Payload is not here: the engine supplies it frame by frame
 /// ([`Payload::Message`](crate::Payload::Message)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +46,8 @@ pub enum Message {
         solicited: bool,
         /// Token at the peer to invalidate when the message is delivered.
         invalidate: Option<u32>,
+        /// Four bytes for the completion of the receive; never with `invalidate`.
+        immediate: Option<u32>,
     },
     /// Place bytes in the peer's memory.
     Write {
@@ -49,6 +60,9 @@ pub enum Message {
         /// The request will produce a completion that must carry the target's verdict. A wire
         /// without acknowledgements has to find another way ([`Verdicts`](crate::Verdicts)).
         verdict: bool,
+        /// Consume a receive once every byte is placed. Only wires whose peer has the extension
+        /// ([`Facts::extension`](crate::Facts)) carry immediate data.
+        immediate: Option<Immediate>,
     },
     /// Fetch bytes from the peer's memory.
     Read {
@@ -67,6 +81,26 @@ pub enum Message {
 }
 
 impl Message {
+    /// Whether it consumes a receive of the peer.
+    #[must_use]
+    #[inline]
+    pub fn needs_receive(&self) -> bool {
+        matches!(self, Message::Send { .. } | Message::Write { immediate: Some(_), .. })
+    }
+
+    /// The immediate data that it carries.
+    #[must_use]
+    #[inline]
+    pub fn immediate(&self) -> Option<Immediate> {
+        match *self {
+            Message::Send { immediate: Some(value), solicited, .. } => {
+                Some(Immediate { value, solicited })
+            }
+            Message::Write { immediate, .. } => immediate,
+            Message::Send { .. } | Message::Read { .. } => None,
+        }
+    }
+
     /// The kind.
     #[must_use]
     pub fn operation(&self) -> Operation {

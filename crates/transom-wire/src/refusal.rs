@@ -36,11 +36,13 @@ pub enum RefusalClass {
     NotInvalidatable,
     /// The memory behind a valid grant is gone, or this side failed otherwise.
     Internal,
+    /// The program on this side takes no such message.
+    Unsupported,
 }
 
 impl RefusalClass {
     /// All of them. Their order is the number that our own wires give them: new ones come last.
-    pub const ALL: [RefusalClass; 9] = [
+    pub const ALL: [RefusalClass; 10] = [
         RefusalClass::Token,
         RefusalClass::Scope,
         RefusalClass::Right,
@@ -50,6 +52,7 @@ impl RefusalClass {
         RefusalClass::TooLong,
         RefusalClass::NotInvalidatable,
         RefusalClass::Internal,
+        RefusalClass::Unsupported,
     ];
 }
 

@@ -28,6 +28,7 @@ fn refused_as(
         ) if operation != Some(Operation::Send) => Status::RemoteAccess,
         Some(RefusalClass::NoReceive) => dialect.told(Situation::NoReceive),
         Some(RefusalClass::TooLong) => Status::PeerReceiveTooSmall,
+        Some(RefusalClass::Unsupported) => Status::PeerInvalidRequest,
         _ => Status::RemoteError,
     }
 }
@@ -173,7 +174,7 @@ impl Connection {
         }
         let end = End { reason, denial };
         self.ended = Some(end);
-        self.paused_send = None;
+        self.paused = None;
         self.wire.flush(cx.now);
         self.close(cx.now);
         cx.memory.close_connection(self.config.id, cx.now.0);

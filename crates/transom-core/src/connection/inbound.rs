@@ -2,26 +2,35 @@
 
 use transom_memory::{Purpose, Token, queue_pair_admits};
 use transom_wire::{
-    Bytes, Decoded, Event, Glance, MessageId, Operation, Refusal, RefusalClass, Role, Time,
+    Bytes, Decoded, Event, Glance, Immediate, MessageId, Operation, Refusal, RefusalClass, Role,
+    Time,
 };
 
 use super::{Connection, Phase, Received};
 use crate::copy::{AccessError, Accessor};
 use crate::dialect::DeadWindow;
+use crate::exec::{Arrival, Value};
 use crate::queue::Progress;
 use crate::trace::What;
 use crate::{
-    ConnectionEvent, Cx, DenialCause, DenialRecord, EndReason, QueuePairEvent, QueuePairState,
-    Status,
+    CompletionKind, ConnectionEvent, Cx, DenialCause, DenialRecord, EndReason, QueuePairEvent,
+    QueuePairState, Status,
 };
 
-/// A piece of a Send that found no receive. Plain peers know no credits; between
-/// Transoms the sender holds the Send instead.
+/// A message that found no receive. Plain peers know no credits; between Transoms the sender holds
+/// the message instead.
 #[derive(Debug)]
-pub(super) struct PausedSend {
+pub(super) struct Paused {
     pub(super) since: Time,
-    send: Send,
-    payload: Vec<u8>,
+    what: Waiting,
+}
+
+#[derive(Debug)]
+enum Waiting {
+    /// A piece of a Send, and its bytes.
+    Send(Send, Vec<u8>),
+    /// A Write that is placed; its bytes.
+    Write(Immediate, u32),
 }
 
 /// A piece of a Send, without its bytes.
@@ -31,6 +40,7 @@ struct Send {
     last: bool,
     solicited: bool,
     invalidate: Option<u32>,
+    immediate: Option<u32>,
 }
 
 /// How far ahead frames are glanced at, in bytes: some twenty of the smallest Writes.
@@ -48,7 +58,7 @@ impl Connection {
         self.blocked = false;
         self.resume(cx);
         let (mut consumed, mut seen, mut frames) = (0, 0, 0);
-        while self.paused_send.is_none() {
+        while self.paused.is_none() {
             if matches!(self.phase, Phase::Closing | Phase::Closed) {
                 // Read, and thrown away: unread bytes would turn the end into a reset.
                 consumed = bytes.len();
@@ -160,13 +170,13 @@ impl Connection {
                     self.refuse(cx, Operation::Write, error);
                 }
             }
-            Event::Write { token, address, payload, last } => {
+            Event::Write { token, address, payload, last, immediate } => {
                 self.used(cx);
-                self.write(cx, token, address, payload, last);
+                self.write(cx, token, address, payload, last.then_some(immediate));
             }
-            Event::Send { offset, payload, last, solicited, invalidate } => {
+            Event::Send { offset, payload, last, solicited, invalidate, immediate } => {
                 self.used(cx);
-                let send = Send { offset, last, solicited, invalidate };
+                let send = Send { offset, last, solicited, invalidate, immediate };
                 if !self.send(cx, send, payload) {
                     self.park(cx, send, payload);
                 }
@@ -214,7 +224,15 @@ impl Connection {
         }
     }
 
-    fn write(&mut self, cx: &mut Cx<'_>, token: u32, address: u64, payload: Bytes<'_>, last: bool) {
+    /// Place a piece of a Write. `end`: the last one, and whether immediate data comes with it.
+    fn write(
+        &mut self,
+        cx: &mut Cx<'_>,
+        token: u32,
+        address: u64,
+        payload: Bytes<'_>,
+        end: Option<Option<Immediate>>,
+    ) {
         let placed = self.remote(Purpose::RemoteWrite, payload.len() as u64, |accessor| {
             accessor.place(cx, token, address, payload)
         });
@@ -225,9 +243,49 @@ impl Connection {
             let (operation, length) = (Operation::Write, payload.len() as u32);
             self.trace(cx, What::Placed { operation, address, length });
         }
-        if last {
-            self.executed(cx, Operation::Write);
+        let Some(immediate) = end else {
+            self.written = self.written.saturating_add(payload.len() as u32);
+            return;
+        };
+        let length = std::mem::take(&mut self.written).saturating_add(payload.len() as u32);
+        match immediate {
+            None => self.executed(cx, Operation::Write),
+            Some(immediate) if !self.notify(cx, immediate, length) => {
+                let what = Waiting::Write(immediate, length);
+                self.paused = Some(Paused { since: cx.now, what });
+            }
+            Some(_) => {}
         }
+    }
+
+    /// A Write with immediate data is placed: complete a receive. `false`: there is none.
+    fn notify(&mut self, cx: &mut Cx<'_>, immediate: Immediate, length: u32) -> bool {
+        if !self.config.dialect.immediate {
+            self.refuse_immediate(cx, Operation::Write);
+            return true;
+        }
+        let Some(execution) = &mut self.execution else { return true };
+        if !execution.has_receive(cx.shared) {
+            return false;
+        }
+        let Immediate { value, solicited } = immediate;
+        let kind = CompletionKind::ReceiveWrite;
+        let value = Value::Immediate(value);
+        execution.complete_receive(cx.effects, &Arrival { kind, length, solicited, value });
+        self.executed(cx, Operation::Write);
+        true
+    }
+
+    /// The peer's message brings immediate data, which this side's programs do not know.
+    fn refuse_immediate(&mut self, cx: &mut Cx<'_>, operation: Operation) {
+        let class = RefusalClass::Unsupported;
+        let cause = DenialCause::Other(
+            "the peer's message brings immediate data, which this interface has no place for: send \
+             without it",
+        );
+        let denial = self.record(cx, None, cause);
+        self.tell(cx, operation, class, denial);
+        self.refused(cx, class, denial);
     }
 
     fn executed(&mut self, cx: &mut Cx<'_>, operation: Operation) {
@@ -242,14 +300,13 @@ impl Connection {
 
     /// Deliver a piece of a Send. `false`: there is no receive for it.
     fn send(&mut self, cx: &mut Cx<'_>, send: Send, payload: Bytes<'_>) -> bool {
+        if send.immediate.is_some() && !self.config.dialect.immediate {
+            self.refuse_immediate(cx, Operation::Send);
+            return true;
+        }
         let Some(execution) = &mut self.execution else { return true };
         if !execution.receiving {
-            if execution.receives.is_empty()
-                && !(execution.shared
-                    && cx.shared.is_some_and(|shared| {
-                        shared.take(execution.number, &mut execution.receives)
-                    }))
-            {
+            if !execution.has_receive(cx.shared) {
                 return false;
             }
             execution.receiving = true;
@@ -310,21 +367,21 @@ impl Connection {
                 self.tell(cx, Operation::Invalidate, class, denial);
                 if let Some(execution) = &mut self.execution {
                     let status = Status::InvalidRequest;
-                    execution.complete_receive(cx.effects, status, 0, false, None, denial);
+                    execution.fail_receive(cx.effects, status, denial);
                 }
                 self.events[0] = Some(QueuePairEvent::AccessError);
                 self.end(cx, EndReason::Refused, denial);
                 return true;
             }
         }
-        execution.complete_receive(
-            cx.effects,
-            Status::Success,
-            end as u32,
-            send.solicited,
-            send.invalidate,
-            0,
-        );
+        let value = match (send.invalidate, send.immediate) {
+            (Some(token), _) => Value::Invalidated(token),
+            (None, Some(bytes)) => Value::Immediate(bytes),
+            (None, None) => Value::None,
+        };
+        let (kind, length) = (CompletionKind::Receive, end as u32);
+        let solicited = send.solicited;
+        execution.complete_receive(cx.effects, &Arrival { kind, length, solicited, value });
         self.executed(cx, Operation::Send);
         true
     }
@@ -341,7 +398,7 @@ impl Connection {
                 kept
             }
         };
-        self.paused_send = Some(PausedSend { since: cx.now, send, payload: kept });
+        self.paused = Some(Paused { since: cx.now, what: Waiting::Send(send, kept) });
     }
 
     /// A receive failed: it completes with `status`, the peer's Send with what its dialect makes of
@@ -358,25 +415,32 @@ impl Connection {
         let denial = self.record(cx, context, cause);
         self.tell(cx, Operation::Send, class, denial);
         if let Some(execution) = &mut self.execution {
-            execution.complete_receive(cx.effects, status, 0, false, None, denial);
+            execution.fail_receive(cx.effects, status, denial);
         }
         self.end(cx, EndReason::Refused, denial);
     }
 
-    /// The Send that waits has waited long enough: nothing completes here (ND2 4.5).
+    /// The message that waits has waited long enough: nothing completes here (ND2 4.5).
     pub(super) fn refuse_parked(&mut self, cx: &mut Cx<'_>, cause: DenialCause) {
+        let operation = match &self.paused {
+            Some(Paused { what: Waiting::Write(..), .. }) => Operation::Write,
+            _ => Operation::Send,
+        };
         let denial = self.record(cx, None, cause);
-        self.tell(cx, Operation::Send, RefusalClass::NoReceive, denial);
+        self.tell(cx, operation, RefusalClass::NoReceive, denial);
         self.end(cx, EndReason::Refused, denial);
     }
 
-    /// Try the Send that waits for a receive, if one does.
+    /// Try the message that waits for a receive, if one does.
     pub(super) fn resume(&mut self, cx: &mut Cx<'_>) {
-        let Some(paused_send) = self.paused_send.take() else { return };
-        if matches!(self.phase, Phase::Open | Phase::Setup)
-            && !self.send(cx, paused_send.send, Bytes::Own(&paused_send.payload))
-        {
-            self.paused_send = Some(paused_send);
+        let Some(paused) = self.paused.take() else { return };
+        let waits = matches!(self.phase, Phase::Open | Phase::Setup)
+            && match &paused.what {
+                Waiting::Send(send, payload) => !self.send(cx, *send, Bytes::Own(payload)),
+                Waiting::Write(immediate, length) => !self.notify(cx, *immediate, *length),
+            };
+        if waits {
+            self.paused = Some(paused);
         } else {
             // From now on it is listened to again.
             self.heard = cx.now;
@@ -450,6 +514,7 @@ impl Connection {
     pub(super) fn refused(&mut self, cx: &mut Cx<'_>, class: RefusalClass, denial: u64) {
         self.events[0] = Some(match class {
             RefusalClass::Internal => QueuePairEvent::Fatal,
+            RefusalClass::Unsupported => QueuePairEvent::RequestError,
             _ => QueuePairEvent::AccessError,
         });
         self.end(cx, EndReason::Refused, denial);

@@ -22,7 +22,7 @@ use crate::{
     ConnectionEvent, Cx, DenialCause, Dialect, End, EndReason, Execution, Limits, QueuePairEvent,
     Status,
 };
-use inbound::PausedSend;
+use inbound::Paused;
 pub use small::{SMALL, SmallRecord};
 
 /// How long an ended connection may take to write what the protocol still has to say, and to read
@@ -130,7 +130,10 @@ pub struct Connection {
     execution: Option<Execution>,
     facts: Option<Facts>,
     ended: Option<End>,
-    paused_send: Option<PausedSend>,
+    /// A message of the peer's waits for a receive.
+    paused: Option<Paused>,
+    /// Bytes that the Write under way has placed.
+    written: u32,
     /// The next request waits for the wire; until when, if there is a limit.
     blocked: bool,
     blocked_until: Option<Time>,
@@ -190,7 +193,8 @@ impl Connection {
             execution: None,
             facts: None,
             ended: None,
-            paused_send: None,
+            paused: None,
+            written: 0,
             blocked: false,
             blocked_until: None,
             short_since: None,
@@ -231,8 +235,8 @@ impl Connection {
             reads: execution.map_or(0, |execution| execution.reads),
             credit: self.wire.credit(),
             waits_for_peer: self.blocked,
-            peer_waits_for_receive: self.paused_send.is_some(),
             time_outs: self.time_outs(),
+            peer_waits_for_receive: self.paused.is_some(),
         }
     }
 
@@ -474,7 +478,7 @@ impl Connection {
     /// Whether to read from the link: not while a message waits for a receive, or for a queue pair.
     #[must_use]
     pub fn wants_read(&self) -> bool {
-        self.paused_send.is_none() && !(self.held && self.awaits_queue_pair())
+        self.paused.is_none() && !(self.held && self.awaits_queue_pair())
     }
 
     /// The driver's next step with the link once its buffer is empty.

@@ -2,8 +2,8 @@
 
 use transom_memory::{Purpose, RegisterError, Registration, Rights, Scope, Token};
 use transom_wire::{
-    Begin, Frame, Message, MessageId, Operation as WireOperation, Payload, ReadSlot, Refusal,
-    RefusalClass, Waiting, Wire,
+    Begin, Frame, Immediate, Message, MessageId, Operation as WireOperation, Payload, ReadSlot,
+    Refusal, RefusalClass, Waiting, Wire,
 };
 
 use super::{Connection, Phase};
@@ -195,27 +195,35 @@ impl Connection {
             return false;
         }
         let length = slot.length as u32;
+        let solicited = slot.flags.contains(Flags::SOLICIT);
+        let verdict = !slot.flags.contains(Flags::SILENT_SUCCESS);
+        let send =
+            |invalidate, immediate| Message::Send { length, solicited, invalidate, immediate };
         let message = match slot.operation {
-            Operation::Write { token, address } => Message::Write {
-                token,
-                address,
-                length,
-                verdict: !slot.flags.contains(Flags::SILENT_SUCCESS),
-            },
+            Operation::Write { token, address } => {
+                Message::Write { token, address, length, verdict, immediate: None }
+            }
+            Operation::WriteWithImmediate { token, address, immediate: value } => {
+                let immediate = Some(Immediate { value, solicited });
+                Message::Write { token, address, length, verdict, immediate }
+            }
             Operation::Read { token, address } => {
                 Message::Read { token, address, length, sink_token: SINK, sink_address: 0 }
             }
-            Operation::SendWithInvalidate { token } => Message::Send {
-                length,
-                solicited: slot.flags.contains(Flags::SOLICIT),
-                invalidate: Some(token),
-            },
-            _ => Message::Send {
-                length,
-                solicited: slot.flags.contains(Flags::SOLICIT),
-                invalidate: None,
-            },
+            Operation::SendWithInvalidate { token } => send(Some(token), None),
+            Operation::SendWithImmediate { immediate } => send(None, Some(immediate)),
+            _ => send(None, None),
         };
+        if message.immediate().is_some()
+            && !self.facts.as_ref().is_some_and(|facts| facts.extension)
+        {
+            let cause = DenialCause::Other(
+                "the peer has no immediate data: it is an iWARP adapter, or was told to do without \
+                 Transom's extension",
+            );
+            self.fail_next(cx, Status::NotSupported, Some((slot.context, cause)));
+            return false;
+        }
         let id = MessageId(execution.next_message);
         match self.wire.begin(cx.now, id, &message) {
             Begin::Wait(waiting) => {
@@ -348,7 +356,7 @@ impl Connection {
             execution.fail(sequence, Status::LocalAccess, denial);
         }
         let operation = match operation {
-            Operation::Write { .. } => WireOperation::Write,
+            Operation::Write { .. } | Operation::WriteWithImmediate { .. } => WireOperation::Write,
             Operation::Read { .. } => WireOperation::Read,
             _ => WireOperation::Send,
         };

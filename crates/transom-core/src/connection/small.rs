@@ -55,7 +55,7 @@ impl Connection {
         record: &mut SmallRecord,
         next: &mut dyn FnMut(&mut SmallRecord) -> bool,
     ) -> bool {
-        if self.phase != Phase::Open || self.paused_send.is_some() || is_told(cx) {
+        if self.phase != Phase::Open || self.paused.is_some() || is_told(cx) {
             return !next(record);
         }
         let memory = cx.memory;
@@ -148,7 +148,7 @@ impl Connection {
         }
         let id = MessageId(execution.next_message);
         let length = length as u32; // a few
-        let message = Message::Write { token, address, length, verdict };
+        let message = Message::Write { token, address, length, verdict, immediate: None };
         let header = self.wire.whole(now, id, &message);
         let Some(header) = &header else { return Small::No };
         out.small(header, bytes);

@@ -44,7 +44,7 @@ impl Connection {
     /// When a peer that owes something has been silent for too long.
     fn silent_at(&self) -> Option<Time> {
         // While a Send waits for a receive here, nothing is read: that is not the peer's silence.
-        if self.phase != Phase::Open || self.paused_send.is_some() {
+        if self.phase != Phase::Open || self.paused.is_some() {
             return None;
         }
         if !self.execution.as_ref()?.owes() {
@@ -55,11 +55,11 @@ impl Connection {
 
     /// Until when a Send of a plain peer may wait for a receive here.
     fn parked_until(&self) -> Option<Time> {
-        let paused_send = self.paused_send.as_ref()?;
+        let paused = self.paused.as_ref()?;
         if self.execution.as_ref()?.shared {
             return None;
         }
-        Some(paused_send.since.after(self.config.dialect.receive_wait?))
+        Some(paused.since.after(self.config.dialect.receive_wait?))
     }
 
     /// Time has passed.
@@ -81,7 +81,7 @@ impl Connection {
         if self.silent_at().is_some_and(|at| at.after(STOOD_STILL) < cx.now) {
             self.heard = cx.now; // it gets the whole time again
         }
-        let (blocked, paused_send, silent) =
+        let (blocked, paused, silent) =
             (due(self.blocked_until), due(self.parked_until()), due(self.silent_at()));
         if due(self.wire.deadline())
             && let Err(violation) = self.wire.on_deadline(cx.now)
@@ -96,9 +96,9 @@ impl Connection {
         if silent {
             return self.time_out(cx);
         }
-        if paused_send {
+        if paused {
             self.resume(cx);
-            if self.paused_send.is_some() {
+            if self.paused.is_some() {
                 let cause = DenialCause::Other("a Send of the peer found no receive in time");
                 return self.refuse_parked(cx, cause);
             }

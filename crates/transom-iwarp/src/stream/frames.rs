@@ -6,7 +6,7 @@ use super::Stream;
 use super::outbound::{Asker, Current, Reading, What};
 use crate::Ready;
 use crate::ddp::{Header, TAGGED, Target, UNTAGGED};
-use crate::extension::Announce;
+use crate::extension::{Announce, immediate_header};
 use crate::rdmap::{self, Opcode, READ_QUEUE, ReadRequest, SEND_QUEUE};
 
 /// A frame with a header (a second part behind it is rare) and no payload yet. `length` counts the
@@ -98,10 +98,15 @@ impl Stream {
 
     pub(super) fn message_frame(&mut self) -> Option<Frame> {
         let mut current = self.outbound.current?;
-        let Current { id, message, sent, announced } = current;
+        let Current { id, message, sent, announced, accompanied } = current;
+        if let Some(immediate) = message.immediate().filter(|_| !accompanied) {
+            current.accompanied = true;
+            self.outbound.current = Some(current);
+            return Some(control(&immediate_header(&immediate), &[]));
+        }
         let payload = Payload::Message { id, offset: sent };
         let (frame, what, verdict) = match message {
-            Message::Send { length, solicited, invalidate } => {
+            Message::Send { length, solicited, invalidate, .. } => {
                 let number = self.outbound.send_number;
                 let piece = self.piece(length - sent, UNTAGGED);
                 let last = sent + piece == length;
@@ -114,7 +119,7 @@ impl Stream {
                 }
                 (frame(&header, &[], payload, piece, last), What::Send { number }, false)
             }
-            Message::Write { token, address, length, verdict } => {
+            Message::Write { token, address, length, verdict, .. } => {
                 let piece = self.piece(length - sent, TAGGED);
                 let last = sent + piece == length;
                 if self.agreed.extension && !last && !announced {

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use transom_wire::{Decoded, Event, Glance, Time, Violation};
+use transom_wire::{Decoded, Event, Glance, Immediate, Time, Violation};
 
 use super::{NOTHING, Phase, Stream};
 use crate::ddp::{self, Segment, Target};
@@ -27,6 +27,10 @@ pub(super) struct Inbound {
     pub(super) partial: Partial,
     /// The Write that must come next.
     pub(super) announced: Option<Announce>,
+    /// The next message must be a Send or Write, which brings this.
+    pub(super) immediate: Option<Immediate>,
+    /// Writes that have consumed a receive: each counts as a Send does.
+    pub(super) notified: u32,
     /// Sends and Writes that have come completely; the number of the one under way is one more.
     pub(super) messages: u32,
     /// Of those, how many the engine has not reported as executed.
@@ -50,6 +54,8 @@ impl Default for Inbound {
             read_number: 1,
             partial: Partial::None,
             announced: None,
+            immediate: None,
+            notified: 0,
             messages: 0,
             unexecuted: 0,
             blamed: 0,
@@ -64,7 +70,7 @@ impl Default for Inbound {
 impl Inbound {
     /// A message has begun and not ended.
     pub(super) fn unfinished(&self) -> bool {
-        self.partial != Partial::None
+        self.partial != Partial::None || self.immediate.is_some()
     }
 
     /// A message that names this token has begun and not ended.

@@ -67,11 +67,16 @@ impl Stream {
             return Err((Fault::WriteBounds, detail));
         }
         self.inbound.partial = Partial::Write { stag, next: offset.wrapping_add(length), total };
+        let immediate = if last { self.inbound.immediate.take() } else { None };
         if last {
             self.inbound.announced = None;
         }
+        if immediate.is_some() {
+            self.inbound.notified = self.inbound.notified.wrapping_add(1);
+        }
         self.count(last);
-        Ok(Some(Event::Write { token: stag, address: offset, payload: payload.into(), last }))
+        let payload = payload.into();
+        Ok(Some(Event::Write { token: stag, address: offset, payload, last, immediate }))
     }
 
     /// With the extension, a Write of more than one segment is the announced one.
@@ -102,6 +107,9 @@ impl Stream {
             _ => {
                 self.idle_or("a Send")?;
                 self.check_unannounced("a Send")?;
+                if opcode.invalidates() {
+                    self.check_unaccompanied("a Send with Invalidate")?;
+                }
                 0
             }
         };
@@ -119,12 +127,14 @@ impl Stream {
         if last {
             self.inbound.send_number = number.wrapping_add(1);
         }
+        let immediate = if last { self.inbound.immediate.take() } else { None };
         Ok(Some(Event::Send {
             offset,
             payload: payload.into(),
             last,
             solicited: opcode.solicited(),
             invalidate: opcode.invalidates().then_some(ulp),
+            immediate: immediate.map(|immediate| immediate.value),
         }))
     }
 
@@ -142,6 +152,14 @@ impl Stream {
         }
     }
 
+    /// Immediate data belongs to a Send or Write, and to nothing else.
+    fn check_unaccompanied(&self, what: &str) -> Result<(), Found> {
+        match self.inbound.immediate {
+            None => Ok(()),
+            Some(_) => Err((Fault::Extension, format!("{what} behind immediate data"))),
+        }
+    }
+
     pub(super) fn take_read<'b>(
         &mut self,
         segment: &Segment<'b>,
@@ -150,6 +168,7 @@ impl Stream {
     ) -> Result<Option<Event<'b>>, Found> {
         self.idle_or("a read request")?;
         self.check_unannounced("a read request")?;
+        self.check_unaccompanied("a read request")?;
         self.check_number(number, self.inbound.read_number)?;
         if offset != 0 {
             return Err((Fault::Offset, format!("a read request at offset {offset}; expected 0")));
@@ -191,6 +210,7 @@ impl Stream {
         if self.inbound.partial != Partial::Response {
             self.idle_or("the answer to a read")?;
             self.check_unannounced("the answer to a read")?;
+            self.check_unaccompanied("the answer to a read")?;
         }
         let (payload, last) = (segment.payload, segment.last);
         let Some(read) = self.outbound.reads.front_mut() else {
@@ -263,6 +283,13 @@ impl Stream {
                 self.count(false);
                 Ok(Some(Event::WriteAnnounced { token, address, length: u64::from(length) }))
             }
+            Extra::Immediate(immediate) => {
+                self.idle_or("immediate data")?;
+                self.check_unannounced("immediate data")?;
+                self.check_unaccompanied("immediate data")?;
+                self.inbound.immediate = Some(immediate);
+                Ok(None)
+            }
             Extra::Refusal(refused) => {
                 let _ = now;
                 self.take_refusal(&refused)?;
@@ -273,7 +300,8 @@ impl Stream {
 
     pub(super) fn take_ack(&mut self, ack: &Ack) -> Result<Option<MessageId>, Found> {
         let done = self.acknowledged(ack.executed)?;
-        let Some(news) = self.acks.learn(ack, self.inbound.send_number.wrapping_sub(1)) else {
+        let used = self.inbound.send_number.wrapping_sub(1).wrapping_add(self.inbound.notified);
+        let Some(news) = self.acks.learn(ack, used) else {
             return Err((Fault::Extension, "the peer takes back receives it granted".into()));
         };
         self.pending.resume |= news.resume;

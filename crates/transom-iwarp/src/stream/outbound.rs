@@ -70,6 +70,8 @@ pub(super) struct Current {
     pub(super) message: Message,
     pub(super) sent: u32,
     pub(super) announced: bool,
+    /// Its immediate data has gone out.
+    pub(super) accompanied: bool,
 }
 
 /// A Send or Write that has gone out.
@@ -167,7 +169,7 @@ impl Stream {
             return Begin::Wait(Waiting::Start);
         }
         match message {
-            Message::Send { .. } if self.agreed.extension && !self.acks.spend() => {
+            _ if message.needs_receive() && self.agreed.extension && !self.acks.spend() => {
                 let limit = self.acks.lacks_receive().then_some(self.config.receive_wait);
                 return Begin::Wait(Waiting::Receive { limit });
             }
@@ -185,7 +187,9 @@ impl Stream {
             }
             _ => {}
         }
-        self.outbound.current = Some(Current { id, message: *message, sent: 0, announced: false });
+        let (sent, announced, accompanied) = (0, false, false);
+        let current = Current { id, message: *message, sent, announced, accompanied };
+        self.outbound.current = Some(current);
         Begin::Started
     }
 
@@ -214,8 +218,10 @@ impl Stream {
         {
             return Some(control(&self.acks.take().header(), &[]));
         }
-        let begun =
-            self.outbound.current.is_some_and(|current| current.sent > 0 || current.announced);
+        let begun = self
+            .outbound
+            .current
+            .is_some_and(|current| current.sent > 0 || current.announced || current.accompanied);
         let answering = self.inbound.answers.front().is_some_and(|answer| answer.sent > 0);
         if begun {
             return self.message_frame();

@@ -7,24 +7,57 @@ use std::time::Duration;
 
 use transom_iwarp::{Config, Stream};
 use transom_wire::{
-    Begin, Event, Frame, Message, MessageId, Payload, PeerError, ReadLimits, Refusal, RefusalClass,
-    Role, Time, Violation, Waiting, Wire,
+    Begin, Event, Frame, Immediate, Message, MessageId, Payload, PeerError, ReadLimits, Refusal,
+    RefusalClass, Role, Time, Violation, Waiting, Wire,
 };
 
 /// The output of a [`Stream`], pieces put together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Got {
-    Request { limits: ReadLimits, private: Vec<u8> },
-    Accepted { limits: ReadLimits, private: Vec<u8> },
-    Rejected { private: Vec<u8> },
+    Request {
+        limits: ReadLimits,
+        private: Vec<u8>,
+    },
+    Accepted {
+        limits: ReadLimits,
+        private: Vec<u8>,
+    },
+    Rejected {
+        private: Vec<u8>,
+    },
     Established,
-    Announced { token: u32, address: u64, length: u64 },
-    Write { token: u32, address: u64, data: Vec<u8> },
-    Send { data: Vec<u8>, solicited: bool, invalidate: Option<u32> },
-    Asked { slot: u32, token: u32, address: u64, length: u32 },
-    Read { id: u64, data: Vec<u8> },
+    Announced {
+        token: u32,
+        address: u64,
+        length: u64,
+    },
+    Write {
+        token: u32,
+        address: u64,
+        data: Vec<u8>,
+    },
+    Send {
+        data: Vec<u8>,
+        solicited: bool,
+        invalidate: Option<u32>,
+    },
+    Asked {
+        slot: u32,
+        token: u32,
+        address: u64,
+        length: u32,
+    },
+    Read {
+        id: u64,
+        data: Vec<u8>,
+    },
+    /// Behind the message that brought it: the bytes, and whether it is solicited.
+    Immediate(u32, bool),
     Done(u64),
-    Failed { id: Option<u64>, error: PeerError },
+    Failed {
+        id: Option<u64>,
+        error: PeerError,
+    },
     Resume,
     CreditWanted,
 }
@@ -92,12 +125,15 @@ impl Side {
 
     pub fn send(&mut self, data: &[u8]) {
         let length = data.len() as u32;
-        self.post(Message::Send { length, solicited: false, invalidate: None }, data);
+        self.post(
+            Message::Send { length, solicited: false, invalidate: None, immediate: None },
+            data,
+        );
     }
 
     pub fn write(&mut self, token: u32, address: u64, data: &[u8], verdict: bool) {
         let length = data.len() as u32;
-        self.post(Message::Write { token, address, length, verdict }, data);
+        self.post(Message::Write { token, address, length, verdict, immediate: None }, data);
     }
 
     pub fn read(&mut self, token: u32, address: u64, length: u32) {
@@ -161,6 +197,13 @@ impl Side {
             self.wire.refuse(self.now, &Refusal { operation, class, explanation });
             return;
         }
+        let brought = match event {
+            Event::Write { immediate: Some(Immediate { value, solicited }), .. }
+            | Event::Send { immediate: Some(value), solicited, .. } => {
+                Some(Got::Immediate(value, solicited))
+            }
+            _ => None,
+        };
         let got = match event {
             Event::ConnectRequest { limits, private } => {
                 Got::Request { limits, private: private.to_vec() }
@@ -173,7 +216,7 @@ impl Side {
             Event::WriteAnnounced { token, address, length } => {
                 Got::Announced { token, address, length }
             }
-            Event::Write { token, address, payload, last } => {
+            Event::Write { token, address, payload, last, .. } => {
                 let before = self.partial.len() as u64;
                 self.partial.extend_from_slice(payload.own().unwrap());
                 if !last {
@@ -185,7 +228,7 @@ impl Side {
                 let data = std::mem::take(&mut self.partial);
                 Got::Write { token, address: address - before, data }
             }
-            Event::Send { offset, payload, last, solicited, invalidate } => {
+            Event::Send { offset, payload, last, solicited, invalidate, .. } => {
                 assert_eq!(offset as usize, self.partial.len());
                 self.partial.extend_from_slice(payload.own().unwrap());
                 if !last {
@@ -216,6 +259,7 @@ impl Side {
             Event::CreditWanted => Got::CreditWanted,
         };
         self.got.push(got);
+        self.got.extend(brought);
     }
 
     /// Write one frame out, if there is one.

@@ -94,7 +94,7 @@ fn plain(completion: &Completion) -> NdkResult {
 /// NDK WR-14: only receives have a length.
 fn received(completion: &Completion) -> u32 {
     match completion.kind {
-        CompletionKind::Receive => completion.length,
+        CompletionKind::Receive | CompletionKind::ReceiveWrite => completion.length,
         _ => 0,
     }
 }
@@ -103,7 +103,7 @@ fn extended(completion: &Completion) -> NdkResultEx {
     let invalidated = completion.flags.contains(CompletionFlags::INVALIDATED);
     let operation = match completion.kind {
         CompletionKind::Receive if invalidated => operation::RECEIVE_AND_INVALIDATE,
-        CompletionKind::Receive => operation::RECEIVE,
+        CompletionKind::Receive | CompletionKind::ReceiveWrite => operation::RECEIVE,
         CompletionKind::Send => operation::SEND,
         CompletionKind::Write => operation::WRITE,
         CompletionKind::Read => operation::READ,

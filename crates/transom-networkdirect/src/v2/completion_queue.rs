@@ -125,7 +125,7 @@ impl CompletionQueue {
 /// As version 2 sees a completion.
 fn result_of(completion: &Completion) -> Nd2Result {
     let request_type = match completion.kind {
-        CompletionKind::Receive => 0,
+        CompletionKind::Receive | CompletionKind::ReceiveWrite => 0,
         CompletionKind::Send | CompletionKind::FastRegister | CompletionKind::Other => 1,
         CompletionKind::Bind => 2,
         CompletionKind::Invalidate => 3,

@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 
 use transom_wire::{
-    Blame, Bytes, Decoded, Event, Operation, PeerError, Placing, ReadSlot, Refusal, RefusalClass,
-    Time, Violation,
+    Blame, Bytes, Decoded, Event, Immediate, Operation, PeerError, Placing, ReadSlot, Refusal,
+    RefusalClass, Time, Violation,
 };
 
 use super::{Channel, NOTHING, Phase};
@@ -55,9 +55,11 @@ pub(super) struct Inbound {
     pub(super) last: u64,
     /// It answers a read of ours.
     answered: bool,
-    /// Sends that have begun, modulo 2^29.
+    /// Sends, and Writes with immediate data, that have begun, modulo 2^29.
     sends: u32,
     partial: Partial,
+    /// The next message must be a Send or Write, which brings this.
+    immediate: Option<Immediate>,
     pub(super) answers: VecDeque<Answer>,
 }
 
@@ -74,7 +76,7 @@ impl Inbound {
     }
 
     pub(super) fn is_unfinished(&self) -> bool {
-        self.partial != Partial::None
+        self.partial != Partial::None || self.immediate.is_some()
     }
 
     /// A message that names this token has begun and not ended.
@@ -145,7 +147,7 @@ impl Channel {
         if !plain
             || !(1..=INLINE as u32).contains(&length)
             || self.phase != Phase::Open
-            || self.inbound.partial != Partial::None
+            || self.inbound.is_unfinished()
         {
             return None;
         }
@@ -186,6 +188,7 @@ impl Channel {
             Kind::Read => return self.take_read(header),
             Kind::Answer => self.take_answer(header, payload)?,
             Kind::Refuse => self.take_refusal(header, payload),
+            Kind::Immediate => return self.take_immediate(header),
             Kind::Ack => return Ok(None),
             Kind::Request | Kind::Reply | Kind::Reject | Kind::Ready => {
                 return Err(("start-up", format!("a {:?} after start-up", header.kind)));
@@ -207,11 +210,42 @@ impl Channel {
         }
     }
 
+    /// Immediate data belongs to a Send or Write, and to nothing else.
+    fn unaccompanied_or(&self, what: &str) -> Result<(), Broken> {
+        match self.inbound.immediate {
+            None => Ok(()),
+            Some(_) => Err(("messages", format!("{what} behind immediate data"))),
+        }
+    }
+
+    fn take_immediate<'b>(&mut self, header: &Header) -> Result<Option<Event<'b>>, Broken> {
+        self.idle_or("immediate data")?;
+        self.unaccompanied_or("immediate data")?;
+        let value = u32::try_from(header.address)
+            .map_err(|_| ("messages", "immediate data of more than four bytes".to_owned()))?;
+        let solicited = header.has(record::SOLICITED);
+        self.inbound.immediate = Some(Immediate { value, solicited });
+        Ok(None)
+    }
+
+    /// A message that has begun uses one of the receives granted.
+    fn use_receive(&mut self, what: &str) -> Result<(), Broken> {
+        // Counts are modulo 2^29.
+        if self.inbound.sends == self.ledger.told_credits() {
+            return Err(("receives", format!("{what} for which no receive was granted")));
+        }
+        self.inbound.sends = self.inbound.sends.wrapping_add(1) & CREDITS;
+        Ok(())
+    }
+
     fn take_announce<'b>(&mut self, header: &Header) -> Result<Event<'b>, Broken> {
         self.idle_or("an announcement")?;
         let &Header { token, address, length, .. } = header;
         if length == 0 {
             return Err(("messages", "an announced Write of nothing".into()));
+        }
+        if self.inbound.immediate.is_some() {
+            self.use_receive("a Write with immediate data")?;
         }
         // A range that wraps around is the engine's to refuse.
         self.inbound.partial = Partial::Write { token, next: address, left: length };
@@ -222,6 +256,9 @@ impl Channel {
         let &Header { token, address, length, .. } = header;
         let last = header.has(record::LAST);
         match self.inbound.partial {
+            Partial::None if last && self.inbound.immediate.is_some() => {
+                self.use_receive("a Write with immediate data")?;
+            }
             Partial::None if last => {}
             Partial::None => {
                 return Err(("messages", "a Write of several records, not announced".into()));
@@ -244,7 +281,8 @@ impl Channel {
         if last {
             self.inbound.partial = Partial::None;
         }
-        Ok(Event::Write { token, address, payload, last })
+        let immediate = if last { self.inbound.immediate.take() } else { None };
+        Ok(Event::Write { token, address, payload, last, immediate })
     }
 
     fn take_send<'b>(&mut self, header: &Header, payload: Bytes<'b>) -> Result<Event<'b>, Broken> {
@@ -252,11 +290,10 @@ impl Channel {
         let flags = header.flags & (record::SOLICITED | record::INVALIDATE);
         let offset = match self.inbound.partial {
             Partial::None => {
-                // Counts are modulo 2^29, and a Send uses one of the receives granted.
-                if self.inbound.sends == self.ledger.told_credits() {
-                    return Err(("receives", "a Send for which no receive was granted".into()));
+                if header.has(record::INVALIDATE) {
+                    self.unaccompanied_or("a Send with Invalidate")?;
                 }
-                self.inbound.sends = self.inbound.sends.wrapping_add(1) & CREDITS;
+                self.use_receive("a Send")?;
                 0
             }
             Partial::Send { flags: begun, invalidate, next }
@@ -281,11 +318,14 @@ impl Channel {
             Partial::Send { flags, invalidate: header.address, next }
         };
         let solicited = header.has(record::SOLICITED);
-        Ok(Event::Send { offset, payload, last, solicited, invalidate })
+        let immediate = if last { self.inbound.immediate.take() } else { None };
+        let immediate = immediate.map(|immediate| immediate.value);
+        Ok(Event::Send { offset, payload, last, solicited, invalidate, immediate })
     }
 
     fn take_read<'b>(&mut self, header: &Header) -> Result<Option<Event<'b>>, Broken> {
         self.idle_or("a read")?;
+        self.unaccompanied_or("a read")?;
         let limit = self.limits.inbound;
         if u32::try_from(self.inbound.answers.len()).unwrap_or(u32::MAX) >= limit {
             return Err(("reads", format!("more than the {limit} reads at a time agreed")));
@@ -311,6 +351,7 @@ impl Channel {
     ) -> Result<Event<'b>, Broken> {
         if self.inbound.partial != Partial::Answer {
             self.idle_or("the answer to a read")?;
+            self.unaccompanied_or("the answer to a read")?;
         }
         let (length, last) = (header.length, header.has(record::LAST));
         let Some(read) = self.outbound.reads.front_mut() else {

@@ -37,6 +37,8 @@ pub(super) struct Current {
     first: u64,
     gone: u32,
     announced: bool,
+    /// Its immediate data has gone out.
+    accompanied: bool,
 }
 
 /// A Send or Write that has gone out: its records are `first..end`.
@@ -113,7 +115,7 @@ impl Channel {
             return Begin::Wait(Waiting::Start);
         }
         match message {
-            Message::Send { .. } if !self.ledger.spend() => {
+            _ if message.needs_receive() && !self.ledger.spend() => {
                 let limit = self.ledger.lacks_receive().then_some(self.config.receive_wait);
                 return Begin::Wait(Waiting::Receive { limit });
             }
@@ -128,13 +130,16 @@ impl Channel {
         }
         let first = self.outbound.records;
         let message = *message;
-        self.outbound.current = Some(Current { id, message, first, gone: 0, announced: false });
+        let (gone, announced, accompanied) = (0, false, false);
+        self.outbound.current = Some(Current { id, message, first, gone, announced, accompanied });
         Begin::Started
     }
 
     /// A Write that fits a slot, if nothing goes before it: begun, and sent.
     pub(super) fn whole_write(&mut self, id: MessageId, message: &Message) -> Option<[u8; HEADER]> {
-        let Message::Write { token, address, length, .. } = *message else { return None };
+        let Message::Write { token, address, length, immediate: None, .. } = *message else {
+            return None;
+        };
         let waits = self.outbound.current.is_some()
             || self.outbound.has_words()
             || !self.inbound.answers.is_empty();
@@ -160,7 +165,8 @@ impl Channel {
         }
         // Records of two messages are never mixed: what has begun goes on. Otherwise they take turns.
         let current = self.outbound.current;
-        let begun = current.is_some_and(|current| current.gone > 0 || current.announced);
+        let begun = current
+            .is_some_and(|current| current.gone > 0 || current.announced || current.accompanied);
         let answering = self.inbound.answers.front().is_some_and(|answer| answer.begun);
         let turn = answering || !self.outbound.answered || current.is_none();
         if !begun
@@ -226,7 +232,16 @@ impl Channel {
     }
 
     fn message_frame(&mut self) -> Option<Frame> {
-        let Current { id, message, first, gone, announced } = self.outbound.current?;
+        let Current { id, message, first, gone, announced, accompanied } = self.outbound.current?;
+        if let Some(immediate) = message.immediate().filter(|_| !accompanied) {
+            if let Some(current) = &mut self.outbound.current {
+                current.accompanied = true;
+            }
+            let flags = if immediate.solicited { record::SOLICITED } else { 0 };
+            let address = u64::from(immediate.value);
+            let header = Header { flags, address, ..Header::new(Kind::Immediate) };
+            return Some(self.record(header, Payload::None, 0));
+        }
         let length = match message {
             Message::Send { length, .. }
             | Message::Write { length, .. }

@@ -9,6 +9,7 @@ mod common;
 
 mod acknowledgements;
 mod duplex;
+mod immediate;
 mod messages;
 mod order;
 mod reads;
@@ -28,8 +29,8 @@ use transom_process::ring::{
 };
 use transom_process::{Area, Channel, Config, Duplex};
 use transom_wire::{
-    Begin, Blame, Bytes, Event, Message, MessageId, Operation, PeerError, ReadLimits, Refusal,
-    RefusalClass, Role, Time, Violation, Waiting, Wire,
+    Begin, Blame, Bytes, Event, Immediate, Message, MessageId, Operation, PeerError, ReadLimits,
+    Refusal, RefusalClass, Role, Time, Violation, Waiting, Wire,
 };
 
 const LIMITS: ReadLimits = ReadLimits { inbound: 4, outbound: 4 };
@@ -37,17 +38,55 @@ const LIMITS: ReadLimits = ReadLimits { inbound: 4, outbound: 4 };
 /// An event, with its payload copied from where it lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Got {
-    Request { limits: ReadLimits, private: Vec<u8> },
-    Accepted { limits: ReadLimits, private: Vec<u8> },
-    Rejected { private: Vec<u8> },
+    Request {
+        limits: ReadLimits,
+        private: Vec<u8>,
+    },
+    Accepted {
+        limits: ReadLimits,
+        private: Vec<u8>,
+    },
+    Rejected {
+        private: Vec<u8>,
+    },
     Established,
-    Announced { token: u32, address: u64, length: u64 },
-    Write { token: u32, address: u64, data: Vec<u8>, last: bool },
-    Send { offset: u32, data: Vec<u8>, last: bool, solicited: bool, invalidate: Option<u32> },
-    Asked { slot: u32, token: u32, address: u64, length: u32 },
-    Answer { id: u64, offset: u32, data: Vec<u8>, last: bool },
+    Announced {
+        token: u32,
+        address: u64,
+        length: u64,
+    },
+    Write {
+        token: u32,
+        address: u64,
+        data: Vec<u8>,
+        last: bool,
+    },
+    Send {
+        offset: u32,
+        data: Vec<u8>,
+        last: bool,
+        solicited: bool,
+        invalidate: Option<u32>,
+    },
+    Asked {
+        slot: u32,
+        token: u32,
+        address: u64,
+        length: u32,
+    },
+    Answer {
+        id: u64,
+        offset: u32,
+        data: Vec<u8>,
+        last: bool,
+    },
+    /// Behind the message that brought it: the bytes, and whether it is solicited.
+    Immediate(u32, bool),
     Done(u64),
-    Failed { id: Option<u64>, error: PeerError },
+    Failed {
+        id: Option<u64>,
+        error: PeerError,
+    },
     Resume,
     CreditWanted,
 }
@@ -270,6 +309,13 @@ impl Side {
                 self.memory.at(1 - self.duplex.mine(), address, length as usize)
             }
         };
+        let brought = match event {
+            Event::Write { immediate: Some(Immediate { value, solicited }), .. }
+            | Event::Send { immediate: Some(value), solicited, .. } => {
+                Some(Got::Immediate(value, solicited))
+            }
+            _ => None,
+        };
         let got = match event {
             Event::ConnectRequest { limits, private } => {
                 Got::Request { limits, private: private.to_vec() }
@@ -282,10 +328,10 @@ impl Side {
             Event::WriteAnnounced { token, address, length } => {
                 Got::Announced { token, address, length }
             }
-            Event::Write { token, address, payload, last } => {
+            Event::Write { token, address, payload, last, .. } => {
                 Got::Write { token, address, data: data(payload), last }
             }
-            Event::Send { offset, payload, last, solicited, invalidate } => {
+            Event::Send { offset, payload, last, solicited, invalidate, .. } => {
                 Got::Send { offset, data: data(payload), last, solicited, invalidate }
             }
             Event::ReadRequest { slot, token, address, length } => {
@@ -300,6 +346,7 @@ impl Side {
             Event::CreditWanted => Got::CreditWanted,
         };
         self.got.push(got);
+        self.got.extend(brought);
         if ends && !self.busy {
             self.wire.executed(self.now);
         }
@@ -431,10 +478,11 @@ fn sent(offset: u32, length: usize, last: bool) -> Got {
 
 // ---- messages of this side ------------------------------------------------------------------------
 
-const SEND: Message = Message::Send { length: 8, solicited: false, invalidate: None };
+const SEND: Message =
+    Message::Send { length: 8, solicited: false, invalidate: None, immediate: None };
 
 fn our_write(length: u32) -> Message {
-    Message::Write { token: 7, address: 0x1000, length, verdict: true }
+    Message::Write { token: 7, address: 0x1000, length, verdict: true, immediate: None }
 }
 
 fn our_read(length: u32) -> Message {

@@ -38,7 +38,12 @@ fn what_has_begun_goes_on() {
     // A Send, which has no announcement.
     let mut side = open();
     side.beside(1 << 32 | 1);
-    let send = Message::Send { length: most + 1, solicited: true, invalidate: Some(0x55) };
+    let send = Message::Send {
+        length: most + 1,
+        solicited: true,
+        invalidate: Some(0x55),
+        immediate: None,
+    };
     assert_eq!(side.begin(send), Begin::Started);
     side.record(read(7, 0x1000, 8));
     let said = side.said();

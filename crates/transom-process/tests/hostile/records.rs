@@ -4,7 +4,7 @@ use transom_process::record::{ELSEWHERE, INVALIDATE, LARGEST_TEXT, SOLICITED};
 
 use super::*;
 
-const ALL: [Kind; 11] = [
+const ALL: [Kind; 12] = [
     Kind::Request,
     Kind::Reply,
     Kind::Reject,
@@ -16,6 +16,7 @@ const ALL: [Kind; 11] = [
     Kind::Answer,
     Kind::Refuse,
     Kind::Ack,
+    Kind::Immediate,
 ];
 
 /// A side that expects every kind of message there is.
@@ -28,13 +29,13 @@ fn ready() -> Side {
 fn with_kind(number: u8) -> record::Words {
     let [first, rest @ ..] = write(7, 0x1000, 8, LAST).words();
     let words = [first & !(0xFF << 32) | u64::from(number) << 32, rest[0], rest[1], rest[2]];
-    assert_eq!(Header::from_words(words).is_some(), (1..=11).contains(&number));
+    assert_eq!(Header::from_words(words).is_some(), (1..=12).contains(&number));
     words
 }
 
 #[test]
 fn a_record_of_no_known_kind_is_refused() {
-    for number in [0, 12, 0x7F, 0xFF] {
+    for number in [0, 13, 0x7F, 0xFF] {
         let mut side = open();
         side.raw(with_kind(number));
         side.look();
@@ -66,7 +67,7 @@ fn each_kind_has_its_largest_payload() {
         let most = match kind {
             Kind::Write | Kind::Send | Kind::Answer => 65_536,
             Kind::Request | Kind::Reply | Kind::Reject | Kind::Refuse => 512,
-            Kind::Ready | Kind::Announce | Kind::Read | Kind::Ack => 0,
+            Kind::Ready | Kind::Announce | Kind::Read | Kind::Ack | Kind::Immediate => 0,
         };
         assert_eq!(kind.largest_payload(), most, "{kind:?}");
         if most == 0 {
@@ -153,7 +154,7 @@ fn a_payload_is_where_the_ring_says_and_not_where_the_peer_says() {
     let payload = Bytes::Own(&common::BASE.to_ne_bytes());
     assert_eq!(
         decoded.event,
-        Some(Event::Write { token: 7, address: 0x1000, payload, last: true })
+        Some(Event::Write { token: 7, address: 0x1000, payload, last: true, immediate: None })
     );
     // Text is copied out of the data area, and is never an address either.
     let mut side = ready();

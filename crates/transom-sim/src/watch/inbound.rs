@@ -53,7 +53,7 @@ impl Watch {
         let Placing { token, address, length, .. } = *placing;
         // Whatever stands behind the header is compared when it is placed.
         let payload = Bytes::Shared { address: 0, length: length as u32 };
-        self.decoded(&Event::Write { token, address, payload, last: true });
+        self.decoded(&Event::Write { token, address, payload, last: true, immediate: None });
         self.counters.hit("small write taken at once");
     }
 
@@ -70,7 +70,8 @@ impl Watch {
                 }
                 self.ask(stream, message, Purpose::RemoteWrite, (token, address, length));
             }
-            Event::Write { token, address, payload, last } => {
+            // The dialects that are simulated have no immediate data.
+            Event::Write { token, address, payload, last, .. } => {
                 let Some(sealed) = self.arrives(end, payload, last) else {
                     return;
                 };
@@ -88,7 +89,7 @@ impl Watch {
                 let what = What::Write { token, address };
                 stream.inbox.push_back(Piece::of(sealed, what));
             }
-            Event::Send { offset, payload, last, solicited, invalidate } => {
+            Event::Send { offset, payload, last, solicited, invalidate, .. } => {
                 let Some(sealed) = self.arrives(end, payload, last) else {
                     return;
                 };

@@ -115,7 +115,7 @@ impl Watch {
         let flags = request.flags;
         let (length, solicited) = (request.length, flags.contains(Flags::SOLICIT));
         let right = match (*wire, request.operation) {
-            (Wire::Send { length: l, solicited: s, invalidate }, operation) => {
+            (Wire::Send { length: l, solicited: s, invalidate, .. }, operation) => {
                 let wanted = match operation {
                     Operation::Send => None,
                     Operation::SendWithInvalidate { token } => Some(token),

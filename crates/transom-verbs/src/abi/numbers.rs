@@ -64,6 +64,7 @@ pub mod wc {
     pub const BIND_MW: u32 = 5;
     pub const LOCAL_INV: u32 = 6;
     pub const RECV: u32 = 128;
+    pub const RECV_RDMA_WITH_IMM: u32 = 129;
     /// Flags.
     pub const WITH_IMM: u32 = 2;
     pub const WITH_INV: u32 = 8;

@@ -65,9 +65,9 @@ pub(crate) fn head(base: ibv_qp, asked: u64) -> ibv_qp_ex {
         wr_local_inv: on(ops::LOCAL_INV, wr_local_inv as Op),
         wr_rdma_read: on(ops::READ, wr_rdma_read as Op),
         wr_rdma_write: on(ops::WRITE, wr_rdma_write as Op),
-        wr_rdma_write_imm: std::ptr::null(),
+        wr_rdma_write_imm: on(ops::WRITE_IMM, wr_rdma_write_imm as Op),
         wr_send: on(ops::SEND, wr_send as Op),
-        wr_send_imm: std::ptr::null(),
+        wr_send_imm: on(ops::SEND_IMM, wr_send_imm as Op),
         wr_send_inv: on(ops::SEND_INV, wr_send_inv as Op),
         wr_send_tso: std::ptr::null(),
         wr_set_ud_addr: std::ptr::null(),
@@ -165,16 +165,40 @@ unsafe extern "C" fn wr_rdma_write(qp: *mut ibv_qp_ex, rkey: u32, address: u64) 
     unsafe { add(qp, Operation::Write { token: rkey, address }) };
 }
 
+/// As [`add`], with the words of a request of the other interface.
+///
+/// # Safety
+/// A queue pair that this thread has locked.
+unsafe fn add_opcode(qp: *mut ibv_qp_ex, opcode: u32, address: u64, rkey: u32, value: u32) {
+    if let Ok(operation) = operation(opcode, address, rkey, value) {
+        // SAFETY: this function's contract.
+        unsafe { add(qp, operation) };
+    }
+}
+
+unsafe extern "C" fn wr_send_imm(qp: *mut ibv_qp_ex, immediate: u32) {
+    // SAFETY: a queue pair that `wr_start` has locked.
+    unsafe { add_opcode(qp, wr::SEND_WITH_IMM, 0, 0, immediate) };
+}
+
+unsafe extern "C" fn wr_rdma_write_imm(
+    qp: *mut ibv_qp_ex,
+    rkey: u32,
+    address: u64,
+    immediate: u32,
+) {
+    // SAFETY: a queue pair that `wr_start` has locked.
+    unsafe { add_opcode(qp, wr::RDMA_WRITE_WITH_IMM, address, rkey, immediate) };
+}
+
 unsafe extern "C" fn wr_rdma_read(qp: *mut ibv_qp_ex, rkey: u32, address: u64) {
     // SAFETY: a queue pair that `wr_start` has locked.
     unsafe { add(qp, Operation::Read { token: rkey, address }) };
 }
 
 unsafe extern "C" fn wr_local_inv(qp: *mut ibv_qp_ex, rkey: u32) {
-    if let Ok(operation) = operation(wr::LOCAL_INV, 0, 0, rkey) {
-        // SAFETY: a queue pair that `wr_start` has locked.
-        unsafe { add(qp, operation) };
-    }
+    // SAFETY: a queue pair that `wr_start` has locked.
+    unsafe { add_opcode(qp, wr::LOCAL_INV, 0, 0, rkey) };
 }
 
 /// Give the request built last its data; what fails is said by `wr_complete`.
