@@ -62,7 +62,7 @@ pub struct QueuePairConfig {
 }
 
 /// For how long a queue pair's requests may wait, where its dialect leaves that to the queue pair
-/// ([`PeerGone::Await`]); `None` = for ever.
+/// ([`PeerGone::Await`]), `None` = for ever; and whether it serves Reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// For its first connection, counted from the first request that waits (Verbs V77).
@@ -71,6 +71,8 @@ pub struct Limits {
     pub reconnection: Option<Duration>,
     /// For a receive of the peer's (Verbs V94).
     pub receive: Option<Duration>,
+    /// A Read of the peer's is refused, whatever it names (Verbs V92).
+    pub refuses_reads: bool,
 }
 
 /// An event of a queue pair behind its program's back (Verbs V104).

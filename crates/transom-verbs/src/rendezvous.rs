@@ -419,8 +419,10 @@ fn ended(queue_pair: &Arc<QueuePair>, connector: &Arc<raw::Connector>, round: u6
     }
 }
 
+/// A queue pair that serves no Reads agrees to one, and refuses it when it comes: both sides learn of the
+/// mistake then (Verbs V92).
 fn read_limits(queue_pair: &QueuePair) -> ReadLimits {
-    let inbound = u32::from(queue_pair.attributes().max_dest_rd_atomic);
+    let inbound = u32::from(queue_pair.attributes().max_dest_rd_atomic.max(1));
     ReadLimits { inbound, outbound: limits::READS }
 }
 

@@ -17,7 +17,7 @@ const RECEIVER_NOT_READY: [u32; 32] = [
 ];
 
 /// How long a queue pair with these attributes waits: for its stream, behind the end of one, for a
-/// receive of its peer.
+/// receive of its peer; and whether it serves Reads.
 pub(crate) fn limits(attr: &ibv_qp_attr) -> Limits {
     let stream = (attr.timeout != 0).then(|| {
         let tick =
@@ -31,7 +31,8 @@ pub(crate) fn limits(attr: &ibv_qp_attr) -> Limits {
         all.max(Duration::from_millis(100))
     });
     let reconnection = stream.map(|t| t.min(Duration::from_secs(5)));
-    Limits { connection: stream, reconnection, receive }
+    let refuses_reads = attr.max_dest_rd_atomic == 0;
+    Limits { connection: stream, reconnection, receive, refuses_reads }
 }
 
 type Job = Box<dyn FnOnce() + Send>;

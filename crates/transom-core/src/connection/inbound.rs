@@ -43,6 +43,11 @@ struct Send {
     immediate: Option<u32>,
 }
 
+const NO_IMMEDIATE: &str = "the peer's message brings immediate data, which this interface has no place \
+                            for: send without it";
+const NO_READS: &str = "the queue pair serves no Reads at all: give it a number of them when it is made \
+                        ready to receive";
+
 /// How far ahead frames are glanced at, in bytes: some twenty of the smallest Writes.
 const AHEAD: usize = 512;
 /// Fewer bytes than this are one small frame and an acknowledgement: there is nothing to overlap.
@@ -181,6 +186,10 @@ impl Connection {
                     self.park(cx, send, payload);
                 }
             }
+            Event::ReadRequest { .. } if self.refuses_reads() => {
+                self.used(cx);
+                self.refuse_unsupported(cx, Operation::Read, NO_READS);
+            }
             Event::ReadRequest { token, address, length, .. } => {
                 self.used(cx);
                 let length = u64::from(length);
@@ -261,7 +270,7 @@ impl Connection {
     /// A Write with immediate data is placed: complete a receive. `false`: there is none.
     fn notify(&mut self, cx: &mut Cx<'_>, immediate: Immediate, length: u32) -> bool {
         if !self.config.dialect.immediate {
-            self.refuse_immediate(cx, Operation::Write);
+            self.refuse_unsupported(cx, Operation::Write, NO_IMMEDIATE);
             return true;
         }
         let Some(execution) = &mut self.execution else { return true };
@@ -276,14 +285,14 @@ impl Connection {
         true
     }
 
-    /// The peer's message brings immediate data, which this side's programs do not know.
-    fn refuse_immediate(&mut self, cx: &mut Cx<'_>, operation: Operation) {
+    fn refuses_reads(&self) -> bool {
+        self.execution.as_ref().is_some_and(|execution| execution.limits.refuses_reads)
+    }
+
+    /// The peer asks for what this side does not do for anybody, and `why` says so.
+    fn refuse_unsupported(&mut self, cx: &mut Cx<'_>, operation: Operation, why: &'static str) {
         let class = RefusalClass::Unsupported;
-        let cause = DenialCause::Other(
-            "the peer's message brings immediate data, which this interface has no place for: send \
-             without it",
-        );
-        let denial = self.record(cx, None, cause);
+        let denial = self.record(cx, None, DenialCause::Other(why));
         self.tell(cx, operation, class, denial);
         self.refused(cx, class, denial);
     }
@@ -301,7 +310,7 @@ impl Connection {
     /// Deliver a piece of a Send. `false`: there is no receive for it.
     fn send(&mut self, cx: &mut Cx<'_>, send: Send, payload: Bytes<'_>) -> bool {
         if send.immediate.is_some() && !self.config.dialect.immediate {
-            self.refuse_immediate(cx, Operation::Send);
+            self.refuse_unsupported(cx, Operation::Send, NO_IMMEDIATE);
             return true;
         }
         let Some(execution) = &mut self.execution else { return true };

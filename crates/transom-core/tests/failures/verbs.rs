@@ -22,6 +22,7 @@ transom_testing::again_over_process![
     v67_what_was_acknowledged_behind_the_request_that_fails_is_flushed,
     v104_the_program_hears_of_what_its_peer_did,
     v104_the_program_hears_of_the_first_message_once,
+    v92_a_queue_pair_that_serves_no_reads_refuses_them,
     v129_a_queue_pair_joins_a_connection_that_was_made_without_one,
     v129_a_connection_without_a_queue_pair_carries_nothing_but_its_end,
     v129_a_connection_is_joined_once_and_in_some_states_only
@@ -64,7 +65,7 @@ const T: Duration = Duration::from_secs(3);
 
 fn limits(connection: u64, reconnection: u64) -> Limits {
     let of = |seconds| Some(Duration::from_secs(seconds));
-    Limits { connection: of(connection), reconnection: of(reconnection), receive: None }
+    Limits { connection: of(connection), reconnection: of(reconnection), ..Limits::default() }
 }
 
 #[test]
@@ -528,6 +529,34 @@ fn v104_the_program_hears_of_the_first_message_once() {
         assert_eq!(events(&mut pair, PASSIVE), [QueuePairEvent::FirstMessage], "kind {kind}");
         assert_eq!(events(&mut pair, ACTIVE), []);
     }
+}
+
+/// V92: more Reads than the responder serves, where it serves none; everything else goes on until then.
+#[test]
+fn v92_a_queue_pair_that_serves_no_reads_refuses_them() {
+    let mut pair = verbs();
+    let refusing = Limits { refuses_reads: true, ..Limits::default() };
+    pair.hosts[PASSIVE].queue_pair.set_limits(refusing);
+    establish(&mut pair);
+    pair.hosts[PASSIVE].post_receive(20, &[]).unwrap();
+    let target = pair.hosts[PASSIVE].register(vec![7; 8], WRITABLE | Rights::REMOTE_READ);
+    let local = pair.hosts[ACTIVE].register(vec![2; 8], Rights::LOCAL_WRITE);
+    pair.post(ACTIVE, 1, write(&target, 0), Flags::NONE, &[local.all()]).unwrap();
+    pair.pump();
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, OK)]);
+    let written = pair.hosts[PASSIVE].arena.read(target.address, 8);
+    assert_eq!(written, Some(vec![2; 8]));
+    let other = pair.hosts[PASSIVE].register(vec![9; 8], WRITABLE | Rights::REMOTE_READ);
+    pair.hosts[ACTIVE].post(2, read(&other, 0), Flags::NONE, &[local.all()]).unwrap();
+    pair.hosts[ACTIVE].post(3, write(&target, 0), Flags::NONE, &[local.all()]).unwrap();
+    pair.pump();
+    let expected = [(2, Status::PeerInvalidRequest), (3, CANCELED)];
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), expected);
+    assert_eq!(pair.hosts[PASSIVE].outcomes(), [(20, CANCELED)]);
+    assert_eq!(pair.hosts[PASSIVE].queue_pair.state(), QueuePairState::Error);
+    assert_eq!(pair.hosts[ACTIVE].arena.read(local.address, 8), Some(vec![2; 8]), "nothing came");
+    let events: Vec<_> = pair.hosts[PASSIVE].connection.as_mut().unwrap().take_events().collect();
+    assert_eq!(events, [QueuePairEvent::FirstMessage, QueuePairEvent::RequestError]);
 }
 
 /// V67: a Write that the peer has executed behind a Read whose answer fails.

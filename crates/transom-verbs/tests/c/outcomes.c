@@ -177,6 +177,10 @@ int main(void) {
     remote("V93 WRITE, only READ allowed", no, W, a, 8, peer.key, A, Q, true);
     no.access = IBV_ACCESS_REMOTE_WRITE;
     remote("V93 READ, only WRITE allowed", no, R, a, 8, peer.key, A, Q, true);
+    struct tune unread = DEF;
+    unread.dest_rd = 0;
+    remote("READ where none are served", unread, R, a, 8, peer.key, IBV_WC_REM_INV_REQ_ERR,
+           IBV_EVENT_QP_REQ_ERR, true);
     sendlike("SEND longer", DEF, 16, (uintptr_t)e.buf, e.mr->lkey, 17, IBV_WC_REM_INV_REQ_ERR,
              IBV_WC_LOC_LEN_ERR);
     sendlike("SEND exact", DEF, 16, (uintptr_t)e.buf, e.mr->lkey, 16, 0, 0);
