@@ -14,6 +14,7 @@ mod quickstart;
 mod rping;
 mod run;
 mod show;
+mod watch;
 mod watchdog;
 
 use std::process::ExitCode;
@@ -40,6 +41,8 @@ enum Command {
     Ps(inspect::PsArgs),
     /// Show what one such process has registered, who may touch it, and what was refused
     Show(inspect::ShowArgs),
+    /// Watch such processes: connections, windows and refusals as they happen
+    Watch(watch::Args),
     /// Speak with rping programs (rdma-core), on any iWARP peer
     Rping(rping::Args),
     /// Start an unmodified verbs program (libibverbs, librdmacm) on this adapter
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => explain::run(&args),
         Command::Ps(args) => inspect::ps(&args),
         Command::Show(args) => inspect::show(&args),
+        Command::Watch(args) => watch::run(&args),
         Command::Rping(args) => rping::run(&args),
         Command::Bench(command) => bench::run(&command),
         Command::Completions(args) => packaging::completions(&args, &Cli::command()),

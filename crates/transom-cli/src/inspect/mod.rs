@@ -1,6 +1,6 @@
 //! `transom ps` and `transom show`: look at running processes.
 
-mod page;
+pub(crate) mod page;
 
 use clap::Args as ClapArgs;
 use serde::Serialize;
@@ -80,7 +80,7 @@ pub(crate) fn show(args: &ShowArgs) -> Outcome {
     Ok(())
 }
 
-fn not_answered(pid: u32, error: &AskError) -> Failure {
+pub(crate) fn not_answered(pid: u32, error: &AskError) -> Failure {
     let exit = match error {
         AskError::System(_) => Exit::System,
         _ => Exit::NoConnection,

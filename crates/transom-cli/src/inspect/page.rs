@@ -13,7 +13,7 @@ use crate::show;
 const WIDTH: usize = 92;
 
 /// The table of `transom ps`.
-pub(super) fn processes(all: &[Process]) -> String {
+pub(crate) fn processes(all: &[Process]) -> String {
     let mut text = String::new();
     line(
         &mut text,
@@ -36,17 +36,17 @@ pub(super) fn processes(all: &[Process]) -> String {
 }
 
 /// The page of `transom show`.
-pub(super) fn process(answer: &Answer) -> String {
+pub(crate) fn process(answer: &Answer) -> String {
     let mut text = String::new();
     let mut before = "";
     for record in &answer.records {
         let (heading, lines) = match record {
-            Record::Process(process) => ("", about(process)),
-            Record::Adapter(one) => ("", adapter(one)),
-            Record::Connection(one) => ("  connections", connection(one)),
-            Record::Region(one) => ("  regions and windows", region(one)),
-            Record::Window(one) => ("  regions and windows", window(one)),
-            Record::Refusal(one) => ("  refusals, the latest last", refusal(one)),
+            Record::Process(_) | Record::Adapter(_) => ("", self::record(record, WIDTH)),
+            Record::Connection(_) => ("  connections", self::record(record, WIDTH)),
+            Record::Region(_) | Record::Window(_) => {
+                ("  regions and windows", self::record(record, WIDTH))
+            }
+            Record::Refusal(_) => ("  refusals, the latest last", self::record(record, WIDTH)),
             Record::End(_) | Record::Unknown => continue,
         };
         if heading.is_empty() || heading != before {
@@ -61,6 +61,19 @@ pub(super) fn process(answer: &Answer) -> String {
         text.push_str(&lines);
     }
     text
+}
+
+/// One record. Explanations are wrapped at `width`.
+pub(crate) fn record(record: &Record, width: usize) -> String {
+    match record {
+        Record::Process(process) => about(process),
+        Record::Adapter(one) => adapter(one),
+        Record::Connection(one) => connection(one),
+        Record::Region(one) => region(one),
+        Record::Window(one) => window(one),
+        Record::Refusal(one) => refusal(one, width),
+        Record::End(_) | Record::Unknown => String::new(),
+    }
 }
 
 fn line(text: &mut String, words: &str) {
@@ -203,7 +216,7 @@ fn window(one: &Window) -> String {
     )
 }
 
-fn refusal(one: &Refusal) -> String {
+fn refusal(one: &Refusal, width: usize) -> String {
     let ago = show::time(Duration::from_nanos(one.ago_ns));
     let refused = match one.refused.as_str() {
         "peer" => "the peer was refused",
@@ -215,7 +228,7 @@ fn refusal(one: &Refusal) -> String {
     let mut text = String::new();
     let rule = one.rule.as_ref().map(|rule| format!(", {rule}")).unwrap_or_default();
     line(&mut text, &format!("    {}, {ago} ago: {refused}{rule}", one.id));
-    for words in show::wrap(&one.explanation, WIDTH) {
+    for words in show::wrap(&one.explanation, width) {
         let _ = writeln!(text, "      {words}");
     }
     text

@@ -1,0 +1,92 @@
+//! `transom watch`: running processes, as they change.
+
+mod sampler;
+mod state;
+mod view;
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use clap::Args as ClapArgs;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use crate::exit::{Exit, Failure, Outcome, system};
+use crate::inspect::not_answered;
+use sampler::Sampler;
+use state::{Input, State};
+
+/// A key waits at most for so long, and a sample for its place on the screen.
+const FRAME: Duration = Duration::from_millis(100);
+
+/// Arguments of `watch`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Args {
+    /// The number of a process, to watch it alone: `transom ps` lists them
+    pid: Option<u32>,
+}
+
+/// `transom watch`.
+pub(crate) fn run(args: &Args) -> Outcome {
+    if let Some(pid) = args.pid {
+        transom_inspect::ask(pid).map_err(|error| not_answered(pid, &error))?;
+    }
+    if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
+        let sentence = "watch fills a screen, and its input or its output is no terminal";
+        return Err(Failure::new(Exit::Usage, sentence)
+            .try_this("transom ps, transom show PID; both have --json"));
+    }
+    let failed = system("the terminal");
+    let mut terminal = ratatui::try_init().map_err(failed)?;
+    let left = watch(&mut terminal, args.pid);
+    ratatui::restore();
+    left.map_err(system("the terminal"))
+}
+
+fn watch(terminal: &mut ratatui::DefaultTerminal, only: Option<u32>) -> std::io::Result<()> {
+    // https://no-color.org: set, and not empty.
+    let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let mut state = State::new(only, colour);
+    let sampler = Sampler::start(only);
+    loop {
+        sampler.samples().for_each(|sample| state.apply(sample));
+        sampler.want(state.wanted());
+        terminal.draw(|frame| view::draw(frame, &state))?;
+        if event::poll(FRAME)?
+            && let Event::Key(key) = event::read()?
+            && let Some(input) = input(key)
+            && !state.input(input)
+        {
+            return Ok(());
+        }
+    }
+}
+
+/// The meaning of a key.
+fn input(key: KeyEvent) -> Option<Input> {
+    if key.kind == KeyEventKind::Release {
+        return None;
+    }
+    let control = key.modifiers.contains(KeyModifiers::CONTROL);
+    Some(match key.code {
+        KeyCode::Char('c') if control => Input::Quit,
+        _ if control => return None,
+        KeyCode::Char('q') => Input::Quit,
+        KeyCode::Esc => Input::Back,
+        KeyCode::Enter => Input::Open,
+        KeyCode::Char(' ' | 'p') => Input::Hold,
+        KeyCode::Char('s') => Input::Sort,
+        KeyCode::Char('r') => Input::Reverse,
+        KeyCode::Tab => Input::NextPane,
+        KeyCode::BackTab => Input::PreviousPane,
+        KeyCode::Up | KeyCode::Char('k') => Input::Move(-1),
+        KeyCode::Down | KeyCode::Char('j') => Input::Move(1),
+        KeyCode::PageUp => Input::Move(-10),
+        KeyCode::PageDown => Input::Move(10),
+        KeyCode::Home | KeyCode::Char('g') => Input::First,
+        KeyCode::End | KeyCode::Char('G') => Input::Last,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,73 @@
+//! The thread that asks: a process that does not answer keeps it waiting, and not the screen.
+
+use std::cell::Cell;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use transom_inspect::AskError;
+
+use super::state::Sample;
+
+/// Between two samples.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Takes samples until it is dropped.
+pub(super) struct Sampler {
+    wants: Sender<Option<u32>>,
+    wanted: Cell<Option<u32>>,
+    samples: Receiver<Sample>,
+}
+
+impl Sampler {
+    /// Of all processes, or of one.
+    pub(super) fn start(only: Option<u32>) -> Sampler {
+        let (wants, wanted) = channel();
+        let (to, samples) = channel();
+        thread::spawn(move || {
+            let begin = Instant::now();
+            let mut records_of = only;
+            loop {
+                if to.send(sample(begin, only, records_of)).is_err() {
+                    return;
+                }
+                match wanted.recv_timeout(INTERVAL) {
+                    Ok(pid) => records_of = pid,
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
+            }
+        });
+        Sampler { wants, wanted: Cell::new(only), samples }
+    }
+
+    /// The samples that were taken since the last call.
+    pub(super) fn samples(&self) -> impl Iterator<Item = Sample> {
+        self.samples.try_iter()
+    }
+
+    /// Samples have all records of this process from now on. The next one is taken at once if it is
+    /// another process than before.
+    pub(super) fn want(&self, pid: Option<u32>) {
+        if self.wanted.replace(pid) != pid {
+            // A thread that has ended takes no samples either way.
+            let _ = self.wants.send(pid);
+        }
+    }
+}
+
+fn sample(begin: Instant, only: Option<u32>, records_of: Option<u32>) -> Sample {
+    let answer = records_of.map(|pid| (pid, transom_inspect::ask(pid)));
+    let processes = match (only, &answer) {
+        (Some(pid), Some((_, Ok(answer)))) => vec![(pid, Ok(answer.process.clone()))],
+        // Ended before, or while it answered: the list says so by its absence.
+        (Some(_), Some((_, Err(AskError::NotThere | AskError::CutShort)))) => Vec::new(),
+        (Some(pid), Some((_, Err(error)))) => vec![(pid, Err(error.to_string()))],
+        _ => {
+            let found = transom_inspect::processes().into_iter();
+            found.map(|one| (one.pid, one.process.map_err(|error| error.to_string()))).collect()
+        }
+    };
+    let records = answer.and_then(|(pid, answer)| Some((pid, answer.ok()?.records)));
+    Sample { at: begin.elapsed(), processes, records }
+}

@@ -1,0 +1,167 @@
+//! `transom watch`, in a terminal.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod common;
+
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use common::{Ran, Server, ran, transom};
+use transom::{Adapter, Grant};
+
+/// A folder of one test, for its processes and its terminals.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(test: &str) -> Folder {
+        let path =
+            std::env::temp_dir().join(format!("transom-watch-{test}-{}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
+        Folder(path)
+    }
+
+    fn command(&self) -> Command {
+        let mut command = transom();
+        command
+            .env("XDG_RUNTIME_DIR", &self.0)
+            .env("TMPDIR", &self.0)
+            .env_remove("TRANSOM_INSPECT");
+        command
+    }
+
+    fn server(&self) -> Server {
+        let mut command = self.command();
+        command.env("TRANSOM_INSPECT", "1").args([
+            "rping",
+            "-s",
+            "-P",
+            "-a",
+            "127.0.0.1",
+            "-p",
+            "0",
+        ]);
+        Server::of(&mut command)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A terminal of tmux, which shows `transom watch`. Ends when dropped.
+struct Screen<'a> {
+    folder: &'a Folder,
+    socket: PathBuf,
+}
+
+impl<'a> Screen<'a> {
+    fn start(folder: &'a Folder, args: &str, (width, height): (u16, u16)) -> Screen<'a> {
+        let screen = Screen { folder, socket: folder.0.join(format!("tmux-{width}")) };
+        let program = env!("CARGO_BIN_EXE_transom");
+        // The shell stays, so that what is on the screen afterwards can be seen.
+        let command = format!("{program} watch {args}; echo status $?; exec cat");
+        let (width, height) = (width.to_string(), height.to_string());
+        let ran = screen.tmux(&[
+            "-f",
+            "/dev/null",
+            "new-session",
+            "-d",
+            "-x",
+            &width,
+            "-y",
+            &height,
+            &command,
+        ]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        screen
+    }
+
+    fn tmux(&self, args: &[&str]) -> Ran {
+        let mut command = Command::new("tmux");
+        command.arg("-u").arg("-S").arg(&self.socket).args(args);
+        command.env("XDG_RUNTIME_DIR", &self.folder.0).env("TMPDIR", &self.folder.0);
+        ran(command.env_remove("TMUX").env("TERM", "xterm-256color"))
+    }
+
+    fn keys(&self, keys: &[&str]) {
+        let ran = self.tmux(&[&["send-keys"], keys].concat());
+        assert_eq!(ran.code, 0, "{ran:?}");
+    }
+
+    /// Wait until all of `words` are on the screen.
+    #[track_caller]
+    fn shows(&self, words: &[&str]) -> String {
+        let begin = Instant::now();
+        loop {
+            let screen = self.tmux(&["capture-pane", "-p"]).out;
+            if words.iter().all(|word| screen.contains(word)) {
+                return screen;
+            }
+            let waited = begin.elapsed();
+            assert!(waited < Duration::from_secs(120), "{words:?} are not all in\n{screen}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for Screen<'_> {
+    fn drop(&mut self) {
+        self.tmux(&["kill-server"]);
+    }
+}
+
+/// A connection to `server` that asks for a token which was never issued, and is refused.
+fn refused_by(server: &Server) {
+    let to = SocketAddr::from(([127, 0, 0, 1], server.port()));
+    let adapter = Adapter::route_to(to).unwrap();
+    let peer = adapter.connect(to).receives(4, 64).wait().unwrap();
+    let bytes = adapter.register(vec![0; 8]).unwrap();
+    let guess = Grant::from_parts(0x1234_5678, 4096, 8, transom::Rights::WRITE);
+    peer.write(guess, bytes.slice(..)).unwrap().wait().expect_err("no such token");
+}
+
+#[test]
+fn a_terminal_shows_processes_and_their_refusals_as_they_happen() {
+    if Command::new("tmux").arg("-V").output().is_err() {
+        eprintln!("the terminal is SKIPPED: tmux is not installed");
+        return;
+    }
+    let folder = Folder::new("tmux");
+    for size in [(80, 24), (200, 50)] {
+        let screen = Screen::start(&folder, "", size);
+        screen.shows(&["No process of this user answers", "TRANSOM_INSPECT=1", "q quit"]);
+        let server = folder.server();
+        let pid = server.child.id().to_string();
+        screen.shows(&[&pid, "transom", "nothing was refused", "regions and windows"]);
+        refused_by(&server);
+        screen.shows(&[&pid, "live_token", "Write 8 B at 0x1000 via 0x12345678"]);
+        screen.keys(&["BTab", "Enter"]);
+        screen.shows(&["refusal 1", "the peer was refused, live_token", "Enter close"]);
+        screen.keys(&["Escape"]);
+        // A key that follows at once would be read together with it.
+        screen.shows(&["Tab list"]);
+        screen.keys(&["Space"]);
+        screen.shows(&["HELD", "Space go on"]);
+        screen.keys(&["Space"]);
+        screen.shows(&["Space hold"]);
+        drop(server);
+        screen.shows(&["has ended", "live_token"]);
+        screen.keys(&["q"]);
+        let after = screen.shows(&["status 0"]);
+        assert!(!after.contains("live_token"), "the screen is as it was before: {after}");
+    }
+}
+
+#[test]
+fn what_is_no_terminal_is_said() {
+    let folder = Folder::new("plain");
+    ran(folder.command().arg("watch")).failed(2, &["no terminal", "transom show"]);
+    ran(folder.command().args(["watch", "1"])).failed(3, &["process 1"]);
+}
