@@ -4,7 +4,9 @@ use clap::Args as ClapArgs;
 use serde::Serialize;
 use transom::{Adapter, Path};
 
-use crate::exit::{Exit, Failure, Outcome};
+use transom_command::exit::{Exit, Failure, Outcome};
+use transom_command::print_json;
+
 use crate::path::PathArg;
 
 /// Arguments of `adapters`.
@@ -71,12 +73,4 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     println!("\npath: {why}");
     Ok(())
-}
-
-/// An object on a line.
-pub(crate) fn print_json(value: &impl Serialize) {
-    match serde_json::to_string(value) {
-        Ok(line) => println!("{line}"),
-        Err(error) => eprintln!("transom: JSON: {error}"),
-    }
 }

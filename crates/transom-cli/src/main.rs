@@ -1,25 +1,21 @@
 //! The command `transom`.
 
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 mod adapters;
-mod bench;
-mod exit;
 mod explain;
 mod inspect;
 mod packaging;
 mod path;
-mod progress;
 mod quickstart;
 mod rping;
 mod run;
-mod show;
 mod watch;
-mod watchdog;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use transom_command::exit;
 
 /// An RDMA adapter in software: a tour, tools, and measurements.
 #[derive(Debug, Parser)]
@@ -49,7 +45,7 @@ enum Command {
     Run(run::Args),
     /// Measure, against the same bytes over a bare socket
     #[command(subcommand)]
-    Bench(bench::Command),
+    Bench(transom_bench::Command),
     /// Print what a shell needs to complete this command's arguments
     Completions(packaging::CompletionsArgs),
     /// Print this command's manual page, or write all pages into a folder
@@ -59,7 +55,7 @@ enum Command {
     QuickstartOwner(quickstart::OwnerArgs),
     /// The other process of `bench`
     #[command(hide = true)]
-    BenchPeer(bench::PeerArgs),
+    BenchPeer(transom_bench::PeerArgs),
 }
 
 fn main() -> ExitCode {
@@ -72,11 +68,11 @@ fn main() -> ExitCode {
         Command::Show(args) => inspect::show(&args),
         Command::Watch(args) => watch::run(&args),
         Command::Rping(args) => rping::run(&args),
-        Command::Bench(command) => bench::run(&command),
+        Command::Bench(command) => transom_bench::run(&command),
         Command::Completions(args) => packaging::completions(&args, &Cli::command()),
         Command::Man(args) => packaging::man(&args, Cli::command()),
         Command::QuickstartOwner(args) => quickstart::owner::run(&args),
-        Command::BenchPeer(args) => bench::peer::run(&args),
+        Command::BenchPeer(args) => transom_bench::run_peer(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -3,7 +3,7 @@
 use clap::Args as ClapArgs;
 use transom_memory::rules;
 
-use crate::exit::{Exit, Failure, Outcome};
+use transom_command::exit::{Exit, Failure, Outcome};
 
 /// Every page, in the order of the table of rules. `docs/explain.md` is the same file.
 const PAGES: &str = include_str!("rules.md");

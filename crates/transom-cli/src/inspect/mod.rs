@@ -6,8 +6,8 @@ use clap::Args as ClapArgs;
 use serde::Serialize;
 use transom_inspect::{AskError, Found, Process};
 
-use crate::adapters::print_json;
-use crate::exit::{Exit, Failure, Outcome};
+use transom_command::exit::{Exit, Failure, Outcome};
+use transom_command::print_json;
 
 /// Arguments of `ps`.
 #[derive(Debug, ClapArgs)]

@@ -7,7 +7,7 @@ use transom_inspect::{
     Adapter, Answer, Connection, Process, Queue, Record, Refusal, Region, TimeOut, Uses, Window,
 };
 
-use crate::show;
+use transom_command::show;
 
 /// Lines for refusals are wrapped at this width, behind their indentation.
 const WIDTH: usize = 92;

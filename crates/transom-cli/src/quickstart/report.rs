@@ -5,7 +5,7 @@ use std::time::Duration;
 use transom::ConnectionInfo;
 
 use super::mistakes::Wrong;
-use crate::show;
+use transom_command::show;
 
 /// Where the tour is told; silent for `--json`.
 pub(super) struct Screen {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::Args as ClapArgs;
 use transom::CaptureOptions;
 
-use crate::exit::{Exit, Failure, Outcome};
+use transom_command::exit::{Exit, Failure, Outcome};
 
 /// A pcapng file's first bytes.
 const MAGIC: [u8; 4] = [0x0A, 0x0D, 0x0D, 0x0A];

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
-use crate::exit::{Exit, Failure, Outcome, system};
+use transom_command::exit::{Exit, Failure, Outcome, system};
 
 /// Names that programs know them by, and those that cargo gives them.
 const NAMES: [(&str, &str); 4] = [

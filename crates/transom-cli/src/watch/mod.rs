@@ -10,10 +10,10 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use crate::exit::{Exit, Failure, Outcome, system};
 use crate::inspect::not_answered;
 use sampler::Sampler;
 use state::{Input, State};
+use transom_command::exit::{Exit, Failure, Outcome, system};
 
 /// A key waits at most for so long, and a sample for its place on the screen.
 const FRAME: Duration = Duration::from_millis(100);

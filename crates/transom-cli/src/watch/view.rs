@@ -11,7 +11,7 @@ use transom_inspect::{Connection, Queue, Record};
 
 use super::state::{Answers, Pane, Part, Refused, Seen, State};
 use crate::inspect::page;
-use crate::show;
+use transom_command::show;
 
 /// From this width on there is place for whole ranges and all rights.
 const WIDE: u16 = 140;

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::report::Baseline;
-use super::same_host;
-use super::stats::{self, Ratio};
+use crate::report::Baseline;
+use crate::same_host;
+use crate::stats::{self, Ratio};
 
 /// A line that costs less than this, in nanoseconds, is near: both processors share a cache.
 const NEAR: f64 = 90.0;
@@ -20,17 +20,17 @@ const ALIKE: f64 = 1.5;
 const LOOK: Duration = Duration::from_millis(2);
 
 /// The cost of a line now, in nanoseconds.
-pub(super) fn look() -> f64 {
+pub(crate) fn look() -> f64 {
     stats::median(&mut same_host::bounce(LOOK))
 }
 
 /// The cost before and after one slice.
-pub(super) type Looks = [f64; 2];
+pub(crate) type Looks = [f64; 2];
 
 /// Where the two processors were during a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Distance {
+pub(crate) enum Distance {
     Near,
     Far,
 }
@@ -47,20 +47,20 @@ fn distance([before, after]: Looks) -> Option<Distance> {
 
 /// The pairs of one distance.
 #[derive(Debug, Serialize)]
-pub(super) struct Group {
-    pub(super) distance: Distance,
-    pub(super) pairs: usize,
+pub(crate) struct Group {
+    pub(crate) distance: Distance,
+    pub(crate) pairs: usize,
     /// The median cost of a line, in nanoseconds.
-    pub(super) line: f64,
+    pub(crate) line: f64,
     /// The median of ours.
-    pub(super) median: f64,
+    pub(crate) median: f64,
     /// Ours over baseline: the median of pairs.
-    pub(super) ratio: Option<f64>,
-    pub(super) ratio_quartiles: Option<[f64; 2]>,
+    pub(crate) ratio: Option<f64>,
+    pub(crate) ratio_quartiles: Option<[f64; 2]>,
 }
 
 /// The pairs sorted by distance, and how many were left out.
-pub(super) fn sort(
+pub(crate) fn sort(
     ours: &[f64],
     baseline: Option<&Baseline>,
     looks: &[Looks],

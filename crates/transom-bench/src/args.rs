@@ -5,27 +5,9 @@ use std::time::Duration;
 use clap::{Args as ClapArgs, ValueEnum};
 use serde::Serialize;
 
-use super::{PAIRS, congestion};
-use crate::exit::{Exit, Failure, Outcome};
-
-/// A switch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum OnOff {
-    /// On.
-    On,
-    /// Off.
-    Off,
-}
-
-impl OnOff {
-    pub(crate) fn is_on(self) -> bool {
-        self == OnOff::On
-    }
-
-    pub(crate) fn name(self) -> &'static str {
-        if self.is_on() { "on" } else { "off" }
-    }
-}
+use crate::{PAIRS, congestion};
+use transom_command::OnOff;
+use transom_command::exit::{Exit, Failure, Outcome};
 
 /// How a side waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -41,11 +23,11 @@ pub(crate) enum Wait {
 
 impl Wait {
     /// Whether a processor is busy meanwhile.
-    pub(super) fn is_busy(self) -> bool {
+    pub(crate) fn is_busy(self) -> bool {
         self != Wait::Block
     }
 
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Wait::Spin => "spin",
             Wait::Watch => "watch",
@@ -66,7 +48,7 @@ pub(crate) enum Path {
 }
 
 impl Path {
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Path::Auto => "auto",
             Path::Tcp => "tcp",
@@ -74,7 +56,7 @@ impl Path {
         }
     }
 
-    pub(super) fn option(self) -> transom::Path {
+    pub(crate) fn option(self) -> transom::Path {
         match self {
             Path::Auto => transom::Path::Auto,
             Path::Tcp => transom::Path::Tcp,
@@ -85,7 +67,7 @@ impl Path {
 
 /// Options of the benches with two processes.
 #[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct Args {
+pub struct Args {
     /// Bytes per message, or of the memory [default: 8; 1048576 for bandwidth; 4096 for `register`]
     #[arg(long)]
     size: Option<usize>,
@@ -117,36 +99,36 @@ pub(crate) struct Args {
 
 /// Options of `connections`.
 #[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct ConnectionsArgs {
+pub struct ConnectionsArgs {
     /// Connections in all, idle ones included
     #[arg(long, default_value_t = 10_000)]
-    pub(super) connections: usize,
+    pub(crate) connections: usize,
     /// How many of them are active; the others are idle. The baseline has these alone
     #[arg(long, default_value_t = 100)]
-    pub(super) active: usize,
+    pub(crate) active: usize,
     #[command(flatten)]
-    pub(super) common: Args,
+    pub(crate) common: Args,
 }
 
 /// Options of `check`.
 #[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct CheckArgs {
+pub struct CheckArgs {
     /// Live tokens
     #[arg(long, default_value_t = 1_000_000)]
-    pub(super) tokens: usize,
+    pub(crate) tokens: usize,
     /// Each check waits for the answer before it, or they overlap, or share a guard too
     #[arg(long, value_enum, default_value_t = Order::All)]
-    pub(super) order: Order,
+    pub(crate) order: Order,
     /// Seconds to measure
     #[arg(long, default_value_t = 3.0)]
-    pub(super) seconds: f64,
+    pub(crate) seconds: f64,
     /// Accepted for uniformity: the baseline (one unguarded load of a 64-byte entry in the same
     /// order) is always taken
     #[arg(long)]
-    pub(super) baseline: bool,
+    pub(crate) baseline: bool,
     /// Print one JSON object
     #[arg(long)]
-    pub(super) json: bool,
+    pub(crate) json: bool,
 }
 
 /// Whether checks wait for each other.
@@ -165,36 +147,36 @@ pub(crate) enum Order {
 
 /// Arguments of the peer's process.
 #[derive(Debug, ClapArgs)]
-pub(crate) struct PeerArgs {
+pub struct PeerArgs {
     #[arg(long)]
-    pub(super) size: usize,
+    pub(crate) size: usize,
     #[arg(long, value_enum)]
-    pub(super) crc: OnOff,
+    pub(crate) crc: OnOff,
     #[arg(long)]
-    pub(super) congestion: String,
+    pub(crate) congestion: String,
     #[arg(long, value_enum)]
-    pub(super) path: Path,
+    pub(crate) path: Path,
     #[arg(long)]
-    pub(super) leave_window_open: bool,
+    pub(crate) leave_window_open: bool,
 }
 
 /// Options that make sense.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
-    pub(super) size: usize,
-    pub(super) slice: Duration,
-    pub(super) wait: Wait,
-    pub(super) crc: OnOff,
-    pub(super) path: Path,
-    pub(super) congestion: String,
-    pub(super) baseline: bool,
-    pub(super) json: bool,
-    pub(super) leave_window_open: bool,
+pub(crate) struct Plan {
+    pub(crate) size: usize,
+    pub(crate) slice: Duration,
+    pub(crate) wait: Wait,
+    pub(crate) crc: OnOff,
+    pub(crate) path: Path,
+    pub(crate) congestion: String,
+    pub(crate) baseline: bool,
+    pub(crate) json: bool,
+    pub(crate) leave_window_open: bool,
 }
 
 impl Args {
     /// With `size` unless another was asked for, which may be as much as `most`.
-    pub(super) fn checked(&self, size: usize, most: usize) -> Outcome<Plan> {
+    pub(crate) fn checked(&self, size: usize, most: usize) -> Outcome<Plan> {
         let size = self.size.unwrap_or(size);
         if !(1..=most).contains(&size) {
             return Err(Failure::new(Exit::Usage, format!("--size {size}: nothing to measure"))
@@ -215,7 +197,7 @@ impl Args {
 }
 
 /// The length of one measurement of a pair.
-pub(super) fn slice(seconds: f64) -> Outcome<Duration> {
+pub(crate) fn slice(seconds: f64) -> Outcome<Duration> {
     if !(0.001..=3600.0).contains(&seconds) {
         return Err(Failure::new(
             Exit::Usage,

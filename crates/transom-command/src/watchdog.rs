@@ -6,7 +6,7 @@ use crate::exit::{Exit, Failure};
 
 /// End the process if it is still there after `limit`. A process that is the child of another also
 /// ends with its parent, whose end of the pipe on our standard input it watches for.
-pub(crate) fn limit(what: &'static str, limit: Duration) {
+pub fn limit(what: &'static str, limit: Duration) {
     std::thread::spawn(move || {
         std::thread::sleep(limit);
         let failure = Failure::new(
@@ -20,7 +20,7 @@ pub(crate) fn limit(what: &'static str, limit: Duration) {
 }
 
 /// In a child: end when the parent is gone (its end of our standard input closes).
-pub(crate) fn end_with_parent() {
+pub fn end_with_parent() {
     std::thread::spawn(|| {
         let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
         std::process::exit(Exit::System as i32);

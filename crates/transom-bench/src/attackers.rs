@@ -10,7 +10,7 @@ use clap::ValueEnum;
 
 /// The acts of an attacker until it rests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Attack {
+pub(crate) enum Attack {
     /// Connect, say half of a start-up, and hold on to hundreds of such connections
     ConnectionFlood,
     /// Connect and say what is no start-up
@@ -30,7 +30,7 @@ pub(super) enum Attack {
 }
 
 /// Attack until `stop` says so. What the other side makes of it is not the attacker's worry.
-pub(super) fn attack(kind: Attack, owner: SocketAddr, stop: &AtomicBool) {
+pub(crate) fn attack(kind: Attack, owner: SocketAddr, stop: &AtomicBool) {
     let on = || !stop.load(Ordering::Relaxed);
     let mut held = Vec::new();
     while on() {

@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 /// `4.1 MB`, `512 B`.
-pub(crate) fn bytes(count: u64) -> String {
+pub fn bytes(count: u64) -> String {
     scaled(count as f64, &["B", "kB", "MB", "GB", "TB"])
 }
 
 /// `2.2 GB/s`.
-pub(crate) fn rate(per_second: f64) -> String {
+pub fn rate(per_second: f64) -> String {
     format!("{}/s", scaled(per_second, &["B", "kB", "MB", "GB", "TB"]))
 }
 
 /// `1.9 ms`, `25 s`.
-pub(crate) fn time(duration: Duration) -> String {
+pub fn time(duration: Duration) -> String {
     scaled(duration.as_nanos() as f64, &["ns", "us", "ms", "s"])
 }
 
@@ -30,7 +30,7 @@ fn scaled(mut value: f64, units: &[&str]) -> String {
 }
 
 /// `3f2a91c0…`: enough of a digest to compare by eye.
-pub(crate) fn digest(digest: &str) -> String {
+pub fn digest(digest: &str) -> String {
     match digest.get(..16) {
         Some(head) => format!("{head}…"),
         None => digest.to_owned(),
@@ -38,7 +38,7 @@ pub(crate) fn digest(digest: &str) -> String {
 }
 
 /// Break a text into lines of at most `width` characters, at spaces.
-pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {

@@ -5,18 +5,18 @@ use std::time::{Duration, Instant};
 
 use transom::Posted;
 
-use super::args::{Path, Plan};
-use super::peer::start;
-use super::report::{Baseline, Report};
-use super::side::{Job, Side};
-use super::{PAIRS, baseline, line, same_host, stats};
-use crate::exit::{Outcome, system};
-use crate::progress;
+use crate::args::{Path, Plan};
+use crate::peer::start;
+use crate::report::{Baseline, Report};
+use crate::side::{Job, Side};
+use crate::{PAIRS, baseline, line, same_host, stats};
+use transom_command::exit::{Outcome, system};
+use transom_command::progress;
 
 /// Requests under way.
 const AHEAD: usize = 16;
 
-pub(super) fn run(plan: &Plan, write: bool) -> Outcome {
+pub(crate) fn run(plan: &Plan, write: bool) -> Outcome {
     let (mut side, _peer) = start(plan)?;
     let spin = plan.wait.is_busy();
     let (mut ours, mut looks) = (Vec::with_capacity(PAIRS), Vec::new());
@@ -98,7 +98,7 @@ fn transfer(side: &mut Side, write: bool, spin: bool, time: Duration) -> Outcome
     Ok(bytes / seconds)
 }
 
-pub(super) fn finish(side: &Side, posted: Posted<()>, spin: bool) -> Outcome {
+pub(crate) fn finish(side: &Side, posted: Posted<()>, spin: bool) -> Outcome {
     if spin {
         while !posted.is_done() {
             side.queue.poll();

@@ -2,90 +2,90 @@
 
 use serde::Serialize;
 
-use super::line::{self, Distance, Group, Looks};
-use super::stats::{self, Ratio};
-use crate::adapters::print_json;
-use crate::show;
+use crate::line::{self, Distance, Group, Looks};
+use crate::stats::{self, Ratio};
+use transom_command::print_json;
+use transom_command::show;
 
 /// A result.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
-    pub(super) bench: &'static str,
-    pub(super) unit: &'static str,
-    pub(super) median: f64,
+pub(crate) struct Report {
+    pub(crate) bench: &'static str,
+    pub(crate) unit: &'static str,
+    pub(crate) median: f64,
     /// Of the slices.
-    pub(super) quartiles: [f64; 2],
+    pub(crate) quartiles: [f64; 2],
     /// 99 of 100 samples are at least this good.
-    pub(super) p99: f64,
-    pub(super) baseline_median: Option<f64>,
+    pub(crate) p99: f64,
+    pub(crate) baseline_median: Option<f64>,
     /// Which variant the baseline is: the fastest.
-    pub(super) baseline: Option<String>,
+    pub(crate) baseline: Option<String>,
     /// Ours over baseline: the median of pairs.
-    pub(super) ratio: Option<f64>,
-    pub(super) ratio_quartiles: Option<[f64; 2]>,
-    pub(super) pairs: usize,
+    pub(crate) ratio: Option<f64>,
+    pub(crate) ratio_quartiles: Option<[f64; 2]>,
+    pub(crate) pairs: usize,
     /// A second baseline, where one does not tell all.
-    pub(super) second: Option<Second>,
+    pub(crate) second: Option<Second>,
     /// Between two processes: the pairs by what a cache line cost meanwhile.
-    pub(super) by_line: Vec<Group>,
+    pub(crate) by_line: Vec<Group>,
     /// Pairs during which that changed. No group has them.
-    pub(super) mixed: usize,
+    pub(crate) mixed: usize,
     #[serde(flatten)]
-    pub(super) about: About,
+    pub(crate) about: About,
 }
 
 /// The circumstances.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct About {
-    pub(super) path: &'static str,
-    pub(super) path_reason: &'static str,
-    pub(super) size: usize,
-    pub(super) wait: &'static str,
-    pub(super) crc: &'static str,
-    pub(super) largest_frame: usize,
+pub(crate) struct About {
+    pub(crate) path: &'static str,
+    pub(crate) path_reason: &'static str,
+    pub(crate) size: usize,
+    pub(crate) wait: &'static str,
+    pub(crate) crc: &'static str,
+    pub(crate) largest_frame: usize,
     /// The congestion control of both sides of a ratio.
-    pub(super) congestion: String,
+    pub(crate) congestion: String,
     /// Each process has a processor of its own.
-    pub(super) pinned: bool,
-    pub(super) pid: u32,
-    pub(super) peer_pid: u32,
+    pub(crate) pinned: bool,
+    pub(crate) pid: u32,
+    pub(crate) peer_pid: u32,
     /// How an access to a revoked window was refused before anything was timed.
-    pub(super) refused: String,
+    pub(crate) refused: String,
     /// How long ours was measured, baselines apart, and the processor time of both processes then.
-    pub(super) seconds: f64,
-    pub(super) cpu_seconds: f64,
-    pub(super) peer_cpu_seconds: f64,
+    pub(crate) seconds: f64,
+    pub(crate) cpu_seconds: f64,
+    pub(crate) peer_cpu_seconds: f64,
 }
 
 /// A second thing to compare with.
 #[derive(Debug, Serialize)]
-pub(super) struct Second {
-    pub(super) baseline: String,
-    pub(super) baseline_median: f64,
-    pub(super) ratio: f64,
-    pub(super) ratio_quartiles: [f64; 2],
+pub(crate) struct Second {
+    pub(crate) baseline: String,
+    pub(crate) baseline_median: f64,
+    pub(crate) ratio: f64,
+    pub(crate) ratio_quartiles: [f64; 2],
 }
 
 /// Measurements of one side, one value per slice.
 #[derive(Debug)]
-pub(super) struct Baseline {
-    pub(super) name: String,
-    pub(super) values: Vec<f64>,
+pub(crate) struct Baseline {
+    pub(crate) name: String,
+    pub(crate) values: Vec<f64>,
 }
 
 impl Baseline {
-    pub(super) fn new(name: impl Into<String>) -> Baseline {
+    pub(crate) fn new(name: impl Into<String>) -> Baseline {
         Baseline { name: name.into(), values: Vec::new() }
     }
 
-    pub(super) fn median(&self) -> f64 {
+    pub(crate) fn median(&self) -> f64 {
         stats::median(&mut self.values.clone())
     }
 }
 
 impl Report {
     /// `ours`: one value per slice.
-    pub(super) fn new(
+    pub(crate) fn new(
         bench: &'static str,
         unit: &'static str,
         ours: &[f64],
@@ -110,7 +110,7 @@ impl Report {
         }
     }
 
-    pub(super) fn compare(&mut self, ours: &[f64], baseline: &Baseline) {
+    pub(crate) fn compare(&mut self, ours: &[f64], baseline: &Baseline) {
         let Ratio { median, quartiles } = stats::pairwise(ours, &baseline.values);
         self.baseline_median = Some(baseline.median());
         self.baseline = Some(baseline.name.clone());
@@ -120,7 +120,7 @@ impl Report {
     }
 
     /// Compares with a second baseline as well.
-    pub(super) fn also(&mut self, ours: &[f64], baseline: &Baseline) {
+    pub(crate) fn also(&mut self, ours: &[f64], baseline: &Baseline) {
         let Ratio { median: ratio, quartiles: ratio_quartiles } =
             stats::pairwise(ours, &baseline.values);
         let (baseline, baseline_median) = (baseline.name.clone(), baseline.median());
@@ -128,11 +128,11 @@ impl Report {
     }
 
     /// Sorts the pairs by what a cache line cost before and after each slice of ours.
-    pub(super) fn sort(&mut self, ours: &[f64], baseline: Option<&Baseline>, looks: &[Looks]) {
+    pub(crate) fn sort(&mut self, ours: &[f64], baseline: Option<&Baseline>, looks: &[Looks]) {
         (self.by_line, self.mixed) = line::sort(ours, baseline, looks);
     }
 
-    pub(super) fn print(&self, json: bool) {
+    pub(crate) fn print(&self, json: bool) {
         if json {
             return print_json(self);
         }

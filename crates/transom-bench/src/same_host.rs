@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{Seat, sit};
+use crate::{Seat, sit};
 
 /// A cache line and its neighbour, which is fetched along.
 #[repr(align(128))]
 struct Line(AtomicU64);
 
 /// Half round trips in nanoseconds, one per batch of [`BATCH`].
-pub(super) fn bounce(time: Duration) -> Vec<f64> {
+pub(crate) fn bounce(time: Duration) -> Vec<f64> {
     const BATCH: u64 = 1000;
     const OVER: u64 = u64::MAX;
     let line = Line(AtomicU64::new(0));
@@ -57,7 +57,7 @@ pub(super) fn bounce(time: Duration) -> Vec<f64> {
 }
 
 /// Bytes per second of copies of `size` bytes, one after the other between the same two blocks.
-pub(super) fn memcpy(size: usize, time: Duration) -> f64 {
+pub(crate) fn memcpy(size: usize, time: Duration) -> f64 {
     let (from, mut to) = (vec![1_u8; size], vec![0_u8; size]);
     let (begin, mut bytes) = (Instant::now(), 0.0);
     while begin.elapsed() < time || bytes == 0.0 {
@@ -69,7 +69,7 @@ pub(super) fn memcpy(size: usize, time: Duration) -> f64 {
 
 /// Bytes per second of copies of `size` bytes out of a block that a thread on another processor has
 /// written just before; only the copies count.
-pub(super) fn memcpy_moved(size: usize, time: Duration) -> f64 {
+pub(crate) fn memcpy_moved(size: usize, time: Duration) -> f64 {
     const WRITE: u64 = 1;
     const WRITTEN: u64 = 2;
     const OVER: u64 = 3;
@@ -122,7 +122,7 @@ struct Slot([AtomicU64; 2]);
 
 /// Messages of eight bytes per second from one thread to another, through a ring of cache lines; the
 /// receiver says of every 16th that it has come, and 64 are under way at the most.
-pub(super) fn ring(time: Duration) -> f64 {
+pub(crate) fn ring(time: Duration) -> f64 {
     const SLOTS: u64 = 256;
     const GROUP: u64 = 16;
     const AHEAD: u64 = 64;

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use transom::{Adapter, Grant, QueuePair, Region, Rights, Window};
 
-use super::args::Plan;
-use super::report::About;
-use crate::exit::{Outcome, system};
+use crate::args::Plan;
+use crate::report::About;
+use transom_command::exit::{Outcome, system};
 
 /// The peer's next task: one header on the Unix socket, so that the plain one carries nothing
 /// but baselines (congestion control remembers).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Job {
+pub(crate) enum Job {
     /// Send back what arrives on the plain socket.
     RawPong,
     /// Send back what arrives on the Unix socket.
@@ -57,23 +57,23 @@ const JOBS: [Job; 12] = [
 ];
 
 /// An end of the pair: plain sockets, a queue pair, and a buffer that the other side may use.
-pub(super) struct Side {
-    pub(super) adapter: Adapter,
-    pub(super) raw: TcpStream,
-    pub(super) unix: UnixStream,
-    pub(super) queue: QueuePair,
-    pub(super) memory: Region<Vec<u8>>,
+pub(crate) struct Side {
+    pub(crate) adapter: Adapter,
+    pub(crate) raw: TcpStream,
+    pub(crate) unix: UnixStream,
+    pub(crate) queue: QueuePair,
+    pub(crate) memory: Region<Vec<u8>>,
     /// Where the bytes to be written come from, and those read go to.
-    pub(super) local: Region<Vec<u8>>,
+    pub(crate) local: Region<Vec<u8>>,
     _open: Window,
     /// The other side's buffer.
-    pub(super) theirs: Grant,
+    pub(crate) theirs: Grant,
     /// The processor this process has to itself.
-    pub(super) cpu: Option<usize>,
+    pub(crate) cpu: Option<usize>,
     /// The other process.
-    pub(super) peer_pid: u32,
+    pub(crate) peer_pid: u32,
     /// How an access to a revoked window was refused.
-    pub(super) refused: String,
+    pub(crate) refused: String,
     spent: Spent,
 }
 
@@ -87,7 +87,7 @@ struct Spent {
 
 impl Side {
     /// Lend memory to the other side, and learn what it lends.
-    pub(super) fn meet(
+    pub(crate) fn meet(
         (raw, unix): (TcpStream, UnixStream),
         adapter: &Adapter,
         queue: QueuePair,
@@ -116,13 +116,13 @@ impl Side {
     }
 
     /// Tell the peer what comes next.
-    pub(super) fn tell(&mut self, job: Job, size: usize, spin: bool) -> Outcome {
+    pub(crate) fn tell(&mut self, job: Job, size: usize, spin: bool) -> Outcome {
         let code = JOBS.iter().position(|it| *it == job).unwrap_or(0) as u8;
         let [a, b, c, d] = u32::try_from(size).unwrap_or(u32::MAX).to_be_bytes();
         self.unix.write_all(&[code, u8::from(spin), a, b, c, d]).map_err(system("telling the peer"))
     }
 
-    pub(super) fn hear(&mut self) -> Outcome<(Job, usize, bool)> {
+    pub(crate) fn hear(&mut self) -> Outcome<(Job, usize, bool)> {
         let mut header = [0; 6];
         self.unix.read_exact(&mut header).map_err(system("listening to the measuring side"))?;
         let [code, spin, a, b, c, d] = header;
@@ -131,23 +131,23 @@ impl Side {
     }
 
     /// Eight bytes from the peer.
-    pub(super) fn hear_number(&mut self) -> Outcome<u64> {
+    pub(crate) fn hear_number(&mut self) -> Outcome<u64> {
         let mut number = [0; 8];
         self.unix.read_exact(&mut number).map_err(system("listening to the peer"))?;
         Ok(u64::from_be_bytes(number))
     }
 
-    pub(super) fn tell_number(&mut self, number: u64) -> Outcome {
+    pub(crate) fn tell_number(&mut self, number: u64) -> Outcome {
         self.unix.write_all(&number.to_be_bytes()).map_err(system("telling the measuring side"))
     }
 
     /// Answer [`Job::Cpu`].
-    pub(super) fn tell_cpu(&mut self) -> Outcome {
+    pub(crate) fn tell_cpu(&mut self) -> Outcome {
         self.tell_number(u64::try_from(cpu_time().as_nanos()).unwrap_or(u64::MAX))
     }
 
     /// Do a piece of ours, and note what it costs both processes.
-    pub(super) fn measured<R>(&mut self, work: impl FnOnce(&mut Side) -> Outcome<R>) -> Outcome<R> {
+    pub(crate) fn measured<R>(&mut self, work: impl FnOnce(&mut Side) -> Outcome<R>) -> Outcome<R> {
         let before = self.clocks()?;
         let result = work(self)?;
         let after = self.clocks()?;
@@ -164,7 +164,7 @@ impl Side {
     }
 
     /// The circumstances in a report.
-    pub(super) fn about(&self, plan: &Plan) -> About {
+    pub(crate) fn about(&self, plan: &Plan) -> About {
         let info = self.queue.info();
         About {
             path: info.path,

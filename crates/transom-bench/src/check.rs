@@ -17,10 +17,10 @@ use transom_memory::{
 
 use serde::Serialize;
 
-use super::args::{self, CheckArgs, Order};
-use super::{PAIRS, stats};
-use crate::adapters::print_json;
-use crate::exit::{Exit, Failure, Outcome};
+use crate::args::{self, CheckArgs, Order};
+use crate::{PAIRS, stats};
+use transom_command::exit::{Exit, Failure, Outcome};
+use transom_command::print_json;
 
 /// A result; nanoseconds per check.
 #[derive(Debug, Serialize)]
@@ -55,7 +55,7 @@ struct Both {
     orders: Vec<Report>,
 }
 
-pub(super) fn run(args: &CheckArgs) -> Outcome {
+pub(crate) fn run(args: &CheckArgs) -> Outcome {
     if !(1..=8 << 20).contains(&args.tokens) {
         return Err(Failure::new(Exit::Usage, format!("--tokens {}: out of range", args.tokens))
             .try_this("--tokens 1000, --tokens 1000000"));

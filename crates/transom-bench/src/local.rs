@@ -10,13 +10,13 @@ use transom_memory::{
     Config, DomainId, Memory, QueuePairId, Registration, Scope, Segment, WindowSpec,
 };
 
-use super::args::Plan;
-use super::peer::start;
-use super::report::{Baseline, Report};
-use super::side::{Job, Side};
-use super::{PAIRS, stats};
-use crate::exit::{Exit, Failure, Outcome};
-use crate::progress;
+use crate::args::Plan;
+use crate::peer::start;
+use crate::report::{Baseline, Report};
+use crate::side::{Job, Side};
+use crate::{PAIRS, stats};
+use transom_command::exit::{Exit, Failure, Outcome};
+use transom_command::progress;
 
 /// Pairs of calls between two looks at the clock.
 const BATCH: u32 = 64;
@@ -61,7 +61,7 @@ fn compare(
 
 /// A window opened to the peer and closed. Its Bind goes through the send queue and has executed when
 /// the window is closed; closing is finished when the call returns.
-pub(super) fn bind(plan: &Plan) -> Outcome {
+pub(crate) fn bind(plan: &Plan) -> Outcome {
     let (side, _peer) = start(plan)?;
     let ours = |side: &mut Side| {
         each(plan.slice, || {
@@ -111,7 +111,7 @@ impl Table {
 
 /// Memory registered and deregistered. Its pages need not be there; that they may be read and written
 /// is asked each time (ND2 R9).
-pub(super) fn register(plan: &Plan) -> Outcome {
+pub(crate) fn register(plan: &Plan) -> Outcome {
     // The buffers of the connection are not what is measured.
     let (side, _peer) = start(&Plan { size: 8, ..plan.clone() })?;
     deregistered_is_refused(&side)?;

@@ -7,14 +7,14 @@ use std::os::unix::net::UnixStream;
 
 use transom::{Adapter, ErrorKind, Grant, QueuePair, Rights};
 
-use crate::exit::{Exit, Failure, Outcome, system};
+use transom_command::exit::{Exit, Failure, Outcome, system};
 
 const BEFORE: u8 = 1;
 const AFTER: u8 = 2;
 const SIZE: usize = 8;
 
 /// The measuring side. How the second Write was refused.
-pub(super) fn see(adapter: &Adapter, queue: &QueuePair, unix: &mut UnixStream) -> Outcome<String> {
+pub(crate) fn see(adapter: &Adapter, queue: &QueuePair, unix: &mut UnixStream) -> Outcome<String> {
     let grant = Grant::from_bytes(&queue.recv().wait()?)?;
     let before = adapter.register(vec![BEFORE; SIZE])?;
     let after = adapter.register(vec![AFTER; SIZE])?;
@@ -43,7 +43,7 @@ fn judge(outcome: transom::Result<()>, found: [u8; SIZE]) -> Outcome<String> {
 }
 
 /// The peer. `forget`: leave the window open, for the test that wants to see it noticed.
-pub(super) fn show(
+pub(crate) fn show(
     adapter: &Adapter,
     queue: &QueuePair,
     unix: &mut UnixStream,

@@ -4,10 +4,10 @@ use std::process::ExitCode;
 
 use transom::{Blame, ErrorKind};
 
-/// Exit codes; documented in `transom --help`.
+/// Exit statuses; documented in `transom --help`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Exit {
+pub enum Exit {
     /// The command ran, and something was not as it must be.
     CheckFailed = 1,
     /// The arguments cannot be served (clap uses 2 for what it cannot parse).
@@ -18,44 +18,47 @@ pub(crate) enum Exit {
     Peer = 4,
     /// This machine said no.
     System = 5,
-    /// Comes in a later version.
-    #[allow(dead_code, reason = "nothing is missing now; the number stays taken")]
-    NotBuilt = 6,
 }
 
-/// The table for `--help`.
-pub(crate) const EXIT_CODES: &str = "\
+/// The table of exit statuses for `--help`.
+pub const EXIT_CODES: &str = "\
 Exit status:
   0  done, and everything was as it must be
   1  it ran, but something was not as it must be (the output says what)
   2  the command line asks for something that cannot be
   3  no connection: nobody answers, the peer says no, or it fell silent
   4  the peer refused an access or broke the protocol
-  5  this machine said no: a file, a port, memory
-  6  not built in this version";
+  5  this machine said no: a file, a port, memory";
 
 /// Why a command failed: a sentence, and what to try.
 #[derive(Debug)]
-pub(crate) struct Failure {
-    pub(crate) exit: Exit,
-    pub(crate) sentence: String,
-    pub(crate) remedy: Option<String>,
+pub struct Failure {
+    /// The exit status.
+    pub exit: Exit,
+    /// What went wrong.
+    pub sentence: String,
+    /// What to try instead.
+    pub remedy: Option<String>,
 }
 
-pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+/// The result of a command, or of a part of one.
+pub type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
-    pub(crate) fn new(exit: Exit, sentence: impl Into<String>) -> Failure {
+    /// A failure without a remedy.
+    pub fn new(exit: Exit, sentence: impl Into<String>) -> Failure {
         Failure { exit, sentence: sentence.into(), remedy: None }
     }
 
-    pub(crate) fn try_this(mut self, remedy: impl Into<String>) -> Failure {
+    /// Adds what to try instead.
+    #[must_use]
+    pub fn try_this(mut self, remedy: impl Into<String>) -> Failure {
         self.remedy = Some(remedy.into());
         self
     }
 
-    /// Says it on stderr.
-    pub(crate) fn report(&self) -> ExitCode {
+    /// Prints the failure on standard error; its exit status.
+    pub fn report(&self) -> ExitCode {
         eprintln!("transom: {}", self.sentence.trim_end_matches('.'));
         if let Some(remedy) = &self.remedy {
             eprintln!("    try: {remedy}");
@@ -89,7 +92,7 @@ impl From<transom::Error> for Failure {
 }
 
 /// An operating-system error, with what was being done.
-pub(crate) fn system(doing: &str) -> impl FnOnce(std::io::Error) -> Failure {
+pub fn system(doing: &str) -> impl FnOnce(std::io::Error) -> Failure {
     move |error| Failure::new(Exit::System, format!("{doing}: {error}"))
 }
 
@@ -99,14 +102,7 @@ mod tests {
 
     #[test]
     fn every_exit_code_is_documented_and_distinct() {
-        for exit in [
-            Exit::CheckFailed,
-            Exit::Usage,
-            Exit::NoConnection,
-            Exit::Peer,
-            Exit::System,
-            Exit::NotBuilt,
-        ] {
+        for exit in [Exit::CheckFailed, Exit::Usage, Exit::NoConnection, Exit::Peer, Exit::System] {
             let line = format!("\n  {}  ", exit as u8);
             assert_eq!(EXIT_CODES.matches(&line).count(), 1, "{exit:?}");
         }

@@ -12,14 +12,15 @@ use std::time::{Duration, Instant};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use transom::{Adapter, QueuePair};
 
-use super::args::{ConnectionsArgs, OnOff, Path, PeerArgs, Plan};
-use super::peer::{options, start};
-use super::report::{Baseline, Report};
-use super::side::{Job, Side};
-use super::tasks::Tasks;
-use super::{PAIRS, stats};
-use crate::exit::{Exit, Failure, Outcome, system};
-use crate::progress;
+use crate::args::{ConnectionsArgs, Path, PeerArgs, Plan};
+use crate::peer::{options, start};
+use crate::report::{Baseline, Report};
+use crate::side::{Job, Side};
+use crate::tasks::Tasks;
+use crate::{PAIRS, stats};
+use transom_command::OnOff;
+use transom_command::exit::{Exit, Failure, Outcome, system};
+use transom_command::progress;
 
 /// Receives of each end: their number and size.
 const RECEIVES: (u32, u32) = (2, 64);
@@ -29,7 +30,7 @@ const STOP: [u8; 4] = *b"stop";
 /// Descriptors that are not connections.
 const OTHERS: usize = 100;
 
-pub(super) fn run(args: &ConnectionsArgs) -> Outcome {
+pub(crate) fn run(args: &ConnectionsArgs) -> Outcome {
     let plan = args.common.checked(MESSAGE.len(), MESSAGE.len())?;
     let (connections, active) = (args.connections, args.active);
     if !(1..=connections).contains(&active) {
@@ -137,7 +138,7 @@ impl Crowd {
 }
 
 /// The peer's side: what it has accepted so far, and who answers.
-pub(super) struct Gathered {
+pub(crate) struct Gathered {
     crc: OnOff,
     path: Path,
     congestion: String,
@@ -151,13 +152,13 @@ struct Answering {
 }
 
 impl Gathered {
-    pub(super) fn new(args: &PeerArgs) -> Gathered {
+    pub(crate) fn new(args: &PeerArgs) -> Gathered {
         let PeerArgs { crc, path, ref congestion, .. } = *args;
         Gathered { crc, path, congestion: congestion.clone(), gathered: Vec::new() }
     }
 
     /// Accept so many connections, and have each answer what it receives.
-    pub(super) fn gather(&mut self, side: &mut Side, count: usize) -> Outcome {
+    pub(crate) fn gather(&mut self, side: &mut Side, count: usize) -> Outcome {
         let here = Ipv4Addr::LOCALHOST;
         let adapter = options(self.crc, self.path, &self.congestion).open(here.into())?;
         let mut listener = adapter.listen((here, 0).into())?;
@@ -173,7 +174,7 @@ impl Gathered {
     }
 
     /// Answer on the connections of one gathering until it is told to stop.
-    pub(super) fn answer(&mut self, which: usize, spin: bool) -> Outcome {
+    pub(crate) fn answer(&mut self, which: usize, spin: bool) -> Outcome {
         let Some(Answering { adapter, tasks, stopped }) = self.gathered.get_mut(which) else {
             return Ok(());
         };

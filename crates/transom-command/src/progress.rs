@@ -9,19 +9,19 @@ const LONG: Duration = Duration::from_secs(1);
 
 /// How far a task has come.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub struct Progress {
     bar: ProgressBar,
     begin: Instant,
 }
 
 impl Progress {
     /// A task of `total` steps, named as its line on the screen names it.
-    pub(crate) fn of_steps(total: u64, name: &'static str) -> Progress {
+    pub fn of_steps(total: u64, name: &'static str) -> Progress {
         Progress::new(total, name, "{msg:>14} [{bar:40}] {pos}/{len}, {eta} left")
     }
 
     /// A task of `total` bytes.
-    pub(crate) fn of_bytes(total: u64, name: &'static str) -> Progress {
+    pub fn of_bytes(total: u64, name: &'static str) -> Progress {
         let template = "{msg:>14} [{bar:40}] {bytes}/{total_bytes}, {eta} left";
         Progress::new(total, name, template)
     }
@@ -36,7 +36,7 @@ impl Progress {
     }
 
     /// This many steps, or bytes, more are done.
-    pub(crate) fn advance(&self, by: u64) {
+    pub fn advance(&self, by: u64) {
         if self.bar.is_hidden() && self.begin.elapsed() >= LONG {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }
@@ -52,7 +52,7 @@ impl Drop for Progress {
 }
 
 /// The numbers from 0 to `total`, with a bar that follows them.
-pub(crate) fn steps(total: usize, name: &'static str) -> impl Iterator<Item = usize> {
+pub fn steps(total: usize, name: &'static str) -> impl Iterator<Item = usize> {
     let progress = Progress::of_steps(total as u64, name);
     (0..total).inspect(move |&step| progress.advance(u64::from(step > 0)))
 }

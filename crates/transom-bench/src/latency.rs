@@ -9,20 +9,20 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use super::args::{Path, Plan, Wait};
-use super::peer::start;
-use super::report::{Baseline, Report};
-use super::side::{Job, Side};
-use super::{PAIRS, baseline, line, same_host, stats};
-use crate::exit::{Exit, Failure, Outcome, system};
-use crate::progress;
+use crate::args::{Path, Plan, Wait};
+use crate::peer::start;
+use crate::report::{Baseline, Report};
+use crate::side::{Job, Side};
+use crate::{PAIRS, baseline, line, same_host, stats};
+use transom_command::exit::{Exit, Failure, Outcome, system};
+use transom_command::progress;
 
 /// In the last byte of a message: this was the last one.
 const LAST: u8 = 0xff;
 /// Most round trips between two looks at the clock where both sides spin.
 const BATCH: usize = 64;
 
-pub(super) fn run(plan: &Plan) -> Outcome {
+pub(crate) fn run(plan: &Plan) -> Outcome {
     let (mut side, _peer) = start(plan)?;
     let base = Base::of(&side, plan.wait.is_busy());
     let mut theirs = Baseline::new(base.name());
@@ -134,7 +134,7 @@ fn round(side: &Side, turn: u8, wait: Wait) -> Outcome {
 }
 
 /// The other side of [`ping`].
-pub(super) fn pong(side: &mut Side, wait: Wait) -> Outcome {
+pub(crate) fn pong(side: &mut Side, wait: Wait) -> Outcome {
     let mut turn = 0;
     loop {
         turn = (turn + 1) % LAST;

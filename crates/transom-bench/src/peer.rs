@@ -8,15 +8,16 @@ use std::process::{Child, Command, Stdio};
 
 use transom::{Adapter, Options};
 
-use super::args::{OnOff, Path, PeerArgs, Plan, Wait};
-use super::connections::Gathered;
-use super::side::{Job, Side};
-use super::{Seat, baseline, latency, message_rate, refusal, sit};
-use crate::exit::{Exit, Failure, Outcome, system};
-use crate::watchdog;
+use crate::args::{Path, PeerArgs, Plan, Wait};
+use crate::connections::Gathered;
+use crate::side::{Job, Side};
+use crate::{Seat, baseline, latency, message_rate, refusal, sit};
+use transom_command::OnOff;
+use transom_command::exit::{Exit, Failure, Outcome, system};
+use transom_command::watchdog;
 
 /// The measuring side: start the peer, see that a revoked window is closed, meet.
-pub(super) fn start(plan: &Plan) -> Outcome<(Side, Peer)> {
+pub(crate) fn start(plan: &Plan) -> Outcome<(Side, Peer)> {
     let congestion = &plan.congestion;
     let program = std::env::current_exe().map_err(system("looking for this program"))?;
     // The peer's standard output goes both ways: it says where it is, and is a baseline later.
@@ -60,14 +61,14 @@ pub(super) fn start(plan: &Plan) -> Outcome<(Side, Peer)> {
 }
 
 /// How both adapters are opened.
-pub(super) fn options(crc: OnOff, path: Path, congestion: &str) -> Options {
+pub(crate) fn options(crc: OnOff, path: Path, congestion: &str) -> Options {
     let options = Adapter::options().crc(crc.is_on()).path(path.option()).congestion(congestion);
     // Where that path is what is measured, all connections are to have it.
     if path == Path::Process { options.shared_links(usize::MAX) } else { options }
 }
 
 /// The other process; ends with this one.
-pub(super) struct Peer(Child);
+pub(crate) struct Peer(Child);
 
 impl Drop for Peer {
     fn drop(&mut self) {

@@ -1,7 +1,9 @@
 //! `transom bench`: measurements, and the raw equivalent interleaved with them.
 //!
 //! Two processes: this one measures, the *peer* (the same program, started by this one) answers.
-//! They agree on what comes next over a Unix socket; so nobody spins while the other one is measured.
+//! They agree on what comes next over a Unix socket, so neither spins while the other is measured.
+
+#![deny(unsafe_code)]
 
 mod args;
 mod attackers;
@@ -16,7 +18,7 @@ mod latency;
 mod line;
 mod local;
 mod message_rate;
-pub(crate) mod peer;
+mod peer;
 mod refusal;
 mod report;
 mod same_host;
@@ -28,14 +30,14 @@ use std::sync::OnceLock;
 
 use clap::Subcommand;
 
-use self::args::{Args, CheckArgs, ConnectionsArgs};
-use crate::exit::Outcome;
+use crate::args::{Args, CheckArgs, ConnectionsArgs};
+use transom_command::exit::Outcome;
 
-pub(crate) use self::args::{OnOff, PeerArgs};
+pub use crate::args::PeerArgs;
 
 /// The quantity to measure.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub enum Command {
     /// Half a round trip: each side Writes into the other's memory and watches its own
     WriteLatency(Args),
     /// Writes, several at a time
@@ -66,7 +68,11 @@ const LARGEST: usize = 64 << 20;
 /// Most bytes of a registration.
 const LARGEST_REGION: usize = 1 << 40;
 
-pub(crate) fn run(command: &Command) -> Outcome {
+/// Measures, and prints the result.
+///
+/// # Errors
+/// What could not be measured and why, with the exit status of the process.
+pub fn run(command: &Command) -> Outcome {
     match command {
         Command::WriteLatency(args) => latency::run(&args.checked(8, LARGEST)?),
         Command::WriteBandwidth(args) => bandwidth::run(&args.checked(1 << 20, LARGEST)?, true),
@@ -79,6 +85,14 @@ pub(crate) fn run(command: &Command) -> Outcome {
         Command::Fairness(args) => fairness::run(args),
         Command::Memory(args) => cost::run(args),
     }
+}
+
+/// The answering process of a measurement, which [`run`] starts as `transom bench-peer`.
+///
+/// # Errors
+/// As of [`run`].
+pub fn run_peer(args: &PeerArgs) -> Outcome {
+    peer::run(args)
 }
 
 /// The congestion control that both sides of a ratio use: this machine's default, pinned.

@@ -16,15 +16,15 @@ use clap::{Args as ClapArgs, ValueEnum};
 use serde::Serialize;
 use transom::{Adapter, Grant, Incoming, Path, QueuePair, Region, Rights};
 
-use super::attackers::{Attack, attack};
-use super::stats;
-use super::tasks::Tasks;
-use crate::adapters::print_json;
-use crate::exit::{Exit, Failure, Outcome, system};
-use crate::{show, watchdog};
+use crate::attackers::{Attack, attack};
+use crate::stats;
+use crate::tasks::Tasks;
+use transom_command::exit::{Exit, Failure, Outcome, system};
+use transom_command::print_json;
+use transom_command::{show, watchdog};
 
 /// Bytes that each connection may touch.
-pub(super) const LENT: usize = 1 << 20;
+pub(crate) const LENT: usize = 1 << 20;
 /// Writes under way at a time.
 const AHEAD: usize = 4;
 /// Turns of each kind.
@@ -32,7 +32,7 @@ const TURNS: usize = 9;
 
 /// Options of `fairness`.
 #[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct Args {
+pub struct Args {
     /// The attack [default: all of them]
     #[arg(long, value_enum)]
     attack: Option<Attack>,
@@ -72,7 +72,7 @@ struct Report {
     turns: usize,
 }
 
-pub(super) fn run(args: &Args) -> Outcome {
+pub(crate) fn run(args: &Args) -> Outcome {
     if !(1..=LENT).contains(&args.size) {
         let sentence = format!("--size {}: nothing to measure", args.size);
         return Err(Failure::new(Exit::Usage, sentence).try_this("--size 1 to --size 1048576"));

@@ -10,15 +10,15 @@ use std::io::{ErrorKind, Read, Result, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use super::args::{Path, Plan};
-use super::bandwidth::finish;
-use super::baseline;
-use super::peer::start;
-use super::report::{Baseline, Report};
-use super::side::{Job, Side};
-use super::{PAIRS, line, same_host, stats};
-use crate::exit::{Outcome, system};
-use crate::progress;
+use crate::args::{Path, Plan};
+use crate::bandwidth::finish;
+use crate::baseline;
+use crate::peer::start;
+use crate::report::{Baseline, Report};
+use crate::side::{Job, Side};
+use crate::{PAIRS, line, same_host, stats};
+use transom_command::exit::{Outcome, system};
+use transom_command::progress;
 
 /// A completion for this many requests.
 const GROUP: usize = 16;
@@ -28,7 +28,7 @@ const AHEAD: usize = 4;
 const MORE: u8 = 0;
 const LAST: u8 = 1;
 
-pub(super) fn run(plan: &Plan) -> Outcome {
+pub(crate) fn run(plan: &Plan) -> Outcome {
     let (mut side, _peer) = start(plan)?;
     let spin = plan.wait.is_busy();
     let same_host = side.queue.info().path == Path::Process.name();
@@ -119,7 +119,7 @@ fn source(s: &mut TcpStream, size: usize, spin: bool, time: Duration) -> Result<
 }
 
 /// The other side of [`source`]: takes as much as there is.
-pub(super) fn count(s: &mut TcpStream, size: usize, spin: bool) -> Result<()> {
+pub(crate) fn count(s: &mut TcpStream, size: usize, spin: bool) -> Result<()> {
     s.set_nonblocking(spin)?;
     let group = GROUP * size;
     let (mut room, mut bytes, mut groups) = (vec![0; 64 << 10], 0, 0);

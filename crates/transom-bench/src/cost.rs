@@ -12,13 +12,13 @@ use serde::Serialize;
 use transom::{Adapter, Path, QueuePair};
 use transom_memory::{Config, DomainId, Memory, Registration, Rights, Scope, Segment};
 
-use super::stats;
-use crate::adapters::print_json;
-use crate::exit::{Exit, Failure, Outcome};
+use crate::stats;
+use transom_command::exit::{Exit, Failure, Outcome};
+use transom_command::print_json;
 
 /// Options of `memory`.
 #[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct Args {
+pub struct Args {
     /// Registrations
     #[arg(long, default_value_t = 1_000_000)]
     registrations: usize,
@@ -52,7 +52,7 @@ const WARM_UP: usize = 16;
 /// Groups of connections that are measured.
 const GROUPS: usize = 10;
 
-pub(super) fn run(args: &Args) -> Outcome {
+pub(crate) fn run(args: &Args) -> Outcome {
     if args.registrations == 0 || args.connections == 0 {
         return Err(Failure::new(Exit::Usage, "nothing to measure")
             .try_this("--registrations 1000000 --connections 100"));

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use transom::Adapter;
 
-use crate::exit::Outcome;
+use transom_command::exit::Outcome;
 
 type Task<'a> = Pin<Box<dyn Future<Output = Outcome> + 'a>>;
 
@@ -23,7 +23,7 @@ struct Slot<'a> {
 }
 
 /// Futures, and which of them want to be polled.
-pub(super) struct Tasks<'a> {
+pub(crate) struct Tasks<'a> {
     tasks: Vec<Slot<'a>>,
     /// Slots of futures that are through.
     free: Vec<usize>,
@@ -34,11 +34,11 @@ pub(super) struct Tasks<'a> {
 
 /// Lets a running future add others.
 #[derive(Clone, Default)]
-pub(super) struct Spawner<'a>(Rc<RefCell<Vec<Task<'a>>>>);
+pub(crate) struct Spawner<'a>(Rc<RefCell<Vec<Task<'a>>>>);
 
 impl<'a> Spawner<'a> {
     /// Another task, to be polled soon.
-    pub(super) fn add(&self, task: impl Future<Output = Outcome> + 'a) {
+    pub(crate) fn add(&self, task: impl Future<Output = Outcome> + 'a) {
         self.0.borrow_mut().push(Box::pin(task));
     }
 }
@@ -75,18 +75,18 @@ impl Wake for Handle {
 }
 
 impl<'a> Tasks<'a> {
-    pub(super) fn new() -> Tasks<'a> {
+    pub(crate) fn new() -> Tasks<'a> {
         let (ready, added) = (Arc::default(), Spawner::default());
         Tasks { tasks: Vec::new(), free: Vec::new(), ready, running: 0, added }
     }
 
     /// Another task, to be polled soon.
-    pub(super) fn add(&mut self, task: impl Future<Output = Outcome> + 'a) {
+    pub(crate) fn add(&mut self, task: impl Future<Output = Outcome> + 'a) {
         self.start(Box::pin(task));
     }
 
     /// For futures that add others.
-    pub(super) fn spawner(&self) -> Spawner<'a> {
+    pub(crate) fn spawner(&self) -> Spawner<'a> {
         self.added.clone()
     }
 
@@ -106,7 +106,7 @@ impl<'a> Tasks<'a> {
 
     /// Poll them until all are through, or `over` says so after one of them was polled. Meanwhile
     /// `spin` on an adapter, or sleep while its own thread works.
-    pub(super) fn run(&mut self, spin: Option<&Adapter>, over: impl Fn() -> bool) -> Outcome {
+    pub(crate) fn run(&mut self, spin: Option<&Adapter>, over: impl Fn() -> bool) -> Outcome {
         while self.running > 0 && !over() {
             let Some(index) = self.next(spin) else { continue };
             let Some(slot) = self.tasks.get_mut(index) else { continue };

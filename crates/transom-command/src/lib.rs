@@ -1,0 +1,44 @@
+//! What the tools of the command `transom` share: how a run [ends](exit), output for [programs](print_json)
+//! and for [people](show), [progress], and a [time limit](watchdog).
+//!
+//! Part of `transom-cli`; this interface follows its needs.
+
+#![forbid(unsafe_code)]
+
+use clap::ValueEnum;
+
+pub mod exit;
+pub mod progress;
+pub mod show;
+pub mod watchdog;
+
+/// Prints an object on a line of its own, as JSON.
+pub fn print_json(value: &impl serde::Serialize) {
+    match serde_json::to_string(value) {
+        Ok(line) => println!("{line}"),
+        Err(error) => eprintln!("transom: JSON: {error}"),
+    }
+}
+
+/// The value of an argument that turns something on or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OnOff {
+    /// On.
+    On,
+    /// Off.
+    Off,
+}
+
+impl OnOff {
+    /// Whether the value is `on`.
+    #[must_use]
+    pub fn is_on(self) -> bool {
+        self == OnOff::On
+    }
+
+    /// The word of the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        if self.is_on() { "on" } else { "off" }
+    }
+}
