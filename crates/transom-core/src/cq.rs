@@ -213,16 +213,6 @@ impl CompletionQueue {
         self.armed = None;
     }
 
-    /// Cancel one notification; `false` if it is not outstanding. For waiters that stop waiting.
-    pub fn cancel_one(&mut self, waiter: u64) -> bool {
-        let before = self.waiters.len();
-        self.waiters.retain(|w| w.number != waiter);
-        if self.waiters.iter().all(|w| w.errors) {
-            self.armed = None;
-        }
-        before != self.waiters.len()
-    }
-
     /// Retrieve up to `results.len()` entries, in order; how many. Fewer = drained.
     pub fn poll(&mut self, results: &mut [Completion]) -> usize {
         let count = results.len().min(self.ring.len());

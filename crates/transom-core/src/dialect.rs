@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use transom_memory::Purpose;
 
-use crate::tables::{self, ConnectorTable, ListenerTable, OutcomeTable, PostingTable, Situation};
+use crate::tables::{self, ConnectorTable, ListenerTable, PostingTable};
 use crate::{Capacity, Status};
 
 /// The fate of the requests of a queue pair whose peer has disconnected.
@@ -84,23 +84,16 @@ pub struct Dialect {
     /// How long a peer that owes something may say nothing at all before it counts as lost
     /// (ND2 4.5; README).
     pub silence: Duration,
+    /// The status of a request whose peer is lost (ND2 4.5).
+    pub peer_lost: Status,
+    /// The status of a Send that met no receive within [`receive_wait`](Dialect::receive_wait).
+    pub no_receive: Status,
     /// Posts that are permitted in each state (ND2 4.1).
     pub posting: &'static PostingTable,
-    /// Outcomes on both sides when something goes wrong (ND2 4.5).
-    pub outcomes: &'static OutcomeTable,
     /// Every connector call in every state (ND2 4.7.3).
     pub connector: &'static ConnectorTable,
     /// Every listener call in every state.
     pub listener: &'static ListenerTable,
-}
-
-impl Dialect {
-    /// The status that the initiator of a request gets in a situation that ends it.
-    #[must_use]
-    pub fn told(&self, situation: Situation) -> Status {
-        let outcome = self.outcomes.get(situation as usize);
-        outcome.and_then(|outcome| outcome.initiator).unwrap_or(Status::IoTimeout)
-    }
 }
 
 /// NetworkDirect SPI version 2.
@@ -119,8 +112,9 @@ pub const ND2: Dialect = Dialect {
     sink: Purpose::ReadSink,
     receive_wait: Some(Duration::from_secs(1)),
     silence: Duration::from_secs(10),
+    peer_lost: Status::IoTimeout,
+    no_receive: Status::IoTimeout,
     posting: &tables::POSTING_ND2,
-    outcomes: &tables::OUTCOMES_ND2,
     connector: &tables::CONNECTOR_ND2,
     listener: &tables::LISTENER_ND2,
 };
@@ -129,7 +123,6 @@ pub const ND2: Dialect = Dialect {
 pub const ND1: Dialect = Dialect {
     name: "ND1",
     peer_gone: PeerGone::Keep,
-    outcomes: &tables::OUTCOMES_KEPT,
     backed_out: Status::ConnectionAborted,
     places: Places::UntilRetrieved,
     completion_queues: Capacity::Exact,
@@ -142,7 +135,6 @@ pub const ND1: Dialect = Dialect {
 pub const NDK: Dialect = Dialect {
     name: "NDK",
     peer_gone: PeerGone::Keep,
-    outcomes: &tables::OUTCOMES_KEPT,
     backed_out: Status::ConnectionAborted,
     disconnect_at_once: false,
     completion_queues: Capacity::Exact,
@@ -178,7 +170,8 @@ pub const VERBS: Dialect = Dialect {
     immediate: true,
     receive_wait: None,
     posting: &tables::POSTING_VERBS,
-    outcomes: &tables::OUTCOMES_VERBS,
+    peer_lost: Status::RetryExceeded,
+    no_receive: Status::ReceiverNotReady,
     ..ND2
 };
 

@@ -1,5 +1,5 @@
-//! The tables of ND2 4.1, 4.5, 4.7.3 and 4.8 as data. The state machines look their answers up here;
-//! the tests drive every cell over a `transom_testing::Pair` and compare what happens.
+//! The tables of ND2 4.1 and 4.7.3 as data. The state machines look their answers up here; the tests
+//! drive every cell over a `transom_testing::Pair` and compare what happens.
 
 use crate::Status::{self, *};
 
@@ -95,113 +95,6 @@ pub static POSTING_INVALID_AFTER_FLUSH: PostingTable = PostingTable {
 /// Which of its own states permits which post is the front's to know.
 pub static POSTING_VERBS: PostingTable =
     PostingTable { receive: POSTING_ND2.receive, initiator: POSTING_ND2.receive };
-
-// ---- 4.5: what goes wrong, and what each side sees --------------------------------------------
-
-/// A situation of ND2 4.5.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Situation {
-    /// A list names memory outside its region, a dead or unknown token, or a sink without the right.
-    LocalList,
-    /// The peer's token is unknown, dead, another's, lacks the right, or the range is outside.
-    RemoteGrant,
-    /// A Send is longer than the peer's receive.
-    ReceiveTooSmall,
-    /// A Send meets no receive of a plain queue.
-    NoReceive,
-    /// A Send meets an empty shared queue.
-    EmptySharedQueue,
-    /// The peer's host is lost.
-    PeerLost,
-    /// The peer disconnects, or releases what it connected with.
-    PeerDisconnects,
-    /// The peer's completion queue runs over, or it fails otherwise.
-    PeerFails,
-    /// Invalidate of a window that is not bound.
-    MalformedRequest,
-    /// The receive's own memory is bad when a message arrives.
-    BadReceive,
-    /// A completion queue of this side runs over.
-    OwnOverrun,
-}
-
-/// The view of both sides on a situation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    /// The situation.
-    pub situation: Situation,
-    /// Completion of the request concerned at its initiator; `None` = it makes none (yet).
-    pub initiator: Option<Status>,
-    /// The same towards a peer without the extension, where a Send completes when it is sent.
-    pub plain: Option<Status>,
-    /// Completion of a receive that is posted at the peer; `None` = it stays posted.
-    pub receive: Option<Status>,
-    /// Both queue pairs end, and NotifyDisconnect fires at the peer.
-    pub fatal: bool,
-}
-
-/// Every situation, in the order of the enumeration.
-pub type OutcomeTable = [Outcome; 11];
-
-const fn row(
-    situation: Situation,
-    initiator: Option<Status>,
-    plain: Option<Status>,
-    receive: Option<Status>,
-    fatal: bool,
-) -> Outcome {
-    Outcome { situation, initiator, plain, receive, fatal }
-}
-
-const CAN: Option<Status> = Some(Canceled);
-const SENT: Option<Status> = Some(Success);
-
-/// ND2 4.5, in the engine's words: fronts map `LocalAccess` and `RemoteAccess` to their codes.
-#[rustfmt::skip]
-pub static OUTCOMES_ND2: OutcomeTable = [
-    //                                 initiator                  towards a plain peer  receive                fatal
-    row(Situation::LocalList,          Some(LocalAccess),         Some(LocalAccess),    CAN,                   true),
-    row(Situation::RemoteGrant,        Some(RemoteAccess),        Some(RemoteAccess),   CAN,                   true),
-    row(Situation::ReceiveTooSmall,    Some(PeerReceiveTooSmall), SENT,                 Some(ReceiveTooSmall), true),
-    row(Situation::NoReceive,          Some(IoTimeout),           SENT,                 None,                  true),
-    row(Situation::EmptySharedQueue,   None,                      SENT,                 None,                  false),
-    row(Situation::PeerLost,           Some(IoTimeout),           Some(IoTimeout),      None,                  true),
-    row(Situation::PeerDisconnects,    CAN,                       CAN,                  CAN,                   true),
-    row(Situation::PeerFails,          Some(RemoteError),         Some(RemoteError),    CAN,                   true),
-    row(Situation::MalformedRequest,   Some(InvalidRequest),      Some(InvalidRequest), CAN,                   true),
-    row(Situation::BadReceive,         Some(RemoteError),         SENT,                 Some(LocalAccess),     true),
-    row(Situation::OwnOverrun,         None,                      None,                 CAN,                   true),
-];
-
-const fn with(table: &OutcomeTable, changes: &[Outcome]) -> OutcomeTable {
-    let mut table = *table;
-    let mut at = 0;
-    while at < changes.len() {
-        table[changes[at].situation as usize] = changes[at];
-        at += 1;
-    }
-    table
-}
-
-/// As [`OUTCOMES_ND2`], but what is posted stays posted when the peer ends the connection in order,
-/// until the program disconnects (ND1 T28, NDK DC-5).
-#[rustfmt::skip]
-pub static OUTCOMES_KEPT: OutcomeTable = with(&OUTCOMES_ND2, &[
-    row(Situation::LocalList,          Some(LocalAccess),         Some(LocalAccess),    None,                  true),
-    row(Situation::PeerDisconnects,    None,                      None,                 CAN,                   true),
-    row(Situation::MalformedRequest,   Some(InvalidRequest),      Some(InvalidRequest), None,                  true),
-]);
-
-/// Verbs V92. A failure that is this side's own costs its peer the connection and no more (Verbs V79).
-#[rustfmt::skip]
-pub static OUTCOMES_VERBS: OutcomeTable = with(&OUTCOMES_ND2, &[
-    row(Situation::LocalList,          Some(LocalAccess),         Some(LocalAccess),    None,                  true),
-    row(Situation::NoReceive,          Some(ReceiverNotReady),    SENT,                 None,                  true),
-    row(Situation::PeerLost,           Some(RetryExceeded),       Some(RetryExceeded),  None,                  true),
-    row(Situation::PeerDisconnects,    None,                      None,                 CAN,                   true),
-    row(Situation::MalformedRequest,   SENT,                      SENT,                 None,                  false),
-    row(Situation::OwnOverrun,         None,                      None,                 None,                  true),
-]);
 
 // ---- 4.7.3: every call in every state ---------------------------------------------------------
 
@@ -429,39 +322,4 @@ pub static LISTENER_ND2: ListenerTable = [
     /* Listen */     [STA, OK,   STA],
     /* Local */      [STA, OK,   OK ],
     /* Request */    [STA, STA,  OK ],
-];
-
-// ---- 4.8: read limits -------------------------------------------------------------------------
-
-/// A row of ND2 4.8: the limits that both sides ask for, those of their adapters, and the
-/// agreement.
-#[derive(Clone, Copy, Debug)]
-pub struct LimitsRow {
-    /// (inbound, outbound) asked for on Connect, and the active adapter's limits.
-    pub connect: ((u32, u32), (u32, u32)),
-    /// (inbound, outbound) asked for on Accept, and the passive adapter's limits.
-    pub accept: ((u32, u32), (u32, u32)),
-    /// The answer of the passive side's GetReadLimits before Accept.
-    pub offered: (u32, u32),
-    /// The limits of the active side.
-    pub active: (u32, u32),
-    /// The limits of the passive side.
-    pub passive: (u32, u32),
-}
-
-/// Rows that cover each sentence of ND2 4.8.
-#[rustfmt::skip]
-pub static LIMITS: [LimitsRow; 6] = [
-    // All is granted.
-    LimitsRow { connect: ((4, 2), (16, 16)), accept: ((2, 4), (16, 16)), offered: (2, 4), active: (4, 2), passive: (2, 4) },
-    // Above the active adapter: clamped silently.
-    LimitsRow { connect: ((99, 99), (8, 6)), accept: ((99, 99), (32, 32)), offered: (6, 8), active: (8, 6), passive: (6, 8) },
-    // Above the passive adapter: clamped silently.
-    LimitsRow { connect: ((16, 16), (16, 16)), accept: ((16, 16), (3, 5)), offered: (3, 5), active: (5, 3), passive: (3, 5) },
-    // The accepting side asks for less: the active side sees it mirrored.
-    LimitsRow { connect: ((16, 16), (16, 16)), accept: ((1, 2), (16, 16)), offered: (16, 16), active: (2, 1), passive: (1, 2) },
-    // The peer offered 0: outbound is clamped to 0 (ND2 C35).
-    LimitsRow { connect: ((0, 4), (16, 16)), accept: ((4, 4), (16, 16)), offered: (4, 0), active: (0, 4), passive: (4, 0) },
-    // 0 on both sides is legal.
-    LimitsRow { connect: ((0, 0), (16, 16)), accept: ((0, 0), (16, 16)), offered: (0, 0), active: (0, 0), passive: (0, 0) },
 ];

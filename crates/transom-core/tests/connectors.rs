@@ -5,9 +5,7 @@
 use std::time::Duration;
 
 use transom_core::dialect::{self, Dialect, PeerGone};
-use transom_core::tables::{
-    Cell, ConnectorCall, ConnectorState, LIMITS, ListenerCall, ListenerState,
-};
+use transom_core::tables::{Cell, ConnectorCall, ConnectorState, ListenerCall, ListenerState};
 use transom_core::{Connector, Flags, LinkEnd, Listener, Operation, QueuePairState, Status};
 use transom_memory::Rights;
 use transom_testing::{ACTIVE, Host, PASSIVE, Pair, PairConfig, Seen, Wires};
@@ -588,6 +586,39 @@ fn nd2_4_8_an_accept_that_the_wire_refuses_gives_the_queue_pair_back() {
     pair.pump();
     assert_eq!(pair.hosts[PASSIVE].outcomes(), [(7, Status::Success)]);
 }
+
+/// A row of ND2 4.8: the limits that both sides ask for, those of their adapters, and the
+/// agreement.
+#[derive(Clone, Copy, Debug)]
+struct LimitsRow {
+    /// (inbound, outbound) asked for on Connect, and the active adapter's limits.
+    connect: ((u32, u32), (u32, u32)),
+    /// (inbound, outbound) asked for on Accept, and the passive adapter's limits.
+    accept: ((u32, u32), (u32, u32)),
+    /// The answer of the passive side's GetReadLimits before Accept.
+    offered: (u32, u32),
+    /// The limits of the active side.
+    active: (u32, u32),
+    /// The limits of the passive side.
+    passive: (u32, u32),
+}
+
+/// Rows that cover each sentence of ND2 4.8.
+#[rustfmt::skip]
+static LIMITS: [LimitsRow; 6] = [
+    // All is granted.
+    LimitsRow { connect: ((4, 2), (16, 16)), accept: ((2, 4), (16, 16)), offered: (2, 4), active: (4, 2), passive: (2, 4) },
+    // Above the active adapter: clamped silently.
+    LimitsRow { connect: ((99, 99), (8, 6)), accept: ((99, 99), (32, 32)), offered: (6, 8), active: (8, 6), passive: (6, 8) },
+    // Above the passive adapter: clamped silently.
+    LimitsRow { connect: ((16, 16), (16, 16)), accept: ((16, 16), (3, 5)), offered: (3, 5), active: (5, 3), passive: (3, 5) },
+    // The accepting side asks for less: the active side sees it mirrored.
+    LimitsRow { connect: ((16, 16), (16, 16)), accept: ((1, 2), (16, 16)), offered: (16, 16), active: (2, 1), passive: (1, 2) },
+    // The peer offered 0: outbound is clamped to 0 (ND2 C35).
+    LimitsRow { connect: ((0, 4), (16, 16)), accept: ((4, 4), (16, 16)), offered: (4, 0), active: (0, 4), passive: (4, 0) },
+    // 0 on both sides is legal.
+    LimitsRow { connect: ((0, 0), (16, 16)), accept: ((0, 0), (16, 16)), offered: (0, 0), active: (0, 0), passive: (0, 0) },
+];
 
 #[test]
 fn nd2_4_8_read_limits_row_by_row() {

@@ -18,7 +18,6 @@ enum Step {
     Add(Vec<(bool, bool)>),
     Notify(NotifyKind),
     Cancel,
-    CancelOne(usize),
     Poll(usize),
     Pop,
     Resize(usize),
@@ -31,7 +30,6 @@ fn step() -> impl Strategy<Value = Step> {
         4 => prop::collection::vec((any::<bool>(), prop::bool::weighted(0.1)), 0..4).prop_map(Step::Add),
         4 => kind.prop_map(Step::Notify),
         1 => Just(Step::Cancel),
-        1 => (0..8usize).prop_map(Step::CancelOne),
         3 => (0..5usize).prop_map(Step::Poll),
         1 => Just(Step::Pop),
         1 => (0..12usize).prop_map(Step::Resize),
@@ -128,14 +126,6 @@ proptest! {
                     queue.cancel(&mut fired);
                     watched.kind = None;
                     expected = watched.waiting.drain(..).map(|w| (w.0, Status::Canceled)).collect();
-                }
-                Step::CancelOne(which) => {
-                    let waiter = watched.waiting.get(which).map_or(u64::MAX, |waiting| waiting.0);
-                    prop_assert_eq!(queue.cancel_one(waiter), waiter != u64::MAX);
-                    watched.waiting.retain(|waiting| waiting.0 != waiter);
-                    if watched.waiting.iter().all(|waiting| waiting.1) {
-                        watched.kind = None;
-                    }
                 }
                 Step::Poll(most) => {
                     let mut some = vec![Completion::BLANK; most];

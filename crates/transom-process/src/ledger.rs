@@ -14,10 +14,8 @@
 
 use std::time::Duration;
 
-use transom_wire::Time;
+use transom_wire::{Acknowledgements, Time};
 
-/// Passes without work after which an acknowledgement stops waiting.
-const PASSES: u8 = 2;
 /// Receives and Sends are counted modulo this and one more.
 pub(crate) const CREDITS: u32 = (1 << 29) - 1;
 const TOGGLE: u64 = 1 << 61;
@@ -26,25 +24,10 @@ const WANTED: u64 = 1 << 63;
 
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    on: bool,
-    /// Receives posted so far, and where they come from.
-    credits: u32,
-    shared: bool,
-    /// What the peer was told last.
-    told_credits: u32,
-    told_executed: u32,
-    since: Option<Time>,
-    passes: u8,
-    urgent: bool,
-    /// Bytes executed since the peer was told.
+    pacer: Acknowledgements<CREDITS>,
+    /// Records that the peer knows to be executed, and bytes executed since then.
+    acknowledged: u32,
     bytes: u64,
-    peer_wants: bool,
-    /// What the peer granted, and how many Sends were begun.
-    granted: u32,
-    used: u32,
-    peer_shared: bool,
-    heard: bool,
-    waiting: bool,
     toggle: bool,
 }
 
@@ -53,7 +36,7 @@ pub(crate) struct Ledger {
 pub(crate) struct News {
     /// How many more records the peer has executed.
     pub(crate) executed: u32,
-    /// A Send that was told to wait may try again.
+    /// A Send that had to wait may try again.
     pub(crate) resume: bool,
     /// The peer wants credit from a shared queue.
     pub(crate) wanted: bool,
@@ -68,111 +51,71 @@ pub(crate) struct Patience {
 }
 
 impl Ledger {
-    fn owe(&mut self, now: Time) {
-        if self.since.is_none() {
-            self.since = Some(now);
-            self.passes = 0;
-        }
+    pub(crate) fn pacer(&mut self) -> &mut Acknowledgements<CREDITS> {
+        &mut self.pacer
     }
 
     /// A record of the peer was executed.
     pub(crate) fn executed(&mut self, now: Time, bytes: u32) {
         self.bytes += u64::from(bytes);
-        self.owe(now);
-    }
-
-    pub(crate) fn receives_posted(&mut self, now: Time, total: u64, shared: bool) {
-        let total = (total & u64::from(CREDITS)) as u32;
-        if total == self.credits && shared == self.shared {
-            return;
-        }
-        (self.credits, self.shared) = (total, shared);
-        self.owe(now);
-        // A peer that waits gets its credit at once.
-        self.urgent |= std::mem::take(&mut self.peer_wants);
+        self.pacer.owe(now);
     }
 
     /// Receives that the peer may know of, modulo 2^29.
-    pub(crate) fn told_credits(&self) -> u32 {
-        self.told_credits
+    pub(crate) fn announced_credits(&self) -> u32 {
+        self.pacer.announced_credits()
     }
 
     /// Whether it must leave without anything to ride on; `executed`: as [`Ledger::word`].
     pub(crate) fn is_due(&self, now: Time, executed: u32, patience: &Patience) -> bool {
-        let late = |since: Time| now >= since.after(patience.delay);
-        self.is_ripe(executed, patience) || self.on && self.since.is_some_and(late)
+        self.pacer.is_due(now, patience.delay, self.is_full(executed, patience))
     }
 
     /// The same, but for time, which [`Ledger::deadline`] tells.
     pub(crate) fn is_ripe(&self, executed: u32, patience: &Patience) -> bool {
-        self.on
-            && (self.urgent
-                || self.since.is_some()
-                    && (self.passes >= PASSES
-                        || self.bytes >= patience.bytes
-                        || executed.wrapping_sub(self.told_executed) >= patience.records))
+        self.pacer.is_ripe(self.is_full(executed, patience))
+    }
+
+    fn is_full(&self, executed: u32, patience: &Patience) -> bool {
+        self.bytes >= patience.bytes || executed.wrapping_sub(self.acknowledged) >= patience.records
     }
 
     pub(crate) fn deadline(&self, patience: &Patience) -> Option<Time> {
-        self.since.filter(|_| self.on && !self.urgent).map(|since| since.after(patience.delay))
+        self.pacer.deadline(patience.delay)
     }
 
-    pub(crate) fn idle_pass(&mut self) {
-        if self.since.is_some() {
-            self.passes = self.passes.saturating_add(1);
-        }
-    }
-
-    pub(crate) fn flush(&mut self) {
-        self.urgent |= self.since.is_some();
-    }
-
-    /// Messages may flow: the first word carries the first credits.
-    pub(crate) fn start(&mut self) {
-        self.on = true;
-        self.urgent = true;
-    }
-
-    /// What to tell the peer, who has had so many records executed; it counts as told.
+    /// The word for the peer, who has had so many records executed; the peer counts as informed.
     pub(crate) fn word(&mut self, executed: u32) -> u64 {
-        self.told_credits = self.credits;
-        self.told_executed = executed;
-        self.since = None;
-        self.passes = 0;
-        self.urgent = false;
+        self.pacer.on_sent();
+        self.acknowledged = executed;
         self.bytes = 0;
+        let (credits, shared) = self.pacer.credits();
         u64::from(executed)
-            | u64::from(self.credits) << 32
+            | u64::from(credits) << 32
             | if self.toggle { TOGGLE } else { 0 }
-            | if self.shared { SHARED } else { 0 }
-            | if self.waiting { WANTED } else { 0 }
+            | if shared { SHARED } else { 0 }
+            | if self.pacer.is_waiting() { WANTED } else { 0 }
     }
 
-    /// Uses a credit for a Send. `false`: there is none, and the peer will hear of it.
+    /// Uses a credit for a Send. Without one the result is `false`, and the next word says so.
     pub(crate) fn spend(&mut self) -> bool {
-        if self.used == self.granted {
-            if !self.waiting {
-                self.waiting = true;
-                self.toggle = !self.toggle;
-                self.urgent = true;
-            }
-            return false;
+        let waited = self.pacer.is_waiting();
+        let spent = self.pacer.spend();
+        if !spent && !waited {
+            self.toggle = !self.toggle;
         }
-        self.used = self.used.wrapping_add(1) & CREDITS;
-        self.waiting = false;
-        true
+        spent
     }
 
     /// How many Sends may begin.
     pub(crate) fn credit(&self) -> u32 {
-        self.granted.wrapping_sub(self.used) & CREDITS
+        self.pacer.credit()
     }
 
-    /// Whether a Send without credit waits because the peer has no receive for it: from then on its
-    /// time is limited. Before the peer's first word it may merely be slow, and a shared queue is
-    /// waited for without limit.
+    /// Whether a Send without credit waits because the peer has no receive for it: see
+    /// [`Acknowledgements::lacks_receive`].
     pub(crate) fn lacks_receive(&self) -> bool {
-        self.heard && !self.peer_shared
+        self.pacer.lacks_receive()
     }
 
     /// Takes in a word of the peer. `acknowledged`: records of ours that it had executed so far, of
@@ -187,30 +130,15 @@ impl Ledger {
         let executed = (word & 0xFFFF_FFFF) as u32;
         let more = executed.wrapping_sub((acknowledged & 0xFFFF_FFFF) as u32);
         let credits = (word >> 32) as u32 & CREDITS;
-        let granted = credits.wrapping_sub(self.granted) & CREDITS;
-        if more > i32::MAX as u32 || granted > CREDITS / 2 {
+        if more > i32::MAX as u32 || self.pacer.is_behind(credits) {
             return Some(News::default()); // older than what we know
         }
         if acknowledged + u64::from(more) > sent {
             return None;
         }
-        let shared = word & SHARED != 0;
-        let changed = granted > 0 || shared != self.peer_shared || !self.heard;
-        (self.granted, self.peer_shared, self.heard) = (credits, shared, true);
-        let resume = changed && self.waiting;
-        if resume && granted > 0 {
-            self.waiting = false;
-        }
-        let mut wanted = false;
-        if word & WANTED != 0 {
-            if self.credits == sends {
-                self.peer_wants = true;
-                wanted = self.shared;
-            } else if self.credits != self.told_credits {
-                self.urgent = true;
-            } // else a credit and this wish have crossed
-        }
-        Some(News { executed: more, resume, wanted })
+        let (shared, wants) = (word & SHARED != 0, word & WANTED != 0);
+        let news = self.pacer.on_grant(credits, shared, wants, sends);
+        Some(News { executed: more, resume: news.resume, wanted: news.wanted })
     }
 }
 
@@ -222,23 +150,29 @@ mod tests {
     const PATIENCE: Patience =
         Patience { delay: Duration::from_micros(20), records: 16, bytes: 1 << 17 };
 
+    /// Whether this is what the peer has granted.
+    fn knows(ledger: &Ledger, credits: u32) -> bool {
+        !ledger.pacer.is_behind(credits) && ledger.pacer.is_behind(credits - 1)
+    }
+
     #[test]
     fn an_older_word_changes_nothing_and_a_false_one_is_seen() {
         let mut ledger = Ledger::default();
         let at = |executed: u64, credits: u64| executed | credits << 32;
         let news = ledger.learn(at(5, 7), 0, 9, 0).unwrap();
-        assert_eq!((news.executed, ledger.granted), (5, 7));
+        assert_eq!((news.executed, knows(&ledger, 7)), (5, true));
         assert_eq!(ledger.learn(at(4, 7), 5, 9, 0), Some(News::default()));
         assert_eq!(ledger.learn(at(5, 6), 5, 9, 0), Some(News::default()));
-        assert_eq!(ledger.granted, 7);
+        assert!(knows(&ledger, 7));
         assert_eq!(ledger.learn(at(10, 7), 5, 9, 0), None, "9 were sent");
         // As far as half of what can be counted a number is younger, behind that it is older.
         let half = u64::from(CREDITS / 2);
         assert_eq!(ledger.learn(at(5, 7 + half + 1), 5, 9, 0), Some(News::default()));
-        assert_eq!(ledger.granted, 7);
+        assert!(knows(&ledger, 7));
         assert_eq!(ledger.learn(at(5, 7 + half), 5, 9, 0).map(|news| news.executed), Some(0));
-        assert_eq!(u64::from(ledger.granted), 7 + half);
-        ledger.granted = 7;
+        assert!(knows(&ledger, 7 + CREDITS / 2));
+        ledger.pacer = Acknowledgements::default();
+        ledger.pacer.on_grant(7, false, false, 0);
         let around = ledger.learn(at(3, 7), 0xFFFF_FFFE, 0x1_0000_0009, 0).unwrap();
         assert_eq!(around.executed, 5, "counts wrap");
     }
@@ -246,15 +180,15 @@ mod tests {
     #[test]
     fn an_acknowledgement_waits_for_company_but_not_for_ever() {
         let mut ledger = Ledger::default();
-        ledger.start();
+        ledger.pacer().start();
         let _ = ledger.word(0);
         assert!(!ledger.is_due(NOW, 0, &PATIENCE));
         ledger.executed(NOW, 8);
         assert!(!ledger.is_due(NOW, 1, &PATIENCE), "it may ride along");
         assert!(ledger.is_due(NOW, 16, &PATIENCE), "sixteen do not wait");
         assert!(ledger.is_due(NOW.after(PATIENCE.delay), 1, &PATIENCE));
-        ledger.idle_pass();
-        ledger.idle_pass();
+        ledger.pacer().on_idle_pass();
+        ledger.pacer().on_idle_pass();
         assert!(ledger.is_due(NOW, 1, &PATIENCE), "two passes found nothing to do");
         let _ = ledger.word(1);
         ledger.executed(NOW, 1 << 17);

@@ -4,7 +4,8 @@
 //! what is peculiar to it: start-up frames, segmentation, sequence numbers, credits,
 //! acknowledgements, retry. The *engine* owns what every wire shares: ordering, fences,
 //! completions, flush, and the question to `transom-memory` whether a byte may move. This crate
-//! holds the words they use with each other, and nothing that decides.
+//! holds the words they use with each other, and the [`Acknowledgements`] that our own wires share; it
+//! judges nothing.
 //!
 //! A wire has no socket, clock, thread or randomness: bytes, [`Time`] and limits are arguments, and
 //! everything it wants done comes back as an [`Event`] or a [`Frame`].
@@ -12,6 +13,7 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::missing_errors_doc)]
 
+mod acknowledge;
 mod bytes;
 mod event;
 mod frame;
@@ -20,6 +22,7 @@ mod refusal;
 mod setup;
 mod time;
 
+pub use acknowledge::{Acknowledgements, CreditNews};
 pub use bytes::Bytes;
 pub use event::{Decoded, Event, Glance, ReadSlot, Verdicts};
 pub use frame::{Frame, Framing, MAX_HEADER, Payload, Placing, SMALL_HEADER, Trailer};

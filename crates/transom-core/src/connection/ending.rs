@@ -5,7 +5,6 @@ use transom_wire::{MessageId, Operation, PeerError, RefusalClass, Role, Time};
 use super::{CLOSE_WITHIN, Connection, LinkEnd, Phase};
 use crate::dialect::PeerGone;
 use crate::queue::Progress;
-use crate::tables::Situation;
 use crate::trace::What;
 use crate::{
     ConnectionEvent, Cx, DenialCause, Dialect, End, EndReason, QueuePairEvent, QueuePairState,
@@ -26,7 +25,7 @@ fn refused_as(
             | RefusalClass::Bounds
             | RefusalClass::Wrap,
         ) if operation != Some(Operation::Send) => Status::RemoteAccess,
-        Some(RefusalClass::NoReceive) => dialect.told(Situation::NoReceive),
+        Some(RefusalClass::NoReceive) => dialect.no_receive,
         Some(RefusalClass::TooLong) => Status::PeerReceiveTooSmall,
         Some(RefusalClass::Unsupported) => Status::PeerInvalidRequest,
         _ => Status::RemoteError,
@@ -116,7 +115,7 @@ impl Connection {
             && let Some(oldest) = execution.owed().or_else(|| execution.oldest())
             && (self.opened || self.config.dialect.peer_gone != PeerGone::Await)
         {
-            execution.fail(oldest, self.config.dialect.told(Situation::PeerLost), 0);
+            execution.fail(oldest, self.config.dialect.peer_lost, 0);
         }
         self.end(cx, EndReason::TimedOut, 0);
     }

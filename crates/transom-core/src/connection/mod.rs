@@ -257,11 +257,6 @@ impl Connection {
         self.execution.as_mut()
     }
 
-    /// Whether to tell the peer all about refusals from now on.
-    pub fn set_explain(&mut self, explain: bool) {
-        self.config.explain = explain;
-    }
-
     /// The wire, for what only it and the driver know (segment size, older start-up forms).
     pub fn wire(&mut self) -> &mut dyn Wire {
         &mut *self.wire

@@ -5,7 +5,6 @@ use std::time::Duration;
 use transom_wire::Time;
 
 use super::{CLOSE_WITHIN, Connection, LinkEnd, Phase};
-use crate::tables::Situation;
 use crate::{ConnectionEvent, Cx, DenialCause, EndReason};
 
 /// Silence that is noticed so much after its time is our own: this process, or its machine, stood
@@ -114,7 +113,7 @@ impl Connection {
                 let cause = DenialCause::Other(
                     "the peer posted no receive for this Send in time (`transom explain posted_receive`)",
                 );
-                let status = self.config.dialect.told(Situation::NoReceive);
+                let status = self.config.dialect.no_receive;
                 self.fail_next(cx, status, Some((context, cause)));
             }
         }

@@ -61,7 +61,7 @@ fn an_orderly_close_of_a_plain_peer_settles_its_writes() {
             let kept = status == Status::Canceled && dialect.peer_gone != PeerGone::Flush;
             let expected = match status {
                 _ if kept => vec![],
-                Status::IoTimeout => vec![(1, dialect.told(Situation::PeerLost))],
+                Status::IoTimeout => vec![(1, table::peer_lost(dialect))],
                 status => vec![(1, status)],
             };
             assert_eq!(a.outcomes(), expected, "{}, plain: {plain}, {how:?}", dialect.name);

@@ -1,6 +1,6 @@
 //! Failures, as each side sees them: ND2 4.1, 4.5, 4.9; iW 14 where the engine decides.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod ends;
 mod flags;
@@ -10,12 +10,13 @@ mod outcomes;
 mod posting;
 mod revocation;
 mod silence;
+mod table;
 mod verbs;
 
 use std::time::Duration;
 
 use transom_core::dialect::{self, DeadWindow, Dialect, PeerGone, Places};
-use transom_core::tables::{Posting, Situation};
+use transom_core::tables::Posting;
 use transom_core::{
     CompletionFlags, ConnectionEvent, Data, DenialCause, EndReason, Flags, Operation,
     QueuePairState, Request, Sge, Status,

@@ -4,6 +4,7 @@ use transom_core::{Output, SMALL, SmallRecord};
 use transom_testing::Path;
 use transom_wire::SMALL_HEADER;
 
+use super::table::Situation;
 use super::*;
 
 transom_testing::again_over_process![
@@ -92,7 +93,7 @@ fn situation(pair: &mut Pair, situation: Situation) -> (Vec<Status>, Option<Stat
 #[test]
 fn nd2_4_5_every_row() {
     for dialect in dialect::ALL {
-        for outcome in dialect.outcomes {
+        for outcome in table::rows(dialect) {
             for plain in [false, true] {
                 if dialect.receive_wait.is_none() && outcome.situation == Situation::NoReceive {
                     continue; // it waits for ever (WSD N-2)
@@ -131,7 +132,7 @@ fn nd2_4_5_every_row() {
 #[test]
 fn nd2_4_5_rows_are_in_order() {
     for dialect in dialect::ALL {
-        for (place, outcome) in dialect.outcomes.iter().enumerate() {
+        for (place, outcome) in table::rows(dialect).iter().enumerate() {
             assert_eq!(outcome.situation as usize, place, "{}", dialect.name);
         }
     }

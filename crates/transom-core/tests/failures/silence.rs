@@ -36,7 +36,7 @@ fn nd2_4_5_a_silent_peer_is_noticed() {
         assert_eq!(ended(&pair, ACTIVE), Some(EndReason::TimedOut), "{}", dialect.name);
         let a = &mut pair.hosts[ACTIVE];
         let canceled = Status::Canceled;
-        let lost = dialect.told(Situation::PeerLost);
+        let lost = table::peer_lost(dialect);
         assert_eq!(a.outcomes(), [(1, lost), (2, canceled), (30, canceled)]);
         assert_eq!(a.finished(50), Some(Status::Success));
     });
@@ -109,7 +109,7 @@ fn a_peer_that_is_gone_is_noticed_behind_a_jump_of_the_clock() {
         jump(&mut pair, Duration::from_secs(7 * 3600));
         pair.advance(dialect.silence);
         assert_eq!(ended(&pair, ACTIVE), Some(EndReason::TimedOut), "{}", dialect.name);
-        let lost = dialect.told(Situation::PeerLost);
+        let lost = table::peer_lost(dialect);
         assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, lost)]);
     });
 }

@@ -157,7 +157,7 @@ impl Stream {
 
     /// The next frame of a dead stream: acknowledgements, refusal, Terminate.
     pub(super) fn last_word(&mut self) -> Option<Frame> {
-        if self.agreed.extension && self.acks.owed() {
+        if self.agreed.extension && self.acks.is_owed() {
             return Some(control(&self.acks.take().header(), &[]));
         }
         let words = self.last_words.as_mut()?;

@@ -251,7 +251,7 @@ impl Wire for Stream {
     }
 
     fn receives_posted(&mut self, now: Time, total: u64, shared: bool) {
-        self.acks.receives_posted(now, total, shared);
+        self.acks.pacer().receives_posted(now, total, shared);
     }
 
     fn begin(&mut self, now: Time, id: MessageId, message: &Message) -> Begin {
@@ -300,7 +300,7 @@ impl Wire for Stream {
                 && (self.outbound.busy()
                     || self.wants_probe()
                     || !self.inbound.answers.is_empty()
-                    || self.acks.ripe(self.config.ack_limit)))
+                    || self.acks.is_ripe(self.config.ack_limit)))
     }
 
     fn poll_event(&mut self) -> Option<Event<'static>> {
@@ -325,11 +325,11 @@ impl Wire for Stream {
     }
 
     fn idle_pass(&mut self, _now: Time) {
-        self.acks.idle_pass();
+        self.acks.pacer().on_idle_pass();
     }
 
     fn flush(&mut self, _now: Time) {
-        self.acks.flush();
+        self.acks.pacer().flush();
     }
 
     fn deadline(&self) -> Option<Time> {
@@ -356,7 +356,7 @@ impl Wire for Stream {
             self.pending.resume = true;
         }
         if self.acks.deadline(self.config.ack_delay).is_some_and(|at| now >= at) {
-            self.acks.flush();
+            self.acks.pacer().flush();
         }
         Ok(())
     }

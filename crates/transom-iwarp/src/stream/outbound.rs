@@ -169,7 +169,7 @@ impl Stream {
             return Begin::Wait(Waiting::Start);
         }
         match message {
-            _ if message.needs_receive() && self.agreed.extension && !self.acks.spend() => {
+            _ if message.needs_receive() && self.agreed.extension && !self.acks.pacer().spend() => {
                 let limit = self.acks.lacks_receive().then_some(self.config.receive_wait);
                 return Begin::Wait(Waiting::Receive { limit });
             }
@@ -211,10 +211,10 @@ impl Stream {
         }
         let has_data = self.outbound.current.is_some() || !self.inbound.answers.is_empty();
         let probe = self.wants_probe();
-        if self.acks.owed()
+        if self.acks.is_owed()
             && (has_data
                 || probe
-                || self.acks.due(now, self.config.ack_delay, self.config.ack_limit))
+                || self.acks.is_due(now, self.config.ack_delay, self.config.ack_limit))
         {
             return Some(control(&self.acks.take().header(), &[]));
         }
@@ -316,7 +316,7 @@ impl Stream {
 
     pub(super) fn start_acks(&mut self) {
         if self.agreed.extension {
-            self.acks.start();
+            self.acks.pacer().start();
         }
     }
 }

@@ -231,7 +231,7 @@ impl Channel {
     /// A message that has begun uses one of the receives granted.
     fn use_receive(&mut self, what: &str) -> Result<(), Broken> {
         // Counts are modulo 2^29.
-        if self.inbound.sends == self.ledger.told_credits() {
+        if self.inbound.sends == self.ledger.announced_credits() {
             return Err(("receives", format!("{what} for which no receive was granted")));
         }
         self.inbound.sends = self.inbound.sends.wrapping_add(1) & CREDITS;

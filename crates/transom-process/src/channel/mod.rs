@@ -198,7 +198,7 @@ impl Wire for Channel {
     }
 
     fn receives_posted(&mut self, now: Time, total: u64, shared: bool) {
-        self.ledger.receives_posted(now, total, shared);
+        self.ledger.pacer().receives_posted(now, total, shared);
     }
 
     fn begin(&mut self, _now: Time, id: MessageId, message: &Message) -> Begin {
@@ -248,11 +248,11 @@ impl Wire for Channel {
     }
 
     fn idle_pass(&mut self, _now: Time) {
-        self.ledger.idle_pass();
+        self.ledger.pacer().on_idle_pass();
     }
 
     fn flush(&mut self, _now: Time) {
-        self.ledger.flush();
+        self.ledger.pacer().flush();
     }
 
     fn acknowledgement(&mut self, now: Time) -> Option<u64> {
@@ -272,7 +272,7 @@ impl Wire for Channel {
             return Err(self.timed_out());
         }
         if self.ledger.deadline(&self.patience()).is_some_and(|at| now >= at) {
-            self.ledger.flush();
+            self.ledger.pacer().flush();
         }
         Ok(())
     }

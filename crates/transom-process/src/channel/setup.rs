@@ -75,7 +75,7 @@ impl Channel {
     fn open(&mut self) {
         self.phase = Phase::Open;
         self.timeout = None;
-        self.ledger.start();
+        self.ledger.pacer().start();
         self.pending.resume = true;
     }
 
