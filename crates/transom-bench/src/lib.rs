@@ -1,7 +1,8 @@
 //! `transom bench`: measurements, and the raw equivalent interleaved with them.
 //!
 //! Two processes: this one measures, the *peer* (the same program, started by this one) answers.
-//! They agree on what comes next over a Unix socket, so neither spins while the other is measured.
+//! Both processes agree on what comes next over a Unix socket, so neither spins while the other is
+//! measured.
 
 #![deny(unsafe_code)]
 
@@ -71,7 +72,7 @@ const LARGEST_REGION: usize = 1 << 40;
 /// Measures, and prints the result.
 ///
 /// # Errors
-/// What could not be measured and why, with the exit status of the process.
+/// Runs a measurement. The failure says what could not be measured and why, and has the exit status.
 pub fn run(command: &Command) -> Outcome {
     match command {
         Command::WriteLatency(args) => latency::run(&args.checked(8, LARGEST)?),

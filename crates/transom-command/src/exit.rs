@@ -35,9 +35,9 @@ Exit status:
 pub struct Failure {
     /// The exit status.
     pub exit: Exit,
-    /// What went wrong.
+    /// A sentence about what went wrong.
     pub sentence: String,
-    /// What to try instead.
+    /// Advice on what to try instead.
     pub remedy: Option<String>,
 }
 

@@ -1,5 +1,5 @@
-//! What the tools of the command `transom` share: how a run [ends](exit), output for [programs](print_json)
-//! and for [people](show), [progress], and a [time limit](watchdog).
+//! Parts that the tools of the command `transom` share: how a run [ends](exit), output for
+//! [programs](print_json) and for [people](show), [progress], and a [time limit](watchdog).
 //!
 //! Part of `transom-cli`; this interface follows its needs.
 

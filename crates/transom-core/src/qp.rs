@@ -624,7 +624,7 @@ mod tests {
         assert_eq!(pair.bind_now(&execution, &request, &memory), Some(Ok(())));
         assert!(!waits(&memory, &request), "it is open");
         assert_eq!((pair.outstanding, execution.requests.is_empty()), (0, true));
-        // Its reservation is gone: it fails in its turn.
+        // The window's reservation is gone: the Bind fails in its turn.
         assert_eq!(pair.bind_now(&execution, &request, &memory), None);
     }
 

@@ -83,12 +83,12 @@ pub enum What {
 /// A frame as it travels, for a tracer that [wants frames](Tracer::wants_frames).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameTrace<'a> {
-    /// What kind of frames the connection has.
+    /// The kind of frames that the connection has.
     pub framing: Framing,
     /// The peer has sent it.
     pub inbound: bool,
-    /// Its bytes: of the peer's all, of ours perhaps only a piece. The payload of a record may
-    /// [lie elsewhere](transom_wire::Bytes::Shared).
+    /// The frame's bytes: of the peer's all, of ours perhaps only a piece. The payload of a record
+    /// may [lie elsewhere](transom_wire::Bytes::Shared).
     pub bytes: &'a [u8],
 }
 
@@ -113,7 +113,7 @@ pub trait Tracer {
         let _ = frame;
     }
 
-    /// What was refused since the last frame of the peer's was refused because of that frame. What is
+    /// Refusals since the last frame of the peer's are refusals of that frame. What is
     /// refused from now on is not.
     fn frame_judged(&mut self) {}
 }

@@ -144,7 +144,7 @@ impl Display for Refused {
 }
 
 impl Display for Denial {
-    /// What happened, and the likeliest mistake; `{:#}`: the full record.
+    /// Writes what happened, and the likeliest mistake; `{:#}`: the full record.
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         if f.alternate() { self.record(f) } else { self.account(f) }
     }

@@ -32,7 +32,7 @@ pub(crate) enum State {
 const RIGHTS_SHIFT: u32 = 32;
 const REASON_SHIFT: u32 = 48;
 const REASON: u64 = 0b1111 << REASON_SHIFT;
-/// One of these three.
+/// Exactly one of these three bits is set.
 const OF_CONNECTION: u64 = 1 << 54;
 const OF_QUEUE_PAIR: u64 = 1 << 55;
 const OF_DOMAIN: u64 = 1 << 56;
@@ -40,7 +40,7 @@ const WINDOW: u64 = 1 << 57;
 const COUNTED: u64 = 1 << 58;
 const MANY: u64 = 1 << 59;
 const STANDING: u64 = 1 << 60;
-/// One of these three, and none of them before the first use.
+/// At most one of these three bits is set; none is before the first use.
 const RESERVED: u64 = 1 << 61;
 const DEAD: u64 = 1 << 62;
 const LIVE: u64 = 1 << 63;

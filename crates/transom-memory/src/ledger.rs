@@ -108,7 +108,7 @@ pub(crate) struct Control {
     /// The owner served last: a queue pair that opens and closes windows one after the other needs
     /// no look into `owners`.
     recent: Option<Owner>,
-    /// Its youngest token, or [`Place::NONE`].
+    /// The owner's youngest token, or [`Place::NONE`].
     youngest: Place,
 }
 

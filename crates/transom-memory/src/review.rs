@@ -1,7 +1,7 @@
-//! What of the grants of a table was not as it should be: the ledger of grants. Decides nothing.
+//! The ledger of grants: which grants of a table were not as they should be. Decides nothing.
 //!
 //! A grant is a token with a remote right. Each is looked at when it ends, under the control mutex,
-//! and those that are open still when somebody asks for the list.
+//! and those that are open still when a caller asks for the list.
 
 use std::collections::HashMap;
 use std::mem::Discriminant;
@@ -29,13 +29,13 @@ pub enum Finding {
         /// Bytes from the first one touched to the last one.
         touched: u64,
     },
-    /// It was used, and never for these rights.
+    /// The grant was used, and never for these rights.
     UnusedRights(Rights),
     /// A peer has asked for bytes after it had been closed.
     UsedAfterRevoked,
-    /// It was open to every queue pair of a domain.
+    /// The grant was open to every queue pair of a domain.
     WholeDomain,
-    /// It was still open when its connection ended.
+    /// The grant was still open when its connection ended.
     OutlivedConnection,
 }
 
@@ -46,7 +46,7 @@ pub struct Reviewed {
     pub finding: Finding,
     /// The grant.
     pub named: Named,
-    /// Its origin: see [`Memory::made`].
+    /// The grant's origin: see [`Memory::made`].
     pub origin: u32,
     /// How many grants of this origin it was true of.
     pub count: u64,

@@ -58,14 +58,14 @@ pub(crate) fn names<'a>(out: &mut Vec<u8>, names: impl Iterator<Item = (IpAddr, 
     });
 }
 
-/// One packet.
+/// A packet of a capture.
 #[derive(Debug)]
 pub(crate) struct Packet<'a> {
     /// Nanoseconds since 1970.
     pub(crate) at: u64,
-    /// What is kept of it.
+    /// The bytes that are kept.
     pub(crate) kept: &'a [u8],
-    /// What it was long.
+    /// The length of the whole packet.
     pub(crate) length: usize,
     pub(crate) outbound: bool,
     pub(crate) comments: &'a [String],

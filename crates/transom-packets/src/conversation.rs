@@ -1,4 +1,4 @@
-//! One connection as a capture sees it. Both of its ends may lie in this process: then each frame
+//! A connection as a capture sees it. Both of its ends may lie in this process: then each frame
 //! is recorded once, by the end that takes it, so that a refusal finds the packet it is about.
 
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use crate::recorder::Log;
 use crate::records::Sender;
 use crate::segment::{LARGEST, Segment};
 
-/// One direction.
+/// A direction of a connection.
 #[derive(Debug)]
 pub(crate) struct Flow {
     /// Sequence number of the next byte.
@@ -47,7 +47,7 @@ pub(crate) struct Held {
     pub(crate) comments: Vec<String>,
 }
 
-/// One connection.
+/// A connection, both directions.
 #[derive(Debug)]
 pub(crate) struct Conversation {
     /// By side; the lower address is side 0.
@@ -169,8 +169,8 @@ impl Conversation {
         }
     }
 
-    /// One packet, and what it does to the sequence numbers. `kept`: bytes of its payload that are
-    /// kept; `left_out`: bytes that the frame had besides.
+    /// Makes a packet, and counts what it does to the sequence numbers. `kept`: bytes of its payload
+    /// that are kept; `left_out`: bytes that the frame had besides.
     fn segment(
         &mut self,
         log: &mut Log,

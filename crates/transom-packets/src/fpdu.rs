@@ -9,17 +9,17 @@ use transom_iwarp::fpdu::{self, CRC, LENGTH};
 use transom_iwarp::mpa::{Kind, MARKERS, StartUp};
 use transom_iwarp::rdmap::{self, Opcode};
 
-/// What is kept of a frame.
+/// The part of a frame that is kept.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
     Whole,
     /// A shorter frame.
     Cut(Vec<u8>),
-    /// So many bytes of what is no frame, or none that can be made shorter.
+    /// The first bytes, so many, of what is no frame, or none that can be made shorter.
     Truncated(usize),
 }
 
-/// What is kept of a frame if no more than `limit` bytes of its payload are to be.
+/// The part of a frame that is kept if no more than `limit` bytes of its payload are to be.
 pub(crate) fn keep(frame: &[u8], limit: usize) -> Kept {
     let truncated = || {
         let kept = limit.saturating_add(LENGTH);

@@ -14,7 +14,7 @@ pub const MEMORY: usize = 4 * 1024 * 1024;
 /// Comments that wait for a packet; further ones are dropped.
 const NOTES: usize = 16;
 
-/// What is recorded.
+/// Settings of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Bytes of the program's that are kept of each frame; `None`: all.
@@ -36,7 +36,7 @@ pub struct About {
     pub version: &'static str,
 }
 
-/// One end of a connection.
+/// An end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EndId(u64);
 
@@ -125,7 +125,7 @@ impl Recorder {
         let begun = match framing {
             Framing::Records => !records::is_whole(pieces),
             Framing::Fpdus if end.seen[from] == 0 => fpdu::is_start_up_begun(pieces),
-            // What is sent is whole, with its markers.
+            // A frame that is sent is whole, with its markers.
             Framing::Fpdus => !outbound && fpdu::is_begun(pieces),
         };
         if begun {
@@ -217,7 +217,7 @@ impl Recorder {
         blocks::statistics(&mut self.log.batch.bytes, at, packets, missing + lost);
     }
 
-    /// So many packets could not be written: the next one says so.
+    /// Counts packets that could not be written; the next one says so.
     pub fn lost(&mut self, packets: u64) {
         self.log.unsaid += packets;
     }

@@ -12,7 +12,7 @@ use transom_wire::Immediate;
 
 /// Payload of one frame at most: half of what a record holds.
 const PIECE: usize = record::LARGEST_PAYLOAD / 2;
-/// What a Transom names as the sink of its Reads over TCP.
+/// The token that a Transom names as the sink of its Reads over TCP.
 const SINK: u32 = 1;
 
 /// A side's place in its queues.

@@ -11,7 +11,7 @@ const WINDOW: u16 = u16::MAX;
 const WINDOW_SCALE: u8 = 14;
 const HOPS: u8 = 64;
 
-/// One segment.
+/// A segment of TCP.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segment<'a> {
     pub(crate) from: SocketAddr,

@@ -110,7 +110,7 @@ impl<const MASK: u32> Acknowledgements<MASK> {
         }
     }
 
-    /// What is owed leaves with the next call.
+    /// An owed acknowledgement leaves with the next call.
     pub fn flush(&mut self) {
         self.urgent |= self.since.is_some();
     }

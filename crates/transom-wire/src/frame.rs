@@ -10,7 +10,7 @@ pub const MAX_HEADER: usize = 80;
 /// Bytes of the header of a frame that [`Wire::whole`](crate::Wire::whole) makes.
 pub const SMALL_HEADER: usize = 32;
 
-/// What the frames of a wire are.
+/// The kind of frames that a wire has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Framing {
     /// Start-up frames of MPA, then FPDUs, one behind the other in a stream of bytes.

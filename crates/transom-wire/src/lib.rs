@@ -203,7 +203,7 @@ pub trait Wire: Send {
         None
     }
 
-    /// What its frames are, for whom only watches them.
+    /// The kind of the wire's frames, for callers that only watch them.
     fn framing(&self) -> Framing {
         Framing::Fpdus
     }

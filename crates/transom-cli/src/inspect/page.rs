@@ -63,7 +63,7 @@ pub(crate) fn process(answer: &Answer) -> String {
     text
 }
 
-/// One record. Explanations are wrapped at `width`.
+/// The text of a record. Explanations are wrapped at `width`.
 pub(crate) fn record(record: &Record, width: usize) -> String {
     match record {
         Record::Process(process) => about(process),

@@ -1,11 +1,11 @@
-//! What the terminal view knows: the samples so far, and where its user is.
+//! The state of the terminal view: the samples so far, and where its user is.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use transom_inspect::{Connection, Process, Record, Refusal, Region, Window};
 
-/// One look at the processes of this user.
+/// The answers of a single look at the processes of this user.
 #[derive(Debug, Default)]
 pub(crate) struct Sample {
     /// When, counted from the beginning of the watch.
@@ -45,7 +45,7 @@ impl Pane {
     }
 }
 
-/// What a key asks for.
+/// A request that a key makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Input {
     Quit,
@@ -66,7 +66,7 @@ pub(crate) enum Input {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Answers {
     Yes,
-    /// It has a socket, and does not answer.
+    /// The process has a socket, and does not answer.
     No(String),
     /// The socket has gone.
     Ended(Duration),

@@ -194,7 +194,7 @@ fn a_process_that_ends_stays_with_its_last_answer() {
         has(&lines, &["window", "0xbbbb0001"]);
         has(&lines, &["1", "10 s", "range"]);
     }
-    // Its number may be another process's later.
+    // The number of a process that ended may be another process's later.
     state.apply(sample(12, vec![process(4711, "other", 0)], Vec::new()));
     let lines = screen(&state, SIZES[0]);
     has(&lines, &["4711", "other", "yes"]);
@@ -310,7 +310,7 @@ fn refusals_arrive_and_open() {
         if size == SIZES[0] {
             has_not(&screen(&state, size), "zebra.");
         }
-        // What the process has forgotten since is still there.
+        // Refusals that the process has forgotten since are still there.
         state.apply(sample(4, process(), vec![refusal(2, 1)]));
         assert_eq!(state.rows(Pane::Refusals), 2);
         assert!(!state.input(Input::Quit));

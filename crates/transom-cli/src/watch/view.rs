@@ -97,7 +97,7 @@ fn heights(state: &State, height: u16) -> Vec<u16> {
             break;
         }
     }
-    // What nobody needs is the last one's: refusals arrive there.
+    // The last list gets the rows that no other needs: refusals arrive there.
     if let Some(last) = heights.last_mut() {
         *last += left;
     }
@@ -478,7 +478,7 @@ fn of_refusal(state: &State, refused: &Refused, wide: bool, theme: &Theme) -> (V
     (cells, style)
 }
 
-/// What was asked for, in a few words; the explanation if the record has no range.
+/// The access that was asked for, in a few words; the explanation if the record has no range.
 fn asked(one: &transom_inspect::Refusal) -> String {
     match (&one.operation, one.length, one.address, one.token) {
         (Some(operation), Some(length), Some(address), Some(token)) => {

@@ -109,7 +109,7 @@ impl Connection {
         Received { consumed, frames, read_paused: !self.wants_read() }
     }
 
-    /// What was shown last has been judged.
+    /// The frame that was shown last has been judged.
     fn judged(&self, cx: &mut Cx<'_>) {
         if let Some(tracer) = cx.trace.as_deref_mut() {
             tracer.frame_judged();

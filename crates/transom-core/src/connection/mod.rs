@@ -88,7 +88,7 @@ pub struct ConnectionOverview {
     pub time_outs: [Option<Time>; TIME_OUTS.len()],
 }
 
-/// What a connection waits for when a time-out runs: the order of
+/// The event that a connection waits for when a time-out runs: the order of
 /// [`ConnectionOverview::time_outs`].
 pub const TIME_OUTS: [&str; 5] = [
     "the wire: start-up, or an acknowledgement that is owed",

@@ -14,7 +14,7 @@ use super::Fd;
 /// Names that are tried for a process whose name is taken, too.
 const TRIES: u32 = 100;
 
-/// One file, or the newest of a ring.
+/// The file of a capture, or the newest of a ring.
 #[derive(Debug)]
 pub(crate) struct CaptureFiles {
     /// The path without a file's number.

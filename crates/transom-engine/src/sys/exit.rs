@@ -6,7 +6,7 @@ use std::sync::{Once, OnceLock};
 /// Looks at the status with which the process exits; the one to exit with instead, if there is one.
 type ExitHook = fn(i32) -> Option<i32>;
 
-/// Whose function is called, in this order.
+/// Functions that are called at exit, in this order.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum AtExit {
     /// The ledger of grants.

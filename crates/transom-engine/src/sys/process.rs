@@ -133,7 +133,7 @@ pub fn pause(length: std::time::Duration) {
     std::thread::sleep(length);
 }
 
-/// Whether whoever started this process may steer it: not if it has rights that they lack.
+/// Whether the user who started this process may steer it: not if it has rights that they lack.
 pub(crate) fn is_trusted() -> bool {
     // SAFETY: reads a word that the kernel has left for the process.
     unsafe { libc::getauxval(libc::AT_SECURE) == 0 }

@@ -241,8 +241,8 @@ impl Stream {
         }
     }
 
-    /// Begin to connect a socket at `local` (port 0: any) to itself, which TCP knows as a simultaneous open.
-    /// Its address.
+    /// Begin to connect a socket at `local` (port 0: any) to itself, which TCP knows as a
+    /// simultaneous open. Returns the socket and its address.
     pub fn to_itself(local: SocketAddr, options: &Options) -> Result<(Stream, SocketAddr)> {
         let stream = Stream(socket_for(&local)?);
         stream.configure(options)?;

@@ -1,4 +1,4 @@
-//! What the extension's acknowledgements say: executed messages, credits, and a Send that waits.
+//! Acknowledgements of the extension: executed messages, credits, and a Send that waits.
 
 use std::time::Duration;
 

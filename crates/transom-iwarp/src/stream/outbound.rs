@@ -70,7 +70,7 @@ pub(super) struct Current {
     pub(super) message: Message,
     pub(super) sent: u32,
     pub(super) announced: bool,
-    /// Its immediate data has gone out.
+    /// The message's immediate data has gone out.
     pub(super) accompanied: bool,
 }
 

@@ -37,7 +37,7 @@ pub(super) struct Current {
     first: u64,
     gone: u32,
     announced: bool,
-    /// Its immediate data has gone out.
+    /// The message's immediate data has gone out.
     accompanied: bool,
 }
 

@@ -18,7 +18,7 @@ use crate::sys::{self, AtExit, CaptureFiles};
 /// How long the end of a process, or of an adapter, waits for what is not written yet.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// One capture.
+/// A capture of a process's connections.
 #[derive(Debug)]
 pub(crate) struct Capture {
     options: CaptureOptions,

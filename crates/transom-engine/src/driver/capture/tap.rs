@@ -1,4 +1,4 @@
-//! What a pass over a link tells: to a program that traces, and to a capture.
+//! Events of a pass over a link, for a program that traces and for a capture.
 
 use transom_core::HostMemory;
 use transom_packets::EndId;

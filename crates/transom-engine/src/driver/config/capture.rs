@@ -1,4 +1,4 @@
-//! What is captured, and where to.
+//! Options of a capture: what is recorded, and where to.
 
 use std::path::PathBuf;
 

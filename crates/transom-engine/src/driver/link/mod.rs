@@ -108,7 +108,7 @@ pub(crate) struct State {
     /// The queue pair takes its receives from a shared queue.
     pub(crate) shares_receives: bool,
     pub(crate) effects: crate::Effects,
-    /// Its end in a capture, once a frame was recorded.
+    /// The link's end in a capture, once a frame was recorded.
     pub(crate) captured: Option<EndId>,
     /// The TCP connection is being made, or its path found out.
     pub(crate) connecting: bool,
