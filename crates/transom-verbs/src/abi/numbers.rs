@@ -110,7 +110,7 @@ pub mod mask {
     pub const DEST_QPN: u32 = 1 << 20;
 }
 
-/// Members of [`ibv_qp_init_attr_ex`] that count.
+/// Members of [`ibv_qp_init_attr_ex`](super::ibv_qp_init_attr_ex) that count.
 pub mod init {
     pub const PD: u32 = 1;
     pub const CREATE_FLAGS: u32 = 4;
