@@ -26,14 +26,10 @@ pub(crate) const REJECT_DATA: usize = 148;
 /// Statuses of REJECTED: by the program, and by nobody (Verbs V124).
 const REJECTED_BY_PROGRAM: i32 = 28;
 const NO_LISTENER: i32 = 8;
-/// How long a connect that meets no listener is repeated (Verbs V123), and how often. Where a listener was
-/// met lately another one is likely to follow, and on a loaded machine later than half a second.
-const PERSISTENCE: Duration = Duration::from_millis(500);
-const LONG_PERSISTENCE: Duration = Duration::from_secs(2);
+/// How long a connect that meets no listener is repeated (Verbs V123), and how often. Half a second
+/// is too short for perftest's second listener on a loaded machine.
+const PERSISTENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(20);
-/// For how long a listener counts as met lately, and how many of them are remembered.
-const LATELY: Duration = Duration::from_secs(60);
-const MOST_REMEMBERED: usize = 256;
 /// When TIMEWAIT_EXIT follows a disconnect (Verbs V130).
 const TIMEWAIT: Duration = Duration::from_secs(1);
 /// Numbers that stand for a connection are below the first port's queue pairs (Verbs V128).
@@ -132,32 +128,6 @@ pub(crate) struct Event {
     pub(crate) responder_resources: u8,
     pub(crate) initiator_depth: u8,
     pub(crate) alias: u32,
-}
-
-/// Listeners that connects of a context have met, and when.
-#[derive(Debug, Default)]
-pub(crate) struct Listeners(Mutex<HashMap<SocketAddr, Instant>>);
-
-impl Listeners {
-    fn lock(&self) -> MutexGuard<'_, HashMap<SocketAddr, Instant>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn met(&self, peer: SocketAddr) {
-        let mut all = self.lock();
-        if all.len() >= MOST_REMEMBERED {
-            all.retain(|_, when| when.elapsed() < LATELY);
-        }
-        if all.len() < MOST_REMEMBERED || all.contains_key(&peer) {
-            all.insert(peer, Instant::now());
-        }
-    }
-
-    /// How long to look for a listener.
-    fn persistence(&self, peer: SocketAddr) -> Duration {
-        let lately = self.lock().get(&peer).is_some_and(|when| when.elapsed() < LATELY);
-        if lately { LONG_PERSISTENCE } else { PERSISTENCE }
-    }
 }
 
 static IDS: Mutex<Option<Aliases>> = Mutex::new(None);
@@ -547,7 +517,6 @@ impl Id {
         since: Instant,
     ) {
         if status == Status::Success {
-            self.met_listener();
             let answer = padded(connector.private_data().unwrap_or_default(), ACCEPT_DATA);
             let limits = connector.read_limits().unwrap_or_default();
             let byte = |number: u32| u8::try_from(number.min(limits::READS)).unwrap_or(0);
@@ -567,10 +536,8 @@ impl Id {
         let refusal = connector.private_data().ok();
         // A rejection ends no connection, and may come without private data.
         let nobody = matches!(connector.ended(), Some(EndReason::Link(_)));
-        let peer = self.lock().peer;
         if status == Status::ConnectionRefused && nobody {
-            let persistence = peer.map(|peer| self.context.listeners.persistence(peer));
-            if since.elapsed() < persistence.unwrap_or(PERSISTENCE) {
+            if since.elapsed() < PERSISTENCE {
                 let later = Arc::downgrade(self);
                 return timers::after(PAUSE, move || {
                     if let Some(id) = later.upgrade() {
@@ -581,17 +548,9 @@ impl Id {
             return self.rejected(NO_LISTENER, Vec::new());
         }
         if status == Status::ConnectionRefused {
-            self.met_listener();
             return self.rejected(REJECTED_BY_PROGRAM, refusal.unwrap_or_default());
         }
         self.failed(status, Vec::new());
-    }
-
-    fn met_listener(&self) {
-        let peer = self.lock().peer;
-        if let Some(peer) = peer {
-            self.context.listeners.met(peer);
-        }
     }
 
     fn rejected(self: &Arc<Id>, status: i32, private: Vec<u8>) {

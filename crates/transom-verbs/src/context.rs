@@ -13,7 +13,6 @@ use transom_memory::{QueuePairId, Token};
 use crate::abi::{event, qps};
 
 use crate::channel::Channel;
-use crate::cm::Listeners;
 use crate::errno::{Errno, Result};
 use crate::exit;
 use crate::gid::Gid;
@@ -83,7 +82,6 @@ pub(crate) struct Context {
     pub(crate) counters: Counters,
     pub(crate) events: Channel<AsyncEvent>,
     pub(crate) ports: Ports,
-    pub(crate) listeners: Listeners,
     /// A descriptor that nothing is read from, for programs that duplicate it.
     cmd: OwnedFd,
     handles: AtomicU32,
@@ -123,7 +121,6 @@ impl Context {
             },
             events: Channel::new()?,
             ports: Ports::default(),
-            listeners: Listeners::default(),
             cmd: eventfd(0, EventfdFlags::CLOEXEC)?,
             handles: AtomicU32::new(0),
             queue_pairs: Mutex::default(),
