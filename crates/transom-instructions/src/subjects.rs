@@ -43,7 +43,8 @@ pub(crate) const SUBJECTS: &[Subject] = &[
     Subject {
         name: "half-round-process",
         about: "half a round trip of 8-byte Writes over shared memory",
-        // So many that the leases which the first two renew, behind the pause between stretches, count little.
+        // The first two half rounds behind the pause between stretches renew leases: this number of
+        // them makes those two count little.
         operations: 64,
         run: |operations| half_rounds(Path::Process, operations),
     },

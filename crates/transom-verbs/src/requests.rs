@@ -23,7 +23,7 @@ pub(crate) trait Passive: Send + Sync + 'static {
 /// Hands over each Request at `listener`, until the listener or its owner is gone.
 ///
 /// # Errors
-/// What the engine refuses the first time. Later ones of which a pause may be the remedy are tried again,
+/// Refusals of the engine at the first try. Later ones that a pause may remedy are tried again,
 /// because a listener that asks no more is a port at which connections wait for nothing.
 pub(crate) fn serve<O: Passive>(owner: &Weak<O>, listener: &Arc<raw::Listener>) -> Result {
     let Some(alive) = owner.upgrade() else { return Ok(()) };
