@@ -1,4 +1,4 @@
-//! Links, threads and time: what moves bytes between sockets and the state machines.
+//! Links, threads and time: the part that moves bytes between sockets and the state machines.
 //!
 //! Imports point down only:
 //!
@@ -8,7 +8,7 @@
 //! | `link` | one connection's lock, phases and carrier (TCP or shared memory), a pass over it, and the events it leaves behind |
 //! | `schedule` | which thread looks at which link, and when: epoll, timers, leases, waiters, the background thread |
 //! | `limits` | what peers may take before they are accepted, and how often they may guess |
-//! | `inspect` | answers whoever of this user asks what a process has registered, and who tried to touch it |
+//! | `inspect` | answers processes of this user: what is registered, and which peers tried to touch it |
 //! | `grants` | the ledger of grants that is printed when the process exits |
 //! | `capture` | everything that a process sends and takes, as a file that Wireshark reads |
 //! | `observe` | spans and events of the crate `tracing`, with the feature of this name |

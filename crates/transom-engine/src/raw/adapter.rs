@@ -20,7 +20,7 @@ use crate::{DenialRecord, Status};
 #[derive(Clone, Debug)]
 pub struct Adapter(pub(super) Arc<Owner>);
 
-/// What every handle holds. When the last one goes, so does the adapter.
+/// The parts that every handle shares. Dropping the last handle closes the adapter.
 #[derive(Debug)]
 pub(super) struct Owner {
     pub(super) shared: Arc<Shared>,
@@ -28,24 +28,24 @@ pub(super) struct Owner {
     pub(super) domains: AtomicU32,
 }
 
-/// What happened on an adapter so far.
+/// Counts of what happened on an adapter so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
     /// Refusals of any kind, by this side or by a peer.
     pub denials: u64,
-    /// Of these, how many records made room for later ones.
+    /// Records among these that made room for later ones.
     pub denials_dropped: u64,
     /// Links there are now.
     pub links: usize,
-    /// Of these, how many share memory with a process of this host, or are about to
+    /// Links among these that share memory with a process of this host, or are about to
     /// ([`Options::shared_links`]).
     pub shared_links: usize,
     /// Refusals of peers for a token that was never theirs.
     pub guesses: u64,
     /// Connections that were not let in because of such guesses (see [`GuessLimit`](super::GuessLimit)).
     pub slowed: u64,
-    /// Refusals whose peer was told less than it might have been, because asking whose process it is
+    /// Refusals whose peer learned less than it might have, because asking the kernel for its user
     /// would have cost too much.
     pub unasked: u64,
 }
@@ -147,7 +147,7 @@ impl Adapter {
             .map_err(|e| Error::link(e, &format!("find the way to {peer}")))
     }
 
-    /// Its address.
+    /// The address that the adapter was opened on.
     #[must_use]
     pub fn address(&self) -> IpAddr {
         self.0.address
@@ -166,7 +166,7 @@ impl Adapter {
         self.0.shared.is_foreign()
     }
 
-    /// Its options.
+    /// The options that the adapter was opened with.
     #[must_use]
     pub fn options(&self) -> &Options {
         &self.0.shared.options
@@ -184,8 +184,8 @@ impl Adapter {
 
     // ---- progress ----------------------------------------------------------------------------------
 
-    /// Serve the links that are ready, without blocking; idle ones cost nothing. Until a lease is over
-    /// the background thread leaves the links to those who call this.
+    /// Serve the links that are ready, without blocking; idle ones cost nothing. Until a lease is
+    /// over the background thread leaves the links to the threads that call this.
     pub fn progress(&self) {
         if let Ok(shared) = self.0.here() {
             shared.serve();
@@ -235,7 +235,7 @@ impl Adapter {
         log.iter().filter(|(_, r)| keep(r)).map(|(id, r)| (id, r.clone())).collect()
     }
 
-    /// What happened so far.
+    /// Counts of what happened so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
         let Ok(shared) = self.0.here() else { return Counters::default() };

@@ -12,7 +12,7 @@ use crate::driver::{self, PathReason, Silence};
 use crate::tables::ConnectorState;
 use crate::{EndReason, Status};
 
-/// What two sides have agreed, and how they reach each other.
+/// The terms that two sides have agreed, and their addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionInfo {
     /// This end.
@@ -23,7 +23,7 @@ pub struct ConnectionInfo {
     pub path: &'static str,
     /// Why it is this path.
     pub path_reason: PathReason,
-    /// What the wires have agreed.
+    /// The terms that the wires have agreed.
     pub facts: Facts,
 }
 
@@ -90,8 +90,8 @@ impl Connector {
         self.present()?.bind(local).map_err(|s| self.failed(s, "bind"))
     }
 
-    /// Begin to connect, with a queue pair, or without one ([`Connector::join`]). `sink` is told
-    /// `Success` when the peer has accepted, and why not otherwise.
+    /// Begin to connect, with a queue pair, or without one ([`Connector::join`]). `sink` gets
+    /// `Success` when the peer has accepted, and otherwise the reason.
     pub fn connect<'q>(
         &self,
         queue_pair: impl Into<Option<&'q QueuePair>>,
@@ -123,8 +123,9 @@ impl Connector {
         self.present()?.complete_connect().map_err(|s| self.failed(s, "complete a connection"))
     }
 
-    /// Accept the request that [`Listener::get_request`] has put here, with a queue pair, or without one
-    /// ([`Connector::join`]). `sink` is told when the peer has completed the connection.
+    /// Accept the request that [`Listener::get_request`] has put here, with a queue pair, or
+    /// without one ([`Connector::join`]). `sink` is called when the peer has completed the
+    /// connection.
     pub fn accept<'q>(
         &self,
         queue_pair: impl Into<Option<&'q QueuePair>>,
@@ -155,7 +156,7 @@ impl Connector {
         self.present()?.reject(private).map_err(|s| self.failed(s, "reject"))
     }
 
-    /// Be told when the peer disconnects.
+    /// Call `sink` when the peer disconnects.
     pub fn notify_disconnect(&self, sink: Sink) -> Result<()> {
         let conn = self.present()?;
         conn.notify_disconnect(sink).map_err(|s| self.failed(s, "notify of a disconnect"))
@@ -173,7 +174,7 @@ impl Connector {
         Ok(())
     }
 
-    /// Its state; in a forked child, that it is of no use.
+    /// The connector's state; in a forked child, `Disconnected`.
     #[must_use]
     pub fn state(&self) -> ConnectorState {
         let conn = self.conn();
@@ -222,7 +223,7 @@ impl Connector {
         self.conn()?.peer().map_err(|s| Error::state(s, "get the peer's address"))
     }
 
-    /// What was agreed; while the connection lasts.
+    /// The terms that were agreed; while the connection lasts.
     pub fn info(&self) -> Result<ConnectionInfo> {
         let conn = self.conn()?;
         let (local, peer) = (self.local()?, self.peer()?);
@@ -234,7 +235,7 @@ impl Connector {
     }
 }
 
-/// A listener. Dropping the last clone refuses the requests that nobody has taken.
+/// A listener. Dropping the last clone refuses the requests that no program has taken.
 #[derive(Clone, Debug)]
 pub struct Listener(pub(super) Arc<Ear>);
 
@@ -276,7 +277,7 @@ impl Listener {
         self.listener()?.address().map_err(|e| Error::link(e, "get the listener's address"))
     }
 
-    /// Put the next request into `connector`; `sink` is told when that has happened.
+    /// Put the next request into `connector`; `sink` is called when that has happened.
     pub fn get_request(&self, connector: &Connector, sink: Sink) -> Result<()> {
         let conn = connector.present()?;
         self.0.owner.present()?;

@@ -14,13 +14,13 @@ use crate::sys::IoError;
 pub struct Error {
     /// For fronts.
     pub status: Status,
-    /// Whose fault.
+    /// The party at fault.
     pub blame: Blame,
-    /// What was asked, and what would have been accepted.
+    /// The request, and what would have been accepted.
     pub detail: Cow<'static, str>,
 }
 
-/// Of a call.
+/// The result of a `raw` call.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {

@@ -136,7 +136,7 @@ impl Adapter {
     /// let domain = adapter.domain()?;
     /// let bytes: &'static [u8] = Vec::from([7; 64]).leak();
     /// let segments = [Segment { host: bytes.as_ptr().addr() as u64, length: 64 }];
-    /// // SAFETY: the bytes are never freed, and without a right to write nobody changes them.
+    /// // SAFETY: the bytes are never freed, and without a right to write no peer changes them.
     /// let region = unsafe { adapter.register(domain, 0, &segments, Rights::REMOTE_READ) }?;
     /// adapter.deregister(region)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -220,9 +220,9 @@ impl Adapter {
         Ok(token)
     }
 
-    /// Give a region or a window a name, for messages and for who looks at the process: the first
-    /// [`LONGEST_NAME`](transom_memory::LONGEST_NAME) bytes of it. Nothing happens if the token names
-    /// nothing that is open.
+    /// Give a region or a window a name, for messages and for `transom show`: the first
+    /// [`LONGEST_NAME`](transom_memory::LONGEST_NAME) bytes of it. Nothing happens if the token
+    /// names nothing that is open.
     pub fn set_name(&self, token: Token, name: &str) {
         if let Ok(shared) = self.0.here() {
             shared.memory.set_name(token, Name::new(name));
@@ -297,7 +297,7 @@ impl Adapter {
         }
     }
 
-    /// What keeps a region busy; `None` if it is not registered.
+    /// The reason why a region is busy; `None` if it is not registered.
     #[must_use]
     pub fn counts(&self, region: Token) -> Option<Counts> {
         self.0.here().ok()?.memory.counts(region)

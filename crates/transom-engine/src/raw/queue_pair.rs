@@ -17,7 +17,7 @@ use crate::{
     Status,
 };
 
-/// What a queue pair is made with.
+/// The parameters of a queue pair.
 #[derive(Clone, Copy, Debug)]
 pub struct QueuePairOptions {
     /// Comes back in every completion.
@@ -32,7 +32,7 @@ pub struct QueuePairOptions {
     pub receive_sge: u32,
     /// Bytes of an inline request.
     pub inline_size: u32,
-    /// Its number; `None`: any. Peers learn it only from the program.
+    /// The queue pair's number; `None`: any. Peers learn it only from the program.
     pub number: Option<QueuePairId>,
 }
 
@@ -41,7 +41,7 @@ pub struct QueuePairOptions {
 pub struct FastRegistration<'a> {
     /// The address of its first byte, as programs and peers name it.
     pub base: u64,
-    /// What it grants.
+    /// The rights that the window grants.
     pub rights: Rights,
     /// Where the bytes lie, in order.
     pub segments: &'a [Segment],
@@ -81,7 +81,7 @@ impl Drop for Handle {
         if let Some(link) = self.qp.link() {
             link.release();
         }
-        // What its dialect has kept beyond the link (ND2 1.3 rule 5).
+        // Requests that the dialect has kept beyond the link (ND2 1.3 rule 5).
         let mut notifications = Notifications::default();
         self.qp.disconnected(&mut notifications);
         notifications.fire();
@@ -183,7 +183,8 @@ impl QueuePair {
     pub fn post(&self, request: &Request, data: Data<'_>) -> Result<()> {
         self.0.owner.here()?;
         if matches!(data, Data::Memory(_)) {
-            // It would open any memory of the process: only on the promise of `fast_register`.
+            // Such a request would open any memory of the process: only `fast_register` may post
+            // it.
             return Err(Error::post(Status::InvalidRequest, "post a request"));
         }
         self.0.qp.post(request, data).map_err(|status| Error::post(status, "post a request"))
@@ -338,8 +339,8 @@ impl QueuePair {
         Ok(())
     }
 
-    /// What its peer may do at all, from now on, whatever tokens grant: remote rights, all of them at
-    /// first (Verbs V93). Judged before the token, with a record of its own
+    /// Set what the peer may do at all, from now on, whatever tokens grant: remote rights, all of
+    /// them at first (Verbs V93). Judged before the token, with a record of its own
     /// ([`DenialCause::QueuePair`](crate::DenialCause)).
     pub fn set_access(&self, access: Rights) -> Result<()> {
         self.0.owner.here()?;
@@ -347,7 +348,7 @@ impl QueuePair {
         Ok(())
     }
 
-    /// Its state; in a forked child, that it is of no use.
+    /// The queue pair's state; in a forked child, `Error`.
     #[must_use]
     pub fn state(&self) -> QueuePairState {
         match self.0.owner.here() {
@@ -356,7 +357,7 @@ impl QueuePair {
         }
     }
 
-    /// What it was made with.
+    /// The parameters that the queue pair was made with.
     #[must_use]
     pub fn config(&self) -> QueuePairConfig {
         self.0.qp.config

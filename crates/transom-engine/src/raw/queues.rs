@@ -127,9 +127,9 @@ impl CompletionQueue {
         }
     }
 
-    /// Ask to be told, once (ND2 4.4). The sink may be called before this returns. When the adapter's
-    /// address goes, it is told `DeviceRemoved`; completions can be retrieved and asked for still,
-    /// because what is posted to a connection that has ended completes.
+    /// Ask for one notification (ND2 4.4). The sink may be called before this returns. When the
+    /// adapter's address goes, the sink gets `DeviceRemoved`; completions can be retrieved and
+    /// asked for still, because what is posted to a connection that has ended completes.
     pub fn notify(&self, kind: NotifyKind, sink: Sink) -> Result<()> {
         self.owner.here()?;
         self.cq.notify(kind, sink);
@@ -197,7 +197,7 @@ pub fn wait_any(
 #[derive(Clone, Debug)]
 pub struct SharedReceiveQueue {
     pub(super) owner: Arc<Owner>,
-    /// Its own, if it has one.
+    /// The queue's own domain, if it has one.
     pub(super) domain: Option<Domain>,
     pub(super) srq: Arc<Srq>,
 }
@@ -227,7 +227,7 @@ impl SharedReceiveQueue {
         })
     }
 
-    /// Be told, once, when fewer receives than the threshold wait.
+    /// Ask for one notification when fewer receives than the threshold wait.
     pub fn notify(&self, sink: Sink) -> Result<()> {
         let shared = self.owner.present()?;
         self.srq.notify(sink);

@@ -38,7 +38,7 @@ impl AddressWatch {
         .into();
         bind(&socket, &SocketAddrNetlink::new(0, GROUPS)).ok()?;
         let watch = AddressWatch { socket, address };
-        // Only now: a removal after this question is heard of.
+        // Asked last: a removal after this question is noticed by the watch.
         watch.is_gone().is_ok_and(|gone| !gone).then_some(watch)
     }
 

@@ -1,9 +1,9 @@
-//! What the kernel says about sockets, addresses and users, read from its bytes. Nothing here asks for anything, so
-//! that a fuzzer can speak in the kernel's place (`transom-fuzz`).
+//! Answers of the kernel about sockets, addresses and users, read from their bytes. Nothing here
+//! asks for anything, so that a fuzzer can take the kernel's place (`transom-fuzz`).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// One end of a connection. An IPv4 address is one, whatever socket has it.
+/// An end of a connection. An IPv4 address is one, whatever socket has it.
 pub(super) type End = (IpAddr, u16);
 
 pub(super) fn end(a: SocketAddr) -> End {
@@ -32,7 +32,8 @@ const REMOTE: (usize, usize) = (HEADER + 6, HEADER + 24);
 pub(super) const USER: usize = HEADER + 64;
 pub(super) const INODE: usize = HEADER + 68;
 
-/// Whose socket is at `from`, connected to `to`? Its ends in the order in which its holder sees them.
+/// A query for the socket at `from`, connected to `to`, with the ends in the order in which the
+/// socket's holder sees them.
 pub(super) fn question(from: End, to: End) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER + QUESTION);
     bytes.extend(((HEADER + QUESTION) as u32).to_ne_bytes());
@@ -64,8 +65,8 @@ pub(super) fn is_about_a_socket(answer: &[u8]) -> bool {
 /// The user who holds the socket at `from`, connected to `to`, if that is what the answer is about.
 pub(super) fn holder(answer: &[u8], from: End, to: End) -> Option<u32> {
     let word = |at| bytes(answer, at).map(u32::from_ne_bytes);
-    // A socket that nobody holds (not accepted yet, or closed) is shown as root's. One that is shut down
-    // for writing has its holder still.
+    // A socket without a holder (not accepted yet, or closed) is shown as root's. One that is shut
+    // down for writing has its holder still.
     let held = word(INODE)? != 0 && *answer.get(STATE)? != LISTENS;
     let asked_for = end_at(answer, LOCAL)? == from && end_at(answer, REMOTE)? == to;
     (is_about_a_socket(answer) && asked_for && held).then(|| word(USER))?
@@ -156,7 +157,7 @@ pub(super) fn owner_in(text: &str, local: End, remote: End) -> Option<u32> {
         let mut words = line.split_ascii_whitespace();
         let (from, to) = (words.nth(1)?, words.next()?);
         (parse(from)? == local && parse(to)? == remote).then_some(())?;
-        // A socket that nobody holds (not accepted yet, or closed) is shown as root's.
+        // A socket without a holder (not accepted yet, or closed) is shown as root's.
         let state = words.next()?;
         let user = words.nth(3)?.parse().ok()?;
         let held = words.nth(1)? != "0";

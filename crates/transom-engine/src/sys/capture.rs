@@ -1,5 +1,5 @@
-//! The files of a capture. They hold what programs say to each other, so nobody else may read them,
-//! and nothing that exists is written over: a file that another user has put there is not ours.
+//! The files of a capture. They hold the bytes of programs, so no other user may read them, and no
+//! existing file is written over: a file that another user has put there is not ours.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;

@@ -1,5 +1,5 @@
 //! Copies to and from memory that may vanish under us (design rule 8): unmapped, protected, or
-//! backed by a file that somebody truncated. A fault ends the copy and says how much was placed.
+//! backed by a file that was truncated. A fault ends the copy and says how much was placed.
 //!
 //! Rule 11: bytes become visible in increasing address order, and the last ones (up to 8, as many
 //! as an aligned store holds) by a store of their own that is ordered after all others, because
@@ -26,9 +26,9 @@ fn tail_length(end: usize, length: usize) -> usize {
 /// Write `bytes` to host memory at `host`.
 ///
 /// # Safety
-/// The bytes at `host` are registered: whoever registered them has promised that the adapter may
-/// write them, that no reference to them exists, and that nothing else (another allocation) takes
-/// their place while they are registered. They need not be mapped.
+/// The bytes at `host` are registered, and the registration promised that the adapter may write
+/// them, that no reference to them exists, and that nothing else (another allocation) takes their
+/// place while they are registered. They need not be mapped.
 pub unsafe fn copy_in(host: u64, bytes: &[u8]) -> Result<(), Fault> {
     let Ok(address) = usize::try_from(host) else { return Err(Fault { placed: 0 }) };
     let tail = tail_length(address.wrapping_add(bytes.len()), bytes.len());
@@ -40,8 +40,8 @@ pub unsafe fn copy_in(host: u64, bytes: &[u8]) -> Result<(), Fault> {
 /// Read `into.len()` bytes of host memory at `host`.
 ///
 /// # Safety
-/// The bytes at `host` are registered: whoever registered them has promised that the adapter may
-/// read them. They need not be mapped, and may change while they are read.
+/// The bytes at `host` are registered, and the registration promised that the adapter may read
+/// them. They need not be mapped, and may change while they are read.
 pub unsafe fn copy_out(host: u64, into: &mut [u8]) -> Result<(), Fault> {
     // SAFETY: the destination is a live exclusive slice; the source is the caller's promise.
     unsafe { copy_out_raw(host, into.as_mut_ptr(), into.len()) }
@@ -53,8 +53,8 @@ pub unsafe fn copy_out(host: u64, into: &mut [u8]) -> Result<(), Fault> {
 /// As [`copy_out`]; and `into` is valid for writes of `length` bytes.
 pub(crate) unsafe fn copy_out_raw(host: u64, into: *mut u8, length: usize) -> Result<(), Fault> {
     let Ok(address) = usize::try_from(host) else { return Err(Fault { placed: 0 }) };
-    // SAFETY: the caller's promises; a fault on the source is recovered. No tail: nobody spins on
-    // our buffer.
+    // SAFETY: the caller's promises; a fault on the source is recovered. No tail: no program spins
+    // on our buffer.
     unsafe { machine::copy(into, address as *const u8, length, 0) }
 }
 

@@ -43,7 +43,7 @@ fn write_the_corpus() {
     }
 }
 
-/// What the kernel says of the socket at the first of these ends.
+/// Record the kernel's answer about the socket at the first of these ends.
 fn socket(name: &str, ends: [SocketAddr; 2]) {
     let mut answer = [0; 512];
     let length = ask(end(ends[0]), end(ends[1]), &mut answer).unwrap();
@@ -99,8 +99,8 @@ fn memory() {
     }
 }
 
-/// What the kernel says of addresses that come and go, with the interfaces of a namespace of this thread's
-/// own. Takes root, and `ip`.
+/// Record the kernel's messages about addresses that come and go, with the interfaces of a
+/// namespace of this thread's own. Takes root, and `ip`.
 fn addresses() {
     // SAFETY: this thread alone gets another namespace.
     assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0);

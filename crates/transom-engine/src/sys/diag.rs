@@ -1,5 +1,5 @@
-//! The user behind the other end of a connection within this machine, asked of the kernel about that
-//! one socket: what it costs does not grow with the number of sockets, which strangers decide.
+//! The user behind the other end of a connection within this machine, asked of the kernel about
+//! that one socket: the cost does not grow with the number of sockets, which peers could raise.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,9 +12,9 @@ use rustix::net::{
 use super::Fd;
 use super::answers::{End, end, holder, is_about_a_socket, question};
 
-/// The user whose socket is at the other end of a connection from `local` to `peer`, both addresses of
-/// this machine. `None`: nobody holds that socket, it is not on this machine, or the kernel was built
-/// without this way to ask.
+/// The user whose socket is at the other end of a connection from `local` to `peer`, both addresses
+/// of this machine. `None`: no process holds that socket, it is not on this machine, or the kernel
+/// was built without this query.
 #[must_use]
 pub(crate) fn user_of_peer(local: SocketAddr, peer: SocketAddr) -> Option<u32> {
     let (from, to) = (end(peer), end(local));
@@ -41,7 +41,7 @@ pub(super) fn ask(from: End, to: End, answer: &mut [u8]) -> Option<usize> {
     .ok()?
     .into();
     send(&socket, &question(from, to), SendFlags::empty()).ok()?;
-    // The kernel answers within the call; nobody else can write here without naming this socket.
+    // The kernel answers within the call; no other sender can reach this unnamed socket.
     Some(recv(&socket, answer, RecvFlags::empty()).ok()?.0)
 }
 

@@ -97,12 +97,12 @@ impl Epoll {
     }
 }
 
-/// Makes a waiting thread wake at a moment (a timerfd). Setting it wakes nobody.
+/// Makes a waiting thread wake at a moment (a timerfd). Setting it wakes no thread.
 #[derive(Debug)]
 pub struct Alarm(Fd);
 
 impl Alarm {
-    /// One that is not set.
+    /// An alarm that is not set.
     pub fn new() -> io::Result<Alarm> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         Ok(Alarm(timerfd_create(TimerfdClockId::Monotonic, flags)?.into()))
@@ -169,7 +169,7 @@ impl AsFd for Doorbell {
     }
 }
 
-/// What has ended a wait.
+/// The reason why a wait has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
     /// A descriptor, the bell, or the time.

@@ -1,5 +1,5 @@
 //! The handler for SIGSEGV and SIGBUS: acts on faults of our copy routine only, and hands every
-//! other one to whoever handled the signal before.
+//! other one to the handler installed before.
 
 use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;
@@ -27,9 +27,9 @@ static PREVIOUS: [Previous; 2] = [const {
 }; 2];
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 
-/// One thread of this process at a time. No mutex: a forked child whose parent's other thread held it
-/// would wait for ever, and takes the lock over instead; it sees the handlers as they are, and does again
-/// whatever was half done.
+/// Admits one thread of this process at a time. No mutex: a forked child whose parent's other
+/// thread held it would wait for ever. The child takes this lock over instead; it sees the handlers
+/// as they are, and repeats whatever was half done.
 struct InstallLock;
 
 /// The holder: 0, or one more than the generation of the process.
@@ -114,7 +114,7 @@ pub fn recheck() {
 
 extern "C" fn handler(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: with SA_SIGINFO the kernel passes both; si_code > 0 means that the kernel raised the
-    // signal for an instruction of this thread, not that somebody sent it.
+    // signal for an instruction of this thread, not that a process sent it.
     if unsafe { (*info).si_code } > 0 && redirect(context) {
         return;
     }
@@ -147,8 +147,8 @@ fn chain(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: written before this handler was installed; see `Previous`.
     let action = unsafe { (*cell.get()).assume_init() };
     match action.sa_sigaction {
-        // The default, and what the kernel does about ignored faults: die. Put the default back
-        // and return; the instruction faults again. A signal somebody sent is sent again.
+        // The default, and what the kernel does about ignored faults: die. Put the default back and
+        // return; the instruction faults again. A signal that a process sent is sent again.
         libc::SIG_DFL | libc::SIG_IGN => {
             // SAFETY: sigaction and raise are async-signal-safe; a zeroed action is the default.
             unsafe {
@@ -164,13 +164,13 @@ fn chain(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
             }
         }
         address if action.sa_flags & libc::SA_SIGINFO != 0 => {
-            // SAFETY: installed by somebody as a three-argument handler of this signal.
+            // SAFETY: installed as a three-argument handler of this signal.
             let f: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) =
                 unsafe { std::mem::transmute::<usize, _>(address) };
             f(signal, info, context);
         }
         address => {
-            // SAFETY: installed by somebody as a one-argument handler of this signal.
+            // SAFETY: installed as a one-argument handler of this signal.
             let f: extern "C" fn(i32) = unsafe { std::mem::transmute::<usize, _>(address) };
             f(signal);
         }

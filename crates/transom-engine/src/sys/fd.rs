@@ -10,9 +10,9 @@ use rustix::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 
 use super::fork_generation;
 
-/// An owned descriptor that does not mind if somebody has closed it under us: every use of it then
-/// fails with EBADF, which is a dead link, not a panic (the standard library's own type aborts). The
-/// same in a forked child, whatever has got the number there since.
+/// An owned descriptor that tolerates being closed by other code of the process: every use of it
+/// then fails with EBADF, which is a dead link, not a panic (the standard library's own type
+/// aborts). The same in a forked child, whatever has got the number there since.
 #[derive(Debug)]
 pub struct Fd {
     number: RawFd,
@@ -20,10 +20,10 @@ pub struct Fd {
     generation: u64,
 }
 
-/// A descriptor that nobody has: more than Linux ever grants.
+/// A number that no descriptor has: more than Linux ever grants.
 const NOBODYS: RawFd = RawFd::MAX;
 
-/// One bit for each descriptor that is ours, up to the most that Linux grants by default (2^20).
+/// A bit for each descriptor that is ours, up to the most that Linux grants by default (2^20).
 /// Pages of it that no descriptor falls on take no memory.
 static OURS: [AtomicU64; 1 << 14] = [const { AtomicU64::new(0) }; 1 << 14];
 /// The largest that ever was.
@@ -70,7 +70,8 @@ impl From<OwnedFd> for Fd {
 
 impl AsFd for Fd {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: ours until drop, or nobody's, and not -1; if somebody closed it, system calls fail.
+        // SAFETY: ours until drop, or `NOBODYS`, and not -1; if other code closed it, system calls
+        // fail.
         unsafe { BorrowedFd::borrow_raw(self.as_raw_fd()) }
     }
 }
@@ -84,7 +85,7 @@ impl AsRawFd for Fd {
 impl Drop for Fd {
     fn drop(&mut self) {
         if !self.is_ours() {
-            return; // closed already; the number may be somebody else's by now
+            return; // closed already; the number may be another descriptor's by now
         }
         // Before it is closed: afterwards the number may be another thread's.
         if let Some((word, bit)) = place(self.number) {

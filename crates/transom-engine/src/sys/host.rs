@@ -7,8 +7,8 @@ use super::{Bytes, IoError, Region, Stream};
 use crate::{Fault, HostMemory};
 
 /// Registered memory of this process. Crate-private on purpose: the core reaches it under a grant
-/// of `transom-memory` only, so every address lies in a live registration, about which whoever
-/// registered it has promised (`unsafe`) what [`copy_in`] and [`copy_out`](super::copy_out) ask.
+/// of `transom-memory` only, so every address lies in a live registration, whose caller has
+/// promised (`unsafe`) what [`copy_in`] and [`copy_out`] ask.
 #[derive(Debug)]
 pub(crate) struct Host;
 

@@ -1,4 +1,4 @@
-//! Who is there: the addresses of this machine, and the user behind a loopback connection.
+//! Identity: the addresses of this machine, and the user behind a loopback connection.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::OnceLock;
@@ -6,16 +6,16 @@ use std::sync::OnceLock;
 use super::answers::{end, maps_everybody, owner_in};
 use super::diag::{is_answered, user_of_peer};
 
-/// One address of one interface.
+/// An address of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
     /// The interface's name.
     pub name: String,
     /// The address.
     pub address: IpAddr,
-    /// It reaches this machine only.
+    /// The interface is the loopback: this machine only.
     pub loopback: bool,
-    /// It is up.
+    /// The interface is up.
     pub up: bool,
 }
 
@@ -78,8 +78,8 @@ pub(crate) fn user() -> u32 {
 
 /// Whether a user, as the kernel has named it to us, is ours.
 ///
-/// In a user namespace that does not map everybody, all whom it does not map have one number (65534,
-/// usually). Then that number says nothing, even if it is our own.
+/// In a user namespace that does not map every user, all that it does not map have one number
+/// (65534, usually). Then that number says nothing, even if it is our own.
 pub(crate) fn is_our_user(uid: u32) -> bool {
     static OVERFLOW: OnceLock<u32> = OnceLock::new();
     let text = |path| std::fs::read_to_string(path).unwrap_or_default();
@@ -91,8 +91,8 @@ pub(crate) fn is_our_user(uid: u32) -> bool {
 /// Whether the other end of a connection from `local` to `peer` is a socket of this machine that
 /// belongs to our user. `false` when that cannot be known.
 ///
-/// The kernel is asked about that one socket. Only where it cannot be asked is its table of all sockets
-/// read: that takes the longer the more there are, which strangers decide.
+/// The kernel is asked about that one socket. Only where it cannot be asked is its table of all
+/// sockets read: that takes the longer the more there are, which peers can raise.
 #[must_use]
 pub fn peer_is_same_user(local: SocketAddr, peer: SocketAddr) -> bool {
     let ours = peer.ip().to_canonical();

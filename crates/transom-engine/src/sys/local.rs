@@ -32,7 +32,7 @@ fn named(name: &str) -> Result<SocketAddrUnix> {
 pub(crate) struct LocalListener(Fd);
 
 impl LocalListener {
-    /// One that is found by `name`.
+    /// Open a listener that peers find by `name`.
     pub(crate) fn open(name: &str) -> Result<LocalListener> {
         let fd = socket()?;
         net::bind(&fd, &named(name)?)?;
@@ -40,7 +40,7 @@ impl LocalListener {
         Ok(LocalListener(fd))
     }
 
-    /// One that is found at `path`, where a folder has to keep others away. It takes connections from
+    /// Open a listener at `path`, where a folder has to keep others away. Peers can connect from
     /// the first moment at which the path exists.
     pub(crate) fn open_at(path: &Path) -> Result<LocalListener> {
         let fd = socket()?;
@@ -51,7 +51,7 @@ impl LocalListener {
         Ok(LocalListener(fd))
     }
 
-    /// What to wait for.
+    /// The descriptor that epoll waits for.
     pub(crate) fn fd(&self) -> &Fd {
         &self.0
     }
@@ -63,12 +63,12 @@ impl LocalListener {
     }
 }
 
-/// One connection.
+/// A connection.
 #[derive(Debug)]
 pub(crate) struct Local(Fd);
 
 impl Local {
-    /// To whoever is found by `name`. Never waits.
+    /// Connect to the listener that has `name`. Never waits.
     pub(crate) fn connect(name: &str) -> Result<Local> {
         let fd = socket()?;
         net::connect(&fd, &named(name)?)?;
@@ -92,7 +92,8 @@ impl Local {
         if sent == bytes.len() { Ok(()) } else { Err(IoError::NotNow) }
     }
 
-    /// Receive what [`Local::hand_over`] sent. Whatever else somebody sends is closed or left.
+    /// Receive what [`Local::hand_over`] sent. Any other descriptor that comes is closed, other
+    /// bytes are left.
     pub(crate) fn take_over(&self, bytes: &mut [u8]) -> Result<(usize, Option<Fd>)> {
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut room);

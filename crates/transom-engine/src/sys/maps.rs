@@ -1,5 +1,5 @@
-//! What the kernel says about this process's memory, and whether it has what a registration asks for. As
-//! in `answers.rs`, nothing here asks for anything.
+//! Answers of the kernel about this process's memory, and whether that memory has what a
+//! registration asks for. As in `answers.rs`, nothing here asks for anything.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
-//! Is there memory behind a range that somebody wants to register (ND2 R9)? Holes, pages that may
-//! not be read, and read-only pages registered for writing are refused. What happens to the pages
-//! later is the business of the copy: no check at registration replaces the one at placement.
+//! Checks that there is memory behind a range to register (ND2 R9). Holes, pages that may not be
+//! read, and read-only pages registered for writing are refused. The copy handles what happens to
+//! the pages later: no check at registration replaces the one at placement.
 
 use std::sync::{Arc, Mutex, TryLockError};
 
@@ -61,7 +61,7 @@ fn maps_fd(generation: u64) -> Option<Arc<Fd>> {
 type Cached = Option<(u64, Arc<Fd>)>;
 static MAPS: Mutex<Cached> = Mutex::new(None);
 
-/// What a thread has that does not give it back.
+/// The cached reading of the maps, locked, so that no other test replaces it.
 #[cfg(test)]
 pub(crate) fn hold() -> std::sync::MutexGuard<'static, Cached> {
     MAPS.lock().unwrap()

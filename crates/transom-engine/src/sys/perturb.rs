@@ -13,7 +13,7 @@ mod pauses {
     use std::cell::Cell;
     use std::time::Duration;
 
-    /// One moment in so many is a pause, and one in a few of these is a long one.
+    /// Of this many moments one is a pause, and one in a few of these is a long one.
     const PAUSES: u64 = 96;
     const LONG: u64 = 4;
     const LONGEST: u64 = 2_000_000; // ns

@@ -16,9 +16,9 @@ pub fn now() -> Time {
     Time(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
 }
 
-/// Monotonic time, at most 5 microseconds ago, and usually 2: for those who ask in every poll. A counter of the
-/// processor, which costs a quarter of the clock, tells whether this thread's last reading is as
-/// young as that.
+/// Monotonic time, at most 5 microseconds ago, and usually 2: for callers that ask in every poll. A
+/// counter of the processor, which costs a quarter of the clock, shows whether this thread's last
+/// reading is as young as that.
 #[cfg(target_arch = "x86_64")]
 #[must_use]
 #[inline]

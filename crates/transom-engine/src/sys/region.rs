@@ -39,7 +39,7 @@ impl Region {
         Ok((Region::map(&fd)?, fd))
     }
 
-    /// One that somebody else made, if it cannot hurt: it has the right size and keeps it.
+    /// Map memory that another process made, if it is harmless: it has the right size and keeps it.
     pub(crate) fn adopt(fd: &Fd) -> std::io::Result<Region> {
         let wrong = |what| std::io::Error::new(std::io::ErrorKind::InvalidData, what);
         let seals = rustix::fs::fcntl_get_seals(fd)?;
@@ -113,8 +113,8 @@ impl Area for Region {
     /// The rings.
     fn shared(&self) -> &Shared {
         // SAFETY: the mapping lives as long as `self`, is aligned to a page and larger than a
-        // `Shared`, which consists of atomics only: any content is valid, and whoever writes to it,
-        // in this process or another, does so atomically as far as this one can tell.
+        // `Shared`, which consists of atomics only: any content is valid, and any writer, in this
+        // process or another, writes atomically as far as this one can tell.
         unsafe { &*(self.base as *const Shared) }
     }
 
@@ -164,7 +164,7 @@ impl Drop for Region {
         if self.generation != super::fork_generation() {
             return;
         }
-        // SAFETY: mapped by `map`, and nobody has a reference that outlives `self`.
+        // SAFETY: mapped by `map`, and no reference to it outlives `self`.
         let _ = unsafe { rustix::mm::munmap(self.base as *mut _, SIZE) };
     }
 }

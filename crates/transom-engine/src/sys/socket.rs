@@ -81,7 +81,7 @@ impl std::error::Error for IoError {}
 
 type Result<T> = std::result::Result<T, IoError>;
 
-/// What a peer's host has acknowledged.
+/// The acknowledgements of a peer's host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// How long ago the last acknowledgement came.
@@ -208,7 +208,7 @@ impl Listener {
     }
 }
 
-/// One connection.
+/// A connection.
 #[derive(Debug)]
 pub struct Stream(Fd);
 
@@ -323,7 +323,7 @@ impl Stream {
         if r == 0 { u32::try_from(value).ok().filter(|v| *v > 0) } else { None }
     }
 
-    /// What the peer's host has acknowledged.
+    /// The acknowledgements of the peer's host so far.
     #[must_use]
     pub fn progress(&self) -> Option<Progress> {
         const CLOSED: u8 = 7;

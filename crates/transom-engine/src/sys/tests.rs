@@ -121,7 +121,7 @@ fn an_impossible_address_is_a_fault_too() {
     assert_eq!(put(u64::MAX - 3, &[1; 8]), Err(Fault { placed: 0 }));
 }
 
-/// Rule 11: whoever sees the last word sees all words before it.
+/// Rule 11: a reader that sees the last word sees all words before it.
 #[test]
 fn the_last_word_becomes_visible_after_all_others() {
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -160,7 +160,7 @@ fn in_a_process(test: &str) -> Option<std::process::ExitStatus> {
     Some(child.output().unwrap().status)
 }
 
-/// Faults that are not ours go to whoever handled them before.
+/// Faults that are not ours go to the handler installed before.
 #[test]
 fn foreign_faults_reach_the_previous_handler() {
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -276,7 +276,7 @@ fn sending_memory_that_is_gone_faults() {
     assert_eq!(sent, Err(IoError::Fault));
 }
 
-/// A descriptor that somebody closed under us is a dead link, not a panic.
+/// A descriptor that other code closed is a dead link, not a panic.
 #[test]
 fn a_closed_descriptor_is_an_error() {
     use rustix::fd::AsRawFd;
@@ -298,7 +298,7 @@ fn a_closed_descriptor_is_an_error() {
 
 #[test]
 fn nobody_listening_is_a_refusal() {
-    // Bound and not listening: nobody else gets the port meanwhile.
+    // Bound and not listening: no other socket gets the port meanwhile.
     let bound = Listener::bind(loopback(), false).unwrap();
     let at = bound.address().unwrap();
     let stream = match Stream::connect(None, at, &options()) {

@@ -1,8 +1,9 @@
 //! Captures: everything that a process sends and takes, as a file that Wireshark reads.
 //!
-//! A process has one capture for each path that its adapters name, until it ends. Whoever makes a
-//! pass over a link encodes the frames into memory ([`tap`]); a thread writes them, because a
-//! disk may take as long as it likes. Without a capture no link has a tracer, and nothing here runs.
+//! A process has one capture for each path that its adapters name, until it ends. The thread that
+//! makes a pass over a link encodes the frames into memory ([`tap`]); a thread of its own writes
+//! them, because a disk may take as long as it likes. Without a capture no link has a tracer, and
+//! nothing here runs.
 
 pub(crate) mod tap;
 

@@ -1,4 +1,4 @@
-//! What the environment asks for. No other file of the engine or of a front reads these variables.
+//! The environment variables of an adapter. No other file of the engine or of a front reads them.
 //!
 //! | variable | value | without it |
 //! |---|---|---|
@@ -85,7 +85,7 @@ fn ledger(value: Option<OsString>) -> Option<Ledger> {
     Some(Ledger { strict: has("strict"), backtrace: has("backtrace") })
 }
 
-/// An unknown word is TCP: whoever sets the variable wants something other than the default.
+/// An unknown word is TCP: a variable that is set asks for something other than the default.
 fn path(value: Option<OsString>) -> (Path, String) {
     let Some(value) = value else {
         return (Path::default(), "the default".to_owned());

@@ -15,11 +15,11 @@ use crate::sys::{self, IoError};
 use crate::trace::TraceEvent;
 use crate::{Caps, Dialect, QueuePairEvent, Status, dialect};
 
-/// Who may learn why an access was refused, beyond the class of rule (design rule 4). The owner
-/// always keeps the whole record.
+/// The peers that may learn why an access was refused, beyond the class of rule (design rule 4).
+/// The owner always keeps the whole record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Explain {
-    /// Nobody.
+    /// No peer.
     Nobody,
     /// The same user on the same host.
     #[default]
@@ -32,7 +32,7 @@ pub enum Explain {
 /// some of them.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The adapter's name, for who looks at the process.
+    /// The adapter's name, as `transom ps` shows it.
     pub name: Option<String>,
     /// The generation of interface that its objects follow.
     pub dialect: &'static Dialect,
@@ -67,8 +67,9 @@ pub struct Options {
     /// Over how many connections memory is shared at a time; the next ones take TCP. By default 512,
     /// and at most an eighth of the descriptors that the process may have (`ulimit -n`).
     pub shared_links: usize,
-    /// Answer processes of this user that ask what is registered, who may touch it, and what was refused:
-    /// on a socket in the user's runtime directory, with a thread of its own. Never with a byte of memory.
+    /// Answer processes of this user that ask what is registered, which peers may touch it, and
+    /// what was refused: on a socket in the user's runtime directory, with a thread of its own.
+    /// Memory itself is never shown.
     pub inspect: bool,
     /// See [`Ledger`].
     pub ledger: Option<Ledger>,
@@ -179,7 +180,7 @@ impl Options {
         (self.path, text)
     }
 
-    /// What the wire is to be asked for.
+    /// The limits and wishes with which a connection's wire is made.
     pub(crate) fn wire(&self, role: Role, revision: Revision) -> Config {
         Config {
             revision,
@@ -203,7 +204,7 @@ impl Options {
     }
 }
 
-/// What a front is told about a failure of the link (ND2 3.5).
+/// The status that a front gets for a failure of the link (ND2 3.5).
 pub(crate) fn status_of(e: IoError) -> Status {
     match e {
         IoError::Refused => Status::ConnectionRefused,

@@ -10,8 +10,9 @@ use crate::sys;
 pub enum Path {
     /// TCP, always.
     Tcp,
-    /// Shared memory between two processes of one host and one user, if both sides can prove that they
-    /// are; else TCP. Each access is checked as over TCP, by its owner, who alone places and reads.
+    /// Shared memory between two processes of one host and one user, if both sides can prove that
+    /// they are; else TCP. The owner checks each access as over TCP, and only the owner places and
+    /// reads.
     #[default]
     Auto,
     /// As [`Path::Auto`], and asked for whatever the peer's address looks like.
@@ -115,8 +116,8 @@ impl std::fmt::Display for PathReason {
     }
 }
 
-/// How many connections of an adapter share memory, unless it is told otherwise. Each takes one
-/// descriptor more than TCP does, one mapping of 1.1 MiB, and as many pages of that as are in use.
+/// Connections of an adapter that share memory at most, by default. Each takes one descriptor more
+/// than TCP does, one mapping of 1.1 MiB, and as many pages of that as are in use.
 const SHARED_LINKS: usize = 512;
 
 /// The default of [`Options::shared_links`](super::options::Options::shared_links): 512, and at most an eighth
@@ -131,12 +132,12 @@ pub(crate) fn shared_links() -> usize {
 #[derive(Debug, Default)]
 pub(crate) struct Places(Arc<AtomicUsize>);
 
-/// One of them. Its place is free again when this is dropped.
+/// The right to one connection over shared memory. Dropping it frees the place.
 #[derive(Debug)]
 pub(crate) struct Place(Arc<AtomicUsize>);
 
 impl Places {
-    /// One more, if there are fewer than `limit`.
+    /// Take a place, if fewer than `limit` are taken.
     pub(crate) fn take(&self, limit: usize) -> Option<Place> {
         let more = |taken: usize| (taken < limit).then_some(taken + 1);
         let taken = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);

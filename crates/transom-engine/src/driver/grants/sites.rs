@@ -96,7 +96,8 @@ const CRATES: [&str; 9] = [
 ];
 
 impl Frame {
-    /// Of Transom, by the name or, of a function that was inlined and has a short name, by the file.
+    /// Whether the frame belongs to Transom: by its name or, for an inlined function with a short
+    /// name, by its file.
     fn is_transom(&self) -> bool {
         /// Functions of C interfaces.
         const ENTRIES: [&str; 4] = ["ibv_", "rdma_", "__ibv_", "__rdma_"];

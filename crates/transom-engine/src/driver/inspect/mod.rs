@@ -1,9 +1,9 @@
-//! Inspection: what this process has registered, who may touch it, and who tried.
+//! Inspection: what this process has registered, which peers may touch it, and which have tried.
 //!
-//! A process whose adapters ask for it has one thread and one socket ([`server`]), in a folder that is
-//! its user's alone. Who connects, and is the same user, gets everything ([`report`]), and is never
-//! read from. The tables are read under the locks that control calls take; the data path knows
-//! nothing of it.
+//! A process whose adapters ask for it has one thread and one socket ([`server`]), in a folder that
+//! only its user can enter. A client of the same user gets the whole report ([`report`]); nothing
+//! is read from it. The tables are read under the locks that control calls take; the data path is
+//! not involved.
 
 mod report;
 mod server;
@@ -51,7 +51,7 @@ fn lock(generation: u64) -> MutexGuard<'static, Option<Inspection>> {
 pub(crate) fn begin(shared: &Arc<Shared>, address: IpAddr) -> Result<(), String> {
     let generation = sys::fork_generation();
     let mut slot = lock(generation);
-    // What a process far up the line of forks has left is none of ours.
+    // The socket of an ancestor further up the line of forks belongs to another process.
     if slot.as_ref().is_none_or(|inspection| inspection.generation != generation) {
         *slot = Some(Inspection { generation, next: 1, server: Server::start()? });
     }

@@ -16,7 +16,7 @@ use crate::driver::link::Link;
 use crate::driver::schedule::shared::Shared;
 use crate::{ConnectionOverview, DenialCause, DenialRecord, TIME_OUTS, sys};
 
-/// Refusals that are told of: the latest.
+/// Refusals in a report: the latest.
 const REFUSALS: usize = 100;
 
 /// Tell everything, in the order that [`Record`] promises, until `tell` fails. No lock is held
@@ -131,7 +131,7 @@ fn connection(adapter: u64, link: &Link) -> Connection {
     let queue = |(taken, depth)| Queue { taken: u64::from(taken), depth: u64::from(depth) };
     let path = if link.is_over_rings() { transom_process::NAME } else { "tcp" };
     let now = sys::now();
-    // A moment that has passed was put off since, and will be computed anew when somebody looks.
+    // A deadline in the past was put off since, and is computed anew by the next pass.
     let until = |deadline: Time| Some(deadline.0.checked_sub(now.0)? / 1_000_000);
     Connection {
         adapter,

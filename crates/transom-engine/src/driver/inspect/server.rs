@@ -11,12 +11,13 @@ use transom_wire::Time;
 use super::{Inspected, report};
 use crate::sys::{self, Doorbell, IoError, Local, LocalListener};
 
-/// Who has not taken the whole answer by then goes without the rest: others wait meanwhile.
+/// A client that has not taken the whole answer by then goes without the rest: others wait
+/// meanwhile.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Pause when the system is out of descriptors: the next attempt would fail, too.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// What the thread works on.
+/// The state of the thread.
 #[derive(Debug)]
 pub(super) struct Server {
     listener: LocalListener,
@@ -64,7 +65,7 @@ impl Server {
         while !self.stopping.load(Ordering::Acquire) {
             match self.listener.accept() {
                 Ok(local) => {
-                    // Who is refused, or leaves early, needs no answer.
+                    // A client that is refused, or leaves early, needs no answer.
                     let _ = self.answer(&local);
                 }
                 Err(IoError::NotNow) => {

@@ -1,6 +1,6 @@
-//! How many peers may be half-way through start-up at a time (iW 14): per listener and per
-//! address, because a handshake that was begun holds memory and a timer before anybody has said
-//! who they are. And how many connects of ours may wait for an answer before we slow down.
+//! Limits on start-up. Peers half-way through it are limited per listener and per address (iW 14),
+//! because each handshake holds memory and a timer before the peer is known. Connects of this side
+//! that have no answer yet are limited, too: beyond a number each further one is slowed down.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -37,7 +37,7 @@ pub(crate) struct Admission {
     counts: Arc<Mutex<Counts>>,
 }
 
-/// One half-open connection. Dropped when start-up is over, either way.
+/// The place of one half-open connection. Dropped when start-up is over, either way.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     from: IpAddr,
@@ -90,7 +90,7 @@ impl Drop for Ticket {
     }
 }
 
-/// What a link holds until the peer has said who it is.
+/// The place that a link holds until its peer is known.
 #[derive(Debug)]
 pub(crate) enum Starting {
     /// The peer has connected, and has not been accepted.
@@ -108,10 +108,10 @@ pub(crate) struct UnansweredConnects(Arc<AtomicUsize>);
 pub(crate) struct ConnectTicket(Arc<AtomicUsize>);
 
 impl UnansweredConnects {
-    /// So many may be unanswered before the next one is slowed down.
+    /// Unanswered connects before the next one is slowed down.
     const FREE: usize = 512;
 
-    /// One more.
+    /// Count one more connect, until the ticket is dropped.
     pub(crate) fn one(&self) -> ConnectTicket {
         self.0.fetch_add(1, Ordering::Relaxed);
         ConnectTicket(self.0.clone())

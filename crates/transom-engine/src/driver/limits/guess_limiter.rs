@@ -1,5 +1,5 @@
-//! Limits how fast peers may name tokens that are not theirs. A guess costs the connection on which it was
-//! made, and a peer that goes on guessing waits longer and longer for the next one.
+//! Limits how fast peers may name tokens that are not theirs. A guess costs the connection on which
+//! it was made, and a peer that goes on guessing waits longer and longer for the next one.
 //!
 //! Counted are refusals for the token or its scope, unless the token is or was the asker's own: wrong
 //! bounds, missing rights and windows that were closed a moment ago are mistakes of honest programs.
@@ -7,12 +7,13 @@
 //! [pause](GuessLimit::pause), during which no new connection from there is let in. Connections that
 //! exist are left alone. All of it is forgotten as time passes.
 //!
-//! An address is that of a host, or the /64 network of IPv6. Those behind one NAT share an address, so
-//! they share its pauses, which is why these are short and never grow beyond a limit. Peers on this
-//! very host are told apart by their users instead, as the kernel names them: one cannot keep
-//! the others out. Processes of our own user are not slowed down: they could read our memory anyway.
-//! Who has closed its socket cannot be named any more: all of those count as one. Once there are guessers
-//! a link is told [who](TokenGuessLimiter::who) it is with as it comes in, so leaving later hides nobody.
+//! An address is that of a host, or the /64 network of IPv6. Those behind one NAT share an address,
+//! so they share its pauses, which is why these are short and never grow beyond a limit. Peers on
+//! this host are distinguished by their users, as the kernel names them: one user cannot keep the
+//! others out. Processes of our own user are not slowed down: they could read our memory anyway.
+//! The kernel cannot name the user of a socket that is closed: all of those count as one. Once
+//! there are guessers, the peer of a link is [identified](TokenGuessLimiter::who) as the link comes
+//! in, so that leaving later does not hide it.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -28,7 +29,7 @@ use crate::sys;
 /// How peers are slowed down that name tokens which are not theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuessLimit {
-    /// So many guesses are free, and are free again once as many pauses have passed.
+    /// Guesses that are free. They are free again once as many pauses have passed.
     pub free: u32,
     /// Each guess beyond costs so long without a new connection.
     pub pause: Duration,
@@ -60,7 +61,7 @@ pub(crate) enum PeerIdentity {
     Network(IpAddr),
     /// A user of this host.
     User(u32),
-    /// Whoever on this host has closed its socket by the time it is asked about.
+    /// Any peer on this host that has closed its socket by the time the kernel is asked about it.
     Gone,
 }
 
@@ -93,8 +94,8 @@ impl TokenGuessLimiter {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who is at the other end of a link; `None`: nobody to be slowed down. `user`: who the kernel
-    /// says it is, if that is known already.
+    /// The peer at the other end of a link; `None`: a peer that is never slowed down. `user`: the
+    /// peer's user, if the kernel has named it already.
     pub(crate) fn who(
         &self,
         local: SocketAddr,
@@ -107,7 +108,7 @@ impl TokenGuessLimiter {
             return Some(PeerIdentity::Network(network_of(ip)));
         }
         let Some(user) = user.or_else(|| sys::user_of_peer(local, peer)) else {
-            // Who asks and leaves at once is not to be the one who is never slowed down.
+            // A peer that asks and leaves at once must not escape the limit.
             return sys::is_answered(local, peer).then_some(PeerIdentity::Gone);
         };
         (limit.own_user || !sys::is_our_user(user)).then_some(PeerIdentity::User(user))

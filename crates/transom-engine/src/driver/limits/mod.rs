@@ -1,5 +1,5 @@
-//! What peers may take before they are accepted, how often they may guess, and what the kernel is asked
-//! because of them.
+//! Limits for peers: the memory they may take before they are accepted, the rate of their guesses,
+//! and the queries to the kernel that they cause.
 
 pub(crate) mod admission;
 pub(crate) mod guess_limiter;

@@ -1,6 +1,7 @@
-//! A budget for queries to the kernel that unaccepted peers can cause, and whose price they can raise: where
-//! it does not answer about one socket, its table of all sockets must be read. Such questions get a small part of
-//! a thread's time; when that is used up, the answer is that nobody knows.
+//! A budget for queries to the kernel that unaccepted peers can cause, and whose price they can
+//! raise: where the kernel does not answer about one socket, its table of all sockets must be read.
+//! Such queries get a small part of a thread's time; when that is used up, the peer counts as
+//! unknown.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -11,13 +12,13 @@ use crate::sys;
 
 /// Time on a processor that may be spent at once, after a while in which nothing was asked.
 const SAVED: Duration = Duration::from_millis(100);
-/// One part of so many of all time is for questions.
+/// Queries get one part in this many of the thread's time.
 const PART: u32 = 50;
 
 #[derive(Debug)]
 struct Budget {
     left: Duration,
-    /// What was spent beyond it.
+    /// The time spent beyond the budget.
     debt: Duration,
     since: Time,
     unasked: u64,

@@ -10,7 +10,7 @@ use crate::{Cx, EndReason, Limits, QueuePairEvent, Status, sys};
 
 impl Link {
     /// A control call: takes the lock for real, and is finished, notices written, when it returns.
-    /// What came in before it counts (ND2 4.2 rules 5 and 6). `Some(true)`: the caller must
+    /// Events that came in before it count (ND2 4.2 rules 5 and 6). `Some(true)`: the caller must
     /// [`drive`](Link::drive) once it holds no lock. `None`: the link is gone.
     pub(crate) fn control<R>(
         &self,
@@ -56,7 +56,7 @@ impl Link {
         let _ = self.control(notifications, |state, cx| state.connection.flush(cx));
     }
 
-    /// Its queue pair's limits have changed.
+    /// Apply the changed limits of the queue pair.
     pub(crate) fn set_limits(&self, limits: Limits) {
         let mut notifications = Notifications::default();
         let _ = self.control(&mut notifications, |state, _| state.connection.set_limits(limits));
@@ -64,7 +64,7 @@ impl Link {
         self.catch_up();
     }
 
-    /// Its queue pair lets the peer do something else.
+    /// Apply the changed remote rights of the queue pair.
     pub(crate) fn set_access(&self, access: Rights) {
         let mut notifications = Notifications::default();
         let _ = self.control(&mut notifications, |state, _| state.connection.set_access(access));
@@ -87,7 +87,7 @@ impl Link {
         self.deliver();
     }
 
-    /// The last handle of the queue pair is gone: as a disconnect without anybody who waits.
+    /// The last handle of the queue pair was dropped: disconnect, without a caller that waits.
     pub(crate) fn release(&self) {
         if let Some(owner) = self.owner().upgrade() {
             owner.release();
@@ -102,7 +102,7 @@ impl Link {
         self.catch_up();
     }
 
-    /// Nobody will take the request that came over it.
+    /// Refuse the request that came over this link: no program will take it.
     pub(crate) fn turn_away(&self) {
         let mut notifications = Notifications::default();
         let _ = self.control(&mut notifications, |state, cx| {

@@ -1,4 +1,5 @@
-//! What a connection has decided, on its way to completion queues, connectors and listeners.
+//! Completions and events on their way from a connection to its completion queues, connector and
+//! listener.
 //!
 //! Completions are queued under the link's lock, so that they keep their order. Events concern a
 //! connector, whose lock comes before the link's; they are deferred in the link's event queue until the
@@ -53,9 +54,9 @@ pub(crate) struct EventQueue {
     inner: Mutex<Inner>,
     /// Events are deferred: written under the lock of `inner`, read without it.
     waiting: AtomicBool,
-    /// Held by who reads: the link may change its owner meanwhile, or lose it, and then the lock of
-    /// the owner does not keep a second reader away. Nobody waits for another lock than a queue's
-    /// under it.
+    /// Held by the reader. The link may change its owner meanwhile, or lose it, so the lock of the
+    /// owner does not keep a second reader away. Under it a thread waits for the lock of a queue
+    /// only.
     reading: Mutex<()>,
 }
 

@@ -56,13 +56,13 @@ use crate::{
 pub(crate) const RECEIVE: u8 = 1;
 /// A thread is about to block: owed acknowledgements go out.
 pub(crate) const FLUSH: u8 = 1 << 1;
-/// Have epoll watch afterwards, unless somebody else does.
+/// Arm the link in epoll after the pass, unless another thread looks after it.
 pub(crate) const ARM: u8 = 1 << 2;
 /// Something was posted.
 pub(crate) const POSTED: u8 = 1 << 3;
-/// What was posted has been carried over already.
+/// The posted requests have been carried over already.
 pub(crate) const CARRIED: u8 = 1 << 5;
-/// The background thread comes because nobody else does.
+/// The background thread makes this pass because a lease has lapsed.
 pub(crate) const LAPSED: u8 = 1 << 4;
 /// Another pass with `ARM` follows soon.
 pub(crate) const SERVED: u8 = 1 << 6;
@@ -80,9 +80,9 @@ pub(crate) struct Link {
     pub(crate) bell: OnceLock<Local>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) lock: CombiningLock<State>,
-    /// What those who lost the `try_lock` want done.
+    /// Work left by threads whose `try_lock` failed.
     todo: AtomicU8,
-    /// Who looks next.
+    /// The thread that is responsible for the next look.
     pub(crate) watch: Watch,
     /// Output waits for room in the socket.
     pub(crate) stuck: AtomicBool,
@@ -92,9 +92,9 @@ pub(crate) struct Link {
     unread: AtomicBool,
     /// Nothing is read for now: a message of the peer's waits for a receive. A thread that sleeps sees this.
     read_paused: AtomicBool,
-    /// Who is at the other end, if that was asked as it came in.
+    /// The peer, if it was identified as the link came in.
     pub(crate) known: OnceLock<PeerIdentity>,
-    /// Whose silence has ended it.
+    /// The silence that has ended the link, if one has.
     pub(crate) silence: OnceLock<Silence>,
     pub(crate) events: EventQueue,
     pub(crate) observer: Observer,
@@ -117,21 +117,21 @@ pub(crate) struct State {
     unaccepted: bool,
     /// Why it has the path that it has.
     pub(crate) reason: PathReason,
-    /// What carries the bytes instead of the stream.
+    /// The carrier in place of the stream.
     pub(crate) rings: Option<Rings>,
     pub(crate) place: Option<Place>,
-    /// It has another descriptor since the last time it came to rest.
+    /// The carrier's descriptor changed since the last `reschedule`, which registers it again.
     pub(crate) moved: bool,
     /// The beginning of a frame whose rest has not arrived.
     pub(crate) partial: Vec<u8>,
-    /// So many bytes are asked for at a time: fewer of a peer whose frames are small.
+    /// Bytes to ask for in one read: fewer for a peer whose frames are small.
     pub(crate) read_size: usize,
     /// A message waited for a receive: `partial` may hold whole frames.
     pub(crate) read_paused: bool,
     pub(crate) out: Buffer,
     /// Bytes of `out` that were written.
     pub(crate) written: usize,
-    /// The system was told that more would follow.
+    /// The last write announced more bytes to the system (`MSG_MORE`).
     pub(crate) corked: bool,
     /// The pass ended with more to send.
     pub(crate) more: bool,
@@ -140,7 +140,7 @@ pub(crate) struct State {
     pub(crate) starting: Option<Starting>,
     /// The last pass left nothing about it that asks for another one: see `short.rs`.
     pub(crate) quiet: bool,
-    /// Of a link over rings that does not rest: where its accesses are announced.
+    /// The lane in which accesses are announced; a link over rings keeps one until it rests.
     pub(crate) lane: Option<Lane>,
     /// The last pass left nothing to do before more bytes, more posts or this time.
     pub(crate) idle_until: Option<Time>,
@@ -171,7 +171,7 @@ impl std::fmt::Debug for Link {
     }
 }
 
-/// Refusals of one link: who may learn more is a question about its peer.
+/// Refusals of one link: the options say which peers may learn more than the class of rule.
 pub(crate) struct LinkDenials<'a>(pub(super) &'a Link);
 
 impl Denials for LinkDenials<'_> {
@@ -275,7 +275,7 @@ impl Link {
         })
     }
 
-    /// What to wait for.
+    /// The descriptor that epoll waits for.
     pub(crate) fn fd(&self) -> &Fd {
         self.bell.get().map_or(self.stream.fd(), Local::fd)
     }
@@ -291,7 +291,7 @@ impl Link {
 
     // ---- who makes progress, and why -----------------------------------------------------------
 
-    /// Make a pass, or have whoever is making one make another.
+    /// Make a pass, or have the thread that is making one make another.
     pub(crate) fn drive(&self, bits: u8) {
         self.drive_with(bits, None::<fn(&mut State) -> bool>);
     }
@@ -316,7 +316,7 @@ impl Link {
         );
     }
 
-    /// What those who lost the `try_lock` want done.
+    /// Take the work left by threads whose `try_lock` failed.
     pub(crate) fn left_over(&self) -> u8 {
         if self.todo.load(Ordering::Relaxed) == 0 {
             return 0;
@@ -340,8 +340,9 @@ impl Link {
         self.drive_with(POSTED, Some(carry));
     }
 
-    /// It is to be armed soon, and takes receives over then: credit for the peer travels with the
-    /// program's answer, or at the latest with the next round. Ask with the front half locked.
+    /// Whether the link will be armed soon, and takes receives over then: credit for the peer
+    /// travels with the program's answer, or at the latest with the next round. Ask with the front
+    /// half locked.
     pub(crate) fn is_served(&self) -> bool {
         self.served.load(Ordering::Relaxed)
     }
@@ -394,7 +395,7 @@ impl Link {
         self.watch.is_waited_for()
     }
 
-    /// What has the background thread look.
+    /// A call that makes the background thread look at a given time.
     pub(crate) fn alarm(&self) -> impl FnOnce(Time) {
         |when| self.shared.note(self.key, when)
     }
@@ -476,7 +477,7 @@ impl Link {
         self.watch.noted()
     }
 
-    /// Who is at the other end, if that was asked as it came in.
+    /// The peer, if it was identified as the link came in.
     #[cfg(test)]
     pub(crate) fn known(&self) -> Option<PeerIdentity> {
         self.known.get().copied()
@@ -576,7 +577,7 @@ impl Link {
     /// Look, if no other thread is responsible for that.
     fn look(&self, now: Time) {
         match self.watch.responsible(now, self.alarm()) {
-            // Of several that wait, one may have left with the ring awake.
+            // A waiter among several may have left and taken the ring's wake-up with it.
             Responsible::Waiter => {
                 self.drive(if self.is_over_rings() { RECEIVE | FLUSH } else { 0 });
             }
@@ -595,8 +596,8 @@ impl Waiting {
         self.0.is_unread()
     }
 
-    /// What to wait for: the descriptor, and whether for room to write too. Nothing, while bytes would be
-    /// left where they are: the thread would only spin over them.
+    /// The descriptor to wait for, and whether to wait for room to write, too. `None` while bytes
+    /// are not read on purpose: the thread would only spin over them.
     pub(crate) fn interest(&self) -> Option<(&Fd, bool)> {
         let read_paused = self.0.read_paused.load(Ordering::Relaxed);
         (!read_paused).then(|| (self.0.fd(), self.0.stuck.load(Ordering::Relaxed)))

@@ -1,5 +1,5 @@
-//! One pass over a link, in five steps: handle events of the program, receive, keep deadlines, send,
-//! notify. Behind it, [`Link::reschedule`] sees to it that a thread looks again.
+//! A pass over a link, in five steps: handle events of the program, receive, keep deadlines,
+//! send, notify. After it, [`Link::reschedule`] makes sure that a thread looks again.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -70,8 +70,9 @@ impl Link {
         });
     }
 
-    /// What a thread needs while it makes a pass. Rings need no room to receive into, and have a lane of
-    /// their own: it goes when the link goes to rest, because who closes memory looks at all of them.
+    /// Call `work` with the thread's tools for a pass. Rings need no room to receive into, and have
+    /// a lane of their own. That lane goes when the link goes to rest, because a close of memory
+    /// looks at all lanes.
     pub(crate) fn with_worker<R>(
         &self,
         state: &mut State,
@@ -121,10 +122,11 @@ impl Link {
         state.quiet = self.is_quiet(state);
     }
 
-    /// Whether what is due next may be found out a little later: a polling thread holds the lease, and
-    /// has found something, or has posted. It will be back at once, or the lease will lapse. Over rings
-    /// only: they cost so little that what is spared here counts, and nobody has to be told when there is
-    /// room; a socket that has no more has to be armed for writing by the pass that finds it full.
+    /// Whether the deadlines may be checked a little later: a polling thread holds the lease, and
+    /// has found something, or has posted. That thread will be back at once, or its lease will
+    /// lapse. Over rings only: a pass over them costs so little that the check counts, and no
+    /// descriptor has to be armed for room to write. A full socket has to be armed for writing by
+    /// the pass that finds it full.
     fn may_defer_housekeeping(&self, state: &State, now: Time, bits: u8, found: bool) -> bool {
         let posted = bits != 0 && bits & !(CARRIED | POSTED) == 0;
         (found || posted && self.watch.is_leased(now))
@@ -154,7 +156,8 @@ impl Link {
             }
             return;
         }
-        // What has arrived counts, however late this side comes to look: it was said in time.
+        // Bytes that have arrived count, however late this side reads them: the peer sent them in
+        // time.
         if bits & RECEIVE != 0 || overdue {
             self.receive_for(state, cx, staging, bits, first);
         }
@@ -216,12 +219,12 @@ impl Link {
             LinkWish::Close => state.gone = true,
         }
         if state.connecting && state.connection.ended().is_some() {
-            state.gone = true; // there is nobody to take leave of
+            state.gone = true; // there is no peer to disconnect from
         }
         if state.starting.is_some()
             && state.effects.list.iter().any(|effect| matches!(effect, Effect::Event(_)))
         {
-            // A request has arrived, or an answer: who it is has been said.
+            // A request or an answer has arrived, so the peer is known.
             state.starting = None;
         }
         let over = state.connection.ended().is_some();
@@ -278,10 +281,11 @@ impl Link {
         self.shared.remove(self.key);
     }
 
-    /// See to it that somebody looks at the link again.
+    /// Make sure that a thread looks at the link again.
     pub(crate) fn reschedule(&self, state: &mut State, now: Time, bits: u8) {
         let pending = state.is_pending();
-        // Nobody says when a ring has room: its reader wakes us. An answer is waited for, not room.
+        // No event announces room in a ring: its reader wakes this side. After an offer this side
+        // waits for an answer, not for room.
         let asked = matches!(state.stage, Stage::Offered(..));
         let stuck = pending && state.rings.is_none() && !asked;
         if self.stuck.load(Ordering::Relaxed) != stuck {
@@ -308,10 +312,11 @@ impl Link {
             && waited
             && let Some(qp) = &state.qp
         {
-            qp.look_again(); // who sleeps there waits for something else from now on
+            qp.look_again(); // a sleeper there must wait for another descriptor from now on
         }
         if moved && !arming {
-            // What was armed is not heard any more. One pass of the background thread's arms the rest.
+            // The descriptor armed before is no longer read. A pass of the background thread arms
+            // the new one.
             self.note(now);
         }
         if !self.watch.stays_leased(now, self.alarm()) && (arming || stuck || asked) {

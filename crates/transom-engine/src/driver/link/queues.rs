@@ -8,7 +8,7 @@ use super::Link;
 use super::notifications::{Notifications, Sink};
 use crate::{Completion, Effect, Execution, SharedReceives, Side};
 
-/// Hears of a queue pair's requests that succeed, in place of its completion queue.
+/// Takes a queue pair's requests that succeed, in place of its completion queue.
 pub trait Settle: Debug + Send + Sync {
     /// The request with this context has succeeded. One call at a time, in posting order, under locks of
     /// the adapter: code of the program's runs, and what has such code in its `Drop` is dropped, in

@@ -1,8 +1,8 @@
 //! Records between a link's rings and its connection: the counterpart of `tcp`.
 //!
-//! A side that looks by itself is not told of anything; one that sleeps has said so in the shared
-//! memory, and whoever writes for it rings its socket, once. Before a thread sleeps it says so and
-//! looks again (`Link::before_sleep`), so nothing is written unseen in between.
+//! A side that polls needs no signal; a side that sleeps has set a mark in the shared memory, and
+//! the writer that finds the mark rings its socket, once. A thread sets the mark and then looks
+//! again before it sleeps (`Link::before_sleep`), so nothing is written unseen in between.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::{Connection, Cx, Direct, Output, SmallRecord};
 
 /// Small records taken before it is asked whether to acknowledge.
 pub(super) const SOME: u32 = 16;
-/// What a small record takes, as [`FRAME`] counts it.
+/// The cost of a small record, in the unit of [`FRAME`].
 const SMALL: usize = FRAME / 4;
 /// Records that a slot is fetched ahead of its own.
 const AHEAD: u64 = 6;
@@ -29,8 +29,8 @@ const AHEAD: u64 = 6;
 const LOOK: Duration = Duration::from_millis(10);
 /// A data area that was in use is given back after so long without payload.
 const TIDY: Duration = Duration::from_secs(1);
-/// What is noticed so much after its time says nothing about the other side: this process, or its
-/// machine, was stopped.
+/// A deadline that is noticed so much too late says nothing about the other side: this process, or
+/// its machine, was stopped.
 const STOOD_STILL: Duration = Duration::from_secs(1);
 /// Times that a pass looks again before it leaves the rest to the next one.
 const AGAIN: u32 = 4;
@@ -139,7 +139,7 @@ impl Rings {
         }
     }
 
-    /// The next record, if it is a small Write. A violation stays, for who reads it the ordinary way.
+    /// The next record, if it is a small Write. A violation stays for the ordinary read.
     #[inline]
     pub(super) fn read_small(&mut self, record: &mut SmallRecord) -> bool {
         let next = self.duplex.read_small(&mut record.header, &mut record.payload);
@@ -173,7 +173,7 @@ impl Link {
         let (mut taken, mut unacknowledged, mut small) = (0, 0, SmallRecord::default());
         loop {
             if state.connection.awaits_queue_pair() {
-                // Its records stay where they are until then.
+                // The records of the ring stay where they are until then.
                 if state.rings.as_ref().is_some_and(|rings| rings.over) {
                     state.connection.link_closed(cx, LinkEnd::Closed);
                 }
@@ -342,7 +342,7 @@ pub(super) struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// Of rings with nothing before what is to be written.
+    /// An output into rings. `out` holds what is written before anything else.
     #[inline]
     pub(super) fn new(
         rings: &'a mut Rings,
@@ -386,7 +386,7 @@ impl Output for Records<'_> {
     }
 
     fn direct(&mut self, header: &[u8], payload: &[Segment], _trailer: &[u8]) -> Direct {
-        // What came before goes first.
+        // The bytes of `out` go first.
         if !self.rings.duplex.write(self.out, self.written) || !self.out.is_empty() {
             self.flowing = false;
             return Direct::Copy;

@@ -28,7 +28,8 @@ impl Link {
             && state.connection.is_quiet()
     }
 
-    /// Whether the short way is open: as [`Link::is_quiet`], nobody waits here, and nothing is due yet.
+    /// Whether the short way is open: as [`Link::is_quiet`], no thread waits here, and nothing is
+    /// due yet.
     #[inline]
     fn is_short(&self, state: &State, now: Time) -> bool {
         state.quiet && now < state.housekeeping_at && !self.is_waited_for()
@@ -55,13 +56,13 @@ impl Link {
         done.map(|(posted, more)| (posted, more || left))
     }
 
-    /// Have `bind` execute a Bind, behind which nobody has to look at an open connection. `None` and the
+    /// Have `bind` execute a Bind, after which an open connection needs no pass. `None` and the
     /// second value: as of [`Link::post_short`].
     pub(crate) fn bind_short(
         &self,
         bind: impl FnOnce(&mut State) -> Option<Result<(), Status>>,
     ) -> Option<(Result<(), Status>, bool)> {
-        // A tracer is told of it by a pass.
+        // Only a pass reports to a tracer.
         if self.shared.options.trace.is_some() {
             return None;
         }

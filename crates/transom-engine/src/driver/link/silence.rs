@@ -1,5 +1,5 @@
-//! What is known of a peer that was given up because it did not answer: whether it is its program that is
-//! silent, or its host.
+//! The cause of a silence: whether a peer that was given up for not answering has a silent program
+//! or a silent host.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use crate::sys::Progress;
 /// Where a silence comes from, as far as this side can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Silence {
-    /// Its host has acknowledged everything: its program does not answer.
+    /// The peer's host has acknowledged everything: its program does not answer.
     Unanswered,
     /// The same, but the host's last word is so long ago that the network may have failed since:
     /// this side has sent nothing that would have found out.
     Undecided(Duration),
-    /// Its host answers, and has no room for what waits here: its program does not read.
+    /// The peer's host answers, and has no room for what waits here: its program does not read.
     Untaken,
-    /// Its host has acknowledged nothing for so long.
+    /// The peer's host has acknowledged nothing for so long.
     Unheard(Duration),
 }
 
@@ -47,7 +47,7 @@ impl Link {
             return;
         }
         let progress = if self.is_over_rings() {
-            // Its process lives, or the link would have ended otherwise.
+            // The peer's process lives, or the link would have ended otherwise.
             Some(Progress::default())
         } else {
             self.stream.progress()
@@ -55,7 +55,8 @@ impl Link {
         if let Some(progress) = progress {
             let waits = progress.waits || state.is_pending();
             let options = &self.shared.options;
-            // Either may have ended it. What was heard longer ago than the shorter says nothing of now.
+            // Either limit may have ended it. An acknowledgement older than the shorter one proves
+            // nothing now.
             let limit = options.silence.min(options.dialect.silence);
             let _ = self.silence.set(Silence::of(progress, waits, limit));
         }

@@ -10,8 +10,8 @@ use transom_wire::Time;
 use crate::sys::{Host, IoError};
 use crate::{Buffer, Cx, Direct, HostMemory, LinkEnd, Output};
 
-/// What a received frame takes beside its bytes, as bytes that could have been moved in that time: those
-/// who send a byte per frame get no more of the adapter's thread than others.
+/// The cost of a received frame beside its bytes, as bytes that could have been moved in that time:
+/// a peer that sends a byte per frame gets no more of the adapter's thread than others.
 pub(crate) const FRAME: usize = 1024;
 /// How much is asked for at a time of a peer that is not known yet, and the least.
 pub(crate) const INITIAL_READ_SIZE: usize = 16 * 1024;
@@ -28,7 +28,7 @@ const PEEKS: u32 = 256;
 pub(crate) type First = Option<Result<usize, IoError>>;
 
 impl Link {
-    /// Whether the TCP connection has come about. If it never will, the connection hears of it.
+    /// Whether the TCP connection is made. A failure is reported to the connection.
     pub(crate) fn connected(&self, state: &mut State, cx: &mut Cx<'_>) -> bool {
         match self.stream.connected() {
             Ok(()) => {
@@ -164,7 +164,7 @@ impl Link {
                 return true; // the stream has said all that it will
             }
             if count < asked {
-                break; // dry; whoever looks next would be told
+                break; // the socket is empty; epoll reports later bytes
             }
         }
         if kept > 0 {
@@ -196,7 +196,7 @@ impl Link {
         ((before + received.consumed).min(bytes.len()), received.frames)
     }
 
-    /// What was left of earlier; how many frames of it were used.
+    /// Handle the bytes left over from earlier reads; returns how many frames were used.
     pub(crate) fn process_partial(&self, state: &mut State, cx: &mut Cx<'_>) -> usize {
         let partial = std::mem::take(&mut state.partial);
         let (consumed, frames) = self.hand_on(state, cx, &partial);
@@ -210,7 +210,7 @@ impl Link {
         if state.rings.is_some() {
             return self.send_records(state, cx);
         }
-        // What is sent wakes its receiver, and on this host does a part of its work.
+        // Each segment sent wakes its receiver, and on this host does a part of its work.
         let budget = self.shared.pass_budget() / 2;
         let mut sent = 0;
         let mut flowing = self.write_out(state, cx, &mut sent);
@@ -245,7 +245,8 @@ impl Link {
                 }
                 Err(IoError::NotNow) => return false,
                 Err(e) => {
-                    // What the peer said before its end is still to be read, and tells more.
+                    // Bytes that the peer sent before its end are still to be read, and name the
+                    // reason.
                     state.out.bytes.clear();
                     state.written = 0;
                     self.read_to_the_end(state, cx, e);
@@ -325,7 +326,7 @@ struct Outlet<'a> {
 
 impl Output for Outlet<'_> {
     fn room(&self) -> usize {
-        // What was written straight from memory counts as if it were in the buffer, so that a pass
+        // Bytes written straight from memory count as if they were in the buffer, so that a pass
         // ends.
         if self.stop || self.sent >= self.budget { 0 } else { self.out.room() }
     }

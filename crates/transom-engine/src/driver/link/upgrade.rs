@@ -8,12 +8,13 @@
 //! ends proven: it answers yes, and start-up goes on in the rings. In every other case start-up goes on
 //! over TCP, as if nothing had been.
 //!
-//! The Unix socket stays: it wakes who sleeps, and its end is the end of the peer. So does the TCP
-//! connection, which nobody looks at any more.
+//! The Unix socket stays: it wakes a side that sleeps, and its end is the end of the peer. The TCP
+//! connection stays, too, but is not read any more.
 //!
 //! A peer that is not Transom has no socket, and sees no byte of this.
 //!
-//! What is said, and who is believed, is in `transom_process::upgrade`, without sockets.
+//! The messages, and the rules by which a side is believed, are in `transom_process::upgrade`,
+//! without sockets.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
@@ -56,7 +57,7 @@ pub(crate) struct PendingUpgrade {
     heard: Vec<u8>,
 }
 
-/// What the connection is to ask for, on whichever wire.
+/// The configuration of the connection, on whichever wire.
 #[derive(Debug)]
 pub(crate) struct ConnectRequest {
     pub(crate) limits: ReadLimits,

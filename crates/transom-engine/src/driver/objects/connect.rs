@@ -18,7 +18,7 @@ use crate::sys::{self, Stream};
 use crate::tables::ConnectorState;
 use crate::{Effects, EndReason, Execution, QueuePairState, Status};
 
-/// What it takes to connect once more.
+/// The arguments of a Connect, kept for another attempt.
 #[derive(Debug)]
 pub(crate) struct Attempt {
     /// `None`: the connection is made without a queue pair.
@@ -35,8 +35,8 @@ pub(crate) struct Attempt {
 pub(crate) const NEWEST: Revision = Revision::Two;
 
 impl Connector {
-    /// Begin to connect, without a `peer` to itself. `sink` hears of the answer; or of the reason why there
-    /// is none.
+    /// Begin to connect to `peer`; `None`: to this side itself. `sink` gets the answer, or the
+    /// reason why there is none.
     pub(crate) fn connect(
         self: &Arc<Connector>,
         qp: Option<&Arc<Qp>>,
@@ -63,7 +63,7 @@ impl Connector {
             Ok(begun) => begun,
             Err(status) => {
                 self.forget(waiter);
-                // What was read above is somebody's all the same.
+                // The events read above belong to callers all the same.
                 drop(inner);
                 notifications.fire();
                 self.connect_again();
@@ -142,8 +142,8 @@ impl Connector {
         let link = Link::new(&self.shared, key, (stream, peer), connection, owner, starting);
         (inner.link, inner.peer) = (Some(link.clone()), Some(peer));
         inner.qp = qp.map(Arc::downgrade).unwrap_or_default();
-        // Nobody else knows the link yet: the peer may be gone already, and whoever saw that first would
-        // end a connection that has not been asked for.
+        // The link is published last: the peer may be gone already, and a thread that saw that
+        // first would end a connection that has not been asked for.
         let (result, _) = link.control(notifications, |state, cx| {
             if let Some(qp) = qp {
                 state.attach(qp.clone());

@@ -24,7 +24,7 @@ use crate::{
     Status,
 };
 
-/// A call's result, and what a caller may be told besides.
+/// A call's result.
 pub(crate) type Outcome<T> = Result<T, Status>;
 
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub(crate) struct Inner {
     pub(crate) attempt: Option<Box<Attempt>>,
     /// Why its connection has ended.
     pub(crate) ended: Option<EndReason>,
-    /// Whose silence that was.
+    /// The cause, if a silence has ended the connection.
     silence: Option<Silence>,
 }
 
@@ -56,7 +56,7 @@ fn connection_id(key: u64) -> ConnectionId {
     ConnectionId { number: key as u32, epoch: (key >> 32) as u32 }
 }
 
-/// What a connection is made with.
+/// The configuration of a connection.
 pub(crate) fn configuration(shared: &Shared, key: u64, role: Role) -> ConnectionConfig {
     ConnectionConfig {
         id: connection_id(key),
@@ -134,7 +134,7 @@ impl Connector {
         self.lock().ended
     }
 
-    /// Whose silence has ended it, if that is known.
+    /// The cause, if a silence has ended the connection and it is known.
     pub(crate) fn silence(&self) -> Option<Silence> {
         let inner = self.lock();
         inner.silence.filter(|_| inner.ended == Some(EndReason::TimedOut))
@@ -223,7 +223,7 @@ impl Connector {
         let mut notifications = Notifications::default();
         let mut inner = self.lock();
         if let Some(link) = inner.link.clone() {
-            // What has happened already comes first.
+            // Events that have happened already come first.
             self.read(&mut inner, &link, &mut notifications);
         }
         let link = inner.link.clone();
@@ -292,7 +292,7 @@ impl Connector {
         })
     }
 
-    /// Accept the request. `sink` hears when the peer has completed the connection.
+    /// Accept the request. `sink` is called when the peer has completed the connection.
     pub(crate) fn accept(
         self: &Arc<Connector>,
         qp: Option<&Arc<Qp>>,
@@ -328,7 +328,7 @@ impl Connector {
             machine.join(cx, Some(&mut state.connection), &mut front.pair)?;
             drop(front);
             attach(state, link, Some(qp));
-            // What has come meanwhile may be whole frames.
+            // Bytes that have arrived meanwhile may be whole frames.
             state.read_paused |= !state.partial.is_empty();
             Ok(())
         });
@@ -348,7 +348,7 @@ impl Connector {
         })
     }
 
-    /// Be told when the peer disconnects.
+    /// Call `sink` when the peer disconnects.
     pub(crate) fn notify_disconnect(self: &Arc<Connector>, sink: Sink) -> Outcome<()> {
         let waiter = self.keep(sink);
         let result = self.call(|machine, cx, _, _| machine.notify_disconnect(waiter, cx.effects));
@@ -411,7 +411,7 @@ impl Connector {
         inner.peer.ok_or(Status::ConnectionInvalid)
     }
 
-    /// What was agreed, once it was, and why over this path.
+    /// The facts agreed at start-up, once they are, and why the connection has this path.
     pub(crate) fn facts(self: &Arc<Connector>) -> Option<(transom_wire::Facts, PathReason)> {
         self.call(|_, _, state, _| {
             state.and_then(|s| Some((s.connection.facts().cloned()?, s.reason)))
@@ -461,7 +461,7 @@ impl Connector {
         self.carry_out(&mut effects, notifications);
     }
 
-    /// Its listener has no request for it, and `status` says why.
+    /// The listener has no request for this connector; `status` says why.
     pub(crate) fn unqueue(&self, status: Status) {
         let mut notifications = Notifications::default();
         let mut effects = Effects::default();

@@ -33,9 +33,9 @@ pub(crate) struct Cq {
     sinks: Sinks,
     links: Mutex<Vec<Arc<Link>>>,
     sleepers: Sleepers<Doorbell>,
-    /// It ran over, and its queue pairs are to be ended.
+    /// The queue overran: its queue pairs are to be ended.
     overrun: AtomicBool,
-    /// Its adapter's address has gone.
+    /// The adapter's address has gone.
     removed: AtomicBool,
 }
 
@@ -71,7 +71,7 @@ impl Cq {
         self.filled.store(!queue.is_empty(), Ordering::Release);
     }
 
-    /// Add a batch, and fire once. Of an empty one nobody hears.
+    /// Add a batch, and fire once. An empty batch fires nothing.
     pub(crate) fn add_all(
         self: &Arc<Cq>,
         batch: impl Iterator<Item = Completion>,
@@ -90,7 +90,7 @@ impl Cq {
         self.finish_locked(queue, notifications);
     }
 
-    /// The batch is complete: collect the sinks to call, wake who sleeps.
+    /// The batch is complete: collect the sinks to call, and wake the sleepers.
     pub(crate) fn finish_batch(self: &Arc<Cq>, notifications: &mut Notifications) {
         self.finish_locked(self.queue(), notifications);
     }
@@ -103,7 +103,7 @@ impl Cq {
         let mut fired = Vec::new();
         queue.fire(&mut fired);
         self.filled.store(!queue.is_empty(), Ordering::Release);
-        // Who goes to sleep says so, and then looks at the queue under the same lock.
+        // A thread enters the sleepers before it looks at the queue under this lock.
         let asleep = self.sleepers.any();
         drop(queue);
         self.sinks.finished(&mut fired, notifications);
@@ -141,8 +141,8 @@ impl Cq {
         }
     }
 
-    /// One of the few links that a thread may look at by itself. The list is not locked while it
-    /// does, because a link that ends detaches itself.
+    /// A link of the few that a thread may look at by itself. The list is not locked meanwhile,
+    /// because a link that ends detaches itself.
     fn hot(&self, index: usize) -> Option<Arc<Link>> {
         let links = self.lock_links();
         if links.len() <= HOT { links.get(index).cloned() } else { None }
@@ -216,7 +216,7 @@ impl Cq {
         notifications.fire();
     }
 
-    /// Its adapter's address has gone: end every notification, and have blocked threads look.
+    /// The adapter's address has gone: end every notification, and have blocked threads look.
     pub(crate) fn removed(&self) {
         self.removed.store(true, Ordering::Release);
         self.end_notifications(Status::DeviceRemoved);
@@ -308,7 +308,7 @@ thread_local! {
 /// How a wait has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waited {
-    /// What it was for has come.
+    /// The awaited condition holds.
     Over,
     /// Nothing of that, in the time that there was.
     TimeIsUp,
@@ -352,7 +352,8 @@ impl<'a> Asleep<'a> {
                 self.cqs.iter().flat_map(|cq| hot(cq)).map(|link| link.wait_here()).collect();
             let ready_set = self.cqs.iter().find_map(|cq| cq.ready_set());
             let ready_set = ready_set.map(|shared| shared.wait_for_ready_set());
-            // What these last passes have found, or what arrived before we were seen asleep.
+            // These last passes may have found something, or bytes arrived before this thread was
+            // seen asleep.
             if over() {
                 return Ok(Waited::Over);
             }

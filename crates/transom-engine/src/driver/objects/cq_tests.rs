@@ -6,7 +6,7 @@ use super::cq::Cq;
 use super::notifications::Notifications;
 use crate::{Capacity, Completion};
 
-/// Of a queue pair with two queues, one sleeps on while only the other one gets something.
+/// A waiter of one of two queues sleeps on while only the other queue gets completions.
 #[test]
 fn a_thread_sleeps_on_while_there_is_nothing_for_it() {
     let queue = Arc::new(Cq::new(4, Capacity::Exact));

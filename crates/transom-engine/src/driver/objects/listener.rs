@@ -35,7 +35,7 @@ pub(crate) struct Listener {
     /// Where processes of this host offer upgrades, once this listens.
     upgrades: Mutex<Result<Arc<UpgradeListener>, PathReason>>,
     inner: Mutex<Inner>,
-    /// It listens no more. Written before [`Listener::close`] goes through the links.
+    /// The listener has stopped. Written before [`Listener::close`] goes through the links.
     closed: AtomicBool,
 }
 
@@ -130,7 +130,7 @@ impl Listener {
     pub(crate) fn listen(self: &Arc<Listener>, backlog: usize) -> Outcome<()> {
         let backlog = if backlog == 0 { BACKLOG } else { backlog.min(BACKLOG) };
         self.lock().machine.listen(backlog)?;
-        // Before anybody can connect who would look for it.
+        // The upgrade socket opens before any peer can connect and look for it.
         if let Ok(address) = self.socket.address() {
             self.set_upgrades(UpgradeListener::open(address, &self.shared.options).map(Arc::new));
         }
@@ -158,8 +158,8 @@ impl Listener {
             Err(IoError::Exhausted) => {
                 return self.shared.note(self.key, sys::now().after(RETRY));
             }
-            // Nobody, or one that was reset before we came to it, or a socket somebody has closed: then
-            // arming fails and nothing more is heard of it.
+            // No connection is pending, or it was reset before the accept, or the program has
+            // closed the socket: then arming fails, and no more events come.
             Err(_) => {}
         }
         let _ = self.shared.unaccepted.arm(self.fd(), self.key, true, false);
@@ -196,7 +196,7 @@ impl Listener {
             let _ = link.known.set(who);
         }
         if link.register(true).is_ok() {
-            // Either this is seen here, or the link by whoever closes.
+            // Either this load sees the close, or the thread that closes finds the link.
             if self.closed.load(Ordering::Relaxed) {
                 link.turn_away();
             } else {
@@ -257,7 +257,7 @@ impl Listener {
         }
     }
 
-    /// GetConnectionRequest: `sink` hears when a request has arrived for `connector`.
+    /// GetConnectionRequest: `sink` is called when a request has arrived for `connector`.
     pub(crate) fn get_request(
         self: &Arc<Listener>,
         connector: &Arc<Connector>,
@@ -319,7 +319,8 @@ impl Listener {
         }
     }
 
-    /// Stop listening. Requests that nobody has taken are refused; who waits for one learns `status`.
+    /// Stop listening. Requests that no program has taken are refused; calls that wait for one end
+    /// with `status`.
     pub(crate) fn close(self: &Arc<Listener>, status: Status) {
         self.unqueue(status, |machine| machine.close().0);
         // The lock of the list of links orders this and what `accept` does.

@@ -20,17 +20,17 @@ use crate::{
     QueuePairEvent, QueuePairState, Request, SMALL, Sge, SharedReceives, Side, Status,
 };
 
-/// What a posting thread touches, under a lock that is never held while bytes move.
+/// The state that a posting thread needs, under a lock that is never held while bytes move.
 #[derive(Debug)]
 pub(crate) struct Front {
     pub(crate) pair: QueuePair,
     link: Option<Arc<Link>>,
-    /// How many of [`Freed`] the pair has heard of.
+    /// The counts of [`Freed`] that the pair has taken over.
     heard: (u32, u32),
 }
 
-/// Requests and receives that have completed, ever, counted by whoever holds the lock of the queue
-/// pair's link. The front half catches up when it is locked, so a completion costs no lock.
+/// Requests and receives that have completed, ever, counted under the lock of the queue pair's
+/// link. The front half catches up when it is locked, so a completion costs no lock.
 #[derive(Debug, Default)]
 pub(crate) struct Freed {
     requests: AtomicU32,
@@ -38,7 +38,8 @@ pub(crate) struct Freed {
 }
 
 impl Freed {
-    /// Under the lock: nobody else adds. Release: whoever sees the count may use the places.
+    /// Called under the link's lock, so there is one writer. Release: a thread that sees the count
+    /// may use the places.
     pub(crate) fn add(&self, (requests, receives): (u32, u32)) {
         for (counter, more) in [(&self.requests, requests), (&self.receives, receives)] {
             if more != 0 {
@@ -59,17 +60,17 @@ pub(crate) struct Qp {
     pub(crate) config: QueuePairConfig,
     pub(crate) initiator: Arc<Cq>,
     pub(crate) receive: Arc<Cq>,
-    /// Hears of requests that succeed, in place of `initiator`.
+    /// Takes requests that succeed, in place of `initiator`.
     settle: Option<Arc<dyn Settle>>,
     pub(crate) shared: Option<Arc<Srq>>,
     pub(crate) freed: Freed,
     adapter: Arc<Shared>,
-    /// Its name among the timers, if its requests may wait for a connection.
+    /// The queue pair's key among the timers, if its requests may wait for a connection.
     key: u64,
     front: Mutex<Front>,
 }
 
-/// What the timers know of a queue pair whose requests may wait for a connection.
+/// A queue pair whose requests may wait for a connection, as the timers hold it.
 #[derive(Debug)]
 struct ConnectionTimer(Weak<Qp>);
 
@@ -261,7 +262,7 @@ impl Qp {
         }
     }
 
-    /// See to it that somebody looks when what waits for a connection has waited for too long.
+    /// Set a timer for the moment when a request has waited too long for a connection.
     fn note_due(&self, front: &mut Front, now: Time) {
         if let Some(due) = front.pair.connection_due(now) {
             self.adapter.note(self.key, due);
@@ -496,7 +497,7 @@ impl ReceiveWaiter for Qp {
 impl Drop for Qp {
     fn drop(&mut self) {
         if self.adapter.is_foreign() {
-            return; // a forked child takes none of its parent's locks: nobody may be there to let go
+            return; // a forked child takes none of its parent's locks: their holder may be missing
         }
         if self.config.dialect.peer_gone == PeerGone::Await {
             self.adapter.remove(self.key);

@@ -11,7 +11,7 @@ use crate::{Finished, RequestQueue, Sge, SharedReceiveQueue, SharedReceives, Sta
 #[derive(Debug)]
 struct Inner {
     queue: SharedReceiveQueue,
-    /// Notifications that fired under a link's lock, to be told later.
+    /// Notifications that fired under a link's lock, to be delivered without it.
     fired: Vec<Finished>,
 }
 
@@ -76,7 +76,7 @@ impl Srq {
         result
     }
 
-    /// Be told when fewer receives than the threshold wait.
+    /// Call `sink` when fewer receives than the threshold wait.
     pub(crate) fn notify(&self, sink: Sink) {
         let number = self.sinks.keep(sink);
         self.quietly(|queue, fired| queue.notify(number, fired));
@@ -87,7 +87,7 @@ impl Srq {
         self.quietly(SharedReceiveQueue::cancel);
     }
 
-    /// Its adapter's address has gone: end every notification.
+    /// The adapter's address has gone: end every notification.
     pub(crate) fn removed(&self) {
         self.quietly(|queue, fired| queue.end_notifications(Status::DeviceRemoved, fired));
     }

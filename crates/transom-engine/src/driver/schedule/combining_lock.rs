@@ -1,10 +1,10 @@
 //! The lock of a link, and the promise that no post is lost.
 //!
-//! Whoever wants progress *tries* the lock. Usually it is free, and nobody has to be told anything.
-//! If somebody holds it, the work is left as a mark, and the holder looks at the mark after its
-//! unlock. Control calls take the lock for real; while one
-//! waits, whoever makes progress ends its pass early and stays away, so the wait is one frame long.
-//! `tests/combining_lock_loom.rs` runs every interleaving of this file.
+//! A thread that wants progress *tries* the lock, which is usually free. If another thread holds
+//! it, the work is left as a mark, and the holder looks at the mark after its unlock. Control calls
+//! take the lock for real; while one waits, a holder that makes progress ends its pass early and
+//! stays away, so the wait is one frame long. `tests/combining_lock_loom.rs` runs every
+//! interleaving of this file.
 
 use super::sync::{AtomicBool, AtomicU32, Mutex, MutexGuard, Ordering, fence};
 
@@ -59,7 +59,7 @@ impl<T> CombiningLock<T> {
         self.attempt(work, after);
     }
 
-    /// Do what there is to do, unless somebody is at it: for threads that will ask again anyway.
+    /// Do the work, unless another thread does: for threads that will ask again anyway.
     #[inline]
     pub(crate) fn attempt<R>(&self, work: impl FnMut(&mut T) -> R, after: impl FnMut(R)) {
         if let Some(guard) = self.try_lock() {
@@ -87,7 +87,7 @@ impl<T> CombiningLock<T> {
         mut after: impl FnMut(R),
     ) {
         loop {
-            // Whoever marks from now on is seen after the unlock; whoever has marked, in `work`.
+            // A mark set from now on is seen after the unlock; a mark set before, in `work`.
             if self.left.load(Ordering::Relaxed) {
                 self.left.swap(false, Ordering::AcqRel);
             }
@@ -120,7 +120,7 @@ impl<T> CombiningLock<T> {
         (result, self.left.load(Ordering::Relaxed))
     }
 
-    /// A control call waits: whoever holds the lock for progress ends its pass.
+    /// A control call waits: a holder that makes progress ends its pass.
     #[inline]
     pub(crate) fn is_wanted(&self) -> bool {
         self.wanted.load(Ordering::Relaxed) != 0

@@ -29,7 +29,7 @@ impl Lease {
         Lease { until: AtomicU64::new(0), length: AtomicU64::new(longest), longest }
     }
 
-    /// A thread polls. The end of its lease, if it is a new one: somebody is to look then.
+    /// A thread polls. Returns the end of its lease if that is new: a thread has to look then.
     pub(crate) fn take(&self, now: Time) -> Option<Time> {
         let length = self.length.load(Ordering::Relaxed);
         if self.until.load(Ordering::Relaxed) >= now.0.saturating_add(length / 2) {
@@ -37,7 +37,8 @@ impl Lease {
         }
         let until = now.0.saturating_add(length);
         self.until.store(until, Ordering::Relaxed);
-        // Pairs with the fence of whoever looks: it sees the lease, or we see that nothing is noted.
+        // Pairs with the fence in `Watch::due`: either that load sees the lease, or this thread
+        // sees that no time is noted.
         fence(Ordering::SeqCst);
         Some(Time(until))
     }
@@ -60,7 +61,7 @@ impl Lease {
         self.length.store(longer, Ordering::Relaxed);
     }
 
-    /// It has lapsed, and bytes had been waiting for that.
+    /// The lease has lapsed, and bytes had been waiting for that.
     pub(crate) fn kept_waiting(&self) {
         self.length.store((self.longest / SHORTEST).max(1), Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Of `lease.rs`, which its model test includes: so they are not in it.
+//! Tests of `lease.rs`, in a file of their own because a model test includes that file.
 
 use std::time::Duration;
 

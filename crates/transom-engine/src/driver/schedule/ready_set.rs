@@ -1,4 +1,4 @@
-//! Many links: who looks at those that are ready.
+//! Many links: the thread that serves those that are ready.
 //!
 //! All links of an adapter lie in one epoll set. Normally the background thread waits on it. A
 //! thread that polls or waits for a completion queue which many links feed asks that set instead of
@@ -85,7 +85,7 @@ impl Shared {
         }
     }
 
-    /// The adapter ends: nobody arms what was served any more. It would keep all of it alive.
+    /// The adapter ends: served links are dropped unarmed, because they would keep all of it alive.
     pub(crate) fn dismiss_ready_set(&self) {
         let served = std::mem::take(&mut *self.ready_set.served());
         drop(served);
@@ -104,8 +104,8 @@ impl Shared {
         self.ready_set.watch.due();
     }
 
-    /// The background thread: whether somebody else looks at the links. If not, nobody has left any
-    /// unarmed.
+    /// The background thread: whether another thread looks at the links. If not, no served link is
+    /// left unarmed.
     pub(crate) fn ready_set_has_poller(&self) -> bool {
         if self.ready_set.watch.stays_leased(sys::now(), self.ready_set_alarm()) {
             return true;
@@ -127,7 +127,7 @@ impl Shared {
 pub(crate) struct ReadySetWaiter(Arc<Shared>);
 
 impl ReadySetWaiter {
-    /// What to wait for.
+    /// The descriptor of the set.
     pub(crate) fn fd(&self) -> &Fd {
         self.0.epoll.fd()
     }

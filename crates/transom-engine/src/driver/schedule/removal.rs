@@ -1,6 +1,6 @@
 //! The end of an adapter whose address has gone from this machine (ND2 4.5, "device removed"): its
 //! listeners and connections end, and with them whatever waits, so that nothing waits for ever.
-//! What programs need to clean up still works, and completions can still be retrieved.
+//! Calls that clean up still work, and completions can still be retrieved.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -13,7 +13,7 @@ use crate::sys::{self, AddressWatch};
 /// The system could not say whether the address is there, because it is out of something.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What has notifications outstanding that no listener or connection ends.
+/// An object with outstanding notifications that no listener or connection ends.
 pub(crate) trait Notifies: Send + Sync + std::fmt::Debug {
     /// The adapter has gone: end every notification, and have blocked threads look.
     fn removed(&self);
@@ -48,7 +48,7 @@ impl Shared {
         self.removed.load(Ordering::Acquire)
     }
 
-    /// Have a queue hear of it.
+    /// End the notifications of a queue when the address goes.
     pub(crate) fn add_queue<Q: Notifies + 'static>(&self, queue: &Arc<Q>) {
         let weak = Arc::downgrade(queue);
         let mut queues = self.removal.queues.lock().unwrap_or_else(PoisonError::into_inner);
@@ -90,7 +90,8 @@ impl Shared {
         for source in self.sources() {
             source.end(Status::DeviceRemoved);
         }
-        // Behind the links: what their ends complete can be retrieved by those who are told here.
+        // After the links, so that the completions of their ends can be retrieved from the
+        // callbacks here.
         let queues = {
             let queues = self.removal.queues.lock().unwrap_or_else(PoisonError::into_inner);
             queues.clone()

@@ -1,4 +1,4 @@
-//! What the parts of one adapter share, and its background thread.
+//! The state that the parts of one adapter share, and its background thread.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -38,10 +38,10 @@ const UNACCEPTED_TIME: Duration = Duration::from_micros(10);
 /// A link is alone when no other was ready in so many rounds: one that alternates with it may just be away.
 const ROUNDS_ALONE: u32 = 64;
 
-/// What one pass may receive, and what it may send, in bytes, if no other link is ready.
+/// Bytes that one pass may receive, and may send, if no other link is ready.
 const ALONE: usize = 1024 * 1024;
-/// The same if others wait: no more than a busy peer has ready at any moment, or those who always have
-/// more would get more.
+/// The same if others wait: no more than a busy peer has ready at any moment, or peers that always
+/// have more would get more.
 const AMONG_OTHERS: usize = 128 * 1024;
 
 /// A link or a listener: what epoll and timers know by a key.
@@ -56,7 +56,7 @@ pub(crate) trait Source: Any + std::fmt::Debug + Send + Sync {
     /// follows soon.
     fn serve(&self, now: Time) -> bool;
 
-    /// What [`Source::serve`] has put off: acknowledge, take posts over, arm.
+    /// Finish what [`Source::serve`] has put off: acknowledge, take posts over, arm.
     fn finish_served(&self);
 
     /// The adapter ends for good: take no more connections.
@@ -73,7 +73,7 @@ pub(crate) trait ReceiveWaiter: Send + Sync {
 }
 
 pub(crate) struct Shared {
-    /// Connects that nobody has answered.
+    /// Connects without an answer.
     pub(crate) unanswered: UnansweredConnects,
     /// Links that share memory.
     pub(crate) sharing: Places,
@@ -85,13 +85,13 @@ pub(crate) struct Shared {
     pub(crate) workers: Workers,
     /// Links, the descriptors of `quiet`, and `unaccepted` as one descriptor among them.
     pub(crate) epoll: Epoll,
-    /// Ports, and links that nobody has accepted yet.
+    /// Listening sockets, and links that are not accepted yet.
     pub(crate) unaccepted: Epoll,
     /// Key of the only link that was ready in the last round, 0 if there were several.
     last: AtomicU64,
     /// In how many rounds before it was the only one, too.
     alone: AtomicU32,
-    /// What the background thread waits for while others look at the links.
+    /// The set that the background thread waits for while other threads look at the links.
     quiet: Epoll,
     pub(crate) ready_set: ReadySet,
     denials: Mutex<DenialLog>,
@@ -103,7 +103,7 @@ pub(crate) struct Shared {
     next_key: AtomicU64,
     stopping: AtomicBool,
     pub(crate) removal: Removal,
-    /// Its address has gone.
+    /// The adapter's address has gone.
     pub(crate) removed: AtomicBool,
     /// The process that opened it.
     generation: u64,
@@ -302,7 +302,7 @@ impl Shared {
             ready.clear();
             let set = if self.ready_set_has_poller() { &self.quiet } else { &self.epoll };
             if set.wait(&mut ready, None).is_err() {
-                return; // somebody has closed our descriptor; every link is dead to us
+                return; // other code has closed our descriptor: no link can be served
             }
             if ready.contains(&BELL) {
                 self.bell.silence();
@@ -349,7 +349,7 @@ impl Shared {
         self.alone.store(alone, Ordering::Relaxed);
     }
 
-    /// What one pass over a link may cost, in bytes.
+    /// The cost that one pass over a link may have, in bytes.
     pub(crate) fn pass_budget(&self) -> usize {
         if self.alone.load(Ordering::Relaxed) < ROUNDS_ALONE { AMONG_OTHERS } else { ALONE }
     }

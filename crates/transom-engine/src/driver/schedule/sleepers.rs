@@ -1,16 +1,16 @@
-//! Threads that sleep until something has changed, and who wakes them.
+//! Threads that sleep until something has changed, and their wake-up.
 //!
-//! A thread says that it is going to sleep and looks once more; whoever changes something looks afterwards
-//! whether anybody sleeps. Each side has a full barrier between its two steps (or does both under the
-//! lock of what is changed), so one of them sees the other: nobody sleeps through a change, and who
-//! changes something that nobody waits for pays for one load. `transom/tests/turns_loom.rs` runs every
-//! interleaving of this file.
+//! A thread enters itself among the sleepers and looks once more; a thread that changes something
+//! looks afterwards whether there are sleepers. Each side has a full barrier between its two steps
+//! (or does both under the lock of what is changed), so one of them sees the other: no thread
+//! sleeps through a change, and a change without sleepers costs one load.
+//! `transom/tests/turns_loom.rs` runs every interleaving of this file.
 
 use std::sync::Arc;
 
 use super::sync::{AtomicU32, Mutex, MutexGuard, Ordering, fence};
 
-/// What a thread sleeps on. It stays rung until its owner has heard it.
+/// The bell that wakes a sleeping thread. It stays rung until its owner has reset it.
 pub(crate) trait Bell {
     /// Wake the owner, now or when it goes to sleep.
     fn ring(&self);
@@ -32,8 +32,8 @@ impl<B: Bell> Sleepers<B> {
         self.bells.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Whether anybody sleeps: for who changes something under a lock, asks under that lock, and knows
-    /// that a sleeper takes it to look.
+    /// Whether there are sleepers: for a thread that changes something under a lock and asks under
+    /// that lock, which sleepers take to look.
     #[inline]
     pub(crate) fn any(&self) -> bool {
         self.asleep.load(Ordering::Relaxed) != 0
@@ -65,7 +65,7 @@ impl<B: Bell> Sleepers<B> {
         fence(Ordering::SeqCst);
     }
 
-    /// It is up again.
+    /// The thread is awake again.
     pub(crate) fn leave(&self, bell: &Arc<B>) {
         self.asleep.fetch_sub(1, Ordering::Relaxed);
         let mut bells = self.bells();

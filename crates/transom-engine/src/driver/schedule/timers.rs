@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use transom_wire::Time;
 
-/// One moment per key, the earliest first. An entry that was superseded stays in the heap until
+/// A moment per key, the earliest first. An entry that was superseded stays in the heap until
 /// its time comes; there are never more than two heap entries per live key plus what is due.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
@@ -14,7 +14,7 @@ pub(crate) struct Timers {
 
 impl Timers {
     /// Look at `key` at `when`, if that is earlier than what is noted. `true`: it has become the
-    /// earliest of all, so whoever sleeps must be told.
+    /// earliest of all, so a sleeping thread must be woken.
     pub(crate) fn note(&mut self, key: u64, when: Time) -> bool {
         if self.current.get(&key).is_some_and(|noted| *noted <= when) {
             return false;

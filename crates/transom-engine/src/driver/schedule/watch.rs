@@ -1,9 +1,9 @@
-//! Who looks next at a link, or at a set of them (see `ready_set.rs`): a thread that polls it, threads that
-//! wait for it, or the background thread.
+//! The thread responsible for the next look at a link, or at a set of them (see `ready_set.rs`): a
+//! thread that polls it, threads that wait for it, or the background thread.
 //!
-//! A thread that polls holds a lease, and the background thread looks when the lease ends. Threads that
-//! wait are counted, and the background thread leaves all to them; the last one says, when it goes, that
-//! somebody is to look.
+//! A thread that polls holds a lease, and the background thread looks when the lease ends. Threads
+//! that wait are counted, and the background thread leaves all to them; the last one to leave asks
+//! for the next look.
 //!
 //! Invariant: what is not armed in epoll has a waiter, or the background thread will look at a time that
 //! is noted. `tests/watch_loom.rs` runs every interleaving of this file.
@@ -34,7 +34,7 @@ pub(crate) enum Responsible {
     Waiter,
     /// A thread polls it. When to look again is noted.
     Poller,
-    /// Its own.
+    /// The background thread itself.
     Background,
 }
 
@@ -48,7 +48,8 @@ impl Watch {
         }
     }
 
-    // ---- the background thread, and whoever sets its alarm -----------------------------------------
+    // ---- the background thread, and the threads that set its alarm
+    // ----------------------------------
 
     /// Have the background thread look at `when` or earlier. `alarm` is called if it would not.
     #[inline]
@@ -68,8 +69,8 @@ impl Watch {
     /// The background thread: a time that was noted has come. [`Watch::responsible`] follows.
     pub(crate) fn due(&self) {
         self.noted.store(NEVER, Ordering::Relaxed);
-        // Pairs with the one of who takes a lease or leaves: either it is seen here, or it sees that
-        // nothing is noted.
+        // Pairs with the fence of a thread that takes a lease or leaves: either this load sees
+        // that, or that thread sees that no time is noted.
         fence(Ordering::SeqCst);
     }
 
@@ -82,7 +83,7 @@ impl Watch {
             self.note(until, alarm);
             Responsible::Poller
         } else if self.at_work.load(Ordering::Relaxed) {
-            // What it takes in now has not been waiting for us.
+            // Bytes that this pass takes in have not been waiting for this side.
             self.lease.renewed();
             self.note(self.lease.longest_from(now), alarm);
             Responsible::Poller
@@ -106,7 +107,7 @@ impl Watch {
         }
     }
 
-    /// It begins a pass, or has ended it.
+    /// A thread begins a pass (`true`), or has ended it.
     #[inline]
     pub(crate) fn set_at_work(&self, at_work: bool) {
         self.at_work.store(at_work, Ordering::Relaxed);
@@ -141,13 +142,13 @@ impl Watch {
         fence(Ordering::SeqCst);
     }
 
-    /// It waits no more.
+    /// The thread waits no more.
     pub(crate) fn leave(&self, now: Time, alarm: impl FnOnce(Time)) {
         // First the lease, because it may be back at once: the background thread need not look sooner.
         self.lease.take(now);
         self.waiters.fetch_sub(1, Ordering::Relaxed);
-        // What came due meanwhile was left to this thread, even if the lease is none of its own and
-        // lasts. Pairs with the one in `due`.
+        // Work that came due meanwhile was left to this thread, even if another thread's lease
+        // lasts. Pairs with the fence in `due`.
         fence(Ordering::SeqCst);
         self.note(self.lease.held(now).unwrap_or(now), alarm);
     }

@@ -1,5 +1,4 @@
-//! What a thread needs while it makes progress, whoever's thread it is: a lane of the memory table
-//! and room to receive into.
+//! The tools of a thread that makes progress: a lane of the memory table and room to receive into.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +9,7 @@ use transom_memory::{Lane, Memory};
 /// Bytes received at a time: four of the largest frames. More would not fit the cache.
 const STAGING: usize = 256 * 1024;
 
-/// One set of tools.
+/// The tools of one pass.
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) lane: Lane,
@@ -78,7 +77,7 @@ impl Workers {
                 Some(Err(TryLockError::WouldBlock)) | None => {}
             }
         }
-        // Whoever holds one gives it back after one pass over one link.
+        // A thread gives its set back after one pass over one link.
         let Some(set) = self.sets.get(hint & mask) else { unreachable!("there are at least 8") };
         set.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! Calls in odd moments: from sinks, behind the end, by nobody who polls.
+//! Calls at unusual moments: from sinks, after the end, without a thread that polls.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -91,7 +91,7 @@ fn a_lease_lapses() {
     }
 }
 
-/// Nobody polls and nobody waits: a notification is enough.
+/// A notification arrives while no thread polls or waits.
 #[test]
 fn a_notification_needs_no_polling() {
     let (active, passive) = pair();
@@ -125,7 +125,7 @@ fn every_thread_that_waits_is_woken() {
     });
 }
 
-/// ND2 4.9: everything is flushed, and the peer will hear of it, when Disconnect returns.
+/// ND2 4.9: when Disconnect returns, everything is flushed, and the peer will get the disconnect.
 #[test]
 fn disconnect_is_finished_when_it_returns() {
     let (active, passive) = pair();
@@ -257,7 +257,7 @@ fn a_shared_receive_queue_serves_two_connections() {
 #[test]
 fn a_connect_that_is_refused_at_once_is_refused_every_time() {
     let end = End::new(&Options::from_env());
-    // Bound and not listening: nobody else gets the port meanwhile.
+    // Bound and not listening: no other socket gets the port meanwhile.
     let port = end.adapter.listener(loopback()).unwrap();
     let nobody = port.address().unwrap();
     let (cq, over) = (end.cq.clone(), std::sync::Arc::new(AtomicBool::new(false)));
@@ -278,8 +278,8 @@ fn a_connect_that_is_refused_at_once_is_refused_every_time() {
     poller.join().unwrap();
 }
 
-/// One connector's end is told while a call on it finds out that it is of no use: who waits to hear of the
-/// disconnect hears of it.
+/// A call on a connector may find its end before the adapter's thread does: the notification of the
+/// disconnect fires all the same.
 #[test]
 fn a_call_that_is_refused_tells_what_it_has_found_in_the_mail() {
     let (active, passive) = pair_with(&Options { path: Path::Tcp, ..Options::from_env() });
@@ -287,7 +287,7 @@ fn a_call_that_is_refused_tells_what_it_has_found_in_the_mail() {
     let (sink, gone) = signal();
     passive.connector.notify_disconnect(sink).unwrap();
     active.connector.disconnect(Sink::call(|_| ())).unwrap();
-    // Who makes this pass has not come to the events yet.
+    // The thread that makes this pass has not come to the events yet.
     let link = passive.qp.0.qp.link().unwrap();
     let mut notifications = Notifications::default();
     until("the disconnect is noticed", || {
@@ -315,8 +315,8 @@ fn domains_are_never_numbered_alike() {
     }
 }
 
-/// The background thread may be accepting while a listener closes: whoever comes in then is turned away,
-/// and not kept for nobody.
+/// The background thread may be accepting while a listener closes: a connection that comes in then
+/// is refused, and not kept.
 #[test]
 fn who_is_accepted_while_the_listener_closes_is_turned_away() {
     let passive = End::new(&Options::from_env());

@@ -1,5 +1,5 @@
-//! Who waits for whom in the background thread: a peer with little to say waits for a bounded part of
-//! what others have said, and not for all who come and go.
+//! Fairness in the background thread: a peer that sends little waits for a bounded part of what the
+//! others have sent, however many come and go.
 //!
 //! The thread is stopped in the middle of its work until everything has arrived in the sockets, so that
 //! what it does next depends on no clock.
@@ -29,7 +29,7 @@ struct State {
     stopped: bool,
     /// The lengths of what was placed since the gate was closed.
     placed: Vec<u32>,
-    /// What is asked when an honest peer's bytes are placed.
+    /// Called before each byte of an honest peer is placed.
     ask: Option<Box<dyn FnMut() + Send>>,
 }
 
@@ -86,7 +86,7 @@ struct Scene {
     stopper: Forger,
     forger: Forger,
     honest: End,
-    /// What the honest peer writes, and where to.
+    /// The bytes of the honest peer, and their destination.
     source: Buffer,
     to: Operation,
     _kept: ([End; 3], Listener),
@@ -119,7 +119,7 @@ impl Scene {
         Scene { gate, owner, listening, stopper, forger, honest, source, to, _kept }
     }
 
-    /// Stop the background thread, in a pass over a link that nobody else uses.
+    /// Stop the background thread, in a pass over a link that no other thread uses.
     fn stop(&mut self) {
         self.gate.close(|| self.stopper.stream.write_all(&self.stopper.tiny()).unwrap());
     }
@@ -148,7 +148,7 @@ fn waiting_from(peer: SocketAddr) -> u64 {
     u64::from_str_radix(queues.split_once(':').unwrap().1, 16).unwrap()
 }
 
-/// One end of a stream without checksums.
+/// An end of a stream without checksums.
 struct Forger {
     stream: TcpStream,
     target: (u32, u64),
@@ -220,7 +220,7 @@ fn established_links_do_not_wait_for_many_new_connections() {
     scene.gate.open();
     let let_in = links.recv_timeout(PATIENCE).unwrap() - before;
     assert!(let_in < NEW / 2, "{let_in} new connections of {NEW} went before one Write");
-    // All the same they are heard.
+    // All the same their bytes are read.
     let begin = Instant::now();
     while scene.owner.counters().links < before + NEW {
         assert!(begin.elapsed() < PATIENCE, "connections are left outside");

@@ -38,8 +38,8 @@ fn has_a_process_for_itself(test: &str, path: &str) -> bool {
     false
 }
 
-/// What a forked child does, in a process without other threads of tests: `work` says whether all is
-/// well. It may only do what is allowed in a forked child, and allocate.
+/// Run `work` in a forked child, in a process without other threads of tests: `work` says whether
+/// the result is right. It may only do what is allowed in a forked child, and allocate.
 fn in_forked_child(work: impl FnOnce() -> bool) {
     // SAFETY: the child does its work and leaves at once.
     let pid = unsafe { libc::fork() };
@@ -69,7 +69,7 @@ fn a_forked_child_keeps_nothing_of_ours() {
     let before = descriptors();
     let (active, passive) = pair();
     let listener = listening(&passive);
-    // What the adapters hold stays with their threads, which a child does not have; this one goes.
+    // The adapters' bells stay with threads that a child does not have; this bell goes.
     let bell = crate::sys::Doorbell::new().unwrap();
     let rings = active.qp.0.qp.link().unwrap().shared_memory().expect("rings");
     let ours: BTreeSet<RawFd> =
@@ -143,7 +143,7 @@ fn a_forked_child_waits_for_no_lock_of_its_parent() {
     let (active, passive) = pair();
     let listener = listening(&passive);
     let (qp, cq) = (active.qp.0.qp.clone(), active.cq.cq.clone());
-    // Its queue pair is nobody else's, and goes with its handle.
+    // The queue pair has no other owner, and goes with its handle.
     let idle = End::on(&active.adapter);
     let places = idle.cq.cq.clone();
     // Declared before the locks, so that they are let go first if this fails.
@@ -151,7 +151,7 @@ fn a_forked_child_waits_for_no_lock_of_its_parent() {
     let held = (qp.front(), cq.queue(), places.queue());
     let ours = (crate::sys::hold_handlers(), crate::sys::hold_maps());
     in_forked_child(|| {
-        // SAFETY: a plain call. Who waits for ever is ended.
+        // SAFETY: a plain call. It ends a child that waits for ever.
         unsafe { libc::alarm(120) };
         let (active, passive, idle, listener) = handles.take().unwrap();
         let End { qp, cq, connector, .. } = active;
@@ -170,8 +170,7 @@ fn a_forked_child_waits_for_no_lock_of_its_parent() {
     drop((held, ours));
 }
 
-/// A process dies while a child that it forked lives on: its peers notice, and nobody listens at its
-/// port any more.
+/// A process dies while a child that it forked lives on: its peers notice, and its port is free.
 #[test]
 fn the_death_of_a_process_is_noticed_though_its_child_lives() {
     let test = "the_death_of_a_process_is_noticed_though_its_child_lives";
@@ -180,7 +179,7 @@ fn the_death_of_a_process_is_noticed_though_its_child_lives() {
         let listener = listening(&end);
         let port = listener.address().unwrap();
         end.connector.disconnect(Sink::call(|_| ())).unwrap();
-        // Told as private data of a second connection.
+        // The address travels as private data of a second connection.
         let end = End::in_domain(&end.adapter, end.domain);
         let (sink, told) = signal();
         end.connector.bind(loopback()).unwrap();

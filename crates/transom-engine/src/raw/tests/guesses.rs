@@ -10,8 +10,8 @@ use super::users::{become_a_stranger, is_root};
 use crate::raw::{GuessLimit, Options, Path};
 use crate::{CompletionKind, Operation, Status};
 
-/// Rule 7: the kernel says which user guesses. That one is slowed down, at the same address as
-/// everybody else on this host, and nobody else is.
+/// Rule 7: the kernel says which user guesses. Only that user is slowed down, though all users of
+/// this host have the same address.
 #[test]
 fn a_guesser_of_another_user_is_slowed_down_and_nobody_else_of_this_host() {
     let test = "guesses::a_guesser_of_another_user_is_slowed_down_and_nobody_else_of_this_host";
@@ -58,8 +58,8 @@ fn a_guesser_of_another_user_is_slowed_down_and_nobody_else_of_this_host() {
     active.expect(CompletionKind::Write);
 }
 
-/// Rule 7: once somebody has guessed, a link knows who it is with from the beginning: a guesser who leaves
-/// before its guess is judged is known all the same.
+/// Rule 7: after a first guess, peers are identified as they come in: a guesser that leaves before
+/// its guess is judged is known all the same.
 #[test]
 fn who_guesses_and_leaves_is_known_from_when_it_came() {
     let limit = GuessLimit { own_user: true, ..GuessLimit::USUAL };

@@ -10,13 +10,13 @@ use transom_wire::ReadLimits;
 use super::super::*;
 use crate::{Completion, CompletionKind, Data, Flags, Operation, Request, Sge, Status};
 
-/// So long a test waits for what must happen. Never reached by one that passes.
+/// The longest wait for what must happen. Never reached by a test that passes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) const LIMITS: ReadLimits = ReadLimits { inbound: 4, outbound: 4 };
 pub(crate) const ALL: Rights =
     Rights(Rights::LOCAL_READ.0 | Rights::LOCAL_WRITE.0 | Rights::BIND.0);
 
-/// Something that a sink will be told.
+/// The status that a sink will get.
 pub(crate) struct Signal(mpsc::Receiver<Status>);
 
 pub(crate) fn signal() -> (Sink, Signal) {
@@ -29,13 +29,13 @@ impl Signal {
         self.0.recv_timeout(PATIENCE).expect("the sink was never told")
     }
 
-    /// What it has been told already.
+    /// The status, if the sink has got one.
     pub(crate) fn told(&self) -> Option<Status> {
         self.0.try_recv().ok()
     }
 }
 
-/// One side: everything to post and to be told.
+/// A side, with all its objects.
 pub(crate) struct End {
     pub(crate) adapter: Adapter,
     pub(crate) domain: Domain,
@@ -50,7 +50,7 @@ impl End {
         End::on(&adapter)
     }
 
-    /// One more connection of an adapter.
+    /// A further connection of an adapter.
     pub(crate) fn on(adapter: &Adapter) -> End {
         End::in_domain(adapter, adapter.domain().unwrap())
     }

@@ -104,7 +104,7 @@ fn a_full_backlog_answers() {
     assert_eq!((&reply[..16], reply[16] & 0x20), (&b"MPA ID Rep Frame"[..], 0x20));
 }
 
-/// Design rules 5 and 12: a peer that stops in the middle of a frame delays nobody else, and no
+/// Design rules 5 and 12: a peer that stops in the middle of a frame delays no other peer, and no
 /// call of the owner waits for it.
 #[test]
 fn a_stalled_connection_blocks_neither_others_nor_its_owner() {
@@ -216,10 +216,11 @@ fn a_revoke_waits_for_the_copy_under_way() {
             std::thread::spawn(move || {
                 adapter.revoke(window).unwrap();
                 memory.fill(|_| 0x5a);
-                let _ = early.send(()); // nobody hears it, if it is not early
+                let _ = early.send(()); // fails, if it comes late
                 returned.send(()).unwrap();
             });
-            // It cannot: the copy waits for this. If it does, what follows shows the harm.
+            // The signal cannot come: the copy waits for this thread. If it does, what follows
+            // shows the harm.
             let _ = is_early.recv_timeout(Duration::from_millis(50));
         });
         let (token, address) = (window.0, at);
@@ -237,7 +238,8 @@ fn a_revoke_waits_for_the_copy_under_way() {
     }
 }
 
-/// iW 14 is about strangers: who has asked waits for the program, as many as there are (ND2 2.11).
+/// iW 14 limits peers before their request only: later the program decides, as for many requests as
+/// there are (ND2 2.11).
 #[test]
 fn requests_that_have_arrived_take_no_stranger_s_place() {
     let half_open = HalfOpen { total: 2, per_address: 2 };
@@ -264,7 +266,7 @@ fn requests_that_have_arrived_take_no_stranger_s_place() {
     assert_eq!(listener.turned_away(), 0);
 }
 
-/// iW 14: strangers who connect and say nothing take only so many places, and give them back.
+/// iW 14: peers that connect and say nothing take a limited number of places, and give them back.
 #[test]
 fn a_flood_of_silent_connections_is_turned_away() {
     let half_open = HalfOpen { total: 8, per_address: 8 };

@@ -107,7 +107,7 @@ fn the_background_takes_over_from_a_thread_that_stops_polling() {
         peer.post(Operation::Send, &[links.outbox.all()]);
         let mut one = [Completion::default()];
         while links.cq.poll(&mut one) == 0 {}
-        // Acknowledged, and heard again, without another poll.
+        // Acknowledged, and read again, without another poll.
         peer.expect(CompletionKind::Send);
         peer.post(Operation::Send, &[links.outbox.all()]);
         peer.expect(CompletionKind::Send);

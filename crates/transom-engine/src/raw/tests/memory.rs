@@ -1,4 +1,4 @@
-//! What fronts ask of the memory table, and the state behind each refusal.
+//! The calls of fronts on the memory table, and the state behind each refusal.
 
 use transom_memory::{BindError, Purpose, Rights, Scope, Segment, Token, Unless};
 
@@ -89,7 +89,7 @@ fn a_region_of_a_connection_ends_with_it_and_says_so() {
     let bytes: &'static [u8] = vec![0; 64].leak();
     let segments = [Segment { host: bytes.as_ptr() as u64, length: 64 }];
     let scope = Scope::Connection(passive.domain.0, connection.unwrap());
-    // SAFETY: leaked bytes, which nobody writes to.
+    // SAFETY: leaked bytes, which no code writes to.
     let region =
         unsafe { passive.adapter.register_in(scope, 0, &segments, Rights::LOCAL_READ) }.unwrap();
     let ask = |connection, purpose, length| {

@@ -1,4 +1,4 @@
-//! What only a second process can show: peers that die or leave at once, forks, and CPU time.
+//! Tests that need a second process: peers that die or leave at once, forks, and CPU time.
 //!
 //! Each test runs itself again in a process of its own, which finds its part in the environment.
 
@@ -173,7 +173,7 @@ struct Reaped(Child);
 
 impl Reaped {
     fn signal(&self, signal: i32) {
-        // SAFETY: to our own child, which nobody has waited for yet.
+        // SAFETY: to our own child, which has not been waited for yet.
         unsafe { libc::kill(self.0.id() as i32, signal) };
     }
 }
@@ -207,7 +207,7 @@ fn a_peer_may_exit_right_after_disconnect() {
     }
 }
 
-/// What was sent before a process exits counts, even if it leaves bytes unread, so that its exit
+/// Bytes sent before a process exits arrive, even if it leaves bytes unread, so that its exit
 /// resets the connection (TEST:NdReceiveConnClosed). Without the extension, whose credits would
 /// keep the parent's Send at home.
 #[test]
@@ -251,7 +251,7 @@ fn a_peer_may_exit_right_after_reject() {
     if let Some(at) = parent() {
         let end = End::new(&Options::from_env());
         let listener = listening(&end);
-        // Told to the parent by connecting to it, with the address as private data.
+        // The parent gets the address as private data of a connection to it.
         let (sink, told) = signal();
         let address = listener.address().unwrap().to_string();
         end.connector.bind(loopback()).unwrap();
@@ -348,8 +348,8 @@ fn idle_connections_cost_nothing() {
             passive.expect(CompletionKind::Receive);
         }
     }
-    // A machine under load can disturb one measurement (interrupts are charged to whoever runs),
-    // and a steady cost disturbs all of them. Usually the first is the last.
+    // A machine under load can disturb one measurement (interrupts are charged to the running
+    // thread), and a steady cost disturbs all of them. Usually the first is the last.
     let best = (0..12)
         .map(|_| {
             let before = crate::sys::cpu_time();

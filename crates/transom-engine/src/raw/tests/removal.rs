@@ -80,7 +80,7 @@ fn everything_ends(path: Path) {
     let mut waits = Vec::new();
     let mut expect = |what: &'static str, told: Signal| waits.push((what, told));
 
-    // A listener with a connector that waits, and one with a request that nobody takes.
+    // A listener with a connector that waits, and one with a request that no program takes.
     let waiting = end();
     let listener = ours.listener((OURS, 0).into()).unwrap();
     listener.listen(0).unwrap();
@@ -134,7 +134,7 @@ fn everything_ends(path: Path) {
         assert_eq!(told.wait(), Status::DeviceRemoved, "{what}");
     }
 
-    // What was posted is canceled, and can be retrieved; so is what is posted now.
+    // Requests posted before are canceled, and can be retrieved; so are requests posted now.
     let completion = retrieved(&passive);
     assert_eq!((completion.request_context, completion.status), (7, Status::Canceled));
     passive.post(Operation::Send, &[]);
@@ -173,7 +173,7 @@ fn everything_ends(path: Path) {
     is_removed(idle.resize(8));
     is_removed(blocked.wait(None));
 
-    // What cleans up works: the window died with its connection.
+    // Calls that clean up work: the window died with its connection.
     assert_eq!(waiting.connector.state(), ConnectorState::Idle);
     listener.cancel().unwrap();
     passive.connector.cancel().unwrap();
@@ -189,7 +189,7 @@ fn everything_ends(path: Path) {
     connected(&one, &other);
 }
 
-/// The other side of a connection learns of the end while there is a way to tell it: over rings.
+/// The other side of a connection learns of the end while a way there is left: over rings.
 #[test]
 fn a_peer_on_this_host_hears_of_it() {
     with_addresses(|| {
@@ -260,7 +260,7 @@ fn what_leaves_the_address_where_it_is_ends_nothing() {
             "addr del 10.203.8.1/24 dev ours",
         ] {
             ip(what).unwrap();
-            // What the adapter's thread asks when it hears of this.
+            // The call that the adapter's thread makes when the kernel reports the change.
             ours.0.shared.check_address();
             ours.present().unwrap();
         }
@@ -272,7 +272,7 @@ fn what_leaves_the_address_where_it_is_ends_nothing() {
     });
 }
 
-/// Whoever hears of it can open another adapter when the address is back.
+/// The program can open another adapter when the address is back.
 #[test]
 fn an_address_that_comes_back_is_another_adapters() {
     with_addresses(|| {

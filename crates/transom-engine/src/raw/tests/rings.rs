@@ -55,7 +55,7 @@ fn two_adapters_of_one_user_share_memory_if_both_would() {
     }
 }
 
-/// Nobody has to say anything for it; an option or `TRANSOM_PATH=tcp` turns it off.
+/// Shared memory is the default; an option or `TRANSOM_PATH=tcp` turns it off.
 #[test]
 fn shared_memory_is_what_two_adapters_of_one_user_choose_by_themselves() {
     if std::env::var_os("TRANSOM_PATH").is_none() {
@@ -183,7 +183,7 @@ fn traffic(end: &End, theirs: (Token, u64), until: Instant) -> Option<Status> {
     first
 }
 
-/// What this process has of what the path uses.
+/// The descriptors and mappings of this process that the path uses.
 fn belongings() -> (usize, usize) {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let rings = maps.lines().filter(|line| line.contains("memfd:transom")).count();
@@ -249,7 +249,8 @@ fn noise_in_the_shared_memory_ends_a_connection_and_nothing_else() {
             let (there, here, address) = (&p, &a, mine.address());
             let end = Instant::now() + std::time::Duration::from_millis(30);
             scope.spawn(move || {
-                // One side may wait for what the noise has eaten: then the program gives up.
+                // A side may wait for a record that the noise has overwritten: then the program
+                // gives up.
                 std::thread::sleep(std::time::Duration::from_millis(60));
                 for end in [there, here] {
                     let _ = end.connector.disconnect(crate::raw::Sink::call(|_| ()));
@@ -311,7 +312,7 @@ fn a_peer_may_die_at_any_point_of_the_ring_code() {
     if !alone(name) {
         return;
     }
-    // Silence for as long as that is nobody's end: what ends these connections is that the peer has gone.
+    // Silence this long ends no connection: these end because the peer has gone.
     let silence = std::time::Duration::from_secs(3600);
     let dialect = Box::leak(Box::new(Dialect { silence, ..*process().dialect }));
     let options = Options { silence, dialect, ..process() };

@@ -34,7 +34,7 @@ fn a_small_write_does_not_overtake_a_send_that_waits_for_a_receive() {
     writer.cq.progress();
     writer.post(write(window, &to, 8), &[from.sge(1, 8)]);
     writer.cq.progress();
-    // Its answer comes behind all that the writer has sent.
+    // The answer to this read comes after all that the writer has sent.
     let address = read.address();
     owner.post(Operation::Read { token: readable.0, address }, &[sink.all()]);
     owner.expect(CompletionKind::Read);

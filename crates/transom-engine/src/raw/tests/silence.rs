@@ -1,4 +1,4 @@
-//! Whose silence it was, over sockets of the kernel's.
+//! The cause of a silence, over real sockets.
 
 use std::net::TcpListener;
 use std::time::Duration;

@@ -58,7 +58,7 @@ fn a_refused_write_says_so_and_ends_both_sides() {
     assert_eq!((verdict.kind, verdict.status), (CompletionKind::Write, Status::RemoteAccess));
     assert_eq!(gone.wait(), Status::Success);
     assert_eq!(to.bytes(), [0; 64], "of a refused request no byte is placed");
-    // The owner keeps the record; the peer, being us on this host, was told as well.
+    // The owner keeps the record; the peer, a process of the same user on this host, got it, too.
     let kept = passive.adapter.denials(|_| true);
     assert_eq!(kept.len(), 1, "{kept:?}");
     let learnt = active.adapter.denial(verdict.denial).unwrap().cause.to_string();

@@ -1,4 +1,4 @@
-//! What other processes may do at the upgrade socket, and with the memory that they offer there.
+//! Attacks of other processes on the upgrade socket, and on the memory that they offer there.
 
 use std::io::{IoSlice, Read, Write};
 use std::mem::MaybeUninit;
@@ -140,8 +140,8 @@ fn what_is_no_proper_hand_over_is_declined() {
     assert_eq!(active.connector.info().unwrap().path, "process");
 }
 
-/// iW 14, for the upgrade socket: processes that connect and say nothing take only so many places, whoever is not
-/// welcome takes none, and the next who means it is let in.
+/// iW 14, for the upgrade socket: processes that connect and say nothing take a limited number of
+/// places, processes of other users take none, and the next honest one is accepted.
 #[test]
 fn a_flood_of_offers_takes_bounded_room_and_ends() {
     if !alone("upgrade::a_flood_of_offers_takes_bounded_room_and_ends") {
@@ -202,7 +202,7 @@ fn an_answer_that_proves_nothing_is_not_believed() {
         // The offerer is sent away, with its offer.
         drop(upgrades.accept().unwrap());
         stream.write_all(answer).unwrap();
-        // It would be asked once more, in an older form, as over TCP.
+        // A retry would come in an older form, as over TCP.
         drop(socket);
         if goes_on {
             // Start-up goes on where it would have begun.
@@ -212,7 +212,7 @@ fn an_answer_that_proves_nothing_is_not_believed() {
             drop(stream);
             assert_eq!(told.wait(), Status::ConnectionRefused);
         } else {
-            // Its upgrade socket has ended, or this one, and so has the connection.
+            // The peer's upgrade socket has ended, or this one, and so has the connection.
             drop((!answer.is_empty()).then_some(stream));
             assert_ne!(told.wait(), Status::Success);
         }
@@ -294,7 +294,7 @@ fn an_upgrade_socket_goes_with_its_listener() {
     let begin = Instant::now();
     while again < 10 {
         assert!(begin.elapsed() < PATIENCE, "the port is not given back");
-        // Between two listeners the port is anybody's: then another one will do.
+        // Between two listeners another process can take the port: then any other port will do.
         let same = passive.adapter.listener(at).ok().filter(|_| at.port() != 0);
         let is_same = same.is_some();
         let listener = same.unwrap_or_else(|| passive.adapter.listener(loopback()).unwrap());
@@ -310,7 +310,7 @@ fn an_upgrade_socket_goes_with_its_listener() {
     }
 }
 
-/// An upgrade socket is found whichever way its listener was told its address.
+/// An upgrade socket is found whichever form of the address its listener was opened with.
 #[test]
 fn a_listener_at_all_addresses_has_an_upgrade_socket_for_each() {
     for (at, to) in [("0.0.0.0:0", "127.0.0.1"), ("[::]:0", "::1"), ("[::]:0", "127.0.0.1")] {

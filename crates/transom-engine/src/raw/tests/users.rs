@@ -1,5 +1,5 @@
-//! Two users of one host: who shares memory with whom, and who is told why something was refused. A
-//! child of this process takes another user's number for it, which only root can.
+//! Two users of one host: which processes share memory, and which peers learn why something was
+//! refused. A child of this process takes another user's number for it, which only root can.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use crate::raw::{Explain, Options, Path, PathReason};
 use crate::sys::LocalListener;
 use crate::{CompletionKind, DenialCause, Operation, Status};
 
-/// Nobody's number.
+/// A number that no user has.
 const STRANGER: u32 = 54_321;
 
 /// Whether this test can be made; says so if not.
@@ -24,7 +24,7 @@ pub(super) fn is_root(test: &str) -> bool {
     root
 }
 
-/// From here on this process is somebody else's.
+/// Make this process another user's from here on.
 pub(super) fn become_a_stranger() {
     // SAFETY: plain calls; libc changes every thread of the process.
     unsafe {
@@ -37,7 +37,7 @@ pub(super) fn become_a_stranger() {
     end_with_parent(); // which changing the user has undone
 }
 
-/// What the two sides of one connection are told to do.
+/// The options of the two sides of one connection.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     stranger: bool,
@@ -49,7 +49,7 @@ struct Case {
 
 const ASKS: &str = "TRANSOM_TEST_ASKS";
 
-/// What the peer has found, as an exit status.
+/// The facts that the peer has found, as an exit status.
 fn found(path: &str, reason: PathReason, explained: bool) -> i32 {
     let reason = match reason {
         PathReason::Proven => 1,
@@ -81,9 +81,9 @@ fn peer_of(case: Case, at: std::net::SocketAddr) -> ! {
     unsafe { libc::_exit(found(info.path, info.path_reason, explained)) }
 }
 
-/// Design rule 4 and the rule of the path: memory is shared between users only if both ask for it, and
-/// even then a peer is told why something was refused only if it is the same user, or the owner says so.
-/// Neither depends on the path.
+/// Design rule 4 and the rule of the path: memory is shared between users only if both ask for it.
+/// Even then only a peer of the same user learns why something was refused, unless the owner allows
+/// more. Neither depends on the path.
 #[test]
 fn another_user_shares_memory_only_if_both_ask_and_is_told_nothing_unless_the_owner_says_so() {
     use {Explain::*, PathReason::*};
@@ -93,7 +93,7 @@ fn another_user_shares_memory_only_if_both_ask_and_is_told_nothing_unless_the_ow
         (false, Path::Tcp, [false, false], SameUser, "tcp", TcpOnly, true),
         (false, Path::Auto, [false, false], Nobody, "process", Proven, false),
         (false, Path::Tcp, [false, false], Nobody, "tcp", TcpOnly, false),
-        // Somebody else.
+        // A peer of another user.
         (true, Path::Auto, [false, false], SameUser, "tcp", OtherUser, false),
         (true, Path::Process, [true, false], SameUser, "tcp", OtherUser, false),
         (true, Path::Auto, [false, true], SameUser, "tcp", Declined, false),

@@ -40,7 +40,7 @@ fn doomed(end: &End, way: Way) -> Buffer {
     before_copy(at as u64..(at + LENGTH) as u64, move || {
         let base = at as *mut std::ffi::c_void;
         match way {
-            // SAFETY: the test's own mapping, to which nobody holds a reference.
+            // SAFETY: the test's own mapping, to which no reference exists.
             Way::Unmap => unsafe {
                 munmap(base, LENGTH).unwrap();
             },

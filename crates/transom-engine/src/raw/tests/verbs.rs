@@ -108,7 +108,7 @@ fn v77_v79_what_waits_for_a_connection_fails_after_the_limit() {
     assert_eq!(outcomes(&active, 2), [(3, retry), (31, CANCELED)]);
 }
 
-/// Verbs V79: the peer begins anew, and so does the connection; nobody loses what was posted.
+/// Verbs V79: the peer begins anew, and so does the connection; no posted request is lost.
 #[test]
 fn v68_v79_a_reset_queue_pair_is_connected_again_with_the_same_number() {
     let (mut active, mut passive) = ends();
@@ -118,7 +118,7 @@ fn v68_v79_a_reset_queue_pair_is_connected_again_with_the_same_number() {
         passive.qp.post_receive(20, &[]).unwrap();
         send(&active, 1);
         assert_eq!(outcomes(&active, 1), [(1, OK)]);
-        // One completion that nobody has retrieved, and one request that never ends.
+        // A completion that is not retrieved, and a request that never ends.
         send(&passive, 2);
         active.qp.post_receive(30, &[]).unwrap();
         let (sink, _told) = signal();
@@ -396,7 +396,7 @@ fn v113_one_listener_serves_all_addresses_of_the_host() {
     for to in mine.filter(|to| to.is_ipv4() && !to.is_loopback()) {
         assert_eq!(reach(v4[0], &listener, to).0.ip(), to);
     }
-    // One family only.
+    // A listener of one address family.
     let listener = any.listener_of_one_family(all).unwrap();
     listener.listen(0).unwrap();
     assert_eq!(reach(v6, &listener, v6).1.ip(), v6);
@@ -420,7 +420,7 @@ fn v113_two_interfaces_of_one_host_share_memory() {
     });
 }
 
-/// Wait for what the adapter of `told` tells of its queue pairs, but for first messages.
+/// The next event of a queue pair from the channel `told`, without first messages.
 fn event(told: &mpsc::Receiver<(QueuePairId, QueuePairEvent)>) -> (QueuePairId, QueuePairEvent) {
     loop {
         let event = told.recv_timeout(PATIENCE).expect("no event");
@@ -555,8 +555,8 @@ fn v78_a_queue_pair_refuses_its_own_requests() {
     }
 }
 
-/// Verbs V124: a program can tell a rejection, with private data or without, from a port at which nobody
-/// listens, whenever it learns of it.
+/// Verbs V124: a program can distinguish a rejection, with private data or without, from a port
+/// without a listener, whenever it learns of it.
 #[test]
 fn v124_a_rejection_ends_no_connection_and_a_closed_port_says_why() {
     let (active, passive) = ends();
@@ -592,8 +592,8 @@ fn v124_a_rejection_ends_no_connection_and_a_closed_port_says_why() {
     assert_eq!(asking.ended(), Some(EndReason::Link(status)));
 }
 
-/// V93, V104: a queue pair that lets its peer do nothing refuses what the token grants, small or not, and
-/// its program hears of it with no lock held.
+/// V93, V104: a queue pair that lets its peer do nothing refuses what the token grants, small or
+/// not, and its program is notified with no lock held.
 #[test]
 fn v93_v104_what_the_queue_pair_does_not_allow_is_refused_and_told() {
     for (length, late) in [(8, false), (8, true), (5000, false), (5000, true)] {
@@ -693,7 +693,7 @@ fn v58_shared_receives_are_judged_in_the_domain_of_their_queue() {
     }
 }
 
-/// V59: the limit of a shared queue is told once, and again when it is asked for anew.
+/// V59: the limit of a shared queue is reported once, and again when it is set anew.
 #[test]
 fn v59_a_shared_queue_tells_once_that_few_receives_are_left() {
     let (mut active, passive) = ends();
@@ -772,7 +772,7 @@ fn v81_a_list_is_posted_up_to_the_first_bad_request() {
     assert!(nothing(&active), "and none that was refused");
 }
 
-/// V81: what nobody here does is accepted, and fails in its turn.
+/// V81: an operation that this side does not support is accepted, and fails in its turn.
 #[test]
 fn v81_an_operation_that_there_is_not_fails_in_its_turn() {
     let (mut active, mut passive) = ends();
@@ -825,7 +825,7 @@ fn v80_a_program_that_finishes_leaves_its_peers_in_order() {
     }
 }
 
-/// V80: whoever does not close in time is not waited for.
+/// V80: a peer that does not close in time is not waited for.
 #[test]
 fn v80_a_program_does_not_wait_for_ever_to_finish() {
     let end = End::new(&verbs());

@@ -26,8 +26,8 @@ pub(super) fn occupied(adapter: &Adapter) -> (mpsc::Sender<()>, [End; 2]) {
     (free, [end, peer])
 }
 
-/// The answer that moves a connection to shared memory may be heard by a thread that posts. It goes on,
-/// and what was armed is not heard any more: somebody else is to look, and who sleeps is to look again.
+/// A thread that posts may read the answer that moves a connection to shared memory. The descriptor
+/// that was armed is not read any more: another thread must look, and a sleeper look again.
 #[test]
 fn a_post_that_hears_the_answer_leaves_somebody_to_look() {
     let options = Options { path: Path::Process, ..Options::from_env() };
@@ -81,8 +81,9 @@ fn a_post_that_hears_the_answer_wakes_who_waits_for_the_other_descriptor() {
     assert!(bell.silence(), "it sleeps on");
 }
 
-/// ND2 C42: a Send of a plain peer stays in the socket while a shared queue has no receive for it, for as
-/// long as it takes. Who waits for completions meanwhile sleeps, and hears the peer again afterwards.
+/// ND2 C42: a Send of a plain peer stays in the socket while a shared queue has no receive for it,
+/// for as long as it takes. A thread that waits for completions sleeps meanwhile, and reads again
+/// afterwards.
 #[test]
 fn who_waits_while_a_message_waits_for_a_receive_does_not_spin() {
     let plain = Options { extension: false, path: Path::Tcp, ..Options::from_env() };
@@ -100,7 +101,7 @@ fn who_waits_while_a_message_waits_for_a_receive_does_not_spin() {
     bell.silence();
     active.post(Operation::Send, &[from.all()]);
     until("the Send has come", || link.wait_here().interest().is_none());
-    // By whoever has the link just then; or bytes that nobody reads would wake it all the time.
+    // Done by the thread that has the link just then; otherwise unread bytes would keep waking it.
     until("it is told not to listen", || bell.silence() && waiting.interest().is_none());
     srq.post_receive(1, &[to.all()]).unwrap();
     until("it is told to listen again", || bell.silence() && waiting.interest().is_some());
