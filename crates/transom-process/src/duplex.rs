@@ -159,7 +159,7 @@ impl<A: Area> Duplex<A> {
         self.consumer.put_back();
     }
 
-    /// What the other side has acknowledged beside its records, as a header for the wire.
+    /// The acknowledgement that stands beside the other side's records, as a header for the wire.
     #[inline]
     pub fn news_beside(&mut self) -> Result<Option<Header>, RingViolation> {
         let word = self.theirs().acknowledged();
@@ -361,7 +361,7 @@ impl<A: Area> Duplex<A> {
 }
 
 impl RingViolation {
-    /// What the other side has done, in words.
+    /// The violation of the other side, in words.
     #[must_use]
     pub fn text(self) -> &'static str {
         match self {

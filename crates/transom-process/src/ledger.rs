@@ -1,11 +1,11 @@
-//! What we owe the peer, and what it has granted us: all of it in one word that rides on every record,
-//! and stands beside the records when there is none to ride on.
+//! Acknowledgements and receive credits of both sides. All of it is one word that rides on every
+//! record, and stands beside the records when there is none to ride on.
 //!
 //! | bits | what |
 //! |---|---|
 //! | 0-31 | records of the peer that were executed, modulo 2^32 |
 //! | 32-60 | receives granted, modulo 2^29 |
-//! | 61 | turns with every Send that begins to wait: nobody looks twice at a word that stands beside the records unchanged |
+//! | 61 | turns with every Send that begins to wait: a word beside the records is read only once while unchanged |
 //! | 62 | the receives come from a shared queue: they are granted when asked for |
 //! | 63 | a Send of ours waits for a receive |
 //!
@@ -31,7 +31,7 @@ pub(crate) struct Ledger {
     toggle: bool,
 }
 
-/// What a word of the peer changed.
+/// The changes that a word of the peer brings.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct News {
     /// How many more records the peer has executed.
@@ -84,7 +84,8 @@ impl Ledger {
         self.pacer.deadline(patience.delay)
     }
 
-    /// The word for the peer, who has had so many records executed; the peer counts as informed.
+    /// The word for the peer, of whose records `executed` are executed; the peer counts as
+    /// informed.
     pub(crate) fn word(&mut self, executed: u32) -> u64 {
         self.pacer.on_sent();
         self.acknowledged = executed;

@@ -7,22 +7,22 @@
 //! | [`ledger`](ledger.rs) | acknowledgements and receive credits, one word |
 //! | [`duplex`] | a link's two rings as one of its sides uses them |
 //! | [`Channel`] | one connection over records as a [`transom_wire::Wire`] |
-//! | [`upgrade`] | what is said before memory is shared, and who is believed |
+//! | [`upgrade`] | the messages before memory is shared, and the rules by which a side is believed |
 //!
 //! A link carries records from one [`Channel`] to the other. `transom-engine` has one that carries
 //! them through a [`duplex`], as `transom-sim` does; to the channel they are bytes in order, so that
 //! tests carry them as they like.
 //!
-//! # Who copies, and who trusts whom
+//! # Copies and trust
 //!
 //! Neither side maps the other's memory. A Write or Send is copied into the ring by the sender, out of
 //! memory that its own tables let it read, and out of the ring by the receiver, into memory that *its*
 //! tables let the sender write. A Read is a request: its owner answers with records.
 //!
-//! The other side may change the shared memory at any time. So each word of a slot is read once, into
-//! memory of this side, and checked there; positions are counted here and never taken from the other
-//! side, who can only say how far it has read, and no further than was written; payload is copied once
-//! and nothing is decided by it.
+//! The other side may change the shared memory at any time. So each word of a slot is read once,
+//! into memory of this side, and checked there. Positions are counted here and never taken from the
+//! other side, which can only say how far it has read, and no further than was written. Payload is
+//! copied once, and no decision depends on it.
 
 #![forbid(unsafe_code)]
 
@@ -36,12 +36,12 @@ pub mod upgrade;
 pub use channel::{Channel, Config};
 pub use duplex::{Area, Duplex};
 
-/// What the path is called.
+/// The path's name.
 pub const NAME: &str = "process";
-/// What this wire calls itself ([`transom_wire::Facts::wire`]).
+/// The wire's name ([`transom_wire::Facts::wire`]).
 pub const WIRE: &str = "shared memory of one host";
 
-/// What the rings are built of; their model test puts loom's atomics in their place, and fewer slots.
+/// The atomics of the rings; their model test puts loom's in their place, and fewer slots.
 mod sync {
     pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
     pub(crate) const SLOTS: usize = 256;

@@ -1,4 +1,4 @@
-//! One record: a header of 32 bytes, and its payload behind it.
+//! A record: a header of 32 bytes, and its payload behind it.
 //!
 //! | word | bits | what |
 //! |---|---|---|
@@ -32,7 +32,7 @@ pub const INVALIDATE: u8 = 1 << 2;
 /// of the side that reads; one that comes from the other side means nothing.
 pub const ELSEWHERE: u8 = 1 << 7;
 
-/// What a record says.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -107,11 +107,11 @@ impl Kind {
 /// A header, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What it says.
+    /// The record's kind.
     pub kind: Kind,
     /// See the constants.
     pub flags: u8,
-    /// What a refusal refuses ([`detail`]).
+    /// The reason of a refusal ([`detail`]).
     pub detail: u16,
     /// The acknowledgement that rides along.
     pub ack: u64,
@@ -210,7 +210,7 @@ pub fn words_of(bytes: &[u8; HEADER]) -> Words {
     words
 }
 
-/// What was refused and why, in a header's detail; 0 = none.
+/// The operation that was refused and why, in a header's detail; 0 = none.
 #[must_use]
 pub fn detail(operation: Option<Operation>, class: Option<RefusalClass>) -> u16 {
     let of = |at: Option<usize>| at.and_then(|at| u16::try_from(at + 1).ok()).unwrap_or(0);

@@ -24,7 +24,7 @@ pub const INLINE: usize = 32;
 /// Where payload begins in the data area: at cache lines.
 const ALIGN: u64 = 64;
 
-/// One record's place.
+/// The place of one record.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Slot {
@@ -36,7 +36,7 @@ pub struct Slot {
 #[repr(C, align(128))]
 struct Alone<T>(T);
 
-/// What one side writes for the other one to read.
+/// The words that one side writes for the other one to read.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub struct Side {
@@ -50,7 +50,7 @@ pub struct Side {
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Shared {
-    /// Indexed by who writes.
+    /// The two sides, indexed by the side that writes.
     pub sides: [Side; 2],
 }
 
@@ -62,7 +62,7 @@ impl Default for Side {
 }
 
 impl Side {
-    /// Its slots.
+    /// The ring's slots.
     #[must_use]
     #[inline]
     pub fn slots(&self) -> &[Slot] {
@@ -75,7 +75,7 @@ impl Side {
         self.ack.0.store(word, Ordering::Release);
     }
 
-    /// What that side has said last.
+    /// The word that this side has written last.
     #[must_use]
     #[inline]
     pub fn acknowledged(&self) -> u64 {
@@ -92,8 +92,7 @@ impl Side {
         wake_up(&self.asleep.0);
     }
 
-    /// After something was written for that side: whether it has to be woken, by this call's caller and
-    /// nobody else.
+    /// After a write for that side: whether the caller of this call, and no other, has to wake it.
     #[must_use]
     #[inline]
     pub fn must_ring(&self) -> bool {
@@ -125,16 +124,16 @@ pub(crate) fn must_ring(asleep: &AtomicU32) -> bool {
 /// The payload of a record on its way into a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// It fits the slot (or there is none).
+    /// The payload fits the slot (or there is none).
     Inline([u64; INLINE / 8]),
-    /// So many bytes lie where [`Producer::place`] said.
+    /// The payload lies where [`Producer::place`] said, in this many bytes.
     Placed(usize),
 }
 
 /// A breach of the ring's rules that an honest peer cannot commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingViolation {
-    /// It has read what was not written.
+    /// The acknowledged position lies beyond the records written.
     Acknowledged,
     /// A slot holds no record that belongs into one.
     Record,
@@ -184,7 +183,7 @@ pub struct Producer {
 }
 
 impl Producer {
-    /// Of an empty ring of so many slots, a power of two.
+    /// A producer for an empty ring of `slots` slots, a power of two.
     #[must_use]
     pub fn new(slots: usize, data_size: usize) -> Producer {
         let shift = slots.max(1).ilog2();
@@ -299,18 +298,19 @@ impl Producer {
     }
 }
 
-/// A record that was read out of a slot. Nobody can change it any more, but for a payload that lies in
-/// the data area.
+/// A record that was read out of a slot. The other side cannot change it any more, but for a
+/// payload that lies in the data area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Its header.
+    /// The record's header.
     pub header: Header,
-    /// Its payload.
+    /// The record's payload.
     pub body: Found,
 }
 
 impl Record {
-    /// What [`Consumer::take_small`] has taken, as [`Consumer::take`] would have returned it.
+    /// The record that [`Consumer::take_small`] has taken, as [`Consumer::take`] would have
+    /// returned it.
     #[must_use]
     pub fn of_small(header: &[u8; HEADER], payload: &[u8; INLINE]) -> Option<Record> {
         let header = Header::from_words(words_of(header))?;
@@ -339,7 +339,7 @@ pub struct Consumer {
 }
 
 impl Consumer {
-    /// Of an empty ring of so many slots, a power of two.
+    /// A consumer for an empty ring of `slots` slots, a power of two.
     #[must_use]
     pub fn new(slots: usize, data_size: usize) -> Consumer {
         Consumer { next: 0, data: 0, data_size, shift: slots.max(1).ilog2() }
@@ -383,7 +383,7 @@ impl Consumer {
         true
     }
 
-    /// What [`Consumer::take_small`] has just taken was not used: it is next again.
+    /// Undo the last [`Consumer::take_small`]: its record is next again.
     pub fn put_back(&mut self) {
         self.next = self.next.saturating_sub(1);
     }

@@ -17,7 +17,8 @@ pub type Nonce = [u8; NONCE];
 /// Bytes of a [`Nonce`].
 pub const NONCE: usize = 16;
 
-/// What an active side says first on its TCP connection: this, then the nonce. MPA begins otherwise.
+/// The first bytes of an active side on its TCP connection; the nonce follows. MPA begins
+/// otherwise.
 const ASK: [u8; 16] = *b"Transom process1";
 /// Bytes of a question.
 pub const QUESTION: usize = ASK.len() + NONCE;
@@ -32,7 +33,7 @@ pub fn question(nonce: &Nonce) -> Vec<u8> {
     [ASK, *nonce].concat()
 }
 
-/// What the first bytes of a TCP connection are.
+/// The meaning of the first bytes of a TCP connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opening {
     /// Too few to tell.
@@ -58,14 +59,15 @@ impl Opening {
     }
 }
 
-/// What the passive side says to a question.
+/// The passive side's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Start-up goes on in the rings.
     Yes,
-    /// It goes on over TCP.
+    /// Start-up goes on over TCP.
     No,
-    /// It goes on over TCP, because this side shares memory over as many connections as it may.
+    /// Start-up goes on over TCP, because this side shares memory over as many connections as it
+    /// may.
     Full,
 }
 
@@ -87,7 +89,7 @@ impl Answer {
         bytes
     }
 
-    /// Reads one. What nobody understands is a no.
+    /// Decode an answer. An unknown one is a no.
     #[must_use]
     pub fn read(bytes: &[u8; Answer::LENGTH]) -> Answer {
         let known = [Answer::Yes, Answer::Full].into_iter();
@@ -127,7 +129,7 @@ impl UpgradeOffer {
     }
 }
 
-/// Whose process is at the other end of a Unix socket, as the kernel says.
+/// The user of the process at the other end of a Unix socket, as the kernel names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerUser {
     /// The kernel does not say.
@@ -150,19 +152,20 @@ impl PeerUser {
     }
 }
 
-/// What offered memory is like, as the kernel says.
+/// The properties of offered memory, as the kernel reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryFacts {
-    /// It cannot shrink, and nobody can change that. (A mapping of what shrinks is a trap.)
+    /// The memory cannot shrink, and no process can change that. (A mapping that shrinks faults.)
     pub keeps_its_size: bool,
-    /// It is made of ordinary pages. (Huge ones may run out when they are touched, which is a signal.)
+    /// The memory is made of ordinary pages. (Huge ones may run out when touched, which is a
+    /// signal.)
     pub is_ordinary: bool,
-    /// Its size.
+    /// The memory's size in bytes.
     pub size: u64,
 }
 
 impl MemoryFacts {
-    /// Whether it can hurt nobody who maps `size` bytes of it; else why not.
+    /// Whether a mapping of `size` bytes of it is harmless; else why not.
     pub fn check(self, size: u64) -> Result<(), &'static str> {
         if !self.keeps_its_size {
             Err("the shared memory is not sealed")
@@ -183,14 +186,14 @@ pub trait Offerer {
     /// A mapping.
     type Memory;
 
-    /// Whose process it is.
+    /// The user of that process.
     fn who(&self) -> PeerUser;
 
     /// How many bytes it says (as many as fit), and what comes with them. `None`: nothing yet. If it
     /// has gone, it says nothing: no bytes.
     fn receive(&self, into: &mut [u8]) -> Option<(usize, Option<Self::Handle>)>;
 
-    /// Map the offered memory, if that [can hurt nobody](MemoryFacts::check).
+    /// Map the offered memory, if that [is harmless](MemoryFacts::check).
     fn adopt(handle: Self::Handle) -> Option<Self::Memory>;
 }
 

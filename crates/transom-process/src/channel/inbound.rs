@@ -53,7 +53,7 @@ pub(super) struct Inbound {
     held: Option<u32>,
     /// Number of the record that the last event came from.
     pub(super) last: u64,
-    /// It answers a read of ours.
+    /// The message in progress answers a read of ours.
     answered: bool,
     /// Sends, and Writes with immediate data, that have begun, modulo 2^29.
     sends: u32,
@@ -385,7 +385,7 @@ impl Channel {
         Event::PeerFailed { id, error: PeerError { class, operation, code, explanation } }
     }
 
-    /// The peer broke a rule: the stream is dead, and it is told so, but not why.
+    /// The peer broke a rule: the stream is dead. The peer learns that, but not why.
     pub(super) fn broken(&mut self, (rule, detail): Broken) -> Violation {
         if self.phase == Phase::Open {
             let ack = self.ack_word();

@@ -1,5 +1,5 @@
-//! One connection over records: what a [`Wire`] is between two processes. The state is here, with the
-//! calls that only touch the surface; start-up and the two directions have a file each.
+//! A connection over records: a [`Wire`] between two processes. The state is here, with the calls
+//! that only touch the surface; start-up and the two directions have a file each.
 
 mod inbound;
 mod outbound;
@@ -17,11 +17,11 @@ use crate::record::{HEADER, LARGEST_PAYLOAD};
 use inbound::Inbound;
 use outbound::Outbound;
 
-/// What one side of a channel wants. The limits are those of start-up over TCP, so that a program
-/// cannot tell which path it has.
+/// The configuration of one side of a channel. The limits are those of start-up over TCP, so that a
+/// program cannot tell which path it has.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Who speaks first.
+    /// The role at start-up: the active side speaks first.
     pub role: Role,
     /// The most private data to send, in bytes (RFC 6581: what fits beside the enhanced word).
     pub private_limit: usize,
@@ -95,7 +95,7 @@ struct Pending {
     credit_wanted: bool,
 }
 
-/// One connection between two processes as a [`Wire`]: records in, events out; messages in, records
+/// A connection between two processes as a [`Wire`]: records in, events out; messages in, records
 /// out.
 #[derive(Debug)]
 pub struct Channel {
@@ -141,13 +141,13 @@ impl Channel {
         Patience { delay: self.config.ack_delay, records: self.config.ack_limit, bytes: ACK_BYTES }
     }
 
-    /// Nothing more will be said or heard, but for what is queued.
+    /// Nothing more is sent or received, but for what is queued.
     fn end(&mut self) {
         self.phase = Phase::Closing;
         self.timeout = None;
     }
 
-    /// What the peer is told with the next record.
+    /// The acknowledgement that the next record carries.
     fn ack_word(&mut self) -> u64 {
         self.ledger.word(self.inbound.executed())
     }
