@@ -39,6 +39,13 @@ fn ip(arguments: &str) -> io::Result<()> {
     run("ip", arguments)
 }
 
+/// What the system says of the interface of a namespace.
+fn interface(namespace: &str, what: &str) -> String {
+    let file = format!("/sys/class/net/veth0/{what}");
+    let output = Command::new("ip").args(["netns", "exec", namespace, "cat", &file]).output();
+    String::from_utf8(output.unwrap().stdout).unwrap().trim().to_owned()
+}
+
 impl Cable {
     fn new(name: &str) -> io::Result<Cable> {
         let id = std::process::id();
@@ -56,6 +63,7 @@ impl Cable {
         // Half a minute for the file: no reader is done before the test has pulled the cable.
         let slow = "-n NS qdisc add dev veth0 root tbf rate 1mbit burst 64kb latency 400ms";
         run("tc", &slow.replace("NS", here))?;
+        cable.is_in();
         Ok(cable)
     }
 
@@ -75,13 +83,20 @@ impl Cable {
 
     /// Wait until so many bytes have left the server's host.
     fn carries_more_than(&self, bytes: usize) {
-        let count = "/sys/class/net/veth0/statistics/tx_bytes";
         until("the file is on its way", || {
-            let output =
-                Command::new("ip").args(["netns", "exec", &self.here, "cat", count]).output();
-            let text = String::from_utf8(output.unwrap().stdout).unwrap();
-            (text.trim().parse::<usize>().unwrap() > bytes).then_some(())
+            let sent = interface(&self.here, "statistics/tx_bytes");
+            (sent.parse::<usize>().unwrap() > bytes).then_some(())
         });
+    }
+
+    /// Wait until both hosts have seen that the cable is in: a busy kernel takes seconds, and what
+    /// is sent before is lost without a word.
+    fn is_in(&self) {
+        for namespace in [&self.here, &self.there] {
+            until("the interface is up", || {
+                (interface(namespace, "operstate") == "up").then_some(())
+            });
+        }
     }
 
     /// A host that was not found while the cable was out is looked for anew at once.
@@ -180,8 +195,9 @@ fn long_outage(cable: &Cable, name: &str, end: End) {
     assert!(!out.exists());
     until("nothing is left of it", || (server.holds() == before).then_some(()));
     cable.set(end, "up");
-    cable.forget_neighbours();
+    cable.is_in();
     cable.hurry();
+    cable.forget_neighbours();
     cable.fetch(at, &out).succeeds();
     assert_eq!(fs::read(&out).unwrap(), bytes);
 }
