@@ -6,7 +6,7 @@ use transom_sim::{Counters, replay, run};
 
 /// Seeds of the budget, and on how many threads they run.
 const SEEDS: u64 = 4000;
-const THREADS: u64 = 2;
+const THREADS: u64 = 8;
 
 /// Design rules 1 to 11, over whole lives of processes: what the crate's documentation says.
 #[test]
