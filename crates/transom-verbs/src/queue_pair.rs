@@ -191,20 +191,23 @@ impl QueuePair {
     }
 
     /// Change attributes and state; a refusal changes nothing.
+    ///
+    /// No lock is held while the engine is called: it may run the notifications of this queue pair,
+    /// which look at its attributes.
     pub(crate) fn modify(self: &Arc<QueuePair>, attr: &ibv_qp_attr, mask: u32) -> Result<u32> {
-        let mut kept = self.attributes();
         let from = self.state();
         let to = transitions::target(from, attr, mask)?;
         transitions::values(attr, mask)?;
         if mask & mask::AV != 0 {
             self.check_address(attr)?;
         }
-        let mut next = if (from, to) == (qps::RESET, qps::INIT) || to == qps::RESET {
-            ibv_qp_attr::default()
-        } else {
-            *kept
+        let anew = (from, to) == (qps::RESET, qps::INIT) || to == qps::RESET;
+        let changed = |kept: &ibv_qp_attr| {
+            let mut next = if anew { ibv_qp_attr::default() } else { *kept };
+            transitions::keep(&mut next, attr, mask);
+            next
         };
-        transitions::keep(&mut next, attr, mask);
+        let next = changed(&self.attributes());
         if to == qps::RESET {
             self.rendezvous.leave(self);
             self.engine.reset()?;
@@ -214,9 +217,12 @@ impl QueuePair {
             self.engine.set_access(remote_rights(next.qp_access_flags))?;
         }
         self.engine.set_limits(timers::limits(&next))?;
-        *kept = next;
-        self.state.store(to, Ordering::Release);
-        drop(kept);
+        let next = {
+            let mut kept = self.attributes();
+            *kept = changed(&kept);
+            self.state.store(to, Ordering::Release);
+            *kept
+        };
         match (from, to) {
             (qps::ERR, qps::ERR) => {}
             (_, qps::ERR) => {

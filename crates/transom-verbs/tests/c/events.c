@@ -309,6 +309,22 @@ int main(void) {
         pthread_join(t, NULL);
         pthread_join(t3, NULL);
     }
+    /* a completion queue overruns while another thread modifies the queue pair */
+    for (int i = 0; i < 20; i++) {
+        struct ibv_qp_attr a = {.min_rnr_timer = 12};
+        polling = 1;
+        pthread_create(&t, NULL, poster, NULL);
+        while (ibv_modify_qp(e.qp, &a, IBV_QP_MIN_RNR_TIMER) == 0)
+            ;
+        polling = 0;
+        pthread_join(t, NULL);
+        struct ibv_wc w;
+        while (ibv_poll_cq(e.scq, 1, &w) > 0)
+            ;
+        qp_state(e.qp, IBV_QPS_RESET);
+        qp_state(f.qp, IBV_QPS_RESET);
+        pair_up(&e, &f, DEF);
+    }
     close(ep);
     return finish();
 }
