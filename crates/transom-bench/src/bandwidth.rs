@@ -65,17 +65,17 @@ pub(crate) fn run(plan: &Plan, write: bool) -> Outcome {
         report.also(&ours, moved);
     }
     report.print(plan.json);
-    side.tell(Job::Quit, 0, false)
+    side.send_job(Job::Quit, 0, false)
 }
 
 fn stream(side: &mut Side, call: usize, spin: bool, time: Duration) -> Outcome<f64> {
-    side.tell(Job::RawSink, call, spin)?;
+    side.send_job(Job::RawSink, call, spin)?;
     baseline::source(&mut side.raw, call, spin, time).map_err(system("the plain socket"))
 }
 
 /// Bytes per second. The clock stops when the other side has said of the last one that it is there.
 fn transfer(side: &mut Side, write: bool, spin: bool, time: Duration) -> Outcome<f64> {
-    side.tell(Job::Passive, 0, spin)?;
+    side.send_job(Job::Passive, 0, spin)?;
     let (mut under_way, mut bytes) = (VecDeque::with_capacity(AHEAD), 0.0);
     let begin = Instant::now();
     while begin.elapsed() < time || under_way.is_empty() {

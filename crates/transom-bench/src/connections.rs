@@ -56,7 +56,7 @@ pub(crate) fn run(args: &ConnectionsArgs) -> Outcome {
     let mut report = Report::new("connections", "messages/s", &ours, p99, side.about(&plan));
     report.compare(&ours, &baseline);
     report.print(plan.json);
-    side.tell(Job::Quit, 0, false)
+    side.send_job(Job::Quit, 0, false)
 }
 
 /// Have room for so many connections in this process, and, because it inherits the limit, the peer's.
@@ -89,14 +89,14 @@ struct Crowd {
 
 /// Connect so many times to the peer.
 fn gather(side: &mut Side, plan: &Plan, count: usize) -> Outcome<Crowd> {
-    side.tell(Job::Gather, count, false)?;
-    let port = u16::try_from(side.hear_number()?).unwrap_or(0);
+    side.send_job(Job::Gather, count, false)?;
+    let port = u16::try_from(side.receive_number()?).unwrap_or(0);
     let to = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let adapter = options(plan.crc, plan.path, &plan.congestion).open(to.ip())?;
     let (receives, size) = RECEIVES;
     let connect = |_| Ok(adapter.connect(to).receives(receives, size).wait()?);
     let queues = (0..count).map(connect).collect::<Outcome<Vec<_>>>()?;
-    side.hear_number()?; // the peer has accepted all of them
+    side.receive_number()?; // the peer has accepted all of them
     Ok(Crowd { adapter, queues })
 }
 
@@ -110,7 +110,7 @@ impl Crowd {
         spin: bool,
         time: Duration,
     ) -> Outcome<f64> {
-        side.tell(job, 0, spin)?;
+        side.send_job(job, 0, spin)?;
         let mut tasks = Tasks::new();
         let begin = Instant::now();
         let rounds = Rc::new(Cell::new(0_u64));
@@ -162,7 +162,7 @@ impl Gathered {
         let here = Ipv4Addr::LOCALHOST;
         let adapter = options(self.crc, self.path, &self.congestion).open(here.into())?;
         let mut listener = adapter.listen((here, 0).into())?;
-        side.tell_number(listener.address().port().into())?;
+        side.send_number(listener.address().port().into())?;
         let (mut tasks, stopped) = (Tasks::new(), Rc::new(Cell::new(false)));
         let (receives, size) = RECEIVES;
         for _ in 0..count {
@@ -170,10 +170,10 @@ impl Gathered {
             tasks.add(answer(queue, stopped.clone()));
         }
         self.gathered.push(Answering { adapter, tasks, stopped });
-        side.tell_number(count as u64)
+        side.send_number(count as u64)
     }
 
-    /// Answer on the connections of one gathering until it is told to stop.
+    /// Answer on the connections of one gathering until the other side ends it.
     pub(crate) fn answer(&mut self, which: usize, spin: bool) -> Outcome {
         let Some(Answering { adapter, tasks, stopped }) = self.gathered.get_mut(which) else {
             return Ok(());

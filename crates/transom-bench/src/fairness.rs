@@ -87,7 +87,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
 
 // ---- the owner -------------------------------------------------------------------------------
 
-/// Lend memory to whoever comes, until the standard input ends.
+/// Lend memory to each peer that connects, until the standard input ends.
 fn own() -> Outcome {
     watchdog::end_with_parent();
     // Without a checksum unless the peer asks for one: attackers do not compute any.
@@ -174,7 +174,7 @@ fn neighbour(owner: SocketAddr, size: usize) -> Outcome {
     std::thread::scope(|scope| {
         let mut busy = None;
         for line in std::io::stdin().lock().lines() {
-            let line = line.map_err(system("listening to the measuring side"))?;
+            let line = line.map_err(system("reading from the measuring side"))?;
             stop.store(true, Ordering::Relaxed);
             if let Some(thread) = busy.take() {
                 let thread: std::thread::ScopedJoinHandle<'_, ()> = thread;

@@ -1,8 +1,9 @@
 //! `bench write-latency`: half a round trip of two Writes.
 //!
 //! Spinning: each side Writes and then watches the last byte of its own memory, which the other
-//! side's Write changes, while it polls its completion queue (or does not: `--wait watch`). Blocking: nobody can sleep on a byte
-//! of memory, so an empty Send follows each Write and each side sleeps until it receives one.
+//! side's Write changes, while it polls its completion queue (or does not: `--wait watch`).
+//! Blocking: a thread cannot sleep on a byte of memory, so an empty Send follows each Write and
+//! each side sleeps until it receives one.
 //!
 //! A look at the clock takes as long as a cache line's way: spinning, a sample is up to [`BATCH`] round trips.
 
@@ -49,7 +50,7 @@ pub(crate) fn run(plan: &Plan) -> Outcome {
     }
     report.sort(&ours, plan.baseline.then_some(&theirs), &looks);
     report.print(plan.json);
-    side.tell(Job::Quit, 0, false)
+    side.send_job(Job::Quit, 0, false)
 }
 
 /// The baseline of the comparison.
@@ -86,12 +87,12 @@ impl Base {
         match self {
             Base::Line => Ok(same_host::bounce(time)),
             Base::Unix => {
-                side.tell(Job::LocalPong, plan.size, spin)?;
+                side.send_job(Job::LocalPong, plan.size, spin)?;
                 baseline::ping(&mut side.unix, plan.size, spin, batch, time)
                     .map_err(system("the Unix socket"))
             }
             Base::Tcp => {
-                side.tell(Job::RawPong, plan.size, spin)?;
+                side.send_job(Job::RawPong, plan.size, spin)?;
                 baseline::ping(&mut side.raw, plan.size, spin, batch, time)
                     .map_err(system("the plain socket"))
             }
@@ -102,7 +103,7 @@ impl Base {
 /// Half round trips in nanoseconds.
 fn ping(side: &mut Side, wait: Wait, time: Duration) -> Outcome<Vec<f64>> {
     let job = if wait == Wait::Watch { Job::WatchingPong } else { Job::Pong };
-    side.tell(job, 0, wait.is_busy())?;
+    side.send_job(job, 0, wait.is_busy())?;
     let most = if wait.is_busy() { BATCH } else { 1 };
     let (mut samples, mut turn, begin) = (Vec::new(), 0_u8, Instant::now());
     let mut batch = 1;
@@ -117,7 +118,7 @@ fn ping(side: &mut Side, wait: Wait, time: Duration) -> Outcome<Vec<f64>> {
         batch = most.min(2 * batch);
     }
     round(side, LAST, wait)?;
-    // The next run begins with a silent bell. Nobody else writes to it until then.
+    // The next run begins with a silent bell. No other thread writes to it until then.
     quiet(side).map(|()| samples)
 }
 
@@ -162,8 +163,8 @@ fn bell(side: &Side) -> Outcome<&AtomicU8> {
 fn put(side: &Side, turn: u8, wait: Wait) -> Outcome {
     let last = side.local.len().saturating_sub(1);
     side.local.atomic_u8(last)?.store(turn, Ordering::Release);
-    // The acknowledgements come with the answer; nobody waits for them. If something is refused, the
-    // connection ends, and that is noticed.
+    // The acknowledgements come with the answer and are not waited for. If something is refused,
+    // the connection ends, and that is noticed.
     drop(side.queue.write(side.theirs, side.local.slice(..))?);
     if !wait.is_busy() {
         drop(side.queue.send([])?);

@@ -1,6 +1,6 @@
-//! `bench bind` and `bench register`: what opening and closing costs on this side, with nobody else
-//! involved. The companion figure, interleaved like a baseline, is the part that the layers above
-//! cannot go below: the token table for a window, the question to the kernel for a region.
+//! `bench bind` and `bench register`: the cost of opening and closing on this side, without a peer.
+//! The companion figure, interleaved like a baseline, is the part that the layers above cannot go
+//! below: the token table for a window, the question to the kernel for a region.
 
 use std::time::{Duration, Instant};
 
@@ -56,7 +56,7 @@ fn compare(
     let mut report = Report::new(bench, "ns", &values, p99, side.about(plan));
     report.compare(&values, &baseline);
     report.print(plan.json);
-    side.tell(Job::Quit, 0, false)
+    side.send_job(Job::Quit, 0, false)
 }
 
 /// A window opened to the peer and closed. Its Bind goes through the send queue and has executed when

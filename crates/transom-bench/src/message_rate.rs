@@ -1,9 +1,9 @@
 //! `bench message-rate`: small Writes, 64 under way, of which one in 16 reports its completion.
 //!
-//! A [`Batch`](transom::Batch) of 16 reports once. Over TCP the baseline sends the same bytes with one
-//! system call each, and hears of every 16th, so that as many are under way. Between processes of one
-//! host it hands them from thread to thread in a bare ring of cache lines ([`same_host::ring`]), with
-//! nobody to judge them.
+//! A [`Batch`](transom::Batch) of 16 reports once. Over TCP the baseline sends the same bytes with
+//! one system call each, and gets an answer to every 16th, so that as many are under way. Between
+//! processes of one host it hands them from thread to thread in a bare ring of cache lines
+//! ([`same_host::ring`]), without any check.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Result, Write};
@@ -64,12 +64,12 @@ pub(crate) fn run(plan: &Plan) -> Outcome {
     }
     report.sort(&ours, fastest, &looks);
     report.print(plan.json);
-    side.tell(Job::Quit, 0, false)
+    side.send_job(Job::Quit, 0, false)
 }
 
 /// Writes per second. The clock stops when the last of them has been placed.
 fn rate(side: &mut Side, spin: bool, time: Duration) -> Outcome<f64> {
-    side.tell(Job::Passive, 0, spin)?;
+    side.send_job(Job::Passive, 0, spin)?;
     let (mut under_way, mut writes) = (VecDeque::with_capacity(AHEAD), 0_u64);
     let (from, mut batch) = (side.local.slice(..), side.queue.batch());
     let begin = Instant::now();
@@ -92,7 +92,7 @@ fn rate(side: &mut Side, spin: bool, time: Duration) -> Outcome<f64> {
 }
 
 fn raw(side: &mut Side, plan: &Plan, spin: bool, time: Duration) -> Outcome<f64> {
-    side.tell(Job::RawCount, plan.size, spin)?;
+    side.send_job(Job::RawCount, plan.size, spin)?;
     source(&mut side.raw, plan.size, spin, time).map_err(system("the plain socket"))
 }
 

@@ -103,7 +103,7 @@ pub(crate) fn run(args: &PeerArgs) -> Outcome {
 fn work(mut side: Side, args: &PeerArgs) -> Outcome {
     let mut gathered = Gathered::new(args);
     loop {
-        let (job, size, spin) = side.hear()?;
+        let (job, size, spin) = side.receive_job()?;
         let raw = |done: std::io::Result<()>| done.map_err(system("the plain socket"));
         match job {
             Job::RawPong => raw(baseline::pong(&mut side.raw, size, spin))?,
@@ -114,7 +114,7 @@ fn work(mut side: Side, args: &PeerArgs) -> Outcome {
             Job::Pong => latency::pong(&mut side, Wait::Block)?,
             Job::WatchingPong => latency::pong(&mut side, Wait::Watch)?,
             Job::Passive => passive(&side, spin)?,
-            Job::Cpu => side.tell_cpu()?,
+            Job::Cpu => side.send_cpu_time()?,
             Job::Gather => gathered.gather(&mut side, size)?,
             Job::AnswerFirst => gathered.answer(0, spin)?,
             Job::AnswerSecond => gathered.answer(1, spin)?,

@@ -60,7 +60,7 @@ pub(crate) fn show(
     }
     queue.send([])?.wait()?;
     let mut found = [0; SIZE];
-    unix.read_exact(&mut [0]).map_err(system("listening to the measuring side"))?;
+    unix.read_exact(&mut [0]).map_err(system("reading from the measuring side"))?;
     memory.copy_out(0, &mut found)?;
     unix.write_all(&found).map_err(system("telling the measuring side"))
 }

@@ -13,7 +13,7 @@ pub(crate) struct Report {
     pub(crate) bench: &'static str,
     pub(crate) unit: &'static str,
     pub(crate) median: f64,
-    /// Of the slices.
+    /// Lower and upper quartile of the slices.
     pub(crate) quartiles: [f64; 2],
     /// 99 of 100 samples are at least this good.
     pub(crate) p99: f64,

@@ -106,7 +106,7 @@ pub(crate) fn memcpy_moved(size: usize, time: Duration) -> f64 {
             drop(from);
             turn.0.store(WRITE, Ordering::Release);
         }
-        // The other thread answers its last turn before it is told to end.
+        // The other thread answers its last turn before it may end.
         while turn.0.load(Ordering::Acquire) != WRITTEN {
             std::hint::spin_loop();
         }

@@ -115,35 +115,37 @@ impl Side {
         })
     }
 
-    /// Tell the peer what comes next.
-    pub(crate) fn tell(&mut self, job: Job, size: usize, spin: bool) -> Outcome {
+    /// Send the peer its next job.
+    pub(crate) fn send_job(&mut self, job: Job, size: usize, spin: bool) -> Outcome {
         let code = JOBS.iter().position(|it| *it == job).unwrap_or(0) as u8;
         let [a, b, c, d] = u32::try_from(size).unwrap_or(u32::MAX).to_be_bytes();
-        self.unix.write_all(&[code, u8::from(spin), a, b, c, d]).map_err(system("telling the peer"))
+        self.unix
+            .write_all(&[code, u8::from(spin), a, b, c, d])
+            .map_err(system("writing to the peer"))
     }
 
-    pub(crate) fn hear(&mut self) -> Outcome<(Job, usize, bool)> {
+    pub(crate) fn receive_job(&mut self) -> Outcome<(Job, usize, bool)> {
         let mut header = [0; 6];
-        self.unix.read_exact(&mut header).map_err(system("listening to the measuring side"))?;
+        self.unix.read_exact(&mut header).map_err(system("reading from the measuring side"))?;
         let [code, spin, a, b, c, d] = header;
         let job = JOBS.get(usize::from(code)).copied().unwrap_or(Job::Quit);
         Ok((job, u32::from_be_bytes([a, b, c, d]) as usize, spin != 0))
     }
 
     /// Eight bytes from the peer.
-    pub(crate) fn hear_number(&mut self) -> Outcome<u64> {
+    pub(crate) fn receive_number(&mut self) -> Outcome<u64> {
         let mut number = [0; 8];
         self.unix.read_exact(&mut number).map_err(system("listening to the peer"))?;
         Ok(u64::from_be_bytes(number))
     }
 
-    pub(crate) fn tell_number(&mut self, number: u64) -> Outcome {
+    pub(crate) fn send_number(&mut self, number: u64) -> Outcome {
         self.unix.write_all(&number.to_be_bytes()).map_err(system("telling the measuring side"))
     }
 
     /// Answer [`Job::Cpu`].
-    pub(crate) fn tell_cpu(&mut self) -> Outcome {
-        self.tell_number(u64::try_from(cpu_time().as_nanos()).unwrap_or(u64::MAX))
+    pub(crate) fn send_cpu_time(&mut self) -> Outcome {
+        self.send_number(u64::try_from(cpu_time().as_nanos()).unwrap_or(u64::MAX))
     }
 
     /// Do a piece of ours, and note what it costs both processes.
@@ -158,8 +160,8 @@ impl Side {
     }
 
     fn clocks(&mut self) -> Outcome<(Instant, Duration, Duration)> {
-        self.tell(Job::Cpu, 0, false)?;
-        let theirs = Duration::from_nanos(self.hear_number()?);
+        self.send_job(Job::Cpu, 0, false)?;
+        let theirs = Duration::from_nanos(self.receive_number()?);
         Ok((Instant::now(), cpu_time(), theirs))
     }
 

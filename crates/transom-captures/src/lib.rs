@@ -43,7 +43,7 @@ pub struct Turn {
 /// The end of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
-    /// Whose.
+    /// The direction, as of [`Turn::from_client`].
     pub from_client: bool,
     /// RST instead of FIN.
     pub reset: bool,

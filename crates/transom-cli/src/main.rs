@@ -35,7 +35,7 @@ enum Command {
     Explain(explain::Args),
     /// List the processes of this user that answer inspections: those started with TRANSOM_INSPECT=1
     Ps(inspect::PsArgs),
-    /// Show what one such process has registered, who may touch it, and what was refused
+    /// Show what one such process has registered, which peers may touch it, and what was refused
     Show(inspect::ShowArgs),
     /// Watch such processes: connections, windows and refusals as they happen
     Watch(watch::Args),

@@ -31,7 +31,7 @@ fn two_processes(object: &Value) {
     for field in ["seconds", "cpu_seconds", "peer_cpu_seconds"] {
         assert!(object[field].as_f64().is_some_and(|it| it.is_finite() && it >= 0.0), "{object}");
     }
-    // Whoever measures works; the other side may sleep all the time.
+    // The measuring side works; the other side may sleep all the time.
     number(object, "cpu_seconds");
     refused(object);
     for field in ["path", "wait", "crc", "congestion"] {

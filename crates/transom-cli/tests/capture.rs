@@ -76,7 +76,7 @@ fn a_killed_process_leaves_a_file_that_can_be_read() {
     let to = to.unwrap_or_else(|| panic!("no address in {line:?}")).to_owned();
     let client = run(&["rping", "-c", &to, "-C", "50", "-S", "4000"]);
     assert_eq!(client.code, 0, "{client:?}");
-    // Of what a file has nobody tells but the file.
+    // Only the file itself shows its content.
     let end = Instant::now() + Duration::from_secs(60);
     while file.metadata().unwrap().len() < 20_000 && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(5));
@@ -88,7 +88,7 @@ fn a_killed_process_leaves_a_file_that_can_be_read() {
 }
 
 #[test]
-fn without_room_the_program_goes_on_and_hears_what_is_missing() {
+fn without_room_the_program_goes_on_and_the_loss_is_reported() {
     let file = folder("full").join("x.pcapng");
     let script = "ulimit -f 40; exec \"$0\" quickstart";
     let mut command = Command::new("sh");
@@ -135,7 +135,7 @@ fn run_asks_the_program_for_a_capture_and_makes_room_for_it() {
     ] {
         assert_eq!(go(wrong).code, 2, "{wrong:?}");
     }
-    // What is no capture stays.
+    // A file that is no capture stays.
     let (file, old) = (folder.join("x.pcapng"), folder.join("x.7.pcapng"));
     std::fs::write(&file, "a text").unwrap();
     go(&all).failed(2, &["x.pcapng exists, and is no capture"]);

@@ -131,7 +131,7 @@ fn what_cannot_be_is_usage() {
 }
 
 #[test]
-fn nobody_answers() {
+fn no_listener_answers() {
     let held = transom_rules::ports::Held::new().unwrap();
     let port = held.address().port();
     let ran = run(&["rping", "-c", &format!("127.0.0.1:{port}"), "-C", "1"]);

@@ -1,4 +1,5 @@
-//! `transom ps` and `transom show`: who is listed, what they say, and to whom.
+//! `transom ps` and `transom show`: the processes listed, their answers, and the users that get
+//! one.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
@@ -194,7 +195,7 @@ fn a_process_is_listed_and_shown_with_its_window_and_its_refusal() {
 }
 
 #[test]
-fn who_was_not_asked_to_does_not_answer() {
+fn a_process_that_was_not_asked_to_does_not_answer() {
     let runtime = Runtime::new("quiet");
     let mut command = runtime.command();
     let server = Server::of(command.args(["rping", "-s", "-a", "127.0.0.1", "-p", "0"]));
@@ -288,7 +289,7 @@ fn two_engines_of_one_process_are_listed_once() {
     }
 }
 
-/// Everything that a process says to whoever connects to `socket` as `user`.
+/// Everything that a process sends to a client that connects to `socket` as `user`.
 fn told(socket: &Path, user: Option<u32>) -> String {
     std::thread::scope(|scope| {
         let asks = scope.spawn(|| {
@@ -310,9 +311,9 @@ fn told(socket: &Path, user: Option<u32>) -> String {
 /// The process's folder keeps other users away; and if that were open, the process would still tell
 /// them nothing.
 #[test]
-fn another_user_is_told_nothing() {
+fn another_user_gets_no_record() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("another_user_is_told_nothing is SKIPPED: only root can play two users");
+        eprintln!("another_user_gets_no_record is SKIPPED: only root can play two users");
         return;
     }
     let runtime = Runtime::new("users");
@@ -329,7 +330,7 @@ fn another_user_is_told_nothing() {
     assert_eq!(told(socket, Some(54_321)), "");
 }
 
-/// A folder that others may look into is not used: the program hears why.
+/// A folder that others may enter is not used: the program gets the reason.
 #[test]
 fn a_folder_that_is_open_to_others_is_refused() {
     let runtime = Runtime::new("open");

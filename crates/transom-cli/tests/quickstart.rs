@@ -1,4 +1,4 @@
-//! `transom quickstart`: the first thing a stranger sees (issue 2, section 5).
+//! `transom quickstart`: the first command that a newcomer runs.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
@@ -70,10 +70,10 @@ fn json_says_what_happened_and_the_exit_status_that_all_went_as_it_must() {
     assert_eq!(explanations.len(), 6, "every mistake has an explanation of its own");
 }
 
-/// Both processes are of one user on one host, and say so; or have been told to take TCP, by an option
-/// or by the environment, and say that.
+/// Both processes are of one user on one host, and say so; or take TCP, as an option or the
+/// environment demands, and say that.
 #[test]
-fn the_path_is_shared_memory_and_tcp_if_told_so() {
+fn the_path_is_shared_memory_and_tcp_on_request() {
     let sample = Sample::new("path", 70_000);
     let told = |path: &[&str], variable: Option<&str>| {
         let mut command = transom();
@@ -98,7 +98,7 @@ fn the_path_is_shared_memory_and_tcp_if_told_so() {
 }
 
 #[test]
-fn people_are_told_the_same_on_one_screen() {
+fn the_text_for_people_fits_one_screen() {
     let sample = Sample::new("people", 70_000);
     let ran = run(&["quickstart", sample.path()]);
     assert_eq!(ran.code, 0, "{ran:?}");

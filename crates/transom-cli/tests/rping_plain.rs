@@ -1,5 +1,5 @@
-//! `transom rping` against a peer that has never heard of Transom: what the Linux kernel's siw and
-//! rping say to each other (as captured), spoken over a plain socket, in both roles.
+//! `transom rping` against a plain iWARP peer: the bytes of the Linux kernel's siw and of rping (as
+//! captured), over a plain socket, in both roles.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
@@ -436,7 +436,7 @@ fn a_kernel_server_that_mirrors_what_it_does_not_know() {
     peer.join().unwrap();
 }
 
-/// A client that Sends something else than 16 bytes is told off, in a sentence.
+/// A client that Sends something else than 16 bytes gets an error, in a sentence.
 #[test]
 fn a_client_that_speaks_another_protocol() {
     let server = serve("off", &[]);

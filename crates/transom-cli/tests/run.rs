@@ -146,7 +146,7 @@ fn what_cannot_be_started_ends_as_in_a_shell() {
 
 /// Verbs V7.
 #[test]
-fn v7_a_static_program_is_told_that_it_cannot_be_served() {
+fn v7_a_static_program_is_reported_as_not_servable() {
     let source = "void _start(void) { for (;;) { } }";
     let Some(program) = compiled(source, "static", &["-static", "-nostdlib"]) else { return };
     let done = run(&["--", program.to_str().unwrap()]);
@@ -156,7 +156,7 @@ fn v7_a_static_program_is_told_that_it_cannot_be_served() {
 
 /// Verbs V7: only a set-uid program of another user is one.
 #[test]
-fn v7_a_set_uid_program_is_told_that_it_cannot_be_served() {
+fn v7_a_set_uid_program_is_reported_as_not_servable() {
     let program = file("set-uid");
     std::fs::copy("/bin/true", &program).unwrap();
     if std::os::unix::fs::chown(&program, Some(65534), None).is_err() {

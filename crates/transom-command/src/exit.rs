@@ -12,7 +12,7 @@ pub enum Exit {
     CheckFailed = 1,
     /// The arguments cannot be served (clap uses 2 for what it cannot parse).
     Usage = 2,
-    /// Nobody answers there, or not with a yes.
+    /// No listener answers there, or the answer is no.
     NoConnection = 3,
     /// The peer refused an access, or broke the protocol.
     Peer = 4,

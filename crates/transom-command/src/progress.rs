@@ -63,7 +63,7 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    fn each_step_is_counted_and_nothing_is_drawn_where_nobody_looks() {
+    fn each_step_is_counted_and_nothing_is_drawn_without_a_terminal() {
         assert_eq!(steps(3, "pairs").collect::<Vec<_>>(), [0, 1, 2]);
         let progress = Progress::of_bytes(10, "reading");
         progress.advance(4);

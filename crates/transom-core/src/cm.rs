@@ -1,4 +1,4 @@
-//! Connectors and listeners (ND2 4.7, 4.8): who may call what when, and what the calls agree.
+//! Connectors and listeners (ND2 4.7, 4.8): the calls that each state allows, and what they agree.
 //!
 //! Both are plain values that look their answers up in the dialect's tables. A connector's own lock
 //! comes before its link's: its calls take the [`Connection`], its events
@@ -284,7 +284,7 @@ impl Connector {
         Ok(&self.private)
     }
 
-    /// Be told when the peer disconnects.
+    /// Ask for a notification when the peer disconnects.
     pub fn notify_disconnect(&mut self, waiter: u64, effects: &mut Effects) -> Result<(), Status> {
         self.gate(ConnectorCall::NotifyDisconnect)?;
         if self.state == ConnectorState::Connected {
@@ -306,7 +306,7 @@ impl Connector {
         self.gate(ConnectorCall::Disconnect)?;
         let peer_gone = self.state == ConnectorState::PeerGone
             || connection.as_ref().is_none_or(|c| c.ended().is_some());
-        self.tell(self.dialect.notify_on_disconnect, cx.effects);
+        self.finish_notify(self.dialect.notify_on_disconnect, cx.effects);
         if let Some(connection) = connection {
             connection.disconnect(cx);
         }
@@ -320,8 +320,8 @@ impl Connector {
         Ok(())
     }
 
-    /// The last reference to it or to its queue pair is gone: as Disconnect or Reject without anybody
-    /// who waits.
+    /// The last reference to it or to its queue pair is gone: as Disconnect or Reject, without a
+    /// waiter.
     pub fn release(&mut self, cx: &mut Cx<'_>, connection: Option<&mut Connection>) {
         match (self.state, connection) {
             (ConnectorState::Requested, Some(connection)) => {
@@ -330,7 +330,7 @@ impl Connector {
             (_, Some(connection)) => connection.disconnect(cx),
             (_, None) => {}
         }
-        self.tell(Status::Canceled, cx.effects);
+        self.finish_notify(Status::Canceled, cx.effects);
         self.finish(Status::Canceled, cx.effects);
         self.state = ConnectorState::Disconnected;
     }
@@ -355,7 +355,7 @@ impl Connector {
                 self.state = ConnectorState::Disconnected;
                 self.finish(Status::Canceled, cx.effects);
             }
-            ConnectorState::Connected => self.tell(Status::Canceled, cx.effects),
+            ConnectorState::Connected => self.finish_notify(Status::Canceled, cx.effects),
             _ => {}
         }
     }
@@ -425,7 +425,7 @@ impl Connector {
                 self.state = ConnectorState::PeerGone;
                 // The peer has done nothing if this side's address has gone (ND2 4.5).
                 let status = if removed { Status::DeviceRemoved } else { Status::Success };
-                self.tell(status, effects);
+                self.finish_notify(status, effects);
             }
             ConnectorState::Disconnecting if reason != EndReason::Disconnected => {
                 self.state = ConnectorState::Disconnected;
@@ -435,7 +435,7 @@ impl Connector {
         }
     }
 
-    /// The link is gone. A Disconnect that still waits, because nobody said how it went, has failed.
+    /// The link is gone. A Disconnect that still waits, because its result is unknown, has failed.
     pub fn link_gone(&mut self, effects: &mut Effects) {
         if self.state == ConnectorState::Disconnecting {
             self.state = ConnectorState::Disconnected;
@@ -449,7 +449,7 @@ impl Connector {
         }
     }
 
-    fn tell(&mut self, status: Status, effects: &mut Effects) {
+    fn finish_notify(&mut self, status: Status, effects: &mut Effects) {
         for waiter in self.notify.drain(..) {
             effects.finish(waiter, status);
         }

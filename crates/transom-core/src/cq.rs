@@ -191,7 +191,7 @@ impl CompletionQueue {
         }
     }
 
-    /// Ask to be told. `waiter` comes back in `fired`, now or later.
+    /// Ask for a notification. `waiter` comes back in `fired`, now or later.
     pub fn notify(&mut self, kind: NotifyKind, waiter: u64, fired: &mut Vec<Finished>) {
         let errors = kind == NotifyKind::Errors;
         self.waiters.push(Waiter { number: waiter, errors });

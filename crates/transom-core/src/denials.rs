@@ -48,7 +48,7 @@ pub enum DenialCause {
 }
 
 impl DenialCause {
-    /// The same for the peer that was refused, who knows what it asked for. A wire may cut it short.
+    /// The text for the refused peer, which knows what it asked for. A wire may cut it short.
     #[must_use]
     pub fn for_peer(&self) -> String {
         match self {
@@ -135,7 +135,7 @@ impl DenialLog {
         self.first - 1 + self.records.len() as u64
     }
 
-    /// Of these, how many made room for others.
+    /// Refusals among these whose records made room for others.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.first - 1

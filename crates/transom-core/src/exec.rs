@@ -121,8 +121,8 @@ impl Execution {
         self.number
     }
 
-    /// Requests and receives that have completed since the last time, whose places
-    /// [`QueuePair::free`](crate::QueuePair::free) is to hear of before the completions are seen.
+    /// Requests and receives that have completed since the last time. Pass their places to
+    /// [`QueuePair::free`](crate::QueuePair::free) before the completions are seen.
     #[inline]
     pub fn take_freed(&mut self) -> (u32, u32) {
         (std::mem::take(&mut self.freed), std::mem::take(&mut self.freed_receives))

@@ -100,7 +100,7 @@ impl SharedReceiveQueue {
         Ok(())
     }
 
-    /// Ask to be told when fewer receives than the threshold wait.
+    /// Ask for a notification when fewer receives than the threshold wait.
     pub fn notify(&mut self, waiter: u64, fired: &mut Vec<Finished>) {
         self.waiters.push(waiter);
         self.fire(fired);

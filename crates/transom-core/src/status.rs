@@ -39,7 +39,7 @@ pub enum Status {
     ConnectionInvalid,
     /// Already connecting or connected.
     ConnectionActive,
-    /// The peer's program said no, or nobody listens.
+    /// The peer's program said no, or no program listens.
     ConnectionRefused,
     /// The peer was gone already.
     ConnectionAborted,
@@ -79,7 +79,7 @@ pub enum Status {
     BadNetworkName,
     /// Not an address of this adapter.
     InvalidAddress,
-    /// Somebody else has this address and port.
+    /// Another socket has this address and port.
     SharingViolation,
     /// No ephemeral port is left.
     TooManyAddresses,

@@ -59,7 +59,7 @@ pub enum What {
     },
     /// A completion was made.
     Completed {
-        /// Of what.
+        /// The kind of the request or receive.
         kind: CompletionKind,
         /// How.
         status: Status,
@@ -97,8 +97,8 @@ pub trait Tracer {
     /// An event.
     fn event(&mut self, event: &TraceEvent);
 
-    /// Whether it is to hear of every message. If not, small Writes go the short way
-    /// (`connection/small.rs`), which tells nothing of them; everything else is told as ever.
+    /// Whether the tracer wants every message. If not, small Writes go the short way
+    /// (`connection/small.rs`), which reports none of them; everything else is reported as ever.
     fn wants_messages(&self) -> bool {
         true
     }

@@ -1,6 +1,6 @@
-//! Random sequences of calls on both sides of a connection against a model of ND2 4.7: what each call
-//! answers, where it leads, and where the other side is led; whoever was accepted to wait, and each
-//! receive that was accepted, hears of its end exactly once (design rule 10). All dialects, both wires.
+//! Random sequences of calls on both sides of a connection against a model of ND2 4.7: the answer
+//! of each call, and the states it leads both sides to. Each accepted waiter and each accepted
+//! receive ends exactly once (design rule 10). All dialects, both wires.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -67,7 +67,7 @@ struct World {
     pair: Pair,
     dialect: &'static Dialect,
     sides: [Side; 2],
-    /// Numbers of those who wait: how they will hear, as far as that is certain.
+    /// Numbers of the waiters, with their status as far as that is certain.
     waiting: [Vec<u64>; 2],
     receives: [Vec<u64>; 2],
     next: u64,
@@ -135,7 +135,7 @@ impl World {
     }
 
     /// The connection of `host` is over by its own doing: where that leads the other side.
-    fn peer_hears_of_the_end(&mut self, host: usize) {
+    fn end_reaches_the_peer(&mut self, host: usize) {
         let peer = &mut self.sides[1 - host];
         match peer.state {
             State::Connected => peer.state = State::PeerGone,
@@ -167,7 +167,7 @@ impl World {
                     self.sides[PASSIVE].state = State::Queued;
                 }
             }
-            // Whether somebody takes a request is the listener's business: not in this model.
+            // Whether a program takes a request is the listener's business: not in this model.
             Step::Connect if self.sides[PASSIVE].state != State::Queued => {}
             Step::Connect => {
                 if self.expected(ACTIVE, Call::Bind).is_ok() {
@@ -227,7 +227,7 @@ impl World {
                     let active = &mut self.sides[ACTIVE];
                     (active.state, active.refused, active.rejected) = (State::Bound, true, data);
                 } else if expected.is_ok() {
-                    self.peer_hears_of_the_end(host);
+                    self.end_reaches_the_peer(host);
                 }
                 if expected.is_ok() {
                     self.sides[host].state = State::Disconnected;
@@ -247,7 +247,7 @@ impl World {
                 if expected.is_ok() {
                     // The other side's end answers at once, whatever its program does (NDK DC-1).
                     self.sides[host].state = State::Disconnected;
-                    self.peer_hears_of_the_end(host);
+                    self.end_reaches_the_peer(host);
                 }
             }
             Step::Cancel(host) => {
@@ -256,7 +256,7 @@ impl World {
                 match state {
                     State::Connecting | State::Accepting => {
                         self.sides[host].state = State::Disconnected;
-                        self.peer_hears_of_the_end(host);
+                        self.end_reaches_the_peer(host);
                     }
                     State::Disconnecting => self.sides[host].state = State::Disconnected,
                     _ => {}
@@ -298,7 +298,7 @@ impl World {
         }
     }
 
-    /// Everybody lets go: nobody waits any more.
+    /// Both programs drop their handles: no waiter is left.
     fn end(mut self) {
         for host in [ACTIVE, PASSIVE] {
             self.pair.release(host);

@@ -17,11 +17,11 @@ transom_testing::again_over_process![
     nd2_4_7_3_every_listener_call_in_every_state,
     nd2_4_7_2_a_connection_is_made_in_three_steps,
     nd2_4_7_2_a_refused_connect_may_be_tried_again_with_the_same_queue_pair,
-    nd2_4_7_2_a_connect_that_cannot_reach_anybody_ends_with_the_reason,
+    nd2_4_7_2_a_connect_without_a_route_ends_with_the_reason,
     nd2_c18_an_accept_whose_peer_backs_out_is_refused,
     nd2_4_7_2_an_active_side_that_is_gone_makes_accept_abort,
     nd2_4_7_2_accept_succeeds_when_the_active_side_completes_and_leaves_at_once,
-    nd2_4_7_2_an_accept_that_nobody_completes_times_out,
+    nd2_4_7_2_an_accept_that_is_not_completed_times_out,
     nd2_4_7_2_first_data_establishes_too,
     nd2_4_9_the_notice_comes_before_the_flush,
     nd2_4_7_4_cancel,
@@ -294,7 +294,7 @@ fn nd2_4_7_2_a_refused_connect_may_be_tried_again_with_the_same_queue_pair() {
 }
 
 #[test]
-fn nd2_4_7_2_a_connect_that_cannot_reach_anybody_ends_with_the_reason() {
+fn nd2_4_7_2_a_connect_without_a_route_ends_with_the_reason() {
     let status = Status::HostUnreachable;
     for (end, status) in [(LinkEnd::Failed(status), status), (LinkEnd::TimedOut, Status::IoTimeout)]
     {
@@ -305,7 +305,7 @@ fn nd2_4_7_2_a_connect_that_cannot_reach_anybody_ends_with_the_reason() {
         assert_eq!(pair.hosts[ACTIVE].connector.state(), ConnectorState::Bound);
         assert_eq!(pair.hosts[ACTIVE].queue_pair.state(), QueuePairState::Idle);
     }
-    // Nobody answers at all: the wire's own limit, which leaves a program time to think (ND2 C32).
+    // No answer at all: the wire's own limit, which leaves a program time to think (ND2 C32).
     let mut pair = Pair::new(PairConfig::new(&dialect::ND2));
     pair.connect(2, READS, b"").unwrap();
     pair.stall(PASSIVE, true);
@@ -367,7 +367,7 @@ fn nd2_4_7_2_accept_succeeds_when_the_active_side_completes_and_leaves_at_once()
 }
 
 #[test]
-fn nd2_4_7_2_an_accept_that_nobody_completes_times_out() {
+fn nd2_4_7_2_an_accept_that_is_not_completed_times_out() {
     let (mut pair, _) = in_state(&dialect::ND2, ConnectorState::Accepting).unwrap();
     pair.hosts[PASSIVE].post_receive(7, &[]).unwrap();
     pair.advance(Duration::from_secs(59));
@@ -454,7 +454,7 @@ fn ndk_dc1_disconnect_waits_for_the_peer() {
     assert_eq!(finished(&pair.hosts[ACTIVE], 60), Some(Status::IoTimeout));
 }
 
-/// NDK DC-1: a Disconnect does not outlive its link, though nothing was heard of how it went.
+/// NDK DC-1: a Disconnect does not outlive its link, though its result is unknown.
 #[test]
 fn ndk_dc1_a_disconnect_whose_link_is_gone_fails() {
     let gone = |state| {

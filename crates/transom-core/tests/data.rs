@@ -113,7 +113,7 @@ fn a_region_is_in_use_from_the_beginning_of_the_peers_message_to_its_end() {
     }
 }
 
-/// WSD N-2, N-3: a Send waits for its receive as long as its dialect does, whoever the peer is.
+/// WSD N-2, N-3: a Send waits for its receive as long as its dialect does, with every peer.
 #[test]
 fn a_send_waits_for_its_receive_without_limit_if_its_dialect_has_none() {
     // A Send to a plain peer is over for its sender when it has left.
@@ -284,7 +284,7 @@ fn a_region_gets_its_memory_and_loses_it_in_queue_order() {
     });
 }
 
-/// NDK FR-8, FR-14: the request fails, whoever asks for what, and says why.
+/// NDK FR-8, FR-14: the request fails, whatever it asks for, and says why.
 #[test]
 fn a_region_that_cannot_have_this_memory_fails_the_request() {
     let one = Segment { host: 0x1000, length: 50 };

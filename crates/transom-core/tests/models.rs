@@ -42,7 +42,7 @@ struct Watched {
     /// Entries that were not retrieved: context, whether it counts as solicited, whether a firing has
     /// reported it.
     entries: Vec<(u64, bool, bool)>,
-    /// Notifications that were not told, and whether they are for the queue's failure only.
+    /// Notifications that have not fired, and whether they are for the queue's failure only.
     waiting: Vec<(u64, bool)>,
     kind: Option<NotifyKind>,
     depth: usize,
@@ -80,7 +80,7 @@ fn contexts(completions: &[Completion]) -> Vec<u64> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Entries come out once, in order; a notification is told once, of something new (ND2 N1 to
+    /// Entries come out once, in order; a notification fires once, for something new (ND2 N1 to
     /// N5), of the failure (ND2 N7), or canceled; a full queue dies and takes everything with it.
     #[test]
     fn nd2_4_4_a_completion_queue_does_what_its_watcher_expects(
@@ -154,8 +154,8 @@ proptest! {
         }
     }
 
-    /// ND2 C38: an elastic queue never overruns while nobody has more under way than its own depth;
-    /// entries of a queue that is gone take no place from others (1.3 rule 6).
+    /// ND2 C38: an elastic queue never overruns while no queue pair has more under way than its own
+    /// depth; entries of a queue that is gone take no place from others (1.3 rule 6).
     #[test]
     fn nd2_c38_an_elastic_queue_has_room_for_all_that_are_bound(
         requested in 0..4usize,
@@ -222,8 +222,8 @@ fn shared() -> impl Strategy<Value = Shared> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Receives go to whoever asks, or come back; who found none is woken once when there are some; who
-    /// waits for few of them is told once, or canceled.
+    /// Receives go to the queue pair that asks, or come back. A queue pair that found none is woken
+    /// once when there are some; a waiter for few of them fires once, or is canceled.
     #[test]
     fn nd2_2_7_a_shared_receive_queue_does_what_its_watcher_expects(
         depth in 1..8usize,

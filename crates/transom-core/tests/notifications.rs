@@ -301,8 +301,8 @@ fn v54_a_queue_that_runs_over_may_keep_what_is_in_it() {
     assert_eq!(contexts(&mut cq), []);
 }
 
-/// Verbs V37: a queue pair that is reset or destroyed takes its completions with it, nobody else's, and what
-/// the others have to report is reported.
+/// Verbs V37: a queue pair that is reset or destroyed takes only its own completions with it, and
+/// the others' are reported.
 #[test]
 fn v37_a_purge_takes_the_entries_of_one_queue_pair() {
     let of = |number, context, flags| Completion {

@@ -267,7 +267,7 @@ impl<'s> Player<'s> {
         }
     }
 
-    /// Hear a frame of the peer, with this side's tokens.
+    /// Receive a frame of the peer, with this side's tokens.
     fn hear(&mut self, unit: &Unit) {
         let bytes = if unit.start_up { unit.bytes.clone() } else { self.renamed(unit) };
         if unit.start_up && !self.client {

@@ -16,7 +16,7 @@ use transom_wire::{
     ReadLimits, Refusal, RefusalClass, Role, SetupError, Time, Trailer, Verdicts, Violation, Wire,
 };
 
-/// Says what it is told to: `polled` is known before the event of the one byte that comes in.
+/// A wire with set answers: `polled` is known before the event of the one byte that comes in.
 #[derive(Default)]
 struct Script {
     polled: Arc<Mutex<VecDeque<Event<'static>>>>,
@@ -256,8 +256,8 @@ fn what_a_wire_knows_comes_before_what_it_decodes() {
     assert_eq!(host.outcomes(), [(1, Status::Success), (20, Status::Success)]);
 }
 
-/// A driver bounds what a peer can take of its thread by frames, not by bytes: it must hear of each, also
-/// of those that say nothing.
+/// A driver bounds what a peer can take of its thread by frames, not by bytes: it must count each,
+/// also those without a message.
 #[test]
 fn every_frame_counts() {
     let mut host = host(Script::default());

@@ -14,7 +14,7 @@ use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread;
 use on_loom::{bounded, sync};
 
-/// A queue that anybody may fill, and a count of what was taken from it under the lock.
+/// A queue that every thread may fill, and a count of what was taken from it under the lock.
 struct Shared {
     queued: AtomicU32,
     sent: AtomicU32,
@@ -29,7 +29,7 @@ impl Shared {
             lock: CombiningLock::new(0),
         })
     }
-    /// As a link does it: what is to be done goes straight into the pass, or is left for whoever
+    /// As a link does it: the work goes straight into the pass, or is left for the thread that
     /// makes it.
     fn drive(&self, count: u32) {
         let mine = std::cell::Cell::new(count);
@@ -95,7 +95,7 @@ fn no_post_is_lost_against_a_control_call() {
     });
 }
 
-/// What is left while a small post holds the lock is done behind it.
+/// Work left while a small post holds the lock is done after it.
 #[test]
 fn no_post_is_lost_against_a_short_one() {
     loom::model(|| {

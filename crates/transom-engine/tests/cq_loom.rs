@@ -172,7 +172,7 @@ fn completions(numbers: std::ops::RangeInclusive<u64>) -> impl Iterator<Item = C
     numbers.map(|request_context| Completion { request_context, ..Completion::default() })
 }
 
-/// What a link's pass does with a batch, and what it does when its lock is dropped.
+/// A link's pass adds a batch, and fires after its lock is dropped.
 fn add_all(queue: &Arc<Cq>, numbers: std::ops::RangeInclusive<u64>) {
     let mut notifications = Notifications::default();
     queue.add_all(completions(numbers), &mut notifications);

@@ -1,15 +1,15 @@
 //! More of the driver at a time than loom can exhaust: a link over a ring, two threads that block in a
 //! completion queue, one that polls, the background thread and a control call, all on the shipped source
-//! files, in thousands of random schedules. Nobody may sleep while a record or a completion waits
-//! (shuttle reports threads that all sleep), and each record is taken once, in order.
+//! files, in thousands of random schedules. No thread may sleep while a record or a completion
+//! waits (shuttle reports threads that all sleep), and each record is taken once, in order.
 //!
 //! Seen to fail without the second look of `CombiningLock::drive`, without the look after the unlock, and without
 //! the look again after a link has said that it sleeps. Shuttle runs one thread at a time: what barriers
 //! are for is the loom models' part, and so is the note for a waiter whose link is left unread, which no
 //! random schedule came to.
 //!
-//! Who waits is counted here as in `driver/schedule/watch.rs`, which `watch_loom.rs` has: with its leases in between,
-//! a lost second look took more than ten times as many schedules to come up.
+//! Waiters are counted here as in `driver/schedule/watch.rs`, which `watch_loom.rs` has: with its
+//! leases in between, a lost second look took more than ten times as many schedules to come up.
 #![allow(missing_docs, dead_code, unreachable_pub, clippy::unwrap_used)]
 
 mod sync {
@@ -45,7 +45,7 @@ const SCHEDULES: usize = 1_500;
 const RECEIVE: u32 = 1;
 const FLUSH: u32 = 2;
 
-/// What the kernel knows: the peer's bell, the alarm of the background thread, threads' own bells.
+/// The kernel's part: the peer's bell, the alarm of the background thread, threads' own bells.
 #[derive(Default)]
 struct Kernel {
     rung: Mutex<[bool; 5]>,
@@ -81,13 +81,13 @@ impl Bell for Doorbell {
     }
 }
 
-/// What lies under the lock: the reading end, and what it has read.
+/// The state under the lock: the reading end, and what it has read.
 struct Reader {
     consumer: Consumer,
     read: u64,
 }
 
-/// One side of a connection: a link with one completion queue.
+/// A side of a connection: a link with one completion queue.
 struct End {
     kernel: Arc<Kernel>,
     slots: Vec<Slot>,
@@ -238,7 +238,7 @@ impl End {
     }
 }
 
-/// One world: so many threads that wait, and one that polls so many times.
+/// A world of `waiters` threads that wait, and a thread that polls `polls` times.
 fn world(waiters: usize, polls: usize) {
     let end = End::new();
     let start = |work: Box<dyn FnOnce(&End) + Send>| {
@@ -268,7 +268,7 @@ fn world(waiters: usize, polls: usize) {
 }
 
 #[test]
-fn nobody_sleeps_while_something_waits() {
+fn no_thread_sleeps_while_something_waits() {
     for (waiters, polls) in [(1, 0), (1, 2), (2, 4)] {
         shuttle::check_random(move || world(waiters, polls), SCHEDULES);
         // Few changes of thread, at the worst places.

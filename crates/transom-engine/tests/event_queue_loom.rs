@@ -1,7 +1,7 @@
-//! Every interleaving of what a link has decided and who hears of it, on the shipped source file
-//! (`driver/link/event_queue.rs`): completions that go straight to their queue, deferred events that wait
-//! until the link's lock is dropped, owners that change and go. Each is reported once and in order
-//! (ND2 4.9).
+//! Every interleaving of a link's events and their delivery, on the shipped source file
+//! (`driver/link/event_queue.rs`): completions that go straight to their queue, deferred events
+//! that wait until the link's lock is dropped, owners that change and go. Each is reported once and
+//! in order (ND2 4.9).
 //!
 //! Seen to fail without the look at `has_deferred` or the one at `delivering` in `EventQueue::post` (the
 //! first), without the lock of the reader (the second and the third: so it was), without the question whose
@@ -23,15 +23,15 @@ pub use transom_core::{
     Completion, ConnectionEvent, Effect, Effects, EndReason, Finished, SharedReceives, Side, Status,
 };
 
-/// What the link gives back when it is gone.
+/// The result of a link that is gone.
 #[derive(Debug)]
 pub struct Execution;
 
-/// What is heard, by number, in the order in which it was.
+/// The events delivered, by number, in order.
 type Heard = Arc<Mutex<Vec<u64>>>;
 
 mod notifications {
-    /// Nobody is told in this model.
+    /// Notifications do nothing in this model.
     #[derive(Debug)]
     pub struct Sink;
 
@@ -101,7 +101,7 @@ mod qp {
 struct Reader {
     lock: Mutex<()>,
     heard: Heard,
-    /// Added to the numbers that it hears.
+    /// Added to the numbers delivered to it.
     voice: u64,
 }
 
@@ -149,7 +149,7 @@ mod link {
 
     #[derive(Debug)]
     pub struct Link {
-        /// What the lock of a link guards: the number of the next effect.
+        /// The state under the lock of a link: the number of the next effect.
         pub state: Mutex<u64>,
         pub events: EventQueue,
         pub owner: Mutex<Weak<dyn Owner>>,
@@ -242,7 +242,7 @@ fn assert_all_in_order(heard: &Heard, last: u64) {
 
 /// No completion overtakes a deferred event, or one that waited behind it.
 #[test]
-fn what_two_passes_decide_is_told_in_order() {
+fn the_events_of_two_passes_are_delivered_in_order() {
     bounded(3, || {
         let heard = Heard::default();
         let connector = Reader::connector(&heard);
@@ -256,9 +256,9 @@ fn what_two_passes_decide_is_told_in_order() {
     });
 }
 
-/// The same when nobody is left whose lock would let one thread at a time read.
+/// The same without an owner, whose lock would let one thread at a time read.
 #[test]
-fn what_nobody_is_left_to_hear_completes_in_order() {
+fn requests_without_an_owner_complete_in_order() {
     bounded(3, || {
         let heard = Heard::default();
         let link = link(Weak::<Reader>::new(), &heard);
@@ -266,7 +266,7 @@ fn what_nobody_is_left_to_hear_completes_in_order() {
         let thread = thread::spawn(move || other.pass(&[Tell, Complete, Complete]));
         link.pass(&[Tell, Complete]);
         thread.join().unwrap();
-        // What was for the connector is heard by nobody.
+        // Events for the connector are dropped.
         let heard = heard.lock().unwrap();
         assert_eq!(heard.len(), 3);
         assert!(heard.is_sorted(), "{heard:?}");
@@ -286,7 +286,7 @@ fn a_change_of_owner_loses_and_reorders_nothing() {
         let mine = link.decide(&[Tell]);
         link.deliver();
         thread.join().unwrap();
-        // The listener may hear of what came before; what came behind it is for the connector.
+        // The listener may get the events before; the events after are for the connector.
         let heard = heard.lock().unwrap();
         assert!(heard.contains(&mine), "{mine}: {heard:?}");
         assert!(heard.iter().map(|one| one % HEARD_BY_LISTENER).eq(1..=3), "{heard:?}");

@@ -1,7 +1,8 @@
-//! Every interleaving of who looks at many links, on the shipped source files (`driver/schedule/ready_set.rs`,
-//! `driver/schedule/watch.rs`, `driver/schedule/lease.rs`): a thread that serves those that are ready, one that waits and
-//! goes, the background thread. In the end every link is armed and the background thread waits for them, or
-//! the alarm is set and this is so after it.
+//! Every interleaving of the threads that serve many links, on the shipped source files
+//! (`driver/schedule/ready_set.rs`, `driver/schedule/watch.rs`, `driver/schedule/lease.rs`): a
+//! thread that serves those that are ready, one that waits and goes, the background thread. In the
+//! end every link is armed and the background thread waits for them, or the alarm is set and this
+//! is so after it.
 //!
 //! Seen to fail without the second lease of `Shared::serve`, with a link that is listed before it is served,
 //! with a background thread or a waiter that does not arm what is listed, and without the barriers of
@@ -78,13 +79,13 @@ mod shared {
 
     pub const READY_SET: u64 = 2;
 
-    /// What the set calls of a link.
+    /// The calls of the set on a link.
     pub trait Source: std::fmt::Debug + Send + Sync {
         fn serve(&self, now: Time) -> bool;
         fn finish_served(&self);
     }
 
-    /// One-shot readiness of the one link there is.
+    /// Readiness of the only link, reported once.
     pub struct Epoll(pub Mutex<bool>);
 
     impl Epoll {
@@ -126,7 +127,7 @@ mod shared {
     }
 }
 
-/// It is ready, if it is; to serve it takes so long.
+/// A world whose link is `ready` or not; serving it takes `takes`.
 fn world(ready: bool, takes: u64) -> Arc<Shared> {
     Arc::new(Shared {
         ready_set: ReadySet::new(Duration::from_nanos(100)),
@@ -146,7 +147,8 @@ impl Shared {
         !self.ready_set_has_poller()
     }
 
-    /// As time goes by: everybody has gone but the background thread, which waits for the links or not.
+    /// As time goes by: all threads have gone but the background thread, which waits for the links
+    /// or not.
     fn assert_looked_after(&self, mut waits: bool) {
         loop {
             let Some(next) = *self.alarm.lock().unwrap() else { break };
@@ -162,7 +164,7 @@ impl Shared {
 }
 
 #[test]
-fn what_is_served_while_a_lease_lapses_is_armed_by_somebody() {
+fn a_link_served_while_a_lease_lapses_is_armed() {
     // The lease of the first call lasts until 101. A round may take longer than the lease.
     for (now, takes) in [((101, 102), 0), ((140, 102), 0), ((101, 60), 100), ((230, 60), 200)] {
         bounded(3, move || {
@@ -180,7 +182,7 @@ fn what_is_served_while_a_lease_lapses_is_armed_by_somebody() {
 }
 
 #[test]
-fn a_waiter_that_goes_leaves_somebody_to_look() {
+fn a_waiter_that_leaves_makes_a_thread_responsible() {
     for (background, goes) in [(102, 105), (200, 105), (200, 230)] {
         bounded(3, move || {
             let shared = world(true, 0);
@@ -199,7 +201,7 @@ fn a_waiter_that_goes_leaves_somebody_to_look() {
 }
 
 #[test]
-fn a_poller_a_waiter_and_the_background_thread_leave_somebody_to_look() {
+fn a_poller_a_waiter_and_the_background_thread_leave_a_thread_responsible() {
     bounded(2, || {
         let shared = world(true, 0);
         sys::set(1);

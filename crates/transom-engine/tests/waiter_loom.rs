@@ -35,7 +35,8 @@ struct Link {
     unread: AtomicBool,
     written: AtomicU32,
     asleep: AtomicU32,
-    /// What wakes a waiter: the peer's bell, its completion queue, the background thread.
+    /// The three ways to wake a waiter: the peer's bell, its completion queue, the background
+    /// thread.
     bell: AtomicBool,
     told: AtomicBool,
     noted: AtomicBool,
@@ -71,7 +72,7 @@ impl Link {
     fn take(&self, read: &mut u32) {
         if self.has_news(*read) {
             *read += 1;
-            // Its completion goes to a queue, which wakes who sleeps there.
+            // The completion goes to a queue, which wakes its sleepers.
             self.told.store(true, Ordering::Release);
         }
     }

@@ -1,11 +1,12 @@
-//! Every interleaving of who looks next at a link, on the shipped source files (`driver/schedule/watch.rs`,
-//! `driver/schedule/lease.rs`, `driver/schedule/combining_lock.rs`): threads that poll, threads that wait and go, the background
-//! thread when a noted time has come. In the end the link is armed, or the alarm is set and the background
-//! thread arms it then.
+//! Every interleaving of the threads responsible for a link, on the shipped source files
+//! (`driver/schedule/watch.rs`, `driver/schedule/lease.rs`, `driver/schedule/combining_lock.rs`):
+//! threads that poll, threads that wait and go, the background thread when a noted time has come.
+//! In the end the link is armed, or the alarm is set and the background thread arms it then.
 //!
 //! Seen to fail without the barriers of `Watch::due` and `Watch::leave`, with a `leave` that notes new leases
 //! only, and with one that notes before it goes. (So it was: a thread that came to a halt between the two,
-//! while the lease of another one ended, left nobody.) None needs the barrier of `Watch::join`.
+//! while the lease of another one ended, left no thread responsible.) None needs the barrier of
+//! `Watch::join`.
 #![allow(missing_docs, dead_code, unreachable_pub, clippy::unwrap_used)]
 
 #[path = "../src/driver/schedule/combining_lock.rs"]
@@ -36,7 +37,7 @@ struct Link {
     lock: CombiningLock<()>,
     todo: AtomicU32,
     armed: AtomicBool,
-    /// `Timers`: when the background thread will be told.
+    /// `Timers`: when the background thread will wake.
     alarm: Mutex<Option<Time>>,
 }
 
@@ -115,7 +116,7 @@ impl Link {
         self.watch.leave(now, self.alarm());
     }
 
-    /// As time goes by: everybody has gone.
+    /// As time goes by: all threads have gone.
     fn assert_looked_after(&self) {
         loop {
             let Some(next) = *self.alarm.lock().unwrap() else { break };
@@ -127,7 +128,7 @@ impl Link {
 
 /// A lease is taken while the background thread looks whether the last one has lapsed.
 #[test]
-fn a_lease_that_is_taken_while_the_last_one_lapses_leaves_somebody_to_look() {
+fn a_lease_taken_while_the_last_one_lapses_leaves_a_thread_responsible() {
     bounded(3, || {
         let link = Link::new();
         link.poll(Time(1));
@@ -141,7 +142,7 @@ fn a_lease_that_is_taken_while_the_last_one_lapses_leaves_somebody_to_look() {
 
 /// A thread waits for a link that another one has polled; the lease ends; the thread goes.
 #[test]
-fn a_waiter_that_goes_while_a_lease_ends_leaves_somebody_to_look() {
+fn a_waiter_that_leaves_while_a_lease_ends_makes_a_thread_responsible() {
     // The waiter has read the clock before the background thread did, or after it.
     for goes in [150, 190, 230] {
         bounded(3, move || {
@@ -160,7 +161,7 @@ fn a_waiter_that_goes_while_a_lease_ends_leaves_somebody_to_look() {
 
 /// A thread polls, another one waits and goes, and a time that was noted comes.
 #[test]
-fn a_poller_a_waiter_and_the_background_thread_leave_somebody_to_look() {
+fn a_poller_a_waiter_and_the_background_thread_leave_a_thread_responsible() {
     bounded(2, || {
         let link = Link::new();
         link.poll(Time(1));
@@ -179,7 +180,7 @@ fn a_poller_a_waiter_and_the_background_thread_leave_somebody_to_look() {
 
 /// Of two that wait, each goes when it likes.
 #[test]
-fn the_last_of_two_waiters_leaves_somebody_to_look() {
+fn the_last_of_two_waiters_makes_a_thread_responsible() {
     bounded(3, || {
         let link = Link::new();
         link.poll(Time(1));

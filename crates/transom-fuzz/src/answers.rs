@@ -1,7 +1,6 @@
-//! The kernel's answers about sockets, memory, users and addresses, or what anybody would say in
-//! its place. A process taken for the same user is told more, and is not slowed when it guesses; so
-//! an answer about another socket must name nobody. An adapter ends when its address is named as
-//! removed.
+//! The kernel's answers about sockets, memory, users and addresses, genuine or forged. A process
+//! taken for the same user learns more, and is not slowed when it guesses; so an answer about
+//! another socket must name no user. An adapter ends when its address is named as removed.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -75,7 +74,7 @@ fn number(answer: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes(answer[at..at + 4].try_into().unwrap())
 }
 
-/// Whether an answer is about this socket, and somebody holds it.
+/// Whether an answer is about this socket, and the socket has a holder.
 fn holds(answer: &[u8], ends: [SocketAddr; 2]) -> bool {
     if answer.len() < 88 || answer[4..6] != 20_u16.to_ne_bytes() {
         return false;
@@ -170,7 +169,7 @@ fn memory(mut input: Input<'_>) {
 
 fn users(map: &[u8]) {
     let Ok(map) = str::from_utf8(map) else { return };
-    if sockets::maps_everybody(map) {
+    if sockets::maps_every_user(map) {
         let numbers: Vec<u64> = map.split_whitespace().take(3).flat_map(str::parse).collect();
         assert_eq!(numbers, [0, 0, u64::from(u32::MAX)]);
     }

@@ -53,8 +53,8 @@ pub(crate) fn sessions() -> Vec<Vec<u8>> {
     let piece = [0x55; 100];
     let begun = write(STAG, AT, &piece, false);
     let whole = send(1, 0, b"hello", true);
-    // Of a plain peer: a Write that is interrupted, goes on elsewhere, or wraps; a Send too long; a
-    // read that wraps; answers to what nobody asked, or for another place.
+    // From a plain peer: a Write that is interrupted, goes on elsewhere, or wraps; a Send too long;
+    // a read that wraps; answers that match no read, or the wrong place of one.
     let plain = [
         [&begun[..], &send(1, 0, b"hello", true)].concat(),
         [&begun[..], &write(STAG + 1, AT + 100, &piece, true)].concat(),
@@ -73,7 +73,7 @@ pub(crate) fn sessions() -> Vec<Vec<u8>> {
         [&whole[..], &answer(1, 0, &[7; 30], true)].concat(),
         [&whole[..], &answer(1, 0, &[7; 30], false), &answer(1, 30, &[7; 34], true)].concat(),
     ];
-    // Of one that speaks the extension: announcements that are not kept, or wrap; several frames
+    // From a peer with the extension: announcements that are not kept, or wrap; several frames
     // without one; receives taken back, and work acknowledged that was never asked for.
     let extended = [
         begun.clone(),

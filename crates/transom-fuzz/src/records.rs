@@ -27,7 +27,7 @@ enum Inside {
 #[derive(Debug, Default)]
 pub(crate) struct Model {
     inside: Inside,
-    /// Receives that the peer was told of, and how many its messages that have begun use.
+    /// Receives granted to the peer, and how many of them its messages that have begun use.
     granted: u32,
     sends: u32,
     /// Immediate data has come, and the message that brings it has not ended.

@@ -32,7 +32,7 @@ pub(crate) const RECORDS: Rules = Rules {
     },
 };
 
-/// The shared memory. Data areas are not there: who goes outside of one is found.
+/// The shared memory, without data areas: an access outside of one is found.
 struct Memory(Rc<Shared>);
 
 impl Area for Memory {
@@ -175,7 +175,7 @@ impl Victim {
         &self.shared.sides[1 - self.duplex.mine()]
     }
 
-    /// Nothing to do: it says so, and somebody wakes it, or it looks by itself.
+    /// Nothing to do: this side sets the mark of a sleeper, and is woken, or looks by itself.
     fn sleep(&mut self) {
         self.engine.pass(Duration::from_micros(10));
         if !self.duplex.fall_asleep() || !self.ours().must_ring() {

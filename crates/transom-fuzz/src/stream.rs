@@ -45,7 +45,7 @@ pub(crate) struct Engine<W> {
     pub(crate) out: Vec<u8>,
     next: u64,
     under_way: bool,
-    /// Last words.
+    /// Terminates and Closes seen.
     ends: u32,
     pub(crate) dead: bool,
     /// Why, if the peer broke a rule.
@@ -155,7 +155,7 @@ impl<W: Wire> Engine<W> {
         let _ = self.wire.link_closed(self.now, true);
         while self.wire.poll_event().is_some() {}
         self.speak();
-        assert!(self.ends <= 1, "{} last words", self.ends);
+        assert!(self.ends <= 1, "{} ends of the stream", self.ends);
         assert!(!self.wire.has_output(), "output on an ended stream");
         assert!(self.wire.deadline().is_none(), "a timer on an ended stream");
     }
@@ -274,7 +274,7 @@ impl<W: Wire> Engine<W> {
             if (self.rules.last_words)(&frame) {
                 self.ends += 1;
             } else {
-                assert!(self.ends == 0, "a frame behind the last words");
+                assert!(self.ends == 0, "a frame behind the end");
             }
             match frame.payload {
                 Payload::Memory { .. } if frame.last => self.asked -= 1,

@@ -1,8 +1,8 @@
 //! Two ends of one wire, and what may happen between them: messages of every kind and size, pieces of
 //! any length, time, refusals, memory that is gone, spoilt bytes, the end of the link.
 //!
-//! As long as nothing is spoilt, refused or cut, what arrives is what was sent, in order, and nobody
-//! finds fault with anything.
+//! As long as nothing is spoilt, refused or cut, what arrives is what was sent, in order, and
+//! neither end reports a fault.
 //!
 //! Input: six bytes of options (which wire, two for each end, limits), then steps.
 
@@ -21,10 +21,10 @@ use crate::Input;
 
 const LENGTHS: [u32; 16] =
     [0, 1, 4, 7, 31, 32, 33, 63, 500, 1400, 1448, 3000, 9000, 65_536, 65_537, 140_000];
-/// Of an active side's options: revision 1.
+/// A bit of an active side's options: revision 1.
 const OLDER: u8 = 8;
 
-/// Everybody's memory, and every message.
+/// The byte at an address of either side's memory, and of every message.
 fn byte_at(address: u64) -> u8 {
     (address as u8).wrapping_mul(31) ^ (address >> 8) as u8
 }
@@ -317,7 +317,7 @@ impl<W: Wire> End<W> {
         }
         self.queue.pop_front();
         match message {
-            // The length is 0 where nothing was asked for: then nothing is heard at the peer.
+            // The length is 0 where nothing was asked for: then nothing arrives at the peer.
             Message::Read { address, length, .. } => {
                 self.reads.push_back((self.next, address, length));
             }

@@ -200,7 +200,7 @@ impl Model {
 
     fn claim(&mut self, which: u8) {
         let claimed = self.pending.claim(&nonce(which));
-        // Whoever has said the wrong thing goes.
+        // An offerer that has said the wrong thing is dropped.
         self.known.retain(|known| !known.said || known.nonce.is_some());
         let is_it = |known: &Known| known.nonce == Some(nonce(which));
         match self.known.iter().position(is_it) {

@@ -75,7 +75,7 @@ fn only_offers_that_the_kernel_confirms_are_believed() {
 }
 
 #[test]
-fn the_kernel_names_nobody_but_the_holder_of_the_socket_that_was_asked_for() {
+fn the_kernel_names_only_the_holder_of_the_socket_asked_for() {
     rounds("answers");
 }
 

@@ -163,8 +163,8 @@ impl Answer {
     }
 }
 
-/// Connections to the sockets of such processes. One that nobody listens on is removed: a name is never
-/// used twice, so that it is nobody else's by now.
+/// Connections to the sockets of such processes. A socket without a listener is removed: a name is
+/// never used twice, so no later process has it.
 fn open_sockets(wanted: impl Fn(u32) -> bool) -> Vec<(u32, Result<UnixStream, AskError>)> {
     let sockets = Folder::existing().into_iter().flat_map(|folder| folder.sockets());
     let mut open = Vec::new();

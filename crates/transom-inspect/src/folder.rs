@@ -11,8 +11,9 @@ use rustix::fs::OFlags;
 /// unlike every other.
 pub const SOCKET: &str = ".sock";
 
-/// A folder that belongs to this user, and into which nobody else may look: `$XDG_RUNTIME_DIR/transom`,
-/// or `transom-UID` in the temporary directory where the user has no runtime directory.
+/// A folder that belongs to this user, and that no other user may enter:
+/// `$XDG_RUNTIME_DIR/transom`, or `transom-UID` in the temporary directory where the user has no
+/// runtime directory.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
@@ -112,8 +113,8 @@ impl Folder {
     }
 }
 
-/// The user's runtime directory, if the environment names one that is the user's: a program that runs
-/// as somebody else may still have the variable of the user who has started it.
+/// The user's runtime directory, if the environment names one that is the user's: a program that
+/// has changed its user may still have the variable of the user that started it.
 fn runtime_directory() -> Option<PathBuf> {
     let path = PathBuf::from(std::env::var_os("XDG_RUNTIME_DIR")?);
     let about = fs::metadata(&path).ok()?;

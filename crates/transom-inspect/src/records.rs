@@ -1,5 +1,5 @@
-//! The records. A later version may add kinds and fields; a reader passes over those it does not know.
-//! What is taken away or changes its meaning raises [`VERSION`].
+//! The records. A later version may add kinds and fields; a reader passes over those it does not
+//! know. A field that goes or changes its meaning raises [`VERSION`].
 
 use std::fmt;
 
@@ -91,7 +91,7 @@ pub struct Adapter {
     pub address: String,
     /// The interface whose rules it follows: `ND2`, `NDK`, `verbs`, ...
     pub dialect: String,
-    /// The path that it was told to take: `auto`, `process` or `tcp`.
+    /// The path that the options ask for: `auto`, `process` or `tcp`.
     pub path: String,
     /// The adapter asks for a checksum over every frame.
     pub checksum: bool,
@@ -111,17 +111,18 @@ pub struct Adapter {
 pub struct Counters {
     /// Refusals of any kind, by this side or by a peer.
     pub refusals: u64,
-    /// Of these, how many records made room for later ones.
+    /// Refusals among these whose records made room for later ones.
     pub refusals_forgotten: u64,
     /// Refusals of peers for a token that was never theirs.
     pub guesses: u64,
     /// Connections that were not let in because of such guesses.
     pub slowed: u64,
-    /// Refusals whose peer was told less, because asking whose process it is would have cost too much.
+    /// Refusals whose peer learned less, because asking the kernel for its user would have cost too
+    /// much.
     pub unasked: u64,
     /// Connections now.
     pub connections: u64,
-    /// Of these, how many share memory with a process of this host, or are about to.
+    /// Connections among these that share memory with a process of this host, or are about to.
     pub shared_connections: u64,
     /// Regions now.
     pub regions: u64,

@@ -56,7 +56,7 @@ pub struct Row {
     pub rule: &'static str,
     /// The fault's name.
     pub name: &'static str,
-    /// The engine's word for it: what a peer is told from a refusal, and what is made of a
+    /// The engine's term for it: the refusal that a Terminate reports, and the reading of a
     /// Terminate received.
     pub refusal: Option<(Operation, RefusalClass)>,
 }

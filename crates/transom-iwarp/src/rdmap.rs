@@ -37,7 +37,7 @@ pub enum Opcode {
 }
 
 impl Opcode {
-    /// Of the four bits on the wire.
+    /// Decode the four bits on the wire.
     #[must_use]
     pub fn from_bits(bits: u8) -> Option<Opcode> {
         Some(match bits {

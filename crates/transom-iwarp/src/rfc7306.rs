@@ -63,7 +63,7 @@ impl AtomicRequest {
 /// An Atomic Response, behind its untagged header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AtomicResponse {
-    /// Of the request.
+    /// The request's identifier.
     pub identifier: u32,
     /// The value before the operation.
     pub value: u64,

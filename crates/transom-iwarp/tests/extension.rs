@@ -369,7 +369,7 @@ fn v87_immediate_data_goes_in_front_of_its_message() {
     let sent = Got::Send { data: b"data".to_vec(), solicited: true, invalidate: None };
     assert_eq!(pair.passive.taken(), [sent, Got::Immediate(7, true)]);
     assert_eq!(pair.active.taken(), [Got::Done(3)], "each is one message");
-    // It belongs to one message.
+    // The announcement belongs to one message.
     pair.active.write(7, 0, b"data", true);
     pair.settle();
     assert!(matches!(pair.passive.taken()[..], [Got::Write { .. }]));
@@ -583,7 +583,7 @@ fn the_time_of_a_send_runs_from_the_peers_first_word() {
     a.send(b"one");
     let request = a.talk();
     assert_eq!(a.waiting, Some(Waiting::Receive { limit: None }));
-    // The passive side hears of the wish and answers that there is nothing.
+    // The passive side reads the wish and answers that there is nothing.
     p.feed(&request);
     let answer = p.talk();
     a.feed(&answer);

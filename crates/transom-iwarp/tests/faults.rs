@@ -139,7 +139,7 @@ fn abouts() -> Vec<Option<(Vec<u8>, Vec<u8>)>> {
 
 #[test]
 fn terminates_survive_both_bit_orders() {
-    // With a header, the order can be told in every case; iW 7.3.
+    // With a header, the order is known in every case; iW 7.3.
     let codes: HashSet<_> = TABLE.iter().map(|row| row.code).collect();
     for code in codes {
         for about in &abouts() {

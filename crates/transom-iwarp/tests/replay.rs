@@ -115,7 +115,7 @@ impl<'s> Player<'s> {
 
     fn start(&mut self, unit: &Unit, units: &[Unit]) {
         let own = parse(unit);
-        // A side that was told 0 reads raises them to the peer's (iW 9.3): the recorded values.
+        // A side that got 0 reads raises them to the peer's (iW 9.3): the recorded values.
         let mut limits = limits(&own);
         if self.client {
             if own.enhanced.is_some_and(|word| word.peer_to_peer) && limits.outbound == 1 {

@@ -185,7 +185,7 @@ fn a_trailer_is_offered_when_it_does_not_depend_on_the_payload() {
 
 /// A glance agrees with what decoding finds out later, and asks nothing of the bytes.
 #[test]
-fn a_glance_tells_the_size_and_the_token_of_a_frame() {
+fn a_glance_finds_the_size_and_the_token_of_a_frame() {
     let mut pair = Pair::plain();
     pair.active.send(b"to whom it may concern");
     pair.active.write(7, 0, &[1; 13], false);

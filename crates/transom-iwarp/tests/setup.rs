@@ -356,7 +356,7 @@ fn a_verdict_shares_the_only_read() {
     assert_eq!((facts.limits.outbound, facts.verdicts), (0, Verdicts::ProbedByRead));
 }
 
-/// ND2 4.8: 0 is a limit like any other, whatever else a plain peer has to be told (iW L2).
+/// ND2 4.8: 0 is a limit like any other, whatever else a plain peer has to learn (iW L2).
 #[test]
 fn between_transoms_no_reads_are_none() {
     for (asked, granted) in [(reads(0, 3), reads(2, 2)), (reads(3, 0), reads(2, 2))] {
@@ -603,7 +603,7 @@ fn verdicts_never_go_back() {
     hand_out(active, 1);
     active.feed(&answer);
     assert_eq!(active.taken(), [Got::Done(1)]);
-    // The same with an older verdict waiting: told once, with the younger.
+    // The same with an older verdict waiting: sent once, with the younger.
     let write = Message::Write { token: 7, address: 0, length: 0, verdict: true, immediate: None };
     hand_out(active, 2);
     assert_eq!(active.wire.begin(now, MessageId(3), &write), Begin::Started);

@@ -1,5 +1,5 @@
-//! The vectors of iW 16, each decoded and encoded. Where a `Stream` can say a frame, it must say it
-//! in these bytes; where it can hear it, it must understand it.
+//! The vectors of iW 16, each decoded and encoded. Where a `Stream` can send a frame, it must send
+//! these bytes; where it can receive one, it must decode it.
 
 #![allow(clippy::unwrap_used)]
 

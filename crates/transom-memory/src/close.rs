@@ -97,7 +97,7 @@ impl Memory {
     }
 
     /// Whether a live region has a byte in `[host, host + length)` of this process. For fronts that
-    /// are told when memory goes away (WSD 5.5, A-28).
+    /// are called when memory goes away (WSD 5.5, A-28).
     #[must_use]
     pub fn touches(&self, region: Token, host: u64, length: u64) -> bool {
         let control = self.lock();

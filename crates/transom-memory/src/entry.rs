@@ -384,7 +384,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_head_keeps_what_it_is_told_and_nothing_else() {
+    fn a_head_keeps_exactly_what_is_stored() {
         let scope = Scope::QueuePair(DomainId(1), QueuePairId(2));
         let head = Head::new(Token(0xf0e1_d2c3), Rights(0xa5a5), &scope, true);
         assert_eq!((head.token(), head.rights()), (Token(0xf0e1_d2c3), Rights(0xa5a5)));

@@ -45,7 +45,7 @@ impl Ledger {
     }
 }
 
-/// Whose tokens a list holds.
+/// The owner of the tokens that a list holds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Owner {
     QueuePair(QueuePairId),

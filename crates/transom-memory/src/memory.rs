@@ -243,8 +243,8 @@ impl Memory {
     }
 
     /// A region or a window was made at this moment. Noted by a table that counts uses; the others
-    /// keep no time of regions. `origin`: a number of the caller's that says where in the program;
-    /// 0 if nobody knows.
+    /// keep no time of regions. `origin`: a number of the caller's for the place in the program; 0
+    /// if that is not known.
     pub fn made(&self, token: Token, origin: u32, now: Nanoseconds) {
         if let Some(counters) = &self.counters {
             let _control = self.lock();

@@ -22,7 +22,7 @@ const MOST: usize = 1024;
 pub enum Finding {
     /// No peer has touched a byte through it.
     NeverUsed,
-    /// Nobody has closed it by the end.
+    /// The program has not closed it by the end.
     NeverRevoked,
     /// Peers have touched less than half of its bytes.
     Broader {

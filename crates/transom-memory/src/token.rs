@@ -26,7 +26,7 @@
 //!   that would work are those that the peer was given.
 //!
 //! Every wrong guess costs the connection on which it was made, and an actor that goes on guessing
-//! waits for the next one: SECURITY.md has what that makes of these figures.
+//! waits for the next one: docs/SECURITY.md has what that makes of these figures.
 
 use std::collections::VecDeque;
 
@@ -297,8 +297,8 @@ mod tests {
         }
     }
 
-    /// A bit of the secret that were another would lead elsewhere at nearly every step (15 of 16,
-    /// if no better can be told from random), whichever bit it is.
+    /// Flipping a bit of the secret changes nearly every step (15 of 16, as for random steps),
+    /// whichever bit it is.
     #[test]
     fn each_bit_of_the_secret_counts() {
         let mut random = Random::new([11; 32]);
@@ -378,7 +378,7 @@ mod tests {
 
     #[test]
     fn a_chunk_is_added_when_few_slots_wait_and_not_before() {
-        // Of a large table one slot in sixteen waits, of a small one 2,048 do.
+        // A large table keeps one slot in sixteen waiting, a small one 2,048.
         const CHUNKS: usize = 12;
         let mut table = Table::new(9, CHUNKS);
         assert_eq!(table.issuer.slots(), 0);

@@ -1,4 +1,4 @@
-//! Lifetimes (NDK 3): who must outlive whom, and when a close is over.
+//! Lifetimes (NDK 3): which object must outlive which, and when a close is over.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 

@@ -307,7 +307,7 @@ const ALONE: &str = "TRANSOM_ONE_PORT";
 const THIS: &str = "without_a_free_port_there_are_too_many_addresses";
 
 /// TOO_MANY_ADDRESSES: the system chooses the port, and none is left. In a network namespace with
-/// one, so that nobody else runs out.
+/// one, so that no other test runs out.
 #[test]
 fn without_a_free_port_there_are_too_many_addresses() {
     if std::env::var_os(ALONE).is_none() {

@@ -71,10 +71,10 @@ fn cn05_requests_are_rejected_closed_or_not_seen() {
     });
 }
 
-/// NDK CN-5: a listener hears of one request after the other; while it is paused, of none; then
+/// NDK CN-5: a listener's callback gets one request after the other; while it is paused, none; then
 /// again.
 #[test]
-fn cn05_a_listener_hears_of_every_request() {
+fn cn05_a_listener_is_called_for_every_request() {
     in_every_mode(|mode| {
         let server = half(options(mode));
         let events = Server::new(server.qp);
@@ -106,7 +106,7 @@ fn cn05_a_listener_hears_of_every_request() {
 
 /// NDK DC-3, DC-4: the peer's disconnect is an event, once; one's own is none.
 #[test]
-fn dc03_the_peer_is_told_of_a_disconnect_once() {
+fn dc03_the_peer_gets_a_disconnect_once() {
     in_every_mode(|mode| {
         let server = half(options(mode));
         let events = Server::new(server.qp);
@@ -186,7 +186,7 @@ fn limits_of(connector: Ptr) -> (u32, u32) {
     (inbound, outbound)
 }
 
-/// NDK 9.4: what the buffer and its length say, and are told.
+/// NDK 9.4: the buffer and its length, in and out.
 #[test]
 fn private_data_has_a_required_size() {
     in_every_mode(|mode| {

@@ -142,7 +142,7 @@ fn versions_are_negotiated_at_open() {
     }
 }
 
-/// NDK 4.1: the size, and what too small a buffer is told.
+/// NDK 4.1: the size, and the status for a buffer that is too small.
 #[test]
 fn adapter_information_has_a_size() {
     in_every_mode(|mode| {
@@ -467,8 +467,8 @@ fn lt07_a_queues_close_waits_for_its_notification() {
     });
 }
 
-/// NDK LT-13: closing a connector whose request nobody has answered gives its queue pair back: with
-/// what was posted, and to be connected by another.
+/// NDK LT-13: closing a connector whose request is not answered gives its queue pair back: with the
+/// requests posted, and to be connected by another.
 #[test]
 fn lt13_a_connect_that_is_closed_leaves_its_queue_pair() {
     in_every_mode(|mode| {
@@ -688,7 +688,7 @@ fn lt12_a_listener_being_closed_refuses() {
     });
 }
 
-/// NDK LT-13: it rejects a request that nobody has answered.
+/// NDK LT-13: a close rejects a request that is not answered.
 #[test]
 fn lt13_closing_an_unanswered_connector_rejects() {
     in_every_mode(|mode| {
@@ -863,7 +863,7 @@ unsafe extern "C" fn forget(_: *mut c_void) {}
 
 /// NDK LT-18: fire and forget: the domain's close still waits for what was closed so.
 #[test]
-fn lt18_closes_nobody_waits_for_are_waited_for_by_the_domain() {
+fn lt18_closes_without_a_waiter_are_waited_for_by_the_domain() {
     in_every_mode(|mode| {
         let (client, server) = pair(mode);
         let target = Pages::new(1);

@@ -108,7 +108,7 @@ fn a_partial_list_has_the_pages_of_its_source() {
 
 /// A list in memory of the consumer's is not freed, and a partial one as a whole.
 #[test]
-fn lists_are_freed_by_who_has_allocated_them() {
+fn lists_are_freed_by_their_allocator() {
     let mut room = [0_u64; 8];
     let mdl: *mut Mdl = room.as_mut_ptr().cast();
     unsafe {

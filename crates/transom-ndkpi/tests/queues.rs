@@ -234,7 +234,7 @@ fn cq04_only_entries_newer_than_the_last_callback_satisfy_an_arm() {
 }
 
 /// NDK CQ-6, WR-11: a message without SOLICIT satisfies ANY alone. Nothing else completes, so that
-/// what was not told when the adapter is closed is not told at all (NDK LT-11).
+/// a notification that has not fired when the adapter is closed never fires (NDK LT-11).
 #[test]
 fn cq06_a_plain_message_satisfies_any_alone() {
     in_every_mode(|mode| {
@@ -269,7 +269,8 @@ unsafe extern "C" fn holds(context: *mut c_void, _status: i32) {
     held.may_return.get();
 }
 
-/// NDK CQ-3: what satisfies an arm while the callback runs is told when it has returned.
+/// NDK CQ-3: a completion that satisfies an arm while the callback runs fires after it has
+/// returned.
 #[test]
 fn cq03_an_arm_inside_the_callback_is_answered_behind_it() {
     in_every_mode(|mode| {
@@ -315,10 +316,10 @@ fn cq06_a_failed_request_satisfies_solicited() {
     });
 }
 
-/// NDK CQ-7, CQ-12: one completion more than there is room for kills the queue, and whoever armed
-/// it is told, for whatever he armed it.
+/// NDK CQ-7, CQ-12: one completion more than there is room for kills the queue, and fires every
+/// arm, of any kind.
 #[test]
-fn cq07_an_overrun_is_told_to_any_arm() {
+fn cq07_an_overrun_fires_any_arm() {
     in_every_mode(|mode| {
         for kind in [notify::ERRORS, notify::SOLICITED, notify::ANY] {
             let (client, server, _, heard) = notifying(mode, u32::MAX, 2);
@@ -368,8 +369,8 @@ const NOTHING: NdkResult = NdkResult {
     request_context: std::ptr::null_mut(),
 };
 
-/// The given number of completions, by the function that says less. Completions that the peer was
-/// told of may still be on its way to the queue.
+/// The given number of completions, by the function with fewer fields. Completions that the peer
+/// knows of may still be on their way to the queue.
 fn plain_results(cq: Ptr, wanted: usize) -> Vec<NdkResult> {
     let (begin, mut found) = (std::time::Instant::now(), Vec::new());
     while found.len() < wanted {

@@ -1,5 +1,5 @@
-//! A refused call changes nothing: neither who hears of the connection's end, nor which queue pair
-//! belongs to which connector (NDK 2.2, 9.3).
+//! A refused call changes nothing: neither the callback for the connection's end, nor the queue
+//! pair of each connector (NDK 2.2, 9.3).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::type_complexity)]
 #![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
 
@@ -136,8 +136,8 @@ fn an_accept_that_is_refused_is_made_again() {
     });
 }
 
-/// NDK DC-4: one's own NdkDisconnect is no event of one's own, whoever leaves first; nor is one's
-/// own close.
+/// NDK DC-4: a side's own NdkDisconnect raises no event on that side, whichever side leaves first;
+/// nor does its own close.
 #[test]
 fn dc04_ones_own_disconnect_is_no_event() {
     in_every_mode(|mode| {

@@ -151,7 +151,7 @@ fn scattered(mode: Mode, spoil: impl FnOnce(List)) {
 }
 
 #[test]
-fn mr06_the_address_is_an_index_that_nobody_follows() {
+fn mr06_the_address_is_an_index_that_is_never_followed() {
     in_every_mode(|mode| scattered(mode, drop));
 }
 
@@ -194,7 +194,7 @@ fn mr08_there_are_no_zero_based_addresses() {
     });
 }
 
-/// NDK MR-9: scribbled over and freed once the request is complete; whoever still looked at it
+/// NDK MR-9: the list is overwritten and freed once the request is complete; a later read of it
 /// would find nonsense.
 #[test]
 fn mr09_the_chain_is_not_needed_any_more_once_the_request_is_complete() {

@@ -93,7 +93,7 @@ fn mw02_a_window_lies_inside_its_region() {
 
 /// NDK MW-3: as the region's, a window's address names bytes and is never followed.
 #[test]
-fn mw03_the_address_is_an_index_that_nobody_follows() {
+fn mw03_the_address_is_an_index_that_is_never_followed() {
     in_every_mode(|mode| {
         assert!(!is_mapped(NOWHERE));
         let (client, server) = pair(mode);
@@ -391,7 +391,7 @@ fn inv05_invalidating_twice_fails_the_request_and_the_connection() {
 
 /// NDK INV-6, CQ-10, CQ-11: the receive says which token; when it does, the token is dead already.
 #[test]
-fn inv06_a_send_invalidates_before_its_receive_is_told() {
+fn inv06_a_send_invalidates_before_its_receive_completes() {
     in_every_mode(|mode| {
         let f = Fixture::new(mode);
         let window = f.window(R);

@@ -93,7 +93,7 @@ fn nd1_t14_deregister_is_busy_while_bound_and_harmless() {
 }
 
 #[test]
-fn nd1_t15_send_and_invalidate_tells_the_owner_first() {
+fn nd1_t15_send_and_invalidate_notifies_the_owner_first() {
     windows("t15");
 }
 
@@ -183,7 +183,7 @@ fn nd1_t32_released_windows_and_endpoints_end_access() {
 }
 
 #[test]
-fn nd1_t33_access_ends_though_nobody_polls() {
+fn nd1_t33_access_ends_without_a_poll() {
     windows("t33");
 }
 

@@ -102,8 +102,8 @@ pub(crate) fn statistics(out: &mut Vec<u8>, at: u64, packets: u64, missing: u64)
     });
 }
 
-/// Of blocks one behind the other: how many bytes of the first `limit` are whole blocks, and how many
-/// packets the blocks are that do not lie within them.
+/// How many bytes of the first `limit` are whole blocks, and how many packets lie in the blocks
+/// after them.
 pub(crate) fn whole_within(blocks: &[u8], limit: usize) -> (usize, u64) {
     let (mut whole, mut at, mut beyond) = (0, 0, 0);
     while let Some((&[kind, length], _)) =

@@ -54,7 +54,7 @@ pub struct Batch {
 pub struct Totals {
     /// Packets there were.
     pub packets: u64,
-    /// Of these, those that were left out because too much waited to be written.
+    /// Packets among these that were left out because too much waited to be written.
     pub missing: u64,
 }
 
@@ -93,7 +93,7 @@ impl Recorder {
         }
     }
 
-    /// An end of a connection: what it sends and takes is told from now on.
+    /// Record what this end of a connection sends and takes, from now on.
     pub fn open(&mut self, local: SocketAddr, peer: SocketAddr) -> EndId {
         let (key, side) = if local <= peer { ([local, peer], 0) } else { ([peer, local], 1) };
         let conversation = self.conversations.entry(key).or_insert_with(|| Conversation::new(key));

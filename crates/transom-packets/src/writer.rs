@@ -41,7 +41,7 @@ pub struct Writer<F> {
 }
 
 impl<F: Files> Writer<F> {
-    /// Of files, the first of which has begun.
+    /// A writer of files, the first of which has begun.
     #[must_use]
     pub fn new(files: F) -> Writer<F> {
         Writer { files, length: 0, closed: false, lost: 0, reason: None }

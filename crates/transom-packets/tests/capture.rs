@@ -1,4 +1,4 @@
-//! What a recorder writes, as Wireshark's `tshark` reads it.
+//! The files of a recorder, as Wireshark's `tshark` reads them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // tests
 
 use std::io;
@@ -111,7 +111,7 @@ fn file(recorder: &mut Recorder) -> PathBuf {
 /// Of each packet these fields. `None`: there is no tshark, which is said.
 fn tshark(file: &PathBuf, filter: &str, fields: &[&str]) -> Option<Vec<Vec<String>>> {
     let mut command = Command::new("tshark");
-    // What a program sends may look like anything; checksums are checked.
+    // A program's bytes may look like any protocol; checksums are checked.
     command.args([
         "-n",
         "-o",
@@ -374,7 +374,7 @@ fn a_frame_between_two_ends_of_one_process_is_recorded_once() {
     exchange(active, passive, &bytes(Header::new(Kind::Ready), &[]), None);
     exchange(active, passive, &write(0x1000, &[1; 8]), Some("refused"));
     exchange(passive, active, &write(0x2000, &[1; 8]), None);
-    // One end goes; what the other still sends nobody takes.
+    // An end goes; the bytes that the other still sends are not taken.
     recorder.close(passive, 5);
     recorder.frame(active, true, Framing::Records, 6, &write(0x3000, &[1; 8]));
     recorder.close(active, 7);

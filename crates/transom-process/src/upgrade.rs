@@ -293,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_is_told_from_start_up_as_soon_as_it_can_be() {
+    fn a_question_differs_from_start_up_as_early_as_possible() {
         let asked = question(b"0123456789abcdef");
         for length in 0..QUESTION {
             assert_eq!(Opening::read(&asked[..length]), Opening::Unfinished, "{length}");
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_share_memory() {
+    fn users_that_may_share_memory() {
         for both_ask in [false, true] {
             assert!(
                 PeerUser::SameUser.may_share(both_ask) && !PeerUser::Unknown.may_share(both_ask)

@@ -98,10 +98,10 @@ fn has(told: &[String], what: &str) -> bool {
     told.iter().any(|told| told.starts_with(what))
 }
 
-/// A shared queue gives its receives one at a time, when they are asked for: each wish is heard, even
-/// if the word that it stands in says nothing else that is new (ND2 4.5, an empty shared queue).
+/// A shared queue gives its receives one at a time, when they are asked for: each wish is granted,
+/// even if nothing else in its word is new (ND2 4.5, an empty shared queue).
 #[test]
-fn every_wish_for_a_receive_of_a_shared_queue_is_heard() {
+fn every_wish_for_a_receive_of_a_shared_queue_is_granted() {
     let [mut sender, mut receiver] = connected(SLOTS);
     receiver.channel.receives_posted(NOW, 0, true);
     let message = Message::Send { length: 0, solicited: false, invalidate: None, immediate: None };
@@ -120,8 +120,8 @@ fn every_wish_for_a_receive_of_a_shared_queue_is_heard() {
 }
 
 /// A record that is longer than a header has room for comes in pieces. It is finished once it has
-/// begun, however few slots were free then, and leaves as soon as there is one (design rule 4: a peer
-/// that is refused is told so).
+/// begun, however few slots were free then, and leaves as soon as there is one (design rule 4: a
+/// peer that is refused learns it).
 #[test]
 fn a_refusal_gets_through_a_ring_that_was_nearly_full() {
     let [mut active, mut passive] = connected(4);

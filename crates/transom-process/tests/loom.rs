@@ -1,11 +1,11 @@
 //! Every interleaving of the rings (`src/ring.rs` and `src/duplex.rs`, the shipped files) on loom's
 //! atomics: no record is lost, torn or seen twice, the word beside the records overtakes none, and
-//! nobody sleeps through either.
+//! no side sleeps through either.
 //!
 //! Each model was seen to fail without
 //!
 //! - `a_record_is_read_once_and_whole`: the release in `publish`;
-//! - `nobody_sleeps_through_a_record`: the barrier of `fall_asleep`, and the one of `must_ring`;
+//! - `no_side_sleeps_through_a_record`: the barrier of `fall_asleep`, and the one of `must_ring`;
 //! - `the_word_beside_the_records_comes_after_them_and_wakes`: `has_next` in `news_beside`, with the
 //!   word read after it, the release or the acquire of the word;
 //! - `a_record_or_a_word_alone_wakes`: the note that something was written, for either, and either half
@@ -117,7 +117,7 @@ struct Bell {
 }
 
 #[test]
-fn nobody_sleeps_through_a_record() {
+fn no_side_sleeps_through_a_record() {
     loom::model(|| {
         // A side as it is, but for the number of its slots: the calls are those of `ring::Side`.
         let way = Arc::new(Way::default());
@@ -178,13 +178,13 @@ impl Area for Memory {
     }
 }
 
-/// One side of the link, as the driver uses it.
+/// A side of the link, as the driver uses it.
 struct End {
     duplex: Duplex<Memory>,
     memory: Memory,
 }
 
-/// What one look finds: a record's number, or a word.
+/// The result of one look: a record's number, or a word.
 #[derive(Debug, PartialEq, Eq)]
 enum News {
     Record(u64),

@@ -56,7 +56,7 @@ fn a_slot_is_not_written_again_before_its_record_was_acknowledged() {
     assert_eq!(consumer.take(&slots), None);
 }
 
-/// Of what is not one of them nothing is taken: it is for `take`, with all that it checks.
+/// Any other record is not taken: it is for `take`, with all that it checks.
 #[test]
 fn a_write_that_fits_a_slot_can_be_taken_by_itself() {
     let slots = slots(4);
@@ -86,7 +86,7 @@ fn a_write_that_fits_a_slot_can_be_taken_by_itself() {
 }
 
 #[test]
-fn a_slot_with_anything_else_in_it_is_a_lie() {
+fn a_slot_with_anything_else_in_it_is_a_violation() {
     for (kind, length) in [
         (Kind::Ack, 0),
         (Kind::Write, LARGEST_PAYLOAD + 1),

@@ -95,7 +95,7 @@ fn separated(text: &str, first: bool) -> Option<(&'static str, &str)> {
     })
 }
 
-/// Letters and a number, or a section: what `text` begins with.
+/// The letters and number, or the section, that `text` begins with.
 fn item(text: &str) -> Option<&str> {
     let known = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
     let end = text.find(|c| !known(c)).unwrap_or(text.len());

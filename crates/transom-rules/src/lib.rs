@@ -19,8 +19,8 @@
 //! that is neither ignored nor compiled for some targets only, in a file that is compiled.
 //!
 //! [`hold_rules`] checks these documents and every citation in the workspace, [`hold_document`] a
-//! table of tests. [`paths`] runs a suite over the other path; [`ports`] has ports at which nobody
-//! listens; [`Pages`] are memory to register; [`Random`] is where random calls come from.
+//! table of tests. [`paths`] runs a suite over the other path; [`ports`] has ports without a
+//! listener; [`Pages`] are memory to register; [`Random`] is where random calls come from.
 
 mod citation;
 mod document;

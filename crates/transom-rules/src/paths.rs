@@ -20,9 +20,9 @@ pub fn memory_is_shared() -> bool {
     std::fs::read_to_string("/proc/self/maps").is_ok_and(|maps| maps.contains("memfd:transom"))
 }
 
-/// Runs the calling test binary once more over TCP: the tests whose names contain one of `filters` (all,
-/// if there are none), but for those that contain one of `skip`. Does nothing in a run that was told its
-/// path.
+/// Runs the calling test binary once more over TCP: the tests whose names contain one of `filters`
+/// (all, if there are none), but for those that contain one of `skip`. Does nothing in a run whose
+/// path is already set.
 ///
 /// # Panics
 /// If one of them fails, or none was run.

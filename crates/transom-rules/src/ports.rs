@@ -1,4 +1,4 @@
-//! Ports at which nobody listens.
+//! Ports without a listener.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -6,9 +6,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use rustix::fd::OwnedFd;
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket, sockopt};
 
-/// A port of the loopback address that is bound and not listening: a connection to it is refused, and as
-/// long as this lives the system gives it to nobody who asks for any. (One that was free a moment ago may
-/// be a neighbour's by now.) Who names it, and shares as this does (SO_REUSEADDR), may listen there.
+/// A port of the loopback address that is bound and not listening: a connection to it is refused,
+/// and as long as this lives the system gives it to no socket that asks for any. (A port that was
+/// free a moment ago may be taken by now.) A socket that names it, and shares as this does
+/// (SO_REUSEADDR), may listen there.
 #[derive(Debug)]
 pub struct Held {
     at: SocketAddr,
@@ -19,7 +20,7 @@ impl Held {
     /// A port of the system's choice.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub fn new() -> io::Result<Held> {
         let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
         sockopt::set_socket_reuseaddr(&socket, true)?;
@@ -27,7 +28,7 @@ impl Held {
         Ok(Held { at: SocketAddr::try_from(getsockname(&socket)?)?, _socket: socket })
     }
 
-    /// Where nobody listens.
+    /// An address without a listener.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.at
@@ -43,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_listens_there_until_somebody_does() {
+    fn a_held_port_refuses_until_a_listener_shares_it() {
         let held = Held::new().unwrap();
         let refused = TcpStream::connect(held.address()).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);

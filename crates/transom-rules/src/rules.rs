@@ -47,7 +47,7 @@ pub struct Page {
 /// The rules of one document of `docs/rules`, in their order.
 ///
 /// # Errors
-/// What reading the document says.
+/// The error of reading the document.
 pub fn pages(root: &Path, document: &str) -> io::Result<Vec<Page>> {
     let text = fs::read_to_string(root.join("docs/rules").join(document))?;
     let mut pages: Vec<Page> = Vec::new();

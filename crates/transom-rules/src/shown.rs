@@ -25,7 +25,7 @@ pub fn no_citation_is_shown(root: &Path) {
 /// The names in every "(`transom explain NAME`)" of the same texts, each with its file.
 ///
 /// # Errors
-/// What reading the sources says.
+/// The error of reading the sources.
 pub fn names_shown(root: &Path) -> io::Result<Vec<(String, String)>> {
     let mut found = Vec::new();
     texts(root, |place, text| {

@@ -1,4 +1,4 @@
-//! Documents that name tests: SECURITY.md, and what is noticed about such a document.
+//! Documents that name tests: docs/SECURITY.md, and what is noticed about such a document.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,7 +14,7 @@ fn workspace() -> PathBuf {
 /// Each line of the threat model has a test, and it runs.
 #[test]
 fn security_names_tests_that_run() {
-    hold_document(&workspace(), "SECURITY.md");
+    hold_document(&workspace(), "docs/SECURITY.md");
 }
 
 /// The published attacks, one by one.

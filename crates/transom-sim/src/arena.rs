@@ -85,7 +85,7 @@ impl Arena {
         }
     }
 
-    /// Rule 5: whoever copies holds a guard, so that a close waits.
+    /// Rule 5: each copy holds a guard, so that a close waits.
     fn guarded(&self, region: Option<u32>) {
         let Some(region) = region else { return };
         let guards = self.memory.counts(Token(region)).map_or(0, |counts| counts.guards);

@@ -1,11 +1,11 @@
 //! A network of adapters in one thread, from one seed.
 //!
 //! The crates that ship are linked as they are: `transom-core`, `transom-memory`, and both wires,
-//! `transom-iwarp` and `transom-process` with its rings. Only what they take as arguments is replaced: links, the
-//! clock, host memory, random seeds. Programs, good and bad, do what programs do (`workload`); the world
-//! does its worst (`faults`); a watcher (`watch`) sees every frame, copy, refusal and completion, and
-//! compares it with a reference model of who may touch which byte (`model`), which is written from the
-//! rules in ARCHITECTURE.md.
+//! `transom-iwarp` and `transom-process` with its rings. Only their arguments are replaced: links,
+//! the clock, host memory, random seeds. Programs, good and bad, do what programs do (`workload`);
+//! the network loses, delays and spoils (`faults`); a watcher (`watch`) sees every frame, copy,
+//! refusal and completion, and compares it with a reference model of which byte each peer may touch
+//! (`model`), which is written from the rules in ARCHITECTURE.md.
 //!
 //! `cargo run --release -p transom-sim -- --hours 1` runs many seeds; a failure prints its seed, and
 //! the command that replays it with a trace.

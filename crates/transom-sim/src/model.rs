@@ -1,4 +1,4 @@
-//! The reference model: who may touch which byte, when.
+//! The reference model: which byte each peer may touch, and when.
 //!
 //! Written from the rules that never bend (ARCHITECTURE.md; 2, 3, 5, 6, 7), not from the code that
 //! keeps them, and as plainly as possible: a list of objects, and one question. The rest of this
@@ -99,8 +99,8 @@ impl Books {
         }
     }
 
-    /// Whether a window may be reserved: its region is live and in its domain, lets nobody in whom
-    /// the region keeps out, grants remote rights only, and lies inside.
+    /// Whether a window may be reserved: its region is live and in its domain, the window admits no
+    /// peer that the region keeps out, grants remote rights only, and lies inside.
     #[must_use]
     pub fn may_bind(
         &self,

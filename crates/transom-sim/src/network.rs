@@ -22,7 +22,7 @@ pub struct Way {
     pub stalled: bool,
     /// Everything is lost without a word.
     pub lost: bool,
-    /// The receiver was told of the end.
+    /// The receiver has seen the end.
     pub told: bool,
     /// Over rings: when the receiver is woken, if it sleeps.
     pub bell: Option<Time>,

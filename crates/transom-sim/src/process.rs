@@ -100,7 +100,7 @@ pub struct Pair {
 pub struct Region {
     /// The region's token.
     pub token: Token,
-    /// Whose it is.
+    /// The queue pairs that may use it.
     pub scope: Scope,
     /// First byte.
     pub base: u64,

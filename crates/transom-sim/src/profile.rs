@@ -63,7 +63,7 @@ pub struct Profile {
     pub slots: usize,
     /// See `slots`.
     pub data: usize,
-    /// Of four links so many are between processes of one host.
+    /// Links between processes of one host, of every four.
     pub same_host: u64,
     /// The dialect of everything, or several.
     pub dialect: Option<&'static Dialect>,

@@ -16,7 +16,7 @@ use transom_wire::SMALL_HEADER;
 use crate::arena::Arena;
 use crate::watch::Watcher;
 
-/// Where data areas lie, as far as anybody is told: nothing of a process does.
+/// The pretended address of data areas: no memory of a process lies there.
 const BASE: u64 = 1 << 60;
 /// From one to the next.
 const APART: u64 = 1 << 24;
@@ -84,7 +84,7 @@ pub struct View {
 }
 
 impl View {
-    /// Of a side that lives.
+    /// The view of a side that lives.
     #[must_use]
     pub fn new(memory: Arc<Memory>) -> View {
         View { memory, fuse: Cell::new(0), ended: Cell::new(None), grave: OnceCell::new() }
@@ -143,7 +143,7 @@ impl Area for View {
 pub struct Rings {
     /// The shipped ones.
     pub duplex: Duplex<View>,
-    /// Of the bytes that wait, so many have left.
+    /// Bytes of those waiting that have left.
     pub written: usize,
     /// This side has said that it sleeps, and waits for the bell.
     pub asleep: bool,

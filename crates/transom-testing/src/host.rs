@@ -165,7 +165,7 @@ pub struct Host {
 pub const DOMAIN: DomainId = DomainId(1);
 
 impl Host {
-    /// A host. `number` tells it from the other.
+    /// A host with the `number` that distinguishes it from the other.
     #[must_use]
     pub fn new(config: HostConfig, number: u32) -> Host {
         let dialect = config.dialect;

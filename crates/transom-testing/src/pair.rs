@@ -136,7 +136,7 @@ struct Way {
     read_paused: bool,
     /// Nothing is delivered.
     stalled: bool,
-    /// The receiver was told of the end.
+    /// The receiver has seen the end.
     ended: bool,
 }
 
@@ -403,7 +403,7 @@ impl Pair {
         self.hosts[host].connection = None;
     }
 
-    /// The network has given up on the link, as TCP_USER_TIMEOUT makes it: told to `host`.
+    /// The network has given up on the link, as TCP_USER_TIMEOUT makes it; `host` gets the error.
     pub fn time_out(&mut self, host: usize) {
         let now = self.now;
         self.hosts[host].with(now, |_, connection, _, cx| {

@@ -53,7 +53,7 @@ impl<T> Channel<T> {
         }
     }
 
-    /// Take back the events that nobody has fetched and `of` says; they are the result.
+    /// Take back the events that were not fetched and that `of` names; they are the result.
     pub(crate) fn take_back(&self, of: impl Fn(&T) -> bool) -> Vec<T> {
         let mut queue = self.lock();
         let (taken, kept): (Vec<T>, Vec<T>) = queue.drain(..).partition(of);

@@ -23,7 +23,7 @@ use crate::{gid, limits, timers};
 pub(crate) const CONNECT_DATA: usize = 56;
 pub(crate) const ACCEPT_DATA: usize = 196;
 pub(crate) const REJECT_DATA: usize = 148;
-/// Statuses of REJECTED: by the program, and by nobody (Verbs V124).
+/// Statuses of REJECTED: by the program, and for want of a listener (Verbs V124).
 const REJECTED_BY_PROGRAM: i32 = 28;
 const NO_LISTENER: i32 = 8;
 /// How long a connect that meets no listener is repeated (Verbs V123), and how often. Half a second
@@ -111,7 +111,7 @@ pub(crate) struct Inner {
     alias: u32,
     /// DISCONNECTED has been said.
     over: bool,
-    /// Of a listener: its ids have this pointer of the program's until they get their own.
+    /// A listener's: its ids have this pointer of the program's until they get their own.
     pub(crate) user_context: usize,
 }
 
@@ -120,7 +120,7 @@ pub(crate) struct Inner {
 pub(crate) struct Event {
     pub(crate) kind: u32,
     pub(crate) id: Arc<Id>,
-    /// Of a Request.
+    /// The listener of a Request.
     pub(crate) listener: Option<Arc<Id>>,
     pub(crate) status: i32,
     /// Padded; empty: none.
@@ -409,7 +409,7 @@ impl Id {
         self.lock().state = State::Established;
     }
 
-    /// Be told when the peer leaves.
+    /// Raise an event when the peer leaves.
     fn watch(self: &Arc<Id>) {
         let Some(connector) = self.lock().connector.clone() else { return };
         let later = Arc::downgrade(self);
@@ -571,7 +571,7 @@ impl Id {
     }
 
     /// The event ESTABLISHED of the active side is being fetched: now the queue pair moves, and the
-    /// peer is told. The event becomes CONNECT_ERROR if that fails.
+    /// peer gets its last message. The event becomes CONNECT_ERROR if that fails.
     pub(crate) fn take_up(self: &Arc<Id>) -> Result {
         let queue_pair = self.lock().joined.upgrade();
         if let Some(queue_pair) = &queue_pair {
@@ -709,7 +709,7 @@ impl Id {
                 || event.listener.as_ref().is_some_and(|listener| Arc::ptr_eq(listener, self))
         };
         let dropped = channel.take_back(about);
-        drop(dropped); // requests that nobody has seen are rejected with their ids
+        drop(dropped); // requests that no program has seen are rejected with their ids
         self.events.wait();
     }
 

@@ -163,7 +163,7 @@ impl Queue {
             if let Some(queue) = queue.upgrade() {
                 *queue.armed() = None;
                 if status != Status::Canceled {
-                    queue.tell();
+                    queue.raise_event();
                 }
             }
         });
@@ -171,7 +171,7 @@ impl Queue {
         Ok(())
     }
 
-    fn tell(self: &Arc<Queue>) {
+    fn raise_event(self: &Arc<Queue>) {
         if let Some(channel) = &self.channel {
             channel.events.push(self.clone());
         }

@@ -6,7 +6,7 @@ use transom_engine::{Status, raw};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Errno(pub(crate) i32);
 
-/// Of a call.
+/// The result of a call.
 pub(crate) type Result<T = ()> = std::result::Result<T, Errno>;
 
 macro_rules! numbers {

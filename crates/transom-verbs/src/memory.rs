@@ -111,7 +111,7 @@ pub(crate) fn rights(flags: u32) -> Result<Rights> {
         | pick(flags, access::MW_BIND, Rights::BIND))
 }
 
-/// Of them, those of peers: also what a queue pair itself may allow (Verbs V93).
+/// The remote rights among the flags: also what a queue pair itself may allow (Verbs V93).
 pub(crate) fn remote_rights(flags: u32) -> Rights {
     pick(flags, access::REMOTE_WRITE, Rights::REMOTE_WRITE)
         | pick(flags, access::REMOTE_READ, Rights::REMOTE_READ)

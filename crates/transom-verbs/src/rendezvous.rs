@@ -540,7 +540,8 @@ fn hold(queue_pair: &Arc<QueuePair>, connector: Arc<raw::Connector>) {
     });
 }
 
-/// A queue pair number has been given back: its port closes after a while, if nobody takes one again.
+/// A queue pair number has been given back: its port closes after a while, if no queue pair takes a
+/// number again.
 pub(crate) fn close_idle_later(context: &Arc<Context>) {
     let later = Arc::downgrade(context);
     timers::after(IDLE_PORT, move || {
@@ -574,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn v75_other_private_data_is_nobody_s() {
+    fn v75_other_private_data_has_no_token() {
         let good = [b"TVQP\x01\x02".as_slice(), &[0; 26]].concat();
         assert!(Hello::from_bytes(&good).is_some());
         assert!(Hello::from_bytes(&good[..31]).is_none());

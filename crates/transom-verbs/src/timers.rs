@@ -67,7 +67,7 @@ struct Schedule {
 }
 
 struct Clock {
-    /// Of the process whose thread serves it: a forked child has none.
+    /// The process whose thread serves the clock: a forked child has none.
     process: u32,
     schedule: Mutex<Schedule>,
     changed: Condvar,

@@ -66,8 +66,8 @@ fn v92_local_errors() {
 }
 
 #[test]
-fn v77_v94_nobody_there() {
-    run("v77_v94_nobody_there");
+fn v77_v94_no_listener() {
+    run("v77_v94_no_listener");
 }
 
 #[test]

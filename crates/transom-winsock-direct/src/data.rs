@@ -60,8 +60,8 @@ impl Socket {
         Ok((sges, regions))
     }
 
-    /// The first to find out that the connection is gone tells the socket.
-    fn heard<T>(&self, state: &mut State, result: Result<T>) -> Result<T> {
+    /// The first call that finds the connection gone fails the socket.
+    fn fail_on_reset<T>(&self, state: &mut State, result: Result<T>) -> Result<T> {
         result.inspect_err(|error| {
             if *error == Error::WSAECONNRESET {
                 self.fail(state, *error);
@@ -81,7 +81,7 @@ impl Socket {
         // The registrations may have died with the connection since they were found, all of them
         // then.
         let held = regions.iter().try_for_each(Region::hold);
-        self.heard(state, held)?;
+        self.fail_on_reset(state, held)?;
         state.next_request += 1;
         let request = state.next_request;
         operation.begin(flags);
@@ -108,7 +108,7 @@ impl Socket {
         }
         let purpose = Purpose::LocalSource;
         let found = Socket::by_ranges(&mut state, &channel, purpose, buffers);
-        let (sges, regions) = self.heard(&mut state, found)?;
+        let (sges, regions) = self.fail_on_reset(&mut state, found)?;
         self.post(&mut state, (operation, flags), regions, |request| {
             // Behind every RdmaRead: the message may say that the data has been fetched (WSD 5.6).
             channel.post(request, Engine::Send, Flags::READ_FENCE, &sges)
@@ -130,7 +130,7 @@ impl Socket {
         }
         let purpose = Purpose::ReceiveBuffer;
         let found = Socket::by_ranges(&mut state, &channel, purpose, buffers);
-        let (sges, regions) = self.heard(&mut state, found)?;
+        let (sges, regions) = self.fail_on_reset(&mut state, found)?;
         self.post(&mut state, (operation, flags), regions, |request| {
             Ok(channel.queue_pair.post_receive(request, &sges)?)
         })
@@ -159,7 +159,7 @@ impl Socket {
         let mut regions = Vec::with_capacity(buffers.len());
         for &(Range { address, length }, handle) in buffers {
             let found = state.registrations.by_handle(&channel, handle, purpose, address, length);
-            let found = self.heard(&mut state, found)?;
+            let found = self.fail_on_reset(&mut state, found)?;
             sges.push(Sge { token: found.token.0, address, length });
             regions.push(found);
         }
@@ -198,7 +198,7 @@ impl Socket {
         }
     }
 
-    /// Take what has completed off the queue, and ask to be told of the next.
+    /// Take what has completed off the queue, and ask for a notification of the next.
     pub(crate) fn drain(self: &Arc<Self>, channel: &Arc<Connection>) {
         let order = lock(&self.draining);
         let mut batch = [Completion::BLANK; 16];
@@ -236,7 +236,7 @@ impl Socket {
                 socket.drain(&channel);
             });
         });
-        // A forked child is told nothing: it has no adapter.
+        // A forked child gets no notification: it has no adapter.
         let _ = channel.queue.notify(NotifyKind::Any, sink);
     }
 
@@ -270,8 +270,8 @@ impl Socket {
         Some(error)
     }
 
-    /// An operation is over: its memory is let go first (WSD A-23, O-9), then the switch is told,
-    /// by upcall unless it polls (WSD O-3, O-4).
+    /// An operation is over: its memory is let go first (WSD A-23, O-9), then the switch is
+    /// notified, by upcall unless it polls (WSD O-3, O-4).
     fn signal(self: &Arc<Self>, posted: &Posted, error: Option<Error>, bytes: u32) {
         let operation = posted.operation;
         let polled = operation.is_polled();

@@ -130,8 +130,8 @@ impl Socket {
         self.happened(&mut state, FD_ACCEPT);
     }
 
-    /// `WSPAccept`. The condition is asked inside this call, on this thread, before the peer is
-    /// told anything (WSD L-4), and with no lock held.
+    /// `WSPAccept`. The condition is asked inside this call, on this thread, before the peer gets
+    /// an answer (WSD L-4), and with no lock held.
     pub(crate) fn accept(
         self: &Arc<Self>,
         condition: impl FnOnce(SocketAddr) -> i32,

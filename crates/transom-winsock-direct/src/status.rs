@@ -53,7 +53,7 @@ pub(crate) fn completion_error(completion: &Completion) -> Option<(Error, bool)>
 }
 
 /// The error of a refusal of the memory table. A registration that died with its connection is not
-/// the switch's mistake, though the socket has not heard of it yet (WSD X-10).
+/// the switch's mistake, though the socket has not learned of it yet (WSD X-10).
 pub(crate) fn memory_error(e: raw::Error) -> Error {
     match e.status {
         Status::ConnectionInvalid => Error::WSAECONNRESET,

@@ -58,7 +58,7 @@ pub struct UpcallTableEx {
 }
 
 impl UpcallTableEx {
-    /// No function at all: for those who have some of them.
+    /// No function at all: for switches that have some of them.
     pub const NONE: UpcallTableEx = UpcallTableEx {
         close_event: std::ptr::null(),
         close_socket_handle: None,

@@ -290,8 +290,8 @@ fn a11_access_ends_with_the_connection() {
     two.end();
 }
 
-/// WSD are one matrix (WSD W8): for each set of flags, who can read and who can
-/// write.
+/// WSD are one matrix (WSD W8): for each set of flags, the sides that can read and
+/// those that can write.
 fn remote_matrix(flags: u32, direction: Direction) -> bool {
     let two = Two::new();
     let (own, handle) = scratch(&two.a, two.s, 1);
@@ -637,7 +637,7 @@ fn a28_memory_that_is_gone_cannot_be_registered_again() {
         assert_eq!(gone(), Err(Error::WSAEINVAL), "nothing of it is registered, or cached");
         assert_eq!(both(&two, range, flags), Some(Error::WSAEFAULT));
         assert_eq!(two.b.provider.registered(two.t), Ok((0, 0)));
-        // A later allocation at that address is another buffer, and is shown to nobody by itself.
+        // A later allocation at that address is another buffer, and is shown to no peer by itself.
         pages.map_again(0, 2, 9);
         let again = two.b.try_expose_range(two.t, range, flags).unwrap();
         assert_eq!(two.rdma(two.s, READ, (own.range(0, 8), handle), (&again, 0)), (None, 8));

@@ -25,9 +25,10 @@ fn w07_a_buffer_lies_in_one_registration() {
     two.end();
 }
 
-/// WSD W9, O-3 to O-6: polled and told operations on one socket; no upcall for the polled ones.
+/// WSD W9, O-3 to O-6: polled operations and operations with an upcall on one socket; no upcall for
+/// the polled ones.
 #[test]
-fn w09_polled_and_told_operations_mix() {
+fn w09_polled_and_notified_operations_mix() {
     let two = Two::new();
     let (pages, _) = scratch(&two.a, two.s, 1);
     let (theirs, _) = scratch(&two.b, two.t, 2);
@@ -238,9 +239,9 @@ fn m8_a_full_queue_says_so() {
 }
 
 /// WSD O-8, O-10: the fields of the switch's structure: under way before the call returns, then 0,
-/// with the bytes and the error beside it; afterwards nobody writes to it.
+/// with the bytes and the error beside it; afterwards it is not written to.
 #[test]
-fn o8_the_overlapped_tells_how_it_stands() {
+fn o8_the_overlapped_shows_the_state() {
     let two = Two::new();
     let (own, _) = scratch(&two.a, two.s, 1);
     let (theirs, _) = scratch(&two.b, two.t, 0);
@@ -261,7 +262,7 @@ fn o8_the_overlapped_tells_how_it_stands() {
     two.end();
 }
 
-/// WSD O-11: what is polled is found failed by polling, and never told.
+/// WSD O-11: a polled operation is found failed by polling, and makes no upcall.
 #[test]
 fn o11_an_aborted_polled_operation_is_found_by_polling() {
     let two = Two::new();

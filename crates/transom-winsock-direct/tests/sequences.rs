@@ -1,8 +1,8 @@
 //! Random sequences of calls through the tables, as a switch in C makes them: valid ones, and NULL,
 //! lengths and flags out of nowhere, handles of other sockets, sockets that were closed. Whatever
 //! is called when: nothing crashes, an error is one that the interface knows, an operation that has
-//! begun ends exactly once (told, or to be polled, as it asked for), and nothing is left at the
-//! end.
+//! begun ends exactly once (with an upcall, or to be polled, as it asked for), and nothing is left
+//! at the end.
 //!
 //! `TRANSOM_SEED=s TRANSOM_SEQUENCES=n`: n sequences from seed s on; TRANSOM_TRACE prints what was
 //! answered. A failure names its seed.
@@ -34,7 +34,7 @@ struct Told {
     next: usize,
     /// Handles that were made and not given back.
     handles: BTreeSet<usize>,
-    /// How often each operation was told to have ended.
+    /// How many upcalls each operation's end has made.
     ended: HashMap<usize, u32>,
     wrong: Vec<String>,
 }
@@ -208,7 +208,7 @@ struct Sequence<'a> {
     ports: Vec<u16>,
     handles: Vec<*mut c_void>,
     descriptors: Vec<[u8; 16]>,
-    /// Operations that have begun: where, and whether they are told.
+    /// Operations that have begun: where, and whether they end with an upcall.
     begun: Vec<(*mut Overlapped, bool)>,
     trace: Vec<String>,
 }
@@ -333,7 +333,7 @@ impl Sequence<'_> {
     fn memory(&mut self) {
         let (s, mut errno) = (self.socket(), 0);
         let r = &mut self.random;
-        // Ranges of the arena, and ranges that nobody has mapped.
+        // Ranges of the arena, and ranges that are not mapped.
         let (offset, mut length) = (r.below(ARENA), some_length(r, ARENA));
         if offset / 512 * 512 + length as usize > ARENA {
             // Memory behind it is not the switch's to register, but so much is not mapped.
@@ -583,7 +583,7 @@ impl Sequence<'_> {
                 std::thread::yield_now();
             }
         }
-        // All of it, for both, before the connecting end has heard: then it is tried again.
+        // All of it, for both, before the connecting end knows: then it is tried again.
         for s in self.pair.clone() {
             let (from, length) = (self.arena.cast(), ARENA as u32);
             let begin = std::time::Instant::now();
@@ -624,7 +624,8 @@ impl Sequence<'_> {
             self.close(s);
         }
         let (seed, begun) = (self.seed, &self.begun);
-        // WSD X-4, O-4, A-23: what was begun is told once, or found; handles come back.
+        // WSD X-4, O-4, A-23: each operation begun makes one upcall, or is found by polling;
+        // handles come back.
         wait("operations that never ended, or handles that were kept", seed, |told| {
             let at = |o: &*mut Overlapped| told.ended.get(&o.addr()).copied().unwrap_or(0);
             let ended = begun.iter().all(|(o, is_told)| !is_told || at(o) > 0);

@@ -80,7 +80,7 @@ fn l09_another_backlog_holds_for_the_next_request() {
     b.provider.cleanup();
 }
 
-/// WSD W13, C-5: nobody listens, and an own address that nobody has.
+/// WSD W13, C-5: no listener, and an own address that no interface has.
 #[test]
 fn w13_definitive_errors_of_connect() {
     let a = Process::new();
@@ -169,7 +169,7 @@ fn x10_a_lost_connection_is_not_taken_for_bad_memory() {
         assert!(judge(two.a.receive(two.s, part.0)));
         assert!(judge(two.a.send(two.s, part.0)));
         assert!(judge(two.a.rdma(two.s, Direction::Write, part, (&target, 0))));
-        // Whoever found it out, and how: the socket has heard of it.
+        // Whichever call found it out: the socket knows.
         assert_eq!(two.a.try_register(two.s, &pages, mem::READ), Err(reset));
         two.end();
     }
@@ -246,7 +246,7 @@ fn w19_the_peer_process_is_killed() {
         assert_eq!(b.ended(receive).0, Some(Error::WSAECONNRESET));
     }
     assert_eq!(b.send(socket, own.range(0, 8)).err(), Some(Error::WSAECONNRESET));
-    // The memory that it was shown is open to no peer now, though nobody has deregistered it.
+    // The memory that it was shown is open to no peer now, though it was not deregistered.
     let a = Process::new();
     let (s, _) = connect(&a, &b, listener);
     let (sink, handle) = scratch(&a, s, 1);
@@ -260,7 +260,7 @@ fn w19_the_peer_process_is_killed() {
 }
 
 /// The other process of WSD W19: connects, says hello, and waits to be killed. Without the address
-/// it is nobody's peer, and does nothing.
+/// it does nothing.
 #[test]
 fn w19_the_peer() {
     let Ok(at) = std::env::var(PEER) else { return };
@@ -274,8 +274,8 @@ fn w19_the_peer() {
 }
 
 /// WSD W21 as far as it goes here: the half of the process that gives the socket away is done (12.1
-/// steps 5 to 7, WSD D-3, D-7); the other one is told that it cannot be had, and the peer that it
-/// is gone (WSD D-8).
+/// steps 5 to 7, WSD D-3, D-7); the other process gets an error, and the peer gets the socket's end
+/// (WSD D-8).
 #[test]
 fn w21_a_socket_is_given_up_and_not_taken_over() {
     let two = Two::new();
@@ -449,9 +449,9 @@ fn l05_an_event_is_set_again_while_requests_wait() {
     b.provider.cleanup();
 }
 
-/// WSD X-10: a socket hears that its peer has gone although nothing is under way on it.
+/// WSD X-10: a socket notices its peer's end although nothing is under way on it.
 #[test]
-fn x10_an_idle_socket_hears_of_its_peers_end() {
+fn x10_an_idle_socket_notices_its_peers_end() {
     let two = Two::new();
     let pages = Pages::of(1);
     two.a.close(two.s);

@@ -92,7 +92,7 @@ fn w05_w25_the_functions_from_c() {
 
     let socket = || unsafe { table.socket.unwrap()(2, 1, 6, std::ptr::null(), 0, 1, &mut 0) };
     let (listener, client) = (socket(), socket());
-    // A port that nobody else is given before the listener has it.
+    // A port that no other socket gets before the listener has it.
     let held = transom_rules::ports::Held::new().unwrap();
     let port = held.address().port();
     let at = address(port);
@@ -124,7 +124,7 @@ fn w05_w25_the_functions_from_c() {
         table.connect.unwrap()(client, name, 16, &data, nothing, none, none, &mut errno)
     };
     assert_eq!((refused, Error(errno)), (SOCKET_ERROR, Error::WSAEINVAL));
-    // Until the other thread listens, nobody does; each try needs a new socket.
+    // The other thread may not listen yet; each try needs a new socket.
     let mut connected = connect();
     let mut client = client;
     while connected != 0 {

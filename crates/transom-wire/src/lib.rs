@@ -164,7 +164,7 @@ pub trait Wire: Send {
     fn flush(&mut self, now: Time);
 
     /// The acknowledgement of this side by now, as one word, if the peer is to learn it now and the
-    /// link has a place for it beside the frames. The acknowledgement counts as told. Wires over
+    /// link has a place for it beside the frames. The acknowledgement counts as sent. Wires over
     /// links without such a place acknowledge in frames.
     fn acknowledgement(&mut self, now: Time) -> Option<u64> {
         let _ = now;

@@ -2,7 +2,7 @@
 
 use crate::Operation;
 
-/// Whose fault an error is.
+/// The party at fault for an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Blame {
     /// The program on this side.
@@ -63,8 +63,8 @@ pub struct Refusal<'a> {
     pub operation: Operation,
     /// Why not.
     pub class: RefusalClass,
-    /// Text that the peer may be told beyond the class (the owner decides); sent only where the
-    /// wire has a place for it.
+    /// Text for the peer beyond the class (the owner decides); sent only where the wire has a place
+    /// for it.
     pub explanation: Option<&'a str>,
 }
 

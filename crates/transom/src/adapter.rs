@@ -39,7 +39,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Give the adapter a name, for who looks at the process.
+    /// Give the adapter a name, as `transom ps` shows it.
     pub fn named(mut self, name: &str) -> Options {
         self.below.name = Some(name.to_owned());
         self
@@ -53,7 +53,7 @@ impl Options {
     }
 
     /// Offer Transom's extension of iWARP (acknowledgements, announced Writes, receive credits). On
-    /// by default; off, this side behaves as one that has never heard of it.
+    /// by default; off, this side behaves as a plain iWARP peer.
     pub fn extension(mut self, on: bool) -> Options {
         self.below.extension = on;
         self
@@ -108,10 +108,10 @@ impl Options {
         self
     }
 
-    /// Answer `transom ps` and `transom show` of the same user: what is registered, who may touch
-    /// it, and what was refused, never a byte of memory. Costs a socket in the user's runtime
-    /// directory and a thread of the process. By default what the environment variable
-    /// `TRANSOM_INSPECT` says, and off if it says nothing.
+    /// Answer `transom ps` and `transom show` of the same user: what is registered, which peers may
+    /// touch it, and what was refused, never a byte of memory. Costs a socket in the user's runtime
+    /// directory and a thread of the process. By default the environment variable `TRANSOM_INSPECT`
+    /// decides; without it, off.
     pub fn inspect(mut self, on: bool) -> Options {
         self.below.inspect = on;
         self
@@ -170,12 +170,12 @@ pub struct Counters {
     pub unclaimed: u64,
     /// Refusals recorded here: of accesses of peers by this side, and of our own.
     pub refused: u64,
-    /// Of these, how many were of peers, for a token that never was theirs.
+    /// Refusals among these of peers, for a token that never was theirs.
     pub guesses: u64,
     /// Connections that were not let in because of such guesses (see [`Options::guesses`]).
     pub slowed: u64,
-    /// Refusals whose peer was told less than it might have been: only a small part of the time is
-    /// spent on finding out whose process it is.
+    /// Refusals whose peer learned less than it might have: only a small part of the time is spent
+    /// on asking the kernel for a peer's user.
     pub unasked: u64,
     /// Connections that share memory with a process of this host now.
     pub shared_links: usize,

@@ -49,8 +49,8 @@ pub(crate) struct Cells<K, F> {
 #[derive(Debug)]
 struct Cell<K> {
     word: AtomicU64,
-    /// From [`Arc::into_raw`], or null. Written by who has taken the cell, before it is pending;
-    /// whoever ends that state owns the reference.
+    /// From [`Arc::into_raw`], or null. Written by the thread that has taken the cell, before it is
+    /// pending; the thread that ends that state owns the reference.
     keep: AtomicPtr<K>,
 }
 
@@ -136,7 +136,7 @@ impl<K, F> Cells<K, F> {
             let word = cell.word.load(Ordering::Relaxed);
             let exchange = |cell: &Cell<K>| {
                 let taken = word & !STATE | TAKEN;
-                // Acquire: who has freed it has read what it kept.
+                // Acquire: the thread that has freed it has read what it kept.
                 cell.word
                     .compare_exchange(word, taken, Ordering::Acquire, Ordering::Relaxed)
                     .is_ok()
@@ -191,7 +191,7 @@ impl<K, F> Cells<K, F> {
         Some(settled)
     }
 
-    /// How often [`succeed`](Cells::succeed) was called: for those who wait for what it does.
+    /// How often [`succeed`](Cells::succeed) was called: for threads that wait for what it does.
     pub(crate) fn count(&self) -> u64 {
         self.succeeded.load(Ordering::Acquire)
     }

@@ -19,7 +19,7 @@ fn buffer(name: &str) -> Option<Arc<String>> {
 }
 
 #[test]
-fn a_result_finds_the_one_who_asked_last() {
+fn a_result_reaches_the_waker_set_last() {
     let cells: Cells<String, u8> = Cells::new(1);
     let key = cells.insert(buffer("buffer")).unwrap();
     let (first, second) = (Arc::new(Count(AtomicU32::new(0))), Arc::new(Count(AtomicU32::new(0))));
@@ -37,7 +37,7 @@ fn a_result_finds_the_one_who_asked_last() {
 }
 
 #[test]
-fn a_failure_finds_the_one_who_asks() {
+fn a_failure_reaches_the_thread_that_asks() {
     let cells: Cells<String, u8> = Cells::new(1);
     let key = cells.insert(buffer("buffer")).unwrap();
     let wake = Arc::new(Count(AtomicU32::new(0)));
@@ -83,7 +83,7 @@ fn one_that_waits_and_goes_takes_its_waker_with_it() {
 }
 
 #[test]
-fn what_a_batch_keeps_alive_goes_when_it_has_completed_and_nobody_has_to_ask() {
+fn what_a_batch_keeps_alive_goes_when_it_has_completed_unasked() {
     let cells: Cells<String, u8> = Cells::new(1);
     let key = cells.insert_quietly(buffer("buffer")).unwrap();
     assert!(cells.insert(buffer("other")).is_err());
@@ -94,7 +94,7 @@ fn what_a_batch_keeps_alive_goes_when_it_has_completed_and_nobody_has_to_ask() {
 }
 
 #[test]
-fn a_stale_context_names_nobody() {
+fn a_stale_context_names_no_request() {
     let cells: Cells<(), u8> = Cells::new(1);
     let old = cells.insert(None).unwrap();
     cells.remove(old);

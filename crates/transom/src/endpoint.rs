@@ -423,7 +423,7 @@ impl Endpoint {
         self.ended.get()
     }
 
-    /// The result of a request, or a place in the queue of those who wait for it.
+    /// The result of a request, or a place in the queue of the threads that wait for it.
     pub(crate) fn claim(
         &self,
         key: Key,
@@ -508,15 +508,15 @@ impl Endpoint {
         }
     }
 
-    /// For futures, which may not be polled for a while: be told of the next completion, and look
-    /// at what has completed meanwhile. Not at the link: a thread that looks there keeps the
-    /// adapter's own thread away from it for as long as a lease is.
+    /// For futures, which may not be polled for a while: ask for a notification of the next
+    /// completion, and take what has completed meanwhile. The link is left alone: a thread that
+    /// polls it keeps the adapter's own thread away from it for as long as a lease is.
     pub(crate) fn await_more(&self) {
         self.arm();
         self.hand_out();
     }
 
-    /// Ask to be told of the next completion.
+    /// Ask for a notification of the next completion.
     fn arm(&self) {
         if self.armed.swap(true, SeqCst) {
             return;

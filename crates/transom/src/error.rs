@@ -124,7 +124,7 @@ impl Error {
         self.0.kind
     }
 
-    /// Whose fault: this program, the peer, the bytes in between, or this machine.
+    /// The party at fault: this program, the peer, the bytes in between, or this machine.
     #[must_use]
     pub fn blame(&self) -> Blame {
         self.0.blame

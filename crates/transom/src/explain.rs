@@ -104,7 +104,7 @@ pub(crate) fn address_gone(asked: impl Into<String>, address: IpAddr) -> Error {
         .accepted("an adapter at an address that this machine has")
 }
 
-/// Whose silence it was, as the end of a sentence about it.
+/// The cause of a silence, as the end of a sentence about it.
 fn whose(silence: Option<Silence>) -> (Blame, String) {
     match silence {
         Some(Silence::Unanswered) => {

@@ -81,7 +81,7 @@
 //! let source = adapter.register(vec![1_u8; 8])?;
 //! let refused = peer.write(grant.range(..8), source.slice(..))?.wait().unwrap_err();
 //! assert_eq!(refused.kind(), ErrorKind::Refused);
-//! let why = refused.explanation().expect("a peer of the same user is told");
+//! let why = refused.explanation().expect("a peer of the same user gets the reason");
 //! assert!(why.contains("invalidated by its owner"), "{why}");
 //! # Ok(())
 //! # }
@@ -145,9 +145,9 @@
 //! | an atomic that outlives its region | `compile_fail` test of [`Region`] |
 //! | `mem::forget` of a [`Region`] or [`Window`] | leaks, and no more: test `forgetting_leaks_and_no_more` |
 //! | dropping a [`Posted`] | the engine's side keeps the memory: test `dropping_is_not_cancelling` |
-//! | a post nobody waits for | `#[must_use]`: `compile_fail` test of [`Posted`] |
+//! | a post without a waiter | `#[must_use]`: `compile_fail` test of [`Posted`] |
 //! | a waker that calls back in | wakers run with no lock held: test `a_waker_may_call_back` |
-//! | a context that is a pointer | contexts are slot numbers with generations: test `a_stale_context_names_nobody` |
+//! | a context that is a pointer | contexts are slot numbers with generations: test `a_stale_context_names_no_request` |
 //! | a window used after it was revoked | [`Window::revoke`] consumes it: `compile_fail` test of [`Window`] |
 //! | pages that vanish (a file cut short) | copies are fault-tolerant: test `a_file_cut_short_is_an_error` |
 //! | the adapter's address is removed | what waits ends, and names it: [`ErrorKind::AddressGone`] |
@@ -155,8 +155,8 @@
 //!
 //! # Where to go on
 //!
-//! [`Adapter::options`] has what can be chosen, [`ConnectionInfo`] what a connection has become,
-//! [`Batch`] requests with one result, [`MappedFile`] files as memory. The crate's folder
+//! [`Adapter::options`] lists the options, [`ConnectionInfo`] the facts of a connection,
+//! [`Batch`] is requests with one result, [`MappedFile`] files as memory. The crate's folder
 //! `examples` has whole programs.
 
 #![deny(unsafe_code)]

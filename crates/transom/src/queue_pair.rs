@@ -192,7 +192,7 @@ impl QueuePair {
     }
 
     /// End the connection: every window on it is closed and every request given up when this
-    /// returns. The peer is told, not waited for.
+    /// returns. The peer gets a disconnect, which is not waited for.
     ///
     /// # Errors
     /// [`ErrorKind::AddressGone`] and [`ErrorKind::Forked`]. A connection that has ended already is

@@ -146,8 +146,8 @@ impl<B: Buffer> Region<B> {
         Ok(Region { shared, _buffer: PhantomData })
     }
 
-    /// Give it a name, for messages about refusals and for who looks at the process. The first 31
-    /// bytes of the name are kept.
+    /// Give it a name, for messages about refusals and for `transom show`. The first 31 bytes of
+    /// the name are kept.
     ///
     /// ```
     /// let adapter = transom::Adapter::open("127.0.0.1".parse()?)?;

@@ -33,16 +33,16 @@ impl Turns {
         None
     }
 
-    /// Something was handed out. The caller has a full barrier next (waking those who wait has
+    /// A completion was handed out. The caller has a full barrier next (waking the waiters has
     /// one), and looks at the queue again after it.
     pub(crate) fn finish(&self, one: MutexGuard<'_, ()>) {
-        // Only who has the turn counts.
+        // Only the holder of the turn counts.
         let count = self.deliveries.load(Ordering::Relaxed).wrapping_add(1);
         self.deliveries.store(count, Ordering::Release);
         drop(one);
     }
 
-    /// How often something was handed out: for those who wait for what another thread does.
+    /// How often a completion was handed out: for threads that wait for the work of another.
     pub(crate) fn count(&self) -> u64 {
         self.deliveries.load(Ordering::SeqCst)
     }

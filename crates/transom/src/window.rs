@@ -29,8 +29,8 @@ impl Window {
         Window { grant, endpoint: Arc::clone(endpoint), region }
     }
 
-    /// Give it a name, for messages about refusals and for who looks at the process: a name of what
-    /// is lent, or of who borrows it. The first 31 bytes of the name are kept.
+    /// Give it a name, for messages about refusals and for `transom show`: a name of what is lent,
+    /// or of the borrower. The first 31 bytes of the name are kept.
     #[must_use]
     pub fn named(self, name: &str) -> Window {
         self.region.adapter.raw().set_name(transom_memory::Token(self.grant.token()), name);

@@ -132,7 +132,7 @@ fn the_sketch_of_the_front_page() {
     assert!(fetched == include_bytes!("api.rs"));
     assert_eq!(refused.kind(), ErrorKind::Refused);
     assert_eq!(refused.blame(), Blame::Peer);
-    // The same user on the same host is told why.
+    // The same user on the same host gets the reason.
     assert!(refused.explanation().is_some_and(|text| text.contains("invalidated")), "{refused}");
     assert!(refused.to_string().starts_with("read of 8 bytes"), "{refused}");
 }
@@ -672,7 +672,7 @@ fn private_data_and_rejection() {
 }
 
 #[test]
-fn nobody_listens_there() {
+fn a_port_without_a_listener_refuses() {
     let held = transom_rules::ports::Held::new().unwrap();
     let port = held.address();
     let error = Adapter::route_to(port).unwrap().connect(port).wait().unwrap_err();
@@ -730,7 +730,7 @@ fn a_range_that_wraps_around_is_explained_over_every_path() {
 
 /// The owner decides who learns more than the class of rule.
 #[test]
-fn the_owner_decides_who_is_told_why() {
+fn the_owner_decides_which_peers_learn_why() {
     for (explain, told) in [(transom::Explain::Nobody, false), (transom::Explain::Everyone, true)] {
         let owner = Adapter::options().explain(explain).open(here().ip()).unwrap();
         let pair = Pair::of(owner, Adapter::open(here().ip()).unwrap(), (16, 4096));

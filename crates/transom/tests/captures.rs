@@ -105,7 +105,7 @@ fn make(pair: &Pair, requests: &[Asked]) {
 fn tshark(file: &PathBuf, filter: &str, fields: &[&str]) -> Option<Vec<Vec<String>>> {
     let mut command = Command::new("tshark");
     command.args(["-n", "-o", "tcp.try_heuristic_first:TRUE"]);
-    // What a program sends may look like anything.
+    // A program's bytes may look like any protocol.
     command.args(["--disable-protocol", "smb_direct", "--disable-protocol", "rpcordma"]);
     command.args(["-T", "fields", "-E", "separator=|", "-Y", filter]);
     for field in fields {
@@ -270,7 +270,7 @@ fn an_adapter_that_cannot_be_captured_does_not_open() {
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::System);
     assert!(error.to_string().contains("nowhere.pcapng/x.pcapng"), "{error}");
-    // One file, two wishes.
+    // The same file with two sets of options.
     let both = CaptureOptions::to(file("both"));
     let _first = Adapter::options().capture(Some(both.clone())).open(here(false).ip()).unwrap();
     let other = CaptureOptions { payload: None, ..both };

@@ -1,4 +1,4 @@
-//! Every interleaving of those who post, ask for a result or give it up, and the engine that
+//! Every interleaving of threads that post, ask for a result or give it up, and the engine that
 //! settles it (`src/cells.rs`): the shipped file on loom's types. Loom reports a reference that is
 //! never dropped.
 //!
@@ -103,7 +103,7 @@ fn a_cell_belongs_to_one_request_at_a_time() {
 
 /// A thread that waits for what another one settles sees that it was, behind the count.
 #[test]
-fn who_sees_the_count_sees_the_result() {
+fn a_thread_that_sees_the_count_sees_the_result() {
     bounded(3, || {
         let cells = cells(1);
         let key = cells.insert(None).unwrap();

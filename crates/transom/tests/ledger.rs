@@ -85,7 +85,7 @@ fn act(program: &str) {
             sides.read(grant).unwrap();
             let Sides { owner, peer, .. } = sides;
             drop(peer);
-            // The end of the connection is what the owner hears.
+            // The owner gets the end of the connection.
             owner.recv().wait().unwrap_err();
             drop(window);
             return;

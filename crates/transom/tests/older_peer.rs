@@ -1,5 +1,5 @@
 //! A peer that knows only the oldest form of start-up, MPA revision 1 (RFC 5044 7.1): it hangs up
-//! on anything newer, and has never heard of Transom.
+//! on anything newer, and is no Transom.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
@@ -39,7 +39,7 @@ fn adapter(at: SocketAddr) -> Adapter {
 /// iW 2.4: closed behind a Request of revision 2 and before any byte of a Reply means once more,
 /// with revision 1. The program notices nothing.
 #[test]
-fn a_peer_of_mpa_revision_1_is_asked_again_in_its_own_words() {
+fn a_peer_of_mpa_revision_1_is_asked_again_in_revision_1() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
     let peer = std::thread::spawn(move || {

@@ -11,7 +11,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 use transom::{Adapter, Grant, Path, Rights};
 
-/// What a subscriber has got: target, level, and the fields as text; of a span with its number.
+/// The records of a subscriber: target, level, and the fields as text; of a span with its number.
 #[derive(Clone, Debug)]
 struct Got {
     target: String,
@@ -93,7 +93,7 @@ fn connections_are_spans_and_refusals_and_ends_are_events() {
     drop((owner, peer, window, listener, log, own));
     drop(adapters);
 
-    // What a thread of an adapter has noted last is said when its link goes.
+    // The last events of an adapter's thread are emitted when its link goes.
     let begin = std::time::Instant::now();
     let all = loop {
         let all = collector.0.lock().unwrap().clone();

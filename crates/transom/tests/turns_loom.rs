@@ -1,6 +1,6 @@
-//! Every interleaving of those who hand out completions (`src/turns.rs`) and those who sleep until
-//! there are some (`transom-engine/src/driver/schedule/sleepers.rs`): the shipped files on loom's
-//! types.
+//! Every interleaving of threads that hand out completions (`src/turns.rs`) and threads that sleep
+//! until there are some (`transom-engine/src/driver/schedule/sleepers.rs`): the shipped files on
+//! loom's types.
 //!
 //! The models were seen to fail without the barrier of `Turns::take` (the first), without the one
 //! of `Sleepers::wake` (the first and the third), without the one of `Sleepers::join` (the third),
@@ -24,7 +24,7 @@ use on_loom::{bounded, sync};
 use sleepers::{Bell, Sleepers};
 use turns::Turns;
 
-/// An eventfd: rung until it is heard.
+/// An eventfd: rung until it is reset.
 #[derive(Default)]
 struct Doorbell(Mutex<bool>, Condvar);
 
@@ -119,7 +119,7 @@ impl Queue {
 
 /// A thread that finds the turn taken goes: the thread that had it hands out what both saw.
 #[test]
-fn nothing_is_left_by_two_who_hand_out() {
+fn nothing_is_left_by_two_threads_that_hand_out() {
     bounded(3, || {
         let queue = Queue::new();
         let other = queue.clone();
@@ -134,9 +134,9 @@ fn nothing_is_left_by_two_who_hand_out() {
     });
 }
 
-/// A thread that blocks hears of what another one adds and leaves to it.
+/// A thread that blocks finds what another one adds and leaves to it.
 #[test]
-fn nobody_sleeps_through_a_completion() {
+fn no_thread_sleeps_through_a_completion() {
     bounded(3, || {
         let queue = Queue::new();
         let other = queue.clone();
@@ -148,7 +148,7 @@ fn nobody_sleeps_through_a_completion() {
 
 /// Nor through what another one hands out: then there is nothing in the queue to be woken by.
 #[test]
-fn nobody_sleeps_through_what_another_hands_out() {
+fn no_thread_sleeps_through_what_another_hands_out() {
     bounded(3, || {
         let queue = Queue::new();
         let other = queue.clone();

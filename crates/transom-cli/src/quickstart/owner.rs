@@ -106,7 +106,7 @@ impl Lender {
         }
     }
 
-    /// The owner's whole record of a refusal goes to whoever started us.
+    /// Print the owner's whole record of a refusal for the process that has started this one.
     fn keep(&self, denial: &Denial) -> Outcome {
         let _one = self.record.lock();
         print_line(&super::mistakes::record(denial))

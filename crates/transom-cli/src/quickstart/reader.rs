@@ -68,7 +68,7 @@ impl Tour {
         if !self.write_digest_ok {
             wrong.push("what was written differs from the file".to_owned());
         }
-        if !self.revoked_read.told_all() || self.revoked_read.likely != "stale" {
+        if !self.revoked_read.is_explained() || self.revoked_read.likely != "stale" {
             wrong.push(format!("a read after the revocation: {}", self.revoked_read.status));
         }
         for mistake in &self.mistakes {
@@ -184,7 +184,7 @@ fn make(
     };
     let refused = owner.refused(told)?;
     let found = (refused.rule.as_str(), refused.likely.as_str());
-    let expected = wrong.expected() == found && refused.told_all();
+    let expected = wrong.expected() == found && refused.is_explained();
     Ok(Mistaken {
         name: wrong.name(),
         others: ["REM_ACCESS_ERR", "ND_ACCESS_VIOLATION"],
@@ -197,8 +197,8 @@ fn make(
 }
 
 impl Refused {
-    /// The reader is the same user on the same host, so it is told what the owner knows.
-    fn told_all(&self) -> bool {
+    /// The reader is the same user on the same host, so it gets the owner's explanation.
+    fn is_explained(&self) -> bool {
         self.status == "refused" && !self.explanation.is_empty()
     }
 }

@@ -7,7 +7,7 @@ use transom::ConnectionInfo;
 use super::mistakes::Wrong;
 use transom_command::show;
 
-/// Where the tour is told; silent for `--json`.
+/// The text of the tour on the screen; silent for `--json`.
 pub(super) struct Screen {
     loud: bool,
 }

@@ -15,7 +15,7 @@ pub(super) fn run(args: &Args, to: SocketAddr) -> Outcome {
     let peer = args.peer("server", to);
     let asking = adapter.connect(to).reads(1).receives(2, MESSAGE as u32);
     let server = peer.wait("an answer to the connection request", asking)??;
-    args.tell(server.info());
+    args.print_path(server.info());
     let size = args.size as u64;
     // The source is opened for reading only, the sink for writing only, and to this peer alone.
     let source = adapter.register(vec![0; args.size])?;

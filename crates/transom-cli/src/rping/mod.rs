@@ -63,7 +63,7 @@ pub(crate) struct Args {
     /// Ask for checksums
     #[arg(long, value_enum, default_value_t = OnOff::On)]
     crc: OnOff,
-    /// Behave as one that has never heard of Transom
+    /// Behave as a plain iWARP peer, without Transom's extension
     #[arg(long)]
     no_extension: bool,
     #[command(flatten)]
@@ -81,7 +81,7 @@ impl Args {
     }
 
     /// Beside the rounds, not among them: their lines are those of other rping programs.
-    fn tell(&self, info: &ConnectionInfo) {
+    fn print_path(&self, info: &ConnectionInfo) {
         if self.verbose {
             eprintln!("path {}: {}", info.path, info.path_reason);
         }

@@ -13,7 +13,7 @@ use transom_command::exit::{Exit, Failure, Outcome};
 pub(super) fn run(args: &Args, at: SocketAddr) -> Outcome {
     let adapter = args.options().open(at.ip())?;
     let mut listener = adapter.listen(at)?;
-    // Whoever started us may want to know the port, or that we are ready.
+    // The parent process may wait for the port, or for this side to be ready.
     println!("rping server at {}", listener.address());
     let _ = std::io::stdout().flush();
     loop {
@@ -34,7 +34,7 @@ fn serve(args: &Args, adapter: &transom::Adapter, incoming: Incoming) -> Outcome
     let peer = args.peer("client", incoming.peer());
     let accepting = incoming.reads(1).receives(2, MESSAGE as u32).accept();
     let client = peer.wait("the end of start-up", accepting)??;
-    args.tell(client.info());
+    args.print_path(client.info());
     let mut rounds = 0;
     while args.count == 0 || rounds < args.count {
         match round(args, &peer, &client, &buffer, rounds) {

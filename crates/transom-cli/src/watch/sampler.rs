@@ -20,7 +20,7 @@ pub(super) struct Sampler {
 }
 
 impl Sampler {
-    /// Of all processes, or of one.
+    /// Sample all processes, or `only` one.
     pub(super) fn start(only: Option<u32>) -> Sampler {
         let (wants, wanted) = channel();
         let (to, samples) = channel();

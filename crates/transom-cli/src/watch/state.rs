@@ -381,7 +381,7 @@ impl State {
 
     fn put_cursor(&mut self, pane: Pane, row: usize) {
         let index = row.min(self.rows(pane).saturating_sub(1));
-        // Of the processes the first one is a choice, too: its lists do not change hands.
+        // The first process is a choice like any other: its lists do not change hands.
         let anchored = index > 0 || pane == Pane::Processes;
         let key = if anchored { self.key(pane, index) } else { None };
         let cursor = &mut self.cursors[pane.index()];

@@ -34,8 +34,9 @@ fn refused_as(
 
 impl Connection {
     /// The program disconnects (ND2 4.9): acknowledged requests have succeeded, everything else is
-    /// canceled in one batch, and the peer hears of it. Call [`transmit`](Connection::transmit) and
-    /// write before returning to the program: it may exit at once.
+    /// canceled in one batch, and the peer gets a disconnect. Call
+    /// [`transmit`](Connection::transmit) and write before returning to the program: it may exit at
+    /// once.
     pub fn disconnect(&mut self, cx: &mut Cx<'_>) {
         if self.ended.is_none() {
             self.end(cx, EndReason::Disconnected, 0);
@@ -151,8 +152,8 @@ impl Connection {
         self.end(cx, EndReason::PeerFailed, denial);
     }
 
-    /// This side has refused a message. Where both sides are one queue pair, the request that sent it
-    /// fails: nobody else could say so.
+    /// This side has refused a message. Where both sides are one queue pair, the request that sent
+    /// it fails: no peer will report that.
     pub(super) fn blame_own(&mut self, operation: Operation, class: RefusalClass, denial: u64) {
         if self.config.role != Role::Itself {
             return;
@@ -165,7 +166,7 @@ impl Connection {
         }
     }
 
-    /// The connection is over. Remote access ends first, then the program hears of it, then its
+    /// The connection is over. Remote access ends first, then the program gets the event, then its
     /// requests complete (ND2 W20, 4.9).
     pub(super) fn end(&mut self, cx: &mut Cx<'_>, reason: EndReason, denial: u64) {
         if self.ended.is_some() {

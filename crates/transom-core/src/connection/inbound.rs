@@ -214,7 +214,7 @@ impl Connection {
         if self.phase == Phase::Setup && self.execution.is_some() {
             self.open(cx);
         }
-        self.tells_message |= !std::mem::replace(&mut self.heard_message, true);
+        self.message_unreported |= !std::mem::replace(&mut self.message_seen, true);
     }
 
     /// Judge on behalf of the peer: the queue pair first, then the token. No bytes need no leave.
@@ -289,11 +289,11 @@ impl Connection {
         self.execution.as_ref().is_some_and(|execution| execution.limits.refuses_reads)
     }
 
-    /// The peer asks for what this side does not do for anybody, and `why` says so.
+    /// The peer asks for an operation that this side supports for no peer; `why` says so.
     fn refuse_unsupported(&mut self, cx: &mut Cx<'_>, operation: Operation, why: &'static str) {
         let class = RefusalClass::Unsupported;
         let denial = self.record(cx, None, DenialCause::Other(why));
-        self.tell(cx, operation, class, denial);
+        self.send_refusal(cx, operation, class, denial);
         self.refused(cx, class, denial);
     }
 
@@ -373,7 +373,7 @@ impl Connection {
                     ),
                 };
                 let denial = self.record(cx, None, cause);
-                self.tell(cx, Operation::Invalidate, class, denial);
+                self.send_refusal(cx, Operation::Invalidate, class, denial);
                 if let Some(execution) = &mut self.execution {
                     let status = Status::InvalidRequest;
                     execution.fail_receive(cx.effects, status, denial);
@@ -422,7 +422,7 @@ impl Connection {
         let context =
             self.execution.as_ref().and_then(|e| e.receives.front()).map(|slot| slot.context);
         let denial = self.record(cx, context, cause);
-        self.tell(cx, Operation::Send, class, denial);
+        self.send_refusal(cx, Operation::Send, class, denial);
         if let Some(execution) = &mut self.execution {
             execution.fail_receive(cx.effects, status, denial);
         }
@@ -436,7 +436,7 @@ impl Connection {
             _ => Operation::Send,
         };
         let denial = self.record(cx, None, cause);
-        self.tell(cx, operation, RefusalClass::NoReceive, denial);
+        self.send_refusal(cx, operation, RefusalClass::NoReceive, denial);
         self.end(cx, EndReason::Refused, denial);
     }
 
@@ -474,7 +474,7 @@ impl Connection {
         if let Err(error) = accessor.place_list(cx, &execution.requests, &slot, offset, payload) {
             let class = error.class();
             let denial = self.record(cx, Some(slot.context), error.cause(false));
-            self.tell(cx, Operation::Read, class, denial);
+            self.send_refusal(cx, Operation::Read, class, denial);
             if let Some(execution) = &mut self.execution {
                 execution.fail(sequence, Status::LocalAccess, denial);
             }
@@ -515,7 +515,7 @@ impl Connection {
     pub(super) fn refuse(&mut self, cx: &mut Cx<'_>, operation: Operation, error: AccessError) {
         let class = error.class();
         let denial = self.record(cx, None, error.cause(true));
-        self.tell(cx, operation, class, denial);
+        self.send_refusal(cx, operation, class, denial);
         self.refused(cx, class, denial);
     }
 
@@ -529,8 +529,14 @@ impl Connection {
         self.end(cx, EndReason::Refused, denial);
     }
 
-    /// Have the wire say it. The peer learns the class, and more only if the owner says so.
-    fn tell(&mut self, cx: &mut Cx<'_>, operation: Operation, class: RefusalClass, denial: u64) {
+    /// Have the wire send the refusal. The peer learns the class, and more only if the owner says so.
+    fn send_refusal(
+        &mut self,
+        cx: &mut Cx<'_>,
+        operation: Operation,
+        class: RefusalClass,
+        denial: u64,
+    ) {
         let text = self.explanation(cx, denial);
         let explanation = text.as_deref();
         self.wire.refuse(cx.now, &Refusal { operation, class, explanation });

@@ -156,9 +156,9 @@ pub struct Connection {
     opened: bool,
     /// The connection has ended, and its queue pair goes on without it.
     outlived: bool,
-    /// A message of the peer's has come, and the program has not been told.
-    heard_message: bool,
-    tells_message: bool,
+    /// A first message of the peer's has come that the program has no event for yet.
+    message_seen: bool,
+    message_unreported: bool,
     /// Other asynchronous events of the queue pair that the program has not got yet.
     events: [Option<QueuePairEvent>; 2],
 }
@@ -207,8 +207,8 @@ impl Connection {
             muted: false,
             opened: false,
             outlived: false,
-            heard_message: false,
-            tells_message: false,
+            message_seen: false,
+            message_unreported: false,
             events: [None; 2],
         }
     }
@@ -384,12 +384,13 @@ impl Connection {
     #[must_use]
     #[inline]
     pub fn has_events(&self) -> bool {
-        self.tells_message || self.ended.is_some()
+        self.message_unreported || self.ended.is_some()
     }
 
     /// Takes the queue pair's asynchronous events.
     pub fn take_events(&mut self) -> impl Iterator<Item = QueuePairEvent> + use<> {
-        let first = std::mem::take(&mut self.tells_message).then_some(QueuePairEvent::FirstMessage);
+        let first =
+            std::mem::take(&mut self.message_unreported).then_some(QueuePairEvent::FirstMessage);
         first.into_iter().chain(std::mem::take(&mut self.events).into_iter().flatten())
     }
 

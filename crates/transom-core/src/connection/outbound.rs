@@ -39,7 +39,7 @@ impl Connection {
                 if self.phase == Phase::Closing {
                     self.muted = true;
                 } else if self.poll(cx) {
-                    // Sending has told the wire something: a request that waited may start.
+                    // Sending has changed the wire's state: a request that waited may start.
                     self.announce(cx);
                     continue;
                 }

@@ -41,8 +41,8 @@ enum Small {
     Refused(u64, AccessError),
 }
 
-/// Somebody wants to hear of every message.
-fn is_told(cx: &Cx<'_>) -> bool {
+/// Whether a tracer wants every message.
+fn wants_messages(cx: &Cx<'_>) -> bool {
     cx.trace.as_deref().is_some_and(Tracer::wants_messages)
 }
 
@@ -55,7 +55,7 @@ impl Connection {
         record: &mut SmallRecord,
         next: &mut dyn FnMut(&mut SmallRecord) -> bool,
     ) -> bool {
-        if self.phase != Phase::Open || self.paused.is_some() || is_told(cx) {
+        if self.phase != Phase::Open || self.paused.is_some() || wants_messages(cx) {
             return !next(record);
         }
         let memory = cx.memory;
@@ -67,7 +67,7 @@ impl Connection {
             };
             self.heard = cx.now;
             self.blocked = false;
-            self.tells_message |= !std::mem::replace(&mut self.heard_message, true);
+            self.message_unreported |= !std::mem::replace(&mut self.message_seen, true);
             // News of our own requests that came with the record comes first (ND2 4.2 rule 5).
             if news {
                 drop(pass);
@@ -103,8 +103,8 @@ impl Connection {
 
     /// Start what can go this way, until something cannot. `true`: something has gone.
     pub(super) fn start_small(&mut self, cx: &mut Cx<'_>, out: &mut dyn Output) -> bool {
-        // Events of the stream are told by the ordinary way.
-        if self.blocked || is_told(cx) || !self.is_open() {
+        // Events of the stream are reported by the ordinary way.
+        if self.blocked || wants_messages(cx) || !self.is_open() {
             return false;
         }
         let mut any = false;

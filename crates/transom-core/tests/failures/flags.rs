@@ -154,7 +154,8 @@ fn nd2_4_5_a_send_that_waits_for_a_receive_keeps_what_it_asks_for() {
     }
 }
 
-/// NDK INV-7, INV-9: memory of fast registration does not go while windows are bound to it, whoever asks.
+/// NDK INV-7, INV-9: memory of fast registration does not go while windows are bound to it, on
+/// either side's request.
 #[test]
 fn ndk_inv9_a_peer_takes_no_memory_that_windows_are_bound_to() {
     each(|mut pair, dialect| {

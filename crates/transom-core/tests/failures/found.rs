@@ -101,7 +101,8 @@ fn no_answer_comes_between_an_announcement_and_its_write() {
     }
 }
 
-/// ND2 4.5: whoever's own sink has gone fails its own Read; the peer's requests have touched nothing.
+/// ND2 4.5: a side whose own sink has gone fails its own Read; the peer's requests have touched
+/// nothing.
 #[test]
 fn a_reader_without_sink_does_not_blame_the_peers_requests() {
     let mut pair = Pair::connected(&dialect::ND2);

@@ -6,7 +6,7 @@ transom_testing::again_over_process![
     iw_14_4_tokens_that_grant_nothing,
     iw_14_4_g6_a_range_that_wraps_has_the_same_record_on_every_path,
     iw_14_5_answers_are_made_as_the_link_takes_them,
-    iw_14_5_last_words_nobody_reads_are_given_up,
+    iw_14_5_a_terminate_that_is_not_read_is_given_up,
     a_bad_list_does_not_take_earlier_requests_with_it,
     nd2_4_9_no_answer_goes_on_behind_a_disconnect,
     a_granted_receive_goes_back_to_the_shared_queue,
@@ -61,7 +61,7 @@ fn iw_14_4_tokens_that_grant_nothing() {
 }
 
 /// iW G6: the owner's record of a range that wraps around is made where all ranges are judged, so
-/// it names rule and mistake on every path, and a Transom that is refused is told.
+/// it names rule and mistake on every path, and a refused Transom gets the reason.
 #[test]
 fn iw_14_4_g6_a_range_that_wraps_has_the_same_record_on_every_path() {
     // A frame, one byte past the end of the address space; several frames; a Read.
@@ -122,7 +122,7 @@ fn iw_14_5_answers_are_made_as_the_link_takes_them() {
 
 /// iW Q3: a peer that never reads what we have to say last does not keep the connection.
 #[test]
-fn iw_14_5_last_words_nobody_reads_are_given_up() {
+fn iw_14_5_a_terminate_that_is_not_read_is_given_up() {
     let mut config = PairConfig { window: 1, ..PairConfig::new(&dialect::ND2) };
     config.chunk = usize::MAX;
     let mut pair = Pair::connected_with(config);

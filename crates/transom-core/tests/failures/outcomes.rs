@@ -16,7 +16,7 @@ transom_testing::again_over_process![
     a_small_write_without_its_own_memory_fails_at_once
 ];
 
-/// Bring a situation about. What the initiator is told, and what the receive concerned is told.
+/// Bring a situation about. Returns the statuses of the initiator and of the receive concerned.
 fn situation(pair: &mut Pair, situation: Situation) -> (Vec<Status>, Option<Status>) {
     let [a, p] = &mut pair.hosts;
     let source = a.register(vec![1; 64], Rights::NONE);
@@ -285,8 +285,8 @@ impl Output for Small {
     }
 }
 
-/// Design rule 3, ND2 4.5: a small Write that is taken from its place is judged as any other: what the
-/// window does not hold is not placed, and both sides hear of it.
+/// Design rule 3, ND2 4.5: a small Write that is taken from its place is judged as any other: bytes
+/// outside the window are not placed, and both sides get the refusal.
 #[test]
 fn a_small_write_that_is_refused_ends_the_connection() {
     Path::Process.over(|| {

@@ -5,9 +5,9 @@ use super::*;
 transom_testing::again_over_process![
     nd2_4_5_a_silent_peer_is_noticed,
     a_peer_that_trickles_is_not_silent,
-    a_clock_that_jumps_by_hours_makes_nobody_silent,
+    a_clock_that_jumps_by_hours_ends_no_connection,
     a_peer_that_is_gone_is_noticed_behind_a_jump_of_the_clock,
-    a_refusal_is_told_though_its_side_stood_still,
+    a_refusal_is_sent_though_its_side_stood_still,
     nd2_c42_a_send_waits_for_its_receive,
     nd2_c42_a_receive_that_came_in_time_counts_though_it_is_noticed_late,
     nd2_2_7_an_empty_shared_queue_never_fails_a_send
@@ -72,10 +72,10 @@ fn jump(pair: &mut Pair, by: Duration) {
     }
 }
 
-/// ND2 4.5 is about peers that are silent, not about a side that did not listen: whoever stood still
-/// gives its peer the whole time again. An idle connection notices nothing at all.
+/// ND2 4.5 is about peers that are silent, not about a side that did not listen: a side that stood
+/// still gives its peer the whole time again. An idle connection notices nothing at all.
 #[test]
-fn a_clock_that_jumps_by_hours_makes_nobody_silent() {
+fn a_clock_that_jumps_by_hours_ends_no_connection() {
     each(|mut pair, dialect| {
         let hours = Duration::from_secs(7 * 3600);
         jump(&mut pair, hours);
@@ -114,10 +114,10 @@ fn a_peer_that_is_gone_is_noticed_behind_a_jump_of_the_clock() {
     });
 }
 
-/// Design rule 4: who refuses, and then stands still, has still to say what it refused. It gets the
+/// Design rule 4: a side that refuses, and then stands still, still sends the refusal. It gets the
 /// time again that it takes a peer to read that, and no longer.
 #[test]
-fn a_refusal_is_told_though_its_side_stood_still() {
+fn a_refusal_is_sent_though_its_side_stood_still() {
     each(|mut pair, dialect| {
         let target = pair.hosts[PASSIVE].register(vec![0; 64], WRITABLE);
         let a = &mut pair.hosts[ACTIVE];
@@ -203,10 +203,10 @@ fn nd2_2_7_an_empty_shared_queue_never_fails_a_send() {
     }
 }
 
-/// ND2 2.7, 4.5: who does not read on, because a plain peer's Send waits for a receive of a shared queue,
-/// hears no answer either. That is not the peer's silence, however long it takes.
+/// ND2 2.7, 4.5: a side that does not read on, because a plain peer's Send waits for a receive of a
+/// shared queue, gets no answer either. That is not the peer's silence, however long it takes.
 #[test]
-fn nd2_2_7_who_waits_for_a_receive_blames_no_peer_for_silence() {
+fn nd2_2_7_a_side_that_waits_for_a_receive_blames_no_peer_for_silence() {
     let mut config = PairConfig { wires: Wires::plain(), ..PairConfig::new(&dialect::ND2) };
     config.hosts[PASSIVE].shared = true;
     let mut pair = Pair::connected_with(config);

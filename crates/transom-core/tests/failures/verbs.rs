@@ -20,8 +20,8 @@ transom_testing::again_over_process![
     v79_a_peer_that_leaves_keeps_no_shared_receive,
     v93_the_queue_pair_is_judged_before_the_token,
     v67_what_was_acknowledged_behind_the_request_that_fails_is_flushed,
-    v104_the_program_hears_of_what_its_peer_did,
-    v104_the_program_hears_of_the_first_message_once,
+    v104_the_peers_faults_are_reported,
+    v104_the_first_message_is_reported_once,
     v92_a_queue_pair_that_serves_no_reads_refuses_them,
     v129_a_queue_pair_joins_a_connection_that_was_made_without_one,
     v129_a_connection_without_a_queue_pair_carries_nothing_but_its_end,
@@ -451,7 +451,7 @@ fn v93_the_queue_pair_is_judged_before_the_token() {
 }
 
 #[test]
-fn v104_the_program_hears_of_what_its_peer_did() {
+fn v104_the_peers_faults_are_reported() {
     let events = |pair: &mut Pair, host: usize| -> Vec<QueuePairEvent> {
         pair.hosts[host].connection.as_mut().unwrap().take_events().collect()
     };
@@ -459,7 +459,7 @@ fn v104_the_program_hears_of_what_its_peer_did() {
         let mut config = PairConfig::new(&dialect::VERBS);
         config.hosts[PASSIVE].shared = shared;
         let last = shared.then_some(QueuePairEvent::LastReceive);
-        // A token that is nobody's.
+        // A token of no queue pair.
         let mut pair = Pair::connected_with(config.clone());
         let local = pair.hosts[ACTIVE].register(vec![2; 8], Rights::NONE);
         let nobodys = Operation::Write { token: 0x1234, address: 0 };
@@ -504,7 +504,7 @@ fn v104_the_program_hears_of_what_its_peer_did() {
 
 /// V104: every kind of message counts, whatever becomes of it; the answer to one's own does not.
 #[test]
-fn v104_the_program_hears_of_the_first_message_once() {
+fn v104_the_first_message_is_reported_once() {
     let events = |pair: &mut Pair, host: usize| -> Vec<QueuePairEvent> {
         pair.hosts[host].connection.as_mut().unwrap().take_events().collect()
     };

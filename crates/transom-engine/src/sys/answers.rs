@@ -187,7 +187,7 @@ fn parse(text: &str) -> Option<End> {
 // ---- about users (/proc/self/uid_map) ----
 
 /// Whether every user has a number of its own here.
-pub(super) fn maps_everybody(map: &str) -> bool {
+pub(super) fn maps_every_user(map: &str) -> bool {
     let mut words = map.split_ascii_whitespace();
     [words.next(), words.next(), words.next()] == [Some("0"), Some("0"), Some("4294967295")]
 }
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_removal_names_nobody() {
+    fn a_message_that_is_no_removal_names_no_address() {
         let address: (u16, &[u8]) = (2, &[10, 0, 0, 1]);
         for kind in [0, 3, 16, 17, 20, 22] {
             assert!(all(&message(kind, AF_INET, &[address])).is_empty(), "{kind}");
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_cut_short_names_nobody() {
+    fn a_message_cut_short_names_no_address() {
         let whole = message(REMOVED, AF_INET, &[(2, &[10, 0, 0, 1])]);
         for length in 0..whole.len() {
             assert!(all(&whole[..length]).is_empty(), "{length}");

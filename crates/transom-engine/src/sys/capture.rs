@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tells_files_apart_stands_before_the_extension() {
+    fn the_number_of_a_file_stands_before_the_extension() {
         for (path, expected) in
             [("/a/x.pcapng", "/a/x-7.pcapng"), ("x", "x-7"), ("a.b/x.y.z", "a.b/x.y-7.z")]
         {

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_cut_short_names_nobody() {
+    fn an_answer_cut_short_names_no_user() {
         let mut answer = answer();
         for length in 0..answer.len() {
             assert_eq!(holder(&answer[..length], FROM, TO), None);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_about_another_socket_names_nobody() {
+    fn an_answer_about_another_socket_names_no_user() {
         assert_eq!(holder(&answer(), TO, FROM), None, "the other end of the connection");
         for at in (20..28).chain(40..44) {
             let mut answer = answer();

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::OnceLock;
 
-use super::answers::{end, maps_everybody, owner_in};
+use super::answers::{end, maps_every_user, owner_in};
 use super::diag::{is_answered, user_of_peer};
 
 /// An address of an interface.
@@ -85,7 +85,7 @@ pub(crate) fn is_our_user(uid: u32) -> bool {
     let text = |path| std::fs::read_to_string(path).unwrap_or_default();
     let overflow = *OVERFLOW
         .get_or_init(|| text("/proc/sys/kernel/overflowuid").trim().parse().unwrap_or(65534));
-    uid == user() && (uid != overflow || maps_everybody(&text("/proc/self/uid_map")))
+    uid == user() && (uid != overflow || maps_every_user(&text("/proc/self/uid_map")))
 }
 
 /// Whether the other end of a connection from `local` to `peer` is a socket of this machine that
@@ -122,11 +122,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_number_of_those_without_one_proves_nothing_unless_everybody_has_one() {
+    fn the_number_of_unmapped_users_proves_nothing_unless_all_are_mapped() {
         assert!(is_our_user(user()) && !is_our_user(user() + 1));
-        assert!(maps_everybody("         0          0 4294967295\n"));
+        assert!(maps_every_user("         0          0 4294967295\n"));
         for map in ["", "0 1000 1\n", "0 0 65534\n", "0 100000 65536\n65536 0 1\n"] {
-            assert!(!maps_everybody(map), "{map:?}");
+            assert!(!maps_every_user(map), "{map:?}");
         }
     }
 }

@@ -297,7 +297,7 @@ fn a_closed_descriptor_is_an_error() {
 }
 
 #[test]
-fn nobody_listening_is_a_refusal() {
+fn a_port_without_a_listener_refuses() {
     // Bound and not listening: no other socket gets the port meanwhile.
     let bound = Listener::bind(loopback(), false).unwrap();
     let at = bound.address().unwrap();

@@ -1,4 +1,4 @@
-//! What models that compile shipped source files have in common.
+//! The common part of models that compile shipped source files.
 #![allow(unused_imports, dead_code, unreachable_pub)]
 
 /// Loom's types, under the names by which the shipped files know the real ones.

@@ -104,9 +104,9 @@ impl Stream {
         Named { id, first: id, operation: Some(operation), of: usize::from(id.is_some()) }
     }
 
-    /// Of the Writes that it may be, how many they are, and the one to blame: the oldest that waits
-    /// for a verdict, because nothing better is known of the younger ones; or else the
-    /// youngest, which was thought to be done.
+    /// The Writes that a refusal may be about: their number, and the one to blame. That is the
+    /// oldest that waits for a verdict, because nothing better is known of the younger ones; or
+    /// else the youngest, which was thought to be done.
     fn suspects(&self, echo: Echo, exactly: bool) -> Named {
         let out = &self.outbound;
         let executed = if self.agreed.extension { out.settled } else { out.vouched };

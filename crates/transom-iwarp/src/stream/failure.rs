@@ -1,4 +1,4 @@
-//! The end of a stream: faults and refusals become last words, the peer's last words become events.
+//! The end of a stream: faults and refusals become Terminates, the peer's Terminate becomes events.
 
 use transom_wire::{
     Blame, Event, Frame, MessageId, Operation, Payload, PeerError, Refusal, RefusalClass, Violation,
@@ -15,8 +15,8 @@ use crate::faults::{self, Fault};
 use crate::rdmap::{self, READ_QUEUE, ReadRequest, TERMINATE_QUEUE};
 use crate::terminate::{About, Terminate};
 
-/// Last words still to be sent. One Terminate per stream and direction (RFC 5040 7.1); what the
-/// peer did right before, and to a Transom the reason, go first.
+/// The Terminate still to be sent, one per stream and direction (RFC 5040 7.1). Acknowledgements of
+/// what the peer did right before, and to a Transom the reason, go first.
 #[derive(Debug)]
 pub(super) struct LastWords {
     refusal: Option<Refusing>,
@@ -64,7 +64,7 @@ impl Stream {
         matches!(self.phase, Phase::WaitReply | Phase::Accepted | Phase::WaitReady | Phase::Open)
     }
 
-    /// Nothing more will be said or heard, but for what is queued.
+    /// Nothing more is sent or received, but for what is queued.
     pub(super) fn end(&mut self) {
         self.phase = Phase::Closing;
         self.timeout = None;
@@ -183,7 +183,7 @@ impl Stream {
         Some(terminate_frame(words.fault, &words.about, self.config.terminate))
     }
 
-    // ---- the peer's last words ----------------------------------------------------------------
+    // ---- the peer's Terminate -----------------------------------------------------------------
 
     /// A refusal precedes its Terminate. Only the text of several frames must fit together.
     pub(super) fn take_refusal(&mut self, refused: &Refused<'_>) -> Result<(), (Fault, String)> {

@@ -33,7 +33,7 @@ pub(super) struct Inbound {
     pub(super) notified: u32,
     /// Sends and Writes that have come completely; the number of the one under way is one more.
     pub(super) messages: u32,
-    /// Of those, how many the engine has not reported as executed.
+    /// Messages among these that the engine has not reported as executed.
     pub(super) unexecuted: u32,
     /// Number, among Sends and Writes, of the message of the last event.
     pub(super) blamed: u32,
@@ -43,7 +43,7 @@ pub(super) struct Inbound {
     pub(super) last: Offending,
     /// A first frame that was verified and announced as `Established`; its length field is used up.
     verified: Option<u16>,
-    /// Reads of the peer, in order; at most as many as it was told.
+    /// Reads of the peer, in order; at most as many as start-up allowed.
     pub(super) answers: VecDeque<Answer>,
 }
 
@@ -308,7 +308,7 @@ mod tests {
     use super::*;
     use crate::{Config, Stream, TerminateForm};
 
-    /// A passive side that has been told nothing and takes frames without checksum.
+    /// A passive side without private data that takes frames without checksum.
     fn open() -> Stream {
         let config =
             Config { checksum: false, terminate: TerminateForm::Rfc, ..Config::siw(Role::Passive) };

@@ -92,7 +92,7 @@ struct Agreed {
     extension: bool,
     /// The program's read limits.
     limits: ReadLimits,
-    /// Reads the peer may have under way, as it was told.
+    /// Reads the peer may have under way, as start-up allowed.
     ird: u32,
     /// Reads we may have under way, those for verdicts included.
     ord: u32,
@@ -181,7 +181,7 @@ impl Stream {
         }
     }
 
-    /// Whether frames other than start-up and last words may leave; time may have released them.
+    /// Whether frames other than start-up and a Terminate may leave; time may have released them.
     fn may_send(&mut self, now: Time) -> bool {
         if self.held.is_some_and(|until| now >= until) {
             self.held = None;

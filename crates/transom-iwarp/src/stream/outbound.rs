@@ -285,7 +285,7 @@ impl Stream {
         }
     }
 
-    /// A verdict that is told now makes an older one, not told yet, superfluous.
+    /// A verdict reported now makes an older one, not reported yet, superfluous.
     pub(super) fn overtake(&mut self, done: Option<MessageId>) {
         if done.is_some() {
             self.pending.done = None;

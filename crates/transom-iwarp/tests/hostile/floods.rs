@@ -58,7 +58,7 @@ fn q2_answers_are_made_when_they_can_be_sent() {
 
 #[test]
 fn q3_nothing_waits_for_a_peer_that_reads_nothing() {
-    // Last words are ready at once, and few; how long they may take to leave is the engine's
+    // The Terminate is ready at once, and short; how long it may take to leave is the engine's
     // affair.
     let mut side = peer();
     side.feed(&[0, 0]);

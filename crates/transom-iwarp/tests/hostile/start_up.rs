@@ -129,12 +129,12 @@ fn s11_read_limits_are_capped() {
     let limits = ReadLimits { inbound: u32::MAX, outbound: u32::MAX };
     side.wire.accept(side.now, limits, b"").unwrap();
     assert_eq!(side.wire.facts().unwrap().limits, caps);
-    // The inbound limit as told, the outbound one with the slot for verdicts.
+    // The inbound limit as sent, the outbound one with the slot for verdicts.
     assert_eq!(side.talk(), reply("5002 0004 0080 0081"));
 }
 
 #[test]
-fn s12_a_request_that_names_no_ready_frame_is_told_ours() {
+fn s12_a_request_without_a_ready_frame_gets_ours() {
     let mut side = passive();
     side.feed(&request("5002 0004 8001 0001"));
     side.wire.accept(side.now, common::LIMITS, b"").unwrap();

@@ -257,10 +257,10 @@ fn mistake_14_an_earlier_connection() {
 
 // ---- decoys ----------------------------------------------------------------------------------
 
-/// The swapped token is live, but another queue pair's: chance, not an explanation, and nothing of
-/// it is told.
+/// The swapped token is live, but another queue pair's: chance, not an explanation, and not part of
+/// the text.
 #[test]
-fn decoy_1_swapped_bytes_that_name_somebody_elses_token() {
+fn decoy_1_swapped_bytes_that_name_another_queue_pairs_token() {
     let memory = memory();
     let region = region(&memory, ALL);
     let token = window(&memory, region, READ);
@@ -272,7 +272,7 @@ fn decoy_1_swapped_bytes_that_name_somebody_elses_token() {
 
 /// The same when it is dead, and was another queue pair's.
 #[test]
-fn decoy_2_swapped_bytes_that_name_somebody_elses_dead_token() {
+fn decoy_2_swapped_bytes_that_name_another_queue_pairs_dead_token() {
     let memory = memory();
     let region = region(&memory, ALL);
     let token = window(&memory, region, READ);
@@ -340,7 +340,7 @@ fn decoy_5_a_stale_token_of_a_reused_slot_names_nothing_new() {
 
 /// Right missing and range wrong: the first broken rule counts, and the advice is about it.
 #[test]
-fn decoy_6_two_mistakes_are_told_in_order() {
+fn decoy_6_two_mistakes_are_named_in_order() {
     let denial = mistake(|ask| {
         ask.purpose = Purpose::RemoteWrite;
         ask.address = 0;
@@ -372,7 +372,7 @@ fn the_peer_learns_the_class_and_its_own_request_only() {
 
 /// The account for a reader who knows what was asked: rule, end of the token, advice.
 #[test]
-fn a_summary_leaves_out_what_was_asked_and_who_may() {
+fn a_summary_leaves_out_the_request_and_the_owner() {
     let memory = memory();
     let token = region(&memory, ALL);
     memory.deregister(token, Unless::default(), NOW - 2_000).unwrap();
@@ -401,7 +401,7 @@ fn unknown_is_said_to_be_unknown() {
     says(&denial, &["Likeliest mistake: unknown."]);
 }
 
-/// Times are told in the unit that fits.
+/// Times are shown in the unit that fits.
 #[test]
 fn how_long_ago_is_readable() {
     for (ago, text) in [
@@ -423,9 +423,9 @@ fn how_long_ago_is_readable() {
     }
 }
 
-/// The end of the address space is told as a number that 64 bits cannot hold.
+/// The end of the address space is shown as a number that 64 bits cannot hold.
 #[test]
-fn the_last_byte_of_the_address_space_is_told_right() {
+fn the_last_byte_of_the_address_space_is_shown_right() {
     let denial = mistake(|ask| (ask.address, ask.length) = (u64::MAX, 1));
     says(&denial, &["1 bytes at [0xffffffffffffffff, 0x10000000000000000)"]);
 }
@@ -506,7 +506,7 @@ fn a_guess_is_a_token_that_never_was_the_asker_s() {
     assert!(guess(foreign), "another's, closed");
 }
 
-/// What happened stands first, in the program's words; then the rule, then the likeliest mistake.
+/// The event stands first, in the program's words; then the rule, then the likeliest mistake.
 #[test]
 fn the_short_account_names_the_object_and_the_offset() {
     let memory = memory();

@@ -1,4 +1,4 @@
-//! Random operations against a model that is too simple to be wrong: who may touch what.
+//! Random operations against a model of the rights that is too simple to be wrong.
 
 use std::collections::HashMap;
 

@@ -53,9 +53,9 @@ fn a_grant_that_no_peer_has_used() {
     assert_eq!((one.named.token, one.named.base, one.named.rights), (window, AT, READ));
 }
 
-/// A window that is open when somebody asks is no longer one as soon as it is closed.
+/// A window counts as open until it is closed.
 #[test]
-fn a_grant_that_nobody_revokes() {
+fn a_grant_that_is_never_revoked() {
     let memory = reviewing();
     let (region, window) = granted(&memory, READ);
     touch(&memory, Purpose::RemoteRead, window, AT, SIZE_OF_WINDOW);
@@ -106,7 +106,7 @@ fn a_grant_that_is_used_after_it_was_revoked() {
     assert_eq!(findings(&memory).len(), 1);
 }
 
-/// What the program does with its own memory is no use by a peer.
+/// The program's own accesses do not count as use by a peer.
 #[test]
 fn a_region_that_is_open_to_a_whole_domain() {
     let memory = reviewing();

@@ -37,8 +37,8 @@ fn register(memory: &Memory, segments: &[Segment]) -> Token {
     memory.register(&registration).unwrap()
 }
 
-/// `close` ends the window that `open` made; in between and all the while two peers copy through
-/// whatever token they hear of last.
+/// `close` ends the window that `open` made; meanwhile two peers copy through the latest token
+/// published.
 fn revoke_in_a_loop(
     turns: u32,
     passes: bool,

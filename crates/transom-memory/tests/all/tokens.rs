@@ -29,7 +29,7 @@ fn slot(token: u32) -> usize {
 }
 
 /// How far the counts lie from even ones, in standard deviations (chi squared). Of the seeds that
-/// there are, fewer than one in a million leads beyond 6, if tokens cannot be told from random.
+/// there are, fewer than one in a million leads beyond 6, if tokens look random.
 fn unevenness(counts: &[u32]) -> f64 {
     let expected = f64::from(counts.iter().sum::<u32>()) / counts.len() as f64;
     let sum: f64 = counts.iter().map(|count| (f64::from(*count) - expected).powi(2)).sum();

@@ -25,8 +25,8 @@ use crate::objects::{Adapter, Pd};
 use crate::types::{ExtensionInterface, Guid, Object, ObjectHeader, Version};
 use handle::{Kind, free, new};
 
-/// The checks that a function's arguments must pass to be looked at any further. Here, and only
-/// here, are they told from NULL and from objects of another kind.
+/// The checks that a function's arguments must pass to be looked at any further. NULL and objects
+/// of another kind are recognised here, and only here.
 pub(super) trait Found: Sized {
     /// As the consumer passes it.
     type From;

@@ -16,7 +16,7 @@ use crate::table::{is_peers_doing, sink};
 /// reason, 0 where none is known.
 pub type DisconnectEvent = Box<dyn FnOnce(u32) + Send>;
 
-/// Told how a request has ended.
+/// Called with the status in which a request has ended.
 type Told = Box<dyn FnOnce(Status) + Send>;
 
 /// The peer's private data, and the read limits as seen from here.

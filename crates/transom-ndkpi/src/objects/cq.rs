@@ -81,7 +81,7 @@ impl Cq {
                 cq.fired(status);
             }
         });
-        // A forked child is told nothing: it has no adapter.
+        // A forked child gets no notification: it has no adapter.
         let _ = self.raw.notify(kind, fired);
     }
 

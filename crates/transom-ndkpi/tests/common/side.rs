@@ -170,7 +170,7 @@ pub fn disconnect(connector: Ptr) -> Status {
     end_of(|cb, ctx| unsafe { (t.disconnect)(connector, cb, ctx) })
 }
 
-/// Somebody connects to a side that keeps its listener: the one that connected, and the listener
+/// A new side connects to a side that keeps its listener. Returns the new side, and the listener
 /// with its port.
 pub fn guest(mode: Mode, server: &Side, events: &Server) -> (Side, (Ptr, u16)) {
     let mut client = half(options(mode));

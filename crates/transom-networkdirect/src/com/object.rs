@@ -216,7 +216,7 @@ impl AnyPtr {
 
 /// An object of an adapter's.
 pub(crate) trait Member: Class {
-    /// Of which class.
+    /// The class of the adapter.
     type Adapter;
 
     /// The adapter.

@@ -1,6 +1,6 @@
 //! Pointers of C callers. Their validity is the interface's contract (ND2 1.6: null or valid for
-//! the call), so that following one is sound exactly as far as the caller keeps it; here, in one
-//! place, null is told from valid.
+//! the call), so that following one is sound exactly as far as the caller keeps it. Null is checked
+//! here, in one place.
 
 use std::marker::PhantomData;
 use std::net::SocketAddr;

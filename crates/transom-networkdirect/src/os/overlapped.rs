@@ -47,7 +47,7 @@ impl OverlappedPtr {
     fn with<R>(self, f: impl FnOnce(&Overlapped) -> R) -> Option<R> {
         // SAFETY: a caller's OVERLAPPED* is null or valid until its request has completed (ND2 2.3
         // rule 12); all members are atomics, so that no concurrent access is a data race of ours.
-        // It is touched only while its request is begun or being asked for.
+        // The structure is touched only while its request is begun or being asked for.
         self.0.map(|p| f(unsafe { p.as_ref() }))
     }
 }
@@ -193,8 +193,8 @@ impl Drop for Finisher {
 }
 
 /// Threads that wait in GetOverlappedResult, by the address they wait for. The lock also keeps the
-/// status and the signal together: who has seen the status can use the event for the next request
-/// without a late signal of this one.
+/// status and the signal together: a thread that has seen the status can use the event for the next
+/// request without a late signal of this one.
 #[derive(Debug, Default)]
 struct Bucket {
     waiting: Mutex<usize>,

@@ -118,10 +118,10 @@ impl Adapter {
         }))
     }
 
-    /// The window whose token a peer has invalidated, once: the program is about to hear of it.
+    /// The window whose token a peer has invalidated, once: the program is about to be notified.
     pub(crate) fn window(&self, token: Token) -> Option<Arc<Window>> {
         let window = lock(&self.windows).remove(&token.0)?.upgrade()?;
-        window.heard(token);
+        window.note_invalidated(token);
         Some(window)
     }
 

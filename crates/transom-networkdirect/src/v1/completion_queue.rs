@@ -32,7 +32,7 @@ pub(crate) struct CompletionQueue {
 struct Inner {
     /// A Receive whose window's result took the last place of a call.
     behind: Option<Completion>,
-    /// Whose results arrive here.
+    /// The endpoints whose results arrive here.
     endpoints: HashMap<u32, Weak<Endpoint>>,
 }
 

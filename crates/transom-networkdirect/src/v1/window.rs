@@ -27,7 +27,7 @@ pub(crate) struct Window {
 struct State {
     /// Token and endpoint of a Bind that no Invalidate has followed.
     bound: Option<(Token, QueuePairId)>,
-    /// The token before that: its peer may have invalidated it, and the program not have heard.
+    /// The token before that: its peer may have invalidated it without the program's knowledge.
     earlier: Option<Token>,
 }
 
@@ -89,7 +89,7 @@ impl Window {
     }
 
     /// Post its Invalidate on `endpoint`. Known not to be bound there: refused (ND1 INV-3). If the
-    /// peer comes first, both are told (ND1 INV-2).
+    /// peer comes first, both are notified (ND1 INV-2).
     pub(crate) fn invalidate(
         &self,
         endpoint: QueuePairId,
@@ -103,8 +103,8 @@ impl Window {
         Ok(())
     }
 
-    /// The program hears that the peer has invalidated it.
-    pub(crate) fn heard(&self, token: Token) {
+    /// The program learns that the peer has invalidated it.
+    pub(crate) fn note_invalidated(&self, token: Token) {
         let mut state = lock(&self.state);
         state.bound = state.bound.filter(|(bound, _)| bound.0 != token.0);
         state.earlier = state.earlier.filter(|earlier| earlier.0 != token.0);

@@ -389,24 +389,25 @@ impl Channel {
     pub(super) fn broken(&mut self, (rule, detail): Broken) -> Violation {
         if self.phase == Phase::Open {
             let ack = self.ack_word();
-            self.outbound.say(Header { ack, address: u64::MAX, ..Header::new(Kind::Refuse) }, &[]);
+            self.outbound
+                .queue_control(Header { ack, address: u64::MAX, ..Header::new(Kind::Refuse) }, &[]);
         }
         self.end();
         Violation { blame: Blame::Peer, rule, detail }
     }
 
     /// The engine refuses what the last record asked for.
-    pub(super) fn say_refused(&mut self, refusal: &Refusal<'_>) {
+    pub(super) fn send_refusal(&mut self, refusal: &Refusal<'_>) {
         if self.inbound.answered {
             // The sink of our own read is gone: nothing the peer asked for.
-            return self.say_end(None, RefusalClass::Internal, u64::MAX, None);
+            return self.send_end(None, RefusalClass::Internal, u64::MAX, None);
         }
         let record = self.inbound.last;
-        self.say_end(Some(refusal.operation), refusal.class, record, refusal.explanation);
+        self.send_end(Some(refusal.operation), refusal.class, record, refusal.explanation);
     }
 
     /// End the stream, and say why: which record of the peer's was refused, if one was.
-    pub(super) fn say_end(
+    pub(super) fn send_end(
         &mut self,
         operation: Option<Operation>,
         class: RefusalClass,
@@ -417,7 +418,7 @@ impl Channel {
             let detail = record::detail(operation, Some(class));
             let ack = self.ack_word();
             let header = Header { detail, address: record, ack, ..Header::new(Kind::Refuse) };
-            self.outbound.say(header, fitting(explanation.unwrap_or("")).as_bytes());
+            self.outbound.queue_control(header, fitting(explanation.unwrap_or("")).as_bytes());
         }
         self.end();
     }

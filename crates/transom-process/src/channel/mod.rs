@@ -190,11 +190,11 @@ impl Wire for Channel {
     }
 
     fn refuse(&mut self, _now: Time, refusal: &Refusal<'_>) {
-        self.say_refused(refusal);
+        self.send_refusal(refusal);
     }
 
     fn fail(&mut self, _now: Time) {
-        self.say_end(None, RefusalClass::Internal, u64::MAX, None);
+        self.send_end(None, RefusalClass::Internal, u64::MAX, None);
     }
 
     fn receives_posted(&mut self, now: Time, total: u64, shared: bool) {

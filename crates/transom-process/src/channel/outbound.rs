@@ -59,8 +59,8 @@ pub(super) struct Reading {
 }
 
 impl Outbound {
-    /// Say something that is not a message: it goes before everything else.
-    pub(super) fn say(&mut self, header: Header, text: &[u8]) {
+    /// Queue a record that is no message: it goes before everything else.
+    pub(super) fn queue_control(&mut self, header: Header, text: &[u8]) {
         let length = u32::try_from(text.len()).unwrap_or(0);
         let (words, gone) = &mut self.words;
         words.drain(..*gone);
@@ -301,10 +301,10 @@ impl Channel {
                 let record =
                     if record > self.inbound.last { record.wrapping_sub(1 << 32) } else { record };
                 let explanation = refusal.explanation;
-                self.say_end(Some(refusal.operation), refusal.class, record, explanation);
+                self.send_end(Some(refusal.operation), refusal.class, record, explanation);
             }
             // A message of ours: nothing the peer did.
-            _ => self.say_end(None, refusal.class, u64::MAX, None),
+            _ => self.send_end(None, refusal.class, u64::MAX, None),
         }
     }
 }

@@ -19,13 +19,13 @@ impl Channel {
         if private.len() > limit { Err(SetupError::PrivateData { limit }) } else { Ok(()) }
     }
 
-    fn say_limits(&mut self, kind: Kind, limits: ReadLimits, private: &[u8]) {
+    fn send_limits(&mut self, kind: Kind, limits: ReadLimits, private: &[u8]) {
         let header = Header {
             address: u64::from(limits.inbound),
             token: limits.outbound,
             ..Header::new(kind)
         };
-        self.outbound.say(header, private);
+        self.outbound.queue_control(header, private);
     }
 
     // ---- active side ----------------------------------------------------------------------------
@@ -41,7 +41,7 @@ impl Channel {
         }
         self.check_private(private)?;
         self.limits = self.capped(limits);
-        self.say_limits(Kind::Request, self.limits, private);
+        self.send_limits(Kind::Request, self.limits, private);
         self.timeout = Some(now.after(self.config.reply_timeout));
         self.phase = Phase::WaitReply;
         Ok(())
@@ -67,7 +67,7 @@ impl Channel {
         if self.phase != Phase::Accepted {
             return Err(SetupError::Order);
         }
-        self.outbound.say(Header::new(Kind::Ready), &[]);
+        self.outbound.queue_control(Header::new(Kind::Ready), &[]);
         self.open();
         Ok(())
     }
@@ -105,7 +105,7 @@ impl Channel {
             inbound: limits.inbound.min(self.offered.inbound),
             outbound: limits.outbound.min(self.offered.outbound),
         };
-        self.say_limits(Kind::Reply, self.limits, private);
+        self.send_limits(Kind::Reply, self.limits, private);
         self.known = true;
         self.timeout = self.config.confirm_timeout.map(|wait| now.after(wait));
         self.phase = Phase::WaitReady;
@@ -118,7 +118,7 @@ impl Channel {
         }
         self.check_private(private)?;
         self.end();
-        self.outbound.say(Header::new(Kind::Reject), private);
+        self.outbound.queue_control(Header::new(Kind::Reject), private);
         Ok(())
     }
 

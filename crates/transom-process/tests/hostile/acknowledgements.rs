@@ -1,4 +1,4 @@
-//! What the peer says that it has executed.
+//! The peer's counts of executed records.
 
 use super::*;
 
@@ -43,9 +43,10 @@ fn a_word_completes_what_it_acknowledges() {
     }
 }
 
-/// One more than was written, and many more. The ring notices, on whichever way the word comes.
+/// Counts of one more than was written, and many more. The ring notices, on whichever way the word
+/// comes.
 #[test]
-fn a_peer_that_has_executed_what_was_never_written_lies() {
+fn acknowledging_records_never_written_is_a_violation() {
     for more in [4, 5, 0x7FFF_FFFF] {
         let mut side = with_writes(2);
         side.beside(more);
@@ -112,8 +113,8 @@ fn a_part_of_a_message_is_not_the_message() {
     assert_eq!(side.taken(), [Got::Done(0)]);
 }
 
-/// Records of the peer count as executed when the engine says so, each once; until then the peer does
-/// not hear of them.
+/// Records of the peer count as executed when the engine says so, each once; until then they are
+/// not acknowledged.
 #[test]
 fn what_is_delivered_and_not_executed_is_not_acknowledged() {
     for header in [write(7, 0x1000, 8, LAST), write(7, 0x1000, 100, LAST), send(8, LAST)] {

@@ -56,7 +56,7 @@ fn a_word_is_news_when_it_has_changed() {
 
 /// Every way on which an acknowledgement comes is one on which it can be a lie.
 #[test]
-fn an_acknowledgement_of_what_was_not_written_is_a_lie() {
+fn an_acknowledgement_beyond_the_records_written_is_a_violation() {
     for (written, acknowledged, lies) in [(0, 0, false), (0, 1, true), (2, 2, false), (2, 3, true)]
     {
         let expected = if lies { Err(RingViolation::Acknowledged) } else { Ok(()) };
@@ -109,7 +109,7 @@ fn the_peers_flag_for_a_payload_elsewhere_is_taken_off() {
     }
 }
 
-/// What is left in the buffer is the beginning of a frame, or what there is no room for.
+/// The bytes left in the buffer are the beginning of a frame, or have no room in the ring.
 #[test]
 fn frames_leave_the_buffer_whole_and_in_order() {
     let (mut end, mut peer, _) = ends(4);
@@ -265,7 +265,7 @@ fn a_peer_that_reads_nothing_is_noticed() {
     assert_eq!(end.stuck_since(true, at(11)), None);
     publish(&mut end, write(7, 0, 8, LAST));
     assert_eq!(end.stuck_since(true, at(12)), Some(at(12)));
-    // It says that it has read one, and that is not enough for what waits: time begins again.
+    // The peer acknowledges one record, which is not enough for those that wait: time begins again.
     let (mut end, mut peer, _) = ends(SLOTS);
     (0..16).for_each(|_| publish(&mut end, write(7, 0, LARGEST_PAYLOAD / 2, LAST)));
     assert_eq!(end.stuck_since(true, at(1)), Some(at(1)));
@@ -273,7 +273,7 @@ fn a_peer_that_reads_nothing_is_noticed() {
     assert!(end.news_beside().unwrap().is_some());
     assert_eq!(end.stuck_since(true, at(3)), Some(at(3)));
     assert_eq!(end.stuck_since(true, at(5)), Some(at(3)));
-    // It reads them all, and does not say so.
+    // The peer reads them all, and acknowledges none.
     let (mut end, mut peer, _) = ends(SLOTS);
     (0..8).for_each(|_| publish(&mut end, write(7, 0, LARGEST_PAYLOAD, LAST)));
     publish(&mut end, write(7, 0, 8, LAST));
@@ -284,7 +284,7 @@ fn a_peer_that_reads_nothing_is_noticed() {
     assert_eq!(end.stuck_since(true, at(2)), Some(at(1)), "it has said nothing of them");
 }
 
-/// Who sleeps is woken once for what was written, whatever it was, and only then.
+/// A sleeping side is woken once for each record or word, and only then.
 #[test]
 fn a_sleeper_is_woken_for_each_thing_that_is_written() {
     let header = record::to_bytes(write(7, 0, 8, LAST).words());

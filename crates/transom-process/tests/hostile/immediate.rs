@@ -69,7 +69,7 @@ fn a_write_that_brings_it_needs_a_receive() {
         side.record(first);
         broken(&mut side, "receives", NOT_GRANTED);
     }
-    // It counts as a Send does, and a Write without needs none.
+    // A Write with immediate data counts as a Send does; a Write without needs no receive.
     let mut side = open();
     side.grant(1, false);
     side.record(immediate(1, 0));

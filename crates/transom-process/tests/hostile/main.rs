@@ -193,7 +193,7 @@ impl Side {
         self.look();
     }
 
-    /// What the side has written since the last call, as the peer reads it, without what rides along.
+    /// The records written since the last call, as the peer reads them, without acknowledgements.
     fn said(&mut self) -> Vec<(Header, Vec<u8>)> {
         self.said_with_words().into_iter().map(|(h, text)| (Header { ack: 0, ..h }, text)).collect()
     }
@@ -265,7 +265,7 @@ impl Side {
             }
         };
         let consumed = decoded.consumed;
-        // What came with it about our own messages comes first.
+        // The acknowledgements of our own messages come first.
         self.poll();
         if let Some(event) = decoded.event {
             self.take(event);
@@ -352,7 +352,7 @@ impl Side {
         }
     }
 
-    /// What has come out since the last call.
+    /// The events since the last call.
     fn taken(&mut self) -> Vec<Got> {
         std::mem::take(&mut self.got)
     }
@@ -491,8 +491,8 @@ fn our_read(length: u32) -> Message {
 
 // ---- what a refusal leaves behind -----------------------------------------------------------------
 
-/// The peer broke this rule with its last record: nothing of it came out or counts as executed, the
-/// peer is told that it broke a rule and not which one, and nothing happens any more.
+/// The peer broke this rule with its last record: it raised no event and does not count as
+/// executed. The peer learns that it broke a rule but not which one, and nothing happens any more.
 #[track_caller]
 fn broken(side: &mut Side, rule: &str, detail: &str) {
     assert_eq!(side.taken(), [], "nothing is delivered");

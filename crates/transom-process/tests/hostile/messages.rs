@@ -36,7 +36,7 @@ fn inside_an_answer() -> Side {
 const IN_WRITE: &str = "Write { token: 7, next: 4136, left: 60 }";
 const IN_SEND: &str = "Send { flags: 0, invalidate: 0, next: 40 }";
 
-/// What the peer may be in the middle of, and how it is named.
+/// The messages that the peer may be in the middle of, with names.
 fn unfinished() -> [(Side, &'static str); 3] {
     [(inside_a_write(), IN_WRITE), (inside_a_send(), IN_SEND), (inside_an_answer(), "Answer")]
 }
@@ -51,7 +51,7 @@ fn a_write_of_one_record_needs_no_announcement() {
     assert_eq!(side.acknowledged(), side.records);
 }
 
-/// What is anything else has to come by the ordinary way, and nothing happens to it before.
+/// Any other record has to come by the ordinary way, and is untouched before.
 #[test]
 fn a_small_write_has_a_way_of_its_own() {
     for (length, small) in [(0, false), (1, true), (INLINE, true), (INLINE + 1, false)] {
@@ -205,7 +205,7 @@ fn no_answer_inside_an_unfinished_write_or_send() {
     }
 }
 
-/// What the peer says of itself may come at any time.
+/// Control records of the peer may come at any time.
 #[test]
 fn a_refusal_inside_an_unfinished_message_is_taken() {
     for (mut side, _) in unfinished() {
@@ -290,7 +290,7 @@ fn a_send_that_invalidates_or_is_solicited_says_so_in_each_record() {
     }
 }
 
-/// Token 0 is nobody's: what does not fit a token names none.
+/// Token 0 names nothing: neither does a value that does not fit a token.
 #[test]
 fn an_invalidation_names_a_token_of_32_bits() {
     for (address, token) in [(0xFFFF_FFFF, 0xFFFF_FFFF), (0x1_0000_0000, 0), (u64::MAX, 0)] {

@@ -1,8 +1,8 @@
-//! What this side sends, and in which order, while the peer asks for something else.
+//! The records that this side sends, in order, while the peer asks for something else.
 
 use super::*;
 
-/// What the peer reads: kinds, and whether the message ends there.
+/// The records that the peer reads: kinds, and whether the message ends there.
 fn kinds(side: &mut Side) -> Vec<(Kind, bool)> {
     side.said().iter().map(|(header, _)| (header.kind, header.has(LAST))).collect()
 }
@@ -79,7 +79,7 @@ fn a_long_write_is_announced_once_and_goes_on_where_it_was() {
         (Kind::Write, 7, at(2), 5),
     ];
     assert_eq!(said, expected);
-    // What fits one record is not announced.
+    // A message that fits one record is not announced.
     side.post(our_write(most));
     assert_eq!(kinds(&mut side), [(Kind::Write, true)]);
 }

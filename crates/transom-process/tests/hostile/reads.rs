@@ -130,7 +130,7 @@ fn an_answer_that_is_longer_or_shorter_is_refused() {
 }
 
 #[test]
-fn nobody_answers_what_was_not_asked() {
+fn an_answer_without_a_request_is_a_violation() {
     let mut side = open();
     side.record(answer(8, LAST));
     broken(&mut side, "reads", NOBODY);

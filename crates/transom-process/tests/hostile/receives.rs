@@ -1,4 +1,4 @@
-//! A Send needs a receive that the peer was told of.
+//! A Send needs a receive that was granted to the peer.
 
 use super::*;
 
@@ -35,14 +35,14 @@ fn a_send_of_several_records_needs_one() {
 
 /// A peer that guesses that a receive has been posted has not been granted one.
 #[test]
-fn a_receive_that_the_peer_was_not_told_of_does_not_count() {
+fn a_receive_not_granted_to_the_peer_does_not_count() {
     let mut side = open();
     side.wire.receives_posted(side.now, 1, false);
     side.record(send(8, LAST));
     broken(&mut side, "receives", NOT_GRANTED);
 }
 
-/// What a Send does not use is there for the next one, however often more are granted.
+/// A receive that a Send does not use is there for the next one, however often more are granted.
 #[test]
 fn receives_add_up() {
     let mut side = open();
@@ -62,7 +62,7 @@ fn receives_add_up() {
 /// The peer's wish counts if it has used what it was granted; a wish of a peer that has a receive
 /// left has crossed the grant.
 #[test]
-fn a_wish_is_heard_when_there_is_nothing_left() {
+fn a_wish_is_granted_when_no_receive_is_left() {
     for (granted, wanted) in [(0, true), (1, false)] {
         let mut side = open();
         side.grant(granted, true);
@@ -70,7 +70,7 @@ fn a_wish_is_heard_when_there_is_nothing_left() {
         assert_eq!(side.taken() == [Got::CreditWanted], wanted, "{granted}");
         assert_eq!(side.violation, None);
     }
-    // Receives of its own are there when they are posted: a wish asks nobody for one.
+    // Receives of its own are there when they are posted: a wish asks no shared queue for one.
     let mut side = open();
     side.beside(1 | WANTED);
     assert_eq!(side.taken(), []);
@@ -122,7 +122,7 @@ fn how_long_a_send_waits_is_the_peers_receive_queues_affair() {
         }
         assert_eq!(side.begin(SEND), Begin::Wait(Waiting::Receive { limit }), "{word:?}");
     }
-    // What it says of its queue is what it said last.
+    // The latest word about the peer's queue counts.
     let mut side = open();
     for (number, (word, limit)) in
         [(1, Some(wait)), (1 | SHARED, None), (1, Some(wait))].into_iter().enumerate()
@@ -177,7 +177,7 @@ fn a_word_is_due_when_something_is_owed() {
     assert_eq!(side.wire.acknowledgement(side.now), Some(side_word(1, 2)));
     side.beside(1 | WANTED | TURN);
     assert_eq!(side.wire.acknowledgement(side.now), None);
-    // One that was posted, and not granted yet, is granted by a wish.
+    // A receive that was posted, and not granted yet, is granted by a wish.
     side.wire.receives_posted(side.now, 2, false);
     side.beside(1 | WANTED);
     assert_eq!(side.wire.acknowledgement(side.now), Some(side_word(2, 2)));

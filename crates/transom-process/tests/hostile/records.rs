@@ -1,4 +1,4 @@
-//! One record: kind, length, flags, and what may come when.
+//! Single records: kind, length, flags, and their order.
 
 use transom_process::record::{ELSEWHERE, INVALIDATE, LARGEST_TEXT, SOLICITED};
 

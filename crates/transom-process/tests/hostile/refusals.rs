@@ -1,4 +1,4 @@
-//! Refusals: what the peer is told, and what a peer may say.
+//! Refusals: their records to the peer, and those of a peer.
 
 use transom_process::record::{LARGEST_TEXT, detail};
 use transom_wire::Payload;
@@ -15,7 +15,7 @@ fn refusal(operation: Operation, class: RefusalClass, record: u64, length: usize
     }
 }
 
-/// What the peer is told when this side refuses one of its records.
+/// The refusal that the peer gets for one of its records.
 fn told(side: &mut Side) -> (u16, u64, String) {
     let said = side.said_with_words();
     let [(header, text)] = &said[..] else { panic!("{said:?}") };
@@ -25,7 +25,7 @@ fn told(side: &mut Side) -> (u16, u64, String) {
 }
 
 #[test]
-fn the_peer_is_told_which_record_was_refused_and_as_what() {
+fn the_peer_learns_which_record_was_refused_and_as_what() {
     for class in RefusalClass::ALL {
         let records = [
             (Operation::Write, write(7, 0x1000, 8, LAST)),
@@ -146,7 +146,7 @@ fn an_answer_that_cannot_be_made_refuses_its_read() {
 
 /// This side gives up by itself.
 #[test]
-fn a_side_that_fails_blames_nobody() {
+fn a_side_that_fails_blames_no_message() {
     let mut side = open();
     side.record(write(7, 0x1000, 8, LAST));
     side.taken();
@@ -160,7 +160,7 @@ fn a_side_that_fails_blames_nobody() {
     ended(&mut side);
 }
 
-/// What does not fit is left out from the end, whole characters.
+/// Text that does not fit is cut at the end, by whole characters.
 #[test]
 fn an_explanation_is_cut_at_a_character() {
     for (text, kept) in [
@@ -216,7 +216,7 @@ fn a_refusal_names_the_message_that_the_record_belongs_to() {
         side.record(refusal(Operation::Write, RefusalClass::Bounds, record, 0));
         assert_eq!(failed(&mut side).0, None, "{record:#x}");
     }
-    // What is done cannot be refused any more.
+    // An executed record cannot be refused any more.
     let mut side = messages();
     let ack = 2 | 1 << 32;
     side.record(Header { ack, ..refusal(Operation::Write, RefusalClass::Bounds, 1, 0) });
@@ -269,7 +269,7 @@ fn what_a_peer_says_is_read_as_far_as_it_means_something() {
     }
 }
 
-/// Its text is for people to read: nothing in it steers their terminal.
+/// The text of a refusal is for people to read: nothing in it steers their terminal.
 #[test]
 fn an_explanation_of_the_peers_is_printable() {
     for (text, shown) in [
@@ -285,7 +285,7 @@ fn an_explanation_of_the_peers_is_printable() {
     }
 }
 
-/// What comes with a refusal about our own messages still counts.
+/// The acknowledgements in a refusal still count.
 #[test]
 fn a_refusal_acknowledges_as_any_record_does() {
     let mut side = open();

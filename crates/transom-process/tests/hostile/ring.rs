@@ -46,7 +46,7 @@ fn a_slot_of_another_lap_holds_nothing() {
 
 /// A slot that lies is not passed over.
 #[test]
-fn a_lie_stays_where_it_is() {
+fn a_ring_violation_is_reported_again() {
     let slots = Vec::from_iter((0..4).map(|_| Slot::default()));
     let mut consumer = Consumer::new(4, DATA);
     forge(&slots, 0, 1, Header::new(Kind::Ack).words());
@@ -134,7 +134,8 @@ fn a_data_area_is_never_over_filled() {
     }
 }
 
-/// What does not fit behind the last payload goes to the beginning, and the rest counts as used.
+/// A payload that does not fit behind the last one goes to the beginning, and the rest counts as
+/// used.
 #[test]
 fn a_payload_is_never_split() {
     let data = 2 * LARGEST_PAYLOAD;
@@ -146,7 +147,7 @@ fn a_payload_is_never_split() {
     publish(&mut writer, LARGEST_PAYLOAD - 63);
     assert_eq!(writer.place(LARGEST_PAYLOAD), Some(LARGEST_PAYLOAD), "a part of a line is a line");
     publish(&mut writer, 64);
-    // What is left is 64 bytes too short, and the beginning has not been read.
+    // The rest is 64 bytes too short, and the beginning has not been read.
     assert_eq!(writer.place(LARGEST_PAYLOAD), None);
     assert_eq!(writer.place(LARGEST_PAYLOAD - 64), Some(LARGEST_PAYLOAD + 64));
     assert_eq!(writer.consumed(1), Ok(true));

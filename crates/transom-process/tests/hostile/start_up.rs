@@ -52,7 +52,7 @@ fn each_phase_takes_its_own_records_only() {
     }
 }
 
-/// Whatever it would be later, it is not told what was wrong, and nothing of it is kept.
+/// Such a peer does not learn what was wrong, and nothing of it is kept.
 #[test]
 fn a_record_of_no_kind_ends_start_up() {
     let mut side = passive();
@@ -76,7 +76,7 @@ fn limits_of_the_peer_are_capped() {
     let agreed = ReadLimits { inbound: 128, outbound: 3 };
     assert_eq!(side.said(), [(limits(Kind::Reply, agreed), vec![])]);
     assert_eq!(side.wire.facts().unwrap().limits, agreed);
-    // What the peer serves is what this side may ask for, and the other way round.
+    // Each side may ask for as much as the other serves.
     let mut side = passive();
     side.record(limits(Kind::Request, ReadLimits { inbound: 5, outbound: 6 }));
     let seen = ReadLimits { inbound: 6, outbound: 5 };
@@ -189,7 +189,7 @@ fn the_link_does_not_end_in_start_up() {
     }
 }
 
-/// What was agreed is forgotten with the link: a Reply that waits does not leave any more.
+/// The terms go with the link: a Reply that waits does not leave any more.
 #[test]
 fn nothing_leaves_after_start_up_has_failed() {
     let mut side = pending();

@@ -1,4 +1,4 @@
-//! Who comes to have memory taken over, before its TCP connection says which.
+//! Offers of memory at the upgrade socket, before the TCP connection names one.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -70,7 +70,7 @@ impl Host {
         Some(Handle(facts, self.looked.clone()))
     }
 
-    /// Whose memory is claimed under a nonce.
+    /// The offerer whose memory is claimed under a nonce.
     fn claim(&mut self, nonce: u8) -> Option<u32> {
         self.pending.claim(&self::nonce(nonce)).map(|((), guest)| guest.number)
     }
@@ -114,7 +114,7 @@ fn a_nonce_is_compared_whole() {
 
 /// Other users are welcome if both sides say so; whom the kernel does not name is not.
 #[test]
-fn only_memory_of_one_who_is_welcome_is_looked_at() {
+fn only_memory_of_an_accepted_user_is_examined() {
     for host_asks in [false, true] {
         for guest_asks in [false, true] {
             for who in [PeerUser::Unknown, PeerUser::SameUser, PeerUser::OtherUser] {
@@ -136,8 +136,8 @@ fn only_memory_of_one_who_is_welcome_is_looked_at() {
     }
 }
 
-/// What is no greeting, has no memory, or memory that can hurt, ends the visit. Who has said nothing
-/// yet stays.
+/// An offer without a greeting, without memory, or with harmful memory is dropped. An offerer that
+/// has sent nothing yet stays.
 #[test]
 fn what_is_said_is_all_right_or_the_visit_ends() {
     let whole = offer(5, false);
@@ -178,7 +178,7 @@ fn what_is_said_is_all_right_or_the_visit_ends() {
     assert_eq!(host.claim(5), Some(0));
 }
 
-/// Of too many the oldest goes: none takes the places of all others for long.
+/// Among too many the oldest goes: none takes the places of all others for long.
 #[test]
 fn places_are_few() {
     let places = PendingOffers::<Guest>::PLACES as u32;
@@ -189,7 +189,7 @@ fn places_are_few() {
         host.comes(PeerUser::SameUser, Some((offer(nonce, false), memory)));
     }
     assert_eq!(host.pending.len(), places as usize);
-    // Who is not welcome takes nobody's place.
+    // An offerer of another user takes no place.
     host.comes(PeerUser::OtherUser, None);
     host.comes(PeerUser::Unknown, None);
     assert_eq!(host.pending.len(), places as usize);
@@ -202,7 +202,7 @@ fn places_are_few() {
 }
 
 #[test]
-fn nobody_waits_for_long() {
+fn no_offer_waits_for_long() {
     let patience = PendingOffers::<Guest>::PATIENCE;
     let mut host = Host::new(false);
     host.comes(PeerUser::SameUser, None);

@@ -17,7 +17,7 @@ pub struct Piece {
     pub message: usize,
     /// The bytes that have come.
     pub bytes: Vec<u8>,
-    /// Of these, placed.
+    /// Bytes among these that are placed.
     pub placed: usize,
     /// The last of its message.
     pub last: bool,

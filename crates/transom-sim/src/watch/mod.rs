@@ -51,7 +51,7 @@ impl Watcher {
 pub struct Watch {
     /// The clock.
     pub now: Time,
-    /// Whose memory is whose, by process.
+    /// Regions and windows, by process.
     pub books: Vec<Books>,
     /// The value that every byte of a process must have, by process and buffer.
     pub shadows: Vec<BTreeMap<u64, Vec<u8>>>,
@@ -61,7 +61,7 @@ pub struct Watch {
     pub ends: HashMap<EndId, Stream>,
     /// Shared receive queues, by process and number.
     pub pools: HashMap<(usize, usize), VecDeque<Receive>>,
-    /// Whose call into the engine is under way.
+    /// The end whose call into the engine is under way.
     pub current: Option<EndId>,
     /// That call may start requests.
     pub transmitting: bool,
@@ -69,7 +69,7 @@ pub struct Watch {
     pub failure: Option<String>,
     /// Scenarios that were reached.
     pub counters: Counters,
-    /// The network works, and everybody is served at once: nobody falls silent any more.
+    /// The network works, and every end is served at once: no end falls silent any more.
     pub healed: bool,
     /// Say everything aloud.
     pub aloud: bool,
@@ -244,7 +244,7 @@ pub struct Serving {
     pub address: u64,
     /// Bytes.
     pub length: u64,
-    /// Of these, framed.
+    /// Bytes among these that are framed.
     pub sent: u64,
 }
 
@@ -358,7 +358,7 @@ impl Watch {
         });
     }
 
-    /// Connections end for a reason, and the reason is told.
+    /// Connections end for a reason, and the reason is reported.
     fn judge_end(&mut self, end: EndId, stream: &Stream, reason: EndReason) {
         let peer_over = self.peer(end).is_none_or(|peer| peer.ended.is_some());
         let failing = stream

@@ -9,9 +9,8 @@ use crate::watch::EndId;
 use crate::world::World;
 
 impl World {
-    /// A token of the peer: one that is right, or one that a wicked program would try.
-    /// What a thief would use: tokens that are live, with the right, of the same process; the only thing
-    /// wrong is who asks.
+    /// Tokens as a thief would use them: live, with the right, of the same process. Only the queue
+    /// pair that asks is wrong.
     fn foreign(&self, owner: EndId, right: Rights) -> Vec<Grant> {
         let watch = self.watcher.see();
         let Some(peer) = watch.ends.get(&owner) else { return Vec::new() };
@@ -22,7 +21,7 @@ impl World {
                     object.life == crate::model::Life::Live
                         && (object.base, object.length) == (g.address, g.length)
                         && object.rights.contains(right)
-                        // A region is nobody's to close but its owner's.
+                        // Only its owner may close a region.
                         && (!object.admits(&peer.actor)
                             || right == Rights::NONE
                                 && object.window_of.is_none()
@@ -100,7 +99,7 @@ impl World {
         }
         if self.rng.once_in(2) {
             let foreign = self.foreign((link, 1 - side), right);
-            // Of another queue pair or connection, rather than of another domain.
+            // Tokens of another queue pair or connection, rather than of another domain.
             let near: Vec<Grant> = foreign.iter().copied().filter(|g| g.pair.is_some()).collect();
             let from = if near.is_empty() || self.rng.once_in(4) { &foreign } else { &near };
             let grant = self.rng.pick(from).copied()?;
@@ -121,7 +120,7 @@ impl World {
                     .collect(),
             ),
             1 => {
-                // Of another queue pair or connection of the same process, mostly.
+                // Tokens of another queue pair or connection of the same process, mostly.
                 let near = !self.rng.once_in(4);
                 let close = |g: &&Grant| g.process == owner && live(self, g);
                 let other = |g: &&Grant| !of_peer(g) && (close(g) || !near);

@@ -162,7 +162,7 @@ impl World {
     }
 
     fn connect(&mut self, index: usize, pair: usize) {
-        // Somebody who waits for it, mostly.
+        // A process with a listener or connector that waits for it, mostly.
         let waits = |process: &usize| {
             let pairs = &self.processes[*process].pairs;
             pairs.iter().any(|p| !p.released && p.connector.state() == ConnectorState::Queued)

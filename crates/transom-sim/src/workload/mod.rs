@@ -21,11 +21,11 @@ use transom_memory::Rights;
 use crate::watch::EndId;
 use crate::world::World;
 
-/// A token that somebody has handed out. The board never forgets: some programs use what they should
-/// not.
+/// A token on the board, which programs have handed out. The board never forgets: some programs use
+/// what they should not.
 #[derive(Clone, Copy, Debug)]
 pub struct Grant {
-    /// Whose memory it is.
+    /// The process that has the memory.
     pub process: usize,
     /// The token.
     pub token: u32,
@@ -136,7 +136,7 @@ impl World {
         self.pass_time(Duration::from_nanos(by));
     }
 
-    /// An end that has something to say or to hear, mostly.
+    /// An end with bytes to send or to receive, mostly.
     fn busy_end(&mut self) -> Option<EndId> {
         if self.rng.once_in(5) {
             return self.any_end();

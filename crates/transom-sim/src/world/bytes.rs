@@ -10,7 +10,7 @@ use crate::watch::EndId;
 
 use crate::world::World;
 
-/// Time in which everybody would have been served.
+/// The time in which every end would have been served.
 const LEAP: Duration = Duration::from_secs(1);
 
 impl World {
@@ -137,8 +137,8 @@ impl World {
         if in_order && taken && watch.finished(id) { LinkEnd::Finished } else { LinkEnd::Closed }
     }
 
-    /// Nobody does anything for long: a program that was stopped, a machine that stood still. The pass
-    /// in which a connection ends has written what is to be said by then, as far as there was room.
+    /// No end does anything for long: a program that was stopped, a machine that stood still. The
+    /// pass in which a connection ends has written all bytes due by then, as far as there was room.
     fn leap(&mut self) {
         for id in self.ends() {
             let over = |world: &mut World| {

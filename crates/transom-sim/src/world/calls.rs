@@ -318,7 +318,7 @@ impl World {
         }
     }
 
-    /// Nobody will take the request that came over it.
+    /// No program will take the request that came over it.
     pub(crate) fn turn_away(&mut self, id: EndId) {
         self.call(id, false, |call, cx| {
             if call.connection.reject(cx, &[]).is_err() {

@@ -1,5 +1,5 @@
-//! The world: processes, links, one clock, one thread. What a driver does with sockets and threads is
-//! done here with chance.
+//! The world: processes, links, one clock, one thread. Chance takes the place of a driver's sockets
+//! and threads.
 //!
 //! | file | what a driver would do there |
 //! |---|---|

@@ -74,7 +74,7 @@ zeroes! {
     zeroes_ah_attr: ibv_ah_attr;
 }
 
-/// Of plain descriptors, which are all there are (Verbs V137).
+/// Polls plain descriptors, which are all there are (Verbs V137).
 pub(crate) unsafe extern "C" fn rpoll(fds: *mut libc::pollfd, n: libc::nfds_t, ms: c_int) -> c_int {
     // SAFETY: the caller's array.
     unsafe { libc::poll(fds, n, ms) }

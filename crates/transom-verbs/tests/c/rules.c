@@ -450,7 +450,7 @@ static void v92_local_errors(void) {
     close_device();
 }
 
-static void v77_v94_nobody_there(void) {
+static void v77_v94_no_listener(void) {
     open_device();
     struct side a = make(), b = make();
     CHECK(to_init(a.qp, ALL) == 0);
@@ -801,7 +801,7 @@ int main(int count, char **words) {
     static const struct { const char *name; void (*run)(void); } cases[] = {
         CASE(v26_v29_tables), CASE(v34_v35_handles_and_busy_objects), CASE(v40_v41_registrations),
         CASE(v28_v30_v52_sizes), CASE(v61_v65_states_and_posts), CASE(v88_bytes_arrive),
-        CASE(v92_remote_access_errors), CASE(v92_local_errors), CASE(v77_v94_nobody_there),
+        CASE(v92_remote_access_errors), CASE(v92_local_errors), CASE(v77_v94_no_listener),
         CASE(v66_v76_either_side_may_come_first), CASE(v79_v68_again_with_the_same_numbers),
         CASE(v98_v100_completion_events), CASE(v91_requests_are_built_and_posted_together),
         CASE(v56_extended_completion_queues), CASE(v59_v60_shared_receive_queues),

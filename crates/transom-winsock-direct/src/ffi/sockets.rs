@@ -12,7 +12,7 @@ use crate::abi::{
 use crate::error::Error;
 use crate::tables::Condition;
 
-/// The switch's condition function as a question: who asks, and what it answers (WSD L-4).
+/// The switch's condition function as a question about a peer, and its answer (WSD L-4).
 fn ask(condition: Condition, data: usize, peer: SocketAddr) -> i32 {
     let Some(condition) = condition else { return CF_ACCEPT };
     let (mut bytes, length) = address::bytes_of(peer);

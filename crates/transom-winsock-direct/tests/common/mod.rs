@@ -150,7 +150,7 @@ impl Process {
         }
     }
 
-    // ---- operations that are told by upcall ----
+    // ---- operations that end with an upcall ----
     pub fn send(&self, socket: usize, range: Range) -> Result<Op> {
         Op::begin(false, |op| self.provider.send(socket, &[range], 0, op))
     }
@@ -205,7 +205,7 @@ impl Op {
     }
 }
 
-// SAFETY: plain memory, whoever touches it.
+// SAFETY: plain memory, on every thread.
 unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 

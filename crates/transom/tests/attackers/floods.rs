@@ -12,7 +12,8 @@ fn half_finished_handshakes_take_no_one_else_s_place() {
     let mut owner = Owner::new();
     let mut honest = owner.welcome([127, 0, 0, 2]);
     let mut half = Vec::new();
-    // Those who come early may have been given up when the last ones come: so, until it is enough.
+    // Early connections may have been given up when the last ones come: repeat until there are
+    // enough.
     for turn in 0..600 {
         if turn >= 300 && owner.listener.turned_away() >= 40 {
             break;

@@ -42,9 +42,9 @@ fn a_wrong_guess_ends_the_connection_and_moves_nothing() {
     honest.is_served();
 }
 
-/// Rule 7: who goes on guessing waits; who is connected already, does not.
+/// Rule 7: a peer that goes on guessing waits; a peer that is connected already does not.
 #[test]
-fn who_guesses_again_and_again_is_slowed_down() {
+fn a_peer_that_guesses_again_and_again_is_slowed_down() {
     let mut owner = Owner::with(|options| options.guesses(Some(STRICT)));
     let mut honest = owner.welcome([127, 0, 0, 2]);
     for _ in 0..=STRICT.free {
@@ -63,7 +63,7 @@ fn who_guesses_again_and_again_is_slowed_down() {
 
 /// Wrong bounds, or a window that was its own and was closed a moment ago, are no guesses.
 #[test]
-fn mistakes_of_other_kinds_slow_nobody_down() {
+fn mistakes_of_other_kinds_slow_no_peer_down() {
     let mut owner = Owner::with(|options| options.guesses(Some(STRICT)));
     for turn in 0..2 * STRICT.free {
         let (ours, mut forged) = owner.admit();

@@ -1,5 +1,5 @@
 //! Peers that mean harm, over real sockets, against the public API: the lines of the threat model
-//! in SECURITY.md, which names these tests.
+//! in docs/SECURITY.md, which names these tests.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 

@@ -86,8 +86,8 @@ fn a_token_does_not_survive_its_connection() {
     drop(window);
 }
 
-/// ND2 W3, W18: a window is for one queue pair; its token is of no use to another one's peer, who
-/// may have read it on the wire.
+/// ND2 W3, W18: a window is for one queue pair; its token is of no use to another queue pair's
+/// peer, which may have read it on the wire.
 #[test]
 fn a_token_is_of_no_use_over_another_connection() {
     let mut owner = Owner::new();

@@ -5,7 +5,7 @@ use super::forge::*;
 /// Design rules 5 and 9: the beginning of a frame is all that is held; closing waits for none of
 /// the rest; the rest, when it comes, is refused.
 #[test]
-fn who_stops_in_mid_frame_holds_up_nobody() {
+fn a_peer_that_stops_in_mid_frame_delays_no_other() {
     let mut owner = Owner::new();
     let mut honest = owner.welcome([127, 0, 0, 2]);
     let mut stalled = Vec::new();
@@ -40,7 +40,7 @@ fn who_stops_in_mid_frame_holds_up_nobody() {
 /// Rule 9: what a peer does not take stays where it is. A single buffer is filled for it, once; the
 /// owner's own requests wait in their queue, which has an end; closing waits for nothing.
 #[test]
-fn who_never_reads_makes_its_owner_hold_one_buffer() {
+fn a_peer_that_never_reads_makes_its_owner_hold_one_buffer() {
     let mut owner = Owner::new();
     let mut honest = owner.welcome([127, 0, 0, 2]);
     let (ours, mut forged) = owner.admit();

@@ -79,8 +79,8 @@ fn fetched(path: &str, at: SocketAddr, out: &Path, bytes: &[u8]) -> (Duration, S
     (took, who.to_owned())
 }
 
-/// Every guest that the server has let in is told of, who asked, and how it ended; up to this one,
-/// who was served.
+/// The server reports every guest that it has accepted, and how it ended; up to this one, which was
+/// served.
 fn every_guest_is_accounted_for(server: &mut Process, guests: &mut usize, last: &str) {
     let last = format!("{last}: lent and taken back");
     let (mut open, mut seen) = (BTreeSet::new(), false);
@@ -205,6 +205,6 @@ fn a_killed_receiver_leaves_nothing_half_done_and_its_server_serves_on() {
 }
 
 #[test]
-fn a_killed_server_is_told_of_and_its_successor_serves() {
+fn a_killed_server_is_reported_and_its_successor_serves() {
     each_path(servers);
 }

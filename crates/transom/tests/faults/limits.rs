@@ -204,8 +204,8 @@ fn elsewhere(name: &str) -> bool {
     !started
 }
 
-/// A thread that was just made takes memory for itself before it does anything. Once it has turned
-/// a stranger away it has that.
+/// A thread that was just made takes memory for itself before it does anything. Once it has refused
+/// a connection it has that.
 fn has_its_thread(adapter: &Adapter) {
     let listener = adapter.listen(([127, 0, 0, 1], 0).into()).unwrap();
     let mut stranger = TcpStream::connect(listener.address()).unwrap();
@@ -215,7 +215,7 @@ fn has_its_thread(adapter: &Adapter) {
 }
 
 /// Registering costs nothing of the region's size: it succeeds where no page more could be had.
-/// What the system does not map is its error.
+/// Memory that the system does not map is its error.
 #[test]
 fn a_large_region_is_registered_at_the_limit_of_memory() {
     if elsewhere("a_large_region_is_registered_at_the_limit_of_memory") {

@@ -161,9 +161,9 @@ fn a_short_outage_is_sat_out() {
 }
 
 /// A cable that stays out, at either end: both sides say that there is no answer, and for how long
-/// they have waited (ND2 4.5). The server's host has sent what nobody acknowledges. The receiver's
-/// may have nothing under way: then it cannot tell the network from the program. Nothing half done
-/// is left, and the next connection works when the cable is back.
+/// they have waited (ND2 4.5). The server's host has sent bytes that are not acknowledged. The
+/// receiver's may have nothing under way: then it cannot tell the network from the program. Nothing
+/// half done is left, and the next connection works when the cable is back.
 #[test]
 fn a_long_outage_is_a_time_out_on_both_sides() {
     let ends = [("long-a", End::Here), ("long-b", End::There)];

@@ -46,7 +46,7 @@ fn owner() -> ! {
     }
 }
 
-/// A process that reads it when it is told to.
+/// A process that reads it on a signal of the test.
 fn reader(from: SocketAddr) -> ! {
     let adapter = Adapter::open(local()).unwrap();
     let owner = adapter.connect(from).wait().unwrap();
@@ -120,8 +120,8 @@ fn a_peer_that_is_stopped_for_longer_than_the_time_out_is_given_up() {
     });
 }
 
-/// The other way round: who was stopped itself finds the answer waiting, or waits for it, and does
-/// not take its own silence for its peer's.
+/// The other way round: a process that was stopped itself finds the answer waiting, or waits for
+/// it, and does not take its own silence for its peer's.
 #[test]
 fn a_process_that_was_stopped_for_longer_than_the_time_out_goes_on() {
     const TEST: &str = "stopped::a_process_that_was_stopped_for_longer_than_the_time_out_goes_on";

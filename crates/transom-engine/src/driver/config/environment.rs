@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_capture_keeps_64_bytes_and_one_file_unless_it_is_told_otherwise() {
+    fn a_capture_keeps_64_bytes_and_one_file_by_default() {
         let of = |wishes: &[(&str, &str)]| {
             let value = |asked: &str| wishes.iter().find(|(variable, _)| *variable == asked);
             Environment::of(|asked| value(asked).map(|(_, value)| OsString::from(value))).capture

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_on_guessing_waits_and_nobody_else_does() {
+    fn only_a_peer_that_goes_on_guessing_waits() {
         let guess_limiter = TokenGuessLimiter::new(Some(LIMIT));
         let welcome = |who, now| guess_limiter.admits(|| Some(who), now);
         guess(&guess_limiter, host(1), at(0), 3);

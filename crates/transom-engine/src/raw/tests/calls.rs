@@ -151,7 +151,7 @@ fn disconnect_is_finished_when_it_returns() {
 }
 
 #[test]
-fn nobody_listens_there_and_connecting_can_be_tried_again() {
+fn a_port_without_a_listener_refuses_and_connecting_can_be_tried_again() {
     let (active, passive) = (End::new(&Options::from_env()), End::new(&Options::from_env()));
     let free = passive.adapter.listener(loopback()).unwrap();
     let at = free.address().unwrap();
@@ -281,7 +281,7 @@ fn a_connect_that_is_refused_at_once_is_refused_every_time() {
 /// A call on a connector may find its end before the adapter's thread does: the notification of the
 /// disconnect fires all the same.
 #[test]
-fn a_call_that_is_refused_tells_what_it_has_found_in_the_mail() {
+fn a_refused_call_delivers_the_events_that_it_has_found() {
     let (active, passive) = pair_with(&Options { path: Path::Tcp, ..Options::from_env() });
     let (_free, _kept) = occupied(&passive.adapter);
     let (sink, gone) = signal();
@@ -318,7 +318,7 @@ fn domains_are_never_numbered_alike() {
 /// The background thread may be accepting while a listener closes: a connection that comes in then
 /// is refused, and not kept.
 #[test]
-fn who_is_accepted_while_the_listener_closes_is_turned_away() {
+fn a_connection_accepted_while_the_listener_closes_is_refused() {
     let passive = End::new(&Options::from_env());
     let listener = listening(&passive);
     let (_free, _kept) = occupied(&passive.adapter);

@@ -6,20 +6,20 @@ use transom_memory::Rights;
 
 use super::harness::*;
 use super::processes::{accepted, child_of, connected_with, listening, parent};
-use super::users::{become_a_stranger, is_root};
+use super::users::{become_another_user, is_root};
 use crate::raw::{GuessLimit, Options, Path};
 use crate::{CompletionKind, Operation, Status};
 
 /// Rule 7: the kernel says which user guesses. Only that user is slowed down, though all users of
 /// this host have the same address.
 #[test]
-fn a_guesser_of_another_user_is_slowed_down_and_nobody_else_of_this_host() {
-    let test = "guesses::a_guesser_of_another_user_is_slowed_down_and_nobody_else_of_this_host";
+fn only_the_guessing_user_of_this_host_is_slowed_down() {
+    let test = "guesses::only_the_guessing_user_of_this_host_is_slowed_down";
     let limit = GuessLimit { free: 3, pause: Duration::from_secs(3600), ..GuessLimit::USUAL };
     let limit = GuessLimit { longest: Duration::from_secs(86400), ..limit };
     let options = Options { path: Path::Tcp, guesses: Some(limit), ..Options::from_env() };
     if let Some(at) = parent() {
-        become_a_stranger();
+        become_another_user();
         for guess in 0..=limit.free {
             let end = connected_with(at, &options);
             let from = end.buffer(8);
@@ -61,7 +61,7 @@ fn a_guesser_of_another_user_is_slowed_down_and_nobody_else_of_this_host() {
 /// Rule 7: after a first guess, peers are identified as they come in: a guesser that leaves before
 /// its guess is judged is known all the same.
 #[test]
-fn who_guesses_and_leaves_is_known_from_when_it_came() {
+fn a_peer_that_guesses_and_leaves_is_identified_as_it_came_in() {
     let limit = GuessLimit { own_user: true, ..GuessLimit::USUAL };
     let options = Options { path: Path::Tcp, guesses: Some(limit), ..Options::from_env() };
     let owner = End::new(&options);

@@ -241,7 +241,7 @@ fn a_revoke_waits_for_the_copy_under_way() {
 /// iW 14 limits peers before their request only: later the program decides, as for many requests as
 /// there are (ND2 2.11).
 #[test]
-fn requests_that_have_arrived_take_no_stranger_s_place() {
+fn requests_that_have_arrived_take_no_place_of_start_up() {
     let half_open = HalfOpen { total: 2, per_address: 2 };
     let passive = End::new(&Options { half_open, ..Options::from_env() });
     let listener = passive.adapter.listener(loopback()).unwrap();

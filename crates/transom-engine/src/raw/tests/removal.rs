@@ -191,7 +191,7 @@ fn everything_ends(path: Path) {
 
 /// The other side of a connection learns of the end while a way there is left: over rings.
 #[test]
-fn a_peer_on_this_host_hears_of_it() {
+fn a_peer_on_this_host_gets_the_end() {
     with_addresses(|| {
         let (ours, peers) = (open(OURS, Path::Process), open(PEERS, Path::Process));
         let (active, passive) = (End::on(&peers), End::on(&ours));
@@ -287,7 +287,7 @@ fn an_address_that_comes_back_is_another_adapters() {
 
 /// The adapter's own thread notices also while threads of the program look at the links.
 #[test]
-fn a_program_that_polls_all_the_time_is_told_too() {
+fn a_program_that_polls_all_the_time_sees_the_removal() {
     with_addresses(|| {
         let ours = open(OURS, Path::Tcp);
         let begun = Instant::now();

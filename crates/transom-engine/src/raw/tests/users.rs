@@ -25,7 +25,7 @@ pub(super) fn is_root(test: &str) -> bool {
 }
 
 /// Make this process another user's from here on.
-pub(super) fn become_a_stranger() {
+pub(super) fn become_another_user() {
     // SAFETY: plain calls; libc changes every thread of the process.
     unsafe {
         assert_eq!(libc::setresgid(STRANGER, STRANGER, STRANGER), 0);
@@ -64,7 +64,7 @@ fn found(path: &str, reason: PathReason, explained: bool) -> i32 {
 /// In the child: connect, ask for what was never granted, tell what came of it.
 fn peer_of(case: Case, at: std::net::SocketAddr) -> ! {
     if case.stranger {
-        become_a_stranger();
+        become_another_user();
     }
     let options = Options { path: case.path, other_users: case.others[1], ..Options::from_env() };
     let end = connected_with(at, &options);
@@ -85,7 +85,7 @@ fn peer_of(case: Case, at: std::net::SocketAddr) -> ! {
 /// Even then only a peer of the same user learns why something was refused, unless the owner allows
 /// more. Neither depends on the path.
 #[test]
-fn another_user_shares_memory_only_if_both_ask_and_is_told_nothing_unless_the_owner_says_so() {
+fn users_share_memory_only_if_both_ask_and_get_reasons_only_if_allowed() {
     use {Explain::*, PathReason::*};
     let all = [
         // The same user, for comparison.
@@ -109,8 +109,7 @@ fn another_user_shares_memory_only_if_both_ask_and_is_told_nothing_unless_the_ow
     if let Some(at) = parent() {
         peer_of(case(std::env::var(ASKS).unwrap().parse().unwrap()), at);
     }
-    let name =
-        "another_user_shares_memory_only_if_both_ask_and_is_told_nothing_unless_the_owner_says_so";
+    let name = "users_share_memory_only_if_both_ask_and_get_reasons_only_if_allowed";
     let root = is_root(name);
     for (i, (.., path, reason, explained)) in all.into_iter().enumerate() {
         let Case { stranger, path: way, others, explain } = case(i);
@@ -137,7 +136,7 @@ fn another_user_shares_memory_only_if_both_ask_and_is_told_nothing_unless_the_ow
 fn an_upgrade_socket_of_another_user_is_not_used() {
     let test = "an_upgrade_socket_of_another_user_is_not_used";
     if let Some(at) = parent() {
-        become_a_stranger();
+        become_another_user();
         let socket = LocalListener::open(&format!("transom/process/{at}")).unwrap();
         println!("\nit stands");
         let mut line = String::new();

@@ -432,7 +432,7 @@ fn event(told: &mpsc::Receiver<(QueuePairId, QueuePairEvent)>) -> (QueuePairId, 
 
 /// V104: over rings, the first message of a few bytes goes no short way past this.
 #[test]
-fn v104_the_first_message_is_told_when_it_comes() {
+fn v104_the_first_message_is_reported_when_it_comes() {
     let (tell, told) = mpsc::channel();
     let tell = Mutex::new(tell);
     let sink = move |number, event| tell.lock().unwrap().send((number, event)).unwrap();
@@ -595,7 +595,7 @@ fn v124_a_rejection_ends_no_connection_and_a_closed_port_says_why() {
 /// V93, V104: a queue pair that lets its peer do nothing refuses what the token grants, small or
 /// not, and its program is notified with no lock held.
 #[test]
-fn v93_v104_what_the_queue_pair_does_not_allow_is_refused_and_told() {
+fn v93_v104_an_access_beyond_the_queue_pairs_rights_is_refused_and_reported() {
     for (length, late) in [(8, false), (8, true), (5000, false), (5000, true)] {
         let (tell, told) = mpsc::channel();
         let tell = Mutex::new(tell);
@@ -695,7 +695,7 @@ fn v58_shared_receives_are_judged_in_the_domain_of_their_queue() {
 
 /// V59: the limit of a shared queue is reported once, and again when it is set anew.
 #[test]
-fn v59_a_shared_queue_tells_once_that_few_receives_are_left() {
+fn v59_a_shared_queue_reports_its_limit_once() {
     let (mut active, passive) = ends();
     let srq = passive.adapter.shared_receive_queue_in(passive.domain, 8, 1).unwrap();
     let options = QueuePairOptions::default();

@@ -29,7 +29,7 @@ pub(super) fn occupied(adapter: &Adapter) -> (mpsc::Sender<()>, [End; 2]) {
 /// A thread that posts may read the answer that moves a connection to shared memory. The descriptor
 /// that was armed is not read any more: another thread must look, and a sleeper look again.
 #[test]
-fn a_post_that_hears_the_answer_leaves_somebody_to_look() {
+fn a_post_that_reads_the_answer_leaves_a_thread_responsible() {
     let options = Options { path: Path::Process, ..Options::from_env() };
     let (active, passive) = (End::new(&options), End::new(&options));
     let listener = listening(&passive);
@@ -58,7 +58,7 @@ fn a_post_that_hears_the_answer_leaves_somebody_to_look() {
 
 /// The same, while another thread waits for the descriptor that the connection had before.
 #[test]
-fn a_post_that_hears_the_answer_wakes_who_waits_for_the_other_descriptor() {
+fn a_post_that_reads_the_answer_wakes_waiters_for_the_other_descriptor() {
     let options = Options { path: Path::Process, ..Options::from_env() };
     let (active, passive) = (End::new(&options), End::new(&options));
     let listener = listening(&passive);
@@ -85,7 +85,7 @@ fn a_post_that_hears_the_answer_wakes_who_waits_for_the_other_descriptor() {
 /// for as long as it takes. A thread that waits for completions sleeps meanwhile, and reads again
 /// afterwards.
 #[test]
-fn who_waits_while_a_message_waits_for_a_receive_does_not_spin() {
+fn a_waiter_does_not_spin_while_a_message_waits_for_a_receive() {
     let plain = Options { extension: false, path: Path::Tcp, ..Options::from_env() };
     let (active, mut passive) = (End::new(&plain), End::new(&plain));
     let (adapter, options) = (passive.adapter.clone(), QueuePairOptions::default());
