@@ -155,7 +155,7 @@ impl Execution {
 
     /// Whether every request has gone out whole, and none has failed.
     #[inline]
-    pub(crate) fn all_gone(&self) -> bool {
+    pub(crate) fn is_all_gone(&self) -> bool {
         !self.failed && self.under_way.is_none() && self.next == self.requests.end()
     }
 

@@ -158,7 +158,7 @@ impl QueuePair {
 
     /// Whether a connection has its other half.
     #[must_use]
-    pub fn attached(&self) -> bool {
+    pub fn is_attached(&self) -> bool {
         self.attached
     }
 
@@ -205,7 +205,7 @@ impl QueuePair {
         let fenced = request.flags.contains(Flags::READ_FENCE) && execution.reads > 0;
         let silent = request.flags.contains(Flags::SILENT_SUCCESS);
         let connected = execution.state == QueuePairState::Connected && !execution.is_news();
-        if fenced || !silent || !connected || self.is_waiting() || !execution.all_gone() {
+        if fenced || !silent || !connected || self.is_waiting() || !execution.is_all_gone() {
             return None;
         }
         if let Err(status) = self.room_for(request, Data::Sges(&[])) {

@@ -145,7 +145,7 @@ impl End {
             // `Cq::add` and `Cq::finish_batch`
             let mut entries = self.entries.lock().unwrap();
             entries.push(record.header.address);
-            let asleep = self.sleepers.any();
+            let asleep = self.sleepers.has_any();
             drop(entries);
             if asleep {
                 self.sleepers.ring();

@@ -90,7 +90,7 @@ mod qp {
 
         fn finish_batch(&self, _: &mut Notifications) {}
 
-        fn take_back(&self, _: Execution, _: &mut Notifications) {
+        fn reclaim(&self, _: Execution, _: &mut Notifications) {
             self.0.lock().unwrap().push(GIVEN_BACK);
         }
     }

@@ -243,7 +243,7 @@ impl Victim {
         let judged = self.engine.open && !self.engine.dead && header.kind != Kind::Ack;
         let reads = self.engine.wire.facts().map_or(0, |facts| facts.limits.inbound);
         let delivered = self.engine.delivered;
-        if !self.take_whole(bytes, &header) {
+        if !self.on_whole(bytes, &header) {
             assert!(self.engine.hear(bytes) == bytes.len(), "a record is whole");
         }
         let violation = &self.engine.violation;
@@ -258,10 +258,10 @@ impl Victim {
     }
 
     /// As the engine takes Writes of a few bytes.
-    fn take_whole(&mut self, bytes: &[u8], header: &Header) -> bool {
+    fn on_whole(&mut self, bytes: &[u8], header: &Header) -> bool {
         let small = header.payload() <= INLINE && !self.engine.dead && !self.one_way;
         let Some(head) = bytes.first_chunk().filter(|_| small) else { return false };
-        let Some(placing) = self.engine.wire.take_whole(head) else { return false };
+        let Some(placing) = self.engine.wire.on_whole(head) else { return false };
         assert_eq!((header.kind, header.flags), (Kind::Write, record::LAST));
         assert_eq!((placing.token, placing.address), (header.token, header.address));
         let payload = Bytes::Own(&bytes[HEADER..]);

@@ -129,7 +129,7 @@ impl Deliverer {
         match self.mode {
             Mode::Natural => self.post(job),
             Mode::Nested => job(),
-            Mode::OtherThread => on_another_thread(job),
+            Mode::OtherThread => run_elsewhere(job),
             Mode::AfterReturn => {
                 let deliverer = self.clone();
                 at_return(Box::new(move || deliverer.post(job)));
@@ -138,7 +138,7 @@ impl Deliverer {
     }
 }
 
-fn on_another_thread(job: Job) {
+fn run_elsewhere(job: Job) {
     let job = Arc::new(Mutex::new(Some(job)));
     let theirs = Arc::clone(&job);
     let take = move || lock(&theirs).take();
@@ -225,7 +225,7 @@ impl<T: Send + 'static> Pending<T> {
             Mode::OtherThread => {
                 self.wait();
                 let pending = Arc::clone(self);
-                on_another_thread(Box::new(move || pending.call_back()));
+                run_elsewhere(Box::new(move || pending.call_back()));
             }
             Mode::AfterReturn => {
                 let pending = Arc::clone(self);

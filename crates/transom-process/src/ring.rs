@@ -226,7 +226,7 @@ impl Producer {
 
     /// Whether all payload in the data area was read.
     #[must_use]
-    pub fn all_read(&self) -> bool {
+    pub fn is_all_read(&self) -> bool {
         self.data == self.data_freed
     }
 

@@ -130,7 +130,7 @@ impl HostMemory for Arena {
             out.truncate(before);
             return Err(self.fault());
         }
-        self.watcher.see().has_read(out.get(before..).unwrap_or_default());
+        self.watcher.see().on_bytes_read(out.get(before..).unwrap_or_default());
         Ok(())
     }
 

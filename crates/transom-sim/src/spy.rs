@@ -52,8 +52,8 @@ impl Wire for Spy {
         decoded
     }
 
-    fn take_whole(&mut self, header: &[u8; SMALL_HEADER]) -> Option<Placing> {
-        let placing = self.wire.take_whole(header);
+    fn on_whole(&mut self, header: &[u8; SMALL_HEADER]) -> Option<Placing> {
+        let placing = self.wire.on_whole(header);
         if let Some(placing) = &placing {
             self.watcher.see().taken_whole(placing);
         }

@@ -317,7 +317,7 @@ impl Pair {
     pub fn flush(&mut self, host: usize) {
         let now = self.now;
         self.hosts[host].with(now, |_, connection, queue_pair, cx| match connection {
-            Some(connection) if queue_pair.attached() => connection.flush(cx),
+            Some(connection) if queue_pair.is_attached() => connection.flush(cx),
             _ => queue_pair.flush(cx.memory, cx.now, cx.effects),
         });
     }

@@ -83,7 +83,7 @@ pub trait Wire: Send {
     /// The same for the header of a frame as [`whole`](Wire::whole) makes them, whose payload lies
     /// apart, if there is nothing unusual about it: where its bytes go. `None`: nothing has
     /// happened, and header and payload are to be given to `decode`, which knows why.
-    fn take_whole(&mut self, header: &[u8; SMALL_HEADER]) -> Option<Placing> {
+    fn on_whole(&mut self, header: &[u8; SMALL_HEADER]) -> Option<Placing> {
         let _ = header;
         None
     }

@@ -70,7 +70,7 @@ impl Queue {
         let mut entries = self.entries.lock().unwrap();
         *entries += 1;
         self.filled.store(true, Ordering::Release);
-        let asleep = self.sleepers.any();
+        let asleep = self.sleepers.has_any();
         drop(entries);
         if asleep {
             self.sleepers.ring();

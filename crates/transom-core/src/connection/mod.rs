@@ -459,7 +459,7 @@ impl Connection {
             && !self.wire.has_output()
             && self.execution.as_ref().is_some_and(|execution| {
                 !execution.shared
-                    && execution.all_gone()
+                    && execution.is_all_gone()
                     && self.told_receives == Some(execution.receives_posted)
             })
     }

@@ -61,7 +61,7 @@ impl Connection {
         let memory = cx.memory;
         let mut pass = memory.pass(&mut *cx.lane);
         while next(record) {
-            let placing = self.wire.take_whole(&record.header);
+            let placing = self.wire.on_whole(&record.header);
             let Some(&Placing { token, address, length, news }) = placing.as_ref() else {
                 return false;
             };
@@ -98,7 +98,7 @@ impl Connection {
     /// is left, for [`transmit`](Connection::transmit).
     pub fn transmit_small(&mut self, cx: &mut Cx<'_>, out: &mut dyn Output) -> bool {
         self.start_small(cx, out);
-        self.execution.as_ref().is_some_and(Execution::all_gone)
+        self.execution.as_ref().is_some_and(Execution::is_all_gone)
     }
 
     /// Start what can go this way, until something cannot. `true`: something has gone.

@@ -47,7 +47,7 @@ impl AddressWatch {
     }
 
     /// Take in what the kernel has said. `true`: the address may be gone.
-    pub(crate) fn take_in(&self) -> bool {
+    pub(crate) fn read_messages(&self) -> bool {
         let mut bytes = [0; MESSAGE];
         let mut doubt = false;
         for _ in 0..AT_ONCE {
@@ -98,7 +98,7 @@ mod tests {
                 eprintln!("not shown: this system does not tell (no rtnetlink)");
                 return;
             };
-            assert!(!watch.take_in(), "nothing was said");
+            assert!(!watch.read_messages(), "nothing was said");
             assert!(!watch.is_gone().unwrap());
         }
     }

@@ -36,7 +36,7 @@ extern "C" fn hook(status: c_int, _: *mut c_void) {
 
 /// Have a function called when the process exits, behind those that are registered later. Of each part
 /// only the first one is, once.
-pub(crate) fn on_exit(part: AtExit, function: ExitHook) {
+pub(crate) fn add_exit_hook(part: AtExit, function: ExitHook) {
     static REGISTER: Once = Once::new();
     let _ = HOOKS[part as usize].set(function);
     REGISTER.call_once(|| {

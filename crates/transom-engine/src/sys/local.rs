@@ -94,7 +94,7 @@ impl Local {
 
     /// Receive what [`Local::hand_over`] sent. Any other descriptor that comes is closed, other
     /// bytes are left.
-    pub(crate) fn take_over(&self, bytes: &mut [u8]) -> Result<(usize, Option<Fd>)> {
+    pub(crate) fn receive_handover(&self, bytes: &mut [u8]) -> Result<(usize, Option<Fd>)> {
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut room);
         let mut runs = [std::io::IoSliceMut::new(bytes)];
@@ -178,14 +178,14 @@ mod tests {
         let (one, two) = (Fd::from(one), Fd::from(two));
         active.hand_over(b"hello", &two).unwrap();
         let mut bytes = [0; 16];
-        let (count, fd) = passive.take_over(&mut bytes).unwrap();
+        let (count, fd) = passive.receive_handover(&mut bytes).unwrap();
         assert_eq!(&bytes[..count], b"hello");
         rustix::io::write(fd.unwrap(), b"x").unwrap();
         drop(two);
         assert_eq!(rustix::io::read(&one, &mut bytes).unwrap(), 1);
         assert_eq!(rustix::io::read(&one, &mut bytes).unwrap(), 0, "no copy is left open");
         active.ring();
-        let (count, fd) = passive.take_over(&mut bytes).unwrap();
+        let (count, fd) = passive.receive_handover(&mut bytes).unwrap();
         assert_eq!((count, fd.is_none()), (1, true));
     }
 

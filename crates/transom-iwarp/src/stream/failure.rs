@@ -186,7 +186,7 @@ impl Stream {
     // ---- the peer's Terminate -----------------------------------------------------------------
 
     /// A refusal precedes its Terminate. Only the text of several frames must fit together.
-    pub(super) fn take_refusal(&mut self, refused: &Refused<'_>) -> Result<(), (Fault, String)> {
+    pub(super) fn on_refusal(&mut self, refused: &Refused<'_>) -> Result<(), (Fault, String)> {
         let id = self.named(refused.operation, refused.number);
         let blamed = self.blamed.get_or_insert_with(|| {
             let (operation, class) = (refused.operation, refused.class);
@@ -203,7 +203,7 @@ impl Stream {
     }
 
     /// The peer ends the stream. Nothing is answered, whatever it looks like (RFC 5040 5.4).
-    pub(super) fn take_terminate<'b>(&mut self, segment: &Segment<'b>) -> Option<Event<'b>> {
+    pub(super) fn on_terminate<'b>(&mut self, segment: &Segment<'b>) -> Option<Event<'b>> {
         let start_up = self.config.role == transom_wire::Role::Passive && !self.acquainted;
         self.end();
         let place = Target::Untagged { ulp: 0, queue: TERMINATE_QUEUE, number: 1, offset: 0 };

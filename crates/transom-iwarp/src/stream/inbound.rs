@@ -69,7 +69,7 @@ impl Default for Inbound {
 
 impl Inbound {
     /// A message has begun and not ended.
-    pub(super) fn unfinished(&self) -> bool {
+    pub(super) fn is_unfinished(&self) -> bool {
         self.partial != Partial::None || self.immediate.is_some()
     }
 
@@ -81,7 +81,7 @@ impl Inbound {
     }
 }
 
-/// An unfinished message of the peer.
+/// An is_unfinished message of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Partial {
     None,
@@ -146,7 +146,7 @@ impl Offending {
 }
 
 impl Stream {
-    pub(super) fn take_frame<'b>(
+    pub(super) fn on_frame<'b>(
         &mut self,
         now: Time,
         bytes: &'b [u8],
@@ -174,7 +174,7 @@ impl Stream {
         if (self.fenced || self.phase == Phase::WaitReady) && !farewell {
             return self.first_frame(ulpdu, consumed);
         }
-        let taken = self.take_segment(now, ulpdu);
+        let taken = self.on_segment(now, ulpdu);
         self.acquainted = true;
         match taken {
             Ok(event) => Ok(Decoded { consumed, event }),
@@ -235,7 +235,7 @@ impl Stream {
     }
 
     /// A DDP segment, whole and with its checksum verified.
-    fn take_segment<'b>(&mut self, now: Time, ulpdu: &'b [u8]) -> Result<Option<Event<'b>>, Found> {
+    fn on_segment<'b>(&mut self, now: Time, ulpdu: &'b [u8]) -> Result<Option<Event<'b>>, Found> {
         let Some(segment) = Segment::parse(ulpdu) else {
             return Err((Fault::ShortFrame, format!("{} bytes of untagged segment", ulpdu.len())));
         };
@@ -261,15 +261,15 @@ impl Stream {
         }
         match (opcode, segment.target) {
             (Opcode::Write, Target::Tagged { stag, offset }) => {
-                self.take_write(&segment, stag, offset)
+                self.on_write(&segment, stag, offset)
             }
             (Opcode::ReadResponse, Target::Tagged { stag, offset }) => {
-                self.take_response(&segment, stag, offset)
+                self.on_response(&segment, stag, offset)
             }
-            (Opcode::Terminate, _) => Ok(self.take_terminate(&segment)),
+            (Opcode::Terminate, _) => Ok(self.on_terminate(&segment)),
             (Opcode::Experimental, target) if self.agreed.extension => {
                 match Extra::parse(target, segment.last, segment.payload) {
-                    Ok(extra) => self.take_extra(now, extra),
+                    Ok(extra) => self.on_extra(now, extra),
                     Err(true) => Err(wrong_queue(opcode, target)),
                     Err(false) => Err((Fault::Extension, "a malformed extension frame".into())),
                 }
@@ -278,7 +278,7 @@ impl Stream {
                 if queue != READ_QUEUE {
                     return Err(wrong_queue(opcode, segment.target));
                 }
-                self.take_read(&segment, number, offset)
+                self.on_read(&segment, number, offset)
             }
             (
                 Opcode::Send
@@ -290,7 +290,7 @@ impl Stream {
                 if queue != SEND_QUEUE {
                     return Err(wrong_queue(opcode, segment.target));
                 }
-                self.take_send(&segment, opcode, ulp, number, offset)
+                self.on_send(&segment, opcode, ulp, number, offset)
             }
             _ => Err((Fault::Opcode, format!("{opcode:?}, which this side does not speak"))),
         }

@@ -34,7 +34,7 @@ impl Stream {
         }
     }
 
-    pub(super) fn take_write<'b>(
+    pub(super) fn on_write<'b>(
         &mut self,
         segment: &Segment<'b>,
         stag: u32,
@@ -93,7 +93,7 @@ impl Stream {
         }
     }
 
-    pub(super) fn take_send<'b>(
+    pub(super) fn on_send<'b>(
         &mut self,
         segment: &Segment<'b>,
         opcode: Opcode,
@@ -160,7 +160,7 @@ impl Stream {
         }
     }
 
-    pub(super) fn take_read<'b>(
+    pub(super) fn on_read<'b>(
         &mut self,
         segment: &Segment<'b>,
         number: u32,
@@ -201,7 +201,7 @@ impl Stream {
         }))
     }
 
-    pub(super) fn take_response<'b>(
+    pub(super) fn on_response<'b>(
         &mut self,
         segment: &Segment<'b>,
         stag: u32,
@@ -261,14 +261,14 @@ impl Stream {
         })
     }
 
-    pub(super) fn take_extra<'b>(
+    pub(super) fn on_extra<'b>(
         &mut self,
         now: Time,
         extra: Extra<'_>,
     ) -> Result<Option<Event<'b>>, Found> {
         match extra {
             Extra::Ack(ack) => {
-                self.take_ack(&ack).map(|done| done.map(|through| Event::Done { through }))
+                self.on_ack(&ack).map(|done| done.map(|through| Event::Done { through }))
             }
             Extra::Announce(write) => {
                 self.idle_or("an announcement")?;
@@ -292,13 +292,13 @@ impl Stream {
             }
             Extra::Refusal(refused) => {
                 let _ = now;
-                self.take_refusal(&refused)?;
+                self.on_refusal(&refused)?;
                 Ok(None)
             }
         }
     }
 
-    pub(super) fn take_ack(&mut self, ack: &Ack) -> Result<Option<MessageId>, Found> {
+    pub(super) fn on_ack(&mut self, ack: &Ack) -> Result<Option<MessageId>, Found> {
         let done = self.acknowledged(ack.executed)?;
         let used = self.inbound.send_number.wrapping_sub(1).wrapping_add(self.inbound.notified);
         let Some(news) = self.acks.learn(ack, used) else {

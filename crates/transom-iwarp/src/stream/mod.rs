@@ -218,11 +218,11 @@ impl Wire for Stream {
     fn decode<'b>(&mut self, now: Time, bytes: &'b [u8]) -> Result<Decoded<'b>, Violation> {
         self.heard |= !bytes.is_empty();
         let decoded = match self.phase {
-            Phase::WaitReply => self.take_reply(now, bytes),
-            Phase::WaitRequest => self.take_request(bytes),
+            Phase::WaitReply => self.on_reply(now, bytes),
+            Phase::WaitRequest => self.on_request(bytes),
             Phase::Idle | Phase::Pending if bytes.is_empty() => Ok(NOTHING),
             Phase::Idle | Phase::Pending => Err(self.early(bytes)),
-            Phase::Accepted | Phase::WaitReady | Phase::Open => self.take_frame(now, bytes),
+            Phase::Accepted | Phase::WaitReady | Phase::Open => self.on_frame(now, bytes),
             Phase::Closing => Ok(Decoded { consumed: bytes.len(), event: None }),
         };
         self.cut = matches!(decoded, Ok(Decoded { consumed: 0, .. })) && !bytes.is_empty();
@@ -297,7 +297,7 @@ impl Wire for Stream {
         self.start_up.1 < self.start_up.0.len()
             || self.last_words.is_some()
             || (self.phase == Phase::Open
-                && (self.outbound.busy()
+                && (self.outbound.is_busy()
                     || self.wants_probe()
                     || !self.inbound.answers.is_empty()
                     || self.acks.is_ripe(self.config.ack_limit)))

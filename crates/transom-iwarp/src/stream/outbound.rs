@@ -134,7 +134,7 @@ impl Outbound {
     }
 
     /// Frames are waiting or under way.
-    pub(super) fn busy(&self) -> bool {
+    pub(super) fn is_busy(&self) -> bool {
         self.ready.is_some() || self.current.is_some()
     }
 

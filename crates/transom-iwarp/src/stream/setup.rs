@@ -115,7 +115,7 @@ impl Stream {
         self.pending.accepted = true;
     }
 
-    pub(super) fn take_reply<'b>(
+    pub(super) fn on_reply<'b>(
         &mut self,
         now: Time,
         bytes: &'b [u8],
@@ -208,7 +208,7 @@ impl Stream {
 
     // ---- passive side -------------------------------------------------------------------------
 
-    pub(super) fn take_request<'b>(&mut self, bytes: &'b [u8]) -> Result<Decoded<'b>, Violation> {
+    pub(super) fn on_request<'b>(&mut self, bytes: &'b [u8]) -> Result<Decoded<'b>, Violation> {
         let (request, consumed) = match StartUp::parse(bytes, Kind::Request) {
             Ok(Some(parsed)) => parsed,
             Ok(None) => return Ok(NOTHING),
@@ -389,7 +389,9 @@ impl Stream {
             Phase::WaitRequest | Phase::Pending => "the link ended during start-up",
             Phase::WaitReady => "the peer went away instead of completing the connection",
             Phase::Open if self.cut => "the link ended in the middle of a frame",
-            Phase::Open if self.inbound.unfinished() => "the link ended in the middle of a message",
+            Phase::Open if self.inbound.is_unfinished() => {
+                "the link ended in the middle of a message"
+            }
             Phase::Open => {
                 if delivered {
                     self.settle_delivered();

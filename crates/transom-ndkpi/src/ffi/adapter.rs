@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::handle::{Kind, free, new};
-use super::{Context, created, on, on_or, query_extension, request_done};
+use super::{Context, created, on, query_extension, request_done, with_or};
 use crate::deliver::Mode;
 use crate::dispatch::{
     AdapterDispatch, ConnectEvent, CqNotification, CreateCompletion, RequestCompletion,
@@ -103,7 +103,7 @@ pub unsafe extern "C" fn NdkCloseAdapter(adapter: *mut Object) {
         unsafe { free::<Adapter>(adapter) };
     };
     // SAFETY: this function's contract.
-    unsafe { on_or((), adapter, run) };
+    unsafe { with_or((), adapter, run) };
 }
 
 /// The record of a refusal, as a sentence.
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn NdkExplain(
         sentence.len()
     };
     // SAFETY: this function's contract.
-    unsafe { on_or(0, adapter, run) }
+    unsafe { with_or(0, adapter, run) }
 }
 
 unsafe extern "C" fn query_adapter_info(
@@ -304,7 +304,7 @@ unsafe extern "C" fn build_lam(
 unsafe extern "C" fn release_lam(adapter: *mut Object, lam: *mut LogicalAddressMapping) {
     // SAFETY: the consumer's pointers.
     unsafe {
-        on_or((), adapter, |adapter: Arc<Adapter>| {
+        with_or((), adapter, |adapter: Arc<Adapter>| {
             if let Some(lam) = lam.as_ref() {
                 adapter.release_lam(lam.adapter_context.addr() as u64);
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use transom_engine::{Completion, CompletionFlags, CompletionKind};
 
 use super::handle::Kind;
-use super::{close, on_or, query_extension};
+use super::{close, query_extension, with_or};
 use crate::Status;
 use crate::dispatch::{CloseCompletion, CqDispatch, RequestCompletion};
 use crate::flags::operation;
@@ -41,7 +41,7 @@ unsafe extern "C" fn close_cq(
 
 unsafe extern "C" fn arm(cq: *mut Object, kind: u32) {
     // SAFETY: the consumer's pointer.
-    unsafe { on_or((), cq, |cq: Arc<Cq>| cq.arm(kind)) };
+    unsafe { with_or((), cq, |cq: Arc<Cq>| cq.arm(kind)) };
 }
 
 /// Retrieve entries in pieces and write each one out.
@@ -75,7 +75,7 @@ unsafe fn results<T>(
         u32::try_from(written).unwrap_or(count)
     };
     // SAFETY: the consumer's pointer.
-    unsafe { on_or(0, cq, run) }
+    unsafe { with_or(0, cq, run) }
 }
 
 fn pointer(context: u64) -> *mut c_void {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::handle::Kind;
-use super::{address, close, on, on_or, query_extension, request_done};
+use super::{address, close, on, query_extension, request_done, with_or};
 use crate::dispatch::{CloseCompletion, ListenerDispatch, RequestCompletion};
 use crate::objects::Listener;
 use crate::types::{Object, ObjectHeader, ObjectType};
@@ -66,5 +66,5 @@ unsafe extern "C" fn get_local_address(
 unsafe extern "C" fn control_connect_events(listener: *mut Object, pause: u8) {
     let run = |listener: Arc<Listener>| listener.control_connect_events(pause != 0);
     // SAFETY: the consumer's pointer.
-    unsafe { on_or((), listener, run) };
+    unsafe { with_or((), listener, run) };
 }

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use super::handle::Kind;
-use super::{close, on, on_or, query_extension, request_done};
+use super::{close, on, query_extension, request_done, with_or};
 use crate::dispatch::{CloseCompletion, MrDispatch, MwDispatch, RequestCompletion};
 use crate::mdl::{Chain, Mdl};
 use crate::objects::{Mr, Mw};
@@ -98,10 +98,10 @@ unsafe extern "C" fn initialize_fast_register(
 
 unsafe extern "C" fn get_token(mr: *mut Object) -> u32 {
     // SAFETY: the consumer's pointer.
-    unsafe { on_or(0, mr, |mr: Arc<Mr>| mr.token()) }
+    unsafe { with_or(0, mr, |mr: Arc<Mr>| mr.token()) }
 }
 
 unsafe extern "C" fn get_window_token(mw: *mut Object) -> u32 {
     // SAFETY: the consumer's pointer.
-    unsafe { on_or(0, mw, |mw: Arc<Mw>| mw.token()) }
+    unsafe { with_or(0, mw, |mw: Arc<Mw>| mw.token()) }
 }

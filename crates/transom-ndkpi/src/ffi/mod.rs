@@ -103,7 +103,7 @@ unsafe fn on<A: Found>(from: A::From, f: impl FnOnce(A) -> Status) -> i32 {
 ///
 /// # Safety
 /// As [`on`].
-unsafe fn on_or<A: Found, T: Copy>(otherwise: T, from: A::From, f: impl FnOnce(A) -> T) -> T {
+unsafe fn with_or<A: Found, T: Copy>(otherwise: T, from: A::From, f: impl FnOnce(A) -> T) -> T {
     let run = || {
         // SAFETY: this function's contract.
         unsafe { A::find(from) }.map_or(otherwise, f)
@@ -234,7 +234,7 @@ unsafe fn close<T: Kind>(
         status.0
     };
     // SAFETY: this function's contract. A pointer to nothing is closed already.
-    unsafe { on_or(Status::SUCCESS.0, object, run) }
+    unsafe { with_or(Status::SUCCESS.0, object, run) }
 }
 
 /// `NdkQueryExtension` of every object: there is none (NDK OB-5).

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use super::handle::Kind;
-use super::{close, created, on, on_or, query_extension};
+use super::{close, created, on, query_extension, with_or};
 use crate::Status;
 use crate::dispatch::{CloseCompletion, CreateCompletion, PdDispatch, SrqNotification};
 use crate::objects::{Cq, Pd, QpLimits};
@@ -124,7 +124,7 @@ unsafe extern "C" fn create_qp_with_srq(
 unsafe extern "C" fn get_privileged_memory_region_token(pd: *mut Object, token: *mut u32) {
     // SAFETY: the consumer's pointers.
     unsafe {
-        on_or((), pd, |pd: Arc<Pd>| {
+        with_or((), pd, |pd: Arc<Pd>| {
             if let Some(token) = token.as_mut() {
                 *token = pd.privileged_token().unwrap_or(0);
             }

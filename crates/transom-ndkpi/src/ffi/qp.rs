@@ -6,7 +6,7 @@ use std::sync::Arc;
 use transom_engine::{Data, Sge as EngineSge};
 
 use super::handle::Kind;
-use super::{Found, close, on, on_or, query_extension};
+use super::{Found, close, on, query_extension, with_or};
 use crate::Status;
 use crate::dispatch::{CloseCompletion, QpDispatch};
 use crate::flags::op;
@@ -96,7 +96,7 @@ unsafe extern "C" fn close_qp(
 
 unsafe extern "C" fn flush(qp: *mut Object) {
     // SAFETY: the consumer's pointer.
-    unsafe { on_or((), qp, |qp: Arc<Qp>| qp.flush()) };
+    unsafe { with_or((), qp, |qp: Arc<Qp>| qp.flush()) };
 }
 
 fn number(context: *mut c_void) -> u64 {

@@ -91,7 +91,7 @@ type Broken = (&'static str, String);
 
 impl Channel {
     /// The next record.
-    pub(super) fn take_record<'b>(
+    pub(super) fn on_record<'b>(
         &mut self,
         now: Time,
         bytes: &'b [u8],
@@ -140,7 +140,7 @@ impl Channel {
     }
 
     /// A Write that is one small record, as most are.
-    pub(super) fn take_whole_write(&mut self, bytes: &[u8; HEADER]) -> Option<Placing> {
+    pub(super) fn on_whole_write(&mut self, bytes: &[u8; HEADER]) -> Option<Placing> {
         let header = Header::from_words(record::words_of(bytes))?;
         let Header { token, address, length, .. } = header;
         let plain = header.kind == Kind::Write && header.flags == record::LAST;
@@ -182,13 +182,13 @@ impl Channel {
         payload: Bytes<'b>,
     ) -> Result<Option<Event<'b>>, Broken> {
         let event = match header.kind {
-            Kind::Announce => self.take_announce(header)?,
-            Kind::Write => self.take_write(header, payload)?,
-            Kind::Send => self.take_send(header, payload)?,
-            Kind::Read => return self.take_read(header),
-            Kind::Answer => self.take_answer(header, payload)?,
-            Kind::Refuse => self.take_refusal(header, payload),
-            Kind::Immediate => return self.take_immediate(header),
+            Kind::Announce => self.on_announce(header)?,
+            Kind::Write => self.on_write(header, payload)?,
+            Kind::Send => self.on_send(header, payload)?,
+            Kind::Read => return self.on_read(header),
+            Kind::Answer => self.on_answer(header, payload)?,
+            Kind::Refuse => self.on_refusal(header, payload),
+            Kind::Immediate => return self.on_immediate(header),
             Kind::Ack => return Ok(None),
             Kind::Request | Kind::Reply | Kind::Reject | Kind::Ready => {
                 return Err(("start-up", format!("a {:?} after start-up", header.kind)));
@@ -218,7 +218,7 @@ impl Channel {
         }
     }
 
-    fn take_immediate<'b>(&mut self, header: &Header) -> Result<Option<Event<'b>>, Broken> {
+    fn on_immediate<'b>(&mut self, header: &Header) -> Result<Option<Event<'b>>, Broken> {
         self.idle_or("immediate data")?;
         self.unaccompanied_or("immediate data")?;
         let value = u32::try_from(header.address)
@@ -238,7 +238,7 @@ impl Channel {
         Ok(())
     }
 
-    fn take_announce<'b>(&mut self, header: &Header) -> Result<Event<'b>, Broken> {
+    fn on_announce<'b>(&mut self, header: &Header) -> Result<Event<'b>, Broken> {
         self.idle_or("an announcement")?;
         let &Header { token, address, length, .. } = header;
         if length == 0 {
@@ -252,7 +252,7 @@ impl Channel {
         Ok(Event::WriteAnnounced { token, address, length: u64::from(length) })
     }
 
-    fn take_write<'b>(&mut self, header: &Header, payload: Bytes<'b>) -> Result<Event<'b>, Broken> {
+    fn on_write<'b>(&mut self, header: &Header, payload: Bytes<'b>) -> Result<Event<'b>, Broken> {
         let &Header { token, address, length, .. } = header;
         let last = header.has(record::LAST);
         match self.inbound.partial {
@@ -285,7 +285,7 @@ impl Channel {
         Ok(Event::Write { token, address, payload, last, immediate })
     }
 
-    fn take_send<'b>(&mut self, header: &Header, payload: Bytes<'b>) -> Result<Event<'b>, Broken> {
+    fn on_send<'b>(&mut self, header: &Header, payload: Bytes<'b>) -> Result<Event<'b>, Broken> {
         let last = header.has(record::LAST);
         let flags = header.flags & (record::SOLICITED | record::INVALIDATE);
         let offset = match self.inbound.partial {
@@ -323,7 +323,7 @@ impl Channel {
         Ok(Event::Send { offset, payload, last, solicited, invalidate, immediate })
     }
 
-    fn take_read<'b>(&mut self, header: &Header) -> Result<Option<Event<'b>>, Broken> {
+    fn on_read<'b>(&mut self, header: &Header) -> Result<Option<Event<'b>>, Broken> {
         self.idle_or("a read")?;
         self.unaccompanied_or("a read")?;
         let limit = self.limits.inbound;
@@ -344,11 +344,7 @@ impl Channel {
         Ok((length > 0).then_some(Event::ReadRequest { slot, token, address, length }))
     }
 
-    fn take_answer<'b>(
-        &mut self,
-        header: &Header,
-        payload: Bytes<'b>,
-    ) -> Result<Event<'b>, Broken> {
+    fn on_answer<'b>(&mut self, header: &Header, payload: Bytes<'b>) -> Result<Event<'b>, Broken> {
         if self.inbound.partial != Partial::Answer {
             self.idle_or("the answer to a read")?;
             self.unaccompanied_or("the answer to a read")?;
@@ -372,7 +368,7 @@ impl Channel {
     }
 
     /// The peer ends the stream.
-    fn take_refusal<'b>(&mut self, header: &Header, payload: Bytes<'b>) -> Event<'b> {
+    fn on_refusal<'b>(&mut self, header: &Header, payload: Bytes<'b>) -> Event<'b> {
         let (operation, class) = record::read_detail(header.detail);
         let id = self.outbound.named(header.address);
         let text = payload.own().unwrap_or_default();

@@ -174,13 +174,13 @@ impl Wire for Channel {
         if self.phase == Phase::Closing {
             return Ok(Decoded { consumed: bytes.len(), event: None });
         }
-        let decoded = self.take_record(now, bytes);
+        let decoded = self.on_record(now, bytes);
         self.cut = matches!(decoded, Ok(Decoded { consumed: 0, .. })) && !bytes.is_empty();
         decoded
     }
 
-    fn take_whole(&mut self, header: &[u8; SMALL_HEADER]) -> Option<Placing> {
-        self.take_whole_write(header)
+    fn on_whole(&mut self, header: &[u8; SMALL_HEADER]) -> Option<Placing> {
+        self.on_whole_write(header)
     }
 
     fn executed(&mut self, now: Time) {

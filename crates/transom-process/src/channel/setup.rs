@@ -47,7 +47,7 @@ impl Channel {
         Ok(())
     }
 
-    pub(super) fn take_reply<'b>(&mut self, header: &Header, private: &'b [u8]) -> Event<'b> {
+    pub(super) fn on_reply<'b>(&mut self, header: &Header, private: &'b [u8]) -> Event<'b> {
         self.timeout = None;
         if header.kind == Kind::Reject {
             self.end();
@@ -81,7 +81,7 @@ impl Channel {
 
     // ---- passive side ---------------------------------------------------------------------------
 
-    pub(super) fn take_request<'b>(&mut self, header: &Header, private: &'b [u8]) -> Event<'b> {
+    pub(super) fn on_request<'b>(&mut self, header: &Header, private: &'b [u8]) -> Event<'b> {
         let theirs = limits_of(header);
         self.offered =
             self.capped(ReadLimits { inbound: theirs.outbound, outbound: theirs.inbound });
@@ -122,7 +122,7 @@ impl Channel {
         Ok(())
     }
 
-    pub(super) fn take_ready<'b>(&mut self) -> Event<'b> {
+    pub(super) fn on_ready<'b>(&mut self) -> Event<'b> {
         self.open();
         Event::Established
     }
@@ -168,11 +168,9 @@ impl Channel {
     /// A record that belongs to start-up. `None`: it does not belong here.
     pub(super) fn start_up<'b>(&mut self, header: &Header, private: &'b [u8]) -> Option<Event<'b>> {
         match (self.phase, header.kind) {
-            (Phase::WaitReply, Kind::Reply | Kind::Reject) => {
-                Some(self.take_reply(header, private))
-            }
-            (Phase::WaitRequest, Kind::Request) => Some(self.take_request(header, private)),
-            (Phase::WaitReady, Kind::Ready) => Some(self.take_ready()),
+            (Phase::WaitReply, Kind::Reply | Kind::Reject) => Some(self.on_reply(header, private)),
+            (Phase::WaitRequest, Kind::Request) => Some(self.on_request(header, private)),
+            (Phase::WaitReady, Kind::Ready) => Some(self.on_ready()),
             _ => None,
         }
     }

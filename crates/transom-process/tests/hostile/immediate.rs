@@ -52,7 +52,7 @@ fn a_small_write_that_brings_it_is_no_ordinary_small_write() {
     side.grant(1, false);
     side.record(immediate(1, 0));
     let small = record::to_bytes(write(7, 0, 8, LAST).words());
-    assert_eq!(side.wire.take_whole(&small), None);
+    assert_eq!(side.wire.on_whole(&small), None);
     side.record(write(7, 0, 8, LAST));
     assert_eq!(side.taken(), [wrote(7, 0, 8, true), Got::Immediate(1, false)]);
 }

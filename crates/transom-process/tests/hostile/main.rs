@@ -227,7 +227,7 @@ impl Side {
             let next = match self.duplex.read_small(&mut header, &mut payload) {
                 Err(lie) => Some(Err(lie)),
                 Ok(true) => {
-                    if let Some(placing) = self.wire.take_whole(&header) {
+                    if let Some(placing) = self.wire.on_whole(&header) {
                         assert_eq!(placing.news, self.poll(), "news are announced");
                         let data = payload[..placing.length].to_vec();
                         let (token, address) = (placing.token, placing.address);
@@ -548,7 +548,7 @@ fn ended(side: &mut Side) {
     assert_eq!(side.wire.acknowledgement(now), None);
     assert_eq!(side.wire.poll_event(), None);
     let small = record::to_bytes(write(7, 0, 8, LAST).words());
-    assert_eq!(side.wire.take_whole(&small), None);
+    assert_eq!(side.wire.on_whole(&small), None);
     assert_eq!(side.wire.whole(now, MessageId(99), &our_write(8)), None);
     assert_eq!(side.begin(our_write(8)), Begin::Wait(Waiting::Start));
     let late = [&small[..], b"too late"].concat();

@@ -70,7 +70,7 @@ fn a_small_write_that_is_refused_is_named() {
     side.record(write(7, 0, 8, LAST));
     side.taken();
     let header = record::to_bytes(write(7, 0x1000, 8, LAST).words());
-    let placing = side.wire.take_whole(&header).unwrap();
+    let placing = side.wire.on_whole(&header).unwrap();
     assert_eq!((placing.token, placing.address, placing.length), (7, 0x1000, 8));
     let (operation, class) = (Operation::Write, RefusalClass::Bounds);
     side.wire.refuse(side.now, &Refusal { operation, class, explanation: None });
@@ -105,7 +105,7 @@ fn an_answer_that_cannot_be_placed_is_not_the_peers_fault() {
         side.refuse = Some((|_| true, RefusalClass::Bounds, ""));
         let header = write(7, 0, 8, LAST);
         if small {
-            assert!(side.wire.take_whole(&record::to_bytes(header.words())).is_some());
+            assert!(side.wire.on_whole(&record::to_bytes(header.words())).is_some());
             let (operation, class) = (Operation::Write, RefusalClass::Bounds);
             side.wire.refuse(side.now, &Refusal { operation, class, explanation: None });
         } else {

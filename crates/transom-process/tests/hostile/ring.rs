@@ -123,7 +123,7 @@ fn a_data_area_is_never_over_filled() {
         assert!(writer.has_room(line) && publish(&mut writer, line));
         // Full: nothing but what fits a slot.
         assert!(!writer.has_room(INLINE + 1) && !publish(&mut writer, INLINE + 1));
-        assert!(writer.has_room(INLINE) && !writer.all_read());
+        assert!(writer.has_room(INLINE) && !writer.is_all_read());
         assert_eq!(writer.placed(), data as u64);
         // The first one was read: as much fits again, at the beginning.
         assert_eq!(writer.consumed(1), Ok(true));

@@ -386,7 +386,7 @@ impl Watch {
     }
 
     /// And this is what it got.
-    pub fn has_read(&mut self, bytes: &[u8]) {
+    pub fn on_bytes_read(&mut self, bytes: &[u8]) {
         self.with(|_, _, stream| {
             if let Some(filling) = &mut stream.frame {
                 filling.bytes.extend_from_slice(bytes);

@@ -286,7 +286,7 @@ impl World {
         let pair = &mut self.processes[process].pairs[index];
         let key = (process, pair.number);
         match pair.end {
-            Some(id) if pair.front.attached() => {
+            Some(id) if pair.front.is_attached() => {
                 // Before it is established, a flush leaves it be.
                 let over = |world: &World, over: bool| {
                     let mut watch = world.watcher.see();

@@ -67,7 +67,7 @@ pub(crate) fn begin(options: &CaptureOptions) -> Result<Arc<Capture>, String> {
     let mut slot = lock_slot(generation);
     if slot.as_ref().is_none_or(|captures| captures.generation != generation) {
         *slot = Some(Captures { generation, all: Vec::new() });
-        sys::on_exit(AtExit::Captures, finish_all);
+        sys::add_exit_hook(AtExit::Captures, finish_all);
     }
     let Some(captures) = slot.as_mut() else { return Err(String::new()) };
     if let Some(capture) = captures.all.iter().find(|capture| capture.options.file == options.file)

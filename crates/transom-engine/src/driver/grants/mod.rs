@@ -57,7 +57,7 @@ fn books() -> MutexGuard<'static, Option<Books>> {
 /// The grants of an adapter are looked at from now on, and printed when the process exits.
 pub(crate) fn begin(shared: &Arc<Shared>) {
     let Some(wanted) = shared.options.ledger else { return };
-    sys::on_exit(AtExit::Ledger, at_exit);
+    sys::add_exit_hook(AtExit::Ledger, at_exit);
     let mut books = books();
     let books = books.get_or_insert_with(|| Books {
         generation: sys::fork_generation(),

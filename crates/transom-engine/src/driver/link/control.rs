@@ -27,7 +27,7 @@ impl Link {
             let attended = self.watch.is_leased(now) || self.is_waited_for();
             let result = self.with_cx(state, &mut worker, now, |state, cx, staging| {
                 if !state.connecting {
-                    self.take_in(state, cx, staging, (None, false));
+                    self.receive_bytes(state, cx, staging, (None, false));
                 }
                 let result = work(state, cx);
                 state.connection.before_blocking(cx.now);

@@ -118,7 +118,7 @@ impl EventQueue {
         if self.has_deferred() {
             self.put(&mut self.lock(), Deferred::Detach(qp, Box::new(execution)));
         } else {
-            qp.take_back(execution, notifications);
+            qp.reclaim(execution, notifications);
         }
     }
 
@@ -161,7 +161,7 @@ impl EventQueue {
                 deferred
             };
             match deferred {
-                Deferred::Detach(qp, execution) => qp.take_back(*execution, notifications),
+                Deferred::Detach(qp, execution) => qp.reclaim(*execution, notifications),
                 Deferred::Gone => take(Delivery::Gone, notifications),
                 Deferred::Effect(Effect::Event(event), _) => {
                     take(Delivery::Event(event), notifications)

@@ -150,7 +150,7 @@ impl Link {
         first: First,
     ) {
         let overdue = state.deadline.is_some_and(|deadline| deadline <= cx.now);
-        if state.connecting && !self.connected(state, cx) {
+        if state.connecting && !self.finish_connect(state, cx) {
             if overdue {
                 state.connection.on_deadline(cx);
             }
@@ -166,7 +166,7 @@ impl Link {
             self.send(state, cx);
         }
         if state.read_paused && state.connection.wants_read() {
-            self.take_in(state, cx, staging, (None, false));
+            self.receive_bytes(state, cx, staging, (None, false));
             self.send(state, cx);
         }
     }
@@ -181,7 +181,7 @@ impl Link {
         first: First,
     ) {
         let asks = bits & (FLUSH | ARM | SERVED) != 0;
-        let any = self.take_in(state, cx, staging, (first, asks));
+        let any = self.receive_bytes(state, cx, staging, (first, asks));
         if !any && first.is_none() {
             state.connection.idle_pass(cx.now);
         } else if any && bits & LAPSED != 0 {
@@ -245,7 +245,7 @@ impl Link {
                 self.events.detach(qp, execution, notifications);
             } else {
                 // Before the program learns that the Connect came to nothing: it may be tried again at once.
-                qp.take_back(execution, notifications);
+                qp.reclaim(execution, notifications);
                 self.events.post(&mut state.effects, Some(&qp), notifications);
             }
         } else {

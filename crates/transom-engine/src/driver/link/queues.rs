@@ -56,5 +56,5 @@ pub(crate) trait Queues: Debug + Send + Sync {
     fn finish_batch(&self, notifications: &mut Notifications);
 
     /// Give the executing half back. What was posted behind the end completes.
-    fn take_back(&self, execution: Execution, notifications: &mut Notifications);
+    fn reclaim(&self, execution: Execution, notifications: &mut Notifications);
 }

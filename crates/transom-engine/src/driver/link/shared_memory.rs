@@ -99,7 +99,7 @@ impl Rings {
         if used == self.tidied {
             return None;
         }
-        if used != self.used || !producer.all_read() {
+        if used != self.used || !producer.is_all_read() {
             (self.used, self.since) = (used, now);
         }
         let when = self.since.after(TIDY);
@@ -275,7 +275,7 @@ impl Link {
             sent = outlet.sent + out.bytes.len().saturating_sub(waiting);
             let flowing = rings.duplex.write(&mut out.bytes, written);
             let over = stop || sent >= budget || self.lock.is_wanted();
-            if state.has_sent_all(over, flowing, sent > before) {
+            if state.end_send(over, flowing, sent > before) {
                 break;
             }
             // Let the other side begin while we go on.

@@ -28,8 +28,8 @@ const PEEKS: u32 = 256;
 pub(crate) type First = Option<Result<usize, IoError>>;
 
 impl Link {
-    /// Whether the TCP connection is made. A failure is reported to the connection.
-    pub(crate) fn connected(&self, state: &mut State, cx: &mut Cx<'_>) -> bool {
+    /// Finish the TCP connect, if it is answered; returns whether it is made. A failure is reported to the connection.
+    pub(crate) fn finish_connect(&self, state: &mut State, cx: &mut Cx<'_>) -> bool {
         match self.stream.connected() {
             Ok(()) => {
                 self.offer_upgrade(state);
@@ -80,7 +80,7 @@ impl Link {
 
     /// Receive by whatever carries the bytes. `how`: what [`Link::glance`] has received, and whether to
     /// ask if the other side is still there.
-    pub(crate) fn take_in(
+    pub(crate) fn receive_bytes(
         &self,
         state: &mut State,
         cx: &mut Cx<'_>,
@@ -225,7 +225,7 @@ impl Link {
             (sent, flowing) = (outlet.sent, outlet.flowing);
             flowing = flowing && self.write_out(state, cx, &mut sent);
             let over = stop || sent >= budget || self.lock.is_wanted();
-            if state.has_sent_all(over, flowing, sent > before) {
+            if state.end_send(over, flowing, sent > before) {
                 break;
             }
         }
@@ -280,7 +280,7 @@ impl Link {
 impl State {
     /// Whether a pass is done with sending; `more` says afterwards whether the next one is to go on. `over`:
     /// the budget is, or a control call waits; `moved`: it has sent something since it was last asked.
-    pub(crate) fn has_sent_all(&mut self, over: bool, flowing: bool, moved: bool) -> bool {
+    pub(crate) fn end_send(&mut self, over: bool, flowing: bool, moved: bool) -> bool {
         let wants = self.connection.wants_write();
         let done = over || !flowing || !moved || !wants;
         if done {

@@ -82,7 +82,7 @@ impl Offerer for Local {
     }
 
     fn receive(&self, into: &mut [u8]) -> Option<(usize, Option<Fd>)> {
-        match self.take_over(into) {
+        match self.receive_handover(into) {
             Err(IoError::NotNow) => None,
             received => Some(received.unwrap_or_default()),
         }

@@ -104,7 +104,7 @@ impl Cq {
         queue.fire(&mut fired);
         self.filled.store(!queue.is_empty(), Ordering::Release);
         // A thread enters the sleepers before it looks at the queue under this lock.
-        let asleep = self.sleepers.any();
+        let asleep = self.sleepers.has_any();
         drop(queue);
         self.sinks.finished(&mut fired, notifications);
         if self.overrun.load(Ordering::Relaxed) && self.overrun.swap(false, Ordering::AcqRel) {
@@ -283,7 +283,7 @@ impl Cq {
     /// Whether a thread sleeps, or is about to.
     #[cfg(test)]
     pub(crate) fn is_slept_on(&self) -> bool {
-        self.sleepers.any()
+        self.sleepers.has_any()
     }
 
     fn has_news(&self) -> bool {

@@ -425,7 +425,7 @@ impl Queues for Qp {
         self.receive.detach(link);
     }
 
-    fn take_back(&self, execution: Execution, notifications: &mut Notifications) {
+    fn reclaim(&self, execution: Execution, notifications: &mut Notifications) {
         {
             let mut front = self.front();
             front.pair.detach(execution);

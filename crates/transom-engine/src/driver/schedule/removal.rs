@@ -66,7 +66,7 @@ impl Shared {
     /// The background thread: the kernel has said something about addresses.
     pub(crate) fn addresses_changed(&self) {
         if let Some(watch) = self.removal.watch()
-            && watch.take_in()
+            && watch.read_messages()
         {
             self.check_address();
         }

@@ -35,7 +35,7 @@ impl<B: Bell> Sleepers<B> {
     /// Whether there are sleepers: for a thread that changes something under a lock and asks under
     /// that lock, which sleepers take to look.
     #[inline]
-    pub(crate) fn any(&self) -> bool {
+    pub(crate) fn has_any(&self) -> bool {
         self.asleep.load(Ordering::Relaxed) != 0
     }
 
@@ -52,7 +52,7 @@ impl<B: Bell> Sleepers<B> {
     pub(crate) fn wake(&self) {
         // Pairs with the one in `join`.
         fence(Ordering::SeqCst);
-        if self.any() {
+        if self.has_any() {
             self.ring();
         }
     }

@@ -143,7 +143,7 @@ fn an_upgrade_socket_of_another_user_is_not_used() {
         std::io::stdin().read_line(&mut line).unwrap(); // until the other test process has ended
         // Connections to it bring nothing.
         while let Ok(local) = socket.accept() {
-            let got = local.take_over(&mut [0; 64]);
+            let got = local.receive_handover(&mut [0; 64]);
             assert!(!matches!(got, Ok((_, Some(_)))), "memory was handed over: {got:?}");
         }
         println!("nothing was brought");
