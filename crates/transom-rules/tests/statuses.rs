@@ -1,0 +1,128 @@
+//! `docs/statuses.md` has what the fronts' tables of statuses have, and every call of a front.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A source without its comments.
+fn source(file: &str) -> String {
+    let text = fs::read_to_string(root().join("crates").join(file)).unwrap();
+    text.lines().fold(String::new(), |text, line| text + line.split("//").next().unwrap() + "\n")
+}
+
+/// The item of `file` that begins with `start`, up to its closing brace at the same depth.
+fn item(file: &str, start: &str) -> String {
+    let text = source(file);
+    let text = &text[text.find(start).unwrap()..];
+    let line = text.lines().next().unwrap();
+    assert!(line.ends_with('{'), "{line}");
+    text.split_inclusive("\n}\n").next().unwrap().to_owned()
+}
+
+/// The words of `text`: letters, digits and underscores.
+fn words(text: &str) -> impl DoubleEndedIterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
+}
+
+fn is_constant(word: &str) -> bool {
+    word.len() > 2 && word.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
+}
+
+/// The value of the first arm of a `match` that takes `status` whatever else is asked; of the last arm
+/// if none does.
+fn value(table: &str, status: &str) -> Option<String> {
+    let arms: Vec<&str> = table.split("=>").collect();
+    let mut last = None;
+    for (pattern, result) in arms.iter().zip(arms.get(1..).unwrap_or_default()) {
+        // The pattern begins behind the value of the arm before.
+        let pattern = pattern.rsplit(['{', '}', ';']).next().unwrap();
+        let result = words(result).find(|word| is_constant(word) || *word == "None");
+        let special = ["CompletionKind", " if "].iter().any(|word| pattern.contains(word));
+        last = result.map(str::to_owned);
+        if !special && words(pattern).any(|word| word == status) {
+            return last;
+        }
+    }
+    last
+}
+
+/// The variants of the engine's status, in their order.
+fn statuses() -> Vec<String> {
+    let item = item("transom-core/src/status.rs", "pub enum Status {");
+    let lines = item.lines().skip(1).map(str::trim);
+    let names = lines.filter(|line| line.starts_with(char::is_uppercase));
+    names.map(|line| words(line).next().unwrap().to_owned()).collect()
+}
+
+/// The table as it should be.
+fn table() -> String {
+    let nd2 = item("transom-networkdirect/src/table.rs", "pub(crate) fn nd2(");
+    let nd1 = item("transom-networkdirect/src/table.rs", "pub(crate) fn nd1(");
+    let (nd1, _) = nd1.split_once("other =>").unwrap();
+    let ndkpi = item("transom-ndkpi/src/table.rs", "impl From<Engine> for Status {");
+    let wsd = "transom-winsock-direct/src/status.rs";
+    let calls = item(wsd, "impl From<raw::Error> for Error {");
+    let operations = item(wsd, "pub(crate) fn completion_error(");
+    let errno = item("transom-verbs/src/errno.rs", "impl From<Status> for Errno {");
+    let completion = item("transom-verbs/src/status.rs", "pub(crate) fn of(");
+    let mut table = String::from(
+        "| engine | NetworkDirect 2 | NetworkDirect 1 | NDKPI | Winsock Direct, call | Winsock Direct, operation | verbs, call | verbs, completion |\n\
+         |---|---|---|---|---|---|---|---|\n",
+    );
+    for status in statuses() {
+        let two = value(&nd2, &status).unwrap();
+        let differs = words(nd1).any(|word| word == status);
+        let one = if differs { value(nd1, &status).unwrap() } else { two.clone() };
+        let of = |table: &str| value(table, &status).unwrap().replace("None", "0");
+        // A call that succeeds does not come to a table of errors.
+        let call = |table: &str| if status == "Success" { "0".to_owned() } else { of(table) };
+        let rest = [of(&ndkpi), call(&calls), of(&operations), call(&errno), of(&completion)];
+        writeln!(table, "| {status} | {two} | {one} | {} |", rest.join(" | ")).unwrap();
+    }
+    table
+}
+
+/// The text of a section of the page.
+fn section(heading: &str) -> String {
+    let page = fs::read_to_string(root().join("docs/statuses.md")).unwrap();
+    let (_, rest) = page.split_once(&format!("\n## {heading}\n")).unwrap();
+    rest.split("\n## ").next().unwrap().to_owned()
+}
+
+#[test]
+fn the_page_has_the_tables_of_all_fronts() {
+    let (expected, page) = (table(), section("From the engine to each front"));
+    assert!(page.contains(&expected), "the table of docs/statuses.md is to be:\n{expected}");
+}
+
+/// `query_address_list` as `QueryAddressList`.
+fn camel(name: &str) -> String {
+    let mut parts = name.split('_').map(|part| part.split_at(1));
+    parts.by_ref().map(|(first, rest)| first.to_uppercase() + rest).collect()
+}
+
+#[test]
+fn each_method_of_networkdirect_2_is_on_the_page() {
+    let page = section("NetworkDirect 2, call by call");
+    let named: BTreeSet<&str> = words(&page).collect();
+    let folder = root().join("crates/transom-networkdirect/src/v2");
+    let mut methods = BTreeSet::new();
+    for file in fs::read_dir(folder).unwrap() {
+        let text = fs::read_to_string(file.unwrap().path()).unwrap();
+        let Some((_, class)) = text.split_once("class!(") else { continue };
+        let lines = class.split("\n}").next().unwrap().lines().map(str::trim);
+        let names = lines.filter_map(|line| line.strip_prefix("fn ")?.split('(').next());
+        methods.extend(names.filter(|name| !["released", "tear_off"].contains(name)).map(camel));
+    }
+    assert!(methods.len() > 30, "{methods:?}");
+    let missing: Vec<_> =
+        methods.iter().filter(|method| !named.contains(method.as_str())).collect();
+    assert!(missing.is_empty(), "docs/statuses.md lacks {missing:?}");
+}
