@@ -45,6 +45,7 @@ pub(crate) use link::notifications::Notifications;
 pub(crate) use objects::connector::Connector;
 pub(crate) use objects::cq::{Asleep, Cq};
 pub(crate) use objects::listener::Listener;
+pub(crate) use objects::port_map::{MappedPort, PortQuestion};
 pub(crate) use objects::qp::Qp;
 pub(crate) use objects::srq::Srq;
 pub(crate) use observe::close as observe_close;

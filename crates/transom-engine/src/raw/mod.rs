@@ -10,6 +10,7 @@ mod adapter;
 mod connector;
 mod error;
 mod memory;
+mod port_map;
 mod queue_pair;
 mod queues;
 #[cfg(test)]
@@ -20,6 +21,7 @@ pub use adapter::{Adapter, Counters};
 pub use connector::{ConnectionInfo, Connector, Listener};
 pub use error::{Error, Result};
 pub use memory::{Domain, Reservation, Window, WindowError};
+pub use port_map::{MappedPort, PortQuestion};
 pub use queue_pair::{FastRegistration, QueuePair, QueuePairOptions};
 pub use queues::{CompletionQueue, SharedReceiveQueue, wait_any};
 

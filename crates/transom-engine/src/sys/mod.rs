@@ -11,6 +11,7 @@ mod capture;
 mod copy;
 #[cfg(test)]
 mod corpus;
+mod datagram;
 mod diag;
 mod event;
 mod exit;
@@ -32,6 +33,7 @@ mod tests;
 pub(crate) use addresses::AddressWatch;
 pub(crate) use capture::CaptureFiles;
 pub use copy::{Fault, copy_in, copy_out};
+pub(crate) use datagram::Datagrams;
 pub(crate) use diag::{is_answered, user_of_peer};
 pub use event::{Alarm, Doorbell, Epoll, Woken, poll_any};
 pub(crate) use exit::{AtExit, add_exit_hook, call_frames};

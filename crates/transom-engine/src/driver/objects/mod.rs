@@ -12,5 +12,6 @@ pub(crate) mod cq;
 #[cfg(test)]
 mod cq_tests;
 pub(crate) mod listener;
+pub(crate) mod port_map;
 pub(crate) mod qp;
 pub(crate) mod srq;
