@@ -147,13 +147,14 @@ pub const NDK: Dialect = Dialect {
 pub const NDK_MARKED_SINKS: Dialect =
     Dialect { name: "NDK, marked sinks", sink: Purpose::MarkedReadSink, ..NDK };
 
-/// Winsock Direct (laid out): receives are waited for without limit (WSD N-2), Disconnect waits for
-/// the peer.
+/// Winsock Direct: an accept does not wait for its peer (WSD L-5), receives are waited for without
+/// limit (WSD N-2), Disconnect waits for the peer.
 pub const WSD: Dialect = Dialect {
     name: "WSD",
     disconnect_at_once: false,
     completion_queues: Capacity::Exact,
     receive_wait: None,
+    posting: &tables::POSTING_WSD,
     ..ND2
 };
 

@@ -96,6 +96,20 @@ pub static POSTING_INVALID_AFTER_FLUSH: PostingTable = PostingTable {
 pub static POSTING_VERBS: PostingTable =
     PostingTable { receive: POSTING_ND2.receive, initiator: POSTING_ND2.receive };
 
+/// Winsock Direct: an accepted socket is usable before its peer has taken the last step, so that no
+/// peer holds up an accept (WSD L-5). What is sent meanwhile waits.
+pub static POSTING_WSD: PostingTable = PostingTable {
+    receive: POSTING_ND2.receive,
+    initiator: [
+        INVALID,
+        INVALID,
+        Posting::Accept,
+        Posting::Accept,
+        Posting::Cancel,
+        Posting::Cancel,
+    ],
+};
+
 // ---- 4.7.3: every call in every state ---------------------------------------------------------
 
 /// State of a connector (ND2 4.7.1).
