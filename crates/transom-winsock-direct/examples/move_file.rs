@@ -302,7 +302,7 @@ pub(crate) fn provider(reads: bool) -> Result<Arc<Provider>> {
 }
 
 pub(crate) fn listen(provider: &Arc<Provider>) -> Result<(usize, SocketAddr)> {
-    let listener = provider.open_socket((2, 1, 6), false, 1)?;
+    let listener = provider.open_socket((2, 1, 6), 0, 1)?;
     provider.bind(listener, SocketAddr::from(([127, 0, 0, 1], 0)))?;
     provider.listen(listener, 4)?;
     Ok((listener, provider.local_address(listener)?))
@@ -327,7 +327,7 @@ pub(crate) fn digest(bytes: &[u8]) -> u64 {
 /// The receiving process.
 fn receive(peer: SocketAddr, reads: bool) -> Result<()> {
     let provider = provider(reads)?;
-    let socket = provider.open_socket((2, 1, 6), false, 1)?;
+    let socket = provider.open_socket((2, 1, 6), 0, 1)?;
     provider.connect(socket, peer)?;
     let mut session = Session::start(&provider, socket, reads)?;
     let bytes = session.receive_all(reads)?;

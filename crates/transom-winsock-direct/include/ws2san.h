@@ -73,6 +73,13 @@ typedef void QOS, *LPQOS;
 #define SO_GROUP_PRIORITY 0x2002
 #define SIO_GET_EXTENSION_FUNCTION_POINTER 0xC8000006u
 #define SIO_ADDRESS_LIST_QUERY 0x48000016u
+/* Transom's own. OFFER: 32 bits in, which optional functions are found from now on; without it, both.
+ * EXPLAIN: the newest refusal on the socket, as text with its NUL; WSAEFAULT stores the room it needs,
+ * and an empty text says that there was none. */
+#define SIO_TRANSOM_OFFER 0x98005401u
+#define TRANSOM_OFFER_RDMA_READ 1
+#define TRANSOM_OFFER_CACHE_CALLBACK 2
+#define SIO_TRANSOM_EXPLAIN 0x58005402u
 #define WSA_FLAG_OVERLAPPED 1
 #define PFL_HIDDEN 4
 #define XP1_QOS_SUPPORTED 0x2000

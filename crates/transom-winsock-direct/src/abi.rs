@@ -28,6 +28,11 @@ pub const SO_RDMA_THRESHOLD_SIZE: i32 = 0x700E;
 pub const SIO_GET_EXTENSION_FUNCTION_POINTER: u32 = 0xC800_0006;
 /// Addresses of the provider.
 pub const SIO_ADDRESS_LIST_QUERY: u32 = 0x4800_0016;
+/// Transom's own: which optional functions are offered, as 32 bits
+/// ([`Offers::from_bits`](crate::extension::Offers::from_bits)).
+pub const SIO_TRANSOM_OFFER: u32 = 0x9800_5401;
+/// Transom's own: the newest refusal on the socket, as text with its NUL.
+pub const SIO_TRANSOM_EXPLAIN: u32 = 0x5800_5402;
 /// Sockets are overlapped.
 pub const WSA_FLAG_OVERLAPPED: u32 = 1;
 /// A connection request waits.

@@ -43,10 +43,10 @@ impl Provider {
     ///
     /// # Errors
     /// `WSAEWOULDBLOCK` if `FD_CONNECT` is selected: the event has the result. The definitive ones:
-    /// `WSAECONNRESET` (no listener there), `WSAECONNREFUSED` (the peer's program said no),
-    /// `WSAEHOSTUNREACH`. Others: `WSAETIMEDOUT`, `WSAEADDRINUSE`, `WSAEADDRNOTAVAIL`, `WSAEINVAL`
-    /// for a socket in another state, `WSA_OPERATION_ABORTED` if it is closed meanwhile,
-    /// `WSAENOTSOCK`, `WSAENETDOWN`.
+    /// `WSAECONNREFUSED` (the peer's program said no), `WSAEHOSTUNREACH`. Others: `WSAETIMEDOUT`, at
+    /// once if no provider's socket listens at the port (a TCP server may); `WSAEADDRINUSE`,
+    /// `WSAEADDRNOTAVAIL`, `WSAEINVAL` for a socket in another state, `WSA_OPERATION_ABORTED` if it
+    /// is closed meanwhile, `WSAENOTSOCK`, `WSAENETDOWN`.
     pub fn connect(&self, socket: usize, peer: SocketAddr) -> Result<()> {
         self.socket(socket)?.connect(peer)
     }
@@ -81,15 +81,15 @@ impl Provider {
         self.socket(socket)?.network_events(event)
     }
 
-    /// `WSPDuplicateSocket`: what goes into `dwProviderReserved`. `process` may be any number (WSD
-    /// D-7).
+    /// `WSPDuplicateSocket`: what goes into `dwProviderReserved`, for the process of this number
+    /// alone; the number may be any (WSD D-1, D-7). The socket waits there for its close. A close
+    /// before the other process has taken it ends it for both.
     ///
     /// # Errors
-    /// `WSAEINVAL` for a socket that is neither connected nor listening, `WSAENOTSOCK`,
-    /// `WSAENETDOWN`.
+    /// `WSAEINVAL` for a socket that is neither connected nor listening; `WSAENOBUFS` if there is no
+    /// token, or the peer takes no connection from another process; `WSAENOTSOCK`, `WSAENETDOWN`.
     pub fn duplicate(&self, socket: usize, process: u32) -> Result<u32> {
-        let _ = process;
-        self.socket(socket)?.duplicate()
+        self.socket(socket)?.duplicate(process)
     }
 
     /// The needs of every registration: a connected socket (WSD A-2), and a buffer.
@@ -228,7 +228,7 @@ impl Provider {
         flags: u32,
         operation: Operation,
     ) -> Result<()> {
-        if direction == Direction::Read && !self.options.offers.rdma_read {
+        if direction == Direction::Read && !self.offers().rdma_read {
             return Err(Error::WSAEOPNOTSUPP);
         }
         self.socket(socket)?.rdma(direction, buffers, target, flags, operation)

@@ -41,7 +41,7 @@ pub enum Direction {
 
 impl Socket {
     /// The local side of a message: each buffer's registration, found by its range (WSD M-2).
-    fn by_ranges(
+    pub(crate) fn by_ranges(
         state: &mut State,
         channel: &Connection,
         purpose: Purpose,
@@ -75,7 +75,7 @@ impl Socket {
         &self,
         state: &mut State,
         (operation, flags): (Operation, u32),
-        regions: Vec<Region>,
+        (regions, receive): (Vec<Region>, Option<Vec<Range>>),
         post: impl FnOnce(u64) -> Result<()>,
     ) -> Result<()> {
         // The registrations may have died with the connection since they were found, all of them
@@ -85,7 +85,7 @@ impl Socket {
         state.next_request += 1;
         let request = state.next_request;
         operation.begin(flags);
-        state.posted.insert(request, Posted { operation, regions });
+        state.posted.insert(request, Posted { operation, receive, regions });
         post(request).inspect_err(|_| {
             if let Some(posted) = state.posted.remove(&request) {
                 posted.regions.iter().for_each(Region::release);
@@ -109,7 +109,7 @@ impl Socket {
         let purpose = Purpose::LocalSource;
         let found = Socket::by_ranges(&mut state, &channel, purpose, buffers);
         let (sges, regions) = self.fail_on_reset(&mut state, found)?;
-        self.post(&mut state, (operation, flags), regions, |request| {
+        self.post(&mut state, (operation, flags), (regions, None), |request| {
             // Behind every RdmaRead: the message may say that the data has been fetched (WSD 5.6).
             channel.post(request, Engine::Send, Flags::READ_FENCE, &sges)
         })
@@ -131,9 +131,34 @@ impl Socket {
         let purpose = Purpose::ReceiveBuffer;
         let found = Socket::by_ranges(&mut state, &channel, purpose, buffers);
         let (sges, regions) = self.fail_on_reset(&mut state, found)?;
-        self.post(&mut state, (operation, flags), regions, |request| {
+        let own = (regions, Some(buffers.to_vec()));
+        self.post(&mut state, (operation, flags), own, |request| {
             Ok(channel.queue_pair.post_receive(request, &sges)?)
         })
+    }
+
+    /// The receives under way, in order, on another connection (WSD D-5). Those that cannot be posted
+    /// there, because their buffers have gone, are returned.
+    pub(crate) fn post_again(&self, state: &mut State, channel: &Connection) -> Vec<Posted> {
+        let mut waiting: Vec<_> = std::mem::take(&mut state.posted).into_iter().collect();
+        waiting.sort_by_key(|(request, _)| *request);
+        let mut failed = Vec::new();
+        for (request, mut posted) in waiting {
+            posted.regions.drain(..).for_each(|region| region.release());
+            let buffers = posted.receive.as_deref().unwrap_or_default();
+            let found = Socket::by_ranges(state, channel, Purpose::ReceiveBuffer, buffers);
+            let again = found.and_then(|(sges, regions)| {
+                regions.iter().try_for_each(Region::hold)?;
+                posted.regions = regions;
+                Ok(channel.queue_pair.post_receive(request, &sges)?)
+            });
+            if again.is_ok() {
+                state.posted.insert(request, posted);
+            } else {
+                failed.push(posted);
+            }
+        }
+        failed
     }
 
     /// `WSPRdmaRead`, `WSPRdmaWrite`. The target is judged by its owner, not here.
@@ -170,7 +195,7 @@ impl Socket {
             Direction::Read => Engine::Read { token, address },
             Direction::Write => Engine::Write { token, address },
         };
-        self.post(&mut state, (operation, flags), regions, |context| {
+        self.post(&mut state, (operation, flags), (regions, None), |context| {
             channel.post(context, request, Flags::NONE, &sges)
         })
     }
@@ -241,8 +266,17 @@ impl Socket {
     }
 
     fn completed(self: &Arc<Self>, state: &mut State, completion: &Completion) {
+        let request = completion.request_context;
+        let Some(posted) = state.posted.get(&request) else { return };
+        let flushed = completion.status == Status::Canceled && posted.receive.is_some();
+        if flushed && state.successor.is_some() {
+            return; // posted again on the connection that takes this one's place (WSD D-5)
+        }
         let error = self.error_of(state, completion);
-        let Some(posted) = state.posted.remove(&completion.request_context) else { return };
+        if completion.denial != 0 {
+            state.denial = completion.denial;
+        }
+        let Some(posted) = state.posted.remove(&request) else { return };
         let bytes = completion.length; // none of what failed
         let counter = match completion.kind {
             CompletionKind::Send | CompletionKind::Receive => &self.message_bytes,
@@ -257,8 +291,6 @@ impl Socket {
     fn error_of(&self, state: &mut State, completion: &Completion) -> Option<Error> {
         let (error, ends) = completion_error(completion)?;
         let error = match (&state.phase, error) {
-            // 12.1 step 6: receives under way complete with success and no bytes.
-            (Phase::Suspended, _) if completion.kind == CompletionKind::Receive => return None,
             (Phase::Closed | Phase::Suspended, _) => Error::WSA_OPERATION_ABORTED,
             (Phase::Failed(why), Error::WSA_OPERATION_ABORTED) => *why,
             // Flushed without an error of ours before it: the peer went away (WSD X-2).
@@ -270,9 +302,9 @@ impl Socket {
         Some(error)
     }
 
-    /// An operation is over: its memory is let go first (WSD A-23, O-9), then the switch is
-    /// notified, by upcall unless it polls (WSD O-3, O-4).
-    fn signal(self: &Arc<Self>, posted: &Posted, error: Option<Error>, bytes: u32) {
+    /// An operation is over: its memory is let go first (WSD A-23, O-9), then the switch is told,
+    /// by upcall unless it polls (WSD O-3, O-4).
+    pub(crate) fn signal(self: &Arc<Self>, posted: &Posted, error: Option<Error>, bytes: u32) {
         let operation = posted.operation;
         let polled = operation.is_polled();
         posted.regions.iter().for_each(Region::release);
@@ -345,7 +377,7 @@ mod tests {
             Overlapped { internal: 0, internal_high: 0, offset: 0, offset_high: 0, event };
         // SAFETY: the structure outlives the socket's state, and only the operation writes it.
         let operation = unsafe { Operation::new(&raw mut overlapped) }.unwrap();
-        let posted = socket.post(&mut state, (operation, 0), regions, |_| Ok(()));
+        let posted = socket.post(&mut state, (operation, 0), (regions, None), |_| Ok(()));
         assert_eq!(posted, Err(Error::WSAECONNRESET));
         assert!(matches!(state.phase, Phase::Failed(Error::WSAECONNRESET)), "{:?}", state.phase);
     }

@@ -61,6 +61,20 @@ impl Default for Offers {
     }
 }
 
+impl Offers {
+    /// From the bits of `SIO_TRANSOM_OFFER`: 1 is `WSPRdmaRead`, 2 is
+    /// `WSPMemoryRegistrationCacheCallback`.
+    ///
+    /// # Errors
+    /// `WSAEINVAL` for any other bit.
+    pub fn from_bits(bits: u32) -> Result<Offers> {
+        match bits {
+            0..=3 => Ok(Offers { rdma_read: bits & 1 != 0, cache_callback: bits & 2 != 0 }),
+            _ => Err(Error::WSAEINVAL),
+        }
+    }
+}
+
 /// Which function a GUID names (WSD W1): unknown ones are `WSAEINVAL`, absent ones `WSAEOPNOTSUPP`.
 ///
 /// # Errors

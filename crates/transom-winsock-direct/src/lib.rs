@@ -12,10 +12,12 @@ mod api;
 mod connection;
 mod data;
 pub mod descriptor;
+mod duplicate;
 pub mod error;
 pub mod extension;
 #[allow(unsafe_code, reason = "the C entries")]
 mod ffi;
+mod hello;
 mod memory;
 #[allow(unsafe_code, reason = "the switch's structure, by its address")]
 mod overlapped;

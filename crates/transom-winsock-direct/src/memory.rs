@@ -28,7 +28,7 @@ pub(crate) struct Key {
 /// The registrations of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Registrations {
-    local: HashMap<Handle, Region>,
+    local: HashMap<Handle, (Region, Key)>,
     /// The order in which ranges are looked up: the one found last comes first.
     order: Vec<Handle>,
     remote: HashMap<Descriptor, Region>,
@@ -71,7 +71,7 @@ impl Registrations {
         let rights = Kind::Local.rights(key.flags)?;
         // SAFETY: this function's contract.
         let region = unsafe { Region::of_connection(connection, rights, key.address, key) }?;
-        self.local.insert(handle, region);
+        self.local.insert(handle, (region, key));
         self.order.push(handle);
         Ok(())
     }
@@ -93,13 +93,30 @@ impl Registrations {
         self.remote.insert(descriptor, region);
         Ok(descriptor)
     }
+
+    /// Another connection takes the place of this one: what is registered for local use is
+    /// registered there, under the same handles; what the peer was shown ends (WSD 12.1 step 3). A
+    /// buffer whose pages have gone keeps its handle, and is good for nothing but its
+    /// deregistration.
+    pub(crate) fn move_to(&mut self, connection: &Connection) {
+        self.remote.drain().for_each(|(_, region)| region.close());
+        for (region, key) in self.local.values_mut() {
+            region.close();
+            let Ok(rights) = Kind::Local.rights(key.flags) else { continue };
+            // SAFETY: the promise that was made for the handle holds until it is deregistered.
+            let moved = unsafe { Region::of_connection(connection, rights, key.address, *key) };
+            if let Ok(moved) = moved {
+                *region = moved;
+            }
+        }
+    }
 }
 
 impl Registrations {
     /// WSAEINVAL: not a registration of this socket (WSD ), or a request uses it (WSD
     ///
     pub(crate) fn deregister_local(&mut self, handle: Handle) -> Result<()> {
-        self.local.get(&handle).ok_or(Error::WSAEINVAL)?.deregister()?;
+        self.local.get(&handle).ok_or(Error::WSAEINVAL)?.0.deregister()?;
         self.local.remove(&handle);
         self.order.retain(|other| *other != handle);
         Ok(())
@@ -127,7 +144,7 @@ impl Registrations {
         address: u64,
         length: u32,
     ) -> Result<Region> {
-        let region = self.local.get(&handle).ok_or(Error::WSAEFAULT)?;
+        let (region, _) = self.local.get(&handle).ok_or(Error::WSAEFAULT)?;
         region.permits(connected, purpose, address, length)?;
         Ok(region.clone())
     }
@@ -144,7 +161,7 @@ impl Registrations {
     ) -> Result<Region> {
         let mut why = Error::WSAEFAULT;
         let found = self.order.iter().rposition(|handle| {
-            let Some(region) = self.local.get(handle) else { return false };
+            let Some((region, _)) = self.local.get(handle) else { return false };
             let judged = region.permits(connected, purpose, address, length);
             let judged = judged.inspect_err(|error| {
                 if why != Error::WSAECONNRESET {
@@ -156,19 +173,19 @@ impl Registrations {
         let found = found.ok_or(why)?;
         let handle = self.order.remove(found);
         self.order.push(handle);
-        self.local.get(&handle).cloned().ok_or(Error::WSAEFAULT)
+        self.local.get(&handle).map(|(region, _)| region.clone()).ok_or(Error::WSAEFAULT)
     }
 
     /// Memory goes away under live registrations: they become unusable (WSD 5.5). How many.
     pub(crate) fn revoke_touched(&mut self, address: u64, length: u64) -> usize {
-        let all = self.local.values().chain(self.remote.values());
+        let all = self.local.values().map(|(region, _)| region).chain(self.remote.values());
         let touched = all.filter(|region| region.touches(address, length));
         touched.map(Region::close).count()
     }
 
     /// Everything ends: the socket is closed, or handed to another process (WSD ).
     pub(crate) fn end(&mut self) {
-        self.local.drain().for_each(|(_, region)| region.close());
+        self.local.drain().for_each(|(_, (region, _))| region.close());
         self.remote.drain().for_each(|(_, region)| region.close());
         self.order.clear();
     }
@@ -200,7 +217,7 @@ mod tests {
                 // SAFETY: the page outlives the adapter, and no reference to it exists.
                 unsafe { all.register_local(&connected, handle, key) }.unwrap();
             }
-            all.local[&Handle(gone)].close();
+            all.local[&Handle(gone)].0.close();
             let mut ask = |purpose| {
                 all.by_range(&connected, purpose, key.address, 64).map(|region| region.token)
             };
@@ -225,7 +242,8 @@ mod tests {
         unsafe { all.register_local(&connected, Handle(0), key) }.unwrap();
         // SAFETY: as above.
         unsafe { all.register_remote(&connected, 0x1000, key) }.unwrap();
-        let regions: Vec<_> = all.local.values().chain(all.remote.values()).cloned().collect();
+        let local = all.local.values().map(|(region, _)| region);
+        let regions: Vec<_> = local.chain(all.remote.values()).cloned().collect();
         assert!(regions.iter().all(|region| region.touches(key.address, 64)));
         all.end();
         assert!(!regions.iter().any(|region| region.touches(key.address, 64)));

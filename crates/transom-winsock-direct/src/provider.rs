@@ -4,16 +4,19 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use transom_engine::raw::Sink;
 use transom_engine::{dialect, raw};
 
 use crate::abi::{
     SO_DEBUG, SO_MAX_MSG_SIZE, SO_MAX_RDMA_SIZE, SO_RDMA_THRESHOLD_SIZE, SOL_SOCKET,
     WSA_FLAG_OVERLAPPED,
 };
+use crate::connection::{Connection, REFUSAL};
 use crate::error::{Error, Result};
 use crate::extension::Offers;
+use crate::hello::{Hello, Secret};
 use crate::socket::{Phase, Socket};
 use crate::switch::{Switch, Upcalls};
 use crate::{RDMA_THRESHOLD, SIZE_LIMIT};
@@ -53,15 +56,23 @@ pub(crate) fn fresh_number() -> usize {
 pub struct Provider {
     pub(crate) switch: Arc<dyn Switch>,
     pub(crate) upcalls: Upcalls,
-    pub(crate) options: Options,
+    offers: Mutex<Offers>,
     sockets: Mutex<HashMap<usize, Arc<Socket>>>,
-    adapters: Mutex<HashMap<IpAddr, raw::Adapter>>,
+    adapters: Mutex<HashMap<IpAddr, Home>>,
+    /// Connections by their names, for a peer's other process that takes one (WSD D-4).
+    connections: Mutex<HashMap<Secret, Weak<Socket>>>,
     down: AtomicBool,
+}
+
+/// An adapter, and where it takes connections that move to other processes of their peers'.
+struct Home {
+    adapter: raw::Adapter,
+    takes: Option<raw::Listener>,
 }
 
 impl std::fmt::Debug for Provider {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Provider").field("options", &self.options).finish_non_exhaustive()
+        f.debug_struct("Provider").field("offers", &self.offers()).finish_non_exhaustive()
     }
 }
 
@@ -75,18 +86,123 @@ impl Provider {
         Ok(Arc::new(Provider {
             switch,
             upcalls,
-            options,
+            offers: Mutex::new(options.offers),
             sockets: Mutex::default(),
             adapters: Mutex::default(),
+            connections: Mutex::default(),
             down: AtomicBool::new(false),
         }))
     }
 
+    /// The optional functions that there are.
+    #[must_use]
+    pub fn offers(&self) -> Offers {
+        *lock(&self.offers)
+    }
+
+    /// Offer other optional functions than at start. A switch that asks for a function next finds
+    /// these; one that a switch has found already fails if it is offered no more.
+    pub fn offer(&self, offers: Offers) {
+        *lock(&self.offers) = offers;
+    }
+
+    /// The newest refusal that an operation on a socket met, or that a peer of its adapter met here,
+    /// as sentences; with none, `None`.
+    ///
+    /// # Errors
+    /// `WSAENOTSOCK`, `WSAENETDOWN`.
+    pub fn explain(&self, number: usize) -> Result<Option<String>> {
+        Ok(self.socket(number)?.explain())
+    }
+
     pub(crate) fn adapter(&self, address: IpAddr) -> Result<raw::Adapter> {
         match lock(&self.adapters).entry(address) {
-            Entry::Occupied(entry) => Ok(entry.get().clone()),
-            Entry::Vacant(entry) => Ok(entry.insert(open(address)?).clone()),
+            Entry::Occupied(entry) => Ok(entry.get().adapter.clone()),
+            Entry::Vacant(entry) => {
+                let home = Home { adapter: open(address)?, takes: None };
+                Ok(entry.insert(home).adapter.clone())
+            }
         }
+    }
+
+    /// The next request that a listener takes, on the thread of the upcalls.
+    pub(crate) fn next_request(
+        self: &Arc<Self>,
+        adapter: &raw::Adapter,
+        listener: &raw::Listener,
+        then: impl FnOnce(raw::Connector) + Send + 'static,
+    ) {
+        let Ok(connector) = adapter.connector() else { return };
+        let (taken, upcalls) = (connector.clone(), self.upcalls.clone());
+        let sink = Sink::call(move |status| {
+            if status.is_success() {
+                upcalls.queue(move || then(taken));
+            }
+        });
+        let _ = listener.get_request(&connector, sink);
+    }
+
+    /// The greeting for a new connection of this adapter.
+    pub(crate) fn hello(
+        self: &Arc<Self>,
+        adapter: &raw::Adapter,
+        port: u16,
+        continues: Option<Secret>,
+    ) -> Result<Hello> {
+        let seed = raw::random_seed().map_err(|_| Error::WSAENOBUFS)?;
+        let secret = *seed.first_chunk().ok_or(Error::WSAENOBUFS)?;
+        // Without a port for it, the connection stays with the peer's process.
+        let takes_at = self.takes_at(adapter).unwrap_or(0);
+        Ok(Hello { port, takes_at, secret, continues })
+    }
+
+    /// Where an adapter takes connections that move.
+    fn takes_at(self: &Arc<Self>, adapter: &raw::Adapter) -> Result<u16> {
+        let mut adapters = lock(&self.adapters);
+        let home = adapters.get_mut(&adapter.address()).ok_or(Error::WSAENETDOWN)?;
+        if let Some(listener) = &home.takes {
+            return Ok(listener.address()?.port());
+        }
+        let listener = adapter.listener(SocketAddr::new(adapter.address(), 0))?;
+        listener.listen(0)?;
+        home.takes = Some(listener.clone());
+        drop(adapters);
+        let port = listener.address()?.port();
+        self.take_moved(adapter.clone(), listener);
+        Ok(port)
+    }
+
+    /// Take the connections that come from other processes of their peers'.
+    fn take_moved(self: &Arc<Self>, adapter: raw::Adapter, listener: raw::Listener) {
+        let weak = Arc::downgrade(self);
+        let (of, at) = (adapter.clone(), listener.clone());
+        self.next_request(&of, &at, move |request| {
+            let Some(provider) = weak.upgrade() else { return };
+            let said = request.private_data().ok().and_then(|said| Hello::read(&said));
+            let taken = said.is_some_and(|hello| {
+                let secret = hello.continues;
+                let socket = secret.and_then(|secret| provider.named(&secret));
+                socket.is_some_and(|socket| socket.request_to_continue(&request, hello))
+            });
+            if !taken {
+                let _ = request.reject(REFUSAL);
+            }
+            provider.take_moved(adapter, listener);
+        });
+    }
+
+    fn named(&self, secret: &Secret) -> Option<Arc<Socket>> {
+        lock(&self.connections).get(secret).and_then(Weak::upgrade)
+    }
+
+    /// A socket has this connection.
+    pub(crate) fn remember(&self, connection: &Connection, socket: &Arc<Socket>) {
+        lock(&self.connections).insert(connection.own.secret, Arc::downgrade(socket));
+    }
+
+    /// A connection is over.
+    pub(crate) fn forget(&self, connection: &Connection) {
+        lock(&self.connections).remove(&connection.own.secret);
     }
 
     pub(crate) fn add(&self, socket: &Arc<Socket>) {
@@ -101,16 +217,18 @@ impl Provider {
         lock(&self.sockets).get(&number).cloned().ok_or(Error::WSAENOTSOCK)
     }
 
-    /// `WSPSocket`. `duplicated`: it is to continue another process's connection.
+    /// `WSPSocket`. `token` is `dwProviderReserved`: 0, or what [`Provider::duplicate`] returned in
+    /// the process whose socket is continued here (WSD 12.1 step 8).
     ///
     /// # Errors
     /// `WSAEAFNOSUPPORT`, `WSAEPROTOTYPE`, `WSAEPROTONOSUPPORT` for another kind of socket;
-    /// `WSAEINVAL` for other flags; `WSAEOPNOTSUPP` for the continuation of another process's
-    /// socket; `WSAENETDOWN`; the switch's error if it gives no handle.
+    /// `WSAEINVAL` for other flags, and for a token that names no socket for this process;
+    /// `WSAECONNRESET` if the connection to be continued is over, `WSAEADDRINUSE` if another
+    /// listener has its port; `WSAENETDOWN`; the switch's error if it gives no handle.
     pub fn open_socket(
         self: &Arc<Self>,
         (family, kind, protocol): (i32, i32, i32),
-        duplicated: bool,
+        token: u32,
         flags: u32,
     ) -> Result<usize> {
         const FAMILIES: [i32; 3] = [2, 10, 23]; // AF_INET; AF_INET6 of Linux and of Windows
@@ -126,10 +244,10 @@ impl Provider {
         if flags & !WSA_FLAG_OVERLAPPED != 0 {
             return Err(Error::WSAEINVAL);
         }
-        if duplicated {
-            return Err(Error::WSAEOPNOTSUPP); // see the README: not built
-        }
-        let socket = Socket::new(self)?;
+        let socket = match token {
+            0 => Socket::new(self)?,
+            token => Socket::taken(self, token)?,
+        };
         self.add(&socket);
         Ok(socket.number)
     }
@@ -163,6 +281,11 @@ impl Provider {
         drop(sockets);
         retired.into_iter().for_each(|(socket, parts)| socket.close(parts));
         let adapters = std::mem::take(&mut *lock(&self.adapters));
+        for home in adapters.values() {
+            if let Some(takes) = &home.takes {
+                let _ = takes.cancel(); // what waits holds the adapter
+            }
+        }
         drop(adapters);
     }
 
@@ -174,7 +297,7 @@ impl Provider {
     /// `WSAEINVAL` if no registration has a byte there, `WSAEOPNOTSUPP` if the callback is not
     /// offered.
     pub fn memory_goes_away(&self, address: u64, length: u64) -> Result<()> {
-        if !self.options.offers.cache_callback {
+        if !self.offers().cache_callback {
             return Err(Error::WSAEOPNOTSUPP);
         }
         let sockets: Vec<_> = lock(&self.sockets).values().cloned().collect();

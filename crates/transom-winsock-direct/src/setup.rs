@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
 
 use transom_engine::Status;
 use transom_engine::raw::{self, Sink};
@@ -10,42 +9,29 @@ use transom_engine::raw::{self, Sink};
 use crate::abi::{CF_ACCEPT, CF_DEFER, FD_ACCEPT, FD_CONNECT};
 use crate::connection::{Connection, REFUSAL};
 use crate::error::{Error, Result};
+use crate::hello::{Hello, Secret};
 use crate::provider::lock;
 use crate::socket::{Phase, Socket};
 use crate::status::connect_error;
 
-/// How long accept waits for the last step of a peer that has asked to connect.
-const LAST_STEP: Duration = Duration::from_secs(10);
-
-/// The end of one engine call, for a thread that waits for it.
+/// The end of a connect, for a thread that waits for it.
 #[derive(Default)]
-struct Ended(Mutex<Option<Status>>, Condvar);
+struct Ended(Mutex<Option<Result<()>>>, Condvar);
 
 impl Ended {
-    fn sink(self: &Arc<Self>) -> Sink {
-        let ended = Arc::clone(self);
-        Sink::call(move |status| {
-            *lock(&ended.0) = Some(status);
-            ended.1.notify_all();
-        })
+    fn tell(&self, result: Result<()>) {
+        *lock(&self.0) = Some(result);
+        self.1.notify_all();
     }
 
-    fn wait(&self, limit: Option<Duration>) -> Option<Status> {
-        let mut status = lock(&self.0);
-        while status.is_none() {
-            status = match limit {
-                None => self.1.wait(status).unwrap_or_else(PoisonError::into_inner),
-                Some(limit) => {
-                    let waited = self.1.wait_timeout(status, limit);
-                    let (status, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-                    if timeout.timed_out() {
-                        return *status;
-                    }
-                    status
-                }
-            };
+    fn wait(&self) -> Result<()> {
+        let mut result = lock(&self.0);
+        loop {
+            if let Some(result) = *result {
+                return result;
+            }
+            result = self.1.wait(result).unwrap_or_else(PoisonError::into_inner);
         }
-        *status
     }
 }
 
@@ -63,11 +49,15 @@ impl Socket {
         Ok(())
     }
 
-    /// The local address, with the port that was chosen.
+    /// The local address, with the port that was chosen. Ports are those of the applications'
+    /// sockets; the TCP ports under them are the provider's own.
     pub(crate) fn local(&self) -> Result<SocketAddr> {
         let state = lock(&self.state);
-        if let Some(listener) = &state.listener {
-            return Ok(listener.address()?);
+        if let Some(mapped) = &state.mapped {
+            return Ok(mapped.address()?);
+        }
+        if let Some(local) = state.local.filter(|local| local.port() != 0) {
+            return Ok(local);
         }
         if let Some(channel) = &state.channel {
             return Ok(channel.connector.local()?);
@@ -85,8 +75,10 @@ impl Socket {
                     return Ok(());
                 }
                 (Phase::Bound, Some(local), Some(adapter)) => {
-                    let listener = adapter.listener(local)?;
+                    // At any TCP port: the application's is its own socket's.
+                    let listener = adapter.listener(SocketAddr::new(local.ip(), 0))?;
                     listener.listen(0)?;
+                    state.mapped = Some(adapter.map_port(local, &listener)?);
                     state.phase = Phase::Listening;
                     state.backlog = backlog;
                     state.listener = Some(listener.clone());
@@ -101,26 +93,22 @@ impl Socket {
 
     fn next_request(self: &Arc<Self>, listener: &raw::Listener) {
         let Some(adapter) = lock(&self.state).adapter.clone() else { return };
-        let Ok(connector) = adapter.connector() else { return };
-        let (socket, taken) = (Arc::downgrade(self), connector.clone());
-        let sink = Sink::call(move |status| {
-            let Some(socket) = socket.upgrade().filter(|_| status.is_success()) else { return };
-            let Ok(provider) = socket.provider() else { return };
-            provider.upcalls.queue(move || {
-                socket.arrived(taken);
-                let listener = lock(&socket.state).listener.clone();
-                if let Some(listener) = listener {
-                    socket.next_request(&listener);
-                }
-            });
+        let Ok(provider) = self.provider() else { return };
+        let socket = Arc::downgrade(self);
+        provider.next_request(&adapter, listener, move |connector| {
+            let Some(socket) = socket.upgrade() else { return };
+            socket.arrived(connector);
+            let listener = lock(&socket.state).listener.clone();
+            if let Some(listener) = listener {
+                socket.next_request(&listener);
+            }
         });
-        let _ = listener.get_request(&connector, sink);
     }
 
     /// WSD L-2: beyond the backlog it is refused at once, without an event.
     fn arrived(self: &Arc<Self>, connector: raw::Connector) {
         let mut state = lock(&self.state);
-        let listens = matches!(state.phase, Phase::Listening);
+        let listens = matches!(state.phase, Phase::Listening) && greeting(&connector).is_some();
         if !listens || state.requests.len() >= state.backlog.max(1) {
             drop(state);
             let _ = connector.reject(REFUSAL);
@@ -131,7 +119,8 @@ impl Socket {
     }
 
     /// `WSPAccept`. The condition is asked inside this call, on this thread, before the peer gets
-    /// an answer (WSD L-4), and with no lock held.
+    /// an answer (WSD L-4), and with no lock held. The call does not wait for the peer's last step:
+    /// what is sent before that step waits, and without it the connection fails (WSD L-5).
     pub(crate) fn accept(
         self: &Arc<Self>,
         condition: impl FnOnce(SocketAddr) -> i32,
@@ -146,6 +135,9 @@ impl Socket {
             (state.adapter.clone().ok_or(Error::WSAEINVAL)?, request)
         };
         let peer = request.peer().map_err(|_| Error::WSAECONNRESET)?;
+        let hello = greeting(&request).ok_or(Error::WSAECONNRESET)?;
+        let port = if hello.port == 0 { peer.port() } else { hello.port };
+        let peer = SocketAddr::new(peer.ip(), port);
         match condition(peer) {
             CF_ACCEPT => {}
             CF_DEFER => {
@@ -160,20 +152,30 @@ impl Socket {
         }
         let socket = Socket::new(&provider)?;
         let accepted = (|| {
-            let channel = Connection::new(&adapter, request)?;
+            let local = SocketAddr::new(request.local()?.ip(), self.local()?.port());
+            let channel = Connection::new(&adapter, request, provider.hello(&adapter, 0, None)?)?;
+            channel.greeted(hello);
             {
                 let mut state = lock(&socket.state);
                 state.adapter = Some(adapter);
+                state.local = Some(local);
                 state.phase = Phase::Connecting;
                 state.channel = Some(Arc::clone(&channel));
             }
-            let ended = Arc::new(Ended::default());
-            channel.accept(ended.sink())?;
-            match ended.wait(Some(LAST_STEP)) {
-                Some(Status::Success) => socket.established(&channel),
-                Some(_) => Err(Error::WSAECONNRESET),
-                None => Err(Error::WSAETIMEDOUT),
-            }
+            let (weak, ended) = (Arc::downgrade(&socket), Arc::downgrade(&channel));
+            let upcalls = provider.upcalls.clone();
+            channel.accept(Sink::call(move |status| {
+                upcalls.queue(move || {
+                    let (Some(socket), Some(channel)) = (weak.upgrade(), ended.upgrade()) else {
+                        return;
+                    };
+                    match status {
+                        Status::Success => socket.watch_end(&channel),
+                        _ => socket.lost(&channel),
+                    }
+                });
+            }))?;
+            socket.established(&channel)
         })();
         self.after_accept();
         match accepted {
@@ -208,7 +210,7 @@ impl Socket {
     /// `WSPConnect`. With FD_CONNECT selected it does not wait (WSD C-2, C-3).
     pub(crate) fn connect(self: &Arc<Self>, peer: SocketAddr) -> Result<()> {
         let provider = self.provider()?;
-        let (channel, local, later) = {
+        let (channel, from, later) = {
             let mut state = lock(&self.state);
             if !matches!(state.phase, Phase::Created | Phase::Bound) {
                 return Err(Error::WSAEINVAL); // WSD C-6
@@ -221,78 +223,215 @@ impl Socket {
                     provider.adapter(from)?
                 }
             };
-            let connector = adapter.connector()?;
-            let channel = Connection::new(&adapter, connector)?;
+            let port = state.local.map_or(0, |local| local.port());
+            let own = provider.hello(&adapter, port, None)?;
+            let channel = Connection::new(&adapter, adapter.connector()?, own)?;
+            let from = SocketAddr::new(adapter.address(), 0);
             state.adapter = Some(adapter);
             state.channel = Some(Arc::clone(&channel));
             state.phase = Phase::Connecting;
             let later = state.select.is_some_and(|(_, mask)| mask & FD_CONNECT != 0);
-            (channel, state.local, later)
+            (channel, from, later)
         };
         if !later {
             let ended = Arc::new(Ended::default());
-            let begun = channel.connect(local, peer, ended.sink());
-            let status = begun.map(|()| ended.wait(None).unwrap_or(Status::IoTimeout));
-            return self.connected(&channel, status);
+            let tell = Arc::clone(&ended);
+            channel.find(from, peer, move |result| tell.tell(result));
+            return self.connected(&channel, ended.wait());
         }
         let (socket, weak) = (Arc::downgrade(self), Arc::downgrade(&channel));
-        let sink = Sink::call(move |status| {
-            let (Some(socket), Some(channel)) = (socket.upgrade(), weak.upgrade()) else { return };
+        channel.find(from, peer, move |result| {
             provider.upcalls.queue(move || {
-                let result = socket.connected(&channel, Ok(status));
+                let (Some(socket), Some(channel)) = (socket.upgrade(), weak.upgrade()) else {
+                    return;
+                };
+                let result = socket.connected(&channel, result);
                 let mut state = lock(&socket.state);
                 state.connect_error = result.err();
                 socket.happened(&mut state, FD_CONNECT);
             });
         });
-        match channel.connect(local, peer, sink) {
-            Ok(()) => Err(Error::WSAEWOULDBLOCK),
-            Err(error) => self.connected(&channel, Err(error)),
+        Err(Error::WSAEWOULDBLOCK)
+    }
+
+    /// Take a connection over that another process had (WSD 12.1 step 8), from where the peer takes
+    /// it.
+    pub(crate) fn carry_on(
+        self: &Arc<Self>,
+        local: SocketAddr,
+        peer: SocketAddr,
+        continues: Secret,
+    ) -> Result<()> {
+        let provider = self.provider()?;
+        let adapter = provider.adapter(local.ip())?;
+        let own = provider.hello(&adapter, local.port(), Some(continues))?;
+        let channel = Connection::new(&adapter, adapter.connector()?, own)?;
+        {
+            let mut state = lock(&self.state);
+            state.adapter = Some(adapter);
+            state.local = Some(local);
+            state.channel = Some(Arc::clone(&channel));
+            state.phase = Phase::Connecting;
         }
+        let ended = Arc::new(Ended::default());
+        let tell = Arc::clone(&ended);
+        channel.connect(SocketAddr::new(local.ip(), 0), peer, move |result| tell.tell(result));
+        // Whatever keeps the peer from it: the connection that there was is over.
+        self.connected(&channel, ended.wait()).map_err(|_| Error::WSAECONNRESET)
     }
 
     /// The peer has answered, or cannot be reached.
-    fn connected(
-        self: &Arc<Self>,
-        channel: &Arc<Connection>,
-        status: Result<Status>,
-    ) -> Result<()> {
-        let result = status.and_then(|status| match status {
-            Status::Success => Ok(channel.connector.complete_connect()?),
-            status => Err(connect_error(status, channel.connector.private_data().is_ok())),
-        });
+    fn connected(self: &Arc<Self>, channel: &Arc<Connection>, result: Result<()>) -> Result<()> {
+        let result = result.and_then(|()| channel.complete());
         let result = result.and_then(|()| self.established(channel));
-        if let Err(error) = result {
-            self.fail(&mut lock(&self.state), error);
+        let Err(error) = result else {
+            self.watch_end(channel);
+            return Ok(());
+        };
+        let mut state = lock(&self.state);
+        if matches!(state.phase, Phase::Closed) {
+            return Err(Error::WSA_OPERATION_ABORTED); // closed meanwhile (WSD X-7)
         }
-        result
+        self.fail(&mut state, error);
+        Err(error)
     }
 
-    /// The connection is up.
+    /// The connection can be used.
     fn established(self: &Arc<Self>, channel: &Arc<Connection>) -> Result<()> {
         channel.name()?;
+        let provider = self.provider()?;
         {
             let mut state = lock(&self.state);
             if !matches!(state.phase, Phase::Connecting) {
                 return Err(Error::WSA_OPERATION_ABORTED); // closed meanwhile (WSD X-7)
             }
             state.phase = Phase::Connected;
+            provider.remember(channel, self);
         }
         self.changed.notify_all();
         self.watch(channel);
+        Ok(())
+    }
+
+    /// Have the end of the connection noticed.
+    pub(crate) fn watch_end(self: &Arc<Self>, channel: &Arc<Connection>) {
         let (socket, weak) = (Arc::downgrade(self), Arc::downgrade(channel));
         let gone = Sink::call(move |_| {
             let (Some(socket), Some(channel)) = (socket.upgrade(), weak.upgrade()) else { return };
             let Ok(provider) = socket.provider() else { return };
-            provider.upcalls.queue(move || {
-                socket.drain(&channel);
-                socket.fail(&mut lock(&socket.state), Error::WSAECONNRESET);
-                socket.abort_rest(Error::WSAECONNRESET);
-            });
+            provider.upcalls.queue(move || socket.lost(&channel));
         });
         if channel.connector.notify_disconnect(gone).is_err() {
-            self.fail(&mut lock(&self.state), Error::WSAECONNRESET);
+            self.lost(channel);
         }
-        Ok(())
     }
+
+    /// A connection has ended. Where another process of the peer's is about to take it, that is not
+    /// its end for the switch (WSD D-4, D-5).
+    fn lost(self: &Arc<Self>, channel: &Arc<Connection>) {
+        self.drain(channel);
+        {
+            let mut state = lock(&self.state);
+            if !state.channel.as_ref().is_some_and(|current| Arc::ptr_eq(current, channel)) {
+                return;
+            }
+            if state.successor.is_some() {
+                state.awaits_successor = true;
+                return;
+            }
+            self.fail(&mut state, Error::WSAECONNRESET);
+        }
+        self.abort_rest(Error::WSAECONNRESET);
+    }
+
+    /// A request to take this connection over comes from another process of the peer's. `false`: it
+    /// is not taken.
+    pub(crate) fn request_to_continue(
+        self: &Arc<Self>,
+        request: &raw::Connector,
+        hello: Hello,
+    ) -> bool {
+        let Ok(provider) = self.provider() else { return false };
+        let mut state = lock(&self.state);
+        let (Phase::Connected, Some(old), Some(adapter), None) =
+            (&state.phase, &state.channel, &state.adapter, &state.successor)
+        else {
+            return false;
+        };
+        let same_host = match (old.connector.peer(), request.peer()) {
+            (Ok(old), Ok(new)) => old.ip() == new.ip(),
+            _ => false,
+        };
+        // The switches have seen to it that only receives are under way (WSD 12.1 step 4).
+        if !same_host || state.posted.values().any(|posted| posted.receive.is_none()) {
+            return false;
+        }
+        let successor = provider
+            .hello(adapter, 0, None)
+            .and_then(|own| Connection::new(adapter, request.clone(), own));
+        let Ok(successor) = successor else { return false };
+        successor.greeted(hello);
+        state.successor = Some(Arc::clone(&successor));
+        drop(state);
+        let (socket, weak) = (Arc::downgrade(self), Arc::downgrade(&successor));
+        let accepted = successor.accept(Sink::call(move |status| {
+            provider.upcalls.queue(move || {
+                if let (Some(socket), Some(successor)) = (socket.upgrade(), weak.upgrade()) {
+                    socket.succeeded(&successor, status.is_success());
+                }
+            });
+        }));
+        if accepted.is_err() {
+            self.succeeded(&successor, false);
+        }
+        true
+    }
+
+    /// The other process has taken the last step, or has failed.
+    fn succeeded(self: &Arc<Self>, successor: &Arc<Connection>, up: bool) {
+        let old = {
+            let state = lock(&self.state);
+            if !state.successor.as_ref().is_some_and(|own| Arc::ptr_eq(own, successor)) {
+                return; // closed meanwhile
+            }
+            state.channel.clone()
+        };
+        let (Some(old), Ok(provider)) = (old, self.provider()) else { return };
+        let up = up && successor.name().is_ok();
+        if up {
+            // What had arrived completes; the receives that are flushed stay.
+            provider.forget(&old);
+            old.end();
+            self.drain(&old);
+        }
+        let again = {
+            let mut state = lock(&self.state);
+            state.successor = None;
+            (up && matches!(state.phase, Phase::Connected)).then(|| {
+                state.channel = Some(Arc::clone(successor));
+                state.awaits_successor = false;
+                state.registrations.move_to(successor);
+                provider.remember(successor, self);
+                self.post_again(&mut state, successor)
+            })
+        };
+        let Some(failed) = again else {
+            successor.end();
+            if lock(&self.state).awaits_successor {
+                self.lost(&old);
+            }
+            return;
+        };
+        for posted in failed {
+            self.signal(&posted, Some(Error::WSAEFAULT), 0);
+        }
+        self.watch(successor);
+        self.watch_end(successor);
+    }
+}
+
+/// A provider's greeting with a request.
+fn greeting(request: &raw::Connector) -> Option<Hello> {
+    let said = request.private_data().ok()?;
+    Hello::read(&said)
 }

@@ -9,6 +9,8 @@ use transom_engine::raw;
 
 use crate::abi::{FD_ACCEPT, FD_CONNECT};
 use crate::connection::{Connection, REFUSAL};
+use crate::data::Range;
+use crate::duplicate::Handover;
 use crate::error::{Error, Result};
 use crate::memory::Registrations;
 use crate::overlapped::Operation;
@@ -35,6 +37,9 @@ pub(crate) enum Phase {
 /// An operation under way.
 pub(crate) struct Posted {
     pub(crate) operation: Operation,
+    /// Buffers of a receive, which is posted again when the connection moves to another process of
+    /// the peer's (WSD D-5).
+    pub(crate) receive: Option<Vec<Range>>,
     /// Regions whose deregistration it holds up (WSD A-18).
     pub(crate) regions: Vec<Region>,
 }
@@ -54,16 +59,29 @@ pub(crate) struct State {
     pub(crate) registrations: Registrations,
     pub(crate) posted: HashMap<u64, Posted>,
     pub(crate) next_request: u64,
+    /// The record of the newest refusal that an operation of this side's met.
+    pub(crate) denial: u64,
     pub(crate) listener: Option<raw::Listener>,
+    /// The port under which the listener is found.
+    pub(crate) mapped: Option<raw::MappedPort>,
     pub(crate) backlog: usize,
     pub(crate) requests: VecDeque<raw::Connector>,
+    /// The connection from another process of the peer's that is to take this one's place.
+    pub(crate) successor: Option<Arc<Connection>>,
+    /// The connection has ended while its successor was on its way.
+    pub(crate) awaits_successor: bool,
+    /// What hands the socket to another process.
+    pub(crate) handover: Option<Arc<Handover>>,
 }
 
 /// The parts of a socket that end with its use in this process.
 pub(crate) struct Parts {
     channel: Option<Arc<Connection>>,
+    successor: Option<Arc<Connection>>,
     listener: Option<raw::Listener>,
+    mapped: Option<raw::MappedPort>,
     requests: VecDeque<raw::Connector>,
+    handover: Option<Arc<Handover>>,
 }
 
 impl State {
@@ -71,8 +89,14 @@ impl State {
     pub(crate) fn retire(&mut self, phase: Phase) -> Parts {
         self.phase = phase;
         self.registrations.end();
-        let requests = std::mem::take(&mut self.requests);
-        Parts { channel: self.channel.take(), listener: self.listener.take(), requests }
+        Parts {
+            channel: self.channel.take(),
+            successor: self.successor.take(),
+            listener: self.listener.take(),
+            mapped: self.mapped.take(),
+            requests: std::mem::take(&mut self.requests),
+            handover: self.handover.take(),
+        }
     }
 }
 
@@ -177,6 +201,17 @@ impl Socket {
         lock(&self.state).registrations.count()
     }
 
+    /// The newest refusal that this side's operations met, or that the peer met here.
+    pub(crate) fn explain(&self) -> Option<String> {
+        let state = lock(&self.state);
+        let adapter = state.adapter.as_ref()?;
+        let number = state.channel.as_ref().map(|channel| channel.queue_pair.config().number);
+        let here =
+            adapter.denials(|record| record.queue_pair.is_some() && record.queue_pair == number);
+        let newest = here.last().map_or(0, |(id, _)| *id).max(state.denial);
+        adapter.denial(newest).map(|record| record.cause.to_string())
+    }
+
     /// Bytes moved so far: by messages, by RDMA.
     pub(crate) fn moved(&self) -> (usize, usize) {
         let message = self.message_bytes.load(Ordering::Relaxed);
@@ -194,32 +229,22 @@ impl Socket {
         }
     }
 
-    /// `WSPDuplicateSocket` of a connected or a listening socket (WSD D-9). Every registration of
-    /// this process on the socket ends (WSD A-29), and the receives under way complete with no
-    /// bytes (12.1 step 6). Carrying the connection, or the listening, over is not built: it ends
-    /// here.
-    pub(crate) fn duplicate(self: &Arc<Self>) -> Result<u32> {
-        let parts = {
-            let mut state = lock(&self.state);
-            if !matches!(state.phase, Phase::Connected | Phase::Listening) {
-                return Err(Error::WSAEINVAL); // WSD D-7
-            }
-            state.retire(Phase::Suspended)
-        };
-        self.end(parts);
-        Ok(u32::try_from(self.number).unwrap_or(u32::MAX))
-    }
-
     /// End what the socket had. When this returns, every operation under way has ended.
-    fn end(self: &Arc<Self>, parts: Parts) {
+    pub(crate) fn end(self: &Arc<Self>, parts: Parts) {
         self.changed.notify_all();
+        drop(parts.mapped);
         if let Some(listener) = parts.listener {
             let _ = listener.cancel();
         }
         for connector in parts.requests {
             let _ = connector.reject(REFUSAL);
         }
-        if let Some(channel) = &parts.channel {
+        // A connection that another process has taken is not this one's to end.
+        let taken = parts.handover.is_some_and(|handover| handover.close());
+        for channel in parts.channel.iter().chain(&parts.successor).filter(|_| !taken) {
+            if let Ok(provider) = self.provider() {
+                provider.forget(channel);
+            }
             // Flushes every request: their completions are in the queue when it returns.
             channel.end();
             self.drain(channel);

@@ -29,11 +29,12 @@ impl From<raw::Error> for Error {
 }
 
 /// The error of a connect's failure (WSD C-5): a definitive error only with its guarantee.
-/// `answered`: the peer's program has said no, rather than the port being without a listener.
+/// `answered`: the peer's program has said no. A port without a provider's listener may have a TCP
+/// server, so that is never definitive.
 pub(crate) fn connect_error(status: Status, answered: bool) -> Error {
     match status {
         Status::ConnectionRefused if answered => Error::WSAECONNREFUSED,
-        Status::ConnectionRefused => Error::WSAECONNRESET,
+        Status::Canceled => Error::WSA_OPERATION_ABORTED,
         Status::HostUnreachable | Status::NetworkUnreachable => Error::WSAEHOSTUNREACH,
         Status::SharingViolation => Error::WSAEADDRINUSE,
         Status::InvalidAddress => Error::WSAEADDRNOTAVAIL,

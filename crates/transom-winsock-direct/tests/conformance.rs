@@ -51,7 +51,7 @@ fn session(reads: bool, file: &[u8], act: impl FnOnce(&Provider, &mut move_file:
     let (listener, at) = move_file::listen(&sender).unwrap();
     std::thread::scope(|scope| {
         let serving = scope.spawn(|| move_file::serve(&sender, listener, file, reads).unwrap());
-        let socket = receiver.open_socket((2, 1, 6), false, 1).unwrap();
+        let socket = receiver.open_socket((2, 1, 6), 0, 1).unwrap();
         receiver.connect(socket, at).unwrap();
         let mut session = move_file::Session::start(&receiver, socket, reads).unwrap();
         act(&receiver, &mut session);

@@ -101,7 +101,8 @@ impl Peer {
         let at = to.provider.local_address(listener).unwrap();
         let limits = ReadLimits { inbound: 4, outbound: 4 };
         self.connector.bind(from).unwrap();
-        self.connector.connect(&self.queue_pair, at, limits, &[], sink).unwrap();
+        let at = find(&self.adapter, at);
+        self.connector.connect(&self.queue_pair, at, limits, &hello(), sink).unwrap();
         std::thread::scope(|scope| {
             let accepted = scope.spawn(|| to.accept(listener).unwrap());
             assert_eq!(connected.recv_timeout(LIMIT), Ok(Status::Success));

@@ -80,17 +80,23 @@ fn l09_another_backlog_holds_for_the_next_request() {
     b.provider.cleanup();
 }
 
-/// WSD W13, C-5: no listener, and an own address that no interface has.
+/// WSD W13, C-5: where no provider's socket listens a TCP server may, so that is not definitive.
 #[test]
-fn w13_definitive_errors_of_connect() {
+fn w13_errors_of_connect() {
     let a = Process::new();
     let held = transom_rules::ports::Held::new().unwrap();
     let socket = a.socket();
-    let reset = Error::WSAECONNRESET;
-    assert_eq!(a.provider.connect(socket, held.address()), Err(reset));
+    let elsewhere = Error::WSAETIMEDOUT;
+    assert_eq!(a.provider.connect(socket, held.address()), Err(elsewhere));
     // WSD X-10: the socket has failed.
-    assert_eq!(a.try_register(socket, &Pages::of(0), mem::READ), Err(reset));
+    assert_eq!(a.try_register(socket, &Pages::of(0), mem::READ), Err(elsewhere));
     assert_eq!(a.provider.connect(socket, held.address()), Err(Error::WSAEINVAL), "C-6");
+    // The same by its event.
+    let socket = a.socket();
+    a.provider.event_select(socket, socket, CONNECT).unwrap();
+    assert_eq!(a.provider.connect(socket, held.address()), Err(Error::WSAEWOULDBLOCK));
+    a.await_request(socket); // its event
+    assert_eq!(a.provider.network_events(socket, 0), Ok((CONNECT, Some(elsewhere))));
     a.provider.cleanup();
 }
 
@@ -98,7 +104,7 @@ fn w13_definitive_errors_of_connect() {
 #[test]
 fn s02_sockets_are_of_one_kind_and_one_state() {
     let two = Two::new();
-    let open = |kind| two.a.provider.open_socket(kind, false, 1).err();
+    let open = |kind| two.a.provider.open_socket(kind, 0, 1).err();
     assert_eq!(open((99, 1, 6)), Some(Error::WSAEAFNOSUPPORT));
     assert_eq!(open((2, 2, 6)), Some(Error::WSAEPROTOTYPE));
     assert_eq!(open((2, 1, 17)), Some(Error::WSAEPROTONOSUPPORT));
@@ -108,7 +114,7 @@ fn s02_sockets_are_of_one_kind_and_one_state() {
     assert_eq!(provider.bind(two.s, nowhere), Err(Error::WSAEINVAL));
     assert_eq!(provider.listen(two.s, 1), Err(Error::WSAEINVAL), "L-9: connected");
     assert_eq!(
-        provider.listen(provider.open_socket((2, 1, 6), false, 1).unwrap(), 1),
+        provider.listen(provider.open_socket((2, 1, 6), 0, 1).unwrap(), 1),
         Err(Error::WSAEINVAL)
     );
     assert_eq!(two.b.provider.listen(two.listener, 9), Ok(()), "L-9: another backlog");
@@ -125,7 +131,7 @@ fn s02_sockets_are_of_one_kind_and_one_state() {
     for (level, name) in [(SOL_SOCKET, SO_MAX_MSG_SIZE), (0, SO_DEBUG)] {
         assert_eq!(provider.set_option(two.s, level, name), Err(Error::WSAENOPROTOOPT));
     }
-    let flags = [0, 1, 2, 0x81].map(|flags| provider.open_socket((2, 1, 6), false, flags).err());
+    let flags = [0, 1, 2, 0x81].map(|flags| provider.open_socket((2, 1, 6), 0, flags).err());
     assert_eq!(flags, [None, None, Some(Error::WSAEINVAL), Some(Error::WSAEINVAL)]);
     two.end();
 }
@@ -273,11 +279,11 @@ fn w19_the_peer() {
     a.ended(&receive);
 }
 
-/// WSD W21 as far as it goes here: the half of the process that gives the socket away is done (12.1
-/// steps 5 to 7, WSD D-3, D-7); the other process gets an error, and the peer gets the socket's end
-/// (WSD D-8).
+/// WSD 12.1, WSD D-3, WSD D-7: the half of the process that gives a socket away, which closes
+/// it before another process has taken it: the peer sees the end (WSD D-8), and the token names
+/// nothing.
 #[test]
-fn w21_a_socket_is_given_up_and_not_taken_over() {
+fn d03_a_socket_is_given_up_and_closed() {
     let two = Two::new();
     let (pages, _) = scratch(&two.b, two.t, 5);
     let (own, handle) = scratch(&two.a, two.s, 1);
@@ -289,23 +295,24 @@ fn w21_a_socket_is_given_up_and_not_taken_over() {
     two.a.provider.bind(fresh, "127.0.0.1:0".parse().unwrap()).unwrap();
     assert_eq!(two.a.provider.duplicate(fresh, 0), Err(Error::WSAEINVAL));
     assert_eq!(two.a.provider.duplicate(1, 0), Err(Error::WSAENOTSOCK));
-    let token = two.b.provider.duplicate(two.t, u32::MAX).unwrap();
+    let token = two.b.provider.duplicate(two.t, std::process::id()).unwrap();
     assert_ne!(token, 0, "D-1: it names something");
     assert_eq!(two.b.ended(&parked), (None, 0), "step 6");
+    assert_eq!(two.b.provider.registered(two.t), Ok((0, 0)), "A-29");
     // WSD D-3: the descriptor stays, and is good for being closed.
     let no = Some(Error::WSAEINVAL);
     assert_eq!(two.b.try_register(two.t, &pages, mem::READ).err(), no);
     assert_eq!(two.b.send(two.t, pages.range(0, 8)).err(), no);
     assert_eq!(two.b.provider.duplicate(two.t, 0).err(), no);
     assert!(two.b.socket() != two.t);
-    let taken = Process::new();
-    assert_eq!(taken.provider.open_socket((2, 1, 6), true, 1), Err(Error::WSAEOPNOTSUPP));
-    taken.provider.cleanup();
+    assert_eq!(two.b.provider.close_socket(two.t), Ok(()));
+    assert_eq!(two.b.provider.close_socket(two.t), Err(Error::WSAENOTSOCK));
     assert_eq!(two.a.ended(&waiting).0, Some(Error::WSAECONNRESET), "D-8");
     let part = (own.range(0, 8), handle);
     assert_eq!(two.a.send(two.s, part.0).err(), Some(Error::WSAECONNRESET));
-    assert_eq!(two.b.provider.close_socket(two.t), Ok(()));
-    assert_eq!(two.b.provider.close_socket(two.t), Err(Error::WSAENOTSOCK));
+    let late = Process::new();
+    assert_eq!(late.provider.open_socket((2, 1, 6), token, 1), Err(Error::WSAEINVAL));
+    late.provider.cleanup();
     two.end();
 }
 
@@ -475,7 +482,7 @@ fn x11_after_a_cleanup_everything_is_down() {
     let handles = two.b.switch.clone();
     provider.cleanup();
     let down = Some(Error::WSAENETDOWN);
-    assert_eq!(provider.open_socket((2, 1, 6), false, 1).err(), down);
+    assert_eq!(provider.open_socket((2, 1, 6), 0, 1).err(), down);
     assert_eq!(two.b.try_register(two.t, &pages, mem::READ).err(), down);
     assert_eq!(provider.option(two.listener, SOL_SOCKET, SO_DEBUG).err(), down);
     // Each handle has been given back, once.

@@ -1,11 +1,15 @@
-//! `WSPIoctl`: the extension functions, and the addresses (WSD 2.4, 13).
+//! `WSPIoctl`: the extension functions and the addresses (WSD 2.4, 13), and two codes of Transom's own:
+//! what is offered, and what a refusal was.
 
 use std::ffi::c_void;
 
 use super::{address, call, data, memory};
-use crate::abi::{Guid, Overlapped, SIO_ADDRESS_LIST_QUERY, SIO_GET_EXTENSION_FUNCTION_POINTER};
+use crate::abi::{
+    Guid, Overlapped, SIO_ADDRESS_LIST_QUERY, SIO_GET_EXTENSION_FUNCTION_POINTER,
+    SIO_TRANSOM_EXPLAIN, SIO_TRANSOM_OFFER,
+};
 use crate::error::Error;
-use crate::extension::{Extension, find};
+use crate::extension::{Extension, Offers, find};
 use crate::tables::Routine;
 
 fn function(extension: Extension) -> *const c_void {
@@ -20,9 +24,9 @@ fn function(extension: Extension) -> *const c_void {
     }
 }
 
-/// The socket is not looked at: the switch may ask without one (WSD 2.4).
+/// Only an explanation is of a socket: the rest may be asked without one (WSD 2.4).
 pub(super) unsafe extern "C" fn ioctl(
-    _s: usize,
+    s: usize,
     code: u32,
     input: *const c_void,
     input_length: u32,
@@ -44,7 +48,7 @@ pub(super) unsafe extern "C" fn ioctl(
                         return Err(Error::WSAEFAULT);
                     }
                     let guid = input.cast::<Guid>().read_unaligned();
-                    let found = find(&guid, provider.options.offers)?;
+                    let found = find(&guid, provider.offers())?;
                     if out.is_null() || (out_length as usize) < size_of::<usize>() {
                         return Err(Error::WSAEFAULT);
                     }
@@ -58,6 +62,26 @@ pub(super) unsafe extern "C" fn ioctl(
                         address::put_list(&all, out.cast(), out_length as usize);
                     *returned = u32::try_from(needed).unwrap_or(u32::MAX);
                     if written { Ok(()) } else { Err(Error::WSAEFAULT) }
+                }
+                SIO_TRANSOM_OFFER => {
+                    if input.is_null() || (input_length as usize) < size_of::<u32>() {
+                        return Err(Error::WSAEFAULT);
+                    }
+                    let offers = Offers::from_bits(input.cast::<u32>().read_unaligned())?;
+                    provider.offer(offers);
+                    *returned = 0;
+                    Ok(())
+                }
+                SIO_TRANSOM_EXPLAIN => {
+                    let text = provider.explain(s)?.unwrap_or_default();
+                    let needed = text.len() + 1; // with its NUL
+                    *returned = u32::try_from(needed).unwrap_or(u32::MAX);
+                    if out.is_null() || (out_length as usize) < needed {
+                        return Err(Error::WSAEFAULT);
+                    }
+                    std::ptr::copy_nonoverlapping(text.as_ptr(), out.cast(), text.len());
+                    out.cast::<u8>().add(text.len()).write(0);
+                    Ok(())
                 }
                 _ => Err(Error::WSAEOPNOTSUPP),
             }

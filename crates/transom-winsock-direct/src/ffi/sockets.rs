@@ -207,8 +207,8 @@ pub(super) unsafe extern "C" fn socket(
     // SAFETY: the switch's pointers.
     unsafe {
         entry(errno, INVALID_SOCKET, |provider| {
-            let duplicated = info.as_ref().is_some_and(|info| info.provider_reserved != 0);
-            provider.open_socket((family, kind, protocol), duplicated, flags)
+            let token = info.as_ref().map_or(0, |info| info.provider_reserved);
+            provider.open_socket((family, kind, protocol), token, flags)
         })
     }
 }

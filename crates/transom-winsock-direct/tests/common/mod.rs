@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::ffi::c_void;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::ThreadId;
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 pub use rustix::mm::MprotectFlags;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+use transom_engine::raw;
 pub use transom_rules::Pages;
 use transom_winsock_direct::abi::{CF_ACCEPT, FD_ACCEPT, FD_CONNECT, Overlapped, mem};
 use transom_winsock_direct::{
@@ -103,7 +105,7 @@ impl Process {
         Process { provider, switch }
     }
     pub fn socket(&self) -> usize {
-        self.provider.open_socket((2, 1, 6), false, 1).unwrap()
+        self.provider.open_socket((2, 1, 6), 0, 1).unwrap()
     }
     /// A listening socket whose event is its own number.
     pub fn listener(&self, backlog: usize) -> usize {
@@ -294,6 +296,20 @@ pub fn connect(from: &Process, to: &Process, listener: usize) -> (usize, usize) 
         from.provider.connect(client, peer).unwrap();
         (client, accepting.join().unwrap())
     })
+}
+
+/// The greeting of a peer that is no provider: with no port, and nothing that goes on elsewhere.
+pub fn hello() -> [u8; 44] {
+    let mut bytes = [0; 44];
+    bytes[..5].copy_from_slice(b"TWSD\x01");
+    bytes
+}
+
+/// Where the listener is that stands for a provider's port.
+pub fn find(adapter: &raw::Adapter, port: SocketAddr) -> SocketAddr {
+    let (found, find) = std::sync::mpsc::channel();
+    let _question = adapter.find_port(port, move |at| found.send(at).unwrap()).unwrap();
+    find.recv_timeout(LIMIT).unwrap().unwrap()
 }
 
 /// Two processes with one connection.

@@ -1,0 +1,292 @@
+//! A socket that goes to another process: the half that gives it, and the half that takes it (WSD
+//! 12).
+//!
+//! The giver waits at an abstract Unix socket that is named after the token. The taker connects
+//! there; the kernel tells the giver whether it is the process for which the token was made, and
+//! each of them that the other is the same user's (WSD D-1). The taker is told what it needs to
+//! continue: of a connection, where the peer takes it and the name by which the peer knows it; of a
+//! listener, its address.
+//!
+//! The giver's connection stays, idle, until the peer has taken the taker's in its place. So the peer
+//! sees the end of the giver, and of the taker, as it sees the end of any process (WSD D-8).
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as Name, UnixListener, UnixStream};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rustix::net::sockopt::socket_peercred;
+use rustix::net::{SendFlags, Shutdown, send, shutdown};
+use transom_engine::raw;
+
+use crate::connection::Connection;
+use crate::error::{Error, Result};
+use crate::hello::Secret;
+use crate::provider::{Provider, lock};
+use crate::socket::{Phase, Socket};
+
+/// The other process answers at once, or not at all.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes of a record, at most.
+const LONGEST: u64 = 256;
+/// Attempts to find a token that no other socket of this system has.
+const ATTEMPTS: u32 = 64;
+/// What the taker says once it has what it needs.
+const TAKEN: [u8; 1] = [1];
+
+/// What the taker needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Record {
+    /// A listener's address and backlog.
+    Listener { local: SocketAddr, backlog: usize },
+    /// The application's address, where the peer takes the connection, and its name there.
+    Connection { local: SocketAddr, peer: SocketAddr, secret: Secret },
+}
+
+impl Record {
+    fn to_text(self) -> String {
+        match self {
+            Record::Listener { local, backlog } => format!("listener {local} {backlog}\n"),
+            Record::Connection { local, peer, secret } => {
+                format!("connection {local} {peer} {:032x}\n", u128::from_be_bytes(secret))
+            }
+        }
+    }
+
+    fn read(text: &str) -> Option<Record> {
+        let text = text.strip_suffix('\n')?;
+        let words: Vec<&str> = text.split(' ').collect();
+        match words[..] {
+            ["listener", local, backlog] => Some(Record::Listener {
+                local: local.parse().ok()?,
+                backlog: backlog.parse().ok()?,
+            }),
+            ["connection", local, peer, secret] => {
+                let secret = u128::from_str_radix(secret, 16).ok()?.to_be_bytes();
+                let (local, peer) = (local.parse().ok()?, peer.parse().ok()?);
+                Some(Record::Connection { local, peer, secret })
+            }
+            _ => None,
+        }
+    }
+}
+
+fn name(token: u32) -> Result<Name> {
+    let name = format!("transom/duplicate/{token:08x}");
+    Name::from_abstract_name(name).map_err(|_| Error::WSAENOBUFS)
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Stage {
+    Waiting,
+    Taken,
+    Closed,
+}
+
+/// A socket on its way to another process.
+#[derive(Debug)]
+pub(crate) struct Handover {
+    listener: UnixListener,
+    /// The process for which the token is (WSD D-1).
+    process: u32,
+    record: Record,
+    stage: Mutex<Stage>,
+}
+
+impl Handover {
+    /// Wait for the other process. The token names the socket until [`Handover::close`]. `lifeline`
+    /// is the connection that stays until the peer has another in its place.
+    fn begin(
+        process: u32,
+        record: Record,
+        lifeline: Option<Arc<Connection>>,
+    ) -> Result<(u32, Arc<Handover>)> {
+        let (token, listener) =
+            (0..ATTEMPTS).find_map(|_| free_token()).ok_or(Error::WSAENOBUFS)?;
+        let stage = Mutex::new(Stage::Waiting);
+        let handover = Arc::new(Handover { listener, process, record, stage });
+        let serving = Arc::clone(&handover);
+        std::thread::Builder::new()
+            .name("transom-wsd-give".into())
+            .spawn(move || serving.serve(lifeline))
+            .map_err(|_| Error::WSAENOBUFS)?;
+        Ok((token, handover))
+    }
+
+    /// Whether another process has taken the socket; if not, none will.
+    pub(crate) fn close(&self) -> bool {
+        let mut stage = lock(&self.stage);
+        let taken = *stage == Stage::Taken;
+        if !taken {
+            *stage = Stage::Closed;
+        }
+        drop(stage);
+        let _ = shutdown(&self.listener, Shutdown::Both); // the thread that accepts returns
+        taken
+    }
+
+    fn serve(&self, lifeline: Option<Arc<Connection>>) {
+        let taker = loop {
+            let Ok((taker, _)) = self.listener.accept() else { return };
+            if is_process(&taker, Some(self.process)) {
+                break taker;
+            }
+        };
+        {
+            let mut stage = lock(&self.stage);
+            if *stage != Stage::Waiting {
+                return;
+            }
+            *stage = Stage::Taken;
+        }
+        let _ = shutdown(&self.listener, Shutdown::Both);
+        let mut said = [0];
+        say(&taker, self.record.to_text().as_bytes());
+        let taken = (&taker).read(&mut said).is_ok_and(|count| count == said.len());
+        if let Some(lifeline) = lifeline
+            && !taken
+        {
+            lifeline.end(); // the taker has failed, or died: so the peer learns of it (WSD D-8)
+        }
+        // Otherwise the peer ends it when the other connection has its place; or this process does,
+        // when it exits.
+    }
+}
+
+fn free_token() -> Option<(u32, UnixListener)> {
+    let seed = raw::random_seed().ok()?;
+    // 0 is no token: it says that a socket is a new one.
+    let token = NonZeroU32::new(u32::from_ne_bytes(*seed.first_chunk()?))?.get();
+    let listener = UnixListener::bind_addr(&name(token).ok()?).ok()?;
+    Some((token, listener))
+}
+
+/// Say a few bytes, for which a fresh socket has room. An end that has gone is noticed elsewhere.
+fn say(stream: &UnixStream, bytes: &[u8]) {
+    let _ = send(stream, bytes, SendFlags::NOSIGNAL);
+}
+
+/// Whether the other end is a process of this user, and this one if any is asked for.
+fn is_process(stream: &UnixStream, process: Option<u32>) -> bool {
+    let Ok(other) = socket_peercred(stream) else { return false };
+    let number = other.pid.as_raw_nonzero().get().unsigned_abs();
+    other.uid == rustix::process::geteuid() && process.is_none_or(|process| process == number)
+}
+
+impl Socket {
+    /// `WSPDuplicateSocket` of a connected or a listening socket. Every registration of this process
+    /// on the socket ends (WSD A-29), and the receives under way complete with no bytes (12.1 step
+    /// 6).
+    pub(crate) fn duplicate(self: &Arc<Self>, process: u32) -> Result<u32> {
+        let local = self.local();
+        let channel = lock(&self.state).channel.clone();
+        if let Some(channel) = &channel {
+            self.drain(channel); // what has arrived is there with its bytes
+        }
+        let mut state = lock(&self.state);
+        match &state.phase {
+            Phase::Listening => {
+                let (local, backlog) = (local?, state.backlog);
+                let parts = state.retire(Phase::Suspended);
+                drop(state);
+                self.end(parts); // and its port is free for the other process
+                let (token, handover) =
+                    Handover::begin(process, Record::Listener { local, backlog }, None)?;
+                lock(&self.state).handover = Some(handover);
+                Ok(token)
+            }
+            Phase::Connected => {
+                let channel = channel.ok_or(Error::WSAEINVAL)?;
+                let (peer, secret) = channel.continued_at().ok_or(Error::WSAENOBUFS)?;
+                let record = Record::Connection { local: local?, peer, secret };
+                let (token, handover) =
+                    Handover::begin(process, record, Some(Arc::clone(&channel)))?;
+                state.phase = Phase::Suspended;
+                state.registrations.end();
+                state.handover = Some(handover);
+                let mut posted: Vec<_> = std::mem::take(&mut state.posted).into_iter().collect();
+                drop(state);
+                posted.sort_by_key(|(request, _)| *request);
+                for (_, posted) in posted {
+                    let failed = posted.receive.is_none().then_some(Error::WSA_OPERATION_ABORTED);
+                    self.signal(&posted, failed, 0);
+                }
+                Ok(token)
+            }
+            _ => Err(Error::WSAEINVAL), // WSD D-7
+        }
+    }
+
+    /// The other half: a socket in the state in which the giver's was. Always a new descriptor (WSD
+    /// D-2).
+    pub(crate) fn taken(provider: &Arc<Provider>, token: u32) -> Result<Arc<Socket>> {
+        let no = |_| Error::WSAEINVAL;
+        let giver = UnixStream::connect_addr(&name(token)?).map_err(no)?;
+        if !is_process(&giver, None) {
+            return Err(Error::WSAEINVAL);
+        }
+        giver.set_read_timeout(Some(PATIENCE)).map_err(no)?;
+        let mut text = String::new();
+        BufReader::new(&giver).take(LONGEST).read_line(&mut text).map_err(no)?;
+        let record = Record::read(&text).ok_or(Error::WSAEINVAL)?;
+        let socket = Socket::new(provider)?;
+        let continued = match record {
+            Record::Listener { local, backlog } => {
+                socket.bind(local).and_then(|()| socket.listen(backlog))
+            }
+            Record::Connection { local, peer, secret } => socket.carry_on(local, peer, secret),
+        };
+        match continued {
+            Ok(()) => {
+                say(&giver, &TAKEN);
+                Ok(socket)
+            }
+            Err(error) => {
+                let parts = lock(&socket.state).retire(Phase::Closed);
+                socket.close(parts);
+                Err(error)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn w21_a_record_in_words_and_back() {
+        let (local, peer) = ("192.0.2.1:80".parse().unwrap(), "[2001:db8::1]:9".parse().unwrap());
+        let secret = *b"\x00123456789abcdef";
+        let connection = Record::Connection { local, peer, secret };
+        let text = "connection 192.0.2.1:80 [2001:db8::1]:9 00313233343536373839616263646566\n";
+        assert_eq!(connection.to_text(), text);
+        assert_eq!(Record::read(text), Some(connection));
+        let listener = Record::Listener { local, backlog: 5 };
+        assert_eq!(listener.to_text(), "listener 192.0.2.1:80 5\n");
+        assert_eq!(Record::read("listener 192.0.2.1:80 5\n"), Some(listener));
+    }
+
+    #[test]
+    fn w21_other_words_are_no_record() {
+        let words = [
+            "",
+            "\n",
+            "listener 192.0.2.1:80 5",
+            "listener 192.0.2.1:80\n",
+            "listener 192.0.2.1 5\n",
+            "listener 192.0.2.1:80 -5\n",
+            "other 192.0.2.1:80 5\n",
+            "connection 192.0.2.1:80 192.0.2.1:80\n",
+            "connection 192.0.2.1:80 192.0.2.1 00\n",
+            "connection 192.0.2.1 192.0.2.1:80 00\n",
+            "connection 192.0.2.1:80 192.0.2.1:80 xx\n",
+        ];
+        for text in words {
+            assert_eq!(Record::read(text), None, "{text:?}");
+        }
+    }
+}
