@@ -97,6 +97,9 @@ impl Connector {
     }
 
     /// Whether `call` may proceed now (ND2 4.7.3). Changes nothing.
+    ///
+    /// # Errors
+    /// The status of the dialect's table for this state.
     pub fn gate(&self, call: ConnectorCall) -> Result<(), Status> {
         match self.dialect.connector[call as usize][self.state as usize] {
             Cell::Ok => Ok(()),
@@ -113,6 +116,9 @@ impl Connector {
     }
 
     /// The connector has an address now. Call [`gate`](Connector::gate) before looking for one.
+    ///
+    /// # Errors
+    /// The status of the dialect's table for this state (`AddressAssociated`).
     pub fn bind(&mut self) -> Result<(), Status> {
         self.gate(ConnectorCall::Bind)?;
         self.state = ConnectorState::Bound;
@@ -122,6 +128,10 @@ impl Connector {
     /// Begin to connect: the queue pair's half, if it is to have one, for [`Connection::connect`], and
     /// the limits to offer. The driver makes the link; if it cannot, [`Connector::link_failed`]. An
     /// error changes nothing.
+    ///
+    /// # Errors
+    /// `InvalidBufferSize` for private data beyond the dialect's limit; the status of the dialect's
+    /// table for this state; those of [`QueuePair::attach`].
     pub fn connect<'q>(
         &mut self,
         queue_pair: impl Into<Option<&'q mut QueuePair>>,
@@ -154,6 +164,9 @@ impl Connector {
     }
 
     /// Complete the connection that the peer has accepted.
+    ///
+    /// # Errors
+    /// The status of the dialect's table for this state; `ConnectionAborted` if the peer has gone.
     pub fn complete_connect(
         &mut self,
         cx: &mut Cx<'_>,
@@ -193,6 +206,9 @@ impl Connector {
     }
 
     /// Accept the request, with a queue pair or without. An error about arguments changes nothing.
+    ///
+    /// # Errors
+    /// As [`Connector::connect`]; `ConnectionAborted` if the peer has gone.
     pub fn accept<'q>(
         &mut self,
         cx: &mut Cx<'_>,
@@ -231,6 +247,10 @@ impl Connector {
     /// A queue pair takes over a connection that was made without one: before or behind
     /// [`Connector::complete_connect`] on the active side, behind [`Connector::accept`] on the passive
     /// one (Verbs V129). An error changes nothing.
+    ///
+    /// # Errors
+    /// The status of the dialect's table for this state; `ConnectionAborted` without a connection;
+    /// those of [`QueuePair::attach`].
     pub fn join(
         &mut self,
         cx: &mut Cx<'_>,
@@ -246,6 +266,10 @@ impl Connector {
     }
 
     /// Reject: the request of a peer, or the peer's acceptance.
+    ///
+    /// # Errors
+    /// `InvalidBufferSize` for private data beyond the dialect's limit; the status of the dialect's
+    /// table for this state; `ConnectionAborted` if the peer has gone.
     pub fn reject(
         &mut self,
         cx: &mut Cx<'_>,
@@ -273,18 +297,28 @@ impl Connector {
     }
 
     /// The limits that were offered or agreed, seen from here (ND2 4.8).
+    ///
+    /// # Errors
+    /// The status of the dialect's table for this state (`ConnectionInvalid`).
     pub fn read_limits(&self) -> Result<ReadLimits, Status> {
         self.gate(ConnectorCall::GetReadLimits)?;
         Ok(self.limits)
     }
 
     /// The peer's private data.
+    ///
+    /// # Errors
+    /// The status of the dialect's table for this state (`ConnectionInvalid`).
     pub fn private_data(&self) -> Result<&[u8], Status> {
         self.gate(ConnectorCall::GetPrivateData)?;
         Ok(&self.private)
     }
 
     /// Ask for a notification when the peer disconnects.
+    ///
+    /// # Errors
+    /// The status of the dialect's table for this state (`ConnectionInvalid`,
+    /// `ConnectionDisconnected`).
     pub fn notify_disconnect(&mut self, waiter: u64, effects: &mut Effects) -> Result<(), Status> {
         self.gate(ConnectorCall::NotifyDisconnect)?;
         if self.state == ConnectorState::Connected {
@@ -297,6 +331,9 @@ impl Connector {
     }
 
     /// Disconnect (ND2 4.9): a pending notification ends first, then the requests, then this call.
+    ///
+    /// # Errors
+    /// The status of the dialect's table for this state (`ConnectionInvalid`, `InvalidState`).
     pub fn disconnect(
         &mut self,
         cx: &mut Cx<'_>,
@@ -496,6 +533,9 @@ impl Listener {
     }
 
     /// Whether `call` may proceed now (ND2 4.7.3). Changes nothing.
+    ///
+    /// # Errors
+    /// The status of the dialect's table for this state.
     pub fn gate(&self, call: ListenerCall) -> Result<(), Status> {
         match self.dialect.listener[call as usize][self.state as usize] {
             Cell::Ok => Ok(()),
@@ -509,6 +549,9 @@ impl Listener {
     }
 
     /// The listener has an address now.
+    ///
+    /// # Errors
+    /// The status of the dialect's table for this state (`AddressAssociated`).
     pub fn bind(&mut self) -> Result<(), Status> {
         self.gate(ListenerCall::Bind)?;
         self.state = ListenerState::Bound;
@@ -516,6 +559,9 @@ impl Listener {
     }
 
     /// Take requests; at most `backlog` wait (0 = no limit).
+    ///
+    /// # Errors
+    /// The status of the dialect's table for this state (`InvalidState`).
     pub fn listen(&mut self, backlog: usize) -> Result<(), Status> {
         self.gate(ListenerCall::Listen)?;
         self.state = ListenerState::Listening;
@@ -548,6 +594,9 @@ impl Listener {
 
     /// GetConnectionRequest with `connector`, which the driver calls `name`. `Some`: a request was
     /// waiting; as [`arrived`](Listener::arrived).
+    ///
+    /// # Errors
+    /// The status of either dialect's table: the listener must listen, the connector be idle.
     pub fn take_request(
         &mut self,
         connector: &mut Connector,

@@ -40,9 +40,15 @@ pub struct Fault;
 /// The application's memory. Called under a [`Grant`](transom_memory::Grant), for at most 64 KiB.
 pub trait HostMemory: Sync {
     /// Append `length` bytes at `from` to `out`. On a fault, `out` is as long as before.
+    ///
+    /// # Errors
+    /// [`Fault`] if a page of the range is not there.
     fn append(&self, from: u64, length: usize, out: &mut Vec<u8>) -> Result<(), Fault>;
 
     /// Copy `into.len()` bytes from `from`, a few. On a fault `into` may hold anything.
+    ///
+    /// # Errors
+    /// [`Fault`] if a page of the range is not there.
     fn read(&self, from: u64, into: &mut [u8]) -> Result<(), Fault> {
         let mut bytes = Vec::new();
         self.append(from, into.len(), &mut bytes)?;
@@ -52,10 +58,16 @@ pub trait HostMemory: Sync {
 
     /// Copy `bytes` to `to`: in increasing address order, the last of them with a release store,
     /// because programs spin on them (ND2 4.2 rule 7). On a fault a prefix may stand.
+    ///
+    /// # Errors
+    /// [`Fault`] if a page of the range is not there or not writable.
     fn write(&self, to: u64, bytes: &[u8]) -> Result<(), Fault>;
 
     /// Copy `length` bytes from `from`, which lies in memory shared with a peer
     /// ([`Bytes::Shared`](transom_wire::Bytes::Shared)), to `to`: as [`HostMemory::write`].
+    ///
+    /// # Errors
+    /// [`Fault`] if a page of either range is not there, or not writable.
     fn copy(&self, from: u64, to: u64, length: usize) -> Result<(), Fault> {
         let mut bytes = Vec::new();
         self.append(from, length, &mut bytes)?;

@@ -114,6 +114,9 @@ impl CompletionQueue {
 
     /// Change the depth that was asked for. Fewer than the entries in it: `BufferOverflow`, nothing
     /// changed (ND2 C29).
+    ///
+    /// # Errors
+    /// `BufferOverflow` if more entries than `depth` are in it.
     pub fn resize(&mut self, depth: usize) -> Result<(), Status> {
         if depth < self.ring.len() {
             return Err(Status::BufferOverflow);
@@ -142,6 +145,9 @@ impl CompletionQueue {
 
     /// Add an entry. `Err` when it finds the queue full or dead: the queue is dead then, and the
     /// caller ends every queue pair bound to it (ND2 4.4). Call [`fire`](Self::fire) after the batch.
+    ///
+    /// # Errors
+    /// `QueueOverrun` if the queue is full, or was before.
     pub fn push(&mut self, completion: Completion) -> Result<(), Status> {
         if let Some(status) = self.failed {
             return Err(status);

@@ -5,6 +5,7 @@
 //! clippy.toml). `transom-engine` gives them sockets, threads and time.
 
 #![forbid(unsafe_code)]
+#![warn(clippy::missing_errors_doc)]
 
 mod cm;
 mod connection;

@@ -164,6 +164,10 @@ impl QueuePair {
 
     /// Post a request. An error changes nothing. Afterwards the driver runs the connection; without
     /// one it calls [`QueuePair::complete_ended`].
+    ///
+    /// # Errors
+    /// `ConnectionInvalid` in a state without posts; `NoMoreEntries`; `DataOverrun`;
+    /// `BufferOverflow`; `NotSupported`. Nothing is changed.
     pub fn post(&mut self, request: &Request, data: Data<'_>) -> Result<(), Status> {
         let length = self.admit(request, data)?;
         self.posted.push(request.context, request.operation, request.flags, data, length);
@@ -171,6 +175,9 @@ impl QueuePair {
     }
 
     /// The same, straight to the other half: if nothing [waits](QueuePair::is_waiting) to be carried there.
+    ///
+    /// # Errors
+    /// As [`QueuePair::post`].
     #[inline]
     pub fn post_to(
         &mut self,
@@ -235,6 +242,9 @@ impl QueuePair {
     }
 
     /// Post several requests, in order: all of them, or, after an error, none.
+    ///
+    /// # Errors
+    /// As [`QueuePair::post`], for the first request that is refused.
     pub fn post_list<'a>(
         &mut self,
         list: impl Iterator<Item = (Request, Data<'a>)> + Clone,
@@ -246,6 +256,9 @@ impl QueuePair {
     }
 
     /// The same, straight to the other half: see [`QueuePair::post_to`].
+    ///
+    /// # Errors
+    /// As [`QueuePair::post_list`].
     pub fn post_list_to<'a>(
         &mut self,
         execution: &mut Execution,
@@ -335,6 +348,10 @@ impl QueuePair {
     }
 
     /// Post a receive. An error changes nothing.
+    ///
+    /// # Errors
+    /// `InvalidRequest` with a shared queue; `ConnectionInvalid` in a state without receives;
+    /// `NoMoreEntries`; `DataOverrun`; `BufferOverflow`.
     pub fn post_receive(&mut self, context: u64, list: &[Sge]) -> Result<(), Status> {
         if self.config.shared {
             return Err(Status::InvalidRequest);
@@ -357,6 +374,9 @@ impl QueuePair {
     }
 
     /// Give the other half to a connection that is being made (`Connecting` or `Accepting`).
+    ///
+    /// # Errors
+    /// `ConnectionActive` while a connection has it; `InvalidState` after a disconnect or a flush.
     pub fn attach(&mut self, state: QueuePairState) -> Result<Execution, Status> {
         if self.attached {
             return Err(Status::ConnectionActive);

@@ -35,6 +35,9 @@ impl SharedReceiveQueue {
     }
 
     /// Post a receive. The connections of the queue pairs appended to `wake` are to be run.
+    ///
+    /// # Errors
+    /// `NoMoreEntries`; `DataOverrun`; `BufferOverflow`. Nothing is changed.
     pub fn post(
         &mut self,
         context: u64,
@@ -81,6 +84,9 @@ impl SharedReceiveQueue {
 
     /// Change depth and threshold; 0 leaves a value as it is. A depth below the receives
     /// outstanding: `BufferOverflow`, nothing changed.
+    ///
+    /// # Errors
+    /// `BufferOverflow` if more receives than `depth` are outstanding.
     pub fn modify(
         &mut self,
         depth: usize,

@@ -5,6 +5,7 @@
 //! Fronts need this crate only: what they share with the core is re-exported.
 
 #![deny(unsafe_code)]
+#![warn(clippy::missing_errors_doc)]
 
 mod driver;
 pub mod raw;

@@ -138,6 +138,9 @@ impl<A: Area> Duplex<A> {
 
     /// The next record, if it is a Write of a few bytes: its header and its payload where the caller
     /// wants them. `false`: it is not, or there is none, and [`Duplex::read`] has more to say.
+    ///
+    /// # Errors
+    /// The other side has broken a rule of the ring: [`RingViolation`].
     #[inline(always)]
     pub fn read_small(
         &mut self,
@@ -160,6 +163,9 @@ impl<A: Area> Duplex<A> {
     }
 
     /// The acknowledgement that stands beside the other side's records, as a header for the wire.
+    ///
+    /// # Errors
+    /// The other side has acknowledged records that were not written.
     #[inline]
     pub fn news_beside(&mut self) -> Result<Option<Header>, RingViolation> {
         let word = self.theirs().acknowledged();
@@ -251,6 +257,9 @@ impl<A: Area> Duplex<A> {
     /// A frame whose payload, of `total` bytes, is copied from where it lies, without a copy of ours in
     /// between: `gather` has it copied behind one another, or `fill` to an offset of a side's data area.
     /// `false`: there is no room, and nothing has happened.
+    ///
+    /// # Errors
+    /// The error of `copy`; the record is not written.
     #[inline]
     pub fn write_direct<E>(
         &mut self,

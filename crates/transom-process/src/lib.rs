@@ -25,6 +25,7 @@
 //! copied once, and no decision depends on it.
 
 #![forbid(unsafe_code)]
+#![warn(clippy::missing_errors_doc)]
 
 mod channel;
 pub mod duplex;

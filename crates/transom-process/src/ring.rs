@@ -280,6 +280,9 @@ impl Producer {
     }
 
     /// The other side has read so many records, modulo 2^32. An older number changes nothing.
+    ///
+    /// # Errors
+    /// [`RingViolation::Acknowledged`] if the position lies beyond the records written.
     #[inline]
     pub fn consumed(&mut self, through: u32) -> Result<bool, RingViolation> {
         let more = through.wrapping_sub((self.freed & 0xFFFF_FFFF) as u32);

@@ -166,6 +166,9 @@ pub struct MemoryFacts {
 
 impl MemoryFacts {
     /// Whether a mapping of `size` bytes of it is harmless; else why not.
+    ///
+    /// # Errors
+    /// The reason why a mapping could fault or shrink, as a sentence.
     pub fn check(self, size: u64) -> Result<(), &'static str> {
         if !self.keeps_its_size {
             Err("the shared memory is not sealed")

@@ -263,6 +263,9 @@ impl Connection {
     }
 
     /// Active side, once the link exists: ask the peer.
+    ///
+    /// # Errors
+    /// The wire's error about limits or private data.
     pub fn connect(
         &mut self,
         cx: &mut Cx<'_>,
@@ -277,6 +280,9 @@ impl Connection {
 
     /// Use another wire instead, which is possible until the peer has said something on the first one.
     /// `request`: what an active side has asked for.
+    ///
+    /// # Errors
+    /// `InvalidState` after start-up; the new wire's error about limits or private data.
     pub fn change_wire(
         &mut self,
         cx: &mut Cx<'_>,
@@ -348,6 +354,9 @@ impl Connection {
     }
 
     /// Passive side: reject the request. The link ends once the answer has been written.
+    ///
+    /// # Errors
+    /// `ConnectionAborted` if the connection has ended; the wire's error about private data.
     pub fn reject(&mut self, cx: &mut Cx<'_>, private: &[u8]) -> Result<(), Status> {
         if self.ended.is_some() {
             return Err(Status::ConnectionAborted);
@@ -358,6 +367,9 @@ impl Connection {
     }
 
     /// Active side: complete the connection that the peer has accepted.
+    ///
+    /// # Errors
+    /// `ConnectionAborted` if the connection has ended; the wire's error.
     pub fn confirm(&mut self, cx: &mut Cx<'_>) -> Result<(), Status> {
         if self.ended.is_some() {
             return Err(Status::ConnectionAborted);

@@ -99,6 +99,10 @@ impl Drop for Owner {
 
 impl Adapter {
     /// Open an adapter at a local address. Needs no privileges, kernel module or pinned memory.
+    ///
+    /// # Errors
+    /// `InvalidAddress` if this machine does not have the address; `InsufficientResources` if
+    /// descriptors, memory or threads ran out.
     pub fn open(address: IpAddr, options: Options) -> Result<Adapter> {
         let failed = |what: &'static str| {
             move |e: std::io::Error| {
@@ -141,6 +145,9 @@ impl Adapter {
     }
 
     /// The local address from which `peer` is reached.
+    ///
+    /// # Errors
+    /// `NetworkUnreachable` or `HostUnreachable` without a route.
     pub fn route_to(peer: SocketAddr) -> Result<IpAddr> {
         sys::route_to(peer)
             .map(|local| local.ip())

@@ -47,17 +47,28 @@ impl Drop for Handle {
 
 impl Adapter {
     /// A connector, idle.
+    ///
+    /// # Errors
+    /// `DeviceRemoved` once the address has gone, `Forked` in a forked child;
+    /// `InsufficientResources`.
     pub fn connector(&self) -> Result<Connector> {
         let conn = driver::Connector::new(self.0.present()?);
         Ok(Connector(Arc::new(Handle { owner: self.0.clone(), conn })))
     }
 
     /// A listener at `address` (port 0: any free one), not listening yet. `::` takes IPv4, too.
+    ///
+    /// # Errors
+    /// `InvalidAddress`, `SharingViolation`, `TooManyAddresses`, `InsufficientResources`;
+    /// `DeviceRemoved` once the address has gone, `Forked` in a forked child.
     pub fn listener(&self, address: SocketAddr) -> Result<Listener> {
         self.bind_listener(address, false)
     }
 
     /// A listener at `address`, as [`Adapter::listener`], that takes its own family only.
+    ///
+    /// # Errors
+    /// As [`Adapter::listener`].
     pub fn listener_of_one_family(&self, address: SocketAddr) -> Result<Listener> {
         self.bind_listener(address, true)
     }
@@ -86,12 +97,22 @@ impl Connector {
     }
 
     /// Give it a local address (port 0: any).
+    ///
+    /// # Errors
+    /// `AddressAssociated` in any state but idle; `InvalidAddress`, `SharingViolation`,
+    /// `TooManyAddresses`; `DeviceRemoved` once the address has gone, `Forked` in a forked child.
     pub fn bind(&self, local: SocketAddr) -> Result<()> {
         self.present()?.bind(local).map_err(|s| self.failed(s, "bind"))
     }
 
     /// Begin to connect, with a queue pair, or without one ([`Connector::join`]). `sink` gets
     /// `Success` when the peer has accepted, and otherwise the reason.
+    ///
+    /// # Errors
+    /// `BadNetworkName` for a peer that cannot be a destination; `AddressNotAssociated` before
+    /// [`Connector::bind`]; `ConnectionActive`; `InvalidState`; `InvalidBufferSize`;
+    /// `InsufficientResources`; `DeviceRemoved` once the address has gone, `Forked` in a forked
+    /// child. The queue pair is as it was.
     pub fn connect<'q>(
         &self,
         queue_pair: impl Into<Option<&'q QueuePair>>,
@@ -113,12 +134,19 @@ impl Connector {
 
     /// Begin to connect to itself, at the address it is bound to: the queue pair that [joins](Connector::join)
     /// has its own receives and regions as its peer's (Verbs V78). `sink` as of [`Connector::connect`].
+    ///
+    /// # Errors
+    /// As [`Connector::connect`].
     pub fn connect_to_itself(&self, limits: ReadLimits, sink: Sink) -> Result<()> {
         let conn = self.present()?;
         conn.connect(None, None, limits, &[], sink).map_err(|s| self.failed(s, "connect to itself"))
     }
 
     /// Complete the connection that the peer has accepted.
+    ///
+    /// # Errors
+    /// `ConnectionInvalid` without an accepted connection; `ConnectionAborted` if the peer has
+    /// gone; `DeviceRemoved` once the address has gone, `Forked` in a forked child.
     pub fn complete_connect(&self) -> Result<()> {
         self.present()?.complete_connect().map_err(|s| self.failed(s, "complete a connection"))
     }
@@ -126,6 +154,11 @@ impl Connector {
     /// Accept the request that [`Listener::get_request`] has put here, with a queue pair, or
     /// without one ([`Connector::join`]). `sink` is called when the peer has completed the
     /// connection.
+    ///
+    /// # Errors
+    /// `ConnectionInvalid` without a request; `ConnectionActive`; `ConnectionAborted` if the peer
+    /// has gone; `InvalidBufferSize`; `DeviceRemoved` once the address has gone, `Forked` in a
+    /// forked child.
     pub fn accept<'q>(
         &self,
         queue_pair: impl Into<Option<&'q QueuePair>>,
@@ -152,11 +185,20 @@ impl Connector {
     }
 
     /// Reject: a request, or a peer's acceptance. The notice is on its way when this returns.
+    ///
+    /// # Errors
+    /// `InvalidState` or `ConnectionInvalid` without a request; `ConnectionAborted` if the peer has
+    /// gone; `InvalidBufferSize`; `DeviceRemoved` once the address has gone, `Forked` in a forked
+    /// child.
     pub fn reject(&self, private: &[u8]) -> Result<()> {
         self.present()?.reject(private).map_err(|s| self.failed(s, "reject"))
     }
 
     /// Call `sink` when the peer disconnects.
+    ///
+    /// # Errors
+    /// `ConnectionInvalid` without a connection; `ConnectionDisconnected` after a disconnect of
+    /// this side; `DeviceRemoved` once the address has gone, `Forked` in a forked child.
     pub fn notify_disconnect(&self, sink: Sink) -> Result<()> {
         let conn = self.present()?;
         conn.notify_disconnect(sink).map_err(|s| self.failed(s, "notify of a disconnect"))
@@ -164,11 +206,18 @@ impl Connector {
 
     /// Disconnect. Everything is flushed and the notice is on its way when this returns, so that
     /// the program may exit at once (ND2 4.9).
+    ///
+    /// # Errors
+    /// `ConnectionInvalid` without a connection; `InvalidState` while another disconnect is under
+    /// way; `Forked` in a forked child.
     pub fn disconnect(&self, sink: Sink) -> Result<()> {
         self.conn()?.disconnect(sink).map_err(|s| Error::state(s, "disconnect"))
     }
 
     /// Cancel what is outstanding (ND2 4.7.4), before this returns.
+    ///
+    /// # Errors
+    /// `Forked` in a forked child.
     pub fn cancel(&self) -> Result<()> {
         self.conn()?.cancel();
         Ok(())
@@ -204,26 +253,41 @@ impl Connector {
     }
 
     /// Read limits, offered or agreed, seen from here (ND2 4.8).
+    ///
+    /// # Errors
+    /// `ConnectionInvalid` without a request or connection; `Forked` in a forked child.
     pub fn read_limits(&self) -> Result<ReadLimits> {
         self.conn()?.read_limits().map_err(|s| Error::state(s, "get the read limits"))
     }
 
     /// The peer's private data, exactly as sent.
+    ///
+    /// # Errors
+    /// `ConnectionInvalid` without a request or connection; `Forked` in a forked child.
     pub fn private_data(&self) -> Result<Vec<u8>> {
         self.conn()?.private_data().map_err(|s| Error::state(s, "get the private data"))
     }
 
     /// This end's address.
+    ///
+    /// # Errors
+    /// `ConnectionInvalid` before [`Connector::bind`]; `Forked` in a forked child.
     pub fn local(&self) -> Result<SocketAddr> {
         self.conn()?.local().map_err(|s| Error::state(s, "get the local address"))
     }
 
     /// The other end's address.
+    ///
+    /// # Errors
+    /// `ConnectionInvalid` before there is a peer; `Forked` in a forked child.
     pub fn peer(&self) -> Result<SocketAddr> {
         self.conn()?.peer().map_err(|s| Error::state(s, "get the peer's address"))
     }
 
     /// The terms that were agreed; while the connection lasts.
+    ///
+    /// # Errors
+    /// `ConnectionInvalid` without a connection; `Forked` in a forked child.
     pub fn info(&self) -> Result<ConnectionInfo> {
         let conn = self.conn()?;
         let (local, peer) = (self.local()?, self.peer()?);
@@ -261,6 +325,10 @@ impl Listener {
 
     /// Take requests; at most `backlog` wait for the program (0: no limit but that of half-open
     /// connections).
+    ///
+    /// # Errors
+    /// `InvalidState` if it listens already; `InsufficientResources`; `DeviceRemoved` once the
+    /// address has gone, `Forked` in a forked child.
     pub fn listen(&self, backlog: usize) -> Result<()> {
         let shared = self.0.owner.present()?;
         self.0.listener.listen(backlog).map_err(|s| self.0.owner.state(s, "listen"))?;
@@ -273,11 +341,18 @@ impl Listener {
     }
 
     /// Where it is; tells the port if any was asked for.
+    ///
+    /// # Errors
+    /// The error of the system; `Forked` in a forked child.
     pub fn address(&self) -> Result<SocketAddr> {
         self.listener()?.address().map_err(|e| Error::link(e, "get the listener's address"))
     }
 
     /// Put the next request into `connector`; `sink` is called when that has happened.
+    ///
+    /// # Errors
+    /// `InvalidState` before [`Listener::listen`]; `ConnectionActive` unless the connector is idle;
+    /// `DeviceRemoved` once the address has gone, `Forked` in a forked child.
     pub fn get_request(&self, connector: &Connector, sink: Sink) -> Result<()> {
         let conn = connector.present()?;
         self.0.owner.present()?;
@@ -285,6 +360,9 @@ impl Listener {
     }
 
     /// End every outstanding [`Listener::get_request`] as canceled, in order, before this returns.
+    ///
+    /// # Errors
+    /// `Forked` in a forked child.
     pub fn cancel(&self) -> Result<()> {
         self.listener()?.cancel();
         Ok(())

@@ -94,6 +94,11 @@ impl Drop for Handle {
 impl Adapter {
     /// A queue pair in `domain`, whose requests complete at `initiator` and whose receives at
     /// `receive`.
+    ///
+    /// # Errors
+    /// `InvalidParameter` for a queue of another adapter, or a number that is reserved; `SharingViolation`
+    /// for a number in use; `InsufficientResources`; `DeviceRemoved` once the address has gone,
+    /// `Forked` in a forked child.
     pub fn queue_pair(
         &self,
         domain: Domain,
@@ -106,6 +111,9 @@ impl Adapter {
     }
 
     /// The same, with one queue, and requests that succeed are settled instead of entering it.
+    ///
+    /// # Errors
+    /// As [`Adapter::queue_pair`].
     pub fn settling_queue_pair(
         &self,
         domain: Domain,
@@ -180,6 +188,11 @@ impl Adapter {
 impl QueuePair {
     /// Post a request. Arguments are judged now, memory when the request executes; either way the
     /// outcome is a completion (ND2 4.5: never inline).
+    ///
+    /// # Errors
+    /// `ConnectionInvalid` in a state without posts; `NoMoreEntries`; `DataOverrun`;
+    /// `BufferOverflow`; `NotSupported`; `InvalidRequest` for `Data::Memory`; `Forked` in a
+    /// forked child. Nothing is posted.
     pub fn post(&self, request: &Request, data: Data<'_>) -> Result<()> {
         self.0.owner.here()?;
         if matches!(data, Data::Memory(_)) {
@@ -192,6 +205,9 @@ impl QueuePair {
 
     /// Post several requests at once, in order: all of them, or, after an error, none. They cost one
     /// lock and one pass, and what is small leaves in as few calls to the kernel as it fits in.
+    ///
+    /// # Errors
+    /// As [`QueuePair::post`], for the first request that is refused. Nothing is posted.
     pub fn post_list<'a>(
         &self,
         list: impl Iterator<Item = (Request, Data<'a>)> + Clone,
@@ -232,6 +248,9 @@ impl QueuePair {
     /// # Safety
     /// As [`Adapter::register`], from this call until the region's Invalidate has completed, or the
     /// request has failed, or [`Adapter::deregister`] has returned.
+    ///
+    /// # Errors
+    /// As [`QueuePair::post`]; `DeviceBusy` while windows are bound to the region.
     #[allow(unsafe_code)] // the promise is the caller's; nothing here relies on it
     pub unsafe fn fast_register(
         &self,
@@ -274,6 +293,10 @@ impl QueuePair {
     }
 
     /// Post a receive.
+    ///
+    /// # Errors
+    /// `InvalidRequest` with a shared queue; `ConnectionInvalid`; `NoMoreEntries`; `DataOverrun`;
+    /// `BufferOverflow`; `Forked` in a forked child.
     pub fn post_receive(&self, context: u64, list: &[Sge]) -> Result<()> {
         self.0.owner.here()?;
         self.0.qp.post_receive(context, list).map_err(|s| Error::post(s, "post a receive"))
@@ -304,6 +327,9 @@ impl QueuePair {
 
     /// Cancel everything that is outstanding, in one batch, before this returns (ND2 4.9). A
     /// connected queue pair cannot be used afterwards.
+    ///
+    /// # Errors
+    /// `Forked` in a forked child.
     pub fn flush(&self) -> Result<()> {
         self.0.owner.here()?;
         let qp = &self.0.qp;
@@ -333,6 +359,9 @@ impl QueuePair {
 
     /// For how long its requests may wait for a connection and for receives, from now on. Counts only
     /// in dialects whose queue pairs outlive their connections ([`PeerGone::Await`]).
+    ///
+    /// # Errors
+    /// `Forked` in a forked child.
     pub fn set_limits(&self, limits: Limits) -> Result<()> {
         self.0.owner.here()?;
         self.0.qp.set_limits(limits);
@@ -342,6 +371,9 @@ impl QueuePair {
     /// Set what the peer may do at all, from now on, whatever tokens grant: remote rights, all of
     /// them at first (Verbs V93). Judged before the token, with a record of its own
     /// ([`DenialCause::QueuePair`](crate::DenialCause)).
+    ///
+    /// # Errors
+    /// `Forked` in a forked child.
     pub fn set_access(&self, access: Rights) -> Result<()> {
         self.0.owner.here()?;
         self.0.qp.set_access(access);

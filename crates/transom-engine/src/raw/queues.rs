@@ -18,6 +18,10 @@ pub struct CompletionQueue {
 
 impl Adapter {
     /// A completion queue for `depth` completions; how exactly the depth is taken is the dialect's.
+    ///
+    /// # Errors
+    /// `DeviceRemoved` once the address has gone, `Forked` in a forked
+    /// child.
     pub fn completion_queue(&self, depth: usize) -> Result<CompletionQueue> {
         let shared = self.0.present()?;
         let dialect = shared.options.dialect;
@@ -29,12 +33,19 @@ impl Adapter {
 
     /// A shared receive queue of `depth` receives of up to `max_sge` entries, each judged in the domain
     /// of the queue pair that takes it.
+    ///
+    /// # Errors
+    /// `DeviceRemoved` once the address has gone, `Forked` in a forked
+    /// child.
     pub fn shared_receive_queue(&self, depth: usize, max_sge: usize) -> Result<SharedReceiveQueue> {
         self.make_shared_receive_queue(None, depth, max_sge)
     }
 
     /// The same, with a domain of its own: receives are judged there, whichever queue pair takes them
     /// (Verbs V58).
+    ///
+    /// # Errors
+    /// As [`Adapter::shared_receive_queue`].
     pub fn shared_receive_queue_in(
         &self,
         domain: Domain,
@@ -96,6 +107,10 @@ impl CompletionQueue {
 
     /// The same, and until `until` says so: when several threads wait, one may retrieve what another
     /// waits for. It then makes that known, and calls [`CompletionQueue::wake`].
+    ///
+    /// # Errors
+    /// `InsufficientResources` if the system cannot make the thread wait; `DeviceRemoved`; `Forked` in a forked
+    /// child.
     pub fn wait_until(&self, at_most: Option<Duration>, until: &dyn Fn() -> bool) -> Result<bool> {
         self.owner.here()?;
         self.check()?;
@@ -130,6 +145,9 @@ impl CompletionQueue {
     /// Ask for one notification (ND2 4.4). The sink may be called before this returns. When the
     /// adapter's address goes, the sink gets `DeviceRemoved`; completions can be retrieved and
     /// asked for still, because what is posted to a connection that has ended completes.
+    ///
+    /// # Errors
+    /// `Forked` in a forked child.
     pub fn notify(&self, kind: NotifyKind, sink: Sink) -> Result<()> {
         self.owner.here()?;
         self.cq.notify(kind, sink);
@@ -145,6 +163,10 @@ impl CompletionQueue {
     }
 
     /// Change the depth (ND2 C29).
+    ///
+    /// # Errors
+    /// `BufferOverflow` if more completions than `depth` are in it; `DeviceRemoved` once the
+    /// address has gone, `Forked` in a forked child.
     pub fn resize(&self, depth: usize) -> Result<()> {
         self.owner.present()?;
         self.cq.queue().resize(depth).map_err(|status| {
@@ -220,6 +242,10 @@ impl SharedReceiveQueue {
     }
 
     /// Change depth and threshold; 0 leaves a value as it is.
+    ///
+    /// # Errors
+    /// `BufferOverflow` if more receives than `depth` are outstanding; `DeviceRemoved` once the
+    /// address has gone, `Forked` in a forked child.
     pub fn modify(&self, depth: usize, threshold: usize) -> Result<()> {
         self.owner.present()?;
         self.srq.modify(depth, threshold).map_err(|status| {
@@ -228,6 +254,9 @@ impl SharedReceiveQueue {
     }
 
     /// Ask for one notification when fewer receives than the threshold wait.
+    ///
+    /// # Errors
+    /// `DeviceRemoved` once the address has gone, `Forked` in a forked child.
     pub fn notify(&self, sink: Sink) -> Result<()> {
         let shared = self.owner.present()?;
         self.srq.notify(sink);

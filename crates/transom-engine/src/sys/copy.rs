@@ -29,6 +29,9 @@ fn tail_length(end: usize, length: usize) -> usize {
 /// The bytes at `host` are registered, and the registration promised that the adapter may write
 /// them, that no reference to them exists, and that nothing else (another allocation) takes their
 /// place while they are registered. They need not be mapped.
+///
+/// # Errors
+/// [`Fault`], with the bytes that were placed.
 pub unsafe fn copy_in(host: u64, bytes: &[u8]) -> Result<(), Fault> {
     let Ok(address) = usize::try_from(host) else { return Err(Fault { placed: 0 }) };
     let tail = tail_length(address.wrapping_add(bytes.len()), bytes.len());
@@ -42,6 +45,9 @@ pub unsafe fn copy_in(host: u64, bytes: &[u8]) -> Result<(), Fault> {
 /// # Safety
 /// The bytes at `host` are registered, and the registration promised that the adapter may read
 /// them. They need not be mapped, and may change while they are read.
+///
+/// # Errors
+/// [`Fault`], with the bytes that were read.
 pub unsafe fn copy_out(host: u64, into: &mut [u8]) -> Result<(), Fault> {
     // SAFETY: the destination is a live exclusive slice; the source is the caller's promise.
     unsafe { copy_out_raw(host, into.as_mut_ptr(), into.len()) }

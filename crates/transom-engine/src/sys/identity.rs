@@ -20,6 +20,9 @@ pub struct Interface {
 }
 
 /// Every IP address of this machine.
+///
+/// # Errors
+/// The error of the system.
 pub fn interfaces() -> std::io::Result<Vec<Interface>> {
     let mut head: *mut libc::ifaddrs = std::ptr::null_mut();
     // SAFETY: on success `head` is a list that we free below.

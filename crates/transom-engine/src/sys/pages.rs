@@ -93,6 +93,9 @@ fn query(fd: &Fd, address: u64) -> Result<Option<Mapping>, ()> {
 }
 
 /// Check `length` bytes at `start`. `write`: they must be writable too.
+///
+/// # Errors
+/// The first page that is not there, or lacks the access.
 pub fn check_pages(start: u64, length: u64, write: bool) -> Result<(), PageError> {
     check_ranges([(start, length)], write)
 }

@@ -72,6 +72,9 @@ pub fn descriptor_limit() -> Option<usize> {
 }
 
 /// Unpredictable bytes. `Err` if the kernel has none, which no supported kernel says.
+///
+/// # Errors
+/// The error of the system.
 pub fn random_seed() -> std::io::Result<[u8; 32]> {
     let mut seed = [0; 32];
     let mut filled = 0;
