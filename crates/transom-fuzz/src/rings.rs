@@ -12,8 +12,8 @@ use transom_process::record::{self, HEADER, Header, Kind};
 use transom_process::ring::{
     Body, Consumer, DATA, Found, INLINE, Producer, Record, RingViolation, SLOTS, Shared, Side, Slot,
 };
-use transom_process::{Area, Channel, Config, Duplex};
-use transom_wire::{Bytes, Event, Frame, ReadLimits, Role, Time, Wire};
+use transom_process::{Area, Channel, Duplex};
+use transom_wire::{Bytes, Config, Event, Frame, ReadLimits, Role, Time, Wire};
 
 use crate::Input;
 use crate::records::Model;
@@ -93,10 +93,9 @@ pub fn rings(input: &[u8]) {
     let mut input = Input(input);
     let Some(options) = input.byte() else { return };
     let role = if options & ACTIVE != 0 { Role::Active } else { Role::Passive };
-    let config = Config { beside: options & 2 != 0, ..Config::new(role) };
     let shared = fresh();
     let mut victim = Victim {
-        engine: Engine::new(Channel::new(config, Time(0)), RECORDS, options),
+        engine: Engine::new(Channel::new(Config::new(role), Time(0)), RECORDS, options),
         model: Model::default(),
         one_way: options & ONE_WAY != 0,
         duplex: Duplex::new(Memory(shared.clone()), usize::from(role == Role::Passive)),

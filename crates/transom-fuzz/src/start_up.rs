@@ -35,7 +35,7 @@ pub fn start_up(input: &[u8]) {
     let [options, more, private, piece, bytes @ ..] = input else { return };
     let role = if options & ACTIVE != 0 { Role::Active } else { Role::Passive };
     if more & PROCESS != 0 {
-        let config = transom_process::Config::new(role);
+        let config = transom_wire::Config::new(role);
         let engine = Engine::new(Channel::new(config, Time(0)), RECORDS, *options);
         return run(engine, role, (*options, *more), (*private, *piece), bytes);
     }

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use transom_iwarp::{Config, Ready, Revision, Stream, TerminateForm};
 use transom_process::Channel;
+use transom_process::record::{self, Header, Kind};
 use transom_wire::{
     Begin, Bytes, Event, Immediate, Message, MessageId, Operation, Payload, ReadLimits, Refusal,
     RefusalClass, Role, Time, Wire,
@@ -70,7 +71,7 @@ pub fn talk(input: &[u8]) {
         limits.inbound = limits.outbound; // revision 1 agrees on nothing: the programs have to know
     }
     if which % 4 == 3 {
-        let end = |role| Channel::new(transom_process::Config::new(role), Time(0));
+        let end = |role| Channel::new(transom_wire::Config::new(role), Time(0));
         return run(end(Role::Active), end(Role::Passive), limits, input);
     }
     let active = Stream::new(config(Role::Active, a, b), Time(0));
@@ -81,7 +82,9 @@ pub fn talk(input: &[u8]) {
 fn config(role: Role, a: u8, b: u8) -> Config {
     let older = role == Role::Active && a & OLDER != 0;
     let peer_to_peer = a & 4 == 0;
+    let ack_limit = 1 + u32::from(b >> 1 & 15);
     Config {
+        common: transom_wire::Config { ack_limit, ..transom_wire::Config::new(role) },
         checksum: a & 1 != 0,
         extension: a & 2 == 0,
         peer_to_peer,
@@ -91,7 +94,6 @@ fn config(role: Role, a: u8, b: u8) -> Config {
         fence: a & 64 == 0,
         terminate: if a & 128 != 0 { TerminateForm::Siw } else { TerminateForm::Rfc },
         least_reads: u32::from(b & 1),
-        ack_limit: 1 + u32::from(b >> 1 & 15),
         largest_frame: [transom_iwarp::DEFAULT_FRAME, 2000, 256, 70_000][usize::from(b >> 6)],
         ..Config::new(role)
     }
@@ -265,7 +267,7 @@ impl<W: Wire> End<W> {
     fn speak(&mut self, now: Time) {
         for _ in 0..400 {
             self.begin(now);
-            let Some(frame) = self.wire.next_frame(now) else { return };
+            let Some(frame) = self.wire.next_frame(now) else { return self.acknowledge(now) };
             let start = self.out.len();
             if frame.length > 0 && std::mem::take(&mut self.withhold) {
                 let (operation, class) = (Operation::Write, RefusalClass::Internal);
@@ -296,6 +298,14 @@ impl<W: Wire> End<W> {
             if matches!(frame.payload, Payload::Message { .. }) && frame.last {
                 self.under_way = None;
             }
+        }
+    }
+
+    /// The word that a ring has a place for goes as a record of its own.
+    fn acknowledge(&mut self, now: Time) {
+        if let Some(ack) = self.wire.acknowledgement(now) {
+            let header = Header { ack, ..Header::new(Kind::Ack) };
+            self.out.extend_from_slice(&record::to_bytes(header.words()));
         }
     }
 

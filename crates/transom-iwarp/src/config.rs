@@ -2,7 +2,8 @@
 //! here, so that a test can imitate another implementation ([`Config::siw`]).
 
 use std::time::Duration;
-use transom_wire::{ReadLimits, Role};
+
+use transom_wire::Role;
 
 /// The largest FPDU sent by default, in bytes: the largest that is a multiple of four and fits one
 /// segment of Linux's loopback (65,483 bytes). A few bytes more would add a runt segment per frame.
@@ -40,8 +41,9 @@ pub enum TerminateForm {
 /// The wishes of one side of a connection. [`Config::new`] gives the profile of iW 13.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The side that speaks first.
-    pub role: Role,
+    /// The wishes that are the same over every wire. Private data: at most 512 bytes (508 with the
+    /// enhanced word).
+    pub common: transom_wire::Config,
     /// Active side: revision of the Request. The passive side mirrors the peer's.
     pub revision: Revision,
     /// Ask for CRC32c. Checksums are on when either side asks (RFC 5044 7.1.1).
@@ -61,31 +63,12 @@ pub struct Config {
     pub verdict_reads: bool,
     /// The largest FPDU to send, in bytes, header and checksum included.
     pub largest_frame: u32,
-    /// The most private data to send, in bytes. At most 512 (508 with the enhanced word).
-    pub private_limit: usize,
-    /// The most reads at a time, whatever is asked for.
-    pub read_caps: ReadLimits,
     /// The least read limit that is put on the wire: siw gives a peer that says 0 none at all,
     /// in either direction (iW L2).
     pub least_reads: u32,
     /// Active side, peer without the extension: how long the first frame waits behind the Reply,
     /// and the second behind a ready-to-receive frame, unless the peer speaks first (iW L1).
     pub hold: Duration,
-    /// How long a start-up frame may take that waits for no program: the Request, from the
-    /// constructor.
-    pub handshake_timeout: Duration,
-    /// Active side: how long the Reply may take. The time includes the other program, which may
-    /// think (ND2 2.11, C32).
-    pub reply_timeout: Duration,
-    /// Passive side: how long the ready-to-receive frame may take. The time includes the other
-    /// program.
-    pub confirm_timeout: Option<Duration>,
-    /// How long a Send may wait for a plain receive queue at the peer (extension).
-    pub receive_wait: Duration,
-    /// How long an owed acknowledgement waits for a frame to ride on (extension).
-    pub ack_delay: Duration,
-    /// Owed acknowledgements that are not kept waiting (extension).
-    pub ack_limit: u32,
     /// Bit order of our Terminates.
     pub terminate: TerminateForm,
 }
@@ -95,7 +78,7 @@ impl Config {
     #[must_use]
     pub fn new(role: Role) -> Config {
         Config {
-            role,
+            common: transom_wire::Config::new(role),
             revision: Revision::Two,
             checksum: true,
             extension: true,
@@ -104,16 +87,8 @@ impl Config {
             fence: true,
             verdict_reads: true,
             largest_frame: DEFAULT_FRAME,
-            private_limit: 508,
-            read_caps: ReadLimits { inbound: 128, outbound: 128 },
             least_reads: 1,
             hold: Duration::from_millis(20),
-            handshake_timeout: Duration::from_secs(5),
-            reply_timeout: Duration::from_secs(60),
-            confirm_timeout: Some(Duration::from_secs(60)),
-            receive_wait: Duration::from_secs(1),
-            ack_delay: Duration::from_micros(20),
-            ack_limit: 16,
             terminate: TerminateForm::Rfc,
         }
     }
@@ -121,17 +96,21 @@ impl Config {
     /// Behave as Linux's siw does (iW 9), for replays and for tests of the other side.
     #[must_use]
     pub fn siw(role: Role) -> Config {
+        let common = transom_wire::Config {
+            private_limit: 252,
+            reply_timeout: Duration::from_secs(10),
+            ..transom_wire::Config::new(role)
+        };
         Config {
+            common,
             checksum: false,
             extension: false,
             peer_to_peer: false,
             preferred_ready: Ready::Write,
             fence: false,
             verdict_reads: false,
-            private_limit: 252,
             least_reads: 0,
             hold: Duration::ZERO,
-            reply_timeout: Duration::from_secs(10),
             terminate: TerminateForm::Siw,
             ..Config::new(role)
         }

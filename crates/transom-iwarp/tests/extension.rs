@@ -553,7 +553,7 @@ fn a_send_without_credit_waits_at_its_sender() {
     pair.active.send(b"one");
     pair.active.send(b"two");
     pair.run();
-    let limit = Some(Config::new(Role::Active).receive_wait);
+    let limit = Some(Config::new(Role::Active).common.receive_wait);
     assert_eq!(pair.active.waiting, Some(Waiting::Receive { limit }));
     assert_eq!(pair.passive.taken().len(), 1);
     // An empty queue blocks nothing: the connection works on.
@@ -588,7 +588,7 @@ fn the_time_of_a_send_runs_from_the_peers_first_word() {
     let answer = p.talk();
     a.feed(&answer);
     a.talk();
-    let limit = Some(Config::new(Role::Active).receive_wait);
+    let limit = Some(Config::new(Role::Active).common.receive_wait);
     assert_eq!(a.waiting, Some(Waiting::Receive { limit }));
 }
 

@@ -136,12 +136,12 @@ fn rule_4_can_be_given_up_towards_peers_that_do_not_keep_it() {
 #[test]
 fn rule_7_every_wait_ends() {
     // The peer's program has a minute to answer, and to confirm.
-    let (config, minute) = (Config::new(Role::Active), Duration::from_secs(60));
+    let (config, minute) = (Config::new(Role::Active).common, Duration::from_secs(60));
     assert_eq!((config.reply_timeout, config.confirm_timeout), (minute, Some(minute)));
     let mut side = waiting(plain(Role::Active));
-    side.wait(Config::new(Role::Active).handshake_timeout);
+    side.wait(config.handshake_timeout);
     assert_eq!(side.violation, None, "the peer's program may think (ND2 C32)");
-    side.wait(Config::new(Role::Active).reply_timeout);
+    side.wait(config.reply_timeout);
     assert_eq!(side.violation.unwrap().rule, "RFC 5044 7.1.2");
     let mut side = Side::new(plain(Role::Passive));
     side.feed(&request("5002 0004 8004 c004"));
@@ -150,7 +150,7 @@ fn rule_7_every_wait_ends() {
     assert_eq!((&side.violation, side.wire.deadline()), (&None, None));
     side.wire.accept(side.now, LIMITS, b"").unwrap();
     side.talk();
-    side.wait(Config::new(Role::Passive).confirm_timeout.unwrap());
+    side.wait(config.confirm_timeout.unwrap());
     assert_eq!(side.violation.unwrap().rule, "RFC 5044 7.1.2");
 }
 
@@ -202,15 +202,18 @@ fn a_rejecting_side_takes_no_frame_any_more() {
 
 #[test]
 fn private_data_has_the_wires_limit() {
-    let mut side = Side::new(Config { private_limit: 600, ..plain(Role::Active) });
+    let limited = |private_limit, mut config: Config| {
+        config.common.private_limit = private_limit;
+        Side::new(config)
+    };
+    let mut side = limited(600, plain(Role::Active));
     let result = side.wire.connect(side.now, LIMITS, &[0; 509]);
     assert_eq!(result, Err(SetupError::PrivateData { limit: 508 }));
     assert_eq!(side.wire.connect(side.now, LIMITS, &[0; 508]), Ok(()));
-    let config = Config { revision: Revision::One, private_limit: 600, ..plain(Role::Active) };
-    let mut side = Side::new(config);
+    let mut side = limited(600, Config { revision: Revision::One, ..plain(Role::Active) });
     let result = side.wire.connect(side.now, LIMITS, &[0; 513]);
     assert_eq!(result, Err(SetupError::PrivateData { limit: 512 }));
-    let mut side = Side::new(Config { private_limit: 251, ..plain(Role::Passive) });
+    let mut side = limited(251, plain(Role::Passive));
     side.feed(&request("5002 0004 8004 c004"));
     let result = side.wire.accept(side.now, LIMITS, &[0; 252]);
     assert_eq!(result, Err(SetupError::PrivateData { limit: 251 }));
@@ -444,10 +447,9 @@ fn do_not_negotiate_keeps_both_sides_own_limits() {
     side.feed(&reply("5002 0004 3fff 3fff"));
     assert_eq!(side.wire.facts().unwrap().limits, LIMITS);
     // We never say it ourselves.
-    let mut side = Side::new(Config {
-        read_caps: ReadLimits { inbound: u32::MAX, outbound: u32::MAX },
-        ..plain(Role::Active)
-    });
+    let mut config = plain(Role::Active);
+    config.common.read_caps = reads(u32::MAX, u32::MAX);
+    let mut side = Side::new(config);
     side.wire.connect(side.now, reads(u32::MAX, u32::MAX), b"").unwrap();
     assert_eq!(side.talk()[20..], hex("bffe fffe"));
 }

@@ -71,11 +71,6 @@ impl Ledger {
         self.pacer.is_due(now, patience.delay, self.is_full(executed, patience))
     }
 
-    /// The same, but for time, which [`Ledger::deadline`] tells.
-    pub(crate) fn is_ripe(&self, executed: u32, patience: &Patience) -> bool {
-        self.pacer.is_ripe(self.is_full(executed, patience))
-    }
-
     fn is_full(&self, executed: u32, patience: &Patience) -> bool {
         self.bytes >= patience.bytes || executed.wrapping_sub(self.acknowledged) >= patience.records
     }

@@ -34,7 +34,7 @@ pub mod record;
 pub mod ring;
 pub mod upgrade;
 
-pub use channel::{Channel, Config};
+pub use channel::Channel;
 pub use duplex::{Area, Duplex};
 
 /// The path's name.

@@ -8,10 +8,10 @@ mod common;
 use common::Plain;
 use transom_process::record::{HEADER, LARGEST_TEXT};
 use transom_process::ring::{DATA, Found, INLINE, SLOTS};
-use transom_process::{Channel, Config, Duplex};
+use transom_process::{Channel, Duplex};
 use transom_wire::{
-    Begin, Event, Message, MessageId, Operation, ReadLimits, Refusal, RefusalClass, Role, Time,
-    Waiting, Wire,
+    Begin, Config, Event, Message, MessageId, Operation, ReadLimits, Refusal, RefusalClass, Role,
+    Time, Waiting, Wire,
 };
 
 const NOW: Time = Time(1_000_000);
@@ -72,7 +72,7 @@ impl End {
 fn connected(slots: usize) -> [End; 2] {
     let memory = Plain::new();
     let [mut active, mut passive] = [Role::Active, Role::Passive].map(|role| End {
-        channel: Channel::new(Config { beside: true, ..Config::new(role) }, NOW),
+        channel: Channel::new(Config::new(role), NOW),
         duplex: Duplex::sized(memory.clone(), usize::from(role == Role::Passive), slots, DATA),
         out: Vec::new(),
         written: 0,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use transom_iwarp::{Config, Stream};
 use transom_memory::ConnectionId;
+use transom_process::record::{self, Header, Kind};
 use transom_wire::{ReadLimits, Role, Time, Wire};
 
 use crate::host::{Host, HostConfig};
@@ -53,7 +54,7 @@ macro_rules! again_over_process {
 /// The wire that each of the two sides speaks.
 #[derive(Clone, Debug)]
 pub struct Wires {
-    /// Over which wire. `Process` takes what it knows of from the two below.
+    /// Over which wire. `Process` takes what is common from the two below.
     pub path: Path,
     /// The active side.
     pub active: Config,
@@ -72,19 +73,7 @@ impl Wires {
     fn make(&self, config: &Config, now: Time) -> Box<dyn Wire> {
         match self.path {
             Path::Tcp => Box::new(Stream::new(config.clone(), now)),
-            Path::Process => {
-                let config = transom_process::Config {
-                    read_caps: config.read_caps,
-                    handshake_timeout: config.handshake_timeout,
-                    reply_timeout: config.reply_timeout,
-                    confirm_timeout: config.confirm_timeout,
-                    receive_wait: config.receive_wait,
-                    ack_delay: config.ack_delay,
-                    ack_limit: config.ack_limit,
-                    ..transom_process::Config::new(config.role)
-                };
-                Box::new(transom_process::Channel::new(config, now))
-            }
+            Path::Process => Box::new(transom_process::Channel::new(config.common, now)),
         }
     }
 
@@ -416,7 +405,13 @@ impl Pair {
     fn write(&mut self, host: usize) -> bool {
         let now = self.now;
         self.hosts[host].transmit(now, &mut self.out[host]);
-        let written = std::mem::take(&mut self.out[host].bytes);
+        let mut written = std::mem::take(&mut self.out[host].bytes);
+        let connection = self.hosts[host].connection.as_mut();
+        if let Some(ack) = connection.and_then(|one| one.wire().acknowledgement(now)) {
+            // A ring has a place for this word; here a record of its own carries it.
+            let header = Header { ack, ..Header::new(Kind::Ack) };
+            written.extend_from_slice(&record::to_bytes(header.words()));
+        }
         let way = &mut self.ways[1 - host];
         if !way.closed {
             way.flight.extend_from_slice(&written);

@@ -4,8 +4,8 @@
 //! what is peculiar to it: start-up frames, segmentation, sequence numbers, credits,
 //! acknowledgements, retry. The *engine* owns what every wire shares: ordering, fences,
 //! completions, flush, and the question to `transom-memory` whether a byte may move. This crate
-//! holds the words they use with each other, and the [`Acknowledgements`] that our own wires share; it
-//! judges nothing.
+//! holds the words they use with each other, and what our own wires share: the steps of the
+//! [`Handshake`], and when [`Acknowledgements`] leave. It judges no access.
 //!
 //! A wire has no socket, clock, thread or randomness: bytes, [`Time`] and limits are arguments, and
 //! everything it wants done comes back as an [`Event`] or a [`Frame`].
@@ -17,6 +17,7 @@ mod acknowledge;
 mod bytes;
 mod event;
 mod frame;
+mod handshake;
 mod message;
 mod refusal;
 mod setup;
@@ -26,6 +27,7 @@ pub use acknowledge::{Acknowledgements, CreditNews};
 pub use bytes::Bytes;
 pub use event::{Decoded, Event, Glance, ReadSlot, Verdicts};
 pub use frame::{Frame, Framing, MAX_HEADER, Payload, Placing, SMALL_HEADER, Trailer};
+pub use handshake::{Config, Handshake, Phase};
 pub use message::{Begin, Immediate, Message, MessageId, Operation, Waiting};
 pub use refusal::{Blame, PeerError, Refusal, RefusalClass, Violation};
 pub use setup::{Facts, ReadLimits, Role, SetupError};

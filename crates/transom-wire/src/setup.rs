@@ -22,6 +22,23 @@ pub struct ReadLimits {
     pub outbound: u32,
 }
 
+impl ReadLimits {
+    /// The smaller of both, in each direction.
+    #[must_use]
+    pub fn within(self, caps: ReadLimits) -> ReadLimits {
+        ReadLimits {
+            inbound: self.inbound.min(caps.inbound),
+            outbound: self.outbound.min(caps.outbound),
+        }
+    }
+
+    /// The peer's limits as they look from this side: it asks for what the other serves.
+    #[must_use]
+    pub fn mirrored(self) -> ReadLimits {
+        ReadLimits { inbound: self.outbound, outbound: self.inbound }
+    }
+}
+
 /// A set-up call that makes no sense now, or whose arguments do not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetupError {

@@ -1,13 +1,14 @@
 //! The end of a stream: faults and refusals become Terminates, the peer's Terminate becomes events.
 
 use transom_wire::{
-    Blame, Event, Frame, MessageId, Operation, Payload, PeerError, Refusal, RefusalClass, Violation,
+    Blame, Event, Frame, MessageId, Operation, Payload, PeerError, Phase, Refusal, RefusalClass,
+    Violation,
 };
 
+use super::Stream;
 use super::blame::Named;
 use super::frames::control;
 use super::inbound::Offending;
-use super::{Phase, Stream};
 use crate::TerminateForm;
 use crate::ddp::{Segment, Target};
 use crate::extension::{EXPLANATION, Refused, TEXT};
@@ -61,13 +62,15 @@ fn printable(bytes: &[u8]) -> String {
 impl Stream {
     /// Whether a fault may still be answered with a Terminate.
     fn can_terminate(&self) -> bool {
-        matches!(self.phase, Phase::WaitReply | Phase::Accepted | Phase::WaitReady | Phase::Open)
+        matches!(
+            self.handshake.phase(),
+            Phase::WaitReply | Phase::Accepted | Phase::WaitReady | Phase::Open
+        )
     }
 
     /// Nothing more is sent or received, but for what is queued.
     pub(super) fn end(&mut self) {
-        self.phase = Phase::Closing;
-        self.timeout = None;
+        self.handshake.end();
         self.held = None;
     }
 
@@ -204,7 +207,7 @@ impl Stream {
 
     /// The peer ends the stream. Nothing is answered, whatever it looks like (RFC 5040 5.4).
     pub(super) fn on_terminate<'b>(&mut self, segment: &Segment<'b>) -> Option<Event<'b>> {
-        let start_up = self.config.role == transom_wire::Role::Passive && !self.acquainted;
+        let start_up = self.config.common.role == transom_wire::Role::Passive && !self.acquainted;
         self.end();
         let place = Target::Untagged { ulp: 0, queue: TERMINATE_QUEUE, number: 1, offset: 0 };
         let right = match (segment.target, place) {

@@ -171,7 +171,7 @@ impl Stream {
         self.held = None;
         // A Terminate instead of a ready-to-receive frame: the connection never came to be.
         let farewell = ulpdu.get(1) == Some(&Opcode::Terminate.control());
-        if (self.fenced || self.phase == Phase::WaitReady) && !farewell {
+        if (self.fenced || self.handshake.phase() == Phase::WaitReady) && !farewell {
             return self.first_frame(ulpdu, consumed);
         }
         let taken = self.on_segment(now, ulpdu);
@@ -184,7 +184,7 @@ impl Stream {
 
     /// Size and token of what may be a frame. Nothing is verified.
     pub(super) fn guess_frame(&self, bytes: &[u8]) -> Option<Glance> {
-        if self.phase != Phase::Open || self.inbound.verified.is_some() {
+        if !self.handshake.is_open() || self.inbound.verified.is_some() {
             return None;
         }
         let (&length, ulpdu) = bytes.split_first_chunk::<{ fpdu::LENGTH }>()?;
@@ -213,10 +213,9 @@ impl Stream {
     /// The frame that ends start-up on a passive side. A ready-to-receive frame is used up here; of
     /// any other, only its length field is: the next call finds the rest, already verified.
     fn first_frame<'b>(&mut self, ulpdu: &[u8], consumed: usize) -> Result<Decoded<'b>, Violation> {
-        let was_open = self.phase == Phase::Open;
-        self.phase = Phase::Open;
+        let was_open = self.handshake.is_open();
+        self.handshake.open();
         self.fenced = false;
-        self.timeout = None;
         self.start_acks();
         self.pending.resume = true;
         let ready_write = Segment::parse(ulpdu).is_some_and(|segment| {
@@ -313,7 +312,7 @@ mod tests {
         let config =
             Config { checksum: false, terminate: TerminateForm::Rfc, ..Config::siw(Role::Passive) };
         let mut stream = Stream::new(config, Time(0));
-        stream.phase = Phase::Open;
+        stream.handshake.open();
         stream.agreed.ird = 4;
         stream
     }

@@ -11,8 +11,8 @@ mod outbound;
 mod setup;
 
 use transom_wire::{
-    Begin, Decoded, Event, Facts, Frame, Glance, Message, MessageId, ReadLimits, Refusal,
-    SetupError, Time, Trailer, Verdicts, Violation, Wire,
+    Begin, Blame, Decoded, Event, Facts, Frame, Glance, Handshake, Message, MessageId, Phase,
+    ReadLimits, Refusal, SetupError, Time, Trailer, Verdicts, Violation, Wire,
 };
 
 use crate::fpdu::{self, Markers};
@@ -27,16 +27,12 @@ use setup::RequestTerms;
 #[derive(Debug)]
 pub struct Stream {
     config: Config,
-    phase: Phase,
+    handshake: Handshake,
     agreed: Agreed,
-    /// Both start-up frames have been seen or said.
-    known: bool,
     /// Passive side: what the Request asked for.
     asked: RequestTerms,
     /// A start-up frame on its way out, and how much of it has gone.
     start_up: (Vec<u8>, usize),
-    /// When start-up has taken too long.
-    timeout: Option<Time>,
     /// Active side: no frame before this moment (iW L1).
     held: Option<Time>,
     /// Passive side: no frame before the peer's first (iW 1.2 rule 4).
@@ -61,27 +57,6 @@ pub struct Stream {
     blamed: Option<Box<Blamed>>,
     /// A frame of the peer has been taken as a message.
     acquainted: bool,
-}
-
-/// Where a connection stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// Active: `connect` has not been called.
-    Idle,
-    /// Active: the Request is out.
-    WaitReply,
-    /// Active: accepted; `confirm` has not been called.
-    Accepted,
-    /// Passive: nothing has come.
-    WaitRequest,
-    /// Passive: the Request is here, the program thinks.
-    Pending,
-    /// Passive: accepted; the peer's first frame has not come.
-    WaitReady,
-    /// Messages flow.
-    Open,
-    /// Ended: the rest is sent, what arrives is thrown away.
-    Closing,
 }
 
 /// The agreement of the two start-up frames.
@@ -117,9 +92,8 @@ impl Stream {
     /// A stream before its first byte. A passive side's handshake timeout begins to run.
     #[must_use]
     pub fn new(config: Config, now: Time) -> Stream {
-        let active = config.role != transom_wire::Role::Passive;
         let mut stream = Stream {
-            phase: if active { Phase::Idle } else { Phase::WaitRequest },
+            handshake: Handshake::new(config.common, now),
             agreed: Agreed {
                 revision: config.revision,
                 checksum: false,
@@ -130,10 +104,8 @@ impl Stream {
                 verdicts: Verdicts::SentOnly,
                 ready: None,
             },
-            known: false,
             asked: RequestTerms::default(),
             start_up: (Vec::new(), 0),
-            timeout: (!active).then(|| now.after(config.handshake_timeout)),
             held: None,
             fenced: false,
             heard: false,
@@ -186,7 +158,7 @@ impl Stream {
         if self.held.is_some_and(|until| now >= until) {
             self.held = None;
         }
-        self.phase == Phase::Open && !self.fenced && self.held.is_none()
+        self.handshake.is_open() && !self.fenced && self.held.is_none()
     }
 }
 
@@ -204,10 +176,7 @@ impl Wire for Stream {
     }
 
     fn confirm(&mut self, now: Time) -> Result<(), SetupError> {
-        if self.phase != Phase::Accepted {
-            return Err(SetupError::Order);
-        }
-        self.phase = Phase::Open;
+        self.handshake.confirm()?;
         self.outbound.ready = self.agreed.ready;
         self.start_acks();
         let _ = self.may_send(now);
@@ -217,7 +186,7 @@ impl Wire for Stream {
 
     fn decode<'b>(&mut self, now: Time, bytes: &'b [u8]) -> Result<Decoded<'b>, Violation> {
         self.heard |= !bytes.is_empty();
-        let decoded = match self.phase {
+        let decoded = match self.handshake.phase() {
             Phase::WaitReply => self.on_reply(now, bytes),
             Phase::WaitRequest => self.on_request(bytes),
             Phase::Idle | Phase::Pending if bytes.is_empty() => Ok(NOTHING),
@@ -296,11 +265,11 @@ impl Wire for Stream {
     fn has_output(&self) -> bool {
         self.start_up.1 < self.start_up.0.len()
             || self.last_words.is_some()
-            || (self.phase == Phase::Open
+            || (self.handshake.is_open()
                 && (self.outbound.is_busy()
                     || self.wants_probe()
                     || !self.inbound.answers.is_empty()
-                    || self.acks.is_ripe(self.config.ack_limit)))
+                    || self.acks.is_ripe(self.config.common.ack_limit)))
     }
 
     fn poll_event(&mut self) -> Option<Event<'static>> {
@@ -333,29 +302,23 @@ impl Wire for Stream {
     }
 
     fn deadline(&self) -> Option<Time> {
-        if self.phase != Phase::Open {
-            return self.timeout;
-        }
-        let next = match self.held {
+        match self.held {
+            _ if !self.handshake.is_open() => self.handshake.deadline(),
             None if self.fenced => None,
-            None => self.acks.deadline(self.config.ack_delay),
+            None => self.acks.deadline(self.config.common.ack_delay),
             held => held,
-        };
-        match (self.timeout, next) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
         }
     }
 
     fn on_deadline(&mut self, now: Time) -> Result<(), Violation> {
-        if self.timeout.is_some_and(|at| now >= at) {
-            return Err(self.timed_out());
+        if let Some(detail) = self.handshake.overdue(now) {
+            return Err(self.silent(Blame::Peer, "RFC 5044 7.1.2", detail.into()));
         }
-        if self.phase == Phase::Open && self.held.is_some_and(|until| now >= until) {
+        if self.handshake.is_open() && self.held.is_some_and(|until| now >= until) {
             self.held = None;
             self.pending.resume = true;
         }
-        if self.acks.deadline(self.config.ack_delay).is_some_and(|at| now >= at) {
+        if self.acks.deadline(self.config.common.ack_delay).is_some_and(|at| now >= at) {
             self.acks.pacer().flush();
         }
         Ok(())
@@ -379,7 +342,7 @@ impl Wire for Stream {
     }
 
     fn facts(&self) -> Option<Facts> {
-        self.known.then(|| Facts {
+        self.handshake.is_agreed().then(|| Facts {
             wire: match self.agreed.revision {
                 Revision::One => "iWARP over TCP (MPA revision 1)",
                 Revision::Two => "iWARP over TCP (MPA revision 2)",

@@ -170,7 +170,7 @@ impl Stream {
         }
         match message {
             _ if message.needs_receive() && self.agreed.extension && !self.acks.pacer().spend() => {
-                let limit = self.acks.lacks_receive().then_some(self.config.receive_wait);
+                let limit = self.acks.lacks_receive().then_some(self.config.common.receive_wait);
                 return Begin::Wait(Waiting::Receive { limit });
             }
             Message::Read { .. } => {
@@ -214,7 +214,11 @@ impl Stream {
         if self.acks.is_owed()
             && (has_data
                 || probe
-                || self.acks.is_due(now, self.config.ack_delay, self.config.ack_limit))
+                || self.acks.is_due(
+                    now,
+                    self.config.common.ack_delay,
+                    self.config.common.ack_limit,
+                ))
         {
             return Some(control(&self.acks.take().header(), &[]));
         }

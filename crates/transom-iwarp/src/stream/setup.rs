@@ -1,10 +1,10 @@
 //! Start-up (RFC 5044 7.1, RFC 6581 9): two frames, and what follows from them.
 
 use transom_wire::{
-    Blame, Decoded, Event, ReadLimits, Role, SetupError, Time, Verdicts, Violation,
+    Blame, Decoded, Event, Phase, ReadLimits, Role, SetupError, Time, Verdicts, Violation,
 };
 
-use super::{NOTHING, Phase, Stream};
+use super::{NOTHING, Stream};
 use crate::faults::Fault;
 use crate::fpdu::Markers;
 use crate::mpa::{self, Enhanced, Kind, Malformed, StartUp, UNLIMITED};
@@ -24,29 +24,21 @@ impl RequestTerms {
     }
 }
 
+/// Bytes of private data that a start-up frame carries.
+fn room(enhanced: bool) -> usize {
+    mpa::MAX_PRIVATE - if enhanced { 4 } else { 0 }
+}
+
 /// A read limit as it travels.
 fn wire_limit(reads: u32) -> u16 {
     u16::try_from(reads).unwrap_or(UNLIMITED).min(UNLIMITED - 1)
 }
 
 impl Stream {
-    fn capped(&self, limits: ReadLimits) -> ReadLimits {
-        ReadLimits {
-            inbound: limits.inbound.min(self.config.read_caps.inbound),
-            outbound: limits.outbound.min(self.config.read_caps.outbound),
-        }
-    }
-
     /// Whether the Request counts one read more than its program wants: for verdicts by a peer that
     /// turns out to be a plain one. An offer of the extension always does.
     fn hides_a_slot(&self) -> bool {
         self.config.verdict_reads || self.config.extension
-    }
-
-    fn check_private(&self, enhanced: bool, private: &[u8]) -> Result<(), SetupError> {
-        let most = mpa::MAX_PRIVATE - if enhanced { 4 } else { 0 };
-        let limit = most.min(self.config.private_limit);
-        if private.len() > limit { Err(SetupError::PrivateData { limit }) } else { Ok(()) }
     }
 
     fn queue_start_up(&mut self, frame: &StartUp<'_>) {
@@ -62,13 +54,10 @@ impl Stream {
         limits: ReadLimits,
         private: &[u8],
     ) -> Result<(), SetupError> {
-        if self.phase != Phase::Idle {
-            return Err(SetupError::Order);
-        }
         let two = self.config.revision == Revision::Two;
-        self.check_private(two, private)?;
-        let limits = self.capped(limits);
-        if self.config.role == Role::Itself {
+        self.handshake.request(now, private, room(two))?;
+        let limits = self.handshake.capped(limits);
+        if self.config.common.role == Role::Itself {
             self.agree_with_itself(limits);
             return Ok(());
         }
@@ -97,8 +86,6 @@ impl Stream {
         });
         let revision = if two { 2 } else { 1 };
         self.queue_start_up(&StartUp { kind: Kind::Request, flags, revision, enhanced, private });
-        self.timeout = Some(now.after(self.config.reply_timeout));
-        self.phase = Phase::WaitReply;
         Ok(())
     }
 
@@ -110,8 +97,7 @@ impl Stream {
         (agreed.ird, agreed.ord, agreed.extension) = (reads, reads, true);
         self.settle_verdicts(true);
         self.measure();
-        self.known = true;
-        self.phase = Phase::Accepted;
+        self.handshake.on_reply();
         self.pending.accepted = true;
     }
 
@@ -148,13 +134,11 @@ impl Stream {
         let fault = reply.enhanced.and_then(|word| self.agree_as_initiator(word));
         self.settle_verdicts(two);
         self.measure();
-        self.timeout = None;
         self.hold(now);
         if let Some((fault, detail)) = fault {
             return Err(self.fault(fault, detail));
         }
-        self.phase = Phase::Accepted;
-        self.known = true;
+        self.handshake.on_reply();
         let limits = self.agreed.limits;
         Ok(Decoded { consumed, event: Some(Event::Accepted { limits, private }) })
     }
@@ -220,8 +204,7 @@ impl Stream {
             flags: request.flags,
             enhanced: request.enhanced,
         };
-        self.timeout = None;
-        self.phase = Phase::Pending;
+        self.handshake.on_request();
         let limits = self.offered();
         Ok(Decoded { consumed, event: Some(Event::ConnectRequest { limits, private }) })
     }
@@ -232,8 +215,7 @@ impl Stream {
 
     /// The offer of the Request, seen from here, without hidden slots of either side.
     fn offered(&self) -> ReadLimits {
-        let Some(word) = self.asked.enhanced else { return self.config.read_caps };
-        let caps = self.config.read_caps;
+        let Some(word) = self.asked.enhanced else { return self.config.common.read_caps };
         let of = |limit: u16| if limit == UNLIMITED { u32::MAX } else { u32::from(limit) };
         let (mut inbound, mut outbound) = (of(word.ord), of(word.ird));
         if self.takes_extension() {
@@ -242,7 +224,7 @@ impl Stream {
                 outbound = 0;
             }
         }
-        ReadLimits { inbound: inbound.min(caps.inbound), outbound: outbound.min(caps.outbound) }
+        self.handshake.capped(ReadLimits { inbound, outbound })
     }
 
     pub(super) fn send_reply(
@@ -251,19 +233,12 @@ impl Stream {
         limits: ReadLimits,
         private: &[u8],
     ) -> Result<(), SetupError> {
-        if self.phase != Phase::Pending {
-            return Err(SetupError::Order);
-        }
-        self.check_private(self.asked.enhanced.is_some(), private)?;
-        let offered = self.offered();
-        let limits = self.capped(limits);
+        self.handshake.reply(now, private, room(self.asked.enhanced.is_some()))?;
+        let limits = self.handshake.capped(limits);
         self.agreed.revision = if self.asked.revision >= 2 { Revision::Two } else { Revision::One };
         self.agreed.checksum = self.config.checksum || self.asked.has(mpa::CHECKSUM);
         self.agreed.extension = self.takes_extension();
-        self.agreed.limits = ReadLimits {
-            inbound: limits.inbound.min(offered.inbound),
-            outbound: limits.outbound.min(offered.outbound),
-        };
+        self.agreed.limits = limits.within(self.offered());
         self.agreed.ird = self.agreed.limits.inbound;
         self.agreed.ord = self.agreed.limits.outbound;
         let enhanced = self.asked.enhanced.map(|word| self.agree_as_responder(word, limits));
@@ -275,15 +250,11 @@ impl Stream {
             | if self.agreed.extension { mpa::ACCEPT } else { 0 };
         let revision = self.asked.revision;
         self.queue_start_up(&StartUp { kind: Kind::Reply, flags, revision, enhanced, private });
-        self.known = true;
         self.fenced = self.config.fence || self.agreed.extension;
         let speaks_first = enhanced.is_some_and(|word| word.peer_to_peer) || self.agreed.extension;
-        if speaks_first {
-            self.timeout = self.config.confirm_timeout.map(|wait| now.after(wait));
-            self.phase = Phase::WaitReady;
-        } else {
+        if !speaks_first {
             // Nothing else will say that the peer is there (iW 2.4).
-            self.phase = Phase::Open;
+            self.handshake.open();
             self.pending.established = true;
         }
         Ok(())
@@ -317,17 +288,13 @@ impl Stream {
     }
 
     pub(super) fn send_reject(&mut self, private: &[u8]) -> Result<(), SetupError> {
-        if self.phase != Phase::Pending {
-            return Err(SetupError::Order);
-        }
         let enhanced = self.asked.enhanced;
-        self.check_private(enhanced.is_some(), private)?;
+        self.handshake.reject(private, room(enhanced.is_some()))?;
         let checksum = self.config.checksum || self.asked.has(mpa::CHECKSUM);
         let flags = mpa::REJECT
             | if checksum { mpa::CHECKSUM } else { 0 }
             | if enhanced.is_some() { mpa::ENHANCED } else { 0 };
         let revision = self.asked.revision;
-        self.end();
         self.queue_start_up(&StartUp { kind: Kind::Reply, flags, revision, enhanced, private });
         Ok(())
     }
@@ -365,34 +332,18 @@ impl Stream {
         self.silent(Blame::Peer, "RFC 5044 7.1.2", detail)
     }
 
-    pub(super) fn timed_out(&mut self) -> Violation {
-        let detail = match (self.phase, self.config.role) {
-            (Phase::WaitReady, _) => "the peer did not complete the connection in time",
-            (_, Role::Active | Role::Itself) => {
-                "the peer did not answer the connection request in time"
-            }
-            (_, Role::Passive) => "the peer did not send a connection request in time",
-        };
-        self.silent(Blame::Peer, "RFC 5044 7.1.2", detail.into())
-    }
-
     /// The link is gone. `delivered`: in order, with every byte of this side taken.
     pub(super) fn end_of_link(&mut self, delivered: bool) -> Result<(), Violation> {
-        let phase = self.phase;
-        let detail = match phase {
-            Phase::Closing => return self.last_farewell(),
-            Phase::WaitReply if !self.heard => {
+        let detail = match self.handshake.cut_short() {
+            Some(_) if self.handshake.phase() == Phase::WaitReply && !self.heard => {
                 self.retry_older = self.config.revision == Revision::Two;
                 "the peer ended the link instead of answering the connection request"
             }
-            Phase::Idle | Phase::WaitReply | Phase::Accepted => "the link ended during start-up",
-            Phase::WaitRequest | Phase::Pending => "the link ended during start-up",
-            Phase::WaitReady => "the peer went away instead of completing the connection",
-            Phase::Open if self.cut => "the link ended in the middle of a frame",
-            Phase::Open if self.inbound.is_unfinished() => {
-                "the link ended in the middle of a message"
-            }
-            Phase::Open => {
+            Some(start_up) => start_up,
+            None if !self.handshake.is_open() => return self.last_farewell(),
+            None if self.cut => "the link ended in the middle of a frame",
+            None if self.inbound.is_unfinished() => "the link ended in the middle of a message",
+            None => {
                 if delivered {
                     self.settle_delivered();
                 }

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn s1_a_connection_without_bytes_times_out() {
     let mut side = passive();
-    let limit = Config::new(Role::Passive).handshake_timeout;
+    let limit = Config::new(Role::Passive).common.handshake_timeout;
     assert_eq!(side.wire.deadline(), Some(side.now.after(limit)));
     side.wait(limit - Duration::from_nanos(1));
     assert_eq!(side.violation, None);
@@ -71,7 +71,7 @@ fn s6_private_data_that_does_not_come_times_out() {
     side.feed(&request("4001 0200 00010203040506070809"));
     assert_eq!(side.taken(), []);
     assert_eq!(side.violation, None);
-    side.wait(Config::new(Role::Passive).handshake_timeout);
+    side.wait(Config::new(Role::Passive).common.handshake_timeout);
     closed_silently(side, Blame::Peer);
 }
 
@@ -123,7 +123,7 @@ fn s10_a_peer_that_asks_for_markers_gets_them() {
 fn s11_read_limits_are_capped() {
     let mut side = passive();
     side.feed(&request("5002 0004 3ffe 3ffe"));
-    let caps = Config::new(Role::Passive).read_caps;
+    let caps = Config::new(Role::Passive).common.read_caps;
     let Some(Got::Request { limits, .. }) = side.got.first() else { unreachable!() };
     assert_eq!(*limits, caps);
     let limits = ReadLimits { inbound: u32::MAX, outbound: u32::MAX };

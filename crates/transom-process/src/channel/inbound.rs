@@ -8,7 +8,7 @@ use transom_wire::{
     RefusalClass, Time, Violation,
 };
 
-use super::{Channel, NOTHING, Phase};
+use super::{Channel, NOTHING};
 use crate::ledger::CREDITS;
 use crate::record::{self, HEADER, Header, Kind};
 use crate::ring::INLINE;
@@ -123,7 +123,7 @@ impl Channel {
             self.inbound.last = self.inbound.taken;
             self.inbound.answered = header.kind == Kind::Answer;
         }
-        let event = if self.phase == Phase::Open {
+        let event = if self.handshake.is_open() {
             self.learn(header.ack).map_err(|broken| self.broken(broken))?;
             self.take(now, &header, payload).map_err(|broken| self.broken(broken))?
         } else {
@@ -146,7 +146,7 @@ impl Channel {
         let plain = header.kind == Kind::Write && header.flags == record::LAST;
         if !plain
             || !(1..=INLINE as u32).contains(&length)
-            || self.phase != Phase::Open
+            || !self.handshake.is_open()
             || self.inbound.is_unfinished()
         {
             return None;
@@ -377,18 +377,18 @@ impl Channel {
             (Some(operation), Some(class)) => format!("{operation:?} refused: {class:?}"),
             _ => "the peer says that a rule of the path was broken".to_owned(),
         };
-        self.end();
+        self.handshake.end();
         Event::PeerFailed { id, error: PeerError { class, operation, code, explanation } }
     }
 
     /// The peer broke a rule: the stream is dead. The peer learns that, but not why.
     pub(super) fn broken(&mut self, (rule, detail): Broken) -> Violation {
-        if self.phase == Phase::Open {
+        if self.handshake.is_open() {
             let ack = self.ack_word();
             self.outbound
                 .queue_control(Header { ack, address: u64::MAX, ..Header::new(Kind::Refuse) }, &[]);
         }
-        self.end();
+        self.handshake.end();
         Violation { blame: Blame::Peer, rule, detail }
     }
 
@@ -410,13 +410,13 @@ impl Channel {
         record: u64,
         explanation: Option<&str>,
     ) {
-        if self.phase == Phase::Open {
+        if self.handshake.is_open() {
             let detail = record::detail(operation, Some(class));
             let ack = self.ack_word();
             let header = Header { detail, address: record, ack, ..Header::new(Kind::Refuse) };
             self.outbound.queue_control(header, fitting(explanation.unwrap_or("")).as_bytes());
         }
-        self.end();
+        self.handshake.end();
     }
 }
 

@@ -5,11 +5,10 @@ mod inbound;
 mod outbound;
 mod setup;
 
-use std::time::Duration;
-
 use transom_wire::{
-    Begin, Decoded, Event, Facts, Frame, Framing, Message, MessageId, Placing, ReadLimits, Refusal,
-    RefusalClass, Role, SMALL_HEADER, SetupError, Time, Trailer, Verdicts, Violation, Wire,
+    Begin, Config, Decoded, Event, Facts, Frame, Framing, Handshake, Message, MessageId, Phase,
+    Placing, ReadLimits, Refusal, RefusalClass, SMALL_HEADER, SetupError, Time, Trailer, Verdicts,
+    Violation, Wire,
 };
 
 use crate::ledger::{Ledger, Patience};
@@ -17,75 +16,8 @@ use crate::record::{HEADER, LARGEST_PAYLOAD};
 use inbound::Inbound;
 use outbound::Outbound;
 
-/// The configuration of one side of a channel. The limits are those of start-up over TCP, so that a
-/// program cannot tell which path it has.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// The role at start-up: the active side speaks first.
-    pub role: Role,
-    /// The most private data to send, in bytes (RFC 6581: what fits beside the enhanced word).
-    pub private_limit: usize,
-    /// The most reads at a time, whatever is asked for.
-    pub read_caps: ReadLimits,
-    /// The link has a place for acknowledgements beside the records
-    /// ([`Wire::acknowledgement`]); if not, they are records of their own.
-    pub beside: bool,
-    /// Passive side: how long the Request may take, from the constructor.
-    pub handshake_timeout: Duration,
-    /// Active side: how long the other program may take to answer the Request.
-    pub reply_timeout: Duration,
-    /// Passive side: how long the other program may take to complete the connection.
-    pub confirm_timeout: Option<Duration>,
-    /// How long a Send may wait for a plain receive queue at the peer.
-    pub receive_wait: Duration,
-    /// How long an owed acknowledgement waits for a record to ride on.
-    pub ack_delay: Duration,
-    /// Owed records that are not kept waiting.
-    pub ack_limit: u32,
-}
-
-impl Config {
-    /// The usual.
-    #[must_use]
-    pub fn new(role: Role) -> Config {
-        Config {
-            role,
-            private_limit: 508,
-            read_caps: ReadLimits { inbound: 128, outbound: 128 },
-            beside: false,
-            handshake_timeout: Duration::from_secs(5),
-            reply_timeout: Duration::from_secs(60),
-            confirm_timeout: Some(Duration::from_secs(60)),
-            receive_wait: Duration::from_secs(1),
-            ack_delay: Duration::from_micros(20),
-            ack_limit: 16,
-        }
-    }
-}
-
 /// Bytes executed that are acknowledged without company: a quarter of what a ring holds.
 const ACK_BYTES: u64 = 2 * LARGEST_PAYLOAD as u64;
-
-/// Where a connection stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// Active: `connect` has not been called.
-    Idle,
-    /// Active: the Request is out.
-    WaitReply,
-    /// Active: accepted; `confirm` has not been called.
-    Accepted,
-    /// Passive: nothing has come.
-    WaitRequest,
-    /// Passive: the Request is here, the program thinks.
-    Pending,
-    /// Passive: accepted; the active side has not completed.
-    WaitReady,
-    /// Messages flow.
-    Open,
-    /// Ended: the rest is sent, what arrives is thrown away.
-    Closing,
-}
 
 /// Events that wait for `poll_event`.
 #[derive(Debug, Default)]
@@ -99,14 +31,9 @@ struct Pending {
 /// out.
 #[derive(Debug)]
 pub struct Channel {
-    config: Config,
-    phase: Phase,
-    /// Both start-up records have been seen or said.
-    known: bool,
+    handshake: Handshake,
+    /// The read limits agreed on; before the Reply those of the Request, seen from here.
     limits: ReadLimits,
-    /// Passive side: what the Request offers, seen from here.
-    offered: ReadLimits,
-    timeout: Option<Time>,
     /// The last call of `decode` left the beginning of a record over.
     cut: bool,
     inbound: Inbound,
@@ -121,30 +48,20 @@ impl Channel {
     /// A channel before its first record. A passive side's timeout begins to run.
     #[must_use]
     pub fn new(config: Config, now: Time) -> Channel {
-        let active = config.role == Role::Active;
         Channel {
-            phase: if active { Phase::Idle } else { Phase::WaitRequest },
-            known: false,
+            handshake: Handshake::new(config, now),
             limits: ReadLimits::default(),
-            offered: ReadLimits::default(),
-            timeout: (!active).then(|| now.after(config.handshake_timeout)),
             cut: false,
             inbound: Inbound::default(),
             outbound: Outbound::default(),
             ledger: Ledger::default(),
             pending: Pending::default(),
-            config,
         }
     }
 
     fn patience(&self) -> Patience {
-        Patience { delay: self.config.ack_delay, records: self.config.ack_limit, bytes: ACK_BYTES }
-    }
-
-    /// Nothing more is sent or received, but for what is queued.
-    fn end(&mut self) {
-        self.phase = Phase::Closing;
-        self.timeout = None;
+        let config = self.handshake.config();
+        Patience { delay: config.ack_delay, records: config.ack_limit, bytes: ACK_BYTES }
     }
 
     /// The acknowledgement that the next record carries.
@@ -171,7 +88,7 @@ impl Wire for Channel {
     }
 
     fn decode<'b>(&mut self, now: Time, bytes: &'b [u8]) -> Result<Decoded<'b>, Violation> {
-        if self.phase == Phase::Closing {
+        if self.handshake.phase() == Phase::Closing {
             return Ok(Decoded { consumed: bytes.len(), event: None });
         }
         let decoded = self.on_record(now, bytes);
@@ -205,8 +122,8 @@ impl Wire for Channel {
         self.begin_message(id, message)
     }
 
-    fn next_frame(&mut self, now: Time) -> Option<Frame> {
-        self.choose_frame(now)
+    fn next_frame(&mut self, _now: Time) -> Option<Frame> {
+        self.choose_frame()
     }
 
     fn whole(&mut self, _: Time, id: MessageId, message: &Message) -> Option<[u8; SMALL_HEADER]> {
@@ -229,11 +146,8 @@ impl Wire for Channel {
 
     fn has_output(&self) -> bool {
         self.outbound.has_words()
-            || self.phase == Phase::Open
-                && (self.outbound.current.is_some()
-                    || !self.inbound.answers.is_empty()
-                    || !self.config.beside
-                        && self.ledger.is_ripe(self.inbound.executed(), &self.patience()))
+            || self.handshake.is_open()
+                && (self.outbound.current.is_some() || !self.inbound.answers.is_empty())
     }
 
     fn poll_event(&mut self) -> Option<Event<'static>> {
@@ -256,20 +170,21 @@ impl Wire for Channel {
     }
 
     fn acknowledgement(&mut self, now: Time) -> Option<u64> {
-        let due = self.config.beside
-            && self.phase == Phase::Open
+        let due = self.handshake.is_open()
             && self.ledger.is_due(now, self.inbound.executed(), &self.patience());
         due.then(|| self.ack_word())
     }
 
     fn deadline(&self) -> Option<Time> {
-        let owed = self.ledger.deadline(&self.patience()).filter(|_| self.phase == Phase::Open);
-        [self.timeout, owed].into_iter().flatten().min()
+        if !self.handshake.is_open() {
+            return self.handshake.deadline();
+        }
+        self.ledger.deadline(&self.patience())
     }
 
     fn on_deadline(&mut self, now: Time) -> Result<(), Violation> {
-        if self.timeout.is_some_and(|at| now >= at) {
-            return Err(self.timed_out());
+        if let Some(detail) = self.handshake.overdue(now) {
+            return Err(self.silent(detail.into()));
         }
         if self.ledger.deadline(&self.patience()).is_some_and(|at| now >= at) {
             self.ledger.pacer().flush();
@@ -292,7 +207,7 @@ impl Wire for Channel {
     }
 
     fn facts(&self) -> Option<Facts> {
-        self.known.then_some(Facts {
+        self.handshake.is_agreed().then_some(Facts {
             wire: crate::WIRE,
             checksum: false,
             markers: false,

@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 
 use transom_wire::{
-    Begin, Frame, MAX_HEADER, Message, MessageId, Payload, ReadSlot, Refusal, Time, Waiting,
+    Begin, Frame, MAX_HEADER, Message, MessageId, Payload, ReadSlot, Refusal, Waiting,
 };
 
-use super::{Channel, Phase};
+use super::Channel;
 use crate::record::{self, HEADER, Header, Kind, LARGEST_PAYLOAD};
 use crate::ring::INLINE;
 
@@ -111,12 +111,13 @@ fn frame(header: &[u8], payload: Payload, length: u32, last: bool) -> Frame {
 
 impl Channel {
     pub(super) fn begin_message(&mut self, id: MessageId, message: &Message) -> Begin {
-        if self.phase != Phase::Open || self.outbound.current.is_some() {
+        if !self.handshake.is_open() || self.outbound.current.is_some() {
             return Begin::Wait(Waiting::Start);
         }
         match message {
             _ if message.needs_receive() && !self.ledger.spend() => {
-                let limit = self.ledger.lacks_receive().then_some(self.config.receive_wait);
+                let limit =
+                    self.ledger.lacks_receive().then_some(self.handshake.config().receive_wait);
                 return Begin::Wait(Waiting::Receive { limit });
             }
             Message::Read { .. } => {
@@ -143,7 +144,7 @@ impl Channel {
         let waits = self.outbound.current.is_some()
             || self.outbound.has_words()
             || !self.inbound.answers.is_empty();
-        if waits || self.phase != Phase::Open || length as usize > INLINE {
+        if waits || !self.handshake.is_open() || length as usize > INLINE {
             return None;
         }
         let flags = record::LAST;
@@ -156,11 +157,11 @@ impl Channel {
         Some(record::to_bytes(header.words()))
     }
 
-    pub(super) fn choose_frame(&mut self, now: Time) -> Option<Frame> {
+    pub(super) fn choose_frame(&mut self) -> Option<Frame> {
         if let Some(frame) = self.next_words() {
             return Some(frame);
         }
-        if self.phase != Phase::Open {
+        if !self.handshake.is_open() {
             return None;
         }
         // Records of two messages are never mixed: what has begun goes on. Otherwise they take turns.
@@ -177,16 +178,7 @@ impl Channel {
             return Some(frame);
         }
         self.outbound.answered = false;
-        if let Some(frame) = self.message_frame() {
-            return Some(frame);
-        }
-        let executed = self.inbound.executed();
-        let due = !self.config.beside && self.ledger.is_due(now, executed, &self.patience());
-        due.then(|| {
-            let ack = self.ack_word();
-            let header = Header { ack, ..Header::new(Kind::Ack) };
-            frame(&record::to_bytes(header.words()), Payload::None, 0, false)
-        })
+        self.message_frame()
     }
 
     fn next_words(&mut self) -> Option<Frame> {

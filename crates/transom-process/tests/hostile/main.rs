@@ -27,10 +27,10 @@ use transom_process::record::{self, HEADER, Header, Kind, LARGEST_PAYLOAD, LAST}
 use transom_process::ring::{
     Body, Consumer, DATA, Found, INLINE, Producer, Record, RingViolation, SLOTS, Side as Words,
 };
-use transom_process::{Area, Channel, Config, Duplex};
+use transom_process::{Area, Channel, Duplex};
 use transom_wire::{
-    Begin, Blame, Bytes, Event, Immediate, Message, MessageId, Operation, PeerError, ReadLimits,
-    Refusal, RefusalClass, Role, Time, Violation, Waiting, Wire,
+    Begin, Blame, Bytes, Config, Event, Immediate, Message, MessageId, Operation, PeerError,
+    ReadLimits, Refusal, RefusalClass, Role, Time, Violation, Waiting, Wire,
 };
 
 const LIMITS: ReadLimits = ReadLimits { inbound: 4, outbound: 4 };
@@ -402,12 +402,12 @@ impl Side {
 
 /// A side that waits for a Request.
 fn passive() -> Side {
-    Side::new(Config { beside: true, ..Config::new(Role::Passive) })
+    Side::new(Config::new(Role::Passive))
 }
 
 /// A side that waits for the Reply.
 fn active() -> Side {
-    let mut side = Side::new(Config { beside: true, ..Config::new(Role::Active) });
+    let mut side = Side::new(Config::new(Role::Active));
     side.wire.connect(side.now, LIMITS, b"").unwrap();
     side.said();
     side

@@ -119,7 +119,7 @@ fn private_data_has_the_limit_of_the_other_path() {
     side.wire.reject(side.now, &fits).unwrap();
     assert_eq!(side.said(), [(Header { length: 508, ..Header::new(Kind::Reject) }, fits.clone())]);
     ended(&mut side);
-    let mut side = Side::new(Config { beside: true, ..Config::new(Role::Active) });
+    let mut side = Side::new(Config::new(Role::Active));
     assert_eq!(side.wire.connect(side.now, LIMITS, &too_long), refused);
     assert_eq!((side.said(), side.wire.deadline()), (vec![], None));
     assert_eq!(side.wire.confirm(side.now), Err(Order));
@@ -166,7 +166,7 @@ fn every_wait_for_the_peer_ends() {
     for side in [pending(), answered()] {
         assert_eq!(side.wire.deadline(), None);
     }
-    let config = Config { beside: true, confirm_timeout: None, ..Config::new(Role::Passive) };
+    let config = Config { confirm_timeout: None, ..Config::new(Role::Passive) };
     let mut side = Side::new(config);
     side.record(limits(Kind::Request, LIMITS));
     side.wire.accept(side.now, LIMITS, b"").unwrap();

@@ -16,10 +16,10 @@ use std::time::Duration;
 
 use transom_core::trace::{TraceEvent, Tracer, What};
 use transom_core::{Connection, ConnectionConfig, Connector, Effects, QueuePair, Status};
-use transom_iwarp::{Config, Stream as Tcp};
+use transom_iwarp::Stream as Tcp;
 use transom_memory::{ConnectionId, QueuePairId};
 use transom_process::Channel;
-use transom_wire::{Role, Time, Wire};
+use transom_wire::{Config, Role, Time, Wire};
 
 use crate::arena::Arena;
 use crate::network::{End, Link, Way};
@@ -173,15 +173,11 @@ impl World {
             let wire: Box<dyn Wire> = match path {
                 Path::Tcp => {
                     checksum |= process.wire.checksum;
-                    Box::new(Tcp::new(Config { role, ..process.wire.clone() }, self.now))
+                    let mut config = process.wire.clone();
+                    config.common.role = role;
+                    Box::new(Tcp::new(config, self.now))
                 }
-                Path::Process => {
-                    let config = transom_process::Config {
-                        beside: true,
-                        ..transom_process::Config::new(role)
-                    };
-                    Box::new(Channel::new(config, self.now))
-                }
+                Path::Process => Box::new(Channel::new(Config::new(role), self.now)),
             };
             let spy = Spy::new(wire, self.watcher.clone());
             let dialect = process.dialect;

@@ -187,15 +187,18 @@ impl Options {
             checksum: self.checksum,
             extension: self.extension,
             largest_frame: self.largest_frame,
-            read_caps: self.reads,
+            common: transom_wire::Config {
+                read_caps: self.reads,
+                ..transom_wire::Config::new(role)
+            },
             ..Config::new(role)
         }
     }
 
-    /// Limits of connectors. Private data: what fits an MPA frame beside the enhanced word.
+    /// Limits of connectors.
     #[must_use]
     pub fn caps(&self) -> Caps {
-        let private = Config::new(Role::Active).private_limit;
+        let private = transom_wire::Config::new(Role::Active).private_limit;
         Caps { reads: self.reads, caller_data: private, callee_data: private }
     }
 

@@ -19,11 +19,11 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 
+use transom_process::Channel;
 use transom_process::upgrade::{
     Answer, Nonce, Offerer, Opening, PeerUser, PendingOffers, QUESTION, UpgradeOffer, question,
 };
-use transom_process::{Channel, Config};
-use transom_wire::{ReadLimits, Role};
+use transom_wire::{Config, ReadLimits, Role};
 
 use super::shared_memory::Rings;
 use super::{Link, State};
@@ -303,8 +303,7 @@ impl Link {
         role: Role,
         request: Option<(ReadLimits, &[u8])>,
     ) {
-        let config =
-            Config { beside: true, read_caps: self.shared.options.reads, ..Config::new(role) };
+        let config = Config { read_caps: self.shared.options.reads, ..Config::new(role) };
         let wire = Box::new(Channel::new(config, cx.now));
         let changed = state.connection.change_wire(cx, wire, request);
         let added = self.home(state).add(local.fd(), self.key);
