@@ -64,25 +64,13 @@ mod sys {
     }
 
     /// No queue here has a link, and no wait a limit: only the bell ends it.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum Woken {
-        Ready,
-        Also,
-        Signal,
-    }
-
-    pub fn poll_any(
-        _: &[(&Fd, bool)],
-        also: Option<std::os::fd::BorrowedFd<'_>>,
-        bell: &Doorbell,
-        limit: Option<Duration>,
-    ) -> io::Result<Woken> {
-        assert_eq!((limit, also.is_none()), (None, true));
+    pub fn poll_any(_: &[(&Fd, bool)], bell: &Doorbell, limit: Option<Duration>) -> io::Result<()> {
+        assert_eq!(limit, None);
         let mut rung = bell.rung.lock().unwrap();
         while !*rung {
             rung = bell.changed.wait(rung).unwrap();
         }
-        Ok(Woken::Ready)
+        Ok(())
     }
 
     pub fn now() -> Time {

@@ -34,7 +34,6 @@ pub use limits::guess_limiter::GuessLimit;
 pub use link::notifications::Sink;
 pub use link::queues::Settle;
 pub use link::silence::Silence;
-pub use objects::cq::Waited;
 
 pub(crate) use capture::begin as begin_capture;
 pub(crate) use config::options::status_of;
@@ -43,7 +42,7 @@ pub(crate) use inspect::{begin as begin_inspection, end as end_inspection, open_
 pub(crate) use link::Link;
 pub(crate) use link::notifications::Notifications;
 pub(crate) use objects::connector::Connector;
-pub(crate) use objects::cq::{Asleep, Cq};
+pub(crate) use objects::cq::Cq;
 pub(crate) use objects::listener::Listener;
 pub(crate) use objects::port_map::{MappedPort, PortQuestion};
 pub(crate) use objects::qp::Qp;

@@ -23,11 +23,11 @@ pub use error::{Error, Result};
 pub use memory::{Domain, Reservation, Window, WindowError};
 pub use port_map::{MappedPort, PortQuestion};
 pub use queue_pair::{FastRegistration, QueuePair, QueuePairOptions};
-pub use queues::{CompletionQueue, SharedReceiveQueue, wait_any};
+pub use queues::{CompletionQueue, SharedReceiveQueue};
 
 pub use crate::driver::{
     CaptureOptions, CaptureRing, Environment, EventSink, Explain, GuessLimit, HalfOpen,
-    LEDGER_STATUS, Ledger, Options, Path, PathReason, Settle, Silence, Sink, Trace, Waited,
+    LEDGER_STATUS, Ledger, Options, Path, PathReason, Settle, Silence, Sink, Trace,
 };
 pub use crate::sys::{
     Fault, Interface, PageError, check_pages, copy_in, copy_out, fetch_ahead, interfaces,

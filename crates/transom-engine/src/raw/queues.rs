@@ -1,12 +1,11 @@
 //! Completion queues and shared receive queues.
 
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::adapter::Owner;
 use super::{Adapter, Domain, Error, Result, Sink};
-use crate::driver::{Asleep, Cq, Srq, Waited};
+use crate::driver::{Cq, Srq};
 use crate::{Completion, NotifyKind, Sge, Status};
 
 /// A completion queue.
@@ -188,31 +187,6 @@ impl CompletionQueue {
             Err(e) => Some(e.status),
         }
     }
-}
-
-/// Block until `descriptor` can be read, or `until` says so, and move the bytes of the connections that
-/// feed `queues` meanwhile, so that no other thread has to be woken to wake this one (Verbs V101). For
-/// programs that sleep on a descriptor which sinks of [`CompletionQueue::notify`] make readable.
-/// Completions in the queues end no wait by themselves. The queues belong to one adapter.
-///
-/// # Errors
-/// `Forked`; `InsufficientResources` if the system cannot wait.
-pub fn wait_any(
-    queues: &[&CompletionQueue],
-    descriptor: BorrowedFd<'_>,
-    at_most: Option<Duration>,
-    until: &dyn Fn() -> bool,
-) -> Result<Waited> {
-    for queue in queues {
-        queue.owner.here()?;
-    }
-    let failed = |e: std::io::Error| {
-        Error::system(Status::InsufficientResources, format!("wait for completions: {e}"))
-    };
-    let deadline = at_most.map(|limit| crate::sys::now().after(limit));
-    let cqs: Vec<&Cq> = queues.iter().map(|queue| &*queue.cq).collect();
-    let asleep = Asleep::new(&cqs).map_err(failed)?;
-    asleep.wait(Some(descriptor), deadline, until).map_err(failed)
 }
 
 /// A shared receive queue.

@@ -3,7 +3,7 @@
 
 use super::{Fd, perturb};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
-use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fd::AsFd;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
@@ -169,42 +169,18 @@ impl AsFd for Doorbell {
     }
 }
 
-/// The reason why a wait has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Woken {
-    /// A descriptor, the bell, or the time.
-    Ready,
-    /// The descriptor of the program's own.
-    Also,
-    /// A signal.
-    Signal,
-}
-
-/// Wait until one of `fds` is readable (or writable where asked, or broken), or `also` is, or the time
-/// has passed. A signal ends the wait early.
-pub fn poll_any(
-    fds: &[(&Fd, bool)],
-    also: Option<BorrowedFd<'_>>,
-    bell: &Doorbell,
-    limit: Option<Duration>,
-) -> io::Result<Woken> {
-    let mut set: Vec<PollFd<'_>> = Vec::with_capacity(fds.len() + 2);
+/// Wait until one of `fds` is readable (or writable where asked, or broken) or the time has
+/// passed. A signal ends the wait early.
+pub fn poll_any(fds: &[(&Fd, bool)], bell: &Doorbell, limit: Option<Duration>) -> io::Result<()> {
+    let mut set: Vec<PollFd<'_>> = Vec::with_capacity(fds.len() + 1);
     set.push(PollFd::new(bell, PollFlags::IN));
     for (fd, write) in fds {
         let flags = if *write { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
         set.push(PollFd::new(*fd, flags));
     }
-    if let Some(also) = also {
-        set.push(PollFd::from_borrowed_fd(also, PollFlags::IN));
-    }
     perturb();
     match poll(&mut set, limit.map(timespec).as_ref()) {
-        Ok(_) => {
-            let last = set.last().filter(|_| also.is_some());
-            let said = last.is_some_and(|last| !last.revents().is_empty());
-            Ok(if said { Woken::Also } else { Woken::Ready })
-        }
-        Err(rustix::io::Errno::INTR) => Ok(Woken::Signal),
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(e) => Err(e.into()),
     }
 }

@@ -35,7 +35,7 @@ pub(crate) use capture::CaptureFiles;
 pub use copy::{Fault, copy_in, copy_out};
 pub(crate) use datagram::Datagrams;
 pub(crate) use diag::{is_answered, user_of_peer};
-pub use event::{Alarm, Doorbell, Epoll, Woken, poll_any};
+pub use event::{Alarm, Doorbell, Epoll, poll_any};
 pub(crate) use exit::{AtExit, add_exit_hook, call_frames};
 #[cfg(test)]
 pub(crate) use fault::hold as hold_handlers;

@@ -69,8 +69,7 @@ impl Server {
                     let _ = self.answer(&local);
                 }
                 Err(IoError::NotNow) => {
-                    let waits =
-                        sys::poll_any(&[(self.listener.fd(), false)], None, &self.bell, None);
+                    let waits = sys::poll_any(&[(self.listener.fd(), false)], &self.bell, None);
                     if waits.is_err() {
                         return; // the descriptor was closed under us
                     }
@@ -102,7 +101,7 @@ impl Server {
                         return Err(Unfinished);
                     }
                     let wait = Some(Duration::from_nanos(left));
-                    sys::poll_any(&[(local.fd(), true)], None, &self.bell, wait)
+                    sys::poll_any(&[(local.fd(), true)], &self.bell, wait)
                         .map_err(|_| Unfinished)?;
                 }
                 Err(_) => return Err(Unfinished),

@@ -1,7 +1,6 @@
 //! A completion queue with its waiters and the links that feed it.
 
 use std::cell::RefCell;
-use std::os::fd::BorrowedFd;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use super::removal::Notifies;
 use super::shared::Shared;
 use super::sleepers::{Bell, Sleepers};
 use super::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
-use crate::sys::{self, Doorbell, Woken, poll_any};
+use crate::sys::{self, Doorbell, poll_any};
 use crate::{Capacity, Completion, CompletionQueue, EndReason, NotifyKind, Status};
 
 /// Links that a polling or waiting thread looks at one by one. Of more it asks which are ready.
@@ -243,6 +242,7 @@ impl Cq {
     }
 
     /// Block until there is an entry, or the queue has failed, or `until` says so, or the time is up.
+    /// The thread waits for the sockets itself: no other has to be woken first to wake it.
     pub(crate) fn wait(
         &self,
         limit: Option<Duration>,
@@ -250,15 +250,32 @@ impl Cq {
     ) -> std::io::Result<bool> {
         let deadline = limit.map(|limit| sys::now().after(limit));
         self.linger();
-        let cqs = [self];
-        let asleep = Asleep::new(&cqs)?;
-        let over = || self.has_news() || until();
+        let asleep = Asleep::new(self)?;
         loop {
-            match asleep.wait(None, deadline, &over)? {
-                Waited::Over => return Ok(true),
-                Waited::TimeIsUp => return Ok(false),
-                Waited::Signal => {}
+            if self.has_news() || until() {
+                return Ok(true);
             }
+            let hot = (0..HOT).map_while(|index| self.hot(index));
+            let waits: Vec<_> = hot.map(|link| link.wait_here()).collect();
+            let ready_set = self.ready_set().map(|shared| shared.wait_for_ready_set());
+            // These last passes may have found something, or bytes arrived before this thread was
+            // seen asleep.
+            if self.has_news() || until() {
+                return Ok(true);
+            }
+            let left = match deadline.map(|d: Time| d.since(sys::now())) {
+                Some(Duration::ZERO) => return Ok(false),
+                _ if waits.iter().any(super::link::Waiting::is_unread) => Some(Duration::ZERO),
+                left => left,
+            };
+            let mut fds: Vec<_> = waits.iter().filter_map(super::link::Waiting::interest).collect();
+            fds.extend(ready_set.iter().map(|ready_set| (ready_set.fd(), false)));
+            poll_any(&fds, &asleep.bell, left)?;
+            asleep.bell.silence();
+            drop(fds);
+            drop(waits);
+            drop(ready_set);
+            self.progress();
         }
     }
 
@@ -305,85 +322,27 @@ thread_local! {
     static BELL: RefCell<Option<Arc<Doorbell>>> = const { RefCell::new(None) };
 }
 
-/// How a wait has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waited {
-    /// The awaited condition holds.
-    Over,
-    /// Nothing of that, in the time that there was.
-    TimeIsUp,
-    /// A signal was handled meanwhile.
-    Signal,
-}
-
-/// This thread among the sleepers of some queues.
-pub(crate) struct Asleep<'a> {
-    cqs: &'a [&'a Cq],
+/// This thread among the sleepers.
+struct Asleep<'a> {
+    cq: &'a Cq,
     bell: Arc<Doorbell>,
 }
 
 impl<'a> Asleep<'a> {
-    pub(crate) fn new(cqs: &'a [&'a Cq]) -> std::io::Result<Asleep<'a>> {
+    fn new(cq: &'a Cq) -> std::io::Result<Asleep<'a>> {
         let bell = BELL.with_borrow_mut(|kept| match kept {
             Some(bell) if bell.is_ours() => Ok(bell.clone()),
             _ => Doorbell::new().map(|bell| kept.insert(Arc::new(bell)).clone()),
         })?;
         bell.silence();
-        for cq in cqs {
-            cq.sleepers.join(&bell);
-        }
-        Ok(Asleep { cqs, bell })
-    }
-
-    /// Sleep until `over` says so, or `also` can be read, or the time is up, or a signal comes. The thread
-    /// waits for the sockets itself: no other has to be woken first to wake it.
-    pub(crate) fn wait(
-        &self,
-        also: Option<BorrowedFd<'_>>,
-        deadline: Option<Time>,
-        over: &dyn Fn() -> bool,
-    ) -> std::io::Result<Waited> {
-        loop {
-            if over() {
-                return Ok(Waited::Over);
-            }
-            let hot = |cq: &'a Cq| (0..HOT).map_while(|index| cq.hot(index));
-            let waits: Vec<_> =
-                self.cqs.iter().flat_map(|cq| hot(cq)).map(|link| link.wait_here()).collect();
-            let ready_set = self.cqs.iter().find_map(|cq| cq.ready_set());
-            let ready_set = ready_set.map(|shared| shared.wait_for_ready_set());
-            // These last passes may have found something, or bytes arrived before this thread was
-            // seen asleep.
-            if over() {
-                return Ok(Waited::Over);
-            }
-            let left = match deadline.map(|d: Time| d.since(sys::now())) {
-                Some(Duration::ZERO) => return Ok(Waited::TimeIsUp),
-                _ if waits.iter().any(super::link::Waiting::is_unread) => Some(Duration::ZERO),
-                left => left,
-            };
-            let mut fds: Vec<_> = waits.iter().filter_map(super::link::Waiting::interest).collect();
-            fds.extend(ready_set.iter().map(|ready_set| (ready_set.fd(), false)));
-            let woken = poll_any(&fds, also, &self.bell, left)?;
-            self.bell.silence();
-            drop(fds);
-            drop(waits);
-            drop(ready_set);
-            self.cqs.iter().for_each(|cq| cq.progress());
-            match woken {
-                Woken::Ready => {}
-                Woken::Also => return Ok(Waited::Over),
-                Woken::Signal => return Ok(Waited::Signal),
-            }
-        }
+        cq.sleepers.join(&bell);
+        Ok(Asleep { cq, bell })
     }
 }
 
 impl Drop for Asleep<'_> {
     fn drop(&mut self) {
-        for cq in self.cqs {
-            cq.sleepers.leave(&self.bell);
-        }
+        self.cq.sleepers.leave(&self.bell);
     }
 }
 

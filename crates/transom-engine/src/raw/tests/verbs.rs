@@ -1,7 +1,6 @@
 //! Queue pairs that outlive their connections (verbs 6), over real links.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
@@ -11,9 +10,7 @@ use super::harness::*;
 use super::namespace::{OURS, PEERS, with_addresses};
 use super::rings::until;
 use crate::dialect::VERBS;
-use crate::raw::{
-    Adapter, Connector, EventSink, Listener, Options, QueuePairOptions, Waited, wait_any,
-};
+use crate::raw::{Adapter, Connector, EventSink, Listener, Options, QueuePairOptions};
 use crate::tables::ConnectorState;
 use crate::{
     Completion, CompletionKind, Data, EndReason, Flags, Limits, Operation, QueuePairEvent,
@@ -835,45 +832,6 @@ fn v80_a_program_does_not_wait_for_ever_to_finish() {
     end.connector.connect(None, deaf.local_addr().unwrap(), LIMITS, b"", sink).unwrap();
     let (_stream, _) = deaf.accept().unwrap();
     assert_eq!(end.adapter.finish(Duration::from_millis(20)), Ok(false));
-}
-
-/// V101: a thread that sleeps on a descriptor of the program's, and on several queues, moves the bytes
-/// itself, and wakes by whatever makes the descriptor readable, a completion of either queue or not.
-#[test]
-fn v101_a_thread_waits_for_a_descriptor_and_moves_the_bytes_of_several_queues() {
-    let (read, write) = rustix::pipe::pipe().unwrap();
-    let write = Arc::new(write);
-    let mut pairs: Vec<_> = (0..2).map(|_| ends()).collect();
-    let adapter = pairs[0].1.adapter.clone();
-    for (active, passive) in &mut pairs {
-        *passive = End::on(&adapter);
-        connect(active, passive);
-    }
-    let queues = [&pairs[0].1.cq, &pairs[1].1.cq];
-    let never = || false;
-    let soon = Some(Duration::from_millis(5));
-    let wait = |limit| wait_any(&queues, read.as_fd(), limit, &never).unwrap();
-    assert_eq!(wait(soon), Waited::TimeIsUp);
-    for round in 0..20 {
-        let (active, passive) = &pairs[round % 2];
-        passive.qp.post_receive(20, &[]).unwrap();
-        let tell = write.clone();
-        let sink = crate::raw::Sink::call(move |_| _ = rustix::io::write(&*tell, &[1]).unwrap());
-        passive.cq.notify(crate::NotifyKind::Any, sink).unwrap();
-        send(active, 1);
-        assert_eq!(wait(Some(PATIENCE)), Waited::Over);
-        assert_eq!(rustix::io::read(&read, &mut [0; 8]).unwrap(), 1);
-        // An entry in a queue ends no wait.
-        assert_eq!(wait(soon), Waited::TimeIsUp, "round {round}");
-        assert_eq!(outcomes(passive, 1), [(20, OK)]);
-        assert_eq!(outcomes(active, 1), [(1, OK)]);
-    }
-    assert_eq!(wait_any(&queues, read.as_fd(), None, &|| true).unwrap(), Waited::Over);
-    // Not a completion, but something else of the program's.
-    std::thread::scope(|scope| {
-        scope.spawn(|| rustix::io::write(&*write, &[1]).unwrap());
-        assert_eq!(wait(Some(PATIENCE)), Waited::Over);
-    });
 }
 
 /// V37: of both its queues.
