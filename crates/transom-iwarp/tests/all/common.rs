@@ -1,6 +1,5 @@
 //! A side of a connection for tests: a [`Stream`] and the little that an engine does around it.
-#![allow(dead_code, unreachable_pub)]
-#![allow(clippy::unwrap_used, clippy::panic)] // as in any test
+#![allow(unreachable_pub)]
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;

@@ -34,7 +34,7 @@ fn f2_frames_shorter_than_their_header() {
         ulpdu.resize(length, 0);
         side.feed(&raw(&ulpdu));
         assert!(matches!(side.taken()[..], [Got::Failed { id: None, .. }]));
-        assert_eq!(side.talk(), []);
+        assert_eq!(side.talk(), b"");
     }
 }
 

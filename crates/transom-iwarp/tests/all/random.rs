@@ -1,11 +1,7 @@
 //! Random messages in random pieces arrive as they were; random bytes break nothing. Whatever
 //! mutated sessions do is in transom-fuzz.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{Got, LIMITS, Pair, Side, memory};
+use crate::common::{Got, LIMITS, Pair, Side, memory};
 use proptest::prelude::*;
 use transom_captures::Session;
 use transom_fuzz::stream as fuzz;
@@ -291,7 +287,7 @@ fn seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// `cargo test -p transom-iwarp --test random -- --ignored write_the_corpus` writes the corpus of
+/// `cargo test -p transom-iwarp --test all -- --ignored write_the_corpus` writes the corpus of
 /// the fuzz target anew.
 #[test]
 #[ignore = "writes fuzz/corpus/stream"]

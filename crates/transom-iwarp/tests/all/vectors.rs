@@ -1,11 +1,7 @@
 //! The vectors of iW 16, each decoded and encoded. Where a `Stream` can send a frame, it must send
 //! these bytes; where it can receive one, it must decode it.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{Got, Pair, Side, hex};
+use crate::common::{self, Got, Pair, Side, hex};
 use transom_iwarp::ddp::{Segment, Target};
 use transom_iwarp::extension::Ack;
 use transom_iwarp::fpdu::{self, Broken, Markers};

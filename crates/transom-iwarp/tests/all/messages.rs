@@ -1,10 +1,6 @@
 //! Messages between two streams.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{Got, Pair, memory};
+use crate::common::{Got, Pair, memory};
 use transom_iwarp::Config;
 use transom_wire::{Role, Verdicts, Wire};
 

@@ -1,8 +1,6 @@
 //! A [`Stream`] plays each side of each recorded session of siw, with tokens, addresses and
 //! payloads as recorded: whatever it emits must be what siw emitted, byte for byte.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use transom_captures::{Session, Unit};
 use transom_iwarp::ddp::{Segment, Target};
 use transom_iwarp::mpa::{self, Kind, StartUp};

@@ -1,10 +1,6 @@
 //! The hostile-input checklist of iW 14, a test per line, named after it. The rules of
 //! `docs/rules/iwarp.md` say which lines are held elsewhere.
 
-#![allow(clippy::unwrap_used)]
-
-#[path = "../common/mod.rs"]
-mod common;
 mod floods;
 mod framing;
 mod headers;
@@ -13,7 +9,7 @@ mod start_up;
 
 use std::time::Duration;
 
-use common::{Got, Pair, Side, hex, terminate_code};
+use crate::common::{self, Got, Pair, Side, hex, terminate_code};
 use transom_iwarp::{Config, Ready, Stream, fpdu, mpa};
 use transom_wire::{Blame, ReadLimits, RefusalClass, Role, Wire};
 
@@ -49,7 +45,7 @@ fn refused(side: &mut Side, code: (u8, u8, u8)) {
     let said = side.talk();
     assert_eq!(terminate_code(&said), Some(code));
     // Once, and nothing after it (RFC 5040 7.1).
-    assert_eq!(side.talk(), []);
+    assert_eq!(side.talk(), b"");
     assert!(!side.wire.has_output());
     assert!(side.wire.facts().is_some(), "what was agreed stays known");
     // Later bytes are thrown away.
@@ -112,7 +108,7 @@ fn waiting() -> Side {
 fn closed_silently(mut side: Side, blame: Blame) {
     assert_eq!(side.violation.as_ref().unwrap().blame, blame);
     assert_eq!(side.taken(), []);
-    assert_eq!(side.talk(), []);
+    assert_eq!(side.talk(), b"");
     assert!(!side.wire.has_output());
     assert_eq!(side.wire.deadline(), None);
     assert!(side.wire.facts().is_none());

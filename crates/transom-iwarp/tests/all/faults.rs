@@ -1,12 +1,8 @@
 //! The decision table of iW 7.4, row by row; Terminates both ways; and whom a Terminate blames.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::collections::HashSet;
 
-use common::{Got, Pair};
+use crate::common::{self, Got, Pair};
 use transom_iwarp::faults::{self, Fault, TABLE};
 use transom_iwarp::terminate::{About, Terminate};
 use transom_iwarp::{Config, TerminateForm};

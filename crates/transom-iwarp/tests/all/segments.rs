@@ -1,10 +1,6 @@
 //! Frame sizes (iW 3.1, 3.2) and markers (iW 3.3) over more than the vectors.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{Pair, Side};
+use crate::common::{self, Pair, Side};
 use transom_iwarp::{Config, DEFAULT_FRAME, fpdu, mpa};
 use transom_wire::{Role, Wire};
 

@@ -1,7 +1,5 @@
 //! Every frame of every recorded session of siw: decoded, and encoded again byte for byte.
 
-#![allow(clippy::unwrap_used)]
-
 use transom_captures::{Session, Unit};
 use transom_iwarp::TerminateForm;
 use transom_iwarp::ddp::Segment;
