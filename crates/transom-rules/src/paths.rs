@@ -56,14 +56,18 @@ pub fn hold() {
     assert_eq!(memory_is_shared(), of_this_run() == "process", "the other path is used");
 }
 
-/// A suite over both paths: its tests once more over TCP, and one that makes a connection by `$connect`,
-/// which calls [`hold`](crate::paths::hold) meanwhile.
+/// A suite over both paths: its tests once more over TCP, or those whose names contain one of `$only`,
+/// and one that makes a connection by `$connect`, which calls [`hold`](crate::paths::hold) meanwhile.
 #[macro_export]
 macro_rules! over_both_paths {
     ($connect:expr) => {
+        $crate::over_both_paths!($connect,);
+    };
+    ($connect:expr, $($only:expr),*) => {
         #[test]
         fn the_same_tests_pass_over_tcp() {
-            $crate::paths::again_over_tcp(&[], &[]);
+            let only: &[&str] = &[$($only, "the_path_is_the_one",)*];
+            $crate::paths::again_over_tcp(only, &[]);
         }
 
         #[test]

@@ -1,13 +1,8 @@
 //! Connections (NDK 9): one test per rule, each in every mode.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::type_complexity)]
-#![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
 
-mod common;
-use common::*;
+use crate::common::*;
 use transom_ndkpi::dispatch::*;
 use transom_ndkpi::{Mode, Status};
-
-transom_rules::over_both_paths!(path_holds());
 
 /// NDK 9.1, 9.4, CN-5: the request can be looked at, rejected, or just closed; a paused listener is
 /// no listener.

@@ -1,14 +1,9 @@
 //! Fast registration (NDK 11.5): one test per rule, each in every mode.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::type_complexity)]
-#![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
 
-mod common;
-use common::fixture::*;
-use common::*;
+use crate::common::fixture::*;
+use crate::common::*;
 use transom_ndkpi::flags::{mr as flag, op};
 use transom_ndkpi::{OpenOptions, Status};
-
-transom_rules::over_both_paths!(path_holds());
 
 #[test]
 fn fr01_only_a_region_made_for_it_is_fast_registered() {

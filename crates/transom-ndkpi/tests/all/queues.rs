@@ -1,15 +1,12 @@
 //! Completion queues, posts and deferral (NDK 7, 8): one test per rule, each in every mode.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::type_complexity)]
-#![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
 
-mod common;
 use std::ffi::c_void;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use transom_ndkpi::dispatch::*;
 use transom_ndkpi::flags::{mr as flag, notify, op};
 use transom_ndkpi::types::*;
@@ -38,8 +35,6 @@ unsafe extern "C" fn notified(context: *mut c_void, status: i32) {
     notified.running.fetch_sub(1, Ordering::SeqCst);
     notified.told.send(status).unwrap();
 }
-
-transom_rules::over_both_paths!(path_holds());
 
 /// NDK CQ-5, CQ-6, CQ-15, WR-11: what satisfies which arm, and what two arms amount to.
 #[test]

@@ -1,13 +1,10 @@
 //! A refused call changes nothing: neither the callback for the connection's end, nor the queue
 //! pair of each connector (NDK 2.2, 9.3).
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::type_complexity)]
-#![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
 
-mod common;
 use std::ffi::c_void;
 use std::time::{Duration, Instant};
 
-use common::*;
+use crate::common::*;
 use transom_ndkpi::dispatch::*;
 use transom_ndkpi::{Mode, Status};
 use transom_rules::ports::Held;

@@ -1,25 +1,19 @@
 //! An act, and each front's answer: the same bytes registered through v2, NDKPI and Winsock Direct
 //! at once, each used as its programs use it. The table that this generates is `FRONTS.md`; the
 //! test compares.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::type_complexity)]
-#![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
-
-mod common;
-mod nd2;
-#[path = "../../transom-winsock-direct/tests/common/mod.rs"]
-mod wsd;
 
 use std::fmt::Write as _;
 
-use common::{
-    Describe as _, Pages, Ptr, another, close_all, deregister, mw, pair, register, token,
+use crate::common::{
+    self, Describe as _, Pages, Ptr, another, close_all, deregister, mw, pair, register, token,
     window_token,
 };
+use crate::wsd::Describe as _;
+use crate::{nd2, wsd};
 use transom_ndkpi::flags::{mr as flag, op};
 use transom_ndkpi::{Mode, Status};
 use transom_winsock_direct::abi::mem;
 use transom_winsock_direct::{Direction, Error, Range};
-use wsd::Describe as _;
 
 const LENGTH: u32 = 64;
 
@@ -425,7 +419,7 @@ fn one_act_what_each_front_answers() {
         "# One act, three answers\n\n\
          The same bytes, registered through NetworkDirect v2 (its COM interface), NDKPI (its dispatch\n\
          tables) and Winsock Direct (its functions). Each row was observed by `cargo test -p\n\
-         transom-ndkpi --test fronts`, which also compares this file with what it sees.\n\
+         transom-ndkpi --test all fronts`, which also compares this file with what it sees.\n\
          Answers to a peer's act are what the peer's program is told.\n\n\
          | act | v2 | NDKPI | Winsock Direct |\n|---|---|---|---|\n",
     );

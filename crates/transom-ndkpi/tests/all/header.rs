@@ -1,6 +1,5 @@
 //! `ndkpi.h` has the layout of the original, in C and in C++: `layout.c` says so to the compiler;
 //! and the tables that the library fills in have the same order.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::type_complexity)]
 
 use std::path::Path;
 use std::process::Command;
@@ -28,7 +27,7 @@ fn ndk_4_5_the_header_has_the_layout_of_the_original() {
 /// The Rust names differ from the header's in form, and in what the table's name says already.
 #[test]
 fn ndk_5_the_library_fills_the_tables_in_the_headers_order() {
-    let layout = include_str!("layout.c");
+    let layout = include_str!("../layout.c");
     for (table, entries) in [
         ("ADAPTER", AdapterDispatch::ENTRIES),
         ("PD", PdDispatch::ENTRIES),

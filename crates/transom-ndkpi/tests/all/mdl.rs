@@ -1,11 +1,8 @@
 //! Memory descriptor lists: the layout of the original, filled in and taken apart (NDK 4.3).
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::type_complexity)]
-#![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
 
-mod common;
 use std::ffi::c_void;
 
-use common::*;
+use crate::common::*;
 use transom_ndkpi::mdl::*;
 
 fn at(address: usize) -> *mut c_void {

@@ -1,10 +1,7 @@
 //! NdkBind, NdkInvalidate, NdkSendAndInvalidate (NDK 11.6, 11.7): one test per rule, each in every
 //! mode.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::type_complexity)]
-#![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
 
-mod common;
-use common::*;
+use crate::common::*;
 use transom_ndkpi::dispatch::*;
 use transom_ndkpi::flags::{mr as flag, op};
 use transom_ndkpi::{Mode, Status};
@@ -54,8 +51,6 @@ impl Fixture {
         self.server.end(&[extra, &[self.mr.0]].concat());
     }
 }
-
-transom_rules::over_both_paths!(path_holds());
 
 #[test]
 fn mw01_a_window_is_nothing_before_its_bind() {

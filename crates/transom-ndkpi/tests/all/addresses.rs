@@ -1,14 +1,11 @@
 //! Local and remote addresses, and what is said where a connection cannot come about (NDK 6.7,
 //! 9.2).
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::type_complexity)]
-#![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
 
-mod common;
 use std::io::Write;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::process::Command;
 
-use common::*;
+use crate::common::*;
 use transom_ndkpi::dispatch::*;
 use transom_ndkpi::types::Version;
 use transom_ndkpi::{NdkOpenAdapter, Status};
@@ -304,7 +301,7 @@ fn what_is_no_address_is_an_invalid_parameter() {
 }
 
 const ALONE: &str = "TRANSOM_ONE_PORT";
-const THIS: &str = "without_a_free_port_there_are_too_many_addresses";
+const THIS: &str = "addresses::without_a_free_port_there_are_too_many_addresses";
 
 /// TOO_MANY_ADDRESSES: the system chooses the port, and none is left. In a network namespace with
 /// one, so that no other test runs out.

@@ -1,12 +1,9 @@
 //! Each limit that NdkQueryAdapterInfo tells holds: so much is granted, and one more is refused
 //! (NDK 4.1, 6.2, 6.3, 6.5).
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::type_complexity)]
-#![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
 
-mod common;
 use std::ffi::c_void;
 
-use common::*;
+use crate::common::*;
 use transom_ndkpi::dispatch::*;
 use transom_ndkpi::flags::{mr as flag, op};
 use transom_ndkpi::types::*;

@@ -1,8 +1,7 @@
 //! The example as it is meant: a C program registers scattered pages of a real file, and another
 //! process (this one) reads them by RDMA and verifies the digest.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::type_complexity)]
 
-#[path = "../examples/fetch_pages.rs"]
+#[path = "../../examples/fetch_pages.rs"]
 mod fetch_pages;
 
 use std::io::{BufRead, BufReader};

@@ -1,19 +1,14 @@
 //! Objects and their lifetimes (NDK 2.3, 3): one test per rule, each in every mode.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::type_complexity)]
-#![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
 
-mod common;
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use common::*;
+use crate::common::*;
 use transom_ndkpi::dispatch::*;
 use transom_ndkpi::flags::{mr as flag, notify, op};
 use transom_ndkpi::types::*;
 use transom_ndkpi::{Mode, NdkOpenAdapter, Status};
-
-transom_rules::over_both_paths!(path_holds());
 
 #[test]
 fn ob1_headers_are_filled_in() {
@@ -61,7 +56,7 @@ fn ob2_the_table_is_the_consumers_to_replace() {
 /// NDK OB-3: what is not built says so, and the README lists the same.
 #[test]
 fn ob3_entries_that_are_not_built_say_so() {
-    let readme = include_str!("../README.md");
+    let readme = include_str!("../../README.md");
     for entry in NOT_BUILT {
         assert!(readme.contains(entry), "{entry} is missing in the README");
     }
@@ -497,7 +492,7 @@ fn lt13_a_connect_that_is_closed_leaves_its_queue_pair() {
         closed.get();
         close_all(&[asked, listener]);
         let events = Server::new(server.qp);
-        let (listener, port) = common::listener(server.adapter, Some(accept_it), &events);
+        let (listener, port) = crate::common::listener(server.adapter, Some(accept_it), &events);
         client.connector = connector(client.adapter);
         assert_eq!(connect(client.connector, client.qp, port, &[]), Status::SUCCESS);
         assert_eq!(complete(client.connector), Status::SUCCESS);

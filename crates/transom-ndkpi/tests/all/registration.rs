@@ -1,9 +1,6 @@
 //! NdkRegisterMr and NdkDeregisterMr (NDK 11.1, 11.2): one test per rule, each in every mode.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::type_complexity)]
-#![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
 
-mod common;
-use common::*;
+use crate::common::*;
 use transom_ndkpi::dispatch::*;
 use transom_ndkpi::flags::{mr as flag, op};
 use transom_ndkpi::{Mode, OpenOptions, Status};
@@ -166,7 +163,7 @@ fn mr07_bytes_are_named_by_the_first_address() {
         let mr = mr(client.pd);
         assert_eq!(register(mr, list.0, 2000, 0).1, Status::SUCCESS);
         let (target_mr, remote) = server.mr(&target, flag::ALLOW_REMOTE_WRITE);
-        let sge = common::sge(NOWHERE + 100, 50, token(mr));
+        let sge = crate::common::sge(NOWHERE + 100, 50, token(mr));
         let at = target.address();
         assert_eq!(client.write(1, &[sge], at, remote), Status::SUCCESS);
         assert_eq!(client.one().1, Status::SUCCESS);

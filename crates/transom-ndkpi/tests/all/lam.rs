@@ -1,16 +1,11 @@
 //! Logical address mappings and the privileged token (NDK 11.3, 11.4): one test per rule, each in
 //! every mode.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::type_complexity)]
-#![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
 
-mod common;
-use common::fixture::*;
-use common::*;
+use crate::common::fixture::*;
+use crate::common::*;
 use transom_ndkpi::dispatch::*;
 use transom_ndkpi::flags::mr as flag;
 use transom_ndkpi::{OpenOptions, Status};
-
-transom_rules::over_both_paths!(path_holds());
 
 // ---- NDK 11.3 ----
 

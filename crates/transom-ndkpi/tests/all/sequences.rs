@@ -7,17 +7,13 @@
 //!
 //! `TRANSOM_SEED=s TRANSOM_SEQUENCES=n`: n sequences from seed s on; TRANSOM_TRACE prints what was
 //! answered. A failure names its seed.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-#![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
-
-mod common;
 
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use transom_ndkpi::dispatch::*;
 use transom_ndkpi::flags::op;
 use transom_ndkpi::types::*;

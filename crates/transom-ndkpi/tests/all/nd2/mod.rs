@@ -304,7 +304,7 @@ pub fn name(status: i32) -> String {
     if status as u32 == 0xC000_003E {
         return "STATUS_DATA_ERROR".to_owned();
     }
-    let header = include_str!("../../../../include/ndstatus.h");
+    let header = include_str!("../../../../../include/ndstatus.h");
     let value = format!("0x{:08x}", status as u32);
     let named = |line: &&str| line.to_ascii_lowercase().contains(&value);
     let line = header.lines().find(named).unwrap_or_else(|| panic!("{value} has no name"));

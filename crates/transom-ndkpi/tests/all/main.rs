@@ -1,0 +1,35 @@
+//! The front's tests, in one program.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::type_complexity)]
+#![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
+
+mod addresses;
+mod common;
+mod connections;
+mod fast;
+mod fronts;
+mod header;
+mod judges_nothing;
+mod lam;
+mod lifetime;
+mod limits;
+mod mdl;
+mod nd2;
+mod queues;
+mod refusals;
+mod registration;
+mod scattered;
+mod sequences;
+mod windows;
+#[path = "../../../transom-winsock-direct/tests/common/mod.rs"]
+mod wsd;
+
+transom_rules::over_both_paths!(
+    common::path_holds(),
+    "connections::",
+    "fast::",
+    "lam::",
+    "lifetime::",
+    "queues::",
+    "windows::"
+);
