@@ -1,11 +1,10 @@
 //! The install recipe, and what is found through it: by pkg-config as the README says, and by
 //! CMake.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // tests
-
-mod support;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use crate::support;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()

@@ -1,10 +1,7 @@
 //! Version 1, as a C++ program uses it: the conformance list of ND1 16, and what belongs to it.
 //! `docs/rules/networkdirect-v1.md` says which test holds which rule.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // tests
 
-mod support;
-
-use support::{over_each_path, program, run};
+use crate::support::{over_each_path, program, run};
 
 fn windows(case: &str) {
     over_each_path(program("nd1_windows"), &[case]);

@@ -1,6 +1,5 @@
 //! Compiles C++ programs as a user compiles them, on the headers and the shared library, and runs
 //! them.
-#![allow(dead_code)] // not every test binary uses all of it
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

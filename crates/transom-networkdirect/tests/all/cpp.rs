@@ -1,9 +1,6 @@
 //! C++ programs on the headers and the shared library, compiled here as a user compiles them.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // tests
 
-mod support;
-
-use support::{build, over_each_path, program, run};
+use crate::support::{build, over_each_path, program, run};
 
 #[test]
 fn layout_of_the_headers_is_the_library_s() {

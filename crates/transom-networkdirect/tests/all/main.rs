@@ -1,0 +1,9 @@
+//! The front's tests, in one program.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
+
+mod cpp;
+mod judges_nothing;
+mod nd1;
+mod packaging;
+mod support;
