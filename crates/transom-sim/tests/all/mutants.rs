@@ -1,7 +1,5 @@
 //! The defects of `mutants/` still apply: `scripts/mutants` can put each of them into the sources.
 
-#![allow(clippy::unwrap_used)]
-
 use std::fs;
 use std::path::Path;
 

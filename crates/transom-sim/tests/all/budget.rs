@@ -1,7 +1,5 @@
 //! The budget of the ordinary tests: a fixed number of seeds, every scenario reached, no rule broken.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use transom_sim::{Counters, replay, run};
 
 /// Seeds of the budget, and on how many threads they run.
