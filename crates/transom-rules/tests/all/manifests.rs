@@ -1,14 +1,12 @@
 //! The needs of a registry and a packager of each published crate.
 
-#![allow(clippy::unwrap_used)]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
 /// The folders of all crates, with their manifests.
-fn manifests() -> Vec<(PathBuf, Table)> {
+pub(crate) fn manifests() -> Vec<(PathBuf, Table)> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let folders = fs::read_dir(crates).unwrap().map(|entry| entry.unwrap().path());
     let manifests = folders.filter(|folder| folder.join("Cargo.toml").exists());
@@ -24,7 +22,7 @@ fn package(manifest: &Table) -> &Table {
     manifest["package"].as_table().unwrap()
 }
 
-fn published(manifest: &Table) -> bool {
+pub(crate) fn published(manifest: &Table) -> bool {
     package(manifest).get("publish") != Some(&Value::Boolean(false))
 }
 

@@ -1,7 +1,5 @@
 //! Documents that name tests: docs/SECURITY.md, and what is noticed about such a document.
 
-#![allow(clippy::unwrap_used)]
-
 use std::path::{Path, PathBuf};
 use std::{fs, panic};
 

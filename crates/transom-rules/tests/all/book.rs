@@ -1,7 +1,5 @@
 //! The book of `docs/` has all of its pages, and its links lead somewhere.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

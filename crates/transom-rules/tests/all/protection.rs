@@ -1,7 +1,5 @@
 //! The names of rules that messages carry: one table, and one page for each.
 
-#![allow(clippy::unwrap_used)]
-
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 

@@ -1,8 +1,6 @@
 //! The rules of `docs/rules`, and what is noticed about such documents: each time a workspace in which one
 //! thing is wrong.
 
-#![allow(clippy::unwrap_used)]
-
 use std::path::{Path, PathBuf};
 use std::{fs, panic};
 
