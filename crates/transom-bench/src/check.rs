@@ -20,7 +20,7 @@ use serde::Serialize;
 use crate::args::{self, CheckArgs, Order};
 use crate::{PAIRS, stats};
 use transom_command::exit::{Exit, Failure, Outcome};
-use transom_command::print_json;
+use transom_command::{print_json, progress};
 
 /// A result; nanoseconds per check.
 #[derive(Debug, Serialize)]
@@ -211,7 +211,7 @@ impl Bench {
         let mask = black_box(0_u64);
         let mut start = 0;
         // The first pair warms up and does not count.
-        for pair in 0..=pairs {
+        for pair in progress::steps(pairs + 1, "pairs") {
             let (baseline, ours) = match order {
                 Order::Dependent => {
                     (self.loads(start, checks, mask), self.checks(start, checks, mask)?)

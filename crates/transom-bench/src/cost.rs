@@ -14,7 +14,7 @@ use transom_memory::{Config, DomainId, Memory, Registration, Rights, Scope, Segm
 
 use crate::stats;
 use transom_command::exit::{Exit, Failure, Outcome};
-use transom_command::print_json;
+use transom_command::{print_json, progress};
 
 /// Options of `memory`.
 #[derive(Clone, Debug, ClapArgs)]
@@ -95,7 +95,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
 fn registrations(count: usize) -> Outcome<f64> {
     let before = in_use();
     let memory = Memory::new([7; 32], Config::default());
-    for index in 0..count {
+    for index in progress::steps(count, "registrations") {
         let registration = Registration {
             scope: Scope::Domain(DomainId(1)),
             rights: Rights::LOCAL_READ,
@@ -121,7 +121,7 @@ fn connections(count: usize, path: Path) -> Outcome<(f64, f64)> {
     // tables that grow. So: the median of groups.
     let group = (count / GROUPS).max(1);
     let (mut before, mut each) = (0, Vec::new());
-    for index in 1..=WARM_UP + group * GROUPS {
+    for index in progress::steps(WARM_UP + group * GROUPS, "connections").map(|step| step + 1) {
         let (active, passive) = std::thread::scope(|both| {
             let active = both.spawn(|| adapter.connect(to).receives(receives, size).wait());
             let passive =

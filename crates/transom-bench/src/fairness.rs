@@ -20,8 +20,7 @@ use crate::attackers::{Attack, attack};
 use crate::stats;
 use crate::tasks::Tasks;
 use transom_command::exit::{Exit, Failure, Outcome, system};
-use transom_command::print_json;
-use transom_command::{show, watchdog};
+use transom_command::{print_json, progress, show, watchdog};
 
 /// Bytes that each connection may touch.
 pub(crate) const LENT: usize = 1 << 20;
@@ -265,7 +264,7 @@ fn measure(args: &Args) -> Outcome {
     for kind in attacks.iter().filter(|kind| args.attack.is_none_or(|only| only == **kind)) {
         let name = kind.to_possible_value().map_or(String::new(), |v| v.get_name().to_owned());
         let (mut friends, mut foes) = (Vec::new(), Vec::new());
-        for _ in 0..TURNS {
+        for _ in progress::steps(TURNS, "turns") {
             for (neighbour, figures) in [("honest", &mut friends), (name.as_str(), &mut foes)] {
                 other.become_a("rest")?;
                 other.become_a(neighbour)?;

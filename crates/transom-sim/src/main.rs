@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use indicatif::ProgressBar;
 use transom_sim::{Counters, OTHERS, SCENARIOS};
 
 /// A network of adapters in one thread, from one seed, watched by a model of what they may do.
@@ -57,10 +58,14 @@ fn main() -> ExitCode {
     let mut counters = Counters::default();
     let mut failures = 0;
     let mut seed = options.from;
+    // Seeds, or seconds where time is the limit. Silent where standard error is no terminal.
+    let bar = ProgressBar::new(limit.map_or(options.count, |limit| limit.as_secs()));
     loop {
+        let seeds = seed - options.from;
+        bar.set_position(limit.map_or(seeds, |_| start.elapsed().as_secs()));
         let done = match limit {
             Some(limit) => start.elapsed() >= limit,
-            None => seed - options.from >= options.count,
+            None => seeds >= options.count,
         };
         if done || failures > 0 && !options.keep_going {
             break;
@@ -68,11 +73,13 @@ fn main() -> ExitCode {
         let outcome = transom_sim::run(seed, false);
         if let Some(failure) = outcome.failure {
             failures += 1;
-            println!("seed {seed:#x} fails: {failure}\n  {}", transom_sim::replay(seed));
+            let replay = transom_sim::replay(seed);
+            bar.suspend(|| println!("seed {seed:#x} fails: {failure}\n  {replay}"));
         }
         counters.add(&outcome.counters);
         seed += 1;
     }
+    bar.finish_and_clear();
     for name in OTHERS.iter().chain(SCENARIOS) {
         println!("{:>14} {name}", counters.get(name));
     }
