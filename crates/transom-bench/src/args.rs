@@ -6,8 +6,8 @@ use clap::{Args as ClapArgs, ValueEnum};
 use serde::Serialize;
 
 use crate::{PAIRS, congestion};
-use transom_command::OnOff;
 use transom_command::exit::{Exit, Failure, Outcome};
+use transom_command::{OnOff, Way};
 
 /// How a side waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -36,35 +36,6 @@ impl Wait {
     }
 }
 
-/// Which road the bytes take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Path {
-    /// Shared memory where that is possible, else TCP.
-    Auto,
-    /// TCP.
-    Tcp,
-    /// Shared memory.
-    Process,
-}
-
-impl Path {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Path::Auto => "auto",
-            Path::Tcp => "tcp",
-            Path::Process => "process",
-        }
-    }
-
-    pub(crate) fn option(self) -> transom::Path {
-        match self {
-            Path::Auto => transom::Path::Auto,
-            Path::Tcp => transom::Path::Tcp,
-            Path::Process => transom::Path::Process,
-        }
-    }
-}
-
 /// Options of the benches with two processes.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
@@ -81,8 +52,8 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = OnOff::On)]
     crc: OnOff,
     /// The road
-    #[arg(long, value_enum, default_value_t = Path::Tcp)]
-    path: Path,
+    #[arg(long, value_enum, default_value_t = Way::Tcp)]
+    path: Way,
     /// The congestion control of both sides of a ratio [default: the system's]
     #[arg(long)]
     congestion: Option<String>,
@@ -155,7 +126,7 @@ pub struct PeerArgs {
     #[arg(long)]
     pub(crate) congestion: String,
     #[arg(long, value_enum)]
-    pub(crate) path: Path,
+    pub(crate) path: Way,
     #[arg(long)]
     pub(crate) leave_window_open: bool,
 }
@@ -167,7 +138,7 @@ pub(crate) struct Plan {
     pub(crate) slice: Duration,
     pub(crate) wait: Wait,
     pub(crate) crc: OnOff,
-    pub(crate) path: Path,
+    pub(crate) path: Way,
     pub(crate) congestion: String,
     pub(crate) baseline: bool,
     pub(crate) json: bool,

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use transom::Posted;
 
-use crate::args::{Path, Plan};
+use crate::args::Plan;
 use crate::peer::start;
 use crate::report::{Baseline, Report};
 use crate::side::{Job, Side};
 use crate::{PAIRS, baseline, line, same_host, stats};
 use transom_command::exit::{Outcome, system};
-use transom_command::progress;
+use transom_command::{Way, progress};
 
 /// Requests under way.
 const AHEAD: usize = 16;
@@ -22,7 +22,7 @@ pub(crate) fn run(plan: &Plan, write: bool) -> Outcome {
     let (mut ours, mut looks) = (Vec::with_capacity(PAIRS), Vec::new());
     let mut variants: Vec<Baseline> = Vec::new();
     // Between processes of one host: the copy that no road can do without.
-    let copies = side.queue.info().path == Path::Process.name();
+    let copies = side.queue.info().path == Way::Process.name();
     if plan.baseline && copies {
         variants.push(Baseline::new("memcpy in one thread"));
         variants.push(Baseline::new("memcpy of lines that another processor has just written"));

@@ -12,15 +12,15 @@ use std::time::{Duration, Instant};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use transom::{Adapter, QueuePair};
 
-use crate::args::{ConnectionsArgs, Path, PeerArgs, Plan};
+use crate::args::{ConnectionsArgs, PeerArgs, Plan};
 use crate::peer::{options, start};
 use crate::report::{Baseline, Report};
 use crate::side::{Job, Side};
 use crate::tasks::Tasks;
 use crate::{PAIRS, stats};
-use transom_command::OnOff;
 use transom_command::exit::{Exit, Failure, Outcome, system};
 use transom_command::progress;
+use transom_command::{OnOff, Way};
 
 /// Receives of each end: their number and size.
 const RECEIVES: (u32, u32) = (2, 64);
@@ -60,9 +60,9 @@ pub(crate) fn run(args: &ConnectionsArgs) -> Outcome {
 }
 
 /// Have room for so many connections in this process, and, because it inherits the limit, the peer's.
-fn room_for(connections: usize, path: Path) -> Outcome {
+fn room_for(connections: usize, path: Way) -> Outcome {
     // A socket each; with shared memory also the Unix socket beside it, and its file in passing.
-    let each = if path == Path::Tcp { 1 } else { 2 };
+    let each = if path == Way::Tcp { 1 } else { 2 };
     let needed = (connections * each + OTHERS) as u64;
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|most| most >= needed) {
@@ -140,7 +140,7 @@ impl Crowd {
 /// The peer's side: what it has accepted so far, and who answers.
 pub(crate) struct Gathered {
     crc: OnOff,
-    path: Path,
+    path: Way,
     congestion: String,
     gathered: Vec<Answering>,
 }

@@ -10,13 +10,13 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::args::{Path, Plan, Wait};
+use crate::args::{Plan, Wait};
 use crate::peer::start;
 use crate::report::{Baseline, Report};
 use crate::side::{Job, Side};
 use crate::{PAIRS, baseline, line, same_host, stats};
 use transom_command::exit::{Exit, Failure, Outcome, system};
-use transom_command::progress;
+use transom_command::{Way, progress};
 
 /// In the last byte of a message: this was the last one.
 const LAST: u8 = 0xff;
@@ -65,7 +65,7 @@ enum Base {
 
 impl Base {
     fn of(side: &Side, spin: bool) -> Base {
-        match (side.queue.info().path == Path::Process.name(), spin) {
+        match (side.queue.info().path == Way::Process.name(), spin) {
             (true, true) => Base::Line,
             (true, false) => Base::Unix,
             (false, _) => Base::Tcp,

@@ -10,7 +10,7 @@ use std::io::{ErrorKind, Read, Result, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use crate::args::{Path, Plan};
+use crate::args::Plan;
 use crate::bandwidth::finish;
 use crate::baseline;
 use crate::peer::start;
@@ -18,7 +18,7 @@ use crate::report::{Baseline, Report};
 use crate::side::{Job, Side};
 use crate::{PAIRS, line, same_host, stats};
 use transom_command::exit::{Outcome, system};
-use transom_command::progress;
+use transom_command::{Way, progress};
 
 /// A completion for this many requests.
 const GROUP: usize = 16;
@@ -31,7 +31,7 @@ const LAST: u8 = 1;
 pub(crate) fn run(plan: &Plan) -> Outcome {
     let (mut side, _peer) = start(plan)?;
     let spin = plan.wait.is_busy();
-    let same_host = side.queue.info().path == Path::Process.name();
+    let same_host = side.queue.info().path == Way::Process.name();
     let mut variants = match (plan.baseline, same_host) {
         (false, _) => Vec::new(),
         (true, true) => vec![Baseline::new("a bare ring of cache lines between two threads")],

@@ -8,13 +8,13 @@ use std::process::{Child, Command, Stdio};
 
 use transom::{Adapter, Options};
 
-use crate::args::{Path, PeerArgs, Plan, Wait};
+use crate::args::{PeerArgs, Plan, Wait};
 use crate::connections::Gathered;
 use crate::side::{Job, Side};
 use crate::{Seat, baseline, latency, message_rate, refusal, sit};
-use transom_command::OnOff;
 use transom_command::exit::{Exit, Failure, Outcome, system};
 use transom_command::watchdog;
+use transom_command::{OnOff, Way};
 
 /// The measuring side: start the peer, see that a revoked window is closed, meet.
 pub(crate) fn start(plan: &Plan) -> Outcome<(Side, Peer)> {
@@ -47,7 +47,7 @@ pub(crate) fn start(plan: &Plan) -> Outcome<(Side, Peer)> {
     let probe = adapter.connect(to).wait()?;
     let refused = refusal::see(&adapter, &probe, &mut unix)?;
     let queue = adapter.connect(to).reads(16).wait()?;
-    if plan.path == Path::Process && queue.info().path != Path::Process.name() {
+    if plan.path == Way::Process && queue.info().path != Way::Process.name() {
         let why = "--path process: the two processes could not agree on it";
         return Err(Failure::new(Exit::System, why).try_this("--path tcp"));
     }
@@ -61,10 +61,10 @@ pub(crate) fn start(plan: &Plan) -> Outcome<(Side, Peer)> {
 }
 
 /// How both adapters are opened.
-pub(crate) fn options(crc: OnOff, path: Path, congestion: &str) -> Options {
-    let options = Adapter::options().crc(crc.is_on()).path(path.option()).congestion(congestion);
+pub(crate) fn options(crc: OnOff, path: Way, congestion: &str) -> Options {
+    let options = Adapter::options().crc(crc.is_on()).path(path.path()).congestion(congestion);
     // Where that path is what is measured, all connections are to have it.
-    if path == Path::Process { options.shared_links(usize::MAX) } else { options }
+    if path == Way::Process { options.shared_links(usize::MAX) } else { options }
 }
 
 /// The other process; ends with this one.

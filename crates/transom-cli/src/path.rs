@@ -1,18 +1,8 @@
 //! `--path`, where a command opens adapters.
 
-use clap::{Args as ClapArgs, ValueEnum};
+use clap::Args as ClapArgs;
 use transom::Options;
-
-/// Which way bytes may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Way {
-    /// Shared memory between processes of one user on one host, else TCP
-    Auto,
-    /// As auto, whatever the peer's address looks like
-    Process,
-    /// TCP
-    Tcp,
-}
+use transom_command::Way;
 
 /// The argument.
 #[derive(Clone, Copy, Debug, ClapArgs)]
@@ -27,16 +17,13 @@ impl PathArg {
     pub(crate) fn apply(self, options: Options) -> Options {
         match self.path {
             None => options,
-            Some(Way::Auto) => options.path(transom::Path::Auto),
-            Some(Way::Process) => options.path(transom::Path::Process),
-            Some(Way::Tcp) => options.path(transom::Path::Tcp),
+            Some(way) => options.path(way.path()),
         }
     }
 
     /// The same argument for another process.
     pub(crate) fn words(self) -> Vec<String> {
-        let name = self.path.and_then(|way| way.to_possible_value());
-        let words = name.map(|name| vec!["--path".to_owned(), name.get_name().to_owned()]);
+        let words = self.path.map(|way| vec!["--path".to_owned(), way.name().to_owned()]);
         words.unwrap_or_default()
     }
 }

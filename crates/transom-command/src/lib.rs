@@ -42,3 +42,36 @@ impl OnOff {
         if self.is_on() { "on" } else { "off" }
     }
 }
+
+/// The value of `--path`: the way that bytes may take, as [`transom::Path`] has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Way {
+    /// Shared memory between processes of one user on one host, else TCP
+    Auto,
+    /// As auto, whatever the peer's address looks like
+    Process,
+    /// TCP
+    Tcp,
+}
+
+impl Way {
+    /// The option of an adapter.
+    #[must_use]
+    pub fn path(self) -> transom::Path {
+        match self {
+            Way::Auto => transom::Path::Auto,
+            Way::Process => transom::Path::Process,
+            Way::Tcp => transom::Path::Tcp,
+        }
+    }
+
+    /// The word of the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Way::Auto => "auto",
+            Way::Process => "process",
+            Way::Tcp => "tcp",
+        }
+    }
+}
