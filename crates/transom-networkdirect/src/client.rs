@@ -5,7 +5,9 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Mutex;
 
-use crate::com::{InPtr, Object, OutPtr, address, guard};
+use transom_engine::raw::socket_address;
+
+use crate::com::{InPtr, Object, OutPtr, guard};
 use crate::guid::{Guid, IID_INDAdapter};
 use crate::os::lock;
 use crate::status::*;
@@ -80,7 +82,7 @@ extern "system" fn NdCheckAddress(address: InPtr<u8>, length: usize) -> i32 {
 
 fn check_address(address: InPtr<u8>, length: usize) -> Result<IpAddr, i32> {
     ready()?;
-    if length < address::V4_LENGTH {
+    if length < socket_address::V4_LENGTH {
         return Err(ND_INVALID_PARAMETER_2);
     }
     let address = address.socket_address(length).ok_or(ND_INVALID_ADDRESS)?.ip();

@@ -2,9 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use transom_engine::raw;
+use transom_engine::raw::{self, socket_address};
 
-use crate::com::{OutPtr, address};
+use crate::com::OutPtr;
 use crate::status::*;
 
 /// Addresses that adapters can be opened for, those of other machines' interest first.
@@ -39,7 +39,7 @@ pub(crate) fn put<C: Copy + TryInto<usize> + TryFrom<usize>>(
     length: OutPtr<C>,
 ) -> Outcome {
     let room: usize = length.get().ok_or(ND_INVALID_PARAMETER)?.try_into().unwrap_or(0);
-    let bodies: usize = addresses.iter().map(|a| address::length(*a)).sum();
+    let bodies: usize = addresses.iter().map(|a| socket_address::length(*a)).sum();
     let need = HEADER + ENTRY * addresses.len().max(1) + bodies;
     length.put(C::try_from(need).map_err(|_| ND_INSUFFICIENT_RESOURCES)?);
     if out.is_null() || room < need {
@@ -50,7 +50,7 @@ pub(crate) fn put<C: Copy + TryInto<usize> + TryFrom<usize>>(
     let mut tail = Vec::with_capacity(bodies);
     fill(&mut bytes, 0, &(addresses.len() as i32).to_ne_bytes());
     for (index, one) in addresses.iter().enumerate() {
-        let body = address::encode(SocketAddr::new(*one, 0));
+        let body = socket_address::encode(SocketAddr::new(*one, 0));
         let at = out.address() + bytes.len() + tail.len();
         fill(&mut bytes, HEADER + ENTRY * index, &at.to_ne_bytes());
         fill(&mut bytes, HEADER + ENTRY * index + 8, &(body.len() as i32).to_ne_bytes());

@@ -2,7 +2,9 @@
 
 use std::net::SocketAddr;
 
-use crate::com::{InPtr, OutPtr, address, copy_from_program};
+use transom_engine::raw::socket_address;
+
+use crate::com::{InPtr, OutPtr, copy_from_program};
 use crate::status::*;
 
 /// A number above its limit is refused by its position among the parameters (ND2 2.5).
@@ -48,7 +50,7 @@ pub(crate) fn put_address<C: Copy + TryInto<usize> + TryFrom<usize>>(
     length: OutPtr<C>,
 ) -> Outcome {
     let room: usize = length.get().ok_or(ND_INVALID_PARAMETER)?.try_into().unwrap_or(0);
-    let bytes = address::encode(from);
+    let bytes = socket_address::encode(from);
     length.put(C::try_from(bytes.len()).map_err(|_| ND_INTERNAL_ERROR)?);
     if room < bytes.len() {
         return Err(ND_BUFFER_OVERFLOW);

@@ -13,6 +13,7 @@ mod memory;
 mod port_map;
 mod queue_pair;
 mod queues;
+pub mod socket_address;
 #[cfg(test)]
 #[allow(unsafe_code)]
 mod tests;

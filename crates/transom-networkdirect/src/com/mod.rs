@@ -4,7 +4,6 @@
 //! the count that programs see (ND2 1.3 rule 4). All `unsafe` of the interfaces is here and in
 //! [`ptr`].
 
-pub(crate) mod address;
 mod object;
 mod ptr;
 

@@ -5,7 +5,7 @@
 use std::marker::PhantomData;
 use std::net::SocketAddr;
 
-use super::address;
+use transom_engine::raw::socket_address;
 
 /// `const T*`, or an array of them.
 #[repr(transparent)]
@@ -101,9 +101,11 @@ impl OutPtr<u8> {
 }
 
 impl InPtr<u8> {
-    /// A socket address of `length` bytes; `None` for a family or length that is none.
+    /// A socket address of `length` bytes, which cover the family's structure; `None` for a family or
+    /// length that is none.
     pub(crate) fn socket_address(self, length: usize) -> Option<SocketAddr> {
-        address::decode(self.many(length.min(128))?)
+        let address = socket_address::decode(self.many(length.min(128))?)?;
+        (length >= socket_address::length(address.ip())).then_some(address)
     }
 }
 
@@ -112,4 +114,19 @@ pub(crate) fn copy_from_program(address: u64, into: &mut [u8]) -> Option<()> {
     // SAFETY: the program says that its bytes are there, and leaves them alone during the call; the
     // copy survives if they are not.
     unsafe { transom_engine::raw::copy_out(address, into) }.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_address_is_as_long_as_its_structure() {
+        for text in ["127.0.0.2:54321", "[::1]:1"] {
+            let address: SocketAddr = text.parse().unwrap();
+            let bytes = socket_address::encode(address);
+            let read = |length| InPtr::to(&bytes[0]).socket_address(length);
+            assert_eq!([read(bytes.len()), read(bytes.len() - 1)], [Some(address), None]);
+        }
+    }
 }

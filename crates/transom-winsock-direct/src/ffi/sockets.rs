@@ -4,6 +4,8 @@ use std::ffi::{c_char, c_void};
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use transom_engine::raw::socket_address;
+
 use super::{address, call, entry};
 use crate::abi::{
     CF_ACCEPT, CF_REJECT, FD_CONNECT, FD_CONNECT_BIT, INVALID_SOCKET, NetworkEvents, ProtocolInfo,
@@ -15,9 +17,9 @@ use crate::tables::Condition;
 /// The switch's condition function as a question about a peer, and its answer (WSD L-4).
 fn ask(condition: Condition, data: usize, peer: SocketAddr) -> i32 {
     let Some(condition) = condition else { return CF_ACCEPT };
-    let (mut bytes, length) = address::bytes_of(peer);
-    let mut caller =
-        WsaBuf { len: u32::try_from(length).unwrap_or(0), buf: bytes.as_mut_ptr().cast() };
+    let mut bytes = socket_address::encode(peer);
+    let len = u32::try_from(bytes.len()).unwrap_or(0);
+    let mut caller = WsaBuf { len, buf: bytes.as_mut_ptr().cast() };
     let none = std::ptr::null_mut();
     // SAFETY: the switch's function; the caller's address lives through the call.
     let answer = catch_unwind(AssertUnwindSafe(|| unsafe {
@@ -47,13 +49,13 @@ pub(super) unsafe extern "C" fn accept(
     unsafe {
         entry(errno, INVALID_SOCKET, |provider| {
             let (socket, peer) = provider.accept(s, |peer| ask(condition, data, peer))?;
-            let (bytes, needed) = address::bytes_of(peer);
+            let bytes = socket_address::encode(peer);
             if let Some(length) = length.as_mut()
                 && !name.is_null()
             {
-                let room = usize::try_from(*length).unwrap_or(0).min(needed);
+                let room = usize::try_from(*length).unwrap_or(0).min(bytes.len());
                 std::ptr::copy_nonoverlapping(bytes.as_ptr(), name.cast(), room);
-                *length = i32::try_from(needed).unwrap_or(0);
+                *length = i32::try_from(bytes.len()).unwrap_or(0);
             }
             Ok(socket)
         })
