@@ -17,12 +17,8 @@ fn cn05_requests_are_rejected_closed_or_not_seen() {
                 let t = table::<ListenerDispatch>(listener);
                 unsafe { (t.control_connect_events)(listener, 1) };
             }
-            let mut client = half(options(mode));
-            client.connector = connector(client.adapter);
-            let shared = Shared((client.connector, client.qp));
-            let connecting = std::thread::spawn(move || {
-                let shared = shared;
-                connect(shared.0.0, shared.0.1, port, b"hello")
+            let (client, connecting) = connecting(mode, port, |connector, qp, port| {
+                connect(connector, qp, port, b"hello")
             });
             if act != "pause" {
                 let incoming = events.event.get().0;
@@ -138,12 +134,7 @@ fn cn03_read_limits_are_capped_and_agreed() {
             let server = half(options(mode));
             let events = Server::new(server.qp);
             let (listener, port) = listener(server.adapter, Some(take_it), &events);
-            let mut client = half(options(mode));
-            client.connector = connector(client.adapter);
-            let shared = Shared((client.connector, client.qp));
-            let connecting = std::thread::spawn(move || {
-                let shared = shared;
-                let (connector, qp) = shared.0;
+            let (client, connecting) = connecting(mode, port, move |connector, qp, port| {
                 let connected = connect_with(connector, qp, port, asked, &[]);
                 let limits = limits_of(connector);
                 (connected, limits, complete(connector))

@@ -420,7 +420,7 @@ fn one_act_what_each_front_answers() {
          The same bytes, registered through NetworkDirect v2 (its COM interface), NDKPI (its dispatch\n\
          tables) and Winsock Direct (its functions). Each row was observed by `cargo test -p\n\
          transom-ndkpi --test all fronts`, which also compares this file with what it sees.\n\
-         Answers to a peer's act are what the peer's program is told.\n\n\
+         Answers to a peer's act are the statuses that the peer's program gets.\n\n\
          | act | v2 | NDKPI | Winsock Direct |\n|---|---|---|---|\n",
     );
     let mut row = |what: &str, [v2, ndkpi, wsd]: [String; 3]| {

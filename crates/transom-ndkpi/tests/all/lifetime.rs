@@ -690,13 +690,8 @@ fn lt13_closing_an_unanswered_connector_rejects() {
         let server = half(options(mode));
         let events = Server::new(server.qp);
         let (listener, port) = listener(server.adapter, Some(take_it), &events);
-        let mut client = half(options(mode));
-        client.connector = connector(client.adapter);
-        let shared = Shared((client.connector, client.qp));
-        let connecting = std::thread::spawn(move || {
-            let shared = shared;
-            connect(shared.0.0, shared.0.1, port, &[])
-        });
+        let (client, connecting) =
+            connecting(mode, port, |connector, qp, port| connect(connector, qp, port, &[]));
         close(events.event.get().0);
         assert_eq!(connecting.join().unwrap(), Status::CONNECTION_REFUSED);
         client.end(&[]);

@@ -103,12 +103,7 @@ fn an_accept_that_is_refused_is_made_again() {
         let server = half(options(mode));
         let events = Server::new(server.qp);
         let (listener, port) = listener(server.adapter, Some(take_it), &events);
-        let mut client = half(options(mode));
-        client.connector = connector(client.adapter);
-        let shared = Shared((client.connector, client.qp));
-        let connecting = std::thread::spawn(move || {
-            let shared = shared;
-            let (connector, qp) = shared.0;
+        let (client, connecting) = connecting(mode, port, |connector, qp, port| {
             (connect(connector, qp, port, &[]), complete(connector))
         });
         let server = Side { connector: events.event.get().0, ..server };

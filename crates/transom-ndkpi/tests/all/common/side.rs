@@ -1,5 +1,7 @@
 //! Two ends of a connection, and everything that an end posts.
 
+use std::thread::JoinHandle;
+
 use super::*;
 
 /// An end of a connection.
@@ -176,6 +178,24 @@ pub fn guest(mode: Mode, server: &Side, events: &Server) -> (Side, (Ptr, u16)) {
     let mut client = half(options(mode));
     let listening = join(&mut client, server, events);
     (client, listening)
+}
+
+/// A client that connects to a port in a thread of its own: by `call`, of connector, queue pair and
+/// port.
+pub fn connecting<T: Send + 'static>(
+    mode: Mode,
+    port: u16,
+    call: impl FnOnce(Ptr, Ptr, u16) -> T + Send + 'static,
+) -> (Side, JoinHandle<T>) {
+    let mut client = half(options(mode));
+    client.connector = connector(client.adapter);
+    let shared = Shared((client.connector, client.qp));
+    let thread = std::thread::spawn(move || {
+        let shared = shared;
+        let (connector, qp) = shared.0;
+        call(connector, qp, port)
+    });
+    (client, thread)
 }
 
 fn join(client: &mut Side, server: &Side, events: &Server) -> (Ptr, u16) {
