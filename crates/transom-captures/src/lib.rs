@@ -15,8 +15,11 @@
 
 mod pcap;
 mod tcp;
+mod tshark;
 
 use std::path::Path;
+
+pub use tshark::tshark;
 
 /// A TCP connection of a capture.
 #[derive(Clone, Debug, Default)]

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use transom_captures::tshark;
 use transom_packets::{About, Batch, EndId, Files, MEMORY, Recorder, Settings, Writer};
 use transom_process::record::{self, Header, Kind, LAST};
 use transom_wire::{Framing, Operation, RefusalClass};
@@ -106,37 +107,6 @@ fn file(recorder: &mut Recorder) -> PathBuf {
     let mut all = files(recorder);
     assert_eq!(all.len(), 1);
     all.remove(0)
-}
-
-/// Of each packet these fields. `None`: there is no tshark, which is said.
-fn tshark(file: &PathBuf, filter: &str, fields: &[&str]) -> Option<Vec<Vec<String>>> {
-    let mut command = Command::new("tshark");
-    // A program's bytes may look like any protocol; checksums are checked.
-    command.args([
-        "-n",
-        "-o",
-        "tcp.try_heuristic_first:TRUE",
-        "--disable-protocol",
-        "smb_direct",
-        "--disable-protocol",
-        "rpcordma",
-    ]);
-    command.args(["-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"]);
-    command.args(["-T", "fields", "-E", "separator=|", "-Y", filter]);
-    for field in fields {
-        command.args(["-e", field]);
-    }
-    let done = match command.arg("-r").arg(file).output() {
-        Ok(done) => done,
-        Err(error) => {
-            eprintln!("SKIPPED: tshark: {error}");
-            return None;
-        }
-    };
-    let errors = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "{}: {errors}", file.display());
-    let text = String::from_utf8(done.stdout).unwrap();
-    Some(text.lines().map(|line| line.split('|').map(str::to_owned).collect()).collect())
 }
 
 /// Every packet is dissected to its end, with checksums that are right.

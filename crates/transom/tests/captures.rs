@@ -6,9 +6,9 @@
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::Command;
 
 use transom::{Adapter, CaptureOptions, ErrorKind, Grant, Path, QueuePair, Rights};
+use transom_captures::tshark;
 
 const MEMORY: usize = 256 * 1024;
 
@@ -101,29 +101,6 @@ fn make(pair: &Pair, requests: &[Asked]) {
     }
 }
 
-/// Of each packet that `filter` lets pass, these fields. `None`: there is no tshark, which is said.
-fn tshark(file: &PathBuf, filter: &str, fields: &[&str]) -> Option<Vec<Vec<String>>> {
-    let mut command = Command::new("tshark");
-    command.args(["-n", "-o", "tcp.try_heuristic_first:TRUE"]);
-    // A program's bytes may look like any protocol.
-    command.args(["--disable-protocol", "smb_direct", "--disable-protocol", "rpcordma"]);
-    command.args(["-T", "fields", "-E", "separator=|", "-Y", filter]);
-    for field in fields {
-        command.args(["-e", field]);
-    }
-    let done = match command.arg("-r").arg(file).output() {
-        Ok(done) => done,
-        Err(error) => {
-            eprintln!("SKIPPED: tshark: {error}");
-            return None;
-        }
-    };
-    let errors = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "{}: {errors}", file.display());
-    let text = String::from_utf8(done.stdout).unwrap();
-    Some(text.lines().map(|line| line.split('|').map(str::to_owned).collect()).collect())
-}
-
 fn number(text: &str) -> u64 {
     match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).unwrap(),
@@ -132,7 +109,7 @@ fn number(text: &str) -> u64 {
 }
 
 /// The requests of the active side, as the capture has them.
-fn captured(file: &PathBuf) -> Option<Vec<Asked>> {
+fn captured(file: &std::path::Path) -> Option<Vec<Asked>> {
     let bad = "_ws.malformed || _ws.short || _ws.expert.severity >= 0x600000 || tcp.analysis.flags \
                || tcp.len > 0 && !iwarp_mpa";
     assert_eq!(
