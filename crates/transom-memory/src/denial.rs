@@ -102,6 +102,31 @@ pub enum Mistake {
     Unknown,
 }
 
+impl Mistake {
+    /// A word for programs, which stays the same.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Mistake::TokenBytesSwapped => "token_bytes_swapped",
+            Mistake::Stale => "stale",
+            Mistake::NotYetBound => "not_yet_bound",
+            Mistake::WrongKind => "wrong_kind",
+            Mistake::AnotherQueuePair => "another_queue_pair",
+            Mistake::AnotherConnection => "another_connection",
+            Mistake::AnotherDomain => "another_domain",
+            Mistake::PastTheEnd { .. } => "past_the_end",
+            Mistake::BeforeTheBeginning { .. } => "before_the_beginning",
+            Mistake::MissingRight => "missing_right",
+            Mistake::OffsetInsteadOfAddress => "offset_instead_of_address",
+            Mistake::AddressBytesSwapped => "address_bytes_swapped",
+            Mistake::WrapsAround => "wraps_around",
+            Mistake::NotConnected => "not_connected",
+            Mistake::NeverIssued => "never_issued",
+            Mistake::Unknown => "unknown",
+        }
+    }
+}
+
 /// A refusal: everything the owner may know. `Display` says what happened and the likeliest mistake
 /// in a few words, `{:#}` is the full record; what the peer may see
 /// without its owner's leave is [`Denial::for_peer`].

@@ -244,11 +244,27 @@ impl Display for Summary<'_> {
     }
 }
 
+/// The likeliest mistake in a sentence or two, and what would have been right.
+#[derive(Clone, Copy, Debug)]
+pub struct Advice<'a>(&'a Denial);
+
+impl Display for Advice<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        self.0.advise(f)
+    }
+}
+
 impl Denial {
     /// Rule and likeliest mistake, without what was asked and without who else may do what.
     #[must_use]
     pub fn summary(&self) -> Summary<'_> {
         Summary(self)
+    }
+
+    /// The likeliest mistake alone, and what would have been right.
+    #[must_use]
+    pub fn advice(&self) -> Advice<'_> {
+        Advice(self)
     }
 
     /// The likeliest mistake, and what would have been right.

@@ -55,7 +55,7 @@ mod uses;
 pub use access::{Access, Actor, Purpose, Segment};
 pub use chain::{ChainError, Chained, PAGE, Piece, chained, paged};
 pub use denial::{Denial, Mistake, Named, NamedState, Refused, Rule};
-pub use display::Summary;
+pub use display::{Advice, Summary};
 pub use grant::{Grant, LARGEST_GRANT, LONGEST_PASS, Lane, Pass};
 pub use inventory::Listed;
 pub use judge::queue_pair_admits;

@@ -1,6 +1,6 @@
 //! Six classic mistakes, and the names of rules.
 
-use transom::{Denial, Grant, Mistake};
+use transom::{Denial, Grant};
 
 use super::talk::Record;
 
@@ -95,28 +95,7 @@ impl Wrong {
 pub(super) fn record(denial: &Denial) -> Record {
     Record {
         rule: denial.rule.named().name().to_owned(),
-        likely: likely(denial.likely).to_owned(),
+        likely: denial.likely.name().to_owned(),
         text: denial.to_string(),
-    }
-}
-
-fn likely(likely: Mistake) -> &'static str {
-    match likely {
-        Mistake::TokenBytesSwapped => "token_bytes_swapped",
-        Mistake::Stale => "stale",
-        Mistake::NotYetBound => "not_yet_bound",
-        Mistake::AnotherQueuePair => "another_queue_pair",
-        Mistake::WrongKind => "wrong_kind",
-        Mistake::AnotherConnection => "another_connection",
-        Mistake::AnotherDomain => "another_domain",
-        Mistake::PastTheEnd { .. } => "past_the_end",
-        Mistake::BeforeTheBeginning { .. } => "before_the_beginning",
-        Mistake::MissingRight => "missing_right",
-        Mistake::OffsetInsteadOfAddress => "offset_instead_of_address",
-        Mistake::AddressBytesSwapped => "address_bytes_swapped",
-        Mistake::WrapsAround => "wraps_around",
-        Mistake::NotConnected => "not_connected",
-        Mistake::NeverIssued => "never_issued",
-        Mistake::Unknown => "unknown",
     }
 }
