@@ -46,13 +46,19 @@ pub(crate) const SUBJECTS: &[Subject] = &[
         // The first two half rounds behind the pause between stretches renew leases: this number of
         // them makes those two count little.
         operations: 64,
-        run: |operations| half_rounds(Path::Process, operations),
+        run: |operations| half_rounds(Path::Process, false, operations),
+    },
+    Subject {
+        name: "half-round-inspected",
+        about: "the same, with both adapters answering inspections: their tokens count copies",
+        operations: 64,
+        run: |operations| half_rounds(Path::Process, true, operations),
     },
     Subject {
         name: "half-round-tcp",
         about: "half a round trip of 8-byte Writes over TCP, checksums off",
         operations: 8,
-        run: |operations| half_rounds(Path::Tcp, operations),
+        run: |operations| half_rounds(Path::Tcp, false, operations),
     },
     Subject {
         name: "bind",
@@ -104,11 +110,12 @@ impl End {
 }
 
 /// Two adapters of this process and a connection between them.
-fn connect(path: Path) -> Outcome<([Adapter; 2], [End; 2])> {
+fn connect(path: Path, inspect: bool) -> Outcome<([Adapter; 2], [End; 2])> {
     let wanted = if path == Path::Tcp { "tcp" } else { "process" };
     let here = Ipv4Addr::LOCALHOST;
-    let near = Adapter::options().crc(false).path(path).open(here.into())?;
-    let far = Adapter::options().crc(false).path(path).open(here.into())?;
+    let options = || Adapter::options().crc(false).path(path).inspect(inspect);
+    let near = options().open(here.into())?;
+    let far = options().open(here.into())?;
     let mut listener = far.listen(SocketAddr::from((here, 0)))?;
     let to = listener.address();
     let (one, other) = std::thread::scope(|scope| {
@@ -127,8 +134,8 @@ fn connect(path: Path) -> Outcome<([Adapter; 2], [End; 2])> {
     Ok(([near, far], [one, other]))
 }
 
-fn half_rounds(path: Path, operations: u64) -> Outcome {
-    let (_adapters, [one, other]) = connect(path)?;
+fn half_rounds(path: Path, inspect: bool, operations: u64) -> Outcome {
+    let (_adapters, [one, other]) = connect(path, inspect)?;
     let mut turn = 0_u8;
     let mut round = || -> Outcome {
         turn = turn.wrapping_add(1);
@@ -161,7 +168,7 @@ fn half(from: &End, to: &End, turn: u8) -> Outcome {
 }
 
 fn bind(operations: u64) -> Outcome {
-    let (_adapters, [one, _other]) = connect(Path::Process)?;
+    let (_adapters, [one, _other]) = connect(Path::Process, false)?;
     let pair = || -> Outcome {
         let window = one.queue.bind(&one.local, .., Rights::READ | Rights::WRITE)?;
         Ok(window.revoke().wait()?)

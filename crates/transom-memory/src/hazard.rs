@@ -19,6 +19,8 @@ pub(crate) const EVERYTHING: Token = Token(0);
 pub(crate) struct Cell {
     announced: AtomicU64,
     taken: AtomicBool,
+    /// Counted from 1.
+    number: u64,
 }
 
 impl Cell {
@@ -54,6 +56,12 @@ impl Hazard {
     pub(crate) fn cell(&self) -> &Cell {
         &self.cell
     }
+
+    /// A number that no other lane of the table has, never 0. A later lane may have it.
+    #[inline]
+    pub(crate) fn number(&self) -> u64 {
+        self.cell.number
+    }
 }
 
 impl Drop for Hazard {
@@ -77,7 +85,11 @@ impl Hazards {
                 return Hazard { cell: Arc::clone(cell), sequence: 0 };
             }
         }
-        let cell = Arc::new(Cell { announced: AtomicU64::new(0), taken: AtomicBool::new(true) });
+        let cell = Arc::new(Cell {
+            announced: AtomicU64::new(0),
+            taken: AtomicBool::new(true),
+            number: self.cells.len() as u64 + 1,
+        });
         self.cells.push(Arc::clone(&cell));
         Hazard { cell, sequence: 0 }
     }

@@ -12,7 +12,7 @@ use crate::range::{Fit, fit, wraps};
 use crate::segments::{Layout, Lists};
 use crate::table::Table;
 use crate::token::{CHUNK, DIRECTORY, Issuer, Place};
-use crate::uses::{Counter, Counters};
+use crate::uses::Counters;
 use crate::{
     Access, BindError, Config, Denial, Grant, Name, Nanoseconds, Purpose, RegisterError,
     Registration, Review, Rights, Rule, Scope, Segment, Token, WindowSpec,
@@ -156,13 +156,16 @@ impl Memory {
             return Err(self.refuse(lane, &{ *access }, Some(head), now));
         };
         if !head.is_plain() {
-            return self.look_closer(lane, &{ *access }, now, pass);
+            if head.is_many() {
+                return self.look_closer(lane, &{ *access }, now, pass);
+            }
+            self.count_use(lane.hazard.number(), &{ *access }, head, now);
         }
         Ok(grant(lane, access.length, head, (entry, skip), pass))
     }
 
-    /// As [`Memory::look`], for uses that are counted, and for memory in several segments: their
-    /// list is fetched, under a lock, while nothing is announced; then everything is judged again.
+    /// As [`Memory::look`], for memory in several segments: their list is fetched, under a lock, while
+    /// nothing is announced; then everything is judged again.
     #[cold]
     fn look_closer<'lane>(
         &'lane self,
@@ -182,8 +185,8 @@ impl Memory {
             let list = entry.host();
             let known = lane.list.as_ref().is_some_and(|(number, _)| *number == list);
             if known || !head.is_many() {
-                if let Some(counter) = self.counter(access.token) {
-                    counter.count(access, head.rights(), now);
+                if self.counters.is_some() {
+                    self.count_use(lane.hazard.number(), access, head, now);
                 }
                 return Ok(grant(lane, access.length, head, (entry, skip), pass));
             }
@@ -193,8 +196,14 @@ impl Memory {
         }
     }
 
-    fn counter(&self, token: Token) -> Option<&Counter> {
-        self.counters.as_ref()?.counter(Place::of(token))
+    /// A copy was permitted, on the lane of this number.
+    #[cold]
+    #[inline(never)]
+    fn count_use(&self, lane: u64, access: &Access, head: Head, now: Nanoseconds) {
+        let counters = self.counters.as_ref();
+        if let Some(counter) = counters.and_then(|it| it.counter(Place::of(access.token))) {
+            counter.count(lane, access, head.rights(), now);
+        }
     }
 
     #[cold]

@@ -19,6 +19,9 @@ pub struct Uses {
     pub bytes: u64,
     /// How long ago the last one was permitted.
     pub last: Option<Nanoseconds>,
+    /// Its first address. Of copies that threads make at the same time, `last` and this may be those
+    /// of two.
+    pub last_address: Option<u64>,
     /// First address touched, and the number of bytes from there to the end of the last one; of a
     /// token that peers may use, by peers.
     pub touched: Option<(u64, u64)>,
@@ -26,40 +29,63 @@ pub struct Uses {
     pub rights: Rights,
 }
 
-/// The counts of one token, on a cache line of its own.
+/// The counts of one token, on cache lines of its own: what the lane that used it first writes is in
+/// the first line.
 #[derive(Debug, Default)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub(crate) struct Counter {
-    copies: AtomicU64,
-    bytes: AtomicU64,
+    /// The lane that used the token first ([`Hazard::number`](crate::hazard::Hazard::number)); 0: none
+    /// has. That lane alone writes the two counts behind it, so that it needs no exchange with other
+    /// processors for them.
+    first: AtomicU64,
+    own_copies: AtomicU64,
+    own_bytes: AtomicU64,
     /// When the last copy was permitted.
     last: AtomicU64,
+    /// Its first address.
+    last_address: AtomicU64,
     /// The lowest address touched, inverted, so that 0 is the beginning of everything.
     lowest: AtomicU64,
     /// The highest address touched.
     highest: AtomicU64,
-    rights: AtomicU64,
+    /// Where the program has made it ([`ORIGIN`]), [`REVIEWED`], and the rights that the copies used
+    /// ([`RIGHTS_SHIFT`]).
+    origin: AtomicU64,
+    /// Copies of all other lanes.
+    copies: AtomicU64,
+    bytes: AtomicU64,
     /// When the token was made.
     began: AtomicU64,
-    /// Where the program has made it, and above that [`REVIEWED`].
-    origin: AtomicU64,
 }
 
+const ORIGIN: u64 = 0xffff_ffff;
 /// The memory of a token that outlives it has gone, and was reviewed.
 const REVIEWED: u64 = 1 << 32;
+/// The 16 bits of the rights begin here.
+const RIGHTS_SHIFT: u32 = 48;
 
 impl Counter {
-    /// A copy of at least one byte was permitted by a token with these rights. Threads may do this
-    /// at the same time: no copy is lost, and `last` is that of one of them.
-    pub(crate) fn count(&self, access: &Access, granted: Rights, now: Nanoseconds) {
-        self.copies.fetch_add(1, Ordering::Relaxed);
-        self.bytes.fetch_add(access.length, Ordering::Relaxed);
+    /// A copy of at least one byte was permitted on a lane by a token with these rights. Lanes may do
+    /// this at the same time: no copy is lost, and `last` is that of one of them.
+    pub(crate) fn count(&self, lane: u64, access: &Access, granted: Rights, now: Nanoseconds) {
+        if self.is_first(lane) {
+            // A lane is used by one thread at a time, and passes from one to another in order.
+            let add = |count: &AtomicU64, more| {
+                count.store(count.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+            };
+            add(&self.own_copies, 1);
+            add(&self.own_bytes, access.length);
+        } else {
+            self.copies.fetch_add(1, Ordering::Relaxed);
+            self.bytes.fetch_add(access.length, Ordering::Relaxed);
+        }
         self.last.store(now, Ordering::Relaxed);
+        self.last_address.store(access.address, Ordering::Relaxed);
         // Read first: a word that stays as it is stays in the caches of other threads.
         let highest = access.address.wrapping_add(access.length - 1);
-        let rights = u64::from((granted & access.purpose.rights()).0);
-        if self.rights.load(Ordering::Relaxed) & rights != rights {
-            self.rights.fetch_or(rights, Ordering::Relaxed);
+        let rights = u64::from((granted & access.purpose.rights()).0) << RIGHTS_SHIFT;
+        if self.origin.load(Ordering::Relaxed) & rights != rights {
+            self.origin.fetch_or(rights, Ordering::Relaxed);
         }
         if granted.intersects(Rights::REMOTE) && !access.purpose.is_remote() {
             return;
@@ -72,9 +98,25 @@ impl Counter {
         }
     }
 
+    /// Whether a lane is the first that has used the token; it is, if there was none.
+    fn is_first(&self, lane: u64) -> bool {
+        match self.first.load(Ordering::Relaxed) {
+            0 => {
+                let taken =
+                    self.first.compare_exchange(0, lane, Ordering::Relaxed, Ordering::Relaxed);
+                taken.is_ok()
+            }
+            first => first == lane,
+        }
+    }
+
     fn reset(&self) {
-        let Counter { copies, bytes, last, lowest, highest, rights, began, origin } = self;
-        for word in [copies, bytes, last, lowest, highest, rights, began, origin] {
+        let Counter { first, own_copies, own_bytes, last, last_address, lowest, .. } = self;
+        let Counter { highest, origin, copies, bytes, began, .. } = self;
+        for word in [first, own_copies, own_bytes, last, last_address, lowest] {
+            word.store(0, Ordering::Relaxed);
+        }
+        for word in [highest, origin, copies, bytes, began] {
             word.store(0, Ordering::Relaxed);
         }
     }
@@ -82,7 +124,7 @@ impl Counter {
     /// The counts, as of `now`. A copy that is counted meanwhile may be in a part of them.
     fn uses(&self, now: Nanoseconds) -> Uses {
         let read = |word: &AtomicU64| word.load(Ordering::Relaxed);
-        let copies = read(&self.copies);
+        let copies = read(&self.copies) + read(&self.own_copies);
         if copies == 0 {
             return Uses::default();
         }
@@ -90,10 +132,11 @@ impl Counter {
         let length = read(&self.highest).checked_sub(lowest).map(|last| last.saturating_add(1));
         Uses {
             copies,
-            bytes: read(&self.bytes),
+            bytes: read(&self.bytes).wrapping_add(read(&self.own_bytes)),
             last: Some(now.saturating_sub(read(&self.last))),
+            last_address: Some(read(&self.last_address)),
             touched: length.map(|length| (lowest, length)),
-            rights: Rights(read(&self.rights) as u16),
+            rights: Rights((read(&self.origin) >> RIGHTS_SHIFT) as u16),
         }
     }
 }
@@ -133,7 +176,8 @@ impl Counters {
     pub(crate) fn made(&self, place: Place, origin: u32, now: Nanoseconds) {
         if let Some(counter) = self.counter(place) {
             counter.began.store(now, Ordering::Relaxed);
-            counter.origin.store(u64::from(origin), Ordering::Relaxed);
+            counter.origin.fetch_and(!ORIGIN, Ordering::Relaxed);
+            counter.origin.fetch_or(u64::from(origin), Ordering::Relaxed);
         }
     }
 
@@ -156,7 +200,7 @@ impl Counters {
             let (began, origin) = (read(&counter.began), read(&counter.origin));
             counter.reset();
             counter.began.store(began, Ordering::Relaxed);
-            counter.origin.store(origin & !REVIEWED, Ordering::Relaxed);
+            counter.origin.store(origin & ORIGIN, Ordering::Relaxed);
         }
     }
 

@@ -92,7 +92,9 @@ fn copies_are_counted_with_what_they_touched() {
     memory.check(&mut lane, &ask(Purpose::RemoteRead, at + 16, 8), NOW + 10).map(drop).unwrap();
     let once = find(&listed(&memory, NOW + 15), window).unwrap().uses.unwrap();
     let touched = Some((at + 16, 8));
-    assert_eq!(once, Uses { copies: 1, bytes: 8, last: Some(5), touched, rights: READ });
+    let last_address = Some(at + 16);
+    let expected = Uses { copies: 1, bytes: 8, last: Some(5), last_address, touched, rights: READ };
+    assert_eq!(once, expected);
     let mut pass = memory.pass(&mut lane);
     pass.check(&ask(Purpose::RemoteWrite, end - 4, 4), NOW + 20).map(drop).unwrap();
     pass.check(&ask(Purpose::RemoteWrite, at + 8, 4), NOW + 20).map(drop).unwrap();
@@ -100,7 +102,9 @@ fn copies_are_counted_with_what_they_touched() {
     let all = listed(&memory, NOW + 50);
     let uses = find(&all, window).unwrap().uses.unwrap();
     let (touched, rights) = (Some((at + 8, end - at - 8)), READ | Rights::REMOTE_WRITE);
-    assert_eq!(uses, Uses { copies: 3, bytes: 16, last: Some(30), touched, rights });
+    let last_address = Some(at + 8);
+    let expected = Uses { copies: 3, bytes: 16, last: Some(30), last_address, touched, rights };
+    assert_eq!(uses, expected);
     // The region's own token was not used, and its age is known.
     let own = find(&all, region).unwrap();
     assert_eq!((own.uses, own.age), (Some(Uses::default()), Some(50)));
@@ -160,4 +164,68 @@ fn threads_lose_no_count() {
     let uses = find(&listed(&memory, NOW), token).unwrap().uses.unwrap();
     assert_eq!((uses.copies, uses.bytes), (4000, 4000));
     assert_eq!(uses.touched, Some((BASE, 3 * 0x1000 + 1000)));
+}
+
+/// A lane that has left is followed by another one, whose copies are counted as its own were.
+#[test]
+fn lanes_that_follow_each_other_lose_no_count() {
+    let memory = counting();
+    let token = region(&memory, Rights::LOCAL_READ);
+    let ask = access(Purpose::LocalSource, token, BASE, 16);
+    let mut stays = memory.lane();
+    for round in 1..=5 {
+        let mut lane = memory.lane();
+        memory.check(&mut lane, &ask, NOW).map(drop).unwrap();
+        memory.check(&mut stays, &ask, NOW).map(drop).unwrap();
+        let uses = find(&listed(&memory, NOW), token).unwrap().uses.unwrap();
+        assert_eq!((uses.copies, uses.bytes), (2 * round, 32 * round));
+    }
+}
+
+/// What was closed last is listed with when and by what, as it was; what is open is not.
+#[test]
+fn what_was_closed_lately_is_listed() {
+    let memory = counting();
+    let region = region(&memory, ALL);
+    memory.made(region, 0, NOW);
+    assert_eq!(memory.lately_closed(100, NOW), []);
+    let mut lane = memory.lane();
+    let windows: Vec<Token> = (0..5)
+        .map(|i| {
+            let window = window(&memory, region, READ);
+            memory.made(window, 0, NOW + i);
+            window
+        })
+        .collect();
+    let at = BASE + 0x1000;
+    let ask = access(Purpose::RemoteRead, windows[1], at, 8);
+    memory.check(&mut lane, &ask, NOW + 9).map(drop).unwrap();
+    for (i, window) in windows.iter().enumerate() {
+        memory.close(*window, None, NOW + 10 * (i as u64 + 1)).unwrap();
+    }
+    let closed = memory.lately_closed(100, NOW + 100);
+    let tokens = |all: &[Listed]| all.iter().map(|one| one.named.token).collect::<Vec<_>>();
+    assert_eq!(tokens(&closed), windows, "the latest last");
+    let second = &closed[1];
+    let reason = CloseReason::Invalidated;
+    assert_eq!(second.named.state, NamedState::Dead { reason, ago: 80 });
+    assert_eq!((second.named.base, second.named.region), (at, region));
+    assert_eq!((second.age, second.uses.unwrap().copies), (Some(99), 1));
+    assert_eq!(tokens(&memory.lately_closed(2, NOW + 100)), windows[3..]);
+    assert_eq!(memory.lately_closed(0, NOW + 100), []);
+    memory.deregister(region, Unless::default(), NOW + 200).unwrap();
+    assert_eq!(tokens(&memory.lately_closed(1, NOW + 300)), [region]);
+}
+
+/// Of several chunks those that were closed last, wherever they lie.
+#[test]
+fn the_latest_of_several_chunks_are_listed() {
+    let memory = counting();
+    let tokens: Vec<Token> = (0..9000).map(|_| region(&memory, ALL)).collect();
+    for (i, token) in tokens.iter().enumerate() {
+        memory.deregister(*token, Unless::default(), NOW + i as u64).unwrap();
+    }
+    let closed = memory.lately_closed(100, NOW + 9000);
+    let found: Vec<Token> = closed.iter().map(|one| one.named.token).collect();
+    assert_eq!(found, tokens[8900..]);
 }
