@@ -1,6 +1,7 @@
 //! The owner's record of everything that was refused.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 
 use transom_memory::{Denial, Purpose, QueuePairId, RegisterError};
 use transom_wire::{PeerError, Time, Violation};
@@ -10,6 +11,8 @@ use transom_wire::{PeerError, Time, Violation};
 pub struct DenialRecord {
     /// When.
     pub time: Time,
+    /// The other end of the connection, if the driver knows it.
+    pub peer: Option<SocketAddr>,
     /// On which queue pair, if one was attached.
     pub queue_pair: Option<QueuePairId>,
     /// Context of the request of ours that failed, if it was one.

@@ -16,6 +16,6 @@ pub use client::{Answer, AskError, Found, ask, processes};
 pub use folder::{Folder, FolderError, SOCKET};
 pub use metrics::{METRICS, Metric, MetricType, metrics};
 pub use records::{
-    Adapter, Connection, Counters, End, Hex, Process, Queue, Record, Refusal, Region, TimeOut,
-    Uses, VERSION, Window,
+    Adapter, Closed, Connection, Counters, End, Hex, Named, Process, Queue, Record, Refusal,
+    Region, TimeOut, Uses, VERSION, Window,
 };

@@ -23,6 +23,8 @@ pub enum Record {
     Region(Region),
     /// A window.
     Window(Window),
+    /// A region or a window that was closed.
+    Closed(Closed),
     /// A refusal.
     Refusal(Box<Refusal>),
     /// The answer is complete.
@@ -213,6 +215,9 @@ pub struct Uses {
     pub bytes: u64,
     /// Since the last one, in nanoseconds; none if there was none.
     pub last_ns: Option<u64>,
+    /// The first address of the last one.
+    #[serde(default)]
+    pub last_address: Option<Hex>,
     /// The lowest address touched.
     pub touched: Option<Hex>,
     /// Bytes from there to the end of the highest one.
@@ -239,6 +244,9 @@ pub struct Region {
     pub rights: String,
     /// To whom.
     pub scope: String,
+    /// The number of the connection that may use it, if the scope is one.
+    #[serde(default)]
+    pub connection: Option<u32>,
     /// `live`, or `reserved`: it waits for its memory.
     pub state: String,
     /// Windows bound to it.
@@ -271,6 +279,12 @@ pub struct Window {
     pub rights: String,
     /// To whom.
     pub scope: String,
+    /// The queue pair whose peer may use it, if the scope is one.
+    #[serde(default)]
+    pub queue_pair: Option<u32>,
+    /// The number of the connection that may use it, if the scope is one.
+    #[serde(default)]
+    pub connection: Option<u32>,
     /// `live`, or `reserved`: its Bind has not executed.
     pub state: String,
     /// Since it was reserved, in nanoseconds.
@@ -278,6 +292,57 @@ pub struct Window {
     /// Copies through its token.
     #[serde(default)]
     pub uses: Uses,
+}
+
+/// A region or a window that was closed: one of the last 100 of its adapter. A slot of the table that
+/// is used again forgets what was closed there.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Closed {
+    /// The adapter's number.
+    pub adapter: u64,
+    /// What it was.
+    #[serde(flatten)]
+    pub named: Named,
+    /// From its registration or reservation to its end, in nanoseconds.
+    pub age_ns: u64,
+    /// Since its end, in nanoseconds.
+    pub closed_ns: u64,
+    /// Copies through its token.
+    pub uses: Uses,
+}
+
+/// A region or a window, as a token names it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Named {
+    /// `region` or `window`.
+    pub what: String,
+    /// The token.
+    pub token: Hex,
+    /// The name that the program gave it; empty if it gave none.
+    pub name: String,
+    /// The token of its region; of a region, its own.
+    pub region: Hex,
+    /// First byte.
+    pub address: Hex,
+    /// Bytes.
+    pub length: u64,
+    /// The rights granted.
+    pub rights: String,
+    /// To whom.
+    pub scope: String,
+    /// The queue pair whose peer may use it, if the scope is one.
+    #[serde(default)]
+    pub queue_pair: Option<u32>,
+    /// The number of the connection that may use it, if the scope is one.
+    #[serde(default)]
+    pub connection: Option<u32>,
+    /// `live`, `reserved` or `closed`.
+    pub state: String,
+    /// By what it was closed, in words; empty if it is not.
+    pub closed_by: String,
+    /// In a refusal: how long before it the close was, in nanoseconds.
+    #[serde(default)]
+    pub closed_before_ns: Option<u64>,
 }
 
 /// A refusal.
@@ -293,6 +358,9 @@ pub struct Refusal {
     /// one, by its own adapter), `by_peer` (this one, by the peer), `protocol` (the peer's bytes broke
     /// a rule), `system`.
     pub refused: String,
+    /// The other end of the connection; empty if there was none.
+    #[serde(default)]
+    pub peer: String,
     /// The queue pair, if there was one.
     pub queue_pair: Option<u32>,
     /// The rule, by the name that `transom explain` knows.
@@ -305,6 +373,21 @@ pub struct Refusal {
     pub address: Option<Hex>,
     /// Bytes.
     pub length: Option<u64>,
+    /// The rights of which one was needed.
+    #[serde(default)]
+    pub wanted: Option<String>,
+    /// The likeliest mistake, in a word: `stale`, `past_the_end`, ...
+    #[serde(default)]
+    pub likely: Option<String>,
+    /// The same in a sentence or two, and what would have been right.
+    #[serde(default)]
+    pub advice: Option<String>,
+    /// The object of the token, or the one that it named last.
+    #[serde(default)]
+    pub named: Option<Named>,
+    /// The object that was probably meant, if that is another one.
+    #[serde(default)]
+    pub meant: Option<Named>,
     /// All that its owner may know, in sentences.
     pub explanation: String,
 }
@@ -335,6 +418,7 @@ impl Record {
             Record::Connection(one) => Some(&mut one.adapter),
             Record::Region(one) => Some(&mut one.adapter),
             Record::Window(one) => Some(&mut one.adapter),
+            Record::Closed(one) => Some(&mut one.adapter),
             Record::Refusal(one) => Some(&mut one.adapter),
             Record::Process(_) | Record::End(_) | Record::Unknown => None,
         }

@@ -47,7 +47,7 @@ pub(crate) fn process(answer: &Answer) -> String {
                 ("  regions and windows", self::record(record, WIDTH))
             }
             Record::Refusal(_) => ("  refusals, the latest last", self::record(record, WIDTH)),
-            Record::End(_) | Record::Unknown => continue,
+            Record::Closed(_) | Record::End(_) | Record::Unknown => continue,
         };
         if heading.is_empty() || heading != before {
             if !text.is_empty() {
@@ -72,7 +72,7 @@ pub(crate) fn record(record: &Record, width: usize) -> String {
         Record::Region(one) => region(one),
         Record::Window(one) => window(one),
         Record::Refusal(one) => refusal(one, width),
-        Record::End(_) | Record::Unknown => String::new(),
+        Record::Closed(_) | Record::End(_) | Record::Unknown => String::new(),
     }
 }
 

@@ -549,7 +549,8 @@ impl Connection {
 
     pub(super) fn record(&self, cx: &mut Cx<'_>, request: Option<u64>, cause: DenialCause) -> u64 {
         let queue_pair = self.execution.as_ref().map(|e| e.number);
-        let denial = cx.denials.record(DenialRecord { time: cx.now, queue_pair, request, cause });
+        let record = DenialRecord { time: cx.now, peer: None, queue_pair, request, cause };
+        let denial = cx.denials.record(record);
         self.trace(cx, What::Denied { denial });
         denial
     }

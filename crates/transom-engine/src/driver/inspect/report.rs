@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use transom_inspect::{
-    Adapter, Connection, Counters, End, Hex, Process, Queue, Record, Refusal, Region, TimeOut,
-    Uses, VERSION, Window,
+    Adapter, Closed, Connection, Counters, End, Hex, Named, Process, Queue, Record, Refusal,
+    Region, TimeOut, Uses, VERSION, Window,
 };
-use transom_memory::{Denial, Listed, NamedState, Purpose, Rights};
+use transom_memory::{Denial, Listed, NamedState, Purpose, Rights, Scope};
 use transom_wire::Time;
 
 use super::Inspected;
@@ -18,6 +18,8 @@ use crate::{ConnectionOverview, DenialCause, DenialRecord, TIME_OUTS, sys};
 
 /// Refusals in a report: the latest.
 const REFUSALS: usize = 100;
+/// Closed regions and windows that are told of, likewise.
+const CLOSED: usize = 100;
 
 /// Tell everything, in the order that [`Record`] promises, until `tell` fails. No lock is held
 /// meanwhile.
@@ -43,6 +45,9 @@ pub(super) fn tell<E>(
         let now = sys::now();
         for one in shared.memory.inventory(now.0).flatten() {
             tell(listed(number, &one))?;
+        }
+        for one in shared.memory.lately_closed(CLOSED, now.0) {
+            tell(Record::Closed(closed(number, &one)))?;
         }
         let latest: Vec<(u64, DenialRecord)> = {
             let log = shared.denials();
@@ -180,27 +185,60 @@ fn uses(one: &Listed) -> Uses {
         copies: counted.copies,
         bytes: counted.bytes,
         last_ns: counted.last,
+        last_address: counted.last_address.map(Hex),
         touched: touched.map(Hex),
         touched_length,
         rights,
     }
 }
 
-fn listed(adapter: u64, one: &Listed) -> Record {
-    let named = &one.named;
-    let token = Hex(u64::from(named.token.0));
-    let name = named.name.map(|name| name.as_str().to_owned()).unwrap_or_default();
-    let (address, length) = (Hex(named.base), named.length);
-    let (rights, scope) = (named.rights.to_string(), named.scope.to_string());
-    let state = match named.state {
-        NamedState::Live => "live",
-        NamedState::Reserved => "reserved",
-        NamedState::Dead { .. } => "closed",
+fn named(named: &transom_memory::Named) -> Named {
+    let (state, closed_by, closed_before_ns) = match named.state {
+        NamedState::Live => ("live", String::new(), None),
+        NamedState::Reserved => ("reserved", String::new(), None),
+        NamedState::Dead { reason, ago } => ("closed", reason.to_string(), Some(ago)),
     };
-    let state = state.to_owned();
+    let (queue_pair, connection) = match named.scope {
+        Scope::Domain(_) => (None, None),
+        Scope::QueuePair(_, number) => (Some(number.0), None),
+        Scope::Connection(_, id) => (None, Some(id.number)),
+    };
+    Named {
+        what: if named.window { "window" } else { "region" }.to_owned(),
+        token: Hex(u64::from(named.token.0)),
+        name: named.name.map(|name| name.as_str().to_owned()).unwrap_or_default(),
+        region: Hex(u64::from(named.region.0)),
+        address: Hex(named.base),
+        length: named.length,
+        rights: named.rights.to_string(),
+        scope: named.scope.to_string(),
+        queue_pair,
+        connection,
+        state: state.to_owned(),
+        closed_by,
+        closed_before_ns,
+    }
+}
+
+fn closed(adapter: u64, one: &Listed) -> Closed {
+    let mut named = named(&one.named);
+    let closed_ns = named.closed_before_ns.take().unwrap_or_default();
+    Closed {
+        adapter,
+        named,
+        age_ns: one.age.unwrap_or_default().saturating_sub(closed_ns),
+        closed_ns,
+        uses: uses(one),
+    }
+}
+
+fn listed(adapter: u64, one: &Listed) -> Record {
+    let windows = u64::from(one.windows);
     let (age_ns, uses) = (one.age.unwrap_or_default(), uses(one));
-    if named.window {
-        let region = Hex(u64::from(named.region.0));
+    let named = named(&one.named);
+    let Named { token, name, region, address, length, rights, scope, state, .. } = named;
+    let Named { queue_pair, connection, .. } = named;
+    if one.named.window {
         Record::Window(Window {
             adapter,
             token,
@@ -210,12 +248,13 @@ fn listed(adapter: u64, one: &Listed) -> Record {
             length,
             rights,
             scope,
+            queue_pair,
+            connection,
             state,
             age_ns,
             uses,
         })
     } else {
-        let windows = u64::from(one.windows);
         Record::Region(Region {
             adapter,
             token,
@@ -224,6 +263,7 @@ fn listed(adapter: u64, one: &Listed) -> Record {
             length,
             rights,
             scope,
+            connection,
             state,
             windows,
             age_ns,
@@ -250,12 +290,18 @@ fn refusal(adapter: u64, id: u64, record: &DenialRecord, now: Time) -> Refusal {
         id,
         ago_ns: now.0.saturating_sub(record.time.0),
         refused: refused.to_owned(),
+        peer: record.peer.map(|peer| peer.to_string()).unwrap_or_default(),
         queue_pair: record.queue_pair.map(|number| number.0),
         rule: denial.map(|denial| denial.rule.named().name().to_owned()),
         operation: denial.map(|denial| denial.access.purpose.to_string()),
         token: denial.map(|denial| Hex(u64::from(denial.access.token.0))),
         address: denial.filter(bytes).map(|denial| Hex(denial.access.address)),
         length: denial.filter(bytes).map(|denial| denial.access.length),
+        wanted: denial.filter(bytes).map(|denial| denial.wanted.to_string()),
+        likely: denial.map(|denial| denial.likely.name().to_owned()),
+        advice: denial.map(|denial| denial.advice().to_string()),
+        named: denial.and_then(|denial| denial.named.as_ref()).map(named),
+        meant: denial.and_then(|denial| denial.meant.as_ref()).map(named),
         explanation: format!("{:#}", record.cause),
     }
 }

@@ -177,6 +177,7 @@ pub(crate) struct LinkDenials<'a>(pub(super) &'a Link);
 impl Denials for LinkDenials<'_> {
     fn record(&self, record: DenialRecord) -> u64 {
         let link = self.0;
+        let record = DenialRecord { peer: Some(link.peer), ..record };
         if let DenialCause::Peer(denial) = &record.cause
             && denial.is_guess()
         {
