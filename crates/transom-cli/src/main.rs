@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod adapters;
+mod captures;
 mod explain;
 mod inspect;
 mod packaging;
@@ -39,6 +40,9 @@ enum Command {
     Show(inspect::ShowArgs),
     /// Watch such processes: connections, windows and refusals as they happen
     Watch(watch::Args),
+    /// Look at captures (TRANSOM_CAPTURE, `transom run --capture`)
+    #[command(subcommand)]
+    Captures(captures::Captures),
     /// Speak with rping programs (rdma-core), on any iWARP peer
     Rping(rping::Args),
     /// Start an unmodified verbs program (libibverbs, librdmacm) on this adapter
@@ -67,6 +71,7 @@ fn main() -> ExitCode {
         Command::Ps(args) => inspect::ps(&args),
         Command::Show(args) => inspect::show(&args),
         Command::Watch(args) => watch::run(&args),
+        Command::Captures(command) => captures::run(&command),
         Command::Rping(args) => rping::run(&args),
         Command::Bench(command) => transom_bench::run(&command),
         Command::Completions(args) => packaging::completions(&args, &Cli::command()),

@@ -146,3 +146,48 @@ fn run_asks_the_program_for_a_capture_and_makes_room_for_it() {
     assert_eq!(go(&["--capture", "x.pcapng"]).code, 0);
     assert!(!file.exists() && !old.exists(), "captures of earlier runs");
 }
+
+/// A capture of a tour is sound over either path; one with a bit that has changed is not, and says where.
+#[test]
+fn captures_are_verified() {
+    let folder = folder("verify");
+    let lacking = ran(transom()
+        .args(["captures", "verify"])
+        .arg(env!("CARGO_BIN_EXE_transom"))
+        .env("PATH", &folder));
+    lacking.failed(5, &["tshark"]);
+    if Command::new("tshark").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: no tshark");
+        return;
+    }
+    let verify = |file: &Path| ran(transom().args(["captures", "verify"]).arg(file));
+    for path in ["tcp", "process"] {
+        let file = folder.join(format!("{path}.pcapng"));
+        // The file that travels: the manifest, so that the captures are small.
+        let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+        let done = ran(transom()
+            .args(["quickstart", "--path", path, manifest])
+            .env("TRANSOM_CAPTURE", &file));
+        assert_eq!(done.code, 0, "{done:?}");
+        let done = verify(&file);
+        assert_eq!(done.code, 0, "{done:?}");
+        assert!(done.out.contains(": sound, "), "{done:?}");
+    }
+    let (good, bad) = (folder.join("tcp.pcapng"), folder.join("bad.pcapng"));
+    let mut bytes = std::fs::read(&good).unwrap();
+    // The mark of MPA's request is in the first packet with payload.
+    let at = bytes.windows(16).position(|it| it == b"MPA ID Req Frame").expect("the start-up");
+    bytes[at] ^= 1;
+    std::fs::write(&bad, bytes).unwrap();
+    let done = verify(&bad);
+    done.failed(1, &["bad.pcapng"]);
+    assert!(done.out.contains("NOT sound"), "{done:?}");
+    let both = ran(transom().args(["captures", "verify", "--json"]).arg(&good).arg(&bad));
+    let verdicts = both.json();
+    assert_eq!((both.code, &verdicts["captures"][0]["sound"]), (1, &true.into()));
+    assert_eq!(verdicts["captures"][1]["sound"], false);
+    ran(transom().args(["captures", "verify", "no-such-file"])).failed(5, &["no-such-file"]);
+    let text = folder.join("text");
+    std::fs::write(&text, "no capture").unwrap();
+    verify(&text).failed(5, &["text"]);
+}
