@@ -11,6 +11,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use common::{Ran, Server, ran, transom};
+use rustix::process::{Pid, Signal, kill_process};
 use transom::{Adapter, Grant};
 
 /// A folder of one test, for its processes and its terminals.
@@ -62,11 +63,14 @@ struct Screen<'a> {
 }
 
 impl<'a> Screen<'a> {
-    fn start(folder: &'a Folder, args: &str, (width, height): (u16, u16)) -> Screen<'a> {
-        let screen = Screen { folder, socket: folder.0.join(format!("tmux-{width}")) };
+    fn start(folder: &'a Folder, args: &str, size: (u16, u16)) -> Screen<'a> {
         let program = env!("CARGO_BIN_EXE_transom");
         // The shell stays, so that what is on the screen afterwards can be seen.
-        let command = format!("{program} watch {args}; echo status $?; exec cat");
+        Screen::of(folder, &format!("{program} watch {args}; echo status $?; exec cat"), size)
+    }
+
+    fn of(folder: &'a Folder, command: &str, (width, height): (u16, u16)) -> Screen<'a> {
+        let screen = Screen { folder, socket: folder.0.join(format!("tmux-{width}")) };
         let (width, height) = (width.to_string(), height.to_string());
         let ran = screen.tmux(&[
             "-f",
@@ -77,7 +81,7 @@ impl<'a> Screen<'a> {
             &width,
             "-y",
             &height,
-            &command,
+            command,
         ]);
         assert_eq!(ran.code, 0, "{ran:?}");
         screen
@@ -156,6 +160,29 @@ fn a_terminal_shows_processes_and_their_refusals_as_they_happen() {
         screen.keys(&["q"]);
         let after = screen.shows(&["status 0"]);
         assert!(!after.contains("live_token"), "the screen is as it was before: {after}");
+    }
+}
+
+/// Whatever ends it, its user has the terminal back as it was, and the shell hears what ended it.
+#[test]
+fn a_signal_leaves_the_terminal_as_it_was() {
+    if Command::new("tmux").arg("-V").output().is_err() {
+        eprintln!("the terminal is SKIPPED: tmux is not installed");
+        return;
+    }
+    for signal in [Signal::TERM, Signal::HUP, Signal::QUIT] {
+        let folder = Folder::new(&format!("signal-{}", signal.as_raw()));
+        let file = folder.0.join("pid");
+        let program = env!("CARGO_BIN_EXE_transom");
+        let start = format!("sh -c 'echo $$ > {}; exec {program} watch'", file.display());
+        let shell = format!("{start}; echo status $?; stty -a; exec cat");
+        let screen = Screen::of(&folder, &shell, (80, 24));
+        screen.shows(&["No process of this user answers"]);
+        let pid: i32 = std::fs::read_to_string(&file).unwrap().trim().parse().unwrap();
+        kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+        let status = format!("status {}", 128 + signal.as_raw());
+        let after = screen.shows(&[&status, " icanon ", " echo "]);
+        assert!(!after.contains("No process of this user"), "{after}");
     }
 }
 

@@ -5,10 +5,13 @@ mod state;
 mod view;
 
 use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use crate::inspect::not_answered;
 use sampler::Sampler;
@@ -36,18 +39,34 @@ pub(crate) fn run(args: &Args) -> Outcome {
             .try_this("transom ps, transom show PID; both have --json"));
     }
     let failed = system("the terminal");
+    // A signal that would end this program is kept until the terminal is as it was before.
+    let ended = Arc::new(AtomicUsize::new(0));
+    for signal in [SIGTERM, SIGHUP, SIGINT, SIGQUIT] {
+        let number = usize::try_from(signal).unwrap_or_default();
+        signal_hook::flag::register_usize(signal, ended.clone(), number)
+            .map_err(system("signals"))?;
+    }
     let mut terminal = ratatui::try_init().map_err(failed)?;
-    let left = watch(&mut terminal, args.pid);
+    let left = watch(&mut terminal, args.pid, &ended);
     ratatui::restore();
+    if let Ok(signal @ 1..) = i32::try_from(ended.load(Ordering::Relaxed)) {
+        // The parent is to see what ended this program.
+        signal_hook::low_level::emulate_default_handler(signal).map_err(system("signals"))?;
+    }
     left.map_err(system("the terminal"))
 }
 
-fn watch(terminal: &mut ratatui::DefaultTerminal, only: Option<u32>) -> std::io::Result<()> {
+/// Until the user leaves, or a signal has come.
+fn watch(
+    terminal: &mut ratatui::DefaultTerminal,
+    only: Option<u32>,
+    ended: &AtomicUsize,
+) -> std::io::Result<()> {
     // https://no-color.org: set, and not empty.
     let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let mut state = State::new(only, colour);
     let sampler = Sampler::start(only);
-    loop {
+    while ended.load(Ordering::Relaxed) == 0 {
         sampler.samples().for_each(|sample| state.apply(sample));
         sampler.want(state.wanted());
         terminal.draw(|frame| view::draw(frame, &state))?;
@@ -56,9 +75,10 @@ fn watch(terminal: &mut ratatui::DefaultTerminal, only: Option<u32>) -> std::io:
             && let Some(input) = input(key)
             && !state.input(input)
         {
-            return Ok(());
+            break;
         }
     }
+    Ok(())
 }
 
 /// The meaning of a key.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use transom_inspect::{Connection, Process, Record, Refusal, Region, Window};
+use transom_inspect::{Connection, Process, Record, Refusal, Region, Uses, Window};
 
 /// The answers of a single look at the processes of this user.
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ impl Pane {
         match self {
             Pane::Processes => &["pid", "program", "connections", "windows", "refusals"],
             Pane::Connections => &["number", "peer", "path", "state", "requests"],
-            Pane::Memory => &["address", "bytes", "age", "rights", "scope"],
+            Pane::Memory => &["address", "bytes", "age", "rights", "scope", "uses of late"],
             Pane::Refusals => &["latest", "rule", "address", "bytes"],
         }
     }
@@ -90,6 +90,32 @@ pub(crate) enum Part {
     Window(Window),
 }
 
+impl Part {
+    fn key(&self) -> Key {
+        match self {
+            Part::Region(one) => (one.adapter, one.token.0),
+            Part::Window(one) => (one.adapter, one.token.0),
+        }
+    }
+
+    /// The copies through its token.
+    pub(crate) fn uses(&self) -> &Uses {
+        match self {
+            Part::Region(one) => &one.uses,
+            Part::Window(one) => &one.uses,
+        }
+    }
+}
+
+/// The copies through a token: when they were counted last, how many they were, and how many for each
+/// second of late.
+#[derive(Clone, Copy, Debug)]
+struct Used {
+    at: Duration,
+    copies: u64,
+    per_second: f64,
+}
+
 /// A row's name, which stays the same while others come and go.
 type Key = (u64, u64);
 
@@ -129,6 +155,7 @@ pub(crate) struct State {
     pub(crate) shown: Option<u32>,
     pub(crate) connections: Vec<Connection>,
     pub(crate) memory: Vec<Part>,
+    used: BTreeMap<Key, Used>,
     refused: BTreeMap<Key, Refused>,
     pub(crate) refusals: Vec<Refused>,
     pub(crate) pane: Pane,
@@ -150,6 +177,7 @@ impl State {
             shown: only,
             connections: Vec::new(),
             memory: Vec::new(),
+            used: BTreeMap::new(),
             refused: BTreeMap::new(),
             refusals: Vec::new(),
             pane: if only.is_some() { Pane::Refusals } else { Pane::Processes },
@@ -274,14 +302,37 @@ impl State {
                     // The moment is kept from the first time: two clocks drift apart.
                     self.refused.entry(key).or_insert(refused);
                 }
-                Record::Process(_) | Record::Adapter(_) | Record::End(_) | Record::Unknown => {}
+                Record::Process(_)
+                | Record::Adapter(_)
+                | Record::Closed(_)
+                | Record::End(_)
+                | Record::Unknown => {}
             }
         }
+        let used = self.memory.iter().map(|part| (part.key(), self.used_of_late(part)));
+        self.used = used.collect();
         while self.refused.len() > REFUSALS {
             let oldest = self.refused.iter().min_by_key(|(_, one)| one.at_ns);
             let Some((&key, _)) = oldest else { break };
             self.refused.remove(&key);
         }
+    }
+
+    fn used_of_late(&self, part: &Part) -> Used {
+        let (now, copies) = (self.now, part.uses().copies);
+        // A token that has fewer copies than before has new memory.
+        let before = self.used.get(&part.key()).filter(|before| before.copies <= copies);
+        let Some(before) = before else { return Used { at: now, copies, per_second: 0.0 } };
+        let seconds = now.saturating_sub(before.at).as_secs_f64();
+        if seconds < SHORTEST {
+            return *before;
+        }
+        Used { at: now, copies, per_second: (copies - before.copies) as f64 / seconds }
+    }
+
+    /// Copies through the token of a region or a window, for each second of late.
+    pub(crate) fn uses_per_second(&self, part: &Part) -> f64 {
+        self.used.get(&part.key()).map_or(0.0, |used| used.per_second)
     }
 
     /// Sort every list, and find the rows again at which the user was.
@@ -310,6 +361,7 @@ impl State {
             };
             (text, number, (one.adapter, one.number, one.epoch))
         });
+        let used = &self.used;
         sort(&mut self.memory, memory.1, |one| {
             let (window, address, length, age, rights, scope, token) = match one {
                 Part::Region(one) => {
@@ -330,6 +382,10 @@ impl State {
                 "age" => (String::new(), age),
                 "rights" => (rights.clone(), 0),
                 "scope" => (scope.clone(), 0),
+                "uses of late" => {
+                    let of_late = used.get(&one.key()).map_or(0.0, |used| used.per_second);
+                    (String::new(), most_first((of_late * 1000.0) as u64))
+                }
                 _ => (String::new(), 0),
             };
             (text, number, (address, window, token))
@@ -360,10 +416,7 @@ impl State {
                 .connections
                 .get(row)
                 .map(|one| (one.adapter, u64::from(one.number) << 32 | u64::from(one.epoch))),
-            Pane::Memory => self.memory.get(row).map(|one| match one {
-                Part::Region(one) => (one.adapter, one.token.0),
-                Part::Window(one) => (one.adapter, one.token.0),
-            }),
+            Pane::Memory => self.memory.get(row).map(Part::key),
             Pane::Refusals => self.refusals.get(row).map(|one| (one.record.adapter, one.record.id)),
         }
     }
@@ -403,6 +456,7 @@ impl State {
     fn clear_lists(&mut self) {
         self.connections.clear();
         self.memory.clear();
+        self.used.clear();
         self.refused.clear();
         self.refusals.clear();
         for pane in [Pane::Connections, Pane::Memory, Pane::Refusals] {

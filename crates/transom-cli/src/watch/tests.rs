@@ -5,9 +5,9 @@ use std::time::Duration;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::Color;
-use transom_inspect::{Connection, Hex, Process, Queue, Record, Refusal, Region, Window};
+use transom_inspect::{Connection, Hex, Process, Queue, Record, Refusal, Region, Uses, Window};
 
-use super::state::{Input, Pane, Sample, State};
+use super::state::{Input, Pane, Part, Sample, State};
 use super::view;
 
 const SIZES: [(u16, u16); 2] = [(80, 24), (200, 50)];
@@ -159,17 +159,56 @@ fn the_lists_have_what_the_process_says() {
         has(&lines, &["4711", "mistake", "yes"]);
         has(&lines, &["5", "127.0.0.1:40005", "tcp", "open", "3/16", "shared", "receive"]);
         has(&lines, &["region", "0xaaaa0001", "0x700000000000", "65536"]);
-        has(&lines, &["window", "0xbbbb0001", "0x700000001000", "4096", "3 s", "queue pair 77"]);
+        has(&lines, &["window", "0xbbbb0001", "0x700000001000", "4096", "3 s"]);
         has(&lines, &["9", "2 s", "peer", "range", "Write 512 B at 0x700000002000", "0xbbbb0001"]);
         has(&lines, &["Tab list", "Enter open", "s sort", "Space hold", "q quit"]);
     }
     let narrow = screen(&state, SIZES[0]);
     has(&narrow, &["region", "local+bind", "domain 1"]);
-    has(&narrow, &["window", "read+write"]);
+    has(&narrow, &["window", "read+write", "QP 77"]);
     let wide = screen(&state, SIZES[1]);
     has(&wide, &["127.0.0.1:7000", "127.0.0.1:40005", "tcp", "the adapter was told to"]);
     has(&wide, &["window", "0x700000001000", "0x700000002000", "REMOTE_READ | REMOTE_WRITE"]);
+    has(&wide, &["window", "queue pair 77 of domain 1"]);
     has(&wide, &["range", "Write 512 B", "The first half"]);
+}
+
+/// The copies through each token, and how many they are for each second between two samples.
+#[test]
+fn uses_and_their_rates_are_shown() {
+    let used = |number, copies| match window(number) {
+        Record::Window(one) => {
+            let uses = Uses { copies, ..Uses::default() };
+            Record::Window(Window { uses, ..one })
+        }
+        other => other,
+    };
+    let mut state = watched(vec![used(1, 30), used(2, 7)]);
+    for size in SIZES {
+        has(&screen(&state, size), &["0xbbbb0001", "3 s", "30"]);
+    }
+    let later = |seconds, copies| {
+        let records = vec![used(1, copies), used(2, 7)];
+        sample(seconds, vec![process(4711, "mistake", 0)], records)
+    };
+    state.apply(later(3, 50));
+    has(&screen(&state, SIZES[0]), &["0xbbbb0001", "3 s", "10/s"]);
+    has(&screen(&state, SIZES[1]), &["0xbbbb0001", "3 s", "50", "10/s"]);
+    has(&screen(&state, SIZES[1]), &["0xbbbb0002", "3 s", "7", "0/s"]);
+    // By the most used of late: the last order of the list.
+    state.pane = Pane::Memory;
+    keys(&mut state, &[Input::Sort; 5]);
+    assert_eq!(state.order(Pane::Memory).0, "uses of late");
+    let token = |state: &State, row: usize| match &state.memory[row] {
+        Part::Window(one) => one.token,
+        Part::Region(one) => one.token,
+    };
+    assert_eq!((token(&state, 0), token(&state, 1)), (Hex(0xbbbb_0001), Hex(0xbbbb_0002)));
+    keys(&mut state, &[Input::Reverse]);
+    assert_eq!(token(&state, 0), Hex(0xbbbb_0002));
+    // Another memory of the same token begins anew.
+    state.apply(later(5, 4));
+    has(&screen(&state, SIZES[1]), &["0xbbbb0001", "3 s", "4", "0/s"]);
 }
 
 #[test]

@@ -212,8 +212,9 @@ fn columns(pane: Pane, wide: bool) -> Columns {
             ("token", 10, false),
             ("address", 14, false),
             ("bytes", 7, true),
-            ("rights", 11, false),
+            ("rights", 10, false),
             ("age", 6, true),
+            ("uses", 6, true),
             ("for", 0, false),
         ],
         (Pane::Memory, true) => &[
@@ -224,6 +225,8 @@ fn columns(pane: Pane, wide: bool) -> Columns {
             ("bytes", 12, true),
             ("rights", 40, false),
             ("age", 7, true),
+            ("uses", 10, true),
+            ("of late", 7, true),
             ("state", 8, false),
             ("for", 0, false),
         ],
@@ -283,7 +286,10 @@ fn list(frame: &mut Frame<'_>, state: &State, theme: &Theme, pane: Pane, area: R
         let (texts, style) = match pane {
             Pane::Processes => of_process(state.processes.get(row)?, theme),
             Pane::Connections => of_connection(state.connections.get(row)?, wide, theme),
-            Pane::Memory => of_memory(state.memory.get(row)?, wide, theme),
+            Pane::Memory => {
+                let part = state.memory.get(row)?;
+                of_memory(part, state.uses_per_second(part), wide, theme)
+            }
             Pane::Refusals => of_refusal(state, state.refusals.get(row)?, wide, theme),
         };
         Some(Row::new(aligned(texts).collect::<Vec<Cell<'_>>>()).style(style))
@@ -377,7 +383,7 @@ fn of_connection(one: &Connection, wide: bool, theme: &Theme) -> (Vec<String>, S
     (cells, style)
 }
 
-fn of_memory(part: &Part, wide: bool, theme: &Theme) -> (Vec<String>, Style) {
+fn of_memory(part: &Part, of_late: f64, wide: bool, theme: &Theme) -> (Vec<String>, Style) {
     let (what, token, address, length, rights, scope, state, old, style) = match part {
         Part::Region(one) => {
             let (rights, scope, state) = (&one.rights, &one.scope, &one.state);
@@ -403,6 +409,8 @@ fn of_memory(part: &Part, wide: bool, theme: &Theme) -> (Vec<String>, Style) {
             length.to_string(),
             rights.clone(),
             old,
+            part.uses().copies.to_string(),
+            per_second(of_late),
             state.clone(),
             scope.clone(),
         ]
@@ -415,16 +423,17 @@ fn of_memory(part: &Part, wide: bool, theme: &Theme) -> (Vec<String>, Style) {
             if length < 1_000_000 { length.to_string() } else { show::bytes(length) },
             short_rights(rights),
             old,
+            if of_late > 0.0 { per_second(of_late) } else { part.uses().copies.to_string() },
             format!("{reserved}{}", short_scope(scope)),
         ]
     };
     (cells, style)
 }
 
-/// As on the memory map: blue for reading, amber for writing, violet for both.
+/// As on the memory map: blue for reading, amber for writing, green for both.
 fn colour_of(rights: &str) -> Color {
     match (rights.contains("REMOTE_READ"), rights.contains("REMOTE_WRITE")) {
-        (true, true) => Color::Magenta,
+        (true, true) => Color::Green,
         (true, false) => Color::Blue,
         (false, true) => Color::Yellow,
         (false, false) => Color::Reset,
@@ -453,7 +462,8 @@ fn short_rights(rights: &str) -> String {
 /// A scope without its domain, but for one that is a whole domain.
 fn short_scope(scope: &str) -> String {
     let whole = scope.strip_prefix("every queue pair of ");
-    whole.unwrap_or(scope.split(" of domain").next().unwrap_or(scope)).to_owned()
+    let short = whole.unwrap_or(scope.split(" of domain").next().unwrap_or(scope));
+    short.replace("queue pair", "QP")
 }
 
 fn of_refusal(state: &State, refused: &Refused, wide: bool, theme: &Theme) -> (Vec<String>, Style) {
