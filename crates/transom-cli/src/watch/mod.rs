@@ -3,8 +3,10 @@
 mod sampler;
 mod state;
 mod view;
+mod web;
 
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -26,12 +28,32 @@ const FRAME: Duration = Duration::from_millis(100);
 pub(crate) struct Args {
     /// The number of a process, to watch it alone: `transom ps` lists them
     pid: Option<u32>,
+    /// Serve the memory map, a page for a browser, on a loopback address behind a random path
+    #[arg(long)]
+    web: bool,
+    /// The port of that page, for a tunnel [default: any that is free]
+    #[arg(long, requires = "web")]
+    port: Option<u16>,
+    /// Write the memory map into a new file, which opens without this program, and serve nothing
+    #[arg(long, requires = "web", conflicts_with = "port", value_name = "FILE")]
+    export: Option<PathBuf>,
+    /// Watch for so long before the file is written [default: one look]
+    #[arg(long, requires = "export")]
+    seconds: Option<u64>,
 }
 
 /// `transom watch`.
 pub(crate) fn run(args: &Args) -> Outcome {
     if let Some(pid) = args.pid {
         transom_inspect::ask(pid).map_err(|error| not_answered(pid, &error))?;
+    }
+    match &args.export {
+        Some(file) => {
+            let watch = Duration::from_secs(args.seconds.unwrap_or_default());
+            return web::export(args.pid, file, watch);
+        }
+        None if args.web => return web::serve(args.pid, args.port.unwrap_or_default()),
+        None => {}
     }
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
         let sentence = "watch fills a screen, and its input or its output is no terminal";
