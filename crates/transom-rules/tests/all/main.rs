@@ -8,3 +8,4 @@ mod environment;
 mod manifests;
 mod protection;
 mod rules;
+mod statuses;

@@ -1,7 +1,5 @@
 //! `docs/statuses.md` has what the fronts' tables of statuses have, and every call of a front.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs;
