@@ -1,7 +1,7 @@
 //! Arguments of every call of the core, and its effects.
 
 use transom_memory::{Lane, Memory};
-use transom_wire::{ReadLimits, Time};
+use transom_wire::{Atomic, ReadLimits, Time};
 
 use crate::queue::RequestQueue;
 use crate::trace::Tracer;
@@ -73,6 +73,11 @@ pub trait HostMemory: Sync {
         self.append(from, length, &mut bytes)?;
         self.write(to, &bytes)
     }
+
+    /// Carry out an atomic on the word at `word`, which is a multiple of 8: what it held before. Every
+    /// atomic of this process and of its peers on that word comes before or after it. On a fault
+    /// nothing has changed.
+    fn atomic(&self, word: u64, operation: Atomic) -> Result<u64, Fault>;
 
     /// Have the processor fetch a line of this process's own memory, if it can: a hint.
     fn fetch_ahead(&self, _line: usize) {}

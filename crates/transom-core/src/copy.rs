@@ -2,7 +2,7 @@
 //! most 64 KiB that lives for one copy (design rules 1, 5).
 
 use transom_memory::{Access, Actor, Denial, Grant, Pass, Purpose, Rule, Segment, Token};
-use transom_wire::{Bytes, RefusalClass, Time};
+use transom_wire::{Atomic, Bytes, RefusalClass, Time};
 
 use crate::queue::{Piece, RequestQueue, Slot};
 use crate::{Cx, DenialCause, Fault, HostMemory};
@@ -55,6 +55,7 @@ pub(crate) fn class(denial: &Denial) -> RefusalClass {
         Rule::Right => RefusalClass::Right,
         Rule::Wrap => RefusalClass::Wrap,
         Rule::Bounds => RefusalClass::Bounds,
+        Rule::Aligned => RefusalClass::Misaligned,
     }
 }
 
@@ -205,6 +206,25 @@ impl Accessor {
             host.read(segment.host, now).map_err(gone)?;
         }
         Ok(())
+    }
+
+    /// Change the word that the token lets the peer change: what it held before.
+    pub(crate) fn change(
+        self,
+        cx: &mut Cx<'_>,
+        token: u32,
+        address: u64,
+        change: Atomic,
+    ) -> Result<u64, AccessError> {
+        let length = 8;
+        let access = self.access(token, address, length);
+        let grant = cx.memory.check(cx.lane, &access, cx.now.0).map_err(AccessError::Denied)?;
+        let Some(word) = grant.word() else {
+            drop(grant);
+            return Err(AccessError::Denied(cx.memory.misaligned(&access, cx.now.0)));
+        };
+        let gone = |_| AccessError::Vanished { token, address, length };
+        cx.host.atomic(word, change).map_err(gone)
     }
 
     /// Append what the token lets us read to `out`. After an error `out` may hold a part of it.

@@ -38,7 +38,7 @@ pub struct Execution {
     pub(crate) under_way: Option<u64>,
     /// Sends and Writes below this number have succeeded.
     pub(crate) succeeded: u64,
-    /// Reads started and not finished.
+    /// Reads and atomics started and not finished.
     pub(crate) reads: u32,
     /// A request has failed by itself: nothing further starts, and the connection ends when all
     /// before it have completed.
@@ -188,9 +188,7 @@ impl Execution {
     fn finished(&self, slot: &Slot) -> bool {
         match slot.progress {
             Progress::Done => true,
-            Progress::Sent => {
-                !matches!(slot.operation, Operation::Read { .. }) && slot.message < self.succeeded
-            }
+            Progress::Sent => !slot.operation.fetches() && slot.message < self.succeeded,
             Progress::Waiting | Progress::Running => false,
         }
     }
@@ -211,7 +209,7 @@ impl Execution {
         let message = started.find_map(|sequence| {
             let slot = self.requests.get(sequence)?;
             let waits = matches!(slot.progress, Progress::Running | Progress::Sent)
-                && !matches!(slot.operation, Operation::Read { .. })
+                && !slot.operation.fetches()
                 && slot.message >= self.succeeded;
             waits.then_some(slot.message)
         });
@@ -244,6 +242,7 @@ impl Execution {
                 !self.finished(slot)
                     && match slot.operation {
                         Operation::Read { .. } => kind == Wire::Read,
+                        Operation::Atomic { .. } => kind == Wire::Atomic,
                         Operation::Write { .. } | Operation::WriteWithImmediate { .. } => {
                             kind == Wire::Write
                         }

@@ -71,7 +71,7 @@ pub struct Limits {
     pub reconnection: Option<Duration>,
     /// For a receive of the peer's (Verbs V94).
     pub receive: Option<Duration>,
-    /// A Read of the peer's is refused, whatever it names (Verbs V92).
+    /// A Read or an atomic of the peer's is refused, whatever it names (Verbs V92).
     pub refuses_reads: bool,
 }
 
@@ -331,6 +331,8 @@ impl QueuePair {
             | Operation::Bind { .. }
             | Operation::Invalidate { .. }
             | Operation::FastRegister { .. } => {}
+            Operation::Atomic { .. } if length == 8 => {}
+            Operation::Atomic { .. } => return Err(Status::InvalidRequest),
             Operation::Unsupported { status } if !status.is_success() => {}
             _ => return Err(Status::NotSupported),
         }
@@ -340,7 +342,7 @@ impl QueuePair {
         }
         if length > 0
             && (!request.operation.has_data()
-                || matches!((request.operation, data), (Operation::Read { .. }, Data::Inline(_))))
+                || request.operation.fetches() && matches!(data, Data::Inline(_)))
         {
             return Err(Status::InvalidRequest);
         }

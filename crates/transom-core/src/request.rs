@@ -1,6 +1,7 @@
 //! Requests that programs post, and their completions.
 
 use transom_memory::{QueuePairId, Rights, Segment, Token};
+use transom_wire::Atomic;
 
 use crate::Status;
 
@@ -81,6 +82,16 @@ pub enum Operation {
         /// Four bytes for the completion of the receive.
         immediate: u32,
     },
+    /// Change a word of the peer's memory, and fetch what it held before, in this machine's byte order:
+    /// the list has eight bytes (Verbs V95). It is fenced, limited and answered as a Read is.
+    Atomic {
+        /// Remote token.
+        token: u32,
+        /// Remote address, a multiple of 8.
+        address: u64,
+        /// What becomes of the word.
+        change: Atomic,
+    },
     /// A receive. Posted with [`QueuePair::post_receive`](crate::QueuePair::post_receive).
     Receive,
 
@@ -92,16 +103,15 @@ pub enum Operation {
         /// Remote address.
         address: u64,
     },
-    /// Reserved: an 8-byte atomic.
-    Atomic {
-        /// Remote token.
-        token: u32,
-        /// Remote address.
-        address: u64,
-    },
 }
 
 impl Operation {
+    /// Whether its list is the sink of an answer: until that has come, it is under way.
+    #[must_use]
+    pub const fn fetches(&self) -> bool {
+        matches!(self, Operation::Read { .. } | Operation::Atomic { .. })
+    }
+
     /// Whether it moves bytes of a scatter/gather list.
     #[must_use]
     pub const fn has_data(&self) -> bool {
@@ -124,7 +134,7 @@ impl Flags {
     pub const NONE: Flags = Flags(0);
     /// Success makes no completion; failure always does.
     pub const SILENT_SUCCESS: Flags = Flags(1);
-    /// Starts only after all earlier Reads of the queue pair have completed.
+    /// Starts only after all earlier Reads and atomics of the queue pair have completed.
     pub const READ_FENCE: Flags = Flags(1 << 1);
     /// The peer's receive completion is solicited.
     pub const SOLICIT: Flags = Flags(1 << 2);
@@ -184,6 +194,10 @@ pub enum CompletionKind {
     Invalidate,
     /// A fast registration.
     FastRegister,
+    /// An atomic that compares and swaps.
+    CompareSwap,
+    /// An atomic that fetches and adds.
+    FetchAdd,
     /// A reserved operation.
     Other,
 }
@@ -267,6 +281,10 @@ impl Operation {
             Operation::Invalidate { .. } => CompletionKind::Invalidate,
             Operation::FastRegister { .. } => CompletionKind::FastRegister,
             Operation::Receive => CompletionKind::Receive,
+            Operation::Atomic { change: Atomic::CompareSwap { .. }, .. } => {
+                CompletionKind::CompareSwap
+            }
+            Operation::Atomic { change: Atomic::FetchAdd { .. }, .. } => CompletionKind::FetchAdd,
             _ => CompletionKind::Other,
         }
     }

@@ -46,6 +46,7 @@ impl Wire for Script {
         }
     }
     fn executed(&mut self, _: Time) {}
+    fn answer(&mut self, _: Time, _: u64) {}
     fn refuse(&mut self, _: Time, _: &Refusal<'_>) {}
     fn fail(&mut self, _: Time) {}
     fn receives_posted(&mut self, _: Time, _: u64, _: bool) {}

@@ -45,7 +45,10 @@ fn announce(token: u32, address: u64, length: u32) -> Vec<u8> {
 }
 
 fn ack(executed: u32, credits: u32) -> Vec<u8> {
-    extra(Ack { executed, credits, shared: false, wanted: true }.header().as_ref(), &[])
+    extra(
+        Ack { executed, credits, shared: false, wanted: true, extended: true }.header().as_ref(),
+        &[],
+    )
 }
 
 /// Inputs of `stream`.

@@ -23,6 +23,13 @@ enum Inside {
     Answer,
 }
 
+/// The answer that is missing.
+#[derive(Debug)]
+enum Asked {
+    Bytes(u32),
+    Word,
+}
+
 /// A connection, as far as the rules need it.
 #[derive(Debug, Default)]
 pub(crate) struct Model {
@@ -32,10 +39,10 @@ pub(crate) struct Model {
     sends: u32,
     /// Immediate data has come, and the message that brings it has not ended.
     brings: bool,
-    /// Reads of the peer without the last byte of their answer.
+    /// Reads and atomics of the peer without the last byte of their answer.
     unanswered: u32,
-    /// Bytes that are missing of the answers to our reads.
-    asked: VecDeque<u32>,
+    /// Bytes that are missing of the answers to our reads, and atomics of ours without one.
+    asked: VecDeque<Asked>,
 }
 
 impl Model {
@@ -47,8 +54,10 @@ impl Model {
     /// A record of this side has left.
     pub(crate) fn leave(&mut self, header: &Header) {
         match header.kind {
-            Kind::Read => self.asked.push_back(header.length),
+            Kind::Read => self.asked.push_back(Asked::Bytes(header.length)),
+            Kind::Atomic => self.asked.push_back(Asked::Word),
             Kind::Answer => self.unanswered -= u32::from(header.has(record::LAST)),
+            Kind::AtomicAnswer => self.unanswered -= 1,
             _ => {}
         }
         if matches!(header.kind, Kind::Request | Kind::Reply | Kind::Reject | Kind::Ready) {
@@ -115,7 +124,7 @@ impl Model {
                 free && !self.brings && self.unanswered <= reads
             }
             Kind::Answer => {
-                let Some(missing) = self.asked.front_mut() else { return false };
+                let Some(Asked::Bytes(missing)) = self.asked.front_mut() else { return false };
                 if length > *missing || last != (length == *missing) || !last && length == 0 {
                     return false;
                 }
@@ -127,6 +136,20 @@ impl Model {
                     self.inside = Inside::Nothing;
                 }
                 fits
+            }
+            Kind::Atomic => {
+                if !(1..=2).contains(&header.detail) || length != 16 {
+                    return false;
+                }
+                self.unanswered += 1;
+                free && !self.brings && self.unanswered <= reads
+            }
+            Kind::AtomicAnswer => {
+                let next = matches!(self.asked.front(), Some(Asked::Word));
+                if free && !self.brings && next {
+                    self.asked.pop_front();
+                }
+                free && !self.brings && next
             }
             Kind::Ack | Kind::Request | Kind::Reply | Kind::Reject | Kind::Ready => false,
         }

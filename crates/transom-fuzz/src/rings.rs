@@ -120,15 +120,20 @@ pub fn rings(input: &[u8]) {
             // A record in its place; its words are the input's.
             0..=3 => {
                 let (flags, detail) = (input.byte().unwrap_or(0), input.byte().unwrap_or(0));
+                let kind = Kind::from_number(step % 15).unwrap_or(Kind::Send);
                 let header = Header {
                     flags,
                     // Small Writes have none.
-                    detail: if detail & 4 == 0 { 0 } else { detail.into() },
+                    detail: match kind {
+                        Kind::Atomic => (detail % 4).into(),
+                        _ if detail & 4 == 0 => 0,
+                        _ => detail.into(),
+                    },
                     ack: u64::from(input.byte().unwrap_or(0)) | 8 << 32,
                     address: input.byte().unwrap_or(0).into(),
                     token: input.byte().unwrap_or(0).into(),
                     length: u32::from(input.byte().unwrap_or(0)) << (step >> 4),
-                    ..Header::new(Kind::from_number(step % 13).unwrap_or(Kind::Send))
+                    ..Header::new(kind)
                 };
                 let length = header.payload().min(record::LARGEST_PAYLOAD);
                 let body =

@@ -315,6 +315,7 @@ fn descriptors() -> Vec<Vec<u8>> {
     for rights in [Rights::NONE, Rights::READ, Rights::WRITE, Rights::READ | Rights::WRITE] {
         seeds.push(with(0, &Grant::from_parts(7, 0x1000, 4096, rights).to_bytes()));
     }
+    seeds.push(with(0, &Grant::from_parts(7, 8, 8, Rights::ATOMIC).to_bytes()));
     seeds.push(with(0, &Grant::from_parts(7, u64::MAX, 1, Rights::READ).to_bytes()));
     seeds.push(with(1, &Descriptor { token: 0xFEED, base: u64::MAX }.encode()));
     for number in 0..=13 {
@@ -354,7 +355,7 @@ fn descriptors() -> Vec<Vec<u8>> {
         text: b"no",
         last: true,
     };
-    let ack = Ack { executed: 1, credits: 2, shared: true, wanted: true };
+    let ack = Ack { executed: 1, credits: 2, shared: true, wanted: true, extended: true };
     seeds.push(with(7, ack.header().as_ref()));
     seeds.push(with(7, &[announce.as_ref(), &8_u64.to_be_bytes()].concat()));
     seeds.push(with(7, &[refused.header().as_ref(), b"no"].concat()));

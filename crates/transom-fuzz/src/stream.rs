@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use transom_iwarp::{Config, Stream};
 use transom_wire::{
-    Begin, Event, Frame, Message, MessageId, Operation, Payload, ReadLimits, Refusal, RefusalClass,
-    Role, SetupError, Time, Violation, Wire,
+    Atomic, Begin, Event, Frame, Message, MessageId, Operation, Payload, ReadLimits, Refusal,
+    RefusalClass, Role, SetupError, Time, Violation, Wire,
 };
 
 /// We are the active side.
@@ -220,6 +220,14 @@ impl<W: Wire> Engine<W> {
                 assert!(self.asked <= 4, "{} reads at a time", self.asked);
                 self.outcome(refused, Operation::Read, false);
             }
+            Event::Atomic { address, .. } => {
+                if refused {
+                    self.outcome(true, Operation::Atomic, false);
+                } else {
+                    self.wire.answer(self.now, !address);
+                }
+            }
+            Event::AtomicAnswer { id, .. } => assert!(id.0 < self.next),
             Event::WriteAnnounced { .. } => self.outcome(refused, Operation::Write, false),
             Event::CreditWanted => self.wire.receives_posted(self.now, 9, true),
             Event::ReadData { payload, last, .. } => assert!(last || !payload.is_empty()),
@@ -288,9 +296,10 @@ impl<W: Wire> Engine<W> {
         if self.options & SILENT != 0 || self.under_way || self.next >= 12 || self.dead {
             return;
         }
-        let message = match self.next % 3 {
+        let message = match self.next % 4 {
             0 => Message::Send { length: 33, solicited: false, invalidate: None, immediate: None },
             1 => Message::Read { token: 1, address: 0, length: 64, sink_token: 1, sink_address: 0 },
+            2 => Message::Atomic { token: 1, address: 8, operation: Atomic::FetchAdd { add: 1 } },
             _ => Message::Write {
                 token: 1,
                 address: 0,
@@ -299,7 +308,13 @@ impl<W: Wire> Engine<W> {
                 immediate: None,
             },
         };
-        if self.wire.begin(self.now, MessageId(self.next), &message) == Begin::Started {
+        let mut begun = self.wire.begin(self.now, MessageId(self.next), &message);
+        if begun == Begin::Unknown {
+            let (token, address, length) = (1, 0, 64);
+            let read = Message::Read { token, address, length, sink_token: 1, sink_address: 0 };
+            begun = self.wire.begin(self.now, MessageId(self.next), &read);
+        }
+        if begun == Begin::Started {
             self.next += 1;
             self.under_way = true;
         }

@@ -14,8 +14,8 @@ use transom_iwarp::{Config, Ready, Revision, Stream, TerminateForm};
 use transom_process::Channel;
 use transom_process::record::{self, Header, Kind};
 use transom_wire::{
-    Begin, Bytes, Event, Immediate, Message, MessageId, Operation, Payload, ReadLimits, Refusal,
-    RefusalClass, Role, Time, Wire,
+    Atomic, Begin, Bytes, Event, Immediate, Message, MessageId, Operation, Payload, ReadLimits,
+    Refusal, RefusalClass, Role, Time, Wire,
 };
 
 use crate::Input;
@@ -34,6 +34,20 @@ fn fill(out: &mut Vec<u8>, address: u64, length: u32) {
     out.extend((0..u64::from(length)).map(|i| byte_at(address.wrapping_add(i))));
 }
 
+/// What every word holds: atomics change nothing here.
+fn word(token: u32, address: u64) -> u64 {
+    address ^ u64::from(token) << 40
+}
+
+/// The answer that is missing.
+#[derive(Debug)]
+enum Asked {
+    /// From an address on, so many.
+    Bytes(u64, u32),
+    /// Of a token, at an address.
+    Word(u32, u64),
+}
+
 #[derive(Debug)]
 struct End<W> {
     wire: W,
@@ -42,8 +56,10 @@ struct End<W> {
     queue: VecDeque<Message>,
     next: u64,
     under_way: Option<Message>,
-    /// Reads of ours whose answers have not come: id, address, length.
-    reads: VecDeque<(u64, u64, u32)>,
+    /// Reads and atomics of ours whose answers have not come, by id.
+    reads: VecDeque<(u64, Asked)>,
+    /// Atomics of ours that have not come.
+    atomics: VecDeque<Atomic>,
     /// Sends and Writes begun, and the youngest of them that is known to be done.
     begun: VecDeque<Message>,
     done: Option<u64>,
@@ -213,6 +229,7 @@ impl<W: Wire> End<W> {
             next: 0,
             under_way: None,
             reads: VecDeque::new(),
+            atomics: VecDeque::new(),
             begun: VecDeque::new(),
             done: None,
             refuse: None,
@@ -245,6 +262,15 @@ impl<W: Wire> End<W> {
                 let immediate = (choice & 32 != 0).then_some(token);
                 let immediate = immediate.map(|value| Immediate { value, solicited: flag });
                 Message::Write { token, address, length, verdict: flag, immediate }
+            }
+            _ if choice & 32 != 0 => {
+                let (compare, swap) = (word(token, address), u64::from(choice));
+                let operation = if flag {
+                    Atomic::CompareSwap { compare, swap }
+                } else {
+                    Atomic::FetchAdd { add: swap }
+                };
+                Message::Atomic { token, address, operation }
             }
             _ => Message::Read { token, address, length, sink_token: 9, sink_address: 0x900 },
         });
@@ -313,23 +339,25 @@ impl<W: Wire> End<W> {
         if self.under_way.is_some() || self.dead {
             return;
         }
-        let Some(mut message) = self.queue.front().copied() else { return };
-        if self.wire.facts().is_some_and(|facts| !facts.extension) {
-            // The engine begins no such message here.
-            match &mut message {
-                Message::Send { immediate, .. } => *immediate = None,
-                Message::Write { immediate, .. } => *immediate = None,
-                Message::Read { .. } => {}
+        let Some(message) = self.queue.front().copied() else { return };
+        match self.wire.begin(now, MessageId(self.next), &message) {
+            Begin::Started => {}
+            Begin::Wait(_) => return,
+            Begin::Unknown => {
+                assert!(message.is_extended());
+                self.queue.pop_front();
+                return;
             }
-        }
-        if self.wire.begin(now, MessageId(self.next), &message) != Begin::Started {
-            return;
         }
         self.queue.pop_front();
         match message {
             // The length is 0 where nothing was asked for: then nothing arrives at the peer.
             Message::Read { address, length, .. } => {
-                self.reads.push_back((self.next, address, length));
+                self.reads.push_back((self.next, Asked::Bytes(address, length)));
+            }
+            Message::Atomic { token, address, operation } => {
+                self.reads.push_back((self.next, Asked::Word(token, address)));
+                self.atomics.push_back(operation);
             }
             _ => self.begun.push_back(message),
         }
@@ -421,17 +449,36 @@ impl<W: Wire> End<W> {
                 true
             }
             Event::ReadData { id, offset, payload, last } => {
-                let asked = self.reads.front().copied().unwrap_or_default();
                 let end = offset + payload.len() as u32;
-                let right = data(payload, asked.1.wrapping_add(offset.into()))
-                    && asked.0 == id.0
-                    && last == (end == asked.2);
+                let right = match self.reads.front() {
+                    Some((asked, Asked::Bytes(address, length))) => {
+                        data(payload, address.wrapping_add(offset.into()))
+                            && *asked == id.0
+                            && last == (end == *length)
+                    }
+                    _ => false,
+                };
                 if last {
                     self.reads.pop_front();
                 }
                 self.judged(now, Operation::Read, false);
                 right
             }
+            Event::Atomic { token, address, operation } => {
+                let right = peer.atomics.pop_front() == Some(operation);
+                let refused = self.refuse.is_some();
+                self.judged(now, Operation::Atomic, false);
+                if !refused {
+                    self.wire.answer(now, word(token, address));
+                }
+                right
+            }
+            Event::AtomicAnswer { id, value } => match self.reads.pop_front() {
+                Some((asked, Asked::Word(token, address))) => {
+                    asked == id.0 && value == word(token, address)
+                }
+                _ => false,
+            },
             Event::Done { through } => {
                 assert!(through.0 < self.next, "done before it was begun");
                 let later = self.done.is_none_or(|done| done < through.0);

@@ -8,6 +8,11 @@
 //! | 6 | refusal | ULP = operation and class, MSN = message, MO = offset of the text | text |
 //! | 7 | immediate data of the Send or Write that follows | ULP = the four bytes, MSN = 0, MO = flags | none |
 //!
+//! Atomics travel as RFC 7306 has them, and only here: its Request is counted with Read Requests and
+//! answered in order with them. A side says with its acknowledgements, of which the first leaves as soon
+//! as messages may flow, that it takes immediate data and atomics (flag 4); one that does not is of an
+//! earlier version, and is sent neither.
+//!
 //! All counts are cumulative since start-up and wrap at 2^32, so none of these frames is ever
 //! repeated or missed. A refusal counts like an acknowledgement: Sends and Writes from 1; a Read by
 //! its message number on the read queue.
@@ -32,6 +37,7 @@ pub const TEXT: usize = 56;
 
 const SHARED: u32 = 1;
 const WANTED: u32 = 2;
+const EXTENDED: u32 = 4;
 const SOLICITED: u32 = 1;
 
 /// An extension frame.
@@ -58,6 +64,8 @@ pub struct Ack {
     pub shared: bool,
     /// The sender holds back a Send for want of credit.
     pub wanted: bool,
+    /// The sender takes immediate data and atomics.
+    pub extended: bool,
 }
 
 /// See [`Extra::Announce`].
@@ -101,7 +109,8 @@ impl Ack {
     /// The whole frame: it has no payload.
     #[must_use]
     pub fn header(&self) -> Header {
-        let ulp = if self.shared { SHARED } else { 0 } | if self.wanted { WANTED } else { 0 };
+        let flags = [(self.shared, SHARED), (self.wanted, WANTED), (self.extended, EXTENDED)];
+        let ulp = flags.iter().map(|(set, flag)| if *set { *flag } else { 0 }).sum();
         header(ACK_QUEUE, true, ulp, self.executed, self.credits)
     }
 }
@@ -145,6 +154,7 @@ impl<'b> Extra<'b> {
                 credits: offset,
                 shared: ulp & SHARED != 0,
                 wanted: ulp & WANTED != 0,
+                extended: ulp & EXTENDED != 0,
             })),
             ANNOUNCE_QUEUE if last => {
                 let address = u64::from_be_bytes(payload.try_into().map_err(|_| false)?);

@@ -129,7 +129,9 @@ impl Fault {
         if class == RefusalClass::Internal {
             return Fault::Local;
         }
-        TABLE.iter().find(|row| row.refusal == Some((operation, class))).map_or(
+        // RFC 7306 has no codes of its own for what a token does not let an atomic do.
+        let as_what = if operation == Operation::Atomic { Operation::Read } else { operation };
+        TABLE.iter().find(|row| row.refusal == Some((as_what, class))).map_or(
             match operation {
                 // RFC 5040 has two codes for all ways in which an invalidation fails.
                 Operation::Invalidate => Fault::InvalidateToken,

@@ -7,7 +7,7 @@
 //! | [`ddp`] | DDP | segment headers |
 //! | [`rdmap`] | RDMAP | control byte, Read Request |
 //! | [`terminate`] | RDMAP | Terminate, in the RFC's and in siw's bit order |
-//! | [`rfc7306`] | RDMAP | atomics, codec only |
+//! | [`rfc7306`] | RDMAP | atomics, under the extension |
 //! | [`faults`] | all | every violation and refusal, and what a Terminate says about it |
 //! | [`extension`] | ours | acknowledgements, announcements, refusals, immediate data |
 //!
@@ -24,8 +24,9 @@
 //! # Left out
 //!
 //! - Markers are never asked for, so none are understood.
-//! - Atomics and RFC 7306's message of immediate data are refused like unknown opcodes; between
-//!   Transoms immediate data has a form of its own.
+//! - A plain peer is sent no atomics, and its own are refused like unknown opcodes, as RFC 7306's message
+//!   of immediate data is; between Transoms immediate data has a form of its own.
+//! - Atomics on parts of a word (RFC 7306's masks).
 //! - Revision 0 (RDMAC) is refused.
 //! - Segments of a message must come in order, and those of two messages may not mix. Every known
 //!   peer sends them so; RFC 5041 5.3 only recommends it.

@@ -1,5 +1,10 @@
-//! Atomic operations (RFC 7306). The codec only: a [`Stream`](crate::Stream) neither sends nor
-//! accepts them until a front asks for atomics.
+//! Atomic operations (RFC 7306). A [`Stream`](crate::Stream) sends and takes them where both sides have
+//! the extension: adapters that say they have them by themselves are not known.
+
+use transom_wire::Atomic;
+
+const FETCH_ADD: u8 = 0;
+const COMPARE_SWAP: u8 = 2;
 
 /// An Atomic Request, behind its untagged header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +19,7 @@ pub struct AtomicRequest {
     pub offset: u64,
     /// The value to add, or to swap in.
     pub data: u64,
-    /// Which fields of `data`.
+    /// Which bits of the word are swapped; or, of an add, the highest bit of each field but the last.
     pub mask: u64,
     /// The value to compare with.
     pub compare: u64,
@@ -23,6 +28,31 @@ pub struct AtomicRequest {
 }
 
 impl AtomicRequest {
+    /// The request for an operation on whole words.
+    #[must_use]
+    pub fn new(identifier: u32, stag: u32, offset: u64, operation: Atomic) -> AtomicRequest {
+        let all = u64::MAX;
+        let (operation, data, mask, compare, compare_mask) = match operation {
+            Atomic::FetchAdd { add } => (FETCH_ADD, add, 0, 0, all),
+            Atomic::CompareSwap { compare, swap } => (COMPARE_SWAP, swap, all, compare, all),
+        };
+        AtomicRequest { operation, identifier, stag, offset, data, mask, compare, compare_mask }
+    }
+
+    /// The operation, if it is one on a whole word. RFC 7306 has adds to parts of a word, which carry
+    /// nothing over the edges that `mask` names, and swaps of some of its bits; verbs have neither.
+    #[must_use]
+    pub fn whole(&self) -> Option<Atomic> {
+        let whole_sum = self.mask & !(1 << 63) == 0;
+        match self.operation {
+            FETCH_ADD if whole_sum => Some(Atomic::FetchAdd { add: self.data }),
+            COMPARE_SWAP if (self.mask, self.compare_mask) == (u64::MAX, u64::MAX) => {
+                Some(Atomic::CompareSwap { compare: self.compare, swap: self.data })
+            }
+            _ => None,
+        }
+    }
+
     /// Reads the 52 bytes.
     #[must_use]
     pub fn parse(payload: &[u8]) -> Option<AtomicRequest> {

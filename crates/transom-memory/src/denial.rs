@@ -18,6 +18,8 @@ pub enum Rule {
     Wrap,
     /// The range lies inside the registration and the window (ND2 5.3, W6).
     Bounds,
+    /// The word of an atomic is aligned (Verbs V95).
+    Aligned,
 }
 
 /// The object that a token names now, or named last.
@@ -94,6 +96,12 @@ pub enum Mistake {
     AddressBytesSwapped,
     /// Address and length wrap around the end of the address space.
     WrapsAround,
+    /// The word of an atomic begins this many bytes behind a multiple of 8; 0: its address is one, and
+    /// the memory behind it lies elsewhere.
+    Misaligned {
+        /// How many.
+        bytes: u64,
+    },
     /// The connection is not, or no longer, established.
     NotConnected,
     /// No token of this value was ever issued.
@@ -120,6 +128,7 @@ impl Mistake {
             Mistake::OffsetInsteadOfAddress => "offset_instead_of_address",
             Mistake::AddressBytesSwapped => "address_bytes_swapped",
             Mistake::WrapsAround => "wraps_around",
+            Mistake::Misaligned { .. } => "misaligned",
             Mistake::NotConnected => "not_connected",
             Mistake::NeverIssued => "never_issued",
             Mistake::Unknown => "unknown",

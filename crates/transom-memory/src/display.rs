@@ -351,6 +351,15 @@ impl Denial {
                  covers {covered}.",
                 u128::from(u64::MAX) + 1 - u128::from(self.access.address)
             ),
+            Mistake::Misaligned { bytes: 0 } => f.write_str(
+                "the region was registered at an address that its memory does not agree with. Let both be \
+                 multiples of 8.",
+            ),
+            Mistake::Misaligned { bytes } => write!(
+                f,
+                "the address is {bytes} bytes behind a multiple of 8. Align the variable, and send its \
+                 own address."
+            ),
             Mistake::NotConnected => f.write_str(
                 "the queue pair is not connected, or not any more. Remote access lasts as long as \
                  the connection.",

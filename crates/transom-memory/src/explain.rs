@@ -42,6 +42,7 @@ impl Memory {
                     Rule::Connected => Mistake::NotConnected,
                     Rule::Right => Mistake::MissingRight,
                     Rule::Wrap | Rule::Bounds => wrong_range(&facts, access),
+                    Rule::Aligned => Mistake::Misaligned { bytes: access.address % 8 },
                 };
             }
             None => {

@@ -5,10 +5,13 @@ use std::sync::Arc;
 use crate::entry::Entry;
 use crate::hazard::{Cell, EVERYTHING, Hazard};
 use crate::segments::{List, Segments};
-use crate::{Access, Denial, Memory, Nanoseconds, Token};
+use crate::{Access, Denial, Memory, Nanoseconds, Segment, Token};
 
 /// The most bytes of one [`Grant`], so that a close waits for one short copy at most.
 pub const LARGEST_GRANT: u64 = 64 * 1024;
+
+/// Bytes of the word that an atomic changes.
+const WORD: u64 = 8;
 
 /// A place where one thread at a time announces what it is touching, so that a close can wait for
 /// it. Each driver thread owns one.
@@ -70,6 +73,17 @@ impl Grant<'_> {
     #[inline]
     pub fn length(&self) -> u64 {
         self.length
+    }
+
+    /// Where the word of an atomic really lies: eight bytes in one piece, at a multiple of 8 there and
+    /// by the address that was asked for. `None`: no instruction changes them as one, so the access is
+    /// refused with [`Memory::misaligned`].
+    #[must_use]
+    pub fn word(&self) -> Option<u64> {
+        let asked = self.entry?.base().wrapping_add(self.skip);
+        let whole = |piece: &Segment| piece.length == WORD && piece.host.is_multiple_of(WORD);
+        let piece = self.segments().next().filter(whole)?;
+        asked.is_multiple_of(WORD).then_some(piece.host)
     }
 
     /// Where the bytes really lie, in order.

@@ -235,6 +235,17 @@ impl Memory {
         denial
     }
 
+    /// The record of an atomic whose access was permitted, and whose [word](Grant::word) is not one: for
+    /// a caller that has given the grant back, since a lock is taken.
+    #[must_use]
+    #[cold]
+    pub fn misaligned(&self, access: &Access, now: Nanoseconds) -> Box<Denial> {
+        let seen = self.table.entry(Place::of(access.token));
+        let seen = seen.map(|entry| (entry.head(), entry.facts()));
+        let mut control = self.lock();
+        self.explain(&mut control, access, Rule::Aligned, seen, now)
+    }
+
     /// Register. The token serves for local and remote use alike.
     ///
     /// A table that counts uses learns the region's age by [`Memory::made`].

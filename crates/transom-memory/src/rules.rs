@@ -59,6 +59,7 @@ impl Rule {
             Rule::Right => &RIGHT,
             Rule::Wrap => &NO_WRAP,
             Rule::Bounds => &RANGE,
+            Rule::Aligned => &ALIGNED,
         }
     }
 }
@@ -84,6 +85,7 @@ rules! {
     RIGHT "right": "the token must grant the operation", "ND2 5.5, W7";
     NO_WRAP "no_wrap": "address and length must not wrap around the address space", "ND2 5.3";
     RANGE "range": "the range must lie inside what the token covers", "ND2 5.3, W6";
+    ALIGNED "aligned": "an atomic must name eight bytes that begin at a multiple of 8", "Verbs V95";
     PRESENT_PAGES "present_pages": "the pages behind registered memory must be there", "design rule 8";
     // Registration.
     REGISTRATION_SIZE "registration_size":

@@ -4,7 +4,10 @@ use transom_iwarp::ddp::Target;
 use transom_iwarp::extension::{Announce, immediate_header};
 use transom_iwarp::faults::Fault;
 use transom_iwarp::mpa::{self, Enhanced, StartUp, UNLIMITED};
-use transom_iwarp::rdmap::{self, Opcode, READ_QUEUE, ReadRequest, SEND_QUEUE, TERMINATE_QUEUE};
+use transom_iwarp::rdmap::{
+    self, ATOMIC_QUEUE, Opcode, READ_QUEUE, ReadRequest, SEND_QUEUE, TERMINATE_QUEUE,
+};
+use transom_iwarp::rfc7306::{AtomicRequest, AtomicResponse};
 use transom_iwarp::terminate::Terminate;
 use transom_iwarp::{TerminateForm, ddp, fpdu};
 use transom_process::record::{self, HEADER, Header, Kind};
@@ -22,12 +25,13 @@ pub(crate) struct Sender {
     send_offset: u32,
     reads: u32,
     answered: u32,
+    atomics: u32,
 }
 
 impl Default for Sender {
     fn default() -> Sender {
         // Message numbers begin with 1 (RFC 5041 5.1).
-        Sender { sends: 1, send_offset: 0, reads: 1, answered: 0 }
+        Sender { sends: 1, send_offset: 0, reads: 1, answered: 0, atomics: 1 }
     }
 }
 
@@ -70,6 +74,8 @@ impl Sender {
             Kind::Send => self.send(&header, payload),
             Kind::Read => vec![self.read(&header)],
             Kind::Answer => self.answer(&header, payload),
+            Kind::Atomic => vec![self.atomic(&header, payload)],
+            Kind::AtomicAnswer => vec![self.atomic_answer(&header)],
             Kind::Refuse => vec![terminate(&header)],
             Kind::Ack => Vec::new(),
         }
@@ -113,6 +119,27 @@ impl Sender {
         };
         let target = Target::Untagged { ulp: 0, queue: READ_QUEUE, number, offset: 0 };
         frame(Opcode::ReadRequest, true, target, &request.to_bytes())
+    }
+
+    fn atomic(&mut self, header: &Header, payload: &[u8]) -> Vec<u8> {
+        let number = self.reads;
+        self.reads = number.wrapping_add(1);
+        let target = Target::Untagged { ulp: 0, queue: READ_QUEUE, number, offset: 0 };
+        // One without operands breaks a rule of the records: its frame shows that they are missing.
+        let request = record::read_operands(header.detail, payload).map(|change| {
+            AtomicRequest::new(number, header.token, header.address, change).to_bytes()
+        });
+        let request = request.as_ref().map_or(&[][..], |request| request);
+        frame(Opcode::AtomicRequest, true, target, request)
+    }
+
+    fn atomic_answer(&mut self, header: &Header) -> Vec<u8> {
+        let number = self.atomics;
+        self.atomics = number.wrapping_add(1);
+        let target = Target::Untagged { ulp: 0, queue: ATOMIC_QUEUE, number, offset: 0 };
+        // The request has another number, which this direction does not show.
+        let response = AtomicResponse { identifier: number, value: header.address };
+        frame(Opcode::AtomicResponse, true, target, &response.to_bytes())
     }
 
     fn answer(&mut self, header: &Header, payload: &[u8]) -> Vec<Vec<u8>> {
@@ -189,6 +216,7 @@ fn terminate(header: &Header) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use transom_iwarp::extension::Extra;
+    use transom_wire::Atomic;
 
     use super::*;
 
@@ -204,6 +232,28 @@ mod tests {
             let immediate = Immediate { value: 0x1234_5678, solicited };
             let expected = (Opcode::Experimental.control(), Ok(Extra::Immediate(immediate)));
             assert_eq!(extra, Some(expected));
+        }
+    }
+
+    #[test]
+    fn an_atomic_and_its_answer_are_the_frames_that_they_would_have_been() {
+        let changes =
+            [Atomic::CompareSwap { compare: 1, swap: u64::MAX }, Atomic::FetchAdd { add: 9 }];
+        let (mut asks, mut answers) = (Sender::default(), Sender::default());
+        for (number, change) in (1..).zip(changes) {
+            let (detail, operands) = record::operands(change);
+            let (token, address, length) = (7, 0x1000, 16);
+            let header = Header { detail, token, address, length, ..Header::new(Kind::Atomic) };
+            let record = [&record::to_bytes(header.words())[..], &operands].concat();
+            assert!(is_whole(&record) && !is_whole(&record[..record.len() - 1]));
+            let place = |queue| Target::Untagged { ulp: 0, queue, number, offset: 0 };
+            let request = AtomicRequest::new(number, token, address, change).to_bytes();
+            let expected = frame(Opcode::AtomicRequest, true, place(READ_QUEUE), &request);
+            assert_eq!(asks.frames(&record), [expected]);
+            let header = Header { address: 41, ..Header::new(Kind::AtomicAnswer) };
+            let answer = AtomicResponse { identifier: number, value: 41 }.to_bytes();
+            let expected = frame(Opcode::AtomicResponse, true, place(ATOMIC_QUEUE), &answer);
+            assert_eq!(answers.frames(&record::to_bytes(header.words())), [expected]);
         }
     }
 }

@@ -5,15 +5,15 @@
 //! | 0 | 0-31 | the ring's lap (0 outside a ring) |
 //! |   | 32-39 | kind |
 //! |   | 40-47 | flags |
-//! |   | 48-63 | detail: what a refusal refuses |
+//! |   | 48-63 | detail: what a refusal refuses; or what an atomic does |
 //! | 1 | all | the acknowledgement that rides along |
-//! | 2 | all | address; or the token to invalidate; or a position; or a limit; or immediate data |
+//! | 2 | all | address; or the token to invalidate; or a position; or a limit; or immediate data; or a word |
 //! | 3 | 0-31 | token; or a limit |
 //! |   | 32-63 | length |
 //!
 //! Words are in the machine's byte order: both sides run on the same one.
 
-use transom_wire::{Operation, RefusalClass};
+use transom_wire::{Atomic, Operation, RefusalClass};
 
 /// Bytes of a header.
 pub const HEADER: usize = 32;
@@ -28,6 +28,9 @@ pub const LAST: u8 = 1;
 pub const SOLICITED: u8 = 1 << 1;
 /// A Send names a token to invalidate.
 pub const INVALIDATE: u8 = 1 << 2;
+/// Of a Request or Reply: its sender takes immediate data and atomics. One that does not is of an earlier
+/// version, and is sent neither.
+pub const EXTENDED: u8 = 1 << 3;
 /// The payload is not here: 8 bytes say where (see [`transom_wire::Bytes::Shared`]). Set by the ring
 /// of the side that reads; one that comes from the other side means nothing.
 pub const ELSEWHERE: u8 = 1 << 7;
@@ -60,10 +63,14 @@ pub enum Kind {
     Ack = 11,
     /// The Send or Write that follows has immediate data: its four bytes.
     Immediate = 12,
+    /// An atomic: its operands are its payload ([`operands`]), its detail is 1 for a swap, 2 for an add.
+    Atomic = 13,
+    /// The answer to the oldest atomic, which is older than all reads: what the word held before.
+    AtomicAnswer = 14,
 }
 
 impl Kind {
-    const ALL: [Kind; 12] = [
+    const ALL: [Kind; 14] = [
         Kind::Request,
         Kind::Reply,
         Kind::Reject,
@@ -76,6 +83,8 @@ impl Kind {
         Kind::Refuse,
         Kind::Ack,
         Kind::Immediate,
+        Kind::Atomic,
+        Kind::AtomicAnswer,
     ];
 
     /// From its number.
@@ -99,7 +108,13 @@ impl Kind {
         match self {
             Kind::Write | Kind::Send | Kind::Answer => LARGEST_PAYLOAD,
             Kind::Request | Kind::Reply | Kind::Reject | Kind::Refuse => LARGEST_TEXT,
-            Kind::Ready | Kind::Announce | Kind::Read | Kind::Ack | Kind::Immediate => 0,
+            Kind::Atomic => OPERANDS,
+            Kind::Ready
+            | Kind::Announce
+            | Kind::Read
+            | Kind::Ack
+            | Kind::Immediate
+            | Kind::AtomicAnswer => 0,
         }
     }
 }
@@ -166,7 +181,12 @@ impl Header {
     #[inline]
     pub fn payload(&self) -> usize {
         match self.kind {
-            Kind::Announce | Kind::Read | Kind::Ready | Kind::Ack | Kind::Immediate => 0,
+            Kind::Announce
+            | Kind::Read
+            | Kind::Ready
+            | Kind::Ack
+            | Kind::Immediate
+            | Kind::AtomicAnswer => 0,
             _ => self.length as usize,
         }
     }
@@ -208,6 +228,35 @@ pub fn words_of(bytes: &[u8; HEADER]) -> Words {
         *word = u64::from_ne_bytes(room);
     }
     words
+}
+
+/// The most that the payload of an atomic holds.
+pub const OPERANDS: usize = 16;
+
+/// What an atomic does: the detail of its header, and its payload.
+#[must_use]
+pub fn operands(operation: Atomic) -> (u16, [u8; OPERANDS]) {
+    let (detail, words) = match operation {
+        Atomic::CompareSwap { compare, swap } => (1, [compare, swap]),
+        Atomic::FetchAdd { add } => (2, [add, 0]),
+    };
+    let mut bytes = [0; OPERANDS];
+    for (eight, word) in bytes.chunks_exact_mut(8).zip(words) {
+        eight.copy_from_slice(&word.to_ne_bytes());
+    }
+    (detail, bytes)
+}
+
+/// The same, read. `None`: no such atomic, or not its operands.
+#[must_use]
+pub fn read_operands(detail: u16, payload: &[u8]) -> Option<Atomic> {
+    let (first, second) = payload.split_first_chunk()?;
+    let (first, second) = (u64::from_ne_bytes(*first), u64::from_ne_bytes(second.try_into().ok()?));
+    match detail {
+        1 => Some(Atomic::CompareSwap { compare: first, swap: second }),
+        2 => Some(Atomic::FetchAdd { add: first }),
+        _ => None,
+    }
 }
 
 /// The operation that was refused and why, in a header's detail; 0 = none.
@@ -255,9 +304,19 @@ mod tests {
 
     #[test]
     fn unknown_kinds_and_details_are_seen_as_such() {
-        for number in [0, 13, 255] {
+        for number in [0, 15, 255] {
             assert_eq!(Kind::from_number(number), None);
         }
+        for operation in
+            [Atomic::CompareSwap { compare: 1, swap: u64::MAX }, Atomic::FetchAdd { add: 7 }]
+        {
+            let (detail, bytes) = operands(operation);
+            assert_eq!(read_operands(detail, &bytes), Some(operation));
+            assert_eq!(read_operands(detail, &bytes[1..]), None);
+            assert_eq!(read_operands(detail, &[&bytes[..], &[0]].concat()), None);
+        }
+        assert_eq!(read_operands(0, &[0; OPERANDS]), None);
+        assert_eq!(read_operands(3, &[0; OPERANDS]), None);
         assert_eq!(read_detail(0), (None, None));
         assert_eq!(read_detail(0xFFFF), (None, None));
         for operation in [None].into_iter().chain(Operation::ALL.map(Some)) {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use transom_core::{Fault, HostMemory};
 use transom_memory::{Memory, Token};
+use transom_wire::Atomic;
 
 use crate::rings::Maps;
 use crate::watch::Watcher;
@@ -154,5 +155,21 @@ impl HostMemory for Arena {
         let placed = placed.unwrap_or(0);
         self.watcher.see().paint(self.process, to, bytes.get(..placed).unwrap_or_default());
         if whole { Ok(()) } else { Err(self.fault()) }
+    }
+
+    fn atomic(&self, word: u64, operation: Atomic) -> Result<u64, Fault> {
+        let region = self.watcher.see().changes(self.process, word, operation);
+        self.guarded(region);
+        let (old, _) = self.at(word, 8, |place| {
+            let old = place.first_chunk_mut::<8>()?;
+            let before = u64::from_ne_bytes(*old);
+            *old = operation.result(before).to_ne_bytes();
+            Some(before)
+        });
+        let Some(old) = old.flatten() else { return Err(self.fault()) };
+        let mut watch = self.watcher.see();
+        watch.paint(self.process, word, &operation.result(old).to_ne_bytes());
+        watch.changed(old);
+        Ok(old)
     }
 }

@@ -7,6 +7,7 @@ pub const SCENARIOS: &[&str] = &[
     // Operations that succeeded.
     "write ok",
     "read ok",
+    "atomic ok",
     "send ok",
     "receive ok",
     "bind ok",
@@ -42,6 +43,7 @@ pub const SCENARIOS: &[&str] = &[
     "refused: Right",
     "refused: Wrap",
     "refused: Bounds",
+    "refused: Aligned",
     "refused: announced",
     "refused: in the middle",
     "refused: answer to a read",
@@ -86,6 +88,7 @@ pub const SCENARIOS: &[&str] = &[
     "reconnected",
     "plain peer",
     "plain peer closed on a write",
+    "atomic to a plain peer",
     "link between processes of one host",
     "small write sent at once",
     "small write taken at once",

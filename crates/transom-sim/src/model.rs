@@ -273,7 +273,13 @@ impl Object {
             return Err(Rule::Right);
         }
         if self.has(address, length) {
-            Ok(cut(&self.runs, address - self.base, length))
+            let runs = cut(&self.runs, address - self.base, length);
+            let word = matches!(runs[..], [run] if run.host.is_multiple_of(8))
+                && address.is_multiple_of(8);
+            if purpose == Purpose::RemoteAtomic && !word {
+                return Err(Rule::Aligned);
+            }
+            Ok(runs)
         } else if u128::from(address) + u128::from(length) > 1 << 64 {
             Err(Rule::Wrap)
         } else {

@@ -69,6 +69,11 @@ impl Wire for Spy {
         self.wire.executed(now);
     }
 
+    fn answer(&mut self, now: Time, old: u64) {
+        self.watcher.see().answered(old);
+        self.wire.answer(now, old);
+    }
+
     fn refuse(&mut self, now: Time, refusal: &Refusal<'_>) {
         self.wire.refuse(now, refusal);
     }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use transom_core::{Fault, HostMemory};
+use transom_wire::Atomic;
 
 /// Buffers at addresses of their own. A buffer can vanish, like pages that are unmapped.
 #[derive(Debug, Default)]
@@ -62,6 +63,16 @@ impl HostMemory for Arena {
 
     fn write(&self, to: u64, bytes: &[u8]) -> Result<(), Fault> {
         self.at(to, bytes.len(), |place| place.copy_from_slice(bytes))
+    }
+
+    fn atomic(&self, word: u64, operation: Atomic) -> Result<u64, Fault> {
+        self.at(word, 8, |place| {
+            let mut old = [0; 8];
+            old.copy_from_slice(place);
+            let old = u64::from_ne_bytes(old);
+            place.copy_from_slice(&operation.result(old).to_ne_bytes());
+            old
+        })
     }
 
     fn fetch_ahead(&self, _line: usize) {

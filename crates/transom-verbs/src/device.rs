@@ -1,6 +1,8 @@
 //! Attributes of the device. Operations that are missing are not advertised (Verbs V152).
 
-use std::ffi::c_char;
+use std::ffi::{c_char, c_int};
+
+use transom_engine::raw;
 
 use crate::abi::{gid_words, ibv_device_attr, ibv_device_attr_ex, ibv_gid_entry, ibv_port_attr};
 use crate::gid::{self, Gid};
@@ -26,6 +28,9 @@ pub(crate) fn chars<const N: usize>(text: &str) -> [c_char; N] {
     }
     array
 }
+
+/// Atomics see one order among themselves, and with those of the owner's program.
+const ATOMIC_HCA: c_int = 1;
 
 /// Attributes of the device.
 pub(crate) fn attributes(gids: &[Gid]) -> ibv_device_attr {
@@ -54,7 +59,7 @@ pub(crate) fn attributes(gids: &[Gid]) -> ibv_device_attr {
         max_res_rd_atom: signed(limits::READS * limits::QUEUE_PAIRS),
         max_qp_init_rd_atom: signed(limits::READS),
         max_ee_init_rd_atom: 0,
-        atomic_cap: 0,
+        atomic_cap: if raw::ATOMICS { ATOMIC_HCA } else { 0 },
         max_ee: 0,
         max_rdd: 0,
         max_mw: 0,

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use transom_engine::raw::Atomic;
 use transom_engine::{Data, Flags, Operation, QueuePairState, Request, Sge, Status, raw};
 use transom_memory::QueuePairId;
 
@@ -67,6 +68,8 @@ pub(crate) const SEND_OPS: u64 = ops::WRITE
     | ops::SEND
     | ops::SEND_IMM
     | ops::READ
+    | ops::CMP_SWP
+    | ops::FETCH_ADD
     | ops::LOCAL_INV
     | ops::SEND_INV;
 
@@ -418,12 +421,27 @@ pub(crate) fn operation(opcode: u32, address: u64, rkey: u32, value: u32) -> Res
         wr::RDMA_WRITE_WITH_IMM => {
             Operation::WriteWithImmediate { token: rkey, address, immediate: u32::from_be(value) }
         }
-        // Not advertised yet: taken, and failed when their turn comes.
-        wr::ATOMIC_CMP_AND_SWP | wr::ATOMIC_FETCH_AND_ADD | wr::BIND_MW => {
-            Operation::Unsupported { status: Status::NotSupported }
-        }
+        // Not advertised yet: taken, and failed when its turn comes.
+        wr::BIND_MW => Operation::Unsupported { status: Status::NotSupported },
         _ => return Err(Errno::EINVAL),
     })
+}
+
+/// The atomic of a request (Verbs V95).
+#[inline]
+pub(crate) fn atomic(address: u64, rkey: u32, change: Atomic) -> Operation {
+    Operation::Atomic { token: rkey, address, change }
+}
+
+/// A request whose list has so many bytes, or one that fails with `LOC_LEN_ERR` in its turn: a message
+/// is no longer than `most`, and what an atomic fetches are eight bytes (Verbs V95).
+#[inline]
+pub(crate) fn of_length(operation: Operation, length: u64, most: u32) -> Operation {
+    let fits = match operation {
+        Operation::Atomic { .. } => length == 8,
+        _ => length <= u64::from(most),
+    };
+    if fits { operation } else { Operation::Unsupported { status: Status::BufferOverflow } }
 }
 
 impl Drop for QueuePair {

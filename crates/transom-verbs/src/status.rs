@@ -33,7 +33,8 @@ fn opcode(kind: CompletionKind) -> u32 {
         CompletionKind::Read => wc::RDMA_READ,
         CompletionKind::Bind => wc::BIND_MW,
         CompletionKind::Invalidate | CompletionKind::FastRegister => wc::LOCAL_INV,
-        CompletionKind::Other => wc::COMP_SWAP,
+        CompletionKind::CompareSwap | CompletionKind::Other => wc::COMP_SWAP,
+        CompletionKind::FetchAdd => wc::FETCH_ADD,
     }
 }
 

@@ -67,6 +67,12 @@ fn immediate_data() {
     run("immediate");
 }
 
+/// Verbs V84, Verbs V85, Verbs V91, Verbs V92, Verbs V93, Verbs V95, between two processes.
+#[test]
+fn atomics() {
+    run("atomics");
+}
+
 /// Verbs V67, Verbs V75, Verbs V76, Verbs V77, Verbs V79, Verbs V80.
 #[test]
 fn peers_that_die_stop_leave_or_never_come() {

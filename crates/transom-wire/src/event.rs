@@ -1,6 +1,6 @@
 //! Events that a wire reports to its engine.
 
-use crate::{Bytes, Immediate, MessageId, PeerError, ReadLimits};
+use crate::{Atomic, Bytes, Immediate, MessageId, PeerError, ReadLimits};
 
 /// A step of [`Wire::decode`](crate::Wire::decode).
 #[derive(Debug, PartialEq, Eq)]
@@ -118,6 +118,24 @@ pub enum Event<'b> {
         /// Bytes asked for.
         length: u32,
     },
+    /// The peer wants a word changed. If the engine does not refuse, it does so at once, and hands what
+    /// the word held before to [`Wire::answer`](crate::Wire::answer).
+    Atomic {
+        /// Token it names.
+        token: u32,
+        /// The word.
+        address: u64,
+        /// What is to become of it.
+        operation: Atomic,
+    },
+    /// The answer to our atomic: it has been executed. The wire has verified that it is the one expected
+    /// next.
+    AtomicAnswer {
+        /// Which atomic.
+        id: MessageId,
+        /// What the word held before.
+        value: u64,
+    },
     /// Bytes of an answer to our read. The wire has verified that they are the ones expected next.
     ReadData {
         /// Which read.
@@ -132,7 +150,7 @@ pub enum Event<'b> {
 
     // ---- about our own messages ----
     /// Every Send and Write up to and including this one has succeeded, as far as
-    /// [`Verdicts`] can tell. Reads end with their data.
+    /// [`Verdicts`] can tell. Reads and atomics end with their answer.
     Done {
         /// The youngest of them.
         through: MessageId,

@@ -28,7 +28,7 @@ pub use bytes::Bytes;
 pub use event::{Decoded, Event, Glance, ReadSlot, Verdicts};
 pub use frame::{Frame, Framing, MAX_HEADER, Payload, Placing, SMALL_HEADER, Trailer};
 pub use handshake::{Config, Handshake, Phase};
-pub use message::{Begin, Immediate, Message, MessageId, Operation, Waiting};
+pub use message::{Atomic, Begin, Immediate, Message, MessageId, Operation, Waiting};
 pub use refusal::{Blame, PeerError, Refusal, RefusalClass, Violation};
 pub use setup::{Facts, ReadLimits, Role, SetupError};
 pub use time::Time;
@@ -99,6 +99,10 @@ pub trait Wire: Send {
     /// The engine has placed and delivered everything of the last inbound message up to and
     /// including the piece that carried `last`. Counts towards the acknowledgement owed.
     fn executed(&mut self, now: Time);
+
+    /// The engine has carried out the atomic of the last event ([`Event::Atomic`]), whose word held
+    /// `old` before. Queues the answer, behind those to the Reads and atomics before it.
+    fn answer(&mut self, now: Time, old: u64);
 
     /// The engine refuses the inbound message whose event was returned last. Queues the error the
     /// protocol has for it; the stream is dead afterwards, as after a [`Violation`].

@@ -17,12 +17,49 @@ pub enum Operation {
     Read,
     /// An invalidation asked for by the peer (Send with Invalidate).
     Invalidate,
+    /// An atomic.
+    Atomic,
 }
 
 impl Operation {
     /// All of them. Their order is the number that our own wires give them: new ones come last.
-    pub const ALL: [Operation; 4] =
-        [Operation::Send, Operation::Write, Operation::Read, Operation::Invalidate];
+    pub const ALL: [Operation; 5] = [
+        Operation::Send,
+        Operation::Write,
+        Operation::Read,
+        Operation::Invalidate,
+        Operation::Atomic,
+    ];
+}
+
+/// An operation on a word of the peer, which gives back what the word held before. A word is eight
+/// bytes at a multiple of 8, in the byte order of the machine that owns them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Atomic {
+    /// Put `swap` there if it holds `compare`.
+    CompareSwap {
+        /// The value that the word must hold.
+        compare: u64,
+        /// Its new value.
+        swap: u64,
+    },
+    /// Add to it, modulo 2^64.
+    FetchAdd {
+        /// How much.
+        add: u64,
+    },
+}
+
+impl Atomic {
+    /// The word's value after it held `old`.
+    #[must_use]
+    pub fn result(self, old: u64) -> u64 {
+        match self {
+            Atomic::CompareSwap { compare, swap } if old == compare => swap,
+            Atomic::CompareSwap { .. } => old,
+            Atomic::FetchAdd { add } => old.wrapping_add(add),
+        }
+    }
 }
 
 /// Immediate data of a Write.
@@ -78,6 +115,16 @@ pub enum Message {
         /// See `sink_token`.
         sink_address: u64,
     },
+    /// Change a word of the peer's memory, and fetch what it held before. It is under way as a Read is:
+    /// by the same limit, and answered in order with Reads.
+    Atomic {
+        /// Where the word is.
+        token: u32,
+        /// Its address at the peer.
+        address: u64,
+        /// What becomes of it.
+        operation: Atomic,
+    },
 }
 
 impl Message {
@@ -97,8 +144,15 @@ impl Message {
                 Some(Immediate { value, solicited })
             }
             Message::Write { immediate, .. } => immediate,
-            Message::Send { .. } | Message::Read { .. } => None,
+            Message::Send { .. } | Message::Read { .. } | Message::Atomic { .. } => None,
         }
+    }
+
+    /// Whether only a peer with the extension knows it.
+    #[must_use]
+    #[inline]
+    pub fn is_extended(&self) -> bool {
+        self.immediate().is_some() || matches!(self, Message::Atomic { .. })
     }
 
     /// The kind.
@@ -108,6 +162,7 @@ impl Message {
             Message::Send { .. } => Operation::Send,
             Message::Write { .. } => Operation::Write,
             Message::Read { .. } => Operation::Read,
+            Message::Atomic { .. } => Operation::Atomic,
         }
     }
 }
@@ -119,6 +174,8 @@ pub enum Begin {
     Started,
     /// Not now; nothing was changed. Try again after [`Event::Resume`](crate::Event::Resume).
     Wait(Waiting),
+    /// Never: the peer has no such message. Nothing was changed.
+    Unknown,
 }
 
 /// Why a message cannot start yet.

@@ -38,11 +38,13 @@ pub enum RefusalClass {
     Internal,
     /// The program on this side takes no such message.
     Unsupported,
+    /// An atomic names no aligned word.
+    Misaligned,
 }
 
 impl RefusalClass {
     /// All of them. Their order is the number that our own wires give them: new ones come last.
-    pub const ALL: [RefusalClass; 10] = [
+    pub const ALL: [RefusalClass; 11] = [
         RefusalClass::Token,
         RefusalClass::Scope,
         RefusalClass::Right,
@@ -53,6 +55,7 @@ impl RefusalClass {
         RefusalClass::NotInvalidatable,
         RefusalClass::Internal,
         RefusalClass::Unsupported,
+        RefusalClass::Misaligned,
     ];
 }
 

@@ -151,6 +151,12 @@ pub(crate) fn ended(endpoint: &Endpoint, completion: &Completion) -> Ended {
         Status::InvalidRequest => {
             (ErrorKind::Invalid, Blame::Caller, "it made no sense when its turn came")
         }
+        Status::PeerInvalidRequest => {
+            (ErrorKind::Invalid, Blame::Caller, "the peer takes no such request")
+        }
+        Status::NotSupported => {
+            (ErrorKind::Invalid, Blame::Caller, "the peer has no such operation")
+        }
         _ => (ErrorKind::System, Blame::System, "this side failed"),
     };
     let mut ended = Ended { kind, blame, why: why.to_owned(), denial: None, explanation: None };

@@ -118,14 +118,14 @@
 //! # How it behaves
 //!
 //! * **Posts are eager.** [`QueuePair::send`], [`read`](QueuePair::read),
-//!   [`write`](QueuePair::write) and [`bind`](QueuePair::bind) hand the request over when they are
+//!   [`write`](QueuePair::write), [`fetch_add`](QueuePair::fetch_add) and [`bind`](QueuePair::bind) hand the request over when they are
 //!   called, so that the order of calls is the order of execution. Their return value is the
 //!   *result*: a [`Posted`], to be awaited on any executor or [`wait`](Posted::wait)ed for.
 //! * **Dropping a [`Posted`] is not cancelling.** The request goes on, its memory stays alive until
 //!   it has completed; an error still ends the connection. The only cancel is
 //!   [`QueuePair::disconnect`].
 //! * **Memory is opened by windows only.** A registration gives no peer any access. A [`Window`]
-//!   opens a range of it to one peer, for reading, writing or both, until it is revoked.
+//!   opens a range of it to one peer, for reading, writing, atomics, until it is revoked.
 //! * **Nothing rests on `Drop`.** Forgetting a handle leaks it: the memory stays valid and the
 //!   window open until the [`Adapter`] ends.
 //! * **Every refusal is explained**, to the owner in full ([`Error::denial`]), to the peer as far

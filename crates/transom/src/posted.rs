@@ -44,6 +44,7 @@ pub(crate) enum RequestSummary {
     Send(u64),
     Read(u64),
     Write(u64),
+    Atomic,
     Batch(u64),
     Bind(u64, Rights),
 }
@@ -54,6 +55,7 @@ impl fmt::Display for RequestSummary {
             RequestSummary::Send(bytes) => write!(f, "send of {bytes} bytes"),
             RequestSummary::Read(bytes) => write!(f, "read of {bytes} bytes"),
             RequestSummary::Write(bytes) => write!(f, "write of {bytes} bytes"),
+            RequestSummary::Atomic => f.write_str("atomic operation"),
             RequestSummary::Bind(bytes, rights) => {
                 write!(f, "binding a window of {bytes} bytes ({rights})")
             }

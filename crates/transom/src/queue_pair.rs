@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use transom_engine::Operation;
-use transom_wire::Verdicts;
+use transom_wire::{Atomic, Verdicts};
 
 use crate::endpoint::{Endpoint, Local};
 use crate::posted::RequestSummary;
@@ -148,6 +148,57 @@ impl QueuePair {
         let asked = RequestSummary::Write(from.len());
         let operation = Operation::Write { token: to.token(), address: to.address() };
         self.post(operation, Local::Slice(from), asked)
+    }
+
+    /// Add to the word that `at` names, and put what it held before into the first 8 bytes of `old`.
+    ///
+    /// A word is 8 bytes at a multiple of 8, in the byte order of the machine that owns them. No other
+    /// atomic on it comes in between: not of this peer or another one, nor of the owner's program
+    /// ([`Region::atomic_u64`]). If the connection ends first, the word may have been changed.
+    ///
+    /// ```no_run
+    /// # use transom::{Grant, QueuePair, Region, Result};
+    /// # use std::sync::atomic::Ordering;
+    /// # fn f(peer: &QueuePair, grant: Grant, mine: &Region<Vec<u8>>) -> Result<()> {
+    /// peer.fetch_add(grant.range(..8), 1, mine.slice(..8))?.wait()?;
+    /// let ticket = mine.atomic_u64(0)?.load(Ordering::Acquire);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`write`](QueuePair::write); and [`ErrorKind::Invalid`] if `at` does not have 8 bytes, or
+    /// `old` has fewer. The result is [`ErrorKind::Invalid`] too where the word is not aligned, or
+    /// the peer has no atomics ([`ConnectionInfo::extension`]).
+    pub fn fetch_add(&self, at: Grant, add: u64, old: Slice) -> Result<Posted<()>> {
+        self.atomic(at, Atomic::FetchAdd { add }, old)
+    }
+
+    /// Put `swap` into the word that `at` names, if it holds `compare`; and put what it held before
+    /// into the first 8 bytes of `old`. For the rest see [`fetch_add`](QueuePair::fetch_add).
+    ///
+    /// # Errors
+    /// As [`fetch_add`](QueuePair::fetch_add).
+    pub fn compare_swap(
+        &self,
+        at: Grant,
+        compare: u64,
+        swap: u64,
+        old: Slice,
+    ) -> Result<Posted<()>> {
+        self.atomic(at, Atomic::CompareSwap { compare, swap }, old)
+    }
+
+    fn atomic(&self, at: Grant, change: Atomic, old: Slice) -> Result<Posted<()>> {
+        let asked = RequestSummary::Atomic;
+        if at.len() != 8 {
+            let why = format!("the grant names {} bytes", at.len());
+            return Err(Error::caller(ErrorKind::Invalid, asked.to_string(), why)
+                .accepted("a word of 8 bytes, such as grant.range(..8)"));
+        }
+        old.must_hold(8, asked)?;
+        let operation = Operation::Atomic { token: at.token(), address: at.address(), change };
+        self.post(operation, Local::Slice(old.first(8)), asked)
     }
 
     /// Requests to be posted together. See [`Batch`].

@@ -21,6 +21,8 @@ impl Rights {
     pub const READ: Rights = Rights(1);
     /// The peer may write. The region's memory must be writable (ND2 W7).
     pub const WRITE: Rights = Rights(2);
+    /// The peer may change words by atomics. The region's memory must be writable.
+    pub const ATOMIC: Rights = Rights(4);
 
     /// Whether every right of `other` is here.
     #[must_use]
@@ -37,6 +39,9 @@ impl Rights {
         if self.contains(Rights::WRITE) {
             rights = rights | transom_memory::Rights::REMOTE_WRITE;
         }
+        if self.contains(Rights::ATOMIC) {
+            rights = rights | transom_memory::Rights::REMOTE_ATOMIC;
+        }
         rights
     }
 
@@ -45,7 +50,7 @@ impl Rights {
     }
 
     pub(crate) const fn from_bits(bits: u8) -> Option<Rights> {
-        if bits <= 3 { Some(Rights(bits)) } else { None }
+        if bits <= 7 { Some(Rights(bits)) } else { None }
     }
 }
 
@@ -62,7 +67,11 @@ impl fmt::Display for Rights {
             0 => "no access",
             1 => "read-only",
             2 => "write-only",
-            _ => "read and write",
+            3 => "read and write",
+            4 => "atomics only",
+            5 => "read and atomics",
+            6 => "write and atomics",
+            _ => "read, write and atomics",
         })
     }
 }

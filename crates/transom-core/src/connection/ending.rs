@@ -27,7 +27,7 @@ fn refused_as(
         ) if operation != Some(Operation::Send) => Status::RemoteAccess,
         Some(RefusalClass::NoReceive) => dialect.no_receive,
         Some(RefusalClass::TooLong) => Status::PeerReceiveTooSmall,
-        Some(RefusalClass::Unsupported) => Status::PeerInvalidRequest,
+        Some(RefusalClass::Unsupported | RefusalClass::Misaligned) => Status::PeerInvalidRequest,
         _ => Status::RemoteError,
     }
 }

@@ -45,8 +45,8 @@ struct Send {
 
 const NO_IMMEDIATE: &str = "the peer's message brings immediate data, which this interface has no place \
                             for: send without it";
-const NO_READS: &str = "the queue pair serves no Reads at all: give it a number of them when it is made \
-                        ready to receive";
+const NO_READS: &str = "the queue pair serves no Reads and atomics at all: give it a number of them when it \
+                        is made ready to receive";
 
 /// How far ahead frames are glanced at, in bytes: some twenty of the smallest Writes.
 const AHEAD: usize = 512;
@@ -190,6 +190,26 @@ impl Connection {
                 self.used(cx);
                 self.refuse_unsupported(cx, Operation::Read, NO_READS);
             }
+            Event::Atomic { .. } if self.refuses_reads() => {
+                self.used(cx);
+                self.refuse_unsupported(cx, Operation::Atomic, NO_READS);
+            }
+            Event::Atomic { token, address, operation } => {
+                self.used(cx);
+                let done = self.remote(Purpose::RemoteAtomic, 8, |accessor| {
+                    accessor.change(cx, token, address, operation)
+                });
+                match done {
+                    Ok(old) => {
+                        self.wire.answer(cx.now, old);
+                        self.trace(cx, What::Executed { operation: Operation::Atomic });
+                    }
+                    Err(error) => self.refuse(cx, Operation::Atomic, error),
+                }
+            }
+            Event::AtomicAnswer { id, value } => {
+                self.read_data(cx, id, 0, Bytes::Own(&value.to_ne_bytes()), true);
+            }
             Event::ReadRequest { token, address, length, .. } => {
                 self.used(cx);
                 let length = u64::from(length);
@@ -218,12 +238,12 @@ impl Connection {
     }
 
     /// Judge on behalf of the peer: the queue pair first, then the token. No bytes need no leave.
-    pub(super) fn remote(
+    pub(super) fn remote<T>(
         &self,
         purpose: Purpose,
         length: u64,
-        then: impl FnOnce(Accessor) -> Result<(), AccessError>,
-    ) -> Result<(), AccessError> {
+        then: impl FnOnce(Accessor) -> Result<T, AccessError>,
+    ) -> Result<T, AccessError> {
         match &self.execution {
             Some(execution) if !queue_pair_admits(execution.access, purpose, length) => {
                 Err(AccessError::QueuePair(purpose))
@@ -523,7 +543,7 @@ impl Connection {
     pub(super) fn refused(&mut self, cx: &mut Cx<'_>, class: RefusalClass, denial: u64) {
         self.events[0] = Some(match class {
             RefusalClass::Internal => QueuePairEvent::Fatal,
-            RefusalClass::Unsupported => QueuePairEvent::RequestError,
+            RefusalClass::Unsupported | RefusalClass::Misaligned => QueuePairEvent::RequestError,
             _ => QueuePairEvent::AccessError,
         });
         self.end(cx, EndReason::Refused, denial);

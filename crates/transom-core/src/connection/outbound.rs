@@ -17,6 +17,11 @@ use crate::{Cx, DenialCause, EndReason, Flags, Operation, Status};
 /// The wire's name for the sink of a Read of ours. The peer only echoes it.
 const SINK: u32 = 1;
 
+const NO_IMMEDIATE: &str = "the peer has no immediate data: it is an iWARP adapter, was told to do without \
+                            Transom's extension, or is a Transom of an earlier version";
+const NO_ATOMICS: &str = "the peer has no atomics: it is an iWARP adapter, was told to do without Transom's \
+                          extension, or is a Transom of an earlier version";
+
 const NOT_BOUND: &str = "the window is not bound on this queue pair: its Bind was undone, or it was \
                          closed before (`transom explain bound_window`)";
 
@@ -176,8 +181,8 @@ impl Connection {
 
     fn begin(&mut self, cx: &mut Cx<'_>, slot: &Slot) -> bool {
         let Some(execution) = &self.execution else { return false };
-        let reads = matches!(slot.operation, Operation::Read { .. });
-        let purpose = if reads { self.config.dialect.sink } else { Purpose::LocalSource };
+        let fetches = slot.operation.fetches();
+        let purpose = if fetches { self.config.dialect.sink } else { Purpose::LocalSource };
         let accessor = Accessor { actor: execution.actor(self.config.id), purpose };
         if !slot.inline
             && let Err(error) = accessor.probe_list(cx, &execution.requests, slot)
@@ -186,7 +191,7 @@ impl Connection {
             self.fail_next(cx, Status::LocalAccess, Some((slot.context, cause)));
             return false;
         }
-        if reads && self.facts.as_ref().is_some_and(|facts| facts.limits.outbound == 0) {
+        if fetches && self.facts.as_ref().is_some_and(|facts| facts.limits.outbound == 0) {
             let cause = DenialCause::Other(
                 "the read limit agreed for this direction is 0: ask for more when connecting \
                  (`transom explain read_limit`)",
@@ -210,22 +215,23 @@ impl Connection {
             Operation::Read { token, address } => {
                 Message::Read { token, address, length, sink_token: SINK, sink_address: 0 }
             }
+            Operation::Atomic { token, address, change: operation } => {
+                Message::Atomic { token, address, operation }
+            }
             Operation::SendWithInvalidate { token } => send(Some(token), None),
             Operation::SendWithImmediate { immediate } => send(None, Some(immediate)),
             _ => send(None, None),
         };
-        if message.immediate().is_some()
-            && !self.facts.as_ref().is_some_and(|facts| facts.extension)
-        {
-            let cause = DenialCause::Other(
-                "the peer has no immediate data: it is an iWARP adapter, or was told to do without \
-                 Transom's extension",
-            );
-            self.fail_next(cx, Status::NotSupported, Some((slot.context, cause)));
-            return false;
-        }
         let id = MessageId(execution.next_message);
         match self.wire.begin(cx.now, id, &message) {
+            Begin::Unknown => {
+                let cause = DenialCause::Other(match message {
+                    Message::Atomic { .. } => NO_ATOMICS,
+                    _ => NO_IMMEDIATE,
+                });
+                self.fail_next(cx, Status::NotSupported, Some((slot.context, cause)));
+                false
+            }
             Begin::Wait(waiting) => {
                 self.blocked = true;
                 if let Waiting::Receive { limit } = waiting {
@@ -254,7 +260,7 @@ impl Connection {
                     slot.message = id.0;
                 }
                 execution.next_message += 1;
-                execution.reads += u32::from(reads);
+                execution.reads += u32::from(fetches);
                 execution.under_way = Some(execution.next);
                 execution.advance(Progress::Running);
                 let operation = message.operation();
@@ -358,6 +364,7 @@ impl Connection {
         let operation = match operation {
             Operation::Write { .. } | Operation::WriteWithImmediate { .. } => WireOperation::Write,
             Operation::Read { .. } => WireOperation::Read,
+            Operation::Atomic { .. } => WireOperation::Atomic,
             _ => WireOperation::Send,
         };
         let class = RefusalClass::Internal;

@@ -102,7 +102,7 @@ fn nd2_2_9_inline_failures_leave_the_queue_pair_usable() {
     let request = Request { context: 1, operation: Operation::Send, flags: Flags::NONE };
     let inline = host.queue_pair.post(&request, Data::Inline(&[0; 257]));
     assert_eq!(inline, Err(Status::BufferOverflow));
-    let reserved = Operation::Atomic { token: 0, address: 0 };
+    let reserved = Operation::ReadWithInvalidate { token: 0, address: 0 };
     assert_eq!(host.post(1, reserved, Flags::NONE, &[]), Err(Status::NotSupported));
     for context in 0..u64::from(host.config.depth) {
         host.post_receive(context, &[]).unwrap();

@@ -31,7 +31,7 @@ pub use crate::driver::{
     LEDGER_STATUS, Ledger, Options, Path, PathReason, Settle, Silence, Sink, Trace,
 };
 pub use crate::sys::{
-    Fault, Interface, PageError, check_pages, copy_in, copy_out, fetch_ahead, interfaces,
+    ATOMICS, Fault, Interface, PageError, check_pages, copy_in, copy_out, fetch_ahead, interfaces,
     random_seed,
 };
-pub use transom_wire::{Facts, ReadLimits};
+pub use transom_wire::{Atomic, Facts, ReadLimits};

@@ -1,5 +1,5 @@
-//! The handler for SIGSEGV and SIGBUS: acts on faults of our copy routine only, and hands every
-//! other one to the handler installed before.
+//! The handler for SIGSEGV and SIGBUS: acts on faults of our copy and atomic routines only, and hands
+//! every other one to the handler installed before.
 
 use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;
@@ -126,7 +126,9 @@ fn redirect(context: *mut libc::c_void) -> bool {
     // SAFETY: the kernel's context of the interrupted thread, writable until we return.
     let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
     let Some(at) = registers.get_mut(libc::REG_RIP as usize) else { return false };
-    match super::copy::machine::resume(*at as usize) {
+    let fault = *at as usize;
+    let resume = super::copy::machine::resume(fault);
+    match resume.or_else(|| super::atomic::machine::resume(fault)) {
         Some(to) => {
             *at = to as i64;
             true

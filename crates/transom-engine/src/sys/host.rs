@@ -1,7 +1,9 @@
 //! The application's memory, as the core sees it.
 
 use transom_memory::Segment;
+use transom_wire::Atomic;
 
+use super::atomic::atomic;
 use super::copy::{copy_across, copy_in, copy_out, copy_out_raw};
 use super::{Bytes, IoError, Region, Stream};
 use crate::{Fault, HostMemory};
@@ -46,6 +48,16 @@ impl HostMemory for Host {
         // SAFETY: for the destination see `Host`; the source is a place in a mapping of the link's,
         // which lives as long as the link makes passes.
         unsafe { copy_across(from, to, length) }.map_err(|_| Fault)
+    }
+
+    fn atomic(&self, word: u64, operation: Atomic) -> Result<u64, Fault> {
+        #[cfg(test)]
+        hook::run(word, 8);
+        if !word.is_multiple_of(8) {
+            return Err(Fault);
+        }
+        // SAFETY: see `Host`; aligned.
+        unsafe { atomic(word, operation) }.map_err(|_| Fault)
     }
 
     fn fetch_ahead(&self, line: usize) {

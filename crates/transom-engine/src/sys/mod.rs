@@ -7,6 +7,7 @@
 
 mod addresses;
 mod answers;
+mod atomic;
 mod capture;
 mod copy;
 #[cfg(test)]
@@ -31,6 +32,7 @@ mod socket;
 mod tests;
 
 pub(crate) use addresses::AddressWatch;
+pub use atomic::ATOMICS;
 pub(crate) use capture::CaptureFiles;
 pub use copy::{Fault, copy_in, copy_out};
 pub(crate) use datagram::Datagrams;

@@ -4,6 +4,7 @@ use super::*;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
+use transom_wire::Atomic;
 
 const PAGE: usize = 4096;
 
@@ -361,4 +362,88 @@ fn seeds_differ_and_time_goes_on() {
     assert_ne!(random_seed().unwrap(), random_seed().unwrap());
     let before = now();
     assert!(now() >= before);
+}
+
+fn change(host: u64, operation: Atomic) -> Result<u64, atomic::Vanished> {
+    // SAFETY: every test passes its own pages, mapped or vanished, and a multiple of 8.
+    unsafe { atomic::atomic(host, operation) }
+}
+
+#[test]
+fn v95_an_atomic_changes_its_word_and_nothing_beside() {
+    let pages = Pages::new();
+    put(pages.at(0), &[0xEE; 24]).unwrap();
+    put(pages.at(8), &41_u64.to_ne_bytes()).unwrap();
+    let (compare, swap) = (42, 0x0102_0304_0506_0708);
+    for (operation, old) in [
+        (Atomic::CompareSwap { compare, swap }, 41),
+        (Atomic::FetchAdd { add: 1 }, 41),
+        (Atomic::CompareSwap { compare, swap }, 42),
+        (Atomic::FetchAdd { add: u64::MAX }, swap),
+    ] {
+        assert_eq!(change(pages.at(8), operation), Ok(old), "{operation:?}");
+    }
+    let seen = get(pages.at(0), 24).unwrap();
+    assert_eq!((&seen[..8], &seen[16..]), (&[0xEE; 8][..], &[0xEE; 8][..]));
+    assert_eq!(seen[8..16], (swap - 1).to_ne_bytes());
+}
+
+/// Rule 8: the process lives, whatever took the page away; a page that may only be read is not changed,
+/// not even by a comparison that fails.
+#[test]
+fn v95_an_atomic_on_pages_that_are_gone_changes_nothing() {
+    type Vanish = fn(&Pages, Option<&rustix::fd::OwnedFd>);
+    let ways: [(&str, Vanish); 4] = [
+        ("munmap", |p, _| p.unmap_second()),
+        ("mprotect", |p, _| p.protect_second(MprotectFlags::empty())),
+        ("read-only", |p, _| p.protect_second(MprotectFlags::READ)),
+        ("truncation", |_, f| rustix::fs::ftruncate(f.unwrap(), PAGE as u64).unwrap()),
+    ];
+    for (name, vanish) in ways {
+        let (pages, file) = Pages::of_file(2 * PAGE as u64);
+        vanish(&pages, Some(&file));
+        for operation in [Atomic::FetchAdd { add: 1 }, Atomic::CompareSwap { compare: 7, swap: 8 }]
+        {
+            assert_eq!(change(pages.at(PAGE), operation), Err(atomic::Vanished), "{name}");
+            assert_eq!(change(pages.at(PAGE - 8), operation), Ok(0), "{name}");
+            put(pages.at(PAGE - 8), &[0; 8]).unwrap();
+        }
+        if name == "read-only" {
+            assert_eq!(get(pages.at(PAGE), 8).unwrap(), [0; 8]);
+        }
+    }
+    for host in [0, 0x8000_0000_0000_0000, u64::MAX - 7] {
+        assert_eq!(change(host, Atomic::FetchAdd { add: 1 }), Err(atomic::Vanished));
+    }
+}
+
+#[test]
+fn v95_atomics_and_those_of_the_program_see_one_order() {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    const TURNS: u64 = 20_000;
+    let word = AtomicU64::new(0);
+    let host = (&raw const word) as u64;
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for _ in 0..TURNS {
+                    change(host, Atomic::FetchAdd { add: 1 }).unwrap();
+                }
+            });
+        }
+        scope.spawn(|| {
+            for _ in 0..TURNS {
+                let mut compare = 0;
+                loop {
+                    let swap = compare + 1;
+                    match change(host, Atomic::CompareSwap { compare, swap }).unwrap() {
+                        old if old == compare => break,
+                        old => compare = old,
+                    }
+                }
+            }
+        });
+        (0..TURNS).for_each(|_| _ = word.fetch_add(1, Ordering::Relaxed));
+    });
+    assert_eq!(word.into_inner(), 4 * TURNS);
 }

@@ -12,6 +12,8 @@ pub(super) struct Acks {
     /// Sends and Writes of the peer that have been executed, and how many of them it knows of.
     executed: u32,
     acknowledged: u32,
+    /// Whether the peer takes immediate data and atomics, once it has said so.
+    extended: Option<bool>,
 }
 
 impl Acks {
@@ -38,6 +40,10 @@ impl Acks {
         self.executed.wrapping_sub(self.acknowledged) >= limit
     }
 
+    pub(super) fn extended(&self) -> Option<bool> {
+        self.extended
+    }
+
     pub(super) fn is_owed(&self) -> bool {
         self.pacer.is_owed()
     }
@@ -59,12 +65,14 @@ impl Acks {
         self.pacer.on_sent();
         self.acknowledged = self.executed;
         let (credits, shared) = self.pacer.credits();
-        Ack { executed: self.executed, credits, shared, wanted: self.pacer.is_waiting() }
+        let wanted = self.pacer.is_waiting();
+        Ack { executed: self.executed, credits, shared, wanted, extended: true }
     }
 
     /// Takes in what the peer says about credit; `sends` of it have come. `None`: the peer takes a
     /// grant back.
     pub(super) fn learn(&mut self, ack: &Ack, sends: u32) -> Option<CreditNews> {
+        self.extended = Some(ack.extended);
         let fresh = !self.pacer.is_behind(ack.credits);
         fresh.then(|| self.pacer.on_grant(ack.credits, ack.shared, ack.wanted, sends))
     }

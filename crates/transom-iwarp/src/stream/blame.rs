@@ -48,7 +48,7 @@ impl Echo {
 impl Stream {
     /// The message of ours that a refusal names.
     pub(super) fn named(&self, operation: Operation, number: u32) -> Option<MessageId> {
-        if operation == Operation::Read {
+        if matches!(operation, Operation::Read | Operation::Atomic) {
             return self.read_numbered(number);
         }
         // Counted from 1, modulo 2^32, and never settled before.
@@ -76,7 +76,9 @@ impl Stream {
         let Some(segment) = Segment::parse(about.header) else { return Named::default() };
         let (id, operation) = match segment.target {
             Target::Untagged { queue: READ_QUEUE, number, .. } => {
-                (self.read_numbered(number), Operation::Read)
+                let atomic = rdmap::opcode(segment.control) == Some(Opcode::AtomicRequest);
+                let operation = if atomic { Operation::Atomic } else { Operation::Read };
+                (self.read_numbered(number), operation)
             }
             Target::Untagged { queue: SEND_QUEUE, number: blamed, .. } => {
                 let is = |what: What| matches!(what, What::Send { number } if number == blamed);

@@ -8,7 +8,7 @@ use transom_wire::{
 use super::Stream;
 use super::blame::Named;
 use super::frames::control;
-use super::inbound::Offending;
+use super::inbound::{Answer, Asked, Offending};
 use crate::TerminateForm;
 use crate::ddp::{Segment, Target};
 use crate::extension::{EXPLANATION, Refused, TEXT};
@@ -143,8 +143,13 @@ impl Stream {
             Some(Target::Tagged { stag, offset }) => (stag, offset),
             _ => (0, 0),
         };
-        let rest = self.inbound.answers.front().filter(|answer| answer.number == slot.0);
-        let size = frame.length + rest.map_or(0, |answer| answer.request.size - answer.sent);
+        let rest = match self.inbound.answers.front() {
+            Some(Answer { number, asked: Asked::Read(request), sent }) if *number == slot.0 => {
+                request.size - sent
+            }
+            _ => 0,
+        };
+        let size = frame.length + rest;
         let request = ReadRequest {
             sink_stag,
             sink_offset,
@@ -278,10 +283,10 @@ impl Stream {
     }
 }
 
-/// Whether a Terminate is about the answer to a read.
+/// Whether a Terminate is about the answer to a read or an atomic.
 fn is_answer(about: &About<'_>) -> bool {
-    Segment::parse(about.header)
-        .is_some_and(|s| rdmap::opcode(s.control) == Some(rdmap::Opcode::ReadResponse))
+    let opcode = Segment::parse(about.header).and_then(|segment| rdmap::opcode(segment.control));
+    matches!(opcode, Some(rdmap::Opcode::ReadResponse | rdmap::Opcode::AtomicResponse))
 }
 
 fn failed(

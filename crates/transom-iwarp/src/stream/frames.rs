@@ -1,13 +1,15 @@
 //! A frame at a time: its header, and where its payload comes from.
 
-use transom_wire::{Frame, MAX_HEADER, Message, Payload, ReadSlot};
+use transom_wire::{Atomic, Frame, MAX_HEADER, Message, MessageId, Payload, ReadSlot};
 
 use super::Stream;
-use super::outbound::{Asker, Current, Reading, What};
+use super::inbound::Asked;
+use super::outbound::{Asker, Current, Fetch, Reading, What};
 use crate::Ready;
 use crate::ddp::{Header, TAGGED, Target, UNTAGGED};
 use crate::extension::{Announce, immediate_header};
-use crate::rdmap::{self, Opcode, READ_QUEUE, ReadRequest, SEND_QUEUE};
+use crate::rdmap::{self, ATOMIC_QUEUE, Opcode, READ_QUEUE, ReadRequest, SEND_QUEUE};
+use crate::rfc7306::{AtomicRequest, AtomicResponse};
 
 /// A frame with a header (a second part behind it is rare) and no payload yet. `length` counts the
 /// payload that will follow.
@@ -76,11 +78,22 @@ impl Stream {
         let out = &mut self.outbound;
         let number = out.read_number;
         out.read_number = number.wrapping_add(1);
-        out.reads.push_back(Reading { asker, number, request, received: 0 });
+        out.reads.push_back(Reading { asker, number, fetch: Fetch::Read { request, received: 0 } });
         let target = Target::Untagged { ulp: 0, queue: READ_QUEUE, number, offset: 0 };
         let header = rdmap::segment(Opcode::ReadRequest, true, target).header();
         let last = payload != Payload::None;
         frame(&header, &request.to_bytes(), payload, 0, last)
+    }
+
+    fn atomic_frame(&mut self, id: MessageId, stag: u32, offset: u64, change: Atomic) -> Frame {
+        let out = &mut self.outbound;
+        let number = out.read_number;
+        out.read_number = number.wrapping_add(1);
+        out.reads.push_back(Reading { asker: Asker::Program(id), number, fetch: Fetch::Atomic });
+        let target = Target::Untagged { ulp: 0, queue: READ_QUEUE, number, offset: 0 };
+        let header = rdmap::segment(Opcode::AtomicRequest, true, target).header();
+        let request = AtomicRequest::new(number, stag, offset, change);
+        frame(&header, &request.to_bytes(), Payload::Message { id, offset: 0 }, 0, true)
     }
 
     /// A signalled Write has gone out that no verdict is under way for, and a slot is free.
@@ -146,6 +159,11 @@ impl Stream {
                 };
                 return Some(self.read_frame(Asker::Program(id), request, payload));
             }
+            Message::Atomic { token, address, operation } => {
+                self.outbound.current = None;
+                self.outbound.answered = false;
+                return Some(self.atomic_frame(id, token, address, operation));
+            }
         };
         current.sent += frame.length;
         self.outbound.current = if frame.last { None } else { Some(current) };
@@ -158,8 +176,14 @@ impl Stream {
 
     pub(super) fn answer_frame(&mut self) -> Option<Frame> {
         let answer = *self.inbound.answers.front()?;
-        let ReadRequest { sink_stag, sink_offset, size, source_stag, source_offset } =
-            answer.request;
+        let request = match answer.asked {
+            Asked::Read(request) => request,
+            Asked::Atomic { identifier, old } => {
+                // The engine has answered it before it asks for frames.
+                return self.atomic_answer(AtomicResponse { identifier, value: old? });
+            }
+        };
+        let ReadRequest { sink_stag, sink_offset, size, source_stag, source_offset } = request;
         let piece = self.piece(size - answer.sent, TAGGED);
         let sent = u64::from(answer.sent);
         let last = answer.sent + piece == size;
@@ -178,5 +202,15 @@ impl Stream {
             answer.sent += piece;
         }
         Some(frame(&header, &[], payload, piece, last && size > 0))
+    }
+
+    fn atomic_answer(&mut self, response: AtomicResponse) -> Option<Frame> {
+        self.inbound.answers.pop_front();
+        self.outbound.answered = true;
+        let number = self.outbound.atomic_number;
+        self.outbound.atomic_number = number.wrapping_add(1);
+        let target = Target::Untagged { ulp: 0, queue: ATOMIC_QUEUE, number, offset: 0 };
+        let header = rdmap::segment(Opcode::AtomicResponse, true, target).header();
+        Some(control(&header, &response.to_bytes()))
     }
 }

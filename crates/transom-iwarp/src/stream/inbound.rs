@@ -12,7 +12,7 @@ use crate::ddp::{self, Segment, Target};
 use crate::extension::{Announce, Extra};
 use crate::faults::Fault;
 use crate::fpdu::{self, Broken};
-use crate::rdmap::{self, Opcode, READ_QUEUE, READ_REQUEST, ReadRequest, SEND_QUEUE};
+use crate::rdmap::{self, ATOMIC_QUEUE, Opcode, READ_QUEUE, READ_REQUEST, ReadRequest, SEND_QUEUE};
 
 /// A fault and what was seen.
 pub(super) type Found = (Fault, String);
@@ -43,7 +43,9 @@ pub(super) struct Inbound {
     pub(super) last: Offending,
     /// A first frame that was verified and announced as `Established`; its length field is used up.
     verified: Option<u16>,
-    /// Reads of the peer, in order; at most as many as start-up allowed.
+    /// The next number of an answer to an atomic of ours.
+    pub(super) atomic_number: u32,
+    /// Reads and atomics of the peer, in order; at most as many as start-up allowed.
     pub(super) answers: VecDeque<Answer>,
 }
 
@@ -62,6 +64,7 @@ impl Default for Inbound {
             answered: false,
             last: Offending::default(),
             verified: None,
+            atomic_number: 1,
             answers: VecDeque::new(),
         }
     }
@@ -77,7 +80,18 @@ impl Inbound {
     pub(super) fn is_using(&self, token: u32) -> bool {
         matches!(self.partial, Partial::Write { stag, .. } if stag == token)
             || self.announced.is_some_and(|announced| announced.token == token)
-            || self.answers.iter().any(|answer| answer.request.source_stag == token)
+            || self.answers.iter().any(|answer| match answer.asked {
+                Asked::Read(request) => request.source_stag == token,
+                // Executed as soon as it came.
+                Asked::Atomic { .. } => false,
+            })
+    }
+
+    /// The engine has carried out the atomic that came last.
+    pub(super) fn answer(&mut self, value: u64) {
+        if let Some(Answer { asked: Asked::Atomic { old, .. }, .. }) = self.answers.back_mut() {
+            *old = Some(value);
+        }
     }
 }
 
@@ -90,12 +104,24 @@ pub(super) enum Partial {
     Response,
 }
 
-/// A read of the peer that is being answered.
+/// A read or an atomic of the peer that is being answered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answer {
     pub(super) number: u32,
-    pub(super) request: ReadRequest,
+    pub(super) asked: Asked,
+    /// Bytes of it that have gone out.
     pub(super) sent: u32,
+}
+
+/// What the peer asks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Asked {
+    Read(ReadRequest),
+    /// `old`: what the word held before, once the engine has changed it.
+    Atomic {
+        identifier: u32,
+        old: Option<u64>,
+    },
 }
 
 /// The headers of a frame that may be complained about.
@@ -290,6 +316,22 @@ impl Stream {
                     return Err(wrong_queue(opcode, segment.target));
                 }
                 self.on_send(&segment, opcode, ulp, number, offset)
+            }
+            (Opcode::AtomicRequest, Target::Untagged { queue, number, offset, .. })
+                if self.agreed.extension =>
+            {
+                if queue != READ_QUEUE {
+                    return Err(wrong_queue(opcode, segment.target));
+                }
+                self.on_atomic(&segment, number, offset)
+            }
+            (Opcode::AtomicResponse, Target::Untagged { queue, number, offset, .. })
+                if self.agreed.extension =>
+            {
+                if queue != ATOMIC_QUEUE {
+                    return Err(wrong_queue(opcode, segment.target));
+                }
+                self.on_atomic_answer(&segment, number, offset)
             }
             _ => Err((Fault::Opcode, format!("{opcode:?}, which this side does not speak"))),
         }

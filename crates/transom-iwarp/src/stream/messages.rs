@@ -6,12 +6,13 @@
 use transom_wire::{Event, MessageId, ReadSlot, Time};
 
 use super::Stream;
-use super::inbound::{Answer, Found, Offending, Partial};
-use super::outbound::Asker;
+use super::inbound::{Answer, Asked, Found, Offending, Partial};
+use super::outbound::{Asker, Fetch, Reading};
 use crate::ddp::{Segment, Target};
 use crate::extension::{Ack, Announce, Extra};
 use crate::faults::Fault;
 use crate::rdmap::{self, Opcode, READ_REQUEST, ReadRequest};
+use crate::rfc7306::{AtomicRequest, AtomicResponse};
 
 impl Stream {
     fn idle_or(&self, what: &str) -> Result<(), Found> {
@@ -166,13 +167,7 @@ impl Stream {
         number: u32,
         offset: u32,
     ) -> Result<Option<Event<'b>>, Found> {
-        self.idle_or("a read request")?;
-        self.check_unannounced("a read request")?;
-        self.check_unaccompanied("a read request")?;
-        self.check_number(number, self.inbound.read_number)?;
-        if offset != 0 {
-            return Err((Fault::Offset, format!("a read request at offset {offset}; expected 0")));
-        }
+        self.check_request("a read request", number, offset)?;
         let length = segment.payload.len();
         if length < READ_REQUEST {
             return Err((Fault::ShortFrame, format!("a read request of {length} bytes, not 28")));
@@ -181,17 +176,8 @@ impl Stream {
             let detail = "a read request of more than one segment or more than 28 bytes".into();
             return Err((Fault::ReadRequestLength, detail));
         };
-        // A ready-to-receive frame may be a read where none are served.
-        let limit = self.agreed.ird.max(u32::from(!self.acquainted));
-        if u32::try_from(self.inbound.answers.len()).unwrap_or(u32::MAX) >= limit {
-            let detail = format!("more than the {limit} reads at a time that were agreed");
-            return Err((Fault::ReadLimit, detail));
-        }
         let ReadRequest { source_stag, source_offset, size, .. } = request;
-        self.inbound.read_number = number.wrapping_add(1);
-        self.inbound.blamed = number;
-        self.inbound.answered = false;
-        self.inbound.answers.push_back(Answer { number, request, sent: 0 });
+        self.owe_answer(number, Asked::Read(request))?;
         // A read of nothing names nothing that could be checked (RFC 5040 5.2).
         Ok((size > 0).then_some(Event::ReadRequest {
             slot: ReadSlot(number),
@@ -199,6 +185,87 @@ impl Stream {
             address: source_offset,
             length: size,
         }))
+    }
+
+    /// A request that will be answered begins: by itself, and the next one of its queue.
+    fn check_request(&self, what: &str, number: u32, offset: u32) -> Result<(), Found> {
+        self.idle_or(what)?;
+        self.check_unannounced(what)?;
+        self.check_unaccompanied(what)?;
+        self.check_number(number, self.inbound.read_number)?;
+        if offset != 0 {
+            return Err((Fault::Offset, format!("{what} at offset {offset}; expected 0")));
+        }
+        Ok(())
+    }
+
+    fn owe_answer(&mut self, number: u32, asked: Asked) -> Result<(), Found> {
+        // A ready-to-receive frame may be a read where none are served.
+        let limit = self.agreed.ird.max(u32::from(!self.acquainted));
+        if u32::try_from(self.inbound.answers.len()).unwrap_or(u32::MAX) >= limit {
+            let detail =
+                format!("more than the {limit} reads and atomics at a time that were agreed");
+            return Err((Fault::ReadLimit, detail));
+        }
+        self.inbound.read_number = number.wrapping_add(1);
+        self.inbound.blamed = number;
+        self.inbound.answered = false;
+        self.inbound.answers.push_back(Answer { number, asked, sent: 0 });
+        Ok(())
+    }
+
+    pub(super) fn on_atomic<'b>(
+        &mut self,
+        segment: &Segment<'b>,
+        number: u32,
+        offset: u32,
+    ) -> Result<Option<Event<'b>>, Found> {
+        self.check_request("an atomic", number, offset)?;
+        let request = AtomicRequest::parse(segment.payload).filter(|_| segment.last);
+        let Some(request) = request else {
+            let detail =
+                format!("an atomic of {} bytes, not 52 in one frame", segment.payload.len());
+            return Err((Fault::Extension, detail));
+        };
+        let Some(operation) = request.whole() else {
+            let detail = "an atomic that neither adds to a whole word nor swaps one".into();
+            return Err((Fault::Extension, detail));
+        };
+        let AtomicRequest { identifier, stag: token, offset: address, .. } = request;
+        self.owe_answer(number, Asked::Atomic { identifier, old: None })?;
+        Ok(Some(Event::Atomic { token, address, operation }))
+    }
+
+    pub(super) fn on_atomic_answer<'b>(
+        &mut self,
+        segment: &Segment<'b>,
+        number: u32,
+        offset: u32,
+    ) -> Result<Option<Event<'b>>, Found> {
+        let what = "the answer to an atomic";
+        self.idle_or(what)?;
+        self.check_unannounced(what)?;
+        self.check_unaccompanied(what)?;
+        self.check_number(number, self.inbound.atomic_number)?;
+        let response = AtomicResponse::parse(segment.payload);
+        let Some(response) = response.filter(|_| segment.last && offset == 0) else {
+            let detail = format!("{what} of {} bytes, not 12 in one frame", segment.payload.len());
+            return Err((Fault::Extension, detail));
+        };
+        let Some(Reading { asker: Asker::Program(id), number: asked, fetch: Fetch::Atomic }) =
+            self.outbound.reads.front().copied()
+        else {
+            return Err((Fault::UnaskedResponse, format!("{what} nobody asked for")));
+        };
+        if response.identifier != asked {
+            let detail = format!("{what} {}; expected {asked}", response.identifier);
+            return Err((Fault::UnaskedResponse, detail));
+        }
+        self.inbound.atomic_number = number.wrapping_add(1);
+        self.inbound.answered = true;
+        self.outbound.reads.pop_front();
+        self.outbound.finish_read(Asker::Program(id), &mut self.pending.resume);
+        Ok(Some(Event::AtomicAnswer { id, value: response.value }))
     }
 
     pub(super) fn on_response<'b>(
@@ -213,16 +280,18 @@ impl Stream {
             self.check_unaccompanied("the answer to a read")?;
         }
         let (payload, last) = (segment.payload, segment.last);
-        let Some(read) = self.outbound.reads.front_mut() else {
+        let Some(Reading { asker, fetch: Fetch::Read { request, received }, .. }) =
+            self.outbound.reads.front_mut()
+        else {
             return Err((Fault::UnaskedResponse, "the answer to a read nobody asked for".into()));
         };
-        let request = read.request;
-        let expected = request.sink_offset.wrapping_add(u64::from(read.received));
-        let left = request.size - read.received;
+        let (asker, request) = (*asker, *request);
+        let expected = request.sink_offset.wrapping_add(u64::from(*received));
+        let left = request.size - *received;
         // siw answers a Read of no bytes with as many as it has sent before, from wherever that
         // lay. For a verdict nothing was to be placed, and nothing is: that it was answered is all
         // it says.
-        let asked = !matches!(read.asker, Asker::Verdict { .. });
+        let asked = !matches!(asker, Asker::Verdict { .. });
         // An answer of no bytes names nothing that could be checked (RFC 5041 5.2).
         if asked && !payload.is_empty() && stag != request.sink_stag {
             let detail =
@@ -239,9 +308,8 @@ impl Stream {
             return Err((Fault::ResponseRange, detail));
         }
         self.inbound.answered = true;
-        let begin = read.received;
-        read.received += if asked { length } else { 0 };
-        let asker = read.asker;
+        let begin = *received;
+        *received += if asked { length } else { 0 };
         self.inbound.partial = if last { Partial::None } else { Partial::Response };
         if last {
             self.outbound.reads.pop_front();
@@ -304,7 +372,8 @@ impl Stream {
         let Some(news) = self.acks.learn(ack, used) else {
             return Err((Fault::Extension, "the peer takes back receives it granted".into()));
         };
-        self.pending.resume |= news.resume;
+        self.pending.resume |=
+            news.resume || std::mem::take(&mut self.outbound.waits_for_acquaintance);
         self.pending.credit_wanted |= news.wanted;
         Ok(done)
     }

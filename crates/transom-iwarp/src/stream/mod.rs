@@ -211,6 +211,10 @@ impl Wire for Stream {
         }
     }
 
+    fn answer(&mut self, _now: Time, old: u64) {
+        self.inbound.answer(old);
+    }
+
     fn refuse(&mut self, _now: Time, refusal: &Refusal<'_>) {
         self.refuse_last(refusal);
     }

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use transom_wire::{Begin, Frame, Message, MessageId, Time, Verdicts, Waiting};
+use transom_wire::{Begin, Frame, Message, MessageId, Role, Time, Verdicts, Waiting};
 
 use super::Stream;
 use super::frames::control;
@@ -34,10 +34,14 @@ pub(super) struct Outbound {
     pub(super) vouched: u64,
     pub(super) verdict_for: u64,
     pub(super) probing: bool,
-    /// Reads under way, in order; the program's among them.
+    /// Reads and atomics under way, in order; the program's among them.
     pub(super) reads: VecDeque<Reading>,
     program_reads: u32,
     waits_for_read: bool,
+    /// The next message needs to know what the peer takes.
+    pub(super) waits_for_acquaintance: bool,
+    /// The next number of an answer to an atomic.
+    pub(super) atomic_number: u32,
     /// Answers and messages take turns: an answer had the last one.
     pub(super) answered: bool,
 }
@@ -58,6 +62,8 @@ impl Default for Outbound {
             reads: VecDeque::new(),
             program_reads: 0,
             waits_for_read: false,
+            waits_for_acquaintance: false,
+            atomic_number: 1,
             answered: false,
         }
     }
@@ -89,13 +95,19 @@ pub(super) enum What {
     Write { token: u32, address: u64, length: u32 },
 }
 
-/// A read under way.
+/// A read or an atomic under way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {
     pub(super) asker: Asker,
     pub(super) number: u32,
-    pub(super) request: ReadRequest,
-    pub(super) received: u32,
+    pub(super) fetch: Fetch,
+}
+
+/// The answer that is awaited.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Fetch {
+    Read { request: ReadRequest, received: u32 },
+    Atomic,
 }
 
 /// The receiver of the answer.
@@ -168,12 +180,22 @@ impl Stream {
         if !self.may_send(now) || self.outbound.current.is_some() {
             return Begin::Wait(Waiting::Start);
         }
+        if message.is_extended() {
+            match self.is_extended() {
+                Some(true) => {}
+                Some(false) => return Begin::Unknown,
+                None => {
+                    self.outbound.waits_for_acquaintance = true;
+                    return Begin::Wait(Waiting::Start);
+                }
+            }
+        }
         match message {
             _ if message.needs_receive() && self.agreed.extension && !self.acks.pacer().spend() => {
                 let limit = self.acks.lacks_receive().then_some(self.config.common.receive_wait);
                 return Begin::Wait(Waiting::Receive { limit });
             }
-            Message::Read { .. } => {
+            Message::Read { .. } | Message::Atomic { .. } => {
                 let out = &mut self.outbound;
                 // A verdict has waited longer: the next free slot is its.
                 // So has a ready-to-receive frame that is a read.
@@ -191,6 +213,15 @@ impl Stream {
         let current = Current { id, message: *message, sent, announced, accompanied };
         self.outbound.current = Some(current);
         Begin::Started
+    }
+
+    /// Whether the peer takes immediate data and atomics, as far as that is known.
+    fn is_extended(&self) -> Option<bool> {
+        match self.config.common.role {
+            Role::Itself => Some(true),
+            _ if !self.agreed.extension => Some(false),
+            _ => self.acks.extended(),
+        }
     }
 
     // ---- choosing -----------------------------------------------------------------------------

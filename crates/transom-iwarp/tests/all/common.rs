@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use transom_iwarp::{Config, Stream};
 use transom_wire::{
-    Begin, Event, Frame, Immediate, Message, MessageId, Payload, PeerError, ReadLimits, Refusal,
-    RefusalClass, Role, Time, Violation, Waiting, Wire,
+    Atomic, Begin, Event, Frame, Immediate, Message, MessageId, Payload, PeerError, ReadLimits,
+    Refusal, RefusalClass, Role, Time, Violation, Waiting, Wire,
 };
 
 /// The output of a [`Stream`], pieces put together.
@@ -50,6 +50,16 @@ pub enum Got {
         id: u64,
         data: Vec<u8>,
     },
+    Atomic {
+        token: u32,
+        address: u64,
+        operation: Atomic,
+    },
+    /// What the word held before.
+    Old {
+        id: u64,
+        value: u64,
+    },
     /// Behind the message that brought it: the bytes, and whether it is solicited.
     Immediate(u32, bool),
     Done(u64),
@@ -90,6 +100,10 @@ pub struct Side {
     pub refuse: Option<Refuse>,
     /// Do not report messages as executed.
     pub busy: bool,
+    /// The words that atomics change, by address.
+    pub words: HashMap<u64, u64>,
+    /// The peer has no such message.
+    pub unknown: bool,
     /// Use `trailer` when it is offered.
     pub gather: bool,
     under_way: Option<MessageId>,
@@ -111,6 +125,8 @@ impl Side {
             waiting: None,
             refuse: None,
             busy: false,
+            words: HashMap::new(),
+            unknown: false,
             gather: false,
             under_way: None,
             payloads: HashMap::new(),
@@ -139,6 +155,10 @@ impl Side {
         let message =
             Message::Read { token, address, length, sink_token: 0x51, sink_address: 0x5000 };
         self.post(message, &[]);
+    }
+
+    pub fn atomic(&mut self, token: u32, address: u64, operation: Atomic) {
+        self.post(Message::Atomic { token, address, operation }, &[]);
     }
 
     pub fn feed(&mut self, bytes: &[u8]) {
@@ -190,6 +210,7 @@ impl Side {
                 }
                 Event::Send { .. } => transom_wire::Operation::Send,
                 Event::ReadRequest { .. } => transom_wire::Operation::Read,
+                Event::Atomic { .. } => transom_wire::Operation::Atomic,
                 _ => transom_wire::Operation::Write,
             };
             let explanation = Some(explanation).filter(|text| !text.is_empty());
@@ -249,6 +270,13 @@ impl Side {
                 }
                 Got::Read { id: id.0, data: std::mem::take(&mut self.partial) }
             }
+            Event::Atomic { token, address, operation } => {
+                let old = self.words.entry(address).or_insert(0);
+                let before = std::mem::replace(old, operation.result(*old));
+                self.wire.answer(self.now, before);
+                Got::Atomic { token, address, operation }
+            }
+            Event::AtomicAnswer { id, value } => Got::Old { id: id.0, value },
             Event::Done { through } => Got::Done(through.0),
             Event::PeerFailed { id, error } => Got::Failed { id: id.map(|id| id.0), error },
             Event::Resume => {
@@ -276,6 +304,10 @@ impl Side {
                     self.under_way = Some(id);
                 }
                 Begin::Wait(waiting) => self.waiting = Some(waiting),
+                Begin::Unknown => {
+                    self.unknown = true;
+                    self.queue.pop_front();
+                }
             }
         }
         let frame = self.wire.next_frame(self.now)?;

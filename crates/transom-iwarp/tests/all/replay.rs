@@ -172,7 +172,7 @@ impl<'s> Player<'s> {
         match self.stream.begin(Time(0), MessageId(self.next_id), &message) {
             Begin::Started => self.next_id += 1,
             // A later segment of the message under way.
-            Begin::Wait(_) => {}
+            Begin::Wait(_) | Begin::Unknown => {}
         }
     }
 

@@ -10,7 +10,7 @@ use transom_iwarp::rdmap::{self, Opcode, ReadRequest};
 use transom_iwarp::rfc7306::{AtomicRequest, AtomicResponse};
 use transom_iwarp::terminate::{About, Terminate};
 use transom_iwarp::{Config, Ready, TerminateForm};
-use transom_wire::{Message, ReadLimits, Role, Time, Wire};
+use transom_wire::{Atomic, Message, ReadLimits, Role, Time, Wire};
 
 /// Decodes one FPDU with its checksum, and gives it again from the decoded header.
 fn both_ways(vector: &str) -> (Segment<'static>, Vec<u8>) {
@@ -327,7 +327,7 @@ fn k_terminate_about_a_read_request_in_siws_order() {
 }
 
 #[test]
-fn n_o_p_rfc_7306_is_understood_by_the_codec_and_refused_by_the_stream() {
+fn n_o_p_rfc_7306_is_understood_by_the_codec_and_refused_by_a_plain_stream() {
     let (request, atomic) = both_ways(
         "0046 414a 00000000 00000001 00000001 00000000 00000000 11223344 00012a07 \
          0000000000002000 0000000000000001 0000000000000000 0000000000000000 ffffffffffffffff \
@@ -345,6 +345,9 @@ fn n_o_p_rfc_7306_is_understood_by_the_codec_and_refused_by_the_stream() {
     };
     assert_eq!(AtomicRequest::parse(request.payload), Some(asked));
     assert_eq!(asked.to_bytes(), request.payload);
+    let change = Atomic::FetchAdd { add: 1 };
+    assert_eq!(asked.whole(), Some(change));
+    assert_eq!(AtomicRequest::new(0x1122_3344, 0x12a07, 0x2000, change), asked);
     let (response, _) = both_ways(
         "001e 414b 00000000 00000003 00000001 00000000 11223344 0000000000000029 54c79053",
     );
@@ -563,7 +566,13 @@ fn negative_f_unasked() {
 
 #[test]
 fn an_acknowledgement_is_one_header() {
-    let ack = Ack { executed: 0x0102_0304, credits: 0x0506_0708, shared: true, wanted: true };
-    let bytes = hex("414f 00000003 00000004 01020304 05060708");
+    let ack = Ack {
+        executed: 0x0102_0304,
+        credits: 0x0506_0708,
+        shared: true,
+        wanted: true,
+        extended: true,
+    };
+    let bytes = hex("414f 00000007 00000004 01020304 05060708");
     assert_eq!(ack.header().as_ref(), bytes);
 }

@@ -714,3 +714,49 @@ fn a_token_is_open_from_its_reservation_to_its_close() {
     let standing = memory.reserve_region(Scope::Domain(DOMAIN)).unwrap();
     assert!(memory.is_open(standing));
 }
+
+/// Verbs V95: through a window and through a region of several pieces, an atomic has a word only where
+/// one instruction can change it.
+#[test]
+fn v95_an_atomic_names_an_aligned_word() {
+    let memory = memory();
+    let token = window(&memory, region(&memory, ALL), Rights::REMOTE_ATOMIC);
+    let word_of = |token, address, length| {
+        let access = access(Purpose::RemoteAtomic, token, address, length);
+        memory.check(&mut memory.lane(), &access, NOW).unwrap().word()
+    };
+    assert_eq!(word_of(token, AT, 8), Some(HOST + (AT - BASE)));
+    for off in 1..8 {
+        assert_eq!(word_of(token, AT + off, 8), None, "{off}");
+        let denial = memory.misaligned(&access(Purpose::RemoteAtomic, token, AT + off, 8), NOW);
+        assert_eq!(denial.rule, Rule::Aligned);
+        assert_eq!(denial.likely, Mistake::Misaligned { bytes: off });
+        assert_eq!(denial.named.map(|named| named.token), Some(token));
+        assert!(denial.to_string().contains(&format!("{off} bytes behind a multiple of 8")));
+        assert!(!denial.is_guess());
+    }
+    assert_eq!(word_of(token, AT, 7), None);
+    assert_eq!(word_of(token, AT, 16), None);
+    // Named at an address that its memory does not agree with, and the other way round.
+    let of = |base, host| {
+        let segments = [Segment { host, length: 16 }];
+        let scope = Scope::Domain(DOMAIN);
+        let registration = Registration { scope, rights: ALL, base, segments: &segments };
+        memory.register(&registration).unwrap()
+    };
+    assert_eq!(word_of(of(BASE + 4, HOST), BASE + 4, 8), None);
+    assert_eq!(word_of(of(BASE, HOST + 4), BASE, 8), None);
+    assert_eq!(word_of(of(BASE, HOST), BASE, 8), Some(HOST));
+    // Pieces of 12 and 20 bytes: the second word lies in both; the third is in the second piece, at
+    // a place that is no multiple of 8.
+    let segments = [Segment { host: HOST, length: 12 }, Segment { host: 2 * HOST, length: 20 }];
+    let scope = Scope::Domain(DOMAIN);
+    let registration = Registration { scope, rights: ALL, base: BASE, segments: &segments };
+    let pieces = memory.register(&registration).unwrap();
+    assert_eq!(word_of(pieces, BASE, 8), Some(HOST));
+    assert_eq!(word_of(pieces, BASE + 8, 8), None);
+    assert_eq!(word_of(pieces, BASE + 16, 8), None);
+    let denial = memory.misaligned(&access(Purpose::RemoteAtomic, pieces, BASE + 16, 8), NOW);
+    assert_eq!(denial.likely, Mistake::Misaligned { bytes: 0 });
+    assert!(denial.to_string().contains("its memory does not agree"));
+}

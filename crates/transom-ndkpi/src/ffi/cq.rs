@@ -109,7 +109,11 @@ fn extended(completion: &Completion) -> NdkResultEx {
         CompletionKind::Read => operation::READ,
         CompletionKind::Bind => operation::BIND,
         CompletionKind::Invalidate => operation::INVALIDATE,
-        CompletionKind::FastRegister | CompletionKind::Other => operation::FAST_REGISTER,
+        // No request of this interface is an atomic.
+        CompletionKind::FastRegister
+        | CompletionKind::CompareSwap
+        | CompletionKind::FetchAdd
+        | CompletionKind::Other => operation::FAST_REGISTER,
     };
     NdkResultEx {
         status: Status::from(completion.status).0,

@@ -126,7 +126,12 @@ impl CompletionQueue {
 fn result_of(completion: &Completion) -> Nd2Result {
     let request_type = match completion.kind {
         CompletionKind::Receive | CompletionKind::ReceiveWrite => 0,
-        CompletionKind::Send | CompletionKind::FastRegister | CompletionKind::Other => 1,
+        // No request of this interface is an atomic.
+        CompletionKind::Send
+        | CompletionKind::FastRegister
+        | CompletionKind::CompareSwap
+        | CompletionKind::FetchAdd
+        | CompletionKind::Other => 1,
         CompletionKind::Bind => 2,
         CompletionKind::Invalidate => 3,
         CompletionKind::Read => 4,

@@ -8,6 +8,7 @@ use transom_wire::{
     RefusalClass, Time, Violation,
 };
 
+use super::outbound::{Awaits, Reading};
 use super::{Channel, NOTHING};
 use crate::ledger::CREDITS;
 use crate::record::{self, HEADER, Header, Kind};
@@ -32,9 +33,17 @@ enum Partial {
     Answer,
 }
 
-/// A read of the peer that is being answered.
+/// A read or an atomic of the peer that is being answered.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Answer {
+pub(super) enum Answer {
+    Read(Read),
+    /// What the word held before, once the engine has changed it.
+    Atomic(Option<u64>),
+}
+
+/// A read of the peer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Read {
     /// Number of its record.
     pub(super) record: u64,
     pub(super) token: u32,
@@ -82,7 +91,23 @@ impl Inbound {
     /// A message that names this token has begun and not ended.
     pub(super) fn is_using(&self, token: u32) -> bool {
         matches!(self.partial, Partial::Write { token: begun, .. } if begun == token)
-            || self.answers.iter().any(|answer| answer.token == token)
+            || self.answers.iter().any(|answer| match answer {
+                Answer::Read(read) => read.token == token,
+                // Executed as soon as it came.
+                Answer::Atomic(_) => false,
+            })
+    }
+
+    /// The engine has carried out the atomic that came last.
+    pub(super) fn answer(&mut self, value: u64) {
+        if let Some(Answer::Atomic(old)) = self.answers.back_mut() {
+            *old = Some(value);
+        }
+    }
+
+    /// The answer to a read has begun and not ended.
+    pub(super) fn is_answering(&self) -> bool {
+        matches!(self.answers.front(), Some(Answer::Read(Read { begun: true, .. })))
     }
 }
 
@@ -121,7 +146,7 @@ impl Channel {
         let counts = header.kind != Kind::Ack;
         if counts {
             self.inbound.last = self.inbound.taken;
-            self.inbound.answered = header.kind == Kind::Answer;
+            self.inbound.answered = matches!(header.kind, Kind::Answer | Kind::AtomicAnswer);
         }
         let event = if self.handshake.is_open() {
             self.learn(header.ack).map_err(|broken| self.broken(broken))?;
@@ -187,6 +212,8 @@ impl Channel {
             Kind::Send => self.on_send(header, payload)?,
             Kind::Read => return self.on_read(header),
             Kind::Answer => self.on_answer(header, payload)?,
+            Kind::Atomic => self.on_atomic(header, payload)?,
+            Kind::AtomicAnswer => self.on_atomic_answer(header)?,
             Kind::Refuse => self.on_refusal(header, payload),
             Kind::Immediate => return self.on_immediate(header),
             Kind::Ack => return Ok(None),
@@ -324,24 +351,49 @@ impl Channel {
     }
 
     fn on_read<'b>(&mut self, header: &Header) -> Result<Option<Event<'b>>, Broken> {
-        self.idle_or("a read")?;
-        self.unaccompanied_or("a read")?;
-        let limit = self.limits.inbound;
-        if u32::try_from(self.inbound.answers.len()).unwrap_or(u32::MAX) >= limit {
-            return Err(("reads", format!("more than the {limit} reads at a time agreed")));
-        }
         let &Header { token, address, length, .. } = header;
         let record = self.inbound.last;
-        self.inbound.answers.push_back(Answer {
-            record,
-            token,
-            address,
-            left: length,
-            begun: false,
-        });
+        let read = Read { record, token, address, left: length, begun: false };
+        self.owe_answer("a read", Answer::Read(read))?;
         let slot = ReadSlot((record & 0xFFFF_FFFF) as u32);
         // A read of nothing names nothing that could be checked.
         Ok((length > 0).then_some(Event::ReadRequest { slot, token, address, length }))
+    }
+
+    /// A request begins that will be answered: by itself, and not one too many.
+    fn owe_answer(&mut self, what: &str, answer: Answer) -> Result<(), Broken> {
+        self.idle_or(what)?;
+        self.unaccompanied_or(what)?;
+        let limit = self.limits.inbound;
+        if u32::try_from(self.inbound.answers.len()).unwrap_or(u32::MAX) >= limit {
+            let detail = format!("more than the {limit} reads and atomics at a time agreed");
+            return Err(("reads", detail));
+        }
+        self.inbound.answers.push_back(answer);
+        Ok(())
+    }
+
+    fn on_atomic<'b>(&mut self, header: &Header, payload: Bytes<'b>) -> Result<Event<'b>, Broken> {
+        let operands = payload.own().unwrap_or_default();
+        let Some(operation) = record::read_operands(header.detail, operands) else {
+            let detail = format!("an atomic of kind {}, {} bytes", header.detail, operands.len());
+            return Err(("messages", detail));
+        };
+        self.owe_answer("an atomic", Answer::Atomic(None))?;
+        let &Header { token, address, .. } = header;
+        Ok(Event::Atomic { token, address, operation })
+    }
+
+    fn on_atomic_answer<'b>(&mut self, header: &Header) -> Result<Event<'b>, Broken> {
+        self.idle_or("the answer to an atomic")?;
+        self.unaccompanied_or("the answer to an atomic")?;
+        let Some(Reading { id, awaits: Awaits::Word, .. }) = self.outbound.reads.front().copied()
+        else {
+            return Err(("reads", "the answer to an atomic nobody asked for".into()));
+        };
+        self.outbound.reads.pop_front();
+        self.pending.resume |= std::mem::take(&mut self.outbound.waits_for_read);
+        Ok(Event::AtomicAnswer { id, value: header.address })
     }
 
     fn on_answer<'b>(&mut self, header: &Header, payload: Bytes<'b>) -> Result<Event<'b>, Broken> {
@@ -350,15 +402,17 @@ impl Channel {
             self.unaccompanied_or("the answer to a read")?;
         }
         let (length, last) = (header.length, header.has(record::LAST));
-        let Some(read) = self.outbound.reads.front_mut() else {
+        let Some(Reading { id, awaits: Awaits::Bytes { length: whole, received }, .. }) =
+            self.outbound.reads.front_mut()
+        else {
             return Err(("reads", "the answer to a read nobody asked for".into()));
         };
-        let left = read.length - read.received;
+        let left = *whole - *received;
         if length > left || last != (length == left) || length == 0 && !last {
             return Err(("reads", format!("an answer of {length} bytes of {left}")));
         }
-        let (id, offset) = (read.id, read.received);
-        read.received += length;
+        let (id, offset) = (*id, *received);
+        *received += length;
         self.inbound.partial = if last { Partial::None } else { Partial::Answer };
         if last {
             self.outbound.reads.pop_front();

@@ -34,6 +34,8 @@ pub struct Channel {
     handshake: Handshake,
     /// The read limits agreed on; before the Reply those of the Request, seen from here.
     limits: ReadLimits,
+    /// The peer takes immediate data and atomics.
+    extended: bool,
     /// The last call of `decode` left the beginning of a record over.
     cut: bool,
     inbound: Inbound,
@@ -51,6 +53,7 @@ impl Channel {
         Channel {
             handshake: Handshake::new(config, now),
             limits: ReadLimits::default(),
+            extended: false,
             cut: false,
             inbound: Inbound::default(),
             outbound: Outbound::default(),
@@ -104,6 +107,10 @@ impl Wire for Channel {
         if let Some(bytes) = self.inbound.release() {
             self.ledger.executed(now, bytes);
         }
+    }
+
+    fn answer(&mut self, _now: Time, old: u64) {
+        self.inbound.answer(old);
     }
 
     fn refuse(&mut self, _now: Time, refusal: &Refusal<'_>) {

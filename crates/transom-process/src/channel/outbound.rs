@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 
 use transom_wire::{
-    Begin, Frame, MAX_HEADER, Message, MessageId, Payload, ReadSlot, Refusal, Waiting,
+    Atomic, Begin, Frame, MAX_HEADER, Message, MessageId, Payload, ReadSlot, Refusal, Waiting,
 };
 
 use super::Channel;
+use super::inbound::Answer;
 use crate::record::{self, HEADER, Header, Kind, LARGEST_PAYLOAD};
 use crate::ring::INLINE;
 
@@ -21,7 +22,7 @@ pub(super) struct Outbound {
     pub(super) current: Option<Current>,
     /// Sends and Writes that went out and were not acknowledged.
     sent: VecDeque<Sent>,
-    /// Reads under way, in order.
+    /// Reads and atomics under way, in order.
     pub(super) reads: VecDeque<Reading>,
     pub(super) waits_for_read: bool,
     /// Answers and messages take turns: an answer had the last one.
@@ -49,13 +50,21 @@ struct Sent {
     end: u64,
 }
 
-/// A read under way.
+/// A read or an atomic under way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {
     pub(super) id: MessageId,
     record: u64,
-    pub(super) length: u32,
-    pub(super) received: u32,
+    pub(super) awaits: Awaits,
+}
+
+/// The answer that is awaited.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Awaits {
+    /// To a read.
+    Bytes { length: u32, received: u32 },
+    /// To an atomic.
+    Word,
 }
 
 impl Outbound {
@@ -114,13 +123,16 @@ impl Channel {
         if !self.handshake.is_open() || self.outbound.current.is_some() {
             return Begin::Wait(Waiting::Start);
         }
+        if message.is_extended() && !self.extended {
+            return Begin::Unknown;
+        }
         match message {
             _ if message.needs_receive() && !self.ledger.spend() => {
                 let limit =
                     self.ledger.lacks_receive().then_some(self.handshake.config().receive_wait);
                 return Begin::Wait(Waiting::Receive { limit });
             }
-            Message::Read { .. } => {
+            Message::Read { .. } | Message::Atomic { .. } => {
                 let under_way = u32::try_from(self.outbound.reads.len()).unwrap_or(u32::MAX);
                 if under_way >= self.limits.outbound {
                     self.outbound.waits_for_read = true;
@@ -168,7 +180,7 @@ impl Channel {
         let current = self.outbound.current;
         let begun = current
             .is_some_and(|current| current.gone > 0 || current.announced || current.accompanied);
-        let answering = self.inbound.answers.front().is_some_and(|answer| answer.begun);
+        let answering = self.inbound.is_answering();
         let turn = answering || !self.outbound.answered || current.is_none();
         if !begun
             && turn
@@ -203,7 +215,16 @@ impl Channel {
     }
 
     fn answer_frame(&mut self) -> Option<Frame> {
-        let answer = self.inbound.answers.front_mut()?;
+        let answer = match self.inbound.answers.front_mut()? {
+            Answer::Read(read) => read,
+            Answer::Atomic(old) => {
+                // The engine has answered it before it asks for frames.
+                let address = (*old)?;
+                self.inbound.answers.pop_front();
+                let header = Header { address, ..Header::new(Kind::AtomicAnswer) };
+                return Some(self.record(header, Payload::None, 0));
+            }
+        };
         let length = answer.left.min(LARGEST_PAYLOAD as u32);
         let slot = ReadSlot((answer.record & 0xFFFF_FFFF) as u32);
         let (token, address) = (answer.token, answer.address);
@@ -238,6 +259,7 @@ impl Channel {
             Message::Send { length, .. }
             | Message::Write { length, .. }
             | Message::Read { length, .. } => length,
+            Message::Atomic { .. } => 0,
         };
         let now = (length - gone).min(LARGEST_PAYLOAD as u32);
         let last = gone + now == length;
@@ -246,10 +268,14 @@ impl Channel {
         let (header, size) = match message {
             Message::Read { token, address, length, .. } => {
                 let record = self.outbound.records;
-                self.outbound.reads.push_back(Reading { id, record, length, received: 0 });
+                let awaits = Awaits::Bytes { length, received: 0 };
+                self.outbound.reads.push_back(Reading { id, record, awaits });
                 self.outbound.current = None;
                 let flags = record::LAST;
                 (Header { flags, token, address, length, ..Header::new(Kind::Read) }, 0)
+            }
+            Message::Atomic { token, address, operation } => {
+                return Some(self.atomic_frame(id, token, address, operation));
             }
             Message::Write { token, address, .. } if !last && !announced => {
                 if let Some(current) = &mut self.outbound.current {
@@ -280,6 +306,22 @@ impl Channel {
             }
         }
         Some(frame)
+    }
+
+    fn atomic_frame(&mut self, id: MessageId, token: u32, address: u64, change: Atomic) -> Frame {
+        let (detail, operands) = record::operands(change);
+        let record = self.outbound.records;
+        self.outbound.records += 1;
+        self.outbound.reads.push_back(Reading { id, record, awaits: Awaits::Word });
+        self.outbound.current = None;
+        let (ack, length) = (self.ack_word(), record::OPERANDS as u32);
+        let header = Header { detail, token, address, length, ack, ..Header::new(Kind::Atomic) };
+        // The operands travel as a part of the header: they are no bytes of the engine's.
+        let mut bytes = [0; HEADER + record::OPERANDS];
+        let (head, rest) = bytes.split_at_mut(HEADER);
+        head.copy_from_slice(&record::to_bytes(header.words()));
+        rest.copy_from_slice(&operands);
+        frame(&bytes, Payload::Message { id, offset: 0 }, 0, true)
     }
 
     /// The payload of the last frame could not be supplied: its record never was.

@@ -3,11 +3,12 @@
 use transom_wire::{Blame, Event, Phase, ReadLimits, SetupError, Time, Violation};
 
 use super::Channel;
-use crate::record::{Header, Kind, LARGEST_TEXT};
+use crate::record::{self, Header, Kind, LARGEST_TEXT};
 
 impl Channel {
     fn send_limits(&mut self, kind: Kind, limits: ReadLimits, private: &[u8]) {
         let header = Header {
+            flags: record::EXTENDED,
             address: u64::from(limits.inbound),
             token: limits.outbound,
             ..Header::new(kind)
@@ -34,6 +35,7 @@ impl Channel {
             self.handshake.end();
             return Event::Rejected { private };
         }
+        self.extended = header.has(record::EXTENDED);
         self.limits = self.limits.within(limits_of(header).mirrored());
         self.handshake.on_reply();
         Event::Accepted { limits: self.limits, private }
@@ -54,6 +56,7 @@ impl Channel {
     // ---- passive side ---------------------------------------------------------------------------
 
     pub(super) fn on_request<'b>(&mut self, header: &Header, private: &'b [u8]) -> Event<'b> {
+        self.extended = header.has(record::EXTENDED);
         self.limits = self.handshake.capped(limits_of(header).mirrored());
         self.handshake.on_request();
         Event::ConnectRequest { limits: self.limits, private }

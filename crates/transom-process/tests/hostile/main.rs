@@ -8,6 +8,7 @@
 mod common;
 
 mod acknowledgements;
+mod atomics;
 mod duplex;
 mod immediate;
 mod messages;
@@ -29,9 +30,12 @@ use transom_process::ring::{
 };
 use transom_process::{Area, Channel, Duplex};
 use transom_wire::{
-    Begin, Blame, Bytes, Config, Event, Immediate, Message, MessageId, Operation, PeerError,
-    ReadLimits, Refusal, RefusalClass, Role, Time, Violation, Waiting, Wire,
+    Atomic, Begin, Blame, Bytes, Config, Event, Immediate, Message, MessageId, Operation,
+    PeerError, ReadLimits, Refusal, RefusalClass, Role, Time, Violation, Waiting, Wire,
 };
+
+/// What every word of the side under test holds.
+const OLD: u64 = 0x0102_0304_0506_0708;
 
 const LIMITS: ReadLimits = ReadLimits { inbound: 4, outbound: 4 };
 
@@ -79,6 +83,15 @@ enum Got {
         offset: u32,
         data: Vec<u8>,
         last: bool,
+    },
+    Atomic {
+        token: u32,
+        address: u64,
+        operation: Atomic,
+    },
+    Old {
+        id: u64,
+        value: u64,
     },
     /// Behind the message that brought it: the bytes, and whether it is solicited.
     Immediate(u32, bool),
@@ -296,6 +309,7 @@ impl Side {
             let operation = match event {
                 Event::Send { .. } => Operation::Send,
                 Event::ReadRequest { .. } => Operation::Read,
+                Event::Atomic { .. } => Operation::Atomic,
                 _ => Operation::Write,
             };
             let explanation = Some(explanation).filter(|text| !text.is_empty());
@@ -340,6 +354,11 @@ impl Side {
             Event::ReadData { id, offset, payload, last } => {
                 Got::Answer { id: id.0, offset, data: data(payload), last }
             }
+            Event::Atomic { token, address, operation } => {
+                self.wire.answer(self.now, OLD);
+                Got::Atomic { token, address, operation }
+            }
+            Event::AtomicAnswer { id, value } => Got::Old { id: id.0, value },
             Event::Done { through } => Got::Done(through.0),
             Event::PeerFailed { id, error } => Got::Failed { id: id.map(|id| id.0), error },
             Event::Resume => Got::Resume,
@@ -414,7 +433,8 @@ fn active() -> Side {
 }
 
 fn limits(kind: Kind, ReadLimits { inbound, outbound }: ReadLimits) -> Header {
-    Header { address: inbound.into(), token: outbound, ..Header::new(kind) }
+    let flags = record::EXTENDED;
+    Header { flags, address: inbound.into(), token: outbound, ..Header::new(kind) }
 }
 
 /// A connected passive side without receives; all so far has been shown.

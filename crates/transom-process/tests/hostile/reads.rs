@@ -16,7 +16,7 @@ fn as_many_reads_at_a_time_as_were_agreed() {
             let asked = if length > 0 { agreed as usize } else { 0 };
             assert_eq!(side.taken().len(), asked);
             side.record(read(7, 0x1000, length));
-            let detail = format!("more than the {agreed} reads at a time agreed");
+            let detail = format!("more than the {agreed} reads and atomics at a time agreed");
             broken(&mut side, "reads", &detail);
         }
     }
@@ -37,7 +37,7 @@ fn an_answered_read_makes_room_for_another() {
     }
     assert_eq!((side.taken().len(), &side.violation), (4, &None));
     side.record(read(7, 0x1000, 8));
-    broken(&mut side, "reads", "more than the 4 reads at a time agreed");
+    broken(&mut side, "reads", "more than the 4 reads and atomics at a time agreed");
 }
 
 /// A read that is being answered still counts.
@@ -48,7 +48,7 @@ fn a_read_counts_until_its_last_byte_has_been_sent() {
     assert!(side.wire.next_frame(side.now).is_some());
     side.taken();
     side.record(read(7, 0x1000, 8));
-    broken(&mut side, "reads", "more than the 1 reads at a time agreed");
+    broken(&mut side, "reads", "more than the 1 reads and atomics at a time agreed");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use transom_process::record::{ELSEWHERE, INVALIDATE, LARGEST_TEXT, SOLICITED};
 
 use super::*;
 
-const ALL: [Kind; 12] = [
+const ALL: [Kind; 14] = [
     Kind::Request,
     Kind::Reply,
     Kind::Reject,
@@ -17,6 +17,8 @@ const ALL: [Kind; 12] = [
     Kind::Refuse,
     Kind::Ack,
     Kind::Immediate,
+    Kind::Atomic,
+    Kind::AtomicAnswer,
 ];
 
 /// A side that expects every kind of message there is.
@@ -29,13 +31,13 @@ fn ready() -> Side {
 fn with_kind(number: u8) -> record::Words {
     let [first, rest @ ..] = write(7, 0x1000, 8, LAST).words();
     let words = [first & !(0xFF << 32) | u64::from(number) << 32, rest[0], rest[1], rest[2]];
-    assert_eq!(Header::from_words(words).is_some(), (1..=12).contains(&number));
+    assert_eq!(Header::from_words(words).is_some(), (1..=14).contains(&number));
     words
 }
 
 #[test]
 fn a_record_of_no_known_kind_is_refused() {
-    for number in [0, 13, 0x7F, 0xFF] {
+    for number in [0, 15, 0x7F, 0xFF] {
         let mut side = open();
         side.raw(with_kind(number));
         side.look();
@@ -67,7 +69,13 @@ fn each_kind_has_its_largest_payload() {
         let most = match kind {
             Kind::Write | Kind::Send | Kind::Answer => 65_536,
             Kind::Request | Kind::Reply | Kind::Reject | Kind::Refuse => 512,
-            Kind::Ready | Kind::Announce | Kind::Read | Kind::Ack | Kind::Immediate => 0,
+            Kind::Atomic => 16,
+            Kind::Ready
+            | Kind::Announce
+            | Kind::Read
+            | Kind::Ack
+            | Kind::Immediate
+            | Kind::AtomicAnswer => 0,
         };
         assert_eq!(kind.largest_payload(), most, "{kind:?}");
         if most == 0 {

@@ -255,8 +255,8 @@ fn what_a_peer_says_is_read_as_far_as_it_means_something() {
     // The numbers behind the last ones, and none.
     for (detail, operation, class) in [
         (0, None, None),
-        (5, None, None),
-        (11 << 8, None, None),
+        (6, None, None),
+        (12 << 8, None, None),
         (1, Some(Operation::Send), None),
         (9 << 8, None, Some(RefusalClass::Internal)),
         (0xFFFF, None, None),

@@ -2,7 +2,7 @@
 
 use transom_core::Operation;
 use transom_memory::{Actor, Purpose, Rule, Scope};
-use transom_wire::{Bytes, Event, MessageId, Placing};
+use transom_wire::{Atomic, Bytes, Event, MessageId, Placing};
 
 use super::{Delivered, EndId, Receive, Sealed, Serving, Stream, Watch};
 use crate::model::{Books, Life, Run, Verdict};
@@ -34,6 +34,8 @@ pub enum What {
     Send { offset: u64, solicited: bool, invalidate: Option<u32> },
     /// Bytes of an answer.
     Answer { offset: u64 },
+    /// A word to be changed.
+    Change { token: u32, address: u64, change: Atomic },
 }
 
 impl Watch {
@@ -142,6 +144,27 @@ impl Watch {
                 let what = What::Answer { offset: u64::from(offset) };
                 stream.inbox.push_back(Piece::of(sealed, what));
             }
+            Event::Atomic { token, address, operation: change } => {
+                let Some(sealed) = self.arrives(end, Bytes::Own(&[]), true) else { return };
+                let message = self.peer(end).and_then(|p| p.messages.get(sealed.message));
+                let posted = Operation::Atomic { token, address, change };
+                if sealed.answer || message.is_none_or(|m| m.operation != posted) {
+                    return self.fail("an atomic that nobody posted");
+                }
+                let what = What::Change { token, address, change };
+                let (message, bytes) = (sealed.message, vec![0; 8]);
+                stream.inbox.push_back(Piece { what, message, bytes, placed: 0, last: true });
+            }
+            Event::AtomicAnswer { id, value } => {
+                let message = id.0 as usize;
+                let held = stream.messages.get(message).and_then(|m| m.old.filter(|_| !m.executed));
+                if held != Some(value) {
+                    self.fail(format!("an atomic is answered with {value:#x}, not {held:x?}"));
+                }
+                let what = What::Answer { offset: 0 };
+                let bytes = value.to_ne_bytes().to_vec();
+                stream.inbox.push_back(Piece { what, message, bytes, placed: 0, last: true });
+            }
             Event::Done { through } => self.done(stream, through),
             _ => {}
         }
@@ -205,8 +228,8 @@ impl Watch {
     /// The peer says that it has executed what it was asked.
     fn done(&mut self, stream: &Stream, through: MessageId) {
         for message in stream.messages.iter().take(through.0 as usize + 1) {
-            let is_read = matches!(message.operation, Operation::Read { .. });
-            if !is_read && (!message.sent || stream.extension && !message.executed) {
+            let fetches = message.operation.fetches();
+            if !fetches && (!message.sent || stream.extension && !message.executed) {
                 return self.fail("the peer vouches for a message that it has not executed");
             }
         }
@@ -268,12 +291,71 @@ impl Watch {
         .flatten()
     }
 
+    /// The engine changes a word. The region whose guard must be held.
+    pub fn changes(&mut self, process: usize, word: u64, operation: Atomic) -> Option<u32> {
+        self.say(|| format!("  does {operation:?} at {word:#x}"));
+        self.with(|watch, end, stream| {
+            if stream.process != process {
+                watch.fail("a word of another process is changed");
+            }
+            if stream.ended.is_some() {
+                watch.fail("a word is changed on behalf of a connection that is over (rules 2, 5)");
+            }
+            watch.pass_by(end, stream);
+            let piece = stream.inbox.front().map(|piece| (piece.what, piece.message));
+            let Some((What::Change { token, address, change }, message)) = piece else {
+                watch.fail(format!("a word is changed at {word:#x} for no atomic"));
+                return None;
+            };
+            let verdict = watch.judge(stream, Purpose::RemoteAtomic, token, address, 8);
+            let runs = match &verdict {
+                Verdict::Yes(runs) | Verdict::Either(runs, _) => &runs[..],
+                Verdict::No(_) => &[],
+            };
+            if runs != [Run { host: word, length: 8 }] || change != operation {
+                watch.fail(format!(
+                    "{operation:?} at {word:#x} for {change:?}; allowed: {verdict:x?} (rules 2, 3)"
+                ));
+            }
+            let done = watch.peer(end).and_then(|p| p.messages.get(message)).and_then(|m| m.old);
+            if done.is_some() {
+                watch.fail("an atomic is carried out a second time");
+            }
+            watch.books.get(process).map(|books| books.region(token))
+        })
+        .flatten()
+    }
+
+    /// And this is what the word held.
+    pub fn changed(&mut self, old: u64) {
+        self.with(|watch, end, stream| {
+            let Some(piece) = stream.inbox.front_mut() else { return };
+            piece.placed = piece.bytes.len();
+            let message = piece.message;
+            if let Some(message) = watch.peer_mut(end).and_then(|p| p.messages.get_mut(message)) {
+                message.old = Some(old);
+            }
+        });
+    }
+
+    /// The engine hands the answer to an atomic to the wire.
+    pub fn answered(&mut self, old: u64) {
+        self.with(|watch, end, stream| {
+            let done = stream.inbox.front().filter(|piece| piece.placed == piece.bytes.len());
+            let message = done.map(|piece| piece.message);
+            let held = message.and_then(|m| watch.peer(end)?.messages.get(m)?.old);
+            if held != Some(old) {
+                watch.fail(format!("an atomic is answered with {old:#x}; its word held {held:x?}"));
+            }
+        });
+    }
+
     /// Where the next byte of the oldest piece belongs, and whether it may be put there now.
     fn expected(&self, stream: &Stream) -> Option<(Verdict, u32)> {
         let piece = stream.inbox.front()?;
         let (done, rest) = (piece.placed as u64, (piece.bytes.len() - piece.placed) as u64);
         let (list, offset, purpose) = match piece.what {
-            What::Ask(_) => return None,
+            What::Ask(_) | What::Change { .. } => return None,
             What::Write { token, address } => {
                 let at = address.wrapping_add(done);
                 return Some((self.judge(stream, Purpose::RemoteWrite, token, at, rest), token));
@@ -386,7 +468,7 @@ impl Watch {
         let Some(piece) = stream.inbox.pop_front() else { return false };
         stream.waits = None;
         match piece.what {
-            What::Ask(_) => {}
+            What::Ask(_) | What::Change { .. } => {}
             What::Write { .. } => self.peer_executed(end, &piece),
             What::Send { offset, solicited, invalidate } => {
                 if !piece.last {

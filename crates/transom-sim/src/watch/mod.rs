@@ -168,10 +168,12 @@ pub struct Message {
     pub framed: u64,
     /// See `framed`.
     pub sent: bool,
-    /// The peer has done what it asks; of a Read, all of the answer is here.
+    /// The peer has done what it asks; of a Read or an atomic, all of the answer is here.
     pub executed: bool,
     /// Bytes of the answer.
     pub answered: u64,
+    /// The word that it changes held this before it did.
+    pub old: Option<u64>,
     /// The peer has refused it.
     pub refused: Option<Status>,
 }

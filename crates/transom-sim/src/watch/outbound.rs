@@ -131,6 +131,10 @@ impl Watch {
                 Wire::Read { token: t, address: a, length: l, .. },
                 Operation::Read { token, address },
             ) => (t, a, u64::from(l)) == (token, address, length),
+            (
+                Wire::Atomic { token: t, address: a, operation },
+                Operation::Atomic { token, address, change },
+            ) => (t, a, operation, 8) == (token, address, change, length),
             _ => false,
         };
         let operation = request.operation;
@@ -145,12 +149,12 @@ impl Watch {
             if reads(stream) > 0 {
                 self.fail("a fenced request starts before the Reads in front of it are over");
             }
-            if stream.messages.iter().any(|m| matches!(m.operation, Operation::Read { .. })) {
+            if stream.messages.iter().any(|m| m.operation.fetches()) {
                 self.counters.hit("fenced behind a read");
             }
         }
-        let is_read = matches!(operation, Operation::Read { .. });
-        let purpose = if is_read { stream.sink } else { Purpose::LocalSource };
+        let fetches = operation.fetches();
+        let purpose = if fetches { stream.sink } else { Purpose::LocalSource };
         for sge in &list {
             let verdict =
                 self.judge(stream, purpose, sge.token, sge.address, u64::from(sge.length));
@@ -160,7 +164,7 @@ impl Watch {
                 ));
             }
         }
-        if is_read && reads(stream) >= stream.reads {
+        if fetches && reads(stream) >= stream.reads {
             self.fail("more Reads under way than agreed");
         }
         self.say(|| format!("  begun {operation:?} of {length} bytes as message {}", id.0));
@@ -173,6 +177,7 @@ impl Watch {
             sent: false,
             executed: false,
             answered: 0,
+            old: None,
             refused: None,
         });
     }
@@ -284,9 +289,8 @@ impl Watch {
             self.fail("a frame of a message that is not under way");
             return None;
         };
-        let (length, is_read) =
-            (u64::from(frame.length), matches!(message.operation, Operation::Read { .. }));
-        let whole = if is_read { 0 } else { message.length };
+        let (length, fetches) = (u64::from(frame.length), message.operation.fetches());
+        let whole = if fetches { 0 } else { message.length };
         if message.sent || offset != message.framed || frame.last != (offset + length == whole) {
             self.fail(format!("a frame of bytes {offset}+{length} of a message of {whole}"));
         }
@@ -301,7 +305,7 @@ impl Watch {
                 let part = bytes.get(offset as usize..(offset + length) as usize);
                 filling.bytes.extend_from_slice(part.unwrap_or_default());
             }
-            None if !is_read => {
+            None if !fetches => {
                 for (token, address, length) in parts(&request.list, offset, length) {
                     match self.judge(stream, Purpose::LocalSource, token, address, length) {
                         Verdict::Yes(runs) | Verdict::Either(runs, _) => {
@@ -489,9 +493,9 @@ impl Filling {
     }
 }
 
-/// Reads under way.
+/// Reads and atomics under way.
 fn reads(stream: &Stream) -> u32 {
-    let under_way = |m: &&Message| matches!(m.operation, Operation::Read { .. }) && !m.executed;
+    let under_way = |m: &&Message| m.operation.fetches() && !m.executed;
     stream.messages.iter().filter(under_way).count() as u32
 }
 

@@ -69,6 +69,7 @@ impl Watch {
             Rule::Right => "refused: Right",
             Rule::Wrap => "refused: Wrap",
             Rule::Bounds => "refused: Bounds",
+            Rule::Aligned => "refused: Aligned",
         };
         if denial.access.purpose.is_remote() {
             self.counters.hit(name);
@@ -109,10 +110,10 @@ impl Watch {
             }
             piece.map(|piece| piece.message)
         };
-        let status = if denial.access.purpose == Purpose::Close {
-            Status::RemoteError
-        } else {
-            Status::RemoteAccess
+        let status = match (denial.access.purpose, denial.rule) {
+            (Purpose::Close, _) => Status::RemoteError,
+            (_, Rule::Aligned) => Status::PeerInvalidRequest,
+            _ => Status::RemoteAccess,
         };
         self.blame(end, message, status);
     }
@@ -228,9 +229,13 @@ impl Watch {
                 Operation::Bind { .. }
                 | Operation::Invalidate { .. }
                 | Operation::FastRegister { .. } => request.bad,
-                Operation::Read { .. } if stream.reads == 0 => {
+                Operation::Read { .. } | Operation::Atomic { .. } if stream.reads == 0 => {
                     self.counters.hit("read limit 0");
                     Some(Status::InvalidRequest)
+                }
+                Operation::Atomic { .. } if !stream.extension => {
+                    self.counters.hit("atomic to a plain peer");
+                    Some(Status::NotSupported)
                 }
                 Operation::Send | Operation::SendWithInvalidate { .. } if waited => {
                     self.counters.hit("no receive in time");

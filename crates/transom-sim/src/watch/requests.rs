@@ -271,6 +271,7 @@ impl Watch {
         self.counters.hit(match request.operation {
             Operation::Write { .. } => "write ok",
             Operation::Read { .. } => "read ok",
+            Operation::Atomic { .. } => "atomic ok",
             Operation::Bind { .. } => "bind ok",
             Operation::Invalidate { .. } => "invalidate ok",
             Operation::FastRegister { .. } => "fast register ok",
@@ -300,7 +301,7 @@ impl Watch {
         let (Some(stream), Some(message)) = (stream, message) else { return false };
         // A plain peer vouches for Writes that complete; everything else is over when it is sent.
         let vouched = stream.extension
-            || matches!(request.operation, Operation::Read { .. })
+            || request.operation.fetches()
             || matches!(request.operation, Operation::Write { .. })
                 && !request.flags.contains(Flags::SILENT_SUCCESS);
         // The peer vouches for those by an orderly close, too, executed or not: its refusals it
@@ -358,8 +359,10 @@ impl Watch {
             });
         let right = match status {
             Status::Canceled => pair.over && !unheard,
-            Status::LocalAccess | Status::InvalidRequest => request.bad == Some(status),
-            Status::RemoteAccess | Status::PeerReceiveTooSmall => {
+            Status::LocalAccess | Status::InvalidRequest | Status::NotSupported => {
+                request.bad == Some(status)
+            }
+            Status::RemoteAccess | Status::PeerReceiveTooSmall | Status::PeerInvalidRequest => {
                 late || refused == Some(status)
                     || refused.is_some()
                         && matches!(request.operation, Operation::SendWithInvalidate { .. })

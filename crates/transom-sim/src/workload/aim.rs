@@ -2,6 +2,7 @@
 
 use transom_core::Operation;
 use transom_memory::{Purpose, Rights, Scope};
+use transom_wire::Atomic;
 
 use super::Grant;
 use crate::model::Verdict;
@@ -39,7 +40,8 @@ impl World {
             (pair.domain, pair.end)
         };
         let Some((link, side)) = end else { return };
-        let right = self.rng.one([Rights::REMOTE_READ, Rights::REMOTE_WRITE]);
+        let rights = [Rights::REMOTE_READ, Rights::REMOTE_WRITE, Rights::REMOTE_ATOMIC];
+        let right = self.rng.one(rights);
         let mut some = self.foreign((link, 1 - side), right);
         some.retain(|grant| {
             let watch = self.watcher.see();
@@ -52,10 +54,14 @@ impl World {
         };
         let operation = match right {
             Rights::REMOTE_READ => Operation::Read { token, address },
+            Rights::REMOTE_ATOMIC => {
+                Operation::Atomic { token, address, change: Atomic::FetchAdd { add: 1 } }
+            }
             _ => Operation::Write { token, address },
         };
         self.hit("used a window of another connection");
-        let (flags, length) = (self.flags(), length.min(32));
+        let atomic = matches!(operation, Operation::Atomic { .. });
+        let (flags, length) = (self.flags(), if atomic { 8 } else { length.min(32) });
         self.post_data(process, pair, domain, operation, flags, length, false);
         self.perhaps_pump(process, pair);
     }
@@ -75,6 +81,7 @@ impl World {
         };
         let purpose = match right {
             Rights::REMOTE_READ => Purpose::RemoteRead,
+            Rights::REMOTE_ATOMIC => Purpose::RemoteAtomic,
             _ => Purpose::RemoteWrite,
         };
         let honest: Vec<Grant> = {
@@ -83,6 +90,10 @@ impl World {
             let books = &watch.books[owner];
             let fit = |g: &&Grant| {
                 let (token, address, length) = (g.token, g.address, g.length);
+                let (address, length) = match right {
+                    Rights::REMOTE_ATOMIC => (first_word(address), 8),
+                    _ => (address, length),
+                };
                 let verdict = books.judge(&peer.actor, peer.open, purpose, token, address, length);
                 let closable = right != Rights::NONE
                     || g.pair == pair
@@ -146,4 +157,9 @@ impl World {
         self.hit(name);
         Some(grant)
     }
+}
+
+/// The first address from this one on at which a word may lie.
+pub(super) fn first_word(address: u64) -> u64 {
+    address.checked_next_multiple_of(8).unwrap_or(address)
 }

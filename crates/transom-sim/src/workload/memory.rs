@@ -10,7 +10,9 @@ use crate::world::World;
 impl World {
     pub(super) fn rights(&mut self) -> Rights {
         let mut rights = Rights::NONE;
-        for right in [Rights::REMOTE_READ, Rights::REMOTE_WRITE, Rights::READ_SINK] {
+        for right in
+            [Rights::REMOTE_READ, Rights::REMOTE_WRITE, Rights::REMOTE_ATOMIC, Rights::READ_SINK]
+        {
             if self.rng.once_in(2) {
                 rights = rights | right;
             }

@@ -3,7 +3,9 @@
 use transom_core::tables::{ConnectorState, QueuePairState};
 use transom_core::{Completion, CompletionKind, Data, Flags, Operation, Request, Sge, Status};
 use transom_memory::{DomainId, Purpose, Rights, Scope};
+use transom_wire::Atomic;
 
+use super::aim::first_word;
 use super::{Grant, MESSAGE};
 use crate::network::End;
 use crate::process::Pair;
@@ -98,7 +100,8 @@ impl World {
         if self.rng.once_in(if self.profile.careless { 6 } else { 12 }) {
             return self.once_more(process, pair);
         }
-        match self.rng.below(10) {
+        match self.rng.below(11) {
+            10 => self.atomic(process, pair),
             0..=3 => {
                 let inline = self.rng.once_in(4);
                 let length = length.min(self.fitting(id));
@@ -151,6 +154,37 @@ impl World {
                 }
                 self.post_data(process, pair, domain, operation, flags, length, inline);
             }
+        }
+    }
+
+    /// Change a word of the peer, which lies where a word belongs, mostly.
+    fn atomic(&mut self, process: usize, pair: usize) {
+        let (domain, id) = {
+            let pair = &self.processes[process].pairs[pair];
+            (pair.domain, pair.end)
+        };
+        let limit = id.and_then(|id| self.watcher.see().ends.get(&id).map(|s| s.reads));
+        if limit == Some(0) && !self.rng.once_in(30) {
+            return;
+        }
+        let Some(grant) = self.target(id, Rights::REMOTE_ATOMIC) else { return };
+        let Grant { token, address, length, .. } = grant;
+        let word = first_word(address);
+        let room = length.saturating_sub(word - address) / 8;
+        let mut address = word.wrapping_add(8 * self.rng.below(room.max(1)));
+        if room == 0 || self.profile.hostile > 0 && self.rng.once_in(self.profile.hostile) {
+            address = grant.address.wrapping_add(self.rng.below(length.max(1)));
+        }
+        let (compare, swap) = (self.rng.below(3), self.rng.below(3));
+        let change = match self.rng.below(2) {
+            0 => Atomic::FetchAdd { add: self.rng.word() },
+            _ => Atomic::CompareSwap { compare, swap },
+        };
+        let operation = Operation::Atomic { token, address, change };
+        // Several in a row: what one leaves the next one finds.
+        for _ in 0..self.rng.between(1, 4) {
+            let flags = self.flags();
+            self.post_data(process, pair, domain, operation, flags, 8, false);
         }
     }
 
@@ -228,12 +262,10 @@ impl World {
             let _ = self.post(process, pair, operation, flags, &[], Some(&bytes));
         } else {
             let rights = match operation {
-                Operation::Read { .. }
-                    if self.processes[process].dialect.sink == Purpose::ReadSink =>
-                {
-                    [Rights::LOCAL_WRITE, Rights::READ_SINK]
-                }
-                Operation::Read { .. } => [Rights::READ_SINK; 2],
+                operation if operation.fetches() => match self.processes[process].dialect.sink {
+                    Purpose::ReadSink => [Rights::LOCAL_WRITE, Rights::READ_SINK],
+                    _ => [Rights::READ_SINK; 2],
+                },
                 _ => [Rights::LOCAL_READ; 2],
             };
             let mut list =
@@ -294,6 +326,11 @@ impl World {
                     self.watcher.see().fail("a queue with room says that it is full");
                 }
                 self.hit("send queue full");
+            }
+            Err(Status::InvalidRequest) if matches!(operation, Operation::Atomic { .. }) => {
+                if list_length(data) == 8 {
+                    self.watcher.see().fail("an atomic with a list of eight bytes is refused");
+                }
             }
             Err(Status::DataOverrun) => self.hit("list too long"),
             Err(Status::BufferOverflow) if matches!(data, Data::Inline(_)) => {
@@ -419,5 +456,13 @@ impl World {
         if !same {
             self.watcher.see().fail("a completion queue yields something else than was put in");
         }
+    }
+}
+
+/// Bytes of a list.
+fn list_length(data: Data<'_>) -> u64 {
+    match data {
+        Data::Sges(list) => list.iter().map(|sge| u64::from(sge.length)).sum(),
+        _ => 0,
     }
 }

@@ -29,6 +29,9 @@ impl World {
         if !self.rng.once_in(3) {
             rights = rights | Rights::REMOTE_WRITE;
         }
+        if self.rng.once_in(3) {
+            rights = rights | Rights::REMOTE_ATOMIC;
+        }
         let scope = match self.rng.below(12) {
             0 => Scope::Domain(domain),
             1 => region.scope,

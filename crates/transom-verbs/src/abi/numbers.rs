@@ -61,6 +61,7 @@ pub mod wc {
     pub const RDMA_WRITE: u32 = 1;
     pub const RDMA_READ: u32 = 2;
     pub const COMP_SWAP: u32 = 3;
+    pub const FETCH_ADD: u32 = 4;
     pub const BIND_MW: u32 = 5;
     pub const LOCAL_INV: u32 = 6;
     pub const RECV: u32 = 128;

@@ -3,14 +3,15 @@
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 
-use transom_engine::{Data, Operation, Request, Sge, Status};
+use transom_engine::raw::Atomic;
+use transom_engine::{Data, Request, Sge};
 
 use crate::abi::*;
 use crate::entry::number;
 use crate::entry::shell::{self, OfQueuePair, OfSharedQueue};
 use crate::errno::{Errno, Result};
 use crate::limits;
-use crate::queue_pair::{QueuePair, operation};
+use crate::queue_pair::{QueuePair, atomic, of_length, operation};
 
 /// A list in the engine's words, on the stack.
 pub(crate) struct List {
@@ -100,8 +101,18 @@ fn may_be_inline(opcode: u32) -> bool {
 /// A request of the program's with its list.
 #[inline]
 unsafe fn post_one(pair: &QueuePair, wr: &ibv_send_wr) -> Result {
-    let operation =
-        operation(wr.opcode, wr.wr.remote_addr, wr.wr.rkey_or_compare as u32, wr.imm_data)?;
+    let to = &wr.wr;
+    let operation = match wr.opcode {
+        wr::ATOMIC_CMP_AND_SWP => {
+            let change = Atomic::CompareSwap { compare: to.rkey_or_compare, swap: to.swap };
+            atomic(to.remote_addr, to.atomic_rkey, change)
+        }
+        wr::ATOMIC_FETCH_AND_ADD => {
+            let change = Atomic::FetchAdd { add: to.rkey_or_compare };
+            atomic(to.remote_addr, to.atomic_rkey, change)
+        }
+        opcode => operation(opcode, to.remote_addr, to.rkey_or_compare as u32, wr.imm_data)?,
+    };
     // SAFETY: this function's contract.
     let given = unsafe { entries(wr.sg_list, wr.num_sge) }?;
     if given.len() > pair.caps.max_send_sge as usize {
@@ -112,12 +123,10 @@ unsafe fn post_one(pair: &QueuePair, wr: &ibv_send_wr) -> Result {
         return Err(Errno::EINVAL);
     }
     let length: u64 = given.iter().map(|entry| u64::from(entry.length)).sum();
-    let most = if inline { pair.caps.max_inline_data } else { limits::MESSAGE };
-    let operation = match length {
-        _ if length <= u64::from(most) => operation,
-        _ if inline => return Err(Errno::EINVAL),
-        _ => Operation::Unsupported { status: Status::BufferOverflow }, // LOC_LEN_ERR in its turn
-    };
+    if inline && length > u64::from(pair.caps.max_inline_data) {
+        return Err(Errno::EINVAL);
+    }
+    let operation = of_length(operation, length, limits::MESSAGE);
     let request = Request { context: wr.wr_id, operation, flags: pair.flags(wr.send_flags) };
     if !operation.has_data() {
         return pair.post_send(&request, Data::Sges(&[]));

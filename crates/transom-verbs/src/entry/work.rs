@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
 
+use transom_engine::raw::Atomic;
 use transom_engine::{Data, Operation, Request, Sge};
 
 use crate::abi::*;
@@ -10,7 +11,8 @@ use crate::entry::number;
 use crate::entry::queue_pair::Body;
 use crate::entry::shell::{self, OfQueuePair, Shell};
 use crate::errno::{Errno, Result};
-use crate::queue_pair::operation;
+use crate::limits;
+use crate::queue_pair::{atomic, of_length, operation};
 
 /// Requests between `wr_start` and `wr_complete`. Its memory is kept for the next ones.
 #[derive(Debug, Default)]
@@ -45,6 +47,19 @@ impl Builder {
         }
     }
 
+    /// A list that its request cannot have makes it fail in its turn.
+    fn judge_lengths(&mut self) {
+        let Builder { requests, entries, .. } = self;
+        for built in requests.iter_mut().filter(|built| built.bytes.is_none()) {
+            let list = entries.get(built.entries.clone()).unwrap_or_default();
+            let length = list.iter().map(|entry| u64::from(entry.length)).sum();
+            built.request.operation = of_length(built.request.operation, length, limits::MESSAGE);
+            if !built.request.operation.has_data() {
+                built.entries = 0..0;
+            }
+        }
+    }
+
     fn list(&self) -> impl Iterator<Item = (Request, Data<'_>)> + Clone {
         self.requests.iter().map(|built| (built.request, self.data(built)))
     }
@@ -59,8 +74,8 @@ pub(crate) fn head(base: ibv_qp, asked: u64) -> ibv_qp_ex {
         comp_mask: 0,
         wr_id: 0,
         wr_flags: 0,
-        wr_atomic_cmp_swp: std::ptr::null(),
-        wr_atomic_fetch_add: std::ptr::null(),
+        wr_atomic_cmp_swp: on(ops::CMP_SWP, wr_atomic_cmp_swp as Op),
+        wr_atomic_fetch_add: on(ops::FETCH_ADD, wr_atomic_fetch_add as Op),
         wr_bind_mw: std::ptr::null(),
         wr_local_inv: on(ops::LOCAL_INV, wr_local_inv as Op),
         wr_rdma_read: on(ops::READ, wr_rdma_read as Op),
@@ -125,6 +140,7 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
             return Err(error);
         }
         pair.sends()?;
+        builder.judge_lengths();
         pair.post_all(builder.list())
     });
     // SAFETY: as above.
@@ -196,6 +212,22 @@ unsafe extern "C" fn wr_rdma_read(qp: *mut ibv_qp_ex, rkey: u32, address: u64) {
     unsafe { add(qp, Operation::Read { token: rkey, address }) };
 }
 
+unsafe extern "C" fn wr_atomic_cmp_swp(
+    qp: *mut ibv_qp_ex,
+    rkey: u32,
+    address: u64,
+    compare: u64,
+    swap: u64,
+) {
+    // SAFETY: a queue pair that `wr_start` has locked.
+    unsafe { add(qp, atomic(address, rkey, Atomic::CompareSwap { compare, swap })) };
+}
+
+unsafe extern "C" fn wr_atomic_fetch_add(qp: *mut ibv_qp_ex, rkey: u32, address: u64, add_: u64) {
+    // SAFETY: a queue pair that `wr_start` has locked.
+    unsafe { add(qp, atomic(address, rkey, Atomic::FetchAdd { add: add_ })) };
+}
+
 unsafe extern "C" fn wr_local_inv(qp: *mut ibv_qp_ex, rkey: u32) {
     // SAFETY: a queue pair that `wr_start` has locked.
     unsafe { add_opcode(qp, wr::LOCAL_INV, 0, 0, rkey) };
@@ -265,7 +297,7 @@ unsafe fn set_inline(builder: &mut Builder, body: &Body, buffers: &[ibv_data_buf
     }
     let to = builder.bytes.len();
     if let Some(last) = builder.requests.last_mut() {
-        if matches!(last.request.operation, Operation::Read { .. }) {
+        if last.request.operation.fetches() {
             return Err(Errno::EINVAL);
         }
         last.bytes = Some(from..to);
