@@ -74,9 +74,11 @@ pub trait HostMemory: Sync {
         self.write(to, &bytes)
     }
 
-    /// Carry out an atomic on the word at `word`, which is a multiple of 8: what it held before. Every
-    /// atomic of this process and of its peers on that word comes before or after it. On a fault
-    /// nothing has changed.
+    /// Carry out an atomic on the word at `word`, which is a multiple of 8: its value before. Every
+    /// atomic of this process and of its peers on that word comes before or after it.
+    ///
+    /// # Errors
+    /// [`Fault`] if the page is not there or not writable: nothing has changed.
     fn atomic(&self, word: u64, operation: Atomic) -> Result<u64, Fault>;
 
     /// Have the processor fetch a line of this process's own memory, if it can: a hint.
