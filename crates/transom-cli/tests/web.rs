@@ -402,6 +402,21 @@ fn a_browser_finds_six_mistakes_and_reads_their_stories() {
         browser.until(six);
         browser.reads(story);
     }
+    // Of a process that has ended, the last state is shown, not the emptiness behind it.
+    let history = document.split_once("id=\"history\">").unwrap().1;
+    let history: Value = serde_json::from_str(history.split_once("</script>").unwrap().0).unwrap();
+    let at = &history["at_ms"];
+    let ended = document
+        .replace("\"ended_ms\":null", &format!("\"ended_ms\":{at}"))
+        .replace("\"closed_ms\":null", &format!("\"closed_ms\":{at}"));
+    assert_ne!(ended, document);
+    std::fs::write(&file, ended).unwrap();
+    browser.open("about:blank");
+    browser.open(&format!("file://{}", file.display()));
+    browser.until(six);
+    let open = "[...document.querySelectorAll('#strips .window.live')].length";
+    assert_eq!(browser.value(open), 4, "three that work, and the one of another connection");
+    assert!(browser.text("#state").contains("the process has ended"));
     let errors: Vec<Value> = browser
         .errors()
         .into_iter()

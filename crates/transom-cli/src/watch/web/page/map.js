@@ -121,7 +121,13 @@
     process: 0, moment: null, span: "all", closed: false, refusal: null, object: null, quiet: false,
     zooms: new Map(),
   };
-  const moment = () => (view.moment === null ? model.at : view.moment);
+  // The end of the time line: of a process that has ended, the moment before, so that its last state is
+  // shown rather than nothing.
+  function end() {
+    const process = model.processes[view.process];
+    return process && process.ended_ms !== null ? process.ended_ms - 0.01 : model.at;
+  }
+  const moment = () => (view.moment === null ? end() : view.moment);
   const openAt = (object, at) => object.opened_ms <= at && (object.closed_ms === null || object.closed_ms > at);
 
   function refusalsNow() {
@@ -723,8 +729,8 @@
       for (const one of model.refusals.values()) if (one.process === view.process) from = Math.min(from, one.at_ms);
       for (const one of model.objects.values()) if (one.process === view.process && one.closed_ms !== null) from = Math.min(from, one.closed_ms);
       for (const one of model.accesses) from = Math.min(from, one.at_ms);
-    } else from = model.at - Number(view.span);
-    const to = Math.max(model.at, from + 1);
+    } else from = end() - Number(view.span);
+    const to = Math.max(end(), from + 1);
     return [from - (to - from) * 0.02, to];
   }
 
@@ -749,7 +755,7 @@
     for (let at = Math.ceil((from - to) / step) * step; at <= 0; at += step) {
       const px = x(to + at);
       parts.push(svg("line", { class: "axis", x1: px, x2: px, y1: 30, y2: 34 }));
-      parts.push(svg("text", { x: Math.min(Math.max(px, 20), width - 14), y: 43, "text-anchor": "middle" }, at === 0 ? "now" : `−${duration(at)}`));
+      parts.push(svg("text", { x: Math.min(Math.max(px, 20), width - 14), y: 43, "text-anchor": "middle" }, at < 0 ? `−${duration(at)}` : end() < model.at || !live ? "end" : "now"));
     }
     parts.push(svg("line", { class: "axis", x1: 0, x2: width, y1: 30, y2: 30 }));
     for (const one of model.refusals.values()) {
@@ -763,11 +769,11 @@
     const output = $("moment");
     output.className = view.moment === null ? "" : "back";
     output.textContent = view.moment === null
-      ? `${clock(model.at)}${live ? "" : ", the last look before the export"}`
+      ? `${clock(end())}${end() < model.at ? ", the end of the process" : live ? "" : ", the last look before the export"}`
       : `${clock(view.moment)}, ${ago(view.moment)}: regions and windows as they were`;
     if (document.activeElement !== $("slider") || view.moment === null) $("slider").value = Math.round((moment() - from) / (to - from) * 10000);
     $("now").disabled = view.moment === null;
-    $("now").textContent = live ? "Now" : "End";
+    $("now").textContent = live && end() === model.at ? "Now" : "End";
   }
 
   // ---- everything -------------------------------------------------------------------------------
@@ -784,7 +790,7 @@
     $("program").hidden = names.length > 1;
     $("program").textContent = process ? `${process.program} (process ${process.pid})` : "";
     let state = lost ? "the watch has ended; this is the last that it saw" : live ? "live" : `exported ${new Date(model.began + model.at).toLocaleString()} by Transom ${transom}`;
-    if (process && process.ended_ms !== null) state = `the process has ended, ${ago(process.ended_ms)}`;
+    if (process && process.ended_ms !== null) state = `the process has ended, ${ago(process.ended_ms)}; this is the last look at it`;
     else if (process && process.silent) state = `the process does not answer: ${process.silent}`;
     $("state").textContent = state;
     $("state").className = lost || (process && (process.ended_ms !== null || process.silent)) ? "gone" : "";
