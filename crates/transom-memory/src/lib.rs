@@ -54,7 +54,7 @@ mod uses;
 
 pub use access::{Access, Actor, Purpose, Segment};
 pub use chain::{ChainError, Chained, PAGE, Piece, chained, paged};
-pub use denial::{Denial, Mistake, Named, NamedState, Refused, Rule};
+pub use denial::{Denial, Mistake, Named, NamedState, Refused};
 pub use display::{Advice, Summary};
 pub use grant::{Grant, LARGEST_GRANT, LONGEST_PASS, Lane, Pass};
 pub use inventory::Listed;
@@ -63,7 +63,7 @@ pub use memory::Memory;
 pub use name::{LONGEST_NAME, Name};
 pub use review::{Finding, Review, Reviewed};
 pub use rights::Rights;
-pub use rules::NamedRule;
+pub use rules::{NamedRule, Rule};
 pub use scope::{ConnectionId, DomainId, QueuePairId, Scope};
 pub use segments::Segments;
 pub use token::Token;

@@ -6,7 +6,25 @@
 
 use std::fmt::{Display, Formatter, Result};
 
-use crate::Rule;
+/// The rule that was broken, in the order in which they are tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Rule {
+    /// The token is live (ND2 5.4, W1, W13, R18), and of the right kind.
+    LiveToken,
+    /// The token belongs to the actor's domain, queue pair or connection (ND2 W3, W18; WSD A-5,
+    ///
+    Scope,
+    /// The connection is established (ND2 R23; WSD A-11).
+    Connected,
+    /// The token grants the operation (ND2 5.5, R11, R12, W8).
+    Right,
+    /// The range does not wrap around the address space (ND2 5.3).
+    Wrap,
+    /// The range lies inside the registration and the window (ND2 5.3, W6).
+    Bounds,
+    /// The word of an atomic is aligned (Verbs V95).
+    Aligned,
+}
 
 /// A rule by which an access or a call is refused. `Display` writes "(`transom explain NAME`)".
 #[derive(Debug, PartialEq, Eq)]

@@ -63,16 +63,10 @@ impl Watch {
                 denial.rule, denial.access
             )),
         }
-        let name = match denial.rule {
-            Rule::LiveToken => "refused: LiveToken",
-            Rule::Scope | Rule::Connected => "refused: Scope",
-            Rule::Right => "refused: Right",
-            Rule::Wrap => "refused: Wrap",
-            Rule::Bounds => "refused: Bounds",
-            Rule::Aligned => "refused: Aligned",
-        };
+        // A peer without a connection is counted with peers outside the scope.
+        let rule = if denial.rule == Rule::Connected { Rule::Scope } else { denial.rule };
         if denial.access.purpose.is_remote() {
-            self.counters.hit(name);
+            self.counters.hit(rule.named().name());
         }
     }
 
