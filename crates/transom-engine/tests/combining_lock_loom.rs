@@ -1,7 +1,4 @@
 //! Every interleaving of the post protocol, on the shipped source file.
-//!
-//! Two of the models were seen to fail without the barrier after the unlock in `CombiningLock::hold`, and two
-//! without the one in `CombiningLock::control`; one without the one in `CombiningLock::try_with`.
 #![allow(missing_docs, dead_code)]
 
 #[path = "../src/driver/schedule/combining_lock.rs"]

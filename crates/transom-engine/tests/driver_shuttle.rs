@@ -14,9 +14,22 @@
 
 mod sync {
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
-    pub(crate) use shuttle::sync::{Mutex, MutexGuard};
+    pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard};
     /// Of a ring.
     pub(crate) const SLOTS: usize = 2;
+
+    #[derive(Debug)]
+    pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+    impl<T> UnsafeCell<T> {
+        pub(crate) fn new(value: T) -> UnsafeCell<T> {
+            UnsafeCell(std::cell::UnsafeCell::new(value))
+        }
+
+        pub(crate) fn with_mut<R>(&self, work: impl FnOnce(*mut T) -> R) -> R {
+            work(self.0.get())
+        }
+    }
 }
 #[path = "../src/driver/schedule/combining_lock.rs"]
 mod combining_lock;

@@ -1,5 +1,5 @@
-//! The operating system: the only module of the engine with `unsafe` in it, and the one that a
-//! port to another system replaces. Everything goes through raw system calls (rustix), never
+//! The operating system: the module of the engine with `unsafe` in it (the driver's lock has the
+//! rest), and the one that a port to another system replaces. Everything goes through raw system calls (rustix), never
 //! through libc's socket wrappers, so that an interposed libc cannot call itself through us.
 
 #![allow(unsafe_code)]

@@ -3,8 +3,9 @@
 
 /// Loom's types, under the names by which the shipped files know the real ones.
 pub mod sync {
+    pub use loom::cell::UnsafeCell;
     pub use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
-    pub use loom::sync::{Mutex, MutexGuard};
+    pub use loom::sync::{Condvar, Mutex, MutexGuard};
     /// Of a ring.
     pub const SLOTS: usize = 2;
 }

@@ -1,42 +1,104 @@
 //! The lock of a link, and the promise that no post is lost.
 //!
 //! A thread that wants progress *tries* the lock, which is usually free. If another thread holds
-//! it, the work is left as a mark, and the holder looks at the mark after its unlock. Control calls
-//! take the lock for real; while one waits, a holder that makes progress ends its pass early and
-//! stays away, so the wait is one frame long. `tests/combining_lock_loom.rs` runs every
-//! interleaving of this file.
+//! it, the work is left as a mark in the lock's own word, and the holder finds the mark when it
+//! unlocks. Control calls take the lock for real; while one waits, a holder that makes progress ends
+//! its pass early and stays away, so the wait is one frame long. `tests/combining_lock_loom.rs`
+//! runs every interleaving of this file.
+#![allow(unsafe_code, reason = "a lock lends what it guards")]
 
-use super::sync::{AtomicBool, AtomicU32, Mutex, MutexGuard, Ordering, fence};
+use std::mem::ManuallyDrop;
+use std::sync::PoisonError;
+
+use super::sync::{AtomicU32, Condvar, Mutex, Ordering, UnsafeCell};
+
+/// A thread has the lock.
+const HELD: u32 = 1;
+/// Work was left since the holder last looked.
+const LEFT: u32 = 2;
+/// A control call that waits for the lock; the rest of the word counts such calls.
+const WANTED: u32 = 4;
 
 /// A lock that progress tries and control calls take.
 #[derive(Debug)]
 pub(crate) struct CombiningLock<T> {
-    inner: Mutex<T>,
-    /// Work was left since the holder last looked.
-    left: AtomicBool,
-    /// Control calls that wait for the lock.
-    wanted: AtomicU32,
+    /// [`HELD`], [`LEFT`] and [`WANTED`]: one word, so that a thread that marks knows whether the
+    /// lock is held, and one that unlocks whether work was left.
+    word: AtomicU32,
+    inner: UnsafeCell<T>,
+    /// Where control calls sleep.
+    gate: Mutex<()>,
+    freed: Condvar,
+}
+
+// SAFETY: the only ways to the value are a `Held`, of which there is one at a time, and the lock
+// itself, by value. So threads hand the value to each other, as `Send` allows.
+unsafe impl<T: Send> Sync for CombiningLock<T> {}
+
+/// The lock, held. Dropping it gives it back.
+struct Held<'a, T>(&'a CombiningLock<T>);
+
+impl<T> Held<'_, T> {
+    #[inline]
+    fn work<R>(&mut self, work: impl FnOnce(&mut T) -> R) -> R {
+        // SAFETY: `HELD` is set from before this `Held` was made until it is dropped, so there is no
+        // other one; and this one is borrowed exclusively.
+        self.0.inner.with_mut(|value| work(unsafe { &mut *value }))
+    }
+
+    /// Give it back. `true`: work was left.
+    #[inline]
+    fn release(self) -> bool {
+        ManuallyDrop::new(self).0.unlock()
+    }
+}
+
+impl<T> Drop for Held<'_, T> {
+    fn drop(&mut self) {
+        self.0.unlock();
+    }
 }
 
 impl<T> CombiningLock<T> {
     pub(crate) fn new(inner: T) -> CombiningLock<T> {
         CombiningLock {
-            inner: Mutex::new(inner),
-            left: AtomicBool::new(false),
-            wanted: AtomicU32::new(0),
+            word: AtomicU32::new(0),
+            inner: UnsafeCell::new(inner),
+            gate: Mutex::new(()),
+            freed: Condvar::new(),
         }
     }
 
-    fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        use std::sync::TryLockError;
-        if self.is_wanted() {
-            return None;
+    #[inline]
+    fn try_lock(&self) -> Option<Held<'_, T>> {
+        let mut word = self.word.load(Ordering::Relaxed);
+        while word & !LEFT == 0 {
+            let held = word | HELD;
+            match self.word.compare_exchange(word, held, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return Some(Held(self)),
+                Err(other) => word = other,
+            }
         }
-        match self.inner.try_lock() {
-            Ok(guard) => Some(guard),
-            Err(TryLockError::Poisoned(p)) => Some(p.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
+        None
+    }
+
+    /// `true`: work was left.
+    #[inline]
+    fn unlock(&self) -> bool {
+        // Acquire: what was left is seen with its mark.
+        let word = self.word.fetch_sub(HELD, Ordering::AcqRel);
+        if word >= WANTED {
+            self.wake();
         }
+        word & LEFT != 0
+    }
+
+    #[cold]
+    fn wake(&self) {
+        // A control call that has found the lock held under this mutex sleeps; any other one looks
+        // after this.
+        drop(self.gate.lock());
+        self.freed.notify_all();
     }
 
     /// Have work done: by this thread, or by the one that holds the lock. `leave` makes known what is
@@ -48,22 +110,22 @@ impl<T> CombiningLock<T> {
         work: impl FnMut(&mut T) -> R,
         after: impl FnMut(R),
     ) {
-        if let Some(guard) = self.try_lock() {
-            return self.hold(guard, work, after);
+        if let Some(held) = self.try_lock() {
+            return Self::hold(held, work, after);
         }
         leave();
-        self.left.store(true, Ordering::Release);
-        // Pairs with the fence after an unlock (and, in `control`, after `wanted` was taken back):
-        // either we find the lock free, or its holder finds the mark.
-        fence(Ordering::SeqCst);
-        self.attempt(work, after);
+        // Either the lock is held, and its holder finds the mark, or it is free. Release: the holder
+        // sees with the mark what it marks.
+        if self.word.fetch_or(LEFT, Ordering::AcqRel) & HELD == 0 {
+            self.attempt(work, after);
+        }
     }
 
     /// Do the work, unless another thread does: for threads that will ask again anyway.
     #[inline]
     pub(crate) fn attempt<R>(&self, work: impl FnMut(&mut T) -> R, after: impl FnMut(R)) {
-        if let Some(guard) = self.try_lock() {
-            self.hold(guard, work, after);
+        if let Some(held) = self.try_lock() {
+            Self::hold(held, work, after);
         }
     }
 
@@ -71,36 +133,33 @@ impl<T> CombiningLock<T> {
     /// [`control`](CombiningLock::control).
     #[inline]
     pub(crate) fn try_with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<(R, bool)> {
-        let mut guard = self.try_lock()?;
-        let result = work(&mut guard);
-        drop(guard);
-        fence(Ordering::SeqCst);
-        Some((result, self.left.load(Ordering::Relaxed)))
+        let mut held = self.try_lock()?;
+        let result = held.work(work);
+        Some((result, held.release()))
     }
 
     /// Work, and look again after the unlock.
     #[inline]
     fn hold<'a, R>(
-        &'a self,
-        mut guard: MutexGuard<'a, T>,
+        mut held: Held<'a, T>,
         mut work: impl FnMut(&mut T) -> R,
         mut after: impl FnMut(R),
     ) {
+        let lock: &'a CombiningLock<T> = held.0;
         loop {
-            // A mark set from now on is seen after the unlock; a mark set before, in `work`.
-            if self.left.load(Ordering::Relaxed) {
-                self.left.swap(false, Ordering::AcqRel);
+            // A mark that is set from here on is seen at the unlock; an earlier one, in `work`.
+            if lock.word.load(Ordering::Relaxed) & LEFT != 0 {
+                lock.word.fetch_and(!LEFT, Ordering::Acquire);
             }
-            let result = work(&mut guard);
-            drop(guard);
+            let result = held.work(&mut work);
+            let left = held.release();
             after(result);
-            fence(Ordering::SeqCst);
-            if !self.left.load(Ordering::Relaxed) {
+            if !left {
                 return;
             }
-            match self.try_lock() {
-                Some(again) => guard = again,
-                None => return,
+            match lock.try_lock() {
+                Some(again) => held = again,
+                None => return, // the next holder finds the mark
             }
         }
     }
@@ -108,21 +167,32 @@ impl<T> CombiningLock<T> {
     /// Take the lock for real. The second value: work was left meanwhile, and the caller must
     /// [`drive`](CombiningLock::drive).
     pub(crate) fn control<R>(&self, work: impl FnOnce(&mut T) -> R) -> (R, bool) {
-        self.wanted.fetch_add(1, Ordering::Relaxed);
-        let mut guard = match self.inner.lock() {
-            Ok(guard) => guard,
-            Err(poisoned) => poisoned.into_inner(),
-        };
-        self.wanted.fetch_sub(1, Ordering::Relaxed);
-        let result = work(&mut guard);
-        drop(guard);
-        fence(Ordering::SeqCst);
-        (result, self.left.load(Ordering::Relaxed))
+        let mut word = self.word.fetch_add(WANTED, Ordering::Relaxed) + WANTED;
+        loop {
+            if word & HELD != 0 {
+                let mut gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
+                loop {
+                    word = self.word.load(Ordering::Relaxed);
+                    if word & HELD == 0 {
+                        break;
+                    }
+                    gate = self.freed.wait(gate).unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+            let held = (word - WANTED) | HELD;
+            match self.word.compare_exchange(word, held, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(other) => word = other,
+            }
+        }
+        let mut held = Held(self);
+        let result = held.work(work);
+        (result, held.release())
     }
 
-    /// A control call waits: a holder that makes progress ends its pass.
+    /// A control call waits: a thread that holds the lock for progress ends its pass.
     #[inline]
     pub(crate) fn is_wanted(&self) -> bool {
-        self.wanted.load(Ordering::Relaxed) != 0
+        self.word.load(Ordering::Relaxed) >= WANTED
     }
 }
