@@ -1,26 +1,25 @@
 //! The half of a queue pair that its connection works on, under the link's lock.
 
+use std::sync::Arc;
+
 use transom_memory::{Actor, ConnectionId, DomainId, Memory, QueuePairId, Rights};
 use transom_wire::Time;
 
+use crate::admission::Admission;
 use crate::context::{Effects, SharedReceives, Side};
-use crate::dialect::Places;
 use crate::queue::{Progress, RequestQueue, Slot};
 use crate::tables::QueuePairState;
 use crate::{
-    Completion, CompletionFlags, CompletionKind, Flags, Limits, Operation, QueuePairConfig, Status,
+    Completion, CompletionFlags, CompletionKind, Data, Flags, Limits, Operation, Request, Status,
 };
 
 /// Requests under way, receives, and what is known of their outcome.
 #[derive(Debug)]
 pub struct Execution {
+    admission: Arc<Admission>,
     pub(crate) number: QueuePairId,
     pub(crate) domain: DomainId,
-    receive_domain: DomainId,
-    pub(crate) context: u64,
     pub(crate) shared: bool,
-    places: Places,
-    flushes_acknowledged: bool,
     pub(crate) state: QueuePairState,
     /// The state that the front half knows of.
     pub(crate) told: QueuePairState,
@@ -50,8 +49,6 @@ pub struct Execution {
     pub(crate) limits: Limits,
     /// The operations that the peer may use at all.
     pub(crate) access: Rights,
-    pub(crate) freed: u32,
-    pub(crate) freed_receives: u32,
 }
 
 /// A message as the completion of its receive shows it.
@@ -76,18 +73,15 @@ pub(crate) enum Value {
 
 impl Execution {
     pub(crate) fn new(
-        config: &QueuePairConfig,
+        admission: &Arc<Admission>,
         state: QueuePairState,
         (limits, access): (Limits, Rights),
     ) -> Execution {
         Execution {
-            number: config.number,
-            domain: config.domain,
-            receive_domain: config.receive_domain,
-            context: config.context,
-            shared: config.shared,
-            places: config.dialect.places,
-            flushes_acknowledged: config.dialect.flushes_acknowledged,
+            admission: Arc::clone(admission),
+            number: admission.config.number,
+            domain: admission.config.domain,
+            shared: admission.config.shared,
             state,
             told: state,
             requests: RequestQueue::default(),
@@ -104,8 +98,6 @@ impl Execution {
             opened: false,
             limits,
             access,
-            freed: 0,
-            freed_receives: 0,
         }
     }
 
@@ -121,15 +113,50 @@ impl Execution {
         self.number
     }
 
-    /// Requests and receives that have completed since the last time. Pass their places to
-    /// [`QueuePair::free`](crate::QueuePair::free) before the completions are seen.
+    /// Post a request straight to this half, under the link's lock: as [`QueuePair::post`], if nothing
+    /// [waits](QueuePair::is_waiting) in the front half.
+    ///
+    /// [`QueuePair::post`]: crate::QueuePair::post
+    /// [`QueuePair::is_waiting`]: crate::QueuePair::is_waiting
+    ///
+    /// # Errors
+    /// As [`QueuePair::post`].
     #[inline]
-    pub fn take_freed(&mut self) -> (u32, u32) {
-        (std::mem::take(&mut self.freed), std::mem::take(&mut self.freed_receives))
+    pub fn post(&mut self, request: &Request, data: Data<'_>) -> Result<(), Status> {
+        self.admission.post(self.state, &mut self.requests, request, data)
     }
 
-    /// Whether [`QueuePair::exchange`](crate::QueuePair::exchange) has more to carry back than freed
-    /// places.
+    /// The same for several, in order: all of them, or, after an error, none.
+    ///
+    /// # Errors
+    /// As [`Execution::post`], for the first request that is refused.
+    pub fn post_list<'a>(
+        &mut self,
+        list: impl Iterator<Item = (Request, Data<'a>)> + Clone,
+    ) -> Result<(), Status> {
+        self.admission.post_list(self.state, &mut self.requests, list)
+    }
+
+    /// Post a Bind, as [`Execution::post`], and execute it, if everything that was posted before has
+    /// gone and its success is silent: the window is open when this returns, and there is nothing left
+    /// to retire. `None`: it is to be posted like any other request, and nothing has happened.
+    #[inline]
+    pub fn bind_now(&self, request: &Request, memory: &Memory) -> Option<Result<(), Status>> {
+        let Operation::Bind { window } = request.operation else { return None };
+        let fenced = request.flags.contains(Flags::READ_FENCE) && self.reads > 0;
+        let silent = request.flags.contains(Flags::SILENT_SUCCESS);
+        let connected = self.state == QueuePairState::Connected && !self.is_news();
+        if fenced || !silent || !connected || !self.is_all_gone() {
+            return None;
+        }
+        if let Err(status) = self.admission.probe(self.state, request, Data::Sges(&[])) {
+            return Some(Err(status));
+        }
+        // A Bind whose reservation is gone fails like any other request.
+        memory.activate(window).then_some(Ok(()))
+    }
+
+    /// Whether [`QueuePair::exchange`](crate::QueuePair::exchange) has a new state to carry back.
     #[must_use]
     #[inline]
     pub fn is_news(&self) -> bool {
@@ -142,7 +169,7 @@ impl Execution {
 
     /// The actor that receives: judged where the receives belong.
     pub(crate) fn receiver(&self, connection: ConnectionId) -> Actor {
-        Actor { domain: self.receive_domain, ..self.actor(connection) }
+        Actor { domain: self.admission.config.receive_domain, ..self.actor(connection) }
     }
 
     /// The next request to start, unless something before it has failed.
@@ -275,7 +302,9 @@ impl Execution {
         let Some(slot) = self.requests.pop() else { return };
         self.next = self.next.max(self.requests.first());
         let silent = slot.flags.contains(Flags::SILENT_SUCCESS) && status.is_success();
-        self.freed += u32::from(silent || self.places == Places::UntilCompleted);
+        if silent || self.admission.frees() {
+            self.admission.requests.free();
+        }
         if silent {
             return;
         }
@@ -285,7 +314,7 @@ impl Execution {
     fn completion(&self, slot: &Slot, status: Status, length: u64, denial: u64) -> Completion {
         Completion {
             request_context: slot.context,
-            queue_pair_context: self.context,
+            queue_pair_context: self.admission.config.context,
             queue_pair: self.number,
             kind: slot.operation.kind(),
             status,
@@ -328,7 +357,9 @@ impl Execution {
     fn pop_receive(&mut self) -> Option<Slot> {
         let slot = self.receives.pop()?;
         self.receiving = false;
-        self.freed_receives += u32::from(self.places == Places::UntilCompleted);
+        if self.admission.frees() && !self.shared {
+            self.admission.receives.free();
+        }
         Some(slot)
     }
 
@@ -365,7 +396,7 @@ impl Execution {
         let mut behind_failure = false;
         while let Some(slot) = self.requests.front() {
             let (status, id) = if !slot.status.is_success() {
-                behind_failure = self.flushes_acknowledged;
+                behind_failure = self.admission.config.dialect.flushes_acknowledged;
                 (slot.status, slot.denial)
             } else if !behind_failure && self.finished(slot) {
                 (Status::Success, 0)

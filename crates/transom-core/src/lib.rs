@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::missing_errors_doc)]
 
+mod admission;
 mod cm;
 mod connection;
 mod context;

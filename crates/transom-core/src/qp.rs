@@ -4,15 +4,17 @@
 //! connection's own half is the [`Execution`]; [`QueuePair::exchange`] carries posts one way and
 //! freed places the other.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use transom_memory::{DomainId, Memory, QueuePairId, Rights};
 use transom_wire::Time;
 
+use crate::admission::Admission;
 use crate::dialect::{PeerGone, Places};
 use crate::exec::Execution;
 use crate::queue::{Progress, RequestQueue};
-use crate::tables::{Posting, QueuePairState};
+use crate::tables::QueuePairState;
 use crate::{
     Completion, CompletionFlags, Data, Dialect, Effects, Flags, Operation, Request, Sge, Side,
     Status,
@@ -94,7 +96,7 @@ pub enum QueuePairEvent {
 /// The front half.
 #[derive(Debug)]
 pub struct QueuePair {
-    config: QueuePairConfig,
+    admission: Arc<Admission>,
     state: QueuePairState,
     limits: Limits,
     access: Rights,
@@ -107,21 +109,6 @@ pub struct QueuePair {
     kept: bool,
     posted: RequestQueue,
     receives: RequestQueue,
-    /// Requests that take up a place.
-    outstanding: u32,
-    outstanding_receives: u32,
-}
-
-/// Pieces of memory in one fast registration: 256 MiB of pages that lie apart.
-const MOST_PIECES: usize = 1 << 16;
-
-/// Sum of a list, or why it is refused inline (ND2 2.9).
-pub(crate) fn admit(list: &[Sge], max_sge: usize, largest: u64) -> Result<u64, Status> {
-    if list.len() > max_sge {
-        return Err(Status::DataOverrun);
-    }
-    let length = list.iter().map(|sge| u64::from(sge.length)).sum();
-    if length > largest { Err(Status::BufferOverflow) } else { Ok(length) }
 }
 
 impl QueuePair {
@@ -129,7 +116,7 @@ impl QueuePair {
     #[must_use]
     pub fn new(config: QueuePairConfig) -> QueuePair {
         QueuePair {
-            config,
+            admission: Arc::new(Admission::new(config)),
             state: QueuePairState::Idle,
             limits: Limits::default(),
             access: Rights::REMOTE,
@@ -139,15 +126,13 @@ impl QueuePair {
             kept: false,
             posted: RequestQueue::default(),
             receives: RequestQueue::default(),
-            outstanding: 0,
-            outstanding_receives: 0,
         }
     }
 
     /// The parameters it was made with.
     #[must_use]
     pub fn config(&self) -> &QueuePairConfig {
-        &self.config
+        &self.admission.config
     }
 
     /// The queue pair's state.
@@ -169,76 +154,13 @@ impl QueuePair {
     /// `ConnectionInvalid` in a state without posts; `NoMoreEntries`; `DataOverrun`;
     /// `BufferOverflow`; `NotSupported`. Nothing is changed.
     pub fn post(&mut self, request: &Request, data: Data<'_>) -> Result<(), Status> {
-        let length = self.admit(request, data)?;
-        self.posted.push(request.context, request.operation, request.flags, data, length);
-        Ok(())
+        self.admission.post(self.state, &mut self.posted, request, data)
     }
 
-    /// The same, straight to the other half: if nothing [waits](QueuePair::is_waiting) to be carried there.
-    ///
-    /// # Errors
-    /// As [`QueuePair::post`].
-    #[inline]
-    pub fn post_to(
-        &mut self,
-        execution: &mut Execution,
-        request: &Request,
-        data: Data<'_>,
-    ) -> Result<(), Status> {
-        let length = self.admit(request, data)?;
-        let requests = &mut execution.requests;
-        requests.push(request.context, request.operation, request.flags, data, length);
-        Ok(())
-    }
-
-    /// Requests wait for [`QueuePair::exchange`].
+    /// Requests wait for [`QueuePair::exchange`]: none may go past them ([`Execution::post`]).
     #[must_use]
-    #[inline]
     pub fn is_waiting(&self) -> bool {
         !self.posted.is_empty()
-    }
-
-    /// Post a Bind and execute it, if everything that was posted before has gone and its success is
-    /// silent: the window is open when this returns, and there is nothing left to retire. `None`: it
-    /// is to be posted like any other request, and nothing has happened.
-    #[inline]
-    pub fn bind_now(
-        &mut self,
-        execution: &Execution,
-        request: &Request,
-        memory: &Memory,
-    ) -> Option<Result<(), Status>> {
-        let Operation::Bind { window } = request.operation else { return None };
-        let fenced = request.flags.contains(Flags::READ_FENCE) && execution.reads > 0;
-        let silent = request.flags.contains(Flags::SILENT_SUCCESS);
-        let connected = execution.state == QueuePairState::Connected && !execution.is_news();
-        if fenced || !silent || !connected || self.is_waiting() || !execution.is_all_gone() {
-            return None;
-        }
-        if let Err(status) = self.room_for(request, Data::Sges(&[])) {
-            return Some(Err(status));
-        }
-        // A Bind whose reservation is gone fails like any other request.
-        memory.activate(window).then_some(Ok(()))
-    }
-
-    /// Whether a request may be posted now, and there is a place for it. Its length.
-    #[inline]
-    fn room_for(&self, request: &Request, data: Data<'_>) -> Result<u64, Status> {
-        self.gate(self.config.dialect.posting.initiator)?;
-        let length = self.judge(request, data)?;
-        if self.outstanding >= self.config.initiator_depth {
-            return Err(Status::NoMoreEntries);
-        }
-        Ok(length)
-    }
-
-    /// The same; it takes the place.
-    #[inline]
-    fn admit(&mut self, request: &Request, data: Data<'_>) -> Result<u64, Status> {
-        let length = self.room_for(request, data)?;
-        self.outstanding += 1;
-        Ok(length)
     }
 
     /// Post several requests, in order: all of them, or, after an error, none.
@@ -249,46 +171,7 @@ impl QueuePair {
         &mut self,
         list: impl Iterator<Item = (Request, Data<'a>)> + Clone,
     ) -> Result<(), Status> {
-        let mut posted = std::mem::take(&mut self.posted);
-        let done = self.post_list_in(&mut posted, list);
-        self.posted = posted;
-        done
-    }
-
-    /// The same, straight to the other half: see [`QueuePair::post_to`].
-    ///
-    /// # Errors
-    /// As [`QueuePair::post_list`].
-    pub fn post_list_to<'a>(
-        &mut self,
-        execution: &mut Execution,
-        list: impl Iterator<Item = (Request, Data<'a>)> + Clone,
-    ) -> Result<(), Status> {
-        self.post_list_in(&mut execution.requests, list)
-    }
-
-    fn post_list_in<'a>(
-        &mut self,
-        queue: &mut RequestQueue,
-        list: impl Iterator<Item = (Request, Data<'a>)> + Clone,
-    ) -> Result<(), Status> {
-        self.gate(self.config.dialect.posting.initiator)?;
-        // Once to know that all may be posted, and once to post them: the list is walked twice, and what
-        // was found the first time has no place that costs no allocation.
-        let mut count = 0_u32;
-        for (request, data) in list.clone() {
-            self.judge(&request, data)?;
-            count = count.saturating_add(1);
-        }
-        if count > self.config.initiator_depth.saturating_sub(self.outstanding) {
-            return Err(Status::NoMoreEntries);
-        }
-        self.outstanding += count;
-        for (request, data) in list {
-            let length = self.judge(&request, data)?;
-            queue.push(request.context, request.operation, request.flags, data, length);
-        }
-        Ok(())
+        self.admission.post_list(self.state, &mut self.posted, list)
     }
 
     /// Post several requests, in order, up to the first that is refused: how many were posted, and why
@@ -307,72 +190,13 @@ impl QueuePair {
         (posted, Ok(()))
     }
 
-    /// Whether a request may be posted at all; its length.
-    #[inline]
-    fn judge(&self, request: &Request, data: Data<'_>) -> Result<u64, Status> {
-        let length = match data {
-            Data::Sges(list) => {
-                admit(list, self.config.initiator_sge as usize, self.config.largest_transfer)?
-            }
-            Data::Inline(bytes) if bytes.len() <= self.config.inline_size as usize => {
-                bytes.len() as u64
-            }
-            Data::Inline(_) => return Err(Status::BufferOverflow),
-            Data::Memory(pieces) if pieces.len() > MOST_PIECES => return Err(Status::DataOverrun),
-            Data::Memory(_) => 0,
-        };
-        match request.operation {
-            Operation::Send
-            | Operation::SendWithInvalidate { .. }
-            | Operation::SendWithImmediate { .. }
-            | Operation::Write { .. }
-            | Operation::WriteWithImmediate { .. }
-            | Operation::Read { .. }
-            | Operation::Bind { .. }
-            | Operation::Invalidate { .. }
-            | Operation::FastRegister { .. } => {}
-            Operation::Atomic { .. } if length == 8 => {}
-            Operation::Atomic { .. } => return Err(Status::InvalidRequest),
-            Operation::Unsupported { status } if !status.is_success() => {}
-            _ => return Err(Status::NotSupported),
-        }
-        let registers = matches!(request.operation, Operation::FastRegister { .. });
-        if registers != matches!(data, Data::Memory(_)) {
-            return Err(Status::InvalidRequest);
-        }
-        if length > 0
-            && (!request.operation.has_data()
-                || request.operation.fetches() && matches!(data, Data::Inline(_)))
-        {
-            return Err(Status::InvalidRequest);
-        }
-        Ok(length)
-    }
-
     /// Post a receive. An error changes nothing.
     ///
     /// # Errors
     /// `InvalidRequest` with a shared queue; `ConnectionInvalid` in a state without receives;
     /// `NoMoreEntries`; `DataOverrun`; `BufferOverflow`.
     pub fn post_receive(&mut self, context: u64, list: &[Sge]) -> Result<(), Status> {
-        if self.config.shared {
-            return Err(Status::InvalidRequest);
-        }
-        self.gate(self.config.dialect.posting.receive)?;
-        let length = admit(list, self.config.receive_sge as usize, self.config.largest_transfer)?;
-        if self.outstanding_receives >= self.config.receive_depth {
-            return Err(Status::NoMoreEntries);
-        }
-        self.outstanding_receives += 1;
-        self.receives.push(context, Operation::Receive, Flags::NONE, Data::Sges(list), length);
-        Ok(())
-    }
-
-    fn gate(&self, row: [Posting; 6]) -> Result<(), Status> {
-        match row[self.state as usize] {
-            Posting::Accept | Posting::Cancel => Ok(()),
-            Posting::Refuse(status) => Err(status),
-        }
+        self.admission.post_receive(self.state, &mut self.receives, context, list)
     }
 
     /// Give the other half to a connection that is being made (`Connecting` or `Accepting`).
@@ -394,7 +218,7 @@ impl QueuePair {
         }
         self.attached = true;
         self.state = state;
-        Ok(Execution::new(&self.config, state, (self.limits, self.access)))
+        Ok(Execution::new(&self.admission, state, (self.limits, self.access)))
     }
 
     /// Take the other half back: of a Connect that failed, the queue pair is as it was before it; of
@@ -413,18 +237,9 @@ impl QueuePair {
         self.receives = std::mem::take(&mut execution.receives);
     }
 
-    /// Places are free again that [`Execution::take_freed`] has counted.
-    pub fn free(&mut self, requests: u32, receives: u32) {
-        self.outstanding = self.outstanding.saturating_sub(requests);
-        self.outstanding_receives = self.outstanding_receives.saturating_sub(receives);
-    }
-
-    /// Carry new posts to the other half, and its freed places and state back. Call it under the
-    /// link's lock, before a pass and after it, before completions are queued. `true`: something new
-    /// came over.
+    /// Carry new posts to the other half, and its state back. Call it under the link's lock, before a
+    /// pass and after it, before completions are queued. `true`: something new came over.
     pub fn exchange(&mut self, execution: &mut Execution) -> bool {
-        let (requests, receives) = execution.take_freed();
-        self.free(requests, receives);
         self.state = execution.state;
         execution.told = execution.state;
         let news = !self.posted.is_empty() || !self.receives.is_empty();
@@ -455,14 +270,20 @@ impl QueuePair {
             {
                 memory.abandon(window, now.0);
             }
-            if slot.flags.contains(Flags::SILENT_SUCCESS) && status.is_success() {
-                self.outstanding = self.outstanding.saturating_sub(1);
+            let silent = slot.flags.contains(Flags::SILENT_SUCCESS) && status.is_success();
+            if silent || self.admission.frees() {
+                match side {
+                    Side::Initiator => self.admission.requests.give_back(),
+                    Side::Receive => self.admission.receives.give_back(),
+                }
+            }
+            if silent {
                 continue;
             }
             let completion = Completion {
                 request_context: slot.context,
-                queue_pair_context: self.config.context,
-                queue_pair: self.config.number,
+                queue_pair_context: self.admission.config.context,
+                queue_pair: self.admission.config.number,
                 kind: slot.operation.kind(),
                 status,
                 length: if done { slot.length as u32 } else { 0 },
@@ -472,18 +293,13 @@ impl QueuePair {
             };
             effects.complete(side, completion);
         }
-        if self.config.dialect.places == Places::UntilCompleted {
-            self.outstanding = 0;
-            self.outstanding_receives = 0;
-        }
     }
 
     /// The program has retrieved a completion: where the dialect says so, its place is free only now.
-    pub fn retrieved(&mut self, receive: bool) {
-        if self.config.dialect.places == Places::UntilRetrieved {
-            let place =
-                if receive { &mut self.outstanding_receives } else { &mut self.outstanding };
-            *place = place.saturating_sub(1);
+    pub fn retrieved(&self, receive: bool) {
+        let Admission { config, requests, receives } = &*self.admission;
+        if config.dialect.places == Places::UntilRetrieved {
+            if receive { receives } else { requests }.give_back();
         }
     }
 
@@ -521,7 +337,7 @@ impl QueuePair {
     /// Until when a connection has to come about for the requests that wait for one. Ask behind each
     /// post without a connection, and when a connection has ended.
     pub fn connection_due(&mut self, now: Time) -> Option<Time> {
-        let waits = self.config.dialect.peer_gone == PeerGone::Await
+        let waits = self.admission.config.dialect.peer_gone == PeerGone::Await
             && !self.attached
             && self.state == QueuePairState::Idle
             && !self.posted.is_empty();
@@ -548,7 +364,7 @@ impl QueuePair {
 
     fn fail(&mut self, memory: &Memory, now: Time, effects: &mut Effects) {
         self.state = QueuePairState::Error;
-        memory.close_queue_pair(self.config.number, now.0);
+        memory.close_queue_pair(self.admission.config.number, now.0);
         self.complete_ended(memory, now, effects);
     }
 
@@ -567,8 +383,9 @@ impl QueuePair {
             }
         }
         while self.receives.pop().is_some() {}
-        memory.close_queue_pair(self.config.number, now.0);
-        (self.outstanding, self.outstanding_receives) = (0, 0);
+        memory.close_queue_pair(self.admission.config.number, now.0);
+        self.admission.requests.clear();
+        self.admission.receives.clear();
         (self.waits_since, self.reconnects, self.kept) = (None, false, false);
         self.state = QueuePairState::Idle;
         Ok(())
@@ -586,7 +403,7 @@ impl QueuePair {
     /// Requests and receives that take up places: posted and not completed, or as the dialect says.
     #[must_use]
     pub fn outstanding(&self) -> (u32, u32) {
-        (self.outstanding, self.outstanding_receives)
+        (self.admission.requests.len(), self.admission.receives.len())
     }
 }
 
@@ -641,13 +458,13 @@ mod tests {
 
     #[test]
     fn a_bind_executes_at_its_call_when_nothing_is_before_it() {
-        let (mut pair, execution, memory) = connected();
+        let (pair, execution, memory) = connected();
         let request = bind(&memory, Flags::SILENT_SUCCESS);
-        assert_eq!(pair.bind_now(&execution, &request, &memory), Some(Ok(())));
+        assert_eq!(execution.bind_now(&request, &memory), Some(Ok(())));
         assert!(!waits(&memory, &request), "it is open");
-        assert_eq!((pair.outstanding, execution.requests.is_empty()), (0, true));
+        assert_eq!((pair.outstanding(), execution.requests.is_empty()), ((0, 0), true));
         // The window's reservation is gone: the Bind fails in its turn.
-        assert_eq!(pair.bind_now(&execution, &request, &memory), None);
+        assert_eq!(execution.bind_now(&request, &memory), None);
     }
 
     /// Each leaves the reservation and the queue pair as they were.
@@ -672,19 +489,16 @@ mod tests {
             let (mut pair, mut execution, memory) = connected();
             spoil(&mut pair, &mut execution);
             let request = bind(&memory, flags);
-            assert_eq!(pair.bind_now(&execution, &request, &memory), None, "{why}");
-            assert!(waits(&memory, &request) && pair.outstanding == 0, "{why}");
+            assert_eq!(execution.bind_now(&request, &memory), None, "{why}");
+            assert!(waits(&memory, &request) && pair.outstanding() == (0, 0), "{why}");
         }
-        for carried in [false, true] {
-            let (mut pair, mut execution, memory) = connected();
-            post(&mut pair);
-            if carried {
-                pair.exchange(&mut execution);
-            }
-            let request = bind(&memory, silent);
-            assert_eq!(pair.bind_now(&execution, &request, &memory), None, "carried: {carried}");
-            assert!(waits(&memory, &request) && pair.outstanding == 1);
-        }
+        let (mut pair, mut execution, memory) = connected();
+        post(&mut pair);
+        assert!(pair.is_waiting(), "its caller asks for that");
+        pair.exchange(&mut execution);
+        let request = bind(&memory, silent);
+        assert_eq!(execution.bind_now(&request, &memory), None, "a request is before it");
+        assert!(waits(&memory, &request) && pair.outstanding() == (1, 0));
         // The queue is full of what has gone.
         let (mut pair, mut execution, memory) = connected();
         post(&mut pair);
@@ -692,10 +506,30 @@ mod tests {
         pair.exchange(&mut execution);
         execution.advance(Progress::Sent);
         let request = bind(&memory, silent);
-        assert_eq!(pair.bind_now(&execution, &request, &memory), None, "the second has not gone");
+        assert_eq!(execution.bind_now(&request, &memory), None, "the second has not gone");
         execution.advance(Progress::Sent);
         let full = Some(Err(Status::NoMoreEntries));
-        assert_eq!(pair.bind_now(&execution, &request, &memory), full);
-        assert!(waits(&memory, &request) && pair.outstanding == 2);
+        assert_eq!(execution.bind_now(&request, &memory), full);
+        assert!(waits(&memory, &request) && pair.outstanding() == (2, 0));
+    }
+
+    /// Whichever half takes a request, it takes one of the same places, and by the same rule.
+    #[test]
+    fn both_halves_share_their_places() {
+        let (mut pair, mut execution, _) = connected();
+        let send = Request { context: 2, operation: Operation::Send, flags: Flags::NONE };
+        let full = Err(Status::NoMoreEntries);
+        assert_eq!(pair.post(&send, Data::Sges(&[])), Ok(()));
+        let two = || std::iter::repeat_n((send, Data::Sges(&[][..])), 2);
+        assert_eq!(execution.post_list(two()), full, "one place is left");
+        assert_eq!(execution.post(&send, Data::Sges(&[])), Ok(()));
+        assert_eq!((pair.outstanding(), execution.requests.len()), ((2, 0), 1));
+        assert_eq!(pair.post(&send, Data::Sges(&[])), full);
+        assert_eq!(execution.post(&send, Data::Sges(&[])), full);
+        let entries = [Sge::default(); 2];
+        let long = execution.post(&send, Data::Sges(&entries));
+        assert_eq!(long, Err(Status::DataOverrun));
+        assert_eq!((pair.outstanding(), execution.requests.len()), ((2, 0), 1));
+        assert!(pair.is_waiting());
     }
 }

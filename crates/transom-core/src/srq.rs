@@ -3,7 +3,7 @@
 use transom_memory::QueuePairId;
 
 use crate::queue::RequestQueue;
-use crate::{Data, Finished, Flags, Operation, Sge, Status, qp};
+use crate::{Data, Finished, Flags, Operation, Sge, Status, admission};
 
 /// Receives that several queue pairs share. They belong to the queue: the end of a queue pair
 /// flushes none of them.
@@ -44,7 +44,7 @@ impl SharedReceiveQueue {
         list: &[Sge],
         wake: &mut Vec<QueuePairId>,
     ) -> Result<(), Status> {
-        let length = qp::admit(list, self.max_sge, self.largest_transfer)?;
+        let length = admission::admit(list, self.max_sge, self.largest_transfer)?;
         if self.receives.len() >= self.depth {
             return Err(Status::NoMoreEntries);
         }

@@ -67,8 +67,6 @@ mod qp {
             QueuesOverview { requests: (0, 0), receives: (0, 0) }
         }
 
-        fn add_freed(&self, _: (u32, u32)) {}
-
         fn shared_receives(&self) -> Option<&dyn SharedReceives> {
             None
         }

@@ -325,7 +325,7 @@ impl Endpoint {
     /// there is nothing. Whether there was anything.
     pub(crate) fn drain(&self) -> bool {
         if self.queue.is_empty() {
-            self.queue.progress();
+            self.raw.progress();
         }
         self.hand_out()
     }
@@ -340,7 +340,7 @@ impl Endpoint {
         if any {
             self.hand_out();
         } else {
-            self.queue.progress();
+            self.raw.progress();
         }
         let succeeded = self.requests.count();
         let more = self.reported.load(Relaxed) != succeeded;

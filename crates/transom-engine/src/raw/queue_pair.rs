@@ -302,6 +302,14 @@ impl QueuePair {
         self.0.qp.post_receive(context, list).map_err(|s| Error::post(s, "post a receive"))
     }
 
+    /// Make progress on its connection without retrieving anything: as
+    /// [`CompletionQueue::progress`], for a program whose completion queue is fed by no other queue pair.
+    pub fn progress(&self) {
+        if self.0.owner.here().is_ok() {
+            self.0.qp.progress();
+        }
+    }
+
     /// Whether the memory table permits this use of an entry to this queue pair's own program.
     /// Nothing is held by a yes: the request itself is judged again. `connection`: the one that the
     /// entry's region belongs to, if it belongs to any.

@@ -92,6 +92,8 @@ pub(crate) struct Link {
     unread: AtomicBool,
     /// Nothing is read for now: a message of the peer's waits for a receive. A thread that sleeps sees this.
     read_paused: AtomicBool,
+    /// The link is torn down: no thread makes a pass over it.
+    gone: AtomicBool,
     /// The peer, if it was identified as the link came in.
     pub(crate) known: OnceLock<PeerIdentity>,
     /// The silence that has ended the link, if one has.
@@ -268,6 +270,7 @@ impl Link {
             served: AtomicBool::new(false),
             unread: AtomicBool::new(false),
             read_paused: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
             known: OnceLock::new(),
             silence: OnceLock::new(),
             events: EventQueue::default(),
@@ -284,6 +287,12 @@ impl Link {
     /// Rings carry its bytes.
     pub(crate) fn is_over_rings(&self) -> bool {
         self.bell.get().is_some()
+    }
+
+    /// There is nothing left to do on it.
+    #[inline]
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
     }
 
     pub(crate) fn local(&self) -> Result<SocketAddr, IoError> {

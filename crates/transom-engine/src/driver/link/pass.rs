@@ -266,6 +266,7 @@ impl Link {
         if let (Some(capture), Some(end)) = (&self.shared.capture, state.captured.take()) {
             capture.record(|recorder, now| recorder.close(end, now));
         }
+        self.gone.store(true, Ordering::Relaxed);
         state.starting = None;
         state.partial = Vec::new();
         state.out.bytes = Vec::new();
@@ -369,7 +370,7 @@ impl State {
         self.qp = Some(qp);
     }
 
-    /// Carry new posts over, and what the front half must know back.
+    /// Carry new posts over, and the state back.
     pub(crate) fn exchange(&mut self) {
         if let (Some(qp), Some(execution)) = (&self.qp, self.connection.execution()) {
             qp.exchange(execution);
@@ -382,17 +383,12 @@ impl State {
         if is_ours { self.connection.execution() } else { None }
     }
 
-    /// After a pass: tell the front half of places that are free again, without its lock, and of
-    /// more than that under it.
+    /// After a pass: tell the front half of a state that it does not know.
+    #[inline]
     pub(crate) fn report(&mut self) {
         let (Some(qp), Some(execution)) = (&self.qp, self.connection.execution()) else { return };
         if execution.is_news() {
             qp.exchange(execution);
-        } else {
-            let freed = execution.take_freed();
-            if freed != (0, 0) {
-                qp.add_freed(freed);
-            }
         }
     }
 }

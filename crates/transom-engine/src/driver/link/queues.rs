@@ -28,14 +28,11 @@ pub(crate) trait Queues: Debug + Send + Sync {
     /// The queue pair's number.
     fn number(&self) -> QueuePairId;
 
-    /// Carry new posts over to `execution`, and what the front half must know back.
+    /// Carry new posts over to `execution`, and its state back.
     fn exchange(&self, execution: &mut Execution);
 
     /// How full its queues are.
     fn overview(&self) -> QueuesOverview;
-
-    /// Frees the places of this many completed requests and receives.
-    fn add_freed(&self, freed: (u32, u32));
 
     /// The shared receive queue, if the queue pair uses one.
     fn shared_receives(&self) -> Option<&dyn SharedReceives>;

@@ -135,7 +135,7 @@ impl Link {
             return false;
         }
         rings.acknowledge(connection, bell, now);
-        state.report(); // a place is free before its completion is seen
+        state.report();
         self.events.post(&mut state.effects, state.qp.as_ref(), notifications);
         state.idle_until = Some(state.housekeeping_at);
         true

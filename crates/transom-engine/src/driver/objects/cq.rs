@@ -20,7 +20,7 @@ use crate::{Capacity, Completion, CompletionQueue, EndReason, NotifyKind, Status
 pub(crate) const HOT: usize = 8;
 
 /// How often a poll looks at the only link: looking costs less than being called again.
-const LOOKS: u32 = 3;
+pub(super) const LOOKS: u32 = 3;
 /// How often a thread looks at rings before it sleeps: for some five microseconds.
 const LINGER: u32 = 12;
 

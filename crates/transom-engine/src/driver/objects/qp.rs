@@ -1,18 +1,18 @@
 //! A queue pair with its completion queues, and the link that works on it.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use transom_memory::{QueuePairId, Rights};
 use transom_wire::Time;
 
-use super::cq::Cq;
+use super::cq::{Cq, LOOKS};
 use super::srq::Srq;
 use crate::dialect::PeerGone;
+use crate::driver::link::Link;
 use crate::driver::link::control::report;
 use crate::driver::link::notifications::Notifications;
 use crate::driver::link::queues::{Queues, QueuesOverview, Settle};
-use crate::driver::link::{Link, State};
 use crate::driver::schedule::shared::{ReceiveWaiter, Shared, Source};
 use crate::sys;
 use crate::{
@@ -25,33 +25,6 @@ use crate::{
 pub(crate) struct Front {
     pub(crate) pair: QueuePair,
     link: Option<Arc<Link>>,
-    /// The counts of [`Freed`] that the pair has taken over.
-    heard: (u32, u32),
-}
-
-/// Requests and receives that have completed, ever, counted under the lock of the queue pair's
-/// link. The front half catches up when it is locked, so a completion costs no lock.
-#[derive(Debug, Default)]
-pub(crate) struct Freed {
-    requests: AtomicU32,
-    receives: AtomicU32,
-}
-
-impl Freed {
-    /// Called under the link's lock, so there is one writer. Release: a thread that sees the count
-    /// may use the places.
-    pub(crate) fn add(&self, (requests, receives): (u32, u32)) {
-        for (counter, more) in [(&self.requests, requests), (&self.receives, receives)] {
-            if more != 0 {
-                let count = counter.load(Ordering::Relaxed).wrapping_add(more);
-                counter.store(count, Ordering::Release);
-            }
-        }
-    }
-
-    fn read(&self) -> (u32, u32) {
-        (self.requests.load(Ordering::Acquire), self.receives.load(Ordering::Acquire))
-    }
 }
 
 #[derive(Debug)]
@@ -63,11 +36,15 @@ pub(crate) struct Qp {
     /// Takes requests that succeed, in place of `initiator`.
     settle: Option<Arc<dyn Settle>>,
     pub(crate) shared: Option<Arc<Srq>>,
-    pub(crate) freed: Freed,
     adapter: Arc<Shared>,
     /// The queue pair's key among the timers, if its requests may wait for a connection.
     key: u64,
     front: Mutex<Front>,
+    /// Posts may be in the front half that the link has not got: none may go past them. Written under the
+    /// front half's lock.
+    waiting: AtomicBool,
+    /// The link of its connection, once that is established, if it can have no other one.
+    only_link: OnceLock<Arc<Link>>,
 }
 
 /// A queue pair whose requests may wait for a connection, as the timers hold it.
@@ -121,9 +98,22 @@ impl Qp {
         let config = *pair.config();
         initiator.queue().bind(config.initiator_depth as usize);
         receive.queue().bind(config.receive_depth as usize);
-        let front = Mutex::new(Front { pair, link: None, heard: (0, 0) });
-        let (number, freed, key) = (config.number, Freed::default(), adapter.new_key());
-        Qp { number, config, initiator, receive, settle, shared, freed, adapter, key, front }
+        let front = Mutex::new(Front { pair, link: None });
+        let (number, key) = (config.number, adapter.new_key());
+        let (waiting, only_link) = (AtomicBool::new(false), OnceLock::new());
+        Qp {
+            number,
+            config,
+            initiator,
+            receive,
+            settle,
+            shared,
+            adapter,
+            key,
+            front,
+            waiting,
+            only_link,
+        }
     }
 
     /// Have the timers know it, if its requests may wait for a connection.
@@ -134,17 +124,32 @@ impl Qp {
     }
 
     pub(crate) fn front(&self) -> MutexGuard<'_, Front> {
-        let mut front = self.front.lock().unwrap_or_else(PoisonError::into_inner);
-        let freed = self.freed.read();
-        let heard = std::mem::replace(&mut front.heard, freed);
-        if heard != freed {
-            front.pair.free(freed.0.wrapping_sub(heard.0), freed.1.wrapping_sub(heard.1));
-        }
-        front
+        self.front.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn link(&self) -> Option<Arc<Link>> {
         self.front().link.clone()
+    }
+
+    /// Its link, found without a lock, if it can have no other one.
+    #[inline]
+    fn only_link(&self) -> Option<&Link> {
+        match self.only_link.get() {
+            Some(link) => Some(&**link).filter(|link| !link.is_gone()),
+            None => self.find_only_link().map(|link| &**link),
+        }
+    }
+
+    #[cold]
+    fn find_only_link(&self) -> Option<&Arc<Link>> {
+        if self.config.dialect.peer_gone == PeerGone::Await {
+            return None;
+        }
+        let front = self.front();
+        let established = front.pair.state() == QueuePairState::Connected;
+        let link = front.link.clone().filter(|_| established)?;
+        drop(front);
+        Some(self.only_link.get_or_init(|| link))
     }
 
     /// A link works on it from now on; its completion queues poll that link.
@@ -155,22 +160,20 @@ impl Qp {
     }
 
     pub(crate) fn post(&self, request: &Request, data: Data<'_>) -> Result<(), Status> {
-        let mut front = self.front();
-        let short = if is_small(request, data) {
-            let post = |pair: &mut QueuePair, to: &mut Execution| pair.post_to(to, request, data);
-            self.post_short(&mut front, post)
+        let done = if is_small(request, data) {
+            self.post_short(|execution| execution.post(request, data))
         } else if let (Operation::Bind { .. }, Data::Sges([])) = (request.operation, data) {
-            let Front { pair, link, .. } = &mut *front;
-            let bind = |state: &mut State| {
-                pair.bind_now(state.execution_of(self)?, request, &self.adapter.memory)
-            };
-            link.as_deref().and_then(|link| link.bind_short(bind))
+            self.with_link(|link| {
+                let memory = &self.adapter.memory;
+                link.bind_short(|state| state.execution_of(self)?.bind_now(request, memory))
+            })
         } else {
             None
         };
-        if let Some((done, more)) = short {
-            return self.posted(front, done, more);
+        if let Some(done) = done {
+            return done;
         }
+        let mut front = self.front();
         front.pair.post(request, data)?;
         self.run(front, false);
         Ok(())
@@ -180,14 +183,13 @@ impl Qp {
         &self,
         list: impl Iterator<Item = (Request, Data<'a>)> + Clone,
     ) -> Result<(), Status> {
-        let mut front = self.front();
         if list.clone().all(|(request, data)| is_small(&request, data)) {
-            let list = list.clone();
-            let post = |pair: &mut QueuePair, to: &mut Execution| pair.post_list_to(to, list);
-            if let Some((done, more)) = self.post_short(&mut front, post) {
-                return self.posted(front, done, more);
+            let done = self.post_short(|execution| execution.post_list(list.clone()));
+            if let Some(done) = done {
+                return done;
             }
         }
+        let mut front = self.front();
         front.pair.post_list(list)?;
         self.run(front, false);
         Ok(())
@@ -206,33 +208,51 @@ impl Qp {
     }
 
     /// Have `post` put small Writes before the link, which sends them at once. `None`: that is not for
-    /// now, and nothing has happened. The second value: the link is to catch up.
-    ///
-    /// The front half stays locked meanwhile, because this is about a cache line or two.
+    /// now, and nothing has happened.
     #[inline]
     fn post_short(
         &self,
-        front: &mut Front,
-        post: impl FnOnce(&mut QueuePair, &mut Execution) -> Result<(), Status>,
-    ) -> Option<(Result<(), Status>, bool)> {
-        let Front { pair, link, .. } = front;
-        let link = link.as_deref().filter(|link| link.is_over_rings() && !pair.is_waiting())?;
-        link.post_short(|state| Some(post(pair, state.execution_of(self)?)))
+        post: impl FnOnce(&mut Execution) -> Result<(), Status>,
+    ) -> Option<Result<(), Status>> {
+        self.with_link(|link| {
+            if !link.is_over_rings() {
+                return None;
+            }
+            link.post_short(|state| Some(post(state.execution_of(self)?)))
+        })
     }
 
-    /// The end of a post by the short way.
+    /// Have `post` do something on the link, if there is one and nothing waits to be carried there.
+    /// The second value of its result: the link is to catch up.
     #[inline]
-    fn posted(
-        &self,
-        front: MutexGuard<'_, Front>,
-        done: Result<(), Status>,
-        more: bool,
-    ) -> Result<(), Status> {
-        if more && let Some(link) = front.link.clone() {
-            drop(front);
+    fn with_link<R>(&self, post: impl FnOnce(&Link) -> Option<(R, bool)>) -> Option<R> {
+        // A thread sees here what it has posted itself; the link's lock orders it behind a carrier.
+        if self.waiting.load(Ordering::Relaxed) {
+            return None;
+        }
+        let held;
+        let link = match self.only_link() {
+            Some(link) => link,
+            None => {
+                held = self.link()?;
+                &held
+            }
+        };
+        let (done, more) = post(link)?;
+        if more {
             link.catch_up();
         }
-        done
+        Some(done)
+    }
+
+    /// Make progress on the link, as a polling thread does, for a program that polls no other in its
+    /// completion queue.
+    #[inline]
+    pub(crate) fn progress(&self) {
+        match self.only_link() {
+            Some(link) => link.poll(sys::recently(), LOOKS),
+            None => self.initiator.progress(),
+        }
     }
 
     pub(crate) fn post_receive(&self, context: u64, list: &[Sge]) -> Result<(), Status> {
@@ -244,12 +264,13 @@ impl Qp {
 
     /// Have the link do what was posted. `patient`: it need not be at once.
     fn run(&self, front: MutexGuard<'_, Front>, patient: bool) {
+        self.waiting.store(front.pair.is_waiting(), Ordering::Relaxed);
         match front.link.clone() {
             Some(link) if patient && link.is_served() => {}
             Some(link) => link.posted_with(move |state| {
                 let mut front = front;
                 let execution = state.execution_of(self);
-                execution.map(|execution| front.pair.exchange(execution)).is_some()
+                execution.map(|execution| self.carry(&mut front, execution)).is_some()
             }),
             None => {
                 let mut front = front;
@@ -260,6 +281,12 @@ impl Qp {
                 notifications.fire();
             }
         }
+    }
+
+    /// Carry new posts over to the link's half.
+    fn carry(&self, front: &mut Front, execution: &mut Execution) {
+        front.pair.exchange(execution);
+        self.waiting.store(false, Ordering::Relaxed);
     }
 
     /// Set a timer for the moment when a request has waited too long for a connection.
@@ -396,7 +423,7 @@ impl Queues for Qp {
     }
 
     fn exchange(&self, execution: &mut Execution) {
-        self.front().pair.exchange(execution);
+        self.carry(&mut self.front(), execution);
     }
 
     fn overview(&self) -> QueuesOverview {
@@ -405,10 +432,6 @@ impl Queues for Qp {
             requests: (requests, self.config.initiator_depth),
             receives: (receives, self.config.receive_depth),
         }
-    }
-
-    fn add_freed(&self, freed: (u32, u32)) {
-        self.freed.add(freed);
     }
 
     fn shared_receives(&self) -> Option<&dyn SharedReceives> {
@@ -429,6 +452,7 @@ impl Queues for Qp {
         {
             let mut front = self.front();
             front.pair.detach(execution);
+            self.waiting.store(front.pair.is_waiting(), Ordering::Relaxed);
             let link = front.link.take();
             self.note_due(&mut front, sys::now());
             drop(front);

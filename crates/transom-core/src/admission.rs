@@ -1,0 +1,264 @@
+//! The one rule by which requests and receives enter a queue pair, whichever of its halves takes them:
+//! the state, the request itself, a place in the queue.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::dialect::Places;
+use crate::queue::RequestQueue;
+use crate::tables::{Posting, QueuePairState};
+use crate::{Data, Flags, Operation, QueuePairConfig, Request, Sge, Status};
+
+/// Pieces of memory in one fast registration: 256 MiB of pages that lie apart.
+const MOST_PIECES: usize = 1 << 16;
+
+/// The parameters of a queue pair and the places of its queues. Both halves have it.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    pub(crate) config: QueuePairConfig,
+    pub(crate) requests: Occupancy,
+    pub(crate) receives: Occupancy,
+}
+
+/// Places of a queue. Any thread takes one; one thread at a time completes, and frees it.
+#[derive(Debug)]
+pub(crate) struct Occupancy {
+    depth: u32,
+    /// Taken, ever, modulo 2^32.
+    taken: AtomicU32,
+    /// Freed again, ever.
+    freed: AtomicU32,
+}
+
+impl Occupancy {
+    fn new(depth: u32) -> Occupancy {
+        Occupancy { depth, taken: AtomicU32::new(0), freed: AtomicU32::new(0) }
+    }
+
+    /// The places in use, if so many were taken.
+    #[inline]
+    fn used(&self, taken: u32) -> u32 {
+        // Acquire: a thread that sees the count may use the place.
+        taken.wrapping_sub(self.freed.load(Ordering::Acquire))
+    }
+
+    /// Places in use.
+    #[inline]
+    pub(crate) fn len(&self) -> u32 {
+        self.used(self.taken.load(Ordering::Relaxed))
+    }
+
+    /// Whether there are as many as `count` left.
+    #[inline]
+    fn has_room(&self, taken: u32, count: u32) -> bool {
+        count <= self.depth.saturating_sub(self.used(taken))
+    }
+
+    /// Take `count` places. `false`: there are not so many, and none was taken.
+    #[inline]
+    fn take(&self, count: u32) -> bool {
+        let take = |taken| self.has_room(taken, count).then(|| taken.wrapping_add(count));
+        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+    }
+
+    /// A place is free: for the thread that completes, before the completion is seen.
+    #[inline]
+    pub(crate) fn free(&self) {
+        let freed = self.freed.load(Ordering::Relaxed).wrapping_add(1);
+        self.freed.store(freed, Ordering::Release);
+    }
+
+    /// A place is free, if one is in use: for any thread.
+    pub(crate) fn give_back(&self) {
+        let give = |taken: u32| (self.used(taken) > 0).then(|| taken.wrapping_sub(1));
+        let _ = self.taken.fetch_update(Ordering::Release, Ordering::Relaxed, give);
+    }
+
+    /// All places are free. No thread completes or posts meanwhile.
+    pub(crate) fn clear(&self) {
+        self.taken.store(self.freed.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+/// Sum of a list, or why it is refused inline (ND2 2.9).
+pub(crate) fn admit(list: &[Sge], max_sge: usize, largest: u64) -> Result<u64, Status> {
+    if list.len() > max_sge {
+        return Err(Status::DataOverrun);
+    }
+    let length = list.iter().map(|sge| u64::from(sge.length)).sum();
+    if length > largest { Err(Status::BufferOverflow) } else { Ok(length) }
+}
+
+fn gate(row: [Posting; 6], state: QueuePairState) -> Result<(), Status> {
+    match row[state as usize] {
+        Posting::Accept | Posting::Cancel => Ok(()),
+        Posting::Refuse(status) => Err(status),
+    }
+}
+
+impl Admission {
+    pub(crate) fn new(config: QueuePairConfig) -> Admission {
+        let requests = Occupancy::new(config.initiator_depth);
+        let receives = Occupancy::new(config.receive_depth);
+        Admission { config, requests, receives }
+    }
+
+    /// Whether a completion frees its place, rather than its being retrieved.
+    #[inline]
+    pub(crate) fn frees(&self) -> bool {
+        self.config.dialect.places == Places::UntilCompleted
+    }
+
+    /// Put a request behind those in `queue`. An error changes nothing.
+    #[inline]
+    pub(crate) fn post(
+        &self,
+        state: QueuePairState,
+        queue: &mut RequestQueue,
+        request: &Request,
+        data: Data<'_>,
+    ) -> Result<(), Status> {
+        gate(self.config.dialect.posting.initiator, state)?;
+        let length = self.judge(request, data)?;
+        if !self.requests.take(1) {
+            return Err(Status::NoMoreEntries);
+        }
+        queue.push(request.context, request.operation, request.flags, data, length);
+        Ok(())
+    }
+
+    /// Whether a request that takes no place, because it is over at once, may be posted.
+    #[inline]
+    pub(crate) fn probe(
+        &self,
+        state: QueuePairState,
+        request: &Request,
+        data: Data<'_>,
+    ) -> Result<(), Status> {
+        gate(self.config.dialect.posting.initiator, state)?;
+        self.judge(request, data)?;
+        let taken = self.requests.taken.load(Ordering::Relaxed);
+        if self.requests.has_room(taken, 1) { Ok(()) } else { Err(Status::NoMoreEntries) }
+    }
+
+    /// Put several requests behind those in `queue`: all of them, or, after an error, none.
+    pub(crate) fn post_list<'a>(
+        &self,
+        state: QueuePairState,
+        queue: &mut RequestQueue,
+        list: impl Iterator<Item = (Request, Data<'a>)> + Clone,
+    ) -> Result<(), Status> {
+        gate(self.config.dialect.posting.initiator, state)?;
+        // Once to know that all may be posted, and once to post them: the list is walked twice, and what
+        // was found the first time has no place that costs no allocation.
+        let mut count = 0_u32;
+        for (request, data) in list.clone() {
+            self.judge(&request, data)?;
+            count = count.saturating_add(1);
+        }
+        if !self.requests.take(count) {
+            return Err(Status::NoMoreEntries);
+        }
+        for (request, data) in list {
+            let length = self.judge(&request, data)?;
+            queue.push(request.context, request.operation, request.flags, data, length);
+        }
+        Ok(())
+    }
+
+    /// Put a receive behind those in `queue`. An error changes nothing.
+    pub(crate) fn post_receive(
+        &self,
+        state: QueuePairState,
+        queue: &mut RequestQueue,
+        context: u64,
+        list: &[Sge],
+    ) -> Result<(), Status> {
+        let QueuePairConfig { shared, dialect, receive_sge, largest_transfer, .. } = self.config;
+        if shared {
+            return Err(Status::InvalidRequest);
+        }
+        gate(dialect.posting.receive, state)?;
+        let length = admit(list, receive_sge as usize, largest_transfer)?;
+        if !self.receives.take(1) {
+            return Err(Status::NoMoreEntries);
+        }
+        queue.push(context, Operation::Receive, Flags::NONE, Data::Sges(list), length);
+        Ok(())
+    }
+
+    /// Whether a request may be posted at all; its length.
+    #[inline]
+    fn judge(&self, request: &Request, data: Data<'_>) -> Result<u64, Status> {
+        let length = match data {
+            Data::Sges(list) => {
+                admit(list, self.config.initiator_sge as usize, self.config.largest_transfer)?
+            }
+            Data::Inline(bytes) if bytes.len() <= self.config.inline_size as usize => {
+                bytes.len() as u64
+            }
+            Data::Inline(_) => return Err(Status::BufferOverflow),
+            Data::Memory(pieces) if pieces.len() > MOST_PIECES => return Err(Status::DataOverrun),
+            Data::Memory(_) => 0,
+        };
+        match request.operation {
+            Operation::Send
+            | Operation::SendWithInvalidate { .. }
+            | Operation::SendWithImmediate { .. }
+            | Operation::Write { .. }
+            | Operation::WriteWithImmediate { .. }
+            | Operation::Read { .. }
+            | Operation::Bind { .. }
+            | Operation::Invalidate { .. }
+            | Operation::FastRegister { .. } => {}
+            Operation::Atomic { .. } if length == 8 => {}
+            Operation::Atomic { .. } => return Err(Status::InvalidRequest),
+            Operation::Unsupported { status } if !status.is_success() => {}
+            _ => return Err(Status::NotSupported),
+        }
+        let registers = matches!(request.operation, Operation::FastRegister { .. });
+        if registers != matches!(data, Data::Memory(_)) {
+            return Err(Status::InvalidRequest);
+        }
+        if length > 0
+            && (!request.operation.has_data()
+                || request.operation.fetches() && matches!(data, Data::Inline(_)))
+        {
+            return Err(Status::InvalidRequest);
+        }
+        Ok(length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_places_as_the_depth_are_taken_and_no_more() {
+        let places = Occupancy::new(3);
+        assert!(places.take(2) && !places.take(2), "all or none");
+        assert!(places.take(1) && !places.take(1));
+        assert_eq!(places.len(), 3);
+        places.free();
+        assert_eq!(places.len(), 2);
+        assert!(places.take(1) && !places.take(1));
+        places.give_back();
+        assert!(places.take(1) && !places.take(1));
+        places.clear();
+        assert_eq!(places.len(), 0);
+        places.give_back();
+        assert_eq!(places.len(), 0, "nothing was taken");
+        assert!(places.take(3) && !places.take(1));
+    }
+
+    /// The counts go round, and the difference stays what it is.
+    #[test]
+    fn places_are_counted_beyond_the_largest_number() {
+        let places = Occupancy::new(2);
+        places.taken.store(u32::MAX, Ordering::Relaxed);
+        places.freed.store(u32::MAX, Ordering::Relaxed);
+        assert!(places.take(1) && places.take(1) && !places.take(1));
+        places.free();
+        assert_eq!(places.len(), 1);
+    }
+}
