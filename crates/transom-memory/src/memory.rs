@@ -152,31 +152,36 @@ impl Memory {
             lane.hazard.announce(access.token);
         }
         let head = entry.head();
-        let Ok(skip) = judge(head, entry, access) else {
+        let Ok(mut skip) = judge(head, entry, access) else {
             return Err(self.refuse(lane, &{ *access }, Some(head), now));
         };
+        let mut list = None;
         if !head.is_plain() {
             if head.is_many() {
-                return self.look_closer(lane, &{ *access }, now, pass);
+                skip = self.look_closer(lane, entry, &{ *access }, now, pass)?;
+                list = lane.list.as_ref().map(|(_, list)| &**list);
+            } else {
+                self.count_use(lane.hazard.number(), &{ *access }, head, now);
             }
-            self.count_use(lane.hazard.number(), &{ *access }, head, now);
         }
-        Ok(grant(lane, access.length, head, (entry, skip), pass))
+        let cell = (!pass).then(|| lane.hazard.cell());
+        let (host, length) = (entry.host().wrapping_add(skip), access.length);
+        Ok(Grant { cell, list, entry: Some(entry), host, skip, length })
     }
 
-    /// As [`Memory::look`], for memory in several segments: their list is fetched, under a lock, while
-    /// nothing is announced; then everything is judged again.
+    /// The rest of [`Memory::look`] for memory in several segments: their list is fetched, under a
+    /// lock, while nothing is announced; then everything is judged again. Afterwards the lane has the
+    /// list of what was judged, or none if that has none.
     #[cold]
-    fn look_closer<'lane>(
-        &'lane self,
-        lane: &'lane mut Lane,
+    #[inline(never)]
+    fn look_closer(
+        &self,
+        lane: &mut Lane,
+        entry: &Entry,
         access: &Access,
         now: Nanoseconds,
         pass: bool,
-    ) -> Result<Grant<'lane>, Box<Denial>> {
-        let Some(entry) = self.table.entry(Place::of(access.token)) else {
-            return Err(self.refuse(lane, access, None, now));
-        };
+    ) -> Result<u64, Box<Denial>> {
         loop {
             let head = entry.head();
             let Ok(skip) = judge(head, entry, access) else {
@@ -188,7 +193,10 @@ impl Memory {
                 if self.counters.is_some() {
                     self.count_use(lane.hazard.number(), access, head, now);
                 }
-                return Ok(grant(lane, access.length, head, (entry, skip), pass));
+                if !head.is_many() {
+                    lane.list = None;
+                }
+                return Ok(skip);
             }
             lane.hazard.cell().clear();
             lane.list = self.lists.get(list).map(|found| (list, found));
@@ -511,26 +519,6 @@ fn nothing(lane: &mut Lane, pass: bool) -> Grant<'_> {
         lane.hazard.cell().clear();
     }
     Grant { cell: None, list: None, entry: None, host: 0, skip: 0, length: 0 }
-}
-
-/// The permission, once everything was judged and the guard is in place.
-#[inline(always)]
-fn grant<'lane>(
-    lane: &'lane Lane,
-    length: u64,
-    head: Head,
-    (entry, skip): (&'lane Entry, u64),
-    pass: bool,
-) -> Grant<'lane> {
-    let list = if head.is_many() { lane.list.as_ref().map(|(_, list)| &**list) } else { None };
-    Grant {
-        cell: (!pass).then(|| lane.hazard.cell()),
-        list,
-        entry: Some(entry),
-        host: entry.host().wrapping_add(skip),
-        skip,
-        length,
-    }
 }
 
 impl WindowSpec {

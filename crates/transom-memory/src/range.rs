@@ -15,13 +15,13 @@ pub(crate) enum Fit {
 /// so nothing can overflow (ND2 5.3: the reference provider's `offset + length` can wrap).
 #[inline]
 pub(crate) fn fit(base: u64, size: u64, address: u64, length: u64) -> Fit {
-    if address >= base && address - base <= size && length <= size - (address - base) {
-        Fit::Inside(address - base)
-    } else if wraps(address, length) {
-        Fit::Wraps
-    } else {
-        Fit::Outside
+    if let Some(offset) = address.checked_sub(base)
+        && let Some(rest) = size.checked_sub(offset)
+        && length <= rest
+    {
+        return Fit::Inside(offset);
     }
+    if wraps(address, length) { Fit::Wraps } else { Fit::Outside }
 }
 
 /// Whether a range reaches past the last byte of the address space.
