@@ -270,6 +270,9 @@ impl Victim {
         assert_eq!((placing.token, placing.address), (header.token, header.address));
         let payload = Bytes::Own(&bytes[HEADER..]);
         assert_eq!((placing.length, bytes.len()), (payload.len(), HEADER + header.payload()));
+        if let Some(through) = placing.done {
+            self.engine.take(Event::Done { through });
+        }
         let mut news = false;
         while let Some(event) = self.engine.wire.poll_event() {
             self.engine.take(event);

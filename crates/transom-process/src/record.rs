@@ -119,6 +119,15 @@ impl Kind {
     }
 }
 
+/// The kind, flags and detail of a Write that is one record, as [`kind_of`] has them.
+pub(crate) const WHOLE_WRITE: u64 = Kind::Write as u64 | (LAST as u64) << 8;
+
+/// A header's first word without the ring's lap.
+#[inline(always)]
+pub(crate) fn kind_of(first: u64) -> u64 {
+    first >> 32
+}
+
 /// A header, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {

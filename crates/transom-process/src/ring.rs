@@ -12,7 +12,7 @@
 //!
 //! `tests/loom.rs` runs every interleaving of this file.
 
-use super::record::{HEADER, Header, Kind, LAST, Words, words_of};
+use super::record::{HEADER, Header, Kind, WHOLE_WRITE, Words, words_of};
 use super::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Slots of a side. A power of two.
@@ -371,8 +371,8 @@ impl Consumer {
         let first = valid.load(Ordering::Acquire);
         let [ack, address, last, inline @ ..] = places;
         let last = last.load(Ordering::Relaxed);
-        let wanted = u64::from(Kind::Write as u8) << 32 | u64::from(LAST) << 40;
-        if first != wanted | u64::from(lap(self.next, self.shift)) || last >> 32 > INLINE as u64 {
+        let wanted = WHOLE_WRITE << 32 | u64::from(lap(self.next, self.shift));
+        if first != wanted || last >> 32 > INLINE as u64 {
             return false;
         }
         let words = [first, ack.load(Ordering::Relaxed), address.load(Ordering::Relaxed), last];

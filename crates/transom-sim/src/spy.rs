@@ -56,6 +56,9 @@ impl Wire for Spy {
         let placing = self.wire.on_whole(header);
         if let Some(placing) = &placing {
             self.watcher.see().taken_whole(placing);
+            if let Some(through) = placing.done {
+                self.watcher.see().vouched(through);
+            }
         }
         placing
     }

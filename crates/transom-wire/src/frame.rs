@@ -28,7 +28,9 @@ pub struct Placing {
     pub address: u64,
     /// How many.
     pub length: usize,
-    /// There may be [events](crate::Wire::poll_event) that came with it, and come first.
+    /// Our own messages up to this one were executed: that came with it, and comes first.
+    pub done: Option<MessageId>,
+    /// There may be other [events](crate::Wire::poll_event) that came with it, and come first.
     pub news: bool,
 }
 

@@ -522,7 +522,8 @@ impl Connection {
         self.ended.is_none() && self.wire.is_using(region.0)
     }
 
-    fn done(&mut self, cx: &mut Cx<'_>, through: MessageId) {
+    /// The peer has executed our messages up to this one.
+    pub(super) fn done(&mut self, cx: &mut Cx<'_>, through: MessageId) {
         let Some(execution) = &mut self.execution else { return };
         // Never further than what has left completely, whatever the peer claims.
         let begun = execution.next_message - u64::from(execution.under_way.is_some());

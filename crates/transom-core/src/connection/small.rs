@@ -53,7 +53,7 @@ impl Connection {
         &mut self,
         cx: &mut Cx<'_>,
         record: &mut SmallRecord,
-        next: &mut dyn FnMut(&mut SmallRecord) -> bool,
+        next: &mut impl FnMut(&mut SmallRecord) -> bool,
     ) -> bool {
         if self.phase != Phase::Open || self.paused.is_some() || wants_messages(cx) {
             return !next(record);
@@ -62,16 +62,21 @@ impl Connection {
         let mut pass = memory.pass(&mut *cx.lane);
         while next(record) {
             let placing = self.wire.on_whole(&record.header);
-            let Some(&Placing { token, address, length, news }) = placing.as_ref() else {
+            let Some(Placing { token, address, length, done, news }) = placing else {
                 return false;
             };
             self.heard = cx.now;
             self.blocked = false;
             self.message_unreported |= !std::mem::replace(&mut self.message_seen, true);
             // News of our own requests that came with the record comes first (ND2 4.2 rule 5).
-            if news {
+            if news || done.is_some() {
                 drop(pass);
-                self.poll(cx);
+                if let Some(through) = done {
+                    self.done(cx, through);
+                }
+                if news {
+                    self.poll(cx);
+                }
                 if self.ended.is_some() {
                     return true;
                 }
@@ -96,13 +101,19 @@ impl Connection {
 
     /// Start what can go this way of a connection that [is quiet](Connection::is_quiet). `false`: something
     /// is left, for [`transmit`](Connection::transmit).
-    pub fn transmit_small(&mut self, cx: &mut Cx<'_>, out: &mut dyn Output) -> bool {
+    pub fn transmit_small<O>(&mut self, cx: &mut Cx<'_>, out: &mut O) -> bool
+    where
+        O: Output + ?Sized,
+    {
         self.start_small(cx, out);
         self.execution.as_ref().is_some_and(Execution::is_all_gone)
     }
 
     /// Start what can go this way, until something cannot. `true`: something has gone.
-    pub(super) fn start_small(&mut self, cx: &mut Cx<'_>, out: &mut dyn Output) -> bool {
+    pub(super) fn start_small<O>(&mut self, cx: &mut Cx<'_>, out: &mut O) -> bool
+    where
+        O: Output + ?Sized,
+    {
         // Events of the stream are reported by the ordinary way.
         if self.blocked || wants_messages(cx) || !self.is_open() {
             return false;
@@ -125,7 +136,10 @@ impl Connection {
     }
 
     /// The next request, if it is one of these.
-    fn small(&mut self, (pass, host, now): Under<'_, '_>, out: &mut dyn Output) -> Small {
+    fn small<O>(&mut self, (pass, host, now): Under<'_, '_>, out: &mut O) -> Small
+    where
+        O: Output + ?Sized,
+    {
         let Some(execution) = self.execution.as_mut() else { return Small::No };
         let Some(slot) = execution.startable() else { return Small::No };
         let fenced = slot.flags.contains(Flags::READ_FENCE) && execution.reads > 0;

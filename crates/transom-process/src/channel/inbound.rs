@@ -166,10 +166,9 @@ impl Channel {
 
     /// A Write that is one small record, as most are.
     pub(super) fn on_whole_write(&mut self, bytes: &[u8; HEADER]) -> Option<Placing> {
-        let header = Header::from_words(record::words_of(bytes))?;
-        let Header { token, address, length, .. } = header;
-        let plain = header.kind == Kind::Write && header.flags == record::LAST;
-        if !plain
+        let [first, ack, address, last] = record::words_of(bytes);
+        let (token, length) = ((last & 0xFFFF_FFFF) as u32, (last >> 32) as u32);
+        if record::kind_of(first) != record::WHOLE_WRITE
             || !(1..=INLINE as u32).contains(&length)
             || !self.handshake.is_open()
             || self.inbound.is_unfinished()
@@ -177,14 +176,14 @@ impl Channel {
             return None;
         }
         // A violation changes nothing here; the ordinary way reports it.
-        self.learn(header.ack).ok()?;
+        self.learn(ack).ok()?;
         self.inbound.last = self.inbound.taken;
         self.inbound.answered = false;
         self.inbound.taken += 1;
         self.inbound.held = Some(length);
-        let pending = &self.pending;
-        let news = pending.done.is_some() || pending.resume || pending.credit_wanted;
-        Some(Placing { token, address, length: length as usize, news })
+        let pending = &mut self.pending;
+        let (done, news) = (pending.done.take(), pending.resume || pending.credit_wanted);
+        Some(Placing { token, address, length: length as usize, done, news })
     }
 
     fn learn(&mut self, word: u64) -> Result<(), Broken> {

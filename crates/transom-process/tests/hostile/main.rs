@@ -241,6 +241,9 @@ impl Side {
                 Err(lie) => Some(Err(lie)),
                 Ok(true) => {
                     if let Some(placing) = self.wire.on_whole(&header) {
+                        if let Some(through) = placing.done {
+                            self.take(Event::Done { through });
+                        }
                         assert_eq!(placing.news, self.poll(), "news are announced");
                         let data = payload[..placing.length].to_vec();
                         let (token, address) = (placing.token, placing.address);
