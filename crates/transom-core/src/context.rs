@@ -209,6 +209,9 @@ pub enum EndReason {
 pub struct Effects {
     /// In the order in which they are to be carried out.
     pub list: Vec<Effect>,
+    /// Contexts of requests that have succeeded, in posting order, of a queue pair that
+    /// [settles](crate::QueuePairConfig::settles) them: before the list.
+    pub settled: Vec<u64>,
 }
 
 impl Effects {

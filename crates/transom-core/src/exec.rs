@@ -299,16 +299,18 @@ impl Execution {
     }
 
     fn pop_request(&mut self, effects: &mut Effects, status: Status, denial: u64) {
-        let Some(slot) = self.requests.pop() else { return };
-        self.next = self.next.max(self.requests.first());
+        let Some(slot) = self.requests.front() else { return };
         let silent = slot.flags.contains(Flags::SILENT_SUCCESS) && status.is_success();
         if silent || self.admission.frees() {
             self.admission.requests.free();
         }
-        if silent {
-            return;
+        if !silent && status.is_success() && self.admission.config.settles {
+            effects.settled.push(slot.context);
+        } else if !silent {
+            effects.complete(Side::Initiator, self.completion(slot, status, slot.length, denial));
         }
-        effects.complete(Side::Initiator, self.completion(&slot, status, slot.length, denial));
+        self.requests.remove();
+        self.next = self.next.max(self.requests.first());
     }
 
     fn completion(&self, slot: &Slot, status: Status, length: u64, denial: u64) -> Completion {

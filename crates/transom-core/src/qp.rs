@@ -61,6 +61,8 @@ pub struct QueuePairConfig {
     pub shared: bool,
     /// The domain in which receives are judged: of the shared queue, if that has one of its own.
     pub receive_domain: DomainId,
+    /// Requests that succeed are [settled](Effects::settled) instead of completing.
+    pub settles: bool,
 }
 
 /// For how long a queue pair's requests may wait, where its dialect leaves that to the queue pair
@@ -280,6 +282,10 @@ impl QueuePair {
             if silent {
                 continue;
             }
+            if self.admission.config.settles && side == Side::Initiator && status.is_success() {
+                effects.settled.push(slot.context);
+                continue;
+            }
             let completion = Completion {
                 request_context: slot.context,
                 queue_pair_context: self.admission.config.context,
@@ -432,6 +438,7 @@ mod tests {
             largest_transfer: 64,
             shared: false,
             receive_domain: DOMAIN,
+            settles: false,
         });
         let mut execution = pair.attach(QueuePairState::Connecting).unwrap();
         execution.open();

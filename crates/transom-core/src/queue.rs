@@ -185,8 +185,15 @@ impl RequestQueue {
 
     /// Remove the oldest request and its list.
     pub(crate) fn pop(&mut self) -> Option<Slot> {
-        let slot = self.slots.pop_front()?;
-        self.first += 1;
+        let slot = *self.slots.front()?;
+        self.remove();
+        Some(slot)
+    }
+
+    /// The same, for those who have looked at it.
+    #[inline]
+    pub(crate) fn remove(&mut self) {
+        let Some(slot) = self.slots.front() else { return };
         if slot.inline {
             let bytes = (slot.length as usize).min(self.bytes.len());
             self.bytes.drain(..bytes);
@@ -196,7 +203,8 @@ impl RequestQueue {
                 self.first_sge += u64::from(self.sges.pop_front().is_some());
             }
         }
-        Some(slot)
+        self.slots.pop_front();
+        self.first += 1;
     }
 
     /// Move everything of `other` behind what is here.

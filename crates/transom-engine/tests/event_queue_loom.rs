@@ -71,14 +71,16 @@ mod qp {
             None
         }
 
-        fn complete_batch(&self, batch: &mut Vec<Effect>, notifications: &mut Notifications) {
+        fn settle(&self, _: &mut Vec<u64>, _: &mut Notifications) {}
+
+        fn complete_batch(&self, batch: &mut Vec<Effect>, _: &mut Notifications) {
             for effect in batch.drain(..) {
                 let Effect::Complete(side, completion) = effect else { unreachable!() };
-                self.complete(side, completion, notifications);
+                self.complete(side, completion);
             }
         }
 
-        fn complete(&self, _: Side, completion: Completion, _: &mut Notifications) {
+        fn complete(&self, _: Side, completion: Completion) {
             self.0.lock().unwrap().push(completion.request_context);
         }
 

@@ -184,6 +184,7 @@ impl Host {
             largest_transfer,
             shared: config.shared,
             receive_domain: config.receive_domain,
+            settles: false,
         });
         let mut cq = CompletionQueue::new(config.cq_depth, dialect.completion_queues);
         cq.set_overrun(dialect.overrun);

@@ -156,6 +156,7 @@ impl Adapter {
                 inline_size: options.inline_size,
                 largest_transfer: shared.options.largest_transfer,
                 shared: shared_receives.is_some(),
+                settles: settle.is_some(),
                 receive_domain: shared_receives
                     .and_then(|srq| srq.domain)
                     .map_or(domain.0, |domain| domain.0),

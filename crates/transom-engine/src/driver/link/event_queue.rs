@@ -80,6 +80,12 @@ impl EventQueue {
         qp: Option<&Arc<dyn Queues>>,
         notifications: &mut Notifications,
     ) {
+        if !effects.settled.is_empty() {
+            match qp {
+                Some(qp) => qp.settle(&mut effects.settled, notifications),
+                None => effects.settled.clear(),
+            }
+        }
         if effects.list.is_empty() {
             return;
         }
@@ -97,7 +103,7 @@ impl EventQueue {
                 (Effect::Complete(side, completion), Some(qp))
                     if inner.deferred.is_empty() && !inner.delivering =>
                 {
-                    qp.complete(side, completion, notifications);
+                    qp.complete(side, completion);
                 }
                 (effect, qp) => self.put(&mut inner, Deferred::Effect(effect, qp.cloned())),
             }
@@ -170,7 +176,7 @@ impl EventQueue {
                     take(Delivery::Finished(f), notifications)
                 }
                 Deferred::Effect(Effect::Complete(side, completion), Some(qp)) => {
-                    qp.complete(side, completion, notifications);
+                    qp.complete(side, completion);
                     if !touched.iter().any(|t| Arc::ptr_eq(t, &qp)) {
                         touched.push(qp);
                     }

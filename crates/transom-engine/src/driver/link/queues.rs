@@ -37,11 +37,14 @@ pub(crate) trait Queues: Debug + Send + Sync {
     /// The shared receive queue, if the queue pair uses one.
     fn shared_receives(&self) -> Option<&dyn SharedReceives>;
 
+    /// Settle requests that have succeeded.
+    fn settle(&self, contexts: &mut Vec<u64>, notifications: &mut Notifications);
+
     /// Queue a batch that is nothing but completions.
     fn complete_batch(&self, batch: &mut Vec<Effect>, notifications: &mut Notifications);
 
     /// Queue one completion. [`Queues::finish_batch`] follows the batch.
-    fn complete(&self, side: Side, completion: Completion, notifications: &mut Notifications);
+    fn complete(&self, side: Side, completion: Completion);
 
     /// Threads that sleep on the completion queues look again at what to wait for.
     fn look_again(&self);

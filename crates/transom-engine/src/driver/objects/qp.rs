@@ -392,28 +392,18 @@ impl Qp {
     }
 
     fn complete_all(&self, mut effects: Effects, notifications: &mut Notifications) {
+        if !effects.settled.is_empty() {
+            self.settle(&mut effects.settled, notifications);
+        }
         if effects.list.is_empty() {
             return;
         }
         for effect in effects.list.drain(..) {
             if let Effect::Complete(side, completion) = effect {
-                self.complete(side, completion, notifications);
+                self.complete(side, completion);
             }
         }
         self.finish_batch(notifications);
-    }
-}
-
-impl Qp {
-    /// Whether a completion is one to be settled. It is, then.
-    fn settles(&self, side: Side, done: &Completion, notifications: &mut Notifications) -> bool {
-        let Some(settle) = &self.settle else { return false };
-        let settles = side == Side::Initiator && done.status.is_success();
-        if settles {
-            let mut later = |sink| notifications.push(sink, Status::Success);
-            settle.settle(done.request_context, &mut later);
-        }
-        settles
     }
 }
 
@@ -461,18 +451,14 @@ impl Queues for Qp {
         self.complete_unlinked(notifications);
     }
 
+    fn settle(&self, contexts: &mut Vec<u64>, notifications: &mut Notifications) {
+        let Some(settle) = &self.settle else { return };
+        let mut later = |sink| notifications.push(sink, Status::Success);
+        contexts.drain(..).for_each(|context| settle.settle(context, &mut later));
+        self.initiator.wake();
+    }
+
     fn complete_batch(&self, batch: &mut Vec<Effect>, notifications: &mut Notifications) {
-        let before = batch.len();
-        batch.retain(|effect| match effect {
-            Effect::Complete(side, done) => !self.settles(*side, done, notifications),
-            _ => true,
-        });
-        if batch.len() < before {
-            self.initiator.wake();
-            if batch.is_empty() {
-                return; // nothing for a queue, and no receive was taken from a shared one
-            }
-        }
         let of = |wanted: Option<Side>| {
             batch.iter().filter_map(move |effect| match effect {
                 Effect::Complete(side, c) if wanted.is_none_or(|w| w == *side) => Some(*c),
@@ -491,9 +477,8 @@ impl Queues for Qp {
         batch.clear();
     }
 
-    fn complete(&self, side: Side, completion: Completion, notifications: &mut Notifications) {
+    fn complete(&self, side: Side, completion: Completion) {
         match side {
-            _ if self.settles(side, &completion, notifications) => {}
             Side::Initiator => self.initiator.add(completion),
             Side::Receive => self.receive.add(completion),
         }
