@@ -114,10 +114,9 @@ impl Execution {
     }
 
     /// Post a request straight to this half, under the link's lock: as [`QueuePair::post`], if nothing
-    /// [waits](QueuePair::is_waiting) in the front half.
+    /// [waits](crate::QueuePair::is_waiting) in the front half.
     ///
     /// [`QueuePair::post`]: crate::QueuePair::post
-    /// [`QueuePair::is_waiting`]: crate::QueuePair::is_waiting
     ///
     /// # Errors
     /// As [`QueuePair::post`].
