@@ -56,7 +56,7 @@ fn reads_beyond_the_limit_end_the_connection() {
         forged.read(token, address, 8 << 20);
     }
     let why = ours.recv().wait().unwrap_err().to_string();
-    assert!(why.contains("reads at a time"), "ended for another reason: {why}");
+    assert!(why.contains("reads and atomics at a time"), "ended for another reason: {why}");
     honest.is_served();
 }
 
