@@ -33,7 +33,7 @@ struct Verified {
     captures: Vec<Verdict>,
 }
 
-/// What tshark makes of a capture.
+/// The answer of tshark to a capture.
 #[derive(Serialize)]
 struct Verdict {
     file: PathBuf,
@@ -135,7 +135,7 @@ fn tshark(file: &Path, args: &[&str], mut line: impl FnMut(String)) -> Outcome {
         return Ok(());
     }
     let errors = errors.and_then(|thread| thread.join().ok()).unwrap_or_default();
-    // It prints other warnings before.
+    // Other warnings of tshark come before.
     let why = errors.lines().last().unwrap_or("no reason").trim().to_owned();
     Err(Failure::new(Exit::System, format!("tshark cannot read {}: {why}", file.display()))
         .try_this("a capture that Transom has written, which ends in .pcapng"))

@@ -89,7 +89,7 @@ pub enum Operation {
         token: u32,
         /// Remote address, a multiple of 8.
         address: u64,
-        /// What becomes of the word.
+        /// The change of the word.
         change: Atomic,
     },
     /// A receive. Posted with [`QueuePair::post_receive`](crate::QueuePair::post_receive).

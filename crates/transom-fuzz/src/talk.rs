@@ -34,7 +34,7 @@ fn fill(out: &mut Vec<u8>, address: u64, length: u32) {
     out.extend((0..u64::from(length)).map(|i| byte_at(address.wrapping_add(i))));
 }
 
-/// What every word holds: atomics change nothing here.
+/// The value of every word: atomics change nothing here.
 fn word(token: u32, address: u64) -> u64 {
     address ^ u64::from(token) << 40
 }

@@ -300,7 +300,7 @@ pub struct Window {
 pub struct Closed {
     /// The adapter's number.
     pub adapter: u64,
-    /// What it was.
+    /// The kind of the object.
     #[serde(flatten)]
     pub named: Named,
     /// From its registration or reservation to its end, in nanoseconds.

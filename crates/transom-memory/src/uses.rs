@@ -19,8 +19,8 @@ pub struct Uses {
     pub bytes: u64,
     /// How long ago the last one was permitted.
     pub last: Option<Nanoseconds>,
-    /// Its first address. Of copies that threads make at the same time, `last` and this may be those
-    /// of two.
+    /// The first address of the last copy. Of copies that threads make at the same time, `last`
+    /// and this may be those of two.
     pub last_address: Option<u64>,
     /// First address touched, and the number of bytes from there to the end of the last one; of a
     /// token that peers may use, by peers.
@@ -42,7 +42,7 @@ pub(crate) struct Counter {
     own_bytes: AtomicU64,
     /// When the last copy was permitted.
     last: AtomicU64,
-    /// Its first address.
+    /// The first address of the last copy.
     last_address: AtomicU64,
     /// The lowest address touched, inverted, so that 0 is the beginning of everything.
     lowest: AtomicU64,

@@ -125,7 +125,8 @@ impl Sender {
         let number = self.reads;
         self.reads = number.wrapping_add(1);
         let target = Target::Untagged { ulp: 0, queue: READ_QUEUE, number, offset: 0 };
-        // One without operands breaks a rule of the records: its frame shows that they are missing.
+        // An atomic without operands breaks a rule of the records: its frame shows that they are
+        // missing.
         let request = record::read_operands(header.detail, payload).map(|change| {
             AtomicRequest::new(number, header.token, header.address, change).to_bytes()
         });

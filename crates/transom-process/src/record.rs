@@ -242,7 +242,7 @@ pub fn words_of(bytes: &[u8; HEADER]) -> Words {
 /// The most that the payload of an atomic holds.
 pub const OPERANDS: usize = 16;
 
-/// What an atomic does: the detail of its header, and its payload.
+/// The operation of an atomic: the detail of its header, and its payload.
 #[must_use]
 pub fn operands(operation: Atomic) -> (u16, [u8; OPERANDS]) {
     let (detail, words) = match operation {

@@ -38,7 +38,7 @@ pub(crate) struct Connection {
     id: OnceLock<ConnectionId>,
 }
 
-/// What is called by the first of several that have it.
+/// A call that the first of several holders makes.
 fn once<T>(f: impl FnOnce(T) + Send + 'static) -> impl Fn(T) + Clone + Send + 'static {
     let f = Arc::new(Mutex::new(Some(f)));
     move |value| {

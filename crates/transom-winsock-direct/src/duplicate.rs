@@ -34,10 +34,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LONGEST: u64 = 256;
 /// Attempts to find a token that no other socket of this system has.
 const ATTEMPTS: u32 = 64;
-/// What the taker says once it has what it needs.
+/// The taker's word that it has all it needs.
 const TAKEN: [u8; 1] = [1];
 
-/// What the taker needs.
+/// Everything that the taker needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
     /// A listener's address and backlog.

@@ -1,4 +1,4 @@
-//! What two providers tell each other in the private data of start-up.
+//! The private data of start-up that two providers exchange.
 //!
 //! The provider's ports are another space than TCP's, so the ports of the applications' sockets
 //! travel here. So does what it takes to continue the connection from another process (WSD D-4): the

@@ -399,7 +399,7 @@ impl Socket {
         let (Some(old), Ok(provider)) = (old, self.provider()) else { return };
         let up = up && successor.name().is_ok();
         if up {
-            // What had arrived completes; the receives that are flushed stay.
+            // Messages that had arrived complete; the receives that are flushed stay.
             provider.forget(&old);
             old.end();
             self.drain(&old);

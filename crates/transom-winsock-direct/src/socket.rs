@@ -70,7 +70,7 @@ pub(crate) struct State {
     pub(crate) successor: Option<Arc<Connection>>,
     /// The connection has ended while its successor was on its way.
     pub(crate) awaits_successor: bool,
-    /// What hands the socket to another process.
+    /// The half that hands the socket to another process.
     pub(crate) handover: Option<Arc<Handover>>,
 }
 

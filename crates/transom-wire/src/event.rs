@@ -125,7 +125,7 @@ pub enum Event<'b> {
         token: u32,
         /// The word.
         address: u64,
-        /// What is to become of it.
+        /// The change of the word.
         operation: Atomic,
     },
     /// The answer to our atomic: it has been executed. The wire has verified that it is the one expected
@@ -133,7 +133,7 @@ pub enum Event<'b> {
     AtomicAnswer {
         /// Which atomic.
         id: MessageId,
-        /// What the word held before.
+        /// The value of the word before.
         value: u64,
     },
     /// Bytes of an answer to our read. The wire has verified that they are the ones expected next.

@@ -70,7 +70,7 @@ pub enum Phase {
     Closing,
 }
 
-/// One side's start-up: which step may come next, and until when.
+/// The start-up of a side: which step may come next, and until when.
 #[derive(Debug)]
 pub struct Handshake {
     config: Config,
@@ -215,7 +215,7 @@ impl Handshake {
 
     // ---- what can go wrong --------------------------------------------------------------------
 
-    /// What the peer did not do in time, if its time is up.
+    /// The step that the peer did not do in time, if its time is up.
     #[must_use]
     pub fn overdue(&self, now: Time) -> Option<&'static str> {
         self.timeout.filter(|at| now >= *at)?;
@@ -226,7 +226,7 @@ impl Handshake {
         })
     }
 
-    /// What the end of the link means if it comes now; `None`: start-up was over.
+    /// The meaning of an end of the link now; `None`: start-up was over.
     #[must_use]
     pub fn cut_short(&self) -> Option<&'static str> {
         match self.phase {

@@ -40,7 +40,7 @@ pub enum Atomic {
     CompareSwap {
         /// The value that the word must hold.
         compare: u64,
-        /// Its new value.
+        /// The new value of the word.
         swap: u64,
     },
     /// Add to it, modulo 2^64.
@@ -120,7 +120,7 @@ pub enum Message {
     Atomic {
         /// Where the word is.
         token: u32,
-        /// Its address at the peer.
+        /// The address at the peer.
         address: u64,
         /// What becomes of it.
         operation: Atomic,

@@ -113,7 +113,7 @@ pub(super) struct Answer {
     pub(super) sent: u32,
 }
 
-/// What the peer asks for.
+/// The request of the peer.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Asked {
     Read(ReadRequest),

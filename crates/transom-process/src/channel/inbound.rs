@@ -37,7 +37,7 @@ enum Partial {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Answer {
     Read(Read),
-    /// What the word held before, once the engine has changed it.
+    /// The value of the word before, once the engine has changed it.
     Atomic(Option<u64>),
 }
 

@@ -1,5 +1,5 @@
-//! What a watch has seen: regions, windows, accesses and refusals with their times, from samples of the
-//! processes' records. The page draws this, and nothing else.
+//! The history of a watch: regions, windows, accesses and refusals with their times, from samples
+//! of the processes' records. The page draws this, and nothing else.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
@@ -92,7 +92,7 @@ struct Refused {
     changed: u64,
 }
 
-/// What the limits of this page have left out.
+/// Counts of entries that the limits of this page have left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct LeftOut {
     /// Regions and windows that were closed, and made room for others.
@@ -105,7 +105,7 @@ pub(super) struct LeftOut {
 
 /// The part of a history that is newer than a sample, as the page takes it.
 #[derive(Debug, Serialize)]
-struct Told<'a> {
+struct Update<'a> {
     /// The number of the last sample, for the next question.
     sample: u64,
     /// The time of the last sample.
@@ -299,7 +299,7 @@ impl History {
         }
     }
 
-    /// What was open, and is not any more.
+    /// Objects that were open, and are not any more.
     fn close_others(&mut self, process: usize, why: &str) {
         let (sample, at) = (self.sample, self.at);
         let open = self.objects.values_mut().filter(|one| one.closed_ms.is_none());
@@ -400,7 +400,7 @@ impl History {
 
     /// Everything that is newer than a sample, as JSON; 0: everything.
     pub(super) fn since(&self, sample: u64) -> String {
-        let told = Told {
+        let update = Update {
             sample: self.sample,
             at_ms: self.at,
             began_unix_ms: self.began_unix_ms,
@@ -412,7 +412,7 @@ impl History {
             left_out: self.left_out,
         };
         // Strings, numbers and options of them: there is nothing that cannot be written.
-        serde_json::to_string(&told).unwrap_or_default()
+        serde_json::to_string(&update).unwrap_or_default()
     }
 }
 
@@ -524,12 +524,12 @@ mod tests {
         Record::Refusal(Box::new(Refusal { adapter: 1, id, ago_ns, ..Refusal::default() }))
     }
 
-    fn told(history: &History, since: u64) -> Value {
+    fn update(history: &History, since: u64) -> Value {
         serde_json::from_str(&history.since(since)).unwrap()
     }
 
-    fn lists(told: &Value) -> [usize; 3] {
-        ["objects", "accesses", "refusals"].map(|kind| told[kind].as_array().unwrap().len())
+    fn lists(update: &Value) -> [usize; 3] {
+        ["objects", "accesses", "refusals"].map(|kind| update[kind].as_array().unwrap().len())
     }
 
     fn answer(records: Vec<Record>) -> Answers {
@@ -537,13 +537,13 @@ mod tests {
         vec![(12, Ok([vec![Record::Process(process)], records].concat()))]
     }
 
-    /// What changes the counters of a token is an access; what does not change is not told again.
+    /// A change of a token's counters is an access; without a change nothing is sent again.
     #[test]
-    fn a_page_is_told_what_is_new() {
+    fn a_page_gets_what_is_new() {
         let mut history = History::new(0);
         assert!(history.is_empty());
         history.apply(seconds(10), answer(vec![window(1, 0), window(2, 5)]));
-        let first = told(&history, 0);
+        let first = update(&history, 0);
         assert_eq!(lists(&first), [2, 1, 0]);
         assert_eq!(first["objects"][0]["opened_ms"], 8000.0);
         assert_eq!(
@@ -555,16 +555,16 @@ mod tests {
         assert_eq!((&access["length"], &access["at_ms"]), (&8.into(), &9500.0.into()));
         let sample = first["sample"].as_u64().unwrap();
         history.apply(seconds(11), answer(vec![window(1, 0), window(2, 5)]));
-        assert_eq!(lists(&told(&history, sample)), [0, 0, 0]);
+        assert_eq!(lists(&update(&history, sample)), [0, 0, 0]);
         history.apply(seconds(12), answer(vec![window(1, 2), window(2, 5), refusal(1, SECOND)]));
-        let news = told(&history, sample);
+        let news = update(&history, sample);
         assert_eq!(lists(&news), [1, 1, 1]);
         assert_eq!(news["accesses"][0]["object"], first["objects"][0]["id"]);
         assert_eq!(news["refusals"][0]["at_ms"], 11_000.0);
-        assert_eq!(lists(&told(&history, 0)), [2, 2, 1], "and everything if it asks for that");
+        assert_eq!(lists(&update(&history, 0)), [2, 2, 1], "and everything if it asks for that");
         // The moment of a refusal stays what it was.
         history.apply(seconds(13), answer(vec![refusal(1, SECOND)]));
-        assert_eq!(told(&history, 0)["refusals"][0]["at_ms"], 11_000.0);
+        assert_eq!(update(&history, 0)["refusals"][0]["at_ms"], 11_000.0);
     }
 
     #[test]
@@ -573,7 +573,7 @@ mod tests {
         history.apply(seconds(10), answer(vec![window(1, 1), window(2, 0), window(3, 0)]));
         history
             .apply(seconds(20), answer(vec![window(3, 0), closed(1, SECOND), closed(9, SECOND)]));
-        let all = told(&history, 0);
+        let all = update(&history, 0);
         let state = |i: usize| {
             let object = &all["objects"][i];
             (object["token"].as_str().unwrap(), object["closed_ms"].as_f64(), &object["closed_by"])
@@ -584,12 +584,12 @@ mod tests {
         // Never seen open: opened and closed between two looks.
         assert_eq!(state(3).1, Some(19_000.0));
         assert_eq!(all["objects"][3]["opened_ms"], 18_000.0);
-        // Its last copies came after the look that saw it open.
+        // The last copies came after the look that saw the window open.
         assert_eq!(all["accesses"][1]["copies"], 2);
-        // A close that is told again is the same close.
+        // A close that is reported again is the same close.
         let sample = all["sample"].as_u64().unwrap();
         history.apply(seconds(30), answer(vec![window(3, 0), closed(1, 11 * SECOND)]));
-        assert_eq!(lists(&told(&history, sample)), [0, 0, 0]);
+        assert_eq!(lists(&update(&history, sample)), [0, 0, 0]);
     }
 
     /// The same token and memory, opened anew (fast registration), are another object.
@@ -599,7 +599,7 @@ mod tests {
         history.apply(seconds(10), answer(vec![window(1, 4)]));
         history.apply(seconds(20), answer(vec![]));
         history.apply(seconds(30), answer(vec![window(1, 1)]));
-        let all = told(&history, 0);
+        let all = update(&history, 0);
         assert_eq!(lists(&all), [2, 2, 0]);
         assert_eq!(all["objects"][0]["closed_ms"], 20_000.0);
         assert_eq!(all["objects"][1]["closed_ms"], Value::Null);
@@ -616,11 +616,11 @@ mod tests {
             ..Connection::default()
         };
         history.apply(seconds(1), answer(vec![window(1, 0)]));
-        assert_eq!(told(&history, 0)["objects"][0]["peer"], "");
+        assert_eq!(update(&history, 0)["objects"][0]["peer"], "");
         let connection = Record::Connection(Box::new(connection));
         history.apply(seconds(2), answer(vec![connection, window(1, 0)]));
         history.apply(seconds(3), answer(vec![window(1, 0)]));
-        assert_eq!(told(&history, 1)["objects"][0]["peer"], "127.0.0.1:999");
+        assert_eq!(update(&history, 1)["objects"][0]["peer"], "127.0.0.1:999");
     }
 
     #[test]
@@ -628,17 +628,17 @@ mod tests {
         let mut history = History::new(0);
         history.apply(seconds(1), answer(vec![window(1, 0)]));
         history.apply(seconds(2), vec![(12, Err(AskError::Silent))]);
-        let silent = told(&history, 0);
+        let silent = update(&history, 0);
         assert!(silent["processes"][0]["silent"].as_str().unwrap().contains("2 s"), "{silent}");
         assert_eq!(silent["objects"][0]["closed_ms"], Value::Null, "it may go on");
         for gone in [vec![], vec![(12, Err(AskError::NotThere))]] {
             history.apply(seconds(3), gone);
-            let all = told(&history, 0);
+            let all = update(&history, 0);
             assert_eq!(all["processes"][0]["ended_ms"], 3000.0);
             assert_eq!(all["objects"][0]["closed_ms"], 3000.0);
         }
         history.apply(seconds(4), answer(vec![window(1, 0)]));
-        let all = told(&history, 0);
+        let all = update(&history, 0);
         assert_eq!(all["processes"].as_array().unwrap().len(), 2);
         assert_eq!(all["objects"][1]["process"], 1);
     }

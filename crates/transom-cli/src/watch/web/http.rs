@@ -98,7 +98,7 @@ pub(super) fn serve(listener: &TcpListener, site: &Site) {
             }
             busy.fetch_add(1, Ordering::AcqRel);
             scope.spawn(|| {
-                // Who leaves early needs no answer.
+                // A client that leaves early needs no answer.
                 let _ = answer(stream, site);
                 busy.fetch_sub(1, Ordering::AcqRel);
             });

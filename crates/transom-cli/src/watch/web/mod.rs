@@ -37,7 +37,7 @@ pub(super) fn serve(only: Option<u32>, port: u16) -> Outcome {
     let (history, begin) = (Mutex::new(History::new(unix_milliseconds())), Instant::now());
     let history = Arc::new(history);
     let site = Site::new(&secret, history.clone());
-    // So that the first page has something to show.
+    // The first page has something to show then.
     let mut pause = look_at(&history, only, begin);
     // Not opened in a browser from here: the arguments of a process are open to other users.
     println!("the memory map: http://{address}/{secret}/");

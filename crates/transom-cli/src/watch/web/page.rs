@@ -19,7 +19,8 @@ pub(super) fn exported(history: &History, nonce: &str) -> String {
     document(&history, &policy(nonce, "'none'"), nonce)
 }
 
-/// What a page may load, run and ask: its own style and script, which bear the nonce, and `connect`.
+/// The sources that a page may load, run and ask: its own style and script, which bear the nonce,
+/// and `connect`.
 /// Text never becomes markup (trusted types).
 pub(super) fn policy(nonce: &str, connect: &str) -> String {
     format!(

@@ -142,7 +142,7 @@ impl Source for MappedPort {
     fn end(&self, _status: Status) {}
 }
 
-/// What hears of the answer: the TCP port, or why there is none.
+/// The call that takes the answer: the TCP port, or why there is none.
 pub(crate) type Found = Box<dyn FnOnce(Result<u16, Status>) + Send>;
 
 /// The question for a port, until it is answered.
@@ -229,7 +229,7 @@ impl PortQuestion {
         self.finish(Err(Status::Canceled));
     }
 
-    /// What has come: the port, a failure, or nothing that counts.
+    /// The answer that has come: the port, a failure, or nothing that counts.
     fn heard(&self) -> Option<Result<u16, Status>> {
         let inner = self.lock();
         let socket = inner.socket.as_ref()?;

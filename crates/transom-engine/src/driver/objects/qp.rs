@@ -131,7 +131,7 @@ impl Qp {
         self.front().link.clone()
     }
 
-    /// Its link, found without a lock, if it can have no other one.
+    /// The link, found without a lock, if it can have no other one.
     #[inline]
     fn only_link(&self) -> Option<&Link> {
         match self.only_link.get() {
