@@ -122,7 +122,7 @@ pub enum Message {
         token: u32,
         /// The address at the peer.
         address: u64,
-        /// What becomes of it.
+        /// The change of the word.
         operation: Atomic,
     },
 }

@@ -24,8 +24,9 @@ const QUESTION: [u8; 8] = *b"TSMport\x01";
 const ANSWER: [u8; 8] = *b"TSMhere\x01";
 /// Bytes of either: what it is, a random number of the asker's, the TCP port of an answer, zeros.
 const LENGTH: usize = 24;
-/// Questions that are answered before other sources have their turn.
-const MOST_ANSWERED: usize = 64;
+/// Messages that a socket takes before other sources have their turn: a peer that floods it delays
+/// nothing else.
+const MOST_TAKEN: usize = 64;
 /// Pause before the second question, and the longest; each is twice as long as the one before.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 /// A host that says nothing, not even that no socket has the port, is given up after so long.
@@ -118,7 +119,7 @@ impl Source for MappedPort {
     fn ready(self: Arc<Self>, _now: Time) {
         let socket = self.lock();
         let Some(socket) = &*socket else { return };
-        for _ in 0..MOST_ANSWERED {
+        for _ in 0..MOST_TAKEN {
             let served = socket.serve(&mut [0; LENGTH], |bytes| answer(bytes, self.port));
             if served == Err(IoError::NotNow) {
                 break;
@@ -234,7 +235,7 @@ impl PortQuestion {
         let inner = self.lock();
         let socket = inner.socket.as_ref()?;
         let mut room = [0; LENGTH];
-        loop {
+        for _ in 0..MOST_TAKEN {
             match socket.receive(&mut room) {
                 Ok(LENGTH) => {
                     if let Some(port) = answered(&room, self.nonce) {

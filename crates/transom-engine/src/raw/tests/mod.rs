@@ -10,6 +10,7 @@ mod hostile;
 mod many_links;
 mod memory;
 mod namespace;
+mod port_map;
 mod processes;
 mod removal;
 mod rings;
