@@ -182,11 +182,8 @@ impl Socket {
     /// 6).
     pub(crate) fn duplicate(self: &Arc<Self>, process: u32) -> Result<u32> {
         let local = self.local();
-        let channel = lock(&self.state).channel.clone();
-        if let Some(channel) = &channel {
-            self.drain(channel); // what has arrived is there with its bytes
-        }
         let mut state = lock(&self.state);
+        let channel = state.channel.clone();
         match &state.phase {
             Phase::Listening => {
                 let (local, backlog) = (local?, state.backlog);
@@ -205,18 +202,30 @@ impl Socket {
                 let (token, handover) =
                     Handover::begin(process, record, Some(Arc::clone(&channel)))?;
                 state.phase = Phase::Suspended;
-                state.registrations.end();
                 state.handover = Some(handover);
-                let mut posted: Vec<_> = std::mem::take(&mut state.posted).into_iter().collect();
                 drop(state);
-                posted.sort_by_key(|(request, _)| *request);
-                for (_, posted) in posted {
-                    let failed = posted.receive.is_none().then_some(Error::WSA_OPERATION_ABORTED);
-                    self.signal(&posted, failed, 0);
-                }
+                self.give_up_receives(&channel);
                 Ok(token)
             }
             _ => Err(Error::WSAEINVAL), // WSD D-7
+        }
+    }
+
+    /// Complete every operation under way. A message whose sender has had its completion is in its
+    /// receive: no message can come in once the registrations have ended, because its receive has no
+    /// memory, and the link is asked for all that came before.
+    fn give_up_receives(self: &Arc<Self>, channel: &Arc<Connection>) {
+        // What has arrived, and was not processed yet, takes its receive while that has its memory.
+        let _ = channel.queue_pair.process_arrived();
+        lock(&self.state).registrations.end();
+        let _ = channel.queue_pair.process_arrived();
+        self.drain(channel);
+        let posted = std::mem::take(&mut lock(&self.state).posted);
+        let mut posted: Vec<_> = posted.into_iter().collect();
+        posted.sort_by_key(|(request, _)| *request);
+        for (_, posted) in posted {
+            let failed = posted.receive.is_none().then_some(Error::WSA_OPERATION_ABORTED);
+            self.signal(&posted, failed, 0);
         }
     }
 

@@ -264,3 +264,17 @@ fn w22_the_other_process() {
         _ => panic!("no such role"),
     }
 }
+
+/// A message that comes after the duplication, from a switch that keeps to no sequence, is not lost
+/// in silence: its sender gets an error.
+#[test]
+fn d04_a_message_behind_a_duplication_fails_at_its_sender() {
+    let two = Two::new();
+    let (mine, theirs) = (end(&two.a, two.s), end(&two.b, two.t));
+    let parked = theirs.receive(0);
+    two.b.provider.duplicate(two.t, std::process::id()).unwrap();
+    assert_eq!(two.b.ended(&parked), (None, 0));
+    let late = two.a.send(two.s, mine.pages.range(0, 8)).unwrap();
+    assert!(two.a.ended(&late).0.is_some());
+    two.end();
+}

@@ -311,6 +311,20 @@ impl QueuePair {
         }
     }
 
+    /// Process what has arrived on its connection before this returns: the completion of every receive
+    /// whose sender has had its own completion is in the queue then. [`QueuePair::progress`] leaves the
+    /// work to a thread that is at it; this waits for that thread.
+    ///
+    /// # Errors
+    /// `Forked` in a forked child.
+    pub fn process_arrived(&self) -> Result<()> {
+        self.0.owner.here()?;
+        if let Some(link) = self.0.qp.link() {
+            link.process_arrived();
+        }
+        Ok(())
+    }
+
     /// Whether the memory table permits this use of an entry to this queue pair's own program.
     /// Nothing is held by a yes: the request itself is judged again. `connection`: the one that the
     /// entry's region belongs to, if it belongs to any.

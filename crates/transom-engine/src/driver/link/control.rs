@@ -56,6 +56,15 @@ impl Link {
         let _ = self.control(notifications, |state, cx| state.connection.flush(cx));
     }
 
+    /// Process what has arrived. Completions of what the peer was told that it has done are in their
+    /// queues when this returns.
+    pub(crate) fn process_arrived(&self) {
+        let mut notifications = Notifications::default();
+        let _ = self.control(&mut notifications, |_, _| ());
+        notifications.fire();
+        self.catch_up();
+    }
+
     /// Apply the changed limits of the queue pair.
     pub(crate) fn set_limits(&self, limits: Limits) {
         let mut notifications = Notifications::default();

@@ -4,7 +4,7 @@ use transom_memory::Rights;
 
 use super::harness::*;
 use crate::raw::{Options, Path};
-use crate::{CompletionKind, Operation, Status};
+use crate::{Completion, CompletionKind, Operation, Status};
 
 /// Step 1 of everything: one Write through a window.
 #[test]
@@ -63,4 +63,24 @@ fn a_refused_write_says_so_and_ends_both_sides() {
     assert_eq!(kept.len(), 1, "{kept:?}");
     let learnt = active.adapter.denial(verdict.denial).unwrap().cause.to_string();
     assert!(learnt.contains(&kept[0].1.cause.for_peer()), "{learnt} / {kept:?}");
+}
+
+/// A message whose sender has its completion is in the receiver's queue behind
+/// [`process_arrived`](crate::raw::QueuePair::process_arrived), whichever thread was at the link.
+#[test]
+fn what_the_sender_was_acknowledged_is_there_behind_process_arrived() {
+    for path in [Path::Tcp, Path::Process] {
+        let options = Options { path, ..Options::from_env() };
+        let (active, passive) = pair_with(&options);
+        let (mine, theirs) = (active.buffer(64), passive.buffer(64));
+        for round in 0..2_000 {
+            passive.qp.post_receive(round, &[theirs.all()]).unwrap();
+            active.post(Operation::Send, &[mine.sge(0, 9)]);
+            active.expect(CompletionKind::Send);
+            passive.qp.process_arrived().unwrap();
+            let mut found = [Completion::BLANK; 2];
+            assert_eq!(passive.cq.poll(&mut found), 1, "{path:?}, round {round}");
+            assert_eq!((found[0].request_context, found[0].length), (round, 9));
+        }
+    }
 }
