@@ -141,8 +141,10 @@ fn a_port_belongs_to_one_listener() {
         idle_side(mode, |side| {
             let events = Server::new(side.qp);
             let [first, second] = [(); 2].map(|()| new_listener(side, &events));
-            assert_eq!(listen_at(first, local(0)), Status::SUCCESS);
-            let at = local(port_of(first).unwrap());
+            // No other socket gets the port while neither of them listens there.
+            let kept = Held::new().unwrap();
+            let at = kept.address();
+            assert_eq!(listen_at(first, at), Status::SUCCESS);
             assert_eq!(listen_at(second, at), Status::SHARING_VIOLATION);
             assert_eq!(port_of(second), Err(Status::INVALID_DEVICE_STATE));
             let (connector, held) = (connector(side.adapter), Held::new().unwrap());
