@@ -25,6 +25,19 @@ struct ITransomExplain : public IUnknown {
     virtual HRESULT STDMETHODCALLTYPE GetLastRefusal(char *pText, ULONG *pcbText) = 0;
 };
 
+/*
+ * Names for messages and for `transom show`. QueryInterface of an IND2Adapter or INDAdapter answers this
+ * identifier. A token is named while it is open: a region by its local token (GetLocalToken; the lower
+ * half of an ND_MR_HANDLE) or its remote token, a window by its remote token (GetRemoteToken; the token
+ * of an ND_MW_DESCRIPTOR) once it is bound. The first 31 bytes of the UTF-8 text are kept. S_OK;
+ * ND_INVALID_HANDLE if the token names nothing that is open; E_POINTER.
+ */
+DEFINE_GUID(IID_ITransomNames, 0x3E1D9A70, 0x5C42, 0x4B8E, 0xB7, 0x12, 0x54, 0x52, 0x41, 0x4E, 0x53, 0x4D);
+struct ITransomNames : public IUnknown {
+    virtual HRESULT STDMETHODCALLTYPE NameLocalToken(UINT32 Token, const char *pName) = 0;
+    virtual HRESULT STDMETHODCALLTYPE NameRemoteToken(UINT32 Token, const char *pName) = 0;
+};
+
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -84,6 +84,7 @@ fn version_script(exports: &[Export]) -> String {
             parent = Some(name);
         }
     }
+    node("TRANSOM_1.0".into(), Some("IBVERBS_1.0".into()));
     for n in PRIVATE {
         node(format!("IBVERBS_PRIVATE_{n}"), Some("IBVERBS_1.0".into()));
     }

@@ -283,14 +283,17 @@ impl Memory {
     }
 
     /// Give a region or a window a name, for messages. It stays until the token's slot is used
-    /// again: a message about a token that was closed has it, too. Nothing happens if `token` names
-    /// nothing that is open.
-    pub fn set_name(&self, token: Token, name: Name) {
+    /// again: a message about a token that was closed has it, too. `false`, and nothing happens, if
+    /// `token` names nothing that is open.
+    pub fn set_name(&self, token: Token, name: Name) -> bool {
         let mut control = self.lock();
-        let open = |head: Head| matches!(head.state(), State::Reserved | State::Live);
-        if self.read(token).is_some_and(|(head, _)| head.token() == token && open(head)) {
+        let is_open = |head: Head| matches!(head.state(), State::Reserved | State::Live);
+        let found =
+            self.read(token).is_some_and(|(head, _)| head.token() == token && is_open(head));
+        if found {
             control.names.insert(Place::of(token), (token, name));
         }
+        found
     }
 
     /// A token for memory that is not known yet, and that it will outlive: `BIND`, register, close,

@@ -467,6 +467,10 @@ VOID NdkCloseAdapter(NDK_ADAPTER *pNdkAdapter);
 /* The record of a refusal that a completion's ProviderErrorCode names, as a sentence of at most
  * Capacity bytes with its NUL. Returns the bytes it has (0: no such record). */
 SIZE_T NdkExplain(NDK_ADAPTER *pNdkAdapter, ULONG ProviderErrorCode, char *pText, SIZE_T Capacity);
+/* Give a region or window a name, for messages and for `transom show`: the first 31 bytes of a UTF-8
+ * text. Token: of NdkGetLocalTokenFromMr, NdkGetRemoteTokenFromMr or NdkGetRemoteTokenFromMw.
+ * STATUS_INVALID_PARAMETER: the token names nothing that is open. */
+NTSTATUS NdkName(NDK_ADAPTER *pNdkAdapter, UINT32 Token, const char *pName);
 
 #ifdef __cplusplus
 }

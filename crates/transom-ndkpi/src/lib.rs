@@ -21,5 +21,5 @@ mod table;
 pub mod types;
 
 pub use deliver::{Done, Mode};
-pub use ffi::{NdkCloseAdapter, NdkExplain, NdkOpenAdapter, OpenOptions};
+pub use ffi::{NdkCloseAdapter, NdkExplain, NdkName, NdkOpenAdapter, OpenOptions};
 pub use status::Status;

@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use crate::abi::*;
 use crate::com::{Class, OutPtr, guard, live_objects};
 use crate::explain::Explain;
+use crate::names::Names;
 use crate::{guid, limits, status, v1, v2};
 
 type Fact = (String, u64);
@@ -97,6 +98,7 @@ fn collect() -> Vec<Fact> {
     slots::<v1::Connector>(&mut facts, "INDConnector");
     slots::<v1::Listen>(&mut facts, "INDListen");
     slots::<Explain>(&mut facts, "ITransomExplain");
+    slots::<Names>(&mut facts, "ITransomNames");
     for (name, guid) in guid::ALL {
         let [high, low] = guid.words();
         facts.push((format!("guid {name} 1"), high));

@@ -17,6 +17,7 @@ mod guid;
 mod limits;
 mod list;
 mod marshal;
+mod names;
 mod nic;
 mod os;
 mod posting;

@@ -8,6 +8,11 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 fn run(case: &str) {
+    run_and_read(case, |_| ());
+}
+
+/// Runs a case over both paths, and has `read` look at its standard error.
+fn run_and_read(case: &str, read: impl Fn(&str)) {
     static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/rules.c");
     let program = PROGRAM.get_or_init(|| support::compile(&source, "rules"));
@@ -22,7 +27,15 @@ fn run(case: &str) {
             .unwrap();
         let said = String::from_utf8_lossy(&done.stderr);
         assert!(done.status.success(), "{case} over {path}: {}\n{said}", done.status);
+        read(&said);
     }
+}
+
+#[test]
+fn v97_a_region_has_a_name() {
+    run_and_read("v97_a_region_has_a_name", |said| {
+        assert!(said.contains("region \"log of b\" was refused"), "{said}");
+    });
 }
 
 #[test]

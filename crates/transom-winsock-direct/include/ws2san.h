@@ -80,6 +80,14 @@ typedef void QOS, *LPQOS;
 #define TRANSOM_OFFER_RDMA_READ 1
 #define TRANSOM_OFFER_CACHE_CALLBACK 2
 #define SIO_TRANSOM_EXPLAIN 0x58005402u
+/* NAME: a TRANSOM_NAME in. Names a registration of the socket, for messages and for `transom show`;
+ * WSAEINVAL if it has no such registration. */
+#define SIO_TRANSOM_NAME 0x98005403u
+typedef struct {
+    HANDLE hMemory;                   /* of WSPRegisterMemory; or NULL, and */
+    unsigned char RdmaDescriptor[16]; /* what WSPRegisterRdmaMemory returned */
+    char Name[32];                    /* UTF-8 with its NUL */
+} TRANSOM_NAME;
 #define WSA_FLAG_OVERLAPPED 1
 #define PFL_HIDDEN 4
 #define XP1_QOS_SUPPORTED 0x2000

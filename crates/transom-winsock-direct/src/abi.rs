@@ -33,6 +33,20 @@ pub const SIO_ADDRESS_LIST_QUERY: u32 = 0x4800_0016;
 pub const SIO_TRANSOM_OFFER: u32 = 0x9800_5401;
 /// Transom's own: the newest refusal on the socket, as text with its NUL.
 pub const SIO_TRANSOM_EXPLAIN: u32 = 0x5800_5402;
+/// Give a registration of the socket a name: see [`RegistrationName`].
+pub const SIO_TRANSOM_NAME: u32 = 0x9800_5403;
+
+/// The input of [`SIO_TRANSOM_NAME`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct RegistrationName {
+    /// A local registration; or 0, and the descriptor names one for the peer.
+    pub handle: usize,
+    /// Bytes of the descriptor.
+    pub descriptor: [u8; 16],
+    /// UTF-8 text with its final zero byte.
+    pub name: [u8; 32],
+}
 /// Sockets are overlapped.
 pub const WSA_FLAG_OVERLAPPED: u32 = 1;
 /// A connection request waits.

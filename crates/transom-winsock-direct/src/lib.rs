@@ -33,7 +33,7 @@ pub mod tables;
 pub use data::{Direction, Range};
 pub use error::{Error, Result};
 pub use ffi::WSPStartupEx;
-pub use memory::Handle;
+pub use memory::{Handle, Registration};
 pub use overlapped::{Operation, Outcome};
 pub use provider::{Options, Provider};
 pub use switch::Switch;

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use transom_memory::{Purpose, Rights};
+use transom_memory::{Purpose, Rights, Token};
 
 use crate::abi::mem;
 use crate::connection::Connection;
@@ -16,6 +16,15 @@ use crate::region::Region;
 /// A handle that `WSPRegisterMemory` returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handle(pub usize);
+
+/// A registration, as the switch names it.
+#[derive(Clone, Copy, Debug)]
+pub enum Registration {
+    /// By the handle that `WSPRegisterMemory` returned.
+    Local(Handle),
+    /// By the descriptor that `WSPRegisterRdmaMemory` returned.
+    Remote(Descriptor),
+}
 
 /// A buffer, and what it is registered for.
 #[derive(Clone, Copy, Debug)]
@@ -174,6 +183,16 @@ impl Registrations {
         let handle = self.order.remove(found);
         self.order.push(handle);
         self.local.get(&handle).map(|(region, _)| region.clone()).ok_or(Error::WSAEFAULT)
+    }
+
+    /// The token of a local registration, or of one for the peer.
+    pub(crate) fn token(&self, named: Registration) -> Option<Token> {
+        match named {
+            Registration::Local(handle) => self.local.get(&handle).map(|(region, _)| region.token),
+            Registration::Remote(descriptor) => {
+                self.remote.get(&descriptor).map(|region| region.token)
+            }
+        }
     }
 
     /// Memory goes away under live registrations: they become unusable (WSD 5.5). How many.

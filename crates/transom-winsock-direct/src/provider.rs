@@ -17,6 +17,7 @@ use crate::connection::{Connection, REFUSAL};
 use crate::error::{Error, Result};
 use crate::extension::Offers;
 use crate::hello::{Hello, Secret};
+use crate::memory::Registration;
 use crate::socket::{Phase, Socket};
 use crate::switch::{Switch, Upcalls};
 use crate::{RDMA_THRESHOLD, SIZE_LIMIT};
@@ -113,6 +114,15 @@ impl Provider {
     /// `WSAENOTSOCK`, `WSAENETDOWN`.
     pub fn explain(&self, number: usize) -> Result<Option<String>> {
         Ok(self.socket(number)?.explain())
+    }
+
+    /// Give a registration of a socket a name, for messages and for `transom show`
+    /// (`SIO_TRANSOM_NAME`).
+    ///
+    /// # Errors
+    /// `WSAEINVAL`: the socket has no such registration. `WSAENOTSOCK`, `WSAENETDOWN`.
+    pub fn name(&self, number: usize, registration: Registration, name: &str) -> Result<()> {
+        self.socket(number)?.name(registration, name)
     }
 
     pub(crate) fn adapter(&self, address: IpAddr) -> Result<raw::Adapter> {

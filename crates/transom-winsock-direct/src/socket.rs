@@ -12,7 +12,7 @@ use crate::connection::{Connection, REFUSAL};
 use crate::data::Range;
 use crate::duplicate::Handover;
 use crate::error::{Error, Result};
-use crate::memory::Registrations;
+use crate::memory::{Registration, Registrations};
 use crate::overlapped::Operation;
 use crate::provider::{Provider, fresh_number, lock};
 use crate::region::Region;
@@ -199,6 +199,14 @@ impl Socket {
     /// Registrations alive: local, remote.
     pub(crate) fn registered(&self) -> (usize, usize) {
         lock(&self.state).registrations.count()
+    }
+
+    /// Give a registration a name.
+    pub(crate) fn name(&self, registration: Registration, name: &str) -> Result<()> {
+        let state = lock(&self.state);
+        let token = state.registrations.token(registration).ok_or(Error::WSAEINVAL)?;
+        let adapter = state.adapter.as_ref().ok_or(Error::WSAEINVAL)?;
+        adapter.set_name(token, name).then_some(()).ok_or(Error::WSAEINVAL)
     }
 
     /// The newest refusal that this side's operations met, or that the peer met here.

@@ -44,6 +44,11 @@ static int offer(DWORD bits) {
     return ask(INVALID_SOCKET, SIO_TRANSOM_OFFER, &bits, sizeof bits, NULL, 0, &got);
 }
 
+static int name(SOCKET s, const TRANSOM_NAME *what, DWORD size) {
+    DWORD got;
+    return ask(s, SIO_TRANSOM_NAME, what, size, NULL, 0, &got);
+}
+
 static SOCKET new_socket(void) {
     int error = 0;
     SOCKET s = table.lpWSPSocket(2, 1, 6, NULL, 0, WSA_FLAG_OVERLAPPED, &error);
@@ -113,6 +118,18 @@ int main(int argc, char **argv) {
     CHECK(expose(accepted, lent, sizeof lent, MEM_READ, descriptor, &length, &error) == 0);
     HANDLE handle = register_memory(client, own, sizeof own, MEM_READ, &error);
     CHECK(handle != NULL);
+    TRANSOM_NAME named = {.Name = "lent"}, unknown = {.hMemory = (HANDLE)77, .Name = "x"};
+    CHECK(name(accepted, &named, sizeof named) == WSAEINVAL); /* no descriptor at all */
+    memcpy(named.RdmaDescriptor, descriptor, sizeof descriptor);
+    CHECK(name(client, &named, sizeof named) == WSAEINVAL); /* the other end's */
+    CHECK(name(accepted, &unknown, sizeof unknown) == WSAEINVAL);
+    CHECK(name(accepted, &named, sizeof named - 1) == WSAEFAULT && name(accepted, NULL, sizeof named) == WSAEFAULT);
+    unknown.hMemory = handle;
+    memset(unknown.Name, 'x', sizeof unknown.Name); /* no NUL */
+    CHECK(name(client, &unknown, sizeof unknown) == WSAEINVAL);
+    unknown.Name[31] = 0;
+    CHECK(name(client, &unknown, sizeof unknown) == 0);
+    CHECK(name(accepted, &named, sizeof named) == 0);
     memset(own, 7, sizeof own);
     WSABUFEX buffer = {100, own, handle};
     WSAOVERLAPPED overlapped = {.hEvent = (WSAEVENT)1};
@@ -128,6 +145,7 @@ int main(int argc, char **argv) {
     CHECK(strlen(text) == needed - 1);
     printf("asker: %s\n", text);
     CHECK(ask(accepted, SIO_TRANSOM_EXPLAIN, NULL, 0, text, sizeof text, &got) == 0 && got > 1);
+    CHECK(strstr(text, "region \"lent\"") != NULL);
     printf("owner: %s\n", text);
     CHECK(table.lpWSPCleanup(&error) == 0);
     return 0;

@@ -221,12 +221,10 @@ impl Adapter {
     }
 
     /// Give a region or a window a name, for messages and for `transom show`: the first
-    /// [`LONGEST_NAME`](transom_memory::LONGEST_NAME) bytes of it. Nothing happens if the token
-    /// names nothing that is open.
-    pub fn set_name(&self, token: Token, name: &str) {
-        if let Ok(shared) = self.0.here() {
-            shared.memory.set_name(token, Name::new(name));
-        }
+    /// [`LONGEST_NAME`](transom_memory::LONGEST_NAME) bytes of it. `false`, and nothing happens, if
+    /// the token names nothing that is open here.
+    pub fn set_name(&self, token: Token, name: &str) -> bool {
+        self.0.here().is_ok_and(|shared| shared.memory.set_name(token, Name::new(name)))
     }
 
     /// A token for memory that is not known yet: see [`QueuePair::fast_register`]. The token stays

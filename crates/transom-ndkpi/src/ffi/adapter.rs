@@ -1,7 +1,7 @@
 //! `NDK_ADAPTER_DISPATCH`, and the two functions in the place of the miniport's.
 #![allow(non_snake_case, reason = "exported names")]
 
-use std::ffi::{c_char, c_void};
+use std::ffi::{CStr, c_char, c_void};
 use std::mem::offset_of;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -131,6 +131,24 @@ pub unsafe extern "C" fn NdkExplain(
     };
     // SAFETY: this function's contract.
     unsafe { with_or(0, adapter, run) }
+}
+
+/// Give the region or window of a token a name, for messages and for `transom show`.
+///
+/// # Safety
+/// `adapter` is a live adapter; `name` is NULL or a text that ends with a zero byte.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn NdkName(adapter: *mut Object, token: u32, name: *const c_char) -> i32 {
+    let run = |adapter: Arc<Adapter>| {
+        if name.is_null() {
+            return Status::INVALID_PARAMETER;
+        }
+        // SAFETY: this function's contract.
+        let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+        adapter.name(token, &name).err().unwrap_or(Status::SUCCESS)
+    };
+    // SAFETY: this function's contract.
+    unsafe { with_or(Status::INVALID_PARAMETER, adapter, run) }.0
 }
 
 unsafe extern "C" fn query_adapter_info(

@@ -10,7 +10,7 @@ mod memory;
 mod pd;
 mod qp;
 
-pub use adapter::{NdkCloseAdapter, NdkExplain, NdkOpenAdapter, OpenOptions};
+pub use adapter::{NdkCloseAdapter, NdkExplain, NdkName, NdkOpenAdapter, OpenOptions};
 
 use std::ffi::c_void;
 use std::net::SocketAddr;

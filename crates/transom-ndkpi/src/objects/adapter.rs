@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use transom_engine::{dialect, raw};
+use transom_memory::Token;
 
 use super::lam::Lams;
 use super::{ConnectEvent, Connector, Cq, CqNotification, Listener, Pd};
@@ -140,6 +141,14 @@ impl Adapter {
     #[must_use]
     pub fn explain(&self, code: u32) -> Option<String> {
         self.raw.denial(u64::from(code)).map(|record| record.cause.to_string())
+    }
+
+    /// Give the region or window of a token a name, for messages and for `transom show`.
+    ///
+    /// # Errors
+    /// `INVALID_PARAMETER` if the token names nothing that is open.
+    pub fn name(&self, token: u32, name: &str) -> Result<(), Status> {
+        self.raw.set_name(Token(token), name).then_some(()).ok_or(Status::INVALID_PARAMETER)
     }
 
     /// Whether `address` is this adapter's, with any port. A wildcard is not: it names every

@@ -7,7 +7,7 @@ use crate::common::*;
 use transom_ndkpi::dispatch::*;
 use transom_ndkpi::flags::{mr as flag, op};
 use transom_ndkpi::types::*;
-use transom_ndkpi::{Mode, NdkExplain, NdkOpenAdapter, Status};
+use transom_ndkpi::{Mode, NdkExplain, NdkName, NdkOpenAdapter, Status};
 
 fn info(adapter: Ptr) -> AdapterInfo {
     let t = table::<AdapterDispatch>(adapter);
@@ -278,6 +278,31 @@ fn a_refusal_is_explained_in_the_room_there_is() {
         let unknown = unsafe { NdkExplain(client.adapter, u32::MAX, text.as_mut_ptr().cast(), 9) };
         assert_eq!((unknown, text[0]), (0, 0xff));
         client.end(&[]);
+        server.end(&[]);
+    });
+}
+
+/// The sentence about a refusal has the name that the consumer has given to the region.
+#[test]
+fn a_region_is_called_by_the_name_that_it_was_given() {
+    in_every_mode(|mode| {
+        let (client, server) = pair(mode);
+        let own = Pages::new(1);
+        let (mr, token) = client.mr(&own, flag::ALLOW_LOCAL_WRITE);
+        let log = c"log".as_ptr();
+        let name = |adapter, token, name| unsafe { Status(NdkName(adapter, token, name)) };
+        assert_eq!(name(client.adapter, token ^ 1, log), Status::INVALID_PARAMETER);
+        assert_eq!(name(client.adapter, token, std::ptr::null()), Status::INVALID_PARAMETER);
+        assert_eq!(name(client.pd, token, log), Status::INVALID_PARAMETER);
+        assert_eq!(name(client.adapter, token, log), Status::SUCCESS);
+        assert_eq!(client.send(1, &[own.sge(token, PAGE - 4, 8)], 0), Status::SUCCESS);
+        let code = client.results(1)[0].provider_error_code;
+        let mut text = vec![0_u8; 4096];
+        let length =
+            unsafe { NdkExplain(client.adapter, code, text.as_mut_ptr().cast(), text.len()) };
+        let text = String::from_utf8_lossy(&text[..length]);
+        assert!(text.contains("region \"log\""), "{text}");
+        client.end(&[mr]);
         server.end(&[]);
     });
 }

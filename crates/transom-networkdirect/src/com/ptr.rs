@@ -2,6 +2,8 @@
 //! the call), so that following one is sound exactly as far as the caller keeps it. Null is checked
 //! here, in one place.
 
+use std::borrow::Cow;
+use std::ffi::CStr;
 use std::marker::PhantomData;
 use std::net::SocketAddr;
 
@@ -101,6 +103,16 @@ impl OutPtr<u8> {
 }
 
 impl InPtr<u8> {
+    /// A text with its final zero byte. What is no UTF-8 is replaced.
+    pub(crate) fn text<'a>(self) -> Option<Cow<'a, str>> {
+        if self.0.is_null() {
+            return None;
+        }
+        // SAFETY: not null, hence a text that ends with a zero byte by the interface's contract,
+        // which the caller leaves alone during the call.
+        Some(unsafe { CStr::from_ptr(self.0.cast()) }.to_string_lossy())
+    }
+
     /// A socket address of `length` bytes, which cover the family's structure; `None` for a family or
     /// length that is none.
     pub(crate) fn socket_address(self, length: usize) -> Option<SocketAddr> {

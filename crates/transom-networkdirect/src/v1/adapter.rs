@@ -1,7 +1,9 @@
 //! INDAdapter (ND1 6.3, 7).
 
 use std::collections::HashMap;
+use std::ffi::c_void;
 use std::net::IpAddr;
+use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, Weak};
 
 use transom_engine::{Status, dialect};
@@ -12,10 +14,11 @@ use crate::abi::*;
 use crate::call;
 use crate::com::{Alive, InPtr, Object, OutPtr, class};
 use crate::guid::{
-    IID_INDAdapter, IID_INDCompletionQueue, IID_INDConnector, IID_INDListen, IID_INDMemoryWindow,
-    IID_INDOverlapped,
+    Guid, IID_INDAdapter, IID_INDCompletionQueue, IID_INDConnector, IID_INDListen,
+    IID_INDMemoryWindow, IID_INDOverlapped,
 };
 use crate::limits;
+use crate::names::Names;
 use crate::nic::Nic;
 use crate::os::{File, Handle, OverlappedPtr, lock};
 use crate::status::*;
@@ -93,7 +96,11 @@ class!(Adapter, [IID_INDAdapter, IID_INDOverlapped], {
         assigned: OutPtr<u16>,
         out: OutPtr<usize>,
     ) -> i32;
-});
+}
+    fn tear_off(this: &Arc<Adapter>, iid: Guid) -> Option<NonNull<c_void>> {
+        Names::give(&this.nic.raw, iid)
+    }
+);
 
 impl Drop for Adapter {
     fn drop(&mut self) {

@@ -1,6 +1,8 @@
 //! IND2Adapter (ND2 2.5).
 
+use std::ffi::c_void;
 use std::net::IpAddr;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use transom_engine::dialect;
@@ -10,6 +12,7 @@ use crate::abi::*;
 use crate::com::{Alive, AnyPtr, InPtr, Object, OutPtr, class};
 use crate::guid::{Guid, IID_IND2Adapter};
 use crate::marshal::within;
+use crate::names::Names;
 use crate::nic::Nic;
 use crate::os::{File, Handle};
 use crate::status::*;
@@ -73,7 +76,11 @@ class!(Adapter, [IID_IND2Adapter], {
     ) -> i32;
     fn create_connector(iid: InPtr<Guid>, file: Handle, out: OutPtr<usize>) -> i32;
     fn create_listener(iid: InPtr<Guid>, file: Handle, out: OutPtr<usize>) -> i32;
-});
+}
+    fn tear_off(this: &Arc<Adapter>, iid: Guid) -> Option<NonNull<c_void>> {
+        Names::give(&this.nic.raw, iid)
+    }
+);
 
 /// The parameters of a new queue pair.
 #[derive(Clone, Copy, Debug)]

@@ -219,6 +219,7 @@ fn refusals_are_explained_by_every_object_and_on_standard_error() {
     objects("explain");
     let words = run(program("nd1_objects"), &["explain"], &[("TRANSOM_EXPLAIN", "1")]);
     assert!(words.contains("transom: ") && words.contains("REMOTE_WRITE"), "{words}");
+    assert!(words.contains("window \"lent\""), "{words}");
 }
 
 #[test]

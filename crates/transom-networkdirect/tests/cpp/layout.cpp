@@ -227,6 +227,9 @@ int main()
     GUID_OF(IClassFactory);
     GUID_OF(ITransomExplain);
     SLOT(ITransomExplain, GetLastRefusal);
+    GUID_OF(ITransomNames);
+    SLOT(ITransomNames, NameLocalToken);
+    SLOT(ITransomNames, NameRemoteToken);
     VALUE(ND_SUCCESS);
     VALUE(ND_TIMEOUT);
     VALUE(ND_PENDING);

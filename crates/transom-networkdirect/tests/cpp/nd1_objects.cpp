@@ -367,6 +367,12 @@ static void explain()
         CHECK(text(one, S_FALSE).empty());
     link.y.receive(pending);
     const ND_MW_DESCRIPTOR d = link.y.bound(mw, 0, 64, MAY_READ);
+    ITransomNames *names = nullptr;
+    HR(lab.b.adapter->QueryInterface(IID_ITransomNames, (void **)&names), S_OK);
+    HR(names->NameRemoteToken(d.Token ^ 1, "lent"), ND_INVALID_HANDLE);
+    HR(names->NameRemoteToken(d.Token, nullptr), E_POINTER);
+    HR(names->NameRemoteToken(d.Token, "lent"), S_OK);
+    CHECK_EQ(names->Release(), 0);
     link.x.writes(ND_REMOTE_ERROR, 0, 8, d);
     link.y.got(pending, ND_CANCELED);
     for (IUnknown *one : all) {

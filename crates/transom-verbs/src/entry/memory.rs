@@ -1,7 +1,9 @@
 //! Protection domains and memory regions.
 
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::Arc;
+
+use transom_memory::Token;
 
 use crate::abi::*;
 use crate::entry::shell::{self, OfDomain, OfRegion};
@@ -59,6 +61,24 @@ unsafe fn register(
 fn base(addr: *mut c_void, iova: u64, access: u32) -> u64 {
     let zero_based = access & access::ZERO_BASED != 0 && iova == addr.addr() as u64;
     if zero_based { 0 } else { iova }
+}
+
+/// Transom's own: give the region or window of a key a name, for messages and for `transom show`.
+pub(crate) unsafe extern "C" fn transom_name(
+    context: *mut ibv_context,
+    key: u32,
+    name: *const c_char,
+) -> c_int {
+    number(|| {
+        // SAFETY: a context of the program's.
+        let context = unsafe { shell::context(context) }?;
+        if name.is_null() {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: a text of the program's, with its final zero byte.
+        let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+        context.adapter.set_name(Token(key), &name).then_some(()).ok_or(Errno::EINVAL)
+    })
 }
 
 pub(crate) unsafe extern "C" fn ibv_reg_mr(

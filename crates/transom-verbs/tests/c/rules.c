@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <infiniband/verbs.h>
+#include <transom_verbs.h>
 
 #define CHECK(condition)                                                                   \
     do {                                                                                   \
@@ -796,13 +797,28 @@ static void v38_a_device_is_closed_with_objects_left(void) {
     CHECK(ibv_close_device(context) == 0);
 }
 
+/* The owner's message has the name that its program has given to the region. */
+static void v97_a_region_has_a_name(void) {
+    open_device();
+    struct side a = make(), b = make();
+    connect_both(a, b);
+    CHECK(transom_name(context, b.mr->rkey ^ 1, "log") == EINVAL);
+    CHECK(transom_name(context, b.mr->rkey, NULL) == EINVAL);
+    CHECK(transom_name(NULL, b.mr->rkey, "log") != 0);
+    CHECK(transom_name(context, b.mr->rkey, "log of b") == 0);
+    refused(a, b, (uintptr_t)b.bytes + SIZE - 7, b.mr->rkey, IBV_WR_RDMA_WRITE);
+    drop(a);
+    drop(b);
+    close_device();
+}
+
 #define CASE(name) {#name, name}
 
 int main(int count, char **words) {
     static const struct { const char *name; void (*run)(void); } cases[] = {
         CASE(v26_v29_tables), CASE(v34_v35_handles_and_busy_objects), CASE(v40_v41_registrations),
         CASE(v28_v30_v52_sizes), CASE(v61_v65_states_and_posts), CASE(v88_bytes_arrive),
-        CASE(v92_remote_access_errors), CASE(v92_local_errors), CASE(v77_v94_no_listener),
+        CASE(v92_remote_access_errors), CASE(v92_local_errors), CASE(v97_a_region_has_a_name), CASE(v77_v94_no_listener),
         CASE(v66_v76_either_side_may_come_first), CASE(v79_v68_again_with_the_same_numbers),
         CASE(v98_v100_completion_events), CASE(v91_requests_are_built_and_posted_together),
         CASE(v56_extended_completion_queues), CASE(v59_v60_shared_receive_queues),

@@ -39,7 +39,9 @@ pub(crate) fn compile(source: &Path, name: &str) -> Option<PathBuf> {
         Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
     let library = libraries();
     let done = Command::new("cc")
-        .args(["-std=gnu11", "-Wall", "-Werror", "-g", "-o"])
+        .args(["-std=gnu11", "-Wall", "-Werror", "-g", "-I"])
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/include"))
+        .arg("-o")
         .arg(&program)
         .arg(source)
         .arg(library.join("libibverbs.so.1"))

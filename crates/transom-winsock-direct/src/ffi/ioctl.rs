@@ -1,15 +1,18 @@
-//! `WSPIoctl`: the extension functions and the addresses (WSD 2.4, 13), and two codes of Transom's own:
-//! what is offered, and what a refusal was.
+//! `WSPIoctl`: the extension functions and the addresses (WSD 2.4, 13), and codes of Transom's own: what
+//! is offered, what a refusal was, and the names of registrations.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 
 use super::{address, call, data, memory};
 use crate::abi::{
-    Guid, Overlapped, SIO_ADDRESS_LIST_QUERY, SIO_GET_EXTENSION_FUNCTION_POINTER,
-    SIO_TRANSOM_EXPLAIN, SIO_TRANSOM_OFFER,
+    Guid, Overlapped, RegistrationName, SIO_ADDRESS_LIST_QUERY, SIO_GET_EXTENSION_FUNCTION_POINTER,
+    SIO_TRANSOM_EXPLAIN, SIO_TRANSOM_NAME, SIO_TRANSOM_OFFER,
 };
-use crate::error::Error;
+use crate::descriptor::Descriptor;
+use crate::error::{Error, Result};
 use crate::extension::{Extension, Offers, find};
+use crate::memory::{Handle, Registration};
+use crate::provider::Provider;
 use crate::tables::Routine;
 
 fn function(extension: Extension) -> *const c_void {
@@ -83,8 +86,25 @@ pub(super) unsafe extern "C" fn ioctl(
                     out.cast::<u8>().add(text.len()).write(0);
                     Ok(())
                 }
+                SIO_TRANSOM_NAME => {
+                    if input.is_null() || (input_length as usize) < size_of::<RegistrationName>() {
+                        return Err(Error::WSAEFAULT);
+                    }
+                    let asked = input.cast::<RegistrationName>().read_unaligned();
+                    *returned = 0;
+                    name(provider, s, &asked)
+                }
                 _ => Err(Error::WSAEOPNOTSUPP),
             }
         })
     }
+}
+
+fn name(provider: &Provider, s: usize, asked: &RegistrationName) -> Result<()> {
+    let name = CStr::from_bytes_until_nul(&asked.name).map_err(|_| Error::WSAEINVAL)?;
+    let registration = match asked.handle {
+        0 => Registration::Remote(Descriptor::decode(&asked.descriptor)?),
+        handle => Registration::Local(Handle(handle)),
+    };
+    provider.name(s, registration, &name.to_string_lossy())
 }

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `TRANSOM_PATH` | `auto`, `process` or `tcp`: see [`Path`]; another word is taken as `tcp` | `auto` |
 //! | `TRANSOM_GUESSES` | `off`, or how many tokens that are not its own a peer may name before it is slowed down: see [`GuessLimit`] | 64 |
+//! | `TRANSOM_NAME` | the name of every adapter that its program does not name | none |
 //! | `TRANSOM_INSPECT` | anything but `0`: the process answers `transom ps` and `transom show` | it does not |
 //! | `TRANSOM_LEDGER` | anything but `0`: a ledger of grants is printed at exit; with `strict` or `backtrace` among its words, see [`Ledger`] | none |
 //! | `TRANSOM_CAPTURE` | a file: see [`CaptureOptions`] | nothing is captured |
@@ -29,6 +30,8 @@ pub struct Environment {
     pub path_source: String,
     /// How peers are slowed down that name tokens which are not theirs; `None`: not at all.
     pub guesses: Option<GuessLimit>,
+    /// The name of an adapter that its program does not name.
+    pub name: Option<String>,
     /// Answer who asks what is registered.
     pub inspect: bool,
     /// Print what of the grants to peers was not as it should be when the process exits.
@@ -56,6 +59,7 @@ impl Environment {
             path,
             path_source,
             guesses: guesses(value("TRANSOM_GUESSES")),
+            name: value("TRANSOM_NAME").map(|name| name.to_string_lossy().into_owned()),
             inspect: is_on(value("TRANSOM_INSPECT")),
             ledger: ledger(value("TRANSOM_LEDGER")),
             capture: capture(&value),
@@ -68,8 +72,8 @@ impl Options {
     /// The defaults, except where the environment asks for something else.
     #[must_use]
     pub fn from_env() -> Options {
-        let Environment { path, guesses, inspect, ledger, capture, .. } = Environment::read();
-        Options { path, guesses, inspect, ledger, capture, ..Options::default() }
+        let Environment { path, guesses, name, inspect, ledger, capture, .. } = Environment::read();
+        Options { path, guesses, name, inspect, ledger, capture, ..Options::default() }
     }
 }
 
@@ -145,7 +149,7 @@ mod tests {
             assert_eq!(environment.path_source, "the default");
             assert_eq!(environment.guesses, Some(GuessLimit::USUAL));
             assert!(!environment.explain && !environment.inspect);
-            assert_eq!(environment.ledger, None);
+            assert_eq!((environment.ledger, environment.name), (None, None));
             assert_eq!(environment.capture, None);
         }
     }
@@ -162,6 +166,11 @@ mod tests {
             assert_eq!(environment.path, Path::Tcp);
             assert!(environment.path_source.contains(unknown), "{}", environment.path_source);
         }
+    }
+
+    #[test]
+    fn a_name_is_taken_as_it_is() {
+        assert_eq!(of("TRANSOM_NAME", "worker 3").name.as_deref(), Some("worker 3"));
     }
 
     #[test]
