@@ -178,6 +178,9 @@ fn a_process_is_listed_and_shown_with_its_window_and_its_refusal() {
     ] {
         assert!(people.out.contains(words), "{words:?} is not in\n{}", people.out);
     }
+    let closed = format!("    window {:#010x} of region ", to.token());
+    let closed = people.out.lines().find(|line| line.starts_with(&closed)).expect(&people.out);
+    assert!(closed.contains(": 64 bytes at ") && closed.contains(", open for "), "{closed}");
     let metrics = run(&["show", &me.to_string(), "--metrics"]).out;
     let number = &window["adapter"];
     let sample =

@@ -4,13 +4,16 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use transom_inspect::{
-    Adapter, Answer, Connection, Process, Queue, Record, Refusal, Region, TimeOut, Uses, Window,
+    Adapter, Answer, Closed, Connection, Process, Queue, Record, Refusal, Region, TimeOut, Uses,
+    Window,
 };
 
 use transom_command::show;
 
 /// Lines for refusals are wrapped at this width, behind their indentation.
 const WIDTH: usize = 92;
+/// Closed regions and windows of an adapter that `transom show` prints, the latest.
+const CLOSED: usize = 10;
 
 /// The table of `transom ps`.
 pub(crate) fn processes(all: &[Process]) -> String {
@@ -39,15 +42,29 @@ pub(crate) fn processes(all: &[Process]) -> String {
 pub(crate) fn process(answer: &Answer) -> String {
     let mut text = String::new();
     let mut before = "";
-    for record in &answer.records {
+    let mut closed_left = 0;
+    for (at, record) in answer.records.iter().enumerate() {
+        if matches!(record, Record::Closed(_)) {
+            if closed_left == 0 {
+                let rest = answer.records.iter().skip(at);
+                closed_left = rest.take_while(|one| matches!(one, Record::Closed(_))).count();
+            }
+            closed_left -= 1;
+            if closed_left >= CLOSED {
+                continue;
+            }
+        }
         let (heading, lines) = match record {
             Record::Process(_) | Record::Adapter(_) => ("", self::record(record, WIDTH)),
             Record::Connection(_) => ("  connections", self::record(record, WIDTH)),
             Record::Region(_) | Record::Window(_) => {
                 ("  regions and windows", self::record(record, WIDTH))
             }
+            Record::Closed(_) => {
+                ("  closed regions and windows, the latest last", self::record(record, WIDTH))
+            }
             Record::Refusal(_) => ("  refusals, the latest last", self::record(record, WIDTH)),
-            Record::Closed(_) | Record::End(_) | Record::Unknown => continue,
+            Record::End(_) | Record::Unknown => continue,
         };
         if heading.is_empty() || heading != before {
             if !text.is_empty() {
@@ -71,8 +88,9 @@ pub(crate) fn record(record: &Record, width: usize) -> String {
         Record::Connection(one) => connection(one),
         Record::Region(one) => region(one),
         Record::Window(one) => window(one),
+        Record::Closed(one) => closed(one),
         Record::Refusal(one) => refusal(one, width),
-        Record::Closed(_) | Record::End(_) | Record::Unknown => String::new(),
+        Record::End(_) | Record::Unknown => String::new(),
     }
 }
 
@@ -216,6 +234,27 @@ fn window(one: &Window) -> String {
     )
 }
 
+fn closed(one: &Closed) -> String {
+    let named = &one.named;
+    let name = quoted(&named.name);
+    let region =
+        if named.what == "window" { format!(" of region {}", named.region) } else { String::new() };
+    let time = |ns| show::time(Duration::from_nanos(ns));
+    format!(
+        "    {} {}{name}{region}: {} bytes at {}, {}, for {}, {} {} ago, open for {}\n{}",
+        named.what,
+        named.token,
+        named.length,
+        named.address,
+        named.rights,
+        named.scope,
+        named.closed_by,
+        time(one.closed_ns),
+        time(one.age_ns),
+        uses(&one.uses)
+    )
+}
+
 fn refusal(one: &Refusal, width: usize) -> String {
     let ago = show::time(Duration::from_nanos(one.ago_ns));
     let refused = match one.refused.as_str() {
@@ -232,4 +271,36 @@ fn refusal(one: &Refusal, width: usize) -> String {
         let _ = writeln!(text, "      {words}");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use transom_inspect::{End, Hex, Named};
+
+    fn window(token: u64, closed_by: &str) -> Record {
+        let what = "window".to_owned();
+        let named =
+            Named { what, token: Hex(token), closed_by: closed_by.to_owned(), ..Named::default() };
+        let times = Closed { age_ns: 2_000_000_000, closed_ns: 70_000, ..Closed::default() };
+        Record::Closed(Closed { named, ..times })
+    }
+
+    #[test]
+    fn the_latest_closed_windows_of_each_adapter_are_shown() {
+        let mut records: Vec<Record> = (1..=11).map(|token| window(token, "closed")).collect();
+        records.push(Record::Adapter(Box::default()));
+        records.push(window(0x20, "invalidated by its owner"));
+        records.push(Record::End(End { records: 13 }));
+        let (process, text) = Default::default();
+        let text = super::process(&Answer { process, records, text });
+        let heading = "  closed regions and windows, the latest last\n";
+        assert_eq!(text.matches(heading).count(), 2, "{text}");
+        assert!(!text.contains("window 0x00000001 "), "ten of the first adapter: {text}");
+        for token in (2..=11).chain([0x20]) {
+            assert!(text.contains(&format!("    window {token:#010x} of region ")), "{text}");
+        }
+        let last = "invalidated by its owner 70 us ago, open for 2 s\n      not used yet\n";
+        assert!(text.contains(last), "{text}");
+    }
 }
