@@ -29,7 +29,7 @@ pub enum Status {
     PeerReceiveTooSmall,
     /// The peer takes no such request.
     PeerInvalidRequest,
-    /// A request that made no sense when its turn came (ND2 C10).
+    /// A request whose operation and data do not fit each other, found when it executes (ND2 C10).
     InvalidRequest,
     /// This side failed.
     InternalError,

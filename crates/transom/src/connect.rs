@@ -202,7 +202,7 @@ fn established(endpoint: Arc<Endpoint>, asked: &str) -> Result<QueuePair> {
     Ok(QueuePair::new(endpoint, info))
 }
 
-const BACKED_OUT: &str = "the peer backed out: it has hung up, or its process has ended";
+const BACKED_OUT: &str = "the peer backed out: it has disconnected, or its process has ended";
 
 /// Why a peer that has asked is not connected; `at`: this side's address.
 fn not_accepted(asked: &str, at: IpAddr, status: Status) -> Error {

@@ -78,7 +78,7 @@ fn plainly(endpoint: &Endpoint) -> Option<(Blame, String)> {
     let silence = || endpoint.adapter.silence().as_secs();
     Some(match endpoint.connector.ended()? {
         EndReason::PeerDisconnected => {
-            (Blame::Peer, "the peer has hung up, or its process has ended".to_owned())
+            (Blame::Peer, "the peer has disconnected, or its process has ended".to_owned())
         }
         EndReason::TimedOut => {
             let (blame, more) = whose(endpoint.connector.silence());
@@ -136,9 +136,11 @@ pub(crate) fn ended(endpoint: &Endpoint, completion: &Completion) -> Ended {
         Status::RemoteAccess => {
             (ErrorKind::Refused, Blame::Peer, "refused by the owner of the memory")
         }
-        Status::LocalAccess => {
-            (ErrorKind::Invalid, Blame::Caller, "it names memory that it may not")
-        }
+        Status::LocalAccess => (
+            ErrorKind::Invalid,
+            Blame::Caller,
+            "its own data is in memory that is not registered for this use",
+        ),
         Status::Canceled => (ErrorKind::Canceled, Blame::Peer, "the connection has ended"),
         Status::IoTimeout => (ErrorKind::TimedOut, Blame::Peer, "the peer did not answer in time"),
         Status::PeerReceiveTooSmall => {
@@ -149,7 +151,7 @@ pub(crate) fn ended(endpoint: &Endpoint, completion: &Completion) -> Ended {
         }
         Status::RemoteError => (ErrorKind::Protocol, Blame::Peer, "the peer ended the connection"),
         Status::InvalidRequest => {
-            (ErrorKind::Invalid, Blame::Caller, "it made no sense when its turn came")
+            (ErrorKind::Invalid, Blame::Caller, "its operation and its data do not fit each other")
         }
         Status::PeerInvalidRequest => {
             (ErrorKind::Invalid, Blame::Caller, "the peer takes no such request")

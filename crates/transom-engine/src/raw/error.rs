@@ -35,13 +35,23 @@ impl Error {
     /// A call that needs another state; the table's answer.
     pub(crate) fn state(status: Status, call: &'static str) -> Error {
         let why = match status {
-            Status::ConnectionInvalid => "it needs a connection that is in another state",
-            Status::ConnectionActive => "it is connecting or connected already",
+            Status::ConnectionInvalid => {
+                "its connection is not up yet, or has ended; `transom show` prints the state"
+            }
+            Status::ConnectionActive => {
+                "it is connecting or connected already; disconnect it first, or take another"
+            }
             Status::ConnectionAborted => "the peer was gone already",
-            Status::ConnectionDisconnected => "this side has disconnected",
-            Status::AddressAssociated => "it has an address already",
+            Status::ConnectionDisconnected => {
+                "this side has disconnected; take another connector for another connection"
+            }
+            Status::AddressAssociated => {
+                "it has an address already, and keeps it; take another one"
+            }
             Status::AddressNotAssociated => "it has no address yet; bind it first",
-            Status::InvalidBufferSize => "the private data is longer than the wire carries",
+            Status::InvalidBufferSize => {
+                "the private data is longer than the wire carries; the adapter's limits say how long it may be"
+            }
             _ => "the object is in another state",
         };
         let blame = if status == Status::ConnectionAborted { Blame::Peer } else { Blame::Caller };
@@ -64,7 +74,9 @@ impl Error {
             Status::BufferOverflow => {
                 "it has more bytes than a transfer, or an inline one, may have (`transom explain transfer_size`)"
             }
-            Status::NotSupported => "this operation is not built",
+            Status::NotSupported => {
+                "this side does not carry the operation out, or the peer's version does not take it"
+            }
             _ => "the operation and its data do not fit each other",
         };
         Error::caller(status, format!("{what}: {why}"))

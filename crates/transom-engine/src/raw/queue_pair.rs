@@ -139,7 +139,7 @@ impl Adapter {
         if strangers {
             return Err(Error::caller(
                 Status::InvalidParameter(2),
-                "create a queue pair: its queues belong to another adapter",
+                "create a queue pair: its queues belong to another adapter; make them with this one",
             ));
         }
         let make = |number| {
@@ -173,7 +173,7 @@ impl Adapter {
             ),
             Status::InvalidParameter(_) => Error::caller(
                 status,
-                "create a queue pair: a number has 24 bits, and 0 and 1 are taken",
+                "create a queue pair: its number must be from 2 to 16,777,215",
             ),
             status => Error::system(
                 status,

@@ -169,7 +169,10 @@ impl CompletionQueue {
     pub fn resize(&self, depth: usize) -> Result<()> {
         self.owner.present()?;
         self.cq.queue().resize(depth).map_err(|status| {
-            Error::caller(status, "resize: more completions than that are in the queue")
+            Error::caller(
+                status,
+                "resize a completion queue: more completions than that are in it; poll them first",
+            )
         })
     }
 
@@ -223,7 +226,7 @@ impl SharedReceiveQueue {
     pub fn modify(&self, depth: usize, threshold: usize) -> Result<()> {
         self.owner.present()?;
         self.srq.modify(depth, threshold).map_err(|status| {
-            Error::caller(status, "modify: more receives than that are outstanding")
+            Error::caller(status, "resize a shared receive queue: more receives than that are outstanding; ask for as many at least")
         })
     }
 
