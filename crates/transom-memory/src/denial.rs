@@ -15,6 +15,8 @@ pub struct Named {
     pub name: Option<Name>,
     /// State of the object.
     pub state: NamedState,
+    /// Of a window that is reserved or live: how long before the refusal it was reserved.
+    pub age: Option<Nanoseconds>,
     /// First byte it covers.
     pub base: u64,
     /// Bytes it covers.

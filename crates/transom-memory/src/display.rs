@@ -111,7 +111,10 @@ impl Display for Named {
         let (range, rights, scope) = (Range(self.base, self.length), self.rights, self.scope);
         write!(f, "{range}, granting {rights} to {scope}")?;
         match self.state {
-            NamedState::Live => Ok(()),
+            NamedState::Live => match self.age {
+                Some(age) => write!(f, "; it was bound {} before", Ago(age)),
+                None => Ok(()),
+            },
             NamedState::Reserved if self.window => f.write_str("; its Bind has not executed yet"),
             NamedState::Reserved => f.write_str("; it waits for its memory"),
             NamedState::Dead { reason, ago } => write!(f, "; it was {reason} {} before", Ago(ago)),
@@ -162,7 +165,10 @@ impl Display for Object<'_> {
             None => write!(f, "a {what} of {} bytes", named.length)?,
         }
         match named.state {
-            NamedState::Live => Ok(()),
+            NamedState::Live => match named.age {
+                Some(age) => write!(f, " that was bound {} before", Ago(age)),
+                None => Ok(()),
+            },
             NamedState::Reserved if named.window => f.write_str(" whose Bind has not executed"),
             NamedState::Reserved => f.write_str(" that has no memory yet"),
             NamedState::Dead { reason, ago } => write!(f, " that was {reason} {} before", Ago(ago)),

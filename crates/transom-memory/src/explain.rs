@@ -73,13 +73,12 @@ impl Memory {
         facts: &Facts,
         now: Nanoseconds,
     ) -> Named {
+        let since = || self.table.entry(Place::of(head.token())).map_or(now, |e| e.since());
+        let ago = || now.saturating_sub(since());
         let state = match head.state() {
             State::Unused | State::Reserved => NamedState::Reserved,
             State::Live => NamedState::Live,
-            State::Dead => {
-                let died = self.table.entry(Place::of(head.token())).map_or(now, |e| e.since());
-                NamedState::Dead { reason: head.reason(), ago: now.saturating_sub(died) }
-            }
+            State::Dead => NamedState::Dead { reason: head.reason(), ago: ago() },
         };
         Named {
             token: head.token(),
@@ -87,6 +86,8 @@ impl Memory {
             window: head.is_window(),
             name: control.name(head.token()),
             state,
+            // Of a token that is closed, the entry has the time of the close.
+            age: (head.is_window() && head.state() != State::Dead).then(ago),
             base: facts.base,
             length: facts.length,
             rights: head.rights(),

@@ -69,9 +69,7 @@ impl Memory {
             let named = self.name(&control, head, &entry.facts(), now);
             let counted = self.counters.as_ref().and_then(|counters| counters.uses(place, now));
             let (age, uses) = counted.unzip();
-            // Of a token that is closed, the entry has the time of the close.
-            let begun = named.window && head.state() != State::Dead;
-            let age = age.or_else(|| begun.then(|| now.saturating_sub(entry.since())));
+            let age = age.or(named.age);
             let ledger = control.ledger(place);
             let (windows, posted) = (ledger.windows, ledger.posted);
             listed.push(Listed { named, age, uses, windows, posted });

@@ -50,9 +50,9 @@ pub(crate) fn window_spec(region: Token, rights: Rights) -> WindowSpec {
     }
 }
 
-/// A window of `QP` over [BASE + 0x1000, BASE + 0x3000), bound and active.
+/// A window of `QP` over [BASE + 0x1000, BASE + 0x3000), bound and active for two milliseconds.
 pub(crate) fn window(memory: &Memory, region: Token, rights: Rights) -> Token {
-    let token = memory.reserve(&window_spec(region, rights), NOW).unwrap();
+    let token = memory.reserve(&window_spec(region, rights), NOW - 2_000_000).unwrap();
     assert!(memory.activate(token));
     token
 }

@@ -456,7 +456,7 @@ fn errors_of_control_calls_are_sentences() {
         "a bind of 65536 bytes at offset 4096 of a region of 65536 bytes was refused",
         "a window's token where a region's belongs",
         "complete first (`transom explain unused_region`)",
-        "a close of a window of 8192 bytes was refused",
+        "a close of a window of 8192 bytes that was bound 2.0 ms before was refused",
         "Windows are invalidated, regions deregistered",
     ];
     for (text, words) in texts.iter().zip(words) {
@@ -514,17 +514,23 @@ fn the_short_account_names_the_object_and_the_offset() {
     let token = window(&memory, region, READ);
     let ask = access(Purpose::RemoteRead, token, AT + 0x1f00, 0x200);
     let text = denied(&memory, &ask).to_string();
-    let begin = "a read of 512 bytes by the peer at offset 7936 of a window of 8192 bytes was refused: \
-                 the range must lie inside what the token covers. Likeliest mistake: 256 bytes past";
+    let begin = "a read of 512 bytes by the peer at offset 7936 of a window of 8192 bytes that was bound \
+                 2.0 ms before was refused: the range must lie inside what the token covers. Likeliest mistake: 256 bytes past";
     assert!(text.starts_with(begin) && text.ends_with(" (`transom explain range`)"), "{text}");
     assert!(text.len() < 300 && !text.contains('\n'), "three lines at most: {text}");
 
     memory.set_name(token, Name::new("log"));
     let text = denied(&memory, &ask).to_string();
-    assert!(text.contains("at offset 7936 of window \"log\" was refused"), "{text}");
+    assert!(
+        text.contains("at offset 7936 of window \"log\" that was bound 2.0 ms before was refused"),
+        "{text}"
+    );
     let far = access(Purpose::RemoteRead, token, 0x40, 8);
     let text = denied(&memory, &far).to_string();
-    assert!(text.contains("at address 0x40, which should be in window \"log\" was"), "{text}");
+    assert!(
+        text.contains("at address 0x40, which should be in window \"log\" that was bound"),
+        "{text}"
+    );
     memory.close(token, Some(QP), NOW - 70_500).unwrap();
     let text = denied(&memory, &ask).to_string();
     let dead = "of window \"log\" that was invalidated by its owner 70.5 us before was refused";

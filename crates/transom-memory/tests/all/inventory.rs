@@ -35,6 +35,7 @@ fn regions_and_windows_are_listed_while_they_are_open() {
         window: true,
         name: None,
         state: NamedState::Live,
+        age: Some(70),
         base: spec.base,
         length: spec.length,
         rights: READ,

@@ -34,6 +34,7 @@ fn w1_w2_bind_fixes_range_rights_region_and_queue_pair() {
         window: true,
         name: None,
         state: NamedState::Live,
+        age: Some(0),
         base: spec.base,
         length: spec.length,
         rights: spec.rights,
