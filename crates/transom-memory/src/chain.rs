@@ -73,41 +73,39 @@ impl std::fmt::Display for ChainError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             ChainError::Empty => {
-                write!(f, "caller: no memory; at least 1 byte {}", rules::REGISTRATION_SIZE)
-            }
-            ChainError::ZeroBased => {
                 write!(
                     f,
-                    "caller: the first address is 0; any other address {}",
-                    rules::NO_ZERO_BASE
+                    "there is no memory: describe at least one byte {}",
+                    rules::REGISTRATION_SIZE
                 )
             }
-            ChainError::Wraps => write!(
-                f,
-                "caller: address + length passes the end of the address space {}",
-                rules::NO_WRAP
-            ),
+            ChainError::ZeroBased => {
+                write!(f, "the first address is 0: give another one {}", rules::NO_ZERO_BASE)
+            }
+            ChainError::Wraps => {
+                write!(f, "address + length passes the end of the address space {}", rules::NO_WRAP)
+            }
             ChainError::TooShort { holds } => write!(
                 f,
-                "caller: the length is more than the {holds} bytes described {}",
+                "the length is more than the {holds} bytes described: describe all of them {}",
                 rules::PAGE_LIST
             ),
             ChainError::NotContiguous { expected, found } => write!(
                 f,
-                "caller: a piece begins at {found:#x}, the one before it ends at {expected:#x} {}",
+                "a piece begins at {found:#x}, the one before it ends at {expected:#x}: let it begin there {}",
                 rules::PAGE_LIST
             ),
             ChainError::SplitPage { page } => {
                 let rule = rules::PAGE_LIST;
-                write!(f, "caller: two pieces put different pages at {page:#x} {rule}")
+                write!(f, "two pieces put different pages at {page:#x}: give both the same {rule}")
             }
             ChainError::NotBuilt => {
-                write!(f, "caller: a piece without its pages; build it first {}", rules::PAGE_LIST)
+                write!(f, "a piece is without its pages: build it first {}", rules::PAGE_LIST)
             }
             ChainError::Misplaced { expected, found } => write!(
                 f,
-                "caller: the first byte is at {found:#x} of its page, its address says {expected:#x} \
-                 {}",
+                "the first byte is at {found:#x} of its page, its address says {expected:#x}: let \
+                 them agree {}",
                 rules::PAGE_OFFSET
             ),
         }

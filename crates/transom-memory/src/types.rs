@@ -209,7 +209,8 @@ impl std::fmt::Display for BindError {
             }
             BindError::Scope => write!(
                 f,
-                "the window would be open to peers whom the region's own scope keeps out {}",
+                "the window would be open to peers whom the region's own scope keeps out: \
+                 bind it for the peer of the region's scope {}",
                 rules::WINDOW_SCOPE
             ),
             BindError::LocalRights => write!(

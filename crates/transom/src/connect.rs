@@ -24,9 +24,7 @@ pub struct Listener {
 impl Listener {
     pub(crate) fn open(adapter: &Adapter, at: SocketAddr) -> Result<Listener> {
         let asked = || format!("listening at {at}");
-        let raw = adapter.raw().listener(at).map_err(|error| {
-            explain::call(&asked(), &error).accepted("a free port of this machine; port 0 is any")
-        })?;
+        let raw = adapter.raw().listener(at).map_err(|error| explain::call(&asked(), &error))?;
         raw.listen(0).map_err(|error| explain::call(&asked(), &error))?;
         let address = raw.address().map_err(|error| explain::call(&asked(), &error))?;
         Ok(Listener { adapter: adapter.clone(), raw, address, next: None })
@@ -78,7 +76,8 @@ impl Listener {
                     Ok(Incoming { adapter, connector: Some(arrived), terms: Terms::default() })
                 }
                 Status::DeviceRemoved => Err(explain::address_gone(asked, adapter.address())),
-                _ => Err(Error::caller(ErrorKind::NotConnected, asked, "the listener was closed")),
+                _ => Err(Error::caller(ErrorKind::NotConnected, asked, "the listener was closed")
+                    .accepted("a listener that is kept until its last peer is there")),
             });
         });
         if let Err(error) = self.raw.get_request(&connector, sink) {
@@ -167,7 +166,7 @@ impl Connect {
                 Ok(()) => established(peer, &sentence),
                 // The peer has accepted, and then it was gone.
                 Err(error) if error.status == Status::ConnectionAborted => {
-                    Err(Error::peer(ErrorKind::NotConnected, sentence, BACKED_OUT))
+                    Err(backed_out(&sentence))
                 }
                 Err(error) => Err(explain::call(&sentence, &error)),
             });
@@ -204,15 +203,17 @@ fn established(endpoint: Arc<Endpoint>, asked: &str) -> Result<QueuePair> {
 
 const BACKED_OUT: &str = "the peer backed out: it has disconnected, or its process has ended";
 
+fn backed_out(asked: &str) -> Error {
+    Error::peer(ErrorKind::NotConnected, asked, BACKED_OUT).accepted(explain::CONNECT_AGAIN)
+}
+
 /// Why a peer that has asked is not connected; `at`: this side's address.
 fn not_accepted(asked: &str, at: IpAddr, status: Status) -> Error {
     match status {
-        Status::ConnectionRefused | Status::ConnectionAborted => {
-            Error::peer(ErrorKind::NotConnected, asked, BACKED_OUT)
-        }
+        Status::ConnectionRefused | Status::ConnectionAborted => backed_out(asked),
         Status::IoTimeout => {
             let why = "the peer did not complete the connection in time";
-            Error::peer(ErrorKind::TimedOut, asked, why)
+            Error::peer(ErrorKind::TimedOut, asked, why).accepted("the next peer that asks")
         }
         status => not_connected(asked, at, status),
     }
@@ -234,17 +235,18 @@ fn not_connected(asked: &str, from: IpAddr, status: Status) -> Error {
         Status::InsufficientResources => {
             let why =
                 "this machine, or the limit of this process, has no descriptor or memory left";
-            return Error::system(asked, why).accepted("the same again when some are free");
+            return Error::system(asked, why)
+                .accepted("the same again when some are free, or a higher `ulimit -n`");
         }
         _ => (ErrorKind::Protocol, "the start-up failed"),
     };
     let error = Error::peer(kind, asked, why);
-    match kind {
-        ErrorKind::Rejected | ErrorKind::TimedOut => {
-            error.accepted("an address and port where a program listens")
-        }
-        _ => error,
-    }
+    error.accepted(match kind {
+        ErrorKind::Rejected | ErrorKind::TimedOut => "an address and port where a program listens",
+        ErrorKind::Unreachable => "an address that this machine has a route to (`ip route`)",
+        ErrorKind::TooMuch => "fewer connections at a time, or the same again in a minute",
+        _ => explain::CONNECT_AGAIN,
+    })
 }
 
 /// A peer that asks to connect. Dropping it rejects.
@@ -308,7 +310,8 @@ impl Incoming {
         let asked = format!("accepting {}", self.peer());
         let terms = &self.terms;
         let Some(connector) = self.connector.take() else {
-            return Err(Error::caller(ErrorKind::Invalid, asked, "it was answered already"));
+            return Err(Error::caller(ErrorKind::Invalid, asked, "it was answered already")
+                .accepted("one call of accept or reject for each peer"));
         };
         let endpoint =
             Endpoint::new(&self.adapter, connector.clone(), terms.receives, terms.receive_size)?;

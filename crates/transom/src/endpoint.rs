@@ -309,7 +309,7 @@ impl Endpoint {
     fn full(&self, asked: String) -> Error {
         let depth = self.adapter.depth();
         Error::caller(ErrorKind::TooMuch, asked, format!("{depth} requests are under way"))
-            .accepted("wait for one of them, or Options::depth")
+            .accepted("the same once one of them has completed, or a larger Options::depth")
     }
 
     fn not_posted(&self, asked: String, error: &raw::Error) -> Error {
@@ -484,7 +484,8 @@ impl Endpoint {
     pub(crate) fn why_ended(&self, asked: &str) -> Error {
         match self.ended.get() {
             Some(why) => why.because(asked),
-            None => Error::caller(ErrorKind::NotConnected, asked, "the connection has ended"),
+            None => Error::caller(ErrorKind::NotConnected, asked, "the connection has ended")
+                .accepted(explain::CONNECT_AGAIN),
         }
     }
 

@@ -18,16 +18,25 @@ pub(crate) struct Ended {
     why: String,
     denial: Option<Denial>,
     explanation: Option<String>,
+    /// What would have been right, unless a denial or the peer's explanation says so.
+    right: Option<&'static str>,
 }
 
 impl Ended {
     /// The same, as the reason why something else was not done.
     pub(crate) fn because(&self, asked: impl Into<String>) -> Error {
-        Error::new(self.kind, self.blame, asked, self.why.clone())
+        let error = Error::new(self.kind, self.blame, asked, self.why.clone())
             .with_denial(self.denial)
-            .with_explanation(self.explanation.clone())
+            .with_explanation(self.explanation.clone());
+        match self.right {
+            Some(right) => error.accepted(right),
+            None => error,
+        }
     }
 }
+
+/// What is left when a connection has ended.
+pub(crate) const CONNECT_AGAIN: &str = "a new connection";
 
 /// A call that failed inline.
 pub(crate) fn call(asked: &str, error: &raw::Error) -> Error {
@@ -57,7 +66,30 @@ pub(crate) fn call(asked: &str, error: &raw::Error) -> Error {
     };
     // The raw layer begins with what it was asked, in its own words.
     let why = error.detail.split_once(": ").map_or(&*error.detail, |(_, why)| why);
-    Error::new(kind, error.blame, asked, why)
+    let said = Error::new(kind, error.blame, asked, why);
+    match right(error.status) {
+        Some(right) if !why.contains("; ") => said.accepted(right),
+        _ => said,
+    }
+}
+
+/// What would be right instead of a call that failed so, where the engine's words do not say it.
+fn right(status: Status) -> Option<&'static str> {
+    Some(match status {
+        Status::SharingViolation => "another port; 0 is any that is free",
+        Status::InvalidAddress => {
+            "an address of this machine (`transom adapters`), and a port that this user may have"
+        }
+        Status::NetworkUnreachable | Status::HostUnreachable => {
+            "an address that this machine has a route to (`ip route`)"
+        }
+        Status::TooManyAddresses => "fewer connections at a time, or the same again in a minute",
+        Status::InsufficientResources => {
+            "the same again when some is free, or a higher `ulimit -n`"
+        }
+        Status::Canceled | Status::ConnectionAborted | Status::IoTimeout => CONNECT_AGAIN,
+        _ => return None,
+    })
 }
 
 /// A completion that says that its request has failed.
@@ -68,7 +100,9 @@ pub(crate) fn completion(endpoint: &Endpoint, completion: &Completion, asked: &s
 /// A call that came too late, if there is a reason for that.
 pub(crate) fn gone(endpoint: &Endpoint, asked: &str, error: &raw::Error) -> Error {
     match plainly(endpoint) {
-        Some((blame, why)) => Error::new(ErrorKind::NotConnected, blame, asked, why),
+        Some((blame, why)) => {
+            Error::new(ErrorKind::NotConnected, blame, asked, why).accepted(CONNECT_AGAIN)
+        }
         None => call(asked, error),
     }
 }
@@ -129,6 +163,31 @@ fn whose(silence: Option<Silence>) -> (Blame, String) {
     }
 }
 
+/// What memory has to be while it is registered.
+pub(crate) const LASTING_MEMORY: &str =
+    "memory that stays mapped, and files that keep their length, while they are registered";
+
+/// What would be right instead of a request that completed so.
+fn right_request(status: Status) -> Option<&'static str> {
+    Some(match status {
+        Status::RemoteAccess => {
+            "bytes of a grant that is open, for what it grants; the owner has the record \
+             (`transom show`)"
+        }
+        Status::Canceled | Status::IoTimeout | Status::RemoteError => CONNECT_AGAIN,
+        Status::PeerReceiveTooSmall => {
+            "a message that fits the peer's receives: `receives(count, size)` on its side"
+        }
+        Status::ReceiveTooSmall => {
+            "receives for the peer's longest message: `receives(count, size)` on this side"
+        }
+        Status::PeerInvalidRequest | Status::NotSupported => {
+            "an operation that the peer's interface has"
+        }
+        _ => return None,
+    })
+}
+
 /// The words of a failed completion about its connection.
 pub(crate) fn ended(endpoint: &Endpoint, completion: &Completion) -> Ended {
     let cause = endpoint.adapter.cause(completion);
@@ -161,23 +220,29 @@ pub(crate) fn ended(endpoint: &Endpoint, completion: &Completion) -> Ended {
         }
         _ => (ErrorKind::System, Blame::System, "this side failed"),
     };
-    let mut ended = Ended { kind, blame, why: why.to_owned(), denial: None, explanation: None };
+    let right = right_request(completion.status);
+    let why = why.to_owned();
+    let mut ended = Ended { kind, blame, why, denial: None, explanation: None, right };
     match cause {
         Some(DenialCause::Own(denial)) => {
             ended.why = denial.to_string();
             ended.denial = Some(*denial);
+            ended.right = None;
         }
         Some(DenialCause::Peer(denial)) => {
             ended.kind = ErrorKind::Refused;
             ended.blame = Blame::Peer;
             ended.why = format!("the connection ended when the peer was refused: {denial}");
             ended.denial = Some(*denial);
+            ended.right = None;
         }
         Some(DenialCause::ByPeer(error)) => {
             if completion.status == Status::Canceled {
                 ended.why = format!("the connection has ended: {}", error.code);
+            } else if error.explanation.is_none() {
+                ended.why = format!("{} ({})", ended.why, error.code);
             } else {
-                ended.why = format!("{why} ({})", error.code);
+                ended.right = None;
             }
             ended.explanation = error.explanation;
         }
@@ -193,6 +258,7 @@ pub(crate) fn ended(endpoint: &Endpoint, completion: &Completion) -> Ended {
                 Some(bytes) => format!("{bytes} are gone: the file was cut short"),
                 None => cause.to_string(),
             };
+            ended.right = Some(LASTING_MEMORY);
         }
         Some(
             cause @ (DenialCause::QueuePair(_) | DenialCause::Register(_) | DenialCause::Other(_)),

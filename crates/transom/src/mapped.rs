@@ -40,7 +40,9 @@ impl MappedFile {
     pub fn open(path: impl AsRef<Path>) -> Result<MappedFile> {
         let path = path.as_ref();
         let asked = || format!("mapping {}", path.display());
-        let file = File::open(path).map_err(|error| Error::system(asked(), error))?;
+        let file = File::open(path).map_err(|error| {
+            Error::system(asked(), error).accepted("a file that this user may read")
+        })?;
         let data = file.metadata().map_err(|error| Error::system(asked(), error))?;
         if !data.is_file() {
             return Err(Error::caller(ErrorKind::Invalid, asked(), "it is not a regular file")

@@ -136,6 +136,7 @@ impl<T> Posted<T> {
 
 fn twice() -> Error {
     Error::caller(ErrorKind::Invalid, "asking for a result", "it was fetched already")
+        .accepted("one wait, or one await, of each request")
 }
 
 impl<T> Future for Posted<T> {

@@ -250,7 +250,7 @@ impl<B: Buffer> Region<B> {
             };
             let why = format!("{windows} still bound to it (`transom explain unused_region`)");
             return Posted::ready(Err(Error::caller(ErrorKind::Busy, asked, why)
-                .accepted("revoke them first; Error::recover hands the region back")
+                .accepted("the same once they are revoked; Error::recover hands the region back")
                 .giving_back(self)));
         }
         let buffer = shared.buffer.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -274,7 +274,8 @@ impl Registered {
             ErrorKind::Invalid,
             format!("{doing} {len} bytes at offset {at}"),
             format!("the buffer has {} bytes", self.len),
-        ))
+        )
+        .accepted(format!("a range inside its {} bytes", self.len)))
     }
 
     pub(crate) fn copy_out(&self, at: u64, into: &mut [u8]) -> Result<()> {
@@ -317,7 +318,7 @@ fn gone(asked: String, placed: usize) -> Error {
     let why = format!(
         "its pages are gone from byte {placed} on: unmapped, protected, or cut off their file"
     );
-    Error::new(ErrorKind::MemoryGone, Blame::System, asked, why)
+    Error::new(ErrorKind::MemoryGone, Blame::System, asked, why).accepted(explain::LASTING_MEMORY)
 }
 
 #[cfg(test)]

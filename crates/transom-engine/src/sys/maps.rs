@@ -26,8 +26,12 @@ pub enum PageError {
 impl std::fmt::Display for PageError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            PageError::Hole { at } => write!(f, "no memory is mapped at {at:#x}"),
-            PageError::NoAccess { at } => write!(f, "the memory at {at:#x} may not be read"),
+            PageError::Hole { at } => {
+                write!(f, "no memory is mapped at {at:#x}; register mapped memory alone")
+            }
+            PageError::NoAccess { at } => {
+                write!(f, "the memory at {at:#x} may not be read; let it be readable (mprotect)")
+            }
             PageError::ReadOnly { at } => {
                 write!(f, "the memory at {at:#x} is read-only; register it without LOCAL_WRITE")
             }
