@@ -2,7 +2,8 @@
 //! its owner's log, and does not begin anew when the window is full.
 //!
 //! `TRANSOM_INSPECT=1 cargo run --release -p transom --example mistake` waits for Enter at its end, so
-//! that `transom ps` and `transom show` can look into it.
+//! that `transom ps` and `transom show` can look into it. With `--features tracing` the events of its
+//! connections are printed, too.
 
 use std::net::SocketAddr;
 
@@ -26,6 +27,8 @@ fn worker(to: SocketAddr) -> Result<()> {
 }
 
 fn main() -> Result<()> {
+    #[cfg(feature = "tracing")]
+    tracing_subscriber::fmt().init();
     let here = SocketAddr::from(([127, 0, 0, 1], 0));
     let adapter = Adapter::open(here.ip())?;
     let log = adapter.register(vec![0; LOG])?.named("log");
