@@ -210,7 +210,8 @@ impl QueuePair {
             transitions::keep(&mut next, attr, mask);
             next
         };
-        let next = changed(&self.attributes());
+        let before = *self.attributes();
+        let next = changed(&before);
         if to == qps::RESET {
             self.rendezvous.leave(self);
             self.engine.reset()?;
@@ -233,12 +234,23 @@ impl QueuePair {
                 self.release_held();
                 self.rendezvous.leave(self);
             }
-            (qps::INIT, qps::RTR) => self.rendezvous.begin(self)?,
+            (qps::INIT, qps::RTR) => {
+                self.rendezvous.begin(self).inspect_err(|_| self.put_back(from, &before))?;
+            }
             (qps::SQD, qps::RTS) => self.release_held(),
             (qps::RTS, qps::SQD) if next.en_sqd_async_notify != 0 => self.report_drained(),
             _ => {}
         }
         Ok(to)
+    }
+
+    /// The change from `state` and its attributes was refused.
+    fn put_back(&self, state: u32, before: &ibv_qp_attr) {
+        *self.attributes() = *before;
+        self.state.store(state, Ordering::Release);
+        // Both were granted before, and are taken back from a queue pair without a connection.
+        let _ = self.engine.set_access(remote_rights(before.qp_access_flags));
+        let _ = self.engine.set_limits(timers::limits(before));
     }
 
     fn check_address(&self, attr: &ibv_qp_attr) -> Result {
