@@ -213,8 +213,10 @@ impl QueuePair {
         let before = *self.attributes();
         let next = changed(&before);
         if to == qps::RESET {
+            // First, so that no connection takes it any more.
+            self.state.store(to, Ordering::Release);
             self.rendezvous.leave(self);
-            self.engine.reset()?;
+            self.engine.reset().inspect_err(|_| self.state.store(from, Ordering::Release))?;
             self.held().clear();
         }
         if mask & mask::ACCESS_FLAGS != 0 {

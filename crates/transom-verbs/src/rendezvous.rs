@@ -218,6 +218,9 @@ impl Hello {
 #[derive(Debug, Default)]
 pub(crate) struct Rendezvous {
     inner: Mutex<Inner>,
+    /// Held while a connection takes the queue pair, so that none does behind a [`Rendezvous::leave`].
+    /// Locked before `inner`, which a callback of the connection's may lock meanwhile.
+    taking: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -296,9 +299,21 @@ impl Rendezvous {
         });
     }
 
-    /// The queue pair forgets its peer: it goes to RESET or ERR, or is destroyed.
+    fn taking(&self) -> MutexGuard<'_, ()> {
+        self.taking.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether `connector` is the connection of this way still.
+    fn is_current(&self, connector: &Arc<raw::Connector>, round: u64) -> bool {
+        let inner = self.lock();
+        inner.round == round && inner.stream.as_ref().is_some_and(|s| Arc::ptr_eq(s, connector))
+    }
+
+    /// The queue pair forgets its peer: it goes to RESET or ERR, or is destroyed. No connection of
+    /// the way that ends here takes it afterwards.
     pub(crate) fn leave(&self, queue_pair: &QueuePair) {
         let (stream, held) = {
+            let _taking = self.taking();
             let mut inner = self.lock();
             inner.round += 1;
             inner.open = false;
@@ -358,8 +373,15 @@ fn dialled(
             let own = Hello::of(queue_pair);
             (hello.destination, hello.source) == (own.source, own.destination)
         });
-    let joined = || connector.join(&queue_pair.engine).and_then(|()| connector.complete_connect());
-    if status == Status::Success && fits && joined().is_ok() {
+    let joined = || {
+        let _taking = queue_pair.rendezvous.taking();
+        queue_pair.rendezvous.is_current(connector, round)
+            && connector
+                .join(&queue_pair.engine)
+                .and_then(|()| connector.complete_connect())
+                .is_ok()
+    };
+    if status == Status::Success && fits && joined() {
         if let Some(hello) = hello {
             compare_numbers(queue_pair, hello);
         }
@@ -462,6 +484,10 @@ fn request(context: &Arc<Context>, connector: Arc<raw::Connector>) {
         return;
     };
     let mut inner = queue_pair.rendezvous.lock();
+    if !queue_pair.is_ready() {
+        drop(inner);
+        return request(context, connector); // it has changed its state meanwhile
+    }
     let round = inner.round;
     if inner.stream.is_some() && leads(&queue_pair, &ends) {
         if inner.open {
@@ -510,7 +536,11 @@ fn request(context: &Arc<Context>, connector: Arc<raw::Connector>) {
     compare_numbers(&queue_pair, hello);
     let answer = Hello::of(&queue_pair).to_bytes();
     let limits = read_limits(&queue_pair);
-    if connector.accept(&queue_pair.engine, limits, &answer, sink).is_err() {
+    let taking = queue_pair.rendezvous.taking();
+    let accepted = queue_pair.rendezvous.is_current(&connector, round)
+        && connector.accept(&queue_pair.engine, limits, &answer, sink).is_ok();
+    drop(taking);
+    if !accepted {
         forget(&queue_pair, &connector);
     }
 }

@@ -156,7 +156,7 @@ impl Connector {
         });
         result.unwrap_or(Err(Status::InternalError))?;
         if let Some(qp) = qp {
-            qp.attach(&link);
+            qp.attach(qp.front(), &link);
         }
         if link.register(false).is_err() {
             let _ = link.control(notifications, |state, cx| state.connection.give_up(cx));

@@ -8,7 +8,7 @@ use transom_memory::ConnectionId;
 use transom_wire::{ReadLimits, Role};
 
 use super::connect::Attempt;
-use super::qp::Qp;
+use super::qp::{Front, Qp};
 use crate::driver::config::options::Explain;
 use crate::driver::config::path::PathReason;
 use crate::driver::link::event_queue::{Delivery, Owner};
@@ -77,12 +77,17 @@ pub(crate) fn new_connection(
     Connection::new(configuration(shared, key, role), Box::new(wire), now)
 }
 
-/// A link and a queue pair know each other from now on.
-fn attach(state: &mut State, link: Option<&Arc<Link>>, qp: Option<&Arc<Qp>>) {
-    let Some(qp) = qp else { return };
+/// A link and a queue pair, whose front half has been given to the link's connection, know each other
+/// from now on.
+fn attach(
+    state: &mut State,
+    link: Option<&Arc<Link>>,
+    qp: Option<(&Arc<Qp>, MutexGuard<'_, Front>)>,
+) {
+    let Some((qp, front)) = qp else { return };
     state.attach(qp.clone());
     if let Some(link) = link {
-        qp.attach(link);
+        qp.attach(front, link);
     }
 }
 
@@ -308,8 +313,7 @@ impl Connector {
                 return machine.accept(cx, None, pair, waiter, asked, private);
             };
             machine.accept(cx, Some(&mut state.connection), pair, waiter, asked, private)?;
-            drop(front);
-            attach(state, link, qp);
+            attach(state, link, qp.zip(front));
             Ok(())
         });
         if result.is_err() {
@@ -326,8 +330,7 @@ impl Connector {
             let mut front = qp.front();
             let Some(state) = state else { return machine.join(cx, None, &mut front.pair) };
             machine.join(cx, Some(&mut state.connection), &mut front.pair)?;
-            drop(front);
-            attach(state, link, Some(qp));
+            attach(state, link, Some((qp, front)));
             // Bytes that have arrived meanwhile may be whole frames.
             state.read_paused |= !state.partial.is_empty();
             Ok(())

@@ -152,9 +152,11 @@ impl Qp {
         Some(self.only_link.get_or_init(|| link))
     }
 
-    /// A link works on it from now on; its completion queues poll that link.
-    pub(crate) fn attach(&self, link: &Arc<Link>) {
-        self.front().link = Some(link.clone());
+    /// A link works on it from now on; its completion queues poll that link. `front`: as it was locked
+    /// when a connection took the other half, so that nobody sees one without the other.
+    pub(crate) fn attach(&self, mut front: MutexGuard<'_, Front>, link: &Arc<Link>) {
+        front.link = Some(link.clone());
+        drop(front);
         self.initiator.attach(link);
         self.receive.attach(link);
     }
@@ -340,11 +342,22 @@ impl Qp {
     /// Drop everything that is posted and everything that was not retrieved, and begin anew (Verbs V68).
     /// Finished when it returns.
     pub(crate) fn reset(&self) -> Result<(), Status> {
-        if let Some(link) = self.link() {
-            link.reset();
-        }
-        let mut front = self.front();
-        front.pair.reset(&self.adapter.memory, sys::now())?;
+        let _front = loop {
+            let link = self.link();
+            if let Some(link) = &link {
+                link.reset();
+            }
+            let mut front = self.front();
+            let same = front.link.as_ref().map(Arc::as_ptr) == link.as_ref().map(Arc::as_ptr);
+            match front.pair.reset(&self.adapter.memory, sys::now()) {
+                // Another connection has taken it in between: that one ends, too.
+                Err(Status::ConnectionActive) if !same => {}
+                done => {
+                    done?;
+                    break front;
+                }
+            }
+        };
         // With the front half locked nothing is added for it.
         self.initiator.purge(self.number);
         self.receive.purge(self.number);

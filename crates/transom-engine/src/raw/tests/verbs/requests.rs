@@ -1,0 +1,215 @@
+//! Requests, completions, numbers and rights of queue pairs.
+
+use super::*;
+
+/// Verbs V94: the sender's own limit, whatever its wire's.
+#[test]
+fn v94_a_send_without_a_receive_fails_after_the_queue_pairs_limit() {
+    let (mut active, mut passive) = ends();
+    connect(&mut active, &mut passive);
+    send(&active, 1);
+    assert!(nothing(&active), "for ever");
+    active.qp.set_limits(Limits { receive: SOON, ..Limits::default() }).unwrap();
+    assert_eq!(outcomes(&active, 1), [(1, Status::ReceiverNotReady)]);
+    assert_eq!(active.qp.state(), QueuePairState::Error);
+    parted(&passive.connector);
+    assert_eq!(passive.qp.state(), QueuePairState::Idle, "nothing has happened to it");
+}
+
+/// Verbs V54: a queue that runs over loses what comes then, not what is in it, and its queue pairs end.
+#[test]
+fn v54_a_completion_queue_that_runs_over_keeps_what_is_in_it() {
+    let (active, passive) = ends();
+    let cq = active.adapter.completion_queue(2).unwrap();
+    let options = QueuePairOptions::default();
+    let make = || active.adapter.queue_pair(active.domain, &cq, &cq, None, &options).unwrap();
+    let mut end = End { cq: cq.clone(), qp: make(), ..active };
+    let mut passive = passive;
+    connect(&mut end, &mut passive);
+    let (sink, failed) = signal();
+    cq.notify(crate::NotifyKind::Errors, sink).unwrap();
+    for context in 20..23 {
+        passive.qp.post_receive(context, &[]).unwrap();
+    }
+    for context in 1..4 {
+        send(&end, context);
+    }
+    assert_eq!(failed.wait(), Status::QueueOverrun);
+    let mut kept = [Completion::default(); 3];
+    assert_eq!(cq.take(&mut kept), 2);
+    assert_eq!(kept.map(|c| c.request_context)[..2], [1, 2]);
+    until("the queue pair did not end", || end.qp.state() == QueuePairState::Error);
+    passive.expect(CompletionKind::Receive);
+}
+
+/// Verbs V37: a queue pair that is destroyed takes its completions with it, and those of others stay.
+#[test]
+fn v37_completions_of_a_queue_pair_leave_with_it() {
+    let (mut active, mut passive) = ends();
+    connect(&mut active, &mut passive);
+    let options = QueuePairOptions::default();
+    let other =
+        active.adapter.queue_pair(active.domain, &active.cq, &active.cq, None, &options).unwrap();
+    other.post_receive(40, &[]).unwrap();
+    active.qp.post_receive(30, &[]).unwrap();
+    other.flush().unwrap();
+    active.qp.flush().unwrap();
+    active.qp.reset().unwrap();
+    drop(active.qp);
+    let mut left = [Completion::default(); 3];
+    assert_eq!(active.cq.take(&mut left), 1);
+    assert_eq!(left[0].request_context, 40);
+}
+
+/// V73: a number of the program's, of 24 bits, that no other queue pair has.
+#[test]
+fn v73_a_queue_pair_has_the_number_that_was_asked_for() {
+    let (end, _) = ends();
+    let make = |number| {
+        let options =
+            QueuePairOptions { number: Some(QueuePairId(number)), ..QueuePairOptions::default() };
+        end.adapter.queue_pair(end.domain, &end.cq, &end.cq, None, &options)
+    };
+    let first = make(0x12_3456).unwrap();
+    assert_eq!(first.config().number, QueuePairId(0x12_3456));
+    assert_eq!(make(0x12_3456).unwrap_err().status, Status::SharingViolation);
+    for bad in [0, 1, 1 << 24, u32::MAX] {
+        assert_eq!(make(bad).unwrap_err().status, Status::InvalidParameter(0), "{bad:#x}");
+    }
+    for good in [2, (1 << 24) - 1] {
+        assert_eq!(make(good).unwrap().config().number, QueuePairId(good));
+    }
+    drop(first);
+    make(0x12_3456).unwrap();
+}
+
+/// V104: over rings, the first message of a few bytes goes no short way past this.
+#[test]
+fn v104_the_first_message_is_reported_when_it_comes() {
+    let (tell, told) = mpsc::channel();
+    let tell = Mutex::new(tell);
+    let sink = move |number, event| tell.lock().unwrap().send((number, event)).unwrap();
+    let mut active = End::new(&verbs());
+    let mut passive = End::new(&Options { events: Some(EventSink(Arc::new(sink))), ..verbs() });
+    for _ in 0..2 {
+        connect(&mut active, &mut passive);
+        let target = Buffer::new(&passive, 64, Rights(ALL.0 | Rights::REMOTE.0));
+        let source = active.buffer(8);
+        let write = Operation::Write { token: target.token.0, address: target.address() };
+        for _ in 0..3 {
+            active.post(write, &[source.sge(0, 8)]);
+            active.expect(CompletionKind::Write);
+        }
+        let number = passive.qp.config().number;
+        let first = told.recv_timeout(PATIENCE).expect("no event");
+        assert_eq!(first, (number, QueuePairEvent::FirstMessage));
+        assert!(told.try_recv().is_err(), "once for each connection");
+        active.qp.reset().unwrap();
+        passive.qp.reset().unwrap();
+    }
+}
+
+/// V93, V104: a queue pair that lets its peer do nothing refuses what the token grants, small or
+/// not, and its program is notified with no lock held.
+#[test]
+fn v93_v104_an_access_beyond_the_queue_pairs_rights_is_refused_and_reported() {
+    for (length, late) in [(8, false), (8, true), (5000, false), (5000, true)] {
+        let (tell, told) = mpsc::channel();
+        let tell = Mutex::new(tell);
+        let sink = move |number, event| tell.lock().unwrap().send((number, event)).unwrap();
+        let mut active = End::new(&verbs());
+        let mut passive = End::new(&Options { events: Some(EventSink(Arc::new(sink))), ..verbs() });
+        if !late {
+            passive.qp.set_access(Rights::REMOTE_READ).unwrap();
+        }
+        connect(&mut active, &mut passive);
+        let target = Buffer::new(&passive, 5000, Rights(ALL.0 | Rights::REMOTE.0));
+        let source = active.buffer(5000);
+        source.fill(|_| 7);
+        let from = target.address();
+        active.post(Operation::Read { token: target.token.0, address: from }, &[source.sge(0, 8)]);
+        active.expect(CompletionKind::Read);
+        if late {
+            passive.qp.set_access(Rights::NONE).unwrap();
+        }
+        let write = Operation::Write { token: target.token.0, address: target.address() };
+        active.post(write, &[source.sge(8, length.min(4992))]);
+        let failed = active.next();
+        assert_eq!(failed.status, Status::RemoteAccess);
+        assert_eq!(target.bytes(), [0; 5000]);
+        let number = passive.qp.config().number;
+        assert_eq!(event(&told), (number, QueuePairEvent::AccessError));
+        assert_eq!(passive.qp.state(), QueuePairState::Error);
+        passive.qp.reset().unwrap();
+    }
+}
+
+/// V81: what comes before the first bad request is posted, and nothing behind it; the longest lists and
+/// the longest inline data that the front offers.
+#[test]
+fn v81_a_list_is_posted_up_to_the_first_bad_request() {
+    let (active, mut passive) = ends();
+    let options = QueuePairOptions {
+        initiator_depth: 4,
+        initiator_sge: 32,
+        receive_sge: 32,
+        inline_size: 4096,
+        ..QueuePairOptions::default()
+    };
+    let (cq, domain) = (&active.cq, active.domain);
+    let qp = active.adapter.queue_pair(domain, cq, cq, None, &options).unwrap();
+    let mut active = End { qp, ..active };
+    let source = active.buffer(64);
+    let many: Vec<_> = (0..33).map(|at| source.sge(at, 1)).collect();
+    let long = [5; 4097];
+    let request = |context| Request { context, operation: Operation::Send, flags: Flags::NONE };
+    let refused = |list: &[(u64, Data<'_>)]| {
+        let (posted, result) =
+            active.qp.post_some(list.iter().map(|(context, data)| (request(*context), *data)));
+        (posted, result.map_err(|error| error.status))
+    };
+    let good = Data::Sges(&many[..32]);
+    assert_eq!(
+        refused(&[(1, good), (9, Data::Sges(&many)), (9, good)]),
+        (1, Err(Status::DataOverrun))
+    );
+    let inline = Data::Inline(&long);
+    assert_eq!(refused(&[(9, inline)]), (0, Err(Status::BufferOverflow)));
+    assert_eq!(refused(&[(2, Data::Inline(&long[..4096]))]), (1, Ok(())));
+    assert_eq!(refused(&[(9, Data::Memory(&[]))]), (0, Err(Status::InvalidRequest)));
+    let full = (2, Err(Status::NoMoreEntries));
+    assert_eq!(refused(&[(3, good), (4, good), (9, good), (9, good)]), full);
+    let inbox = passive.buffer(4096);
+    let parts: Vec<_> = (0..32).map(|at| inbox.sge(at * 128, 128)).collect();
+    for context in 20..24 {
+        let list = if context == 21 { &[] } else { &parts[..1] };
+        passive.qp.post_receive(context, list).unwrap();
+    }
+    connect(&mut active, &mut passive);
+    assert_eq!(outcomes(&active, 1), [(1, OK)]);
+    // The second one, of 4,096 bytes, meets a receive of none.
+    assert_eq!(outcomes(&active, 3)[0], (2, Status::PeerReceiveTooSmall));
+    assert!(nothing(&active), "and none that was refused");
+}
+
+/// V81: an operation that this side does not support is accepted, and fails in its turn.
+#[test]
+fn v81_an_operation_that_there_is_not_fails_in_its_turn() {
+    let (mut active, mut passive) = ends();
+    let status = Status::NotSupported;
+    send(&active, 1);
+    active.post(Operation::Unsupported { status }, &[]);
+    send(&active, 3);
+    let success = Operation::Unsupported { status: OK };
+    let request = Request { context: 9, operation: success, flags: Flags::NONE };
+    assert!(active.qp.post(&request, Data::Sges(&[])).is_err());
+    passive.qp.post_receive(20, &[]).unwrap();
+    passive.qp.post_receive(21, &[]).unwrap();
+    connect(&mut active, &mut passive);
+    let expected = [(1, OK), (1, status), (3, CANCELED)];
+    assert_eq!(outcomes(&active, 3), expected);
+    assert_eq!(active.qp.state(), QueuePairState::Error);
+    assert_eq!(outcomes(&passive, 1), [(20, OK)]);
+    parted(&passive.connector);
+    assert!(nothing(&passive), "it has done nothing");
+}

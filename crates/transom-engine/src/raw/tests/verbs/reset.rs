@@ -1,0 +1,240 @@
+//! Queue pairs that begin anew, end, or wait for a connection.
+
+use std::sync::Barrier;
+use std::thread;
+
+use super::*;
+
+/// Verbs V77: what is posted before there is a connection waits for it, on both sides.
+#[test]
+fn v77_posts_wait_for_the_first_connection() {
+    let (mut active, mut passive) = ends();
+    passive.qp.post_receive(20, &[]).unwrap();
+    send(&active, 1);
+    send(&passive, 2);
+    active.qp.post_receive(30, &[]).unwrap();
+    assert!(nothing(&active) && nothing(&passive));
+    connect(&mut active, &mut passive);
+    let mut both = [outcomes(&active, 2), outcomes(&passive, 2)].concat();
+    both.sort_by_key(|outcome| outcome.0);
+    assert_eq!(both, [(1, OK), (2, OK), (20, OK), (30, OK)]);
+}
+
+/// Verbs V77, V79: the limits count also while no call is made, and may change while a request waits.
+#[test]
+fn v77_v79_what_waits_for_a_connection_fails_after_the_limit() {
+    let (mut active, mut passive) = ends();
+    let limits = Limits { connection: SOON, ..Limits::default() };
+    active.qp.set_limits(limits).unwrap();
+    active.qp.post_receive(30, &[]).unwrap();
+    send(&active, 1);
+    send(&active, 2);
+    let retry = Status::RetryExceeded;
+    assert_eq!(outcomes(&active, 3), [(1, retry), (2, CANCELED), (30, CANCELED)]);
+    assert_eq!(active.qp.state(), QueuePairState::Error);
+
+    active.qp.reset().unwrap();
+    active.qp.set_limits(Limits::default()).unwrap();
+    connect(&mut active, &mut passive);
+    active.qp.post_receive(31, &[]).unwrap();
+    passive.connector.disconnect(crate::raw::Sink::call(|_| ())).unwrap();
+    parted(&active.connector);
+    assert_eq!(active.qp.state(), QueuePairState::Idle);
+    send(&active, 3);
+    assert!(nothing(&active), "for ever");
+    active.qp.set_limits(Limits { reconnection: SOON, ..Limits::default() }).unwrap();
+    assert_eq!(outcomes(&active, 2), [(3, retry), (31, CANCELED)]);
+}
+
+/// Verbs V79: the peer begins anew, and so does the connection; no posted request is lost.
+#[test]
+fn v68_v79_a_reset_queue_pair_is_connected_again_with_the_same_number() {
+    let (mut active, mut passive) = ends();
+    for round in 0..5 {
+        connect(&mut active, &mut passive);
+        let number = passive.qp.config().number;
+        passive.qp.post_receive(20, &[]).unwrap();
+        send(&active, 1);
+        assert_eq!(outcomes(&active, 1), [(1, OK)]);
+        // A completion that is not retrieved, and a request that never ends.
+        send(&passive, 2);
+        active.qp.post_receive(30, &[]).unwrap();
+        let (sink, _told) = signal();
+        passive.cq.notify(crate::NotifyKind::Any, sink).unwrap();
+        send(&passive, 3);
+        passive.qp.reset().unwrap();
+        assert!(nothing(&passive), "round {round}");
+        assert_eq!((passive.qp.state(), passive.qp.outstanding()), Default::default());
+        assert_eq!(passive.qp.config().number, number);
+        parted(&active.connector);
+        while !nothing(&active) {}
+        assert_eq!(active.qp.state(), QueuePairState::Idle);
+        active.qp.reset().unwrap();
+    }
+}
+
+/// Verbs V67: everything at once, first what was posted first; the next connection is refused, and changes
+/// nothing.
+#[test]
+fn v67_a_flush_ends_a_queue_pair_in_every_state() {
+    for connected in [false, true] {
+        let (mut active, mut passive) = ends();
+        if connected {
+            connect(&mut active, &mut passive);
+        }
+        send(&active, 1);
+        active.qp.post_receive(30, &[]).unwrap();
+        send(&active, 2);
+        active.qp.flush().unwrap();
+        let mut flushed = [Completion::default(); 4];
+        assert_eq!(active.cq.take(&mut flushed), 3, "in one batch");
+        let flushed = flushed.map(|c| (c.request_context, c.status));
+        assert_eq!(flushed[..3], [(1, CANCELED), (2, CANCELED), (30, CANCELED)]);
+        assert_eq!(active.qp.state(), QueuePairState::Error);
+        send(&active, 3);
+        assert_eq!(outcomes(&active, 1), [(3, CANCELED)]);
+        let other = active.adapter.connector().unwrap();
+        other.bind(loopback()).unwrap();
+        let at = listener(&passive).address().unwrap();
+        let (sink, told) = signal();
+        let refused = other.connect(&active.qp, at, LIMITS, b"", sink);
+        assert!(refused.is_err() && told.told().is_none());
+        assert_eq!(other.state(), ConnectorState::Bound);
+    }
+}
+
+/// Verbs V67, V68: also while a connection is being made, which then comes to nothing.
+#[test]
+fn v67_v68_a_queue_pair_ends_or_begins_anew_while_it_is_being_connected() {
+    for flush in [true, false] {
+        let (active, passive) = ends();
+        let listener = listener(&passive);
+        let (sink, requested) = signal();
+        listener.get_request(&passive.connector, sink).unwrap();
+        active.connector.bind(loopback()).unwrap();
+        let (sink, connected) = signal();
+        let at = listener.address().unwrap();
+        active.connector.connect(&active.qp, at, LIMITS, b"", sink).unwrap();
+        assert_eq!(requested.wait(), OK);
+        send(&active, 1);
+        active.qp.post_receive(30, &[]).unwrap();
+        if flush {
+            active.qp.flush().unwrap();
+            assert_eq!(outcomes(&active, 2), [(1, CANCELED), (30, CANCELED)]);
+            assert_eq!(active.qp.state(), QueuePairState::Error);
+        } else {
+            active.qp.reset().unwrap();
+            assert_eq!((active.qp.state(), active.qp.outstanding()), Default::default());
+        }
+        assert_eq!(connected.wait(), Status::ConnectionRefused);
+        assert!(nothing(&active));
+    }
+}
+
+/// V37: of both its queues.
+#[test]
+fn v37_a_reset_purges_both_queues() {
+    let (end, _) = ends();
+    let receives = end.adapter.completion_queue(8).unwrap();
+    let options = QueuePairOptions::default();
+    let qp = end.adapter.queue_pair(end.domain, &end.cq, &receives, None, &options).unwrap();
+    let end = End { qp, ..end };
+    send(&end, 1);
+    end.qp.post_receive(30, &[]).unwrap();
+    end.qp.flush().unwrap();
+    assert!(!end.cq.is_empty() && !receives.is_empty());
+    end.qp.reset().unwrap();
+    assert!(end.cq.is_empty() && receives.is_empty());
+}
+
+/// V79: what was outstanding when the peer left fails without a further call.
+#[test]
+fn v79_what_was_outstanding_when_the_peer_left_fails_after_the_limit() {
+    let (mut active, mut passive) = ends();
+    active.qp.set_limits(Limits { reconnection: SOON, ..Limits::default() }).unwrap();
+    connect(&mut active, &mut passive);
+    send(&active, 1); // no receive, for ever
+    active.qp.post_receive(30, &[]).unwrap();
+    passive.connector.disconnect(crate::raw::Sink::call(|_| ())).unwrap();
+    assert_eq!(outcomes(&active, 2), [(1, Status::RetryExceeded), (30, CANCELED)]);
+}
+
+/// V80: a program that is about to exit loses no acknowledgement, completes nothing, and leaves nothing
+/// half-way; its peers see an end in order.
+#[test]
+fn v80_a_program_that_finishes_leaves_its_peers_in_order() {
+    let options = verbs();
+    let passive = Adapter::open(Ipv4Addr::LOCALHOST.into(), options.clone()).unwrap();
+    let mut pairs = Vec::new();
+    for _ in 0..8 {
+        let (mut one, mut other) = (End::new(&options), End::on(&passive));
+        connect(&mut one, &mut other);
+        for context in 0..16 {
+            other.qp.post_receive(context, &[]).unwrap();
+        }
+        for context in 0..15 {
+            send(&one, context);
+        }
+        pairs.push((one, other));
+    }
+    for (_, other) in &pairs {
+        assert_eq!(outcomes(other, 15).len(), 15);
+    }
+    assert_eq!(passive.finish(PATIENCE), Ok(true));
+    assert_eq!(passive.counters().links, 0);
+    for (one, other) in &pairs {
+        assert!(outcomes(one, 15).iter().all(|outcome| outcome.1 == OK));
+        parted(&one.connector);
+        assert_eq!(one.connector.ended(), Some(EndReason::PeerDisconnected));
+        assert!(nothing(other), "the last receive is not flushed");
+    }
+}
+
+/// V80: a peer that does not close in time is not waited for.
+#[test]
+fn v80_a_program_does_not_wait_for_ever_to_finish() {
+    let end = End::new(&verbs());
+    let deaf = std::net::TcpListener::bind(loopback()).unwrap();
+    end.connector.bind(loopback()).unwrap();
+    let (sink, _told) = signal();
+    end.connector.connect(None, deaf.local_addr().unwrap(), LIMITS, b"", sink).unwrap();
+    let (_stream, _) = deaf.accept().unwrap();
+    assert_eq!(end.adapter.finish(Duration::from_millis(20)), Ok(false));
+}
+
+/// Verbs V68: also if the next connection takes the queue pair meanwhile. It ends with what was before, or
+/// comes behind.
+#[test]
+fn v68_a_queue_pair_begins_anew_while_a_connection_joins() {
+    let (active, passive) = ends();
+    let listener = listener(&passive);
+    let at = listener.address().unwrap();
+    for round in 0..200 {
+        let [active, passive] = [&active, &passive].map(|end| End::on(&end.adapter));
+        let (sink, requested) = signal();
+        listener.get_request(&passive.connector, sink).unwrap();
+        let (sink, connected) = signal();
+        active.connector.bind(loopback()).unwrap();
+        active.connector.connect(None, at, LIMITS, b"", sink).unwrap();
+        assert_eq!(requested.wait(), OK);
+        let (sink, _accepted) = signal();
+        passive.connector.accept(None, LIMITS, b"", sink).unwrap();
+        assert_eq!(connected.wait(), OK);
+        let begin = Barrier::new(2);
+        let joined = thread::scope(|scope| {
+            let joining = scope.spawn(|| {
+                begin.wait();
+                active.connector.join(&active.qp)
+            });
+            begin.wait();
+            active.qp.reset().unwrap_or_else(|e| panic!("round {round}: {e}"));
+            joining.join().unwrap()
+        });
+        let state = active.qp.state();
+        let ended = [QueuePairState::Error, QueuePairState::Disconnected];
+        assert!(!ended.contains(&state), "round {round}: {state:?}, {joined:?}");
+        // Nothing of what was is left, and the queue pair is whole.
+        active.qp.reset().unwrap();
+        assert_eq!(active.qp.state(), QueuePairState::Idle);
+    }
+}
