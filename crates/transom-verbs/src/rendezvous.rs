@@ -309,6 +309,13 @@ impl Rendezvous {
         inner.round == round && inner.stream.as_ref().is_some_and(|s| Arc::ptr_eq(s, connector))
     }
 
+    /// The connection under way, if it has not taken the queue pair yet.
+    fn give_up(&self, round: u64) -> Option<Arc<raw::Connector>> {
+        let _taking = self.taking();
+        let mut inner = self.lock();
+        if inner.round == round && !inner.open { inner.stream.take() } else { None }
+    }
+
     /// The queue pair forgets its peer: it goes to RESET or ERR, or is destroyed. No connection of
     /// the way that ends here takes it afterwards.
     pub(crate) fn leave(&self, queue_pair: &QueuePair) {
@@ -483,9 +490,11 @@ fn request(context: &Arc<Context>, connector: Arc<raw::Connector>) {
         let _ = connector.reject(&[]);
         return;
     };
+    let taking = queue_pair.rendezvous.taking();
     let mut inner = queue_pair.rendezvous.lock();
     if !queue_pair.is_ready() {
         drop(inner);
+        drop(taking);
         return request(context, connector); // it has changed its state meanwhile
     }
     let round = inner.round;
@@ -498,15 +507,10 @@ fn request(context: &Arc<Context>, connector: Arc<raw::Connector>) {
             // The queue pair's own connection is preferred, for a while.
             let context = context.clone();
             timers::after(PREFERENCE, move || {
-                if let Some(queue_pair) = context.queue_pair(hello.destination) {
-                    let mut inner = queue_pair.rendezvous.lock();
-                    if inner.round == round && !inner.open {
-                        let own = inner.stream.take();
-                        drop(inner);
-                        if let Some(own) = own {
-                            let _ = own.cancel();
-                        }
-                    }
+                if let Some(queue_pair) = context.queue_pair(hello.destination)
+                    && let Some(own) = queue_pair.rendezvous.give_up(round)
+                {
+                    let _ = own.cancel();
                 }
                 request(&context, connector);
             });
@@ -516,9 +520,12 @@ fn request(context: &Arc<Context>, connector: Arc<raw::Connector>) {
     let before = inner.stream.replace(connector.clone());
     inner.open = false;
     drop(inner);
+    drop(taking);
     if let Some(before) = before {
+        // The peer connects anew before the end of the last connection is known here. First, because
+        // a connection that this side ends takes its queue pair along.
+        let _ = queue_pair.engine.part();
         let _ = before.cancel();
-        drop(before);
     }
     let later = (Arc::downgrade(&queue_pair), Arc::downgrade(&connector));
     let sink = raw::Sink::call(move |status| {

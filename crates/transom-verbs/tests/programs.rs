@@ -67,6 +67,12 @@ fn immediate_data() {
     run("immediate");
 }
 
+/// Verbs V68, Verbs V79, between two processes.
+#[test]
+fn a_peer_that_begins_anew_is_connected_again() {
+    run("returning");
+}
+
 /// Verbs V84, Verbs V85, Verbs V91, Verbs V92, Verbs V93, Verbs V95, between two processes.
 #[test]
 fn atomics() {

@@ -380,6 +380,18 @@ impl QueuePair {
         self.0.qp.reset().map_err(|status| Error::state(status, "reset a queue pair"))
     }
 
+    /// End its connection in order, as if the peer had left: requests and receives stay posted, and the
+    /// next connection may take the queue pair when this returns. For dialects whose queue pairs
+    /// outlive their connections ([`PeerGone::Await`]); without a connection nothing happens.
+    ///
+    /// # Errors
+    /// `Forked` in a forked child.
+    pub fn part(&self) -> Result<()> {
+        self.0.owner.here()?;
+        self.0.qp.part();
+        Ok(())
+    }
+
     /// For how long its requests may wait for a connection and for receives, from now on. Counts only
     /// in dialects whose queue pairs outlive their connections ([`PeerGone::Await`]).
     ///

@@ -339,6 +339,13 @@ impl Qp {
         }
     }
 
+    /// End the connection, and keep what is posted (Verbs V79).
+    pub(crate) fn part(&self) {
+        if let Some(link) = self.link() {
+            link.reset();
+        }
+    }
+
     /// Drop everything that is posted and everything that was not retrieved, and begin anew (Verbs V68).
     /// Finished when it returns.
     pub(crate) fn reset(&self) -> Result<(), Status> {

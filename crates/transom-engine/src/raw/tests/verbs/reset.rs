@@ -238,3 +238,23 @@ fn v68_a_queue_pair_begins_anew_while_a_connection_joins() {
         assert_eq!(active.qp.state(), QueuePairState::Idle);
     }
 }
+
+/// Verbs V79: a connection that this side ends, as if the peer had left: what is posted stays, and goes on over
+/// the next one.
+#[test]
+fn v79_a_queue_pair_parts_from_its_connection_and_keeps_what_is_posted() {
+    let (mut active, mut passive) = ends();
+    active.qp.part().unwrap(); // nothing to part from
+    connect(&mut active, &mut passive);
+    let target = passive.buffer(64);
+    passive.qp.post_receive(20, &[target.all()]).unwrap();
+    passive.qp.part().unwrap();
+    assert_eq!(passive.qp.state(), QueuePairState::Idle);
+    assert!(nothing(&passive), "the receive stays");
+    parted(&active.connector);
+    assert_eq!(active.qp.state(), QueuePairState::Idle);
+    connect(&mut active, &mut passive);
+    send(&active, 1);
+    active.expect(CompletionKind::Send);
+    assert_eq!(passive.expect(CompletionKind::Receive).request_context, 20);
+}
