@@ -7,62 +7,18 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Stdio;
 
-use common::{Ran, Server, ran, run, transom};
+use common::{Ran, Runtime, Server, ran, run};
 use rustix::process::{Pid, Signal, Uid, kill_process};
 use serde_json::Value;
 use transom::{Adapter, Grant, QueuePair, Rights};
 
 /// Bytes that the memory of these tests holds, and no answer may.
 const SECRET: &str = "the bytes of the region";
-
-/// A runtime directory for the processes of one test.
-struct Runtime(PathBuf);
-
-impl Runtime {
-    fn new(test: &str) -> Runtime {
-        let path = std::env::temp_dir().join(format!("transom-{test}-{}", std::process::id()));
-        std::fs::create_dir(&path).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
-        Runtime(path)
-    }
-
-    fn command(&self) -> Command {
-        let mut command = transom();
-        command
-            .env("XDG_RUNTIME_DIR", &self.0)
-            .env("TMPDIR", &self.0)
-            .env_remove("TRANSOM_INSPECT");
-        command
-    }
-
-    fn run(&self, args: &[&str]) -> Ran {
-        ran(self.command().args(args))
-    }
-
-    /// A server that answers inspections.
-    fn server(&self) -> Server {
-        let mut command = self.command();
-        command.env("TRANSOM_INSPECT", "1").args(["rping", "-s", "-a", "127.0.0.1", "-p", "0"]);
-        Server::of(&mut command)
-    }
-
-    fn sockets(&self) -> Vec<PathBuf> {
-        let Ok(entries) = std::fs::read_dir(self.0.join("transom")) else { return Vec::new() };
-        let sockets = entries.flatten().filter(|one| one.file_type().unwrap().is_socket());
-        sockets.map(|one| one.path()).collect()
-    }
-}
-
-impl Drop for Runtime {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// The processes that `ps --json` lists.
 fn listed(ran: &Ran) -> Vec<u64> {
@@ -211,7 +167,7 @@ fn a_process_that_was_not_asked_to_does_not_answer() {
 #[test]
 fn a_process_that_dies_leaves_nothing_behind_that_matters() {
     let runtime = Runtime::new("dies");
-    let (mut dies, lives) = (runtime.server(), runtime.server());
+    let (mut dies, lives) = (runtime.server(&[]), runtime.server(&[]));
     let mut both = [dies.child.id(), lives.child.id()].map(u64::from);
     both.sort_unstable();
     assert_eq!(listed(&runtime.run(&["ps", "--json"])), both);
@@ -227,7 +183,7 @@ fn a_process_that_dies_leaves_nothing_behind_that_matters() {
 #[test]
 fn a_process_that_is_stopped_is_said_to_be_silent() {
     let runtime = Runtime::new("stopped");
-    let (stopped, lives) = (runtime.server(), runtime.server());
+    let (stopped, lives) = (runtime.server(&[]), runtime.server(&[]));
     let pid = stopped.child.id();
     let signal = |signal| kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), signal).unwrap();
     signal(Signal::STOP);
@@ -320,7 +276,7 @@ fn another_user_gets_no_record() {
         return;
     }
     let runtime = Runtime::new("users");
-    let _server = runtime.server();
+    let _server = runtime.server(&[]);
     let sockets = runtime.sockets();
     let [socket] = &sockets[..] else { panic!("one socket: {sockets:?}") };
     let folder = socket.parent().unwrap();

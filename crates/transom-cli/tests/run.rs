@@ -108,6 +108,43 @@ fn a_program_keeps_a_ledger_if_that_was_asked_for() {
     assert_eq!(run(&["--ledger=loud", "--", "true"]).status.code(), Some(2));
 }
 
+/// Where nothing can be put beside what cargo has built, in a folder of the user's alone. A variable that
+/// names a directory of somebody else, or none, is passed over; a folder open to others is refused.
+#[test]
+fn links_to_the_libraries_lie_in_a_folder_of_the_user_s() {
+    let built = file("built");
+    std::fs::create_dir(&built).unwrap();
+    let command = PathBuf::from(env!("CARGO_BIN_EXE_transom"));
+    std::fs::hard_link(&command, built.join("transom")).unwrap();
+    for name in ["libtransom_verbs.so", "libtransom_rdmacm.so"] {
+        let library = command.parent().unwrap().join("deps").join(name);
+        std::fs::hard_link(library, built.join(name)).unwrap();
+    }
+    std::fs::write(built.join("transom-run"), "in the way").unwrap();
+    let temporary = file("temporary");
+    std::fs::create_dir(&temporary).unwrap();
+    let shown = ["run", "--", "sh", "-c", "echo $LD_LIBRARY_PATH"];
+    let show = |runtime: &str| {
+        let mut command = Command::new(built.join("transom"));
+        command.args(shown).env_remove("LD_LIBRARY_PATH").env("TMPDIR", &temporary);
+        command.env("XDG_RUNTIME_DIR", runtime).output().unwrap()
+    };
+    let user = rustix::process::geteuid().as_raw();
+    let own = temporary.join(format!("transom-{user}"));
+    for runtime in ["relative", "/nonexistent", "/dev/null"] {
+        let done = show(runtime);
+        let libraries = PathBuf::from(text(&done.stdout).trim_end());
+        assert_eq!(libraries, own.join("run"), "{}", text(&done.stderr));
+        assert!(libraries.join("libibverbs.so.1").exists());
+        assert_eq!(std::fs::metadata(&own).unwrap().permissions().mode() & 0o777, 0o700);
+    }
+    std::fs::set_permissions(&own, PermissionsExt::from_mode(0o755)).unwrap();
+    let refused = show("/nonexistent");
+    assert_ne!(refused.status.code(), Some(0));
+    assert_eq!(text(&refused.stdout), "");
+    assert!(text(&refused.stderr).contains("is open to others"), "{}", text(&refused.stderr));
+}
+
 #[test]
 fn the_caller_s_path_of_libraries_stays_behind_ours() {
     let mut command = transom(&["--", "sh", "-c", "echo $LD_LIBRARY_PATH"]);

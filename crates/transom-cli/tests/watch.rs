@@ -5,71 +5,28 @@
 mod common;
 
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use common::{Ran, Server, ran, transom};
+use common::{Ran, Runtime, Server, ran};
 use rustix::process::{Pid, Signal, kill_process};
 use transom::{Adapter, Grant};
 
-/// A folder of one test, for its processes and its terminals.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(test: &str) -> Folder {
-        let path =
-            std::env::temp_dir().join(format!("transom-watch-{test}-{}", std::process::id()));
-        std::fs::create_dir(&path).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
-        Folder(path)
-    }
-
-    fn command(&self) -> Command {
-        let mut command = transom();
-        command
-            .env("XDG_RUNTIME_DIR", &self.0)
-            .env("TMPDIR", &self.0)
-            .env_remove("TRANSOM_INSPECT");
-        command
-    }
-
-    fn server(&self) -> Server {
-        let mut command = self.command();
-        command.env("TRANSOM_INSPECT", "1").args([
-            "rping",
-            "-s",
-            "-P",
-            "-a",
-            "127.0.0.1",
-            "-p",
-            "0",
-        ]);
-        Server::of(&mut command)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// A terminal of tmux, which shows `transom watch`. Ends when dropped.
 struct Screen<'a> {
-    folder: &'a Folder,
+    folder: &'a Runtime,
     socket: PathBuf,
 }
 
 impl<'a> Screen<'a> {
-    fn start(folder: &'a Folder, args: &str, size: (u16, u16)) -> Screen<'a> {
+    fn start(folder: &'a Runtime, args: &str, size: (u16, u16)) -> Screen<'a> {
         let program = env!("CARGO_BIN_EXE_transom");
         // The shell stays, so that what is on the screen afterwards can be seen.
         Screen::of(folder, &format!("{program} watch {args}; echo status $?; exec cat"), size)
     }
 
-    fn of(folder: &'a Folder, command: &str, (width, height): (u16, u16)) -> Screen<'a> {
+    fn of(folder: &'a Runtime, command: &str, (width, height): (u16, u16)) -> Screen<'a> {
         let screen = Screen { folder, socket: folder.0.join(format!("tmux-{width}")) };
         let (width, height) = (width.to_string(), height.to_string());
         let ran = screen.tmux(&[
@@ -137,11 +94,11 @@ fn a_terminal_shows_processes_and_their_refusals_as_they_happen() {
         eprintln!("the terminal is SKIPPED: tmux is not installed");
         return;
     }
-    let folder = Folder::new("tmux");
+    let folder = Runtime::new("watch-tmux");
     for size in [(80, 24), (200, 50)] {
         let screen = Screen::start(&folder, "", size);
         screen.shows(&["No process of this user answers", "TRANSOM_INSPECT=1", "q quit"]);
-        let server = folder.server();
+        let server = folder.server(&["-P"]);
         let pid = server.child.id().to_string();
         screen.shows(&[&pid, "transom", "nothing was refused", "regions and windows"]);
         refused_by(&server);
@@ -171,7 +128,7 @@ fn a_signal_leaves_the_terminal_as_it_was() {
         return;
     }
     for signal in [Signal::TERM, Signal::HUP, Signal::QUIT] {
-        let folder = Folder::new(&format!("signal-{}", signal.as_raw()));
+        let folder = Runtime::new(&format!("watch-signal-{}", signal.as_raw()));
         let file = folder.0.join("pid");
         let program = env!("CARGO_BIN_EXE_transom");
         let start = format!("sh -c 'echo $$ > {}; exec {program} watch'", file.display());
@@ -188,7 +145,7 @@ fn a_signal_leaves_the_terminal_as_it_was() {
 
 #[test]
 fn what_is_no_terminal_is_said() {
-    let folder = Folder::new("plain");
+    let folder = Runtime::new("watch-plain");
     ran(folder.command().arg("watch")).failed(2, &["no terminal", "transom show"]);
     ran(folder.command().args(["watch", "1"])).failed(3, &["process 1"]);
 }

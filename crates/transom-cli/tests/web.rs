@@ -10,30 +10,12 @@ mod mistakes;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use common::{Ran, Server, ran, transom};
+use common::{Ran, Runtime, Server, ran, transom};
 use serde_json::{Value, json};
-
-/// A folder of one test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(test: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("transom-web-{test}-{}", std::process::id()));
-        std::fs::create_dir(&path).unwrap();
-        Folder(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// The likeliest mistake of each refusal of `examples/mistakes.rs`, in order, and words of its story:
 /// what was asked, what the token names, to whom it was granted, what would have been right.
@@ -167,7 +149,7 @@ fn a_wrong_path_gets_nothing() {
 
 #[test]
 fn an_export_is_a_file_of_its_user_and_replaces_none() {
-    let folder = Folder::new("export");
+    let folder = Runtime::new("web-export");
     let _work = Work::begin();
     let file = folder.0.join("map.html");
     let pid = std::process::id().to_string();
@@ -355,7 +337,7 @@ impl Drop for Browser {
 /// without the server.
 #[test]
 fn a_browser_finds_six_mistakes_and_reads_their_stories() {
-    let folder = Folder::new("browser");
+    let folder = Runtime::new("web-browser");
     let Some(browser) = Browser::start(&folder.0.join("profile")) else {
         eprintln!("the browser is SKIPPED: chromium or chromedriver is not installed");
         return;

@@ -1,10 +1,11 @@
 //! Where the two libraries are.
 
 use std::fs;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use transom_command::exit::{Exit, Failure, Outcome, system};
+use transom_inspect::Folder;
 
 /// Names that programs know them by, and those that cargo gives them.
 const NAMES: [(&str, &str); 4] = [
@@ -46,18 +47,10 @@ fn links(built: &Path) -> Outcome<PathBuf> {
     if link_all(&beside, built).is_ok() {
         return Ok(beside);
     }
-    let user = rustix::process::geteuid().as_raw();
-    let runtime =
-        std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
-    let own = runtime.join(format!("transom-{user}"));
-    let made = fs::DirBuilder::new().mode(0o700).recursive(false).create(&own);
-    let kept = fs::symlink_metadata(&own).map_err(system("look at the directory of links"))?;
-    if made.is_err() && (!kept.is_dir() || kept.uid() != user || kept.mode() & 0o077 != 0) {
-        return Err(Failure::new(
-            Exit::System,
-            format!("{} is not a directory of this user's alone", own.display()),
-        ));
-    }
+    let folder = Folder::of_user().map_err(|error| {
+        Failure::new(Exit::System, format!("find a directory for the libraries: {error}"))
+    })?;
+    let own = folder.path().join("run");
     link_all(&own, built).map_err(system("link the libraries"))?;
     Ok(own)
 }

@@ -2,6 +2,8 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses some of it")]
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 pub fn transom() -> Command {
@@ -103,5 +105,49 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// A directory of one test, which is removed with it: the runtime directory of its processes.
+pub struct Runtime(pub PathBuf);
+
+impl Runtime {
+    pub fn new(test: &str) -> Runtime {
+        let path = std::env::temp_dir().join(format!("transom-{test}-{}", std::process::id()));
+        std::fs::DirBuilder::new().mode(0o700).create(&path).unwrap();
+        Runtime(path)
+    }
+
+    pub fn command(&self) -> Command {
+        let mut command = transom();
+        command
+            .env("XDG_RUNTIME_DIR", &self.0)
+            .env("TMPDIR", &self.0)
+            .env_remove("TRANSOM_INSPECT");
+        command
+    }
+
+    pub fn run(&self, args: &[&str]) -> Ran {
+        ran(self.command().args(args))
+    }
+
+    /// A server of `rping` that answers inspections.
+    pub fn server(&self, args: &[&str]) -> Server {
+        let mut command = self.command();
+        command.env("TRANSOM_INSPECT", "1").args(["rping", "-s", "-a", "127.0.0.1", "-p", "0"]);
+        Server::of(command.args(args))
+    }
+
+    /// The sockets that answer.
+    pub fn sockets(&self) -> Vec<PathBuf> {
+        let Ok(entries) = std::fs::read_dir(self.0.join("transom")) else { return Vec::new() };
+        let sockets = entries.flatten().filter(|one| one.file_type().unwrap().is_socket());
+        sockets.map(|one| one.path()).collect()
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
