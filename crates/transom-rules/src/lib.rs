@@ -23,6 +23,7 @@
 //! listener; [`Pages`] are memory to register; [`Random`] is where random calls come from.
 
 mod citation;
+pub mod compilers;
 mod document;
 mod pages;
 pub mod paths;

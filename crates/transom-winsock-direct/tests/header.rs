@@ -5,20 +5,7 @@ use std::process::Command;
 
 #[test]
 fn w02_the_header_has_the_layout_of_the_original() {
-    let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    for (variable, compiler, language) in
-        [("CC", "cc", ["-xc", "-std=c11"]), ("CXX", "c++", ["-xc++", "-std=c++17"])]
-    {
-        let compiler = std::env::var(variable).unwrap_or_else(|_| compiler.into());
-        let held = Command::new(compiler)
-            .args(language)
-            .args(["-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I"])
-            .arg(here.join("include"))
-            .arg(here.join("tests/layout.c"))
-            .status()
-            .unwrap();
-        assert!(held.success());
-    }
+    transom_rules::compilers::accept_layout(env!("CARGO_MANIFEST_DIR"));
 }
 
 /// The library that Cargo has built beside this test.
