@@ -215,7 +215,8 @@ impl Socket {
     /// receive: no message can come in once the registrations have ended, because its receive has no
     /// memory, and the link is asked for all that came before.
     fn give_up_receives(self: &Arc<Self>, channel: &Arc<Connection>) {
-        // What has arrived, and was not processed yet, takes its receive while that has its memory.
+        // A message that has arrived and was not processed yet takes its receive while that has its
+        // memory.
         let _ = channel.queue_pair.process_arrived();
         lock(&self.state).registrations.end();
         let _ = channel.queue_pair.process_arrived();

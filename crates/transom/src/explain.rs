@@ -18,7 +18,7 @@ pub(crate) struct Ended {
     why: String,
     denial: Option<Denial>,
     explanation: Option<String>,
-    /// What would have been right, unless a denial or the peer's explanation says so.
+    /// The remedy, unless a denial or the peer's explanation says so.
     right: Option<&'static str>,
 }
 
@@ -35,7 +35,7 @@ impl Ended {
     }
 }
 
-/// What is left when a connection has ended.
+/// The remedy for a connection that has ended.
 pub(crate) const CONNECT_AGAIN: &str = "a new connection";
 
 /// A call that failed inline.
@@ -73,7 +73,7 @@ pub(crate) fn call(asked: &str, error: &raw::Error) -> Error {
     }
 }
 
-/// What would be right instead of a call that failed so, where the engine's words do not say it.
+/// The remedy for a call that failed so, where the engine's words do not name one.
 fn right(status: Status) -> Option<&'static str> {
     Some(match status {
         Status::SharingViolation => "another port; 0 is any that is free",
@@ -163,11 +163,11 @@ fn whose(silence: Option<Silence>) -> (Blame, String) {
     }
 }
 
-/// What memory has to be while it is registered.
+/// Memory as it has to be while it is registered.
 pub(crate) const LASTING_MEMORY: &str =
     "memory that stays mapped, and files that keep their length, while they are registered";
 
-/// What would be right instead of a request that completed so.
+/// The remedy for a request that completed so.
 fn right_request(status: Status) -> Option<&'static str> {
     Some(match status {
         Status::RemoteAccess => {

@@ -24,7 +24,7 @@ fn half_finished_handshakes_take_no_one_else_s_place() {
         let _ = stream.write_all(&request[..turn % request.len()]);
         half.push(stream);
     }
-    // 256 are waited for; each of the others is hung up on.
+    // 256 are waited for; the connection of each other is closed.
     until("too many were let in", || owner.listener.turned_away() >= 40);
     assert!(owner.adapter.held() <= 256 * 1024, "less than 1 KiB each");
     honest.is_served();

@@ -140,12 +140,12 @@ pub(crate) struct Forged {
     reads: u32,
 }
 
-/// The other side has hung up, by an end of the stream or a reset, without a word.
+/// The other side has closed the connection, by an end of the stream or a reset, without a word.
 pub(crate) fn is_hung_up(stream: &mut TcpStream) {
     match stream.read(&mut [0; 64]) {
         Ok(0) => {}
         Err(e) if [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe].contains(&e.kind()) => {}
-        other => panic!("not hung up: {other:?}"),
+        other => panic!("not closed: {other:?}"),
     }
 }
 
@@ -175,7 +175,7 @@ impl Forged {
         assert_eq!((&reply[..16], reply[16] & 0x20), (&b"MPA ID Rep Frame"[..], 0));
     }
 
-    /// Say something; the other side may have hung up already.
+    /// Say something; the other side may have closed already.
     pub(crate) fn say(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(bytes);
     }
@@ -214,12 +214,12 @@ impl Forged {
         self.untagged(READ_REQUEST, 0, 1, self.reads, &request.concat());
     }
 
-    /// The next frame; `None`: the other side has hung up.
+    /// The next frame; `None`: the other side has closed.
     pub(crate) fn next(&mut self) -> Option<Vec<u8>> {
         let mut length = [0; 2];
         if let Err(e) = self.stream.read_exact(&mut length) {
             let waits = [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&e.kind());
-            assert!(!waits, "neither said anything nor hung up");
+            assert!(!waits, "neither sent anything nor closed");
             return None;
         }
         let size = usize::from(u16::from_be_bytes(length));

@@ -321,8 +321,8 @@ impl Link {
             self.note(now);
         }
         if !self.watch.stays_leased(now, self.alarm()) && (arming || stuck || asked) {
-            let hears = !state.connecting || asked;
-            let read = state.connection.wants_read() && !waited && hears;
+            let established = !state.connecting || asked;
+            let read = state.connection.wants_read() && !waited && established;
             if read || stuck {
                 self.leave_unaccepted(state);
                 let _ = self.home(state).arm(self.fd(), self.key, read, stuck);
