@@ -3,7 +3,7 @@
 
 use std::sync::MutexGuard;
 
-use crate::entry::{Entry, Facts, Head, State};
+use crate::entry::{Entry, Facts, Head, ScopeKind, State};
 use crate::hazard::Held;
 use crate::judge::admits;
 use crate::ledger::{Control, Owner};
@@ -152,15 +152,22 @@ impl Memory {
         now: Nanoseconds,
     ) -> Result<(), DeregisterError> {
         let mut control = self.lock();
-        let open =
-            |head: Head| head.is_window() || head.is_standing() && head.state() == State::Live;
+        let open = |head: Head| match head.is_standing() {
+            true => head.state() == State::Live,
+            false => head.is_window(),
+        };
         let Some((entry, head, facts)) = self.named(window, open) else {
             return Err(self.too_late(control, window, now));
         };
-        if let (Some(asked), Scope::QueuePair(domain, bound)) =
-            (queue_pair, facts.scope(head.scope_kind()))
-            && asked != bound
-        {
+        let scope = facts.scope(head.scope_kind());
+        let another = |asked: &QueuePairId| match scope {
+            Scope::QueuePair(_, bound) => *asked != bound,
+            // A window of the whole domain is closed by its owner, on no queue pair (Verbs V50).
+            Scope::Domain(_) => head.is_window() && head.is_standing(),
+            Scope::Connection(..) => false,
+        };
+        if let Some(asked) = queue_pair.filter(another) {
+            let domain = scope.domain();
             let actor = Actor { domain, queue_pair: asked, connection: None };
             let access = close_access(window, actor);
             let seen = Some((head, facts));
@@ -253,9 +260,7 @@ impl Memory {
         now: Nanoseconds,
     ) -> Result<(), DeregisterError> {
         if head.is_window() {
-            entry.kill(reason, now);
-            self.unlist(&mut control, place, entry);
-            self.settle(control, &[place]);
+            self.close_window(control, place, entry, reason, now);
             return Ok(());
         }
         // A standing token: its memory goes, its slot stays. While windows are bound to that
@@ -274,6 +279,20 @@ impl Memory {
         }
         drop(control);
         Ok(())
+    }
+
+    /// Close a window that is open.
+    pub(crate) fn close_window(
+        &self,
+        mut control: MutexGuard<'_, Control>,
+        place: Place,
+        entry: &Entry,
+        reason: CloseReason,
+        now: Nanoseconds,
+    ) {
+        entry.kill(reason, now);
+        self.unlist(&mut control, place, entry);
+        self.settle(control, &[place]);
     }
 
     /// Take a token that was just made dead out of every list.
@@ -304,11 +323,15 @@ impl Memory {
         }
     }
 
-    /// A dead token's slot waits for its next use.
+    /// A dead token's slot waits for its next use; a standing window keeps it.
     fn recycle(&self, control: &mut Control, place: Place, entry: &Entry) {
         self.review_end(control, place, entry);
         if entry.head().is_window() {
             control.window_gone(Place::of(entry.region()));
+            if entry.head().is_standing() {
+                entry.rest();
+                return;
+            }
         } else {
             control.ledger(place).posted = 0;
             self.drop_list(entry);
@@ -413,8 +436,15 @@ impl Memory {
 
 /// The objects that Invalidate may end (NDK DR-1, INV-1): windows and standing tokens, never a
 /// registration.
+///
+/// A standing window that is open to its whole domain is of type 1, which its owner alone closes
+/// (Verbs V50).
 fn closable(head: Head) -> bool {
-    head.is_window() || head.is_standing()
+    if head.is_window() && head.is_standing() {
+        head.scope_kind() != ScopeKind::Domain
+    } else {
+        head.is_window() || head.is_standing()
+    }
 }
 
 /// Closed by a call that named it, rather than by the end of something else.

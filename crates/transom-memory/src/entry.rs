@@ -21,7 +21,7 @@ pub(crate) struct Head(pub(crate) u64);
 pub(crate) enum State {
     /// The slot was never used.
     Unused,
-    /// Bind was called and has not executed; or a standing token without memory.
+    /// Bind was called and has not executed; or a standing token without memory, or not bound.
     Reserved,
     /// Usable.
     Live,
@@ -327,6 +327,7 @@ impl Entry {
         let head = self.head();
         head.token() == token
             && head.state() == State::Reserved
+            && !head.is_standing()
             && self
                 .head
                 .compare_exchange(head.0, to(head).0, Ordering::AcqRel, Ordering::Relaxed)
@@ -336,8 +337,17 @@ impl Entry {
     /// Make it dead. Readers that announced the token before may still be at it: the caller
     /// waits for them ([`crate::hazard::Hazards::holding`]) before the slot or the memory is
     /// reused.
+    ///
+    /// A standing window stays: its owner binds it again, or gives its slot back
+    /// ([`Entry::retire`]).
     pub(crate) fn kill(&self, reason: CloseReason, now: u64) {
-        self.die(now, |head| Head(head.dead(reason).0 & !STANDING));
+        let standing = |head: Head| if head.is_window() { STANDING } else { 0 };
+        self.die(now, |head| Head(head.dead(reason).0 & (!STANDING | standing(head))));
+    }
+
+    /// A standing window that is not bound gives its slot back.
+    pub(crate) fn retire(&self, now: u64) {
+        self.die(now, |head| Head(head.dead(CloseReason::Invalidated).0 & !STANDING));
     }
 
     /// As [`Entry::kill`], but a standing token keeps its slot: [`Entry::rest`] follows.
@@ -362,7 +372,7 @@ impl Entry {
         }
     }
 
-    /// A standing token waits for its next memory.
+    /// A standing token waits for its next memory, or its next Bind.
     pub(crate) fn rest(&self) {
         let resting = self.head().with_many(false).in_state(State::Reserved);
         self.head.store(resting.0, Ordering::Release);

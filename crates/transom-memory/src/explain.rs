@@ -108,8 +108,9 @@ impl Memory {
     /// Whether a token was handed out before its slot was used again.
     fn was_issued(&self, control: &mut Control, token: Token) -> bool {
         let place = Place::of(token);
-        if self.table.entry(place).is_none() {
-            return false;
+        let Some(entry) = self.table.entry(place) else { return false };
+        if entry.head().is_window() && entry.head().is_standing() {
+            return true; // under keys of its owner's
         }
         let cycle = control.ledger(place).cycle;
         control.issuer.has_issued(token, &cycle)

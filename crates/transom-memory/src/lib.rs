@@ -36,6 +36,7 @@ mod grant;
 mod hazard;
 mod inventory;
 mod judge;
+mod keyed;
 mod ledger;
 mod memory;
 mod name;

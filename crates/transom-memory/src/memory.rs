@@ -399,15 +399,33 @@ impl Memory {
     /// [`BindError`], in this order: `Empty`, `LocalRights`, `Region`, `Domain`, `Scope`, `Right`,
     /// `Bounds`, `Exhausted`. The region is no busier then.
     pub fn reserve(&self, window: &WindowSpec, now: Nanoseconds) -> Result<Token, BindError> {
+        let mut control = self.lock();
+        let (head, facts) = self.may_bind(&mut control, window, now)?;
+        let (place, token) = self.draw(&mut control).ok_or(BindError::Exhausted)?;
+        let new = Head::new(token, window.rights, &window.scope, true)
+            .with_many(head.is_many())
+            .with_counted(self.counters.is_some());
+        if let Some(counters) = &self.counters {
+            counters.made(place, 0, now);
+        }
+        self.open_window(&mut control, place, new.in_state(State::Reserved), &facts, now);
+        Ok(token)
+    }
+
+    /// Whether a window can be bound: the head of its region, and what is to be written of it.
+    pub(crate) fn may_bind(
+        &self,
+        control: &mut Control,
+        window: &WindowSpec,
+        now: Nanoseconds,
+    ) -> Result<(Head, Facts), BindError> {
         if window.length == 0 {
             return Err(BindError::Empty);
         }
         if !Rights::REMOTE.contains(window.rights) {
             return Err(BindError::LocalRights);
         }
-        let mut control = self.lock();
-        let (region, entry) =
-            (Place::of(window.region), self.table.entry(Place::of(window.region)));
+        let entry = self.table.entry(Place::of(window.region));
         let (head, facts) = match entry.map(|entry| (entry.head(), entry.facts())) {
             Some((head, facts))
                 if head.token() == window.region
@@ -418,7 +436,7 @@ impl Memory {
             }
             seen => {
                 let access = window.access();
-                let denial = self.explain(&mut control, &access, Rule::LiveToken, seen, now);
+                let denial = self.explain(control, &access, Rule::LiveToken, seen, now);
                 return Err(BindError::Region(denial));
             }
         };
@@ -430,7 +448,7 @@ impl Memory {
         }
         let mut deny = |rule, wanted| {
             let seen = Some((head, facts));
-            let mut denial = self.explain(&mut control, &window.access(), rule, seen, now);
+            let mut denial = self.explain(control, &window.access(), rule, seen, now);
             denial.wanted = wanted;
             denial
         };
@@ -446,7 +464,6 @@ impl Memory {
             Fit::Wraps => return Err(BindError::Bounds(deny(Rule::Wrap, Rights::BIND))),
             Fit::Outside => return Err(BindError::Bounds(deny(Rule::Bounds, Rights::BIND))),
         }
-        let (place, token) = self.draw(&mut control).ok_or(BindError::Exhausted)?;
         let skip = window.base - facts.base;
         let facts = Facts {
             base: window.base,
@@ -458,19 +475,24 @@ impl Memory {
             region: window.region,
             offset: skip,
         };
-        let new = Head::new(token, window.rights, &window.scope, true)
-            .with_many(head.is_many())
-            .with_counted(self.counters.is_some());
-        if let Some(counters) = &self.counters {
-            counters.made(place, 0, now);
-        }
+        Ok((head, facts))
+    }
+
+    /// Write the entry of a new window, and join the lists that it belongs to.
+    pub(crate) fn open_window(
+        &self,
+        control: &mut Control,
+        place: Place,
+        head: Head,
+        facts: &Facts,
+        now: Nanoseconds,
+    ) {
         if let Some(entry) = self.table.entry(place) {
             entry.begin(now);
-            entry.publish(new.in_state(State::Reserved), &facts);
+            entry.publish(head, facts);
         }
-        control.join(place, &window.scope);
-        control.add_window(region, place);
-        Ok(token)
+        control.join(place, &facts.scope(head.scope_kind()));
+        control.add_window(Place::of(facts.region), place);
     }
 
     /// Second half of Bind: access begins. `false` if the reservation is gone.
@@ -495,7 +517,7 @@ impl Memory {
     }
 
     /// A new token and its place.
-    fn draw(&self, control: &mut Control) -> Option<(Place, Token)> {
+    pub(crate) fn draw(&self, control: &mut Control) -> Option<(Place, Token)> {
         if let Some(position) = control.issuer.wants_chunk()
             && self.table.add_chunk(position)
         {

@@ -125,6 +125,8 @@ rules! {
     WINDOW_RIGHTS "window_rights": "a window must grant remote rights only", "ND2 W17";
     UNUSED_REGION "unused_region":
         "a region must have no window bound to it, and no use under way, when it goes", "ND2 R16; WSD A-18";
+    FREE_WINDOW "free_window":
+        "a window that keeps its index must be free when it is bound, and of the same domain", "Verbs V47";
     PEER_CLOSES "peer_closes":
         "a peer must close only live windows and fast registrations that are open to it", "NDK INV-7, INV-9";
     QUEUE_PAIR_ACCESS "queue_pair_access":

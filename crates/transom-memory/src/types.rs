@@ -148,6 +148,8 @@ pub enum BindError {
     Scope,
     /// Windows grant remote rights only.
     LocalRights,
+    /// Not a standing window of this domain, or one that is bound (Verbs V47).
+    Standing,
     /// No free token.
     Exhausted,
 }
@@ -217,6 +219,12 @@ impl std::fmt::Display for BindError {
                 f,
                 "a window grants remote rights only: local requests use the region's own token {}",
                 rules::WINDOW_RIGHTS
+            ),
+            BindError::Standing => write!(
+                f,
+                "this is not the index of a window of this protection domain that is free: \
+                 close it before it is bound again {}",
+                rules::FREE_WINDOW
             ),
             BindError::Exhausted => RegisterError::Exhausted.fmt(f),
         }

@@ -10,6 +10,7 @@ mod matrix;
 mod model;
 mod regions;
 mod review;
+mod standing;
 mod stress;
 mod tokens;
 mod touches;
