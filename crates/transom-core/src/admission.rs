@@ -208,6 +208,7 @@ impl Admission {
             | Operation::WriteWithImmediate { .. }
             | Operation::Read { .. }
             | Operation::Bind { .. }
+            | Operation::BindStanding { .. }
             | Operation::Invalidate { .. }
             | Operation::FastRegister { .. } => {}
             Operation::Atomic { .. } if length == 8 => {}

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use transom_memory::{Denial, Purpose, QueuePairId, RegisterError};
+use transom_memory::{BindError, Denial, Purpose, QueuePairId, RegisterError};
 use transom_wire::{PeerError, Time, Violation};
 
 /// A refusal, by this side or by the peer.
@@ -46,6 +46,8 @@ pub enum DenialCause {
     },
     /// A region cannot have the memory that a fast registration brings.
     Register(RegisterError),
+    /// A standing window cannot be bound so.
+    Bind(BindError),
     /// Something else; a sentence.
     Other(&'static str),
 }
@@ -90,6 +92,7 @@ impl std::fmt::Display for DenialCause {
             DenialCause::Register(error) => {
                 write!(f, "the region cannot have this memory: {error}")
             }
+            DenialCause::Bind(error) => write!(f, "the window cannot be bound: {error}"),
             DenialCause::Other(text) => f.write_str(text),
         }
     }

@@ -36,6 +36,9 @@ pub enum DeadWindow {
     Fatal,
     /// The request succeeds (iW 8.4).
     Ignored,
+    /// An Invalidate succeeds if it names the latest key of a window that stands, and that its queue pair
+    /// had bound. Everything else fails (Verbs V50).
+    Standing,
 }
 
 /// How long a request counts towards the depth of its queue.
@@ -160,13 +163,13 @@ pub const WSD: Dialect = Dialect {
 
 /// Linux verbs. A queue pair outlives its connections: posts wait for one, a peer that leaves flushes
 /// nothing (Verbs V79), and the queue pair's own limits say for how long a request may wait (Verbs V77, V94).
-/// Closing a dead window is no error (iW 8.4).
+/// Its windows stand, and closing one that is closed is no error (Verbs V50).
 pub const VERBS: Dialect = Dialect {
     name: "verbs",
     peer_gone: PeerGone::Await,
     completion_queues: Capacity::Exact,
     overrun: Overrun::Keep,
-    dead_window: DeadWindow::Ignored,
+    dead_window: DeadWindow::Standing,
     flushes_acknowledged: true,
     immediate: true,
     receive_wait: None,

@@ -46,6 +46,24 @@ pub enum Operation {
         /// The token that `Memory::reserve` returned.
         window: Token,
     },
+    /// Bind a standing window, as [`Memory::bind_standing`](transom_memory::Memory::bind_standing): judged
+    /// when its turn comes (Verbs V47).
+    BindStanding {
+        /// The window's index with the key that begins.
+        key: Token,
+        /// The region.
+        region: Token,
+        /// First byte, in the region's addresses.
+        base: u64,
+        /// Bytes. For a whole domain none is allowed: nothing is bound then.
+        length: u64,
+        /// Remote rights.
+        rights: Rights,
+        /// Peers count its addresses from 0 (Verbs V49).
+        zero_based: bool,
+        /// Open to every queue pair of the domain, rather than to this one.
+        wide: bool,
+    },
     /// Close a window, or take the memory from a fast-registered region, in queue order.
     Invalidate {
         /// The window's token.
@@ -118,6 +136,7 @@ impl Operation {
         !matches!(
             self,
             Operation::Bind { .. }
+                | Operation::BindStanding { .. }
                 | Operation::Invalidate { .. }
                 | Operation::FastRegister { .. }
                 | Operation::Unsupported { .. }
@@ -277,7 +296,7 @@ impl Operation {
             | Operation::SendWithImmediate { .. } => CompletionKind::Send,
             Operation::Write { .. } | Operation::WriteWithImmediate { .. } => CompletionKind::Write,
             Operation::Read { .. } | Operation::ReadWithInvalidate { .. } => CompletionKind::Read,
-            Operation::Bind { .. } => CompletionKind::Bind,
+            Operation::Bind { .. } | Operation::BindStanding { .. } => CompletionKind::Bind,
             Operation::Invalidate { .. } => CompletionKind::Invalidate,
             Operation::FastRegister { .. } => CompletionKind::FastRegister,
             Operation::Receive => CompletionKind::Receive,

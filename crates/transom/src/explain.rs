@@ -261,7 +261,10 @@ pub(crate) fn ended(endpoint: &Endpoint, completion: &Completion) -> Ended {
             ended.right = Some(LASTING_MEMORY);
         }
         Some(
-            cause @ (DenialCause::QueuePair(_) | DenialCause::Register(_) | DenialCause::Other(_)),
+            cause @ (DenialCause::QueuePair(_)
+            | DenialCause::Register(_)
+            | DenialCause::Bind(_)
+            | DenialCause::Other(_)),
         ) => ended.why = cause.to_string(),
         None if matches!(completion.status, Status::Canceled | Status::IoTimeout) => {
             if let Some((blame, why)) = plainly(endpoint) {

@@ -366,7 +366,7 @@ impl Connection {
             let (actor, token) = (execution.actor(self.config.id), Token(token));
             // A window that its owner has closed before is dead to the peer, too (NDK INV-7, ND1 INV-2); a close that
             // comes while this one is under way is not.
-            let fatal = self.config.dialect.dead_window == DeadWindow::Fatal;
+            let fatal = self.config.dialect.dead_window != DeadWindow::Ignored;
             let late = fatal && !cx.memory.is_open(token);
             let closed = match cx.memory.close_for_peer(token, &actor, cx.now.0) {
                 Ok(()) if late => Err(None),

@@ -1,6 +1,8 @@
 //! Requests of ours: started in order, framed, completed.
 
-use transom_memory::{Purpose, RegisterError, Registration, Rights, Scope, Token};
+use transom_memory::{
+    BindError, Purpose, RegisterError, Registration, Rights, Scope, Token, WindowSpec,
+};
 use transom_wire::{
     Begin, Frame, Immediate, Message, MessageId, Operation as WireOperation, Payload, ReadSlot,
     Refusal, RefusalClass, Waiting, Wire,
@@ -111,11 +113,20 @@ impl Connection {
                 self.local(cx, &slot, live.then_some(()).ok_or(DenialCause::Other(NOT_BOUND)));
                 true
             }
+            Operation::BindStanding { .. } => {
+                let done = self.bind_standing(cx, &slot);
+                self.local(cx, &slot, done);
+                true
+            }
             Operation::Invalidate { window } => {
-                let number = Some(execution.number);
-                let closed = cx.memory.close(window, number, cx.now.0).is_ok();
-                let ignored = self.config.dialect.dead_window == DeadWindow::Ignored;
-                let done = (closed || ignored).then_some(());
+                let number = execution.number;
+                let closed = cx.memory.close(window, Some(number), cx.now.0).is_ok()
+                    || match self.config.dialect.dead_window {
+                        DeadWindow::Fatal => false,
+                        DeadWindow::Ignored => true,
+                        DeadWindow::Standing => cx.memory.was_closed(window, number),
+                    };
+                let done = closed.then_some(());
                 self.local(cx, &slot, done.ok_or(DenialCause::Other(NOT_BOUND)));
                 true
             }
@@ -145,6 +156,26 @@ impl Connection {
                 self.fail_next(cx, Status::InvalidRequest, Some((slot.context, why)));
             }
         }
+    }
+
+    fn bind_standing(&self, cx: &mut Cx<'_>, slot: &Slot) -> Result<(), DenialCause> {
+        let (
+            Some(execution),
+            Operation::BindStanding { key, region, base, length, rights, zero_based, wide },
+        ) = (&self.execution, slot.operation)
+        else {
+            return Err(DenialCause::Bind(BindError::Standing));
+        };
+        if wide && length == 0 {
+            return Ok(());
+        }
+        let domain = execution.domain;
+        let scope = match wide {
+            true => Scope::Domain(domain),
+            false => Scope::QueuePair(domain, execution.number),
+        };
+        let window = WindowSpec { region, domain, scope, base, length, rights };
+        cx.memory.bind_standing(key, &window, zero_based, cx.now.0).map_err(DenialCause::Bind)
     }
 
     fn fast_register(

@@ -309,6 +309,26 @@ impl Adapter {
 
     // ---- windows -----------------------------------------------------------------------------
 
+    /// A window that stands: [`Operation::BindStanding`] binds it, under its index and a key of the
+    /// caller's ([`Memory::with_key`](transom_memory::Memory::with_key)), as often as wanted.
+    ///
+    /// # Errors
+    /// `InsufficientResources`; `DeviceRemoved`.
+    pub fn reserve_standing(&self, domain: Domain) -> Result<Token> {
+        let shared = self.0.present()?;
+        shared.memory.reserve_standing(domain.0).map_err(|e| {
+            Error::system(Status::InsufficientResources, format!("reserve a window: {e}"))
+        })
+    }
+
+    /// Close a window that stands, if it is bound, and give its index back. When this returns, nothing
+    /// is read or written through it any more.
+    pub fn release_standing(&self, window: Token) {
+        if let Ok(shared) = self.0.here() {
+            shared.memory.release_standing(window, sys::now().0);
+        }
+    }
+
     /// Whether a window's token is reserved or live.
     #[must_use]
     pub fn is_open(&self, window: Token) -> bool {

@@ -32,6 +32,7 @@ impl Watch {
             }
             cause @ (DenialCause::QueuePair(_)
             | DenialCause::Register(_)
+            | DenialCause::Bind(_)
             | DenialCause::Other(_)) => {
                 watch.other(end, stream, record.request, &cause.to_string());
             }
@@ -222,6 +223,7 @@ impl Watch {
             let status = match request.operation {
                 Operation::Bind { .. }
                 | Operation::Invalidate { .. }
+                | Operation::BindStanding { .. }
                 | Operation::FastRegister { .. } => request.bad,
                 Operation::Read { .. } | Operation::Atomic { .. } if stream.reads == 0 => {
                     self.counters.hit("read limit 0");

@@ -272,7 +272,7 @@ impl Watch {
             Operation::Write { .. } => "write ok",
             Operation::Read { .. } => "read ok",
             Operation::Atomic { .. } => "atomic ok",
-            Operation::Bind { .. } => "bind ok",
+            Operation::Bind { .. } | Operation::BindStanding { .. } => "bind ok",
             Operation::Invalidate { .. } => "invalidate ok",
             Operation::FastRegister { .. } => "fast register ok",
             _ => "send ok",
