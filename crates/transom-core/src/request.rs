@@ -55,13 +55,14 @@ pub enum Operation {
         region: Token,
         /// First byte, in the region's addresses.
         base: u64,
-        /// Bytes. For a whole domain none is allowed: nothing is bound then.
+        /// Bytes. Of a window that is open to a whole domain, none closes it.
         length: u64,
         /// Remote rights.
         rights: Rights,
         /// Peers count its addresses from 0 (Verbs V49).
         zero_based: bool,
-        /// Open to every queue pair of the domain, rather than to this one.
+        /// Open to every queue pair of the domain, rather than to this one; a Bind ends what such a
+        /// window had before.
         wide: bool,
     },
     /// Close a window, or take the memory from a fast-registered region, in queue order.

@@ -4,7 +4,8 @@
 //! A standing window is `Reserved` while it is not bound, and `Dead` for as long as its close waits
 //! for a copy: so no Bind rewrites an entry that a check still reads.
 
-use crate::entry::{Facts, Head, State};
+use crate::entry::{Entry, Facts, Head, State};
+use crate::ledger::Control;
 use crate::sync::pause;
 use crate::token::Place;
 use crate::{
@@ -74,24 +75,52 @@ impl Memory {
         Ok(())
     }
 
-    /// Close a standing window, if it is bound, and give its slot back. When it returns, no copy is
-    /// under way through it. `token`: its index with any key; one that names no standing window is
-    /// left alone.
-    pub fn release_standing(&self, token: Token, now: Nanoseconds) {
+    /// Whether a window could be bound so: the judgement of [`Memory::bind_standing`] but for the window's
+    /// own state.
+    ///
+    /// # Errors
+    /// [`BindError`], as [`Memory::reserve`].
+    pub fn check_bind(&self, window: &WindowSpec, now: Nanoseconds) -> Result<(), BindError> {
+        self.may_bind(&mut self.lock(), window, now).map(drop)
+    }
+
+    /// Close a standing window, if it is bound. When this returns, no copy is under way through it.
+    /// `token`: its index with any key. `false`: it names no standing window of this domain, and nothing
+    /// has happened.
+    pub fn unbind_standing(&self, token: Token, domain: DomainId, now: Nanoseconds) -> bool {
+        self.free_standing(token, domain, now, |_, _| ())
+    }
+
+    /// Close a standing window, if it is bound, and give its slot back; otherwise as
+    /// [`Memory::unbind_standing`].
+    pub fn release_standing(&self, token: Token, domain: DomainId, now: Nanoseconds) -> bool {
+        self.free_standing(token, domain, now, |control, entry| {
+            entry.retire(now);
+            control.issuer.put_back(Place::of(token));
+        })
+    }
+
+    /// Call `then` under the lock once a standing window is not bound.
+    fn free_standing(
+        &self,
+        token: Token,
+        domain: DomainId,
+        now: Nanoseconds,
+        then: impl FnOnce(&mut Control, &Entry),
+    ) -> bool {
         let place = Place::of(token);
-        let Some(entry) = self.table.entry(place) else { return };
+        let Some(entry) = self.table.entry(place) else { return false };
         let mut round = 0;
         loop {
             let mut control = self.lock();
             let head = entry.head();
-            if !head.is_window() || !head.is_standing() {
-                return;
+            if !head.is_window() || !head.is_standing() || entry.domain() != domain {
+                return false;
             }
             match head.state() {
                 State::Reserved => {
-                    entry.retire(now);
-                    control.issuer.put_back(place);
-                    return;
+                    then(&mut control, entry);
+                    return true;
                 }
                 State::Live => {
                     self.close_window(control, place, entry, CloseReason::Invalidated, now);

@@ -49,6 +49,7 @@ impl Counter {
 pub(crate) struct Counters {
     pub(crate) domains: Counter,
     pub(crate) regions: Counter,
+    pub(crate) windows: Counter,
     pub(crate) queues: Counter,
     pub(crate) shared_queues: Counter,
     pub(crate) queue_pairs: Counter,
@@ -114,6 +115,7 @@ impl Context {
             counters: Counters {
                 domains: Counter::new(limits::DOMAINS),
                 regions: Counter::new(limits::REGIONS),
+                windows: Counter::new(limits::WINDOWS),
                 queues: Counter::new(limits::QUEUES),
                 shared_queues: Counter::new(limits::SHARED_QUEUES),
                 queue_pairs: Counter::new(limits::QUEUE_PAIRS),

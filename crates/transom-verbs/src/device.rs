@@ -12,7 +12,10 @@ const VENDOR: u32 = 0x5452;
 const NODE_TYPE_CA: i32 = 1;
 const TRANSPORT_IB: i32 = 0;
 /// BAD_PKEY_CNTR, BAD_QKEY_CNTR, CURR_QP_STATE_MOD, SYS_IMAGE_GUID, RC_RNR_NAK_GEN, SRQ_RESIZE.
-const CAPABILITIES: u32 = 1 << 1 | 1 << 2 | 1 << 7 | 1 << 11 | 1 << 12 | 1 << 13;
+const BASIC: u32 = 1 << 1 | 1 << 2 | 1 << 7 | 1 << 11 | 1 << 12 | 1 << 13;
+/// MEM_WINDOW, MEM_MGT_EXTENSIONS, MEM_WINDOW_TYPE_2B.
+const WINDOWS: u32 = 1 << 17 | 1 << 21 | 1 << 24;
+const CAPABILITIES: u32 = BASIC | WINDOWS;
 /// CM_SUP and IP_BASED_GIDS.
 const PORT_CAPABILITIES: u32 = 1 << 16 | 1 << 26;
 const ROCE_V2: u32 = 2;
@@ -62,7 +65,7 @@ pub(crate) fn attributes(gids: &[Gid]) -> ibv_device_attr {
         atomic_cap: if raw::ATOMICS { ATOMIC_HCA } else { 0 },
         max_ee: 0,
         max_rdd: 0,
-        max_mw: 0,
+        max_mw: signed(limits::WINDOWS),
         max_raw_ipv6_qp: 0,
         max_raw_ethy_qp: 0,
         max_mcast_grp: 0,

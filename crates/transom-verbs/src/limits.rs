@@ -9,8 +9,9 @@ pub(crate) const SGE: u32 = 32;
 /// Completion queues, and completions in one.
 pub(crate) const QUEUES: u32 = 65_536;
 pub(crate) const COMPLETIONS: u32 = (1 << 22) - 1;
-/// Memory regions; protection domains; address handles.
+/// Memory regions; memory windows; protection domains; address handles.
 pub(crate) const REGIONS: u32 = 1 << 20;
+pub(crate) const WINDOWS: u32 = 65_536;
 pub(crate) const DOMAINS: u32 = 65_536;
 pub(crate) const ADDRESS_HANDLES: u32 = 65_536;
 /// Shared receive queues, and receives in one.

@@ -70,6 +70,7 @@ pub(crate) const SEND_OPS: u64 = ops::WRITE
     | ops::READ
     | ops::CMP_SWP
     | ops::FETCH_ADD
+    | ops::BIND_MW
     | ops::LOCAL_INV
     | ops::SEND_INV;
 
@@ -435,8 +436,6 @@ pub(crate) fn operation(opcode: u32, address: u64, rkey: u32, value: u32) -> Res
         wr::RDMA_WRITE_WITH_IMM => {
             Operation::WriteWithImmediate { token: rkey, address, immediate: u32::from_be(value) }
         }
-        // Not advertised yet: taken, and failed when its turn comes.
-        wr::BIND_MW => Operation::Unsupported { status: Status::NotSupported },
         _ => return Err(Errno::EINVAL),
     })
 }

@@ -73,6 +73,12 @@ fn a_peer_that_begins_anew_is_connected_again() {
     run("returning");
 }
 
+/// Verbs V47, Verbs V48, Verbs V49, Verbs V50, Verbs V51, Verbs V91.
+#[test]
+fn memory_windows() {
+    run("windows");
+}
+
 /// Verbs V84, Verbs V85, Verbs V91, Verbs V92, Verbs V93, Verbs V95, between two processes.
 #[test]
 fn atomics() {

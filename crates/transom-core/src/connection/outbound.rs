@@ -166,15 +166,23 @@ impl Connection {
         else {
             return Err(DenialCause::Bind(BindError::Standing));
         };
-        if wide && length == 0 {
-            return Ok(());
-        }
         let domain = execution.domain;
         let scope = match wide {
             true => Scope::Domain(domain),
             false => Scope::QueuePair(domain, execution.number),
         };
         let window = WindowSpec { region, domain, scope, base, length, rights };
+        if wide {
+            if length > 0 {
+                cx.memory.check_bind(&window, cx.now.0).map_err(DenialCause::Bind)?;
+            }
+            if !cx.memory.unbind_standing(key, domain, cx.now.0) {
+                return Err(DenialCause::Bind(BindError::Standing));
+            }
+            if length == 0 {
+                return Ok(());
+            }
+        }
         cx.memory.bind_standing(key, &window, zero_based, cx.now.0).map_err(DenialCause::Bind)
     }
 

@@ -189,7 +189,7 @@ fn ndk_inv9_a_peer_takes_no_memory_that_windows_are_bound_to() {
 #[test]
 fn nd1_inv2_a_window_is_closed_once_where_the_dialect_says_so() {
     each(|mut pair, dialect| {
-        let fatal = dialect.dead_window == DeadWindow::Fatal;
+        let fatal = dialect.dead_window != DeadWindow::Ignored;
         let p = &mut pair.hosts[PASSIVE];
         let buffer = p.register(vec![0; 64], Rights::LOCAL_WRITE);
         let request = Request { context: 9, operation: Operation::Receive, flags: Flags::NONE };

@@ -105,7 +105,7 @@ static OUTCOMES_VERBS: OutcomeTable = with(&OUTCOMES_ND2, &[
     row(Situation::NoReceive,          Some(ReceiverNotReady),    SENT,                 None,                  true),
     row(Situation::PeerLost,           Some(RetryExceeded),       Some(RetryExceeded),  None,                  true),
     row(Situation::PeerDisconnects,    None,                      None,                 CAN,                   true),
-    row(Situation::MalformedRequest,   SENT,                      SENT,                 None,                  false),
+    row(Situation::MalformedRequest,   Some(InvalidRequest),      Some(InvalidRequest), None,                  true),
     row(Situation::OwnOverrun,         None,                      None,                 None,                  true),
 ]);
 

@@ -323,9 +323,9 @@ impl Adapter {
 
     /// Close a window that stands, if it is bound, and give its index back. When this returns, nothing
     /// is read or written through it any more.
-    pub fn release_standing(&self, window: Token) {
+    pub fn release_standing(&self, domain: Domain, window: Token) {
         if let Ok(shared) = self.0.here() {
-            shared.memory.release_standing(window, sys::now().0);
+            shared.memory.release_standing(window, domain.0, sys::now().0);
         }
     }
 

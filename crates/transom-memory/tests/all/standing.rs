@@ -40,8 +40,8 @@ fn v47_the_index_stays_and_the_key_is_the_owners() {
         assert_eq!(rule(&memory, &read(token)), Some(Rule::LiveToken), "closed");
         before = token;
     }
-    memory.release_standing(one, NOW);
-    memory.release_standing(two, NOW);
+    memory.release_standing(one, DOMAIN, NOW);
+    memory.release_standing(two, DOMAIN, NOW);
     assert_eq!(rule(&memory, &read(other)), Some(Rule::LiveToken), "closed with its window");
     memory.deregister(region, BUSY, NOW).unwrap();
 }
@@ -130,7 +130,7 @@ fn v50_closed_by_the_queue_pair_that_it_is_open_to() {
     for other in [wide, region, Token(0)] {
         assert!(!memory.was_closed(other, QP), "{other:x?}");
     }
-    memory.release_standing(wide, NOW);
+    memory.release_standing(wide, DOMAIN, NOW);
     assert_eq!(rule(&memory, &read(wide)), Some(Rule::LiveToken));
 }
 
@@ -166,8 +166,8 @@ fn v51_a_window_that_is_released_gives_its_slot_back() {
         if turn % 2 == 0 {
             bound(&memory, index, turn as u8, region);
         }
-        memory.release_standing(index, NOW);
-        memory.release_standing(index, NOW);
+        memory.release_standing(index, DOMAIN, NOW);
+        memory.release_standing(index, DOMAIN, NOW);
         let gone = memory.bind_standing(index, &window_spec(region, RW), false, NOW);
         assert_eq!(gone, Err(BindError::Standing));
     }
@@ -197,4 +197,32 @@ fn v51_a_close_waits_for_the_copy_under_way() {
         drop(grant);
     });
     bound(&memory, index, 2, region);
+}
+
+/// A window of type 1 is bound again without a close of its own; what cannot be bound leaves it alone.
+#[test]
+fn v48_a_check_binds_nothing_and_an_unbound_window_stands() {
+    let memory = memory();
+    let region = region(&memory, ALL);
+    let index = memory.reserve_standing(DOMAIN).unwrap();
+    let spec = WindowSpec { scope: Scope::Domain(DOMAIN), ..window_spec(region, RW) };
+    assert!(memory.unbind_standing(index, DOMAIN, NOW), "it is free already");
+    memory.bind_standing(index, &spec, false, NOW).unwrap();
+    assert_eq!(memory.check_bind(&WindowSpec { length: 0, ..spec }, NOW), Err(BindError::Empty));
+    memory.check_bind(&spec, NOW).unwrap();
+    assert_eq!(rule(&memory, &read(index)), None);
+    assert_eq!(memory.counts(region).unwrap().windows, 1);
+    for (token, domain) in [(index, DomainId(9)), (region, DOMAIN), (Token(0), DOMAIN)] {
+        assert!(!memory.unbind_standing(token, domain, NOW), "{token:x?}");
+        assert!(!memory.release_standing(token, domain, NOW), "{token:x?}");
+    }
+    assert_eq!(rule(&memory, &read(index)), None);
+    let other = Memory::with_key(index, index.0 as u8 ^ 1);
+    assert!(memory.unbind_standing(other, DOMAIN, NOW), "the key does not matter");
+    assert_eq!(rule(&memory, &read(index)), Some(Rule::LiveToken));
+    memory.bind_standing(other, &spec, false, NOW).unwrap();
+    assert_eq!(rule(&memory, &read(other)), None);
+    assert!(memory.release_standing(index, DOMAIN, NOW));
+    assert!(!memory.release_standing(index, DOMAIN, NOW));
+    memory.deregister(region, BUSY, NOW).unwrap();
 }

@@ -306,7 +306,43 @@ pub struct ibv_send_wr {
     pub imm_data: u32,
     pub wr: ibv_send_wr_remote,
     pub remote_srqn: u32,
-    pub bind_mw: [u64; 6],
+    pub bind_mw: ibv_send_wr_bind,
+}
+
+/// The operands of a Bind.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ibv_send_wr_bind {
+    pub mw: *mut ibv_mw,
+    pub rkey: u32,
+    pub bind_info: ibv_mw_bind_info,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ibv_mw_bind_info {
+    pub mr: *mut ibv_mr,
+    pub addr: u64,
+    pub length: u64,
+    pub mw_access_flags: c_uint,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ibv_mw_bind {
+    pub wr_id: u64,
+    pub send_flags: c_uint,
+    pub bind_info: ibv_mw_bind_info,
+}
+
+#[repr(C)]
+#[derive(Debug)]
+pub struct ibv_mw {
+    pub context: *mut ibv_context,
+    pub pd: *mut ibv_pd,
+    pub rkey: u32,
+    pub handle: u32,
+    pub kind: c_uint,
 }
 
 #[repr(C)]
@@ -642,6 +678,9 @@ layouts! {
         pkey_index 40, slid 42, sl 44, dlid_path_bits 45
     }
     ibv_send_wr 128 { wr_id 0, next 8, sg_list 16, num_sge 24, opcode 28, send_flags 32, imm_data 36, wr 40, bind_mw 80 }
+    ibv_mw_bind_info 32 { mr 0, addr 8, length 16, mw_access_flags 24 }
+    ibv_mw_bind 48 { wr_id 0, send_flags 8, bind_info 16 }
+    ibv_mw 32 { context 0, pd 8, rkey 16, handle 20 }
     ibv_recv_wr 32 { wr_id 0, next 8, sg_list 16, num_sge 24 }
     ibv_sge 16 { addr 0, length 8, lkey 12 }
     ibv_data_buf 16 { addr 0, length 8 }

@@ -13,6 +13,7 @@ pub(crate) mod receive;
 pub(crate) mod shell;
 pub(crate) mod stubs;
 pub(crate) mod text;
+pub(crate) mod window;
 pub(crate) mod work;
 
 use std::ffi::c_int;

@@ -9,6 +9,7 @@ use transom_engine::{Data, Request, Sge};
 use crate::abi::*;
 use crate::entry::number;
 use crate::entry::shell::{self, OfQueuePair, OfSharedQueue};
+use crate::entry::window::bind_in_queue;
 use crate::errno::{Errno, Result};
 use crate::limits;
 use crate::queue_pair::{QueuePair, atomic, of_length, operation};
@@ -102,6 +103,7 @@ fn may_be_inline(opcode: u32) -> bool {
 #[inline]
 unsafe fn post_one(pair: &QueuePair, wr: &ibv_send_wr) -> Result {
     let to = &wr.wr;
+    let mut bind = None;
     let operation = match wr.opcode {
         wr::ATOMIC_CMP_AND_SWP => {
             let change = Atomic::CompareSwap { compare: to.rkey_or_compare, swap: to.swap };
@@ -110,6 +112,13 @@ unsafe fn post_one(pair: &QueuePair, wr: &ibv_send_wr) -> Result {
         wr::ATOMIC_FETCH_AND_ADD => {
             let change = Atomic::FetchAdd { add: to.rkey_or_compare };
             atomic(to.remote_addr, to.atomic_rkey, change)
+        }
+        wr::BIND_MW => {
+            let asked = &wr.bind_mw;
+            // SAFETY: this function's contract.
+            let bound = unsafe { bind_in_queue(asked.mw, asked.rkey, &asked.bind_info) }?;
+            bind = Some(bound.1);
+            bound.0
         }
         opcode => operation(opcode, to.remote_addr, to.rkey_or_compare as u32, wr.imm_data)?,
     };
@@ -129,7 +138,12 @@ unsafe fn post_one(pair: &QueuePair, wr: &ibv_send_wr) -> Result {
     let operation = of_length(operation, length, limits::MESSAGE);
     let request = Request { context: wr.wr_id, operation, flags: pair.flags(wr.send_flags) };
     if !operation.has_data() {
-        return pair.post_send(&request, Data::Sges(&[]));
+        pair.post_send(&request, Data::Sges(&[]))?;
+        if let Some(key) = bind {
+            // SAFETY: this function's contract.
+            unsafe { (*wr.bind_mw.mw).rkey = key };
+        }
+        return Ok(());
     }
     if inline {
         let mut captured = Captured::new();

@@ -9,6 +9,7 @@ use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::memory::{Domain, Region};
 use crate::receive::SharedQueue;
+use crate::window::Window;
 
 /// A structure of C's with what it stands for.
 #[repr(C)]
@@ -44,6 +45,7 @@ macro_rules! kinds {
 kinds! {
     OfDomain: ibv_pd, Arc<Domain>, |s| (s.head.handle, s.body.handle);
     OfRegion: ibv_mr, Region, |s| (s.head.handle, s.body.handle);
+    OfWindow: ibv_mw, Window, |s| (s.head.handle, s.body.handle);
     OfChannel: ibv_comp_channel, Arc<CompletionChannel>, |_| (0, 0);
     OfQueue: ibv_cq_ex, Arc<Queue>, |s| (s.head.base.handle, s.body.handle);
     OfSharedQueue: ibv_srq, Arc<SharedQueue>, |s| (s.head.handle, s.body.handle);

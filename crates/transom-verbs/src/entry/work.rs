@@ -10,6 +10,7 @@ use crate::abi::*;
 use crate::entry::number;
 use crate::entry::queue_pair::Body;
 use crate::entry::shell::{self, OfQueuePair, Shell};
+use crate::entry::window::bind_in_queue;
 use crate::errno::{Errno, Result};
 use crate::limits;
 use crate::queue_pair::{atomic, of_length, operation};
@@ -76,7 +77,7 @@ pub(crate) fn head(base: ibv_qp, asked: u64) -> ibv_qp_ex {
         wr_flags: 0,
         wr_atomic_cmp_swp: on(ops::CMP_SWP, wr_atomic_cmp_swp as Op),
         wr_atomic_fetch_add: on(ops::FETCH_ADD, wr_atomic_fetch_add as Op),
-        wr_bind_mw: std::ptr::null(),
+        wr_bind_mw: on(ops::BIND_MW, wr_bind_mw as Op),
         wr_local_inv: on(ops::LOCAL_INV, wr_local_inv as Op),
         wr_rdma_read: on(ops::READ, wr_rdma_read as Op),
         wr_rdma_write: on(ops::WRITE, wr_rdma_write as Op),
@@ -226,6 +227,27 @@ unsafe extern "C" fn wr_atomic_cmp_swp(
 unsafe extern "C" fn wr_atomic_fetch_add(qp: *mut ibv_qp_ex, rkey: u32, address: u64, add_: u64) {
     // SAFETY: a queue pair that `wr_start` has locked.
     unsafe { add(qp, atomic(address, rkey, Atomic::FetchAdd { add: add_ })) };
+}
+
+unsafe extern "C" fn wr_bind_mw(
+    qp: *mut ibv_qp_ex,
+    mw: *mut ibv_mw,
+    key: u32,
+    info: *const ibv_mw_bind_info,
+) {
+    // SAFETY: a queue pair that `wr_start` has locked; a window and a structure of the program's.
+    unsafe {
+        let bound = info.as_ref().ok_or(Errno::EINVAL);
+        match bound.and_then(|info| bind_in_queue(mw, key, info)) {
+            Ok((operation, key)) => {
+                add(qp, operation);
+                (*mw).rkey = key;
+            }
+            Err(error) => {
+                builder(qp).failed.get_or_insert(error);
+            }
+        }
+    }
 }
 
 unsafe extern "C" fn wr_local_inv(qp: *mut ibv_qp_ex, rkey: u32) {
