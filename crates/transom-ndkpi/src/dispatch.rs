@@ -233,7 +233,6 @@ pub const NOT_BUILT: &[&str] = &[
     "NdkCreateSharedEndpoint",
     "NdkCreateSrq",
     "NdkCreateQpWithSrq",
-    "NdkResizeCq",
     "NdkControlCqInterruptModeration",
     "NdkModifySrq",
     "NdkSrqReceive",

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use transom_engine::{Completion, CompletionFlags, CompletionKind};
 
 use super::handle::Kind;
-use super::{close, query_extension, with_or};
+use super::{close, on, query_extension, request_done, with_or};
 use crate::Status;
 use crate::dispatch::{CloseCompletion, CqDispatch, RequestCompletion};
 use crate::flags::operation;
@@ -137,12 +137,13 @@ unsafe extern "C" fn get_results_ex(cq: *mut Object, out: *mut NdkResultEx, coun
 }
 
 unsafe extern "C" fn resize(
-    _cq: *mut Object,
-    _depth: u32,
-    _completion: RequestCompletion,
-    _context: *mut c_void,
+    cq: *mut Object,
+    depth: u32,
+    completion: RequestCompletion,
+    context: *mut c_void,
 ) -> i32 {
-    Status::NOT_SUPPORTED.0
+    // SAFETY: the consumer's pointer.
+    unsafe { on(cq, |cq: Arc<Cq>| cq.resize(depth, request_done(completion, context))) }
 }
 
 unsafe extern "C" fn control_interrupt_moderation(

@@ -83,7 +83,9 @@ impl Adapter {
     /// `NdkQueryAdapterInfo`.
     #[must_use]
     pub fn info(&self) -> AdapterInfo {
-        let mut adapter_flags = flag::IN_ORDER_DMA_SUPPORTED | flag::LOOPBACK_CONNECTIONS_SUPPORTED;
+        let mut adapter_flags = flag::IN_ORDER_DMA_SUPPORTED
+            | flag::LOOPBACK_CONNECTIONS_SUPPORTED
+            | flag::CQ_RESIZE_SUPPORTED;
         if !self.options.read_sink_needed {
             adapter_flags |= flag::RDMA_READ_SINK_NOT_REQUIRED;
         }

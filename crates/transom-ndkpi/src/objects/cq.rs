@@ -6,7 +6,7 @@ use transom_engine::{Completion, NotifyKind, raw};
 
 use super::Adapter;
 use crate::Status;
-use crate::deliver::{Call, lock};
+use crate::deliver::{Call, Done, Pending, lock, returned};
 use crate::flags::notify;
 use crate::life::Life;
 use crate::table::sink;
@@ -123,6 +123,24 @@ impl Cq {
                 }
             }
         }
+    }
+
+    /// `NdkResizeCq`: no entry is lost (NDK CQ-14).
+    ///
+    /// # Errors
+    /// `INVALID_PARAMETER` for a depth above the adapter's; `BUFFER_OVERFLOW` if more entries than that
+    /// are in it; `DEVICE_REMOVED`. The depth is as before then.
+    pub fn resize(self: &Arc<Self>, depth: u32, done: Done<()>) -> Status {
+        let _call = Call::enter();
+        if depth > self.adapter.info().max_cq_depth {
+            return Status::INVALID_PARAMETER;
+        }
+        if let Err(error) = self.raw.resize(depth as usize) {
+            return error.into();
+        }
+        let pending = Pending::new(&self.adapter.deliverer, self.life.busy(), done);
+        pending.resolve(Status::SUCCESS, ());
+        returned(pending.settle())
     }
 
     /// `NdkGetCqResults(Ex)`: removes up to `results.len()` entries, in order (NDK CQ-9).

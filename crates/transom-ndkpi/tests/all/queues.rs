@@ -420,21 +420,38 @@ fn cq09_the_plain_function_takes_invalidating_receives_too() {
     });
 }
 
+/// Larger and smaller, with entries in the queue: none is lost, and what cannot be changes nothing.
 #[test]
-fn cq14_a_queue_that_cannot_be_resized_says_so() {
+fn cq14_a_queue_is_resized_and_loses_nothing() {
     in_every_mode(|mode| {
-        let adapter = open(mode);
+        let (client, server) = pair(mode);
         let mut info = std::mem::MaybeUninit::<AdapterInfo>::uninit();
         let mut size = 104;
-        let query = table::<AdapterDispatch>(adapter).query_adapter_info;
-        assert_eq!(unsafe { query(adapter, info.as_mut_ptr(), &mut size) }, 0);
-        assert_eq!(unsafe { info.assume_init() }.adapter_flags & 0x104, 0);
-        let cq = cq(adapter);
-        let t = table::<CqDispatch>(cq);
-        let end = end_of(|cb, ctx| unsafe { (t.resize)(cq, 8, cb, ctx) });
-        assert_eq!(end, Status::NOT_SUPPORTED);
-        close(cq);
-        close_adapter(adapter);
+        let query = table::<AdapterDispatch>(server.adapter).query_adapter_info;
+        assert_eq!(unsafe { query(server.adapter, info.as_mut_ptr(), &mut size) }, 0);
+        let info = unsafe { info.assume_init() };
+        assert_eq!(info.adapter_flags & 0x104, 0x100, "resize, and no moderation");
+        let t = table::<CqDispatch>(server.cq);
+        let resize =
+            |depth: u32| end_of(|cb, ctx| unsafe { (t.resize)(server.cq, depth, cb, ctx) });
+        for request in 1..=5 {
+            assert_eq!(server.receive(request, &[]), Status::SUCCESS);
+            assert_eq!(client.send(request, &[], 0), Status::SUCCESS);
+            assert_eq!(client.one().1, Status::SUCCESS);
+        }
+        // Four entries are in it, and the fifth will be at once.
+        assert_eq!(resize(3), Status::BUFFER_OVERFLOW);
+        assert_eq!(resize(info.max_cq_depth + 1), Status::INVALID_PARAMETER);
+        assert_eq!(resize(64), Status::SUCCESS);
+        assert_eq!(resize(5), Status::SUCCESS);
+        let entries = plain_results(server.cq, 5);
+        let contexts: Vec<_> = entries.iter().map(|entry| entry.request_context.addr()).collect();
+        assert_eq!(contexts, [1, 2, 3, 4, 5]);
+        assert_eq!(resize(info.max_cq_depth), Status::SUCCESS);
+        let null = std::ptr::null_mut();
+        assert_eq!(unsafe { (t.resize)(null, 8, None, null.cast()) }, Status::INVALID_PARAMETER.0);
+        client.end(&[]);
+        server.end(&[]);
     });
 }
 
