@@ -15,6 +15,8 @@ pub struct SharedReceiveQueue {
     largest_transfer: u64,
     threshold: usize,
     waiters: Vec<u64>,
+    /// Waiters whose notification needs as many receives as the threshold first.
+    early: Vec<u64>,
     /// Queue pairs that found it empty.
     hungry: Vec<QueuePairId>,
 }
@@ -30,6 +32,7 @@ impl SharedReceiveQueue {
             largest_transfer,
             threshold: 0,
             waiters: Vec::new(),
+            early: Vec::new(),
             hungry: Vec::new(),
         }
     }
@@ -49,6 +52,9 @@ impl SharedReceiveQueue {
             return Err(Status::NoMoreEntries);
         }
         self.receives.push(context, Operation::Receive, Flags::NONE, Data::Sges(list), length);
+        if self.receives.len() >= self.threshold {
+            self.waiters.append(&mut self.early);
+        }
         wake.append(&mut self.hungry);
         Ok(())
     }
@@ -112,6 +118,11 @@ impl SharedReceiveQueue {
         self.fire(fired);
     }
 
+    /// The same, once as many as the threshold have waited: an empty queue does not notify (NDK SRQ-5).
+    pub fn notify_when_used(&mut self, waiter: u64) {
+        self.early.push(waiter);
+    }
+
     /// Cancel every outstanding notification.
     pub fn cancel(&mut self, fired: &mut Vec<Finished>) {
         self.end_notifications(Status::Canceled, fired);
@@ -119,13 +130,14 @@ impl SharedReceiveQueue {
 
     /// End every outstanding notification with `status`.
     pub fn end_notifications(&mut self, status: Status, fired: &mut Vec<Finished>) {
-        let all = self.waiters.drain(..);
+        let all = self.waiters.drain(..).chain(self.early.drain(..));
         fired.extend(all.map(|waiter| Finished { waiter, status }));
     }
 
     fn fire(&mut self, fired: &mut Vec<Finished>) {
         if self.receives.len() < self.threshold {
-            self.end_notifications(Status::Success, fired);
+            let all = self.waiters.drain(..);
+            fired.extend(all.map(|waiter| Finished { waiter, status: Status::Success }));
         }
     }
 }

@@ -205,6 +205,7 @@ enum Shared {
     GiveBack,
     Modify(usize, usize),
     Notify,
+    NotifyWhenUsed,
     Cancel,
 }
 
@@ -215,6 +216,7 @@ fn shared() -> impl Strategy<Value = Shared> {
         1 => Just(Shared::GiveBack),
         2 => (0..8usize, 0..6usize).prop_map(|(depth, threshold)| Shared::Modify(depth, threshold)),
         2 => Just(Shared::Notify),
+        1 => Just(Shared::NotifyWhenUsed),
         1 => Just(Shared::Cancel),
     ]
 }
@@ -233,6 +235,7 @@ proptest! {
         let mut queue = SharedReceiveQueue::new(depth, SGES, 1 << 20);
         let (mut depth, mut threshold, mut waiting) = (depth, 0, 0);
         let (mut hungry, mut waiters, mut number): (Vec<u32>, Vec<u64>, u64) = Default::default();
+        let mut early: Vec<u64> = Vec::new();
         let mut taken = RequestQueue::default();
         for step in steps {
             let (mut fired, mut expected) = (Vec::new(), Vec::new());
@@ -244,6 +247,9 @@ proptest! {
                     if list.len() <= SGES && waiting < depth {
                         prop_assert_eq!(posted, Ok(()));
                         waiting += 1;
+                        if waiting >= threshold {
+                            waiters.append(&mut early);
+                        }
                         let woken: Vec<u32> = wake.iter().map(|one| one.0).collect();
                         prop_assert_eq!(woken, std::mem::take(&mut hungry));
                     } else {
@@ -287,9 +293,14 @@ proptest! {
                         expected = waiters.drain(..).map(|w| (w, Status::Success)).collect();
                     }
                 }
+                Shared::NotifyWhenUsed => {
+                    number += 1;
+                    early.push(number);
+                    queue.notify_when_used(number);
+                }
                 Shared::Cancel => {
                     queue.cancel(&mut fired);
-                    expected = waiters.drain(..).map(|w| (w, Status::Canceled)).collect();
+                    expected = waiters.drain(..).chain(early.drain(..)).map(|w| (w, Status::Canceled)).collect();
                 }
             }
             let fired: Vec<(u64, Status)> = fired.iter().map(|f| (f.waiter, f.status)).collect();

@@ -31,7 +31,7 @@ pub(crate) fn info(adapter: &raw::Adapter) -> AdapterInfo {
         max_outbound_read_limit: reads.outbound,
         max_receive_queue_depth: DEPTH,
         max_initiator_queue_depth: DEPTH,
-        max_srq_depth: 0,
+        max_srq_depth: DEPTH,
         max_cq_depth: 1 << 20,
         large_request_threshold: 4096,
         max_caller_data: PRIVATE,

@@ -235,8 +235,20 @@ impl SharedReceiveQueue {
     /// # Errors
     /// `DeviceRemoved` once the address has gone, `Forked` in a forked child.
     pub fn notify(&self, sink: Sink) -> Result<()> {
+        self.notify_by(|srq| srq.notify(sink))
+    }
+
+    /// The same, once as many as the threshold have waited: an empty queue does not notify.
+    ///
+    /// # Errors
+    /// As [`SharedReceiveQueue::notify`].
+    pub fn notify_when_used(&self, sink: Sink) -> Result<()> {
+        self.notify_by(|srq| srq.notify_when_used(sink))
+    }
+
+    fn notify_by(&self, ask: impl FnOnce(&Srq)) -> Result<()> {
         let shared = self.owner.present()?;
-        self.srq.notify(sink);
+        ask(&self.srq);
         // Either this is seen here, or the notification by the thread that removes the adapter.
         if shared.is_removed() {
             self.srq.removed();

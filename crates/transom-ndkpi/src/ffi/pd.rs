@@ -3,12 +3,12 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use super::handle::Kind;
-use super::{close, created, on, query_extension, with_or};
-use crate::Status;
+use super::handle::{Kind, get};
+use super::{Context, close, created, on, query_extension, with_or};
 use crate::dispatch::{CloseCompletion, CreateCompletion, PdDispatch, SrqNotification};
-use crate::objects::{Cq, Pd, QpLimits};
+use crate::objects::{Cq, Pd, QpLimits, Srq};
 use crate::types::{GroupAffinity, Object, ObjectHeader, ObjectType};
+use crate::{Status, objects};
 
 static TABLE: PdDispatch = PdDispatch {
     close: close_pd,
@@ -90,34 +90,58 @@ unsafe extern "C" fn create_qp(
 }
 
 unsafe extern "C" fn create_srq(
-    _pd: *mut Object,
-    _depth: u32,
-    _sge: u32,
-    _threshold: u32,
-    _notification: SrqNotification,
-    _notification_context: *mut c_void,
+    pd: *mut Object,
+    depth: u32,
+    sge: u32,
+    threshold: u32,
+    notification: SrqNotification,
+    notification_context: *mut c_void,
     _affinity: *const GroupAffinity,
-    _completion: CreateCompletion,
-    _context: *mut c_void,
-    _out: *mut *mut Object,
+    completion: CreateCompletion,
+    context: *mut c_void,
+    out: *mut *mut Object,
 ) -> i32 {
-    Status::NOT_SUPPORTED.0
+    let theirs = Context::new(notification_context);
+    let notification = notification.map(|callback| -> objects::SrqNotification {
+        Box::new(move |status| {
+            // SAFETY: the consumer's function with the consumer's context.
+            unsafe { callback(theirs.pointer(), status.0) };
+        })
+    });
+    let run = |pd: Arc<Pd>| {
+        let make = || pd.create_srq(depth, sge, threshold, notification);
+        // SAFETY: the consumer's pointer.
+        unsafe { created(&*pd, (completion, context), out, make) }
+    };
+    // SAFETY: the consumer's pointers.
+    unsafe { on(pd, run) }
 }
 
 unsafe extern "C" fn create_qp_with_srq(
-    _pd: *mut Object,
-    _receive_cq: *mut Object,
-    _initiator_cq: *mut Object,
-    _srq: *mut Object,
-    _qp_context: *mut c_void,
-    _initiator_depth: u32,
-    _initiator_sge: u32,
-    _inline: u32,
-    _completion: CreateCompletion,
-    _context: *mut c_void,
-    _out: *mut *mut Object,
+    pd: *mut Object,
+    receive_cq: *mut Object,
+    initiator_cq: *mut Object,
+    srq: *mut Object,
+    qp_context: *mut c_void,
+    initiator_depth: u32,
+    initiator_sge: u32,
+    inline: u32,
+    completion: CreateCompletion,
+    context: *mut c_void,
+    out: *mut *mut Object,
 ) -> i32 {
-    Status::NOT_SUPPORTED.0
+    let limits =
+        QpLimits { receive_depth: 0, initiator_depth, receive_sge: 0, initiator_sge, inline };
+    let qp_context = qp_context.expose_provenance() as u64;
+    // SAFETY: the consumer's pointer.
+    let Some(srq) = (unsafe { get::<Srq>(srq) }) else { return Status::INVALID_PARAMETER.0 };
+    let run = |(pd, receive, initiator): (Arc<Pd>, Arc<Cq>, Arc<Cq>)| {
+        let make = || pd.create_qp_with_srq(&receive, &initiator, &srq, qp_context, limits);
+        // SAFETY: the consumer's pointer.
+        unsafe { created(&*pd, (completion, context), out, make) }
+    };
+    // SAFETY: the consumer's pointers.
+    unsafe { on((pd, receive_cq, initiator_cq), run) }
 }
 
 /// The call cannot fail; without a token to be had it yields 0, which names nothing.

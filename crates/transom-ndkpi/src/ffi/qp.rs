@@ -38,7 +38,7 @@ impl Kind for Qp {
 const SHORT: usize = 32;
 
 /// Hand the consumer's list to `f` in the engine's shape.
-fn translated(list: &[Sge], f: impl FnOnce(&[EngineSge]) -> Status) -> Status {
+pub(super) fn translated(list: &[Sge], f: impl FnOnce(&[EngineSge]) -> Status) -> Status {
     let convert =
         |sge: &Sge| EngineSge { token: sge.token, address: sge.address, length: sge.length };
     let mut short = [EngineSge::default(); SHORT];
@@ -99,7 +99,7 @@ unsafe extern "C" fn flush(qp: *mut Object) {
     unsafe { with_or((), qp, |qp: Arc<Qp>| qp.flush()) };
 }
 
-fn number(context: *mut c_void) -> u64 {
+pub(super) fn number(context: *mut c_void) -> u64 {
     context.expose_provenance() as u64
 }
 

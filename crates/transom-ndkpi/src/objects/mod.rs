@@ -9,6 +9,7 @@ mod mr;
 mod mw;
 mod pd;
 mod qp;
+mod srq;
 
 pub use adapter::{Adapter, Options};
 pub use connector::{ConnectionData, Connector, DisconnectEvent};
@@ -19,3 +20,4 @@ pub use mr::Mr;
 pub use mw::Mw;
 pub use pd::Pd;
 pub use qp::{Qp, QpLimits};
+pub use srq::{Srq, SrqNotification};

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use transom_engine::raw;
 use transom_memory::Token;
 
-use super::{Adapter, Cq, Mr, Mw, Qp, QpLimits};
+use super::{Adapter, Cq, Mr, Mw, Qp, QpLimits, Srq, SrqNotification};
 use crate::Status;
 use crate::deliver::Call;
 use crate::life::Life;
@@ -54,7 +54,37 @@ impl Pd {
         context: u64,
         limits: QpLimits,
     ) -> Result<Arc<Qp>, Status> {
-        Qp::new(self, receive_cq, initiator_cq, context, limits)
+        Qp::new(self, (receive_cq, initiator_cq), None, context, limits)
+    }
+
+    /// `NdkCreateSrq`, whose receives name memory of this domain. A threshold above 0 arms the
+    /// notification for when receives have been posted and fewer wait again (NDK SRQ-5).
+    ///
+    /// # Errors
+    /// `INVALID_PARAMETER` for a limit above the adapter's, `DEVICE_REMOVED`.
+    pub fn create_srq(
+        self: &Arc<Self>,
+        depth: u32,
+        sge: u32,
+        threshold: u32,
+        notification: Option<SrqNotification>,
+    ) -> Result<Arc<Srq>, Status> {
+        Srq::new(self, depth, sge, threshold, notification)
+    }
+
+    /// `NdkCreateQpWithSrq`: `limits` but those of receives count.
+    ///
+    /// # Errors
+    /// As [`Pd::create_qp`].
+    pub fn create_qp_with_srq(
+        self: &Arc<Self>,
+        receive_cq: &Arc<Cq>,
+        initiator_cq: &Arc<Cq>,
+        srq: &Arc<Srq>,
+        context: u64,
+        limits: QpLimits,
+    ) -> Result<Arc<Qp>, Status> {
+        Qp::new(self, (receive_cq, initiator_cq), Some(srq), context, limits)
     }
 
     /// `NdkClosePd`.

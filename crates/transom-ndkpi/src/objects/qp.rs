@@ -5,7 +5,7 @@ use std::sync::Arc;
 use transom_engine::{Data, Flags, Operation, Request, Sge, raw};
 use transom_memory::paged;
 
-use super::{Cq, Mr, Mw, Pd};
+use super::{Cq, Mr, Mw, Pd, Srq};
 use crate::Status;
 use crate::deliver::Call;
 use crate::flags::{fast_rights, op, window_rights};
@@ -66,8 +66,8 @@ fn status(result: Result<(), Status>) -> Status {
 impl Qp {
     pub(crate) fn new(
         pd: &Arc<Pd>,
-        receive_cq: &Arc<Cq>,
-        initiator_cq: &Arc<Cq>,
+        (receive_cq, initiator_cq): (&Arc<Cq>, &Arc<Cq>),
+        srq: Option<&Arc<Srq>>,
         context: u64,
         limits: QpLimits,
     ) -> Result<Arc<Qp>, Status> {
@@ -90,8 +90,10 @@ impl Qp {
             inline_size: limits.inline,
             number: None,
         };
-        let raw = pd.adapter.raw.queue_pair(pd.raw, initiator, receive, None, &options)?;
-        let antecedents = [&pd.life, &receive_cq.life, &initiator_cq.life];
+        let shared = srq.map(|srq| &srq.raw);
+        let raw = pd.adapter.raw.queue_pair(pd.raw, initiator, receive, shared, &options)?;
+        let mut antecedents = vec![&pd.life, &receive_cq.life, &initiator_cq.life];
+        antecedents.extend(srq.map(|srq| &srq.life));
         let life = Life::new(&pd.adapter.deliverer, &antecedents);
         Ok(Arc::new(Qp { life, pd: Arc::clone(pd), raw, inline: limits.inline }))
     }

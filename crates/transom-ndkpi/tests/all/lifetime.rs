@@ -72,13 +72,6 @@ fn ob3_entries_that_are_not_built_say_so() {
             let at = address(0);
             let at = at.as_ptr().cast();
             assert_eq!((t.create_shared_endpoint)(side.adapter, at, 16, None, null, out), no);
-            let t = table::<PdDispatch>(side.pd);
-            let none = std::ptr::null();
-            assert_eq!((t.create_srq)(side.pd, 8, 1, 0, None, null, none, None, null, out), no);
-            let (pd, cq) = (side.pd, side.cq);
-            let made =
-                (t.create_qp_with_srq)(pd, cq, cq, null.cast(), null, 8, 1, 0, None, null, out);
-            assert_eq!(made, no);
             let t = table::<ConnectorDispatch>(connector);
             let made = (t.connect_with_shared_endpoint)(
                 connector,
@@ -88,7 +81,7 @@ fn ob3_entries_that_are_not_built_say_so() {
                 16,
                 1,
                 1,
-                none.cast(),
+                std::ptr::null(),
                 0,
                 done,
                 null,
@@ -149,7 +142,7 @@ fn adapter_information_has_a_size() {
         let status = unsafe { (t.query_adapter_info)(adapter, info.as_mut_ptr(), &mut size) };
         assert_eq!(Status(status), Status::SUCCESS);
         let info = unsafe { info.assume_init() };
-        assert_eq!(info.max_srq_depth, 0, "SRQ-1");
+        assert!(info.max_srq_depth > 0, "SRQ-1");
         assert!(info.frmr_page_count >= 16);
         close_adapter(adapter);
     });

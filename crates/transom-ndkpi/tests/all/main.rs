@@ -20,6 +20,7 @@ mod refusals;
 mod registration;
 mod scattered;
 mod sequences;
+mod shared;
 mod windows;
 #[path = "../../../transom-winsock-direct/tests/common/mod.rs"]
 mod wsd;

@@ -366,7 +366,7 @@ const NOTHING: NdkResult = NdkResult {
 
 /// The given number of completions, by the function with fewer fields. Completions that the peer
 /// knows of may still be on their way to the queue.
-fn plain_results(cq: Ptr, wanted: usize) -> Vec<NdkResult> {
+pub(crate) fn plain_results(cq: Ptr, wanted: usize) -> Vec<NdkResult> {
     let (begin, mut found) = (std::time::Instant::now(), Vec::new());
     while found.len() < wanted {
         let mut some = vec![NOTHING; wanted - found.len()];

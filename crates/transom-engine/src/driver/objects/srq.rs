@@ -82,6 +82,12 @@ impl Srq {
         self.quietly(|queue, fired| queue.notify(number, fired));
     }
 
+    /// The same, once as many as the threshold have waited.
+    pub(crate) fn notify_when_used(&self, sink: Sink) {
+        let number = self.sinks.keep(sink);
+        self.lock().queue.notify_when_used(number);
+    }
+
     /// End every outstanding notification as canceled.
     pub(crate) fn cancel(&self) {
         self.quietly(SharedReceiveQueue::cancel);

@@ -207,7 +207,7 @@ fn join(client: &mut Side, server: &Side, events: &Server) -> (Ptr, u16) {
     (listener, port)
 }
 
-fn connected(mut client: Side, mut server: Side) -> (Side, Side) {
+pub fn connected(mut client: Side, mut server: Side) -> (Side, Side) {
     let events = Server::new(server.qp);
     let (listener, _) = join(&mut client, &server, &events);
     server.connector = events.event.get().0;
