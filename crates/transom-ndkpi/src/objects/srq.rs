@@ -129,8 +129,7 @@ impl Srq {
         if threshold == 0 || was_fired {
             return Ok(());
         }
-        lock(&self.arm).armed = None;
-        self.raw.cancel();
+        self.raw.cancel(); // what is armed anew below
         self.arm(|fired| self.raw.notify(fired))
     }
 
