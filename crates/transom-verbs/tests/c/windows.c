@@ -261,6 +261,11 @@ static void type_1(void) {
     uint32_t last = w->rkey;
     SUCCEEDS(ibv_dealloc_mw(w));
     asks(WRITE, 0, 8, last, REFUSED);
+    /* Another domain's is not closed here either. */
+    struct ibv_mw *far = MADE(ibv_alloc_mw(h.pd, IBV_MW_TYPE_1));
+    bind_1(&e, far, (struct ibv_mw_bind_info){NULL, 0, 0, 0}, BIND);
+    again(&e, &f);
+    SUCCEEDS(ibv_dealloc_mw(far));
 }
 static void zero_based_and_atomics(void) {
     struct ibv_mw *w = MADE(ibv_alloc_mw(e.pd, IBV_MW_TYPE_2));
