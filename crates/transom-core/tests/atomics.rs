@@ -321,7 +321,7 @@ fn v95_a_limit_of_no_reads_permits_no_atomic() {
     assert_eq!(held(&pair, PASSIVE, &target), 5);
 }
 
-/// What is fetched are eight bytes, and they come into memory.
+/// Eight bytes are fetched, and they come into memory.
 #[test]
 fn v95_a_list_of_another_length_is_not_posted() {
     let mut pair = verbs();

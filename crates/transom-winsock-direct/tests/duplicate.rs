@@ -145,7 +145,7 @@ fn d09_a_listener_goes_to_another_process() {
     let waiting = received.receive(0);
     end(&two.a, s).send(6);
     assert_eq!(other.ended(&waiting), (None, 6));
-    // What was accepted before is none of its business.
+    // Connections accepted before stay where they are.
     let before = end(&two.b, two.t);
     let waiting = before.receive(0);
     end(&two.a, two.s).send(4);
@@ -168,7 +168,7 @@ fn another_process(role: &str) -> Child {
         .unwrap()
 }
 
-/// What it says behind `word`, on a line of its own.
+/// The rest of its line that begins with `word`.
 fn said(process: &mut Child, word: &str) -> String {
     let lines = BufReader::new(process.stdout.as_mut().unwrap()).lines();
     lines

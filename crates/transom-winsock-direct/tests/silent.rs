@@ -84,7 +84,7 @@ fn l05_silent_peers_hold_up_no_accept() {
     let sent = b.send(accepted[0], pages.range(0, 8)).unwrap();
     b.close(accepted[0]);
     assert_eq!(b.ended(&sent).0, Some(Error::WSA_OPERATION_ABORTED));
-    // One that backs out is a connection that has ended.
+    // A peer that backs out is a connection that has ended.
     let (pages, _) = scratch(&b, accepted[1], 4);
     let waiting = b.receive(accepted[1], pages.range(0, 8)).unwrap();
     silent[1].connector.cancel().unwrap();

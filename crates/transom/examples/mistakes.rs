@@ -29,7 +29,7 @@ pub(crate) struct Work {
     _owner: Adapter,
 }
 
-/// What the owner has, and the workers' own adapter.
+/// The owner's objects, and the workers' own adapter.
 struct Stage {
     owner: Adapter,
     workers: Adapter,

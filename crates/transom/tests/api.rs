@@ -207,7 +207,7 @@ fn v95_atomics_of_peers_and_of_the_owner_see_one_order() {
     assert_eq!(taken, [0, 1], "the first finds it free, the second finds the first");
 }
 
-/// What the peer may not, and what is no word, changes nothing and is explained.
+/// An atomic that the peer may not do, or on no word, changes nothing and is explained.
 #[test]
 fn v95_an_atomic_that_is_refused_changes_nothing() {
     for (rights, range, rule) in [

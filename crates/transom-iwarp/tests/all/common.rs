@@ -55,7 +55,7 @@ pub enum Got {
         address: u64,
         operation: Atomic,
     },
-    /// What the word held before.
+    /// The value of the word before.
     Old {
         id: u64,
         value: u64,

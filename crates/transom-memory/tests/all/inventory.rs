@@ -183,7 +183,7 @@ fn lanes_that_follow_each_other_lose_no_count() {
     }
 }
 
-/// What was closed last is listed with when and by what, as it was; what is open is not.
+/// The tokens closed last are listed as they were, with when and by what; open ones are not.
 #[test]
 fn what_was_closed_lately_is_listed() {
     let memory = counting();

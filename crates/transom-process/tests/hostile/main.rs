@@ -34,7 +34,7 @@ use transom_wire::{
     PeerError, ReadLimits, Refusal, RefusalClass, Role, Time, Violation, Waiting, Wire,
 };
 
-/// What every word of the side under test holds.
+/// The value of every word of the side under test.
 const OLD: u64 = 0x0102_0304_0506_0708;
 
 const LIMITS: ReadLimits = ReadLimits { inbound: 4, outbound: 4 };

@@ -39,7 +39,7 @@ fn ip(arguments: &str) -> io::Result<()> {
     run("ip", arguments)
 }
 
-/// What the system says of the interface of a namespace.
+/// The system's record of the interface of a namespace.
 fn interface(namespace: &str, what: &str) -> String {
     let file = format!("/sys/class/net/veth0/{what}");
     let output = Command::new("ip").args(["netns", "exec", namespace, "cat", &file]).output();

@@ -142,7 +142,7 @@ fn v95_hostile_atomics_end_the_stream() {
         side.taken();
         extension_fault(side, &whole);
     }
-    // One too many, with Reads and without.
+    // An atomic too many, with Reads and without.
     let mut side = quiet().active;
     (1..=4).for_each(|number| side.feed(&atomic_request(number, 0, [0, 0])));
     assert_eq!(side.taken().len(), 4);
