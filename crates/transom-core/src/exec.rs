@@ -320,9 +320,8 @@ impl Execution {
             kind: slot.operation.kind(),
             status,
             length: if status.is_success() { length as u32 } else { 0 },
-            value: 0,
-            flags: CompletionFlags::default(),
             denial,
+            ..Completion::BLANK
         }
     }
 

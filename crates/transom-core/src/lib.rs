@@ -13,6 +13,7 @@ mod connection;
 mod context;
 mod copy;
 mod cq;
+mod datagram;
 mod denials;
 pub mod dialect;
 mod exec;
@@ -35,6 +36,7 @@ pub use context::{
     SharedReceives, Side,
 };
 pub use cq::{Capacity, CompletionQueue, NotifyKind};
+pub use datagram::{Datagram, Departure, Destination, ROUTE_HEADER};
 pub use denials::{DenialCause, DenialLog, DenialRecord};
 pub use dialect::Dialect;
 pub use exec::Execution;

@@ -13,22 +13,17 @@ use transom_wire::Time;
 use crate::admission::Admission;
 use crate::dialect::{PeerGone, Places};
 use crate::exec::Execution;
-use crate::queue::{Progress, RequestQueue};
+use crate::queue::{Progress, RequestQueue, Slot};
 use crate::tables::QueuePairState;
-use crate::{
-    Completion, CompletionFlags, Data, Dialect, Effects, Flags, Operation, Request, Sge, Side,
-    Status,
-};
+use crate::{Completion, Data, Dialect, Effects, Flags, Operation, Request, Sge, Side, Status};
 
-/// Kind of a queue pair. Only [`QueuePairKind::Rc`] is built.
+/// Kind of a queue pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum QueuePairKind {
     /// Reliable, connected.
     #[default]
     Rc,
-    /// Unreliable, connected.
-    Uc,
-    /// Datagrams.
+    /// Datagrams, without a connection.
     Ud,
 }
 
@@ -98,8 +93,8 @@ pub enum QueuePairEvent {
 /// The front half.
 #[derive(Debug)]
 pub struct QueuePair {
-    admission: Arc<Admission>,
-    state: QueuePairState,
+    pub(crate) admission: Arc<Admission>,
+    pub(crate) state: QueuePairState,
     limits: Limits,
     access: Rights,
     /// Since when a request waits for a connection, as far as that was asked.
@@ -109,8 +104,12 @@ pub struct QueuePair {
     attached: bool,
     /// The connection is gone, and the requests wait for the program to disconnect.
     kept: bool,
-    posted: RequestQueue,
-    receives: RequestQueue,
+    pub(crate) posted: RequestQueue,
+    pub(crate) receives: RequestQueue,
+    /// Of datagrams: the key that those to it have to carry.
+    pub(crate) queue_key: u32,
+    /// Of datagrams: a request has failed by itself, and those behind it are cancelled.
+    pub(crate) sends_failed: bool,
 }
 
 impl QueuePair {
@@ -128,6 +127,8 @@ impl QueuePair {
             kept: false,
             posted: RequestQueue::default(),
             receives: RequestQueue::default(),
+            queue_key: 0,
+            sends_failed: false,
         }
     }
 
@@ -154,8 +155,10 @@ impl QueuePair {
     ///
     /// # Errors
     /// `ConnectionInvalid` in a state without posts; `NoMoreEntries`; `DataOverrun`;
-    /// `BufferOverflow`; `NotSupported`. Nothing is changed.
+    /// `BufferOverflow`; `NotSupported`; `InvalidRequest` for a queue pair of datagrams. Nothing is
+    /// changed.
     pub fn post(&mut self, request: &Request, data: Data<'_>) -> Result<(), Status> {
+        self.needs_connection()?;
         self.admission.post(self.state, &mut self.posted, request, data)
     }
 
@@ -173,7 +176,15 @@ impl QueuePair {
         &mut self,
         list: impl Iterator<Item = (Request, Data<'a>)> + Clone,
     ) -> Result<(), Status> {
+        self.needs_connection()?;
         self.admission.post_list(self.state, &mut self.posted, list)
+    }
+
+    fn needs_connection(&self) -> Result<(), Status> {
+        match self.admission.config.kind {
+            QueuePairKind::Rc => Ok(()),
+            QueuePairKind::Ud => Err(Status::InvalidRequest),
+        }
     }
 
     /// Post several requests, in order, up to the first that is refused: how many were posted, and why
@@ -204,13 +215,14 @@ impl QueuePair {
     /// Give the other half to a connection that is being made (`Connecting` or `Accepting`).
     ///
     /// # Errors
-    /// `ConnectionActive` while a connection has it; `InvalidState` after a disconnect or a flush.
+    /// `ConnectionActive` while a connection has it; `InvalidState` after a disconnect or a flush, and
+    /// for a queue pair of datagrams.
     pub fn attach(&mut self, state: QueuePairState) -> Result<Execution, Status> {
         if self.attached {
             return Err(Status::ConnectionActive);
         }
         match self.state {
-            QueuePairState::Idle => {}
+            QueuePairState::Idle if self.admission.config.kind == QueuePairKind::Rc => {}
             // Not to be used again after a disconnect or a flush (ND2 2.9).
             _ => return Err(Status::InvalidState),
         }
@@ -261,43 +273,65 @@ impl QueuePair {
         {
             return;
         }
-        let requests = std::iter::from_fn(|| self.posted.pop()).map(|s| (Side::Initiator, s));
-        for (side, slot) in
-            requests.chain(std::iter::from_fn(|| self.receives.pop()).map(|s| (Side::Receive, s)))
+        let next = |pair: &mut QueuePair| match pair.posted.pop() {
+            Some(slot) => Some((Side::Initiator, slot)),
+            None => pair.receives.pop().map(|slot| (Side::Receive, slot)),
+        };
+        while let Some((side, mut slot)) = next(self) {
+            if slot.progress != Progress::Done {
+                (slot.status, slot.length) = (Status::Canceled, 0);
+            }
+            self.complete_slot(side, &slot, (memory, now), effects);
+        }
+    }
+
+    /// Complete what has left its queue, without a connection, with its status.
+    pub(crate) fn complete_slot(
+        &self,
+        side: Side,
+        slot: &Slot,
+        (memory, now): (&Memory, Time),
+        effects: &mut Effects,
+    ) {
+        if let Operation::Bind { window } = slot.operation
+            && !slot.status.is_success()
         {
-            let done = slot.progress == Progress::Done;
-            let status = if done { slot.status } else { Status::Canceled };
-            if let Operation::Bind { window } = slot.operation
-                && !status.is_success()
-            {
-                memory.abandon(window, now.0);
+            memory.abandon(window, now.0);
+        }
+        let silent = self.free_place(side, slot);
+        if silent {
+            return;
+        }
+        if self.admission.config.settles && side == Side::Initiator && slot.status.is_success() {
+            effects.settled.push(slot.context);
+            return;
+        }
+        effects.complete(side, self.completion(slot));
+    }
+
+    /// Free the place of what has left its queue, if its completion does. `true`: its success makes no
+    /// completion.
+    pub(crate) fn free_place(&self, side: Side, slot: &Slot) -> bool {
+        let silent = slot.flags.contains(Flags::SILENT_SUCCESS) && slot.status.is_success();
+        if silent || self.admission.frees() {
+            match side {
+                Side::Initiator => self.admission.requests.give_back(),
+                Side::Receive => self.admission.receives.give_back(),
             }
-            let silent = slot.flags.contains(Flags::SILENT_SUCCESS) && status.is_success();
-            if silent || self.admission.frees() {
-                match side {
-                    Side::Initiator => self.admission.requests.give_back(),
-                    Side::Receive => self.admission.receives.give_back(),
-                }
-            }
-            if silent {
-                continue;
-            }
-            if self.admission.config.settles && side == Side::Initiator && status.is_success() {
-                effects.settled.push(slot.context);
-                continue;
-            }
-            let completion = Completion {
-                request_context: slot.context,
-                queue_pair_context: self.admission.config.context,
-                queue_pair: self.admission.config.number,
-                kind: slot.operation.kind(),
-                status,
-                length: if done { slot.length as u32 } else { 0 },
-                value: 0,
-                flags: CompletionFlags::default(),
-                denial: slot.denial,
-            };
-            effects.complete(side, completion);
+        }
+        silent
+    }
+
+    pub(crate) fn completion(&self, slot: &Slot) -> Completion {
+        Completion {
+            request_context: slot.context,
+            queue_pair_context: self.admission.config.context,
+            queue_pair: self.admission.config.number,
+            kind: slot.operation.kind(),
+            status: slot.status,
+            length: slot.length as u32,
+            denial: slot.denial,
+            ..Completion::BLANK
         }
     }
 
@@ -393,6 +427,7 @@ impl QueuePair {
         self.admission.requests.clear();
         self.admission.receives.clear();
         (self.waits_since, self.reconnects, self.kept) = (None, false, false);
+        (self.queue_key, self.sends_failed) = (0, false);
         self.state = QueuePairState::Idle;
         Ok(())
     }

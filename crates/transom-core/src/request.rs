@@ -233,6 +233,11 @@ impl CompletionFlags {
     pub const INVALIDATED: CompletionFlags = CompletionFlags(1 << 1);
     /// `value` is immediate data.
     pub const IMMEDIATE: CompletionFlags = CompletionFlags(1 << 2);
+    /// The receive holds a datagram, behind [`ROUTE_HEADER`](crate::ROUTE_HEADER) bytes; `source` has
+    /// sent it.
+    pub const DATAGRAM: CompletionFlags = CompletionFlags(1 << 3);
+    /// The datagram came over IPv6.
+    pub const OVER_IPV6: CompletionFlags = CompletionFlags(1 << 4);
 
     /// Whether every flag of `other` is here.
     #[must_use]
@@ -261,6 +266,8 @@ pub struct Completion {
     pub value: u32,
     /// Which members count.
     pub flags: CompletionFlags,
+    /// See `flags`.
+    pub source: QueuePairId,
     /// Names the record that explains a failure ([`DenialLog`](crate::DenialLog)); 0 = none.
     pub denial: u64,
 }
@@ -277,6 +284,7 @@ impl Completion {
         length: 0,
         value: 0,
         flags: CompletionFlags(0),
+        source: QueuePairId(0),
         denial: 0,
     };
 }

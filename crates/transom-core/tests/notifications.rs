@@ -14,14 +14,11 @@ use transom_memory::QueuePairId;
 fn entry(context: u64, status: Status, flags: CompletionFlags) -> Completion {
     Completion {
         request_context: context,
-        queue_pair_context: 0,
         queue_pair: QueuePairId(1),
         kind: CompletionKind::Receive,
         status,
-        length: 0,
-        value: 0,
         flags,
-        denial: 0,
+        ..Completion::BLANK
     }
 }
 

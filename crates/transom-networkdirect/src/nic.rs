@@ -73,7 +73,7 @@ impl Nic {
             initiator_sge: limits::SGE,
             receive_sge: limits::SGE,
             inline_size,
-            number: None,
+            ..raw::QueuePairOptions::default()
         };
         status(self.raw.queue_pair(self.domain, initiator, receive, shared, &options))
     }

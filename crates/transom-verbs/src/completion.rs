@@ -1,6 +1,6 @@
 //! Completion queues and completion channels.
 
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use transom_engine::{Completion, NotifyKind, Status, raw};
@@ -42,6 +42,9 @@ pub(crate) struct Queue {
     pub(crate) async_events: Acknowledged,
     /// The notification that the program has asked for and not got yet.
     armed: Mutex<Option<NotifyKind>>,
+    /// Ports at which datagrams for its queue pairs arrive, each with the number of those.
+    datagrams: Mutex<Vec<(Arc<raw::DatagramPort>, usize)>>,
+    has_datagrams: AtomicBool,
     /// The entry that `ibv_start_poll` and `ibv_next_poll` have reached.
     pub(crate) current: Mutex<ibv_wc>,
 }
@@ -80,6 +83,8 @@ impl Queue {
             completion_events: Acknowledged::default(),
             async_events: Acknowledged::default(),
             armed: Mutex::new(None),
+            datagrams: Mutex::default(),
+            has_datagrams: AtomicBool::new(false),
             current: Mutex::new(ibv_wc::default()),
         };
         Ok((queue, granted))
@@ -114,7 +119,11 @@ impl Queue {
         while done < most {
             let room = (most - done).min(BATCH);
             let Some(room) = batch.get_mut(..room) else { break };
-            let found = self.engine.poll(room);
+            let mut found = self.engine.poll(room);
+            if found == 0 && done == 0 && self.has_datagrams.load(Ordering::Relaxed) {
+                self.take_datagrams();
+                found = self.engine.poll(room);
+            }
             for completion in room.iter().take(found) {
                 store(done, self.entry(completion));
                 done += 1;
@@ -124,6 +133,44 @@ impl Queue {
             }
         }
         Ok(done)
+    }
+
+    fn ports(&self) -> MutexGuard<'_, Vec<(Arc<raw::DatagramPort>, usize)>> {
+        self.datagrams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Take the datagrams that have come. The list is not locked meanwhile, because a queue pair that
+    /// ends leaves it.
+    fn take_datagrams(&self) {
+        for at in 0.. {
+            let Some(port) = self.ports().get(at).map(|(port, _)| port.clone()) else { return };
+            port.progress();
+        }
+    }
+
+    /// Datagrams that arrive at `port` complete here: who polls the queue takes them.
+    pub(crate) fn add_datagrams(&self, port: &Arc<raw::DatagramPort>) {
+        let mut ports = self.ports();
+        match ports.iter_mut().find(|(known, _)| Arc::ptr_eq(known, port)) {
+            Some((_, count)) => *count += 1,
+            None => ports.push((port.clone(), 1)),
+        }
+        self.has_datagrams.store(true, Ordering::Relaxed);
+    }
+
+    /// One queue pair less takes datagrams from `port`.
+    pub(crate) fn remove_datagrams(&self, port: &Arc<raw::DatagramPort>) {
+        let mut ports = self.ports();
+        if let Some(at) = ports.iter().position(|(known, _)| Arc::ptr_eq(known, port)) {
+            let left = ports.get_mut(at).map_or(0, |(_, count)| {
+                *count -= 1;
+                *count
+            });
+            if left == 0 {
+                ports.swap_remove(at);
+            }
+        }
+        self.has_datagrams.store(!ports.is_empty(), Ordering::Relaxed);
     }
 
     fn entry(&self, completion: &Completion) -> ibv_wc {

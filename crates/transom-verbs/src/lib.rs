@@ -13,6 +13,7 @@ mod channel;
 mod cm;
 mod completion;
 mod context;
+mod datagram;
 mod device;
 #[allow(unsafe_code, reason = "the functions that C programs call, with their pointers")]
 mod entry;

@@ -5,20 +5,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use transom_engine::raw::Atomic;
-use transom_engine::{Data, Flags, Operation, QueuePairState, Request, Sge, Status, raw};
+use transom_engine::{
+    Data, Departure, Flags, Operation, QueuePairKind, QueuePairState, Request, Sge, Status, raw,
+};
 use transom_memory::QueuePairId;
 
 use crate::abi::{ibv_qp_attr, ibv_qp_cap, mask, ops, qps, send, wr};
 use crate::channel::Acknowledged;
 use crate::completion::Queue;
 use crate::context::Context;
+use crate::datagram::{Address, To};
 use crate::errno::{Errno, Result};
 use crate::memory::{Domain, remote_rights};
 use crate::receive::SharedQueue;
-use crate::rendezvous::Rendezvous;
-use crate::{explain, gid, limits, timers, transitions};
+use crate::rendezvous::{Number, Rendezvous};
+use crate::{datagram, explain, gid, limits, timers, transitions};
 
-/// A queue pair of type RC.
+/// A queue pair.
 #[derive(Debug)]
 pub(crate) struct QueuePair {
     pub(crate) domain: Arc<Domain>,
@@ -33,6 +36,8 @@ pub(crate) struct QueuePair {
     pub(crate) caps: ibv_qp_cap,
     pub(crate) signal_all: bool,
     pub(crate) engine: raw::QueuePair,
+    /// Where its datagrams leave and arrive; `None`: it is of type RC.
+    datagrams: Option<Outlet>,
     pub(crate) rendezvous: Rendezvous,
     pub(crate) async_events: Acknowledged,
     /// The state that the program has moved it to; the engine knows whether it has failed since.
@@ -44,12 +49,21 @@ pub(crate) struct QueuePair {
     left: AtomicBool,
 }
 
+/// Where datagrams leave.
+#[derive(Debug)]
+struct Outlet {
+    port: Arc<raw::DatagramPort>,
+    /// Room for one as it travels.
+    wire: Mutex<Vec<u8>>,
+}
+
 /// A send that waits for the end of SQD.
 #[derive(Debug)]
 struct Held {
     request: Request,
     list: Vec<Sge>,
     inline: Option<Vec<u8>>,
+    to: Option<To>,
 }
 
 /// The parts of a queue pair.
@@ -60,8 +74,14 @@ pub(crate) struct Parts {
     pub(crate) receive: Arc<Queue>,
     pub(crate) shared: Option<Arc<SharedQueue>>,
     pub(crate) signal_all: bool,
+    pub(crate) kind: QueuePairKind,
 }
 
+/// A request with its data and, of datagrams, its destination.
+pub(crate) type Post<'a> = (Request, Data<'a>, Option<To>);
+
+/// Send operations of a queue pair of datagrams.
+pub(crate) const DATAGRAM_OPS: u64 = ops::SEND | ops::SEND_IMM;
 /// Send operations of the `wr_*` interface that there are.
 pub(crate) const SEND_OPS: u64 = ops::WRITE
     | ops::WRITE_IMM
@@ -115,8 +135,9 @@ impl QueuePair {
     }
 
     fn make(context: &Arc<Context>, parts: Parts, caps: ibv_qp_cap) -> Result<Arc<QueuePair>> {
-        let Parts { domain, send, receive, shared, signal_all } = parts;
-        let number = context.ports.take(context)?;
+        let Parts { domain, send, receive, shared, signal_all, kind } = parts;
+        let Number { number, datagrams } =
+            context.ports.take(context, kind == QueuePairKind::Ud)?;
         let options = raw::QueuePairOptions {
             context: u64::from(number),
             number: Some(QueuePairId(number)),
@@ -125,6 +146,7 @@ impl QueuePair {
             initiator_sge: caps.max_send_sge,
             receive_sge: caps.max_recv_sge.max(1),
             inline_size: caps.max_inline_data,
+            kind,
         };
         let shared_engine = shared.as_ref().map(|shared| &shared.engine);
         let engine = context
@@ -148,6 +170,7 @@ impl QueuePair {
             caps,
             signal_all,
             engine,
+            datagrams: datagrams.map(|port| Outlet { port, wire: Mutex::default() }),
             rendezvous: Rendezvous::default(),
             async_events: Acknowledged::default(),
             state: AtomicU32::new(qps::RESET),
@@ -156,6 +179,9 @@ impl QueuePair {
             left: AtomicBool::new(false),
         });
         context.add_queue_pair(&queue_pair);
+        if let Some(outlet) = &queue_pair.datagrams {
+            queue_pair.receive.add_datagrams(&outlet.port);
+        }
         Ok(queue_pair)
     }
 
@@ -174,7 +200,22 @@ impl QueuePair {
         let state = self.state.load(Ordering::Acquire);
         let failed =
             matches!(self.engine.state(), QueuePairState::Error | QueuePairState::Disconnected);
-        if failed && state != qps::RESET { qps::ERR } else { state }
+        match state {
+            qps::RESET => qps::RESET,
+            _ if failed => qps::ERR,
+            qps::RTS if self.is_datagrams() && self.engine.sends_failed() => qps::SQE,
+            state => state,
+        }
+    }
+
+    /// Whether it is of type UD.
+    pub(crate) fn is_datagrams(&self) -> bool {
+        self.datagrams.is_some()
+    }
+
+    /// The longest message that it sends: a longer one fails with `LOC_LEN_ERR`.
+    pub(crate) fn longest(&self) -> u32 {
+        if self.is_datagrams() { datagram::longest() } else { limits::MESSAGE }
     }
 
     /// Whether a stream may be attached.
@@ -200,7 +241,8 @@ impl QueuePair {
     /// which look at its attributes.
     pub(crate) fn modify(self: &Arc<QueuePair>, attr: &ibv_qp_attr, mask: u32) -> Result<u32> {
         let from = self.state();
-        let to = transitions::target(from, attr, mask)?;
+        let kind = self.engine.config().kind;
+        let to = transitions::target(kind, from, attr, mask)?;
         transitions::values(attr, mask)?;
         if mask & mask::AV != 0 {
             self.check_address(attr)?;
@@ -224,6 +266,12 @@ impl QueuePair {
             self.engine.set_access(remote_rights(next.qp_access_flags))?;
         }
         self.engine.set_limits(timers::limits(&next))?;
+        if self.is_datagrams() {
+            self.engine.set_queue_key(next.qkey)?;
+        }
+        if from == qps::SQE && to == qps::RTS {
+            self.engine.resume_sends()?;
+        }
         let next = {
             let mut kept = self.attributes();
             *kept = changed(&kept);
@@ -237,7 +285,7 @@ impl QueuePair {
                 self.release_held();
                 self.rendezvous.leave(self);
             }
-            (qps::INIT, qps::RTR) => {
+            (qps::INIT, qps::RTR) if kind == QueuePairKind::Rc => {
                 self.rendezvous.begin(self).inspect_err(|_| self.put_back(from, &before))?;
             }
             (qps::SQD, qps::RTS) => self.release_held(),
@@ -309,6 +357,9 @@ impl QueuePair {
             self.domain.leave();
             self.send.users.leave();
             self.receive.users.leave();
+            if let Some(outlet) = &self.datagrams {
+                self.receive.remove_datagrams(&outlet.port);
+            }
             if let Some(shared) = &self.shared {
                 shared.users.leave();
             }
@@ -331,11 +382,31 @@ impl QueuePair {
 
     fn release_held(&self) {
         let held = std::mem::take(&mut *self.held());
-        for Held { request, list, inline } in held {
+        for Held { request, list, inline, to } in held {
             let data = inline.as_ref().map_or(Data::Sges(&list), |bytes| Data::Inline(bytes));
             // A request that is refused now was counted when it was posted, so a place is free.
-            let _ = self.engine.post(&request, data);
+            let _ = match &self.datagrams {
+                None => self.engine.post(&request, data).map_err(post_error),
+                Some(outlet) => self.send_datagrams(outlet, std::iter::once((request, data, to))),
+            };
         }
+    }
+
+    /// Post Sends of datagrams: all of them or none.
+    fn send_datagrams<'a>(
+        &self,
+        outlet: &Outlet,
+        list: impl Iterator<Item = Post<'a>> + Clone,
+    ) -> Result {
+        if list.clone().any(|(_, _, to)| to.is_none()) {
+            return Err(Errno::EINVAL);
+        }
+        let list = list.filter_map(|(request, data, to)| Some((request, data, to?)));
+        let mut wire = outlet.wire.lock().unwrap_or_else(PoisonError::into_inner);
+        let depart = |departure: Departure<'_, Address>| {
+            datagram::depart(&outlet.port, self.number, &departure, &mut wire);
+        };
+        self.engine.post_datagrams(list, depart).map_err(post_error)
     }
 
     /// Whether sends are taken in its state (Verbs V65).
@@ -349,38 +420,47 @@ impl QueuePair {
 
     /// Post one request.
     #[inline]
-    pub(crate) fn post_send(&self, request: &Request, data: Data<'_>) -> Result {
+    pub(crate) fn post_send(&self, request: &Request, data: Data<'_>, to: Option<To>) -> Result {
         if self.state.load(Ordering::Relaxed) == qps::SQD {
-            return self.hold(std::iter::once((*request, data)));
+            return self.hold(std::iter::once((*request, data, to)));
         }
-        self.engine.post(request, data).map_err(post_error)
+        match &self.datagrams {
+            None => self.engine.post(request, data).map_err(post_error),
+            Some(outlet) => self.send_datagrams(outlet, std::iter::once((*request, data, to))),
+        }
     }
 
     /// Post all of them or none.
-    pub(crate) fn post_all<'a>(
-        &self,
-        list: impl Iterator<Item = (Request, Data<'a>)> + Clone,
-    ) -> Result {
+    pub(crate) fn post_all<'a>(&self, list: impl Iterator<Item = Post<'a>> + Clone) -> Result {
         if self.state.load(Ordering::Relaxed) == qps::SQD {
             return self.hold(list);
         }
-        self.engine.post_list(list).map_err(post_error)
+        match &self.datagrams {
+            None => {
+                let list = list.map(|(request, data, _)| (request, data));
+                self.engine.post_list(list).map_err(post_error)
+            }
+            Some(outlet) => self.send_datagrams(outlet, list),
+        }
     }
 
     /// Keep all of them until SQD ends, or none.
-    fn hold<'a>(&self, list: impl Iterator<Item = (Request, Data<'a>)> + Clone) -> Result {
+    fn hold<'a>(&self, list: impl Iterator<Item = Post<'a>> + Clone) -> Result {
+        if self.is_datagrams() && list.clone().any(|(_, _, to)| to.is_none()) {
+            return Err(Errno::EINVAL);
+        }
         let mut held = self.held();
         let taken = self.engine.outstanding().0 as usize + held.len();
         if taken + list.clone().count() > self.caps.max_send_wr as usize {
             return Err(Errno::ENOMEM);
         }
-        for (request, data) in list {
+        for (request, data, to) in list {
             let (list, inline) = match data {
                 Data::Inline(bytes) => (Vec::new(), Some(bytes.to_vec())),
                 Data::Sges(list) => (list.to_vec(), None),
                 Data::Memory(_) => return Err(Errno::EINVAL), // no call of the front makes one
             };
-            held.push(Held { request, list, inline });
+            held.push(Held { request, list, inline, to });
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ use crate::environment;
 use crate::errno::{Errno, Result};
 use crate::queue_pair::QueuePair;
 use crate::requests::{self, Passive};
-use crate::{cm, explain, gid, limits, timers};
+use crate::{cm, datagram, explain, gid, limits, timers};
 
 /// How long a Request for a queue pair that is not in RTR yet is held, and how many.
 const HELD_FOR: Duration = Duration::from_secs(60);
@@ -33,8 +33,10 @@ const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 /// How long a port without queue pairs stays open.
 const IDLE_PORT: Duration = Duration::from_secs(1);
+/// Ports that are opened for one number, until the UDP port of one is free, too.
+const PORT_TRIES: usize = 8;
 /// Numbers below stand for connections of rdma_cm (Verbs V128).
-const FIRST_PORT: u16 = 1024;
+pub(crate) const FIRST_PORT: u16 = 1024;
 
 // ---- ports ---------------------------------------------------------------------------------------
 
@@ -49,6 +51,8 @@ struct Port {
     number: u16,
     taken: [bool; 256],
     _listener: Arc<raw::Listener>,
+    /// The UDP port of the same number, once a queue pair of datagrams has asked for it.
+    datagrams: Option<Arc<raw::DatagramPort>>,
 }
 
 impl Port {
@@ -64,26 +68,55 @@ impl Port {
     }
 }
 
+/// A queue pair number, and where datagrams to it arrive, if it is one of those.
+#[derive(Debug)]
+pub(crate) struct Number {
+    pub(crate) number: u32,
+    pub(crate) datagrams: Option<Arc<raw::DatagramPort>>,
+}
+
+impl Port {
+    /// A number, with datagrams or without. `None`: all are taken, or another program has the UDP port.
+    fn take(&mut self, context: &Arc<Context>, datagrams: bool) -> Option<Number> {
+        if datagrams && self.datagrams.is_none() {
+            self.datagrams = open_datagrams(context, self.number);
+            self.datagrams.as_ref()?;
+        }
+        let number = u32::from(self.number) << 8 | u32::from(self.draw()?);
+        Some(Number { number, datagrams: self.datagrams.clone().filter(|_| datagrams) })
+    }
+}
+
+/// The UDP port of a number, for both families where there are both.
+fn open_datagrams(context: &Arc<Context>, port: u16) -> Option<Arc<raw::DatagramPort>> {
+    let both = [IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::UNSPECIFIED)];
+    let mut opened = both.into_iter().map(|ip| datagram::open(context, SocketAddr::new(ip, port)));
+    opened.find_map(std::result::Result::ok).map(Arc::new)
+}
+
 impl Ports {
     fn lock(&self) -> MutexGuard<'_, Vec<Port>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A queue pair number.
-    pub(crate) fn take(&self, context: &Arc<Context>) -> Result<u32> {
+    /// A queue pair number; for a queue pair of datagrams, with the UDP port of the same number.
+    pub(crate) fn take(&self, context: &Arc<Context>, datagrams: bool) -> Result<Number> {
         let mut open = self.lock();
-        let number = |port: u16, index: u8| u32::from(port) << 8 | u32::from(index);
-        for port in open.iter_mut() {
-            if let Some(index) = port.draw() {
-                return Ok(number(port.number, index));
+        if let Some(number) = open.iter_mut().find_map(|port| port.take(context, datagrams)) {
+            return Ok(number);
+        }
+        // The UDP port of a new one may be another program's: that one stays for connections.
+        for _ in 0..PORT_TRIES {
+            let (port, listener) = listen(context, &open)?;
+            let taken = [false; 256];
+            let mut port = Port { number: port, taken, _listener: listener, datagrams: None };
+            let number = port.take(context, datagrams);
+            open.push(port);
+            if let Some(number) = number {
+                return Ok(number);
             }
         }
-        let (port, listener) = listen(context, &open)?;
-        let mut port = Port { number: port, taken: [false; 256], _listener: listener };
-        let index = port.draw().ok_or(Errno::ENOMEM)?;
-        let taken = number(port.number, index);
-        open.push(port);
-        Ok(taken)
+        Err(Errno::ENOMEM)
     }
 
     pub(crate) fn give_back(self: &Ports, number: u32) {

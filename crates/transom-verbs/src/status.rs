@@ -38,6 +38,10 @@ fn opcode(kind: CompletionKind) -> u32 {
     }
 }
 
+/// The kind of the header in front of a datagram, in its completion's `sl`.
+const HEADER_IPV6: u8 = 0x9;
+const HEADER_IPV4: u8 = 0xa;
+
 /// A completion as programs see it.
 #[inline]
 pub(crate) fn entry(completion: &Completion) -> ibv_wc {
@@ -49,6 +53,14 @@ pub(crate) fn entry(completion: &Completion) -> ibv_wc {
         flags |= wc::WITH_IMM;
         value = value.to_be(); // as the four bytes travelled
     }
+    let (mut source, mut header) = (0, 0);
+    if completion.flags.contains(CompletionFlags::DATAGRAM) {
+        flags |= wc::GRH;
+        source = completion.source.0;
+        // As adapters of RoCE tell which header is in front of the payload (Verbs V141).
+        let over_ipv6 = completion.flags.contains(CompletionFlags::OVER_IPV6);
+        header = if over_ipv6 { HEADER_IPV6 } else { HEADER_IPV4 };
+    }
     ibv_wc {
         wr_id: completion.request_context,
         status: of(completion.status, completion.kind),
@@ -57,7 +69,9 @@ pub(crate) fn entry(completion: &Completion) -> ibv_wc {
         byte_len: completion.length,
         imm_data: value,
         qp_num: completion.queue_pair.0,
+        src_qp: source,
         wc_flags: flags,
+        sl: header,
         ..ibv_wc::default()
     }
 }

@@ -1,4 +1,6 @@
-//! Which attributes a transition of an RC queue pair needs, and which it may bring (Verbs V61).
+//! Which attributes a transition of a queue pair needs, and which it may bring (Verbs V61).
+
+use transom_engine::QueuePairKind;
 
 use crate::abi::mask::*;
 use crate::abi::{ibv_qp_attr, qps};
@@ -17,9 +19,9 @@ const fn row(from: u32, to: u32, required: u32, optional: u32) -> Row {
     Row { from, to, required, optional }
 }
 
-use qps::{ERR, INIT, RESET, RTR, RTS, SQD};
+use qps::{ERR, INIT, RESET, RTR, RTS, SQD, SQE};
 
-static ROWS: [Row; 8] = [
+static RELIABLE: [Row; 8] = [
     row(RESET, INIT, PKEY_INDEX | PORT | ACCESS_FLAGS, 0),
     row(INIT, INIT, 0, PKEY_INDEX | PORT | ACCESS_FLAGS),
     row(
@@ -55,15 +57,40 @@ static ROWS: [Row; 8] = [
     row(SQD, RTS, 0, CUR_STATE | ALT_PATH | ACCESS_FLAGS | MIN_RNR_TIMER | PATH_MIG_STATE),
 ];
 
+static DATAGRAMS: [Row; 9] = [
+    row(RESET, INIT, PKEY_INDEX | PORT | QKEY, 0),
+    row(INIT, INIT, 0, PKEY_INDEX | PORT | QKEY),
+    row(INIT, RTR, 0, PKEY_INDEX | QKEY),
+    row(RTR, RTS, SQ_PSN, CUR_STATE | QKEY),
+    row(RTS, RTS, 0, CUR_STATE | QKEY),
+    row(RTS, SQD, 0, EN_SQD_ASYNC_NOTIFY),
+    row(SQD, SQD, 0, PKEY_INDEX | QKEY),
+    row(SQD, RTS, 0, CUR_STATE | QKEY),
+    row(SQE, RTS, 0, CUR_STATE | QKEY),
+];
+
+fn rows(kind: QueuePairKind) -> &'static [Row] {
+    match kind {
+        QueuePairKind::Rc => &RELIABLE,
+        QueuePairKind::Ud => &DATAGRAMS,
+    }
+}
+
 /// The state that `attr` with `mask` leads to from `current`: `EINVAL` if the mask lacks a bit that
 /// the transition requires, or has one that it does not know.
-pub(crate) fn target(current: u32, attr: &ibv_qp_attr, mask: u32) -> Result<u32> {
+pub(crate) fn target(
+    kind: QueuePairKind,
+    current: u32,
+    attr: &ibv_qp_attr,
+    mask: u32,
+) -> Result<u32> {
     let to = if mask & STATE == 0 { current } else { attr.qp_state };
     let asked = mask & !STATE;
     if matches!(to, RESET | ERR) && mask & STATE != 0 {
         return if asked & !CUR_STATE == 0 { Ok(to) } else { Err(Errno::EINVAL) };
     }
-    let row = ROWS.iter().find(|row| (row.from, row.to) == (current, to)).ok_or(Errno::EINVAL)?;
+    let row =
+        rows(kind).iter().find(|row| (row.from, row.to) == (current, to)).ok_or(Errno::EINVAL)?;
     let complete = asked & row.required == row.required;
     let known = asked & !(row.required | row.optional) == 0;
     let named = mask & CUR_STATE == 0 || attr.cur_qp_state == current;
@@ -101,6 +128,7 @@ pub(crate) fn keep(kept: &mut ibv_qp_attr, attr: &ibv_qp_attr, mask: u32) {
         ACCESS_FLAGS: qp_access_flags;
         PKEY_INDEX: pkey_index;
         PORT: port_num;
+        QKEY: qkey;
         AV: ah_attr;
         PATH_MTU: path_mtu;
         TIMEOUT: timeout;
@@ -122,6 +150,9 @@ pub(crate) fn keep(kept: &mut ibv_qp_attr, attr: &ibv_qp_attr, mask: u32) {
 mod tests {
     use super::*;
 
+    const KINDS: [QueuePairKind; 2] = [QueuePairKind::Rc, QueuePairKind::Ud];
+    const RC: QueuePairKind = QueuePairKind::Rc;
+
     fn to(state: u32) -> ibv_qp_attr {
         ibv_qp_attr { qp_state: state, ..ibv_qp_attr::default() }
     }
@@ -129,23 +160,25 @@ mod tests {
     /// As rdma-unit-test does: each required bit is left out alone.
     #[test]
     fn v61_each_required_bit_is_required() {
-        for row in &ROWS {
+        for (kind, row) in KINDS.iter().flat_map(|kind| rows(*kind).iter().map(|row| (*kind, row)))
+        {
             let full = STATE | row.required;
-            assert_eq!(target(row.from, &to(row.to), full), Ok(row.to));
+            assert_eq!(target(kind, row.from, &to(row.to), full), Ok(row.to));
             for bit in (0..32).map(|bit| 1 << bit).filter(|bit| row.required & bit != 0) {
-                assert_eq!(target(row.from, &to(row.to), full & !bit), Err(Errno::EINVAL));
+                assert_eq!(target(kind, row.from, &to(row.to), full & !bit), Err(Errno::EINVAL));
             }
         }
     }
 
     #[test]
     fn v61_a_bit_that_the_transition_does_not_know_is_refused() {
-        for row in &ROWS {
+        for (kind, row) in KINDS.iter().flat_map(|kind| rows(*kind).iter().map(|row| (*kind, row)))
+        {
             for bit in (1..32).map(|bit| 1_u32 << bit) {
                 let mut attr = to(row.to);
                 attr.cur_qp_state = row.from;
                 let known = (row.required | row.optional) & bit != 0;
-                let asked = target(row.from, &attr, STATE | row.required | bit);
+                let asked = target(kind, row.from, &attr, STATE | row.required | bit);
                 assert_eq!(asked.is_ok(), known, "{} to {}: {bit:#x}", row.from, row.to);
             }
         }
@@ -154,30 +187,30 @@ mod tests {
     #[test]
     fn v61_from_every_state_to_reset_and_err() {
         for from in 0..=6 {
-            assert_eq!(target(from, &to(RESET), STATE), Ok(RESET));
-            assert_eq!(target(from, &to(ERR), STATE), Ok(ERR));
-            assert_eq!(target(from, &to(ERR), STATE | AV), Err(Errno::EINVAL));
+            assert_eq!(target(RC, from, &to(RESET), STATE), Ok(RESET));
+            assert_eq!(target(RC, from, &to(ERR), STATE), Ok(ERR));
+            assert_eq!(target(RC, from, &to(ERR), STATE | AV), Err(Errno::EINVAL));
         }
-        assert_eq!(target(RESET, &to(RTR), STATE), Err(Errno::EINVAL));
+        assert_eq!(target(RC, RESET, &to(RTR), STATE), Err(Errno::EINVAL));
         assert_eq!(
-            target(ERR, &to(INIT), STATE | PKEY_INDEX | PORT | ACCESS_FLAGS),
+            target(RC, ERR, &to(INIT), STATE | PKEY_INDEX | PORT | ACCESS_FLAGS),
             Err(Errno::EINVAL)
         );
     }
 
     #[test]
     fn v61_without_state_attributes_of_the_present_state_change() {
-        assert_eq!(target(RTS, &to(0), MIN_RNR_TIMER), Ok(RTS));
-        assert_eq!(target(RTS, &to(0), AV), Err(Errno::EINVAL));
+        assert_eq!(target(RC, RTS, &to(0), MIN_RNR_TIMER), Ok(RTS));
+        assert_eq!(target(RC, RTS, &to(0), AV), Err(Errno::EINVAL));
     }
 
     #[test]
     fn v61_a_current_state_must_be_the_true_one() {
         let mut attr = to(RTS);
         attr.cur_qp_state = RTR;
-        assert_eq!(target(RTS, &attr, STATE | CUR_STATE), Err(Errno::EINVAL));
+        assert_eq!(target(RC, RTS, &attr, STATE | CUR_STATE), Err(Errno::EINVAL));
         attr.cur_qp_state = RTS;
-        assert_eq!(target(RTS, &attr, STATE | CUR_STATE), Ok(RTS));
+        assert_eq!(target(RC, RTS, &attr, STATE | CUR_STATE), Ok(RTS));
     }
 
     #[test]

@@ -65,7 +65,7 @@ impl Connection {
             initiator_sge: BUFFERS_LIMIT as u32,
             receive_sge: BUFFERS_LIMIT as u32,
             inline_size: 0,
-            number: None,
+            ..raw::QueuePairOptions::default()
         };
         let queue_pair = adapter.queue_pair(domain, &queue, &queue, None, &options)?;
         Ok(Arc::new(Connection {

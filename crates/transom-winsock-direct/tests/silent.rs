@@ -34,7 +34,7 @@ fn ask(at: SocketAddr, private: &[u8]) -> Silent {
         initiator_sge: 1,
         receive_sge: 1,
         inline_size: 0,
-        number: None,
+        ..raw::QueuePairOptions::default()
     };
     let queue_pair = adapter.queue_pair(domain, &queue, &queue, None, &options).unwrap();
     let connector = adapter.connector().unwrap();

@@ -43,6 +43,7 @@ pub(crate) use link::Link;
 pub(crate) use link::notifications::Notifications;
 pub(crate) use objects::connector::Connector;
 pub(crate) use objects::cq::Cq;
+pub(crate) use objects::datagram_port::DatagramPort;
 pub(crate) use objects::listener::Listener;
 pub(crate) use objects::port_map::{MappedPort, PortQuestion};
 pub(crate) use objects::qp::Qp;

@@ -8,6 +8,7 @@
 
 mod adapter;
 mod connector;
+mod datagram_port;
 mod error;
 mod memory;
 mod port_map;
@@ -20,6 +21,7 @@ mod tests;
 
 pub use adapter::{Adapter, Counters};
 pub use connector::{ConnectionInfo, Connector, Listener};
+pub use datagram_port::DatagramPort;
 pub use error::{Error, Result};
 pub use memory::{Domain, Reservation, Window, WindowError};
 pub use port_map::{MappedPort, PortQuestion};

@@ -13,8 +13,8 @@ use super::{Adapter, CompletionQueue, Domain, Error, Result, SharedReceiveQueue}
 use crate::dialect::PeerGone;
 use crate::driver::{Notifications, Qp, Settle};
 use crate::{
-    Data, Flags, Limits, Operation, QueuePairConfig, QueuePairKind, QueuePairState, Request, Sge,
-    Status,
+    Data, Datagram, Departure, Destination, Flags, Limits, Operation, QueuePairConfig,
+    QueuePairKind, QueuePairState, Request, Sge, Status,
 };
 
 /// The parameters of a queue pair.
@@ -34,6 +34,8 @@ pub struct QueuePairOptions {
     pub inline_size: u32,
     /// The queue pair's number; `None`: any. Peers learn it only from the program.
     pub number: Option<QueuePairId>,
+    /// Its kind. One of datagrams takes part in no connection: see [`QueuePair::post_datagrams`].
+    pub kind: QueuePairKind,
 }
 
 /// The memory of a fast registration.
@@ -57,6 +59,7 @@ impl Default for QueuePairOptions {
             receive_sge: 16,
             inline_size: 4096,
             number: None,
+            kind: QueuePairKind::Rc,
         }
     }
 }
@@ -147,7 +150,7 @@ impl Adapter {
                 number,
                 domain: domain.0,
                 context: options.context,
-                kind: QueuePairKind::Rc,
+                kind: options.kind,
                 dialect: shared.options.dialect,
                 initiator_depth: options.initiator_depth,
                 receive_depth: if shared_receives.is_some() { 0 } else { options.receive_depth },
@@ -301,6 +304,64 @@ impl QueuePair {
     pub fn post_receive(&self, context: u64, list: &[Sge]) -> Result<()> {
         self.0.owner.here()?;
         self.0.qp.post_receive(context, list).map_err(|s| Error::post(s, "post a receive"))
+    }
+
+    /// Post Sends of a queue pair of datagrams, in order: all of them, or, after an error, none. Bytes
+    /// are read now, and each request has completed when this returns. `depart` sends a datagram; it is
+    /// called with the queue pair locked, so it must neither wait nor use the queue pair.
+    ///
+    /// A request fails by itself with `LocalAccess`, with `InvalidRequest` if its destination is of
+    /// another domain, with `NotSupported` if it is no Send. Those behind it are `Canceled`, until
+    /// [`QueuePair::resume_sends`] (Verbs V70).
+    ///
+    /// # Errors
+    /// As [`QueuePair::post_list`]; `InvalidRequest` for a queue pair of another kind.
+    pub fn post_datagrams<'a, T>(
+        &self,
+        list: impl Iterator<Item = (Request, Data<'a>, Destination<T>)> + Clone,
+        depart: impl FnMut(Departure<'_, T>),
+    ) -> Result<()> {
+        self.0.owner.here()?;
+        if list.clone().any(|(_, data, _)| matches!(data, Data::Memory(_))) {
+            return Err(Error::post(Status::InvalidRequest, "post datagrams"));
+        }
+        self.0.qp.post_datagrams(list, depart).map_err(|s| Error::post(s, "post datagrams"))
+    }
+
+    /// Deliver a datagram that has come for it. `false`: it is dropped, because its key is another one,
+    /// or there is no receive (Verbs V139).
+    ///
+    /// # Errors
+    /// `Forked` in a forked child.
+    pub fn deliver(&self, datagram: &Datagram<'_>) -> Result<bool> {
+        self.0.owner.here()?;
+        Ok(self.0.qp.deliver(datagram))
+    }
+
+    /// Set the key that datagrams to it have to carry; 0 at first, and after a reset.
+    ///
+    /// # Errors
+    /// `Forked` in a forked child.
+    pub fn set_queue_key(&self, key: u32) -> Result<()> {
+        self.0.owner.here()?;
+        self.0.qp.front().pair.set_queue_key(key);
+        Ok(())
+    }
+
+    /// Whether a datagram of its own has failed, so that those posted since are cancelled (Verbs V70).
+    #[must_use]
+    pub fn sends_failed(&self) -> bool {
+        self.0.owner.here().is_ok() && self.0.qp.front().pair.sends_failed()
+    }
+
+    /// Send again what is posted from now on.
+    ///
+    /// # Errors
+    /// `Forked` in a forked child.
+    pub fn resume_sends(&self) -> Result<()> {
+        self.0.owner.here()?;
+        self.0.qp.front().pair.resume_sends();
+        Ok(())
     }
 
     /// Make progress on its connection without retrieving anything: as

@@ -1,12 +1,15 @@
-//! UDP sockets, non-blocking, for a question of a few bytes and its answer.
+//! UDP sockets, non-blocking.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use rustix::fd::AsRawFd;
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
 use super::{Fd, IoError, perturb};
+
+/// Bytes of messages that wait to be taken.
+const RECEIVE_BUFFER: usize = 4 << 20;
 
 type Result<T> = std::result::Result<T, IoError>;
 
@@ -24,12 +27,17 @@ impl Datagrams {
     /// A socket at `address` (port 0: any) that answers from the address at which it was asked.
     pub fn bind(address: SocketAddr) -> Result<Datagrams> {
         let socket = Datagrams(socket_for(&address)?);
+        if address.is_ipv6() && address.ip().is_unspecified() {
+            net::sockopt::set_ipv6_v6only(&socket.0, false)?;
+        }
         // Where a message was sent to is known only if this is asked for before it comes.
         if address.is_ipv4() {
             socket.option(libc::IPPROTO_IP, libc::IP_PKTINFO)?;
         } else {
             socket.option(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO)?;
         }
+        // The system grants as much of it as it lets a program have.
+        let _ = net::sockopt::set_socket_recv_buffer_size(&socket.0, RECEIVE_BUFFER);
         net::bind(&socket.0, &address)?;
         Ok(socket)
     }
@@ -89,43 +97,181 @@ impl Datagrams {
         into: &mut [u8],
         answer: impl FnOnce(&[u8]) -> Option<[u8; N]>,
     ) -> Result<()> {
-        #[repr(C, align(8))]
-        struct Control([u8; 128]);
-        let mut control = Control([0; 128]);
+        let Some(message) = self.take(into)? else { return Ok(()) };
+        if let Some(answer) = into.get(..message.length).and_then(answer) {
+            let _ = self.send_from(message.to, message.from, &answer);
+        }
+        Ok(())
+    }
+
+    /// Take one message of at most `into`'s length. A longer one, or one whose destination the system
+    /// does not name, is dropped: `None`.
+    pub fn take(&self, into: &mut [u8]) -> Result<Option<Message>> {
+        let mut control = Control::default();
         // SAFETY: a plain structure of numbers, for which zero is a value.
         let mut name: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
         let mut part = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
         // SAFETY: a zeroed msghdr is a valid, empty one.
-        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-        message.msg_name = (&raw mut name).cast();
-        message.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
-        message.msg_iov = &raw mut part;
-        message.msg_iovlen = 1;
-        message.msg_control = (&raw mut control.0).cast();
-        message.msg_controllen = control.0.len();
+        let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+        header.msg_name = (&raw mut name).cast();
+        header.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+        header.msg_iov = &raw mut part;
+        header.msg_iovlen = 1;
+        header.msg_control = (&raw mut control.0).cast();
+        header.msg_controllen = control.0.len();
         perturb();
         // SAFETY: every pointer of the header is to memory of this function of the length beside it.
         let count = unsafe {
             let flags = libc::MSG_DONTWAIT;
-            libc::syscall(libc::SYS_recvmsg, self.0.as_raw_fd(), &raw mut message, flags)
+            libc::syscall(libc::SYS_recvmsg, self.0.as_raw_fd(), &raw mut header, flags)
         };
-        let count = usize::try_from(count).map_err(|_| last_error())?;
-        if message.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0 {
-            return Ok(());
+        let length = usize::try_from(count).map_err(|_| last_error())?;
+        if header.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0 {
+            return Ok(None);
         }
-        let Some(answer) = into.get(..count).and_then(answer) else { return Ok(()) };
-        // The control message has the address that was asked, in the form in which it names the
-        // address to answer from.
-        let mut part = libc::iovec { iov_base: answer.as_ptr().cast_mut().cast(), iov_len: N };
-        message.msg_iov = &raw mut part;
-        message.msg_flags = 0;
-        // SAFETY: as above; the answer is only read.
-        unsafe {
-            let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-            libc::syscall(libc::SYS_sendmsg, self.0.as_raw_fd(), &raw const message, flags);
-        }
-        Ok(())
+        // SAFETY: the system has filled in name and control messages, of the lengths in the header.
+        let (from, to) = unsafe { (address_in(&name), destination_in(&header)) };
+        let (Some(from), Some(to)) = (from, to) else { return Ok(None) };
+        Ok(Some(Message { length, from, to }))
     }
+
+    /// Send one message from an address of this host.
+    pub fn send_from(&self, from: IpAddr, to: SocketAddr, bytes: &[u8]) -> Result<()> {
+        let mut control = Control::default();
+        let dual = net::getsockname(&self.0)?.address_family() == AddressFamily::INET6;
+        // A socket for both families knows IPv4 by mapped addresses.
+        let mapped = |ip: IpAddr| match ip {
+            IpAddr::V4(v4) if dual => v4.to_ipv6_mapped().into(),
+            ip => ip,
+        };
+        let used = match mapped(from) {
+            IpAddr::V4(from) => control.put(
+                (libc::IPPROTO_IP, libc::IP_PKTINFO),
+                libc::in_pktinfo {
+                    ipi_ifindex: 0,
+                    ipi_spec_dst: libc::in_addr { s_addr: u32::from(from).to_be() },
+                    ipi_addr: libc::in_addr { s_addr: 0 },
+                },
+            ),
+            IpAddr::V6(from) => control.put(
+                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO),
+                libc::in6_pktinfo {
+                    ipi6_addr: libc::in6_addr { s6_addr: from.octets() },
+                    ipi6_ifindex: 0,
+                },
+            ),
+        };
+        let to = match (to, mapped(to.ip())) {
+            (SocketAddr::V4(to), IpAddr::V6(ip)) => SocketAddr::new(ip.into(), to.port()),
+            (to, _) => to,
+        };
+        let name = net::SocketAddrAny::from(to);
+        let mut part =
+            libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+        // SAFETY: a zeroed msghdr is a valid, empty one.
+        let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+        header.msg_name = name.as_ptr().cast_mut().cast();
+        header.msg_namelen = name.addr_len();
+        header.msg_iov = &raw mut part;
+        header.msg_iovlen = 1;
+        header.msg_control = (&raw mut control.0).cast();
+        header.msg_controllen = used;
+        perturb();
+        // SAFETY: as in `take`; everything is only read.
+        let sent = unsafe {
+            let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+            libc::syscall(libc::SYS_sendmsg, self.0.as_raw_fd(), &raw const header, flags)
+        };
+        if sent < 0 { Err(last_error()) } else { Ok(()) }
+    }
+}
+
+/// A message that was taken, beside its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message {
+    pub length: usize,
+    pub from: SocketAddr,
+    /// The address of this host that it was sent to.
+    pub to: IpAddr,
+}
+
+/// Room for the control messages of one message.
+#[repr(C, align(8))]
+struct Control([u8; 128]);
+
+impl Default for Control {
+    fn default() -> Control {
+        Control([0; 128])
+    }
+}
+
+impl Control {
+    /// Put one control message here: the bytes used.
+    fn put<T: Copy>(&mut self, (level, kind): (i32, i32), value: T) -> usize {
+        const { assert!(size_of::<libc::cmsghdr>() + size_of::<T>() + 16 <= 128) };
+        // SAFETY: the room is aligned for a header and, as asserted, holds it and the value behind it;
+        // CMSG_DATA need not be aligned for the value, so that it is written without that.
+        unsafe {
+            let header = self.0.as_mut_ptr().cast::<libc::cmsghdr>();
+            (*header).cmsg_level = level;
+            (*header).cmsg_type = kind;
+            (*header).cmsg_len = libc::CMSG_LEN(size_of::<T>() as u32) as usize;
+            libc::CMSG_DATA(header).cast::<T>().write_unaligned(value);
+            libc::CMSG_SPACE(size_of::<T>() as u32) as usize
+        }
+    }
+}
+
+/// The address in a `sockaddr_storage` that the system has filled in; IPv4 not as mapped.
+fn address_in(name: &libc::sockaddr_storage) -> Option<SocketAddr> {
+    let name = std::ptr::from_ref(name);
+    match i32::from(
+        // SAFETY: a structure of numbers.
+        unsafe { (*name).ss_family },
+    ) {
+        libc::AF_INET => {
+            // SAFETY: of this family, the storage begins with such a structure.
+            let v4 = unsafe { *name.cast::<libc::sockaddr_in>() };
+            let ip = IpAddr::from(u32::from_be(v4.sin_addr.s_addr).to_be_bytes());
+            Some(SocketAddr::new(ip, u16::from_be(v4.sin_port)))
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above.
+            let v6 = unsafe { *name.cast::<libc::sockaddr_in6>() };
+            let (ip, port) = (Ipv6Addr::from(v6.sin6_addr.s6_addr), u16::from_be(v6.sin6_port));
+            Some(match ip.to_ipv4_mapped() {
+                Some(v4) => SocketAddr::new(v4.into(), port),
+                None => SocketAddrV6::new(ip, port, 0, v6.sin6_scope_id).into(),
+            })
+        }
+        _ => None,
+    }
+}
+
+/// The address that a message was sent to.
+///
+/// # Safety
+/// A header that the system has filled in, with its control messages.
+unsafe fn destination_in(header: &libc::msghdr) -> Option<IpAddr> {
+    // SAFETY: this function's contract; the data of each kind is such a structure, maybe not aligned.
+    unsafe {
+        let mut next = libc::CMSG_FIRSTHDR(header);
+        while let Some(message) = next.as_ref() {
+            let data = libc::CMSG_DATA(message);
+            match (message.cmsg_level, message.cmsg_type) {
+                (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                    let info = data.cast::<libc::in_pktinfo>().read_unaligned();
+                    return Some(u32::from_be(info.ipi_addr.s_addr).to_be_bytes().into());
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                    let info = data.cast::<libc::in6_pktinfo>().read_unaligned();
+                    return Some(Ipv6Addr::from(info.ipi6_addr.s6_addr).to_canonical());
+                }
+                _ => next = libc::CMSG_NXTHDR(header, message),
+            }
+        }
+    }
+    None
 }
 
 fn last_error() -> IoError {
@@ -158,6 +304,27 @@ mod tests {
             let mut room = [0; 8];
             assert_eq!(client.receive(&mut room), Ok(3));
             assert_eq!(&room[..3], b"yes");
+        }
+    }
+
+    #[test]
+    fn a_socket_for_both_families_names_each_message_by_its_own() {
+        let Ok(both) = Datagrams::bind("[::]:0".parse().unwrap()) else { return };
+        let port = both.address().unwrap().port();
+        for host in ["127.0.0.1", "127.0.0.3", "::1"] {
+            let host: IpAddr = host.parse().unwrap();
+            let other = Datagrams::bind(SocketAddr::new(host, 0)).unwrap();
+            let its = other.address().unwrap();
+            other.send_from(host, SocketAddr::new(host, port), b"there").unwrap();
+            wait(&both);
+            let mut room = [0; 5];
+            let message = both.take(&mut room).unwrap().unwrap();
+            assert_eq!(message, Message { length: 5, from: its, to: host });
+            both.send_from(host, its, b"back").unwrap();
+            wait(&other);
+            let message = other.take(&mut room).unwrap().unwrap();
+            let from = SocketAddr::new(host, port);
+            assert_eq!(message, Message { length: 4, from, to: host });
         }
     }
 

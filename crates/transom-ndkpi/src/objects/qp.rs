@@ -88,7 +88,7 @@ impl Qp {
             initiator_sge: limits.initiator_sge,
             receive_sge: limits.receive_sge,
             inline_size: limits.inline,
-            number: None,
+            ..raw::QueuePairOptions::default()
         };
         let shared = srq.map(|srq| &srq.raw);
         let raw = pd.adapter.raw.queue_pair(pd.raw, initiator, receive, shared, &options)?;

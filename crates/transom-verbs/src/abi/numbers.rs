@@ -67,6 +67,7 @@ pub mod wc {
     pub const RECV: u32 = 128;
     pub const RECV_RDMA_WITH_IMM: u32 = 129;
     /// Flags.
+    pub const GRH: u32 = 1;
     pub const WITH_IMM: u32 = 2;
     pub const WITH_INV: u32 = 8;
 }

@@ -1,13 +1,18 @@
-//! Address handles. Datagrams come later: handles are made and read, and no queue pair takes one yet.
+//! Address handles: where datagrams go.
 
 use std::ffi::c_int;
+use std::net::IpAddr;
 use std::sync::Arc;
+
+use transom_engine::Destination;
 
 use crate::abi::*;
 use crate::context::Context;
+use crate::datagram::{self, To, packet};
 use crate::entry::shell::{self, OfAddress, OfDomain};
 use crate::entry::{number, pointer};
 use crate::errno::{Errno, Result};
+use crate::gid;
 use crate::memory::Domain;
 
 /// An address handle.
@@ -15,6 +20,8 @@ use crate::memory::Domain;
 pub(crate) struct Address {
     domain: Arc<Domain>,
     pub(crate) handle: u32,
+    own: IpAddr,
+    peer: IpAddr,
 }
 
 impl Drop for Address {
@@ -24,27 +31,47 @@ impl Drop for Address {
     }
 }
 
-fn check(context: &Context, attr: &ibv_ah_attr) -> Result {
-    let known = context.address(usize::from(attr.grh.sgid_index)).is_some();
-    if attr.is_global != 0 && attr.port_num == 1 && known { Ok(()) } else { Err(Errno::EINVAL) }
+/// Both addresses that attributes name (Verbs V142).
+fn ends(context: &Context, attr: &ibv_ah_attr) -> Result<(IpAddr, IpAddr)> {
+    let own = context.address(usize::from(attr.grh.sgid_index)).ok_or(Errno::EINVAL)?;
+    let usable = attr.is_global != 0 && attr.port_num == 1;
+    if usable { Ok((own, gid::address_of(gid_bytes(attr.grh.dgid)))) } else { Err(Errno::EINVAL) }
+}
+
+/// The destination of a request.
+///
+/// # Safety
+/// Null, or an address handle of the program's.
+pub(crate) unsafe fn destination(ah: *mut ibv_ah, queue_pair: u32, key: u32) -> Result<To> {
+    if ah.is_null() {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: this function's contract.
+    let Address { domain, own, peer, .. } = &unsafe { shell::trust::<OfAddress>(ah) }.body;
+    let at = datagram::Address { own: *own, peer: *peer, queue_pair: queue_pair & 0xff_ffff };
+    Ok(Destination { domain: domain.domain.0, key, at })
+}
+
+/// # Safety
+/// A domain of the program's.
+unsafe fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Result<*mut ibv_ah> {
+    // SAFETY: this function's contract.
+    let domain = unsafe { shell::look::<OfDomain>(pd)? };
+    let context = &domain.body.context;
+    let (own, peer) = ends(context, attr)?;
+    context.counters.address_handles.take()?;
+    domain.body.join();
+    let body = Address { domain: domain.body.clone(), handle: context.handle(), own, peer };
+    let head = ibv_ah { context: domain.head.context, pd, handle: body.handle };
+    Ok(shell::give::<OfAddress>(head, body))
 }
 
 pub(crate) unsafe extern "C" fn ibv_create_ah(
     pd: *mut ibv_pd,
     attr: *mut ibv_ah_attr,
 ) -> *mut ibv_ah {
-    pointer(|| {
-        // SAFETY: a domain and a structure of the program's.
-        let (domain, attr) =
-            unsafe { (shell::look::<OfDomain>(pd)?, attr.as_ref().ok_or(Errno::EINVAL)?) };
-        let context = &domain.body.context;
-        check(context, attr)?;
-        context.counters.address_handles.take()?;
-        domain.body.join();
-        let body = Address { domain: domain.body.clone(), handle: context.handle() };
-        let head = ibv_ah { context: domain.head.context, pd, handle: body.handle };
-        Ok(shell::give::<OfAddress>(head, body))
-    })
+    // SAFETY: a domain and a structure of the program's.
+    pointer(|| unsafe { create(pd, attr.as_ref().ok_or(Errno::EINVAL)?) })
 }
 
 pub(crate) unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
@@ -58,23 +85,60 @@ pub(crate) unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
     })
 }
 
-/// There are no datagrams, so no completion has an address.
-pub(crate) extern "C" fn ibv_create_ah_from_wc(
-    _pd: *mut ibv_pd,
-    _wc: *mut ibv_wc,
-    _grh: *mut u8,
-    _port: u8,
-) -> *mut ibv_ah {
-    pointer(|| Err(Errno::EOPNOTSUPP))
+/// The attributes that lead back to the sender of a datagram, whose receive begins at `grh`.
+///
+/// # Safety
+/// A completion, and 40 bytes, of the program's.
+unsafe fn back(context: &Context, port: u8, wc: *mut ibv_wc, grh: *mut u8) -> Result<ibv_ah_attr> {
+    // SAFETY: this function's contract.
+    let wc = unsafe { wc.as_ref() }.ok_or(Errno::EINVAL)?;
+    let datagram = wc.wc_flags & wc::GRH != 0;
+    if !datagram || grh.is_null() || port != 1 {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: as above.
+    let (source, destination) = packet::ends(unsafe { &*grh.cast() });
+    let index = context.index_of(destination).and_then(|index| u8::try_from(index).ok());
+    Ok(ibv_ah_attr {
+        grh: ibv_global_route {
+            dgid: gid_words(gid::bytes_of(source)),
+            sgid_index: index.ok_or(Errno::EINVAL)?,
+            hop_limit: 0xff,
+            ..ibv_global_route::default()
+        },
+        sl: wc.sl,
+        is_global: 1,
+        port_num: port,
+        ..ibv_ah_attr::default()
+    })
 }
 
-/// The same.
-pub(crate) extern "C" fn ibv_init_ah_from_wc(
-    _context: *mut ibv_context,
-    _port: u8,
-    _wc: *mut ibv_wc,
-    _grh: *mut u8,
-    _attr: *mut ibv_ah_attr,
+pub(crate) unsafe extern "C" fn ibv_create_ah_from_wc(
+    pd: *mut ibv_pd,
+    wc: *mut ibv_wc,
+    grh: *mut u8,
+    port: u8,
+) -> *mut ibv_ah {
+    // SAFETY: objects, a completion and a receive of the program's.
+    pointer(|| unsafe {
+        let domain = shell::look::<OfDomain>(pd)?;
+        create(pd, &back(&domain.body.context, port, wc, grh)?)
+    })
+}
+
+pub(crate) unsafe extern "C" fn ibv_init_ah_from_wc(
+    context: *mut ibv_context,
+    port: u8,
+    wc: *mut ibv_wc,
+    grh: *mut u8,
+    attr: *mut ibv_ah_attr,
 ) -> c_int {
-    number(|| Err(Errno::EOPNOTSUPP))
+    number(|| {
+        // SAFETY: a context, a completion, a receive and a structure of the program's.
+        unsafe {
+            let attr = attr.as_mut().ok_or(Errno::EINVAL)?;
+            *attr = back(shell::context(context)?, port, wc, grh)?;
+        }
+        Ok(())
+    })
 }

@@ -56,7 +56,7 @@ pub(crate) fn head(base: ibv_cq) -> ibv_cq_ex {
         read_src_qp: read_src_qp as Op,
         read_wc_flags: read_wc_flags as Op,
         read_slid: zero,
-        read_sl: zero,
+        read_sl: read_sl as Op,
         read_dlid_path_bits: zero,
         read_completion_ts: zero,
         read_cvlan: zero,
@@ -144,5 +144,6 @@ readers! {
     read_imm_data: u32 = imm_data;
     read_qp_num: u32 = qp_num;
     read_src_qp: u32 = src_qp;
+    read_sl: u8 = sl;
     read_wc_flags: c_uint = wc_flags;
 }

@@ -7,9 +7,10 @@ use transom_engine::raw::Atomic;
 use transom_engine::{Data, Request, Sge};
 
 use crate::abi::*;
-use crate::entry::number;
+use crate::datagram::To;
 use crate::entry::shell::{self, OfQueuePair, OfSharedQueue};
 use crate::entry::window::bind_in_queue;
+use crate::entry::{address, number};
 use crate::errno::{Errno, Result};
 use crate::limits;
 use crate::queue_pair::{QueuePair, atomic, of_length, operation};
@@ -98,6 +99,18 @@ fn may_be_inline(opcode: u32) -> bool {
     !fetches.contains(&opcode)
 }
 
+/// The destination of a datagram: address handle, queue pair number and key lie where others have
+/// remote operands.
+///
+/// # Safety
+/// A request of the program's to a queue pair of datagrams.
+unsafe fn destination(wr: &ibv_send_wr) -> Result<To> {
+    let handle = std::ptr::with_exposed_provenance_mut(wr.wr.remote_addr as usize);
+    let (number, key) = (wr.wr.rkey_or_compare as u32, (wr.wr.rkey_or_compare >> 32) as u32);
+    // SAFETY: this function's contract.
+    unsafe { address::destination(handle, number, key) }
+}
+
 /// # Safety
 /// A request of the program's with its list.
 #[inline]
@@ -135,10 +148,12 @@ unsafe fn post_one(pair: &QueuePair, wr: &ibv_send_wr) -> Result {
     if inline && length > u64::from(pair.caps.max_inline_data) {
         return Err(Errno::EINVAL);
     }
-    let operation = of_length(operation, length, limits::MESSAGE);
+    let operation = of_length(operation, length, pair.longest());
+    // SAFETY: this function's contract.
+    let to = if pair.is_datagrams() { Some(unsafe { destination(wr) }?) } else { None };
     let request = Request { context: wr.wr_id, operation, flags: pair.flags(wr.send_flags) };
     if !operation.has_data() {
-        pair.post_send(&request, Data::Sges(&[]))?;
+        pair.post_send(&request, Data::Sges(&[]), to)?;
         if let Some(key) = bind {
             // SAFETY: this function's contract.
             unsafe { (*wr.bind_mw.mw).rkey = key };
@@ -152,13 +167,13 @@ unsafe fn post_one(pair: &QueuePair, wr: &ibv_send_wr) -> Result {
             // SAFETY: inline data is the program's to read: that is the contract of IBV_SEND_INLINE.
             unsafe { captured.add(entry.addr, entry.length as usize, most) }?;
         }
-        return pair.post_send(&request, Data::Inline(captured.as_slice()));
+        return pair.post_send(&request, Data::Inline(captured.as_slice()), to);
     }
     let mut list = List::new();
     for entry in given {
         list.push(entry)?;
     }
-    pair.post_send(&request, Data::Sges(list.as_slice()))
+    pair.post_send(&request, Data::Sges(list.as_slice()), to)
 }
 
 /// Post the requests before the first bad one, which `*bad_wr` names (Verbs V81).

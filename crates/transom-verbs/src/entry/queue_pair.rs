@@ -4,12 +4,14 @@ use std::ffi::{c_int, c_uint};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use transom_engine::QueuePairKind;
+
 use crate::abi::*;
 use crate::entry::shell::{self, OfDomain, OfQueue, OfQueuePair, OfSharedQueue};
 use crate::entry::work::{self, Builder};
 use crate::entry::{number, pointer};
 use crate::errno::{Errno, Result};
-use crate::queue_pair::{Parts, QueuePair, SEND_OPS};
+use crate::queue_pair::{DATAGRAM_OPS, Parts, QueuePair, SEND_OPS};
 
 /// The object behind the program's structure.
 #[derive(Debug)]
@@ -40,11 +42,16 @@ pub(crate) unsafe fn create(
             shared.map(|shared| shared.body.clone()),
         )
     };
-    if attr.qp_type != qpt::RC {
+    let (kind, most) = match attr.qp_type {
+        qpt::RC => (QueuePairKind::Rc, SEND_OPS),
+        qpt::UD => (QueuePairKind::Ud, DATAGRAM_OPS),
+        _ => return Err(Errno::EOPNOTSUPP),
+    };
+    if send_ops & !most != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
     let signal_all = attr.sq_sig_all != 0;
-    let parts = Parts { domain: domain.body.clone(), send, receive, shared, signal_all };
+    let parts = Parts { domain: domain.body.clone(), send, receive, shared, signal_all, kind };
     let queue_pair = QueuePair::new(parts, attr.cap)?;
     attr.cap = queue_pair.caps;
     let base = ibv_qp {
@@ -98,7 +105,7 @@ pub(crate) unsafe fn create_ex(attr: &mut ibv_qp_init_attr_ex) -> Result<*mut ib
     let other = attr.comp_mask & !(init::PD | init::CREATE_FLAGS | init::SEND_OPS) != 0;
     let flags = attr.comp_mask & init::CREATE_FLAGS != 0 && attr.create_flags != 0;
     let send_ops = if attr.comp_mask & init::SEND_OPS == 0 { 0 } else { attr.send_ops_flags };
-    if other || flags || send_ops & !SEND_OPS != 0 {
+    if other || flags {
         return Err(Errno::EOPNOTSUPP);
     }
     if attr.comp_mask & init::PD == 0 {

@@ -7,13 +7,13 @@ use transom_engine::raw::Atomic;
 use transom_engine::{Data, Operation, Request, Sge};
 
 use crate::abi::*;
-use crate::entry::number;
+use crate::datagram::To;
 use crate::entry::queue_pair::Body;
 use crate::entry::shell::{self, OfQueuePair, Shell};
 use crate::entry::window::bind_in_queue;
+use crate::entry::{address, number};
 use crate::errno::{Errno, Result};
-use crate::limits;
-use crate::queue_pair::{atomic, of_length, operation};
+use crate::queue_pair::{Post, atomic, of_length, operation};
 
 /// Requests between `wr_start` and `wr_complete`. Its memory is kept for the next ones.
 #[derive(Debug, Default)]
@@ -31,6 +31,7 @@ struct Built {
     request: Request,
     entries: Range<usize>,
     bytes: Option<Range<usize>>,
+    to: Option<To>,
 }
 
 impl Builder {
@@ -49,20 +50,20 @@ impl Builder {
     }
 
     /// A list that its request cannot have makes it fail in its turn.
-    fn judge_lengths(&mut self) {
+    fn judge_lengths(&mut self, longest: u32) {
         let Builder { requests, entries, .. } = self;
         for built in requests.iter_mut().filter(|built| built.bytes.is_none()) {
             let list = entries.get(built.entries.clone()).unwrap_or_default();
             let length = list.iter().map(|entry| u64::from(entry.length)).sum();
-            built.request.operation = of_length(built.request.operation, length, limits::MESSAGE);
+            built.request.operation = of_length(built.request.operation, length, longest);
             if !built.request.operation.has_data() {
                 built.entries = 0..0;
             }
         }
     }
 
-    fn list(&self) -> impl Iterator<Item = (Request, Data<'_>)> + Clone {
-        self.requests.iter().map(|built| (built.request, self.data(built)))
+    fn list(&self) -> impl Iterator<Item = Post<'_>> + Clone {
+        self.requests.iter().map(|built| (built.request, self.data(built), built.to))
     }
 }
 
@@ -70,6 +71,8 @@ impl Builder {
 pub(crate) fn head(base: ibv_qp, asked: u64) -> ibv_qp_ex {
     let on = |op: u64, function: Op| if asked & op == 0 { std::ptr::null() } else { function };
     let any = |function: Op| if asked == 0 { std::ptr::null() } else { function };
+    let wr_set_ud_addr =
+        if base.qp_type == qpt::UD { any(wr_set_ud_addr as Op) } else { std::ptr::null() };
     ibv_qp_ex {
         qp_base: base,
         comp_mask: 0,
@@ -86,7 +89,7 @@ pub(crate) fn head(base: ibv_qp, asked: u64) -> ibv_qp_ex {
         wr_send_imm: on(ops::SEND_IMM, wr_send_imm as Op),
         wr_send_inv: on(ops::SEND_INV, wr_send_inv as Op),
         wr_send_tso: std::ptr::null(),
-        wr_set_ud_addr: std::ptr::null(),
+        wr_set_ud_addr,
         wr_set_xrc_srqn: std::ptr::null(),
         wr_set_inline_data: any(wr_set_inline_data as Op),
         wr_set_inline_data_list: any(wr_set_inline_data_list as Op),
@@ -141,7 +144,7 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
             return Err(error);
         }
         pair.sends()?;
-        builder.judge_lengths();
+        builder.judge_lengths(pair.longest());
         pair.post_all(builder.list())
     });
     // SAFETY: as above.
@@ -163,7 +166,7 @@ unsafe fn add(qp: *mut ibv_qp_ex, operation: Operation) {
         let request = Request { context: (*qp).wr_id, operation, flags };
         let builder = builder(qp);
         let at = builder.entries.len();
-        builder.requests.push(Built { request, entries: at..at, bytes: None });
+        builder.requests.push(Built { request, entries: at..at, bytes: None, to: None });
     }
 }
 
@@ -266,6 +269,24 @@ unsafe fn set(qp: *mut ibv_qp_ex, work: impl FnOnce(&mut Builder, &Body) -> Resu
         builder.failed.get_or_insert(Errno::EINVAL);
     } else if let Err(error) = work(builder, body) {
         builder.failed.get_or_insert(error);
+    }
+}
+
+unsafe extern "C" fn wr_set_ud_addr(
+    qp: *mut ibv_qp_ex,
+    ah: *mut ibv_ah,
+    remote_qpn: u32,
+    remote_qkey: u32,
+) {
+    // SAFETY: a queue pair that `wr_start` has locked, and an address handle of the program's.
+    unsafe {
+        set(qp, |builder, _| {
+            let to = address::destination(ah, remote_qpn, remote_qkey)?;
+            if let Some(last) = builder.requests.last_mut() {
+                last.to = Some(to);
+            }
+            Ok(())
+        });
     }
 }
 

@@ -11,6 +11,7 @@ pub(crate) mod connector;
 pub(crate) mod cq;
 #[cfg(test)]
 mod cq_tests;
+pub(crate) mod datagram_port;
 pub(crate) mod listener;
 pub(crate) mod port_map;
 pub(crate) mod qp;

@@ -103,7 +103,7 @@ impl MappedPort {
 }
 
 /// Have the background thread look at a socket.
-fn register(
+pub(super) fn register(
     shared: &Shared,
     key: u64,
     socket: &Option<Datagrams>,

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use transom_memory::{QueuePairId, Rights};
+use transom_memory::{Lane, QueuePairId, Rights};
 use transom_wire::Time;
 
 use super::cq::{Cq, LOOKS};
@@ -14,10 +14,11 @@ use crate::driver::link::control::report;
 use crate::driver::link::notifications::Notifications;
 use crate::driver::link::queues::{Queues, QueuesOverview, Settle};
 use crate::driver::schedule::shared::{ReceiveWaiter, Shared, Source};
-use crate::sys;
+use crate::sys::{self, Host};
 use crate::{
-    Completion, Data, Effect, Effects, Execution, Limits, Operation, QueuePair, QueuePairConfig,
-    QueuePairEvent, QueuePairState, Request, SMALL, Sge, SharedReceives, Side, Status,
+    Completion, Cx, Data, Datagram, DenialRecord, Denials, Departure, Destination, Effect, Effects,
+    Execution, Limits, Operation, QueuePair, QueuePairConfig, QueuePairEvent, QueuePairState,
+    Request, SMALL, Sge, SharedReceives, Side, Status,
 };
 
 /// The state that a posting thread needs, under a lock that is never held while bytes move.
@@ -25,6 +26,27 @@ use crate::{
 pub(crate) struct Front {
     pub(crate) pair: QueuePair,
     link: Option<Arc<Link>>,
+    datagrams: Tools,
+}
+
+/// The tools of a queue pair of datagrams, made at the first one.
+#[derive(Debug, Default)]
+struct Tools {
+    lane: Option<Lane>,
+    staging: Vec<u8>,
+}
+
+/// Refusals of a queue pair without a connection.
+struct OwnDenials<'a>(&'a Shared);
+
+impl Denials for OwnDenials<'_> {
+    fn record(&self, record: DenialRecord) -> u64 {
+        self.0.denials().record(record)
+    }
+
+    fn explain(&self, _id: u64) -> Option<String> {
+        None // no peer waits for an answer
+    }
 }
 
 #[derive(Debug)]
@@ -98,7 +120,7 @@ impl Qp {
         let config = *pair.config();
         initiator.queue().bind(config.initiator_depth as usize);
         receive.queue().bind(config.receive_depth as usize);
-        let front = Mutex::new(Front { pair, link: None });
+        let front = Mutex::new(Front { pair, link: None, datagrams: Tools::default() });
         let (number, key) = (config.number, adapter.new_key());
         let (waiting, only_link) = (AtomicBool::new(false), OnceLock::new());
         Qp {
@@ -344,6 +366,49 @@ impl Qp {
         if let Some(link) = self.link() {
             link.reset();
         }
+    }
+
+    /// Have `work` do something with datagrams, and complete what it has completed.
+    fn with_datagrams<R>(
+        &self,
+        work: impl FnOnce(&mut QueuePair, &mut Cx<'_>, &mut Vec<u8>) -> R,
+    ) -> R {
+        let memory = &self.adapter.memory;
+        let mut effects = Effects::default();
+        let mut notifications = Notifications::default();
+        let mut front = self.front();
+        let Front { pair, datagrams: Tools { lane, staging }, .. } = &mut *front;
+        let mut cx = Cx {
+            now: sys::now(),
+            memory,
+            lane: lane.get_or_insert_with(|| memory.lane()),
+            host: &Host,
+            denials: &OwnDenials(&self.adapter),
+            shared: self.shared.as_deref().map(|shared| shared as &dyn SharedReceives),
+            effects: &mut effects,
+            trace: None,
+        };
+        let result = work(pair, &mut cx, staging);
+        pair.complete_ended(memory, cx.now, cx.effects);
+        // Under the front's lock: two threads must not complete out of order.
+        self.complete_all(effects, &mut notifications);
+        drop(front);
+        notifications.fire();
+        result
+    }
+
+    /// Post Sends of datagrams; `depart` sends each, and must not wait.
+    pub(crate) fn post_datagrams<'a, T>(
+        &self,
+        list: impl Iterator<Item = (Request, Data<'a>, Destination<T>)> + Clone,
+        depart: impl FnMut(Departure<'_, T>),
+    ) -> Result<(), Status> {
+        self.with_datagrams(|pair, cx, staging| pair.post_datagrams(cx, list, staging, depart))
+    }
+
+    /// Deliver a datagram. `false`: it is dropped.
+    pub(crate) fn deliver(&self, datagram: &Datagram<'_>) -> bool {
+        self.with_datagrams(|pair, cx, _| pair.deliver(cx, datagram))
     }
 
     /// Drop everything that is posted and everything that was not retrieved, and begin anew (Verbs V68).

@@ -1,0 +1,74 @@
+//! UDP ports, for a front whose datagrams go over UDP.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use super::adapter::Owner;
+use super::{Adapter, Error, Result};
+use crate::driver;
+
+/// A UDP port. Dropping it gives the port back.
+#[derive(Debug)]
+pub struct DatagramPort {
+    owner: Arc<Owner>,
+    port: Arc<driver::DatagramPort>,
+}
+
+impl Adapter {
+    /// Take the UDP port of `address` (0: any; the wildcard address of IPv6 takes both families).
+    /// `sink` has each message of at most 16 KiB: its bytes, where it came from, and the address of this
+    /// host that it was sent to. It is called for one message after the other, in order, by a
+    /// background thread or inside [`DatagramPort::progress`]; messages that come meanwhile wait in the
+    /// system's buffer, or are lost.
+    ///
+    /// # Errors
+    /// `SharingViolation` if the port is taken; `InvalidAddress`, `InsufficientResources`; of an adapter
+    /// that is gone, `DeviceRemoved` or `Forked`.
+    pub fn datagram_port(
+        &self,
+        address: SocketAddr,
+        sink: impl Fn(&[u8], SocketAddr, IpAddr) + Send + Sync + 'static,
+    ) -> Result<DatagramPort> {
+        let port = driver::DatagramPort::bind(self.0.present()?, address, Box::new(sink))
+            .map_err(|e| Error::link(e, &format!("take the UDP port of {address}")))?;
+        Ok(DatagramPort { owner: self.0.clone(), port })
+    }
+}
+
+impl DatagramPort {
+    /// Where it is, with the port that was chosen if any was asked for.
+    ///
+    /// # Errors
+    /// `Forked`, or what the system says.
+    pub fn address(&self) -> Result<SocketAddr> {
+        self.owner.here()?;
+        self.port.address().map_err(|e| Error::link(e, "get a UDP port's address"))
+    }
+
+    /// Hand what has come to the sink, unless another thread is doing so: a program that polls need not
+    /// wait for the background thread.
+    pub fn progress(&self) {
+        if self.owner.here().is_ok() {
+            self.port.progress();
+        }
+    }
+
+    /// Send a message from an address of this host, without waiting.
+    ///
+    /// # Errors
+    /// `Forked`, or what the system says: the message is lost.
+    pub fn send(&self, from: IpAddr, to: SocketAddr, bytes: &[u8]) -> Result<()> {
+        self.owner.here()?;
+        self.port
+            .send(from, to, bytes)
+            .map_err(|e| Error::link(e, &format!("send a datagram to {to}")))
+    }
+}
+
+impl Drop for DatagramPort {
+    fn drop(&mut self) {
+        if self.owner.here().is_ok() {
+            self.port.close();
+        }
+    }
+}
