@@ -17,6 +17,7 @@ use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::queue_pair::QueuePair;
 use crate::requests::{self, Passive};
+use crate::resolution::{self, Datagrams, Question, Service};
 use crate::{gid, limits, timers};
 
 /// Bytes of private data that programs may send, and that they find (Verbs V125): zeros behind what came.
@@ -24,7 +25,7 @@ pub(crate) const CONNECT_DATA: usize = 56;
 pub(crate) const ACCEPT_DATA: usize = 196;
 pub(crate) const REJECT_DATA: usize = 148;
 /// Statuses of REJECTED: by the program, and for want of a listener (Verbs V124).
-const REJECTED_BY_PROGRAM: i32 = 28;
+pub(crate) const REJECTED_BY_PROGRAM: i32 = 28;
 const NO_LISTENER: i32 = 8;
 /// How long a connect that meets no listener is repeated (Verbs V123), and how often. Half a second
 /// is too short for perftest's second listener on a loaded machine.
@@ -105,6 +106,8 @@ pub(crate) struct Inner {
     /// The id's port, which takes Requests once the id listens.
     port: Option<Arc<raw::Listener>>,
     connector: Option<Arc<raw::Connector>>,
+    /// Its part in port space UDP; `None`: it is of port space TCP.
+    pub(crate) datagrams: Option<Datagrams>,
     /// The queue pair that has taken over the connection, or is to.
     joined: Weak<QueuePair>,
     accepted: bool,
@@ -128,6 +131,8 @@ pub(crate) struct Event {
     pub(crate) responder_resources: u8,
     pub(crate) initiator_depth: u8,
     pub(crate) alias: u32,
+    /// Of port space UDP: where datagrams go.
+    pub(crate) service: Option<Service>,
 }
 
 static IDS: Mutex<Option<Aliases>> = Mutex::new(None);
@@ -173,14 +178,19 @@ pub(crate) fn join(queue_pair: &Arc<QueuePair>, alias: u32) -> Result {
 /// A queue pair leaves its connection; the connection stays until its id ends it.
 pub(crate) fn leave(_queue_pair: &QueuePair) {}
 
-fn padded(mut data: Vec<u8>, length: usize) -> Vec<u8> {
+pub(crate) fn padded(mut data: Vec<u8>, length: usize) -> Vec<u8> {
     data.resize(length.max(data.len()), 0);
     data.truncate(length);
     data
 }
 
 impl Id {
-    pub(crate) fn new(context: &Arc<Context>, channel: &Arc<Channel<Event>>) -> Arc<Id> {
+    /// An id; `datagrams`: of port space UDP.
+    pub(crate) fn new(
+        context: &Arc<Context>,
+        channel: &Arc<Channel<Event>>,
+        datagrams: bool,
+    ) -> Arc<Id> {
         Arc::new(Id {
             address: AtomicUsize::new(0),
             context: context.clone(),
@@ -195,6 +205,7 @@ impl Id {
                 parameters: Parameters::default(),
                 port: None,
                 connector: None,
+                datagrams: datagrams.then(Datagrams::default),
                 joined: Weak::new(),
                 accepted: false,
                 alias: 0,
@@ -209,19 +220,33 @@ impl Id {
     }
 
     /// Raise an event.
-    fn raise(self: &Arc<Id>, kind: u32, status: i32, private: Vec<u8>) {
+    pub(crate) fn raise(self: &Arc<Id>, kind: u32, status: i32, private: Vec<u8>) {
+        self.push(Event { status, private, ..self.event(kind) });
+    }
+
+    /// An event of the id's, without private data.
+    pub(crate) fn event(self: &Arc<Id>, kind: u32) -> Event {
         let inner = self.lock();
-        let event = Event {
+        Event {
             kind,
             id: self.clone(),
             listener: None,
-            status,
-            private,
+            status: 0,
+            private: Vec::new(),
             responder_resources: inner.parameters.responder_resources,
             initiator_depth: inner.parameters.initiator_depth,
             alias: inner.alias,
-        };
-        inner.channel.push(event);
+            service: None,
+        }
+    }
+
+    pub(crate) fn push(&self, event: Event) {
+        self.lock().channel.push(event);
+    }
+
+    /// Whether it is of port space UDP.
+    pub(crate) fn is_datagrams(&self) -> bool {
+        self.lock().datagrams.is_some()
     }
 
     // ---- addresses ------------------------------------------------------------------------------
@@ -237,10 +262,17 @@ impl Id {
         Ok(())
     }
 
-    fn take_port(&self, inner: &mut Inner, address: SocketAddr) -> Result {
+    fn take_port(self: &Arc<Id>, inner: &mut Inner, address: SocketAddr) -> Result {
         let adapter = &self.context.adapter;
         let any = address.ip().is_unspecified();
         let both = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), address.port());
+        if let Some(part) = &mut inner.datagrams {
+            let first = if any && !inner.one_family { both } else { address };
+            let taken = resolution::take_port(self, part, first)
+                .or_else(|_| resolution::take_port(self, part, address))?;
+            inner.local = Some(SocketAddr::new(address.ip(), taken.port()));
+            return Ok(());
+        }
         let listener = if any && !inner.one_family {
             adapter.listener(both).or_else(|_| adapter.listener(address))?
         } else if inner.one_family {
@@ -270,7 +302,8 @@ impl Id {
             None => raw::Adapter::route_to(peer).map(|ip| SocketAddr::new(ip, 0)),
         };
         let taken = chosen.map_err(Errno::from).and_then(|chosen| {
-            if inner.port.is_none() {
+            let bound = inner.datagrams.as_ref().is_some_and(Datagrams::is_bound);
+            if inner.port.is_none() && !bound {
                 return self.take_port(&mut inner, chosen);
             }
             let port = inner.local.map_or(0, |local| local.port());
@@ -316,6 +349,10 @@ impl Id {
         } else if inner.state != State::Bound {
             return Err(Errno::EINVAL);
         }
+        if inner.datagrams.is_some() {
+            inner.state = State::Listening;
+            return Ok(());
+        }
         let port = inner.port.clone().ok_or(Errno::EINVAL)?;
         port.listen(backlog)?;
         inner.state = State::Listening;
@@ -326,7 +363,7 @@ impl Id {
     /// A peer asks.
     fn request(self: &Arc<Id>, connector: raw::Connector) {
         let channel = self.lock().channel.clone();
-        let id = Id::new(&self.context, &channel);
+        let id = Id::new(&self.context, &channel, false);
         let alias = new_alias(&id);
         let private = padded(connector.private_data().unwrap_or_default(), CONNECT_DATA);
         let offered = connector.read_limits().unwrap_or_default();
@@ -351,7 +388,46 @@ impl Id {
             responder_resources: byte(offered.inbound),
             initiator_depth: byte(offered.outbound),
             alias,
+            service: None,
         });
+    }
+
+    /// A peer asks for the service of a listening id.
+    pub(crate) fn requested_service(
+        self: &Arc<Id>,
+        question: Question,
+        (local, peer): (IpAddr, SocketAddr),
+        private: Vec<u8>,
+    ) {
+        let (channel, user_context, port) = {
+            let inner = self.lock();
+            let port = inner.local.map_or(0, |local| local.port());
+            (inner.channel.clone(), inner.user_context, port)
+        };
+        let id = Id::new(&self.context, &channel, true);
+        {
+            let mut inner = id.lock();
+            inner.state = State::Requested;
+            inner.peer = Some(peer);
+            inner.local = Some(SocketAddr::new(local, port));
+            inner.user_context = user_context;
+            inner.datagrams = Some(Datagrams::asked(question));
+        }
+        let event = id.event(cm_event::CONNECT_REQUEST);
+        channel.push(Event { listener: Some(self.clone()), private, ..event });
+    }
+
+    /// Accept a question for the service: datagrams go to the queue pair `number`.
+    pub(crate) fn accept_service(&self, number: u32, private: &[u8]) -> Result {
+        let question = {
+            let mut inner = self.lock();
+            let part = inner.datagrams.as_mut().ok_or(Errno::EINVAL)?;
+            let question = part.take_question().ok_or(Errno::EINVAL)?;
+            inner.state = State::Established;
+            question
+        };
+        question.accept(number, private);
+        Ok(())
     }
 
     /// Accept, with the queue pair that is to have the connection if there is one.
@@ -449,6 +525,11 @@ impl Id {
                 return Err(Errno::EINVAL);
             }
             inner.state = State::Disconnected;
+            if let Some(question) = inner.datagrams.as_mut().and_then(Datagrams::take_question) {
+                drop(inner);
+                question.reject(private);
+                return Ok(());
+            }
             inner.connector.take().ok_or(Errno::EINVAL)?
         };
         Ok(connector.reject(private)?)
@@ -471,6 +552,10 @@ impl Id {
             inner.state = State::Connecting;
             inner.parameters = parameters;
             inner.joined = queue_pair.map(Arc::downgrade).unwrap_or_default();
+            if inner.datagrams.is_some() {
+                drop(inner);
+                return resolution::ask(self, private);
+            }
             inner.port = None; // the connection takes it
             if inner.alias == 0 {
                 inner.alias = new_alias(self);
@@ -599,10 +684,36 @@ impl Id {
 
     // ---- queue pairs ----------------------------------------------------------------------------
 
+    /// The attributes of the way to a peer.
+    pub(crate) fn address_attributes(&self, local: IpAddr, peer: IpAddr) -> ibv_ah_attr {
+        let index = self.context.index_of(local).unwrap_or(0);
+        ibv_ah_attr {
+            grh: ibv_global_route {
+                dgid: crate::abi::gid_words(gid::bytes_of(peer)),
+                sgid_index: u8::try_from(index).unwrap_or(0),
+                hop_limit: 64,
+                ..ibv_global_route::default()
+            },
+            is_global: 1,
+            port_num: 1,
+            ..ibv_ah_attr::default()
+        }
+    }
+
     /// The attributes by which a queue pair goes to a state (Verbs V127).
     pub(crate) fn attributes(&self, state: u32) -> Result<(ibv_qp_attr, u32)> {
         let inner = self.lock();
         let mut attr = ibv_qp_attr { qp_state: state, ..ibv_qp_attr::default() };
+        if inner.datagrams.is_some() {
+            (attr.port_num, attr.qkey) = (1, resolution::KEY);
+            let mask = match state {
+                qps::INIT => mask::PKEY_INDEX | mask::PORT | mask::QKEY,
+                qps::RTR => 0,
+                qps::RTS => mask::SQ_PSN,
+                _ => return Err(Errno::EINVAL),
+            };
+            return Ok((attr, mask | mask::STATE));
+        }
         let mask = match state {
             qps::INIT => {
                 attr.port_num = 1;
@@ -618,18 +729,7 @@ impl Id {
             qps::RTR => {
                 let (local, peer) =
                     (inner.local.ok_or(Errno::EINVAL)?, inner.peer.ok_or(Errno::EINVAL)?);
-                let index = self.context.index_of(local.ip()).unwrap_or(0);
-                attr.ah_attr = ibv_ah_attr {
-                    grh: ibv_global_route {
-                        dgid: crate::abi::gid_words(gid::bytes_of(peer.ip())),
-                        sgid_index: u8::try_from(index).unwrap_or(0),
-                        hop_limit: 64,
-                        ..ibv_global_route::default()
-                    },
-                    is_global: 1,
-                    port_num: 1,
-                    ..ibv_ah_attr::default()
-                };
+                attr.ah_attr = self.address_attributes(local.ip(), peer.ip());
                 attr.path_mtu = crate::environment::mtu();
                 attr.dest_qp_num = inner.alias;
                 attr.max_dest_rd_atomic = inner.parameters.responder_resources;
@@ -675,6 +775,8 @@ impl Id {
         let connector = {
             let inner = self.lock();
             match inner.state {
+                // A service has no connection that could end.
+                _ if inner.datagrams.is_some() => return Err(Errno::EINVAL),
                 State::Disconnected => None,
                 State::Established | State::Accepting | State::Responded => inner.connector.clone(),
                 _ => return Err(Errno::EINVAL),
@@ -699,7 +801,7 @@ impl Id {
             let mut inner = self.lock();
             inner.over = true;
             inner.state = State::Disconnected;
-            let gone = (inner.port.take(), inner.connector.take());
+            let gone = (inner.port.take(), inner.connector.take(), inner.datagrams.take());
             (inner.channel.clone(), inner.alias, gone)
         };
         drop(gone); // disconnects, or rejects, or refuses

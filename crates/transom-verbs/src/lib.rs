@@ -28,6 +28,7 @@ mod queue_pair;
 mod receive;
 mod rendezvous;
 mod requests;
+mod resolution;
 mod status;
 #[allow(unsafe_code, reason = "signals of threads, and errno")]
 mod sys;

@@ -106,3 +106,9 @@ fn connects_that_are_refused() {
 fn datagrams() {
     run("datagrams");
 }
+
+/// Verbs V111, Verbs V112, Verbs V113, Verbs V127, Verbs V133, Verbs V135.
+#[test]
+fn services_of_port_space_udp() {
+    run("services");
+}

@@ -107,7 +107,6 @@ fn v10_layouts_are_those_of_the_headers() {
             ("rdma_route", "sgid") => "addr.addr.ibaddr.sgid".into(),
             ("rdma_route", "dgid") => "addr.addr.ibaddr.dgid".into(),
             ("rdma_route", "pkey") => "addr.addr.ibaddr.pkey".into(),
-            ("rdma_cm_event", "conn") => "param.conn".into(),
             (_, member) => member.into(),
         })
     };

@@ -55,15 +55,30 @@ pub struct rdma_conn_param {
 }
 
 #[repr(C)]
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
+pub struct rdma_ud_param {
+    pub private_data: *const c_void,
+    pub private_data_len: u8,
+    pub ah_attr: ibv_ah_attr,
+    pub qp_num: u32,
+    pub qkey: u32,
+}
+
+/// The parameters of a connection, or of a service of port space UDP.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub union rdma_event_param {
+    pub conn: rdma_conn_param,
+    pub ud: rdma_ud_param,
+}
+
+#[repr(C)]
 pub struct rdma_cm_event {
     pub id: *mut rdma_cm_id,
     pub listen_id: *mut rdma_cm_id,
     pub event: c_uint,
     pub status: c_int,
-    pub conn: rdma_conn_param,
-    /// The rest of the union with the parameters of a datagram id.
-    pub ud_rest: [u64; 4],
+    pub param: rdma_event_param,
 }
 
 #[repr(C)]

@@ -732,7 +732,8 @@ layouts! {
     rdma_route 312 { src_addr 0, dst_addr 128, sgid 256, dgid 272, pkey 288, path_rec 296, num_paths 304 }
     rdma_event_channel 4 { fd 0 }
     rdma_conn_param 24 { private_data 0, private_data_len 8, responder_resources 9, initiator_depth 10, flow_control 11, retry_count 12, rnr_retry_count 13, srq 14, qp_num 16 }
-    rdma_cm_event 80 { id 0, listen_id 8, event 16, status 20, conn 24 }
+    rdma_ud_param 56 { private_data 0, private_data_len 8, ah_attr 16, qp_num 48, qkey 52 }
+    rdma_cm_event 80 { id 0, listen_id 8, event 16, status 20, param 24 }
     rdma_addrinfo 96 {
         ai_flags 0, ai_family 4, ai_qp_type 8, ai_port_space 12, ai_src_len 16, ai_dst_len 20, ai_src_addr 24,
         ai_dst_addr 32, ai_src_canonname 40, ai_dst_canonname 48, ai_route_len 56, ai_route 64, ai_connect_len 72,

@@ -92,8 +92,13 @@ unsafe fn create_qp(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_ex) -> Resu
             attr.recv_cq = cq;
         }
         let made = create_ex(attr).and_then(|qp| {
-            let (mut found, mask) = shell.id.attributes(qps::INIT)?;
-            checked(ibv_modify_qp(qp, &raw mut found, mask as c_int))?;
+            // A queue pair of datagrams waits for no connection.
+            let datagrams = shell.id.is_datagrams();
+            let last = if datagrams { qps::RTS } else { qps::INIT };
+            for state in qps::INIT..=last {
+                let (mut found, mask) = shell.id.attributes(state)?;
+                checked(ibv_modify_qp(qp, &raw mut found, mask as c_int))?;
+            }
             Ok(qp)
         });
         shell.head.qp = made.inspect_err(|_| destroy_queues(shell))?;

@@ -112,11 +112,13 @@ fn shell(
     event: Event,
     owner: Arc<Id>,
 ) -> *mut rdma_cm_event {
+    let datagrams = event.id.is_datagrams();
     let Event { kind, status, private, responder_resources, initiator_depth, alias, .. } = event;
     let private_data = if private.is_empty() { std::ptr::null() } else { private.as_ptr().cast() };
+    let private_data_len = u8::try_from(private.len()).unwrap_or(u8::MAX);
     let conn = rdma_conn_param {
         private_data,
-        private_data_len: u8::try_from(private.len()).unwrap_or(u8::MAX),
+        private_data_len,
         responder_resources,
         initiator_depth,
         flow_control: 0,
@@ -125,7 +127,20 @@ fn shell(
         srq: 0,
         qp_num: alias,
     };
-    let head = rdma_cm_event { id, listen_id, event: kind, status, conn, ud_rest: [0; 4] };
+    let service = event.service;
+    let ud = rdma_ud_param {
+        private_data,
+        private_data_len,
+        ah_attr: service.map_or_else(ibv_ah_attr::default, |service| service.attr),
+        qp_num: service.map_or(0, |service| service.number),
+        qkey: service.map_or(0, |service| service.key),
+    };
+    // The longer parameters first, so that every byte of the union has a value.
+    let mut param = rdma_event_param { ud };
+    if !datagrams {
+        param.conn = conn;
+    }
+    let head = rdma_cm_event { id, listen_id, event: kind, status, param };
     Box::into_raw(Box::new(EventShell { head, private, owner })).cast()
 }
 

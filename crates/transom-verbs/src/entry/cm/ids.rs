@@ -15,6 +15,7 @@ use crate::errno::{Errno, Result};
 use crate::gid;
 use crate::limits;
 use crate::queue_pair::QueuePair;
+use crate::resolution;
 
 /// An id as programs hold it.
 #[repr(C)]
@@ -104,7 +105,7 @@ pub(crate) fn give(
         recv_cq: std::ptr::null_mut(),
         srq: std::ptr::null_mut(),
         pd: std::ptr::null_mut(),
-        qp_type: qpt::RC,
+        qp_type: if space == ps::UDP { qpt::UD } else { qpt::RC },
     };
     let shell = IdShell {
         head,
@@ -222,8 +223,7 @@ pub(crate) unsafe extern "C" fn rdma_create_id(
             return Err(Errno::EINVAL);
         }
         match space {
-            ps::TCP => {}
-            ps::UDP => return Err(Errno::EOPNOTSUPP),
+            ps::TCP | ps::UDP => {}
             _ => return Err(Errno::EPROTONOSUPPORT),
         }
         let (_, _, context) = own()?;
@@ -231,7 +231,7 @@ pub(crate) unsafe extern "C" fn rdma_create_id(
         let channel = if synchronous { ChannelShell::give()? } else { channel };
         // SAFETY: a channel of the program's, or the one above.
         let events = unsafe { ChannelShell::look(channel) }?.events.clone();
-        let made = Id::new(&context, &events);
+        let made = Id::new(&context, &events, space == ps::UDP);
         let given = give(made, channel, user_context, space, synchronous);
         // SAFETY: the caller's pointer.
         unsafe { id.write(given) };
@@ -429,7 +429,9 @@ pub(crate) unsafe extern "C" fn rdma_connect(
         // SAFETY: an id and parameters of the program's.
         unsafe {
             let shell = look(id)?;
-            let (parameters, private) = parameters(given, cm::CONNECT_DATA)?;
+            let datagrams = shell.id.is_datagrams();
+            let most = if datagrams { resolution::QUESTION_DATA } else { cm::CONNECT_DATA };
+            let (parameters, private) = parameters(given, most)?;
             let pair = queue_pair(shell.head.qp)?;
             shell.id.connect(pair.as_ref(), parameters, private)?;
             finish(shell)?;
@@ -459,8 +461,15 @@ pub(crate) unsafe extern "C" fn rdma_accept(
         // SAFETY: an id and parameters of the program's.
         unsafe {
             let shell = look(id)?;
-            let (parameters, private) = parameters(given, cm::ACCEPT_DATA)?;
             let pair = queue_pair(shell.head.qp)?;
+            if shell.id.is_datagrams() {
+                let (_, private) = parameters(given, resolution::ANSWER_DATA)?;
+                let named = given.as_ref().map(|given| given.qp_num);
+                let number = pair.map(|pair| pair.number).or(named).ok_or(Errno::EINVAL)?;
+                shell.id.accept_service(number, private)?;
+                return Ok(0);
+            }
+            let (parameters, private) = parameters(given, cm::ACCEPT_DATA)?;
             shell.id.accept(pair.as_ref(), parameters, private)?;
             show_state(shell.head.qp);
             finish(shell)?;

@@ -1,0 +1,386 @@
+//! Resolution of services: how an id of port space UDP finds the queue pair number behind a port of the
+//! peer's (Verbs V135). A question and its answer are one UDP datagram each; the side that asks repeats
+//! its question, and the side that answers remembers its answers for as long.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use transom_engine::raw;
+
+use crate::abi::{cm_event, ibv_ah_attr};
+use crate::cm::{Event, Id, REJECT_DATA, REJECTED_BY_PROGRAM, State, padded};
+use crate::errno::{Errno, Result};
+use crate::timers;
+
+/// Bytes of private data that a question and an answer may bring, and that programs find.
+pub(crate) const QUESTION_DATA: usize = 180;
+pub(crate) const ANSWER_DATA: usize = 136;
+/// The key of queue pairs of port space UDP.
+pub(crate) const KEY: u32 = 0x0123_4567;
+/// When a question is repeated, and when it is given up.
+const REPETITION: Duration = Duration::from_millis(100);
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long an answer is remembered, and of how many questions a listener knows at a time.
+const MEMORY: Duration = Duration::from_secs(10);
+const MOST_KNOWN: usize = 4096;
+
+const MAGIC: [u8; 4] = *b"TVSR";
+const VERSION: u8 = 1;
+const QUESTION: u8 = 1;
+const ANSWER: u8 = 2;
+/// Bytes before the private data of either.
+const QUESTION_HEADER: usize = 20;
+const ANSWER_HEADER: usize = 28;
+
+type Nonce = [u8; 8];
+
+/// What the answer says: where datagrams go, or that there is no such service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Answer {
+    status: u32,
+    number: u32,
+    key: u32,
+}
+
+fn head(kind: u8, length: usize, nonce: Nonce) -> Vec<u8> {
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend([VERSION, kind]);
+    bytes.extend((length as u16).to_be_bytes());
+    bytes.extend(nonce);
+    bytes
+}
+
+fn encode_question(nonce: Nonce, private: &[u8]) -> Vec<u8> {
+    let mut bytes = head(QUESTION, private.len(), nonce);
+    bytes.extend([0; 4]); // the number of the queue pair that asks: none
+    bytes.extend(private);
+    bytes
+}
+
+fn encode_answer(nonce: Nonce, answer: Answer, private: &[u8]) -> Vec<u8> {
+    let mut bytes = head(ANSWER, private.len(), nonce);
+    for word in [answer.status, answer.number, answer.key] {
+        bytes.extend(word.to_be_bytes());
+    }
+    bytes.extend(private);
+    bytes
+}
+
+/// The random bytes of a message of this kind, and what is behind the head, whose private data has the
+/// length that it says.
+fn decode(bytes: &[u8], kind: u8, header: usize, most: usize) -> Option<(Nonce, &[u8], &[u8])> {
+    let (head, private) = bytes.split_at_checked(header)?;
+    let (head, rest) = head.split_first_chunk::<16>()?;
+    let [m0, m1, m2, m3, version, its_kind, l0, l1, nonce @ ..] = *head;
+    let length = usize::from(u16::from_be_bytes([l0, l1]));
+    let fits = [m0, m1, m2, m3] == MAGIC && version == VERSION && its_kind == kind;
+    (fits && private.len() == length && length <= most).then_some((nonce, rest, private))
+}
+
+fn decode_question(bytes: &[u8]) -> Option<(Nonce, &[u8])> {
+    let (nonce, _, private) = decode(bytes, QUESTION, QUESTION_HEADER, QUESTION_DATA)?;
+    Some((nonce, private))
+}
+
+fn decode_answer(bytes: &[u8]) -> Option<(Nonce, Answer, &[u8])> {
+    let (nonce, words, private) = decode(bytes, ANSWER, ANSWER_HEADER, REJECT_DATA)?;
+    let mut words = words.chunks_exact(4).filter_map(|word| word.try_into().ok());
+    let mut next = || words.next().map(u32::from_be_bytes);
+    let answer = Answer { status: next()?, number: next()? & 0xff_ffff, key: next()? };
+    Some((nonce, answer, private))
+}
+
+// ---- the side that answers -----------------------------------------------------------------------
+
+/// Questions that a listener has had of late.
+#[derive(Debug, Default)]
+pub(crate) struct Known(Mutex<Vec<Asked>>);
+
+#[derive(Debug)]
+struct Asked {
+    peer: SocketAddr,
+    nonce: Nonce,
+    since: Instant,
+    /// `None`: the program has it still.
+    answer: Option<Vec<u8>>,
+}
+
+/// What is to be done with a question.
+enum Next {
+    New,
+    Repeat(Vec<u8>),
+    Nothing,
+}
+
+impl Known {
+    fn lock(&self) -> MutexGuard<'_, Vec<Asked>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn asked(&self, peer: SocketAddr, nonce: Nonce, now: Instant) -> Next {
+        let mut all = self.lock();
+        all.retain(|asked| asked.answer.is_none() || now - asked.since < MEMORY);
+        match all.iter().find(|asked| (asked.peer, asked.nonce) == (peer, nonce)) {
+            Some(Asked { answer: Some(answer), .. }) => Next::Repeat(answer.clone()),
+            Some(_) => Next::Nothing,
+            None if all.len() >= MOST_KNOWN => Next::Nothing,
+            None => {
+                all.push(Asked { peer, nonce, since: now, answer: None });
+                Next::New
+            }
+        }
+    }
+
+    fn answered(&self, peer: SocketAddr, nonce: Nonce, answer: &[u8]) {
+        let mut all = self.lock();
+        let mut of = all.iter_mut().filter(|asked| (asked.peer, asked.nonce) == (peer, nonce));
+        if let Some(asked) = of.next() {
+            (asked.since, asked.answer) = (Instant::now(), Some(answer.to_vec()));
+        }
+    }
+}
+
+/// A question that a program has to answer. Dropping it rejects.
+#[derive(Debug)]
+pub(crate) struct Question {
+    port: Arc<raw::DatagramPort>,
+    known: Weak<Known>,
+    peer: SocketAddr,
+    local: IpAddr,
+    nonce: Nonce,
+    answered: bool,
+}
+
+impl Question {
+    fn answer(&mut self, answer: Answer, private: &[u8]) {
+        let bytes = encode_answer(self.nonce, answer, private);
+        self.answered = true;
+        if let Some(known) = self.known.upgrade() {
+            known.answered(self.peer, self.nonce, &bytes);
+        }
+        let _ = self.port.send(self.local, self.peer, &bytes); // a lost one is asked for again
+    }
+
+    /// Datagrams go to the queue pair `number`.
+    pub(crate) fn accept(mut self, number: u32, private: &[u8]) {
+        self.answer(Answer { status: 0, number, key: KEY }, private);
+    }
+
+    pub(crate) fn reject(mut self, private: &[u8]) {
+        let status = REJECTED_BY_PROGRAM.unsigned_abs();
+        self.answer(Answer { status, number: 0, key: 0 }, private);
+    }
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        if !self.answered {
+            let status = REJECTED_BY_PROGRAM.unsigned_abs();
+            self.answer(Answer { status, number: 0, key: 0 }, &[]);
+        }
+    }
+}
+
+// ---- ids -----------------------------------------------------------------------------------------
+
+/// The part of an id that is of port space UDP.
+#[derive(Debug, Default)]
+pub(crate) struct Datagrams {
+    /// The id's port.
+    port: Option<Arc<raw::DatagramPort>>,
+    known: Arc<Known>,
+    /// The question that the program has to answer.
+    question: Option<Question>,
+    /// The random bytes of its own question.
+    nonce: Option<Nonce>,
+}
+
+impl Datagrams {
+    pub(crate) fn asked(question: Question) -> Datagrams {
+        Datagrams { question: Some(question), ..Datagrams::default() }
+    }
+
+    pub(crate) fn is_bound(&self) -> bool {
+        self.port.is_some()
+    }
+
+    pub(crate) fn take_question(&mut self) -> Option<Question> {
+        self.question.take()
+    }
+}
+
+/// The attributes of the address handle and the queue pair that an answer brings.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Service {
+    pub(crate) attr: ibv_ah_attr,
+    pub(crate) number: u32,
+    pub(crate) key: u32,
+}
+
+/// Take the UDP port of `address` for an id; where it is.
+pub(crate) fn take_port(
+    id: &Arc<Id>,
+    part: &mut Datagrams,
+    address: SocketAddr,
+) -> Result<SocketAddr> {
+    let to = Arc::downgrade(id);
+    let sink = move |bytes: &[u8], from: SocketAddr, local: IpAddr| {
+        if let Some(id) = to.upgrade() {
+            arrived(&id, bytes, from, local);
+        }
+    };
+    let port = id.context.adapter.datagram_port(address, sink)?;
+    let taken = port.address()?;
+    part.port = Some(Arc::new(port));
+    Ok(taken)
+}
+
+fn arrived(id: &Arc<Id>, bytes: &[u8], from: SocketAddr, local: IpAddr) {
+    if let Some((nonce, private)) = decode_question(bytes) {
+        asked(id, nonce, private, from, local);
+    } else if let Some((nonce, answer, private)) = decode_answer(bytes) {
+        answered(id, nonce, answer, private, from);
+    }
+}
+
+/// A peer asks a listening id.
+fn asked(id: &Arc<Id>, nonce: Nonce, private: &[u8], from: SocketAddr, local: IpAddr) {
+    let (port, known) = {
+        let inner = id.lock();
+        match (&inner.datagrams, inner.state) {
+            (Some(Datagrams { port: Some(port), known, .. }), State::Listening) => {
+                (port.clone(), known.clone())
+            }
+            _ => return,
+        }
+    };
+    match known.asked(from, nonce, Instant::now()) {
+        Next::Nothing => {}
+        Next::Repeat(answer) => {
+            let _ = port.send(local, from, &answer);
+        }
+        Next::New => {
+            let known = Arc::downgrade(&known);
+            let question = Question { port, known, peer: from, local, nonce, answered: false };
+            id.requested_service(question, (local, from), padded(private.to_vec(), QUESTION_DATA));
+        }
+    }
+}
+
+/// An id asks its peer for the service; ESTABLISHED, REJECTED or UNREACHABLE follows.
+pub(crate) fn ask(id: &Arc<Id>, private: &[u8]) -> Result {
+    let seed = raw::random_seed().map_err(|_| Errno::EIO)?;
+    let nonce: Nonce = seed.first_chunk().copied().ok_or(Errno::EIO)?;
+    if let Some(part) = &mut id.lock().datagrams {
+        part.nonce = Some(nonce);
+    }
+    repeat(id, nonce, encode_question(nonce, private).into(), Instant::now());
+    Ok(())
+}
+
+fn repeat(id: &Arc<Id>, nonce: Nonce, question: Arc<[u8]>, since: Instant) {
+    let (port, local, peer) = {
+        let inner = id.lock();
+        let part = inner.datagrams.as_ref().filter(|part| part.nonce == Some(nonce));
+        let port = part.and_then(|part| part.port.clone());
+        let (Some(port), Some(local), Some(peer)) = (port, inner.local, inner.peer) else { return };
+        if inner.state != State::Connecting {
+            return;
+        }
+        (port, local.ip(), peer)
+    };
+    if since.elapsed() >= PATIENCE {
+        id.lock().state = State::Disconnected;
+        return id.raise(cm_event::UNREACHABLE, -Errno::ETIMEDOUT.0, Vec::new());
+    }
+    let _ = port.send(local, peer, &question); // repeated anyway
+    let later = Arc::downgrade(id);
+    timers::after(REPETITION, move || {
+        if let Some(id) = later.upgrade() {
+            repeat(&id, nonce, question, since);
+        }
+    });
+}
+
+/// The peer has answered, unless somebody else has.
+fn answered(id: &Arc<Id>, nonce: Nonce, answer: Answer, private: &[u8], from: SocketAddr) {
+    let (own, peer) = {
+        let mut inner = id.lock();
+        let mine = inner.datagrams.as_ref().is_some_and(|part| part.nonce == Some(nonce));
+        if !mine || inner.state != State::Connecting || inner.peer != Some(from) {
+            return;
+        }
+        let accepted = answer.status == 0;
+        inner.state = if accepted { State::Established } else { State::Disconnected };
+        (inner.local, from)
+    };
+    if answer.status != 0 {
+        let status = i32::try_from(answer.status).unwrap_or(REJECTED_BY_PROGRAM);
+        return id.raise(cm_event::REJECTED, status, padded(private.to_vec(), REJECT_DATA));
+    }
+    let Some(own) = own else { return };
+    let service = Service {
+        attr: id.address_attributes(own.ip(), peer.ip()),
+        number: answer.number,
+        key: answer.key,
+    };
+    let private = padded(private.to_vec(), ANSWER_DATA);
+    id.push(Event { private, service: Some(service), ..id.event(cm_event::ESTABLISHED) });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONCE: Nonce = [1, 2, 3, 4, 5, 6, 7, 8];
+
+    #[test]
+    fn v135_a_question_byte_for_byte_and_back() {
+        let bytes = encode_question(NONCE, b"ab");
+        let expected = b"TVSR\x01\x01\x00\x02\x01\x02\x03\x04\x05\x06\x07\x08\x00\x00\x00\x00ab";
+        assert_eq!(bytes, expected);
+        assert_eq!(decode_question(&bytes), Some((NONCE, &b"ab"[..])));
+    }
+
+    #[test]
+    fn v135_an_answer_byte_for_byte_and_back() {
+        let answer = Answer { status: 28, number: 0x12_3456, key: 0x0123_4567 };
+        let bytes = encode_answer(NONCE, answer, b"ab");
+        let expected = b"TVSR\x01\x02\x00\x02\x01\x02\x03\x04\x05\x06\x07\x08\
+            \x00\x00\x00\x1c\x00\x12\x34\x56\x01\x23\x45\x67ab";
+        assert_eq!(bytes, expected);
+        assert_eq!(decode_answer(&bytes), Some((NONCE, answer, &b"ab"[..])));
+    }
+
+    #[test]
+    fn v135_other_bytes_are_neither() {
+        let good = encode_question(NONCE, b"ab");
+        for length in 0..good.len() {
+            assert_eq!(decode_question(&good[..length]), None, "{length} bytes");
+        }
+        for at in [0, 4, 5, 7] {
+            let mut bytes = good.clone();
+            bytes[at] ^= 2;
+            assert_eq!(decode_question(&bytes), None, "byte {at}");
+        }
+        assert_eq!(decode_answer(&good), None);
+        assert!(decode_question(&encode_question(NONCE, &[0; QUESTION_DATA])).is_some());
+        assert_eq!(decode_question(&encode_question(NONCE, &[0; QUESTION_DATA + 1])), None);
+    }
+
+    #[test]
+    fn v135_a_repeated_question_gets_the_same_answer_once_there_is_one() {
+        let known = Known::default();
+        let peer: SocketAddr = "192.0.2.1:7".parse().unwrap();
+        let now = Instant::now();
+        let asked = |now| known.asked(peer, NONCE, now);
+        assert!(matches!(asked(now), Next::New));
+        assert!(matches!(asked(now), Next::Nothing), "the program has it");
+        known.answered(peer, NONCE, b"answer");
+        assert!(matches!(asked(now), Next::Repeat(answer) if answer == b"answer"));
+        let other = known.asked("192.0.2.1:8".parse().unwrap(), NONCE, now);
+        assert!(matches!(other, Next::New), "another peer");
+        assert!(matches!(asked(Instant::now() + MEMORY), Next::New), "forgotten");
+    }
+}
