@@ -11,7 +11,7 @@ use crate::sync::pause;
 use crate::token::Place;
 use crate::{
     Access, Actor, CloseReason, ConnectionId, Counts, Denial, DeregisterError, DomainId, Memory,
-    Nanoseconds, Purpose, QueuePairId, Rule, Scope, Segment, Token, Unless, range,
+    Nanoseconds, Purpose, QueuePairId, Rights, Rule, Scope, Segment, Token, Unless, range,
 };
 
 /// Tokens closed under one hold of the control mutex.
@@ -70,6 +70,32 @@ impl Memory {
             places.push(place);
             self.settle(control, &places);
         }
+        Ok(())
+    }
+
+    /// Change the rights of a live region; its token stays. When it returns, no copy is under way that the
+    /// new rights do not permit, and none will begin (Verbs V44).
+    ///
+    /// # Errors
+    /// [`DeregisterError::NotLive`] if `region` names no live region, [`DeregisterError::Busy`] for one
+    /// with windows, whose rights were judged by those of the region: then nothing has changed.
+    pub fn set_rights(
+        &self,
+        region: Token,
+        rights: Rights,
+        now: Nanoseconds,
+    ) -> Result<(), DeregisterError> {
+        let mut control = self.lock();
+        let live = |head: Head| !head.is_window() && head.state() == State::Live;
+        let Some((entry, ..)) = self.named(region, live) else {
+            return Err(self.too_late(control, region, now));
+        };
+        let counts = self.count(&mut control, Place::of(region), region);
+        if counts.windows > 0 {
+            return Err(DeregisterError::Busy(counts));
+        }
+        entry.set_rights(rights);
+        drop(self.wait_for(control, region));
         Ok(())
     }
 

@@ -80,6 +80,11 @@ impl Head {
         Head(self.0 & !REASON | bits).in_state(State::Dead)
     }
 
+    pub(crate) fn with_rights(self, rights: Rights) -> Head {
+        let mask = u64::from(u16::MAX) << RIGHTS_SHIFT;
+        Head(self.0 & !mask | u64::from(rights.0) << RIGHTS_SHIFT)
+    }
+
     pub(crate) fn with_many(self, many: bool) -> Head {
         if many { Head(self.0 | MANY) } else { Head(self.0 & !MANY) }
     }
@@ -312,6 +317,12 @@ impl Entry {
         self.head.store(head.0, Ordering::Release);
     }
 
+    /// Give a live region other rights, for accesses that are judged from now on. Readers that have seen
+    /// the old ones may still be at it.
+    pub(crate) fn set_rights(&self, rights: Rights) {
+        self.head.store(self.head().with_rights(rights).0, Ordering::SeqCst);
+    }
+
     /// Reserved becomes live. `false` if it is not reserved (any more).
     pub(crate) fn activate(&self, token: Token) -> bool {
         self.move_on(token, |head| head.in_state(State::Live))
@@ -413,6 +424,8 @@ mod tests {
         }
         assert!(head.with_many(true).is_many() && head.with_standing().is_standing());
         assert_eq!(head.with_many(true).with_many(false), head);
+        assert_eq!(head.with_rights(Rights(0x5a5a)).rights(), Rights(0x5a5a));
+        assert_eq!(head.with_rights(Rights(0x5a5a)).with_rights(Rights(0xa5a5)), head);
         let dead = head.in_state(State::Live).dead(CloseReason::NeverBound);
         assert_eq!((dead.state(), dead.reason()), (State::Dead, CloseReason::NeverBound));
         assert_eq!(dead.dead(CloseReason::Invalidated).reason(), CloseReason::Invalidated);

@@ -163,6 +163,22 @@ impl Region {
         Ok(Region { domain, handle, token, access: flags, base: iova, empty })
     }
 
+    /// Give it other rights, under its key (Verbs V44).
+    ///
+    /// # Safety
+    /// As [`Region::new`], with the same memory.
+    #[allow(unsafe_code, reason = "hands the program's promise on")]
+    pub(crate) unsafe fn set_access(&mut self, host: u64, length: u64, flags: u32) -> Result {
+        let rights = rights(flags)?;
+        if !self.empty {
+            let segments = [Segment { host, length }];
+            // SAFETY: this function's contract.
+            unsafe { self.domain.context.adapter.set_rights(self.token, &segments, rights) }?;
+        }
+        self.access = flags;
+        Ok(())
+    }
+
     /// `EBUSY` while a window is bound. When this has returned, no byte moves through it. In a forked
     /// child there is nothing to end (Verbs V146).
     pub(crate) fn deregister(&self) -> Result {

@@ -58,8 +58,12 @@ impl Window {
     /// # Errors
     /// `EINVAL` for rights that no window has, and for a region of another device.
     pub(crate) fn bind(&self, key: u32, part: &Part<'_>) -> Result<(Operation, u32)> {
-        const KNOWN: u32 =
-            access::REMOTE_WRITE | access::REMOTE_READ | access::REMOTE_ATOMIC | access::ZERO_BASED;
+        // LOCAL_WRITE says nothing of a window, and programs pass it with the remote rights.
+        const KNOWN: u32 = access::LOCAL_WRITE
+            | access::REMOTE_WRITE
+            | access::REMOTE_READ
+            | access::REMOTE_ATOMIC
+            | access::ZERO_BASED;
         let context = &self.domain.context;
         let foreign = |region: &Region| !Arc::ptr_eq(&region.domain.context, context);
         if part.access & !KNOWN != 0 || part.region.is_some_and(foreign) {

@@ -41,7 +41,13 @@ fn queue_pairs_find_each_other_by_number() {
 
 #[test]
 fn connections_of_rdma_cm() {
-    clients(&["rping", "ucmatose", "rdma_server"]);
+    clients(&["rping", "ucmatose", "udaddy", "rdma_server"]);
+}
+
+/// The tests of rdma-core itself, in Python.
+#[test]
+fn the_tests_of_pyverbs() {
+    clients(&["PYVERBS"]);
 }
 
 #[test]

@@ -91,6 +91,14 @@ impl From<WindowError> for Error {
     }
 }
 
+/// Whether the pages are there, and can be written if the rights write.
+fn check_segments(segments: &[Segment], rights: Rights) -> Result<()> {
+    let write = rights.intersects(Rights::LOCAL_WRITE | Rights::REMOTE_WRITE | Rights::READ_SINK);
+    let ranges = segments.iter().map(|segment| (segment.host, segment.length));
+    sys::check_ranges(ranges, write)
+        .map_err(|e| Error::caller(Status::LocalAccess, format!("register: {e}")))
+}
+
 impl Adapter {
     /// A new protection domain.
     ///
@@ -176,12 +184,7 @@ impl Adapter {
         rights: Rights,
     ) -> Result<Token> {
         self.0.present()?;
-        let write = rights.contains(Rights::LOCAL_WRITE)
-            || rights.contains(Rights::REMOTE_WRITE)
-            || rights.contains(Rights::READ_SINK);
-        let ranges = segments.iter().map(|segment| (segment.host, segment.length));
-        sys::check_ranges(ranges, write)
-            .map_err(|e| Error::caller(Status::LocalAccess, format!("register: {e}")))?;
+        check_segments(segments, rights)?;
         // SAFETY: this function's contract.
         unsafe { self.register_in(Scope::Domain(domain.0), base, segments, rights) }
     }
@@ -218,6 +221,29 @@ impl Adapter {
         })?;
         shared.made(token, || None);
         Ok(token)
+    }
+
+    /// Change the rights of a region, under its token. When this returns, nothing is read or written
+    /// through it any more that the new rights do not permit (Verbs V44).
+    ///
+    /// # Safety
+    /// As [`Adapter::register`] with these rights.
+    ///
+    /// # Errors
+    /// `DeviceBusy` while windows are bound; `LocalAccess` if the memory is not there, or read-only where
+    /// the rights write; `InvalidParameter(0)` if the token is not that of a registration; `Forked`. A
+    /// refused call changes nothing.
+    #[allow(unsafe_code)] // the promise is the caller's; nothing here relies on it
+    pub unsafe fn set_rights(
+        &self,
+        region: Token,
+        segments: &[Segment],
+        rights: Rights,
+    ) -> Result<()> {
+        let shared = self.0.here()?;
+        check_segments(segments, rights)?;
+        let now = sys::recently().0;
+        shared.memory.set_rights(region, rights, now).map_err(deregister_error)
     }
 
     /// Give a region or a window a name, for messages and for `transom show`: the first

@@ -523,3 +523,66 @@ fn ndk_mr9_segment_lists_are_given_back() {
     }
     assert!(after.iter().all(|bytes| bytes - after[0] < 1000), "{after:?}");
 }
+
+/// Verbs V44: the token stays, and each access is judged by the rights of its moment.
+#[test]
+fn v44_the_rights_of_a_region_change_under_its_token() {
+    let memory = memory();
+    let region = region(&memory, Rights::LOCAL_READ | Rights::REMOTE_READ);
+    let of = |purpose| rule(&memory, &access(purpose, region, BASE, 8));
+    assert_eq!((of(Purpose::RemoteRead), of(Purpose::RemoteWrite)), (None, Some(Rule::Right)));
+    memory.set_rights(region, Rights::REMOTE_WRITE, NOW).unwrap();
+    assert_eq!((of(Purpose::RemoteRead), of(Purpose::RemoteWrite)), (Some(Rule::Right), None));
+    assert_eq!(of(Purpose::LocalSource), Some(Rule::Right));
+    let beyond = access(Purpose::RemoteWrite, region, BASE + SIZE, 8);
+    assert_eq!(rule(&memory, &beyond), Some(Rule::Bounds), "the memory stays what it was");
+    memory.deregister(region, BUSY, NOW).unwrap();
+    assert_eq!(of(Purpose::RemoteWrite), Some(Rule::LiveToken));
+}
+
+/// Verbs V44: a refused change changes nothing.
+#[test]
+fn v44_rights_of_what_is_busy_or_no_region_do_not_change() {
+    let memory = memory();
+    let region = region(&memory, ALL);
+    let window = window(&memory, region, Rights::REMOTE_READ);
+    let busy = memory.set_rights(region, Rights::NONE, NOW);
+    assert!(matches!(busy, Err(DeregisterError::Busy(Counts { windows: 1, .. }))));
+    let read = |token| rule(&memory, &access(Purpose::RemoteRead, token, BASE + 0x1000, 8));
+    assert_eq!((read(region), read(window)), (None, None));
+    for token in [window, Token(0), Token(region.0 ^ 1)] {
+        let refused = memory.set_rights(token, Rights::NONE, NOW);
+        assert!(matches!(refused, Err(DeregisterError::NotLive(_))));
+    }
+    assert_eq!(read(window), None);
+    memory.close(window, None, NOW).unwrap();
+    memory.set_rights(region, Rights::NONE, NOW).unwrap();
+    memory.deregister(region, BUSY, NOW).unwrap();
+    let gone = memory.set_rights(region, ALL, NOW);
+    assert!(matches!(gone, Err(DeregisterError::NotLive(_))));
+    let standing = memory.reserve_region(Scope::Domain(DOMAIN)).unwrap();
+    let empty = memory.set_rights(standing, ALL, NOW);
+    assert!(matches!(empty, Err(DeregisterError::NotLive(_))), "it has no memory yet");
+}
+
+/// Verbs V44: a copy that the old rights permitted is over when the change returns.
+#[test]
+fn v44_a_change_of_rights_waits_for_the_copy_under_way() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let memory = memory();
+    let region = region(&memory, ALL);
+    let read = access(Purpose::RemoteRead, region, BASE, 8);
+    let mut lane = memory.lane();
+    let copy = memory.check(&mut lane, &read, NOW).unwrap();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let changer = scope.spawn(|| {
+            memory.set_rights(region, Rights::NONE, NOW).unwrap();
+            assert!(over.load(Ordering::SeqCst), "the copy was still under way");
+        });
+        until("the rights have changed", || rule(&memory, &read) == Some(Rule::Right));
+        over.store(true, Ordering::SeqCst);
+        drop(copy);
+        changer.join().unwrap();
+    });
+}

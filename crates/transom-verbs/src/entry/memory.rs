@@ -158,6 +158,13 @@ pub(crate) unsafe extern "C" fn ibv_rereg_mr(
         if !Arc::ptr_eq(&domain.context, &shell.body.domain.context) {
             return Err(Errno::EINVAL);
         }
+        let zero_based = |access: u32| access & access::ZERO_BASED;
+        let moves = zero_based(access as u32) != zero_based(shell.body.access);
+        if flags == ACCESS && !moves {
+            let (host, length) = (shell.head.addr.expose_provenance() as u64, shell.head.length);
+            // SAFETY: the contract of `ibv_reg_mr`: the program's memory stays in place.
+            return unsafe { shell.body.set_access(host, length as u64, access as u32) };
+        }
         let access = if flags & ACCESS == 0 { shell.body.access } else { access as u32 };
         let (addr, length, iova) = match flags & TRANSLATION {
             0 => (shell.head.addr, shell.head.length, shell.body.base),

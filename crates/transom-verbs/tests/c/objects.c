@@ -316,11 +316,18 @@ int main(void) {
         open_end(&h, c, ALL);
         pair_up(&g, &h, DEF);
         struct ibv_mr *r = MADE(ibv_reg_mr_iova(h.pd, h.buf, 4096, 0x7000000000, 1));
+        uint32_t key = r->rkey;
         SUCCEEDS(ibv_rereg_mr(r, 4, NULL, NULL, 0, ALL));
+        CHECK("V44", r->rkey == key && r->lkey == key, "key %x after %x", r->rkey, key);
         strcpy(g.buf, "moved");
         SUCCEEDS(post(&g, 1, IBV_WR_RDMA_WRITE, SIG, g.buf, 6, g.mr->lkey, 0x7000000010, r->rkey));
         EXPECT_WC("V44", g.scq, 1, IBV_WC_SUCCESS);
         CHECK("V44", !strcmp(h.buf + 16, "moved"), "bytes");
+        SUCCEEDS(ibv_rereg_mr(r, 4, NULL, NULL, 0, IBV_ACCESS_LOCAL_WRITE));
+        strcpy(g.buf, "later");
+        SUCCEEDS(post(&g, 2, IBV_WR_RDMA_WRITE, SIG, g.buf, 6, g.mr->lkey, 0x7000000010, key));
+        EXPECT_WC("V44", g.scq, 2, IBV_WC_REM_ACCESS_ERR);
+        CHECK("V44", !strcmp(h.buf + 16, "moved"), "bytes that the new access forbids");
         SUCCEEDS(ibv_dereg_mr(r));
         SUCCEEDS(ibv_destroy_qp(g.qp));
         SUCCEEDS(ibv_destroy_qp(h.qp));
