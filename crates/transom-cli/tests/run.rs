@@ -76,12 +76,33 @@ fn children_find_the_libraries_and_the_path() {
     let said = text(&done.stdout);
     let lines: Vec<&str> = said.lines().collect();
     let libraries = PathBuf::from(lines[0].split(':').next().unwrap());
-    for name in ["libibverbs.so.1", "libibverbs.so", "librdmacm.so.1", "librdmacm.so"] {
+    for name in [
+        "libibverbs.so.1",
+        "libibverbs.so",
+        "librdmacm.so.1",
+        "librdmacm.so",
+        "libtransom_paths.so",
+    ] {
         assert!(libraries.join(name).exists(), "{name} in {}", libraries.display());
     }
     assert_eq!(lines[1..], ["tcp", "1"]);
     let quiet = run(&["--quiet", "--process", "--", "sh", "-c", shown]);
     assert!(text(&quiet.stdout).ends_with("process\n0\n"));
+}
+
+/// Verbs V105: where a program looks for the device in the file system, once it has asked for the list.
+#[test]
+fn the_device_is_found_in_the_file_system() {
+    let looked = "cat /sys/class/infiniband/transom0/ports/1/gid_attrs/types/0; \
+                  test -c /dev/infiniband/uverbs0 && echo there";
+    let asked = format!("ibv_devices > /dev/null && {looked}");
+    if Command::new("ibv_devices").output().is_err() {
+        return eprintln!("SKIPPED: ibv_devices is not installed");
+    }
+    let done = run(&["--quiet", "--", "sh", "-c", &asked]);
+    assert_eq!(text(&done.stdout), "RoCE v2\nthere\n", "{}", text(&done.stderr));
+    let without = run(&["--quiet", "--no-paths", "--", "sh", "-c", looked]);
+    assert_eq!(text(&without.stdout), "", "the kernel has no such device here");
 }
 
 #[test]
@@ -116,7 +137,7 @@ fn links_to_the_libraries_lie_in_a_folder_of_the_user_s() {
     std::fs::create_dir(&built).unwrap();
     let command = PathBuf::from(env!("CARGO_BIN_EXE_transom"));
     std::fs::hard_link(&command, built.join("transom")).unwrap();
-    for name in ["libtransom_verbs.so", "libtransom_rdmacm.so"] {
+    for name in ["libtransom_verbs.so", "libtransom_rdmacm.so", "libtransom_paths.so"] {
         let library = command.parent().unwrap().join("deps").join(name);
         std::fs::hard_link(library, built.join(name)).unwrap();
     }

@@ -64,6 +64,12 @@ fn class(address: IpAddr, loopback: bool) -> Option<u8> {
     })
 }
 
+/// The name of the interface of an index.
+pub(crate) fn interface_name(index: u32) -> Option<String> {
+    let interfaces = raw::interfaces().unwrap_or_default();
+    interfaces.into_iter().map(|i| i.name.to_string()).find(|name| index_of(name) == index)
+}
+
 fn index_of(interface: &str) -> u32 {
     let path = format!("/sys/class/net/{interface}/ifindex");
     let text = std::fs::read_to_string(path).unwrap_or_default();

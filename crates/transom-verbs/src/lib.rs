@@ -32,6 +32,7 @@ mod resolution;
 mod status;
 #[allow(unsafe_code, reason = "signals of threads, and errno")]
 mod sys;
+mod sysfs;
 mod text;
 mod timers;
 mod transitions;

@@ -1,18 +1,23 @@
-//! Where the two libraries are.
+//! Where the libraries are.
 
 use std::fs;
+use std::hash::{Hash, Hasher};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use transom_command::exit::{Exit, Failure, Outcome, system};
 use transom_inspect::Folder;
 
+/// The library that is preloaded for path names.
+pub(super) const PATHS: &str = "libtransom_paths.so";
+
 /// Names that programs know them by, and those that cargo gives them.
-const NAMES: [(&str, &str); 4] = [
+const NAMES: [(&str, &str); 5] = [
     ("libibverbs.so.1", "libtransom_verbs.so"),
     ("libibverbs.so", "libtransom_verbs.so"),
     ("librdmacm.so.1", "libtransom_rdmacm.so"),
     ("librdmacm.so", "libtransom_rdmacm.so"),
+    (PATHS, "libtransom_paths.so"),
 ];
 
 /// A directory that has both under the names that programs look for: `../lib/transom` beside the
@@ -39,6 +44,20 @@ pub(super) fn directory() -> Outcome<PathBuf> {
         )
         .try_this("cargo build")),
     }
+}
+
+/// A directory of this user's alone that stands for `/sys`: the libraries write the device there. The
+/// same device with the same addresses has the same one.
+///
+/// # Errors
+/// A sentence, if there is none.
+pub(super) fn sysfs(device: Option<&str>, addresses: Option<&str>) -> Result<PathBuf, String> {
+    let mut hasher = std::hash::DefaultHasher::new();
+    (device, addresses).hash(&mut hasher);
+    let folder = Folder::of_user().map_err(|error| error.to_string())?;
+    let path = folder.path().join(format!("sys-{:016x}", hasher.finish()));
+    fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(path)
 }
 
 /// Links to libraries that cargo has built: beside them, or in a directory of this user's alone.

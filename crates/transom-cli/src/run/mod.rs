@@ -27,6 +27,9 @@ pub(crate) struct Args {
     /// Load both libraries first: for programs that bring a libibverbs of their own
     #[arg(long)]
     preload: bool,
+    /// Leave path names alone: programs that look for the device in /sys do not find it then
+    #[arg(long)]
+    no_paths: bool,
     /// The device's name [default: transom0]
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
@@ -83,6 +86,24 @@ impl LedgerWord {
 }
 
 impl Args {
+    /// The directory that stands for `/sys`, if there is to be one.
+    fn sysfs(&self) -> Option<std::path::PathBuf> {
+        if self.no_paths {
+            return None;
+        }
+        match library::sysfs(self.device.as_deref(), self.address.as_deref()) {
+            Ok(directory) => Some(directory),
+            Err(error) => {
+                if !self.quiet {
+                    eprintln!(
+                        "transom: programs that look for the device in /sys do not find it: {error}"
+                    );
+                }
+                None
+            }
+        }
+    }
+
     /// Additions to the program's environment.
     fn variables(&self, libraries: &std::path::Path) -> Vec<(&'static str, OsString)> {
         let behind = |name: &'static str, separator: &str| {
@@ -96,12 +117,23 @@ impl Args {
         let mut path = libraries.as_os_str().to_owned();
         path.push(behind("LD_LIBRARY_PATH", ":"));
         let mut all = vec![("LD_LIBRARY_PATH", path)];
+        let mut preloaded = Vec::new();
         if self.preload {
-            let mut both = libraries.join("libibverbs.so.1").into_os_string();
-            both.push(":");
-            both.push(libraries.join("librdmacm.so.1"));
-            both.push(behind("LD_PRELOAD", ":"));
-            all.push(("LD_PRELOAD", both));
+            preloaded
+                .extend(["libibverbs.so.1", "librdmacm.so.1"].map(|name| libraries.join(name)));
+        }
+        if let Some(sysfs) = self.sysfs() {
+            all.push(("TRANSOM_SYSFS", sysfs.into()));
+            preloaded.push(libraries.join(library::PATHS));
+        }
+        if !preloaded.is_empty() {
+            let mut list = OsString::new();
+            for library in preloaded {
+                list.push(if list.is_empty() { "" } else { ":" });
+                list.push(library);
+            }
+            list.push(behind("LD_PRELOAD", ":"));
+            all.push(("LD_PRELOAD", list));
         }
         if self.tcp {
             all.push(("TRANSOM_PATH", "tcp".into()));

@@ -11,6 +11,7 @@ use crate::entry::{self, minus_one, number, pointer, quiet, stubs};
 use crate::environment;
 use crate::errno::{Errno, Result};
 use crate::gid::{self, Gid};
+use crate::sysfs;
 
 /// The one device. Vendor libraries look behind the structure whether a device is theirs (Verbs V19).
 #[repr(C)]
@@ -67,7 +68,11 @@ fn gids(fresh: bool) -> Vec<Gid> {
 /// A list of one device behind its null-terminated pointers.
 pub(crate) unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device {
     pointer(|| {
-        gids(true);
+        let found = gids(true);
+        if let Some(sysfs) = environment::variable("TRANSOM_SYSFS") {
+            // Programs that look there do without, where that cannot be written.
+            let _ = sysfs::write(sysfs.as_ref(), &environment::device(), &found);
+        }
         if !count.is_null() {
             // SAFETY: the caller's number.
             unsafe { count.write(1) };

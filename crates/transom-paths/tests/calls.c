@@ -1,0 +1,113 @@
+/* Each call that takes a path finds a file of the device's where TRANSOM_SYSFS says, and leaves other
+ * files alone. Argument: the directory. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FILE_OF "/sys/class/infiniband/transom0/node_type"
+#define DIRECTORY "/sys/class/infiniband/transom0"
+#define LINK_OF "/sys/class/infiniband/transom0/link"
+#define CHARACTER "/dev/infiniband/uverbs0"
+
+int __open_2(const char *, int);
+int __open64_2(const char *, int);
+int __openat_2(int, const char *, int);
+int __openat64_2(int, const char *, int);
+int __xstat(int, const char *, struct stat *);
+int __xstat64(int, const char *, struct stat64 *);
+int __lxstat(int, const char *, struct stat *);
+int __lxstat64(int, const char *, struct stat64 *);
+int __fxstatat(int, int, const char *, struct stat *, int);
+int __fxstatat64(int, int, const char *, struct stat64 *, int);
+char *__realpath_chk(const char *, char *, size_t);
+
+static int failures;
+#define CHECK(cond)                                                              \
+    do {                                                                         \
+        errno = 0;                                                               \
+        if (!(cond)) {                                                           \
+            failures++;                                                          \
+            printf("FAIL line %d: %s (errno %d)\n", __LINE__, #cond, errno);     \
+        }                                                                        \
+    } while (0)
+static int reads(int fd) {
+    char text[16] = "";
+    ssize_t count = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    return count == 6 && !strcmp(text, "1: CA\n");
+}
+static int file_reads(FILE *file) {
+    int fd = file ? dup(fileno(file)) : -1;
+    if (file)
+        fclose(file);
+    return reads(fd);
+}
+int main(int count, char **arguments) {
+    if (count != 2)
+        return 2;
+    char expected[PATH_MAX], found[PATH_MAX];
+    snprintf(expected, sizeof expected, "%s/class/infiniband/transom0/node_type", arguments[1]);
+    struct stat s;
+    struct stat64 l;
+    struct statx x;
+    CHECK(reads(open(FILE_OF, O_RDONLY)));
+    CHECK(reads(open64(FILE_OF, O_RDONLY)));
+    CHECK(reads(openat(AT_FDCWD, FILE_OF, O_RDONLY)));
+    CHECK(reads(openat64(AT_FDCWD, FILE_OF, O_RDONLY)));
+    CHECK(reads(__open_2(FILE_OF, O_RDONLY)));
+    CHECK(reads(__open64_2(FILE_OF, O_RDONLY)));
+    CHECK(reads(__openat_2(AT_FDCWD, FILE_OF, O_RDONLY)));
+    CHECK(reads(__openat64_2(AT_FDCWD, FILE_OF, O_RDONLY)));
+    CHECK(file_reads(fopen(FILE_OF, "r")));
+    CHECK(file_reads(fopen64(FILE_OF, "r")));
+    CHECK(stat(FILE_OF, &s) == 0 && s.st_size == 6);
+    CHECK(stat64(FILE_OF, &l) == 0 && l.st_size == 6);
+    CHECK(lstat(LINK_OF, &s) == 0 && S_ISLNK(s.st_mode));
+    CHECK(lstat64(LINK_OF, &l) == 0 && S_ISLNK(l.st_mode));
+    CHECK(fstatat(AT_FDCWD, FILE_OF, &s, 0) == 0 && s.st_size == 6);
+    CHECK(fstatat64(AT_FDCWD, FILE_OF, &l, 0) == 0 && l.st_size == 6);
+    CHECK(__xstat(1, FILE_OF, &s) == 0 && s.st_size == 6);
+    CHECK(__xstat64(1, FILE_OF, &l) == 0 && l.st_size == 6);
+    CHECK(__lxstat(1, LINK_OF, &s) == 0 && S_ISLNK(s.st_mode));
+    CHECK(__lxstat64(1, LINK_OF, &l) == 0 && S_ISLNK(l.st_mode));
+    CHECK(__fxstatat(1, AT_FDCWD, FILE_OF, &s, 0) == 0 && s.st_size == 6);
+    CHECK(__fxstatat64(1, AT_FDCWD, FILE_OF, &l, 0) == 0 && l.st_size == 6);
+    CHECK(statx(AT_FDCWD, FILE_OF, 0, STATX_SIZE, &x) == 0 && x.stx_size == 6);
+    CHECK(access(FILE_OF, R_OK) == 0);
+    CHECK(faccessat(AT_FDCWD, FILE_OF, R_OK, 0) == 0);
+    DIR *directory = opendir(DIRECTORY);
+    CHECK(directory != NULL);
+    if (directory)
+        closedir(directory);
+    struct dirent **names;
+    CHECK(scandir(DIRECTORY, &names, NULL, alphasort) == 4); /* two of them are . and .. */
+    struct dirent64 **names64;
+    CHECK(scandir64(DIRECTORY, &names64, NULL, alphasort64) == 4);
+    CHECK(readlink(LINK_OF, found, sizeof found) == 9 && !strncmp(found, "node_type", 9));
+    CHECK(readlinkat(AT_FDCWD, LINK_OF, found, sizeof found) == 9);
+    CHECK(realpath(FILE_OF, found) == found && !strcmp(found, expected));
+    CHECK(__realpath_chk(LINK_OF, found, sizeof found) == found && !strcmp(found, expected));
+    char *canonical = canonicalize_file_name(LINK_OF);
+    CHECK(canonical && !strcmp(canonical, expected));
+    /* UCX asks this of the device. */
+    CHECK(stat(CHARACTER, &s) == 0 && S_ISCHR(s.st_mode) && access(CHARACTER, R_OK | W_OK) == 0);
+
+    /* What is not there is not there, and other files are what they were. */
+    CHECK(open(DIRECTORY "/none", O_RDONLY) == -1 && access(DIRECTORY "/../../../..", R_OK) == -1);
+    snprintf(found, sizeof found, "%s/new", arguments[1]);
+    int fd = open(found, O_CREAT | O_EXCL | O_WRONLY, 0640);
+    CHECK(fd >= 0 && fstat(fd, &s) == 0 && (s.st_mode & 0777) == 0640);
+    CHECK(stat("/proc/self/status", &s) == 0 && stat(arguments[0], &s) == 0);
+    unsetenv("TRANSOM_SYSFS");
+    CHECK(access(FILE_OF, R_OK) == -1 && stat(CHARACTER, &s) == -1);
+    printf("%d failures\n", failures);
+    return failures != 0;
+}
