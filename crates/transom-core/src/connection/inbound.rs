@@ -165,7 +165,7 @@ impl Connection {
             Event::Done { through } => self.done(cx, through),
             Event::PeerFailed { id, error } => self.peer_failed(cx, id, error),
             Event::Resume => self.blocked = false,
-            Event::CreditWanted => self.credit_wanted = true,
+            Event::CreditWanted => (self.credit_wanted, self.credit_asked) = (true, true),
             Event::WriteAnnounced { token, address, length } => {
                 self.used(cx);
                 let judged = self.remote(Purpose::RemoteWrite, length, |accessor| {

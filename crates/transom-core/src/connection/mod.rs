@@ -141,6 +141,8 @@ pub struct Connection {
     short_since: Option<Time>,
     /// The peer asks for a receive of the shared queue.
     credit_wanted: bool,
+    /// The peer has asked for credit since [`Connection::announce`] last looked for a receive.
+    credit_asked: bool,
     /// Receives the wire knows of.
     told_receives: Option<u64>,
     /// Last sign of life.
@@ -199,6 +201,7 @@ impl Connection {
             blocked_until: None,
             short_since: None,
             credit_wanted: false,
+            credit_asked: false,
             told_receives: None,
             heard: now,
             owing: now,
@@ -454,6 +457,7 @@ impl Connection {
                 self.wire.has_output()
                     || self.execution.as_ref().is_some_and(|execution| {
                         execution.under_way.is_some()
+                            || (self.credit_asked && self.ended.is_none())
                             || (!self.blocked && execution.startable().is_some())
                     })
             }

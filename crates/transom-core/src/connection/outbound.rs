@@ -80,6 +80,8 @@ impl Connection {
             return;
         }
         let Some(execution) = &mut self.execution else { return };
+        // A queue that is empty now has this connection run when a receive is posted.
+        self.credit_asked = false;
         if execution.shared {
             let first = self.told_receives.is_none();
             let granted = self.credit_wanted

@@ -58,6 +58,40 @@ fn a_connection_that_is_over_takes_no_shared_receive() {
     assert_eq!(pair.hosts[PASSIVE].outcomes(), []);
 }
 
+/// A peer whose Send waits for a receive of a shared queue asks for it. The question is something to be
+/// answered now, not when something else is to be sent; and once, if the queue is empty: then the
+/// connection is run when a receive is posted.
+#[test]
+fn a_peer_that_asks_for_credit_is_answered_at_once() {
+    let mut config = PairConfig::new(&dialect::ND2);
+    config.hosts[PASSIVE].shared = true;
+    let mut pair = Pair::connected_with(config);
+    pair.pump();
+    for (round, receives) in [(1, 1_usize), (2, 0)] {
+        let now = pair.now;
+        for _ in 0..receives {
+            pair.hosts[PASSIVE].post_receive(20, &[]).unwrap();
+        }
+        pair.hosts[ACTIVE].post(round, Operation::Send, Flags::NONE, &[]).unwrap();
+        let wants = |pair: &Pair| pair.hosts[PASSIVE].connection.as_ref().unwrap().wants_write();
+        assert!(!wants(&pair), "not asked yet");
+        let mut question = OutBuffer { bytes: Vec::new(), limit: 1 << 16 };
+        pair.hosts[ACTIVE].transmit(now, &mut question);
+        pair.hosts[PASSIVE].receive(now, &question.bytes);
+        assert!(wants(&pair), "asked, with {receives} receives");
+        let mut answer = OutBuffer { bytes: Vec::new(), limit: 1 << 16 };
+        pair.hosts[PASSIVE].transmit(now, &mut answer);
+        assert_eq!(answer.bytes.is_empty(), receives == 0);
+        assert!(!wants(&pair), "answered, with {receives} receives");
+        pair.hosts[ACTIVE].receive(now, &answer.bytes);
+        pair.pump();
+        assert_eq!(pair.hosts[ACTIVE].outcomes().len(), receives);
+    }
+    pair.hosts[PASSIVE].post_receive(21, &[]).unwrap();
+    pair.pump();
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), [(2, Status::Success)]);
+}
+
 /// RFC 5042 6.4.3.3: the read that says "ready" counts among those that are under way.
 #[test]
 fn a_read_behind_the_ready_frame_keeps_to_a_limit_of_one() {

@@ -455,7 +455,9 @@ static void v77_v94_no_listener(void) {
     open_device();
     struct side a = make(), b = make();
     CHECK(to_init(a.qp, ALL) == 0);
-    struct ibv_qp_attr attr = rtr(b.qp->qp_num ^ 1);
+    /* The number of neither: indices are drawn at random, and may be neighbours. */
+    uint32_t none = b.qp->qp_num ^ (a.qp->qp_num == (b.qp->qp_num ^ 1) ? 2 : 1);
+    struct ibv_qp_attr attr = rtr(none);
     CHECK(ibv_modify_qp(a.qp, &attr, RTR_MASK) == 0 && to_rts(a.qp, 1, 7) == 0);
     CHECK(post(a, 1, IBV_WR_SEND, all_of(a, 8), 0, 0, 0) == 0);
     expect(a.cq, 1, IBV_WC_RETRY_EXC_ERR);
