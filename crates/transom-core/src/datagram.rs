@@ -39,7 +39,7 @@ pub struct Departure<'a, T> {
     pub immediate: Option<u32>,
     /// The receiver's completion is to be solicited.
     pub solicited: bool,
-    /// Its bytes.
+    /// The bytes.
     pub payload: &'a [u8],
 }
 
@@ -52,13 +52,13 @@ pub struct Datagram<'a> {
     pub key: u32,
     /// Where it came from and where it was sent to, as the receive shows it.
     pub route: &'a [u8; ROUTE_HEADER],
-    /// It came over IPv6.
+    /// The way here was IPv6.
     pub over_ipv6: bool,
     /// Immediate data.
     pub immediate: Option<u32>,
     /// The sender asked for a solicited event.
     pub solicited: bool,
-    /// Its bytes.
+    /// The bytes.
     pub payload: &'a [u8],
 }
 

@@ -106,7 +106,7 @@ pub(crate) struct Inner {
     /// The id's port, which takes Requests once the id listens.
     port: Option<Arc<raw::Listener>>,
     connector: Option<Arc<raw::Connector>>,
-    /// Its part in port space UDP; `None`: it is of port space TCP.
+    /// The part of an id of port space UDP; `None`: of port space TCP.
     pub(crate) datagrams: Option<Datagrams>,
     /// The queue pair that has taken over the connection, or is to.
     joined: Weak<QueuePair>,

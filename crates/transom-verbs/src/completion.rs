@@ -158,7 +158,7 @@ impl Queue {
         self.has_datagrams.store(true, Ordering::Relaxed);
     }
 
-    /// One queue pair less takes datagrams from `port`.
+    /// A queue pair fewer takes datagrams from `port`.
     pub(crate) fn remove_datagrams(&self, port: &Arc<raw::DatagramPort>) {
         let mut ports = self.ports();
         if let Some(at) = ports.iter().position(|(known, _)| Arc::ptr_eq(known, port)) {

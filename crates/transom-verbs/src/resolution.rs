@@ -35,7 +35,7 @@ const ANSWER_HEADER: usize = 28;
 
 type Nonce = [u8; 8];
 
-/// What the answer says: where datagrams go, or that there is no such service.
+/// The answer to a question: where datagrams go, or that there is no such service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Answer {
     status: u32,
@@ -303,7 +303,7 @@ fn repeat(id: &Arc<Id>, nonce: Nonce, question: Arc<[u8]>, since: Instant) {
     });
 }
 
-/// The peer has answered, unless somebody else has.
+/// An answer has come, maybe not from the peer that was asked.
 fn answered(id: &Arc<Id>, nonce: Nonce, answer: Answer, private: &[u8], from: SocketAddr) {
     let (own, peer) = {
         let mut inner = id.lock();

@@ -34,7 +34,7 @@ pub struct QueuePairOptions {
     pub inline_size: u32,
     /// The queue pair's number; `None`: any. Peers learn it only from the program.
     pub number: Option<QueuePairId>,
-    /// Its kind. One of datagrams takes part in no connection: see [`QueuePair::post_datagrams`].
+    /// The kind. A queue pair of datagrams takes part in no connection: see [`QueuePair::post_datagrams`].
     pub kind: QueuePairKind,
 }
 
