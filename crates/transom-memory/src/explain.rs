@@ -75,11 +75,16 @@ impl Memory {
     ) -> Named {
         let since = || self.table.entry(Place::of(head.token())).map_or(now, |e| e.since());
         let ago = || now.saturating_sub(since());
+        // A standing window that covers memory was bound, and rests since it was closed.
+        let rested = head.is_window() && head.is_standing() && facts.length > 0;
+        let rests = rested && head.state() == State::Reserved;
         let state = match head.state() {
+            _ if rests => NamedState::Dead { reason: head.reason(), ago: ago() },
             State::Unused | State::Reserved => NamedState::Reserved,
             State::Live => NamedState::Live,
             State::Dead => NamedState::Dead { reason: head.reason(), ago: ago() },
         };
+        let dead = matches!(state, NamedState::Dead { .. });
         Named {
             token: head.token(),
             region: facts.region,
@@ -87,7 +92,7 @@ impl Memory {
             name: control.name(head.token()),
             state,
             // Of a token that is closed, the entry has the time of the close.
-            age: (head.is_window() && head.state() != State::Dead).then(ago),
+            age: (head.is_window() && !dead).then(ago),
             base: facts.base,
             length: facts.length,
             rights: head.rights(),

@@ -24,7 +24,8 @@ fn v47_the_index_stays_and_the_key_is_the_owners() {
     let one = memory.reserve_standing(DOMAIN).unwrap();
     let two = memory.reserve_standing(DOMAIN).unwrap();
     assert_ne!(one.0 >> 8, two.0 >> 8);
-    assert_eq!(rule(&memory, &read(one)), Some(Rule::LiveToken), "not bound yet");
+    let unbound = judge(&memory, &read(one)).unwrap_err();
+    assert_eq!((unbound.rule, unbound.likely), (Rule::LiveToken, Mistake::NotYetBound));
     let other = bound(&memory, two, 5, region);
     let mut before = one;
     for key in [5, 6, 6, 255, 0] {
@@ -37,7 +38,11 @@ fn v47_the_index_stays_and_the_key_is_the_owners() {
             assert_eq!((stale.rule, stale.likely), (Rule::LiveToken, Mistake::Stale));
         }
         memory.close(token, Some(QP), NOW).unwrap();
-        assert_eq!(rule(&memory, &read(token)), Some(Rule::LiveToken), "closed");
+        let closed = judge(&memory, &read(token)).unwrap_err();
+        assert_eq!((closed.rule, closed.likely), (Rule::LiveToken, Mistake::Stale));
+        let state = closed.named.unwrap().state;
+        let reason = CloseReason::Invalidated;
+        assert_eq!(state, NamedState::Dead { reason, ago: 0 });
         before = token;
     }
     memory.release_standing(one, DOMAIN, NOW);
