@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use transom_engine::raw;
+use transom_engine::raw::{self, IpFields};
 
 use crate::abi::{cm_event, ibv_ah_attr};
 use crate::cm::{Event, Id, REJECT_DATA, REJECTED_BY_PROGRAM, State, padded};
@@ -159,7 +159,7 @@ impl Question {
         if let Some(known) = self.known.upgrade() {
             known.answered(self.peer, self.nonce, &bytes);
         }
-        let _ = self.port.send(self.local, self.peer, &bytes); // a lost one is asked for again
+        let _ = self.port.send(self.local, self.peer, IpFields::default(), &bytes); // a lost one is asked for again
     }
 
     /// Datagrams go to the queue pair `number`.
@@ -225,9 +225,9 @@ pub(crate) fn take_port(
     address: SocketAddr,
 ) -> Result<SocketAddr> {
     let to = Arc::downgrade(id);
-    let sink = move |bytes: &[u8], from: SocketAddr, local: IpAddr| {
+    let sink = move |bytes: &[u8], message: &raw::Message| {
         if let Some(id) = to.upgrade() {
-            arrived(&id, bytes, from, local);
+            arrived(&id, bytes, message.from, message.to);
         }
     };
     let port = id.context.adapter.datagram_port(address, sink)?;
@@ -258,7 +258,7 @@ fn asked(id: &Arc<Id>, nonce: Nonce, private: &[u8], from: SocketAddr, local: Ip
     match known.asked(from, nonce, Instant::now()) {
         Next::Nothing => {}
         Next::Repeat(answer) => {
-            let _ = port.send(local, from, &answer);
+            let _ = port.send(local, from, IpFields::default(), &answer);
         }
         Next::New => {
             let known = Arc::downgrade(&known);
@@ -294,7 +294,7 @@ fn repeat(id: &Arc<Id>, nonce: Nonce, question: Arc<[u8]>, since: Instant) {
         id.lock().state = State::Disconnected;
         return id.raise(cm_event::UNREACHABLE, -Errno::ETIMEDOUT.0, Vec::new());
     }
-    let _ = port.send(local, peer, &question); // repeated anyway
+    let _ = port.send(local, peer, IpFields::default(), &question); // repeated anyway
     let later = Arc::downgrade(id);
     timers::after(REPETITION, move || {
         if let Some(id) = later.upgrade() {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::adapter::Owner;
 use super::{Adapter, Error, Result};
 use crate::driver;
+use crate::sys::{IpFields, Message};
 
 /// A UDP port. Dropping it gives the port back.
 #[derive(Debug)]
@@ -16,8 +17,7 @@ pub struct DatagramPort {
 
 impl Adapter {
     /// Take the UDP port of `address` (0: any; the wildcard address of IPv6 takes both families).
-    /// `sink` has each message of at most 16 KiB: its bytes, where it came from, and the address of this
-    /// host that it was sent to. It is called for one message after the other, in order, by a
+    /// `sink` has each message of at most 16 KiB: its bytes, and what the network says of it. It is called for one message after the other, in order, by a
     /// background thread or inside [`DatagramPort::progress`]; messages that come meanwhile wait in the
     /// system's buffer, or are lost.
     ///
@@ -27,7 +27,7 @@ impl Adapter {
     pub fn datagram_port(
         &self,
         address: SocketAddr,
-        sink: impl Fn(&[u8], SocketAddr, IpAddr) + Send + Sync + 'static,
+        sink: impl Fn(&[u8], &Message) + Send + Sync + 'static,
     ) -> Result<DatagramPort> {
         let port = driver::DatagramPort::bind(self.0.present()?, address, Box::new(sink))
             .map_err(|e| Error::link(e, &format!("take the UDP port of {address}")))?;
@@ -53,14 +53,15 @@ impl DatagramPort {
         }
     }
 
-    /// Send a message from an address of this host, without waiting.
+    /// Send a message from an address of this host, without waiting. A hop limit of 0 leaves it to the
+    /// system.
     ///
     /// # Errors
     /// `Forked`, or what the system says: the message is lost.
-    pub fn send(&self, from: IpAddr, to: SocketAddr, bytes: &[u8]) -> Result<()> {
+    pub fn send(&self, from: IpAddr, to: SocketAddr, fields: IpFields, bytes: &[u8]) -> Result<()> {
         self.owner.here()?;
         self.port
-            .send(from, to, bytes)
+            .send(from, to, fields, bytes)
             .map_err(|e| Error::link(e, &format!("send a datagram to {to}")))
     }
 }

@@ -33,7 +33,7 @@ pub use crate::driver::{
     LEDGER_STATUS, Ledger, Options, Path, PathReason, Settle, Silence, Sink, Trace,
 };
 pub use crate::sys::{
-    ATOMICS, Fault, Interface, PageError, check_pages, copy_in, copy_out, fetch_ahead, interfaces,
-    random_seed,
+    ATOMICS, Fault, Interface, IpFields, Message, PageError, check_pages, copy_in, copy_out,
+    fetch_ahead, interfaces, random_seed,
 };
 pub use transom_wire::{Atomic, Facts, ReadLimits};

@@ -30,12 +30,17 @@ impl Datagrams {
         if address.is_ipv6() && address.ip().is_unspecified() {
             net::sockopt::set_ipv6_v6only(&socket.0, false)?;
         }
-        // Where a message was sent to is known only if this is asked for before it comes.
+        // Where a message was sent to is known only if this is asked for before it comes. Without the
+        // fields of its header a message is shown with the usual ones.
         if address.is_ipv4() {
             socket.option(libc::IPPROTO_IP, libc::IP_PKTINFO)?;
         } else {
             socket.option(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO)?;
+            let _ = socket.option(libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS);
+            let _ = socket.option(libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT);
         }
+        let _ = socket.option(libc::IPPROTO_IP, libc::IP_RECVTOS);
+        let _ = socket.option(libc::IPPROTO_IP, libc::IP_RECVTTL);
         // The system grants as much of it as it lets a program have.
         let _ = net::sockopt::set_socket_recv_buffer_size(&socket.0, RECEIVE_BUFFER);
         net::bind(&socket.0, &address)?;
@@ -99,7 +104,7 @@ impl Datagrams {
     ) -> Result<()> {
         let Some(message) = self.take(into)? else { return Ok(()) };
         if let Some(answer) = into.get(..message.length).and_then(answer) {
-            let _ = self.send_from(message.to, message.from, &answer);
+            let _ = self.send_from(message.to, message.from, IpFields::default(), &answer);
         }
         Ok(())
     }
@@ -117,8 +122,8 @@ impl Datagrams {
         header.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
         header.msg_iov = &raw mut part;
         header.msg_iovlen = 1;
-        header.msg_control = (&raw mut control.0).cast();
-        header.msg_controllen = control.0.len();
+        header.msg_control = (&raw mut control.bytes).cast();
+        header.msg_controllen = control.bytes.len();
         perturb();
         // SAFETY: every pointer of the header is to memory of this function of the length beside it.
         let count = unsafe {
@@ -130,13 +135,19 @@ impl Datagrams {
             return Ok(None);
         }
         // SAFETY: the system has filled in name and control messages, of the lengths in the header.
-        let (from, to) = unsafe { (address_in(&name), destination_in(&header)) };
+        let (from, (to, fields)) = unsafe { (address_in(&name), way_in(&header)) };
         let (Some(from), Some(to)) = (from, to) else { return Ok(None) };
-        Ok(Some(Message { length, from, to }))
+        Ok(Some(Message { length, from, to, fields }))
     }
 
-    /// Send one message from an address of this host.
-    pub fn send_from(&self, from: IpAddr, to: SocketAddr, bytes: &[u8]) -> Result<()> {
+    /// Send one message from an address of this host. A hop limit of 0 leaves it to the system.
+    pub fn send_from(
+        &self,
+        from: IpAddr,
+        to: SocketAddr,
+        fields: IpFields,
+        bytes: &[u8],
+    ) -> Result<()> {
         let mut control = Control::default();
         let dual = net::getsockname(&self.0)?.address_family() == AddressFamily::INET6;
         // A socket for both families knows IPv4 by mapped addresses.
@@ -144,7 +155,7 @@ impl Datagrams {
             IpAddr::V4(v4) if dual => v4.to_ipv6_mapped().into(),
             ip => ip,
         };
-        let used = match mapped(from) {
+        match mapped(from) {
             IpAddr::V4(from) => control.put(
                 (libc::IPPROTO_IP, libc::IP_PKTINFO),
                 libc::in_pktinfo {
@@ -161,6 +172,17 @@ impl Datagrams {
                 },
             ),
         };
+        // A mapped address has the fields of IPv4.
+        let (level, class, limit) = match from {
+            IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS, libc::IP_TTL),
+            IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, libc::IPV6_HOPLIMIT),
+        };
+        if fields.traffic_class != 0 {
+            control.put((level, class), i32::from(fields.traffic_class));
+        }
+        if fields.hop_limit != 0 {
+            control.put((level, limit), i32::from(fields.hop_limit));
+        }
         let to = match (to, mapped(to.ip())) {
             (SocketAddr::V4(to), IpAddr::V6(ip)) => SocketAddr::new(ip.into(), to.port()),
             (to, _) => to,
@@ -174,8 +196,8 @@ impl Datagrams {
         header.msg_namelen = name.addr_len();
         header.msg_iov = &raw mut part;
         header.msg_iovlen = 1;
-        header.msg_control = (&raw mut control.0).cast();
-        header.msg_controllen = used;
+        header.msg_control = (&raw mut control.bytes).cast();
+        header.msg_controllen = control.used;
         perturb();
         // SAFETY: as in `take`; everything is only read.
         let sent = unsafe {
@@ -186,39 +208,61 @@ impl Datagrams {
     }
 }
 
+/// Fields of an IP header that a program may choose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IpFields {
+    /// The traffic class of IPv6, the type of service of IPv4.
+    pub traffic_class: u8,
+    /// The hop limit of IPv6, the time to live of IPv4.
+    pub hop_limit: u8,
+}
+
 /// A message that was taken, beside its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
+    /// Its bytes.
     pub length: usize,
+    /// Its sender.
     pub from: SocketAddr,
     /// The address of this host that it was sent to.
     pub to: IpAddr,
+    /// Of its header; 0 where the system does not say.
+    pub fields: IpFields,
 }
 
 /// Room for the control messages of one message.
 #[repr(C, align(8))]
-struct Control([u8; 128]);
+struct Control {
+    bytes: [u8; 128],
+    /// A multiple of a header's alignment.
+    used: usize,
+}
 
 impl Default for Control {
     fn default() -> Control {
-        Control([0; 128])
+        Control { bytes: [0; 128], used: 0 }
     }
 }
 
 impl Control {
-    /// Put one control message here: the bytes used.
-    fn put<T: Copy>(&mut self, (level, kind): (i32, i32), value: T) -> usize {
-        const { assert!(size_of::<libc::cmsghdr>() + size_of::<T>() + 16 <= 128) };
-        // SAFETY: the room is aligned for a header and, as asserted, holds it and the value behind it;
-        // CMSG_DATA need not be aligned for the value, so that it is written without that.
+    /// Put one control message behind those that are here, if there is room.
+    fn put<T: Copy>(&mut self, (level, kind): (i32, i32), value: T) {
+        // SAFETY: both only compute with a size.
+        let (length, space) = unsafe {
+            let size = size_of::<T>() as u32;
+            (libc::CMSG_LEN(size) as usize, libc::CMSG_SPACE(size) as usize)
+        };
+        let Some(room) = self.bytes.get_mut(self.used..self.used + space) else { return };
+        // SAFETY: the room is aligned for a header and holds it and the value behind it; CMSG_DATA need
+        // not be aligned for the value, so that it is written without that.
         unsafe {
-            let header = self.0.as_mut_ptr().cast::<libc::cmsghdr>();
+            let header = room.as_mut_ptr().cast::<libc::cmsghdr>();
             (*header).cmsg_level = level;
             (*header).cmsg_type = kind;
-            (*header).cmsg_len = libc::CMSG_LEN(size_of::<T>() as u32) as usize;
+            (*header).cmsg_len = length;
             libc::CMSG_DATA(header).cast::<T>().write_unaligned(value);
-            libc::CMSG_SPACE(size_of::<T>() as u32) as usize
         }
+        self.used += space;
     }
 }
 
@@ -248,11 +292,12 @@ fn address_in(name: &libc::sockaddr_storage) -> Option<SocketAddr> {
     }
 }
 
-/// The address that a message was sent to.
+/// The address that a message was sent to, and fields of its header.
 ///
 /// # Safety
 /// A header that the system has filled in, with its control messages.
-unsafe fn destination_in(header: &libc::msghdr) -> Option<IpAddr> {
+unsafe fn way_in(header: &libc::msghdr) -> (Option<IpAddr>, IpFields) {
+    let (mut to, mut fields) = (None, IpFields::default());
     // SAFETY: this function's contract; the data of each kind is such a structure, maybe not aligned.
     unsafe {
         let mut next = libc::CMSG_FIRSTHDR(header);
@@ -261,17 +306,25 @@ unsafe fn destination_in(header: &libc::msghdr) -> Option<IpAddr> {
             match (message.cmsg_level, message.cmsg_type) {
                 (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
                     let info = data.cast::<libc::in_pktinfo>().read_unaligned();
-                    return Some(u32::from_be(info.ipi_addr.s_addr).to_be_bytes().into());
+                    to = Some(u32::from_be(info.ipi_addr.s_addr).to_be_bytes().into());
                 }
                 (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
                     let info = data.cast::<libc::in6_pktinfo>().read_unaligned();
-                    return Some(Ipv6Addr::from(info.ipi6_addr.s6_addr).to_canonical());
+                    to = Some(Ipv6Addr::from(info.ipi6_addr.s6_addr).to_canonical());
                 }
-                _ => next = libc::CMSG_NXTHDR(header, message),
+                (libc::IPPROTO_IP, libc::IP_TOS) => fields.traffic_class = data.read(),
+                (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+                    fields.traffic_class = data.cast::<i32>().read_unaligned() as u8;
+                }
+                (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
+                    fields.hop_limit = data.cast::<i32>().read_unaligned() as u8;
+                }
+                _ => {}
             }
+            next = libc::CMSG_NXTHDR(header, message);
         }
     }
-    None
+    (to, fields)
 }
 
 fn last_error() -> IoError {
@@ -315,16 +368,20 @@ mod tests {
             let host: IpAddr = host.parse().unwrap();
             let other = Datagrams::bind(SocketAddr::new(host, 0)).unwrap();
             let its = other.address().unwrap();
-            other.send_from(host, SocketAddr::new(host, port), b"there").unwrap();
+            let fields = IpFields { traffic_class: 0xb8, hop_limit: 7 };
+            other.send_from(host, SocketAddr::new(host, port), fields, b"there").unwrap();
             wait(&both);
             let mut room = [0; 5];
             let message = both.take(&mut room).unwrap().unwrap();
-            assert_eq!(message, Message { length: 5, from: its, to: host });
-            both.send_from(host, its, b"back").unwrap();
+            assert_eq!(message, Message { length: 5, from: its, to: host, fields });
+            both.send_from(host, its, IpFields { traffic_class: 4, hop_limit: 0 }, b"back")
+                .unwrap();
             wait(&other);
             let message = other.take(&mut room).unwrap().unwrap();
-            let from = SocketAddr::new(host, port);
-            assert_eq!(message, Message { length: 4, from, to: host });
+            let (from, fields) = (SocketAddr::new(host, port), message.fields);
+            assert_eq!(message, Message { length: 4, from, to: host, fields });
+            assert_eq!(fields.traffic_class, 4);
+            assert_ne!(fields.hop_limit, 0, "the system's own");
         }
     }
 

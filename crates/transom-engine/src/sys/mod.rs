@@ -36,6 +36,7 @@ pub use atomic::ATOMICS;
 pub(crate) use capture::CaptureFiles;
 pub use copy::{Fault, copy_in, copy_out};
 pub(crate) use datagram::Datagrams;
+pub use datagram::{IpFields, Message};
 pub(crate) use diag::{is_answered, user_of_peer};
 pub use event::{Alarm, Doorbell, Epoll, poll_any};
 pub(crate) use exit::{AtExit, add_exit_hook, call_frames};

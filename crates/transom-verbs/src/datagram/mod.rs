@@ -6,7 +6,8 @@ pub(crate) mod packet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
 
-use transom_engine::{Datagram, Departure, Destination, raw};
+use transom_engine::raw::{self, IpFields, Message};
+use transom_engine::{Datagram, Departure, Destination};
 use transom_memory::QueuePairId;
 
 use crate::abi::qps;
@@ -20,6 +21,7 @@ pub(crate) struct Address {
     /// The address of this host to send from.
     pub(crate) own: IpAddr,
     pub(crate) peer: IpAddr,
+    pub(crate) fields: IpFields,
     pub(crate) queue_pair: u32,
 }
 
@@ -34,9 +36,7 @@ pub(crate) fn longest() -> u32 {
 /// A UDP port of the number of a TCP port, whose datagrams go to the queue pairs of `context`.
 pub(crate) fn open(context: &Arc<Context>, address: SocketAddr) -> raw::Result<raw::DatagramPort> {
     let to = Arc::downgrade(context);
-    let sink = move |bytes: &[u8], from: SocketAddr, to_address| {
-        arrived(&to, bytes, from.ip(), to_address);
-    };
+    let sink = move |bytes: &[u8], message: &Message| arrived(&to, bytes, message);
     context.adapter.datagram_port(address, sink)
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn depart(
     datagram: &Departure<'_, Address>,
     wire: &mut Vec<u8>,
 ) {
-    let Address { own, peer, queue_pair } = datagram.at;
+    let Address { own, peer, fields, queue_pair } = datagram.at;
     let to = (queue_pair >> 8) as u16;
     if to < crate::rendezvous::FIRST_PORT {
         return;
@@ -61,11 +61,11 @@ pub(crate) fn depart(
         payload: datagram.payload,
     };
     packet.encode(wire);
-    let _ = port.send(own, SocketAddr::new(peer, to), wire);
+    let _ = port.send(own, SocketAddr::new(peer, to), fields, wire);
 }
 
 /// A datagram has come: to the queue pair that it names, or nowhere.
-fn arrived(context: &Weak<Context>, bytes: &[u8], from: IpAddr, to: IpAddr) {
+fn arrived(context: &Weak<Context>, bytes: &[u8], message: &Message) {
     let (Some(context), Some(packet)) = (context.upgrade(), Packet::decode(bytes)) else { return };
     let Some(queue_pair) = context.queue_pair(packet.destination) else { return };
     if !matches!(queue_pair.state(), qps::RTR | qps::RTS | qps::SQD | qps::SQE) {
@@ -74,8 +74,8 @@ fn arrived(context: &Weak<Context>, bytes: &[u8], from: IpAddr, to: IpAddr) {
     let _ = queue_pair.engine.deliver(&Datagram {
         source: QueuePairId(packet.source),
         key: packet.key,
-        route: &packet::route(from, to, bytes.len()),
-        over_ipv6: to.is_ipv6(),
+        route: &packet::route(message),
+        over_ipv6: message.to.is_ipv6(),
         immediate: packet.immediate,
         solicited: packet.solicited,
         payload: packet.payload,

@@ -3,6 +3,8 @@
 
 use std::net::IpAddr;
 
+use transom_engine::raw::{IpFields, Message};
+
 /// Operation codes of the base transport header.
 const SEND_ONLY: u8 = 0x64;
 const SEND_ONLY_WITH_IMMEDIATE: u8 = 0x65;
@@ -74,32 +76,31 @@ impl<'a> Packet<'a> {
 const IPV4_HEADER: usize = 20;
 const UDP_HEADER: usize = 8;
 const UDP: u8 = 17;
-/// The hop limit that receives show: what remains of it is not asked of the system.
-const HOP_LIMIT: u8 = 64;
-
 /// The 40 bytes in front of a datagram's payload in its receive: the IPv6 header, or an IPv4 header
-/// behind 20 zeros, of a packet with `length` bytes behind its UDP header (Verbs V140).
-pub(crate) fn route(source: IpAddr, destination: IpAddr, length: usize) -> [u8; 40] {
+/// behind 20 zeros, of the packet that the message was in (Verbs V140).
+pub(crate) fn route(message: &Message) -> [u8; 40] {
     let mut bytes = [0; 40];
-    let udp = UDP_HEADER + length;
-    match (source, destination) {
+    let udp = UDP_HEADER + message.length;
+    let IpFields { traffic_class, hop_limit } = message.fields;
+    match (message.from.ip(), message.to) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             let header = &mut bytes[40 - IPV4_HEADER..];
             header[0] = 0x45; // version 4, five words
+            header[1] = traffic_class;
             header[2..4].copy_from_slice(&((IPV4_HEADER + udp) as u16).to_be_bytes());
             header[6] = 0x40; // not to be fragmented
-            header[8] = HOP_LIMIT;
+            header[8] = hop_limit;
             header[9] = UDP;
             header[12..16].copy_from_slice(&source.octets());
             header[16..].copy_from_slice(&destination.octets());
             let checksum = checksum(header);
             header[10..12].copy_from_slice(&checksum.to_be_bytes());
         }
-        _ => {
-            bytes[0] = 0x60; // version 6
+        (source, destination) => {
+            bytes[..2].copy_from_slice(&(0x6000 | u16::from(traffic_class) << 4).to_be_bytes());
             bytes[4..6].copy_from_slice(&(udp as u16).to_be_bytes());
             bytes[6] = UDP;
-            bytes[7] = HOP_LIMIT;
+            bytes[7] = hop_limit;
             bytes[8..24].copy_from_slice(&crate::gid::bytes_of(source));
             bytes[24..].copy_from_slice(&crate::gid::bytes_of(destination));
         }
@@ -205,12 +206,17 @@ mod tests {
         assert_eq!(Packet::decode(&BYTES[..24]), None); // padded by more than there is
     }
 
+    fn message(from: IpAddr, to: IpAddr) -> Message {
+        let fields = IpFields { traffic_class: 0xb9, hop_limit: 61 };
+        Message { length: 32, from: (from, 4791).into(), to, fields }
+    }
+
     #[test]
     fn v140_the_header_of_ipv4_lies_behind_zeros() {
         let (a, b) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
-        let bytes = route(a, b, 32);
+        let bytes = route(&message(a, b));
         assert_eq!(bytes[..20], [0; 20]);
-        assert_eq!(bytes[20..30], [0x45, 0, 0, 60, 0, 0, 0x40, 0, 64, 17]);
+        assert_eq!(bytes[20..30], [0x45, 0xb9, 0, 60, 0, 0, 0x40, 0, 61, 17]);
         assert_eq!(bytes[32..], [192, 0, 2, 1, 192, 0, 2, 2]);
         // RFC 791: the sum of all words, the checksum among them, is 0xffff.
         let sum: u32 = bytes[20..].chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(w[1])).sum();
@@ -221,8 +227,8 @@ mod tests {
     #[test]
     fn v140_the_header_of_ipv6_fills_the_area() {
         let (a, b) = ("2001:db8::1".parse().unwrap(), "2001:db8::2".parse().unwrap());
-        let bytes = route(a, b, 32);
-        assert_eq!(bytes[..8], [0x60, 0, 0, 0, 0, 40, 17, 64]);
+        let bytes = route(&message(a, b));
+        assert_eq!(bytes[..8], [0x6b, 0x90, 0, 0, 0, 40, 17, 61]);
         assert_eq!(bytes[8..24], [0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
         assert_eq!(ends(&bytes), (a, b));
     }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use transom_engine::Destination;
+use transom_engine::raw::IpFields;
 
 use crate::abi::*;
 use crate::context::Context;
@@ -22,6 +23,7 @@ pub(crate) struct Address {
     pub(crate) handle: u32,
     own: IpAddr,
     peer: IpAddr,
+    fields: IpFields,
 }
 
 impl Drop for Address {
@@ -47,8 +49,9 @@ pub(crate) unsafe fn destination(ah: *mut ibv_ah, queue_pair: u32, key: u32) -> 
         return Err(Errno::EINVAL);
     }
     // SAFETY: this function's contract.
-    let Address { domain, own, peer, .. } = &unsafe { shell::trust::<OfAddress>(ah) }.body;
-    let at = datagram::Address { own: *own, peer: *peer, queue_pair: queue_pair & 0xff_ffff };
+    let Address { domain, own, peer, fields, .. } = &unsafe { shell::trust::<OfAddress>(ah) }.body;
+    let (own, peer, fields) = (*own, *peer, *fields);
+    let at = datagram::Address { own, peer, fields, queue_pair: queue_pair & 0xff_ffff };
     Ok(Destination { domain: domain.domain.0, key, at })
 }
 
@@ -61,7 +64,9 @@ unsafe fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Result<*mut ibv_ah> {
     let (own, peer) = ends(context, attr)?;
     context.counters.address_handles.take()?;
     domain.body.join();
-    let body = Address { domain: domain.body.clone(), handle: context.handle(), own, peer };
+    let ibv_global_route { traffic_class, hop_limit, .. } = attr.grh;
+    let fields = IpFields { traffic_class, hop_limit };
+    let body = Address { domain: domain.body.clone(), handle: context.handle(), own, peer, fields };
     let head = ibv_ah { context: domain.head.context, pd, handle: body.handle };
     Ok(shell::give::<OfAddress>(head, body))
 }

@@ -8,7 +8,7 @@ use transom_wire::Time;
 use super::port_map::register;
 use crate::Status;
 use crate::driver::schedule::shared::{Shared, Source};
-use crate::sys::{Datagrams, IoError};
+use crate::sys::{Datagrams, IoError, IpFields, Message};
 
 /// Messages that are taken before other sources have their turn: a peer that floods the port delays
 /// nothing else.
@@ -16,8 +16,8 @@ const MOST_TAKEN: usize = 64;
 /// Longer messages are dropped.
 const LONGEST: usize = 16 * 1024;
 
-/// A message as its sink is given it: its bytes, where it came from, where it was sent to.
-pub(crate) type MessageSink = Box<dyn Fn(&[u8], SocketAddr, IpAddr) + Send + Sync>;
+/// A message as its sink is given it: its bytes, and what the network says of it.
+pub(crate) type MessageSink = Box<dyn Fn(&[u8], &Message) + Send + Sync>;
 
 /// A UDP port.
 pub(crate) struct DatagramPort {
@@ -62,9 +62,15 @@ impl DatagramPort {
     }
 
     /// Send a message from an address of this host, without waiting.
-    pub(crate) fn send(&self, from: IpAddr, to: SocketAddr, bytes: &[u8]) -> Result<(), IoError> {
+    pub(crate) fn send(
+        &self,
+        from: IpAddr,
+        to: SocketAddr,
+        fields: IpFields,
+        bytes: &[u8],
+    ) -> Result<(), IoError> {
         match &*self.lock() {
-            Some(socket) => socket.send_from(from, to, bytes),
+            Some(socket) => socket.send_from(from, to, fields, bytes),
             None => Err(IoError::NotLocal),
         }
     }
@@ -85,7 +91,7 @@ impl DatagramPort {
             match taken {
                 Ok(Some(message)) => {
                     let bytes = room.get(..message.length).unwrap_or_default();
-                    (self.sink)(bytes, message.from, message.to);
+                    (self.sink)(bytes, &message);
                 }
                 Ok(None) => {}
                 Err(IoError::NotNow) => return,
