@@ -356,7 +356,7 @@ pub struct Refusal {
     pub ago_ns: u64,
     /// The side that was refused, and the one that refused: `peer` (by this process), `program` (this
     /// one, by its own adapter), `by_peer` (this one, by the peer), `protocol` (the peer's bytes broke
-    /// a rule), `system`.
+    /// a rule).
     pub refused: String,
     /// The other end of the connection; empty if there was none.
     #[serde(default)]

@@ -262,7 +262,7 @@ fn refusal(one: &Refusal, width: usize) -> String {
         "program" => "this program was refused by its own adapter",
         "by_peer" => "this program was refused by the peer",
         "protocol" => "the peer broke the protocol",
-        _ => "the system failed",
+        other => other, // of a later version of this library
     };
     let mut text = String::new();
     let rule = one.rule.as_ref().map(|rule| format!(", {rule}")).unwrap_or_default();

@@ -279,10 +279,10 @@ fn refusal(adapter: u64, id: u64, record: &DenialRecord, now: Time) -> Refusal {
         DenialCause::QueuePair(_) => ("peer", None),
         DenialCause::ByPeer(_) => ("by_peer", None),
         DenialCause::Violation(_) => ("protocol", None),
-        DenialCause::Vanished { .. }
-        | DenialCause::Register(_)
-        | DenialCause::Bind(_)
-        | DenialCause::Other(_) => ("system", None),
+        DenialCause::Register(_) | DenialCause::Bind(_) => ("program", None),
+        DenialCause::Vanished { .. } | DenialCause::Other(_) => {
+            (if record.request.is_some() { "program" } else { "peer" }, None)
+        }
     };
     // A close names no bytes.
     let bytes = |denial: &&Denial| denial.access.purpose != Purpose::Close;

@@ -535,7 +535,7 @@
 
   const WHO = {
     peer: "The peer asked, and this process refused.", program: "This program asked, and its own adapter refused.",
-    by_peer: "This program asked, and its peer refused.", protocol: "The peer broke the protocol.", system: "The system failed.",
+    by_peer: "This program asked, and its peer refused.", protocol: "The peer broke the protocol.",
   };
 
   function open(key, quietly) {
