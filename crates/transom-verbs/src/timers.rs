@@ -16,6 +16,10 @@ const RECEIVER_NOT_READY: [u32; 32] = [
     2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
 ];
 
+/// Requests of a queue pair whose stream has ended fail after this at the latest, also where the first
+/// stream may be waited for without limit (Verbs V79).
+const LONGEST_RECONNECTION: Duration = Duration::from_secs(5);
+
 /// How long a queue pair with these attributes waits: for its stream, behind the end of one, for a
 /// receive of its peer; and whether it serves Reads.
 pub(crate) fn limits(attr: &ibv_qp_attr) -> Limits {
@@ -30,7 +34,7 @@ pub(crate) fn limits(attr: &ibv_qp_attr) -> Limits {
         let all = Duration::from_micros(10) * tick * u32::from(attr.rnr_retry);
         all.max(Duration::from_millis(100))
     });
-    let reconnection = stream.map(|t| t.min(Duration::from_secs(5)));
+    let reconnection = Some(stream.map_or(LONGEST_RECONNECTION, |t| t.min(LONGEST_RECONNECTION)));
     let refuses_reads = attr.max_dest_rd_atomic == 0;
     Limits { connection: stream, reconnection, receive, refuses_reads }
 }
@@ -151,13 +155,13 @@ mod tests {
         };
         let all = limits(&attr);
         assert_eq!(all.connection, Some(Duration::from_nanos(4096 * (1 << 20) * 8)));
-        assert_eq!((all.reconnection, all.receive), (Some(Duration::from_secs(5)), None));
+        assert_eq!((all.reconnection, all.receive), (Some(LONGEST_RECONNECTION), None));
         let short = ibv_qp_attr { timeout: 1, rnr_retry: 6, min_rnr_timer: 0, ..attr };
         let all = limits(&short);
         assert_eq!(all.connection, Some(Duration::from_secs(1)));
         assert_eq!(all.receive, Some(Duration::from_millis(3932) + Duration::from_micros(160)));
         let never = limits(&ibv_qp_attr { timeout: 0, rnr_retry: 1, min_rnr_timer: 1, ..attr });
-        assert_eq!((never.connection, never.reconnection), (None, None));
+        assert_eq!((never.connection, never.reconnection), (None, Some(LONGEST_RECONNECTION)));
         assert_eq!(never.receive, Some(Duration::from_millis(100)));
     }
 

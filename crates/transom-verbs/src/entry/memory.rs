@@ -23,7 +23,12 @@ pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
     number(|| {
         // SAFETY: a domain of the program's, which it does not use afterwards.
         unsafe {
-            shell::look::<OfDomain>(pd)?.body.unused()?;
+            let shell = shell::look::<OfDomain>(pd)?;
+            // The program sees the structure, and may have put another context into it.
+            if !Arc::ptr_eq(shell::context(shell.head.context)?, &shell.body.context) {
+                return Err(Errno::ENOENT);
+            }
+            shell.body.unused()?;
             shell::take::<OfDomain>(pd);
         }
         Ok(())
@@ -128,6 +133,10 @@ const TRANSLATION: c_int = 1;
 const PD: c_int = 2;
 const ACCESS: c_int = 4;
 
+/// Answers of `ibv_rereg_mr`: arguments that no registration could have; and a change that was refused.
+const ERR_INPUT: c_int = -1;
+const ERR_CMD: c_int = -4;
+
 /// A new registration, and the end of the old one, which stays valid if the new one fails (Verbs V44).
 pub(crate) unsafe extern "C" fn ibv_rereg_mr(
     mr: *mut ibv_mr,
@@ -137,14 +146,15 @@ pub(crate) unsafe extern "C" fn ibv_rereg_mr(
     length: usize,
     access: c_int,
 ) -> c_int {
-    const ERR_INPUT: c_int = -1;
+    let mut refusal = ERR_INPUT;
     let done = number(|| {
         // SAFETY: a region and a domain of the program's.
         let shell = unsafe { shell::look::<OfRegion>(mr) }?;
         let incomplete = flags & !(TRANSLATION | PD | ACCESS) != 0
             || flags == 0
-            || (flags & TRANSLATION != 0 && addr.is_null())
-            || (flags & PD != 0 && pd.is_null());
+            || (flags & TRANSLATION != 0 && (addr.is_null() || length == 0))
+            || (flags & PD != 0 && pd.is_null())
+            || (flags & ACCESS == 0 && access != 0);
         if incomplete {
             return Err(Errno::EINVAL);
         }
@@ -158,6 +168,7 @@ pub(crate) unsafe extern "C" fn ibv_rereg_mr(
         if !Arc::ptr_eq(&domain.context, &shell.body.domain.context) {
             return Err(Errno::EINVAL);
         }
+        refusal = ERR_CMD;
         let zero_based = |access: u32| access & access::ZERO_BASED;
         let moves = zero_based(access as u32) != zero_based(shell.body.access);
         if flags == ACCESS && !moves {
@@ -182,5 +193,5 @@ pub(crate) unsafe extern "C" fn ibv_rereg_mr(
         std::mem::swap(&mut shell.body, &mut new.body);
         Ok(())
     });
-    if done == 0 { 0 } else { ERR_INPUT }
+    if done == 0 { 0 } else { refusal }
 }
