@@ -217,6 +217,6 @@ impl QueuePair {
 
     /// Send again what is posted from now on.
     pub fn resume_sends(&mut self) {
-        self.sends_failed = false;
+        (self.sends_failed, self.resumes) = (false, self.attached);
     }
 }

@@ -10,7 +10,8 @@ use crate::context::{Effects, SharedReceives, Side};
 use crate::queue::{Progress, RequestQueue, Slot};
 use crate::tables::QueuePairState;
 use crate::{
-    Completion, CompletionFlags, CompletionKind, Data, Flags, Limits, Operation, Request, Status,
+    Completion, CompletionFlags, CompletionKind, Data, Flags, Limits, Operation, QueuePairKind,
+    Request, Status,
 };
 
 /// Requests under way, receives, and what is known of their outcome.
@@ -42,6 +43,13 @@ pub struct Execution {
     /// A request has failed by itself: nothing further starts, and the connection ends when all
     /// before it have completed.
     pub(crate) failed: bool,
+    /// A request succeeds when it has been sent, and a message that cannot be taken is dropped
+    /// (Verbs V96).
+    pub(crate) unreliable: bool,
+    /// Of these: a request has failed by itself, and those behind it are cancelled (Verbs V70).
+    pub(crate) sends_failed: bool,
+    /// The same, as far as the front half knows.
+    pub(crate) told_failed: bool,
     /// The peer has disconnected, and the dialect leaves its requests to the program.
     pub(crate) kept: bool,
     /// The connection was open.
@@ -94,6 +102,9 @@ impl Execution {
             succeeded: 0,
             reads: 0,
             failed: false,
+            unreliable: admission.config.kind == QueuePairKind::Uc,
+            sends_failed: false,
+            told_failed: false,
             kept: false,
             opened: false,
             limits,
@@ -159,7 +170,7 @@ impl Execution {
     #[must_use]
     #[inline]
     pub fn is_news(&self) -> bool {
-        self.state != self.told
+        self.state != self.told || self.sends_failed != self.told_failed
     }
 
     pub(crate) fn actor(&self, connection: ConnectionId) -> Actor {
@@ -173,7 +184,7 @@ impl Execution {
 
     /// The next request to start, unless something before it has failed.
     pub(crate) fn startable(&self) -> Option<&Slot> {
-        if self.failed || self.under_way.is_some() {
+        if self.failed || self.sends_failed || self.under_way.is_some() {
             return None;
         }
         self.requests.get(self.next)
@@ -209,6 +220,21 @@ impl Execution {
         let end = self.next.min(self.requests.end());
         (self.requests.first()..end)
             .find(|sequence| self.requests.get(*sequence).is_some_and(|s| s.message == id))
+    }
+
+    /// The request whose frames have left is finished, or waits for the peer's word.
+    pub(crate) fn sent(&self) -> Progress {
+        if self.unreliable { Progress::Done } else { Progress::Sent }
+    }
+
+    /// Behind a request that has failed by itself, those of an unreliable queue pair are cancelled.
+    pub(crate) fn cancel_behind_failure(&mut self) {
+        while self.sends_failed && self.next < self.requests.end() {
+            if let Some(slot) = self.requests.get_mut(self.next) {
+                slot.status = Status::Canceled;
+            }
+            self.advance(Progress::Done);
+        }
     }
 
     fn finished(&self, slot: &Slot) -> bool {
@@ -289,10 +315,15 @@ impl Execution {
             if !self.finished(slot) {
                 return false;
             }
-            if !slot.status.is_success() {
+            let (status, denial) = (slot.status, slot.denial);
+            if !status.is_success() && !self.unreliable {
                 return true;
             }
-            self.pop_request(effects, Status::Success, 0);
+            self.pop_request(effects, status, denial);
+            if !status.is_success() {
+                (self.failed, self.sends_failed) = (false, true);
+                self.cancel_behind_failure();
+            }
         }
         false
     }
@@ -373,6 +404,11 @@ impl Execution {
     /// The connection is over, and the queue pair goes on: what has succeeded completes, and what
     /// was begun and not finished stays.
     pub(crate) fn part(&mut self, effects: &mut Effects, shared: Option<&dyn SharedReceives>) {
+        if self.unreliable
+            && let Some(slot) = self.under_way.and_then(|sequence| self.requests.get_mut(sequence))
+        {
+            slot.progress = Progress::Done; // what was to follow is lost
+        }
         let _ = self.retire(effects);
         self.state = QueuePairState::Idle;
         (self.under_way, self.reads, self.receiving) = (None, 0, false);

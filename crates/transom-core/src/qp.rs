@@ -23,6 +23,9 @@ pub enum QueuePairKind {
     /// Reliable, connected.
     #[default]
     Rc,
+    /// Unreliable, connected: a request has succeeded when it has been sent, and a message that its
+    /// receiver cannot take is dropped (Verbs V96).
+    Uc,
     /// Datagrams, without a connection.
     Ud,
 }
@@ -101,15 +104,18 @@ pub struct QueuePair {
     waits_since: Option<Time>,
     /// There has been a connection.
     reconnects: bool,
-    attached: bool,
+    pub(crate) attached: bool,
     /// The connection is gone, and the requests wait for the program to disconnect.
     kept: bool,
     pub(crate) posted: RequestQueue,
     pub(crate) receives: RequestQueue,
     /// Of datagrams: the key that those to it have to carry.
     pub(crate) queue_key: u32,
-    /// Of datagrams: a request has failed by itself, and those behind it are cancelled.
+    /// Where requests are not reliable: one has failed by itself, and those behind it are cancelled
+    /// (Verbs V70).
     pub(crate) sends_failed: bool,
+    /// The program has resumed them, and the other half does not know yet.
+    pub(crate) resumes: bool,
 }
 
 impl QueuePair {
@@ -129,6 +135,7 @@ impl QueuePair {
             receives: RequestQueue::default(),
             queue_key: 0,
             sends_failed: false,
+            resumes: false,
         }
     }
 
@@ -165,7 +172,7 @@ impl QueuePair {
     /// Requests wait for [`QueuePair::exchange`]: none may go past them ([`Execution::post`]).
     #[must_use]
     pub fn is_waiting(&self) -> bool {
-        !self.posted.is_empty()
+        !self.posted.is_empty() || self.resumes
     }
 
     /// Post several requests, in order: all of them, or, after an error, none.
@@ -182,7 +189,7 @@ impl QueuePair {
 
     fn needs_connection(&self) -> Result<(), Status> {
         match self.admission.config.kind {
-            QueuePairKind::Rc => Ok(()),
+            QueuePairKind::Rc | QueuePairKind::Uc => Ok(()),
             QueuePairKind::Ud => Err(Status::InvalidRequest),
         }
     }
@@ -222,7 +229,7 @@ impl QueuePair {
             return Err(Status::ConnectionActive);
         }
         match self.state {
-            QueuePairState::Idle if self.admission.config.kind == QueuePairKind::Rc => {}
+            QueuePairState::Idle if self.admission.config.kind != QueuePairKind::Ud => {}
             // Not to be used again after a disconnect or a flush (ND2 2.9).
             _ => return Err(Status::InvalidState),
         }
@@ -232,7 +239,10 @@ impl QueuePair {
         }
         self.attached = true;
         self.state = state;
-        Ok(Execution::new(&self.admission, state, (self.limits, self.access)))
+        self.resumes = false;
+        let mut execution = Execution::new(&self.admission, state, (self.limits, self.access));
+        (execution.sends_failed, execution.told_failed) = (self.sends_failed, self.sends_failed);
+        Ok(execution)
     }
 
     /// Take the other half back: of a Connect that failed, the queue pair is as it was before it; of
@@ -256,6 +266,11 @@ impl QueuePair {
     pub fn exchange(&mut self, execution: &mut Execution) -> bool {
         self.state = execution.state;
         execution.told = execution.state;
+        if std::mem::take(&mut self.resumes) {
+            execution.sends_failed = false;
+        }
+        self.sends_failed |= execution.sends_failed;
+        execution.told_failed = execution.sends_failed;
         let news = !self.posted.is_empty() || !self.receives.is_empty();
         execution.receives_posted += self.receives.len() as u64;
         execution.requests.append(&mut self.posted);
@@ -395,11 +410,23 @@ impl QueuePair {
         if self.connection_due(now).is_none_or(|due| due > now) {
             return;
         }
+        if self.admission.config.kind == QueuePairKind::Uc {
+            return self.lose_all(memory, now, effects);
+        }
         if let Some(oldest) = self.posted.front_mut() {
             oldest.progress = Progress::Done;
             oldest.status = Status::RetryExceeded;
         }
         self.fail(memory, now, effects);
+    }
+
+    /// What is posted is lost on its way, which is no error (Verbs V96).
+    fn lose_all(&mut self, memory: &Memory, now: Time, effects: &mut Effects) {
+        self.waits_since = None;
+        while let Some(mut slot) = self.posted.pop() {
+            slot.progress = Progress::Done;
+            self.complete_slot(Side::Initiator, &slot, (memory, now), effects);
+        }
     }
 
     fn fail(&mut self, memory: &Memory, now: Time, effects: &mut Effects) {
@@ -427,7 +454,7 @@ impl QueuePair {
         self.admission.requests.clear();
         self.admission.receives.clear();
         (self.waits_since, self.reconnects, self.kept) = (None, false, false);
-        (self.queue_key, self.sends_failed) = (0, false);
+        (self.queue_key, self.sends_failed, self.resumes) = (0, false, false);
         self.state = QueuePairState::Idle;
         Ok(())
     }

@@ -21,6 +21,8 @@ use transom_core::{
 pub struct HostConfig {
     /// The rules its objects follow.
     pub dialect: &'static Dialect,
+    /// Kind of its queue pair.
+    pub kind: QueuePairKind,
     /// Depth of its completion queue.
     pub cq_depth: usize,
     /// Depth of both queues of its queue pair.
@@ -43,6 +45,7 @@ impl HostConfig {
     pub fn new(dialect: &'static Dialect) -> HostConfig {
         HostConfig {
             dialect,
+            kind: QueuePairKind::Rc,
             cq_depth: 64,
             depth: 64,
             sge: 8,
@@ -174,7 +177,7 @@ impl Host {
             number: QueuePairId(number),
             domain: DOMAIN,
             context: 0xC0 + u64::from(number),
-            kind: QueuePairKind::Rc,
+            kind: config.kind,
             dialect,
             initiator_depth: config.depth,
             receive_depth: config.depth,

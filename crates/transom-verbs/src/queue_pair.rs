@@ -82,6 +82,8 @@ pub(crate) type Post<'a> = (Request, Data<'a>, Option<To>);
 
 /// Send operations of a queue pair of datagrams.
 pub(crate) const DATAGRAM_OPS: u64 = ops::SEND | ops::SEND_IMM;
+/// Send operations of an unreliable queue pair.
+pub(crate) const UNRELIABLE_OPS: u64 = SEND_OPS & !(ops::READ | ops::CMP_SWP | ops::FETCH_ADD);
 /// Send operations of the `wr_*` interface that there are.
 pub(crate) const SEND_OPS: u64 = ops::WRITE
     | ops::WRITE_IMM
@@ -203,9 +205,14 @@ impl QueuePair {
         match state {
             qps::RESET => qps::RESET,
             _ if failed => qps::ERR,
-            qps::RTS if self.is_datagrams() && self.engine.sends_failed() => qps::SQE,
+            qps::RTS if self.kind() != QueuePairKind::Rc && self.engine.sends_failed() => qps::SQE,
             state => state,
         }
+    }
+
+    /// Its type.
+    pub(crate) fn kind(&self) -> QueuePairKind {
+        self.engine.config().kind
     }
 
     /// Whether it is of type UD.
@@ -220,7 +227,7 @@ impl QueuePair {
 
     /// Whether a stream may be attached.
     pub(crate) fn is_ready(&self) -> bool {
-        matches!(self.state(), qps::RTR | qps::RTS | qps::SQD)
+        matches!(self.state(), qps::RTR | qps::RTS | qps::SQD | qps::SQE)
     }
 
     /// All attributes, whatever the mask (Verbs V64).
@@ -241,7 +248,7 @@ impl QueuePair {
     /// which look at its attributes.
     pub(crate) fn modify(self: &Arc<QueuePair>, attr: &ibv_qp_attr, mask: u32) -> Result<u32> {
         let from = self.state();
-        let kind = self.engine.config().kind;
+        let kind = self.kind();
         let to = transitions::target(kind, from, attr, mask)?;
         transitions::values(attr, mask)?;
         if mask & mask::AV != 0 {
@@ -265,7 +272,7 @@ impl QueuePair {
         if mask & mask::ACCESS_FLAGS != 0 {
             self.engine.set_access(remote_rights(next.qp_access_flags))?;
         }
-        self.engine.set_limits(timers::limits(&next))?;
+        self.engine.set_limits(timers::limits(kind, &next))?;
         if self.is_datagrams() {
             self.engine.set_queue_key(next.qkey)?;
         }
@@ -285,7 +292,7 @@ impl QueuePair {
                 self.release_held();
                 self.rendezvous.leave(self);
             }
-            (qps::INIT, qps::RTR) if kind == QueuePairKind::Rc => {
+            (qps::INIT, qps::RTR) if kind != QueuePairKind::Ud => {
                 self.rendezvous.begin(self).inspect_err(|_| self.put_back(from, &before))?;
             }
             (qps::SQD, qps::RTS) => self.release_held(),
@@ -301,7 +308,7 @@ impl QueuePair {
         self.state.store(state, Ordering::Release);
         // Both were granted before, and are taken back from a queue pair without a connection.
         let _ = self.engine.set_access(remote_rights(before.qp_access_flags));
-        let _ = self.engine.set_limits(timers::limits(before));
+        let _ = self.engine.set_limits(timers::limits(self.kind(), before));
     }
 
     fn check_address(&self, attr: &ibv_qp_attr) -> Result {

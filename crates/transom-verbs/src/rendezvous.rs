@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use transom_engine::{Status, raw};
+use transom_engine::{QueuePairKind, Status, raw};
 use transom_wire::ReadLimits;
 
 use crate::abi::{gid_bytes, qps, qpt};
@@ -235,7 +235,7 @@ impl Hello {
     fn of(queue_pair: &QueuePair) -> Hello {
         let attr = queue_pair.attributes();
         Hello {
-            kind: qpt::RC as u8,
+            kind: type_of(queue_pair),
             destination: attr.dest_qp_num,
             source: queue_pair.number,
             sq_psn: attr.sq_psn,
@@ -243,6 +243,12 @@ impl Hello {
             path_mtu: attr.path_mtu as u8,
         }
     }
+}
+
+/// The type of a queue pair, as the start-up names it.
+fn type_of(queue_pair: &QueuePair) -> u8 {
+    let unreliable = queue_pair.engine.config().kind == QueuePairKind::Uc;
+    (if unreliable { qpt::UC } else { qpt::RC }) as u8
 }
 
 // ---- a queue pair's part -------------------------------------------------------------------------
@@ -517,7 +523,7 @@ fn request(context: &Arc<Context>, connector: Arc<raw::Connector>) {
     let expected = ends(&queue_pair).filter(|ends| {
         ends.destination == hello.source
             && ends.peer == peer.ip().to_canonical()
-            && u32::from(hello.kind) == qpt::RC
+            && hello.kind == type_of(&queue_pair)
     });
     let Some(ends) = expected.filter(|_| queue_pair.is_ready()) else {
         let _ = connector.reject(&[]);

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use transom_engine::Limits;
+use transom_engine::{Limits, QueuePairKind};
 
 use crate::abi::ibv_qp_attr;
 use crate::sys;
@@ -20,9 +20,20 @@ const RECEIVER_NOT_READY: [u32; 32] = [
 /// stream may be waited for without limit (Verbs V79).
 const LONGEST_RECONNECTION: Duration = Duration::from_secs(5);
 
+/// A queue pair of type UC loses what waits for a stream, or for a receive, for longer (Verbs V96).
+const UNRELIABLE: Limits = Limits {
+    connection: Some(Duration::from_secs(1)),
+    reconnection: Some(Duration::from_secs(1)),
+    receive: Some(Duration::from_millis(100)),
+    refuses_reads: true,
+};
+
 /// How long a queue pair with these attributes waits: for its stream, behind the end of one, for a
 /// receive of its peer; and whether it serves Reads.
-pub(crate) fn limits(attr: &ibv_qp_attr) -> Limits {
+pub(crate) fn limits(kind: QueuePairKind, attr: &ibv_qp_attr) -> Limits {
+    if kind == QueuePairKind::Uc {
+        return UNRELIABLE;
+    }
     let stream = (attr.timeout != 0).then(|| {
         let tick =
             Duration::from_nanos(4096) * 2_u32.saturating_pow(u32::from(attr.timeout.min(31)));
@@ -153,14 +164,15 @@ mod tests {
             min_rnr_timer: 12,
             ..ibv_qp_attr::default()
         };
-        let all = limits(&attr);
+        let all = limits(QueuePairKind::Rc, &attr);
         assert_eq!(all.connection, Some(Duration::from_nanos(4096 * (1 << 20) * 8)));
         assert_eq!((all.reconnection, all.receive), (Some(LONGEST_RECONNECTION), None));
         let short = ibv_qp_attr { timeout: 1, rnr_retry: 6, min_rnr_timer: 0, ..attr };
-        let all = limits(&short);
+        let all = limits(QueuePairKind::Rc, &short);
         assert_eq!(all.connection, Some(Duration::from_secs(1)));
         assert_eq!(all.receive, Some(Duration::from_millis(3932) + Duration::from_micros(160)));
-        let never = limits(&ibv_qp_attr { timeout: 0, rnr_retry: 1, min_rnr_timer: 1, ..attr });
+        let never = ibv_qp_attr { timeout: 0, rnr_retry: 1, min_rnr_timer: 1, ..attr };
+        let never = limits(QueuePairKind::Rc, &never);
         assert_eq!((never.connection, never.reconnection), (None, Some(LONGEST_RECONNECTION)));
         assert_eq!(never.receive, Some(Duration::from_millis(100)));
     }

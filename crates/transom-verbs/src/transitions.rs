@@ -57,6 +57,18 @@ static RELIABLE: [Row; 8] = [
     row(SQD, RTS, 0, CUR_STATE | ALT_PATH | ACCESS_FLAGS | MIN_RNR_TIMER | PATH_MIG_STATE),
 ];
 
+static UNRELIABLE: [Row; 9] = [
+    row(RESET, INIT, PKEY_INDEX | PORT | ACCESS_FLAGS, 0),
+    row(INIT, INIT, 0, PKEY_INDEX | PORT | ACCESS_FLAGS),
+    row(INIT, RTR, AV | PATH_MTU | DEST_QPN | RQ_PSN, ALT_PATH | ACCESS_FLAGS | PKEY_INDEX),
+    row(RTR, RTS, SQ_PSN, CUR_STATE | ALT_PATH | ACCESS_FLAGS | PATH_MIG_STATE),
+    row(RTS, RTS, 0, CUR_STATE | ACCESS_FLAGS | ALT_PATH | PATH_MIG_STATE),
+    row(RTS, SQD, 0, EN_SQD_ASYNC_NOTIFY),
+    row(SQD, SQD, 0, AV | ALT_PATH | ACCESS_FLAGS | PKEY_INDEX | PATH_MIG_STATE),
+    row(SQD, RTS, 0, CUR_STATE | ALT_PATH | ACCESS_FLAGS | PATH_MIG_STATE),
+    row(SQE, RTS, 0, CUR_STATE | ACCESS_FLAGS),
+];
+
 static DATAGRAMS: [Row; 9] = [
     row(RESET, INIT, PKEY_INDEX | PORT | QKEY, 0),
     row(INIT, INIT, 0, PKEY_INDEX | PORT | QKEY),
@@ -72,6 +84,7 @@ static DATAGRAMS: [Row; 9] = [
 fn rows(kind: QueuePairKind) -> &'static [Row] {
     match kind {
         QueuePairKind::Rc => &RELIABLE,
+        QueuePairKind::Uc => &UNRELIABLE,
         QueuePairKind::Ud => &DATAGRAMS,
     }
 }
@@ -150,7 +163,7 @@ pub(crate) fn keep(kept: &mut ibv_qp_attr, attr: &ibv_qp_attr, mask: u32) {
 mod tests {
     use super::*;
 
-    const KINDS: [QueuePairKind; 2] = [QueuePairKind::Rc, QueuePairKind::Ud];
+    const KINDS: [QueuePairKind; 3] = [QueuePairKind::Rc, QueuePairKind::Uc, QueuePairKind::Ud];
     const RC: QueuePairKind = QueuePairKind::Rc;
 
     fn to(state: u32) -> ibv_qp_attr {

@@ -115,6 +115,7 @@ impl Connection {
             && self.ended.is_none()
             && let Some(oldest) = execution.owed().or_else(|| execution.oldest())
             && (self.opened || self.config.dialect.peer_gone != PeerGone::Await)
+            && !execution.unreliable
         {
             execution.fail(oldest, self.config.dialect.peer_lost, 0);
         }
@@ -133,6 +134,7 @@ impl Connection {
             let begun = execution.next_message;
             execution.succeeded = execution.succeeded.max(id.0.min(begun));
         }
+        let unreliable = execution.unreliable;
         let blamed = id
             .and_then(|id| execution.find(id.0))
             .filter(|sequence| {
@@ -140,7 +142,8 @@ impl Connection {
             })
             .or_else(|| execution.owed_kind(operation))
             // A request that waits at this side for the peer's leave is owed an answer, too.
-            .or_else(|| execution.owed().or_else(|| execution.oldest()));
+            .or_else(|| execution.owed().or_else(|| execution.oldest()))
+            .filter(|_| !unreliable);
         let status = refused_as(self.config.dialect, class, operation);
         let context = blamed.and_then(|s| execution.requests.get(s)).map(|slot| slot.context);
         let denial = self.record(cx, context, DenialCause::ByPeer(error));
@@ -231,6 +234,8 @@ impl Connection {
                 | EndReason::Unanswered
                 | EndReason::PeerFailed
                 | EndReason::TimedOut => true,
+                // A peer that guesses loses its connection; the queue pair is not its to end.
+                EndReason::Refused => self.is_unreliable(),
                 EndReason::Link(status) => status != Status::DeviceRemoved,
                 _ => false,
             }

@@ -177,14 +177,22 @@ impl Connection {
             }
             Event::Write { token, address, payload, last, immediate } => {
                 self.used(cx);
-                self.write(cx, token, address, payload, last.then_some(immediate));
+                if !self.dropping {
+                    self.write(cx, token, address, payload, last.then_some(immediate));
+                }
+                self.drop_rest(cx, Operation::Write, last);
             }
             Event::Send { offset, payload, last, solicited, invalidate, immediate } => {
                 self.used(cx);
                 let send = Send { offset, last, solicited, invalidate, immediate };
-                if !self.send(cx, send, payload) {
-                    self.park(cx, send, payload);
+                if !self.dropping && !self.send(cx, send, payload) {
+                    if self.is_unreliable() {
+                        self.dropping = true;
+                    } else {
+                        self.park(cx, send, payload);
+                    }
                 }
+                self.drop_rest(cx, Operation::Send, last);
             }
             Event::ReadRequest { .. } if self.refuses_reads() => {
                 self.used(cx);
@@ -225,6 +233,14 @@ impl Connection {
             Event::ReadData { id, offset, payload, last } => {
                 self.read_data(cx, id, offset, payload, last);
             }
+        }
+    }
+
+    /// Behind each piece of a message: if it is dropped, the last one ends that.
+    fn drop_rest(&mut self, cx: &mut Cx<'_>, operation: Operation, last: bool) {
+        if self.dropping && last {
+            (self.dropping, self.written) = (false, 0);
+            self.executed(cx, operation);
         }
     }
 
@@ -280,6 +296,9 @@ impl Connection {
         match immediate {
             None => self.executed(cx, Operation::Write),
             Some(immediate) if !self.notify(cx, immediate, length) => {
+                if self.is_unreliable() {
+                    return self.executed(cx, Operation::Write);
+                }
                 let what = Waiting::Write(immediate, length);
                 self.paused = Some(Paused { since: cx.now, what });
             }
@@ -393,6 +412,10 @@ impl Connection {
                     ),
                 };
                 let denial = self.record(cx, None, cause);
+                if self.is_unreliable() {
+                    self.drop_received(cx);
+                    return true;
+                }
                 self.send_refusal(cx, Operation::Invalidate, class, denial);
                 if let Some(execution) = &mut self.execution {
                     let status = Status::InvalidRequest;
@@ -442,11 +465,26 @@ impl Connection {
         let context =
             self.execution.as_ref().and_then(|e| e.receives.front()).map(|slot| slot.context);
         let denial = self.record(cx, context, cause);
+        if self.is_unreliable() {
+            return self.drop_received(cx);
+        }
         self.send_refusal(cx, Operation::Send, class, denial);
         if let Some(execution) = &mut self.execution {
             execution.fail_receive(cx.effects, status, denial);
         }
         self.end(cx, EndReason::Refused, denial);
+    }
+
+    /// Drop the Send that is being received; its receive waits for the next one.
+    fn drop_received(&mut self, cx: &mut Cx<'_>) {
+        self.dropping = true;
+        let Some(execution) = &mut self.execution else { return };
+        execution.receiving = false;
+        match cx.shared {
+            Some(shared) if execution.shared => shared.give_back(&mut execution.receives),
+            // The peer has spent its credit for it.
+            _ => execution.receives_posted += 1,
+        }
     }
 
     /// The message that waits has waited long enough: nothing completes here (ND2 4.5).
@@ -535,13 +573,22 @@ impl Connection {
     /// Refuse what the peer asked for last.
     pub(super) fn refuse(&mut self, cx: &mut Cx<'_>, operation: Operation, error: AccessError) {
         let class = error.class();
-        let denial = self.record(cx, None, error.cause(true));
+        let cause = error.cause(true);
+        let guess = matches!(&cause, DenialCause::Peer(denial) if denial.is_guess());
+        let denial = self.record(cx, None, cause);
+        if self.is_unreliable() && !guess {
+            self.dropping = true;
+            return;
+        }
         self.send_refusal(cx, operation, class, denial);
         self.refused(cx, class, denial);
     }
 
     /// A message of the peer's that needs memory of ours was refused.
     pub(super) fn refused(&mut self, cx: &mut Cx<'_>, class: RefusalClass, denial: u64) {
+        if self.is_unreliable() {
+            return self.end(cx, EndReason::Refused, denial);
+        }
         self.events[0] = Some(match class {
             RefusalClass::Internal => QueuePairEvent::Fatal,
             RefusalClass::Unsupported | RefusalClass::Misaligned => QueuePairEvent::RequestError,

@@ -132,6 +132,8 @@ pub struct Connection {
     ended: Option<End>,
     /// A message of the peer's waits for a receive.
     paused: Option<Paused>,
+    /// The message that is coming in is dropped to its end.
+    dropping: bool,
     /// Bytes that the Write under way has placed.
     written: u32,
     /// The next request waits for the wire; until when, if there is a limit.
@@ -196,6 +198,7 @@ impl Connection {
             facts: None,
             ended: None,
             paused: None,
+            dropping: false,
             written: 0,
             blocked: false,
             blocked_until: None,
@@ -424,6 +427,11 @@ impl Connection {
         }
     }
 
+    /// Whether its queue pair promises nothing about messages (Verbs V96).
+    fn is_unreliable(&self) -> bool {
+        self.execution.as_ref().is_some_and(|execution| execution.unreliable)
+    }
+
     fn unused(&self) -> bool {
         !self.opened && self.config.role != Role::Passive
     }
@@ -457,6 +465,7 @@ impl Connection {
                 self.wire.has_output()
                     || self.execution.as_ref().is_some_and(|execution| {
                         execution.under_way.is_some()
+                            || (execution.sends_failed && !execution.requests.is_empty())
                             || (self.credit_asked && self.ended.is_none())
                             || (!self.blocked && execution.startable().is_some())
                     })
@@ -475,6 +484,7 @@ impl Connection {
             && !self.wire.has_output()
             && self.execution.as_ref().is_some_and(|execution| {
                 !execution.shared
+                    && !execution.unreliable
                     && execution.is_all_gone()
                     && self.told_receives == Some(execution.receives_posted)
             })

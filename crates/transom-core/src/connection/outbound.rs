@@ -24,6 +24,9 @@ const NO_IMMEDIATE: &str = "the peer has no immediate data: it is an iWARP adapt
 const NO_ATOMICS: &str = "the peer has no atomics: it is an iWARP adapter, was told to do without Transom's \
                           extension, or is a Transom of an earlier version";
 
+const UNANSWERED: &str = "an unreliable queue pair gets no answers, so it has no Reads and no atomics: use a \
+                          reliable one";
+
 const NOT_BOUND: &str = "the window is not bound on this queue pair: its Bind was undone, or it was \
                          closed before (`transom explain bound_window`)";
 
@@ -65,6 +68,12 @@ impl Connection {
 
     /// Start what may start.
     pub(super) fn start_all(&mut self, cx: &mut Cx<'_>) {
+        if let Some(execution) = &mut self.execution
+            && execution.sends_failed
+        {
+            execution.cancel_behind_failure();
+            return self.retire(cx);
+        }
         let startable = self.execution.as_ref().is_some_and(|e| e.startable().is_some());
         if !startable || self.blocked || !self.is_open() {
             return;
@@ -140,6 +149,11 @@ impl Connection {
             Operation::Unsupported { status } => {
                 let cause = DenialCause::Other("this connection has no such operation");
                 self.fail_next(cx, status, Some((slot.context, cause)));
+                true
+            }
+            operation if execution.unreliable && operation.fetches() => {
+                let cause = DenialCause::Other(UNANSWERED);
+                self.fail_next(cx, Status::NotSupported, Some((slot.context, cause)));
                 true
             }
             _ => self.begin(cx, &slot),
@@ -389,8 +403,9 @@ impl Connection {
         let Some(error) = error else {
             if frame.last {
                 execution.under_way = None;
+                let progress = execution.sent();
                 if let Some(slot) = sequence.and_then(|s| execution.requests.get_mut(s)) {
-                    slot.progress = Progress::Sent;
+                    slot.progress = progress;
                 }
             }
             return Ok(());

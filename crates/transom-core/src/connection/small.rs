@@ -115,7 +115,8 @@ impl Connection {
         O: Output + ?Sized,
     {
         // Events of the stream are reported by the ordinary way.
-        if self.blocked || wants_messages(cx) || !self.is_open() {
+        let unusual = self.blocked || self.is_unreliable() || wants_messages(cx);
+        if unusual || !self.is_open() {
             return false;
         }
         let mut any = false;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use transom_wire::Time;
 
 use super::{CLOSE_WITHIN, Connection, LinkEnd, Phase};
+use crate::queue::Progress;
 use crate::{ConnectionEvent, Cx, DenialCause, EndReason};
 
 /// Silence that is noticed so much after its time is our own: this process, or its machine, stood
@@ -109,7 +110,9 @@ impl Connection {
         if due(self.blocked_until) {
             self.blocked_until = None;
             let context = self.execution.as_ref().and_then(|e| e.startable()).map(|s| s.context);
-            if let Some(context) = context {
+            if self.is_unreliable() {
+                self.drop_waiting(cx);
+            } else if let Some(context) = context {
                 let cause = DenialCause::Other(
                     "the peer posted no receive for this Send in time (`transom explain posted_receive`)",
                 );
@@ -118,5 +121,23 @@ impl Connection {
             }
         }
         self.retire(cx);
+    }
+
+    /// Sends of an unreliable queue pair that wait for a receive are lost, up to the first that need not
+    /// wait (Verbs V96).
+    fn drop_waiting(&mut self, cx: &mut Cx<'_>) {
+        loop {
+            if let Some(execution) = &mut self.execution
+                && execution.startable().is_some()
+            {
+                execution.advance(Progress::Done);
+            }
+            self.blocked = false;
+            self.start_all(cx);
+            if self.blocked_until.is_none_or(|until| until > cx.now) {
+                return;
+            }
+            self.blocked_until = None;
+        }
     }
 }

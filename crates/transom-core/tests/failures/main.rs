@@ -11,6 +11,7 @@ mod posting;
 mod revocation;
 mod silence;
 mod table;
+mod unreliable;
 mod verbs;
 
 use std::time::Duration;

@@ -11,7 +11,7 @@ use crate::entry::shell::{self, OfDomain, OfQueue, OfQueuePair, OfSharedQueue};
 use crate::entry::work::{self, Builder};
 use crate::entry::{number, pointer};
 use crate::errno::{Errno, Result};
-use crate::queue_pair::{DATAGRAM_OPS, Parts, QueuePair, SEND_OPS};
+use crate::queue_pair::{DATAGRAM_OPS, Parts, QueuePair, SEND_OPS, UNRELIABLE_OPS};
 
 /// The object behind the program's structure.
 #[derive(Debug)]
@@ -44,6 +44,7 @@ pub(crate) unsafe fn create(
     };
     let (kind, most) = match attr.qp_type {
         qpt::RC => (QueuePairKind::Rc, SEND_OPS),
+        qpt::UC => (QueuePairKind::Uc, UNRELIABLE_OPS),
         qpt::UD => (QueuePairKind::Ud, DATAGRAM_OPS),
         _ => return Err(Errno::EOPNOTSUPP),
     };
