@@ -85,6 +85,12 @@ fn atomics() {
     run("atomics");
 }
 
+/// Verbs V61, Verbs V70, Verbs V71, Verbs V75, Verbs V81, Verbs V93, Verbs V96.
+#[test]
+fn unreliable_connections() {
+    run("unreliable");
+}
+
 /// Verbs V67, Verbs V75, Verbs V76, Verbs V77, Verbs V79, Verbs V80.
 #[test]
 fn peers_that_die_stop_leave_or_never_come() {

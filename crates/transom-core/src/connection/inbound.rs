@@ -180,19 +180,19 @@ impl Connection {
                 if !self.dropping {
                     self.write(cx, token, address, payload, last.then_some(immediate));
                 }
-                self.drop_rest(cx, Operation::Write, last);
+                self.drop_rest(cx, Operation::Write, last, immediate.is_some());
             }
             Event::Send { offset, payload, last, solicited, invalidate, immediate } => {
                 self.used(cx);
                 let send = Send { offset, last, solicited, invalidate, immediate };
                 if !self.dropping && !self.send(cx, send, payload) {
-                    if self.is_unreliable() {
+                    if self.has_waited(cx) {
                         self.dropping = true;
                     } else {
                         self.park(cx, send, payload);
                     }
                 }
-                self.drop_rest(cx, Operation::Send, last);
+                self.drop_rest(cx, Operation::Send, last, true);
             }
             Event::ReadRequest { .. } if self.refuses_reads() => {
                 self.used(cx);
@@ -236,11 +236,43 @@ impl Connection {
         }
     }
 
-    /// Behind each piece of a message: if it is dropped, the last one ends that.
-    fn drop_rest(&mut self, cx: &mut Cx<'_>, operation: Operation, last: bool) {
+    /// Behind each piece of a message: if it is dropped, the last one ends that. `receives`: the peer has
+    /// spent credit for it.
+    pub(super) fn drop_rest(
+        &mut self,
+        cx: &mut Cx<'_>,
+        operation: Operation,
+        last: bool,
+        receives: bool,
+    ) {
         if self.dropping && last {
             (self.dropping, self.written) = (false, 0);
+            self.taken += u64::from(receives);
             self.executed(cx, operation);
+        }
+    }
+
+    /// Whether messages of an unreliable peer have found no receive for as long as one may wait: the next
+    /// is dropped at once.
+    fn has_waited(&self, cx: &Cx<'_>) -> bool {
+        let limit = self.execution.as_ref().filter(|execution| execution.unreliable);
+        let limit = limit.and_then(|execution| execution.limits.receive);
+        let since = self.none_since;
+        since.zip(limit).is_some_and(|(since, limit)| since.after(limit) <= cx.now)
+    }
+
+    /// The message that waits for a receive has waited long enough, and is lost.
+    pub(super) fn drop_paused(&mut self, cx: &mut Cx<'_>) {
+        match self.paused.take() {
+            Some(Paused { what: Waiting::Send(send, _), .. }) => {
+                self.dropping = true;
+                self.drop_rest(cx, Operation::Send, send.last, true);
+            }
+            Some(Paused { what: Waiting::Write(..), .. }) => {
+                self.dropping = true;
+                self.drop_rest(cx, Operation::Write, true, true);
+            }
+            None => {}
         }
     }
 
@@ -296,11 +328,12 @@ impl Connection {
         match immediate {
             None => self.executed(cx, Operation::Write),
             Some(immediate) if !self.notify(cx, immediate, length) => {
-                if self.is_unreliable() {
-                    return self.executed(cx, Operation::Write);
-                }
                 let what = Waiting::Write(immediate, length);
-                self.paused = Some(Paused { since: cx.now, what });
+                let since = *self.none_since.get_or_insert(cx.now);
+                self.paused = Some(Paused { since, what });
+                if self.has_waited(cx) {
+                    self.drop_paused(cx);
+                }
             }
             Some(_) => {}
         }
@@ -316,6 +349,8 @@ impl Connection {
         if !execution.has_receive(cx.shared) {
             return false;
         }
+        self.none_since = None;
+        self.taken += 1;
         let Immediate { value, solicited } = immediate;
         let kind = CompletionKind::ReceiveWrite;
         let value = Value::Immediate(value);
@@ -357,6 +392,7 @@ impl Connection {
             if !execution.has_receive(cx.shared) {
                 return false;
             }
+            self.none_since = None;
             execution.receiving = true;
         }
         let Some(slot) = execution.receives.front().copied() else { return false };
@@ -413,7 +449,7 @@ impl Connection {
                 };
                 let denial = self.record(cx, None, cause);
                 if self.is_unreliable() {
-                    self.drop_received(cx);
+                    self.drop_received();
                     return true;
                 }
                 self.send_refusal(cx, Operation::Invalidate, class, denial);
@@ -434,6 +470,7 @@ impl Connection {
         let (kind, length) = (CompletionKind::Receive, end as u32);
         let solicited = send.solicited;
         execution.complete_receive(cx.effects, &Arrival { kind, length, solicited, value });
+        self.taken += 1;
         self.executed(cx, Operation::Send);
         true
     }
@@ -450,7 +487,8 @@ impl Connection {
                 kept
             }
         };
-        self.paused = Some(Paused { since: cx.now, what: Waiting::Send(send, kept) });
+        let since = *self.none_since.get_or_insert(cx.now);
+        self.paused = Some(Paused { since, what: Waiting::Send(send, kept) });
     }
 
     /// A receive failed: it completes with `status`, the peer's Send with what its dialect makes of
@@ -466,7 +504,7 @@ impl Connection {
             self.execution.as_ref().and_then(|e| e.receives.front()).map(|slot| slot.context);
         let denial = self.record(cx, context, cause);
         if self.is_unreliable() {
-            return self.drop_received(cx);
+            return self.drop_received();
         }
         self.send_refusal(cx, Operation::Send, class, denial);
         if let Some(execution) = &mut self.execution {
@@ -476,14 +514,10 @@ impl Connection {
     }
 
     /// Drop the Send that is being received; its receive waits for the next one.
-    fn drop_received(&mut self, cx: &mut Cx<'_>) {
+    fn drop_received(&mut self) {
         self.dropping = true;
-        let Some(execution) = &mut self.execution else { return };
-        execution.receiving = false;
-        match cx.shared {
-            Some(shared) if execution.shared => shared.give_back(&mut execution.receives),
-            // The peer has spent its credit for it.
-            _ => execution.receives_posted += 1,
+        if let Some(execution) = &mut self.execution {
+            execution.receiving = false;
         }
     }
 

@@ -134,6 +134,10 @@ pub struct Connection {
     paused: Option<Paused>,
     /// The message that is coming in is dropped to its end.
     dropping: bool,
+    /// Messages that needed a receive, taken or dropped, where they are not reliable; and since when
+    /// they have found none.
+    taken: u64,
+    none_since: Option<Time>,
     /// Bytes that the Write under way has placed.
     written: u32,
     /// The next request waits for the wire; until when, if there is a limit.
@@ -199,6 +203,8 @@ impl Connection {
             ended: None,
             paused: None,
             dropping: false,
+            taken: 0,
+            none_since: None,
             written: 0,
             blocked: false,
             blocked_until: None,

@@ -16,6 +16,9 @@ use crate::queue::{Progress, Slot};
 use crate::trace::{FrameTrace, Tracer, What};
 use crate::{Cx, DenialCause, EndReason, Flags, Operation, Status};
 
+/// Credit that a peer is given in advance whose messages may find no receive.
+const IN_ADVANCE: u64 = 1 << 16;
+
 /// The wire's name for the sink of a Read of ours. The peer only echoes it.
 const SINK: u32 = 1;
 
@@ -91,7 +94,14 @@ impl Connection {
         let Some(execution) = &mut self.execution else { return };
         // A queue that is empty now has this connection run when a receive is posted.
         self.credit_asked = false;
-        if execution.shared {
+        if execution.unreliable {
+            // Messages that find no receive are dropped, so none waits for leave.
+            let total = self.taken + IN_ADVANCE;
+            if self.told_receives.is_none_or(|told| total - told > IN_ADVANCE / 2) {
+                self.told_receives = Some(total);
+                self.wire.receives_posted(cx.now, total, false);
+            }
+        } else if execution.shared {
             let first = self.told_receives.is_none();
             let granted = self.credit_wanted
                 && cx
@@ -295,7 +305,9 @@ impl Connection {
                     let limit = limit.filter(|_| self.config.dialect.receive_wait.is_some());
                     self.blocked_until =
                         limit.map(|limit| self.blocked_until.unwrap_or(cx.now.after(limit)));
-                    if self.config.dialect.peer_gone == PeerGone::Await {
+                    if execution.unreliable {
+                        self.blocked_until = None; // the peer's first grant is on its way
+                    } else if self.config.dialect.peer_gone == PeerGone::Await {
                         let since = *self.short_since.get_or_insert(cx.now);
                         let limit = execution.limits.receive;
                         self.blocked_until = limit.map(|limit| since.after(limit));

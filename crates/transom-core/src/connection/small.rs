@@ -92,6 +92,7 @@ impl Connection {
                 Err(error) => {
                     drop(pass);
                     self.refuse(cx, WireOperation::Write, error);
+                    self.drop_rest(cx, WireOperation::Write, true, false);
                     return true;
                 }
             }

@@ -5,7 +5,6 @@ use std::time::Duration;
 use transom_wire::Time;
 
 use super::{CLOSE_WITHIN, Connection, LinkEnd, Phase};
-use crate::queue::Progress;
 use crate::{ConnectionEvent, Cx, DenialCause, EndReason};
 
 /// Silence that is noticed so much after its time is our own: this process, or its machine, stood
@@ -56,6 +55,9 @@ impl Connection {
     /// Until when a Send of a plain peer may wait for a receive here.
     fn parked_until(&self) -> Option<Time> {
         let paused = self.paused.as_ref()?;
+        if self.is_unreliable() {
+            return Some(paused.since.after(self.execution.as_ref()?.limits.receive?));
+        }
         if self.execution.as_ref()?.shared {
             return None;
         }
@@ -98,7 +100,9 @@ impl Connection {
         }
         if paused {
             self.resume(cx);
-            if self.paused.is_some() {
+            if self.is_unreliable() {
+                self.drop_paused(cx);
+            } else if self.paused.is_some() {
                 let cause = DenialCause::Other("a Send of the peer found no receive in time");
                 return self.refuse_parked(cx, cause);
             }
@@ -110,9 +114,7 @@ impl Connection {
         if due(self.blocked_until) {
             self.blocked_until = None;
             let context = self.execution.as_ref().and_then(|e| e.startable()).map(|s| s.context);
-            if self.is_unreliable() {
-                self.drop_waiting(cx);
-            } else if let Some(context) = context {
+            if let Some(context) = context {
                 let cause = DenialCause::Other(
                     "the peer posted no receive for this Send in time (`transom explain posted_receive`)",
                 );
@@ -121,23 +123,5 @@ impl Connection {
             }
         }
         self.retire(cx);
-    }
-
-    /// Sends of an unreliable queue pair that wait for a receive are lost, up to the first that need not
-    /// wait (Verbs V96).
-    fn drop_waiting(&mut self, cx: &mut Cx<'_>) {
-        loop {
-            if let Some(execution) = &mut self.execution
-                && execution.startable().is_some()
-            {
-                execution.advance(Progress::Done);
-            }
-            self.blocked = false;
-            self.start_all(cx);
-            if self.blocked_until.is_none_or(|until| until > cx.now) {
-                return;
-            }
-            self.blocked_until = None;
-        }
     }
 }

@@ -9,7 +9,8 @@ transom_testing::again_over_process![
     v96_a_request_has_succeeded_when_it_has_been_sent,
     v96_what_was_begun_or_waits_is_lost_with_the_peer,
     v96_what_the_receiver_cannot_take_is_dropped_and_the_next_message_arrives,
-    v96_a_send_without_a_receive_is_lost_after_the_limit_and_those_behind_it_at_once,
+    v96_a_send_waits_for_a_receive_for_a_while_and_is_lost_then,
+    v96_no_send_waits_for_credit,
     v96_a_guess_costs_the_connection_and_no_queue_pair,
     v96_immediate_data_without_a_receive_is_lost,
     v70_a_failure_of_ones_own_cancels_the_sends_until_they_are_resumed,
@@ -163,28 +164,53 @@ fn v96_what_the_receiver_cannot_take_is_dropped_and_the_next_message_arrives() {
 }
 
 #[test]
-fn v96_a_send_without_a_receive_is_lost_after_the_limit_and_those_behind_it_at_once() {
+fn v96_a_send_waits_for_a_receive_for_a_while_and_is_lost_then() {
     let mut pair = connected(config());
     for context in [1, 2] {
         post(&mut pair, context, Operation::Send, &[]);
     }
     pair.advance(LIMIT - Duration::from_nanos(1));
-    assert_eq!(pair.hosts[ACTIVE].outcomes(), []);
-    pair.advance(Duration::from_nanos(1));
-    assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, OK), (2, OK)]);
-    post(&mut pair, 3, Operation::Send, &[]);
-    pair.advance(Duration::from_nanos(1));
-    assert_eq!(pair.hosts[ACTIVE].outcomes(), [(3, OK)], "no time of its own");
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, OK), (2, OK)], "sent");
     pair.hosts[PASSIVE].post_receive(20, &[]).unwrap();
     pair.pump();
-    assert_eq!(pair.hosts[PASSIVE].outcomes(), [], "all three are lost");
-    post(&mut pair, 4, Operation::Send, &[]);
+    assert_eq!(pair.hosts[PASSIVE].outcomes(), [(20, OK)], "the first; the second waits");
+    pair.advance(LIMIT);
+    post(&mut pair, 3, Operation::Send, &[]);
     pair.pump();
-    assert_eq!(pair.hosts[ACTIVE].outcomes(), [(4, OK)]);
-    assert_eq!(pair.hosts[PASSIVE].outcomes(), [(20, OK)]);
-    post(&mut pair, 5, Operation::Send, &[]);
+    pair.hosts[PASSIVE].post_receive(21, &[]).unwrap();
+    pair.pump();
+    assert_eq!(pair.hosts[PASSIVE].outcomes(), [], "lost, the third without a time of its own");
+    for context in [4, 5] {
+        post(&mut pair, context, Operation::Send, &[]);
+    }
     pair.advance(LIMIT - Duration::from_nanos(1));
-    assert_eq!(pair.hosts[ACTIVE].outcomes(), [], "the limit begins anew");
+    assert_eq!(pair.hosts[PASSIVE].outcomes(), [(21, OK)]);
+    pair.hosts[PASSIVE].post_receive(22, &[]).unwrap();
+    pair.pump();
+    assert_eq!(pair.hosts[PASSIVE].outcomes(), [(22, OK)], "the time begins anew");
+}
+
+#[test]
+fn v96_no_send_waits_for_credit() {
+    // More than the credit that is granted at once.
+    let mut pair = connected(config());
+    pair.hosts[PASSIVE].quiet = true;
+    let many = (1 << 16) + 10;
+    pair.advance(LIMIT);
+    post(&mut pair, 0, Operation::Send, &[]);
+    pair.advance(LIMIT);
+    for context in 1..many {
+        post(&mut pair, context, Operation::Send, &[]);
+        pair.pump();
+        assert_eq!(pair.hosts[ACTIVE].outcomes().len(), 1 + usize::from(context == 1));
+        pair.hosts[ACTIVE].seen.clear();
+    }
+    pair.hosts[PASSIVE].quiet = false;
+    pair.hosts[PASSIVE].post_receive(20, &[]).unwrap();
+    pair.pump();
+    post(&mut pair, many, Operation::Send, &[]);
+    pair.pump();
+    assert_eq!(pair.hosts[PASSIVE].outcomes(), [(20, OK)]);
 }
 
 #[test]
