@@ -80,6 +80,9 @@ pub(crate) struct Parts {
 /// A request with its data and, of datagrams, its destination.
 pub(crate) type Post<'a> = (Request, Data<'a>, Option<To>);
 
+/// Numbers that are tried for a queue pair.
+const NUMBER_TRIES: usize = 64;
+
 /// Send operations of a queue pair of datagrams.
 pub(crate) const DATAGRAM_OPS: u64 = ops::SEND | ops::SEND_IMM;
 /// Send operations of an unreliable queue pair.
@@ -138,9 +141,7 @@ impl QueuePair {
 
     fn make(context: &Arc<Context>, parts: Parts, caps: ibv_qp_cap) -> Result<Arc<QueuePair>> {
         let Parts { domain, send, receive, shared, signal_all, kind } = parts;
-        let Number { number, datagrams } =
-            context.ports.take(context, kind == QueuePairKind::Ud)?;
-        let options = raw::QueuePairOptions {
+        let options = |number| raw::QueuePairOptions {
             context: u64::from(number),
             number: Some(QueuePairId(number)),
             initiator_depth: caps.max_send_wr.max(1),
@@ -151,10 +152,38 @@ impl QueuePair {
             kind,
         };
         let shared_engine = shared.as_ref().map(|shared| &shared.engine);
-        let engine = context
-            .adapter
-            .queue_pair(domain.domain, &send.engine, &receive.engine, shared_engine, &options)
-            .inspect_err(|_| context.ports.give_back(number))?;
+        let engine_of = |number| {
+            let (send, receive) = (&send.engine, &receive.engine);
+            context.adapter.queue_pair(
+                domain.domain,
+                send,
+                receive,
+                shared_engine,
+                &options(number),
+            )
+        };
+        // The engine may still have a number whose queue pair another thread destroys at this moment.
+        let mut refused = Vec::new();
+        let made = loop {
+            let Number { number, datagrams } =
+                match context.ports.take(context, kind == QueuePairKind::Ud) {
+                    Ok(number) => number,
+                    Err(error) => break Err(error),
+                };
+            match engine_of(number) {
+                Ok(engine) => break Ok((number, datagrams, engine)),
+                Err(error) => {
+                    refused.push(number);
+                    if error.status != Status::SharingViolation || refused.len() > NUMBER_TRIES {
+                        break Err(error.into());
+                    }
+                }
+            }
+        };
+        for number in refused {
+            context.ports.give_back(number);
+        }
+        let (number, datagrams, engine) = made?;
         domain.join();
         send.users.join();
         receive.users.join();

@@ -1,6 +1,32 @@
 /* The device and its objects: what is advertised and granted, refusals and their numbers,
  * handles, busy objects, registrations. */
 #include "common.h"
+/* Threads that make and destroy queue pairs do not get in each other's way. */
+static struct end shared_end;
+static void *makes(void *unused) {
+    long failed = 0;
+    for (int i = 0; i < 1000; i++) {
+        struct ibv_qp_init_attr init = {.send_cq = shared_end.scq,
+                                        .recv_cq = shared_end.rcq,
+                                        .cap = {1, 1, 1, 1, 0},
+                                        .qp_type = IBV_QPT_RC};
+        struct ibv_qp *q = ibv_create_qp(shared_end.pd, &init);
+        failed += q == NULL || ibv_destroy_qp(q) != 0;
+    }
+    return (void *)failed;
+}
+static void threads(void) {
+    pthread_t t[5];
+    open_end(&shared_end, NULL, ALL);
+    for (int i = 0; i < 5; i++)
+        SUCCEEDS(pthread_create(&t[i], NULL, makes, NULL));
+    for (int i = 0; i < 5; i++) {
+        void *failed;
+        SUCCEEDS(pthread_join(t[i], &failed));
+        CHECK("V147", failed == NULL, "%ld of 1000", (long)failed);
+    }
+}
+
 int main(void) {
     struct ibv_context *c = open_dev(), *c2 = open_dev();
     struct end e = {0}, f = {0};
@@ -499,5 +525,6 @@ int main(void) {
     /* V38 */
     SUCCEEDS(ibv_close_device(c2));
     SUCCEEDS(ibv_close_device(c));
+    threads();
     return finish();
 }
