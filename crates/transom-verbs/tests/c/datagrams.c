@@ -115,6 +115,24 @@ static void handles(void) {
     SUCCEEDS(ibv_destroy_ah(ah));
 }
 
+/* Fields of the IP header that an address handle chooses. */
+static void fields(int index) {
+    union ibv_gid gid;
+    SUCCEEDS(ibv_query_gid(a.ctx, 1, index, &gid));
+    bool v4 = gid.global.subnet_prefix == 0 && gid.raw[10] == 0xff && gid.raw[11] == 0xff;
+    struct ibv_ah_attr at = to_gid(gid, index);
+    at.grh.traffic_class = 0xb8;
+    at.grh.hop_limit = 17;
+    struct ibv_ah *ah = MADE(ibv_create_ah(a.pd, &at));
+    SUCCEEDS(post_recv(&b, 15, b.buf, 8192, b.mr->lkey));
+    sent(16, 8, ah, b.qp->qp_num, KEY);
+    EXPECT_WC("V139", b.rcq, 15, IBV_WC_SUCCESS);
+    unsigned char *grh = (unsigned char *)b.buf;
+    int class = v4 ? grh[21] : (grh[0] & 15) << 4 | grh[1] >> 4, limit = v4 ? grh[28] : grh[7];
+    CHECK("V140", class == 0xb8 && limit == 17, "class %#x, limit %d", class, limit);
+    SUCCEEDS(ibv_destroy_ah(ah));
+}
+
 /* The bytes, the area in front of them and the completion of one datagram, and its answer. */
 static void one(int index, uint32_t length, bool immediate) {
     union ibv_gid gid;
@@ -473,6 +491,7 @@ int main(void) {
     for (ssize_t i = 0; i < gids; i++) {
         if (entries[i].gid.raw[0] == 0xfe)
             continue; /* the address of a link, which says nothing without its interface */
+        fields((int)entries[i].gid_index);
         one((int)entries[i].gid_index, 8, false);
         one((int)entries[i].gid_index, 1001, true);
         one((int)entries[i].gid_index, 0, false);
