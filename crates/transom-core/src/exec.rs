@@ -322,7 +322,6 @@ impl Execution {
             self.pop_request(effects, status, denial);
             if !status.is_success() {
                 (self.failed, self.sends_failed) = (false, true);
-                self.cancel_behind_failure();
             }
         }
         false

@@ -172,7 +172,7 @@ impl QueuePair {
     /// Requests wait for [`QueuePair::exchange`]: none may go past them ([`Execution::post`]).
     #[must_use]
     pub fn is_waiting(&self) -> bool {
-        !self.posted.is_empty() || self.resumes
+        !self.posted.is_empty()
     }
 
     /// Post several requests, in order: all of them, or, after an error, none.

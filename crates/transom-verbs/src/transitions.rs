@@ -184,6 +184,19 @@ mod tests {
     }
 
     #[test]
+    fn v61_every_type_needs_its_first_packet_number_to_send() {
+        for kind in KINDS {
+            let row = rows(kind).iter().find(|row| (row.from, row.to) == (RTR, RTS)).unwrap();
+            assert_eq!(row.required & SQ_PSN, SQ_PSN);
+        }
+        let most = AV | PATH_MTU | DEST_QPN | RQ_PSN | MAX_DEST_RD_ATOMIC | MIN_RNR_TIMER;
+        let rtr = KINDS.map(|kind| {
+            rows(kind).iter().find(|row| (row.from, row.to) == (INIT, RTR)).unwrap().required
+        });
+        assert_eq!(rtr, [most, AV | PATH_MTU | DEST_QPN | RQ_PSN, 0]);
+    }
+
+    #[test]
     fn v61_a_bit_that_the_transition_does_not_know_is_refused() {
         for (kind, row) in KINDS.iter().flat_map(|kind| rows(*kind).iter().map(|row| (*kind, row)))
         {

@@ -331,9 +331,6 @@ impl Connection {
                 let what = Waiting::Write(immediate, length);
                 let since = *self.none_since.get_or_insert(cx.now);
                 self.paused = Some(Paused { since, what });
-                if self.has_waited(cx) {
-                    self.drop_paused(cx);
-                }
             }
             Some(_) => {}
         }
@@ -449,7 +446,7 @@ impl Connection {
                 };
                 let denial = self.record(cx, None, cause);
                 if self.is_unreliable() {
-                    self.drop_received();
+                    self.dropping = true;
                     return true;
                 }
                 self.send_refusal(cx, Operation::Invalidate, class, denial);
@@ -504,21 +501,15 @@ impl Connection {
             self.execution.as_ref().and_then(|e| e.receives.front()).map(|slot| slot.context);
         let denial = self.record(cx, context, cause);
         if self.is_unreliable() {
-            return self.drop_received();
+            // The receive waits for the next Send.
+            self.dropping = true;
+            return;
         }
         self.send_refusal(cx, Operation::Send, class, denial);
         if let Some(execution) = &mut self.execution {
             execution.fail_receive(cx.effects, status, denial);
         }
         self.end(cx, EndReason::Refused, denial);
-    }
-
-    /// Drop the Send that is being received; its receive waits for the next one.
-    fn drop_received(&mut self) {
-        self.dropping = true;
-        if let Some(execution) = &mut self.execution {
-            execution.receiving = false;
-        }
     }
 
     /// The message that waits has waited long enough: nothing completes here (ND2 4.5).

@@ -1,7 +1,7 @@
 //! Queue pairs of type UC: a request has succeeded when it has been sent, and what the receiver cannot
 //! take is dropped (Verbs V70, V96).
 
-use transom_core::{Buffer as OutBuffer, Limits, QueuePairEvent, QueuePairKind};
+use transom_core::{Buffer as OutBuffer, Connector, Limits, QueuePairEvent, QueuePairKind};
 
 use super::*;
 
@@ -13,6 +13,8 @@ transom_testing::again_over_process![
     v96_no_send_waits_for_credit,
     v96_a_guess_costs_the_connection_and_no_queue_pair,
     v96_immediate_data_without_a_receive_is_lost,
+    v96_a_write_whose_memory_is_closed_on_the_way_is_dropped_from_there_on,
+    v96_a_request_that_has_not_begun_is_not_blamed_for_a_guess,
     v70_a_failure_of_ones_own_cancels_the_sends_until_they_are_resumed,
     v81_reads_and_atomics_fail_in_their_turn,
     v96_reads_of_a_peer_that_lies_cost_its_connection
@@ -231,6 +233,23 @@ fn v96_a_guess_costs_the_connection_and_no_queue_pair() {
 }
 
 #[test]
+fn v96_a_request_that_has_not_begun_is_not_blamed_for_a_guess() {
+    let mut pair = connected(config());
+    let source = pair.hosts[ACTIVE].register(vec![7; 8], Rights::NONE);
+    let target = pair.hosts[PASSIVE].register(vec![0; 8], WRITABLE);
+    pair.stall(ACTIVE, true);
+    let guess = Operation::Write { token: 0xdead_beef, address: 0 };
+    post(&mut pair, 1, guess, &[source.all()]);
+    pair.pump();
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, OK)]);
+    pair.hosts[ACTIVE].post(2, write(&target, 0), Flags::NONE, &[source.all()]).unwrap();
+    pair.deliver(ACTIVE, usize::MAX);
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), []);
+    assert_eq!(state(&pair, ACTIVE), QueuePairState::Idle);
+    assert_eq!(pair.hosts[ACTIVE].queue_pair.outstanding(), (1, 0), "a connection may follow");
+}
+
+#[test]
 fn v96_immediate_data_without_a_receive_is_lost() {
     let mut pair = connected(config());
     let target = pair.hosts[PASSIVE].register(vec![0; 8], WRITABLE);
@@ -247,6 +266,41 @@ fn v96_immediate_data_without_a_receive_is_lost() {
     pair.pump();
     assert_eq!(pair.hosts[ACTIVE].outcomes(), [(2, OK)]);
     assert_eq!(pair.hosts[PASSIVE].outcomes(), [(20, OK)]);
+    post(&mut pair, 3, operation, &[source.all()]);
+    pair.advance(LIMIT - Duration::from_nanos(1));
+    pair.hosts[PASSIVE].post_receive(21, &[]).unwrap();
+    pair.pump();
+    assert_eq!(pair.hosts[PASSIVE].outcomes(), [(21, OK)], "the time begins anew");
+}
+
+/// What is placed before memory is closed does not count towards the next message.
+#[test]
+fn v96_a_write_whose_memory_is_closed_on_the_way_is_dropped_from_there_on() {
+    const LONG: usize = 400_000;
+    let mut pair = connected(config());
+    let target = pair.hosts[PASSIVE].register(vec![0; LONG], WRITABLE);
+    let small = pair.hosts[PASSIVE].register(vec![0; 8], WRITABLE);
+    let source = pair.hosts[ACTIVE].register(vec![7; LONG], Rights::NONE);
+    pair.hosts[PASSIVE].post_receive(20, &[]).unwrap();
+    pair.pump();
+    pair.stall(PASSIVE, true);
+    post(&mut pair, 1, write(&target, 0), &[source.all()]);
+    pair.pump();
+    pair.deliver(PASSIVE, LONG / 2);
+    let unless = Unless { windows: true, posted: false };
+    pair.hosts[PASSIVE].memory.deregister(target.token, unless, 0).unwrap();
+    let Operation::Write { token, address } = write(&small, 0) else { unreachable!() };
+    let operation = Operation::WriteWithImmediate { token, address, immediate: 5 };
+    pair.stall(PASSIVE, false);
+    post(&mut pair, 2, operation, &[source.sge(0, 8)]);
+    pair.pump();
+    assert_eq!(bytes(&pair, PASSIVE, &target)[0], 7);
+    assert_eq!(bytes(&pair, PASSIVE, &target)[LONG - 1], 0);
+    let arrived = pair.hosts[PASSIVE].completions();
+    assert_eq!(
+        arrived.iter().map(|one| (one.request_context, one.length)).collect::<Vec<_>>(),
+        [(20, 8)]
+    );
 }
 
 #[test]
@@ -279,10 +333,20 @@ fn v70_a_failure_of_ones_own_cancels_the_sends_until_they_are_resumed() {
     // What has failed stays so over the end of a connection.
     post(&mut pair, 6, Operation::Send, &[source.sge(0, 9)]);
     pair.pump();
-    pair.kill(PASSIVE);
+    pair.disconnect(PASSIVE, 50).unwrap();
     pair.pump();
     assert_eq!(pair.hosts[ACTIVE].outcomes(), [(6, Status::LocalAccess)]);
     assert!(pair.hosts[ACTIVE].queue_pair.sends_failed());
+    pair.reset(PASSIVE).unwrap();
+    for host in &mut pair.hosts {
+        host.connector = Connector::new(&dialect::VERBS, host.config.caps);
+    }
+    pair.establish();
+    post(&mut pair, 7, Operation::Send, &[]);
+    pair.pump();
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), [(7, CANCELED)]);
+    pair.kill(PASSIVE);
+    pair.pump();
     pair.reset(ACTIVE).unwrap();
     assert!(!pair.hosts[ACTIVE].queue_pair.sends_failed());
 }
