@@ -285,7 +285,7 @@ static void v28_v30_v52_sizes(void) {
     init.cap.max_send_sge = 33;
     NO_OBJECT(ibv_create_qp(pd, &init), EINVAL);
     init.cap.max_send_sge = 1;
-    init.qp_type = IBV_QPT_UC;
+    init.qp_type = IBV_QPT_RAW_PACKET;
     NO_OBJECT(ibv_create_qp(pd, &init), EOPNOTSUPP);
     CHECK(ibv_destroy_cq(cq) == 0);
     close_device();
