@@ -15,7 +15,10 @@ use crate::dialect::{PeerGone, Places};
 use crate::exec::Execution;
 use crate::queue::{Progress, RequestQueue, Slot};
 use crate::tables::QueuePairState;
-use crate::{Completion, Data, Dialect, Effects, Flags, Operation, Request, Sge, Side, Status};
+use crate::{
+    Completion, CompletionKind, Data, Dialect, Effects, Flags, Operation, Request, Sge, Side,
+    Status,
+};
 
 /// Kind of a queue pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -420,11 +423,22 @@ impl QueuePair {
         self.fail(memory, now, effects);
     }
 
-    /// What is posted is lost on its way, which is no error (Verbs V96).
+    /// What is posted is lost on its way, which is no error (Verbs V96). A request that is no message has
+    /// not been executed, and does not succeed.
     fn lose_all(&mut self, memory: &Memory, now: Time, effects: &mut Effects) {
         self.waits_since = None;
         while let Some(mut slot) = self.posted.pop() {
             slot.progress = Progress::Done;
+            slot.status = match slot.operation {
+                _ if self.sends_failed => Status::Canceled,
+                Operation::Unsupported { status } => status,
+                operation if operation.fetches() => Status::NotSupported,
+                operation => match operation.kind() {
+                    CompletionKind::Send | CompletionKind::Write => Status::Success,
+                    _ => Status::RetryExceeded,
+                },
+            };
+            self.sends_failed |= !slot.status.is_success();
             self.complete_slot(Side::Initiator, &slot, (memory, now), effects);
         }
     }

@@ -8,6 +8,7 @@ use super::*;
 transom_testing::again_over_process![
     v96_a_request_has_succeeded_when_it_has_been_sent,
     v96_what_was_begun_or_waits_is_lost_with_the_peer,
+    v96_without_a_connection_only_messages_are_lost,
     v96_what_the_receiver_cannot_take_is_dropped_and_the_next_message_arrives,
     v96_a_send_waits_for_a_receive_for_a_while_and_is_lost_then,
     v96_no_send_waits_for_credit,
@@ -121,6 +122,32 @@ fn v96_what_was_begun_or_waits_is_lost_with_the_peer() {
     assert_eq!(pair.hosts[ACTIVE].outcomes(), [(3, OK)]);
     assert_eq!(state(&pair, ACTIVE), QueuePairState::Idle);
     assert_eq!(pair.hosts[ACTIVE].queue_pair.outstanding(), (0, 1), "its receive stays");
+}
+
+/// A window is not closed by a request that was never executed, and the program must know.
+#[test]
+fn v96_without_a_connection_only_messages_are_lost() {
+    let unsupported = Operation::Unsupported { status: Status::BufferOverflow };
+    let invalidate = Operation::Invalidate { window: Token(0x123) };
+    let read = Operation::Read { token: 1, address: 0 };
+    for (operation, expected) in [
+        (invalidate, Status::RetryExceeded),
+        (read, Status::NotSupported),
+        (unsupported, Status::BufferOverflow),
+    ] {
+        let mut pair = Pair::new(config());
+        let limits = Limits { connection: Some(LIMIT), ..Limits::default() };
+        pair.hosts[ACTIVE].queue_pair.set_limits(limits);
+        for (context, operation) in [(1, Operation::Send), (2, operation), (3, Operation::Send)] {
+            pair.hosts[ACTIVE].post(context, operation, Flags::NONE, &[]).unwrap();
+        }
+        let_due(&mut pair);
+        pair.advance(LIMIT);
+        let_due(&mut pair);
+        assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, OK), (2, expected), (3, CANCELED)]);
+        assert!(pair.hosts[ACTIVE].queue_pair.sends_failed());
+        assert_eq!(state(&pair, ACTIVE), QueuePairState::Idle);
+    }
 }
 
 #[test]
