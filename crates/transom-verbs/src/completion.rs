@@ -49,7 +49,7 @@ pub(crate) struct Queue {
     pub(crate) current: Mutex<ibv_wc>,
 }
 
-/// How many entries a poll takes at a time.
+/// How many entries a poll for several takes at a time. A poll for one clears no room for more.
 const BATCH: usize = 16;
 
 impl Queue {
@@ -110,14 +110,26 @@ impl Queue {
     }
 
     /// Retrieve completions; how many. `EIO` in a forked child, which would wait for ever.
-    pub(crate) fn poll(&self, mut store: impl FnMut(usize, ibv_wc), most: usize) -> Result<usize> {
+    #[inline]
+    pub(crate) fn poll(&self, store: impl FnMut(usize, ibv_wc), most: usize) -> Result<usize> {
         if self.context.adapter.is_forked() {
             return Err(Errno::EIO);
         }
-        let mut batch = [Completion::BLANK; BATCH];
+        Ok(match most {
+            1 => self.poll_in_batches::<1>(store, most),
+            _ => self.poll_in_batches::<BATCH>(store, most),
+        })
+    }
+
+    fn poll_in_batches<const N: usize>(
+        &self,
+        mut store: impl FnMut(usize, ibv_wc),
+        most: usize,
+    ) -> usize {
+        let mut batch = [Completion::BLANK; N];
         let mut done = 0;
         while done < most {
-            let room = (most - done).min(BATCH);
+            let room = (most - done).min(N);
             let Some(room) = batch.get_mut(..room) else { break };
             let mut found = self.engine.poll(room);
             if found == 0 && done == 0 && self.has_datagrams.load(Ordering::Relaxed) {
@@ -132,7 +144,7 @@ impl Queue {
                 break;
             }
         }
-        Ok(done)
+        done
     }
 
     fn ports(&self) -> MutexGuard<'_, Vec<(Arc<raw::DatagramPort>, usize)>> {

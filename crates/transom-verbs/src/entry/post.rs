@@ -17,26 +17,28 @@ use crate::queue_pair::{QueuePair, atomic, of_length, operation};
 
 /// A list in the engine's words, on the stack.
 pub(crate) struct List {
-    entries: [Sge; limits::SGE as usize],
+    entries: [MaybeUninit<Sge>; limits::SGE as usize],
     count: usize,
 }
 
 impl List {
+    #[inline]
     pub(crate) fn new() -> List {
-        List { entries: [Sge { token: 0, address: 0, length: 0 }; limits::SGE as usize], count: 0 }
+        List { entries: [const { MaybeUninit::uninit() }; limits::SGE as usize], count: 0 }
     }
 
     #[inline]
     pub(crate) fn push(&mut self, entry: &ibv_sge) -> Result {
         let to = self.entries.get_mut(self.count).ok_or(Errno::EINVAL)?;
-        *to = Sge { token: entry.lkey, address: entry.addr, length: entry.length };
+        to.write(Sge { token: entry.lkey, address: entry.addr, length: entry.length });
         self.count += 1;
         Ok(())
     }
 
     #[inline]
     pub(crate) fn as_slice(&self) -> &[Sge] {
-        self.entries.get(..self.count).unwrap_or_default()
+        // SAFETY: the first `count` entries were written by `push`.
+        unsafe { std::slice::from_raw_parts(self.entries.as_ptr().cast(), self.count) }
     }
 }
 
