@@ -1,14 +1,14 @@
 //! An opened device: the engine's adapter, and what objects share.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::fs::{MemfdFlags, fstat, memfd_create};
 use transom_engine::{QueuePairEvent, dialect, raw};
-use transom_memory::{QueuePairId, Token};
+use transom_memory::QueuePairId;
 
 use crate::abi::{event, qps};
 
@@ -17,6 +17,7 @@ use crate::errno::{Errno, Result};
 use crate::exit;
 use crate::gid::Gid;
 use crate::limits;
+use crate::memory::{Domain, Region};
 use crate::queue_pair::QueuePair;
 use crate::rendezvous::Ports;
 
@@ -74,6 +75,38 @@ impl AsyncEvent {
     }
 }
 
+/// Objects of a kind by number. The list keeps none of them alive.
+#[derive(Debug)]
+pub(crate) struct Known<T>(Mutex<HashMap<u32, Weak<T>>>);
+
+impl<T> Default for Known<T> {
+    fn default() -> Known<T> {
+        Known(Mutex::default())
+    }
+}
+
+impl<T> Known<T> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u32, Weak<T>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn add(&self, number: u32, object: &Arc<T>) {
+        self.lock().insert(number, Arc::downgrade(object));
+    }
+
+    pub(crate) fn remove(&self, number: u32) {
+        self.lock().remove(&number);
+    }
+
+    pub(crate) fn get(&self, number: u32) -> Option<Arc<T>> {
+        self.lock().get(&number)?.upgrade()
+    }
+
+    fn all(&self) -> Vec<Arc<T>> {
+        self.lock().values().filter_map(Weak::upgrade).collect()
+    }
+}
+
 /// An opened device.
 #[derive(Debug)]
 pub(crate) struct Context {
@@ -83,11 +116,15 @@ pub(crate) struct Context {
     pub(crate) counters: Counters,
     pub(crate) events: Channel<AsyncEvent>,
     pub(crate) ports: Ports,
-    /// A descriptor that nothing is read from, for programs that duplicate it.
+    /// A file that nothing is read from. Programs duplicate the descriptor; the file's number names
+    /// this context, whatever the descriptor's (Verbs V154).
     cmd: OwnedFd,
+    /// How many structures of the program's stand for it: more than one if it was imported.
+    shells: AtomicU32,
     handles: AtomicU32,
-    queue_pairs: Mutex<HashMap<u32, Weak<QueuePair>>>,
-    regions: Mutex<HashSet<u32>>,
+    queue_pairs: Known<QueuePair>,
+    pub(crate) domains: Known<Domain>,
+    pub(crate) regions: Known<Region>,
 }
 
 impl Context {
@@ -123,10 +160,12 @@ impl Context {
             },
             events: Channel::new()?,
             ports: Ports::default(),
-            cmd: eventfd(0, EventfdFlags::CLOEXEC)?,
+            cmd: memfd_create(c"transom", MemfdFlags::CLOEXEC)?,
+            shells: AtomicU32::new(1),
             handles: AtomicU32::new(0),
-            queue_pairs: Mutex::default(),
-            regions: Mutex::default(),
+            queue_pairs: Known::default(),
+            domains: Known::default(),
+            regions: Known::default(),
         });
         let _ = reported.set(Arc::downgrade(&context));
         exit::remember(&context);
@@ -150,7 +189,7 @@ impl Context {
     /// Raise an event of a queue pair, unless its program is destroying it: what was raised before the
     /// queue pair has left the list is taken back, and nothing is raised afterwards.
     pub(crate) fn raise(&self, queue_pair: &Arc<QueuePair>, kind: u32) {
-        let all = self.queue_pairs();
+        let all = self.queue_pairs.lock();
         if all
             .get(&queue_pair.number)
             .is_some_and(|known| known.as_ptr() == Arc::as_ptr(queue_pair))
@@ -177,46 +216,49 @@ impl Context {
 
     // ---- what closing must end ------------------------------------------------------------------
 
-    fn queue_pairs(&self) -> MutexGuard<'_, HashMap<u32, Weak<QueuePair>>> {
-        self.queue_pairs.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn add_queue_pair(&self, queue_pair: &Arc<QueuePair>) {
-        self.queue_pairs().insert(queue_pair.number, Arc::downgrade(queue_pair));
+        self.queue_pairs.add(queue_pair.number, queue_pair);
     }
 
     pub(crate) fn remove_queue_pair(&self, number: u32) {
-        self.queue_pairs().remove(&number);
+        self.queue_pairs.remove(number);
     }
 
     /// The queue pair of a number.
     pub(crate) fn queue_pair(&self, number: u32) -> Option<Arc<QueuePair>> {
-        self.queue_pairs().get(&number)?.upgrade()
+        self.queue_pairs.get(number)
     }
 
-    fn regions(&self) -> MutexGuard<'_, HashSet<u32>> {
-        self.regions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn add_region(&self, token: u32) {
-        self.regions().insert(token);
-    }
-
-    pub(crate) fn remove_region(&self, token: u32) {
-        self.regions().remove(&token);
-    }
-
-    /// The program closes the device: what it has left open ends (Verbs V38).
+    /// The program closes a structure of the device. With the last one ends what the program has left
+    /// open (Verbs V38).
     pub(crate) fn close(&self) {
-        let all: Vec<_> = self.queue_pairs().values().filter_map(Weak::upgrade).collect();
-        for queue_pair in all {
+        if self.shells.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return;
+        }
+        for queue_pair in self.queue_pairs.all() {
             queue_pair.end();
         }
-        for token in std::mem::take(&mut *self.regions()) {
-            self.adapter.close_region(Token(token));
+        for region in self.regions.all() {
+            region.close();
         }
         self.ports.close();
         let _ = self.adapter.finish(exit::PATIENCE);
+    }
+
+    /// The context whose [`Context::cmd_fd`] a descriptor is a copy of; another structure of the
+    /// program's stands for it from now on. `EINVAL` for any other descriptor, and for a context that
+    /// is closed.
+    pub(crate) fn import(descriptor: BorrowedFd<'_>) -> Result<Arc<Context>> {
+        let file = |descriptor: BorrowedFd<'_>| {
+            fstat(descriptor).map(|about| (about.st_dev, about.st_ino)).map_err(|_| Errno::EINVAL)
+        };
+        let asked = file(descriptor)?;
+        let found =
+            exit::contexts().into_iter().find(|context| file(context.cmd.as_fd()) == Ok(asked));
+        let found = found.ok_or(Errno::EINVAL)?;
+        let more = |shells: u32| (shells > 0).then_some(shells + 1);
+        let open = found.shells.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        open.map(|_| found).map_err(|_| Errno::EINVAL)
     }
 
     // ---- addresses ------------------------------------------------------------------------------

@@ -21,6 +21,12 @@ pub(crate) fn remember(context: &Arc<Context>) {
     contexts.push(Arc::downgrade(context));
 }
 
+/// The contexts of this process.
+pub(crate) fn contexts() -> Vec<Arc<Context>> {
+    let contexts = CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+    contexts.iter().filter_map(Weak::upgrade).collect()
+}
+
 extern "C" fn at_exit() {
     let finished = std::panic::catch_unwind(|| {
         // A forked child may have inherited the lock from a thread that it does not have.

@@ -1,7 +1,7 @@
 //! Protection domains and memory regions.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use transom_engine::raw;
 use transom_memory::{Rights, Segment, Token};
@@ -16,9 +16,31 @@ use crate::limits;
 pub(crate) struct Domain {
     pub(crate) context: Arc<Context>,
     pub(crate) domain: raw::Domain,
-    pub(crate) handle: u32,
+    handle: Handle,
     /// Objects that belong to it.
     users: Users,
+}
+
+/// The number by which a program imports an object, until the object has ended.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    number: u32,
+    ended: AtomicBool,
+}
+
+impl Handle {
+    fn new(context: &Context) -> Handle {
+        Handle { number: context.handle(), ended: AtomicBool::new(false) }
+    }
+
+    /// 0, which no object has, once the object has ended: every structure that stands for it is stale.
+    fn get(&self) -> u32 {
+        if self.ended.load(Ordering::Acquire) { 0 } else { self.number }
+    }
+
+    fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+    }
 }
 
 /// The number of objects that depend on one: as long as there are any, it is busy (Verbs V35).
@@ -45,13 +67,19 @@ impl Users {
 }
 
 impl Domain {
-    pub(crate) fn new(context: &Arc<Context>) -> Result<Domain> {
+    pub(crate) fn new(context: &Arc<Context>) -> Result<Arc<Domain>> {
         context.counters.domains.take()?;
         let domain = context.adapter.domain().inspect_err(|_| {
             context.counters.domains.give_back();
         })?;
         let (context, users) = (context.clone(), Users::default());
-        Ok(Domain { handle: context.handle(), context, domain, users })
+        let domain = Arc::new(Domain { handle: Handle::new(&context), context, domain, users });
+        domain.context.domains.add(domain.handle.number, &domain);
+        Ok(domain)
+    }
+
+    pub(crate) fn handle(&self) -> u32 {
+        self.handle.get()
     }
 
     pub(crate) fn join(&self) {
@@ -62,9 +90,12 @@ impl Domain {
         self.users.leave();
     }
 
-    /// Whether it can be deallocated.
-    pub(crate) fn unused(&self) -> Result {
-        self.users.none()
+    /// It is deallocated: `EBUSY` while objects belong to it.
+    pub(crate) fn end(&self) -> Result {
+        self.users.none()?;
+        self.handle.end();
+        self.context.domains.remove(self.handle.number);
+        Ok(())
     }
 }
 
@@ -78,14 +109,16 @@ impl Drop for Domain {
 #[derive(Debug)]
 pub(crate) struct Region {
     pub(crate) domain: Arc<Domain>,
-    pub(crate) handle: u32,
+    handle: Handle,
     pub(crate) token: Token,
-    /// As it was asked for.
-    pub(crate) access: u32,
+    /// As it was asked for last.
+    access: AtomicU32,
+    /// The address of the first byte in this process.
+    pub(crate) host: u64,
     /// The address of the first byte, as requests name it.
     pub(crate) base: u64,
-    /// No bytes: the key grants nothing, and the engine knows nothing of it (Verbs V41).
-    empty: bool,
+    /// In bytes. With none, the key grants nothing, and the engine knows nothing of it (Verbs V41).
+    pub(crate) length: u64,
 }
 
 /// The rights that access flags ask for.
@@ -135,7 +168,7 @@ impl Region {
         length: u64,
         iova: u64,
         flags: u32,
-    ) -> Result<Region> {
+    ) -> Result<Arc<Region>> {
         let rights = rights(flags)?;
         let wraps = host.checked_add(length).is_none() || iova.checked_add(length).is_none();
         if wraps || length > limits::REGION {
@@ -143,8 +176,7 @@ impl Region {
         }
         let context = &domain.context;
         context.counters.regions.take()?;
-        let empty = length == 0;
-        let registered = if empty {
+        let registered = if length == 0 {
             Ok(Token(0))
         } else {
             let segments = [Segment { host, length }];
@@ -155,39 +187,57 @@ impl Region {
             context.counters.regions.give_back();
             Errno::from(error)
         })?;
-        if !empty {
-            context.add_region(token.0);
-        }
         domain.join();
-        let (handle, domain) = (context.handle(), domain.clone());
-        Ok(Region { domain, handle, token, access: flags, base: iova, empty })
+        let (handle, domain, access) =
+            (Handle::new(context), domain.clone(), AtomicU32::new(flags));
+        let region = Arc::new(Region { domain, handle, token, access, host, base: iova, length });
+        context.regions.add(region.handle.number, &region);
+        Ok(region)
+    }
+
+    pub(crate) fn handle(&self) -> u32 {
+        self.handle.get()
+    }
+
+    pub(crate) fn access(&self) -> u32 {
+        self.access.load(Ordering::Relaxed)
     }
 
     /// Give it other rights, under its key (Verbs V44).
     ///
     /// # Safety
-    /// As [`Region::new`], with the same memory.
+    /// As [`Region::new`].
     #[allow(unsafe_code, reason = "hands the program's promise on")]
-    pub(crate) unsafe fn set_access(&mut self, host: u64, length: u64, flags: u32) -> Result {
+    pub(crate) unsafe fn set_access(&self, flags: u32) -> Result {
         let rights = rights(flags)?;
-        if !self.empty {
-            let segments = [Segment { host, length }];
+        if self.length > 0 {
+            let segments = [Segment { host: self.host, length: self.length }];
             // SAFETY: this function's contract.
             unsafe { self.domain.context.adapter.set_rights(self.token, &segments, rights) }?;
         }
-        self.access = flags;
+        self.access.store(flags, Ordering::Relaxed);
         Ok(())
     }
 
     /// `EBUSY` while a window is bound. When this has returned, no byte moves through it. In a forked
     /// child there is nothing to end (Verbs V146).
     pub(crate) fn deregister(&self) -> Result {
-        if self.empty || self.domain.context.adapter.is_forked() {
-            return Ok(());
+        let context = &self.domain.context;
+        if !context.adapter.is_forked() {
+            if self.length > 0 {
+                context.adapter.deregister(self.token)?;
+            }
+            context.regions.remove(self.handle.number);
         }
-        self.domain.context.adapter.deregister(self.token)?;
-        self.domain.context.remove_region(self.token.0);
+        self.handle.end();
         Ok(())
+    }
+
+    /// The device is closed: no byte moves through the region afterwards, whatever is bound to it.
+    pub(crate) fn close(&self) {
+        if self.length > 0 {
+            self.domain.context.adapter.close_region(self.token);
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! The device list, contexts, what the device says of itself, asynchronous events.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::abi::*;
 use crate::context::{AsyncEvent, Context};
@@ -118,14 +119,33 @@ pub(crate) unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut
 
 /// A new context of the device.
 pub(crate) fn open() -> Result<*mut ibv_context> {
-    let body = Context::open(gids(false))?;
-    let shell = Box::new(ContextShell { front: front(), head: head(&body), body });
-    let shell = Box::into_raw(shell);
-    // SAFETY: freshly allocated.
-    Ok(unsafe { &raw mut (*shell).head })
+    Ok(give(Context::open(gids(false))?, None))
 }
 
-fn head(body: &Context) -> ibv_context {
+/// A structure that stands for a context, for the program.
+fn give(body: Arc<Context>, imported: Option<OwnedFd>) -> *mut ibv_context {
+    let cmd_fd = imported.as_ref().map_or(body.cmd_fd(), AsRawFd::as_raw_fd);
+    let head = head(&body, cmd_fd);
+    let shell = Box::into_raw(Box::new(ContextShell { front: front(), head, body, imported }));
+    // SAFETY: freshly allocated.
+    unsafe { &raw mut (*shell).head }
+}
+
+/// Another structure for an opened device of this process, which `descriptor`, a copy of its `cmd_fd`,
+/// names. The descriptor is closed with the structure; a refusal leaves it to the program.
+pub(crate) unsafe extern "C" fn ibv_import_device(descriptor: c_int) -> *mut ibv_context {
+    pointer(|| {
+        if descriptor < 0 {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: not -1, and looked at within this call only; a number that is not open is refused.
+        let body = Context::import(unsafe { BorrowedFd::borrow_raw(descriptor) })?;
+        // SAFETY: the program's descriptor, which it gives to us with this call.
+        Ok(give(body, Some(unsafe { OwnedFd::from_raw_fd(descriptor) })))
+    })
+}
+
+fn head(body: &Context, cmd_fd: c_int) -> ibv_context {
     ibv_context {
         device: device(),
         ops: ibv_context_ops {
@@ -145,7 +165,7 @@ fn head(body: &Context) -> ibv_context {
             post_recv: entry::post::post_recv as Op,
             compat_5: [std::ptr::null(); 5],
         },
-        cmd_fd: body.cmd_fd(),
+        cmd_fd,
         async_fd: body.events.fd(),
         num_comp_vectors: 1,
         mutex: shell::MUTEX,

@@ -7,15 +7,15 @@ use transom_memory::Token;
 
 use crate::abi::*;
 use crate::entry::shell::{self, OfDomain, OfRegion};
-use crate::entry::{number, pointer};
+use crate::entry::{number, pointer, quiet};
 use crate::errno::{Errno, Result};
 use crate::memory::{Domain, Region};
 
 pub(crate) unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     pointer(|| {
         // SAFETY: a context of the program's.
-        let body = Arc::new(Domain::new(unsafe { shell::context(context) }?)?);
-        Ok(shell::give::<OfDomain>(ibv_pd { context, handle: body.handle }, body))
+        let body = Domain::new(unsafe { shell::context(context) }?)?;
+        Ok(shell::give::<OfDomain>(ibv_pd { context, handle: body.handle() }, body))
     })
 }
 
@@ -28,7 +28,7 @@ pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
             if !Arc::ptr_eq(shell::context(shell.head.context)?, &shell.body.context) {
                 return Err(Errno::ENOENT);
             }
-            shell.body.unused()?;
+            shell.body.end()?;
             shell::take::<OfDomain>(pd);
         }
         Ok(())
@@ -55,7 +55,7 @@ unsafe fn register(
         pd,
         addr,
         length,
-        handle: body.handle,
+        handle: body.handle(),
         lkey: body.token.0,
         rkey: body.token.0,
     };
@@ -129,6 +129,62 @@ pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     })
 }
 
+/// Another structure for a protection domain of the same device (Verbs V154).
+pub(crate) unsafe extern "C" fn ibv_import_pd(
+    context: *mut ibv_context,
+    handle: u32,
+) -> *mut ibv_pd {
+    pointer(|| {
+        // SAFETY: a context of the program's.
+        let known = &unsafe { shell::context(context) }?.domains;
+        let body = known.get(handle).ok_or(Errno::ENOENT)?;
+        Ok(shell::give::<OfDomain>(ibv_pd { context, handle }, body))
+    })
+}
+
+/// Another structure for a region of the domain. Its address is null: the program knows it.
+pub(crate) unsafe extern "C" fn ibv_import_mr(pd: *mut ibv_pd, handle: u32) -> *mut ibv_mr {
+    pointer(|| {
+        // SAFETY: a domain of the program's.
+        let domain = unsafe { shell::look::<OfDomain>(pd) }?;
+        let found = domain.body.context.regions.get(handle);
+        let body = found.filter(|region| Arc::ptr_eq(&region.domain, &domain.body));
+        let body = body.ok_or(Errno::ENOENT)?;
+        let head = ibv_mr {
+            context: domain.head.context,
+            pd,
+            addr: std::ptr::null_mut(),
+            length: body.length as usize,
+            handle,
+            lkey: body.token.0,
+            rkey: body.token.0,
+        };
+        Ok(shell::give::<OfRegion>(head, body))
+    })
+}
+
+/// The structure ends; the domain does not.
+pub(crate) unsafe extern "C" fn ibv_unimport_pd(pd: *mut ibv_pd) {
+    if !pd.is_null() {
+        quiet(|| {
+            // SAFETY: a structure of the program's, which it does not use afterwards.
+            drop(unsafe { shell::take::<OfDomain>(pd) });
+            Ok(())
+        });
+    }
+}
+
+/// The structure ends; the region does not.
+pub(crate) unsafe extern "C" fn ibv_unimport_mr(mr: *mut ibv_mr) {
+    if !mr.is_null() {
+        quiet(|| {
+            // SAFETY: a structure of the program's, which it does not use afterwards.
+            drop(unsafe { shell::take::<OfRegion>(mr) });
+            Ok(())
+        });
+    }
+}
+
 const TRANSLATION: c_int = 1;
 const PD: c_int = 2;
 const ACCESS: c_int = 4;
@@ -170,15 +226,17 @@ pub(crate) unsafe extern "C" fn ibv_rereg_mr(
         }
         refusal = ERR_CMD;
         let zero_based = |access: u32| access & access::ZERO_BASED;
-        let moves = zero_based(access as u32) != zero_based(shell.body.access);
+        let moves = zero_based(access as u32) != zero_based(shell.body.access());
         if flags == ACCESS && !moves {
-            let (host, length) = (shell.head.addr.expose_provenance() as u64, shell.head.length);
             // SAFETY: the contract of `ibv_reg_mr`: the program's memory stays in place.
-            return unsafe { shell.body.set_access(host, length as u64, access as u32) };
+            return unsafe { shell.body.set_access(access as u32) };
         }
-        let access = if flags & ACCESS == 0 { shell.body.access } else { access as u32 };
+        let access = if flags & ACCESS == 0 { shell.body.access() } else { access as u32 };
         let (addr, length, iova) = match flags & TRANSLATION {
-            0 => (shell.head.addr, shell.head.length, shell.body.base),
+            0 => {
+                let host = std::ptr::with_exposed_provenance_mut(shell.body.host as usize);
+                (host, shell.body.length as usize, shell.body.base)
+            }
             _ => (addr, length, base(addr, addr.addr() as u64, access)),
         };
         // SAFETY: the contract of `ibv_reg_mr`.

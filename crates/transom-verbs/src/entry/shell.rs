@@ -1,5 +1,6 @@
 //! The structures that programs hold: C's members in front, ours behind.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -43,8 +44,8 @@ macro_rules! kinds {
 }
 
 kinds! {
-    OfDomain: ibv_pd, Arc<Domain>, |s| (s.head.handle, s.body.handle);
-    OfRegion: ibv_mr, Region, |s| (s.head.handle, s.body.handle);
+    OfDomain: ibv_pd, Arc<Domain>, |s| (s.head.handle, s.body.handle());
+    OfRegion: ibv_mr, Arc<Region>, |s| (s.head.handle, s.body.handle());
     OfWindow: ibv_mw, Window, |s| (s.head.handle, s.body.handle);
     OfChannel: ibv_comp_channel, Arc<CompletionChannel>, |_| (0, 0);
     OfQueue: ibv_cq_ex, Arc<Queue>, |s| (s.head.base.handle, s.body.handle);
@@ -100,6 +101,8 @@ pub(crate) struct ContextShell {
     pub(crate) front: verbs_context,
     pub(crate) head: ibv_context,
     pub(crate) body: Arc<Context>,
+    /// The descriptor that the program has imported it by, which is ours to close.
+    pub(crate) imported: Option<OwnedFd>,
 }
 
 /// The context behind a pointer.

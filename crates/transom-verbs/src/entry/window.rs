@@ -60,7 +60,7 @@ unsafe fn bind(
         return Err(Errno::EINVAL);
     }
     let part = Part {
-        region: region.map(|region| &region.body),
+        region: region.map(|region| &*region.body),
         address: info.addr,
         length: info.length,
         access: info.mw_access_flags,

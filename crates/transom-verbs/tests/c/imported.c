@@ -1,0 +1,120 @@
+/* A second structure for a device, for a protection domain and for a region: whatever one of them
+ * does holds for the other, and ending a structure ends nothing else. */
+#include "common.h"
+
+/* A Write of `text` by a queue pair that belongs to what was imported, or by any other. */
+static void writes(struct end *from, struct end *to, uint64_t id, const char *text, uint32_t lkey,
+                   uint32_t rkey, int status) {
+    strcpy(from->buf, text);
+    memset(to->buf, 0, 64);
+    SUCCEEDS(post(from, id, IBV_WR_RDMA_WRITE, SIG, from->buf, strlen(text) + 1, lkey,
+                  (uintptr_t)to->buf, rkey));
+    EXPECT_WC("V154", from->scq, id, status);
+    const char *wanted = status == IBV_WC_SUCCESS ? text : "";
+    CHECK("V154", !strcmp(to->buf, wanted), "%s, wanted %s", to->buf, wanted);
+}
+
+static void descriptors(struct ibv_context *c) {
+    int null = open("/dev/null", O_RDONLY), gone = dup(null);
+    close(gone);
+    NULLS("V154", ibv_import_device(-1), EINVAL);
+    NULLS("V154", ibv_import_device(gone), EINVAL);
+    NULLS("V154", ibv_import_device(null), EINVAL);
+    CHECK("V154", fcntl(null, F_GETFD) >= 0, "a refused descriptor was closed");
+    int events = dup(c->async_fd);
+    NULLS("V154", ibv_import_device(events), EINVAL);
+    close(events);
+    close(null);
+}
+
+int main(void) {
+    struct end a, b, other;
+    open_end(&a, NULL, ALL);
+    open_end(&b, NULL, ALL);
+    open_end(&other, NULL, ALL);
+    descriptors(a.ctx);
+
+    /* Each context is known by its own descriptor, however often that was duplicated. */
+    int descriptor = dup(dup(a.ctx->cmd_fd));
+    struct ibv_context *c = MADE(ibv_import_device(descriptor));
+    CHECK("V154", c != a.ctx && c->cmd_fd == descriptor, "%d, wanted %d", c->cmd_fd, descriptor);
+    CHECK("V154", c->device == a.ctx->device && c->async_fd >= 0, "another device");
+    struct ibv_device_attr d;
+    SUCCEEDS(ibv_query_device(c, &d));
+
+    /* Objects are found by handle, in their own device only. */
+    NULLS("V154", ibv_import_pd(c, 0), ENOENT);
+    NULLS("V154", ibv_import_pd(c, a.mr->handle), ENOENT);
+    NULLS("V154", ibv_import_pd(other.ctx, 1 << 20), ENOENT);
+    struct ibv_pd *pd = MADE(ibv_import_pd(c, a.pd->handle));
+    CHECK("V154", pd != a.pd && pd->context == c && pd->handle == a.pd->handle, "the domain");
+    NULLS("V154", ibv_import_mr(pd, a.pd->handle), ENOENT);
+    NULLS("V154", ibv_import_mr(NULL, a.mr->handle), EINVAL);
+    struct ibv_mr *mr = MADE(ibv_import_mr(pd, a.mr->handle));
+    CHECK("V154",
+          mr->lkey == a.mr->lkey && mr->rkey == a.mr->rkey && mr->length == a.len &&
+              mr->addr == NULL && mr->pd == pd && mr->context == c && mr->handle == a.mr->handle,
+          "lkey %x length %zu", mr->lkey, mr->length);
+    struct ibv_pd *empty = MADE(ibv_alloc_pd(c));
+    NULLS("V154", ibv_import_mr(empty, a.mr->handle), ENOENT);
+    SUCCEEDS(ibv_dealloc_pd(empty));
+
+    /* A queue pair of imported objects, with queues of either context. */
+    struct end i = a;
+    i.ctx = c, i.pd = pd, i.mr = mr;
+    i.scq = MADE(ibv_create_cq(c, 15, NULL, NULL, 0));
+    i.qp = new_qp(&i);
+    pair_up(&i, &b, DEF);
+    writes(&i, &b, 1, "by an imported key", mr->lkey, b.mr->rkey, IBV_WC_SUCCESS);
+    writes(&b, &i, 2, "to an imported key", b.mr->lkey, mr->rkey, IBV_WC_SUCCESS);
+
+    /* What belongs to either structure keeps both domains busy. */
+    FAILS("V154", ibv_dealloc_pd(a.pd), EBUSY);
+    FAILS("V154", ibv_dealloc_pd(pd), EBUSY);
+    struct ibv_mr *more = MADE(ibv_reg_mr(pd, b.buf, 8, 0));
+    SUCCEEDS(ibv_dereg_mr(more));
+
+    /* Ending a structure leaves the region as it is. */
+    ibv_unimport_mr(mr);
+    writes(&b, &i, 3, "after an unimport", b.mr->lkey, a.mr->rkey, IBV_WC_SUCCESS);
+    mr = MADE(ibv_import_mr(pd, a.mr->handle));
+
+    /* New rights hold under both; a new registration ends both but the one that has it. */
+    SUCCEEDS(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, ALL));
+    writes(&b, &i, 4, "after a rereg", b.mr->lkey, a.mr->rkey, IBV_WC_SUCCESS);
+
+    /* The region ends by either: its key is refused, and the other structure is stale. */
+    uint32_t rkey = a.mr->rkey, handle = a.mr->handle;
+    SUCCEEDS(ibv_dereg_mr(mr));
+    FAILS("V154", ibv_dereg_mr(a.mr), ENOENT);
+    NULLS("V154", ibv_import_mr(pd, handle), ENOENT);
+    writes(&b, &i, 5, "by a key that has ended", b.mr->lkey, rkey, IBV_WC_REM_ACCESS_ERR);
+    ibv_unimport_mr(a.mr);
+
+    /* The domain ends by either, too. */
+    SUCCEEDS(ibv_destroy_qp(i.qp));
+    SUCCEEDS(ibv_destroy_qp(a.qp));
+    SUCCEEDS(ibv_destroy_cq(i.scq));
+    uint32_t domain = pd->handle;
+    SUCCEEDS(ibv_dealloc_pd(pd));
+    FAILS("V154", ibv_dealloc_pd(a.pd), ENOENT);
+    NULLS("V154", ibv_reg_mr(a.pd, a.buf, 8, 0), ENOENT);
+    NULLS("V154", ibv_import_pd(c, domain), ENOENT);
+    ibv_unimport_pd(a.pd);
+
+    /* The device is open until its last structure is closed, and closes the descriptor it was given. */
+    int third = dup(a.ctx->cmd_fd), late = dup(a.ctx->cmd_fd);
+    SUCCEEDS(ibv_close_device(a.ctx));
+    struct ibv_pd *left = MADE(ibv_alloc_pd(c));
+    struct ibv_mr *open = MADE(ibv_reg_mr(left, a.buf, a.len, ALL));
+    struct ibv_context *again = MADE(ibv_import_device(third));
+    SUCCEEDS(ibv_close_device(c));
+    CHECK("V154", fcntl(descriptor, F_GETFD) < 0 && errno == EBADF, "the descriptor is open");
+    CHECK("V154", again->cmd_fd == third, "%d", again->cmd_fd);
+    struct ibv_mr *found = MADE(ibv_import_mr(MADE(ibv_import_pd(again, left->handle)), open->handle));
+    CHECK("V154", found->rkey == open->rkey, "%x, wanted %x", found->rkey, open->rkey);
+    SUCCEEDS(ibv_close_device(again));
+    NULLS("V154", ibv_import_device(late), EINVAL);
+    close(late);
+    return finish();
+}
