@@ -9,7 +9,7 @@ use crate::abi::{event, ibv_wc, status};
 use crate::channel::{Acknowledged, Channel};
 use crate::context::{AsyncEvent, Context};
 use crate::errno::{Errno, Result};
-use crate::memory::Users;
+use crate::memory::{Domain, Users};
 use crate::{explain, limits};
 
 /// A completion channel: its events name the queues that have news.
@@ -33,6 +33,8 @@ pub(crate) struct Queue {
     pub(crate) context: Arc<Context>,
     pub(crate) engine: raw::CompletionQueue,
     pub(crate) channel: Option<Arc<CompletionChannel>>,
+    /// The parent domain that it was made in.
+    parent: Option<Arc<Domain>>,
     pub(crate) handle: u32,
     /// Where the program's structure is.
     pub(crate) address: AtomicUsize,
@@ -58,11 +60,16 @@ impl Queue {
         context: &Arc<Context>,
         depth: u32,
         channel: Option<Arc<CompletionChannel>>,
+        parent: Option<Arc<Domain>>,
     ) -> Result<(Queue, u32)> {
         if depth == 0 || depth > limits::COMPLETIONS {
             return Err(Errno::EINVAL);
         }
         if channel.as_ref().is_some_and(|channel| !Arc::ptr_eq(&channel.context, context)) {
+            return Err(Errno::EINVAL);
+        }
+        let foreign = |domain: &Arc<Domain>| !Arc::ptr_eq(&domain.context, context);
+        if parent.as_ref().is_some_and(|domain| !domain.is_parent() || foreign(domain)) {
             return Err(Errno::EINVAL);
         }
         context.counters.queues.take()?;
@@ -73,11 +80,15 @@ impl Queue {
         if let Some(channel) = &channel {
             channel.users.join();
         }
+        if let Some(parent) = &parent {
+            parent.join();
+        }
         let queue = Queue {
             handle: context.handle(),
             context: context.clone(),
             engine,
             channel,
+            parent,
             address: AtomicUsize::new(0),
             users: Users::default(),
             completion_events: Acknowledged::default(),
@@ -253,6 +264,9 @@ impl Queue {
         if let Some(channel) = &self.channel {
             channel.events.take_back(|queue| std::ptr::eq(&raw const **queue, self));
             channel.users.leave();
+        }
+        if let Some(parent) = &self.parent {
+            parent.leave();
         }
         self.context.take_back_events(std::ptr::from_ref(self).cast());
         self.completion_events.wait();

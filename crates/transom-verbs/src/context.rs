@@ -94,7 +94,7 @@ impl<T> Known<T> {
         self.lock().insert(number, Arc::downgrade(object));
     }
 
-    pub(crate) fn remove(&self, number: u32) {
+    fn remove(&self, number: u32) {
         self.lock().remove(&number);
     }
 
@@ -221,7 +221,7 @@ impl Context {
     }
 
     pub(crate) fn remove_queue_pair(&self, number: u32) {
-        self.queue_pairs.remove(number);
+        self.forget(&self.queue_pairs, number);
     }
 
     /// The queue pair of a number.
@@ -243,6 +243,14 @@ impl Context {
         }
         self.ports.close();
         let _ = self.adapter.finish(exit::PATIENCE);
+    }
+
+    /// A number of `known` stands for nothing any more. A forked child leaves the list alone: its lock may
+    /// be another thread's, which the child does not have.
+    pub(crate) fn forget<T>(&self, known: &Known<T>, number: u32) {
+        if !self.adapter.is_forked() {
+            known.remove(number);
+        }
     }
 
     /// The context whose [`Context::cmd_fd`] a descriptor is a copy of; another structure of the

@@ -19,6 +19,18 @@ pub(crate) struct Domain {
     handle: Handle,
     /// Objects that belong to it.
     users: Users,
+    /// The domain whose memory its objects reach, if it is a parent domain.
+    of: Option<Arc<Domain>>,
+    thread: Option<Arc<ThreadDomain>>,
+}
+
+/// A thread domain: the program's promise that one thread at a time uses the objects of a parent
+/// domain. Their locks cost what they cost without.
+#[derive(Debug)]
+pub(crate) struct ThreadDomain {
+    pub(crate) context: Arc<Context>,
+    /// Parent domains that name it.
+    pub(crate) users: Users,
 }
 
 /// The number by which a program imports an object, until the object has ended.
@@ -38,8 +50,9 @@ impl Handle {
         if self.ended.load(Ordering::Acquire) { 0 } else { self.number }
     }
 
-    fn end(&self) {
-        self.ended.store(true, Ordering::Release);
+    /// `false`: it had ended.
+    fn end(&self) -> bool {
+        !self.ended.swap(true, Ordering::AcqRel)
     }
 }
 
@@ -72,10 +85,42 @@ impl Domain {
         let domain = context.adapter.domain().inspect_err(|_| {
             context.counters.domains.give_back();
         })?;
-        let (context, users) = (context.clone(), Users::default());
-        let domain = Arc::new(Domain { handle: Handle::new(&context), context, domain, users });
+        Ok(Domain::known(context, domain, None, None))
+    }
+
+    /// A parent domain: objects that belong to it reach what objects of `of` reach, and both are busy
+    /// as long as it is there.
+    pub(crate) fn parent(
+        context: &Arc<Context>,
+        of: &Arc<Domain>,
+        thread: Option<&Arc<ThreadDomain>>,
+    ) -> Result<Arc<Domain>> {
+        let foreign = |its: &Arc<Context>| !Arc::ptr_eq(its, context);
+        if foreign(&of.context) || thread.is_some_and(|thread| foreign(&thread.context)) {
+            return Err(Errno::EINVAL);
+        }
+        context.counters.domains.take()?;
+        of.join();
+        if let Some(thread) = thread {
+            thread.users.join();
+        }
+        Ok(Domain::known(context, of.domain, Some(of.clone()), thread.cloned()))
+    }
+
+    fn known(
+        context: &Arc<Context>,
+        domain: raw::Domain,
+        of: Option<Arc<Domain>>,
+        thread: Option<Arc<ThreadDomain>>,
+    ) -> Arc<Domain> {
+        let (context, handle, users) = (context.clone(), Handle::new(context), Users::default());
+        let domain = Arc::new(Domain { context, domain, handle, users, of, thread });
         domain.context.domains.add(domain.handle.number, &domain);
-        Ok(domain)
+        domain
+    }
+
+    pub(crate) fn is_parent(&self) -> bool {
+        self.of.is_some()
     }
 
     pub(crate) fn handle(&self) -> u32 {
@@ -93,15 +138,28 @@ impl Domain {
     /// It is deallocated: `EBUSY` while objects belong to it.
     pub(crate) fn end(&self) -> Result {
         self.users.none()?;
-        self.handle.end();
-        self.context.domains.remove(self.handle.number);
+        self.ended();
         Ok(())
+    }
+
+    fn ended(&self) {
+        if !self.handle.end() {
+            return;
+        }
+        self.context.forget(&self.context.domains, self.handle.number);
+        self.context.counters.domains.give_back();
+        if let Some(of) = &self.of {
+            of.leave();
+        }
+        if let Some(thread) = &self.thread {
+            thread.users.leave();
+        }
     }
 }
 
 impl Drop for Domain {
     fn drop(&mut self) {
-        self.context.counters.domains.give_back();
+        self.ended();
     }
 }
 
@@ -222,15 +280,21 @@ impl Region {
     /// `EBUSY` while a window is bound. When this has returned, no byte moves through it. In a forked
     /// child there is nothing to end (Verbs V146).
     pub(crate) fn deregister(&self) -> Result {
-        let context = &self.domain.context;
-        if !context.adapter.is_forked() {
-            if self.length > 0 {
-                context.adapter.deregister(self.token)?;
-            }
-            context.regions.remove(self.handle.number);
+        let adapter = &self.domain.context.adapter;
+        if self.length > 0 && !adapter.is_forked() {
+            adapter.deregister(self.token)?;
         }
-        self.handle.end();
+        self.ended();
         Ok(())
+    }
+
+    fn ended(&self) {
+        if self.handle.end() {
+            let context = &self.domain.context;
+            context.forget(&context.regions, self.handle.number);
+            context.counters.regions.give_back();
+            self.domain.leave();
+        }
     }
 
     /// The device is closed: no byte moves through the region afterwards, whatever is bound to it.
@@ -243,8 +307,7 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        self.domain.context.counters.regions.give_back();
-        self.domain.leave();
+        self.ended();
     }
 }
 

@@ -36,7 +36,7 @@ fn the_device_and_its_objects() {
     run("objects");
 }
 
-/// Verbs V154.
+/// Verbs V35, Verbs V154.
 #[test]
 fn devices_domains_and_regions_that_are_imported() {
     run("imported");

@@ -613,6 +613,29 @@ pub struct ibv_cq_init_attr_ex {
 }
 
 #[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ibv_td {
+    pub context: *mut ibv_context,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ibv_td_init_attr {
+    pub comp_mask: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ibv_parent_domain_init_attr {
+    pub pd: *mut ibv_pd,
+    pub td: *mut ibv_td,
+    pub comp_mask: u32,
+    pub alloc: Op,
+    pub free: Op,
+    pub pd_context: *mut c_void,
+}
+
+#[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ibv_sa_path_rec {
     pub dgid: [u64; 2],
@@ -720,6 +743,9 @@ layouts! {
     ibv_srq_init_attr_ex 64 { srq_context 0, attr 8, comp_mask 20, srq_type 24, pd 32, xrcd 40, cq 48, tm_cap 56 }
     ibv_async_event 16 { element 0, event_type 8 }
     ibv_cq_init_attr_ex 56 { cqe 0, cq_context 8, channel 16, comp_vector 24, wc_flags 32, comp_mask 40, flags 44, parent_domain 48 }
+    ibv_td 8 { context 0 }
+    ibv_td_init_attr 4 { comp_mask 0 }
+    ibv_parent_domain_init_attr 48 { pd 0, td 8, comp_mask 16, alloc 24, free 32, pd_context 40 }
     ibv_sa_path_rec 64 {
         dgid 0, sgid 16, dlid 32, slid 34, raw_traffic 36, flow_label 40, hop_limit 44, traffic_class 45, reversible 48,
         numb_path 52, pkey 54, sl 56, mtu_selector 57, mtu 58, rate_selector 59, rate 60, packet_life_time_selector 61,

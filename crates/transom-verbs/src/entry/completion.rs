@@ -9,6 +9,7 @@ use crate::completion::{CompletionChannel, Queue};
 use crate::entry::shell::{self, OfChannel, OfQueue};
 use crate::entry::{caught, minus_one, number, pointer, quiet};
 use crate::errno::{Errno, Result};
+use crate::memory::Domain;
 
 pub(crate) unsafe extern "C" fn ibv_create_comp_channel(
     context: *mut ibv_context,
@@ -40,6 +41,7 @@ pub(crate) unsafe fn create(
     cq_context: *mut c_void,
     channel: *mut ibv_comp_channel,
     vector: i64,
+    parent: Option<Arc<Domain>>,
 ) -> Result<*mut ibv_cq_ex> {
     // SAFETY: this function's contract.
     let (body, with) = unsafe {
@@ -50,7 +52,8 @@ pub(crate) unsafe fn create(
         return Err(Errno::EINVAL);
     }
     let depth = u32::try_from(depth).map_err(|_| Errno::EINVAL)?;
-    let (queue, granted) = Queue::new(body, depth, with.as_ref().map(|with| with.body.clone()))?;
+    let (queue, granted) =
+        Queue::new(body, depth, with.as_ref().map(|with| with.body.clone()), parent)?;
     if let Some(with) = with {
         with.head.refcnt += 1;
     }
@@ -81,7 +84,7 @@ pub(crate) unsafe extern "C" fn ibv_create_cq(
 ) -> *mut ibv_cq {
     // SAFETY: the caller's objects.
     pointer(|| unsafe {
-        Ok(create(context, cqe.into(), cq_context, channel, vector.into())?.cast())
+        Ok(create(context, cqe.into(), cq_context, channel, vector.into(), None)?.cast())
     })
 }
 

@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 
 use crate::abi::*;
 use crate::entry::completion::create;
-use crate::entry::shell::{self, OfQueue};
+use crate::entry::shell::{self, OfDomain, OfQueue};
 use crate::entry::{caught, number, pointer, stubs};
 use crate::errno::{Errno, Result};
 
@@ -14,8 +14,9 @@ use crate::errno::{Errno, Result};
 const WC_FLAGS: u64 = 0x7F;
 /// SINGLE_THREADED and IGNORE_OVERRUN.
 const FLAGS: u32 = 3;
-/// The mask that says that there are flags; parent domains there are none.
+/// The masks that say that there are flags, and a parent domain.
 const HAS_FLAGS: u32 = 1;
+const HAS_PARENT: u32 = 2;
 
 pub(crate) unsafe extern "C" fn create_cq_ex(
     context: *mut ibv_context,
@@ -28,12 +29,17 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
             return Err(Errno::EOPNOTSUPP);
         }
         let flags = if attr.comp_mask & HAS_FLAGS == 0 { 0 } else { attr.flags };
-        if attr.comp_mask & !HAS_FLAGS != 0 || flags & !FLAGS != 0 {
+        if attr.comp_mask & !(HAS_FLAGS | HAS_PARENT) != 0 || flags & !FLAGS != 0 {
             return Err(Errno::EINVAL);
         }
+        let parent = match attr.comp_mask & HAS_PARENT {
+            0 => None,
+            // SAFETY: a domain of the program's.
+            _ => Some(unsafe { shell::look::<OfDomain>(attr.parent_domain) }?.body.clone()),
+        };
         let (depth, vector) = (i64::from(attr.cqe), i64::from(attr.comp_vector));
         // SAFETY: the caller's objects.
-        unsafe { create(context, depth, attr.cq_context, attr.channel, vector) }
+        unsafe { create(context, depth, attr.cq_context, attr.channel, vector, parent) }
     })
 }
 

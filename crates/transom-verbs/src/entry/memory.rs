@@ -6,10 +6,10 @@ use std::sync::Arc;
 use transom_memory::Token;
 
 use crate::abi::*;
-use crate::entry::shell::{self, OfDomain, OfRegion};
+use crate::entry::shell::{self, OfDomain, OfRegion, OfThread};
 use crate::entry::{number, pointer, quiet};
 use crate::errno::{Errno, Result};
-use crate::memory::{Domain, Region};
+use crate::memory::{Domain, Region, ThreadDomain, Users};
 
 pub(crate) unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     pointer(|| {
@@ -32,6 +32,64 @@ pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
             shell::take::<OfDomain>(pd);
         }
         Ok(())
+    })
+}
+
+pub(crate) unsafe extern "C" fn alloc_td(
+    context: *mut ibv_context,
+    attr: *mut ibv_td_init_attr,
+) -> *mut ibv_td {
+    pointer(|| {
+        // SAFETY: a context and a structure of the program's.
+        let (of, attr) = unsafe { (shell::context(context)?, attr.as_ref()) };
+        if attr.ok_or(Errno::EINVAL)?.comp_mask != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let body = Arc::new(ThreadDomain { context: of.clone(), users: Users::default() });
+        Ok(shell::give::<OfThread>(ibv_td { context }, body))
+    })
+}
+
+pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
+    number(|| {
+        // SAFETY: a thread domain of the program's, which it does not use afterwards.
+        unsafe {
+            shell::look::<OfThread>(td)?.body.users.none()?;
+            shell::take::<OfThread>(td);
+        }
+        Ok(())
+    })
+}
+
+/// What a parent domain may come with: functions that allocate, and a context for them.
+const ALLOCATORS: u32 = 1;
+const PD_CONTEXT: u32 = 2;
+
+/// A domain of objects with the program's functions for their memory. They are not called: no object of
+/// this device has a buffer that a program could place.
+pub(crate) unsafe extern "C" fn alloc_parent_domain(
+    context: *mut ibv_context,
+    attr: *mut ibv_parent_domain_init_attr,
+) -> *mut ibv_pd {
+    pointer(|| {
+        // SAFETY: a context, a structure and objects of the program's.
+        let (own, attr) = unsafe { (shell::context(context)?, attr.as_ref()) };
+        let attr = attr.ok_or(Errno::EINVAL)?;
+        let lacks = attr.alloc.is_null() || attr.free.is_null();
+        if attr.comp_mask & !(ALLOCATORS | PD_CONTEXT) != 0
+            || (attr.comp_mask & ALLOCATORS != 0 && lacks)
+        {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: as above.
+        let of = &unsafe { shell::look::<OfDomain>(attr.pd) }?.body;
+        let thread = match attr.td.is_null() {
+            true => None,
+            // SAFETY: as above.
+            false => Some(&unsafe { shell::look::<OfThread>(attr.td) }?.body),
+        };
+        let body = Domain::parent(own, of, thread)?;
+        Ok(shell::give::<OfDomain>(ibv_pd { context, handle: body.handle() }, body))
     })
 }
 

@@ -8,7 +8,7 @@ use crate::abi::*;
 use crate::completion::{CompletionChannel, Queue};
 use crate::context::Context;
 use crate::errno::{Errno, Result};
-use crate::memory::{Domain, Region};
+use crate::memory::{Domain, Region, ThreadDomain};
 use crate::receive::SharedQueue;
 use crate::window::Window;
 
@@ -45,6 +45,7 @@ macro_rules! kinds {
 
 kinds! {
     OfDomain: ibv_pd, Arc<Domain>, |s| (s.head.handle, s.body.handle());
+    OfThread: ibv_td, Arc<ThreadDomain>, |_| (0, 0);
     OfRegion: ibv_mr, Arc<Region>, |s| (s.head.handle, s.body.handle());
     OfWindow: ibv_mw, Window, |s| (s.head.handle, s.body.handle);
     OfChannel: ibv_comp_channel, Arc<CompletionChannel>, |_| (0, 0);

@@ -1,5 +1,6 @@
 /* A second structure for a device, for a protection domain and for a region: whatever one of them
- * does holds for the other, and ending a structure ends nothing else. */
+ * does holds for the other, and ending a structure ends nothing else. Parent domains: another domain
+ * for the same memory. */
 #include "common.h"
 
 /* A Write of `text` by a queue pair that belongs to what was imported, or by any other. */
@@ -27,12 +28,93 @@ static void descriptors(struct ibv_context *c) {
     close(null);
 }
 
+static void *never(struct ibv_pd *pd, void *context, size_t size, size_t alignment, uint64_t type) {
+    CHECK("V35", 0, "a buffer was asked for");
+    return NULL;
+}
+static void nor(struct ibv_pd *pd, void *context, void *buffer, uint64_t type) {
+    CHECK("V35", 0, "a buffer was freed");
+}
+
+static void parents(struct end *a, struct end *b, struct ibv_context *other) {
+    struct ibv_td_init_attr plain = {0}, unknown = {.comp_mask = 1};
+    NULLS("V35", ibv_alloc_td(a->ctx, &unknown), EINVAL);
+    NULLS("V35", ibv_alloc_td(a->ctx, NULL), EINVAL);
+    struct ibv_td *td = MADE(ibv_alloc_td(a->ctx, &plain)), *foreign = MADE(ibv_alloc_td(other, &plain));
+    struct ibv_parent_domain_init_attr init = {.pd = a->pd, .td = td, .alloc = never, .free = nor};
+    struct ibv_parent_domain_init_attr wrong = init;
+    wrong.pd = NULL;
+    NULLS("V35", ibv_alloc_parent_domain(a->ctx, &wrong), EINVAL);
+    wrong = init, wrong.td = foreign;
+    NULLS("V35", ibv_alloc_parent_domain(a->ctx, &wrong), EINVAL);
+    wrong = init, wrong.comp_mask = 4;
+    NULLS("V35", ibv_alloc_parent_domain(a->ctx, &wrong), EINVAL);
+    wrong = init, wrong.comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS, wrong.alloc = NULL;
+    NULLS("V35", ibv_alloc_parent_domain(a->ctx, &wrong), EINVAL);
+    wrong.alloc = never, wrong.free = NULL;
+    NULLS("V35", ibv_alloc_parent_domain(a->ctx, &wrong), EINVAL);
+    NULLS("V35", ibv_alloc_parent_domain(other, &init), EINVAL);
+    SUCCEEDS(ibv_dealloc_td(foreign));
+    SUCCEEDS(ibv_dealloc_td(td)); /* the refusals have not used it */
+    td = init.td = MADE(ibv_alloc_td(a->ctx, &plain));
+
+    init.comp_mask =
+        IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+    struct ibv_pd *base = MADE(ibv_alloc_pd(a->ctx));
+    init.pd = base;
+    struct ibv_pd *idle = MADE(ibv_alloc_parent_domain(a->ctx, &init));
+    FAILS("V35", ibv_dealloc_pd(base), EBUSY);
+    FAILS("V35", ibv_dealloc_td(td), EBUSY);
+    SUCCEEDS(ibv_dealloc_pd(idle));
+    SUCCEEDS(ibv_dealloc_pd(base));
+    init.pd = a->pd;
+    struct ibv_pd *parent = MADE(ibv_alloc_parent_domain(a->ctx, &init));
+    CHECK("V35", parent != a->pd && parent->context == a->ctx && parent->handle != a->pd->handle,
+          "the parent domain");
+
+    /* Queues may belong to it, but not to a plain domain or to another device's. */
+    struct ibv_cq_init_attr_ex queue = {.cqe = 15,
+                                        .wc_flags = IBV_WC_STANDARD_FLAGS,
+                                        .comp_mask = IBV_CQ_INIT_ATTR_MASK_PD,
+                                        .parent_domain = a->pd};
+    NULLS("V35", ibv_create_cq_ex(a->ctx, &queue), EINVAL);
+    queue.parent_domain = NULL;
+    NULLS("V35", ibv_create_cq_ex(a->ctx, &queue), EINVAL);
+    queue.parent_domain = parent;
+    NULLS("V35", ibv_create_cq_ex(other, &queue), EINVAL);
+    struct ibv_cq_ex *cq = MADE(ibv_create_cq_ex(a->ctx, &queue));
+    FAILS("V35", ibv_dealloc_pd(parent), EBUSY);
+    SUCCEEDS(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)));
+
+    /* A queue pair of the parent domain reaches the memory of the domain, and of no other. */
+    struct end i = *a, j = *b;
+    i.pd = parent;
+    i.qp = new_qp(&i), j.qp = new_qp(&j);
+    pair_up(&i, &j, DEF);
+    writes(&i, &j, 11, "from the domain", a->mr->lkey, b->mr->rkey, IBV_WC_SUCCESS);
+    writes(&j, &i, 12, "to the domain", b->mr->lkey, a->mr->rkey, IBV_WC_SUCCESS);
+    struct ibv_mr *own = MADE(ibv_reg_mr(parent, a->buf, a->len, ALL));
+    FAILS("V35", ibv_dealloc_pd(parent), EBUSY);
+    writes(&i, &j, 13, "from the parent's", own->lkey, b->mr->rkey, IBV_WC_SUCCESS);
+    struct ibv_pd *apart = MADE(ibv_alloc_pd(a->ctx));
+    struct ibv_mr *its = MADE(ibv_reg_mr(apart, a->buf, a->len, ALL));
+    writes(&j, &i, 14, "to another domain", b->mr->lkey, its->rkey, IBV_WC_REM_ACCESS_ERR);
+    SUCCEEDS(ibv_dereg_mr(its));
+    SUCCEEDS(ibv_dealloc_pd(apart));
+    SUCCEEDS(ibv_dereg_mr(own));
+    SUCCEEDS(ibv_destroy_qp(i.qp));
+    SUCCEEDS(ibv_destroy_qp(j.qp));
+    SUCCEEDS(ibv_dealloc_pd(parent));
+    SUCCEEDS(ibv_dealloc_td(td));
+}
+
 int main(void) {
     struct end a, b, other;
     open_end(&a, NULL, ALL);
     open_end(&b, NULL, ALL);
     open_end(&other, NULL, ALL);
     descriptors(a.ctx);
+    parents(&a, &b, other.ctx);
 
     /* Each context is known by its own descriptor, however often that was duplicated. */
     int descriptor = dup(dup(a.ctx->cmd_fd));
@@ -89,7 +171,6 @@ int main(void) {
     FAILS("V154", ibv_dereg_mr(a.mr), ENOENT);
     NULLS("V154", ibv_import_mr(pd, handle), ENOENT);
     writes(&b, &i, 5, "by a key that has ended", b.mr->lkey, rkey, IBV_WC_REM_ACCESS_ERR);
-    ibv_unimport_mr(a.mr);
 
     /* The domain ends by either, too. */
     SUCCEEDS(ibv_destroy_qp(i.qp));
@@ -100,6 +181,7 @@ int main(void) {
     FAILS("V154", ibv_dealloc_pd(a.pd), ENOENT);
     NULLS("V154", ibv_reg_mr(a.pd, a.buf, 8, 0), ENOENT);
     NULLS("V154", ibv_import_pd(c, domain), ENOENT);
+    ibv_unimport_mr(a.mr);
     ibv_unimport_pd(a.pd);
 
     /* The device is open until its last structure is closed, and closes the descriptor it was given. */
