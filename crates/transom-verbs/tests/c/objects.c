@@ -271,10 +271,6 @@ int main(void) {
         CHECK("V9", r == EOPNOTSUPP, "advise %d", r);
         struct ibv_xrcd_init_attr xa = {.comp_mask = 3, .fd = -1, .oflags = O_CREAT};
         NULLS("V9", ibv_open_xrcd(c, &xa), EOPNOTSUPP);
-        struct ibv_td_init_attr ta = {0};
-        NULLS("V9", ibv_alloc_td(c, &ta), EOPNOTSUPP);
-        struct ibv_parent_domain_init_attr pd = {.pd = e.pd};
-        NULLS("V9", ibv_alloc_parent_domain(c, &pd), EOPNOTSUPP);
         struct ibv_wq_init_attr wa = {
             .wq_type = 0, .max_wr = 1, .max_sge = 1, .pd = e.pd, .cq = e.rcq};
         NULLS("V9", ibv_create_wq(c, &wa), EOPNOTSUPP);
