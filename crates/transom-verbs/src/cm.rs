@@ -2,7 +2,7 @@
 //!
 //! A connection of port space TCP is one of the engine, so that any iWARP peer can be at its other end.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -14,6 +14,7 @@ use transom_wire::ReadLimits;
 use crate::abi::{access, cm_event, ibv_ah_attr, ibv_global_route, ibv_qp_attr, mask, qps};
 use crate::channel::{Acknowledged, Channel};
 use crate::context::Context;
+use crate::datagram::group;
 use crate::errno::{Errno, Result};
 use crate::queue_pair::QueuePair;
 use crate::requests::{self, Passive};
@@ -116,6 +117,8 @@ pub(crate) struct Inner {
     over: bool,
     /// A listener's: its ids have this pointer of the program's until they get their own.
     pub(crate) user_context: usize,
+    /// The multicast groups that it has joined.
+    groups: HashSet<IpAddr>,
 }
 
 /// The contents of an event channel.
@@ -133,6 +136,18 @@ pub(crate) struct Event {
     pub(crate) alias: u32,
     /// Of port space UDP: where datagrams go.
     pub(crate) service: Option<Service>,
+    /// A group that was joined.
+    pub(crate) joined: Option<Joined>,
+}
+
+/// A multicast group that an id has joined.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Joined {
+    pub(crate) group: IpAddr,
+    /// The id's queue pair is to be attached to it.
+    pub(crate) attaches: bool,
+    /// The program's pointer.
+    pub(crate) user_context: usize,
 }
 
 static IDS: Mutex<Option<Aliases>> = Mutex::new(None);
@@ -211,6 +226,7 @@ impl Id {
                 alias: 0,
                 over: false,
                 user_context: 0,
+                groups: HashSet::new(),
             }),
         })
     }
@@ -237,6 +253,7 @@ impl Id {
             initiator_depth: inner.parameters.initiator_depth,
             alias: inner.alias,
             service: None,
+            joined: None,
         }
     }
 
@@ -389,6 +406,7 @@ impl Id {
             initiator_depth: byte(offered.outbound),
             alias,
             service: None,
+            joined: None,
         });
     }
 
@@ -680,6 +698,45 @@ impl Id {
             return Err(Errno::EINVAL);
         }
         self.complete()
+    }
+
+    // ---- multicast groups -----------------------------------------------------------------------
+
+    /// Join a multicast group. The event brings what an address handle is made of; with it the id's queue
+    /// pair is attached (Verbs V136).
+    pub(crate) fn join_group(self: &Arc<Id>, joined: Joined) -> Result {
+        let local = {
+            let mut inner = self.lock();
+            let local = inner.local.filter(|_| inner.datagrams.is_some()).ok_or(Errno::EINVAL)?;
+            if !joined.group.is_multicast() {
+                return Err(Errno::EINVAL);
+            }
+            if !inner.groups.insert(joined.group) {
+                return Err(Errno::EADDRINUSE);
+            }
+            local
+        };
+        let attr = self.address_attributes(local.ip(), joined.group);
+        let service = Service { attr, number: group::NUMBER, key: resolution::KEY };
+        let event = self.event(cm_event::MULTICAST_JOIN);
+        self.push(Event { service: Some(service), joined: Some(joined), ..event });
+        Ok(())
+    }
+
+    /// Leave a group: `EADDRNOTAVAIL` if the id has not joined it. An event that waits goes.
+    pub(crate) fn leave_group(self: &Arc<Id>, group: IpAddr) -> Result {
+        let channel = {
+            let mut inner = self.lock();
+            if !inner.groups.remove(&group) {
+                return Err(Errno::EADDRNOTAVAIL);
+            }
+            inner.channel.clone()
+        };
+        let about = |event: &Event| {
+            Arc::ptr_eq(&event.id, self) && event.joined.is_some_and(|joined| joined.group == group)
+        };
+        drop(channel.take_back(about));
+        Ok(())
     }
 
     // ---- queue pairs ----------------------------------------------------------------------------

@@ -55,6 +55,8 @@ pub(crate) struct Counters {
     pub(crate) shared_queues: Counter,
     pub(crate) queue_pairs: Counter,
     pub(crate) address_handles: Counter,
+    /// Queue pairs attached to multicast groups.
+    pub(crate) attachments: Counter,
 }
 
 /// An asynchronous event, before the program has fetched it.
@@ -157,6 +159,7 @@ impl Context {
                 shared_queues: Counter::new(limits::SHARED_QUEUES),
                 queue_pairs: Counter::new(limits::QUEUE_PAIRS),
                 address_handles: Counter::new(limits::ADDRESS_HANDLES),
+                attachments: Counter::new(limits::ATTACHMENTS),
             },
             events: Channel::new()?,
             ports: Ports::default(),

@@ -14,6 +14,8 @@ pub(crate) const REGIONS: u32 = 1 << 20;
 pub(crate) const WINDOWS: u32 = 65_536;
 pub(crate) const DOMAINS: u32 = 65_536;
 pub(crate) const ADDRESS_HANDLES: u32 = 65_536;
+/// Queue pairs attached to multicast groups, each as often as it is.
+pub(crate) const ATTACHMENTS: u32 = 4_096;
 /// Shared receive queues, and receives in one.
 pub(crate) const SHARED_QUEUES: u32 = 32_768;
 pub(crate) const SHARED_DEPTH: u32 = 65_536;

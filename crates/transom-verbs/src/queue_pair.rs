@@ -1,5 +1,6 @@
 //! Queue pairs: creation, attributes and states, posting.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,6 +15,7 @@ use crate::abi::{ibv_qp_attr, ibv_qp_cap, mask, ops, qps, send, wr};
 use crate::channel::Acknowledged;
 use crate::completion::Queue;
 use crate::context::Context;
+use crate::datagram::group::Groups;
 use crate::datagram::{Address, To};
 use crate::errno::{Errno, Result};
 use crate::memory::{Domain, remote_rights};
@@ -38,6 +40,7 @@ pub(crate) struct QueuePair {
     pub(crate) engine: raw::QueuePair,
     /// Where its datagrams leave and arrive; `None`: it is of type RC.
     datagrams: Option<Outlet>,
+    groups: Groups,
     pub(crate) rendezvous: Rendezvous,
     pub(crate) async_events: Acknowledged,
     /// The state that the program has moved it to; the engine knows whether it has failed since.
@@ -202,6 +205,7 @@ impl QueuePair {
             signal_all,
             engine,
             datagrams: datagrams.map(|port| Outlet { port, wire: Mutex::default() }),
+            groups: Groups::default(),
             rendezvous: Rendezvous::default(),
             async_events: Acknowledged::default(),
             state: AtomicU32::new(qps::RESET),
@@ -379,8 +383,32 @@ impl QueuePair {
         });
     }
 
+    // ---- multicast groups -----------------------------------------------------------------------
+
+    /// Datagrams to a group are delivered to it from now on (Verbs V136).
+    pub(crate) fn attach(self: &Arc<QueuePair>, group: IpAddr) -> Result {
+        if self.is_datagrams() { self.groups.attach(self, group) } else { Err(Errno::EINVAL) }
+    }
+
+    /// Datagrams to a group are not delivered to it any more.
+    pub(crate) fn detach(&self, group: IpAddr) -> Result {
+        self.groups.detach(self, group)
+    }
+
+    /// `EBUSY` while it is attached to a group.
+    pub(crate) fn unattached(&self) -> Result {
+        if self.groups.are_none() { Ok(()) } else { Err(Errno::EBUSY) }
+    }
+
+    pub(crate) fn detach_all(&self) {
+        self.groups.clear(self);
+    }
+
+    // ---- its end --------------------------------------------------------------------------------
+
     /// The program destroys it, or closes its device: nothing of it is left in its queues.
     pub(crate) fn end(self: &Arc<QueuePair>) {
+        self.detach_all();
         self.rendezvous.leave(self);
         let _ = self.engine.reset();
         self.context().remove_queue_pair(self.number);

@@ -35,6 +35,27 @@ impl Adapter {
     }
 }
 
+impl Adapter {
+    /// Take what is sent to a multicast group, at the port beside it, on the interfaces with these
+    /// indices (none: as the system chooses). Every member of the group gets each message; `sink` is
+    /// called as that of [`Adapter::datagram_port`] is.
+    ///
+    /// # Errors
+    /// `InvalidAddress` if no interface can have the group; `InsufficientResources`; of an adapter that
+    /// is gone, `DeviceRemoved` or `Forked`.
+    pub fn datagram_group(
+        &self,
+        group: SocketAddr,
+        interfaces: &[u32],
+        sink: impl Fn(&[u8], &Message) + Send + Sync + 'static,
+    ) -> Result<DatagramPort> {
+        let shared = self.0.present()?;
+        let port = driver::DatagramPort::join(shared, group, interfaces, Box::new(sink))
+            .map_err(|e| Error::link(e, &format!("join the multicast group {group}")))?;
+        Ok(DatagramPort { owner: self.0.clone(), port })
+    }
+}
+
 impl DatagramPort {
     /// Where it is, with the port that was chosen if any was asked for.
     ///
@@ -54,7 +75,7 @@ impl DatagramPort {
     }
 
     /// Send a message from an address of this host, without waiting. A hop limit of 0 leaves it to the
-    /// system.
+    /// system. The scope of an IPv6 destination is the index of the interface to send on; 0: any.
     ///
     /// # Errors
     /// `Forked`, or what the system says: the message is lost.

@@ -1,6 +1,6 @@
 //! UDP sockets, non-blocking.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use rustix::fd::AsRawFd;
 use rustix::io::Errno;
@@ -26,7 +26,40 @@ fn socket_for(address: &SocketAddr) -> Result<Fd> {
 impl Datagrams {
     /// A socket at `address` (port 0: any) that answers from the address at which it was asked.
     pub fn bind(address: SocketAddr) -> Result<Datagrams> {
-        let socket = Datagrams(socket_for(&address)?);
+        let socket = Datagrams::prepared(&address)?;
+        net::bind(&socket.0, &address)?;
+        Ok(socket)
+    }
+
+    /// A socket that takes what is sent to a multicast group, at its port, on `interfaces` (by index; 0
+    /// or none: as the system chooses), and nothing else. Other sockets may take the same.
+    pub fn join(group: SocketAddr, interfaces: &[u32]) -> Result<Datagrams> {
+        let socket = Datagrams::prepared(&group)?;
+        net::sockopt::set_socket_reuseaddr(&socket.0, true)?;
+        net::bind(&socket.0, &group)?;
+        let any = if interfaces.is_empty() { &[0][..] } else { interfaces };
+        let joined = any.iter().map(|&interface| match group.ip() {
+            IpAddr::V4(group) => net::sockopt::set_ip_add_membership_with_ifindex(
+                &socket.0,
+                &group,
+                &Ipv4Addr::UNSPECIFIED,
+                interface,
+            ),
+            IpAddr::V6(group) => {
+                net::sockopt::set_ipv6_add_membership(&socket.0, &group, interface)
+            }
+        });
+        // A group that one interface can have is joined there.
+        let refused = joined.filter(std::result::Result::is_err).collect::<Vec<_>>();
+        match refused.first() {
+            Some(Err(error)) if refused.len() == any.len() => Err((*error).into()),
+            _ => Ok(socket),
+        }
+    }
+
+    /// A socket that says of each message where it was sent to.
+    fn prepared(address: &SocketAddr) -> Result<Datagrams> {
+        let socket = Datagrams(socket_for(address)?);
         if address.is_ipv6() && address.ip().is_unspecified() {
             net::sockopt::set_ipv6_v6only(&socket.0, false)?;
         }
@@ -43,7 +76,6 @@ impl Datagrams {
         let _ = socket.option(libc::IPPROTO_IP, libc::IP_RECVTTL);
         // The system grants as much of it as it lets a program have.
         let _ = net::sockopt::set_socket_recv_buffer_size(&socket.0, RECEIVE_BUFFER);
-        net::bind(&socket.0, &address)?;
         Ok(socket)
     }
 
@@ -140,7 +172,8 @@ impl Datagrams {
         Ok(Some(Message { length, from, to, fields }))
     }
 
-    /// Send one message from an address of this host. A hop limit of 0 leaves it to the system.
+    /// Send one message from an address of this host. A hop limit of 0 leaves it to the system. The
+    /// scope of an IPv6 destination is the index of the interface to send on.
     pub fn send_from(
         &self,
         from: IpAddr,
@@ -155,6 +188,10 @@ impl Datagrams {
             IpAddr::V4(v4) if dual => v4.to_ipv6_mapped().into(),
             ip => ip,
         };
+        let scope = match to {
+            SocketAddr::V4(_) => 0,
+            SocketAddr::V6(to) => to.scope_id(),
+        };
         match mapped(from) {
             IpAddr::V4(from) => control.put(
                 (libc::IPPROTO_IP, libc::IP_PKTINFO),
@@ -168,7 +205,7 @@ impl Datagrams {
                 (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO),
                 libc::in6_pktinfo {
                     ipi6_addr: libc::in6_addr { s6_addr: from.octets() },
-                    ipi6_ifindex: 0,
+                    ipi6_ifindex: scope,
                 },
             ),
         };
@@ -383,6 +420,40 @@ mod tests {
             assert_eq!(fields.traffic_class, 4);
             assert_ne!(fields.hop_limit, 0, "the system's own");
         }
+    }
+
+    #[test]
+    fn each_member_of_a_group_takes_what_is_sent_there() {
+        let loopback: IpAddr = "127.0.0.1".parse().unwrap();
+        let index = super::super::interfaces().unwrap();
+        let index = index.iter().find(|i| i.address == loopback).map(|i| i.name.clone()).unwrap();
+        let index = net::netdevice::name_to_index(
+            Datagrams::bind((loopback, 0).into()).unwrap().fd(),
+            &index,
+        );
+        let sender = Datagrams::bind((loopback, 0).into()).unwrap();
+        let group =
+            SocketAddr::new("239.255.84.1".parse().unwrap(), sender.address().unwrap().port());
+        let members = [(); 2].map(|()| Datagrams::join(group, &[index.unwrap()]).unwrap());
+        let other = SocketAddr::new("239.255.84.2".parse().unwrap(), group.port());
+        let fields = IpFields { traffic_class: 0, hop_limit: 1 };
+        sender.send_from(loopback, other, fields, b"not for them").unwrap();
+        sender.send_from(loopback, group, fields, b"for both").unwrap();
+        for member in &members {
+            wait(member);
+            let message = member.take(&mut [0; 16]).unwrap().unwrap();
+            let from = sender.address().unwrap();
+            assert_eq!(message, Message { length: 8, from, to: group.ip(), fields });
+            assert_eq!(member.take(&mut [0; 16]), Err(IoError::NotNow));
+        }
+    }
+
+    #[test]
+    fn a_group_that_no_interface_can_have_is_refused() {
+        let group = SocketAddr::new("239.255.84.3".parse().unwrap(), 0);
+        assert!(Datagrams::join(group, &[1 << 30]).is_err());
+        let unicast = SocketAddr::new("127.0.0.1".parse().unwrap(), 0);
+        assert!(Datagrams::join(unicast, &[]).is_err());
     }
 
     #[test]

@@ -73,6 +73,14 @@ pub union rdma_event_param {
 }
 
 #[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rdma_cm_join_mc_attr_ex {
+    pub comp_mask: u32,
+    pub join_flags: u32,
+    pub addr: *mut libc::sockaddr,
+}
+
+#[repr(C)]
 pub struct rdma_cm_event {
     pub id: *mut rdma_cm_id,
     pub listen_id: *mut rdma_cm_id,

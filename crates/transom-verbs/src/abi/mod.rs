@@ -759,6 +759,7 @@ layouts! {
     rdma_event_channel 4 { fd 0 }
     rdma_conn_param 24 { private_data 0, private_data_len 8, responder_resources 9, initiator_depth 10, flow_control 11, retry_count 12, rnr_retry_count 13, srq 14, qp_num 16 }
     rdma_ud_param 56 { private_data 0, private_data_len 8, ah_attr 16, qp_num 48, qkey 52 }
+    rdma_cm_join_mc_attr_ex 16 { comp_mask 0, join_flags 4, addr 8 }
     rdma_cm_event 80 { id 0, listen_id 8, event 16, status 20, param 24 }
     rdma_addrinfo 96 {
         ai_flags 0, ai_family 4, ai_qp_type 8, ai_port_space 12, ai_src_len 16, ai_dst_len 20, ai_src_addr 24,

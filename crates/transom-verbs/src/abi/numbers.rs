@@ -157,6 +157,8 @@ pub mod cm_event {
     pub const REJECTED: u32 = 8;
     pub const ESTABLISHED: u32 = 9;
     pub const DISCONNECTED: u32 = 10;
+    pub const MULTICAST_JOIN: u32 = 12;
+    pub const MULTICAST_ERROR: u32 = 13;
     pub const TIMEWAIT_EXIT: u32 = 15;
 }
 

@@ -1,6 +1,7 @@
 //! Datagrams of queue pairs of type UD: one UDP datagram each, between the ports that their numbers
 //! name (Verbs V138 to Verbs V144).
 
+pub(crate) mod group;
 pub(crate) mod packet;
 
 use std::net::{IpAddr, SocketAddr};
@@ -13,6 +14,7 @@ use transom_memory::QueuePairId;
 use crate::abi::qps;
 use crate::context::Context;
 use crate::environment;
+use crate::queue_pair::QueuePair;
 use packet::Packet;
 
 /// The address of a datagram's destination.
@@ -20,6 +22,9 @@ use packet::Packet;
 pub(crate) struct Address {
     /// The address of this host to send from.
     pub(crate) own: IpAddr,
+    /// The index of its interface; 0: unknown.
+    pub(crate) interface: u32,
+    /// A host, or a multicast group.
     pub(crate) peer: IpAddr,
     pub(crate) fields: IpFields,
     pub(crate) queue_pair: u32,
@@ -40,18 +45,27 @@ pub(crate) fn open(context: &Arc<Context>, address: SocketAddr) -> raw::Result<r
     context.adapter.datagram_port(address, sink)
 }
 
-/// Send a datagram. The network may lose it, and so does a peer whose number names no port.
+/// Where a datagram goes. `None`: its number names no port of the host, or it goes to a group by the number
+/// of a queue pair.
+fn destination(address: &Address) -> Option<SocketAddr> {
+    let Address { own, interface, peer, queue_pair, .. } = *address;
+    if peer.is_multicast() {
+        let to_group = queue_pair == group::NUMBER;
+        return to_group.then(|| group::destination(own, interface, peer)).flatten();
+    }
+    let port = (queue_pair >> 8) as u16;
+    (port >= crate::rendezvous::FIRST_PORT).then(|| SocketAddr::new(peer, port))
+}
+
+/// Send a datagram. The network may lose it; without a destination it is lost here.
 pub(crate) fn depart(
     port: &raw::DatagramPort,
     source: u32,
     datagram: &Departure<'_, Address>,
     wire: &mut Vec<u8>,
 ) {
-    let Address { own, peer, fields, queue_pair } = datagram.at;
-    let to = (queue_pair >> 8) as u16;
-    if to < crate::rendezvous::FIRST_PORT {
-        return;
-    }
+    let Address { own, fields, queue_pair, .. } = datagram.at;
+    let Some(to) = destination(&datagram.at) else { return };
     let packet = Packet {
         destination: queue_pair,
         source,
@@ -61,13 +75,18 @@ pub(crate) fn depart(
         payload: datagram.payload,
     };
     packet.encode(wire);
-    let _ = port.send(own, SocketAddr::new(peer, to), fields, wire);
+    let _ = port.send(own, to, fields, wire);
 }
 
 /// A datagram has come: to the queue pair that it names, or nowhere.
 fn arrived(context: &Weak<Context>, bytes: &[u8], message: &Message) {
     let (Some(context), Some(packet)) = (context.upgrade(), Packet::decode(bytes)) else { return };
-    let Some(queue_pair) = context.queue_pair(packet.destination) else { return };
+    if let Some(queue_pair) = context.queue_pair(packet.destination) {
+        deliver(&queue_pair, &packet, message);
+    }
+}
+
+fn deliver(queue_pair: &QueuePair, packet: &Packet<'_>, message: &Message) {
     if !matches!(queue_pair.state(), qps::RTR | qps::RTS | qps::SQD | qps::SQE) {
         return;
     }

@@ -9,11 +9,11 @@ use transom_engine::raw::IpFields;
 
 use crate::abi::*;
 use crate::context::Context;
-use crate::datagram::{self, To, packet};
+use crate::datagram::{self, To, group, packet};
 use crate::entry::shell::{self, OfAddress, OfDomain};
 use crate::entry::{number, pointer};
 use crate::errno::{Errno, Result};
-use crate::gid;
+use crate::gid::{self, Gid};
 use crate::memory::Domain;
 
 /// An address handle.
@@ -22,6 +22,8 @@ pub(crate) struct Address {
     domain: Arc<Domain>,
     pub(crate) handle: u32,
     own: IpAddr,
+    /// The index of the interface that has it.
+    interface: u32,
     peer: IpAddr,
     fields: IpFields,
 }
@@ -33,11 +35,14 @@ impl Drop for Address {
     }
 }
 
-/// Both addresses that attributes name (Verbs V142).
-fn ends(context: &Context, attr: &ibv_ah_attr) -> Result<(IpAddr, IpAddr)> {
-    let own = context.address(usize::from(attr.grh.sgid_index)).ok_or(Errno::EINVAL)?;
-    let usable = attr.is_global != 0 && attr.port_num == 1;
-    if usable { Ok((own, gid::address_of(gid_bytes(attr.grh.dgid)))) } else { Err(Errno::EINVAL) }
+/// The entry and the address that attributes name (Verbs V142).
+fn ends<'a>(context: &'a Context, attr: &ibv_ah_attr) -> Result<(&'a Gid, IpAddr)> {
+    let own = context.gids.get(usize::from(attr.grh.sgid_index)).ok_or(Errno::EINVAL)?;
+    if attr.is_global == 0 || attr.port_num != 1 {
+        return Err(Errno::EINVAL);
+    }
+    let named = gid_bytes(attr.grh.dgid);
+    Ok((own, group::of(named).unwrap_or_else(|| gid::address_of(named))))
 }
 
 /// The destination of a request.
@@ -49,9 +54,11 @@ pub(crate) unsafe fn destination(ah: *mut ibv_ah, queue_pair: u32, key: u32) -> 
         return Err(Errno::EINVAL);
     }
     // SAFETY: this function's contract.
-    let Address { domain, own, peer, fields, .. } = &unsafe { shell::trust::<OfAddress>(ah) }.body;
-    let (own, peer, fields) = (*own, *peer, *fields);
-    let at = datagram::Address { own, peer, fields, queue_pair: queue_pair & 0xff_ffff };
+    let Address { domain, own, interface, peer, fields, .. } =
+        &unsafe { shell::trust::<OfAddress>(ah) }.body;
+    let (own, interface, peer, fields) = (*own, *interface, *peer, *fields);
+    let queue_pair = queue_pair & 0xff_ffff;
+    let at = datagram::Address { own, interface, peer, fields, queue_pair };
     Ok(Destination { domain: domain.domain.0, key, at })
 }
 
@@ -66,7 +73,14 @@ unsafe fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Result<*mut ibv_ah> {
     domain.body.join();
     let ibv_global_route { traffic_class, hop_limit, .. } = attr.grh;
     let fields = IpFields { traffic_class, hop_limit };
-    let body = Address { domain: domain.body.clone(), handle: context.handle(), own, peer, fields };
+    let body = Address {
+        domain: domain.body.clone(),
+        handle: context.handle(),
+        own: own.address,
+        interface: own.interface,
+        peer,
+        fields,
+    };
     let head = ibv_ah { context: domain.head.context, pd, handle: body.handle };
     Ok(shell::give::<OfAddress>(head, body))
 }

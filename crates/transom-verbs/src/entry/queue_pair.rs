@@ -1,12 +1,14 @@
 //! Queue pairs: creation, attributes, states.
 
 use std::ffi::{c_int, c_uint};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use transom_engine::QueuePairKind;
 
 use crate::abi::*;
+use crate::datagram::group;
 use crate::entry::shell::{self, OfDomain, OfQueue, OfQueuePair, OfSharedQueue};
 use crate::entry::work::{self, Builder};
 use crate::entry::{number, pointer};
@@ -186,11 +188,48 @@ pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     number(|| {
         // SAFETY: a queue pair of the program's, which it does not use afterwards.
         unsafe {
-            shell::look::<OfQueuePair>(qp.cast())?.body.queue_pair.destroy();
+            let queue_pair = &shell::look::<OfQueuePair>(qp.cast())?.body.queue_pair;
+            queue_pair.unattached()?;
+            queue_pair.destroy();
             shell::take::<OfQueuePair>(qp.cast());
         }
         Ok(())
     })
+}
+
+/// Attach a queue pair to a multicast group, or detach it. The LID is ignored.
+///
+/// # Safety
+/// A queue pair and a GID of the program's.
+unsafe fn with_group(
+    qp: *mut ibv_qp,
+    gid: *const [u64; 2],
+    work: impl FnOnce(&Arc<QueuePair>, IpAddr) -> Result,
+) -> c_int {
+    number(|| {
+        // SAFETY: this function's contract.
+        let (shell, gid) = unsafe { (shell::look::<OfQueuePair>(qp.cast())?, gid.as_ref()) };
+        let group = group::of(gid_bytes(*gid.ok_or(Errno::EINVAL)?)).ok_or(Errno::EINVAL)?;
+        work(&shell.body.queue_pair, group)
+    })
+}
+
+pub(crate) unsafe extern "C" fn ibv_attach_mcast(
+    qp: *mut ibv_qp,
+    gid: *const [u64; 2],
+    _lid: u16,
+) -> c_int {
+    // SAFETY: a queue pair and a GID of the program's.
+    unsafe { with_group(qp, gid, |queue_pair, group| queue_pair.attach(group)) }
+}
+
+pub(crate) unsafe extern "C" fn ibv_detach_mcast(
+    qp: *mut ibv_qp,
+    gid: *const [u64; 2],
+    _lid: u16,
+) -> c_int {
+    // SAFETY: as above.
+    unsafe { with_group(qp, gid, |queue_pair, group| queue_pair.detach(group)) }
 }
 
 /// The bytes of a message become visible in order.

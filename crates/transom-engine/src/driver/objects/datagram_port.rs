@@ -45,7 +45,25 @@ impl DatagramPort {
         address: SocketAddr,
         sink: MessageSink,
     ) -> Result<Arc<DatagramPort>, IoError> {
-        let socket = Mutex::new(Some(Datagrams::bind(address)?));
+        DatagramPort::serve(shared, Datagrams::bind(address)?, sink)
+    }
+
+    /// The same for a multicast group with its port, on some interfaces.
+    pub(crate) fn join(
+        shared: &Arc<Shared>,
+        group: SocketAddr,
+        interfaces: &[u32],
+        sink: MessageSink,
+    ) -> Result<Arc<DatagramPort>, IoError> {
+        DatagramPort::serve(shared, Datagrams::join(group, interfaces)?, sink)
+    }
+
+    fn serve(
+        shared: &Arc<Shared>,
+        socket: Datagrams,
+        sink: MessageSink,
+    ) -> Result<Arc<DatagramPort>, IoError> {
+        let socket = Mutex::new(Some(socket));
         let (key, room) = (shared.new_key(), Mutex::default());
         let port = Arc::new(DatagramPort { key, socket, shared: shared.clone(), sink, room });
         let begun = register(shared, key, &port.lock(), port.clone());

@@ -1,12 +1,13 @@
 //! Event channels and events.
 
 use std::ffi::{c_char, c_int};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::abi::*;
 use crate::channel::Channel;
 use crate::cm::{self, Event, Id, State};
-use crate::entry::cm::ids::{give, look, show, show_state};
+use crate::entry::cm::ids::{give, look, queue_pair, show, show_state};
 use crate::entry::{minus_one, pointer};
 use crate::errno::{Errno, Result};
 use crate::text;
@@ -99,22 +100,44 @@ pub(crate) unsafe fn next_event(channel: *mut rdma_event_channel) -> Result<*mut
     } else {
         std::ptr::with_exposed_provenance_mut(cm::address_of(&event.id))
     };
+    if let Some(joined) = event.joined.filter(|joined| joined.attaches) {
+        // SAFETY: the id's structure, with its queue pair if there is one.
+        if let Err(error) = unsafe { attach((*id).qp, joined.group) } {
+            let _ = event.id.leave_group(joined.group);
+            event.kind = cm_event::MULTICAST_ERROR;
+            event.status = -error.0;
+        }
+    }
     // SAFETY: as above.
     unsafe { show_state((*id).qp) };
     let owner = event.listener.clone().unwrap_or_else(|| event.id.clone());
     owner.events.handed_out();
-    Ok(shell(id, listener, event, owner))
+    Ok(as_program_sees(id, listener, event, owner))
 }
 
-fn shell(
+/// # Safety
+/// Null, or a queue pair of the program's.
+unsafe fn attach(qp: *mut ibv_qp, group: IpAddr) -> Result {
+    // SAFETY: this function's contract.
+    unsafe { queue_pair(qp) }?.map_or(Ok(()), |queue_pair| queue_pair.attach(group))
+}
+
+fn as_program_sees(
     id: *mut rdma_cm_id,
     listen_id: *mut rdma_cm_id,
     event: Event,
     owner: Arc<Id>,
 ) -> *mut rdma_cm_event {
     let datagrams = event.id.is_datagrams();
-    let Event { kind, status, private, responder_resources, initiator_depth, alias, .. } = event;
-    let private_data = if private.is_empty() { std::ptr::null() } else { private.as_ptr().cast() };
+    let Event {
+        kind, status, private, responder_resources, initiator_depth, alias, joined, ..
+    } = event;
+    let private_data = match joined {
+        // The pointer itself is what the program gave.
+        Some(joined) => std::ptr::with_exposed_provenance(joined.user_context),
+        None if private.is_empty() => std::ptr::null(),
+        None => private.as_ptr().cast(),
+    };
     let private_data_len = u8::try_from(private.len()).unwrap_or(u8::MAX);
     let conn = rdma_conn_param {
         private_data,
