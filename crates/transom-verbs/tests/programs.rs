@@ -42,6 +42,12 @@ fn devices_domains_and_regions_that_are_imported() {
     run("imported");
 }
 
+/// Verbs V136.
+#[test]
+fn multicast_groups() {
+    run("groups");
+}
+
 /// Verbs V37, Verbs V53, Verbs V54, Verbs V58, Verbs V59,
 /// Verbs V60, Verbs V81, Verbs V86, Verbs V89, Verbs V91.
 #[test]

@@ -287,8 +287,6 @@ int main(void) {
         struct ibv_ece ec = {0};
         r = ibv_query_ece(e.qp, &ec);
         CHECK("2.1", r == EOPNOTSUPP, "ece %d", r);
-        r = ibv_attach_mcast(e.qp, &e.gid, 0);
-        CHECK("2.1", r == EOPNOTSUPP, "mcast %d", r);
         CHECK("2.1", ibv_qp_to_qp_ex(e.qp) == NULL, "qp_ex of a plain one");
     }
     /* V44 */
