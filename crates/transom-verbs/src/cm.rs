@@ -708,9 +708,6 @@ impl Id {
         let local = {
             let mut inner = self.lock();
             let local = inner.local.filter(|_| inner.datagrams.is_some()).ok_or(Errno::EINVAL)?;
-            if !joined.group.is_multicast() {
-                return Err(Errno::EINVAL);
-            }
             if !inner.groups.insert(joined.group) {
                 return Err(Errno::EADDRINUSE);
             }

@@ -45,13 +45,11 @@ pub(crate) fn open(context: &Arc<Context>, address: SocketAddr) -> raw::Result<r
     context.adapter.datagram_port(address, sink)
 }
 
-/// Where a datagram goes. `None`: its number names no port of the host, or it goes to a group by the number
-/// of a queue pair.
+/// Where a datagram goes. `None`: its number names no port of the host.
 fn destination(address: &Address) -> Option<SocketAddr> {
     let Address { own, interface, peer, queue_pair, .. } = *address;
     if peer.is_multicast() {
-        let to_group = queue_pair == group::NUMBER;
-        return to_group.then(|| group::destination(own, interface, peer)).flatten();
+        return group::destination(own, interface, peer);
     }
     let port = (queue_pair >> 8) as u16;
     (port >= crate::rendezvous::FIRST_PORT).then(|| SocketAddr::new(peer, port))

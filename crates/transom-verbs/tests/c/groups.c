@@ -8,6 +8,7 @@
 #define GROUP_QPN 0xffffffu
 static struct end s, a, b;
 static int loopback;
+static union ibv_gid own;
 
 static union ibv_gid gid_of(const char *text) {
     union ibv_gid gid;
@@ -74,6 +75,66 @@ static void arguments(void) {
     FAILS("V136", ibv_destroy_qp(a.qp), EBUSY);
     SUCCEEDS(ibv_detach_mcast(a.qp, &group, 0));
     FAILS("V136", ibv_detach_mcast(a.qp, &group, 0), EINVAL);
+    /* ... and detached is detached. */
+    struct ibv_ah *ah = to(group), *unicast = to(own);
+    room(&a, 31);
+    sends(32, "to nobody", ah, GROUP_QPN, KEY);
+    sends(33, "behind", unicast, a.qp->qp_num, KEY);
+    gets(&a, 31, "behind");
+    SUCCEEDS(ibv_destroy_ah(ah));
+    SUCCEEDS(ibv_destroy_ah(unicast));
+    for (int n = 0; n <= d.max_total_mcast_qp_attach; n++) {
+        SUCCEEDS(ibv_attach_mcast(a.qp, &group, 0));
+        SUCCEEDS(ibv_detach_mcast(a.qp, &group, 0));
+    }
+}
+
+/* A packet that no Transom sends to a group: the number of a queue pair in it reaches nothing. */
+static void forged(void) {
+    union ibv_gid group = gid_of("::ffff:239.255.1.4");
+    uint32_t hash = 0x811c9dc5;
+    for (int n = 0; n < 16; n++)
+        hash = (hash ^ group.raw[n]) * 0x01000193;
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(0x5000 + hash % 0x1000)};
+    memcpy(&at.sin_addr, group.raw + 12, 4);
+    struct in_addr from;
+    inet_pton(AF_INET, "127.0.0.1", &from);
+    int raw = socket(AF_INET, SOCK_DGRAM, 0);
+    SUCCEEDS(setsockopt(raw, IPPROTO_IP, IP_MULTICAST_IF, &from, sizeof from));
+    SUCCEEDS(ibv_attach_mcast(a.qp, &group, 0));
+    room(&a, 41);
+    uint32_t numbers[] = {a.qp->qp_num, 0, GROUP_QPN - 1, GROUP_QPN};
+    for (int n = 0; n < 4; n++) {
+        uint32_t words[] = {htonl(0x6400ffff), htonl(numbers[n]), 0,   htonl(KEY),
+                            htonl(s.qp->qp_num), 0,               0,   0,
+                            0,                   0,               0,   0,
+                            0,                   0};
+        sprintf((char *)&words[5], "number %d", n);
+        CHECK("V136", sendto(raw, words, sizeof words, 0, (void *)&at, sizeof at) == sizeof words,
+              "errno %d", errno);
+    }
+    gets(&a, 41, "number 3");
+    SUCCEEDS(ibv_detach_mcast(a.qp, &group, 0));
+    close(raw);
+}
+
+static int descriptors(void) {
+    int count = 0;
+    for (int n = 0; n < 1024; n++)
+        count += fcntl(n, F_GETFD) >= 0;
+    return count;
+}
+/* How many descriptors a device leaves that is closed with a queue pair. */
+static int leaves(bool attached) {
+    int before = descriptors();
+    struct end e;
+    open_end(&e, NULL, ALL);
+    struct ibv_qp *q = ud_qp(&e);
+    union ibv_gid group = gid_of("::ffff:239.255.1.5");
+    if (attached)
+        SUCCEEDS(ibv_attach_mcast(q, &group, 0));
+    SUCCEEDS(ibv_close_device(e.ctx));
+    return descriptors() - before;
 }
 
 static void members(const char *name) {
@@ -99,9 +160,7 @@ static void members(const char *name) {
     room(&a, 8), room(&b, 8);
     sends(9, "to one", ah, GROUP_QPN, KEY);
     gets(&a, 8, "to one");
-    union ibv_gid host;
-    SUCCEEDS(ibv_query_gid(s.ctx, 1, loopback, &host));
-    struct ibv_ah *unicast = to(host);
+    struct ibv_ah *unicast = to(own);
     sends(10, "to b itself", unicast, b.qp->qp_num, KEY);
     gets(&b, 8, "to b itself");
 
@@ -236,17 +295,17 @@ int main(void) {
         all[i]->qp = ud_qp(all[i]);
         ud_up(all[i]->qp, KEY);
     }
-    union ibv_gid wanted = gid_of("::ffff:127.0.0.1"), found;
-    while (SUCCEEDS(ibv_query_gid(s.ctx, 1, loopback, &found)), memcmp(&found, &wanted, 16))
+    union ibv_gid wanted = gid_of("::ffff:127.0.0.1");
+    while (SUCCEEDS(ibv_query_gid(s.ctx, 1, loopback, &own)), memcmp(&own, &wanted, 16))
         loopback++;
     arguments();
     members("::ffff:239.255.1.1");
     members("ff0e::ffff:239.255.1.2");
     members("ff05::84:1");
-    /* The end of a device ends what is attached. */
-    union ibv_gid left = gid_of("::ffff:239.255.1.3");
-    SUCCEEDS(ibv_attach_mcast(a.qp, &left, 0));
+    forged();
     joined();
-    SUCCEEDS(ibv_close_device(s.ctx));
+    /* The end of a device ends what is attached. */
+    int plain = leaves(false), attached = leaves(true);
+    CHECK("V136", plain == attached, "%d descriptors left, %d without a group", attached, plain);
     return finish();
 }

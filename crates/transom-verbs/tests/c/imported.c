@@ -45,6 +45,8 @@ static void parents(struct end *a, struct end *b, struct ibv_context *other) {
     struct ibv_parent_domain_init_attr wrong = init;
     wrong.pd = NULL;
     NULLS("V35", ibv_alloc_parent_domain(a->ctx, &wrong), EINVAL);
+    wrong = init, wrong.td = NULL;
+    NULLS("V35", ibv_alloc_parent_domain(other, &wrong), EINVAL);
     wrong = init, wrong.td = foreign;
     NULLS("V35", ibv_alloc_parent_domain(a->ctx, &wrong), EINVAL);
     wrong = init, wrong.comp_mask = 4;
@@ -124,6 +126,11 @@ int main(void) {
     struct ibv_device_attr d;
     SUCCEEDS(ibv_query_device(c, &d));
 
+    struct ibv_context *its = MADE(ibv_import_device(dup(other.ctx->cmd_fd)));
+    struct ibv_mr *same =
+        MADE(ibv_import_mr(MADE(ibv_import_pd(its, other.pd->handle)), other.mr->handle));
+    CHECK("V154", same->rkey == other.mr->rkey, "%x, wanted %x", same->rkey, other.mr->rkey);
+
     /* Objects are found by handle, in their own device only. */
     NULLS("V154", ibv_import_pd(c, 0), ENOENT);
     NULLS("V154", ibv_import_pd(c, a.mr->handle), ENOENT);
@@ -195,7 +202,22 @@ int main(void) {
     CHECK("V154", again->cmd_fd == third, "%d", again->cmd_fd);
     struct ibv_mr *found = MADE(ibv_import_mr(MADE(ibv_import_pd(again, left->handle)), open->handle));
     CHECK("V154", found->rkey == open->rkey, "%x, wanted %x", found->rkey, open->rkey);
+    struct end last = a;
+    last.ctx = again, last.pd = left;
+    last.scq = MADE(ibv_create_cq(again, 15, NULL, NULL, 0)), last.rcq = last.scq;
+    last.qp = new_qp(&last);
+    SUCCEEDS(ibv_destroy_qp(b.qp));
+    b.qp = new_qp(&b);
+    pair_up(&last, &b, DEF);
+    writes(&b, &last, 6, "before the last close", b.mr->lkey, open->rkey, IBV_WC_SUCCESS);
+    strcpy(b.buf, "after it");
+    memset(a.buf, 0, 64);
     SUCCEEDS(ibv_close_device(again));
+    SUCCEEDS(post(&b, 7, IBV_WR_RDMA_WRITE, SIG, b.buf, 9, b.mr->lkey, (uintptr_t)a.buf, found->rkey));
+    struct ibv_wc ended;
+    CHECK("V154", poll_one(b.scq, &ended, 20000) == 1 && ended.status != IBV_WC_SUCCESS, "%s",
+          st(ended.status));
+    CHECK("V154", a.buf[0] == 0, "%s", a.buf);
     NULLS("V154", ibv_import_device(late), EINVAL);
     close(late);
     return finish();
