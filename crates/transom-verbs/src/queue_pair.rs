@@ -400,6 +400,7 @@ impl QueuePair {
         if self.groups.are_none() { Ok(()) } else { Err(Errno::EBUSY) }
     }
 
+    /// No group is delivered to it any more.
     pub(crate) fn detach_all(&self) {
         self.groups.clear(self);
     }
@@ -408,7 +409,6 @@ impl QueuePair {
 
     /// The program destroys it, or closes its device: nothing of it is left in its queues.
     pub(crate) fn end(self: &Arc<QueuePair>) {
-        self.detach_all();
         self.rendezvous.leave(self);
         let _ = self.engine.reset();
         self.context().remove_queue_pair(self.number);

@@ -249,6 +249,18 @@ static void joined(void) {
     sends(22, "to an id", ah, ud.qp_num, ud.qkey);
     gets(&i, 21, "to an id");
 
+    /* A queue pair that has not left is destroyed all the same, with what it had. */
+    int before = descriptors();
+    SUCCEEDS(rdma_create_id(channel, &sender, NULL, RDMA_PS_UDP));
+    SUCCEEDS(rdma_bind_addr(sender, (void *)&host));
+    init = fresh;
+    SUCCEEDS(rdma_create_qp(sender, NULL, &init));
+    SUCCEEDS(rdma_join_multicast(sender, (void *)&group, NULL));
+    SUCCEEDS(rdma_ack_cm_event(next(channel, RDMA_CM_EVENT_MULTICAST_JOIN)));
+    rdma_destroy_qp(sender);
+    SUCCEEDS(rdma_destroy_id(sender));
+    CHECK("V136", descriptors() == before, "%d descriptors, %d before", descriptors(), before);
+
     /* Joined in order to send: nothing arrives, not even its own. */
     SUCCEEDS(rdma_create_id(channel, &sender, NULL, RDMA_PS_UDP));
     SUCCEEDS(rdma_bind_addr(sender, (void *)&host));

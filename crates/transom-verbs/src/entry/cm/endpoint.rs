@@ -6,8 +6,8 @@ use crate::abi::*;
 use crate::entry::cm::address;
 use crate::entry::cm::events::next_event;
 use crate::entry::cm::ids::{
-    IdShell, checked, look, rdma_bind_addr, rdma_create_id, rdma_destroy_id, rdma_migrate_id,
-    rdma_resolve_addr, rdma_resolve_route,
+    IdShell, checked, look, queue_pair, rdma_bind_addr, rdma_create_id, rdma_destroy_id,
+    rdma_migrate_id, rdma_resolve_addr, rdma_resolve_route,
 };
 use crate::entry::completion::{
     ibv_create_comp_channel, ibv_create_cq, ibv_destroy_comp_channel, ibv_destroy_cq,
@@ -165,7 +165,9 @@ pub(crate) unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
         unsafe {
             let shell = look(id)?;
             let qp = std::mem::replace(&mut shell.head.qp, std::ptr::null_mut());
-            if !qp.is_null() {
+            if let Some(queue_pair) = queue_pair(qp)? {
+                // The caller hears of no refusal, and has left or forgotten its groups.
+                queue_pair.detach_all();
                 ibv_destroy_qp(qp);
             }
             destroy_queues(shell);
