@@ -16,7 +16,7 @@ use crate::channel::Acknowledged;
 use crate::completion::Queue;
 use crate::context::Context;
 use crate::datagram::group::Groups;
-use crate::datagram::{Address, To};
+use crate::datagram::{Address, Outgoing, To};
 use crate::errno::{Errno, Result};
 use crate::memory::{Domain, remote_rights};
 use crate::receive::SharedQueue;
@@ -56,8 +56,9 @@ pub(crate) struct QueuePair {
 #[derive(Debug)]
 struct Outlet {
     port: Arc<raw::DatagramPort>,
-    /// Room for one as it travels.
-    wire: Mutex<Vec<u8>>,
+    /// Locked from the moment when requests are taken until their datagrams are sent, so that these keep
+    /// their order.
+    outgoing: Mutex<Outgoing>,
 }
 
 /// A send that waits for the end of SQD.
@@ -204,7 +205,7 @@ impl QueuePair {
             caps,
             signal_all,
             engine,
-            datagrams: datagrams.map(|port| Outlet { port, wire: Mutex::default() }),
+            datagrams: datagrams.map(|port| Outlet { port, outgoing: Mutex::default() }),
             groups: Groups::default(),
             rendezvous: Rendezvous::default(),
             async_events: Acknowledged::default(),
@@ -466,11 +467,11 @@ impl QueuePair {
             return Err(Errno::EINVAL);
         }
         let list = list.filter_map(|(request, data, to)| Some((request, data, to?)));
-        let mut wire = outlet.wire.lock().unwrap_or_else(PoisonError::into_inner);
-        let depart = |departure: Departure<'_, Address>| {
-            datagram::depart(&outlet.port, self.number, &departure, &mut wire);
-        };
-        self.engine.post_datagrams(list, depart).map_err(post_error)
+        let mut outgoing = outlet.outgoing.lock().unwrap_or_else(PoisonError::into_inner);
+        let depart = |departure: Departure<'_, Address>| outgoing.push(self.number, &departure);
+        let posted = self.engine.post_datagrams(list, depart).map_err(post_error);
+        outgoing.send(&outlet.port);
+        posted
     }
 
     /// Whether sends are taken in its state (Verbs V65).

@@ -74,8 +74,11 @@ impl DatagramPort {
         }
     }
 
-    /// Send a message from an address of this host, without waiting. A hop limit of 0 leaves it to the
-    /// system. The scope of an IPv6 destination is the index of the interface to send on; 0: any.
+    /// Send a message from an address of this host. A hop limit of 0 leaves it to the system. The scope
+    /// of an IPv6 destination is the index of the interface to send on; 0: any. While the system's
+    /// buffers have no room for it, that of a receiver on this host included, the call waits for up to
+    /// 250 ms; to a receiver that has taken nothing for so long, messages are lost without a wait until
+    /// its buffer has room again.
     ///
     /// # Errors
     /// `Forked`, or what the system says: the message is lost.

@@ -16,14 +16,20 @@ pub(super) fn end(a: SocketAddr) -> End {
 pub(super) const BY_FAMILY: u16 = 20;
 /// `NLM_F_REQUEST`.
 const REQUEST: u16 = 1;
-const TCP: u8 = 6;
+/// `INET_DIAG_SKMEMINFO`: the memory of a socket, as `u32`s.
+pub(super) const MEMORY: u16 = 7;
+/// `SK_MEMINFO_RMEM_ALLOC` and `SK_MEMINFO_RCVBUF`: where these stand there.
+const HELD: usize = 0;
+const SIZE: usize = 4;
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 /// The state of a socket that is not the end of any connection.
 pub(super) const LISTENS: u8 = 10;
-const HEADER: usize = 16;
+pub(super) const HEADER: usize = 16;
 /// Behind the header: `struct inet_diag_req_v2`, and where `struct inet_diag_msg` has what we ask for.
 const QUESTION: usize = 56;
+/// Bytes of `struct inet_diag_msg`. Attributes follow.
+pub(super) const ABOUT_SOCKET: usize = 72;
 const FAMILY: usize = HEADER;
 pub(super) const STATE: usize = HEADER + 1;
 /// Either end: where its port is, and its address.
@@ -32,15 +38,28 @@ const REMOTE: (usize, usize) = (HEADER + 6, HEADER + 24);
 pub(super) const USER: usize = HEADER + 64;
 pub(super) const INODE: usize = HEADER + 68;
 
+/// What is asked about a socket.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum About {
+    /// Of the end of a TCP connection: who holds it.
+    Holder,
+    /// Of the socket that would take a datagram: its memory.
+    Memory,
+}
+
 /// A query for the socket at `from`, connected to `to`, with the ends in the order in which the
-/// socket's holder sees them.
-pub(super) fn question(from: End, to: End) -> Vec<u8> {
+/// socket's holder sees them; of a socket for datagrams `from` is the sender, `to` the receiver.
+pub(super) fn question(about: About, from: End, to: End) -> Vec<u8> {
+    let (protocol, extension) = match about {
+        About::Holder => (6, 0),
+        About::Memory => (17, 1 << (MEMORY - 1)),
+    };
     let mut bytes = Vec::with_capacity(HEADER + QUESTION);
     bytes.extend(((HEADER + QUESTION) as u32).to_ne_bytes());
     bytes.extend(BY_FAMILY.to_ne_bytes());
     bytes.extend(REQUEST.to_ne_bytes());
     bytes.extend([0; 8]); // sequence, port
-    bytes.extend([if from.0.is_ipv4() { AF_INET } else { AF_INET6 }, TCP, 0, 0]);
+    bytes.extend([if from.0.is_ipv4() { AF_INET } else { AF_INET6 }, protocol, extension, 0]);
     bytes.extend(u32::MAX.to_ne_bytes()); // in any state
     bytes.extend(from.1.to_be_bytes());
     bytes.extend(to.1.to_be_bytes());
@@ -70,6 +89,25 @@ pub(super) fn holder(answer: &[u8], from: End, to: End) -> Option<u32> {
     let held = word(INODE)? != 0 && *answer.get(STATE)? != LISTENS;
     let asked_for = end_at(answer, LOCAL)? == from && end_at(answer, REMOTE)? == to;
     (is_about_a_socket(answer) && asked_for && held).then(|| word(USER))?
+}
+
+/// The receive buffer of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReceiveBuffer {
+    /// Bytes of memory that messages hold in it, those of the system's own structures included.
+    pub(crate) held: usize,
+    /// How many it may hold.
+    pub(crate) size: usize,
+}
+
+/// The receive buffer of the socket that takes datagrams for `to`, if that is what the answer is about.
+pub(super) fn receive_buffer(answer: &[u8], to: End) -> Option<ReceiveBuffer> {
+    let (_, port) = end_at(answer, LOCAL)?;
+    let attributes = answer.get(HEADER + ABOUT_SOCKET..)?;
+    let (_, memory) = attributes_of(attributes).find(|(kind, _)| *kind == MEMORY)?;
+    let word = |at| bytes(memory, at).map(|word| u32::from_ne_bytes(word) as usize);
+    let buffer = ReceiveBuffer { held: word(HELD)?, size: word(SIZE)? };
+    (is_about_a_socket(answer) && port == to.1).then_some(buffer)
 }
 
 fn end_at(answer: &[u8], (port, address): (usize, usize)) -> Option<End> {
@@ -118,18 +156,25 @@ pub(super) fn removed(mut news: &[u8]) -> impl Iterator<Item = IpAddr> {
 /// The address that such a message is about.
 fn address_of(message: &[u8]) -> Option<IpAddr> {
     let family = *message.get(HEADER)?;
-    let mut rest = message.get(HEADER + ABOUT..)?;
     let (mut local, mut address) = (None, None);
-    while let Some(length) = bytes(rest, 0).map(u16::from_ne_bytes).map(usize::from) {
-        let Some(value) = rest.get(4..length) else { break };
-        match bytes(rest, 2).map(u16::from_ne_bytes) {
-            Some(LOCAL_ADDRESS) => local = ip_in(family, value),
-            Some(ADDRESS) => address = ip_in(family, value),
+    for (kind, value) in attributes_of(message.get(HEADER + ABOUT..)?) {
+        match kind {
+            LOCAL_ADDRESS => local = ip_in(family, value),
+            ADDRESS => address = ip_in(family, value),
             _ => {}
         }
-        rest = rest.get(length.next_multiple_of(ALIGN)..).unwrap_or_default();
     }
     local.or(address)
+}
+
+/// The attributes of a message, up to the first that is cut short: their kinds and values.
+fn attributes_of(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let length = usize::from(u16::from_ne_bytes(bytes(rest, 0)?));
+        let attribute = (u16::from_ne_bytes(bytes(rest, 2)?), rest.get(4..length)?);
+        rest = rest.get(length.next_multiple_of(ALIGN)..).unwrap_or_default();
+        Some(attribute)
+    })
 }
 
 fn ip_in(family: u8, value: &[u8]) -> Option<IpAddr> {

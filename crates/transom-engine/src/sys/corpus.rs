@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use rustix::net::{RecvFlags, recv};
 
 use super::AddressWatch;
-use super::answers::{INODE, USER, end, is_about_a_socket};
+use super::answers::{About, INODE, USER, end, is_about_a_socket};
 use super::diag::ask;
 
 /// `cargo test -p transom-engine --lib -- --ignored write_the_corpus`
@@ -46,7 +46,7 @@ fn write_the_corpus() {
 /// Record the kernel's answer about the socket at the first of these ends.
 fn socket(name: &str, ends: [SocketAddr; 2]) {
     let mut answer = [0; 512];
-    let length = ask(end(ends[0]), end(ends[1]), &mut answer).unwrap();
+    let length = ask(About::Holder, end(ends[0]), end(ends[1]), &mut answer).unwrap();
     let answer = &mut answer[..length];
     answer[12..16].fill(0); // who asked
     if is_about_a_socket(answer) {

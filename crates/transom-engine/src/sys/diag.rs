@@ -1,5 +1,6 @@
-//! The user behind the other end of a connection within this machine, asked of the kernel about
-//! that one socket: the cost does not grow with the number of sockets, which peers could raise.
+//! What the kernel says of one socket of this machine: the user behind the other end of a connection,
+//! the receive buffer that a datagram would go to. The cost does not grow with the number of sockets,
+//! which peers could raise.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +11,9 @@ use rustix::net::{
 };
 
 use super::Fd;
-use super::answers::{End, end, holder, is_about_a_socket, question};
+use super::answers::{
+    About, End, ReceiveBuffer, end, holder, is_about_a_socket, question, receive_buffer,
+};
 
 /// The user whose socket is at the other end of a connection from `local` to `peer`, both addresses
 /// of this machine. `None`: no process holds that socket, it is not on this machine, or the kernel
@@ -22,7 +25,7 @@ pub(crate) fn user_of_peer(local: SocketAddr, peer: SocketAddr) -> Option<u32> {
         return None;
     }
     let mut answer = [0; 512];
-    let length = ask(from, to, &mut answer)?;
+    let length = ask(About::Holder, from, to, &mut answer)?;
     let answer = answer.get(..length)?;
     if is_about_a_socket(answer) && !ANSWERS.load(Ordering::Relaxed) {
         ANSWERS.store(true, Ordering::Relaxed);
@@ -30,8 +33,18 @@ pub(crate) fn user_of_peer(local: SocketAddr, peer: SocketAddr) -> Option<u32> {
     holder(answer, from, to)
 }
 
-/// How long the kernel's answer is to: whose socket is at `from`, connected to `to`?
-pub(super) fn ask(from: End, to: End, answer: &mut [u8]) -> Option<usize> {
+/// The receive buffer that a datagram from an address of this host to another end of this host goes to.
+/// `None`: no socket takes it, or the kernel was built without this query.
+#[must_use]
+pub(crate) fn receive_buffer_of(from: SocketAddr, to: SocketAddr) -> Option<ReceiveBuffer> {
+    let (from, to) = (end(from), end(to));
+    let mut answer = [0; 512];
+    let length = ask(About::Memory, from, to, &mut answer)?;
+    receive_buffer(answer.get(..length)?, to)
+}
+
+/// How long the kernel's answer to a question about a socket is.
+pub(super) fn ask(about: About, from: End, to: End, answer: &mut [u8]) -> Option<usize> {
     let socket: Fd = socket_with(
         AddressFamily::NETLINK,
         SocketType::RAW,
@@ -40,7 +53,7 @@ pub(super) fn ask(from: End, to: End, answer: &mut [u8]) -> Option<usize> {
     )
     .ok()?
     .into();
-    send(&socket, &question(from, to), SendFlags::empty()).ok()?;
+    send(&socket, &question(about, from, to), SendFlags::empty()).ok()?;
     // The kernel answers within the call; no other sender can reach this unnamed socket.
     Some(recv(&socket, answer, RecvFlags::empty()).ok()?.0)
 }
@@ -60,9 +73,11 @@ pub(crate) fn is_answered(local: SocketAddr, peer: SocketAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
+    use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 
-    use super::super::answers::{BY_FAMILY, INODE, LISTENS, STATE, USER};
+    use super::super::answers::{
+        ABOUT_SOCKET, BY_FAMILY, HEADER, INODE, LISTENS, MEMORY, STATE, USER,
+    };
     use super::*;
 
     #[test]
@@ -111,6 +126,60 @@ mod tests {
         assert_eq!(user_of_peer(active.local_addr().unwrap(), at), Some(me), "from the active one");
     }
 
+    /// Whatever family the sender is of.
+    #[test]
+    fn the_kernel_knows_how_full_a_receive_buffer_is() {
+        for (at, host) in
+            [("127.0.0.1:0", "127.0.0.1"), ("[::]:0", "127.0.0.1"), ("[::1]:0", "::1")]
+        {
+            let Ok(receiver) = UdpSocket::bind(at) else { continue };
+            let host: IpAddr = host.parse().unwrap();
+            let sender = UdpSocket::bind((host, 0)).unwrap();
+            let from = sender.local_addr().unwrap();
+            let to = SocketAddr::new(host, receiver.local_addr().unwrap().port());
+            let Some(empty) = receive_buffer_of(from, to) else {
+                eprintln!("not shown: this kernel does not answer (no udp_diag)");
+                return;
+            };
+            assert_eq!(empty.held, 0);
+            for _ in 0..2 {
+                sender.send_to(&[0; 4096], to).unwrap();
+            }
+            let two = receive_buffer_of(from, to).unwrap();
+            assert!(two.held >= 2 * 4096 && two.size == empty.size, "{two:?}");
+            for _ in 0..2 {
+                receiver.recv(&mut [0; 1]).unwrap();
+            }
+            assert_eq!(receive_buffer_of(from, to), Some(empty));
+            drop(receiver);
+            assert_eq!(receive_buffer_of(from, to), None, "no socket takes it");
+        }
+    }
+
+    #[test]
+    fn an_answer_cut_short_or_about_another_port_tells_no_buffer() {
+        let memory = |held: u32, size: u32| {
+            let mut answer = answer();
+            answer[20..22].copy_from_slice(&TO.1.to_be_bytes());
+            answer.resize(HEADER + ABOUT_SOCKET, 0);
+            for (kind, words) in [(8, vec![9]), (MEMORY, vec![held, size, 9])] {
+                answer.extend((4 + 4 * words.len() as u16).to_ne_bytes());
+                answer.extend(kind.to_ne_bytes());
+                answer.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
+            }
+            answer
+        };
+        let whole = memory(3, 70_000);
+        assert_eq!(receive_buffer(&whole, TO), Some(ReceiveBuffer { held: 3, size: 70_000 }));
+        for length in 0..whole.len() {
+            assert_eq!(receive_buffer(&whole[..length], TO), None);
+        }
+        assert_eq!(receive_buffer(&whole, (TO.0, TO.1 + 1)), None);
+        let mut of_another_kind = whole;
+        of_another_kind[4] ^= 1;
+        assert_eq!(receive_buffer(&of_another_kind, TO), None);
+    }
+
     const FROM: End = (IpAddr::V4(Ipv4Addr::new(127, 0, 0, 1)), 40_000);
     const TO: End = (IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)), 7);
 
@@ -120,7 +189,7 @@ mod tests {
         answer[4..6].copy_from_slice(&BY_FAMILY.to_ne_bytes());
         answer[16] = 2;
         // The ends, as the question has them.
-        answer[20..56].copy_from_slice(&question(FROM, TO)[24..60]);
+        answer[20..56].copy_from_slice(&question(About::Holder, FROM, TO)[24..60]);
         answer[USER..].copy_from_slice(&[1000_u32.to_ne_bytes(), 7_u32.to_ne_bytes()].concat());
         answer
     }

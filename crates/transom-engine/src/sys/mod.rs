@@ -32,12 +32,13 @@ mod socket;
 mod tests;
 
 pub(crate) use addresses::AddressWatch;
+pub(crate) use answers::ReceiveBuffer;
 pub use atomic::ATOMICS;
 pub(crate) use capture::CaptureFiles;
 pub use copy::{Fault, copy_in, copy_out};
 pub(crate) use datagram::Datagrams;
 pub use datagram::{IpFields, Message};
-pub(crate) use diag::{is_answered, user_of_peer};
+pub(crate) use diag::{is_answered, receive_buffer_of, user_of_peer};
 pub use event::{Alarm, Doorbell, Epoll, poll_any};
 pub(crate) use exit::{AtExit, add_exit_hook, call_frames};
 #[cfg(test)]

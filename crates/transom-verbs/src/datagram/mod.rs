@@ -55,25 +55,41 @@ fn destination(address: &Address) -> Option<SocketAddr> {
     (port >= crate::rendezvous::FIRST_PORT).then(|| SocketAddr::new(peer, port))
 }
 
-/// Send a datagram. The network may lose it; without a destination it is lost here.
-pub(crate) fn depart(
-    port: &raw::DatagramPort,
-    source: u32,
-    datagram: &Departure<'_, Address>,
-    wire: &mut Vec<u8>,
-) {
-    let Address { own, fields, queue_pair, .. } = datagram.at;
-    let Some(to) = destination(&datagram.at) else { return };
-    let packet = Packet {
-        destination: queue_pair,
-        source,
-        key: datagram.key,
-        immediate: datagram.immediate,
-        solicited: datagram.solicited,
-        payload: datagram.payload,
-    };
-    packet.encode(wire);
-    let _ = port.send(own, to, fields, wire);
+/// Datagrams of requests that have been taken, as they travel.
+#[derive(Debug, Default)]
+pub(crate) struct Outgoing {
+    bytes: Vec<u8>,
+    /// Where each goes, and where its bytes end.
+    datagrams: Vec<(Address, usize)>,
+}
+
+impl Outgoing {
+    /// Put one behind the others.
+    pub(crate) fn push(&mut self, source: u32, datagram: &Departure<'_, Address>) {
+        let packet = Packet {
+            destination: datagram.at.queue_pair,
+            source,
+            key: datagram.key,
+            immediate: datagram.immediate,
+            solicited: datagram.solicited,
+            payload: datagram.payload,
+        };
+        packet.encode(&mut self.bytes);
+        self.datagrams.push((datagram.at, self.bytes.len()));
+    }
+
+    /// Send all of them. The network may lose them; without a destination they are lost here. No lock
+    /// that a receiver needs may be held: a datagram waits for room at a receiver on this host.
+    pub(crate) fn send(&mut self, port: &raw::DatagramPort) {
+        let mut begin = 0;
+        for (address, end) in self.datagrams.drain(..) {
+            if let Some((to, bytes)) = destination(&address).zip(self.bytes.get(begin..end)) {
+                let _ = port.send(address.own, to, address.fields, bytes);
+            }
+            begin = end;
+        }
+        self.bytes.clear();
+    }
 }
 
 /// A datagram has come: to the queue pair that it names, or nowhere.

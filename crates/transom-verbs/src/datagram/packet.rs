@@ -29,12 +29,11 @@ pub(crate) struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Write it to `out`, which is emptied first. Numbers are below 2^24.
+    /// Append it to `out`. Numbers are below 2^24.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let pad = self.payload.len().wrapping_neg() % 4;
         let opcode = if self.immediate.is_some() { SEND_ONLY_WITH_IMMEDIATE } else { SEND_ONLY };
         let solicited = if self.solicited { SOLICITED } else { 0 };
-        out.clear();
         out.extend([opcode, solicited | (pad as u8) << PAD_SHIFT]);
         out.extend(DEFAULT_PARTITION);
         out.extend(self.destination.to_be_bytes());
@@ -163,7 +162,7 @@ mod tests {
     fn v138_a_datagram_is_laid_out_as_roce_does() {
         let mut out = vec![1, 2, 3];
         PLAIN.encode(&mut out);
-        assert_eq!(out, BYTES);
+        assert_eq!(out, [&[1, 2, 3], &BYTES[..]].concat(), "behind what is there");
         assert_eq!(Packet::decode(&BYTES), Some(PLAIN));
     }
 
@@ -181,8 +180,8 @@ mod tests {
     #[test]
     fn v138_every_length_comes_back() {
         let bytes: Vec<u8> = (0..9).collect();
-        let mut out = Vec::new();
         for length in 0..bytes.len() {
+            let mut out = Vec::new();
             let packet = Packet { payload: &bytes[..length], ..PLAIN };
             packet.encode(&mut out);
             assert_eq!(out.len() % 4, 0);

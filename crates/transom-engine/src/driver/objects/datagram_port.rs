@@ -2,19 +2,24 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
 
 use transom_wire::Time;
 
 use super::port_map::register;
+use super::receiver_room::ReceiverRoom;
 use crate::Status;
 use crate::driver::schedule::shared::{Shared, Source};
-use crate::sys::{Datagrams, IoError, IpFields, Message};
+use crate::sys::{self, Datagrams, IoError, IpFields, Message};
 
 /// Messages that are taken before other sources have their turn: a peer that floods the port delays
 /// nothing else.
 const MOST_TAKEN: usize = 64;
 /// Longer messages are dropped.
 const LONGEST: usize = 16 * 1024;
+/// A message waits for room in the system's buffers for no longer than this, and looks so often.
+const LONGEST_WAIT: Duration = Duration::from_millis(250);
+const PAUSE: Duration = Duration::from_micros(20);
 
 /// A message as its sink is given it: its bytes, and what the network says of it.
 pub(crate) type MessageSink = Box<dyn Fn(&[u8], &Message) + Send + Sync>;
@@ -29,6 +34,7 @@ pub(crate) struct DatagramPort {
     /// Room for a message. Locked from the moment when one is taken until its sink has returned, so that
     /// messages keep their order whichever thread takes them.
     room: Mutex<Vec<u8>>,
+    receivers: ReceiverRoom,
 }
 
 impl std::fmt::Debug for DatagramPort {
@@ -64,8 +70,10 @@ impl DatagramPort {
         sink: MessageSink,
     ) -> Result<Arc<DatagramPort>, IoError> {
         let socket = Mutex::new(Some(socket));
-        let (key, room) = (shared.new_key(), Mutex::default());
-        let port = Arc::new(DatagramPort { key, socket, shared: shared.clone(), sink, room });
+        let (key, room, receivers) = (shared.new_key(), Mutex::default(), ReceiverRoom::default());
+        let shared_by = shared.clone();
+        let port = DatagramPort { key, socket, shared: shared_by, sink, room, receivers };
+        let port = Arc::new(port);
         let begun = register(shared, key, &port.lock(), port.clone());
         begun.inspect_err(|_| port.close())?;
         Ok(port)
@@ -79,8 +87,46 @@ impl DatagramPort {
         self.lock().as_ref().map_or(Err(IoError::NotLocal), Datagrams::address)
     }
 
-    /// Send a message from an address of this host, without waiting.
+    /// Send a message from an address of this host. While there is no room for it in the system's
+    /// buffers, that of a receiver on this host included, the call waits; not for long: a receiver that
+    /// takes nothing loses it.
     pub(crate) fn send(
+        &self,
+        from: IpAddr,
+        to: SocketAddr,
+        fields: IpFields,
+        bytes: &[u8],
+    ) -> Result<(), IoError> {
+        let mut until = None;
+        let mut waits = || {
+            let wait = sys::now() < *until.get_or_insert_with(|| sys::now().after(LONGEST_WAIT));
+            if wait {
+                sys::pause(PAUSE);
+            }
+            wait
+        };
+        while !self.has_room(from, to, bytes.len()) {
+            if !waits() {
+                self.receivers.stall(to);
+            }
+        }
+        loop {
+            match self.send_now(from, to, fields, bytes) {
+                Err(IoError::NotNow) if waits() => {}
+                sent => return sent,
+            }
+        }
+    }
+
+    /// Whether the receiver has room for a message, as far as this host can see: of the members of a
+    /// group it sees one.
+    fn has_room(&self, from: IpAddr, to: SocketAddr, length: usize) -> bool {
+        let look = || sys::receive_buffer_of(SocketAddr::new(from, 0), to);
+        let visible = from == to.ip() || to.ip().is_multicast();
+        !visible || self.receivers.take(to, length, look)
+    }
+
+    fn send_now(
         &self,
         from: IpAddr,
         to: SocketAddr,

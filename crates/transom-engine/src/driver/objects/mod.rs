@@ -15,4 +15,5 @@ pub(crate) mod datagram_port;
 pub(crate) mod listener;
 pub(crate) mod port_map;
 pub(crate) mod qp;
+mod receiver_room;
 pub(crate) mod srq;

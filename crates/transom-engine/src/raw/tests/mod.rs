@@ -2,6 +2,7 @@
 
 mod busy;
 mod calls;
+mod datagrams;
 mod fairness;
 mod forks;
 mod guesses;
