@@ -7,7 +7,7 @@ use transom_memory::ConnectionId;
 use transom_wire::Facts;
 
 use super::adapter::Owner;
-use super::{Adapter, Error, QueuePair, ReadLimits, Result, Sink};
+use super::{Adapter, Error, QueuePair, ReadLimits, ReservedPort, Result, Sink};
 use crate::driver::{self, PathReason, Silence};
 use crate::tables::ConnectorState;
 use crate::{EndReason, Status};
@@ -73,7 +73,7 @@ impl Adapter {
         self.bind_listener(address, true)
     }
 
-    fn bind_listener(&self, address: SocketAddr, one_family: bool) -> Result<Listener> {
+    pub(super) fn bind_listener(&self, address: SocketAddr, one_family: bool) -> Result<Listener> {
         let listener = driver::Listener::bind(self.0.present()?, address, one_family)
             .map_err(|e| Error::link(e, &format!("bind a listener to {address}")))?;
         Ok(Listener(Arc::new(Ear { owner: self.0.clone(), listener })))
@@ -102,7 +102,17 @@ impl Connector {
     /// `AddressAssociated` in any state but idle; `InvalidAddress`, `SharingViolation`,
     /// `TooManyAddresses`; `DeviceRemoved` once the address has gone, `Forked` in a forked child.
     pub fn bind(&self, local: SocketAddr) -> Result<()> {
-        self.present()?.bind(local).map_err(|s| self.failed(s, "bind"))
+        self.present()?.bind(local, None).map_err(|s| self.failed(s, "bind"))
+    }
+
+    /// Give it a reserved port, which it has for as long as that is reserved. The port may be that of
+    /// other connectors, too: each connects to another peer.
+    ///
+    /// # Errors
+    /// As [`Connector::bind`].
+    pub fn bind_to(&self, port: &ReservedPort) -> Result<()> {
+        let (local, port) = (port.address()?, Arc::downgrade(&port.port));
+        self.present()?.bind(local, Some(port)).map_err(|s| self.failed(s, "bind"))
     }
 
     /// Begin to connect, with a queue pair, or without one ([`Connector::join`]). `sink` gets

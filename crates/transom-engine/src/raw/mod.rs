@@ -14,6 +14,7 @@ mod memory;
 mod port_map;
 mod queue_pair;
 mod queues;
+mod reserved_port;
 pub mod socket_address;
 #[cfg(test)]
 #[allow(unsafe_code)]
@@ -27,6 +28,7 @@ pub use memory::{Domain, Reservation, Window, WindowError};
 pub use port_map::{MappedPort, PortQuestion};
 pub use queue_pair::{FastRegistration, QueuePair, QueuePairOptions};
 pub use queues::{CompletionQueue, SharedReceiveQueue};
+pub use reserved_port::ReservedPort;
 
 pub use crate::driver::{
     CaptureOptions, CaptureRing, Environment, EventSink, Explain, GuessLimit, HalfOpen,

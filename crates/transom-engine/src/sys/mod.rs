@@ -65,4 +65,6 @@ pub use process::{
 };
 pub(crate) use process::{host_name, is_trusted, program};
 pub(crate) use region::{Region, try_to_share};
-pub use socket::{Bytes, IoError, Listener, Options, Progress, Stream, check_local, route_to};
+pub use socket::{
+    Bytes, IoError, Listener, Options, Progress, ReservedPort, Stream, check_local, route_to,
+};

@@ -5,6 +5,7 @@ use rustix::fd::AsRawFd;
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Why a call on a socket failed.
@@ -169,15 +170,10 @@ impl Listener {
     /// take `one_family`.
     pub fn bind(address: SocketAddr, one_family: bool) -> Result<Listener> {
         let fd = socket_for(&address)?;
-        sockopt::set_socket_reuseaddr(&fd, true)?;
         if address.is_ipv6() && address.ip().is_unspecified() {
             sockopt::set_ipv6_v6only(&fd, one_family)?;
         }
-        match net::bind(&fd, &address) {
-            Ok(()) => Ok(Listener(fd)),
-            Err(Errno::ADDRINUSE) if address.port() == 0 => Err(IoError::NoPort),
-            Err(e) => Err(e.into()),
-        }
+        bind_shared(fd, address).map(Listener)
     }
 
     /// Let peers connect; `backlog` of them may wait to be accepted.
@@ -205,6 +201,56 @@ impl Listener {
     #[must_use]
     pub fn fd(&self) -> &Fd {
         &self.0
+    }
+}
+
+/// An address and port that no socket gets, but those to which it is lent.
+///
+/// The system lets sockets that share (SO_REUSEADDR) bind what all of its holders share, unless one
+/// has listened. This socket has listened, shares while it lends, and never accepts.
+#[derive(Debug)]
+pub struct ReservedPort {
+    fd: Fd,
+    lending: Mutex<()>,
+}
+
+impl ReservedPort {
+    /// Take `address`; port 0 lets the system choose. Connections that ended a moment ago are not in
+    /// the way.
+    pub fn take(address: SocketAddr) -> Result<ReservedPort> {
+        let mut fd = bind_shared(socket_for(&address)?, address)?;
+        if address.port() == 0 {
+            // Below, the system takes a port back that it has chosen, and leaves one that was named.
+            fd = bind_shared(socket_for(&address)?, local_address(&fd)?)?;
+        }
+        net::listen(&fd, 0)?;
+        sockopt::set_socket_reuseaddr(&fd, false)?;
+        net::shutdown(&fd, net::Shutdown::Read)?;
+        Ok(ReservedPort { fd, lending: Mutex::new(()) })
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> Result<SocketAddr> {
+        local_address(&self.fd)
+    }
+
+    /// Let the sockets that `bind` makes have it, too.
+    pub fn lend<T>(&self, bind: impl FnOnce() -> T) -> T {
+        let _one = self.lending.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = sockopt::set_socket_reuseaddr(&self.fd, true);
+        let bound = bind();
+        let _ = sockopt::set_socket_reuseaddr(&self.fd, false);
+        bound
+    }
+}
+
+/// Give a socket `address`, which others that share may have too.
+fn bind_shared(fd: Fd, address: SocketAddr) -> Result<Fd> {
+    sockopt::set_socket_reuseaddr(&fd, true)?;
+    match net::bind(&fd, &address) {
+        Ok(()) => Ok(fd),
+        Err(Errno::ADDRINUSE) if address.port() == 0 => Err(IoError::NoPort),
+        Err(e) => Err(e.into()),
     }
 }
 

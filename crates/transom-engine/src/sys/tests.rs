@@ -447,3 +447,58 @@ fn v95_atomics_and_those_of_the_program_see_one_order() {
     });
     assert_eq!(word.into_inner(), 4 * TURNS);
 }
+
+fn socket_options() -> Options {
+    Options { silence: Duration::from_secs(60), congestion: None }
+}
+
+/// Whether a socket that shares may have it.
+fn free(at: SocketAddr) -> bool {
+    match Listener::bind(at, true) {
+        Ok(_) => true,
+        Err(e) => {
+            assert_eq!(e, IoError::InUse);
+            false
+        }
+    }
+}
+
+/// A port is reserved before a listener has it and after, beside connections from it, and until it
+/// is given back; a connection to it is refused.
+#[test]
+fn a_reserved_port_is_its_holders() {
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let [first, second] = [(); 2].map(|()| std::net::TcpListener::bind(any).unwrap());
+    let [to_first, to_second] = [&first, &second].map(|l| l.local_addr().unwrap());
+    // The system gives this port to no socket that asks for any.
+    let kept = Listener::bind(any, true).unwrap();
+    for named in [false, true] {
+        let from = if named { kept.address().unwrap() } else { any };
+        let port = ReservedPort::take(from).unwrap();
+        let at = port.address().unwrap();
+        assert!(!free(at), "reserved");
+        assert_eq!(ReservedPort::take(at).unwrap_err(), IoError::InUse);
+        let refused = std::net::TcpStream::connect(at).unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+
+        let connect = |to| port.lend(|| Stream::connect(Some(at), to, &socket_options()));
+        let streams = [connect(to_first).unwrap(), connect(to_second).unwrap()];
+        assert_eq!(streams.each_ref().map(|s| s.local().unwrap()), [at; 2]);
+        assert_eq!(connect(to_first).unwrap_err(), IoError::NoPort, "there is such a connection");
+        assert!(!free(at), "beside connections");
+
+        let listener = port.lend(|| {
+            let listener = Listener::bind(at, true).unwrap();
+            listener.listen(1).unwrap();
+            listener
+        });
+        assert!(!free(at), "beside a listener");
+        std::net::TcpStream::connect(at).unwrap();
+        drop(listener);
+        assert!(!free(at), "when that has gone");
+        drop(port);
+        assert!(!named || free(at), "beside connections alone");
+        drop(streams);
+        assert!(!named || free(at));
+    }
+}

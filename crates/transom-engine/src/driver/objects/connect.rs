@@ -14,7 +14,7 @@ use crate::driver::limits::admission::Starting;
 use crate::driver::link::notifications::{Notifications, Sink};
 use crate::driver::link::upgrade::{ConnectRequest, Stage};
 use crate::driver::link::{ARM, Link};
-use crate::sys::{self, Stream};
+use crate::sys::{self, IoError, Stream};
 use crate::tables::ConnectorState;
 use crate::{Effects, EndReason, Execution, QueuePairState, Status};
 
@@ -104,10 +104,15 @@ impl Connector {
     ) -> Outcome<Arc<Link>> {
         let Some(peer) = inner.peer else { return Err(Status::InvalidState) };
         let sockets = self.shared.options.sockets();
-        let stream = if attempt.itself {
-            Stream::to_itself(peer, &sockets)
-        } else {
-            Stream::connect(inner.local, peer, &sockets).map(|stream| (stream, peer))
+        let connect = || Stream::connect(inner.local, peer, &sockets).map(|stream| (stream, peer));
+        let stream = match &inner.port {
+            _ if attempt.itself => Stream::to_itself(peer, &sockets),
+            None => connect(),
+            // Given back meanwhile: it may be another's by now.
+            Some(port) => match port.upgrade() {
+                Some(port) => port.lend(connect),
+                None => Err(IoError::InUse),
+            },
         };
         let (stream, peer) = match stream {
             Ok(stream) => stream,

@@ -17,7 +17,7 @@ use crate::driver::link::silence::Silence;
 use crate::driver::link::upgrade::UpgradeListener;
 use crate::driver::link::{ARM, FLUSH, Link, RECEIVE, State};
 use crate::driver::schedule::shared::Shared;
-use crate::sys;
+use crate::sys::{self, ReservedPort};
 use crate::tables::ConnectorCall;
 use crate::{
     Connection, ConnectionConfig, ConnectionEvent, Cx, Effect, Effects, End, EndReason, Offer,
@@ -42,6 +42,8 @@ pub(crate) struct Inner {
     /// The queue pair of its last Connect or Accept, which may outlive the link.
     pub(crate) qp: Weak<Qp>,
     pub(crate) local: Option<SocketAddr>,
+    /// The holder of its local port, if a program has reserved that.
+    pub(crate) port: Option<Weak<ReservedPort>>,
     pub(crate) peer: Option<SocketAddr>,
     /// The Connect under way.
     pub(crate) attempt: Option<Box<Attempt>>,
@@ -117,6 +119,7 @@ impl Connector {
                 link: None,
                 qp: Weak::new(),
                 local: None,
+                port: None,
                 peer: None,
                 attempt: None,
                 ended: None,
@@ -283,11 +286,11 @@ impl Connector {
 
     // ---- calls (ND2 4.7.3) ---------------------------------------------------------------------
 
-    /// Give it a local address (port 0: any).
-    pub(crate) fn bind(&self, local: SocketAddr) -> Outcome<()> {
+    /// Give it a local address (port 0: any), of a reserved port or not.
+    pub(crate) fn bind(&self, local: SocketAddr, port: Option<Weak<ReservedPort>>) -> Outcome<()> {
         let mut inner = self.lock();
         inner.machine.bind()?;
-        inner.local = Some(local);
+        (inner.local, inner.port) = (Some(local), port);
         Ok(())
     }
 
