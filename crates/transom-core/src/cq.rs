@@ -4,6 +4,7 @@
 //! [`CompletionQueue::fire`] once (ND2 N10), and runs what fired with the lock dropped.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use transom_memory::QueuePairId;
 
@@ -29,6 +30,16 @@ pub enum NotifyKind {
     Solicited,
     /// The failure of the queue itself (ND2 N7).
     Errors,
+}
+
+/// How long a notification that has something to report may be held back (NDK 8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Moderation {
+    /// So many new completions end the wait. More than the queue holds: the interval alone does, or
+    /// without one, as many as it holds.
+    pub count: usize,
+    /// The longest wait; `None`: the count alone ends it.
+    pub interval: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +73,11 @@ pub struct CompletionQueue {
     armed: Option<NotifyKind>,
     /// In the order in which they were asked for.
     waiters: Vec<Waiter>,
+    moderation: Option<Moderation>,
+    /// A notification is held back; completions count from this value of `added` on.
+    held: Option<u64>,
+    /// The wait has begun, and [`CompletionQueue::begun_wait`] has not said so yet.
+    wait_begun: bool,
     overrun: Overrun,
     failed: Option<Status>,
 }
@@ -81,6 +97,9 @@ impl CompletionQueue {
             signalled: 0,
             armed: None,
             waiters: Vec::new(),
+            moderation: None,
+            held: None,
+            wait_begun: false,
             overrun: Overrun::Clear,
             failed: None,
         }
@@ -174,26 +193,78 @@ impl CompletionQueue {
             self.end_notifications(status, fired);
             return;
         }
-        if self.armed.is_some_and(|kind| self.has_news(kind)) {
-            self.armed = None;
-            self.signalled = self.added;
-            self.waiters.retain(|waiter| {
-                if !waiter.errors {
-                    fired.push(Finished { waiter: waiter.number, status: Status::Success });
-                }
-                waiter.errors
-            });
+        if self.armed.is_some_and(|kind| self.has_news(kind)) && !self.holds_back() {
+            self.report(fired);
         }
     }
 
+    fn report(&mut self, fired: &mut Vec<Finished>) {
+        self.armed = None;
+        self.end_hold();
+        self.signalled = self.added;
+        self.waiters.retain(|waiter| {
+            if !waiter.errors {
+                fired.push(Finished { waiter: waiter.number, status: Status::Success });
+            }
+            waiter.errors
+        });
+    }
+
+    /// Entries up to this number are reported or retrieved.
+    fn seen(&self) -> u64 {
+        self.signalled.max(self.added - self.ring.len() as u64)
+    }
+
     /// Whether an unretrieved entry that counts for `kind` was added after the last firing (ND2
-    /// N1).
+    /// N1), or was when the notification was held back.
     fn has_news(&self, kind: NotifyKind) -> bool {
-        let seen = self.signalled.max(self.added - self.ring.len() as u64);
-        match kind {
-            NotifyKind::Any => self.added > seen,
-            NotifyKind::Solicited => self.added_solicited > seen,
-            NotifyKind::Errors => false,
+        let seen = self.seen();
+        self.held.is_some()
+            || match kind {
+                NotifyKind::Any => self.added > seen,
+                NotifyKind::Solicited => self.added_solicited > seen,
+                NotifyKind::Errors => false,
+            }
+    }
+
+    // ---- moderation -------------------------------------------------------------------------
+
+    /// Hold notifications back within limits from now on, or not at all. The newest limits count,
+    /// also for a notification that is held back: its wait begins anew, or ends.
+    pub fn moderate(&mut self, moderation: Option<Moderation>, fired: &mut Vec<Finished>) {
+        self.moderation = moderation;
+        self.wait_begun = self.held.is_some();
+        self.fire(fired);
+    }
+
+    /// Whether the notification that is due waits for more completions.
+    fn holds_back(&mut self) -> bool {
+        let Some(moderation) = self.moderation else { return false };
+        let (seen, capacity) = (self.seen(), self.capacity());
+        self.wait_begun |= self.held.is_none();
+        let from = *self.held.get_or_insert(seen);
+        let enough = match moderation.interval {
+            Some(_) if moderation.count > capacity => return true,
+            _ => moderation.count.min(capacity) as u64,
+        };
+        self.added - from < enough
+    }
+
+    fn end_hold(&mut self) {
+        (self.held, self.wait_begun) = (None, false);
+    }
+
+    /// The longest wait of a notification that is held back, once for each; [`Self::end_wait`]
+    /// follows behind it.
+    pub fn begun_wait(&mut self) -> Option<Duration> {
+        let begun = std::mem::take(&mut self.wait_begun);
+        self.moderation.filter(|_| begun)?.interval
+    }
+
+    /// The wait of the notification that is held back is over.
+    pub fn end_wait(&mut self, fired: &mut Vec<Finished>) {
+        if self.held.is_some() && self.moderation.is_none_or(|m| m.interval.is_some()) {
+            self.report(fired);
         }
     }
 
@@ -217,6 +288,7 @@ impl CompletionQueue {
         let all = self.waiters.drain(..);
         fired.extend(all.map(|waiter| Finished { waiter: waiter.number, status }));
         self.armed = None;
+        self.end_hold();
     }
 
     /// Retrieve up to `results.len()` entries, in order; how many. Fewer = drained.

@@ -35,7 +35,7 @@ pub use context::{
     ConnectionEvent, Cx, Denials, Effect, Effects, End, EndReason, Fault, Finished, HostMemory,
     SharedReceives, Side,
 };
-pub use cq::{Capacity, CompletionQueue, NotifyKind};
+pub use cq::{Capacity, CompletionQueue, Moderation, NotifyKind};
 pub use datagram::{Datagram, Departure, Destination, ROUTE_HEADER};
 pub use denials::{DenialCause, DenialLog, DenialRecord};
 pub use dialect::Dialect;

@@ -3,11 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 use std::sync::{Arc, Barrier, Mutex};
+use std::time::Duration;
 
 use transom_core::dialect::Overrun;
 use transom_core::{
-    Capacity, Completion, CompletionFlags, CompletionKind, CompletionQueue, Finished, NotifyKind,
-    Status,
+    Capacity, Completion, CompletionFlags, CompletionKind, CompletionQueue, Finished, Moderation,
+    NotifyKind, Status,
 };
 use transom_memory::QueuePairId;
 
@@ -327,4 +328,130 @@ fn v37_a_purge_takes_the_entries_of_one_queue_pair() {
     assert_eq!(cq.queue.len(), 1);
     cq.add(&[of(2, 21, solicited)]);
     assert_eq!(cq.fired(), [(9, S)]);
+}
+
+const WAIT: Duration = Duration::from_micros(20);
+
+fn within(count: usize, interval: Option<Duration>) -> Option<Moderation> {
+    Some(Moderation { count, interval })
+}
+
+impl Cq {
+    fn moderated(count: usize, interval: Option<Duration>) -> Cq {
+        let mut cq = Cq::new();
+        cq.queue.moderate(within(count, interval), &mut cq.fired);
+        assert!(cq.fired.is_empty());
+        cq
+    }
+
+    fn end_wait(&mut self) {
+        self.queue.end_wait(&mut self.fired);
+    }
+}
+
+/// NDK 8: the notification waits for the count or for the end of the interval, whichever is first;
+/// entries that are retrieved meanwhile count, and what was due stays due.
+#[test]
+fn moderation_holds_a_notification_back_until_the_count_or_the_interval() {
+    let mut cq = Cq::moderated(3, Some(WAIT));
+    cq.add(&[ok(1)]);
+    assert_eq!(cq.queue.begun_wait(), None, "nothing is armed");
+    cq.notify(NotifyKind::Any, 7);
+    assert_eq!((cq.fired(), cq.queue.begun_wait()), (vec![], Some(WAIT)));
+    assert_eq!(cq.queue.begun_wait(), None, "once for each wait");
+    cq.queue.poll(&mut [Completion::BLANK; 8]);
+    cq.add(&[ok(2)]);
+    assert_eq!((cq.fired(), cq.queue.begun_wait()), (vec![], None));
+    cq.add(&[ok(3)]);
+    assert_eq!(cq.fired(), [(7, S)], "the third");
+    cq.end_wait();
+    assert_eq!(cq.fired(), [], "its wait is over");
+
+    cq.notify(NotifyKind::Any, 8);
+    cq.end_wait();
+    assert_eq!(cq.fired(), [], "nothing new to report");
+    cq.add(&[ok(4)]);
+    assert_eq!((cq.fired(), cq.queue.begun_wait()), (vec![], Some(WAIT)));
+    cq.queue.poll(&mut [Completion::BLANK; 8]);
+    cq.end_wait();
+    assert_eq!(cq.fired(), [(8, S)], "due, although the entry is gone");
+}
+
+/// A plain completion satisfies no solicited notification; once that is due, each one counts.
+#[test]
+fn moderation_begins_when_the_arm_is_satisfied() {
+    let mut cq = Cq::moderated(4, Some(WAIT));
+    cq.notify(NotifyKind::Solicited, 1);
+    cq.add(&[ok(1), ok(2)]);
+    assert_eq!((cq.fired(), cq.queue.begun_wait()), (vec![], None));
+    cq.add(&[entry(3, S, CompletionFlags::SOLICITED)]);
+    assert_eq!((cq.fired(), cq.queue.begun_wait()), (vec![], Some(WAIT)));
+    cq.add(&[ok(4)]);
+    assert_eq!(cq.fired(), [(1, S)]);
+}
+
+#[test]
+fn without_an_interval_the_count_alone_ends_the_wait() {
+    let mut cq = Cq::moderated(2, None);
+    cq.notify(NotifyKind::Any, 1);
+    cq.add(&[ok(1)]);
+    assert_eq!(cq.queue.begun_wait(), None);
+    cq.end_wait();
+    assert_eq!(cq.fired(), [], "an earlier wait ends late");
+    cq.add(&[ok(2)]);
+    assert_eq!(cq.fired(), [(1, S)]);
+}
+
+/// The queue holds eight.
+#[test]
+fn a_count_beyond_the_queue_leaves_the_interval_or_the_full_queue() {
+    for (count, fires) in [(8, true), (9, false), (usize::MAX, false)] {
+        let mut cq = Cq::moderated(count, Some(WAIT));
+        cq.notify(NotifyKind::Any, 1);
+        cq.add(&[1, 2, 3, 4, 5, 6, 7, 8].map(ok));
+        assert_eq!(cq.fired().len() == 1, fires, "{count}");
+        cq.end_wait();
+        assert_eq!(cq.fired().len() == 1, !fires, "{count}");
+    }
+    let mut cq = Cq::moderated(9, None);
+    cq.notify(NotifyKind::Any, 1);
+    cq.add(&[1, 2, 3, 4, 5, 6, 7].map(ok));
+    assert_eq!(cq.fired(), []);
+    cq.add(&[ok(8)]);
+    assert_eq!(cq.fired(), [(1, S)]);
+}
+
+#[test]
+fn the_newest_limits_count_for_a_notification_that_waits() {
+    let mut cq = Cq::moderated(5, None);
+    cq.notify(NotifyKind::Any, 1);
+    cq.add(&[ok(1), ok(2)]);
+    cq.queue.moderate(within(3, Some(WAIT)), &mut cq.fired);
+    assert_eq!((cq.fired(), cq.queue.begun_wait()), (vec![], Some(WAIT)));
+    cq.queue.moderate(within(2, None), &mut cq.fired);
+    assert_eq!((cq.fired(), cq.queue.begun_wait()), (vec![(1, S)], None));
+    cq.queue.moderate(within(5, None), &mut cq.fired);
+    cq.notify(NotifyKind::Any, 2);
+    cq.add(&[ok(3)]);
+    assert_eq!(cq.fired(), []);
+    cq.queue.moderate(None, &mut cq.fired);
+    assert_eq!(cq.fired(), [(2, S)]);
+}
+
+/// A failure is reported at once, and a cancel leaves nothing due.
+#[test]
+fn what_ends_notifications_ends_a_wait() {
+    let mut cq = Cq::moderated(100, Some(WAIT));
+    cq.notify(NotifyKind::Any, 1);
+    cq.add(&[1, 2, 3, 4, 5, 6, 7, 8].map(ok));
+    cq.queue.cancel(&mut cq.fired);
+    assert_eq!(cq.fired(), [(1, Status::Canceled)]);
+    assert_eq!(cq.queue.begun_wait(), None);
+    cq.end_wait();
+    assert_eq!(cq.fired(), []);
+    cq.notify(NotifyKind::Any, 2);
+    assert_eq!(cq.queue.begun_wait(), Some(WAIT), "what nothing has reported yet is new");
+    cq.queue.push(ok(9)).unwrap_err();
+    cq.queue.fire(&mut cq.fired);
+    assert_eq!(cq.fired(), [(2, Status::QueueOverrun)]);
 }

@@ -48,5 +48,6 @@ pub(crate) use objects::listener::Listener;
 pub(crate) use objects::port_map::{MappedPort, PortQuestion};
 pub(crate) use objects::qp::Qp;
 pub(crate) use objects::srq::Srq;
+pub(crate) use objects::wait_timer;
 pub(crate) use observe::close as observe_close;
 pub(crate) use schedule::shared::Shared;

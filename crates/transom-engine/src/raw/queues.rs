@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::adapter::Owner;
 use super::{Adapter, Domain, Error, Result, Sink};
-use crate::driver::{Cq, Srq};
-use crate::{Completion, NotifyKind, Sge, Status};
+use crate::driver::{Cq, Srq, wait_timer};
+use crate::{Completion, Moderation, NotifyKind, Sge, Status};
 
 /// A completion queue.
 #[derive(Clone, Debug)]
@@ -150,6 +150,17 @@ impl CompletionQueue {
     pub fn notify(&self, kind: NotifyKind, sink: Sink) -> Result<()> {
         self.owner.here()?;
         self.cq.notify(kind, sink);
+        Ok(())
+    }
+
+    /// Hold notifications back within limits from now on, or not at all (`None`). The newest limits
+    /// count, also for one that is held back.
+    ///
+    /// # Errors
+    /// `Forked` in a forked child.
+    pub fn moderate(&self, moderation: Option<Moderation>) -> Result<()> {
+        let shared = self.owner.here()?;
+        self.cq.moderate(moderation, || wait_timer::new(shared, &self.cq));
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! A completion queue with its waiters and the links that feed it.
 
 use std::cell::RefCell;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 use transom_memory::QueuePairId;
@@ -14,7 +14,9 @@ use super::shared::Shared;
 use super::sleepers::{Bell, Sleepers};
 use super::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
 use crate::sys::{self, Doorbell, poll_any};
-use crate::{Capacity, Completion, CompletionQueue, EndReason, NotifyKind, Status};
+use crate::{
+    Capacity, Completion, CompletionQueue, EndReason, Finished, Moderation, NotifyKind, Status,
+};
 
 /// Links that a polling or waiting thread looks at one by one. Of more it asks which are ready.
 pub(crate) const HOT: usize = 8;
@@ -24,9 +26,16 @@ pub(super) const LOOKS: u32 = 3;
 /// How often a thread looks at rings before it sleeps: for some five microseconds.
 const LINGER: u32 = 12;
 
+/// Has [`Cq::end_wait`] called when a notification has been held back for so long.
+pub(crate) trait WaitTimer: std::fmt::Debug + Send + Sync {
+    fn begin(&self, wait: Duration);
+}
+
 #[derive(Debug)]
 pub(crate) struct Cq {
     queue: Mutex<CompletionQueue>,
+    /// Of a queue whose notifications are held back.
+    wait_timer: OnceLock<Box<dyn WaitTimer>>,
     /// There is something to retrieve: written under the lock, read without it.
     filled: AtomicBool,
     sinks: Sinks,
@@ -48,6 +57,7 @@ impl Cq {
     pub(crate) fn new(depth: usize, kind: Capacity) -> Cq {
         Cq {
             queue: Mutex::new(CompletionQueue::new(depth, kind)),
+            wait_timer: OnceLock::new(),
             filled: AtomicBool::new(false),
             sinks: Sinks::default(),
             links: Mutex::new(Vec::new()),
@@ -101,10 +111,12 @@ impl Cq {
     ) {
         let mut fired = Vec::new();
         queue.fire(&mut fired);
+        let wait = queue.begun_wait();
         self.filled.store(!queue.is_empty(), Ordering::Release);
         // A thread enters the sleepers before it looks at the queue under this lock.
         let asleep = self.sleepers.has_any();
         drop(queue);
+        self.begin_wait(wait);
         self.sinks.finished(&mut fired, notifications);
         if self.overrun.load(Ordering::Relaxed) && self.overrun.swap(false, Ordering::AcqRel) {
             notifications.overrun(self.clone());
@@ -208,11 +220,44 @@ impl Cq {
 
     pub(crate) fn notify(&self, kind: NotifyKind, sink: Sink) {
         let number = self.sinks.keep(sink);
+        self.notifying(|queue, fired| queue.notify(kind, number, fired));
+    }
+
+    /// Do something that may end notifications, or have one held back.
+    fn notifying(&self, work: impl FnOnce(&mut CompletionQueue, &mut Vec<Finished>)) {
         let mut fired = Vec::new();
-        self.queue().notify(kind, number, &mut fired);
+        let mut queue = self.queue();
+        work(&mut queue, &mut fired);
+        let wait = queue.begun_wait();
+        drop(queue);
+        self.begin_wait(wait);
         let mut notifications = Notifications::default();
         self.sinks.finished(&mut fired, &mut notifications);
         notifications.fire();
+    }
+
+    /// Hold notifications back within limits. `timer` makes the queue's timer, which it keeps.
+    pub(crate) fn moderate(
+        &self,
+        moderation: Option<Moderation>,
+        timer: impl FnOnce() -> Box<dyn WaitTimer>,
+    ) {
+        if moderation.is_some() {
+            self.wait_timer.get_or_init(timer);
+        }
+        self.notifying(|queue, fired| queue.moderate(moderation, fired));
+    }
+
+    /// No lock is held.
+    fn begin_wait(&self, wait: Option<Duration>) {
+        if let (Some(wait), Some(timer)) = (wait, self.wait_timer.get()) {
+            timer.begin(wait);
+        }
+    }
+
+    /// The notification that is held back has waited long enough.
+    pub(crate) fn end_wait(&self) {
+        self.notifying(CompletionQueue::end_wait);
     }
 
     /// The adapter's address has gone: end every notification, and have blocked threads look.
@@ -233,11 +278,7 @@ impl Cq {
     }
 
     fn end_notifications(&self, status: Status) {
-        let mut fired = Vec::new();
-        self.queue().end_notifications(status, &mut fired);
-        let mut notifications = Notifications::default();
-        self.sinks.finished(&mut fired, &mut notifications);
-        notifications.fire();
+        self.notifying(|queue, fired| queue.end_notifications(status, fired));
         self.wake();
     }
 

@@ -17,3 +17,4 @@ pub(crate) mod port_map;
 pub(crate) mod qp;
 mod receiver_room;
 pub(crate) mod srq;
+pub(crate) mod wait_timer;
