@@ -226,8 +226,3 @@ table! { /// `NDK_SHARED_ENDPOINT_DISPATCH`.
     query_extension: QueryExtension,
     get_local_address: GetAddress,
 }}
-
-/// Entries that exist in their tables and answer `NOT_SUPPORTED` (or, where they return nothing, do
-/// nothing). The README lists the same ones; a test compares.
-pub const NOT_BUILT: &[&str] =
-    &["NdkCreateSharedEndpoint", "NdkControlCqInterruptModeration", "NdkConnectWithSharedEndpoint"];

@@ -250,14 +250,20 @@ unsafe extern "C" fn create_listener(
 }
 
 unsafe extern "C" fn create_shared_endpoint(
-    _adapter: *mut Object,
-    _address: *const c_void,
-    _length: u32,
-    _completion: CreateCompletion,
-    _context: *mut c_void,
-    _out: *mut *mut Object,
+    adapter: *mut Object,
+    address: *const c_void,
+    length: u32,
+    completion: CreateCompletion,
+    context: *mut c_void,
+    out: *mut *mut Object,
 ) -> i32 {
-    Status::NOT_SUPPORTED.0
+    let run = |(adapter, address): (Arc<Adapter>, SocketAddr)| {
+        let make = || adapter.create_shared_endpoint(address);
+        // SAFETY: the consumer's pointer.
+        unsafe { created(&*adapter, (completion, context), out, make) }
+    };
+    // SAFETY: the consumer's pointers.
+    unsafe { on((adapter, (address, length)), run) }
 }
 
 /// Where a mapping of `pages` pages is handed out, if there is room for it (NDK LAM-2, LAM-3).

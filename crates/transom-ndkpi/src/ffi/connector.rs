@@ -11,7 +11,7 @@ use super::{Context, address, close, on, query_extension, request_done};
 use crate::dispatch::{
     CloseCompletion, ConnectorDispatch, DisconnectEvent, DisconnectEventEx, RequestCompletion,
 };
-use crate::objects::{Connector, Qp};
+use crate::objects::{Connector, Qp, SharedEndpoint};
 use crate::types::{Object, ObjectHeader, ObjectType};
 use crate::{Status, objects};
 
@@ -40,6 +40,9 @@ impl Kind for Connector {
 
 /// The arguments of `NdkConnect`.
 type Connecting<'a> = (Arc<Connector>, Arc<Qp>, ((SocketAddr, SocketAddr), &'a [u8]));
+
+/// The arguments of `NdkConnectWithSharedEndpoint`.
+type ConnectingShared<'a> = ((Arc<Connector>, Arc<Qp>, Arc<SharedEndpoint>), SocketAddr, &'a [u8]);
 
 fn event(callback: DisconnectEvent, context: *mut c_void) -> Option<objects::DisconnectEvent> {
     let context = Context::new(context);
@@ -90,19 +93,25 @@ unsafe extern "C" fn connect(
 }
 
 unsafe extern "C" fn connect_with_shared_endpoint(
-    _connector: *mut Object,
-    _qp: *mut Object,
-    _endpoint: *mut Object,
-    _to: *const c_void,
-    _to_length: u32,
-    _inbound: u32,
-    _outbound: u32,
-    _data: *const c_void,
-    _data_length: u32,
-    _completion: RequestCompletion,
-    _context: *mut c_void,
+    connector: *mut Object,
+    qp: *mut Object,
+    endpoint: *mut Object,
+    to: *const c_void,
+    to_length: u32,
+    inbound: u32,
+    outbound: u32,
+    data: *const c_void,
+    data_length: u32,
+    completion: RequestCompletion,
+    context: *mut c_void,
 ) -> i32 {
-    Status::NOT_SUPPORTED.0
+    let data = (data.cast::<u8>(), data_length);
+    let run = |((connector, qp, endpoint), to, private): ConnectingShared<'_>| {
+        let (done, limits) = (request_done(completion, context), ReadLimits { inbound, outbound });
+        connector.connect_with_shared_endpoint(&qp, &endpoint, to, limits, private, done)
+    };
+    // SAFETY: the consumer's pointers.
+    unsafe { on(((connector, qp, endpoint), (to, to_length), data), run) }
 }
 
 unsafe extern "C" fn complete_connect(

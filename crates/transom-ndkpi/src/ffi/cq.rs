@@ -147,9 +147,10 @@ unsafe extern "C" fn resize(
 }
 
 unsafe extern "C" fn control_interrupt_moderation(
-    _cq: *mut Object,
-    _interval: u32,
-    _count: u32,
+    cq: *mut Object,
+    interval: u32,
+    count: u32,
 ) -> i32 {
-    Status::NOT_SUPPORTED.0
+    // SAFETY: the consumer's pointer.
+    unsafe { on(cq, |cq: Arc<Cq>| cq.moderate(interval, count)) }
 }

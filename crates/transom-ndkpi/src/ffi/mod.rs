@@ -9,6 +9,7 @@ mod listener;
 mod memory;
 mod pd;
 mod qp;
+mod shared_endpoint;
 mod srq;
 
 pub use adapter::{NdkCloseAdapter, NdkExplain, NdkName, NdkOpenAdapter, OpenOptions};

@@ -8,7 +8,7 @@ use transom_engine::{dialect, raw};
 use transom_memory::Token;
 
 use super::lam::Lams;
-use super::{ConnectEvent, Connector, Cq, CqNotification, Listener, Pd};
+use super::{ConnectEvent, Connector, Cq, CqNotification, Listener, Pd, SharedEndpoint};
 use crate::deliver::{Deliverer, Mode};
 use crate::flags::adapter as flag;
 use crate::life::Life;
@@ -85,7 +85,8 @@ impl Adapter {
     pub fn info(&self) -> AdapterInfo {
         let mut adapter_flags = flag::IN_ORDER_DMA_SUPPORTED
             | flag::LOOPBACK_CONNECTIONS_SUPPORTED
-            | flag::CQ_RESIZE_SUPPORTED;
+            | flag::CQ_RESIZE_SUPPORTED
+            | flag::CQ_INTERRUPT_MODERATION_SUPPORTED;
         if !self.options.read_sink_needed {
             adapter_flags |= flag::RDMA_READ_SINK_NOT_REQUIRED;
         }
@@ -122,6 +123,18 @@ impl Adapter {
     /// `INSUFFICIENT_RESOURCES`, `DEVICE_REMOVED`.
     pub fn create_connector(self: &Arc<Self>) -> Result<Arc<Connector>, Status> {
         Connector::new(self)
+    }
+
+    /// `NdkCreateSharedEndpoint`. Port 0: one of the system's choice.
+    ///
+    /// # Errors
+    /// `INVALID_ADDRESS` for an address that is not the adapter's, `SHARING_VIOLATION` and
+    /// `TOO_MANY_ADDRESSES` for its port, `INSUFFICIENT_RESOURCES`, `DEVICE_REMOVED`.
+    pub fn create_shared_endpoint(
+        self: &Arc<Self>,
+        address: SocketAddr,
+    ) -> Result<Arc<SharedEndpoint>, Status> {
+        SharedEndpoint::new(self, address)
     }
 
     /// `NdkCreateListener`.

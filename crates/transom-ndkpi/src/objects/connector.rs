@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use transom_engine::Status as Engine;
 use transom_engine::raw::{self, ReadLimits};
 
-use super::{Adapter, Qp};
+use super::{Adapter, Qp, SharedEndpoint};
 use crate::Status;
 use crate::deliver::{Call, Done, Pending, lock, returned};
 use crate::life::Life;
@@ -36,6 +36,8 @@ pub struct Connector {
     pub(crate) adapter: Arc<Adapter>,
     /// `None` once closed: the last handle of it disconnects, or rejects.
     raw: Mutex<Option<raw::Connector>>,
+    /// The local port of its connection, which is in use until it is closed (NDK CN-6).
+    port: Mutex<Option<raw::ReservedPort>>,
     /// Made by a listener for a request of a peer.
     incoming: bool,
 }
@@ -60,7 +62,7 @@ impl Connector {
     ) -> Arc<Connector> {
         let life = Life::new(&adapter.deliverer, antecedents);
         let (adapter, raw) = (Arc::clone(adapter), Mutex::new(Some(raw)));
-        Arc::new(Connector { life, adapter, raw, incoming })
+        Arc::new(Connector { life, adapter, raw, port: Mutex::default(), incoming })
     }
 
     /// The engine's connector, while this one is open.
@@ -83,24 +85,29 @@ impl Connector {
         returned(pending.settle())
     }
 
-    /// Start a request that connects `qp`, whose close from now on waits for this connector's
-    /// (NDK LT-9): until the request is refused, or fails.
+    /// Start a request that connects this with the objects of `antecedents`, whose closes from now on
+    /// wait for this connector's (NDK LT-9): until the request is refused, or fails.
     fn start_with(
         self: &Arc<Self>,
-        qp: &Arc<Qp>,
+        antecedents: &[&Arc<Life>],
         told: Told,
         start: impl FnOnce(Told) -> Result<(), Status>,
     ) -> Result<(), Status> {
-        // Before the request, because its callback may close the queue pair.
-        self.life.follow(&qp.life);
-        let (life, antecedent) = (Arc::clone(&self.life), Arc::clone(&qp.life));
+        // Before the request, because its callback may close them.
+        antecedents.iter().for_each(|antecedent| self.life.follow(antecedent));
+        let leave = {
+            let life = Arc::clone(&self.life);
+            let antecedents: Vec<_> = antecedents.iter().copied().map(Arc::clone).collect();
+            move || antecedents.iter().for_each(|antecedent| life.leave(antecedent))
+        };
+        let if_failed = leave.clone();
         let ended = Box::new(move |status: Status| {
             if !status.is_success() {
-                life.leave(&antecedent);
+                if_failed();
             }
             told(status);
         });
-        start(ended).inspect_err(|_| self.life.leave(&qp.life))
+        start(ended).inspect_err(|_| leave())
     }
 
     /// `NdkConnect`.
@@ -123,26 +130,89 @@ impl Connector {
         done: Done<()>,
     ) -> Status {
         let _call = Call::enter();
-        if !Arc::ptr_eq(&qp.pd.adapter, &self.adapter) {
+        self.connect_as(qp, None, done, |raw, told| {
+            if !self.adapter.has_address(from) {
+                return Err(Status::INVALID_ADDRESS);
+            }
+            let idle = takes_address(raw.bind(from))?;
+            let named = from.port() != 0;
+            if idle && let Some(port) = self.reserve(from)? {
+                raw.bind_to(&port)?;
+                *lock(&self.port) = Some(port);
+            }
+            let connector = Arc::downgrade(self);
+            let ended = sink(move |status: Status| {
+                if let Some(connector) = connector.upgrade()
+                    && !status.is_success()
+                {
+                    lock(&connector.port).take();
+                }
+                told(if named { with_named_port(status) } else { status });
+            });
+            raw.connect(&qp.raw, to, limits, private, ended).map_err(|error| {
+                if idle {
+                    lock(&self.port).take();
+                }
+                error.into()
+            })
+        })
+    }
+
+    /// The port of a Connect, which gives it back if it fails (NDK CN-6). `None`: any, and each has a
+    /// connection that is ending. The system finds one that has none to this peer then, and the
+    /// connection's own socket is its only holder.
+    fn reserve(&self, from: SocketAddr) -> Result<Option<raw::ReservedPort>, Status> {
+        match self.adapter.raw.reserve_port(from) {
+            Ok(port) => Ok(Some(port)),
+            Err(error) if error.status == Engine::TooManyAddresses => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Both forms of connect: what they check, and what outlives the connection.
+    fn connect_as(
+        self: &Arc<Self>,
+        qp: &Arc<Qp>,
+        endpoint: Option<&Arc<SharedEndpoint>>,
+        done: Done<()>,
+        start: impl FnOnce(&raw::Connector, Told) -> Result<(), Status>,
+    ) -> Status {
+        let of_others = endpoint.is_some_and(|e| !Arc::ptr_eq(&e.adapter, &self.adapter));
+        if of_others || !Arc::ptr_eq(&qp.pd.adapter, &self.adapter) {
             return Status::INVALID_PARAMETER;
         }
         if self.incoming {
             return Status::CONNECTION_INVALID;
         }
-        if !self.adapter.has_address(from) {
-            return Status::INVALID_ADDRESS;
-        }
         self.request(done, |told| {
             let raw = self.raw()?;
-            // A connector that cannot connect in its state keeps its address, and Connect says why
-            // it cannot.
-            match raw.bind(from) {
-                Err(error) if error.status == Engine::AddressAssociated => {}
-                bound => bound?,
-            }
-            self.start_with(qp, told, |told| {
-                Ok(raw.connect(&qp.raw, to, limits, private, sink(told))?)
-            })
+            let mut antecedents = vec![&qp.life];
+            antecedents.extend(endpoint.map(|endpoint| &endpoint.life));
+            self.start_with(&antecedents, told, |told| start(&raw, told))
+        })
+    }
+
+    /// `NdkConnectWithSharedEndpoint`: the endpoint's address is the source. Many connectors may have
+    /// it, each to another destination (NDK CN-8).
+    ///
+    /// # Errors
+    /// As [`Connector::connect`], without those of a source; `INVALID_PARAMETER` for an endpoint of
+    /// another adapter, `INVALID_DEVICE_STATE` for one that is being closed. By the callback also
+    /// `ADDRESS_ALREADY_EXISTS`, if the endpoint has a connection to that destination.
+    pub fn connect_with_shared_endpoint(
+        self: &Arc<Self>,
+        qp: &Arc<Qp>,
+        endpoint: &Arc<SharedEndpoint>,
+        to: SocketAddr,
+        limits: ReadLimits,
+        private: &[u8],
+        done: Done<()>,
+    ) -> Status {
+        let _call = Call::enter();
+        self.connect_as(qp, Some(endpoint), done, |raw, told| {
+            takes_address(raw.bind_to(&endpoint.port()?))?;
+            let ended = sink(move |status| told(with_named_port(status)));
+            Ok(raw.connect(&qp.raw, to, limits, private, ended)?)
         })
     }
 
@@ -189,7 +259,7 @@ impl Connector {
         }
         self.establish(event, done, |told| {
             let raw = self.raw()?;
-            self.start_with(qp, told, |told| {
+            self.start_with(&[&qp.life], told, |told| {
                 Ok(raw.accept(&qp.raw, limits, private, sink(told))?)
             })
         })
@@ -303,6 +373,26 @@ impl Connector {
         let _call = Call::enter();
         let raw = lock(&self.raw).take();
         drop(raw); // the last handle: what is under way ends as cancelled (NDK LT-6)
-        self.life.close(Box::new(|| ()), Box::new(done))
+        let connector = Arc::clone(self);
+        self.life.close(Box::new(move || drop(lock(&connector.port).take())), Box::new(done))
+    }
+}
+
+/// Whether a connector has taken an address, as it does while it is idle. One that cannot connect in
+/// its state keeps what it has, and Connect says why it cannot.
+fn takes_address(bound: raw::Result<()>) -> Result<bool, Status> {
+    match bound {
+        Ok(()) => Ok(true),
+        Err(error) if error.status == Engine::AddressAssociated => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// From a port that was named, the system lacks none: the peer is one that it has a connection to
+/// (NDK CN-8).
+fn with_named_port(status: Status) -> Status {
+    match status {
+        Status::TOO_MANY_ADDRESSES => Status::ADDRESS_ALREADY_EXISTS,
+        status => status,
     }
 }

@@ -1,8 +1,9 @@
 //! Completion queues and their notification callback (NDK 8).
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use transom_engine::{Completion, NotifyKind, raw};
+use transom_engine::{Completion, Moderation, NotifyKind, raw};
 
 use super::Adapter;
 use crate::Status;
@@ -141,6 +142,28 @@ impl Cq {
         let pending = Pending::new(&self.adapter.deliverer, self.life.busy(), done);
         pending.resolve(Status::SUCCESS, ());
         returned(pending.settle())
+    }
+
+    /// `NdkControlCqInterruptModeration`: the notification waits for at most `interval` microseconds
+    /// and `count` completions, from the moment at which the arm is satisfied (NDK 8).
+    ///
+    /// # Errors
+    /// `INVALID_PARAMETER_MIX` if neither has an end: the interval is `u32::MAX`, and the count that
+    /// or more than the queue holds. `DEVICE_REMOVED`. The moderation is as before then.
+    pub fn moderate(&self, interval: u32, count: u32) -> Status {
+        let _call = Call::enter();
+        let moderation = match (interval, count) {
+            (0, _) | (_, 0 | 1) => None,
+            (u32::MAX, count) if count == u32::MAX || count as usize > self.raw.capacity() => {
+                return Status::INVALID_PARAMETER_MIX;
+            }
+            (interval, count) => Some(Moderation {
+                count: if count == u32::MAX { usize::MAX } else { count as usize },
+                interval: (interval != u32::MAX)
+                    .then(|| Duration::from_micros(u64::from(interval))),
+            }),
+        };
+        self.raw.moderate(moderation).map_or_else(Status::from, |()| Status::SUCCESS)
     }
 
     /// `NdkGetCqResults(Ex)`: removes up to `results.len()` entries, in order (NDK CQ-9).

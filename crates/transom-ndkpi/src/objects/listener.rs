@@ -20,8 +20,10 @@ pub type ConnectEvent = Box<dyn Fn(Arc<Connector>) + Send + Sync>;
 pub struct Listener {
     pub(crate) life: Arc<Life>,
     pub(crate) adapter: Arc<Adapter>,
-    /// The port, from Listen to close.
+    /// What takes requests, from Listen to close.
     raw: Mutex<Option<raw::Listener>>,
+    /// Its port, which is in use until the last connector that it accepted is closed (NDK CN-6).
+    port: Mutex<Option<raw::ReservedPort>>,
     event: ConnectEvent,
     paused: AtomicBool,
 }
@@ -39,7 +41,8 @@ impl Listener {
     ) -> Result<Arc<Listener>, Status> {
         let life = Life::new(&adapter.deliverer, &[&adapter.life]);
         let (adapter, paused) = (Arc::clone(adapter), AtomicBool::new(false));
-        Ok(Arc::new(Listener { life, adapter, raw: Mutex::new(None), event, paused }))
+        let (raw, port) = (Mutex::default(), Mutex::default());
+        Ok(Arc::new(Listener { life, adapter, raw, port, event, paused }))
     }
 
     /// `NdkListen`.
@@ -68,9 +71,9 @@ impl Listener {
         if !self.adapter.has_address(address) {
             return Err(Status::INVALID_ADDRESS);
         }
-        let raw = self.adapter.raw.listener(address)?;
-        raw.listen(0)?;
-        *slot = Some(raw);
+        let port = self.adapter.raw.reserve_port(address)?;
+        *slot = Some(port.listen(0)?);
+        *lock(&self.port) = Some(port);
         drop(slot);
         self.next_request();
         Ok(())
@@ -129,7 +132,8 @@ impl Listener {
         let _call = Call::enter();
         self.paused.store(true, Ordering::Release);
         let raw = lock(&self.raw).take();
-        drop(raw); // the last handle of the port: it refuses requests that were not taken
-        self.life.close(Box::new(|| ()), Box::new(done))
+        drop(raw); // the last handle: it refuses requests that were not taken
+        let listener = Arc::clone(self);
+        self.life.close(Box::new(move || drop(lock(&listener.port).take())), Box::new(done))
     }
 }

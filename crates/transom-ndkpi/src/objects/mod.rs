@@ -9,6 +9,7 @@ mod mr;
 mod mw;
 mod pd;
 mod qp;
+mod shared_endpoint;
 mod srq;
 
 pub use adapter::{Adapter, Options};
@@ -20,4 +21,5 @@ pub use mr::Mr;
 pub use mw::Mw;
 pub use pd::Pd;
 pub use qp::{Qp, QpLimits};
+pub use shared_endpoint::SharedEndpoint;
 pub use srq::{Srq, SrqNotification};

@@ -12,7 +12,7 @@ use transom_ndkpi::{NdkOpenAdapter, Status};
 use transom_rules::ports::Held;
 
 /// A socket address as C has it, and its size.
-fn bytes_of(address: SocketAddr) -> (Vec<u8>, u32) {
+pub(crate) fn bytes_of(address: SocketAddr) -> (Vec<u8>, u32) {
     let family: u16 = if address.is_ipv4() { 2 } else { 23 };
     let mut bytes = family.to_ne_bytes().to_vec();
     bytes.extend(address.port().to_be_bytes());
@@ -27,11 +27,11 @@ fn bytes_of(address: SocketAddr) -> (Vec<u8>, u32) {
     (bytes, length)
 }
 
-fn local(port: u16) -> SocketAddr {
+pub(crate) fn local(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
-fn new_listener(side: &Side, events: &Server) -> Ptr {
+pub(crate) fn new_listener(side: &Side, events: &Server) -> Ptr {
     let t = table::<AdapterDispatch>(side.adapter);
     let context = (&raw const *events).cast_mut().cast();
     let make = |cb, ctx, out| unsafe {
@@ -40,14 +40,14 @@ fn new_listener(side: &Side, events: &Server) -> Ptr {
     create(make).unwrap()
 }
 
-fn listen_at(listener: Ptr, at: SocketAddr) -> Status {
+pub(crate) fn listen_at(listener: Ptr, at: SocketAddr) -> Status {
     let t = table::<ListenerDispatch>(listener);
     let (at, length) = bytes_of(at);
     end_of(|cb, ctx| unsafe { (t.listen)(listener, at.as_ptr().cast(), length, cb, ctx) })
 }
 
 /// The port of a listener, or why there is none.
-fn port_of(listener: Ptr) -> Result<u16, Status> {
+pub(crate) fn port_of(listener: Ptr) -> Result<u16, Status> {
     let t = table::<ListenerDispatch>(listener);
     let (mut bytes, mut length) = ([0_u8; 16], 16);
     let status = unsafe { (t.get_local_address)(listener, bytes.as_mut_ptr().cast(), &mut length) };
@@ -58,7 +58,12 @@ fn port_of(listener: Ptr) -> Result<u16, Status> {
     Ok(u16::from_be_bytes([bytes[2], bytes[3]]))
 }
 
-fn connect_from(side: &Side, connector: Ptr, from: SocketAddr, to: SocketAddr) -> Status {
+pub(crate) fn connect_from(
+    side: &Side,
+    connector: Ptr,
+    from: SocketAddr,
+    to: SocketAddr,
+) -> Status {
     let t = table::<ConnectorDispatch>(connector);
     let ((from, from_length), (to, to_length)) = (bytes_of(from), bytes_of(to));
     end_of(|cb, ctx| unsafe {
@@ -69,7 +74,7 @@ fn connect_from(side: &Side, connector: Ptr, from: SocketAddr, to: SocketAddr) -
 }
 
 /// This side's port, or why it has none.
-fn local_port(connector: Ptr) -> Result<u16, Status> {
+pub(crate) fn local_port(connector: Ptr) -> Result<u16, Status> {
     let t = table::<ConnectorDispatch>(connector);
     let (mut bytes, mut length) = ([0_u8; 16], 16);
     let status =
@@ -77,7 +82,7 @@ fn local_port(connector: Ptr) -> Result<u16, Status> {
     if status == 0 { Ok(u16::from_be_bytes([bytes[2], bytes[3]])) } else { Err(Status(status)) }
 }
 
-fn foreign() -> [SocketAddr; 6] {
+pub(crate) fn foreign() -> [SocketAddr; 6] {
     [
         (Ipv4Addr::UNSPECIFIED, 0).into(), // every interface of the host
         (Ipv4Addr::new(127, 0, 0, 2), 0).into(),
@@ -88,7 +93,7 @@ fn foreign() -> [SocketAddr; 6] {
     ]
 }
 
-fn idle_side(mode: transom_ndkpi::Mode, test: impl FnOnce(&Side)) {
+pub(crate) fn idle_side(mode: transom_ndkpi::Mode, test: impl FnOnce(&Side)) {
     let side = half(options(mode));
     test(&side);
     close_all(&[side.qp, side.cq, side.pd]);
@@ -339,6 +344,7 @@ fn without_a_free_port_there_are_too_many_addresses() {
             assert_eq!(port_of(listener), Err(Status::INVALID_DEVICE_STATE));
             let status = connect_from(side, connector, local(0), peer.local_addr().unwrap());
             assert_eq!(status, Status::TOO_MANY_ADDRESSES);
+            assert_eq!(endpoint(side.adapter, 0), Err(Status::TOO_MANY_ADDRESSES));
             drop(last);
             assert_eq!(listen_at(listener, local(0)), Status::SUCCESS);
             assert_eq!(port_of(listener), Ok(40000));

@@ -42,7 +42,7 @@ fn try_qp(
 #[test]
 fn the_adapter_says_what_it_can() {
     in_every_mode(|mode| {
-        for (sink_needed, flags) in [(0, 0x1_0103), (1, 0x1_0101)] {
+        for (sink_needed, flags) in [(0, 0x1_0107), (1, 0x1_0105)] {
             let choice =
                 transom_ndkpi::OpenOptions { read_sink_needed: sink_needed, ..options(mode) };
             let adapter = open_with(choice);
@@ -50,7 +50,7 @@ fn the_adapter_says_what_it_can() {
             assert_eq!(info.version, Version { major: 2, minor: 1 });
             assert_eq!(
                 info.adapter_flags, flags,
-                "in order, loopback, resize, and no need of marked sinks"
+                "in order, loopback, resize, moderation, and no need of marked sinks"
             );
             assert_eq!(info.rdma_technology, 1, "iWARP");
             assert_eq!((info.vendor_id, info.device_id), (0, 0), "no hardware");

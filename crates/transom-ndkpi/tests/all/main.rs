@@ -6,6 +6,7 @@
 mod addresses;
 mod common;
 mod connections;
+mod endpoints;
 mod fast;
 mod fronts;
 mod header;
@@ -14,6 +15,7 @@ mod lam;
 mod lifetime;
 mod limits;
 mod mdl;
+mod moderation;
 mod nd2;
 mod queues;
 mod refusals;
@@ -28,9 +30,11 @@ mod wsd;
 transom_rules::over_both_paths!(
     common::path_holds(),
     "connections::",
+    "endpoints::",
     "fast::",
     "lam::",
     "lifetime::",
+    "moderation::",
     "queues::",
     "windows::"
 );

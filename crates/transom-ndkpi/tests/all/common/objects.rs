@@ -61,6 +61,20 @@ pub fn connector(adapter: Ptr) -> Ptr {
     create(|cb, ctx, out| unsafe { (t.create_connector)(adapter, cb, ctx, out) }).unwrap()
 }
 
+pub fn endpoint(adapter: Ptr, port: u16) -> Result<Ptr, Status> {
+    let (t, at) = (table::<AdapterDispatch>(adapter), address(port));
+    create(|cb, ctx, out| unsafe {
+        (t.create_shared_endpoint)(adapter, at.as_ptr().cast(), 16, cb, ctx, out)
+    })
+}
+
+pub fn srq(pd: Ptr) -> Ptr {
+    let t = table::<PdDispatch>(pd);
+    let (none, nothing) = (std::ptr::null(), std::ptr::null_mut());
+    create(|cb, ctx, out| unsafe { (t.create_srq)(pd, 8, 1, 0, None, nothing, none, cb, ctx, out) })
+        .unwrap()
+}
+
 pub fn mr_of(pd: Ptr, fast: bool) -> Ptr {
     let t = table::<PdDispatch>(pd);
     create(|cb, ctx, out| unsafe { (t.create_mr)(pd, u8::from(fast), cb, ctx, out) }).unwrap()
