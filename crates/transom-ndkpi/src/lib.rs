@@ -11,6 +11,8 @@ pub mod dispatch;
 #[allow(unsafe_code, reason = "the C entries")]
 mod ffi;
 pub mod flags;
+#[allow(unsafe_code, reason = "C entries with pointers to the consumer's objects")]
+pub mod kernel;
 mod life;
 mod limits;
 #[allow(unsafe_code, reason = "C structures with pointers in them")]

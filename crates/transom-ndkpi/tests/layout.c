@@ -1,5 +1,6 @@
-/* The layout of ndkpi.h, held by the compiler: structures and values of NDK 4, tables of NDK 5. */
-#include "ndkpi.h"
+/* The layout of ndkpi.h, held by the compiler: structures and values of NDK 4, tables of NDK 5; and of
+ * ndkkernel.h. */
+#include "ndkkernel.h"
 
 #ifdef __cplusplus
 #define HOLDS(fact) static_assert(fact, #fact)
@@ -180,3 +181,13 @@ SLOTS(NDK_SHARED_ENDPOINT_DISPATCH, 3);
 SLOT(NDK_SHARED_ENDPOINT_DISPATCH, NdkCloseSharedEndpoint, 0);
 SLOT(NDK_SHARED_ENDPOINT_DISPATCH, NdkQueryExtension, 1);
 SLOT(NDK_SHARED_ENDPOINT_DISPATCH, NdkGetLocalAddress, 2);
+
+/* ndkkernel.h: what the library has behind these names fits, and the values are the original's. */
+HOLDS(sizeof(LARGE_INTEGER) == 8 && sizeof(KSPIN_LOCK) == sizeof(void *) && sizeof(KIRQL) == 1);
+HOLDS(sizeof(KEVENT) == 32 && sizeof(KPROCESSOR_MODE) == 1);
+AT(LARGE_INTEGER, HighPart, 4);
+HOLDS(IoReadAccess == 0 && IoWriteAccess == 1 && IoModifyAccess == 2);
+HOLDS(NotificationEvent == 0 && SynchronizationEvent == 1 && Executive == 0 && UserRequest == 6);
+HOLDS(KernelMode == 0 && UserMode == 1 && PASSIVE_LEVEL == 0 && DISPATCH_LEVEL == 2);
+HOLDS(CriticalWorkQueue == 0 && DelayedWorkQueue == 1 && HyperCriticalWorkQueue == 2);
+HOLDS(STATUS_TIMEOUT == 0x102 && MDL_PAGES_LOCKED == 2);

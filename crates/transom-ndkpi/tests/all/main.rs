@@ -17,6 +17,7 @@ mod limits;
 mod mdl;
 mod moderation;
 mod nd2;
+mod programs;
 mod queues;
 mod refusals;
 mod registration;
