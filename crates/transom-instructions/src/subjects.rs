@@ -195,10 +195,11 @@ fn register(operations: u64) -> Outcome {
 
 fn check(operations: u64) -> Outcome {
     const BASE: u64 = 0x7000_0000_0000;
+    const DOMAIN: DomainId = DomainId(1);
+    const ACTOR: Actor = Actor { domain: DOMAIN, queue_pair: QueuePairId(7), connection: None };
     let memory = Memory::new([7; 32], Config::default());
-    let domain = DomainId(1);
     let registration = Registration {
-        scope: Scope::Domain(domain),
+        scope: Scope::Domain(DOMAIN),
         rights: Bits::LOCAL_READ | Bits::REMOTE_READ,
         base: BASE,
         segments: &[Segment { host: BASE, length: 4096 }],
@@ -207,12 +208,12 @@ fn check(operations: u64) -> Outcome {
     for _ in 0..1_000 {
         tokens.push(memory.register(&registration).map_err(|why| format!("{why:?}"))?);
     }
-    let actor = Actor { domain, queue_pair: QueuePairId(7), connection: None };
+    tokens.truncate(operations as usize);
     let mut lane = memory.lane();
     let mut sum = 0;
     let mut all = || -> Outcome {
-        for token in tokens.iter().rev().take(operations as usize) {
-            let purpose = Purpose::LocalSource;
+        for token in &tokens {
+            let (actor, purpose) = (ACTOR, Purpose::LocalSource);
             let access = Access { actor, purpose, token: *token, address: BASE + 64, length: 64 };
             let grant = memory.check(&mut lane, &access, 0).map_err(|denial| denial.to_string())?;
             sum += grant.offset();

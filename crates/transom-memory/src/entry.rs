@@ -11,8 +11,9 @@ use crate::{CloseReason, ConnectionId, DomainId, QueuePairId, Rights, Scope, Tok
 /// Token, rights, state, kind of scope and of thing in one word, so that one comparison of one load
 /// decides whether all of them belong together.
 ///
-/// `state:3 standing:1 many:1 counted:1 window:1 scope:3 - | reason:4 | rights:16 | token:32`, so that
-/// the check finds the token in the low half and every other answer in a bit or two.
+/// `token:32 | state:3 many:1 counted:1 -:2 standing:1 window:1 scope:3 reason:4 rights:16`. A live
+/// head has no bit of state: so the difference from the token that was asked for is below [`UNUSED`]
+/// exactly if the head is that token's, and live. The other answers to a check are a bit or two each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Head(pub(crate) u64);
 
@@ -29,22 +30,23 @@ pub(crate) enum State {
     Dead,
 }
 
-const RIGHTS_SHIFT: u32 = 32;
-const REASON_SHIFT: u32 = 48;
+const RIGHTS: u64 = 0xffff;
+const REASON_SHIFT: u32 = 16;
 const REASON: u64 = 0b1111 << REASON_SHIFT;
 /// Exactly one of these three bits is set.
-const OF_CONNECTION: u64 = 1 << 54;
-const OF_QUEUE_PAIR: u64 = 1 << 55;
-const OF_DOMAIN: u64 = 1 << 56;
-const WINDOW: u64 = 1 << 57;
-const COUNTED: u64 = 1 << 58;
-const MANY: u64 = 1 << 59;
-const STANDING: u64 = 1 << 60;
-/// At most one of these three bits is set; none is before the first use.
-const RESERVED: u64 = 1 << 61;
-const DEAD: u64 = 1 << 62;
-const LIVE: u64 = 1 << 63;
-const STATE: u64 = RESERVED | LIVE | DEAD;
+const OF_CONNECTION: u64 = 1 << 20;
+const OF_QUEUE_PAIR: u64 = 1 << 21;
+const OF_DOMAIN: u64 = 1 << 22;
+const WINDOW: u64 = 1 << 23;
+const STANDING: u64 = 1 << 24;
+const COUNTED: u64 = 1 << 27;
+const MANY: u64 = 1 << 28;
+/// At most one of these three bits is set; none is while the token is live.
+const UNUSED: u64 = 1 << 29;
+const RESERVED: u64 = 1 << 30;
+const DEAD: u64 = 1 << 31;
+const STATE: u64 = UNUSED | RESERVED | DEAD;
+const TOKEN_SHIFT: u32 = 32;
 
 /// Which of the three scopes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,14 +64,14 @@ impl Head {
             Scope::Connection(..) => OF_CONNECTION,
         };
         let window = if window { WINDOW } else { 0 };
-        Head(u64::from(token.0) | u64::from(rights.0) << RIGHTS_SHIFT | kind | window)
+        Head(u64::from(token.0) << TOKEN_SHIFT | u64::from(rights.0) | kind | window)
     }
 
     pub(crate) fn in_state(self, state: State) -> Head {
         let bits = match state {
-            State::Unused => 0,
+            State::Unused => UNUSED,
             State::Reserved => RESERVED,
-            State::Live => LIVE,
+            State::Live => 0,
             State::Dead => DEAD,
         };
         Head(self.0 & !STATE | bits)
@@ -81,8 +83,7 @@ impl Head {
     }
 
     pub(crate) fn with_rights(self, rights: Rights) -> Head {
-        let mask = u64::from(u16::MAX) << RIGHTS_SHIFT;
-        Head(self.0 & !mask | u64::from(rights.0) << RIGHTS_SHIFT)
+        Head(self.0 & !RIGHTS | u64::from(rights.0))
     }
 
     pub(crate) fn with_many(self, many: bool) -> Head {
@@ -99,12 +100,25 @@ impl Head {
 
     #[inline]
     pub(crate) fn token(self) -> Token {
-        Token(self.0 as u32)
+        Token((self.0 >> TOKEN_SHIFT) as u32)
+    }
+
+    /// The head is this token's, and live.
+    #[inline]
+    pub(crate) fn is_live(self, token: Token) -> bool {
+        self.0 ^ u64::from(token.0) << TOKEN_SHIFT < UNUSED
+    }
+
+    /// A check has nothing to do but to judge: the bytes lie in one segment, and uses are not
+    /// counted.
+    #[inline]
+    pub(crate) fn is_plain(self) -> bool {
+        self.0 & (MANY | COUNTED) == 0
     }
 
     #[inline]
     pub(crate) fn state(self) -> State {
-        if self.0 & LIVE != 0 {
+        if self.0 & STATE == 0 {
             State::Live
         } else if self.0 & DEAD != 0 {
             State::Dead
@@ -117,7 +131,7 @@ impl Head {
 
     #[inline]
     pub(crate) fn rights(self) -> Rights {
-        Rights((self.0 >> RIGHTS_SHIFT) as u16)
+        Rights(self.0 as u16)
     }
 
     #[inline]
@@ -134,13 +148,6 @@ impl Head {
     #[inline]
     pub(crate) fn is_window(self) -> bool {
         self.0 & WINDOW != 0
-    }
-
-    /// A check has nothing to do but to judge: the bytes lie in one segment, and uses are not
-    /// counted.
-    #[inline]
-    pub(crate) fn is_plain(self) -> bool {
-        self.0 & (MANY | COUNTED) == 0
     }
 
     /// The bytes lie in more than one segment.
@@ -227,7 +234,7 @@ pub(crate) struct Entry {
 impl Entry {
     pub(crate) fn new() -> Entry {
         Entry {
-            head: AtomicU64::new(0),
+            head: AtomicU64::new(UNUSED),
             base: AtomicU64::new(0),
             length: AtomicU64::new(0),
             host: AtomicU64::new(0),
@@ -412,9 +419,18 @@ mod tests {
         assert_eq!(head.scope_kind(), ScopeKind::QueuePair);
         assert!(head.is_window() && !head.is_many() && !head.is_standing());
         for state in [State::Reserved, State::Live, State::Dead, State::Unused] {
-            assert_eq!(head.in_state(state).state(), state);
-            assert_eq!(head.in_state(state).in_state(State::Unused), head);
+            let other = head.in_state(state);
+            assert_eq!(other.state(), state);
+            assert_eq!(other.in_state(State::Live), head);
+            // Whatever else the head says, and for no other token.
+            for other in [other, other.with_many(true).with_counted(true).with_standing()] {
+                assert_eq!(other.is_live(head.token()), state == State::Live);
+                for bit in 0..u32::BITS {
+                    assert!(!other.is_live(Token(head.token().0 ^ 1 << bit)));
+                }
+            }
         }
+        assert_eq!(Head(UNUSED).state(), State::Unused);
         assert!(head.is_plain() && !head.with_many(true).is_plain());
         assert!(!head.with_counted(true).is_plain() && head.with_counted(false) == head);
         let counted = |head: Head| head.with_counted(true);

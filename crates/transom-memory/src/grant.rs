@@ -171,6 +171,18 @@ mod tests {
         held[0].wait();
     }
 
+    /// Design rule 5: a guard counts, however many there were on its lane before.
+    #[test]
+    fn no_announcement_looks_like_none() {
+        let mut hazards = Hazards::default();
+        let mut hazard = hazards.join();
+        hazard.sequence = u32::MAX - 4;
+        for _ in 0..5 {
+            hazard.announce(EVERYTHING);
+            assert_eq!(hazards.holding(|_| false).len(), 1);
+        }
+    }
+
     #[test]
     fn only_guards_on_the_token_and_on_everything_are_waited_for() {
         let mut hazards = Hazards::default();

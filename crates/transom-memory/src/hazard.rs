@@ -12,7 +12,7 @@ use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering, fence, pause};
 /// Announced in place of a token: whatever the lane finds live.
 pub(crate) const EVERYTHING: Token = Token(0);
 
-/// The announcement of a lane: a sequence number in the high half, the token in the low, 0 for
+/// The announcement of a lane: the token in the high half, a sequence number in the low, 0 for
 /// nothing. On two lines of its own, because processors fetch lines in pairs.
 #[repr(align(128))]
 #[derive(Debug)]
@@ -35,7 +35,13 @@ impl Cell {
 #[derive(Debug)]
 pub(crate) struct Hazard {
     cell: Arc<Cell>,
-    sequence: u64,
+    /// Odd, so that no announcement is 0.
+    pub(crate) sequence: u32,
+}
+
+/// The token of an announcement.
+fn token_of(value: u64) -> Token {
+    Token((value >> 32) as u32)
 }
 
 impl Hazard {
@@ -46,9 +52,10 @@ impl Hazard {
     /// need not wait for; so that no lane can delay it by asking again and again.
     #[inline]
     pub(crate) fn announce(&mut self, token: Token) {
-        self.sequence = self.sequence.wrapping_add(1 << 32);
+        self.sequence = self.sequence.wrapping_add(2);
+        let value = u64::from(token.0) << 32 | u64::from(self.sequence);
         // Release: a closer that sees this knows that the copy before is over.
-        self.cell.announced.store(self.sequence | u64::from(token.0), Ordering::Release);
+        self.cell.announced.store(value, Ordering::Release);
         fence(Ordering::SeqCst);
     }
 
@@ -82,7 +89,7 @@ impl Hazards {
     pub(crate) fn join(&mut self) -> Hazard {
         for cell in &self.cells {
             if !cell.taken.swap(true, Ordering::AcqRel) {
-                return Hazard { cell: Arc::clone(cell), sequence: 0 };
+                return Hazard { cell: Arc::clone(cell), sequence: 1 };
             }
         }
         let cell = Arc::new(Cell {
@@ -91,7 +98,7 @@ impl Hazards {
             number: self.cells.len() as u64 + 1,
         });
         self.cells.push(Arc::clone(&cell));
-        Hazard { cell, sequence: 0 }
+        Hazard { cell, sequence: 1 }
     }
 
     /// The guards on tokens that `is_closing` names, after these were made dead, and those on
@@ -101,7 +108,7 @@ impl Hazards {
         let mut held = Vec::new();
         for cell in &self.cells {
             let value = cell.announced.load(Ordering::Acquire);
-            let token = Token(value as u32);
+            let token = token_of(value);
             if value != 0 && (token == EVERYTHING || is_closing(token)) {
                 held.push(Held { cell: Arc::clone(cell), value });
             }
@@ -112,8 +119,8 @@ impl Hazards {
     /// How many lanes have announced a token that `belongs` names.
     pub(crate) fn count(&self, belongs: impl Fn(Token) -> bool) -> usize {
         fence(Ordering::SeqCst);
-        let announced = self.cells.iter().map(|cell| cell.announced.load(Ordering::Acquire));
-        announced.filter(|value| belongs(Token(*value as u32))).count()
+        let values = self.cells.iter().map(|cell| cell.announced.load(Ordering::Acquire));
+        values.filter(|value| belongs(token_of(*value))).count()
     }
 
     /// Memory it occupies, in bytes.

@@ -1,6 +1,6 @@
 //! The judgement: pure, and the only one.
 
-use crate::entry::{Entry, Head, ScopeKind, State, connection_word};
+use crate::entry::{Entry, Head, ScopeKind, connection_word};
 use crate::range::{Fit, fit};
 use crate::{Access, Actor, Purpose, Rights, Rule};
 
@@ -9,7 +9,7 @@ use crate::{Access, Actor, Purpose, Rights, Rule};
 /// may proceed: how far behind the first byte of what the token names it begins.
 #[inline(always)]
 pub(crate) fn judge(head: Head, entry: &Entry, access: &Access) -> Result<u64, Rule> {
-    if head.token() != access.token || head.state() != State::Live {
+    if !head.is_live(access.token) {
         return Err(Rule::LiveToken);
     }
     admits(head, entry, &access.actor, access.purpose.is_remote())?;

@@ -11,14 +11,16 @@ pub(crate) enum Fit {
     Outside,
 }
 
-/// Whether `[address, address + length)` lies inside `[base, base + size)`. No sum is ever formed,
-/// so nothing can overflow (ND2 5.3: the reference provider's `offset + length` can wrap).
+/// Whether `[address, address + length)` lies inside `[base, base + size)`, which does not wrap. No sum
+/// is ever formed, so nothing can overflow (ND2 5.3: the reference provider's `offset + length` can
+/// wrap).
 #[inline]
 pub(crate) fn fit(base: u64, size: u64, address: u64, length: u64) -> Fit {
-    if let Some(offset) = address.checked_sub(base)
-        && let Some(rest) = size.checked_sub(offset)
-        && length <= rest
-    {
+    // An address below the base has an offset of at least 2^64 - base, which is no less than the size:
+    // as behind the end, no byte is left from there on.
+    let offset = address.wrapping_sub(base);
+    let rest = size.saturating_sub(offset);
+    if length <= rest && (length > 0 || address >= base && offset <= size) {
         return Fit::Inside(offset);
     }
     if wraps(address, length) { Fit::Wraps } else { Fit::Outside }
