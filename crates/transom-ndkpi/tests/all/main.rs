@@ -24,6 +24,7 @@ mod registration;
 mod scattered;
 mod sequences;
 mod shared;
+mod smb_direct;
 mod windows;
 #[path = "../../../transom-winsock-direct/tests/common/mod.rs"]
 mod wsd;
@@ -37,5 +38,6 @@ transom_rules::over_both_paths!(
     "lifetime::",
     "moderation::",
     "queues::",
+    "smb_direct::clients",
     "windows::"
 );

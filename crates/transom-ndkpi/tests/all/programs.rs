@@ -18,9 +18,9 @@ fn library() -> PathBuf {
 pub(crate) struct Program(PathBuf);
 
 impl Program {
-    /// Compile `source`, with every warning an error. `CC` names another compiler than `cc`.
-    pub(crate) fn compile(source: &str) -> Program {
-        let stem = Path::new(source).file_stem().unwrap().to_str().unwrap();
+    /// Compile `sources`, with every warning an error. `CC` names another compiler than `cc`.
+    pub(crate) fn compile(sources: &[&str]) -> Program {
+        let stem = Path::new(sources[0]).file_stem().unwrap().to_str().unwrap();
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
         // Two tests may compile the same source.
         let thread = std::thread::current().name().unwrap_or("").replace("::", "-");
@@ -29,13 +29,13 @@ impl Program {
         let compiled = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()))
             .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-g", "-I"])
             .arg(here.join("include"))
-            .arg(here.join(source))
+            .args(sources.iter().map(|source| here.join(source)))
             .arg(library())
             .args(["-lpthread", "-ldl", "-lm", "-lgcc_s", "-o"])
             .arg(&program)
             .status()
             .unwrap();
-        assert!(compiled.success(), "{source}");
+        assert!(compiled.success(), "{sources:?}");
         Program(program)
     }
 
@@ -60,10 +60,10 @@ impl Drop for Program {
 
 #[test]
 fn a_consumer_shares_an_endpoint_and_moderates_its_queue() {
-    Program::compile("tests/c/endpoints.c").run();
+    Program::compile(&["tests/c/endpoints.c"]).run();
 }
 
 #[test]
 fn a_port_of_a_kernel_consumer_finds_what_it_needs() {
-    Program::compile("tests/c/kernel.c").run();
+    Program::compile(&["tests/c/kernel.c"]).run();
 }

@@ -11,7 +11,7 @@ use crate::programs::Program;
 
 #[test]
 fn a_c_program_lends_scattered_pages_and_another_process_reads_them() {
-    let program = Program::compile("examples/serve_pages.c");
+    let program = Program::compile(&["examples/serve_pages.c"]);
     // A real file: this very test.
     let file = std::env::current_exe().unwrap();
     let mut server = program.command().arg(&file).stdout(Stdio::piped()).spawn().unwrap();
