@@ -3,7 +3,7 @@
 
 use std::sync::MutexGuard;
 
-use crate::entry::{Entry, Facts, Head, ScopeKind, State};
+use crate::entry::{Entry, Head, ScopeKind, State, connection_word};
 use crate::hazard::Held;
 use crate::judge::admits;
 use crate::ledger::{Control, Owner};
@@ -44,7 +44,7 @@ impl Memory {
     ) -> Result<(), DeregisterError> {
         let mut control = self.lock();
         let place = Place::of(region);
-        let Some((entry, _, _)) = self.named(region, |head| !head.is_window()) else {
+        let Some((entry, _)) = self.named(region, |head| !head.is_window()) else {
             return Err(self.too_late(control, region, now));
         };
         let ledger = control.ledger(place);
@@ -53,23 +53,21 @@ impl Memory {
         if busy {
             return Err(DeregisterError::Busy(self.count(&mut control, place, region)));
         }
-        // Nothing is allocated for a region that has none.
-        let mut places = Vec::new();
+        if windows == 0 {
+            self.close_alone(control, place, entry, CloseReason::Deregistered, now);
+            return Ok(());
+        }
+        let mut closed = Vec::new();
         while let Some(window) = control.first_window(place) {
-            if let Some(entry) = self.table.entry(window) {
-                entry.kill(CloseReason::Deregistered, now);
-                self.unlist(&mut control, window, entry);
-            }
-            places.push(window);
+            let Some(entry) = self.table.entry(window) else { break };
+            entry.kill(CloseReason::Deregistered, now);
+            self.unlist(&mut control, window, entry);
+            closed.push((window, entry));
         }
         entry.kill(CloseReason::Deregistered, now);
         self.unlist(&mut control, place, entry);
-        if places.is_empty() {
-            self.settle(control, &[place]);
-        } else {
-            places.push(place);
-            self.settle(control, &places);
-        }
+        closed.push((place, entry));
+        self.settle(control, &closed);
         Ok(())
     }
 
@@ -95,7 +93,7 @@ impl Memory {
             return Err(DeregisterError::Busy(counts));
         }
         entry.set_rights(rights);
-        drop(self.wait_for(control, region));
+        drop(self.outlast(control, |token| token == region));
         Ok(())
     }
 
@@ -128,7 +126,8 @@ impl Memory {
     pub fn touches(&self, region: Token, host: u64, length: u64) -> bool {
         let control = self.lock();
         let named = self.named(region, |head| !head.is_window() && head.state() == State::Live);
-        let Some((_, head, facts)) = named else { return false };
+        let Some((entry, head)) = named else { return false };
+        let facts = entry.facts();
         let segments = if head.is_many() {
             self.lists.get(facts.host).map(|list| list.segments().collect()).unwrap_or_default()
         } else {
@@ -182,10 +181,10 @@ impl Memory {
             true => head.state() == State::Live,
             false => head.is_window(),
         };
-        let Some((entry, head, facts)) = self.named(window, open) else {
+        let Some((entry, head)) = self.named(window, open) else {
             return Err(self.too_late(control, window, now));
         };
-        let scope = facts.scope(head.scope_kind());
+        let scope = entry.scope(head);
         let another = |asked: &QueuePairId| match scope {
             Scope::QueuePair(_, bound) => *asked != bound,
             // A window of the whole domain is closed by its owner, on no queue pair (Verbs V50).
@@ -196,7 +195,7 @@ impl Memory {
             let domain = scope.domain();
             let actor = Actor { domain, queue_pair: asked, connection: None };
             let access = close_access(window, actor);
-            let seen = Some((head, facts));
+            let seen = Some((head, entry.facts()));
             let denial = self.explain(&mut control, &access, Rule::Scope, seen, now);
             return Err(DeregisterError::NotYours(denial));
         }
@@ -219,12 +218,11 @@ impl Memory {
         let mut control = self.lock();
         let place = Place::of(window);
         let access = close_access(window, *actor);
-        let named = self.table.entry(place).map(|entry| (entry, entry.head(), entry.facts()));
-        let named = named.filter(|(_, head, _)| head.token() == window);
-        let Some((entry, head, facts)) = named else {
+        let named = self.table.entry(place).map(|entry| (entry, entry.head()));
+        let Some((entry, head)) = named.filter(|(_, head)| head.token() == window) else {
             return Err(self.too_late_for(control, &access, now));
         };
-        let seen = Some((head, facts));
+        let seen = Some((head, entry.facts()));
         if let Err(rule) = admits(head, entry, actor, true) {
             let denial = self.explain(&mut control, &access, rule, seen, now);
             return Err(DeregisterError::NotYours(denial));
@@ -235,7 +233,7 @@ impl Memory {
                 self.close_one(control, place, entry, head, reason, now)
             }
             State::Dead if closable(head) && closed_by_name(head) => {
-                drop(self.wait_for(control, window));
+                drop(self.outlast(control, |token| token == window));
                 Ok(())
             }
             _ => Err(self.too_late_for(control, &access, now)),
@@ -244,31 +242,32 @@ impl Memory {
 
     /// Close every token of a queue pair: it was disconnected, failed, or is gone (ND2 W20).
     pub fn close_queue_pair(&self, queue_pair: QueuePairId, now: Nanoseconds) {
-        self.close_owner(Owner::QueuePair(queue_pair), now);
+        self.close_owner(ScopeKind::QueuePair, u64::from(queue_pair.0), now);
     }
 
     /// Close every token of a connection, regions included (WSD ).
     pub fn close_connection(&self, connection: ConnectionId, now: Nanoseconds) {
-        self.close_owner(Owner::Connection(connection), now);
+        self.close_owner(ScopeKind::Connection, connection_word(connection), now);
     }
 
-    fn close_owner(&self, owner: Owner, now: Nanoseconds) {
+    fn close_owner(&self, kind: ScopeKind, who: u64, now: Nanoseconds) {
+        let Some(owner) = Owner::new(kind, who) else { return };
         loop {
             let mut control = self.lock();
-            let mut places = Vec::new();
+            let mut closed = Vec::new();
             // Youngest first: windows before their regions, also across batches. A region's windows
             // are in this list too, because no actor outside its scope can have one.
             while let Some(place) = control.youngest(owner) {
                 let Some(entry) = self.table.entry(place) else { break };
                 entry.kill(CloseReason::Disconnected, now);
                 self.unlist(&mut control, place, entry);
-                places.push(place);
-                if places.len() == BATCH {
+                closed.push((place, entry));
+                if closed.len() == BATCH {
                     break;
                 }
             }
-            let more = places.len() == BATCH;
-            self.settle(control, &places);
+            let more = closed.len() == BATCH;
+            self.settle(control, &closed);
             if !more {
                 return;
             }
@@ -286,7 +285,7 @@ impl Memory {
         now: Nanoseconds,
     ) -> Result<(), DeregisterError> {
         if head.is_window() {
-            self.close_window(control, place, entry, reason, now);
+            self.close_alone(control, place, entry, reason, now);
             return Ok(());
         }
         // A standing token: its memory goes, its slot stays. While windows are bound to that
@@ -296,7 +295,7 @@ impl Memory {
             return Err(DeregisterError::Busy(counts));
         }
         entry.suspend(reason, now);
-        let mut control = self.wait_for(control, head.token());
+        let mut control = self.outlast(control, |token| token == head.token());
         // Unless a deregistration took the slot meanwhile.
         if entry.head() == head.dead(reason) {
             self.review_end(&mut control, place, entry);
@@ -307,8 +306,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Close a window that is open.
-    pub(crate) fn close_window(
+    /// Close a window that is open, or a region without windows.
+    pub(crate) fn close_alone(
         &self,
         mut control: MutexGuard<'_, Control>,
         place: Place,
@@ -318,43 +317,53 @@ impl Memory {
     ) {
         entry.kill(reason, now);
         self.unlist(&mut control, place, entry);
-        self.settle(control, &[place]);
+        let control = self.outlast(control, |token| place == Place::of(token));
+        drop(self.free(control, place, entry));
     }
 
     /// Take a token that was just made dead out of every list.
     fn unlist(&self, control: &mut Control, place: Place, entry: &Entry) {
-        control.leave(place, &entry.scope());
-        if entry.head().is_window() {
-            control.drop_window(Place::of(entry.region()), place);
-        }
+        let head = entry.head();
+        let region = head.is_window().then(|| Place::of(entry.region()));
+        control.leave(place, Owner::new(head.scope_kind(), entry.who()), region);
     }
 
     /// Wait for the guards on tokens that are dead and in no list, then free their slots: windows
     /// stand before their regions.
-    fn settle<'a>(&'a self, control: MutexGuard<'a, Control>, places: &[Place]) {
-        let held = control.hazards.holding(|token| places.contains(&Place::of(token)));
-        let mut control = self.outlast(control, &held);
-        let mut round = 0;
-        for place in places {
-            // Another thread may still be waiting for a copy through a window of the region.
-            while control.ledger(*place).windows > 0 {
-                drop(control);
-                pause(round);
-                round = round.saturating_add(1);
-                control = self.lock();
-            }
-            if let Some(entry) = self.table.entry(*place) {
-                self.recycle(&mut control, *place, entry);
-            }
+    fn settle<'a>(&'a self, control: MutexGuard<'a, Control>, closed: &[(Place, &Entry)]) {
+        let closing = |token| closed.iter().any(|(place, _)| *place == Place::of(token));
+        let mut control = self.outlast(control, closing);
+        for (place, entry) in closed {
+            control = self.free(control, *place, entry);
         }
+    }
+
+    /// Nothing is under way through a token that is dead and in no list: free its slot.
+    fn free<'a>(
+        &'a self,
+        mut control: MutexGuard<'a, Control>,
+        place: Place,
+        entry: &Entry,
+    ) -> MutexGuard<'a, Control> {
+        let mut round = 0;
+        // Another thread may still be waiting for a copy through a window of the region.
+        while !entry.head().is_window() && control.ledger(place).windows > 0 {
+            drop(control);
+            pause(round);
+            round = round.saturating_add(1);
+            control = self.lock();
+        }
+        self.recycle(&mut control, place, entry);
+        control
     }
 
     /// A dead token's slot waits for its next use; a standing window keeps it.
     fn recycle(&self, control: &mut Control, place: Place, entry: &Entry) {
         self.review_end(control, place, entry);
-        if entry.head().is_window() {
+        let head = entry.head();
+        if head.is_window() {
             control.window_gone(Place::of(entry.region()));
-            if entry.head().is_standing() {
+            if head.is_standing() {
                 entry.rest();
                 return;
             }
@@ -372,22 +381,14 @@ impl Memory {
         }
     }
 
-    /// Wait until nothing is under way through a token that is dead.
-    fn wait_for<'a>(
-        &'a self,
-        control: MutexGuard<'a, Control>,
-        token: Token,
-    ) -> MutexGuard<'a, Control> {
-        let held = control.hazards.holding(|announced| announced == token);
-        self.outlast(control, &held)
-    }
-
-    /// Wait for guards, without holding the mutex.
+    /// Wait until nothing is under way through tokens that are dead, without holding the mutex
+    /// meanwhile.
     fn outlast<'a>(
         &'a self,
         control: MutexGuard<'a, Control>,
-        held: &[Held],
+        is_closing: impl Fn(Token) -> bool,
     ) -> MutexGuard<'a, Control> {
+        let held = control.hazards.holding(is_closing);
         if held.is_empty() {
             return control;
         }
@@ -398,7 +399,7 @@ impl Memory {
 
     /// The object that a token names, if it is open (or reserved, or standing) and of the kind
     /// wanted.
-    fn named(&self, token: Token, kind: impl Fn(Head) -> bool) -> Option<(&Entry, Head, Facts)> {
+    fn named(&self, token: Token, kind: impl Fn(Head) -> bool) -> Option<(&Entry, Head)> {
         let entry = self.table.entry(Place::of(token))?;
         let head = entry.head();
         let open = match head.state() {
@@ -406,7 +407,7 @@ impl Memory {
             State::Dead => head.is_standing(),
             State::Unused => false,
         };
-        (head.token() == token && open && kind(head)).then(|| (entry, head, entry.facts()))
+        (head.token() == token && open && kind(head)).then_some((entry, head))
     }
 
     fn count(&self, control: &mut Control, place: Place, region: Token) -> Counts {
@@ -429,7 +430,7 @@ impl Memory {
         now: Nanoseconds,
     ) -> DeregisterError {
         let entry = self.table.entry(Place::of(token));
-        let scope = entry.map(Entry::scope);
+        let scope = entry.map(|entry| entry.scope(entry.head()));
         let actor = scope.unwrap_or(Scope::Domain(DomainId(0))).actor();
         let denial = self.closed(control, &close_access(token, actor), now);
         DeregisterError::NotLive(denial)
@@ -454,7 +455,7 @@ impl Memory {
         if let Some(named) = denial.named
             && matches!(named.state, crate::NamedState::Dead { .. })
         {
-            drop(self.wait_for(control, access.token));
+            drop(self.outlast(control, |token| token == access.token));
         }
         denial
     }

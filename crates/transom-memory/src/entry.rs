@@ -49,19 +49,29 @@ const STATE: u64 = UNUSED | RESERVED | DEAD;
 const TOKEN_SHIFT: u32 = 32;
 
 /// Which of the three scopes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum ScopeKind {
     Domain,
     QueuePair,
     Connection,
 }
 
+impl ScopeKind {
+    pub(crate) fn of(scope: &Scope) -> ScopeKind {
+        match scope {
+            Scope::Domain(_) => ScopeKind::Domain,
+            Scope::QueuePair(..) => ScopeKind::QueuePair,
+            Scope::Connection(..) => ScopeKind::Connection,
+        }
+    }
+}
+
 impl Head {
     pub(crate) fn new(token: Token, rights: Rights, scope: &Scope, window: bool) -> Head {
-        let kind = match scope {
-            Scope::Domain(_) => OF_DOMAIN,
-            Scope::QueuePair(..) => OF_QUEUE_PAIR,
-            Scope::Connection(..) => OF_CONNECTION,
+        let kind = match ScopeKind::of(scope) {
+            ScopeKind::Domain => OF_DOMAIN,
+            ScopeKind::QueuePair => OF_QUEUE_PAIR,
+            ScopeKind::Connection => OF_CONNECTION,
         };
         let window = if window { WINDOW } else { 0 };
         Head(u64::from(token.0) << TOKEN_SHIFT | u64::from(rights.0) | kind | window)
@@ -187,11 +197,7 @@ pub(crate) struct Facts {
 
 impl Facts {
     pub(crate) fn scope(&self, kind: ScopeKind) -> Scope {
-        match kind {
-            ScopeKind::Domain => Scope::Domain(self.domain),
-            ScopeKind::QueuePair => Scope::QueuePair(self.domain, QueuePairId(self.who as u32)),
-            ScopeKind::Connection => Scope::Connection(self.domain, connection_of(self.who)),
-        }
+        scope_of(kind, self.domain, self.who)
     }
 
     /// The word that `who` holds for a scope.
@@ -201,6 +207,14 @@ impl Facts {
             Scope::QueuePair(_, queue_pair) => u64::from(queue_pair.0),
             Scope::Connection(_, connection) => connection_word(connection),
         }
+    }
+}
+
+fn scope_of(kind: ScopeKind, domain: DomainId, who: u64) -> Scope {
+    match kind {
+        ScopeKind::Domain => Scope::Domain(domain),
+        ScopeKind::QueuePair => Scope::QueuePair(domain, QueuePairId(who as u32)),
+        ScopeKind::Connection => Scope::Connection(domain, connection_of(who)),
     }
 }
 
@@ -307,9 +321,9 @@ impl Entry {
         }
     }
 
-    /// To whom the token is open.
-    pub(crate) fn scope(&self) -> Scope {
-        self.facts().scope(self.head().scope_kind())
+    /// To whom the token is open. `head`: this entry's.
+    pub(crate) fn scope(&self, head: Head) -> Scope {
+        scope_of(head.scope_kind(), self.domain(), self.who())
     }
 
     /// Fill the slot. No reader may be left that saw what it named before as live.
@@ -375,8 +389,13 @@ impl Entry {
 
     fn die(&self, now: u64, dead: impl Fn(Head) -> Head) {
         self.since.store(now, Ordering::Relaxed);
-        // An activation may come in between: the loop makes the death win.
         let mut head = self.head();
+        if head.state() == State::Live {
+            // Activations race for reserved heads only: the control path alone changes a live one.
+            self.head.store(dead(head).0, Ordering::Release);
+            return;
+        }
+        // An activation may come in between: the loop makes the death win.
         loop {
             match self.head.compare_exchange(
                 head.0,

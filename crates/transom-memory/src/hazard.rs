@@ -105,15 +105,13 @@ impl Hazards {
     /// everything. Does not wait.
     pub(crate) fn holding(&self, is_closing: impl Fn(Token) -> bool) -> Vec<Held> {
         fence(Ordering::SeqCst);
-        let mut held = Vec::new();
-        for cell in &self.cells {
+        let held = |cell: &Arc<Cell>| {
             let value = cell.announced.load(Ordering::Acquire);
             let token = token_of(value);
-            if value != 0 && (token == EVERYTHING || is_closing(token)) {
-                held.push(Held { cell: Arc::clone(cell), value });
-            }
-        }
-        held
+            let waited_for = value != 0 && (token == EVERYTHING || is_closing(token));
+            waited_for.then(|| Held { cell: Arc::clone(cell), value })
+        };
+        self.cells.iter().filter_map(held).collect()
     }
 
     /// How many lanes have announced a token that `belongs` names.

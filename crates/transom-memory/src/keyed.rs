@@ -123,7 +123,7 @@ impl Memory {
                     return true;
                 }
                 State::Live => {
-                    self.close_window(control, place, entry, CloseReason::Invalidated, now);
+                    self.close_alone(control, place, entry, CloseReason::Invalidated, now);
                 }
                 // Another thread's close waits for a copy.
                 State::Dead | State::Unused => {

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
+use crate::entry::{Facts, ScopeKind};
 use crate::hazard::Hazards;
 use crate::table::{boxed, of_hash_table};
 use crate::token::{CHUNK, Cycle, DIRECTORY, Issuer, Place};
-use crate::{ConnectionId, Name, QueuePairId, Review, Scope, Token};
+use crate::{Name, Review, Scope, Token};
 
 /// A place in a doubly linked list.
 #[derive(Clone, Copy, Debug)]
@@ -45,21 +46,23 @@ impl Ledger {
     }
 }
 
-/// The owner of the tokens that a list holds.
+/// The owner of the tokens that a list holds: a queue pair or a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Owner {
-    QueuePair(QueuePairId),
-    Connection(ConnectionId),
+pub(crate) struct Owner {
+    kind: ScopeKind,
+    /// [`Facts::who`].
+    who: u64,
 }
 
 impl Owner {
     /// A domain keeps no list: it ends with its table.
+    #[inline]
+    pub(crate) fn new(kind: ScopeKind, who: u64) -> Option<Owner> {
+        (kind != ScopeKind::Domain).then_some(Owner { kind, who })
+    }
+
     pub(crate) fn of(scope: &Scope) -> Option<Owner> {
-        match *scope {
-            Scope::Domain(_) => None,
-            Scope::QueuePair(_, queue_pair) => Some(Owner::QueuePair(queue_pair)),
-            Scope::Connection(_, connection) => Some(Owner::Connection(connection)),
-        }
+        Owner::new(ScopeKind::of(scope), Facts::who(scope))
     }
 }
 
@@ -90,6 +93,14 @@ impl Hasher for Mix {
 /// checks in a large table miss fewer pages of the page table (a third less time when checks
 /// overlap).
 const HALF: usize = CHUNK / 2;
+/// The half chunks of a full directory.
+const HALVES: usize = 2 * DIRECTORY;
+
+/// The half chunk of a place, counted through the directory.
+#[inline]
+fn half_of(place: Place) -> usize {
+    place.0 as usize / HALF % HALVES
+}
 
 /// Everything behind the control mutex.
 #[derive(Debug)]
@@ -100,8 +111,8 @@ pub(crate) struct Control {
     pub(crate) review: Option<Review>,
     /// Names of those tokens that have one, until their slots are used again.
     pub(crate) names: HashMap<Place, (Token, Name), BuildHasherDefault<Mix>>,
-    /// Directory position to index in `halves`.
-    index: Box<[u16; DIRECTORY]>,
+    /// For each half of each directory position its index in `halves`.
+    index: Box<[u16; HALVES]>,
     halves: Vec<Box<[Ledger; HALF]>>,
     /// The youngest token of each owner that has one, but for `recent`.
     owners: HashMap<Owner, Place, BuildHasherDefault<Mix>>,
@@ -119,7 +130,7 @@ impl Control {
             hazards: Hazards::default(),
             review: None,
             names: HashMap::default(),
-            index: Box::new([0; DIRECTORY]),
+            index: Box::new([0; HALVES]),
             halves: Vec::new(),
             owners: HashMap::default(),
             recent: None,
@@ -130,8 +141,8 @@ impl Control {
     /// Books for a new chunk.
     pub(crate) fn add_chunk(&mut self, position: usize) {
         let mut cycles = self.issuer.add_chunk(position).into_iter();
-        self.index[position] = self.halves.len() as u16;
-        for _ in 0..CHUNK / HALF {
+        for half in 0..CHUNK / HALF {
+            self.index[half_of(Place::new(position, half * HALF))] = self.halves.len() as u16;
             // As many as a chunk has slots.
             let half = boxed(|| Ledger::new(cycles.next().unwrap_or_default()));
             self.halves.extend(half);
@@ -142,8 +153,8 @@ impl Control {
     /// the table before.
     #[inline]
     pub(crate) fn ledger(&mut self, place: Place) -> &mut Ledger {
-        let half = usize::from(self.index[place.position()]);
-        &mut self.halves[half + place.slot() / HALF][place.slot() % HALF]
+        let half = usize::from(self.index[half_of(place)]);
+        &mut self.halves[half][place.slot() % HALF]
     }
 
     /// The youngest token of an owner, for change: the owner becomes the recent one.
@@ -164,57 +175,62 @@ impl Control {
         self.youngest = self.owners.remove(&owner).unwrap_or(Place::NONE);
     }
 
-    /// Enter a token in the list of its owner.
-    pub(crate) fn join(&mut self, place: Place, scope: &Scope) {
-        let Some(owner) = Owner::of(scope) else { return };
-        let first = std::mem::replace(self.youngest_mut(owner), place);
-        self.ledger(place).fellow = Links { before: Place::NONE, after: first };
-        if first != Place::NONE {
-            self.ledger(first).fellow.before = place;
+    /// Enter a new token in the lists that it belongs to: its owner's, and a window in that of its
+    /// region, which counts it.
+    #[inline]
+    pub(crate) fn enter(&mut self, place: Place, owner: Option<Owner>, region: Option<Place>) {
+        if owner.is_none() && region.is_none() {
+            return;
+        }
+        let (mut fellow, mut sibling) = (ALONE, ALONE);
+        if let Some(owner) = owner {
+            fellow.after = std::mem::replace(self.youngest_mut(owner), place);
+        }
+        if let Some(region) = region {
+            let ledger = self.ledger(region);
+            ledger.windows += 1;
+            sibling.after = std::mem::replace(&mut ledger.first_window, place);
+        }
+        let own = self.ledger(place);
+        (own.fellow, own.sibling) = (fellow, sibling);
+        if fellow.after != Place::NONE {
+            self.ledger(fellow.after).fellow.before = place;
+        }
+        if sibling.after != Place::NONE {
+            self.ledger(sibling.after).sibling.before = place;
         }
     }
 
-    /// Take it out again.
-    pub(crate) fn leave(&mut self, place: Place, scope: &Scope) {
-        let Some(owner) = Owner::of(scope) else { return };
-        let Links { before, after } = std::mem::replace(&mut self.ledger(place).fellow, ALONE);
-        if after != Place::NONE {
-            self.ledger(after).fellow.before = before;
+    /// Take it out again. A window still counts until [`Control::window_gone`].
+    #[inline]
+    pub(crate) fn leave(&mut self, place: Place, owner: Option<Owner>, region: Option<Place>) {
+        if owner.is_none() && region.is_none() {
+            return;
         }
-        if before != Place::NONE {
-            self.ledger(before).fellow.after = after;
-        } else {
-            *self.youngest_mut(owner) = after;
+        let own = self.ledger(place);
+        let fellow = std::mem::replace(&mut own.fellow, ALONE);
+        let sibling = std::mem::replace(&mut own.sibling, ALONE);
+        if fellow.after != Place::NONE {
+            self.ledger(fellow.after).fellow.before = fellow.before;
+        }
+        if fellow.before != Place::NONE {
+            self.ledger(fellow.before).fellow.after = fellow.after;
+        } else if let Some(owner) = owner {
+            *self.youngest_mut(owner) = fellow.after;
+        }
+        if sibling.after != Place::NONE {
+            self.ledger(sibling.after).sibling.before = sibling.before;
+        }
+        if sibling.before != Place::NONE {
+            self.ledger(sibling.before).sibling.after = sibling.after;
+        } else if let Some(region) = region {
+            self.ledger(region).first_window = sibling.after;
         }
     }
 
     /// The youngest token of an owner. A window is younger than its region.
     pub(crate) fn youngest(&mut self, owner: Owner) -> Option<Place> {
         Some(*self.youngest_mut(owner)).filter(|place| *place != Place::NONE)
-    }
-
-    /// Count a window of a region and enter it in its list.
-    pub(crate) fn add_window(&mut self, region: Place, window: Place) {
-        let ledger = self.ledger(region);
-        ledger.windows += 1;
-        let first = std::mem::replace(&mut ledger.first_window, window);
-        self.ledger(window).sibling = Links { before: Place::NONE, after: first };
-        if first != Place::NONE {
-            self.ledger(first).sibling.before = window;
-        }
-    }
-
-    /// Take it out of the list. The window still counts until [`Control::window_gone`].
-    pub(crate) fn drop_window(&mut self, region: Place, window: Place) {
-        let Links { before, after } = std::mem::replace(&mut self.ledger(window).sibling, ALONE);
-        if after != Place::NONE {
-            self.ledger(after).sibling.before = before;
-        }
-        if before != Place::NONE {
-            self.ledger(before).sibling.after = after;
-        } else {
-            self.ledger(region).first_window = after;
-        }
     }
 
     /// Nothing is under way through one of the region's windows any more.
@@ -240,7 +256,7 @@ impl Control {
         names
             + self.issuer.bytes()
             + self.hazards.bytes()
-            + DIRECTORY * size_of::<u16>()
+            + HALVES * size_of::<u16>()
             + self.halves.len() * HALF * size_of::<Ledger>()
             + owners
     }
@@ -249,6 +265,7 @@ impl Control {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{ConnectionId, DomainId, QueuePairId};
     use std::collections::HashSet;
     use std::hash::BuildHasher;
 
@@ -259,14 +276,14 @@ mod tests {
         let mut control = Control::new(Issuer::new([1; 32], 1));
         let position = control.issuer.wants_chunk().unwrap();
         control.add_chunk(position);
-        let scope = |n| Scope::QueuePair(crate::DomainId(1), QueuePairId(n));
+        let owner = |n| Owner::of(&Scope::QueuePair(DomainId(1), QueuePairId(n)));
         let place = |n| Place::new(position, n);
         for slot in 0..9 {
-            control.join(place(slot), &scope(slot as u32 % 3));
+            control.enter(place(slot), owner(slot as u32 % 3), None);
         }
         let all = |control: &mut Control, n: u32| {
             let mut found = Vec::new();
-            let mut next = control.youngest(Owner::QueuePair(QueuePairId(n)));
+            let mut next = control.youngest(owner(n).unwrap());
             while let Some(place) = next {
                 found.push(place.slot());
                 let after = control.ledger(place).fellow.after;
@@ -279,11 +296,11 @@ mod tests {
         }
         // The youngest, the one in the middle, the oldest.
         for (slot, left) in [(6, [3, 0].as_slice()), (4, &[7, 1]), (2, &[8, 5])] {
-            control.leave(place(slot), &scope(slot as u32 % 3));
+            control.leave(place(slot), owner(slot as u32 % 3), None);
             assert_eq!(all(&mut control, slot as u32 % 3), left);
         }
         for slot in [0, 1, 3, 5, 7, 8] {
-            control.leave(place(slot), &scope(slot as u32 % 3));
+            control.leave(place(slot), owner(slot as u32 % 3), None);
         }
         for n in 0..3 {
             assert_eq!(all(&mut control, n), [0_usize; 0]);
@@ -298,12 +315,14 @@ mod tests {
             .flat_map(|n| {
                 let connection = ConnectionId { number: n, epoch: 1 };
                 let later = ConnectionId { number: n, epoch: 2 };
-                let owners = [
-                    Owner::QueuePair(QueuePairId(n)),
-                    Owner::QueuePair(QueuePairId(n << 12)),
-                    Owner::Connection(connection),
-                    Owner::Connection(later),
+                let domain = DomainId(1);
+                let scopes = [
+                    Scope::QueuePair(domain, QueuePairId(n)),
+                    Scope::QueuePair(domain, QueuePairId(n << 12)),
+                    Scope::Connection(domain, connection),
+                    Scope::Connection(domain, later),
                 ];
+                let owners = scopes.map(|scope| Owner::of(&scope).unwrap());
                 owners.map(|owner| BuildHasherDefault::<Mix>::default().hash_one(owner))
             })
             .collect();

@@ -7,7 +7,7 @@ use crate::entry::{Entry, Facts, Head, State};
 use crate::grant::{LARGEST_GRANT, Lane, Pass};
 use crate::hazard::EVERYTHING;
 use crate::judge::judge;
-use crate::ledger::Control;
+use crate::ledger::{Control, Owner};
 use crate::range::{Fit, fit, wraps};
 use crate::segments::{Layout, Lists};
 use crate::table::Table;
@@ -266,7 +266,7 @@ impl Memory {
         let (place, token) = self.draw(&mut control).ok_or(RegisterError::Exhausted)?;
         let head = Head::new(token, registration.rights, &registration.scope, false);
         self.fill(place, head, registration, layout, length);
-        control.join(place, &registration.scope);
+        control.enter(place, Owner::of(&registration.scope), None);
         Ok(token)
     }
 
@@ -319,7 +319,7 @@ impl Memory {
             let head = head.with_counted(self.counters.is_some());
             entry.publish(head.in_state(State::Reserved), &facts);
         }
-        control.join(place, &scope);
+        control.enter(place, Owner::of(&scope), None);
         Ok(token)
     }
 
@@ -425,29 +425,21 @@ impl Memory {
         if !Rights::REMOTE.contains(window.rights) {
             return Err(BindError::LocalRights);
         }
-        let entry = self.table.entry(Place::of(window.region));
-        let (head, facts) = match entry.map(|entry| (entry.head(), entry.facts())) {
-            Some((head, facts))
-                if head.token() == window.region
-                    && head.state() == State::Live
-                    && !head.is_window() =>
-            {
-                (head, facts)
-            }
-            seen => {
-                let access = window.access();
-                let denial = self.explain(control, &access, Rule::LiveToken, seen, now);
-                return Err(BindError::Region(denial));
-            }
+        let named = self.table.entry(Place::of(window.region)).map(|entry| (entry, entry.head()));
+        let region = |(_, head): &(&Entry, Head)| head.is_live(window.region) && !head.is_window();
+        let Some((entry, head)) = named.filter(region) else {
+            let seen = named.map(|(entry, head)| (head, entry.facts()));
+            let denial = self.explain(control, &window.access(), Rule::LiveToken, seen, now);
+            return Err(BindError::Region(denial));
         };
-        if facts.domain != window.domain || window.scope.domain() != window.domain {
+        if entry.domain() != window.domain || window.scope.domain() != window.domain {
             return Err(BindError::Domain);
         }
-        if !facts.scope(head.scope_kind()).covers(&window.scope) {
+        if !entry.scope(head).covers(&window.scope) {
             return Err(BindError::Scope);
         }
         let mut deny = |rule, wanted| {
-            let seen = Some((head, facts));
+            let seen = Some((head, entry.facts()));
             let mut denial = self.explain(control, &window.access(), rule, seen, now);
             denial.wanted = wanted;
             denial
@@ -459,17 +451,16 @@ impl Memory {
         if writes && !head.rights().contains(Rights::LOCAL_WRITE) {
             return Err(BindError::Right(deny(Rule::Right, Rights::LOCAL_WRITE)));
         }
-        match fit(facts.base, facts.length, window.base, window.length) {
-            Fit::Inside(_) => {}
+        let skip = match fit(entry.base(), entry.length(), window.base, window.length) {
+            Fit::Inside(skip) => skip,
             Fit::Wraps => return Err(BindError::Bounds(deny(Rule::Wrap, Rights::BIND))),
             Fit::Outside => return Err(BindError::Bounds(deny(Rule::Bounds, Rights::BIND))),
-        }
-        let skip = window.base - facts.base;
+        };
         let facts = Facts {
             base: window.base,
             length: window.length,
             // A list's number stays what it is; the offset finds the bytes in it.
-            host: if head.is_many() { facts.host } else { facts.host + skip },
+            host: if head.is_many() { entry.host() } else { entry.host() + skip },
             who: Facts::who(&window.scope),
             domain: window.domain,
             region: window.region,
@@ -491,8 +482,8 @@ impl Memory {
             entry.begin(now);
             entry.publish(head, facts);
         }
-        control.join(place, &facts.scope(head.scope_kind()));
-        control.add_window(Place::of(facts.region), place);
+        let owner = Owner::new(head.scope_kind(), facts.who);
+        control.enter(place, owner, Some(Place::of(facts.region)));
     }
 
     /// Second half of Bind: access begins. `false` if the reservation is gone.
@@ -516,15 +507,22 @@ impl Memory {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new token and its place.
-    pub(crate) fn draw(&self, control: &mut Control) -> Option<(Place, Token)> {
-        if let Some(position) = control.issuer.wants_chunk()
-            && self.table.add_chunk(position)
-        {
+    /// Make a chunk of slots at a position of the directory.
+    #[cold]
+    #[inline(never)]
+    fn grow(&self, control: &mut Control, position: usize) {
+        if self.table.add_chunk(position) {
             control.add_chunk(position);
             if let Some(counters) = &self.counters {
                 counters.add_chunk(position);
             }
+        }
+    }
+
+    /// A new token and its place.
+    pub(crate) fn draw(&self, control: &mut Control) -> Option<(Place, Token)> {
+        if let Some(position) = control.issuer.wants_chunk() {
+            self.grow(control, position);
         }
         let place = control.issuer.take()?;
         let token = Issuer::issue(place, &mut control.ledger(place).cycle);

@@ -30,6 +30,7 @@ impl Random {
     }
 
     /// The next word.
+    #[inline]
     pub(crate) fn word(&mut self) -> u32 {
         if self.used == self.block.len() {
             self.refill();
@@ -51,6 +52,8 @@ impl Random {
         }
     }
 
+    #[cold]
+    #[inline(never)]
     fn refill(&mut self) {
         let mut x = self.state;
         for _ in 0..10 {

@@ -150,10 +150,9 @@ impl Issuer {
         if self.free.len() <= QUARANTINE {
             return None;
         }
-        // The slot drawn changes places with the oldest, which stays in the older half.
+        // The oldest takes the place of the slot drawn, and stays in the older half.
         let drawn = self.random.below((self.free.len() / 2) as u32);
-        self.free.swap(0, drawn as usize);
-        self.free.pop_front()
+        self.free.swap_remove_front(drawn as usize)
     }
 
     /// A slot waits for its next use.
