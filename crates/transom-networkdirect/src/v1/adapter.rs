@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, Weak};
 
-use transom_engine::{Status, dialect};
+use transom_engine::{Status, dialect, raw};
 use transom_memory::{Rights, Token};
 
 use super::{Cancel, CompletionQueue, Connector, Listen, Space, Window, overlapped_result};
@@ -34,9 +34,21 @@ pub(crate) struct Adapter {
     pub(crate) regions: Mutex<Regions>,
     /// Windows by the tokens of their Binds, for the news that a peer has invalidated one.
     pub(crate) windows: Mutex<HashMap<u32, Weak<Window>>>,
+    pub(crate) strict: Strict,
     /// The objects that have overlapped requests on the file.
     children: Mutex<Vec<Weak<dyn Cancel>>>,
     _alive: Alive,
+}
+
+/// What the environment has version 1 be strict about. Neither is needed for anything to work.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Strict {
+    /// An endpoint has one bound window at a time, as one sentence of the interface has it (ND1
+    /// 15.1).
+    pub(crate) one_window: bool,
+    /// The passive side of a connection speaks when it has received, as hardware with iWARP wants
+    /// it (ND1 C-7).
+    pub(crate) speak_first: bool,
 }
 
 /// Registrations by handle. A handle carries the local token in its lower half, so that a list
@@ -113,6 +125,8 @@ impl Adapter {
     pub(crate) fn open(address: IpAddr) -> Result<Arc<Adapter>, i32> {
         let nic = Nic::open(address, &dialect::ND1).map_err(nd1)?;
         let (file, handle) = File::open().ok_or(ND_INSUFFICIENT_RESOURCES)?;
+        let raw::Environment { nd1_one_window, nd1_speak_first, .. } = raw::Environment::read();
+        let strict = Strict { one_window: nd1_one_window, speak_first: nd1_speak_first };
         Ok(Arc::new(Adapter {
             nic,
             address,
@@ -120,6 +134,7 @@ impl Adapter {
             handle,
             regions: Mutex::default(),
             windows: Mutex::default(),
+            strict,
             children: Mutex::default(),
             _alive: Alive::new(),
         }))

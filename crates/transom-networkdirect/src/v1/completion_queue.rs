@@ -44,7 +44,11 @@ impl Inner {
             *last = self.endpoints.get(&completion.queue_pair.0).and_then(Weak::upgrade);
         }
         if let Some(endpoint) = last {
-            endpoint.raw.retrieved(completion.kind == CompletionKind::Receive);
+            let receive = completion.kind == CompletionKind::Receive;
+            endpoint.raw.retrieved(receive);
+            if receive {
+                endpoint.heard(); // one that failed has ended the connection
+            }
         }
     }
 }

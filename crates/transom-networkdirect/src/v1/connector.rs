@@ -196,6 +196,7 @@ impl Connector {
         let private = private_data(private, private_length, limit, ND_BUFFER_OVERFLOW)?;
         let limits = endpoint.limits;
         self.begin(overlapped, |sink| {
+            endpoint.accepts(); // before a message can be retrieved
             self.raw.accept(&endpoint.raw, limits, &private, sink)?;
             self.agreed();
             Ok(())

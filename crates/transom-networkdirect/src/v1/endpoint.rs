@@ -2,8 +2,8 @@
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 
 use transom_engine::raw::{self, WindowError};
 use transom_engine::{Data, Flags, Operation, QueuePairState, Request, Sge};
@@ -32,6 +32,10 @@ pub(crate) struct Endpoint {
     pub(crate) limits: ReadLimits,
     /// Reads that it may have under way, as agreed.
     reads: AtomicU32,
+    /// It has accepted, and no message has been retrieved: not to speak yet (ND1 C-7).
+    listens: AtomicBool,
+    /// The window that was bound here last, where only one may be at a time (ND1 15.1).
+    window: Mutex<Weak<Window>>,
     /// Kept alive while results may arrive.
     _queues: [Arc<CompletionQueue>; 2],
     _alive: Alive,
@@ -135,7 +139,18 @@ impl Endpoint {
         let reads = AtomicU32::new(limits.outbound);
         let (adapter, _queues) = (adapter.clone(), [inbound.clone(), outbound.clone()]);
         let _alive = Alive::new();
-        let endpoint = Arc::new(Endpoint { adapter, raw, number, limits, reads, _queues, _alive });
+        let (listens, window) = (AtomicBool::new(false), Mutex::default());
+        let endpoint = Arc::new(Endpoint {
+            adapter,
+            raw,
+            number,
+            limits,
+            reads,
+            listens,
+            window,
+            _queues,
+            _alive,
+        });
         inbound.serve(number, &endpoint);
         if !Arc::ptr_eq(&inbound, &outbound) {
             outbound.serve(number, &endpoint);
@@ -146,6 +161,25 @@ impl Endpoint {
     /// The read limits are agreed (ND1 C-1).
     pub(crate) fn agreed(&self, limits: ReadLimits) {
         self.reads.store(limits.outbound, Ordering::Relaxed);
+    }
+
+    /// It accepts a connection (ND1 C-7).
+    pub(crate) fn accepts(&self) {
+        self.listens.store(self.adapter.strict.speak_first, Ordering::Relaxed);
+    }
+
+    /// The program has retrieved a message of its peer.
+    pub(crate) fn heard(&self) {
+        if self.adapter.strict.speak_first {
+            self.listens.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a request to the peer may be posted (ND1 C-7).
+    fn may_speak(&self) -> Result<(), i32> {
+        let early =
+            self.listens.load(Ordering::Relaxed) && self.raw.state() == QueuePairState::Connected;
+        if early { Err(ND_INVALID_DEVICE_STATE) } else { Ok(()) }
     }
 
     fn flush(self: &Arc<Self>) -> Outcome {
@@ -183,6 +217,7 @@ impl Endpoint {
             return Err(ND_INVALID_PARAMETER_1);
         }
         let list = list.many(count).ok_or(ND_INVALID_PARAMETER_2)?;
+        self.may_speak()?;
         let inline = list.iter().any(|sge| sge.region == 0 && sge.length > 0);
         let in_place = engine_list(list);
         if !inline || in_place == Err(ND_DATA_OVERRUN) {
@@ -278,12 +313,21 @@ impl Endpoint {
         let rights =
             pick(OP_ALLOW_READ, Rights::REMOTE_READ) | pick(OP_ALLOW_WRITE, Rights::REMOTE_WRITE);
         let spec = raw::Window { region, base, length, rights };
+        let mut only = self.adapter.strict.one_window.then(|| lock(&self.window));
+        if let Some(last) = only.as_ref().and_then(|last| last.upgrade())
+            && last.is_bound_on(self.number)
+        {
+            return Err(ND_INVALID_DEVICE_STATE); // ND1 15.1
+        }
         let token = window.bind(self.number, || {
             let reserved = self.raw.reserve_window(&spec).map_err(|error| bind_error(&error))?;
             let window = reserved.token();
             self.post(result, Operation::Bind { window }, flags, Data::Sges(&[]))?;
             Ok(reserved.posted())
         })?;
+        if let Some(last) = &mut only {
+            **last = Arc::downgrade(&window);
+        }
         descriptor.put(NdMwDescriptor {
             base: base.to_be(),
             length: length.to_be(),
@@ -325,6 +369,7 @@ impl Endpoint {
         }
         let (token, address) = remote(descriptor, offset);
         let list = registered(list, count)?;
+        self.may_speak()?;
         if self.reads.load(Ordering::Relaxed) == 0 && self.raw.state() == QueuePairState::Connected
         {
             return Err(ND_INVALID_DEVICE_REQUEST); // ND1 RW-5

@@ -67,6 +67,13 @@ impl Window {
         }
     }
 
+    /// Whether it is bound on `endpoint`: from the call of Bind to that of Invalidate, or to its end
+    /// by the peer.
+    pub(crate) fn is_bound_on(&self, endpoint: QueuePairId) -> bool {
+        let bound = lock(&self.state).bound;
+        bound.is_some_and(|(token, on)| on == endpoint && self.adapter.nic.raw.is_open(token))
+    }
+
     /// Bind it on `endpoint` with what `make` makes.
     pub(crate) fn bind(
         self: &Arc<Self>,

@@ -58,6 +58,20 @@ cases!("traffic":
     nd2_5_5_a_every_use_of_a_region = "rights",
 );
 
+cases!("tuning":
+    nd2_c29_a_completion_queue_is_resized_and_loses_nothing = "resize",
+    nd2_2_7_a_shared_queue_changes_its_depth = "depth",
+    nd2_2_7_a_shared_queue_changes_its_threshold = "threshold",
+    nd2_2_6_queues_tell_the_affinity_that_was_asked_for = "affinity",
+);
+
+cases!("addresses":
+    nd2_6_3_connections_of_version_2_over_ipv6 = "version_2",
+    nd2_6_3_connections_of_version_1_over_ipv6 = "version_1",
+    nd2_6_3_the_address_that_leads_to_a_peer = "resolve",
+    nd2_6_3_a_flush_unloads_nothing_that_is_in_use = "flush",
+);
+
 cases!("states":
     nd2_4_1_every_post_in_every_state = "posts",
     nd2_4_7_3_every_call_in_every_state = "connectors",

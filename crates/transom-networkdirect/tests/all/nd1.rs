@@ -253,3 +253,22 @@ fn four_processes_connect_to_each_other_head_to_head() {
 fn random_sequences_of_calls_keep_every_promise() {
     run(program("sequences"), &[], &[]);
 }
+
+/// By the environment, and not without it.
+#[test]
+fn nd1_15_1_an_endpoint_has_one_window_where_that_is_asked_for() {
+    let strict = ("TRANSOM_ND1_ONE_WINDOW", "1");
+    for path in ["tcp", "auto"] {
+        run(program("nd1_strict"), &["one_window"], &[strict, ("TRANSOM_PATH", path)]);
+    }
+    run(program("nd1_strict"), &["any_windows"], &[("TRANSOM_ND1_SPEAK_FIRST", "0")]);
+}
+
+#[test]
+fn nd1_c7_the_passive_side_listens_first_where_that_is_asked_for() {
+    let strict = ("TRANSOM_ND1_SPEAK_FIRST", "1");
+    for path in ["tcp", "auto"] {
+        run(program("nd1_strict"), &["speak_first"], &[strict, ("TRANSOM_PATH", path)]);
+    }
+    run(program("nd1_strict"), &["speak"], &[("TRANSOM_ND1_ONE_WINDOW", "0")]);
+}

@@ -12,6 +12,8 @@
 //! | `TRANSOM_CAPTURE_SIZE` | bytes of a file (`64M`), of which there are several then | one file |
 //! | `TRANSOM_CAPTURE_FILES` | how many files are kept | 4, if their size is limited |
 //! | `TRANSOM_EXPLAIN` | anything but `0`: fronts in C and C++ print each refusal on standard error | quiet |
+//! | `TRANSOM_ND1_ONE_WINDOW` | anything but `0`: a version 1 endpoint has one bound window at a time | as many as are bound |
+//! | `TRANSOM_ND1_SPEAK_FIRST` | anything but `0`: the passive side of a version 1 connection is refused requests until it has received | it may speak first |
 
 use std::ffi::OsString;
 
@@ -40,6 +42,10 @@ pub struct Environment {
     pub capture: Option<CaptureOptions>,
     /// Print each refusal on standard error.
     pub explain: bool,
+    /// A NetworkDirect 1 endpoint has one bound window at a time (ND1 15.1).
+    pub nd1_one_window: bool,
+    /// The passive side of a NetworkDirect 1 connection may not speak first (ND1 C-7).
+    pub nd1_speak_first: bool,
 }
 
 impl Environment {
@@ -64,6 +70,8 @@ impl Environment {
             ledger: ledger(value("TRANSOM_LEDGER")),
             capture: capture(&value),
             explain: is_on(value("TRANSOM_EXPLAIN")),
+            nd1_one_window: is_on(value("TRANSOM_ND1_ONE_WINDOW")),
+            nd1_speak_first: is_on(value("TRANSOM_ND1_SPEAK_FIRST")),
         }
     }
 }
@@ -220,10 +228,14 @@ mod tests {
     }
 
     #[test]
-    fn explanations_and_inspection_are_on_unless_the_value_is_0() {
+    fn what_is_asked_for_by_any_word_is_on_unless_that_is_0() {
         for (value, on) in [("1", true), ("yes", true), ("0", false)] {
             assert_eq!(of("TRANSOM_EXPLAIN", value).explain, on, "{value}");
             assert_eq!(of("TRANSOM_INSPECT", value).inspect, on, "{value}");
+            let one_window = of("TRANSOM_ND1_ONE_WINDOW", value);
+            let speak_first = of("TRANSOM_ND1_SPEAK_FIRST", value);
+            assert_eq!((one_window.nd1_one_window, one_window.nd1_speak_first), (on, false));
+            assert_eq!((speak_first.nd1_one_window, speak_first.nd1_speak_first), (false, on));
         }
     }
 }
