@@ -83,18 +83,19 @@ impl Cq {
     /// Add a batch, and fire once. An empty batch fires nothing.
     pub(crate) fn add_all(
         self: &Arc<Cq>,
-        batch: impl Iterator<Item = Completion>,
+        mut batch: impl Iterator<Item = Completion>,
         notifications: &mut Notifications,
     ) {
-        let mut batch = batch.peekable();
-        if batch.peek().is_none() {
+        let mut next = batch.next();
+        if next.is_none() {
             return;
         }
         let mut queue = self.queue();
-        for completion in batch {
+        while let Some(completion) = next {
             if queue.push(completion) == Err(Status::QueueOverrun) {
                 self.overrun.store(true, Ordering::Release);
             }
+            next = batch.next();
         }
         self.finish_locked(queue, notifications);
     }
