@@ -15,7 +15,8 @@ pub(crate) enum Wait {
     /// Watch memory and poll the completion queue.
     Spin,
     /// Watch memory and nothing else, as programs do that were written for a NIC: the adapter's own
-    /// thread moves the bytes. Benches that watch no memory take it for `spin`.
+    /// thread moves the bytes. Of bandwidth: the other side makes no call. Other benches that watch no
+    /// memory take it for `spin`.
     Watch,
     /// Sleep until something completes.
     Block,

@@ -1,11 +1,13 @@
 //! `bench write-bandwidth` and `read-bandwidth`: several requests at a time.
+//!
+//! With `--wait watch` the other side makes no call meanwhile: its adapter's own thread serves it.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use transom::Posted;
 
-use crate::args::Plan;
+use crate::args::{Plan, Wait};
 use crate::peer::start;
 use crate::report::{Baseline, Report};
 use crate::side::{Job, Side};
@@ -18,7 +20,6 @@ const AHEAD: usize = 16;
 
 pub(crate) fn run(plan: &Plan, write: bool) -> Outcome {
     let (mut side, _peer) = start(plan)?;
-    let spin = plan.wait.is_busy();
     let (mut ours, mut looks) = (Vec::with_capacity(PAIRS), Vec::new());
     let mut variants: Vec<Baseline> = Vec::new();
     // Between processes of one host: the copy that no road can do without.
@@ -36,10 +37,10 @@ pub(crate) fn run(plan: &Plan, write: bool) -> Outcome {
             }
         }
     }
-    transfer(&mut side, write, spin, plan.slice / 2)?;
+    transfer(&mut side, write, plan.wait, plan.slice / 2)?;
     for _ in progress::steps(PAIRS, "pairs") {
         let before = copies.then(line::look);
-        ours.push(side.measured(|side| transfer(side, write, spin, plan.slice))?);
+        ours.push(side.measured(|side| transfer(side, write, plan.wait, plan.slice))?);
         looks.extend(before.map(|before| [before, line::look()]));
         if let ([near, moved], true) = (&mut variants[..], copies) {
             near.values.push(same_host::memcpy(plan.size, plan.slice));
@@ -74,8 +75,11 @@ fn stream(side: &mut Side, call: usize, spin: bool, time: Duration) -> Outcome<f
 }
 
 /// Bytes per second. The clock stops when the other side has said of the last one that it is there.
-fn transfer(side: &mut Side, write: bool, spin: bool, time: Duration) -> Outcome<f64> {
-    side.send_job(Job::Passive, 0, spin)?;
+fn transfer(side: &mut Side, write: bool, wait: Wait, time: Duration) -> Outcome<f64> {
+    let (spin, helped) = (wait.is_busy(), wait != Wait::Watch);
+    if helped {
+        side.send_job(Job::Passive, 0, spin)?;
+    }
     let (mut under_way, mut bytes) = (VecDeque::with_capacity(AHEAD), 0.0);
     let begin = Instant::now();
     while begin.elapsed() < time || under_way.is_empty() {
@@ -94,7 +98,9 @@ fn transfer(side: &mut Side, write: bool, spin: bool, time: Duration) -> Outcome
         finish(side, posted, spin)?;
     }
     let seconds = begin.elapsed().as_secs_f64();
-    side.queue.send([])?.wait()?;
+    if helped {
+        side.queue.send([])?.wait()?;
+    }
     Ok(bytes / seconds)
 }
 
