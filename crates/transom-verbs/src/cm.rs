@@ -574,7 +574,7 @@ impl Id {
                 drop(inner);
                 return resolution::ask(self, private);
             }
-            inner.port = None; // the connection takes it
+            // The port is held until the peer has answered: between two attempts it is nobody else's.
             if inner.alias == 0 {
                 inner.alias = new_alias(self);
             }
@@ -625,6 +625,7 @@ impl Id {
             let byte = |number: u32| u8::try_from(number.min(limits::READS)).unwrap_or(0);
             let own = {
                 let mut inner = self.lock();
+                inner.port = None; // the connection has it
                 inner.state = State::Responded;
                 inner.parameters.responder_resources = byte(limits.inbound);
                 inner.parameters.initiator_depth = byte(limits.outbound);

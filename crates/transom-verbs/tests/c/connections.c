@@ -69,7 +69,57 @@ static void *caller(void *p) {
     __atomic_fetch_add(&finished, 1, __ATOMIC_RELEASE);
     return p;
 }
+/* An attempt to connect is repeated, and its port is nobody else's between two attempts. */
+static void port_is_held(int to) {
+    struct rdma_event_channel *channel = MADE(rdma_create_event_channel());
+    struct rdma_cm_id *id;
+    struct rdma_cm_event *event;
+    SUCCEEDS(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
+    struct sockaddr_in peer = loopback(to), own = loopback(0);
+    SUCCEEDS(rdma_resolve_addr(id, NULL, (void *)&peer, 2000));
+    SUCCEEDS(rdma_resolve_route(id, 2000));
+    own.sin_port = rdma_get_src_port(id);
+    SUCCEEDS(rdma_connect(id, NULL));
+    int seen = -1, tries = 0, taken = 0;
+    while (seen != RDMA_CM_EVENT_REJECTED && seen != RDMA_CM_EVENT_UNREACHABLE) {
+        struct pollfd fd = {channel->fd, POLLIN, 0};
+        if (poll(&fd, 1, 1) == 1) {
+            SUCCEEDS(rdma_get_cm_event(channel, &event));
+            seen = event->event;
+            SUCCEEDS(rdma_ack_cm_event(event));
+        } else {
+            int other = socket(AF_INET, SOCK_STREAM, 0);
+            tries++;
+            taken += bind(other, (void *)&own, sizeof own) == 0;
+            close(other);
+        }
+    }
+    CHECK("V123", tries > 0 && taken == 0, "taken %d of %d times", taken, tries);
+    CHECK("V123", seen == RDMA_CM_EVENT_REJECTED, "event %s", rdma_event_str(seen));
+    SUCCEEDS(rdma_destroy_id(id));
+    rdma_destroy_event_channel(channel);
+}
+/* A thread that asks a channel which another one has destroyed does not end its process. */
+static void *asks_too_late(void *channel) {
+    struct rdma_cm_event *event;
+    _exit(rdma_get_cm_event(channel, &event) ? 1 : 2);
+}
+static void destroyed_channel(void) {
+    pid_t child = fork();
+    if (!child) {
+        struct rdma_event_channel *channel = MADE(rdma_create_event_channel());
+        pthread_t late;
+        rdma_destroy_event_channel(channel);
+        pthread_create(&late, NULL, asks_too_late, channel);
+        usleep(200000); /* time to fail in */
+        exit(0);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    CHECK("V147", status == 0, "the process ended with %x", status);
+}
 int main(void) {
+    destroyed_channel();
     struct rdma_event_channel *channel = MADE(rdma_create_event_channel());
     struct rdma_cm_id *listener;
     SUCCEEDS(rdma_create_id(channel, &listener, NULL, RDMA_PS_TCP));
@@ -103,6 +153,7 @@ int main(void) {
     SUCCEEDS(getsockname(fd, (void *)&any, &length));
     int status = refused(ntohs(any.sin_port));
     CHECK("V124", status == 8, "nobody listens: status %d", status);
+    port_is_held(ntohs(any.sin_port));
     close(fd);
     return finish();
 }

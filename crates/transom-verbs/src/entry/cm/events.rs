@@ -1,8 +1,9 @@
 //! Event channels and events.
 
+use std::collections::BTreeSet;
 use std::ffi::{c_char, c_int};
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::abi::*;
 use crate::channel::Channel;
@@ -10,7 +11,7 @@ use crate::cm::{self, Event, Id, State};
 use crate::entry::cm::ids::{give, look, queue_pair, show, show_state};
 use crate::entry::{minus_one, pointer};
 use crate::errno::{Errno, Result};
-use crate::text;
+use crate::{explain, text};
 
 /// An event channel as programs hold it.
 #[repr(C)]
@@ -19,11 +20,34 @@ pub(crate) struct ChannelShell {
     pub(crate) events: Arc<Channel<Event>>,
 }
 
+/// The addresses of channels that there are.
+static ALIVE: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
+
+fn alive() -> MutexGuard<'static, BTreeSet<usize>> {
+    ALIVE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl ChannelShell {
     pub(crate) fn give() -> Result<*mut rdma_event_channel> {
         let events = Arc::new(Channel::new()?);
         let head = rdma_event_channel { fd: events.fd() };
-        Ok(Box::into_raw(Box::new(ChannelShell { head, events })).cast())
+        let shell = Box::into_raw(Box::new(ChannelShell { head, events }));
+        let given: *mut rdma_event_channel = shell.cast();
+        alive().insert(given.addr());
+        Ok(given)
+    }
+
+    /// The events of a channel. `None`: it has been destroyed.
+    ///
+    /// # Safety
+    /// Null, or a channel of the program's, now or once.
+    unsafe fn events(channel: *mut rdma_event_channel) -> Result<Option<Arc<Channel<Event>>>> {
+        let alive = alive();
+        if !channel.is_null() && !alive.contains(&channel.addr()) {
+            return Ok(None);
+        }
+        // SAFETY: null or alive, and its end waits for the lock.
+        Ok(Some(unsafe { ChannelShell::look(channel) }?.events.clone()))
     }
 
     /// # Safety
@@ -36,6 +60,7 @@ impl ChannelShell {
     /// # Safety
     /// A channel of the program's, which is not used afterwards.
     pub(crate) unsafe fn take(channel: *mut rdma_event_channel) {
+        alive().remove(&channel.addr());
         // SAFETY: this function's contract.
         drop(unsafe { Box::from_raw(channel.cast::<ChannelShell>()) });
     }
@@ -81,7 +106,8 @@ pub(crate) unsafe extern "C" fn rdma_get_cm_event(
 /// A channel of the program's.
 pub(crate) unsafe fn next_event(channel: *mut rdma_event_channel) -> Result<*mut rdma_cm_event> {
     // SAFETY: this function's contract.
-    let events = unsafe { ChannelShell::look(channel) }?.events.clone();
+    let found = unsafe { ChannelShell::events(channel) }?;
+    let Some(events) = found else { wait_for_the_end() };
     let mut event = events.fetch()?;
     let active = event.kind == cm_event::ESTABLISHED && event.id.lock().state == State::Responded;
     if active && let Err(error) = event.id.take_up() {
@@ -113,6 +139,16 @@ pub(crate) unsafe fn next_event(channel: *mut rdma_event_channel) -> Result<*mut
     let owner = event.listener.clone().unwrap_or_else(|| event.id.clone());
     owner.events.handed_out();
     Ok(as_program_sees(id, listener, event, owner))
+}
+
+/// A thread asks a channel that another one has just destroyed. It waits as if it had asked before: a
+/// program whose main thread destroys its channel and returns (rping 44) would end with the thread's
+/// error instead of its own status.
+fn wait_for_the_end() -> ! {
+    explain::line("a thread waits for events of a channel that the program has destroyed");
+    loop {
+        std::thread::park();
+    }
 }
 
 /// # Safety
