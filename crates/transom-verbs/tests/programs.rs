@@ -130,3 +130,9 @@ fn datagrams() {
 fn services_of_port_space_udp() {
     run("services");
 }
+
+/// Posting and polling allocate nothing (design rule 12). Verbs V83.
+#[test]
+fn the_data_path_does_not_allocate() {
+    run("data_path");
+}
