@@ -1,7 +1,7 @@
 //! A list of events behind a descriptor: completion channels, asynchronous events, connection events.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
@@ -28,13 +28,24 @@ impl<T> Channel<T> {
         self.fd.as_raw_fd()
     }
 
+    /// The same, to wait for.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Whether an event can be fetched.
+    pub(crate) fn has_events(&self) -> bool {
+        !self.lock().is_empty()
+    }
+
     fn lock(&self) -> MutexGuard<'_, VecDeque<T>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Add an event. If the program has closed the descriptor, the event stays in the list.
     pub(crate) fn push(&self, event: T) {
-        self.lock().push_back(event);
+        let mut queue = self.lock();
+        queue.push_back(event);
         let _ = write(&self.fd, &1_u64.to_ne_bytes());
     }
 
@@ -51,6 +62,15 @@ impl<T> Channel<T> {
             }
             // The event was taken back between the read and the lock.
         }
+    }
+
+    /// Fetch an event if there is one. For channels whose descriptor no program reads.
+    pub(crate) fn try_fetch(&self) -> Option<T> {
+        let mut queue = self.lock();
+        let event = queue.pop_front()?;
+        // An event and its count are added under the lock.
+        let _ = read(&self.fd, &mut [0; 8]);
+        Some(event)
     }
 
     /// Take back the events that were not fetched and that `of` names; they are the result.
@@ -117,6 +137,15 @@ mod tests {
         assert_eq!(channel.fetch().unwrap(), 1);
         assert!(readable(&channel));
         assert_eq!(channel.fetch().unwrap(), 2);
+        assert!(!readable(&channel));
+    }
+
+    #[test]
+    fn v137_an_event_that_is_fetched_without_waiting_takes_its_count() {
+        let channel = Channel::new().unwrap();
+        assert_eq!(channel.try_fetch(), None);
+        channel.push(1);
+        assert_eq!((channel.try_fetch(), channel.try_fetch()), (Some(1), None));
         assert!(!readable(&channel));
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
 use std::time::Duration;
 
 use crate::context::Context;
-use crate::{explain, sys};
+use crate::{explain, rsocket, sys};
 
 /// How long a stream may take to end in order.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(500);
@@ -29,6 +29,7 @@ pub(crate) fn contexts() -> Vec<Arc<Context>> {
 
 extern "C" fn at_exit() {
     let finished = std::panic::catch_unwind(|| {
+        rsocket::say_goodbye();
         // A forked child may have inherited the lock from a thread that it does not have.
         let Ok(contexts) = CONTEXTS.try_lock() else { return };
         let all: Vec<_> = contexts.iter().filter_map(Weak::upgrade).collect();

@@ -29,6 +29,7 @@ mod receive;
 mod rendezvous;
 mod requests;
 mod resolution;
+mod rsocket;
 mod status;
 #[allow(unsafe_code, reason = "signals of threads, and errno")]
 mod sys;

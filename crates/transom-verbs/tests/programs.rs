@@ -118,6 +118,15 @@ fn connects_that_are_refused() {
     run("connections");
 }
 
+/// Verbs V137.
+#[test]
+fn sockets_of_rsocket() {
+    if !Path::new("/usr/include/rdma/rsocket.h").exists() {
+        return eprintln!("SKIPPED: <rdma/rsocket.h> is not installed");
+    }
+    run("rsockets");
+}
+
 /// Verbs V61, Verbs V65, Verbs V69, Verbs V70, Verbs V71, Verbs V81, Verbs V91, Verbs V138, Verbs V139,
 /// Verbs V140, Verbs V141, Verbs V142, Verbs V143.
 #[test]

@@ -1,9 +1,9 @@
 //! rdma_cm: ids, event channels, events, endpoints.
 
-mod address;
+pub(crate) mod address;
 mod endpoint;
 mod events;
-mod ids;
+pub(crate) mod ids;
 
 pub(crate) use address::{
     rdma_freeaddrinfo, rdma_get_dst_port, rdma_get_src_port, rdma_getaddrinfo,

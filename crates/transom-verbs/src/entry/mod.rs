@@ -10,6 +10,7 @@ pub(crate) mod memory;
 pub(crate) mod post;
 pub(crate) mod queue_pair;
 pub(crate) mod receive;
+pub(crate) mod rsocket;
 pub(crate) mod shell;
 pub(crate) mod stubs;
 pub(crate) mod text;
@@ -48,6 +49,17 @@ pub(crate) fn minus_one(work: impl FnOnce() -> Result<c_int>) -> c_int {
         set_errno(error.0);
         -1
     })
+}
+
+/// A count, or -1 and `errno`.
+pub(crate) fn count(work: impl FnOnce() -> Result<usize>) -> isize {
+    caught(work).map_or_else(
+        |error| {
+            set_errno(error.0);
+            -1
+        },
+        usize::cast_signed,
+    )
 }
 
 /// A pointer, or null and `errno`.

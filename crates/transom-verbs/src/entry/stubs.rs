@@ -73,21 +73,3 @@ zeroes! {
     zeroes_qp_attr: ibv_qp_attr;
     zeroes_ah_attr: ibv_ah_attr;
 }
-
-/// Polls plain descriptors, which are all there are (Verbs V137).
-pub(crate) unsafe extern "C" fn rpoll(fds: *mut libc::pollfd, n: libc::nfds_t, ms: c_int) -> c_int {
-    // SAFETY: the caller's array.
-    unsafe { libc::poll(fds, n, ms) }
-}
-
-/// The same.
-pub(crate) unsafe extern "C" fn rselect(
-    n: c_int,
-    read: *mut libc::fd_set,
-    write: *mut libc::fd_set,
-    except: *mut libc::fd_set,
-    timeout: *mut libc::timeval,
-) -> c_int {
-    // SAFETY: the caller's sets.
-    unsafe { libc::select(n, read, write, except, timeout) }
-}
