@@ -37,6 +37,7 @@ struct End {
     list: List,
     regions: Vec<Ptr>,
     windows: Vec<Ptr>,
+    endpoints: Vec<Ptr>,
     requests: HashMap<usize, Accepted>,
     /// Closes under way, and what was closed and may not be named any more.
     closing: Vec<Arc<Cell<()>>>,
@@ -56,8 +57,9 @@ impl End {
         let (mr, _) = side.mr(&pages, 7);
         let list = pages.mdl();
         let (regions, windows) = (vec![mr, frmr(side.pd, 16, true)], vec![mw(side.pd)]);
-        let (requests, closing) = (HashMap::new(), Vec::new());
-        End { side, pages, list, regions, windows, requests, closing, connected: true }
+        let (requests, closing, endpoints) = (HashMap::new(), Vec::new(), Vec::new());
+        let connected = true;
+        End { side, pages, list, regions, windows, endpoints, requests, closing, connected }
     }
 
     fn poll(&mut self, seed: u64) {
@@ -80,6 +82,13 @@ impl End {
             }
         }
     }
+}
+
+fn port_of(endpoint: Ptr) -> u16 {
+    let (mut bytes, mut size) = ([0_u8; 16], 16);
+    let get = table::<SharedEndpointDispatch>(endpoint).get_local_address;
+    assert_eq!(unsafe { get(endpoint, bytes.as_mut_ptr().cast(), &mut size) }, 0);
+    u16::from_be_bytes([bytes[2], bytes[3]])
 }
 
 fn known(seed: u64, what: &str, status: Status) {
@@ -299,7 +308,7 @@ impl Sequence {
         let connector = here.side.connector;
         let r = &mut self.random;
         let (at, private) = (address(r.next() as u16), [7_u8; 600]);
-        let status = match r.below(12) {
+        let status = match r.below(18) {
             0 if r.one_in(6) => end_of(|cb, ctx| unsafe { (t.disconnect)(connector, cb, ctx) }),
             1 if r.one_in(6) => {
                 let flush = table::<QpDispatch>(here.side.qp).flush;
@@ -355,6 +364,48 @@ impl Sequence {
                 let arm = table::<CqDispatch>(here.side.cq).arm;
                 unsafe { arm(here.side.cq, r.below(5) as u32) };
                 Status::SUCCESS
+            }
+            9 => {
+                let moderate = table::<CqDispatch>(here.side.cq).control_interrupt_moderation;
+                let [interval, count] = [(); 2].map(|()| match r.below(4) {
+                    0 => u32::MAX,
+                    1 => r.next() as u32,
+                    _ => r.below(3) as u32,
+                });
+                Status(unsafe { moderate(here.side.cq, interval, count) })
+            }
+            10 => {
+                let resize = table::<CqDispatch>(here.side.cq).resize;
+                let depth = if r.one_in(4) { r.next() as u32 } else { 256 + r.below(256) as u32 };
+                end_of(|cb, ctx| unsafe { resize(here.side.cq, depth, cb, ctx) })
+            }
+            11 | 12 if here.endpoints.len() < 4 => {
+                // Any port, or one of its own: another one may be another test's.
+                let taken = here.endpoints.first().filter(|_| r.one_in(4));
+                let port = taken.map_or(0, |&endpoint| port_of(endpoint));
+                match endpoint(here.side.adapter, port) {
+                    Ok(endpoint) => {
+                        here.endpoints.push(endpoint);
+                        Status::SUCCESS
+                    }
+                    Err(status) => status,
+                }
+            }
+            13 if !here.endpoints.is_empty() => {
+                let gone = here.endpoints.swap_remove(r.below(here.endpoints.len()));
+                here.closing.push(begin_close(gone).1);
+                Status::SUCCESS
+            }
+            14 | 15 => {
+                // On a connector that is in use: whatever the arguments, it begins nothing.
+                let qp = if r.one_in(4) { null_mut() } else { here.side.qp };
+                let (size, data) = (r.below(17) as u32, r.below(private.len()) as u32);
+                let from = self.object(&here.endpoints, here.side.cq);
+                end_of(|cb, ctx| unsafe {
+                    let (to, bytes) = (at.as_ptr().cast(), private.as_ptr().cast());
+                    let connect = t.connect_with_shared_endpoint;
+                    connect(connector, qp, from, to, size, 1, 1, bytes, data, cb, ctx)
+                })
             }
             _ => return,
         };
@@ -422,6 +473,7 @@ impl Sequence {
             let mut objects = vec![end.side.connector, end.side.qp, end.side.cq, end.side.pd];
             objects.append(&mut end.regions);
             objects.append(&mut end.windows);
+            objects.append(&mut end.endpoints);
             while !objects.is_empty() {
                 let object = objects.swap_remove(self.random.below(objects.len()));
                 end.closing.push(begin_close(object).1);

@@ -46,15 +46,20 @@ impl Server {
         Server::start(&EXAMPLE, &[&["serve"], PATIENT, options, &["127.0.0.1", "0"]].concat())
     }
 
-    /// What it says about so many clients, and in the end nothing else.
+    /// What it says about so many clients, in the order of their coming, and in the end nothing else.
     fn end(mut self, clients: usize) -> Vec<String> {
-        let lines: Vec<String> = (0..clients)
+        let mut lines: Vec<String> = (0..clients)
             .map(|_| {
                 let mut line = String::new();
                 self.output.read_line(&mut line).unwrap();
                 line.trim_end().to_owned()
             })
             .collect();
+        let number = |line: &String| {
+            let number = line.strip_prefix("client ").unwrap().split(':').next();
+            number.unwrap().parse::<usize>().unwrap()
+        };
+        lines.sort_by_key(number);
         drop(self.input.take());
         let mut rest = String::new();
         self.output.read_to_string(&mut rest).unwrap();

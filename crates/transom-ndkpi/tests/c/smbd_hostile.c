@@ -154,6 +154,7 @@ static void alive(PEER *p) {
     data(p, (DATA){ .credits = 10, .granted = 1, .flags = 1, .length = 20 });
     const uint8_t *answer = hear(p, &length);
     CHECK(length >= 20 && get(answer, 2) >= 1 && get(answer + 16, 4) == 0);
+    CHECK(get(answer + 4, 2) == 0); /* an answer, and no question after a while */
 }
 static void goes(PEER *p, const char *why) {
     static int number;
@@ -199,7 +200,7 @@ static void negotiation(NDK_ADAPTER *adapter, unsigned port) {
     ULONG length;
     ask(p, (ASK){ 0, 0xffff, 1, 0, 128, 131072, 20 });
     const uint8_t *answer = hear(p, &length);
-    CHECK(length == 32 && get(answer + 10, 2) >= 1 && get(answer + 20, 4) == 128 && get(answer + 24, 4) == 128);
+    CHECK(length == 32 && get(answer + 10, 2) == 2 && get(answer + 20, 4) == 128 && get(answer + 24, 4) == 128);
     data(p, (DATA){ .credits = 1, .granted = 2, .flags = 1, .length = 20 });
     hear(p, &length);
     CHECK(length <= 128);
@@ -253,6 +254,24 @@ static void transfers(NDK_ADAPTER *adapter, unsigned port) {
     p = negotiated(adapter, port);
     data(p, (DATA){ 10, 1, 0, 0, 24, 1001, 1025 });
     goes(p, "a Send larger than was negotiated");
+}
+
+/* The server does not use its last credit for a message that grants none (MS-SMBD 3.1.5.1). */
+static void last_credit(NDK_ADAPTER *adapter, unsigned port) {
+    STEP("the last credit");
+    PEER *p = negotiated(adapter, port);
+    /* One credit, an answer is asked for, and with nine of ours left the server has none to grant. */
+    data(p, (DATA){ .credits = 1, .granted = 1, .flags = 1, .length = 20 });
+    PEER *other = negotiated(adapter, port); /* and some time */
+    alive(other);
+    data(p, (DATA){ .credits = 0, .length = 20 });
+    wait_for(&p->gone);
+    NDK_RESULT result;
+    while (p->receive_cq->Dispatch->NdkGetCqResults(p->receive_cq, &result, 1) == 1) CHECK(result.Status != STATUS_SUCCESS);
+    wait_set(&p->gone, STATUS_SUCCESS, NULL);
+    goes(p, "a data transfer that requests no credits");
+    data(other, (DATA){ .credits = 0, .length = 20 });
+    goes(other, "a data transfer that requests no credits");
 }
 
 /* Requests of the example's own, with descriptors that are not what they should be. */
@@ -376,6 +395,7 @@ int main(int argc, char **argv) {
         unsigned port = (unsigned)atoi(argv[2]);
         negotiation(adapter, port);
         transfers(adapter, port);
+        last_credit(adapter, port);
         descriptors(adapter, port);
         keepalive(adapter, port);
     }
