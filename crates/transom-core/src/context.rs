@@ -74,6 +74,12 @@ pub trait HostMemory: Sync {
         self.write(to, &bytes)
     }
 
+    /// Whether the source of [`HostMemory::copy`] is a region of the peer's that the peer has dropped: then a
+    /// fault is not this program's.
+    fn source_is_gone(&self) -> bool {
+        false
+    }
+
     /// Carry out an atomic on the word at `word`, which is a multiple of 8: its value before. Every
     /// atomic of this process and of its peers on that word comes before or after it.
     ///

@@ -10,6 +10,9 @@ use crate::{Cx, DenialCause, Fault, HostMemory};
 /// The most bytes of one grant.
 pub(crate) const LARGEST_COPY: usize = 64 * 1024;
 
+const WITHDRAWN: &str = "the peer dropped the shared region that the bytes of its message were in, before they \
+                         were copied: a shared region must stay until its requests have completed";
+
 /// Why bytes did not move.
 #[derive(Debug)]
 pub(crate) enum AccessError {
@@ -19,6 +22,8 @@ pub(crate) enum AccessError {
     QueuePair(Purpose),
     /// The check said yes, and the pages are gone.
     Vanished { token: u32, address: u64, length: u64 },
+    /// The check said yes, and the peer has dropped the shared region that the bytes were in.
+    Withdrawn,
     /// A piece that its list does not hold: a defect on this side.
     Missing,
 }
@@ -29,7 +34,9 @@ impl AccessError {
         match self {
             AccessError::Denied(denial) => class(denial),
             AccessError::QueuePair(_) => RefusalClass::Right,
-            AccessError::Vanished { .. } | AccessError::Missing => RefusalClass::Internal,
+            AccessError::Vanished { .. } | AccessError::Withdrawn | AccessError::Missing => {
+                RefusalClass::Internal
+            }
         }
     }
 
@@ -42,6 +49,7 @@ impl AccessError {
             AccessError::Vanished { token, address, length } => {
                 DenialCause::Vanished { token, address, length }
             }
+            AccessError::Withdrawn => DenialCause::Other(WITHDRAWN),
             AccessError::Missing => DenialCause::Other("a piece lies outside its own list"),
         }
     }
@@ -130,9 +138,13 @@ impl Accessor {
                     Bytes::Shared { address, length } => {
                         cx.host.copy(address, segment.host, length as usize)
                     }
+                    Bytes::Placed { .. } => Ok(()),
                 };
                 if done.is_err() {
-                    return Err(AccessError::Vanished { token, address: at, length });
+                    return Err(match piece {
+                        Bytes::Shared { .. } if cx.host.source_is_gone() => AccessError::Withdrawn,
+                        _ => AccessError::Vanished { token, address: at, length },
+                    });
                 }
                 rest = later;
             }
@@ -288,6 +300,17 @@ impl Accessor {
             (offset, rest) = (offset + length, rest - length);
         }
         Ok(())
+    }
+
+    /// Where all of an access lies in this process's memory, if that is one piece and permitted.
+    pub(crate) fn host_of(
+        self,
+        cx: &mut Cx<'_>,
+        token: u32,
+        address: u64,
+        length: u64,
+    ) -> Option<u64> {
+        cx.memory.host_of(cx.lane, &self.access(token, address, length))
     }
 
     /// Let `then` have the segments of one access of at most 64 KiB, under its grant. `None` when

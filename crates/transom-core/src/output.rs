@@ -42,6 +42,19 @@ pub trait Output {
         let _ = (header, payload);
     }
 
+    /// Whether the sink of a Read of so many bytes is worth naming to [`request`](Output::request).
+    fn wants_sink(&self, length: u64) -> bool {
+        let _ = length;
+        false
+    }
+
+    /// Write the frame of a Read, behind what waits, whose answer the peer may copy to its sink by itself: all
+    /// of it lies at `sink`. `false`: nothing was done; copy the frame into the buffer.
+    fn request(&mut self, header: &[u8], sink: Segment) -> bool {
+        let _ = (header, sink);
+        false
+    }
+
     /// Write a frame straight from the application's memory: the buffer first, then `header`, the
     /// segments, `trailer`. Must not block; what does not fit is copied into the buffer before it
     /// returns, because the segments may be touched during this call only.

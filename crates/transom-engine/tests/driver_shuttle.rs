@@ -33,6 +33,8 @@ mod sync {
 }
 #[path = "../src/driver/schedule/combining_lock.rs"]
 mod combining_lock;
+#[path = "../../transom-process/src/lending.rs"]
+mod lending;
 #[path = "../../transom-process/src/record.rs"]
 mod record;
 #[path = "../../transom-process/src/ring.rs"]

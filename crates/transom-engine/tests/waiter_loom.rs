@@ -8,6 +8,8 @@
 mod combining_lock;
 #[path = "../src/driver/schedule/lease.rs"]
 mod lease;
+#[path = "../../transom-process/src/lending.rs"]
+mod lending;
 mod on_loom;
 #[path = "../../transom-process/src/record.rs"]
 mod record;

@@ -48,6 +48,14 @@ pub const METRICS: &[Metric] = &[
     gauge("transom_shared_connections", "", "Connections that share memory.", |c| {
         c.shared_connections
     }),
+    gauge("transom_shared_regions", "", "Shared regions.", |c| c.shared_regions),
+    gauge("transom_shared_bytes", "bytes", "Bytes of shared regions.", |c| c.shared_bytes),
+    gauge(
+        "transom_lent_regions",
+        "",
+        "Shared regions, once for each peer that has one mapped.",
+        |c| c.lent_regions,
+    ),
     gauge("transom_regions", "", "Regions registered.", |c| c.regions),
     gauge("transom_region_bytes", "bytes", "Bytes that regions cover.", |c| c.region_bytes),
     gauge("transom_windows", "", "Windows reserved or bound.", |c| c.windows),

@@ -126,6 +126,15 @@ pub struct Counters {
     pub connections: u64,
     /// Connections among these that share memory with a process of this host, or are about to.
     pub shared_connections: u64,
+    /// Shared regions now: memory that the program has made for peers' processes of its user to map.
+    #[serde(default)]
+    pub shared_regions: u64,
+    /// Bytes of these.
+    #[serde(default)]
+    pub shared_bytes: u64,
+    /// How many times a peer's process has one of these mapped now.
+    #[serde(default)]
+    pub lent_regions: u64,
     /// Regions now.
     pub regions: u64,
     /// Bytes that they cover.
@@ -190,6 +199,19 @@ pub struct Connection {
     pub unread_bytes: u64,
     /// Bytes that the peer has not taken.
     pub unsent_bytes: u64,
+    /// Shared regions of this process that the peer's process has mapped: it may look at all of each until
+    /// the region is dropped.
+    #[serde(default)]
+    pub lent_regions: u64,
+    /// Bytes of these.
+    #[serde(default)]
+    pub lent_bytes: u64,
+    /// Shared regions of the peer's process that this one has mapped.
+    #[serde(default)]
+    pub borrowed_regions: u64,
+    /// Bytes of these.
+    #[serde(default)]
+    pub borrowed_bytes: u64,
     /// Until the next of its time-outs, in milliseconds, if that is known without a look.
     pub deadline_ms: Option<u64>,
     /// The time-outs that run.

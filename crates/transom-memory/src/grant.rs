@@ -287,6 +287,32 @@ mod tests {
         assert_eq!(memory.footprint(), before);
     }
 
+    /// The place of an extent is told under a guard that ends at once, of one piece only, and if all of it
+    /// may be accessed.
+    #[test]
+    fn the_place_of_an_extent_is_that_of_what_may_be_accessed() {
+        let (memory, ask) = table();
+        let other = Memory::new([2; 32], crate::Config::default());
+        let mut lane = other.lane();
+        let inside = Access { address: 100, ..ask(2 * LARGEST_GRANT - 100) };
+        assert_eq!(memory.host_of(&mut lane, &inside), Some(100), "longer than one copy");
+        assert_eq!(guards(&memory), 0);
+        let outside = Access { length: inside.length + 1, ..inside };
+        assert_eq!(memory.host_of(&mut lane, &outside), None);
+        let write = Access { purpose: crate::Purpose::ReadSink, ..inside };
+        assert_eq!(memory.host_of(&mut lane, &write), None);
+        let scope = crate::Scope::Domain(crate::DomainId(1));
+        let segments = [0x1000, 0x3000].map(|host| crate::Segment { host, length: 8 });
+        let rights = crate::Rights::LOCAL_READ;
+        let registration = crate::Registration { scope, rights, base: 0, segments: &segments };
+        let token = memory.register(&registration).unwrap();
+        assert_eq!(memory.host_of(&mut lane, &Access { token, ..ask(8) }), None);
+        memory.deregister(inside.token, crate::Unless::default(), 0).unwrap();
+        assert_eq!(memory.host_of(&mut lane, &inside), None);
+        assert_eq!(memory.host_of(&mut lane, &Access { token: Token(1), ..inside }), None);
+        assert_eq!(guards(&memory), 0);
+    }
+
     /// A refusal ends the guard of a pass, and the next check has one again.
     #[test]
     fn a_pass_goes_on_after_a_refusal() {

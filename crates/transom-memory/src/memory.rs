@@ -127,6 +127,23 @@ impl Memory {
         self.look(lane, access, now, false).map(drop)
     }
 
+    /// Where the first byte of an extent lies, of any length, if it may be accessed as a whole and lies in
+    /// one piece. A hint, as of [`Memory::probe`]: nothing may move on the strength of it, but what the
+    /// owner of the memory has permitted otherwise.
+    #[must_use]
+    pub fn host_of(&self, lane: &mut Lane, access: &Access) -> Option<u64> {
+        if lane.table != self.id {
+            self.adopt(lane);
+        }
+        let entry = self.table.entry(Place::of(access.token))?;
+        lane.hazard.announce(access.token);
+        let head = entry.head();
+        let skip = judge(head, entry, access).ok().filter(|_| !head.is_many());
+        let host = skip.map(|skip| entry.host().wrapping_add(skip));
+        lane.hazard.cell().clear();
+        host
+    }
+
     /// `pass`: the lane has announced everything already, and keeps doing so.
     ///
     /// The unusual ways are calls with a copy of the access, and find the entry again: so the usual

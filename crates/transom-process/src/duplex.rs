@@ -4,6 +4,7 @@
 
 use transom_wire::Time;
 
+use crate::lending::{Lent, Reads};
 use crate::record::{self, HEADER, Header, Kind, Words};
 use crate::ring::{
     Body, Consumer, DATA, Found, INLINE, Producer, Record, RingViolation, SLOTS, Shared, Side,
@@ -24,6 +25,13 @@ pub trait Area {
 
     /// Copy bytes out of a side's data area.
     fn read_bytes(&self, side: usize, offset: usize, into: &mut [u8]);
+
+    /// The address of so many bytes of a region that the other side has lent. `None`: this side has not
+    /// mapped the region, or they lie outside of it.
+    fn lent(&self, lent: Lent, length: usize) -> Option<u64> {
+        let _ = (lent, length);
+        None
+    }
 
     /// Have the processor fetch a line of the shared memory that is going to be written, if it can: a
     /// hint.
@@ -51,6 +59,7 @@ pub struct Duplex<A> {
     seen: u64,
     /// Something was written that the other side may sleep through.
     written: bool,
+    reads: Reads,
     /// There was no room: how much the other side had read then, and when that was.
     stuck: Option<(u64, Time)>,
 }
@@ -74,6 +83,7 @@ impl<A: Area> Duplex<A> {
             consumer: Consumer::new(slots, data),
             seen: 0,
             written: false,
+            reads: Reads::default(),
             stuck: None,
         }
     }
@@ -82,6 +92,11 @@ impl<A: Area> Duplex<A> {
     #[must_use]
     pub fn area(&self) -> &A {
         &self.area
+    }
+
+    /// The memory, to change what else belongs to it.
+    pub fn area_mut(&mut self) -> &mut A {
+        &mut self.area
     }
 
     /// Our side's index.
@@ -133,7 +148,33 @@ impl<A: Area> Duplex<A> {
             Err(violation) => return Some(Err(violation)),
         };
         self.area.point("a record was read");
+        if !self.names_what_was_lent(&record) {
+            return Some(Err(RingViolation::Region));
+        }
         Some(self.acknowledged(record.header.ack).map(|()| record))
+    }
+
+    /// Whether a record is right about regions; and keep in mind what it says of Reads.
+    #[inline]
+    fn names_what_was_lent(&mut self, record: &Record) -> bool {
+        let Record { header, body } = *record;
+        let is_lent = |lent, length| self.area.lent(lent, length).is_some();
+        match (header.kind, body) {
+            (_, Found::Lent(lent)) => is_lent(lent, header.payload()),
+            (Kind::Read, Found::Sink(lent)) => {
+                let fits = is_lent(lent, header.length as usize);
+                self.reads.on_read(Some(lent));
+                fits
+            }
+            (Kind::Read, _) => {
+                self.reads.on_read(None);
+                true
+            }
+            (Kind::Answer, _) => {
+                self.reads.on_answer(body == Found::Placed, header.has(record::LAST))
+            }
+            _ => true,
+        }
     }
 
     /// The next record, if it is a Write of a few bytes: its header and its payload where the caller
@@ -190,21 +231,29 @@ impl<A: Area> Duplex<A> {
     pub fn copy(&self, header: &Header, body: Found, into: &mut [u8]) -> usize {
         let length = header.payload();
         let mut header = *header;
-        header.flags &= !record::ELSEWHERE;
+        header.flags &= !(record::ELSEWHERE | record::LENT);
         let mut used = 0;
-        let offset = match body {
+        let theirs = 1 - self.mine;
+        let (address, offset) = match body {
             Found::Inline(words) => {
                 push(into, &mut used, &record::to_bytes(header.words()));
                 push(into, &mut used, record::to_bytes(words).get(..length).unwrap_or_default());
                 return used;
             }
-            Found::At(offset) => offset,
+            Found::At(offset) => (self.area.address(theirs, offset), offset),
+            Found::Sink(_) | Found::Placed => {
+                let placed = body == Found::Placed;
+                header.flags |= if placed { record::LENT } else { 0 };
+                push(into, &mut used, &record::to_bytes(header.words()));
+                return used;
+            }
+            // `read` has found the region; one that is gone since then has no bytes at no address.
+            Found::Lent(lent) => (self.area.lent(lent, length).unwrap_or(0), 0),
         };
-        let theirs = 1 - self.mine;
         if header.kind.carries_data() {
             header.flags |= record::ELSEWHERE;
             push(into, &mut used, &record::to_bytes(header.words()));
-            push(into, &mut used, &self.area.address(theirs, offset).to_ne_bytes());
+            push(into, &mut used, &address.to_ne_bytes());
             return used;
         }
         push(into, &mut used, &record::to_bytes(header.words()));
@@ -226,6 +275,21 @@ impl<A: Area> Duplex<A> {
         done
     }
 
+    /// The same of a record of any kind.
+    fn publish_any(&mut self, words: Words, body: Body) -> bool {
+        let done = self.publish(words, body);
+        if let Some(header) = Header::from_words(words).filter(|_| done) {
+            match header.kind {
+                Kind::Read => self.reads.asked(header.has(record::LENT)),
+                Kind::Answer => {
+                    self.reads.answered(u64::from(header.length), header.has(record::LAST));
+                }
+                _ => {}
+            }
+        }
+        done
+    }
+
     /// Move frames out of the buffer into slots. `false`: there is no room for all of them. What is left
     /// otherwise is the beginning of a frame, of which the rest is still to come.
     #[inline]
@@ -244,7 +308,7 @@ impl<A: Area> Duplex<A> {
                 self.area.point("payload written, its record not");
                 Body::Placed(length)
             };
-            if !self.publish(words, body) {
+            if !self.publish_any(words, body) {
                 return false;
             }
             *written += HEADER + length;
@@ -277,12 +341,57 @@ impl<A: Area> Duplex<A> {
             let mut bytes = [0; INLINE];
             gather(&mut bytes)?;
             let body = Body::Inline(record::to_words(&bytes).unwrap_or_default());
-            return Ok(self.publish(words, body));
+            return Ok(self.publish_any(words, body));
         }
         let Some(offset) = self.producer.place(length) else { return Ok(false) };
         fill(&self.area, self.mine, offset)?;
         self.area.point("payload written, its record not");
-        Ok(self.publish(words, Body::Placed(length)))
+        Ok(self.publish_any(words, Body::Placed(length)))
+    }
+
+    /// Whether a frame is one whose target is the other side's to copy to, so that its payload may stay in
+    /// a region.
+    #[must_use]
+    #[inline]
+    pub fn may_lend(header: &[u8]) -> bool {
+        lendable(header).is_some()
+    }
+
+    /// Write a frame whose payload stays in a region that the other side has mapped. `false`: there is no
+    /// room, or the frame is none of those whose target is the other side's to copy to.
+    #[inline]
+    pub fn write_lent(&mut self, header: &[u8], lent: Lent) -> bool {
+        let Some(mut header) = lendable(header) else { return false };
+        header.flags |= record::LENT;
+        self.publish_any(header.words(), Body::Inline(lent.words()))
+    }
+
+    /// Write a Read whose answer the other side may copy to a region that it has mapped. As
+    /// [`Duplex::write_lent`].
+    #[inline]
+    pub fn write_read(&mut self, header: &[u8], sink: Lent) -> bool {
+        self.write_naming(header, Kind::Read, sink.words())
+    }
+
+    /// Where the payload of an answer may be copied instead of into the ring.
+    #[must_use]
+    #[inline]
+    pub fn sink(&self, header: &[u8]) -> Option<Lent> {
+        let header = record::to_words(header).and_then(Header::from_words);
+        header.filter(|header| header.kind == Kind::Answer).and_then(|_| self.reads.sink())
+    }
+
+    /// Write an answer whose payload was copied to its sink. As [`Duplex::write_lent`].
+    #[inline]
+    pub fn write_placed(&mut self, header: &[u8]) -> bool {
+        self.reads.sink().is_some() && self.write_naming(header, Kind::Answer, [0; 4])
+    }
+
+    fn write_naming(&mut self, header: &[u8], kind: Kind, words: [u64; 4]) -> bool {
+        let header = record::to_words(header).and_then(Header::from_words);
+        let Some(mut header) = header.filter(|header| header.kind == kind) else { return false };
+        header.flags |= record::LENT;
+        self.publish_any(header.words(), Body::Inline(words))
     }
 
     /// Write a frame of a few bytes, as far as [`Duplex::has_small_room`] says.
@@ -336,6 +445,33 @@ impl<A: Area> Duplex<A> {
         self.stuck = None;
     }
 
+    // ---- regions --------------------------------------------------------------------------------
+
+    /// Say how many regions of this side's the other one was handed.
+    pub fn hand_over(&self, count: u32) {
+        self.area.point("a region handed over, not said");
+        self.ours().hand_over(count);
+    }
+
+    /// How many regions the other side says it has handed over.
+    #[must_use]
+    #[inline]
+    pub fn handed_over(&self) -> u64 {
+        self.theirs().handed_over()
+    }
+
+    /// Answer for a region of the other side's.
+    pub fn judge(&self, verdict: u64) {
+        self.area.point("a region mapped, not answered");
+        self.ours().judge(verdict);
+    }
+
+    /// The other side's last verdict on a region of ours.
+    #[must_use]
+    pub fn verdict(&self) -> u64 {
+        self.theirs().verdict()
+    }
+
     // ---- sleep ----------------------------------------------------------------------------------
 
     /// Acknowledge beside the records, if there is a word for it. `true`: the other side has slept
@@ -380,8 +516,18 @@ impl RingViolation {
             RingViolation::Record => {
                 "a slot of the peer's ring holds no record that belongs into one"
             }
+            RingViolation::Region => {
+                "the peer names bytes of a region that it has not lent or has dropped, or that lie outside of it"
+            }
         }
     }
+}
+
+/// The header of a frame whose target is the other side's.
+#[inline]
+fn lendable(header: &[u8]) -> Option<Header> {
+    let header = record::to_words(header).and_then(Header::from_words);
+    header.filter(|header| matches!(header.kind, Kind::Write | Kind::Send))
 }
 
 /// The first frame's header, and how much follows it.

@@ -5,6 +5,7 @@
 //! | [`record`] | one record: 32 bytes of header, its kinds, and what may follow it |
 //! | [`ring`] | how records get through memory that the other side may scribble over |
 //! | [`ledger`](ledger.rs) | acknowledgements and receive credits, one word |
+//! | [`lending`] | regions that one side has mapped of the other's, with its consent |
 //! | [`duplex`] | a link's two rings as one of its sides uses them |
 //! | [`Channel`] | one connection over records as a [`transom_wire::Wire`] |
 //! | [`upgrade`] | the messages before memory is shared, and the rules by which a side is believed |
@@ -15,9 +16,10 @@
 //!
 //! # Copies and trust
 //!
-//! Neither side maps the other's memory. A Write or Send is copied into the ring by the sender, out of
-//! memory that its own tables let it read, and out of the ring by the receiver, into memory that *its*
-//! tables let the sender write. A Read is a request: its owner answers with records.
+//! A Write or Send is copied into the ring by the sender, out of memory that its own tables let it read,
+//! and out of the ring by the receiver, into memory that *its* tables let the sender write. A Read is a
+//! request: its owner answers with records. Neither side maps the other's memory, but for [regions](lending)
+//! that their program has made to be looked at: the receiver copies out of those without the ring.
 //!
 //! The other side may change the shared memory at any time. So each word of a slot is read once,
 //! into memory of this side, and checked there. Positions are counted here and never taken from the
@@ -30,6 +32,7 @@
 mod channel;
 pub mod duplex;
 mod ledger;
+pub mod lending;
 pub mod record;
 pub mod ring;
 pub mod upgrade;

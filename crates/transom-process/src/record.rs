@@ -31,6 +31,10 @@ pub const INVALIDATE: u8 = 1 << 2;
 /// Of a Request or Reply: its sender takes immediate data and atomics. One that does not is of an earlier
 /// version, and is sent neither.
 pub const EXTENDED: u8 = 1 << 3;
+/// The payload of a Write or Send lies in a region that its sender has lent, or the sink of a Read does: the
+/// words behind the header are a [`Lent`](crate::lending::Lent). Of an answer: its payload is in such a sink
+/// already.
+pub const LENT: u8 = 1 << 6;
 /// The payload is not here: 8 bytes say where (see [`transom_wire::Bytes::Shared`]). Set by the ring
 /// of the side that reads; one that comes from the other side means nothing.
 pub const ELSEWHERE: u8 = 1 << 7;

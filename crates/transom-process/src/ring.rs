@@ -12,7 +12,8 @@
 //!
 //! `tests/loom.rs` runs every interleaving of this file.
 
-use super::record::{HEADER, Header, Kind, WHOLE_WRITE, Words, words_of};
+use super::lending::Lent;
+use super::record::{HEADER, Header, Kind, LENT, WHOLE_WRITE, Words, words_of};
 use super::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Slots of a side. A power of two.
@@ -42,6 +43,8 @@ struct Alone<T>(T);
 pub struct Side {
     ack: Alone<AtomicU64>,
     asleep: Alone<AtomicU32>,
+    /// Regions handed over, and the verdict on the last one of the other side's.
+    lending: Alone<[AtomicU64; 2]>,
     slots: [Slot; SLOTS],
 }
 
@@ -57,7 +60,7 @@ pub struct Shared {
 impl Default for Side {
     fn default() -> Side {
         let slots = std::array::from_fn(|_| Slot::default());
-        Side { ack: Alone::default(), asleep: Alone::default(), slots }
+        Side { ack: Alone::default(), asleep: Alone::default(), lending: Alone::default(), slots }
     }
 }
 
@@ -80,6 +83,29 @@ impl Side {
     #[inline]
     pub fn acknowledged(&self) -> u64 {
         self.ack.0.load(Ordering::Acquire)
+    }
+
+    /// Say how many regions this side has handed over.
+    pub fn hand_over(&self, count: u32) {
+        self.lending.0[0].store(u64::from(count), Ordering::Release);
+    }
+
+    /// How many regions this side says it has handed over.
+    #[must_use]
+    #[inline]
+    pub fn handed_over(&self) -> u64 {
+        self.lending.0[0].load(Ordering::Acquire)
+    }
+
+    /// Say what became of a region of the other side's.
+    pub fn judge(&self, verdict: u64) {
+        self.lending.0[1].store(verdict, Ordering::Release);
+    }
+
+    /// The last verdict of this side.
+    #[must_use]
+    pub fn verdict(&self) -> u64 {
+        self.lending.0[1].load(Ordering::Acquire)
     }
 
     /// This side is going to sleep, unless it finds something when it looks again after this.
@@ -137,6 +163,8 @@ pub enum RingViolation {
     Acknowledged,
     /// A slot holds no record that belongs into one.
     Record,
+    /// A record names bytes of a region that this side has not mapped, or that lie outside of it.
+    Region,
 }
 
 /// Which lap a position is in. A division would be most of what a look costs.
@@ -328,6 +356,12 @@ pub enum Found {
     Inline([u64; INLINE / 8]),
     /// At an offset in the data area.
     At(usize),
+    /// In a region that the other side has lent.
+    Lent(Lent),
+    /// None; the answer may go to such a region.
+    Sink(Lent),
+    /// In the sink, which this side has lent.
+    Placed,
 }
 
 /// The reading end of the other side's slots.
@@ -405,7 +439,14 @@ impl Consumer {
             .filter(|h| h.kind != Kind::Ack && h.payload() <= h.kind.largest_payload());
         let Some(header) = header else { return Some(Err(RingViolation::Record)) };
         let length = header.payload();
-        let body = if length <= INLINE {
+        let body = if header.has(LENT) {
+            match (header.kind, Lent::from_words([read(3), read(4), 0, 0])) {
+                (Kind::Write | Kind::Send, Some(lent)) => Found::Lent(lent),
+                (Kind::Read, Some(lent)) => Found::Sink(lent),
+                (Kind::Answer, _) => Found::Placed,
+                _ => return Some(Err(RingViolation::Region)),
+            }
+        } else if length <= INLINE {
             Found::Inline([read(3), read(4), read(5), read(6)])
         } else {
             let (begin, end) = stretch(self.data, length, self.data_size);

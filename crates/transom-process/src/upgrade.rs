@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use transom_wire::Time;
 
+use crate::lending::LARGEST;
+
 /// Names the offer that a TCP connection is about.
 pub type Nonce = [u8; NONCE];
 /// Bytes of a [`Nonce`].
@@ -24,8 +26,9 @@ const ASK: [u8; 16] = *b"Transom process1";
 pub const QUESTION: usize = ASK.len() + NONCE;
 /// An answer: this, and what it is.
 const ANSWER: [u8; 15] = *b"Transom process";
-/// An offer: this, the nonce, and whether other users may share.
-const MAGIC: [u8; 8] = *b"TRANSOM1";
+/// An offer: this, the nonce, and whether other users may share. The figure is the layout's: a side with another
+/// one sees no offer, and takes TCP.
+const MAGIC: [u8; 8] = *b"TRANSOM2";
 
 /// The first bytes of an active side on its TCP connection, once it has handed memory over.
 #[must_use]
@@ -150,6 +153,13 @@ impl PeerUser {
             PeerUser::OtherUser => both_ask,
         }
     }
+
+    /// Whether shared regions may be mapped by this user's process, and this user's by this one: whoever
+    /// else shares the rings.
+    #[must_use]
+    pub fn may_lend(self) -> bool {
+        self == PeerUser::SameUser
+    }
 }
 
 /// The properties of offered memory, as the kernel reports them.
@@ -170,12 +180,28 @@ impl MemoryFacts {
     /// # Errors
     /// The reason why a mapping could fault or shrink, as a sentence.
     pub fn check(self, size: u64) -> Result<(), &'static str> {
+        self.check_any_size()?;
+        if self.size == size { Ok(()) } else { Err("the shared memory has another size") }
+    }
+
+    /// The bytes of a region that is lent, behind `front` bytes of the sides' own, if a mapping of all of it
+    /// is harmless; else why not.
+    ///
+    /// # Errors
+    /// The reason why a mapping could fault or shrink, or is too large, as a sentence.
+    pub fn check_region(self, front: u64) -> Result<u64, &'static str> {
+        self.check_any_size()?;
+        match self.size.checked_sub(front) {
+            Some(length) if (1..=LARGEST).contains(&length) => Ok(length),
+            _ => Err("the shared region has no bytes, or too many"),
+        }
+    }
+
+    fn check_any_size(self) -> Result<(), &'static str> {
         if !self.keeps_its_size {
             Err("the shared memory is not sealed")
         } else if !self.is_ordinary {
             Err("the shared memory is not made of ordinary pages")
-        } else if self.size != size {
-            Err("the shared memory has another size")
         } else {
             Ok(())
         }

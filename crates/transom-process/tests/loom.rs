@@ -18,6 +18,8 @@
 
 #[path = "../src/duplex.rs"]
 mod duplex;
+#[path = "../src/lending.rs"]
+mod lending;
 #[path = "../src/record.rs"]
 mod record;
 #[path = "../src/ring.rs"]
@@ -101,6 +103,7 @@ fn a_record_is_read_once_and_whole() {
                     assert_eq!((number, offset), (1, 0));
                     assert_eq!(data[0].load(sync::Ordering::Relaxed), 77);
                 }
+                Found::Lent(_) | Found::Sink(_) | Found::Placed => panic!("no region was lent"),
             }
             way.ack.store(number + 1, sync::Ordering::Release);
         }

@@ -31,7 +31,7 @@ fn the_layout_is_what_both_sides_were_built_with() {
     use std::mem::{align_of, offset_of, size_of};
     use transom_process::ring::{Shared, Side};
     assert_eq!((size_of::<Slot>(), align_of::<Slot>()), (64, 64));
-    assert_eq!(size_of::<Side>(), 256 + 64 * transom_process::ring::SLOTS);
+    assert_eq!(size_of::<Side>(), 384 + 64 * transom_process::ring::SLOTS);
     assert_eq!(size_of::<Shared>(), 2 * size_of::<Side>());
     assert_eq!(offset_of!(Shared, sides), 0);
 }

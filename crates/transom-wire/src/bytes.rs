@@ -14,6 +14,12 @@ pub enum Bytes<'b> {
         /// How many.
         length: u32,
     },
+    /// Where they belong already: the peer has copied them there itself, into memory of this side that was
+    /// lent to it. What is to be checked is checked as for all others.
+    Placed {
+        /// How many.
+        length: u32,
+    },
 }
 
 impl<'b> Bytes<'b> {
@@ -23,7 +29,7 @@ impl<'b> Bytes<'b> {
     pub fn len(&self) -> usize {
         match self {
             Bytes::Own(bytes) => bytes.len(),
-            Bytes::Shared { length, .. } => *length as usize,
+            Bytes::Shared { length, .. } | Bytes::Placed { length } => *length as usize,
         }
     }
 
@@ -50,6 +56,10 @@ impl<'b> Bytes<'b> {
                 let rest = Bytes::Shared { address: at, length: length - first };
                 (Bytes::Shared { address, length: first }, rest)
             }
+            Bytes::Placed { length } => {
+                let first = count as u32; // at most `length`
+                (Bytes::Placed { length: first }, Bytes::Placed { length: length - first })
+            }
         }
     }
 
@@ -59,7 +69,7 @@ impl<'b> Bytes<'b> {
     pub fn own(&self) -> Option<&'b [u8]> {
         match self {
             Bytes::Own(bytes) => Some(bytes),
-            Bytes::Shared { .. } => None,
+            Bytes::Shared { .. } | Bytes::Placed { .. } => None,
         }
     }
 }
@@ -76,7 +86,8 @@ mod tests {
 
     #[test]
     fn a_split_loses_nothing_and_never_panics() {
-        for bytes in [Bytes::Own(b"hello"), Bytes::Shared { address: 100, length: 5 }] {
+        let placed = Bytes::Placed { length: 5 };
+        for bytes in [Bytes::Own(b"hello"), Bytes::Shared { address: 100, length: 5 }, placed] {
             for at in [0, 2, 5, 9] {
                 let (first, rest) = bytes.split_at(at);
                 assert_eq!((first.len(), rest.len()), (at.min(5), 5 - at.min(5)));

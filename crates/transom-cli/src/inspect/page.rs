@@ -189,6 +189,14 @@ fn connection(one: &Connection) -> String {
             ),
         );
     }
+    let maps = [
+        ("the peer's process may look at", one.lent_regions, one.lent_bytes),
+        ("this process may look at the peer's", one.borrowed_regions, one.borrowed_bytes),
+    ];
+    for (what, regions, bytes) in maps.into_iter().filter(|(_, regions, _)| *regions > 0) {
+        let bytes = show::bytes(bytes);
+        line(&mut text, &format!("      {what} {regions} shared regions ({bytes}), all of each"));
+    }
     for TimeOut { waits_for, in_ms } in &one.time_outs {
         let end = show::time(Duration::from_millis(*in_ms));
         line(&mut text, &format!("      waits for {waits_for}: {end} left"));

@@ -476,6 +476,8 @@ impl Connection {
     fn park(&mut self, cx: &mut Cx<'_>, send: Send, payload: Bytes<'_>) {
         let kept = match payload {
             Bytes::Own(bytes) => bytes.to_vec(),
+            // Of the answer to a Read only, which nothing waits for.
+            Bytes::Placed { .. } => return self.refuse(cx, Operation::Send, AccessError::Missing),
             Bytes::Shared { address, length } => {
                 let mut kept = Vec::new();
                 if cx.host.append(address, length as usize, &mut kept).is_err() {

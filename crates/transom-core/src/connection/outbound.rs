@@ -1,20 +1,20 @@
 //! Requests of ours: started in order, framed, completed.
 
 use transom_memory::{
-    BindError, Purpose, RegisterError, Registration, Rights, Scope, Token, WindowSpec,
+    BindError, Purpose, RegisterError, Registration, Rights, Scope, Segment, Token, WindowSpec,
 };
 use transom_wire::{
     Begin, Frame, Immediate, Message, MessageId, Operation as WireOperation, Payload, ReadSlot,
     Refusal, RefusalClass, Waiting, Wire,
 };
 
-use super::{Connection, Phase};
+use super::{Connection, ConnectionConfig, Phase};
 use crate::copy::{AccessError, Accessor, LARGEST_COPY};
 use crate::dialect::{DeadWindow, PeerGone};
 use crate::output::{Direct, Output};
-use crate::queue::{Progress, Slot};
+use crate::queue::{Piece, Progress, Slot};
 use crate::trace::{FrameTrace, Tracer, What};
-use crate::{Cx, DenialCause, EndReason, Flags, Operation, Status};
+use crate::{Cx, DenialCause, EndReason, Execution, Flags, Operation, Status};
 
 /// Credit that a peer is given in advance whose messages may find no receive.
 const IN_ADVANCE: u64 = 1 << 16;
@@ -385,6 +385,9 @@ impl Connection {
         let accessor =
             Accessor { actor: execution.actor(config.id), purpose: Purpose::LocalSource };
         let (offset, length) = (u64::from(offset), u64::from(frame.length));
+        let lent = matches!(slot.operation, Operation::Read { .. })
+            && may_lend_sink(cx, out, slot)
+            && lend_sink(cx, config, execution, slot, frame, out);
         // A Read Request has a message and no payload.
         let one = if slot.inline || length == 0 || !may_lend(cx, out, frame) {
             None
@@ -400,6 +403,7 @@ impl Connection {
         let torn = matches!(direct, Ok(Direct::Torn));
         let error = match direct {
             Ok(Direct::Taken) => None,
+            Ok(Direct::Copy) if lent => None,
             Ok(Direct::Copy) => copy(&mut **wire, out, frame, |buffer| {
                 if length == 0 {
                     return Ok(());
@@ -407,7 +411,7 @@ impl Connection {
                 accessor.fetch_list(cx, &execution.requests, slot, offset, length, buffer)
             }),
             Ok(Direct::Fault | Direct::Torn) => {
-                let piece = one.unwrap_or(crate::queue::Piece { token: 0, address: 0, length });
+                let piece = one.unwrap_or(Piece { token: 0, address: 0, length });
                 Some(AccessError::Vanished { token: piece.token, address: piece.address, length })
             }
             Err(error) => Some(error),
@@ -484,6 +488,27 @@ impl Connection {
         self.refused(cx, class, denial);
         Err(torn)
     }
+}
+
+/// Whether the sink of a Read is to be named to the link: not if a copy of the frame is to be shown.
+fn may_lend_sink(cx: &Cx<'_>, out: &dyn Output, slot: &Slot) -> bool {
+    !shows_frames(cx) && out.wants_sink(slot.length)
+}
+
+/// Name the sink of a Read to the link, if all of it lies in one piece. `true`: the frame is on its way.
+fn lend_sink(
+    cx: &mut Cx<'_>,
+    config: &ConnectionConfig,
+    execution: &Execution,
+    slot: &Slot,
+    frame: &Frame,
+    out: &mut dyn Output,
+) -> bool {
+    let whole = execution.requests.piece(slot, 0).filter(|piece| piece.length == slot.length);
+    let Some(Piece { token, address, length }) = whole else { return false };
+    let accessor = Accessor { actor: execution.actor(config.id), purpose: config.dialect.sink };
+    let host = accessor.host_of(cx, token, address, length);
+    host.is_some_and(|host| out.request(frame.header(), Segment { host, length }))
 }
 
 /// A tracer wants to see every frame.

@@ -50,4 +50,5 @@ pub(crate) use objects::qp::Qp;
 pub(crate) use objects::srq::Srq;
 pub(crate) use objects::wait_timer;
 pub(crate) use observe::close as observe_close;
+pub(crate) use schedule::regions::SharedRegion;
 pub(crate) use schedule::shared::Shared;

@@ -41,6 +41,10 @@ pub struct Counters {
     /// Links among these that share memory with a process of this host, or are about to
     /// ([`Options::shared_links`]).
     pub shared_links: usize,
+    /// Shared regions there are now ([`Adapter::shared_memory`]).
+    pub shared_regions: usize,
+    /// How many times a peer's process has one of them mapped now.
+    pub lent_regions: usize,
     /// Refusals of peers for a token that was never theirs.
     pub guesses: u64,
     /// Connections that were not let in because of such guesses (see [`GuessLimit`](super::GuessLimit)).
@@ -252,7 +256,18 @@ impl Adapter {
         let (links, shared_links) = (Link::all(shared).len(), shared.sharing.taken());
         let (guesses, slowed) = shared.guess_limiter.counts();
         let unasked = shared.query_budget.unasked();
-        Counters { denials, denials_dropped, links, shared_links, guesses, slowed, unasked }
+        let (shared_regions, _, lent_regions) = shared.regions.counts();
+        Counters {
+            denials,
+            denials_dropped,
+            links,
+            shared_links,
+            shared_regions,
+            lent_regions,
+            guesses,
+            slowed,
+            unasked,
+        }
     }
 
     /// Counts of what happened so far, and of its objects now, as OpenMetrics text with its end: the

@@ -15,6 +15,7 @@ mod port_map;
 mod queue_pair;
 mod queues;
 mod reserved_port;
+mod shared_memory;
 pub mod socket_address;
 #[cfg(test)]
 #[allow(unsafe_code)]
@@ -29,6 +30,7 @@ pub use port_map::{MappedPort, PortQuestion};
 pub use queue_pair::{FastRegistration, QueuePair, QueuePairOptions};
 pub use queues::{CompletionQueue, SharedReceiveQueue};
 pub use reserved_port::ReservedPort;
+pub use shared_memory::SharedMemory;
 
 pub use crate::driver::{
     CaptureOptions, CaptureRing, Environment, EventSink, Explain, GuessLimit, HalfOpen,

@@ -14,7 +14,7 @@ pub struct Fault {
 
 /// Bytes at the end that are published together: the largest aligned power of two that ends where
 /// the copy ends, at most 8.
-fn tail_length(end: usize, length: usize) -> usize {
+pub(super) fn tail_length(end: usize, length: usize) -> usize {
     if length == 0 {
         return 0;
     }

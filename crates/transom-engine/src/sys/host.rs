@@ -5,7 +5,7 @@ use transom_wire::Atomic;
 
 use super::atomic::atomic;
 use super::copy::{copy_across, copy_in, copy_out, copy_out_raw};
-use super::{Bytes, IoError, Region, Stream};
+use super::{Borrowed, Bytes, IoError, Region, Stream};
 use crate::{Fault, HostMemory};
 
 /// Registered memory of this process. Crate-private on purpose: the core reaches it under a grant
@@ -139,6 +139,36 @@ impl Host {
 }
 
 impl Host {
+    /// Copy out of a region that a peer has lent, as [`HostMemory::copy`]; the last bytes only if the region
+    /// was still lent when they were read.
+    pub(crate) fn copy_lent(
+        &self,
+        region: &Borrowed,
+        from: u64,
+        to: u64,
+        length: usize,
+    ) -> Result<(), Fault> {
+        #[cfg(test)]
+        hook::run(to, length);
+        // SAFETY: see `Host`.
+        unsafe { region.copy_to(from, to, length) }
+    }
+
+    /// Copy the payload of an answer to a region that a peer has lent, in increasing order.
+    pub(crate) fn fill_lent(
+        &self,
+        region: &Borrowed,
+        offset: u64,
+        payload: &[Segment],
+    ) -> Result<(), Fault> {
+        #[cfg(test)]
+        for segment in payload {
+            hook::run(segment.host, usize::try_from(segment.length).unwrap_or(usize::MAX));
+        }
+        // SAFETY: see `Host`.
+        unsafe { region.fill(offset, payload) }
+    }
+
     /// Copy a small payload into memory of ours, all or nothing.
     pub(crate) fn gather(&self, payload: &[Segment], into: &mut [u8]) -> Result<(), Fault> {
         let mut used = 0;

@@ -122,14 +122,14 @@ impl Local {
         let _ = net::send(&self.0, &[1], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
     }
 
-    /// Forget that it rang. `false`: the other side has ended.
-    pub(crate) fn silence(&self) -> bool {
+    /// Forget that it rang. `false`: the other side has ended. A descriptor that came with it is the second
+    /// value, behind which there may be more.
+    pub(crate) fn silence(&self) -> (bool, Option<Fd>) {
         let mut room = [0; 256];
         perturb();
-        match net::recv(&self.0, &mut room, RecvFlags::DONTWAIT) {
-            Ok((_, 0)) => false,
-            Ok(_) => true,
-            Err(e) => IoError::from(e) == IoError::NotNow,
+        match self.receive_handover(&mut room) {
+            Ok((count, fd)) => (count > 0, fd),
+            Err(e) => (e == IoError::NotNow, None),
         }
     }
 
@@ -187,24 +187,31 @@ mod tests {
         active.ring();
         let (count, fd) = passive.receive_handover(&mut bytes).unwrap();
         assert_eq!((count, fd.is_none()), (1, true));
+        // Between rings: each comes with its own.
+        active.ring();
+        active.hand_over(&[1], &one).unwrap();
+        active.ring();
+        active.hand_over(&[1], &one).unwrap();
+        let come = (0..4).filter(|_| passive.silence().1.is_some()).count();
+        assert_eq!((come, passive.silence().0), (2, true));
     }
 
     #[test]
     fn it_rings_it_falls_silent_it_ends() {
         let (_listener, active, passive) = pair("bell");
-        assert!(passive.silence(), "nothing yet");
+        assert!(passive.silence().0, "nothing yet");
         for _ in 0..100_000 {
             active.ring(); // never blocks
         }
-        while passive.silence() && active.user().is_some() {
+        while passive.silence().0 && active.user().is_some() {
             if rustix::net::recv(passive.fd(), &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT)
                 .is_err()
             {
                 break;
             }
         }
-        assert!(passive.silence());
+        assert!(passive.silence().0);
         drop(active);
-        assert!(!passive.silence());
+        assert!(!passive.silence().0);
     }
 }

@@ -21,6 +21,7 @@ mod fd;
 pub(crate) mod host;
 mod identity;
 mod kill;
+mod lent;
 mod local;
 mod maps;
 mod pages;
@@ -52,6 +53,7 @@ pub(crate) use identity::{is_our_user, user};
 #[cfg(test)]
 pub(crate) use kill::hit;
 pub(crate) use kill::kill_point;
+pub(crate) use lent::{Borrowed, Lent};
 pub(crate) use local::{Local, LocalListener};
 pub use maps::PageError;
 #[cfg(test)]

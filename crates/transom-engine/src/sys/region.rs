@@ -21,6 +21,23 @@ const SIZE: usize = FRONT + 2 * DATA;
 /// they are touched, which is a signal.
 const TMPFS: i64 = 0x0102_1994;
 
+/// The properties of memory that another process made.
+pub(super) fn facts(fd: &Fd) -> std::io::Result<MemoryFacts> {
+    let seals = rustix::fs::fcntl_get_seals(fd)?;
+    Ok(MemoryFacts {
+        keeps_its_size: seals.contains(SealFlags::SHRINK | SealFlags::SEAL),
+        is_ordinary: rustix::fs::fstatfs(fd)?.f_type as i64 == TMPFS,
+        size: u64::try_from(rustix::fs::fstat(fd)?.st_size).unwrap_or(0),
+    })
+}
+
+/// Have forked children do without a mapping, which is this process's own.
+pub(super) fn never_forked(base: usize, length: usize) -> std::io::Result<()> {
+    // SAFETY: nothing of the mapping changes in this process.
+    unsafe { rustix::mm::madvise(base as *mut _, length, rustix::mm::Advice::LinuxDontFork)? };
+    Ok(())
+}
+
 /// A mapping of rings and data areas.
 #[derive(Debug)]
 pub(crate) struct Region {
@@ -42,13 +59,7 @@ impl Region {
     /// Map memory that another process made, if it is harmless: it has the right size and keeps it.
     pub(crate) fn adopt(fd: &Fd) -> std::io::Result<Region> {
         let wrong = |what| std::io::Error::new(std::io::ErrorKind::InvalidData, what);
-        let seals = rustix::fs::fcntl_get_seals(fd)?;
-        let facts = MemoryFacts {
-            keeps_its_size: seals.contains(SealFlags::SHRINK | SealFlags::SEAL),
-            is_ordinary: rustix::fs::fstatfs(fd)?.f_type as i64 == TMPFS,
-            size: u64::try_from(rustix::fs::fstat(fd)?.st_size).unwrap_or(0),
-        };
-        facts.check(SIZE as u64).map_err(wrong)?;
+        facts(fd)?.check(SIZE as u64).map_err(wrong)?;
         Region::map(fd)
     }
 
@@ -60,8 +71,7 @@ impl Region {
         };
         let region = Region { base: base.addr(), generation: super::fork_generation() };
         // A child that goes astray would write into a conversation of its parent's.
-        // SAFETY: the mapping just made; its owner goes on as before.
-        unsafe { rustix::mm::madvise(base, SIZE, rustix::mm::Advice::LinuxDontFork)? };
+        never_forked(region.base, SIZE)?;
         Ok(region)
     }
 

@@ -132,13 +132,20 @@ impl Channel {
         }
         let rest = bytes.get(HEADER..).unwrap_or_default();
         let elsewhere = header.has(record::ELSEWHERE) && header.kind.carries_data();
-        let behind = if elsewhere { 8 } else { length };
+        let placed = header.has(record::LENT) && header.kind == Kind::Answer;
+        let behind = match (placed, elsewhere) {
+            (true, _) => 0,
+            (_, true) => 8,
+            _ => length,
+        };
         let Some(payload) = rest.get(..behind) else { return Ok(NOTHING) };
-        let payload = if elsewhere {
+        // At most the largest payload, which was asked above.
+        let length = u32::try_from(length).unwrap_or(u32::MAX);
+        let payload = if placed {
+            Bytes::Placed { length }
+        } else if elsewhere {
             let mut address = [0; 8];
             address.copy_from_slice(payload);
-            // At most the largest payload, which was asked above.
-            let length = u32::try_from(length).unwrap_or(u32::MAX);
             Bytes::Shared { address: u64::from_ne_bytes(address), length }
         } else {
             Bytes::Own(payload)

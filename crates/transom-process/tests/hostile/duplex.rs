@@ -185,6 +185,7 @@ fn a_direct_write_is_whole_or_has_not_happened() {
                 copied(&mut room, length);
                 assert_eq!(record::to_bytes(words), room);
             }
+            Found::Lent(_) | Found::Sink(_) | Found::Placed => panic!("no region was lent"),
         }
         assert_eq!(end.producer().free_slots(), 3);
     }

@@ -11,6 +11,7 @@ mod acknowledgements;
 mod atomics;
 mod duplex;
 mod immediate;
+mod lent;
 mod messages;
 mod order;
 mod reads;
@@ -223,6 +224,7 @@ impl Side {
                     bytes.copy_from_slice(&record::to_bytes(words)[..header.payload()]);
                 }
                 Found::At(offset) => self.memory.read_bytes(mine, offset, &mut bytes),
+                Found::Lent(_) | Found::Sink(_) | Found::Placed => panic!("no region was lent"),
             }
             self.told = self.told.max(header.ack as u32);
             all.push((header, bytes));
@@ -321,6 +323,7 @@ impl Side {
         let ends =
             matches!(event, Event::Write { last: true, .. } | Event::Send { last: true, .. });
         let data = |payload: Bytes<'_>| match payload {
+            Bytes::Placed { .. } => panic!("no sink was lent"),
             Bytes::Own(bytes) => bytes.to_vec(),
             Bytes::Shared { address, length } => {
                 self.memory.at(1 - self.duplex.mine(), address, length as usize)

@@ -67,6 +67,10 @@ pub struct Options {
     /// Over how many connections memory is shared at a time; the next ones take TCP. By default 512,
     /// and at most an eighth of the descriptors that the process may have (`ulimit -n`).
     pub shared_links: usize,
+    /// Share regions that were made to be shared
+    /// ([`Adapter::shared_memory`](crate::raw::Adapter::shared_memory)) with peers' processes of the same
+    /// user, and map theirs. Off, such memory is memory like any other.
+    pub shared_regions: bool,
     /// Answer processes of this user that ask what is registered, which peers may touch it, and
     /// what was refused: on a socket in the user's runtime directory, with a thread of its own.
     /// Memory itself is never shown.
@@ -135,6 +139,7 @@ impl Default for Options {
             path: Path::default(),
             other_users: false,
             shared_links: shared_links(),
+            shared_regions: true,
             inspect: false,
             ledger: None,
             capture: None,

@@ -91,6 +91,7 @@ fn counters(shared: &Shared) -> Counters {
     };
     let (guesses, slowed) = shared.guess_limiter.counts();
     let links = Link::all(shared);
+    let (shared_regions, shared_bytes, lent_regions) = shared.regions.counts();
     let mut counters = Counters {
         refusals,
         refusals_forgotten,
@@ -99,6 +100,9 @@ fn counters(shared: &Shared) -> Counters {
         unasked: shared.query_budget.unasked(),
         connections: links.len() as u64,
         shared_connections: shared.sharing.taken() as u64,
+        shared_regions: shared_regions as u64,
+        shared_bytes,
+        lent_regions: lent_regions as u64,
         held_bytes: links.iter().map(|link| link.held() as u64).sum(),
         table_bytes: shared.memory.footprint() as u64,
         ..Counters::default()
@@ -160,6 +164,10 @@ fn connection(adapter: u64, link: &Link) -> Connection {
         peer_waits_for_receive: overview.connection.peer_waits_for_receive,
         unread_bytes: overview.unread as u64,
         unsent_bytes: overview.unsent as u64,
+        lent_regions: overview.lent.0 as u64,
+        lent_bytes: overview.lent.1,
+        borrowed_regions: overview.borrowed.0 as u64,
+        borrowed_bytes: overview.borrowed.1,
         deadline_ms: overview.deadline.and_then(until),
         time_outs: time_outs(&overview.connection, now),
     }

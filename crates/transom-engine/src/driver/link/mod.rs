@@ -12,6 +12,7 @@
 
 pub(crate) mod control;
 pub(crate) mod event_queue;
+mod lending;
 pub(crate) mod notifications;
 pub(crate) mod pass;
 pub(crate) mod queues;
@@ -164,6 +165,10 @@ pub(crate) struct LinkOverview {
     pub(crate) unread: usize,
     /// Bytes that the peer has not taken.
     pub(crate) unsent: usize,
+    /// Shared regions of this side that the peer's process has mapped, and their bytes; and the other way
+    /// round.
+    pub(crate) lent: (usize, u64),
+    pub(crate) borrowed: (usize, u64),
     pub(crate) deadline: Option<Time>,
 }
 
@@ -472,6 +477,8 @@ impl Link {
             reason: state.reason,
             unread: state.partial.len(),
             unsent: state.out.bytes.len().saturating_sub(state.written),
+            lent: state.rings.as_ref().map_or((0, 0), Rings::lent),
+            borrowed: state.rings.as_ref().map_or((0, 0), Rings::borrowed),
             deadline: state.deadline,
         };
         let (overview, again) = self.lock.control(overview);
@@ -497,6 +504,12 @@ impl Link {
     #[cfg(test)]
     pub(crate) fn shared_memory(&self) -> Option<(usize, usize)> {
         self.lock.control(|state| state.rings.as_ref().map(Rings::memory)).0
+    }
+
+    /// Bytes of payload that have gone through this side's data area.
+    #[cfg(test)]
+    pub(crate) fn placed(&self) -> u64 {
+        self.lock.control(|state| state.rings.as_ref().map_or(0, Rings::placed)).0
     }
 
     /// The set in which it lies.

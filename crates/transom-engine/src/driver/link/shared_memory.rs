@@ -9,13 +9,16 @@ use std::time::Duration;
 use transom_core::LinkEnd;
 use transom_memory::Segment;
 use transom_process::Duplex;
+use transom_process::lending::{Borrowed as _, Borrowings, LEAST};
 use transom_process::record::{self, HEADER, Header};
-use transom_process::ring::{Found, INLINE, Record};
+use transom_process::ring::{Found, INLINE, Record, RingViolation};
 use transom_wire::{SMALL_HEADER, Time};
 
+use super::lending::{Lending, LentHost, LinkMemory, with_host};
 use super::silence::Silence;
 use super::tcp::FRAME;
 use super::{Link, State};
+use crate::driver::schedule::regions::SharedRegions;
 use crate::sys::{Host, Local, Region};
 use crate::{Connection, Cx, Direct, Output, SmallRecord};
 
@@ -38,7 +41,8 @@ const AGAIN: u32 = 4;
 /// Two rings of a link, under its lock.
 #[derive(Debug)]
 pub(crate) struct Rings {
-    duplex: Duplex<Region>,
+    duplex: Duplex<LinkMemory>,
+    lending: Lending,
     /// When to ask again whether the other side has ended, and whether it has.
     look: Time,
     over: bool,
@@ -49,10 +53,13 @@ pub(crate) struct Rings {
 }
 
 impl Rings {
-    /// Fresh ones. `mine`: 0 for the active side, 1 for the passive one.
-    pub(crate) fn new(region: Region, mine: usize) -> Rings {
+    /// Fresh ones. `mine`: 0 for the active side, 1 for the passive one. `lends`: this side and the peer
+    /// may map shared regions of each other's.
+    pub(crate) fn new(rings: Region, mine: usize, lends: bool) -> Rings {
+        let memory = LinkMemory { rings, borrowed: Borrowings::default() };
         Rings {
-            duplex: Duplex::new(region, mine),
+            duplex: Duplex::new(memory, mine),
+            lending: Lending::new(lends),
             look: Time(0),
             over: false,
             used: 0,
@@ -64,7 +71,13 @@ impl Rings {
     /// Where it lies, for a test that writes to it.
     #[cfg(test)]
     pub(crate) fn memory(&self) -> (usize, usize) {
-        self.duplex.area().whole()
+        self.duplex.area().rings.whole()
+    }
+
+    /// Bytes of payload that have gone through our data area.
+    #[cfg(test)]
+    pub(crate) fn placed(&self) -> u64 {
+        self.duplex.producer().placed()
     }
 
     /// Whether there is something to read, or the other side is known to have ended.
@@ -88,12 +101,37 @@ impl Rings {
     /// Ask the socket whether the other side has ended, and forget that it rang.
     fn ask(&mut self, bell: &Local, now: Time) {
         self.look = now.after(LOOK);
-        self.over = self.over || !bell.silence();
+        for _ in 0..Lending::AT_ONCE {
+            let (here, fd) = bell.silence();
+            self.over |= !here;
+            let Some(fd) = fd else { break };
+            self.lending.on_descriptor(&mut self.duplex, &fd);
+        }
+    }
+
+    /// Take the regions that the peer has handed over, before a record names one.
+    #[inline]
+    fn take_regions(&mut self, bell: &Local, now: Time) {
+        if self.lending.has_descriptor(self.duplex.handed_over()) {
+            self.ask(bell, now);
+        }
+    }
+
+    /// Shared regions of this side that the peer's process has mapped, and their bytes.
+    pub(crate) fn lent(&self) -> (usize, u64) {
+        self.lending.lent()
+    }
+
+    /// Regions of the peer's that this process has mapped, and their bytes.
+    pub(crate) fn borrowed(&self) -> (usize, u64) {
+        let all = self.duplex.area().borrowed.maps();
+        all.fold((0, 0), |(count, bytes), one| (count + 1, bytes + one.length()))
     }
 
     /// The link comes to rest: give pages of our data area back, when no payload has gone through it
     /// for a while. `Some`: when to ask again.
     pub(crate) fn tidy(&mut self, now: Time) -> Option<Time> {
+        self.duplex.area_mut().borrowed.tidy();
         let producer = self.duplex.producer();
         let used = producer.placed();
         if used == self.tidied {
@@ -107,7 +145,7 @@ impl Rings {
             return Some(when);
         }
         self.tidied = used;
-        self.duplex.area().give_back(self.duplex.mine());
+        self.duplex.area().rings.give_back(self.duplex.mine());
         None
     }
 
@@ -115,7 +153,8 @@ impl Rings {
     fn write_direct(&mut self, header: &[u8], payload: &[Segment]) -> Direct {
         let total = payload.iter().map(|segment| segment.length).sum();
         let gather = |into: &mut [u8]| Host.gather(payload, into);
-        let fill = |region: &Region, side, offset| Host.fill(region, side, offset, payload);
+        let fill =
+            |memory: &LinkMemory, side, offset| Host.fill(&memory.rings, side, offset, payload);
         match self.duplex.write_direct(header, total, gather, fill) {
             Ok(true) => Direct::Taken,
             Ok(false) => Direct::Copy,
@@ -204,7 +243,12 @@ impl Link {
                 Some(violation) => Some(Err(violation)),
                 None if !all_small => Record::of_small(&small.header, &small.payload).map(Ok),
                 None if count == SOME => None,
-                None => rings.duplex.read(),
+                None => {
+                    if let Some(bell) = self.bell.get() {
+                        rings.take_regions(bell, cx.now);
+                    }
+                    rings.duplex.read()
+                }
             };
             let (header, body) = match next {
                 Some(Ok(Record { header, body })) => {
@@ -269,8 +313,10 @@ impl Link {
             let before = sent;
             let stop = sent >= budget || self.lock.is_wanted() && sent > 0;
             let waiting = out.bytes.len();
+            let lenders = self.bell.get().map(|bell| (&self.shared.regions, bell));
+            let out_bytes = &mut out.bytes;
             let mut outlet =
-                Records { rings, out: &mut out.bytes, written, budget, sent, stop, flowing };
+                Records { rings, out: out_bytes, written, budget, sent, stop, flowing, lenders };
             connection.transmit(cx, &mut outlet);
             sent = outlet.sent + out.bytes.len().saturating_sub(waiting);
             let flowing = rings.duplex.write(&mut out.bytes, written);
@@ -326,8 +372,21 @@ fn hand_on(state: &mut State, cx: &mut Cx<'_>, header: &Header, body: Found) {
     let Some(rings) = &state.rings else { return };
     let used = rings.duplex.copy(header, body, &mut room);
     let bytes = room.get(..used).unwrap_or_default();
-    let consumed = state.connection.receive(cx, bytes).consumed.min(used);
-    state.partial.extend_from_slice(bytes.get(consumed..).unwrap_or_default());
+    let lent = match body {
+        Found::Lent(lent) => rings.duplex.area().borrowed.find(lent, 0).map(LentHost),
+        Found::Inline(_) | Found::At(_) | Found::Sink(_) | Found::Placed => None,
+    };
+    let connection = &mut state.connection;
+    let received = match &lent {
+        Some(host) => with_host(cx, host, |cx| connection.receive(cx, bytes)),
+        None => connection.receive(cx, bytes),
+    };
+    let left = bytes.get(received.consumed.min(used)..).unwrap_or_default();
+    if lent.is_some() && !left.is_empty() {
+        // The address holds for this call only: the region may be unmapped before the next one.
+        return connection.broken(cx, RingViolation::Region.text());
+    }
+    state.partial.extend_from_slice(left);
 }
 
 /// A ring's writing end for one call of [`Connection::transmit`](crate::Connection::transmit).
@@ -339,6 +398,8 @@ pub(super) struct Records<'a> {
     sent: usize,
     stop: bool,
     flowing: bool,
+    /// Where regions are found that the peer may map, and the socket by which they are handed over.
+    lenders: Option<(&'a SharedRegions, &'a Local)>,
 }
 
 impl<'a> Records<'a> {
@@ -349,7 +410,40 @@ impl<'a> Records<'a> {
         (out, written): (&'a mut Vec<u8>, &'a mut usize),
         budget: usize,
     ) -> Records<'a> {
-        Records { rings, out, written, budget, sent: 0, stop: false, flowing: true }
+        let (sent, stop, flowing, lenders) = (0, false, true, None);
+        Records { rings, out, written, budget, sent, stop, flowing, lenders }
+    }
+}
+
+impl Records<'_> {
+    /// Write a frame whose payload the peer copies out of a shared region of this side's.
+    #[inline]
+    fn leave_in_region(&mut self, header: &[u8], payload: &[Segment]) -> bool {
+        let (Some(lenders), [one]) = (self.lenders, payload) else { return false };
+        if lenders.0.is_empty() {
+            return false;
+        }
+        let Rings { duplex, lending, .. } = &mut *self.rings;
+        if !Duplex::<LinkMemory>::may_lend(header) {
+            return false;
+        }
+        let lent = lending.find(duplex, lenders, (one.host, one.length));
+        lent.is_some_and(|lent| duplex.write_lent(header, lent))
+    }
+}
+
+impl Records<'_> {
+    /// Copy the payload of an answer, under the guard of its check, to the sink that the peer has lent.
+    #[inline]
+    fn copy_to_sink(&mut self, header: &[u8], payload: &[Segment]) -> bool {
+        let duplex = &mut self.rings.duplex;
+        let Some(sink) = duplex.sink(header) else { return false };
+        let length = payload.iter().map(|segment| segment.length).sum();
+        let Some(map) = duplex.area().borrowed.find(sink, length) else { return false };
+        // A page that is gone is the source's, and the other way says so.
+        !map.is_dropped()
+            && Host.fill_lent(map, sink.offset, payload).is_ok()
+            && duplex.write_placed(header)
     }
 }
 
@@ -385,13 +479,37 @@ impl Output for Records<'_> {
         self.sent += HEADER + payload.len();
     }
 
+    fn wants_sink(&self, length: u64) -> bool {
+        length >= LEAST && self.lenders.is_some_and(|(regions, _)| !regions.is_empty())
+    }
+
+    fn request(&mut self, header: &[u8], sink: Segment) -> bool {
+        // The bytes of `out` go first.
+        if !self.rings.duplex.write(self.out, self.written) || !self.out.is_empty() {
+            self.flowing = false;
+            return false;
+        }
+        let (Some(lenders), Rings { duplex, lending, .. }) = (self.lenders, &mut *self.rings)
+        else {
+            return false;
+        };
+        let lent = lending.find(duplex, lenders, (sink.host, sink.length));
+        let done = lent.is_some_and(|lent| duplex.write_read(header, lent));
+        self.sent += if done { HEADER } else { 0 };
+        done
+    }
+
     fn direct(&mut self, header: &[u8], payload: &[Segment], _trailer: &[u8]) -> Direct {
         // The bytes of `out` go first.
         if !self.rings.duplex.write(self.out, self.written) || !self.out.is_empty() {
             self.flowing = false;
             return Direct::Copy;
         }
-        let done = self.rings.write_direct(header, payload);
+        let done = if self.leave_in_region(header, payload) || self.copy_to_sink(header, payload) {
+            Direct::Taken
+        } else {
+            self.rings.write_direct(header, payload)
+        };
         if done == Direct::Taken {
             self.sent += HEADER + payload.iter().map(|s| s.length as usize).sum::<usize>();
         }

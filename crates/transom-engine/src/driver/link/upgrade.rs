@@ -308,11 +308,12 @@ impl Link {
         let changed = state.connection.change_wire(cx, wire, request);
         let added = self.home(state).add(local.fd(), self.key);
         self.home(state).remove(self.stream.fd());
+        let lends = self.shared.options.shared_regions && local.who().may_lend();
         if changed.is_err() || added.is_err() || self.bell.set(local).is_err() {
             let status = Status::InsufficientResources;
             return state.connection.link_closed(cx, LinkEnd::Failed(status));
         }
-        state.rings = Some(Rings::new(region, usize::from(role == Role::Passive)));
+        state.rings = Some(Rings::new(region, usize::from(role == Role::Passive), lends));
         state.place = Some(place);
         state.reason = PathReason::Proven;
         state.partial = Vec::new();

@@ -7,6 +7,7 @@ pub(crate) mod lease;
 #[cfg(test)]
 mod lease_tests;
 pub(crate) mod ready_set;
+pub(crate) mod regions;
 pub(crate) mod removal;
 pub(crate) mod shared;
 pub(crate) mod sleepers;

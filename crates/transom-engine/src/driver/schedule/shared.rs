@@ -10,6 +10,7 @@ use transom_memory::{Memory, QueuePairId};
 use transom_wire::Time;
 
 use super::ready_set::ReadySet;
+use super::regions::SharedRegions;
 use super::removal::Removal;
 use super::timers::Timers;
 use super::workers::Workers;
@@ -77,6 +78,7 @@ pub(crate) struct Shared {
     pub(crate) unanswered: UnansweredConnects,
     /// Links that share memory.
     pub(crate) sharing: Places,
+    pub(crate) regions: SharedRegions,
     pub(crate) guess_limiter: TokenGuessLimiter,
     pub(crate) query_budget: KernelQueryBudget,
     pub(crate) options: Options,
@@ -150,6 +152,7 @@ impl Shared {
             denials: Mutex::new(DenialLog::new(DENIALS)),
             unanswered: UnansweredConnects::default(),
             sharing: Places::default(),
+            regions: SharedRegions::default(),
             bell: Doorbell::new()?,
             alarm: Alarm::new()?,
             timers: Mutex::default(),

@@ -15,6 +15,7 @@ mod port_map;
 mod processes;
 mod removal;
 mod rings;
+mod shared_memory;
 mod short;
 mod silence;
 mod traffic;

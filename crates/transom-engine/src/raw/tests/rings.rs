@@ -14,7 +14,7 @@ use crate::raw::{Options, Path, PathReason};
 use crate::sys::hit;
 use crate::{Completion, CompletionKind, Data, Flags, Operation, Request, Status};
 
-fn process() -> Options {
+pub(super) fn process() -> Options {
     Options { path: Path::Process, ..Options::from_env() }
 }
 
@@ -31,7 +31,7 @@ fn reasons(active: &End, passive: &End) -> [PathReason; 2] {
 fn the_same_tests_pass_over_tcp() {
     transom_rules::paths::again_over_tcp(
         &["raw::tests"],
-        &["tests::rings", "tests::short", "tests::upgrade", "tests::users"],
+        &["tests::rings", "tests::shared_memory", "tests::short", "tests::upgrade", "tests::users"],
     );
 }
 
@@ -340,12 +340,16 @@ fn a_peer_may_die_at_any_point_of_the_ring_code() {
     until("all rings are unmapped", || belongings() == (0, 0));
     // This process went through the same code: no point is missing from the lists, or never passed.
     let seen = hit::seen();
-    let listed: BTreeSet<_> = POINTS.into_iter().chain(super::upgrade::POINTS).collect();
+    let listed: BTreeSet<_> = POINTS
+        .into_iter()
+        .chain(super::upgrade::POINTS)
+        .chain(super::shared_memory::POINTS)
+        .collect();
     assert!(seen.is_subset(&listed), "{seen:?}");
     assert!(seen.is_superset(&BTreeSet::from(POINTS)), "{seen:?}");
 }
 
-fn read_note(note: &Buffer) -> (Token, u64) {
+pub(super) fn read_note(note: &Buffer) -> (Token, u64) {
     let bytes = note.bytes();
     let word = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap());
     (Token(word(0) as u32), word(8))

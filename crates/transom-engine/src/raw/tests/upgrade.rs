@@ -28,7 +28,7 @@ fn name(at: SocketAddr) -> String {
 const NONCE: [u8; 16] = *b"0123456789abcdef";
 
 fn hello(nonce: [u8; 16], others: u8) -> Vec<u8> {
-    [&b"TRANSOM1"[..], &nonce, &[others]].concat()
+    [&b"TRANSOM2"[..], &nonce, &[others]].concat()
 }
 
 /// Ask for what was handed over under a nonce: the answer's last byte.
@@ -97,7 +97,7 @@ fn what_is_no_proper_hand_over_is_declined() {
         ("nothing", vec![], vec![]),
         ("one byte", vec![b'T'], vec![]),
         ("no memory", hello(NONCE, 0), vec![]),
-        ("another greeting", [&b"TRANSOM2"[..], &NONCE, &[0]].concat(), vec![&right]),
+        ("another layout", [&b"TRANSOM1"[..], &NONCE, &[0]].concat(), vec![&right]),
         ("half a greeting", hello(NONCE, 0)[..20].to_vec(), vec![&right]),
         ("a file", hello(NONCE, 0), vec![&file]),
         ("a pipe", hello(NONCE, 0), vec![&pipe]),
