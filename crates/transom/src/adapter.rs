@@ -100,6 +100,13 @@ impl Options {
         self
     }
 
+    /// Let peers' processes of this user map what [`Adapter::shared`] makes, and map theirs. On by default; off,
+    /// such memory is memory like any other.
+    pub fn shared_regions(mut self, on: bool) -> Options {
+        self.below.shared_regions = on;
+        self
+    }
+
     /// How peers are slowed down that name tokens which never were theirs; `None`: not at all. By
     /// default what the environment variable `TRANSOM_GUESSES` says (`off`, or how many are free),
     /// and [`GuessLimit::USUAL`] if it says nothing.
@@ -179,6 +186,10 @@ pub struct Counters {
     pub unasked: u64,
     /// Connections that share memory with a process of this host now.
     pub shared_links: usize,
+    /// Regions of [`Adapter::shared`] now.
+    pub shared_regions: usize,
+    /// How many times a peer's process has one of them mapped now, and may look at all of it.
+    pub lent_regions: usize,
 }
 
 /// An address at which an adapter can be opened.
@@ -291,6 +302,8 @@ impl Adapter {
             slowed: below.slowed,
             unasked: below.unasked,
             shared_links: below.shared_links,
+            shared_regions: below.shared_regions,
+            lent_regions: below.lent_regions,
         }
     }
 

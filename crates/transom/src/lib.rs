@@ -156,7 +156,8 @@
 //! # Where to go on
 //!
 //! [`Adapter::options`] lists the options, [`ConnectionInfo`] the facts of a connection,
-//! [`Batch`] is requests with one result, [`MappedFile`] files as memory. The crate's folder
+//! [`Batch`] is requests with one result, [`MappedFile`] files as memory, [`Adapter::shared`] memory whose
+//! bytes cross to a process of this host once. The crate's folder
 //! `examples` has whole programs.
 
 #![deny(unsafe_code)]
@@ -188,6 +189,8 @@ mod queue_pair;
 #[expect(unsafe_code, reason = "registers, copies, hands out atomics")]
 mod region;
 mod rights;
+#[expect(unsafe_code, reason = "hands memory of the engine to registrations")]
+mod shared_memory;
 mod turns;
 mod window;
 
@@ -202,7 +205,9 @@ pub use posted::{Message, Pending, Posted};
 pub use queue_pair::{ConnectionInfo, QueuePair, Recv};
 pub use region::{Region, Slice};
 pub use rights::Rights;
-pub use transom_engine::raw::{CaptureOptions, CaptureRing, Explain, GuessLimit, Path};
+pub use transom_engine::raw::{
+    CaptureOptions, CaptureRing, Explain, GuessLimit, Path, SharedMemory,
+};
 pub use transom_memory::{Denial, Mistake, Named, NamedRule, NamedState, Rule, Token, rules};
 pub use transom_wire::{Blame, Verdicts};
 pub use window::Window;
