@@ -104,10 +104,13 @@ class Ucx:
 class Transom:
     """One path of ours."""
 
-    def __init__(self, binary, path, crc):
+    def __init__(self, binary, path, crc, shared=False):
         self.name = f"Transom {path}" + ("" if path == "process" else f", CRC {crc}")
-        self.base = [binary, "bench"]
+        self.base, self.shared = [binary, "bench"], shared
         self.options = ["--path", path, "--crc", crc, "--wait", "spin", "--seconds", "1", "--json"]
+        if shared:
+            self.name += ", shared region"
+            self.options.append("--shared")
 
     def run(self, bench, size):
         # The bench starts its own peer and pins both.
@@ -202,7 +205,7 @@ def version(command):
 
 def measure(binary, rounds, out):
     """Both tables' worth of text; with `out`, what it was made of goes there."""
-    tools = [Transom(binary, "process", "on"), Transom(binary, "tcp", "on"), Transom(binary, "tcp", "off")]
+    tools = [Transom(binary, "process", "on"), Transom(binary, "process", "on", True), Transom(binary, "tcp", "on"), Transom(binary, "tcp", "off")]
     tools += [FiPingpong("shm", "rdm"), FiPingpong("tcp", "msg"), FiPingpong("net", "msg"), Ucx("posix"), Ucx("tcp")]
     samples = {tool.name: {title: [] for title, *_ in MEASURES} for tool in tools}
     for turn in range(rounds):

@@ -55,6 +55,8 @@ ROWS = [
     latency("--wait block --path process", "a Unix socket, blocking", 1.2),
     bandwidth("write", "--path process", MEMCPY, 0.8),
     bandwidth("read", "--path process", MEMCPY, 0.8),
+    bandwidth("write", "--path process --shared", MEMCPY, 0.9),
+    bandwidth("read", "--path process --shared", MEMCPY, 0.9),
     Row("message-rate", "--path process", "a bare ring of cache lines", ">=", 20, "median", 1e-6, " million/s"),
     latency("--wait spin --path tcp", "raw socket, spinning", 1.05),
     latency("--wait block --path tcp", "raw socket, blocking", 1.2),

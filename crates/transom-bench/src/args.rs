@@ -55,6 +55,10 @@ pub struct Args {
     /// The road
     #[arg(long, value_enum, default_value_t = Way::Tcp)]
     path: Way,
+    /// Take bytes from, and read them into, memory that the other side may map: of the latency and bandwidth
+    /// benches
+    #[arg(long)]
+    shared: bool,
     /// The congestion control of both sides of a ratio [default: the system's]
     #[arg(long)]
     congestion: Option<String>,
@@ -129,6 +133,8 @@ pub struct PeerArgs {
     #[arg(long, value_enum)]
     pub(crate) path: Way,
     #[arg(long)]
+    pub(crate) shared: bool,
+    #[arg(long)]
     pub(crate) leave_window_open: bool,
 }
 
@@ -143,6 +149,8 @@ pub(crate) struct Plan {
     pub(crate) congestion: String,
     pub(crate) baseline: bool,
     pub(crate) json: bool,
+    /// The memory on this side is a shared region.
+    pub(crate) shared: bool,
     pub(crate) leave_window_open: bool,
 }
 
@@ -163,6 +171,7 @@ impl Args {
             congestion: self.congestion.clone().unwrap_or_else(congestion),
             baseline: self.baseline,
             json: self.json,
+            shared: self.shared,
             leave_window_open: self.leave_window_open,
         })
     }

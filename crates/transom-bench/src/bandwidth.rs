@@ -86,7 +86,7 @@ fn transfer(side: &mut Side, write: bool, wait: Wait, time: Duration) -> Outcome
         if under_way.len() == AHEAD {
             under_way.pop_front().map_or(Ok(()), |oldest| finish(side, oldest, spin))?;
         }
-        let local = side.local.slice(..);
+        let local = side.near();
         under_way.push_back(if write {
             side.queue.write(side.theirs, local)?
         } else {

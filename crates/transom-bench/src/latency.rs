@@ -162,10 +162,10 @@ fn bell(side: &Side) -> Outcome<&AtomicU8> {
 /// Write all of our buffer, with `turn` in its last byte, over all of theirs.
 fn put(side: &Side, turn: u8, wait: Wait) -> Outcome {
     let last = side.local.len().saturating_sub(1);
-    side.local.atomic_u8(last)?.store(turn, Ordering::Release);
+    side.near_byte(last)?.store(turn, Ordering::Release);
     // The acknowledgements come with the answer and are not waited for. If something is refused,
     // the connection ends, and that is noticed.
-    drop(side.queue.write(side.theirs, side.local.slice(..))?);
+    drop(side.queue.write(side.theirs, side.near())?);
     if !wait.is_busy() {
         drop(side.queue.send([])?);
     }

@@ -31,6 +31,9 @@ pub(crate) fn start(plan: &Plan) -> Outcome<(Side, Peer)> {
     if plan.leave_window_open {
         command.arg("--leave-window-open");
     }
+    if plan.shared {
+        command.arg("--shared");
+    }
     let child = command.spawn().map_err(system("starting the peer's process"))?;
     drop(command); // and with it our copy of the peer's end
     let peer = Peer(child);
@@ -57,6 +60,7 @@ pub(crate) fn start(plan: &Plan) -> Outcome<(Side, Peer)> {
     }
     let mut side = Side::meet((raw, unix), &adapter, queue, plan.size)?;
     (side.cpu, side.peer_pid, side.refused) = (cpu, peer.0.id(), refused);
+    side.shared = if plan.shared { Some(adapter.shared(plan.size)?) } else { None };
     Ok((side, peer))
 }
 
@@ -95,7 +99,8 @@ pub(crate) fn run(args: &PeerArgs) -> Outcome {
     let probe = listener.next().wait()?.accept().wait()?;
     refusal::show(&adapter, &probe, &mut unix, args.leave_window_open)?;
     let queue = listener.next().wait()?.reads(16).accept().wait()?;
-    let side = Side::meet((raw, unix), &adapter, queue, args.size)?;
+    let mut side = Side::meet((raw, unix), &adapter, queue, args.size)?;
+    side.shared = if args.shared { Some(adapter.shared(args.size)?) } else { None };
     work(side, args)
 }
 

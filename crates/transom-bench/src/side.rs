@@ -3,9 +3,10 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::AtomicU8;
 use std::time::{Duration, Instant};
 
-use transom::{Adapter, Grant, QueuePair, Region, Rights, Window};
+use transom::{Adapter, Grant, QueuePair, Region, Rights, SharedMemory, Slice, Window};
 
 use crate::args::Plan;
 use crate::report::About;
@@ -65,6 +66,8 @@ pub(crate) struct Side {
     pub(crate) memory: Region<Vec<u8>>,
     /// Where the bytes to be written come from, and those read go to.
     pub(crate) local: Region<Vec<u8>>,
+    /// The same, if the peer's process may map it.
+    pub(crate) shared: Option<Region<SharedMemory>>,
     _open: Window,
     /// The other side's buffer.
     pub(crate) theirs: Grant,
@@ -106,6 +109,7 @@ impl Side {
             queue,
             memory,
             local,
+            shared: None,
             _open: open,
             theirs,
             cpu: None,
@@ -113,6 +117,19 @@ impl Side {
             refused: String::new(),
             spent: Spent::default(),
         })
+    }
+
+    /// The memory on this side of a transfer.
+    pub(crate) fn near(&self) -> Slice {
+        self.shared.as_ref().map_or_else(|| self.local.slice(..), |shared| shared.slice(..))
+    }
+
+    /// A byte of it, to set.
+    pub(crate) fn near_byte(&self, at: u64) -> transom::Result<&AtomicU8> {
+        match &self.shared {
+            Some(shared) => shared.atomic_u8(at),
+            None => self.local.atomic_u8(at),
+        }
     }
 
     /// Send the peer its next job.
