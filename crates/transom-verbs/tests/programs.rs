@@ -4,11 +4,15 @@
 
 mod support;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
+fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(format!("{name}.c"))
+}
+
 fn run(name: &str) {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(format!("{name}.c"));
+    let source = source(name);
     let Some(program) = support::compile(&source, name) else { return };
     for path in ["tcp", "process"] {
         let done = Command::new(&program)
@@ -144,4 +148,36 @@ fn services_of_port_space_udp() {
 #[test]
 fn the_data_path_does_not_allocate() {
     run("data_path");
+}
+
+/// Verbs V153. The sanitizer watches what the programs and C's functions touch, and every block of the
+/// allocator, the library's own, too: nothing is freed twice, or read by a program behind its end.
+#[test]
+fn control_calls_under_an_address_sanitizer() {
+    let sanitizer = "-fsanitize=address";
+    let probe =
+        Command::new("cc").args([sanitizer, "-xc", "-", "-shared", "-o", "/dev/null"]).output();
+    if !probe.is_ok_and(|probe| probe.status.success()) {
+        return eprintln!("SKIPPED: cc has no {sanitizer}");
+    }
+    let mut programs =
+        vec!["objects", "states", "windows", "events", "queues", "imported", "groups"];
+    if Path::new("/usr/include/rdma/rsocket.h").exists() {
+        programs.extend(["services", "rsockets"]);
+    }
+    for name in programs {
+        let built = format!("{name}-sanitized");
+        let Some(program) = support::compile_with(&source(name), &built, &[sanitizer]) else {
+            return;
+        };
+        let done = Command::new(&program)
+            .env("LD_LIBRARY_PATH", support::libraries())
+            .env("TRANSOM_PATH", "tcp")
+            // The programs end with objects that are left open.
+            .env("ASAN_OPTIONS", "detect_leaks=0")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned();
+        assert!(done.status.success(), "{name}: {}\n{said}", done.status);
+    }
 }

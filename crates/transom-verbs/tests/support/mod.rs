@@ -31,6 +31,11 @@ pub(crate) fn libraries() -> PathBuf {
 /// Compile a C program of `tests/c`, or of a text, with the distribution's headers. `None`, said as
 /// SKIPPED, if these are not installed.
 pub(crate) fn compile(source: &Path, name: &str) -> Option<PathBuf> {
+    compile_with(source, name, &[])
+}
+
+/// The same with more words for the compiler.
+pub(crate) fn compile_with(source: &Path, name: &str, words: &[&str]) -> Option<PathBuf> {
     if !Path::new("/usr/include/infiniband/verbs.h").exists() {
         eprintln!("SKIPPED: <infiniband/verbs.h> is not installed");
         return None;
@@ -39,6 +44,7 @@ pub(crate) fn compile(source: &Path, name: &str) -> Option<PathBuf> {
         Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
     let library = libraries();
     let done = Command::new("cc")
+        .args(words)
         .args(["-std=gnu11", "-Wall", "-Werror", "-g", "-I"])
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/include"))
         .arg("-o")
