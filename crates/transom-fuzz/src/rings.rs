@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use transom_process::lending::Lent;
 use transom_process::record::{self, HEADER, Header, Kind};
 use transom_process::ring::{
     Body, Consumer, DATA, Found, INLINE, Producer, Record, RingViolation, SLOTS, Shared, Side, Slot,
@@ -53,7 +54,16 @@ impl Area for Memory {
         assert!(side < 2 && offset + into.len() <= DATA, "{} bytes at {offset}", into.len());
         into.fill(0x41);
     }
+
+    /// The peer has lent one region, which lies where a data area could.
+    fn lent(&self, lent: Lent, length: usize) -> Option<u64> {
+        let end = lent.offset.checked_add(length as u64)?;
+        (lent.number == REGION && end <= DATA as u64).then_some(lent.offset)
+    }
 }
+
+/// The number of the region that the peer has lent.
+const REGION: u32 = 1;
 
 struct Victim {
     engine: Engine<Channel>,
@@ -307,7 +317,20 @@ impl Victim {
             assert!(record.header.kind != Kind::Ack);
             assert!(length <= record.header.kind.largest_payload());
             let used = self.duplex.copy(&record.header, record.body, into);
-            let there = matches!(record.body, Found::At(_)) && record.header.kind.carries_data();
+            let there = match record.body {
+                Found::At(_) => record.header.kind.carries_data(),
+                Found::Lent(Lent { number, offset }) => {
+                    assert!(number == REGION && offset + length as u64 <= DATA as u64);
+                    true
+                }
+                Found::Sink(Lent { number, offset }) => {
+                    let length = u64::from(record.header.length);
+                    assert!(number == REGION && offset + length <= DATA as u64);
+                    false
+                }
+                Found::Placed => panic!("no sink was lent"),
+                Found::Inline(_) => false,
+            };
             assert_eq!(used, HEADER + if there { size_of::<u64>() } else { length });
             let copied = record::to_words(into).and_then(Header::from_words).unwrap();
             assert_eq!(copied.has(record::ELSEWHERE), there, "who says where the payload lies");
