@@ -26,7 +26,7 @@ enum { CHANNEL_RDMA = 1, CHANNEL_RDMA_INVALIDATE = 2 }; /* as SMB2 counts */
 
 static int usage(void) {
     fprintf(stderr, "smb_direct serve [OPTIONS] ADDRESS PORT\nsmb_direct copy [OPTIONS] ADDRESS PORT FILE [BACK]\n"
-                    "options: --credits N, --send-size N, --receive-size N, --fragmented N, --idle MS, --answer MS, --negotiate MS\n");
+                    "options: --from ADDRESS (of this host, if that is not the server's), --credits N, --send-size N, --receive-size N, --fragmented N, --idle MS, --answer MS, --negotiate MS\n");
     return 2;
 }
 
@@ -233,7 +233,7 @@ static int copy(NDK_ADAPTER *adapter, const SMBD_OPTIONS *options, struct sockad
 
 int main(int argc, char **argv) {
     SMBD_OPTIONS options = smbd_defaults();
-    const char *plain[5] = { NULL };
+    const char *plain[5] = { NULL }, *from = NULL;
     int count = 0;
     for (int i = 1; i < argc; i++) {
         if (strncmp(argv[i], "--", 2) != 0) {
@@ -244,7 +244,8 @@ int main(int argc, char **argv) {
         if (i + 1 == argc) return usage();
         const char *name = argv[i] + 2;
         ULONG value = (ULONG)strtoul(argv[++i], NULL, 10);
-        if (!strcmp(name, "credits")) options.receive_credit_max = options.send_credit_target = value;
+        if (!strcmp(name, "from")) from = argv[i];
+        else if (!strcmp(name, "credits")) options.receive_credit_max = options.send_credit_target = value;
         else if (!strcmp(name, "send-size")) options.max_send_size = value;
         else if (!strcmp(name, "receive-size")) options.max_receive_size = value;
         else if (!strcmp(name, "fragmented")) options.max_fragmented_size = value;
@@ -257,8 +258,6 @@ int main(int argc, char **argv) {
     if (!serving && !((count == 4 || count == 5) && !strcmp(plain[0], "copy"))) return usage();
     struct sockaddr_in there = { .sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(plain[2])) }, here = { .sin_family = AF_INET };
     if (inet_pton(AF_INET, plain[1], &there.sin_addr) != 1) return usage();
-    /* A client on another host than its server names its own address in SMB_DIRECT_FROM. */
-    const char *from = getenv("SMB_DIRECT_FROM");
     here.sin_addr = there.sin_addr;
     if (!serving && from && inet_pton(AF_INET, from, &here.sin_addr) != 1) return usage();
     NDK_VERSION version = { 1, 2 };

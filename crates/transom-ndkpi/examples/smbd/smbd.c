@@ -339,8 +339,9 @@ static const char *make(SMBD *s, NDK_ADAPTER *adapter, const SMBD_OPTIONS *optio
     if (!(info.AdapterFlags & NDK_ADAPTER_FLAG_RDMA_READ_SINK_NOT_REQUIRED)) return smbd_end(s, "the adapter needs registered read sinks");
     ULONG receives = options->receive_credit_max + 1; /* and one for the negotiation */
     ULONG initiator = SMBD_SEND_SLOTS + 8 + 2 * SMBD_REGIONS;
-    if (receives > SMBD_MAX_CREDITS + 1 || options->max_send_size < SMBD_SMALLEST_RECEIVE || options->max_receive_size < SMBD_SMALLEST_RECEIVE
-        || options->max_send_size > 8192 || options->max_receive_size > 8192 || options->max_fragmented_size < SMBD_SMALLEST_FRAGMENTED)
+    if (receives < 2 || receives > SMBD_MAX_CREDITS + 1 || options->send_credit_target < 1 || options->send_credit_target > 0xffff
+        || options->max_send_size < SMBD_SMALLEST_RECEIVE || options->max_receive_size < SMBD_SMALLEST_RECEIVE || options->max_send_size > 8192
+        || options->max_receive_size > 8192 || options->max_fragmented_size < SMBD_SMALLEST_FRAGMENTED)
         return smbd_end(s, "an option that MS-SMBD does not allow");
     if (!made(&wait, a->NdkCreatePd(adapter, smbd_on_created, &wait, &s->pd), &s->pd)) return smbd_end(s, "no protection domain");
     s->pd->Dispatch->NdkGetPrivilegedMemoryRegionToken(s->pd, &s->token);

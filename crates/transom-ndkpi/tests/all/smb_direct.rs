@@ -197,3 +197,23 @@ fn a_client_ends_connections_with_answers_that_are_wrong() {
         server.end(0);
     }
 }
+
+/// What MS-SMBD does not allow is refused before anything is connected.
+#[test]
+fn options_have_the_limits_of_the_protocol() {
+    let running = Server::example(&[]);
+    for (option, few, many) in [
+        ("--credits", "0", "256"),
+        ("--send-size", "127", "8193"),
+        ("--receive-size", "127", "8193"),
+        ("--fragmented", "131071", "131071"),
+    ] {
+        for value in [few, many] {
+            let (copied, said) = copy(&running.port, &[option, value], 10);
+            assert_eq!((copied, &*said), (false, "ended: an option that MS-SMBD does not allow"));
+        }
+    }
+    let (copied, said) = copy(&running.port, &["--from", "127.0.0.2"], 10);
+    assert!(copied, "{said}");
+    assert_eq!(running.end(1), ["client 1: goodbye"]);
+}
