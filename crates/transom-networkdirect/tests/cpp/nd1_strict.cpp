@@ -37,6 +37,8 @@ static void windows(bool strict)
     const ND_MW_DESCRIPTOR elsewhere = other.y.bound(mw[2], 0, 8, MAY_READ);
     other.x.reads(ND_SUCCESS, 8, 1, elsewhere);
     binds(second);
+    HR(other.y.endpoint->Invalidate(&r, mw[2], 0), ND_SUCCESS);
+    other.y.done(r);
     // The post of its Invalidate ends it ...
     HR(link.y.endpoint->Invalidate(&w, mw[0], 0), ND_SUCCESS);
     HR(link.y.bind(r, mw[1], 64, 8, MAY_READ, more), ND_SUCCESS);
@@ -53,7 +55,11 @@ static void windows(bool strict)
     link.x.done(w);
     link.y.got(invalidated[0]);
     link.y.got(r);
+    // ... also when the window is bound elsewhere by now ...
+    other.y.bound(mw[0], 0, 8, MAY_READ);
     binds(ND_SUCCESS);
+    HR(other.y.endpoint->Invalidate(&w, mw[0], 0), ND_SUCCESS);
+    other.y.done(w);
     // ... and its release.
     link.y.bound(mw[0], 0, 8, MAY_READ);
     binds(second);
