@@ -44,6 +44,12 @@ fn connections_of_rdma_cm() {
     clients(&["rping", "ucmatose", "udaddy", "rdma_server"]);
 }
 
+/// Verbs V137.
+#[test]
+fn sockets_of_rsocket() {
+    clients(&["rstream", "riostream"]);
+}
+
 /// The tests of rdma-core itself, in Python.
 #[test]
 fn the_tests_of_pyverbs() {
