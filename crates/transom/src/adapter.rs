@@ -372,14 +372,18 @@ impl Adapter {
     }
 
     /// That a region is of this adapter: another one's token names nothing here, or something else.
+    #[inline]
     pub(crate) fn owns(&self, region: &Registered, asked: &dyn std::fmt::Display) -> Result<()> {
-        if Arc::ptr_eq(&self.shared, &region.adapter.shared) {
-            return Ok(());
-        }
+        let own = Arc::ptr_eq(&self.shared, &region.adapter.shared);
+        if own { Ok(()) } else { Err(Adapter::owned_by_another(asked)) }
+    }
+
+    #[cold]
+    fn owned_by_another(asked: &dyn std::fmt::Display) -> Error {
         let why = "the memory is registered with another adapter";
-        Err(Error::caller(ErrorKind::Invalid, asked.to_string(), why).accepted(
+        Error::caller(ErrorKind::Invalid, asked.to_string(), why).accepted(
             "memory registered with the adapter of the connection (`transom explain same_domain`)",
-        ))
+        )
     }
 
     /// Why a request has failed, or, failing that, why its connection has ended.

@@ -88,17 +88,15 @@ impl<T> Posted<T> {
     /// receives, [`ErrorKind::MemoryGone`], [`ErrorKind::Protocol`], [`ErrorKind::System`]. Each
     /// ends the connection.
     pub fn wait(mut self) -> Result<T> {
-        if let State::Cell { endpoint, summary, .. } = &self.state {
-            let (endpoint, summary) = (Arc::clone(endpoint), *summary);
-            return endpoint.block(&summary, || match self.fetch(None) {
-                Poll::Ready(result) => Some(result),
-                Poll::Pending => None,
-            })?;
-        }
-        match self.fetch(None) {
-            Poll::Ready(result) => result,
-            Poll::Pending => Err(twice()),
-        }
+        let (endpoint, summary) = match &mut self.state {
+            State::Ready(result) => return result.take().unwrap_or_else(|| Err(twice())),
+            State::Fetched => return Err(twice()),
+            State::Cell { endpoint, summary, .. } => (Arc::clone(endpoint), *summary),
+        };
+        endpoint.block(&summary, || match self.fetch(None) {
+            Poll::Ready(result) => Some(result),
+            Poll::Pending => None,
+        })?
     }
 
     /// Whether the result is there. Makes no progress: see

@@ -66,12 +66,20 @@ impl Reservation<'_> {
     }
 }
 
-impl Drop for Reservation<'_> {
-    fn drop(&mut self) {
-        if !self.posted
-            && let Ok(shared) = self.owner.here()
-        {
+impl Reservation<'_> {
+    #[cold]
+    fn give_up(&self) {
+        if let Ok(shared) = self.owner.here() {
             shared.memory.abandon(self.token, sys::now().0);
+        }
+    }
+}
+
+impl Drop for Reservation<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.posted {
+            self.give_up();
         }
     }
 }

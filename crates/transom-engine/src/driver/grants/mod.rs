@@ -89,18 +89,23 @@ pub(crate) fn end(shared: &Arc<Shared>) {
 
 impl Shared {
     /// A region or a window was made by the calling thread; a window for the peer of a queue pair.
+    #[inline]
     pub(crate) fn made(
         &self,
         token: Token,
         to: impl FnOnce() -> Option<(QueuePairId, SocketAddr)>,
     ) {
-        if self.options.ledger.is_none() {
-            if self.options.inspect {
-                self.memory.made(token, 0, sys::recently().0);
-            }
-            return;
+        if self.options.ledger.is_some() {
+            self.enter(token, to());
+        } else if self.options.inspect {
+            self.memory.made(token, 0, sys::recently().0);
         }
-        let (frames, to) = (sys::call_frames(), to());
+    }
+
+    /// Enter what was made in the ledger of grants.
+    #[inline(never)]
+    fn enter(&self, token: Token, to: Option<(QueuePairId, SocketAddr)>) {
+        let frames = sys::call_frames();
         let origin = match &mut *books() {
             Some(books) => {
                 if let Some((number, peer)) = to.filter(|_| books.peers.len() < MOST_PEERS) {
