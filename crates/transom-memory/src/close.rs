@@ -275,6 +275,7 @@ impl Memory {
     }
 
     /// Close what was found open.
+    #[inline(always)]
     fn close_one(
         &self,
         mut control: MutexGuard<'_, Control>,
@@ -358,6 +359,7 @@ impl Memory {
     }
 
     /// A dead token's slot waits for its next use; a standing window keeps it.
+    #[inline(always)]
     fn recycle(&self, control: &mut Control, place: Place, entry: &Entry) {
         self.review_end(control, place, entry);
         let head = entry.head();

@@ -177,7 +177,7 @@ impl Control {
 
     /// Enter a new token in the lists that it belongs to: its owner's, and a window in that of its
     /// region, which counts it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn enter(&mut self, place: Place, owner: Option<Owner>, region: Option<Place>) {
         if owner.is_none() && region.is_none() {
             return;

@@ -430,6 +430,7 @@ impl Memory {
     }
 
     /// Whether a window can be bound: the head of its region, and what is to be written of it.
+    #[inline(always)]
     pub(crate) fn may_bind(
         &self,
         control: &mut Control,
