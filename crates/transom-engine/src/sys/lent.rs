@@ -8,7 +8,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
-use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous};
+use rustix::process::{Resource, getrlimit};
 use transom_memory::Segment;
 use transom_process::lending;
 use transom_process::upgrade::MemoryFacts;
@@ -26,7 +27,8 @@ const DROPPED: u32 = 1;
 /// does.
 #[derive(Debug)]
 pub(crate) struct Lent {
-    fd: Fd,
+    /// `None`: memory that no peer can map, because a file of its size is more than this process may make.
+    fd: Option<Fd>,
     base: usize,
     length: usize,
     revoked: AtomicBool,
@@ -38,12 +40,15 @@ impl Lent {
         let fits = (1..=lending::LARGEST).contains(&(length as u64));
         let whole = length.checked_add(FRONT).filter(|_| fits);
         let whole = whole.ok_or(std::io::ErrorKind::InvalidInput)?;
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let fd = Fd::from(rustix::fs::memfd_create("shared-by-transom", flags)?);
-        // A page that is lacking is an error here, and a signal when it is touched first.
-        rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, whole as u64)?;
-        rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        let base = map(&fd, whole, ProtFlags::READ | ProtFlags::WRITE)?;
+        // Beyond this limit the system ends the process with a signal.
+        let limit = getrlimit(Resource::Fsize).current;
+        let (fd, base) = if limit.is_some_and(|most| most < whole as u64) {
+            (None, map_alone(whole)?)
+        } else {
+            let fd = sealed(whole)?;
+            let base = map(&fd, whole, ProtFlags::READ | ProtFlags::WRITE)?;
+            (Some(fd), base)
+        };
         Ok(Lent { fd, base, length, revoked: AtomicBool::new(false) })
     }
 
@@ -56,9 +61,9 @@ impl Lent {
         self.length
     }
 
-    /// To hand over.
-    pub(crate) fn fd(&self) -> &Fd {
-        &self.fd
+    /// To hand over, if a peer can map it at all.
+    pub(crate) fn fd(&self) -> Option<&Fd> {
+        self.fd.as_ref()
     }
 
     /// Take the memory back from every process, this one included. Waits for none of them.
@@ -66,15 +71,13 @@ impl Lent {
         if self.revoked.swap(true, Ordering::AcqRel) {
             return;
         }
-        if !self.fd.is_ours() {
-            // A forked child has a mapping, and the memory is its parent's.
-            return self.unmap();
-        }
+        // A forked child has a mapping, and the memory is its parent's.
+        let Some(fd) = self.fd.as_ref().filter(|fd| fd.is_ours()) else { return self.unmap() };
         dropped_word(self.base).store(DROPPED, Ordering::SeqCst);
         kill_point("a region marked, its pages still there");
         let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         // Where that fails the mark still keeps the bytes from every target of an honest peer.
-        let _ = rustix::fs::fallocate(&self.fd, hole, FRONT as u64, self.length as u64);
+        let _ = rustix::fs::fallocate(fd, hole, FRONT as u64, self.length as u64);
         self.unmap();
     }
 
@@ -227,6 +230,25 @@ fn dropped_word(base: usize) -> &'static AtomicU32 {
     unsafe { &*(base as *const AtomicU32) }
 }
 
+/// A memfd of so many bytes, all of them there, that keeps its size.
+fn sealed(length: usize) -> std::io::Result<Fd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let fd = Fd::from(rustix::fs::memfd_create("shared-by-transom", flags)?);
+    // A page that is lacking is an error here, and a signal when it is touched first.
+    rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, length as u64)?;
+    rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    Ok(fd)
+}
+
+/// Memory of this process alone.
+fn map_alone(length: usize) -> std::io::Result<usize> {
+    let rights = ProtFlags::READ | ProtFlags::WRITE;
+    let flags = MapFlags::PRIVATE;
+    // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
+    let base = unsafe { mmap_anonymous(std::ptr::null_mut(), length, rights, flags)? };
+    Ok(base.expose_provenance())
+}
+
 fn map(fd: &Fd, length: usize, rights: ProtFlags) -> std::io::Result<usize> {
     let flags = MapFlags::SHARED | MapFlags::NORESERVE;
     // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
@@ -257,7 +279,7 @@ mod tests {
     #[test]
     fn a_peer_sees_the_bytes_and_no_others() {
         let region = Lent::create(10_000).unwrap();
-        let mapped = Borrowed::adopt(region.fd()).unwrap();
+        let mapped = Borrowed::adopt(region.fd().unwrap()).unwrap();
         write(region.address(), 1, 10_000);
         write(region.address() + 9_990, 2, 10);
         for length in [1, 7, 8, 63, 64, 4096, 10_000] {
@@ -278,7 +300,7 @@ mod tests {
     #[test]
     fn a_dropped_region_has_no_bytes_and_never_gives_a_last_one() {
         let region = Lent::create(10_000).unwrap();
-        let mapped = Borrowed::adopt(region.fd()).unwrap();
+        let mapped = Borrowed::adopt(region.fd().unwrap()).unwrap();
         write(region.address(), 1, 10_000);
         assert!(!mapped.is_dropped() && !region.is_dropped());
         let at = region.address();
@@ -300,7 +322,7 @@ mod tests {
     #[test]
     fn a_sink_takes_bytes_inside_of_it_and_nowhere_else() {
         let region = Lent::create(10_000).unwrap();
-        let mapped = Borrowed::adopt(region.fd()).unwrap();
+        let mapped = Borrowed::adopt(region.fd().unwrap()).unwrap();
         let source = vec![3_u8; 20_000];
         let at = source.as_ptr().expose_provenance() as u64;
         let two = |first, second| {
@@ -340,8 +362,8 @@ mod tests {
         assert!(Borrowed::adopt(&Fd::from(rustix::fd::OwnedFd::from(file))).is_err());
         // The region's own seals, which keep a peer from cutting it under its owner, too.
         let region = Lent::create(1).unwrap();
-        assert!(rustix::fs::ftruncate(region.fd(), 0).is_err());
-        assert!(rustix::fs::ftruncate(region.fd(), 1 << 20).is_err());
+        assert!(rustix::fs::ftruncate(region.fd().unwrap(), 0).is_err());
+        assert!(rustix::fs::ftruncate(region.fd().unwrap(), 1 << 20).is_err());
     }
 
     #[test]

@@ -95,7 +95,8 @@ impl Lending {
         }
         if self.lendings.has_place(verdict)
             && let Some(region) = regions.find(address, length)
-            && bell.hand_over(&[1], region.memory.fd()).is_ok()
+            && let Some(fd) = region.memory.fd()
+            && bell.hand_over(&[1], fd).is_ok()
         {
             let count = self.lendings.handed_over(Handed::new(region));
             duplex.hand_over(count);

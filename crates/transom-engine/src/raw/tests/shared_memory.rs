@@ -343,6 +343,30 @@ fn only_so_many_are_mapped_over_one_connection() {
     assert_eq!(peers, transom_process::lending::MAPS);
 }
 
+/// Memory that is shared counts as a file: beyond the limit of these the system would end the process, so
+/// that memory is nobody else's.
+#[test]
+fn beyond_the_limit_of_files_memory_stays_with_its_process() {
+    if !alone("shared_memory::beyond_the_limit_of_files_memory_stays_with_its_process") {
+        return;
+    }
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let (active, passive) = pair_with(&process());
+    let to = passive.buffer(LENGTH);
+    let window = passive.window(&to, Rights::REMOTE_WRITE);
+    let maximum = getrlimit(Resource::Fsize).maximum;
+    for (most, peers) in [(LENGTH as u64 + 4096, 1), (LENGTH as u64 + 4095, 0)] {
+        setrlimit(Resource::Fsize, Rlimit { current: Some(most), maximum }).unwrap();
+        let (memory, from) = shared(&active);
+        for round in 0..2 {
+            assert_eq!(write(&active, (&from, &to), window, round), Status::Success);
+            assert!(to.bytes().iter().enumerate().all(|(at, b)| *b == (at * 7 + round) as u8));
+        }
+        assert_eq!(memory.peers(), peers, "{most}");
+        active.adapter.deregister(from.token).unwrap();
+    }
+}
+
 #[test]
 fn what_cannot_be_shared_is_refused() {
     let end = End::new(&process());
