@@ -1,0 +1,219 @@
+//! The segment: every word that the two sides share.
+//!
+//! A segment is a [`Header`] followed by two rings, of the active side and of the passive side, indexed
+//! by the side that writes. Zeros are a fresh header, but for what [`Header::prepare`] sets.
+
+use super::sync::{AtomicU32, AtomicU64, Ordering};
+use super::wait::Wait;
+
+/// The first word of a segment.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"trnsock1");
+/// The layout of this file. A side that finds another version stays with TCP.
+pub const VERSION: u32 = 1;
+/// Features that both sides must know: none yet. A side that finds one it lacks stays with TCP.
+pub const FEATURES: u32 = 0;
+/// Sizes of a ring that are taken, in bytes: powers of two.
+pub const RING_SIZES: std::ops::RangeInclusive<u64> = 4096..=(64 << 20);
+
+/// The end of a connection that this process holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The end that connected, and has made the segment.
+    Active,
+    /// The end that was accepted.
+    Passive,
+}
+
+impl Side {
+    /// The other end.
+    #[must_use]
+    pub fn other(self) -> Side {
+        match self {
+            Side::Active => Side::Passive,
+            Side::Passive => Side::Active,
+        }
+    }
+
+    pub(crate) fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// Words that one side writes often and the other one reads: two cache lines, which are fetched in
+/// pairs.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub(crate) struct Alone<T>(pub(crate) T);
+
+/// Words that the sender of a direction publishes.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(crate) struct Published {
+    /// Bytes written into the ring since the connection began.
+    pub(crate) head: AtomicU64,
+    /// The bytes plus 1 that went over TCP before the ring; 0 while the sender uses TCP.
+    pub(crate) switched: AtomicU64,
+    /// The position plus 1 of the last urgent byte.
+    pub(crate) urgent: AtomicU64,
+    /// 1: nothing follows `head`.
+    pub(crate) finished: AtomicU32,
+}
+
+/// Words that the processes at the sending end share.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(crate) struct Sending {
+    pub(crate) lock: AtomicU32,
+    /// Bytes that went over TCP.
+    pub(crate) by_tcp: AtomicU64,
+    /// How often a send has found the ring full.
+    pub(crate) full: AtomicU64,
+}
+
+/// Words that the receiver of a direction publishes.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(crate) struct Taken {
+    /// Bytes read from the ring.
+    pub(crate) tail: AtomicU64,
+}
+
+/// Words that the processes at the receiving end share.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(crate) struct Receiving {
+    pub(crate) lock: AtomicU32,
+    /// Bytes of the stream that came over TCP.
+    pub(crate) by_tcp: AtomicU64,
+    /// The position plus 1 of the last urgent byte that was received out of band.
+    pub(crate) urgent: AtomicU64,
+}
+
+/// A direction, indexed by the side that sends.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(crate) struct Way {
+    pub(crate) published: Alone<Published>,
+    pub(crate) taken: Alone<Taken>,
+    /// Receivers that wait for bytes.
+    pub(crate) for_bytes: Alone<Wait>,
+    /// Senders that wait for room.
+    pub(crate) for_room: Alone<Wait>,
+    pub(crate) sending: Alone<Sending>,
+    pub(crate) receiving: Alone<Receiving>,
+}
+
+/// Words that the processes at one end share.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub struct End {
+    /// The kernel's number of this end's TCP socket, which is never used twice (`SO_COOKIE`). 0: not
+    /// claimed.
+    pub cookie: AtomicU64,
+    /// Processes that have this end attached, as far as they could be counted.
+    pub holders: AtomicU32,
+    /// 1: calls on this end do not block (`O_NONBLOCK`).
+    pub nonblocking: AtomicU32,
+    /// 1: a close of this end is a reset (`SO_LINGER` with no time).
+    pub abortive: AtomicU32,
+    /// Not 0: this end reads no more (`SHUT_RD`). 2: nor does the kernel.
+    pub read_shut: AtomicU32,
+    /// 1: urgent bytes stay in the stream (`SO_OOBINLINE`).
+    pub inline: AtomicU32,
+    /// Bytes below which this end is not readable (`SO_RCVLOWAT`); 0 counts as 1.
+    pub low_water: AtomicU32,
+    /// Threads that wait in the kernel for doorbells of the other end, but for epoll sets.
+    pub waiting: AtomicU32,
+    /// Epoll sets that have this end.
+    pub members: AtomicU32,
+    /// Doorbells sent by this end.
+    pub rung: AtomicU64,
+    /// Doorbells of the other end that were taken from the TCP stream.
+    pub drained: AtomicU64,
+}
+
+/// The first part of a segment.
+#[derive(Debug, Default)]
+#[repr(C, align(4096))]
+pub struct Header {
+    magic: AtomicU64,
+    version: AtomicU32,
+    features: AtomicU32,
+    ring: AtomicU64,
+    /// Addresses and ports, as [`Header::name_peers`] has got them.
+    peers: [AtomicU64; 6],
+    pub(crate) state: Alone<AtomicU32>,
+    pub(crate) ends: [End; 2],
+    pub(crate) ways: [Way; 2],
+}
+
+/// Why a segment is not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfit {
+    /// The file is no segment, or not finished.
+    Magic,
+    /// Another version of the layout.
+    Version,
+    /// A feature that this side does not know.
+    Feature,
+    /// A size of ring that is not taken, or more than the file has.
+    Size,
+}
+
+/// Bytes of the header.
+pub const HEADER: usize = size_of::<Header>();
+
+impl Header {
+    /// Fill in a fresh header.
+    pub fn prepare(&self, ring: u64, cookie: u64) {
+        self.version.store(VERSION, Ordering::Relaxed);
+        self.features.store(FEATURES, Ordering::Relaxed);
+        self.ring.store(ring, Ordering::Relaxed);
+        self.ends[Side::Active.index()].cookie.store(cookie, Ordering::Relaxed);
+        for way in &self.ways {
+            // The first byte through the ring rings, wherever its reader waits by then.
+            way.for_bytes.0.arm();
+        }
+        self.magic.store(MAGIC, Ordering::Release);
+    }
+
+    /// The size of each ring of a segment that another process has made, in a file of `length` bytes.
+    ///
+    /// # Errors
+    /// [`Unfit`]: the segment is not used.
+    pub fn examine(&self, length: u64) -> Result<u64, Unfit> {
+        if self.magic.load(Ordering::Acquire) != MAGIC {
+            return Err(Unfit::Magic);
+        }
+        if self.version.load(Ordering::Relaxed) != VERSION {
+            return Err(Unfit::Version);
+        }
+        if self.features.load(Ordering::Relaxed) & !FEATURES != 0 {
+            return Err(Unfit::Feature);
+        }
+        let ring = self.ring.load(Ordering::Relaxed);
+        let fits = ring.is_power_of_two()
+            && RING_SIZES.contains(&ring)
+            && length >= HEADER as u64 + 2 * ring;
+        if fits { Ok(ring) } else { Err(Unfit::Size) }
+    }
+
+    /// Say whose connection this is, for a sweep of what dead processes have left.
+    pub fn name_peers(&self, peers: [u64; 6]) {
+        for (word, value) in self.peers.iter().zip(peers) {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// The argument of [`Header::name_peers`]; zeros before.
+    #[must_use]
+    pub fn peers(&self) -> [u64; 6] {
+        std::array::from_fn(|at| self.peers[at].load(Ordering::Relaxed))
+    }
+
+    /// The words that the processes at one end share.
+    #[must_use]
+    pub fn end(&self, side: Side) -> &End {
+        &self.ends[side.index()]
+    }
+}

@@ -1,0 +1,99 @@
+//! Every interleaving of `src/wait.rs`, the shipped file, on loom's atomics: no waiter sleeps through a
+//! change, by the word or by a doorbell.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, dead_code, unreachable_pub)]
+#![allow(missing_docs)]
+
+#[path = "../src/wait.rs"]
+mod wait;
+
+mod sync {
+    pub(crate) use loom::sync::atomic::{AtomicU32, Ordering, fence};
+}
+
+use loom::sync::{Arc, Condvar, Mutex};
+use sync::{AtomicU32, Ordering};
+use wait::Wait;
+
+/// A change, the word beside it, and what wakes: a bell in the kernel, and a queue on the word.
+#[derive(Default)]
+struct Way {
+    wait: Wait,
+    change: AtomicU32,
+    bell: Mutex<u32>,
+    rung: Condvar,
+}
+
+fn change(way: &Way) {
+    way.change.fetch_add(1, Ordering::Release);
+    let wake = way.wait.wake();
+    if wake.doorbell {
+        *way.bell.lock().unwrap() += 1;
+        way.rung.notify_one();
+    }
+    if wake.sleepers {
+        // A futex: a thread that sleeps on the old value is woken under the kernel's lock.
+        let _queue = way.bell.lock().unwrap();
+        way.rung.notify_all();
+    }
+}
+
+#[test]
+fn a_waiter_in_the_kernel_gets_a_doorbell() {
+    loom::model(|| {
+        let way = Arc::new(Way::default());
+        let other = way.clone();
+        let sender = loom::thread::spawn(move || change(&other));
+        way.wait.arm();
+        if way.change.load(Ordering::Acquire) == 0 {
+            let mut bell = way.bell.lock().unwrap();
+            while *bell == 0 {
+                bell = way.rung.wait(bell).unwrap();
+            }
+        }
+        assert_eq!(way.change.load(Ordering::Acquire), 1);
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+fn a_sleeper_on_the_word_is_woken() {
+    loom::model(|| {
+        let way = Arc::new(Way::default());
+        let other = way.clone();
+        let sender = loom::thread::spawn(move || change(&other));
+        let value = way.wait.fall_asleep();
+        if way.change.load(Ordering::Acquire) == 0 {
+            // The kernel compares under the lock of the queue, and sleeps.
+            let queue = way.bell.lock().unwrap();
+            if way.wait.word().load(Ordering::SeqCst) == value {
+                let _queue = way.rung.wait(queue).unwrap();
+            }
+        }
+        assert_eq!(way.change.load(Ordering::Acquire), 1);
+        sender.join().unwrap();
+    });
+}
+
+/// A waiter has armed the doorbell, another one finds the change by itself: the first one still gets it.
+#[test]
+fn a_waiter_that_finds_the_change_does_not_take_the_doorbell_of_another() {
+    loom::model(|| {
+        let way = Arc::new(Way::default());
+        let (sending, looking) = (way.clone(), way.clone());
+        let sender = loom::thread::spawn(move || change(&sending));
+        let looker = loom::thread::spawn(move || {
+            looking.wait.arm();
+            looking.change.load(Ordering::Acquire)
+        });
+        way.wait.arm();
+        if way.change.load(Ordering::Acquire) == 0 {
+            let mut bell = way.bell.lock().unwrap();
+            while *bell == 0 {
+                bell = way.rung.wait(bell).unwrap();
+            }
+        }
+        looker.join().unwrap();
+        sender.join().unwrap();
+    });
+}

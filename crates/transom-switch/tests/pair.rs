@@ -1,0 +1,326 @@
+//! Two ends of one segment, with a TCP stream between them that carries the first bytes and the doorbells:
+//! whatever the order of partial sends and receives, and wherever each side changes to the ring, the
+//! bytes come out as they went in. And a segment that the other side scribbles over does no harm.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)] // tests
+
+use std::collections::VecDeque;
+
+use proptest::prelude::*;
+use transom_switch::layout::{HEADER, Header, MAGIC, Side, Unfit, VERSION};
+use transom_switch::session::{Road, Session, State, Stretches};
+use transom_switch::wait::Wake;
+
+const RING: u64 = 4096;
+
+/// The work of `transom-sockets`, with vectors in place of system calls.
+struct Pair {
+    header: Box<Header>,
+    rings: [Vec<u8>; 2],
+    /// Bytes of the TCP stream, of the side that sends.
+    tcp: [VecDeque<u8>; 2],
+}
+
+fn other(side: Side) -> usize {
+    side.other() as usize
+}
+
+impl Pair {
+    fn new() -> Pair {
+        let header = Box::<Header>::default();
+        header.prepare(RING, 7);
+        assert_eq!(header.examine(HEADER as u64 + 2 * RING), Ok(RING));
+        let ring = || vec![0; RING as usize];
+        Pair { header, rings: [ring(), ring()], tcp: Default::default() }
+    }
+
+    fn session(&self, side: Side) -> Session<'_> {
+        Session::new(&self.header, side, RING)
+    }
+
+    fn ring(&mut self, side: Side, wake: Wake) {
+        if wake.doorbell {
+            self.header.end(side).rung.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            self.tcp[side as usize].push_back(0xFF);
+        }
+    }
+
+    /// Send what there is room for; how much that was.
+    fn send(&mut self, side: Side, bytes: &[u8]) -> usize {
+        if let Road::Tcp(_) = self.session(side).road_out() {
+            self.tcp[side as usize].extend(bytes);
+            self.session(side).sent_by_tcp(bytes.len() as u64);
+            return bytes.len();
+        }
+        let room = self.session(side).room(bytes.len()).unwrap();
+        let (first, second) = bytes[..room.length()].split_at(room.first.1);
+        let ring = &mut self.rings[side as usize];
+        ring[room.first.0..][..room.first.1].copy_from_slice(first);
+        ring[..room.second].copy_from_slice(second);
+        let wake = self.session(side).filled(room.length());
+        self.ring(side, wake);
+        room.length()
+    }
+
+    fn bytes(&self, side: Side, at: &Stretches) -> Vec<u8> {
+        let ring = &self.rings[other(side)];
+        [&ring[at.first.0..][..at.first.1], &ring[..at.second]].concat()
+    }
+
+    /// Receive up to `most` bytes.
+    fn receive(&mut self, side: Side, most: usize) -> Vec<u8> {
+        loop {
+            match self.session(side).road_in().unwrap() {
+                Road::Tcp(limit) => {
+                    let there = self.tcp[other(side)].len();
+                    let count = most.min(there).min(limit.map_or(usize::MAX, |left| left as usize));
+                    if count == 0 {
+                        return Vec::new();
+                    }
+                    let mut got: Vec<u8> = self.tcp[other(side)].drain(..count).collect();
+                    let payload = self.session(side).received_by_tcp(count as u64).unwrap();
+                    got.truncate(payload as usize);
+                    if payload > 0 {
+                        return got;
+                    }
+                }
+                Road::Ring => {
+                    let incoming = self.session(side).arrived().unwrap();
+                    if incoming.bytes == 0 && incoming.at_mark {
+                        let wake = self.session(side).pass_mark();
+                        self.ring(side, wake);
+                        continue;
+                    }
+                    let at = self.session(side).at(&incoming, most);
+                    let got = self.bytes(side, &at);
+                    let wake = self.session(side).consumed(got.len());
+                    self.ring(side, wake);
+                    return got;
+                }
+            }
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Send(bool, usize),
+    Receive(bool, usize),
+    Claim,
+    Arm(bool),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (any::<bool>(), 0..6000_usize).prop_map(|(side, count)| Step::Send(side, count)),
+        4 => (any::<bool>(), 1..6000_usize).prop_map(|(side, count)| Step::Receive(side, count)),
+        1 => Just(Step::Claim),
+        1 => any::<bool>().prop_map(Step::Arm),
+    ]
+}
+
+fn side(active: bool) -> Side {
+    if active { Side::Active } else { Side::Passive }
+}
+
+proptest! {
+    /// The passive side claims before it sends or receives for the first time, or never; here at any
+    /// moment at which it has not sent.
+    #[test]
+    fn bytes_come_out_as_they_went_in(steps in prop::collection::vec(step(), 1..120)) {
+        let mut pair = Pair::new();
+        let (mut sent, mut got) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
+        let mut next = 0_u8;
+        for step in steps {
+            match step {
+                Step::Send(active, count) => {
+                    let bytes: Vec<u8> = (0..count)
+                        .map(|_| {
+                            next = (next + 1) % 251;
+                            next
+                        })
+                        .collect();
+                    let done = pair.send(side(active), &bytes);
+                    sent[side(active) as usize].extend_from_slice(&bytes[..done]);
+                }
+                Step::Receive(active, count) => {
+                    let bytes = pair.receive(side(active), count);
+                    got[other(side(active))].extend(bytes);
+                }
+                Step::Claim => {
+                    if sent[Side::Passive as usize].is_empty() {
+                        let received = got[Side::Active as usize].len() as u64;
+                        pair.session(Side::Passive).claim(9, received);
+                    }
+                }
+                Step::Arm(active) => pair.session(side(active)).for_bytes().arm(),
+            }
+            for (sent, got) in sent.iter().zip(&got) {
+                prop_assert!(sent.starts_with(got));
+            }
+        }
+        for active in [true, false] {
+            loop {
+                let bytes = pair.receive(side(active), 1000);
+                if bytes.is_empty() {
+                    break;
+                }
+                got[other(side(active))].extend(bytes);
+            }
+        }
+        prop_assert_eq!(sent, got);
+    }
+
+    /// Noise in every word of the segment, between any two steps: no panic, and no byte outside of a ring.
+    #[test]
+    fn noise_in_the_segment_does_no_harm(
+        steps in prop::collection::vec((step(), any::<(u16, u64)>()), 1..60),
+    ) {
+        let pair = Pair::new();
+        pair.session(Side::Passive).claim(9, 0);
+        for (step, (at, noise)) in steps {
+            scribble(&pair.header, usize::from(at), noise);
+            let session = pair.session(Side::Active);
+            let _ = session.claim(1, 2);
+            let _ = session.urgent().map(|at| assert!(at < RING as usize));
+            let _ = (session.is_writable(), session.is_all_read(), session.doorbells());
+            let count = match step {
+                Step::Send(_, count) | Step::Receive(_, count) => count,
+                _ => 1,
+            };
+            if let Ok(room) = session.room(count) {
+                prop_assert!(inside(&room) && room.length() <= count);
+                let _ = session.filled(room.length());
+            }
+            if let Ok(incoming) = session.arrived() {
+                let at = session.at(&incoming, count);
+                prop_assert!(inside(&at) && at.length() <= count);
+                let _ = session.consumed(at.length());
+            }
+            let _ = session.received_by_tcp(count as u64);
+            let _ = (session.road_in(), session.road_out());
+        }
+    }
+}
+
+/// Another process writes a word of the segment.
+fn scribble(header: &Header, at: usize, word: u64) {
+    let words = std::ptr::from_ref(header).cast::<std::sync::atomic::AtomicU64>();
+    let at = at % (HEADER / 8);
+    // SAFETY: the header consists of atomics, which may be written through a shared reference, and is
+    // as long.
+    unsafe { &*words.add(at) }.store(word, std::sync::atomic::Ordering::Relaxed);
+}
+
+fn inside(at: &Stretches) -> bool {
+    at.first.0 + at.first.1 <= RING as usize && at.second <= at.first.0.max(RING as usize)
+}
+
+#[test]
+fn a_full_ring_has_no_room_and_one_byte_read_makes_some() {
+    let mut pair = Pair::new();
+    assert!(pair.session(Side::Passive).claim(9, 0));
+    assert_eq!(pair.send(Side::Passive, &[1; 5000]), RING as usize);
+    assert_eq!(pair.send(Side::Passive, &[2; 1]), 0);
+    assert!(!pair.session(Side::Passive).is_writable());
+    assert_eq!(pair.receive(Side::Active, 1), [1]);
+    assert_eq!(pair.send(Side::Passive, &[2; 5]), 1);
+}
+
+/// A sender that waits is woken at the mark at which it is writable, and not before.
+#[test]
+fn a_sender_is_woken_when_half_of_the_ring_is_free() {
+    let mut pair = Pair::new();
+    pair.session(Side::Passive).claim(9, 0);
+    pair.send(Side::Passive, &[1; 4096]);
+    let _ = pair.session(Side::Passive).for_room().fall_asleep();
+    for (count, writable) in [(2047, false), (1, true)] {
+        let session = pair.session(Side::Active);
+        let wake = session.consumed(count);
+        assert_eq!(wake.sleepers, writable);
+        assert_eq!(pair.session(Side::Passive).is_writable(), writable);
+    }
+}
+
+#[test]
+fn an_end_comes_behind_the_bytes_before_it() {
+    let mut pair = Pair::new();
+    pair.session(Side::Passive).claim(9, 0);
+    pair.send(Side::Passive, b"last");
+    let wake = pair.session(Side::Passive).finish();
+    assert!(!wake.doorbell, "the first byte has rung already");
+    let incoming = pair.session(Side::Active).arrived().unwrap();
+    assert!(incoming.finished && incoming.bytes == 4);
+    assert_eq!(pair.receive(Side::Active, 9), b"last");
+    assert!(pair.session(Side::Passive).is_all_read());
+    assert_eq!(pair.session(Side::Active).arrived().unwrap().bytes, 0);
+    // The other direction goes on.
+    assert_eq!(pair.send(Side::Active, b"still"), 5);
+    assert_eq!(pair.receive(Side::Passive, 9), b"still");
+}
+
+#[test]
+fn a_read_stops_at_the_urgent_byte_and_passes_over_it() {
+    for inline in [false, true] {
+        let mut pair = Pair::new();
+        pair.session(Side::Passive).claim(9, 0);
+        let end = pair.header.end(Side::Active);
+        end.inline.store(u32::from(inline), std::sync::atomic::Ordering::Relaxed);
+        pair.send(Side::Passive, b"ab");
+        pair.session(Side::Passive).mark_urgent(1);
+        pair.send(Side::Passive, b"!");
+        pair.send(Side::Passive, b"cd");
+        let at = pair.session(Side::Active).urgent().unwrap();
+        assert_eq!(pair.rings[Side::Passive as usize][at], b'!');
+        assert_eq!(pair.receive(Side::Active, 9), b"ab");
+        assert!(pair.session(Side::Active).arrived().unwrap().at_mark);
+        pair.session(Side::Active).took_urgent();
+        assert_eq!(pair.session(Side::Active).urgent(), None);
+        let rest: &[u8] = if inline { b"!cd" } else { b"cd" };
+        assert_eq!(pair.receive(Side::Active, 9), rest);
+        assert!(!pair.session(Side::Active).arrived().unwrap().at_mark);
+    }
+}
+
+/// A peer that never claims finds the whole stream on TCP; its first byte withdraws the offer.
+#[test]
+fn a_peer_without_the_switch_sees_tcp_only() {
+    let mut pair = Pair::new();
+    assert_eq!(pair.send(Side::Active, b"question"), 8);
+    assert_eq!(pair.tcp[Side::Active as usize], b"question");
+    pair.tcp[Side::Passive as usize].extend(b"answer");
+    assert_eq!(pair.receive(Side::Active, 99), b"answer");
+    assert_eq!(pair.session(Side::Active).state(), State::Withdrawn);
+    assert!(!pair.session(Side::Passive).claim(9, 8), "too late");
+    assert_eq!(pair.send(Side::Active, b"more"), 4);
+    assert_eq!(pair.tcp[Side::Active as usize], b"questionmore");
+}
+
+#[test]
+fn one_socket_claims_a_segment_and_no_other() {
+    let pair = Pair::new();
+    assert!(pair.session(Side::Passive).claim(9, 0));
+    assert!(pair.session(Side::Passive).claim(9, 0), "another process that holds the socket");
+    assert!(!pair.session(Side::Passive).claim(10, 0), "another socket");
+    assert!(!pair.session(Side::Active).withdraw(), "it is used");
+}
+
+#[test]
+fn a_segment_of_another_layout_is_not_used() {
+    let full = HEADER as u64 + 2 * RING;
+    let header = Box::<Header>::default();
+    assert_eq!(header.examine(full), Err(Unfit::Magic), "not finished");
+    header.prepare(RING, 7);
+    assert_eq!(header.examine(full), Ok(RING));
+    assert_eq!(header.examine(full - 1), Err(Unfit::Size));
+    for ring in [0, 2048, RING + 1, 128 << 20, u64::MAX] {
+        header.prepare(ring, 7);
+        assert_eq!(header.examine(u64::MAX), Err(Unfit::Size), "{ring}");
+    }
+    header.prepare(RING, 7);
+    scribble(&header, 1, u64::from(VERSION) + 1);
+    assert_eq!(header.examine(full), Err(Unfit::Version));
+    scribble(&header, 1, u64::from(VERSION) | 1 << 32);
+    assert_eq!(header.examine(full), Err(Unfit::Feature));
+    scribble(&header, 0, MAGIC + 1);
+    assert_eq!(header.examine(full), Err(Unfit::Magic));
+}
