@@ -82,6 +82,7 @@ fn children_find_the_libraries_and_the_path() {
         "librdmacm.so.1",
         "librdmacm.so",
         "libtransom_paths.so",
+        "libtransom_sockets.so",
     ] {
         assert!(libraries.join(name).exists(), "{name} in {}", libraries.display());
     }
@@ -137,7 +138,12 @@ fn links_to_the_libraries_lie_in_a_folder_of_the_user_s() {
     std::fs::create_dir(&built).unwrap();
     let command = PathBuf::from(env!("CARGO_BIN_EXE_transom"));
     std::fs::hard_link(&command, built.join("transom")).unwrap();
-    for name in ["libtransom_verbs.so", "libtransom_rdmacm.so", "libtransom_paths.so"] {
+    for name in [
+        "libtransom_verbs.so",
+        "libtransom_rdmacm.so",
+        "libtransom_paths.so",
+        "libtransom_sockets.so",
+    ] {
         let library = command.parent().unwrap().join("deps").join(name);
         std::fs::hard_link(library, built.join(name)).unwrap();
     }

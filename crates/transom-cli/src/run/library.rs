@@ -11,13 +11,17 @@ use transom_inspect::Folder;
 /// The library that is preloaded for path names.
 pub(super) const PATHS: &str = "libtransom_paths.so";
 
+/// The library that is preloaded for sockets.
+pub(super) const SOCKETS: &str = "libtransom_sockets.so";
+
 /// Names that programs know them by, and those that cargo gives them.
-const NAMES: [(&str, &str); 5] = [
+const NAMES: [(&str, &str); 6] = [
     ("libibverbs.so.1", "libtransom_verbs.so"),
     ("libibverbs.so", "libtransom_verbs.so"),
     ("librdmacm.so.1", "libtransom_rdmacm.so"),
     ("librdmacm.so", "libtransom_rdmacm.so"),
     (PATHS, "libtransom_paths.so"),
+    (SOCKETS, "libtransom_sockets.so"),
 ];
 
 /// A directory that has both under the names that programs look for: `../lib/transom` beside the

@@ -1,9 +1,11 @@
-//! `transom run`: start an unmodified verbs program with Transom's libraries.
+//! `transom run`: start an unmodified verbs program with Transom's libraries, or an unmodified program of
+//! sockets with the switch.
 
 mod capture;
 mod image;
 mod library;
 mod program;
+mod sockets;
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -56,6 +58,19 @@ pub(crate) struct Args {
     ledger: Vec<LedgerWord>,
     #[command(flatten)]
     capture: capture::CaptureArgs,
+    /// Move the program's connections to other programs of this user on this host, if these run so, too,
+    /// through shared memory; all others stay with TCP. RULES say which, as in :6379 or !:22
+    #[arg(
+        long,
+        value_name = "RULES",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "on",
+        conflicts_with_all = [
+            "tcp", "process", "preload", "no_paths", "device", "address", "inspect", "ledger", "capture"
+        ]
+    )]
+    sockets: Option<String>,
     /// Print the variables instead of starting a program
     #[arg(long)]
     env: bool,
@@ -106,6 +121,9 @@ impl Args {
 
     /// Additions to the program's environment.
     fn variables(&self, libraries: &std::path::Path) -> Vec<(&'static str, OsString)> {
+        if let Some(rules) = &self.sockets {
+            return sockets::variables(rules, libraries);
+        }
         let behind = |name: &'static str, separator: &str| {
             let before = std::env::var_os(name).filter(|value| !value.is_empty());
             before.map_or_else(OsString::new, |value| {
@@ -165,6 +183,9 @@ impl Args {
 pub(crate) fn run(args: &Args) -> ExitCode {
     let done = || -> Outcome<Option<ExitCode>> {
         let libraries = library::directory()?;
+        if let Some(rules) = &args.sockets {
+            sockets::check(rules)?;
+        }
         let variables = args.variables(&libraries);
         if args.env {
             print_variables(&variables);
@@ -178,11 +199,15 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             Ok(program) => program,
             Err(unrunnable) => return Ok(Some(refused(&unrunnable))),
         };
-        if let Err(unrunnable) = program.check(&libraries) {
+        if args.sockets.is_some() {
+            if !args.quiet {
+                sockets::note(&program, &libraries);
+            }
+        } else if let Err(unrunnable) = program.check(&libraries) {
             return Ok(Some(refused(&unrunnable)));
         }
         args.capture.remove_old()?;
-        if !args.quiet {
+        if !args.quiet && args.sockets.is_none() {
             let device = args.device.as_deref().unwrap_or("transom0");
             eprintln!("transom: device {device}, libraries of {}", libraries.display());
         }
@@ -213,6 +238,10 @@ fn print_variables(variables: &[(&'static str, OsString)]) {
 /// The devices that a program would see.
 fn outlook(args: &Args, libraries: &std::path::Path) -> Outcome {
     println!("libraries  {}", libraries.display());
+    if let Some(rules) = &args.sockets {
+        println!("sockets    {rules}");
+        return Ok(());
+    }
     println!("device     {}", args.device.as_deref().unwrap_or("transom0"));
     match &args.address {
         Some(addresses) => println!("addresses  {addresses}"),

@@ -1,0 +1,58 @@
+//! `transom run --sockets`: what the switch needs, and what it does not serve.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use transom_command::exit::{Exit, Failure, Outcome, system};
+use transom_switch::rules::Rules;
+
+use super::library;
+use super::program::{Program, Unrunnable};
+
+/// Rules in a file begin with its path.
+fn file(rules: &str) -> Option<&Path> {
+    rules.starts_with(['/', '.']).then(|| Path::new(rules))
+}
+
+/// The rules, if they are some.
+///
+/// # Errors
+/// A word is no rule, or the file cannot be read.
+pub(super) fn check(rules: &str) -> Outcome {
+    let text = match file(rules) {
+        Some(path) => {
+            std::fs::read_to_string(path).map_err(system("read the rules for sockets"))?
+        }
+        None => rules.to_owned(),
+    };
+    match Rules::parse(&text) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Failure::new(Exit::Usage, error.to_string())),
+    }
+}
+
+/// Additions to the program's environment.
+pub(super) fn variables(rules: &str, libraries: &Path) -> Vec<(&'static str, OsString)> {
+    let mut list = libraries.join(library::SOCKETS).into_os_string();
+    if let Some(before) = std::env::var_os("LD_PRELOAD").filter(|value| !value.is_empty()) {
+        list.push(":");
+        list.push(before);
+    }
+    let rules = match file(rules) {
+        Some(path) => std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path)).into(),
+        None => OsString::from(rules),
+    };
+    vec![("LD_PRELOAD", list), ("TRANSOM_SOCKETS", rules)]
+}
+
+/// Say why all connections of a program stay with TCP, where that is known before it starts.
+pub(super) fn note(program: &Program, libraries: &Path) {
+    let why = match program.check(libraries) {
+        Err(Unrunnable::Static(_)) => "is linked statically, and such programs take no library",
+        Err(Unrunnable::SetUserId(_)) => {
+            "runs with another user's rights (set-uid or set-gid), so the system ignores the library"
+        }
+        _ => return,
+    };
+    eprintln!("transom: {} {why}: its connections stay with TCP", program.path.display());
+}

@@ -1,0 +1,244 @@
+//! Calls that read and write.
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use super::{answer, calls};
+use crate::stream::{self, Receive};
+use crate::sys;
+use crate::table::{self, Held};
+
+type Bytes = *mut c_void;
+type Vector = libc::iovec;
+type Message = libc::msghdr;
+
+fn one(at: Bytes, length: usize) -> [Vector; 1] {
+    [Vector { iov_base: at, iov_len: length }]
+}
+
+fn receive(held: &Held, fd: c_int, at: Bytes, length: usize, flags: c_int) -> isize {
+    let vectors = one(at, length);
+    answer(stream::receive(held, fd, Receive { vectors: &vectors, flags, message: None }))
+}
+
+fn put(held: &Held, fd: c_int, at: *const c_void, length: usize, flags: c_int) -> isize {
+    answer(stream::send(held, fd, &one(at.cast_mut(), length), flags, None))
+}
+
+/// The vectors of a call.
+///
+/// # Safety
+/// As of `readv`.
+unsafe fn vectors<'a>(at: *const Vector, count: usize) -> Option<&'a [Vector]> {
+    // The limit is the kernel's.
+    if count > 1024 || at.is_null() && count > 0 {
+        return None;
+    }
+    // SAFETY: the caller has so many vectors.
+    Some(if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(at, count) } })
+}
+
+unsafe fn receive_message(held: &Held, fd: c_int, message: *mut Message, flags: c_int) -> isize {
+    // SAFETY: the caller's message.
+    let Some(message) = (unsafe { message.as_mut() }) else { return sys::fail(libc::EFAULT) };
+    // SAFETY: the message's vectors.
+    let Some(vectors) = (unsafe { vectors(message.msg_iov, message.msg_iovlen) }) else {
+        return sys::fail(libc::EMSGSIZE);
+    };
+    answer(stream::receive(held, fd, Receive { vectors, flags, message: Some(message) }))
+}
+
+unsafe fn send_message(held: &Held, fd: c_int, message: *const Message, flags: c_int) -> isize {
+    // SAFETY: the caller's message.
+    let Some(message) = (unsafe { message.as_ref() }) else { return sys::fail(libc::EFAULT) };
+    // SAFETY: the message's vectors.
+    let Some(vectors) = (unsafe { vectors(message.msg_iov, message.msg_iovlen) }) else {
+        return sys::fail(libc::EMSGSIZE);
+    };
+    answer(stream::send(held, fd, vectors, flags, Some(message)))
+}
+
+/// A connected TCP socket names no sender.
+unsafe fn no_sender(length: *mut libc::socklen_t) {
+    // SAFETY: the caller's, or null.
+    if let Some(length) = unsafe { length.as_mut() } {
+        *length = 0;
+    }
+}
+
+calls! {
+    fn read(fd: c_int, to: Bytes, length: usize) -> isize, -1; |next| {
+        match table::hold(fd) {
+            Some(held) => receive(&held, fd, to, length, 0),
+            None => next(fd, to, length),
+        }
+    }
+
+    fn __read_chk(fd: c_int, to: Bytes, length: usize, room: usize) -> isize, -1; |next| {
+        match table::hold(fd) {
+            Some(held) if length <= room => receive(&held, fd, to, length, 0),
+            _ => next(fd, to, length, room),
+        }
+    }
+
+    fn readv(fd: c_int, at: *const Vector, count: c_int) -> isize, -1; |next| {
+        match (table::hold(fd), vectors(at, count.max(0) as usize)) {
+            (Some(held), Some(vectors)) if count >= 0 => {
+                answer(stream::receive(&held, fd, Receive { vectors, flags: 0, message: None }))
+            }
+            _ => next(fd, at, count),
+        }
+    }
+
+    fn recv(fd: c_int, to: Bytes, length: usize, flags: c_int) -> isize, -1; |next| {
+        match table::hold(fd) {
+            Some(held) => receive(&held, fd, to, length, flags),
+            None => next(fd, to, length, flags),
+        }
+    }
+
+    fn __recv_chk(fd: c_int, to: Bytes, length: usize, room: usize, flags: c_int) -> isize, -1; |next| {
+        match table::hold(fd) {
+            Some(held) if length <= room => receive(&held, fd, to, length, flags),
+            _ => next(fd, to, length, room, flags),
+        }
+    }
+
+    fn recvfrom(
+        fd: c_int, to: Bytes, length: usize, flags: c_int, from: Bytes, size: *mut libc::socklen_t
+    ) -> isize, -1; |next| {
+        match table::hold(fd) {
+            Some(held) => {
+                let got = receive(&held, fd, to, length, flags);
+                if got >= 0 && !from.is_null() {
+                    no_sender(size);
+                }
+                got
+            }
+            None => next(fd, to, length, flags, from, size),
+        }
+    }
+
+    fn __recvfrom_chk(
+        fd: c_int, to: Bytes, length: usize, room: usize, flags: c_int, from: Bytes,
+        size: *mut libc::socklen_t
+    ) -> isize, -1; |next| {
+        match table::hold(fd) {
+            Some(held) if length <= room => {
+                let got = receive(&held, fd, to, length, flags);
+                if got >= 0 && !from.is_null() {
+                    no_sender(size);
+                }
+                got
+            }
+            _ => next(fd, to, length, room, flags, from, size),
+        }
+    }
+
+    fn recvmsg(fd: c_int, message: *mut Message, flags: c_int) -> isize, -1; |next| {
+        match table::hold(fd) {
+            Some(held) => receive_message(&held, fd, message, flags),
+            None => {
+                let got = next(fd, message, flags);
+                if got >= 0 {
+                    passed(message);
+                }
+                got
+            }
+        }
+    }
+
+    fn recvmmsg(
+        fd: c_int, messages: *mut libc::mmsghdr, count: c_uint, flags: c_int, limit: *mut libc::timespec
+    ) -> c_int, -1; |next| {
+        let Some(held) = table::hold(fd) else { return next(fd, messages, count, flags, limit) };
+        let mut done = 0;
+        while done < count {
+            let one = messages.wrapping_add(done as usize);
+            // The first one waits; the time limit is that of a call which gets bytes at all.
+            let flags = if done > 0 { flags | libc::MSG_DONTWAIT } else { flags };
+            let got = receive_message(&held, fd, &raw mut (*one).msg_hdr, flags & !libc::MSG_WAITFORONE);
+            if got < 0 {
+                return if done > 0 { done as c_int } else { -1 };
+            }
+            (*one).msg_len = got as c_uint;
+            done += 1;
+            if got == 0 {
+                break;
+            }
+        }
+        done as c_int
+    }
+
+    fn write(fd: c_int, from: *const c_void, length: usize) -> isize, -1; |next| {
+        match table::hold(fd) {
+            Some(held) => put(&held, fd, from, length, 0),
+            None => next(fd, from, length),
+        }
+    }
+
+    fn writev(fd: c_int, at: *const Vector, count: c_int) -> isize, -1; |next| {
+        match (table::hold(fd), vectors(at, count.max(0) as usize)) {
+            (Some(held), Some(vectors)) if count >= 0 => {
+                answer(stream::send(&held, fd, vectors, 0, None))
+            }
+            _ => next(fd, at, count),
+        }
+    }
+
+    fn send(fd: c_int, from: *const c_void, length: usize, flags: c_int) -> isize, -1; |next| {
+        match table::hold(fd) {
+            Some(held) => put(&held, fd, from, length, flags),
+            None => next(fd, from, length, flags),
+        }
+    }
+
+    fn sendto(
+        fd: c_int, from: *const c_void, length: usize, flags: c_int, to: *const c_void,
+        size: libc::socklen_t
+    ) -> isize, -1; |next| {
+        match table::hold(fd) {
+            Some(held) => put(&held, fd, from, length, flags),
+            None => next(fd, from, length, flags, to, size),
+        }
+    }
+
+    fn sendmsg(fd: c_int, message: *const Message, flags: c_int) -> isize, -1; |next| {
+        match table::hold(fd) {
+            Some(held) => send_message(&held, fd, message, flags),
+            None => next(fd, message, flags),
+        }
+    }
+
+    fn sendmmsg(fd: c_int, messages: *mut libc::mmsghdr, count: c_uint, flags: c_int) -> c_int, -1; |next| {
+        let Some(held) = table::hold(fd) else { return next(fd, messages, count, flags) };
+        let mut done = 0;
+        while done < count {
+            let one = messages.wrapping_add(done as usize);
+            let sent = send_message(&held, fd, &raw const (*one).msg_hdr, flags);
+            if sent < 0 {
+                return if done > 0 { done as c_int } else { -1 };
+            }
+            (*one).msg_len = sent as c_uint;
+            done += 1;
+        }
+        done as c_int
+    }
+}
+
+/// Descriptors that came with a message are new ones.
+unsafe fn passed(message: *const Message) {
+    // SAFETY: the kernel has filled the caller's message.
+    unsafe {
+        let mut at = libc::CMSG_FIRSTHDR(message);
+        while let Some(head) = at.as_ref() {
+            if head.cmsg_level == libc::SOL_SOCKET && head.cmsg_type == libc::SCM_RIGHTS {
+                let length = head.cmsg_len.saturating_sub(libc::CMSG_LEN(0) as usize);
+                let fds = libc::CMSG_DATA(at).cast::<c_int>();
+                for one in 0..length / size_of::<c_int>() {
+                    table::set_unknown(fds.wrapping_add(one).read_unaligned());
+                }
+            }
+            at = libc::CMSG_NXTHDR(message, at);
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! The C library's calls, under its names.
+
+mod descriptors;
+mod io;
+mod move_bytes;
+mod options;
+mod sockets;
+mod stdio;
+mod waits;
+
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use super::sys::{self, Errno};
+
+/// The next definition of a call behind this library's; null, with `errno` set, if there is none.
+pub(crate) fn next(known: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
+    let mut found = known.load(Ordering::Relaxed);
+    if found.is_null() {
+        // SAFETY: the name is a C string.
+        found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+        known.store(found, Ordering::Relaxed);
+    }
+    if found.is_null() {
+        sys::fail(libc::ENOSYS);
+    }
+    found
+}
+
+/// Define calls. Each body gets the next definition of its name, under the name between the bars; a
+/// call without a next definition answers what stands behind its result.
+macro_rules! calls {
+    ($(fn $name:ident($($argument:ident: $kind:ty),*) -> $result:ty, $none:expr; |$next:ident| $body:block)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name($($argument: $kind),*) -> $result {
+                static NEXT: std::sync::atomic::AtomicPtr<std::ffi::c_void> =
+                    std::sync::atomic::AtomicPtr::new(std::ptr::null_mut());
+                const NAME: &str = concat!(stringify!($name), "\0");
+                let name = std::ffi::CStr::from_bytes_with_nul(NAME.as_bytes()).unwrap_or_default();
+                let found = $crate::calls::next(&NEXT, name);
+                if found.is_null() {
+                    return $none;
+                }
+                type Call = unsafe extern "C" fn($($kind),*) -> $result;
+                // SAFETY: the definition of this name in the C library has these arguments; those of a
+                // call that takes fewer are passed on unread.
+                #[allow(unused_variables, reason = "some calls do without the next definition")]
+                let $next = unsafe { std::mem::transmute::<*mut std::ffi::c_void, Call>(found) };
+                // SAFETY: the caller keeps the contract of the C library's call.
+                #[allow(unused_unsafe, reason = "some bodies call nothing unsafe")]
+                unsafe { $body }
+            }
+        )*
+    };
+}
+pub(crate) use calls;
+
+/// As C calls answer: the number, or -1 and `errno`.
+pub(crate) fn answer(result: Result<usize, Errno>) -> isize {
+    result.map_or_else(sys::fail, |count| count as isize)
+}
+
+/// As [`answer`], of calls that answer an `int`.
+pub(crate) fn answer_int(result: Result<usize, Errno>) -> c_int {
+    answer(result) as c_int
+}

@@ -1,0 +1,168 @@
+//! `sendfile` and `splice`.
+
+use std::ffi::{c_int, c_uint};
+
+use super::{answer, calls};
+use crate::stream::{self, Receive};
+use crate::sys::{self, Errno};
+use crate::table::{self, Held};
+
+const PIECE: usize = 64 << 10;
+
+type Offset = *mut i64;
+
+fn vectors(bytes: &mut [u8]) -> [libc::iovec; 1] {
+    [libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() }]
+}
+
+/// Send from a file, from its position or from the offset, which is moved.
+unsafe fn send_file(held: &Held, to: c_int, from: c_int, offset: Offset, count: usize) -> isize {
+    // SAFETY: the caller's, or null.
+    let given = unsafe { offset.as_mut() };
+    let begin = match &given {
+        Some(offset) => Ok(**offset),
+        None => sys::position(from),
+    };
+    let Ok(mut at) = begin else { return sys::fail(libc::EINVAL) };
+    let mut room = vec![0; count.min(PIECE)];
+    let mut done = 0;
+    let mut end = Ok(());
+    while done < count {
+        let most = room.len().min(count - done);
+        match sys::read_at(from, &mut room[..most], at) {
+            Ok(0) => break,
+            Ok(got) => {
+                let sent = stream::send(held, to, &vectors(&mut room[..got]), 0, None);
+                match sent {
+                    Ok(sent) => {
+                        (done, at) = (done + sent, at + sent as i64);
+                        if sent < got {
+                            break;
+                        }
+                    }
+                    Err(error) => {
+                        end = Err(error);
+                        break;
+                    }
+                }
+            }
+            Err(error) => {
+                end = Err(error);
+                break;
+            }
+        }
+    }
+    match given {
+        Some(offset) => *offset = at,
+        None => sys::set_position(from, at),
+    }
+    match end {
+        Err(error) if done == 0 => sys::fail(error),
+        _ => done as isize,
+    }
+}
+
+/// From a connection into a pipe: what the pipe takes is taken from the stream.
+fn into_pipe(
+    held: &Held,
+    from: c_int,
+    to: c_int,
+    count: usize,
+    flags: c_uint,
+) -> Result<usize, Errno> {
+    let nonblocking = flags & libc::SPLICE_F_NONBLOCK != 0;
+    if nonblocking {
+        let mut room = [libc::pollfd { fd: to, events: libc::POLLOUT, revents: 0 }];
+        if sys::poll(&mut room, Some(0), std::ptr::null())? == 0 {
+            return Err(libc::EAGAIN);
+        }
+    }
+    // A pipe that is writable takes a page without blocking.
+    let mut bytes = vec![0; count.min(if nonblocking { 4096 } else { PIECE })];
+    let wait = if nonblocking { libc::MSG_DONTWAIT } else { 0 };
+    let peek = |flags| Receive { vectors: &[], flags, message: None };
+    let all = vectors(&mut bytes);
+    let seen =
+        stream::receive(held, from, Receive { vectors: &all, ..peek(wait | libc::MSG_PEEK) })?;
+    let written = if seen == 0 { 0 } else { sys::write(to, &bytes[..seen])? };
+    let taken = vectors(&mut bytes[..written]);
+    if written > 0 {
+        stream::receive(held, from, Receive { vectors: &taken, ..peek(libc::MSG_DONTWAIT) })?;
+    }
+    Ok(written)
+}
+
+/// From a pipe into a connection: no more than goes at once is taken from the pipe.
+fn from_pipe(
+    held: &Held,
+    from: c_int,
+    to: c_int,
+    count: usize,
+    flags: c_uint,
+) -> Result<usize, Errno> {
+    let session = held.session().ok_or(libc::EBADF)?;
+    if flags & libc::SPLICE_F_NONBLOCK != 0 {
+        let mut there = [libc::pollfd { fd: from, events: libc::POLLIN, revents: 0 }];
+        if sys::poll(&mut there, Some(0), std::ptr::null())? == 0 {
+            return Err(libc::EAGAIN);
+        }
+    }
+    stream::advance(held, &session, to);
+    if !session.sends_by_ring() {
+        let Some(_lock) = crate::lock::Locked::take(session.send_lock()) else {
+            return Err(libc::EAGAIN);
+        };
+        if !session.sends_by_ring() {
+            let moved = sys::splice(from, to, count, flags)?;
+            session.sent_by_tcp(moved as u64);
+            return Ok(moved);
+        }
+    }
+    let nonblocking = session.end().nonblocking.load(std::sync::atomic::Ordering::Relaxed) != 0;
+    let room = session.room(PIECE).map_or(0, |room| room.length());
+    if room == 0 && nonblocking {
+        session.found_full();
+        return Err(libc::EAGAIN);
+    }
+    let most = count.min(if nonblocking { room } else { PIECE });
+    let mut bytes = vec![0; most];
+    let got = sys::read(from, &mut bytes)?;
+    let mut done = 0;
+    while done < got {
+        match stream::send(held, to, &vectors(&mut bytes[done..got]), 0, None) {
+            Ok(sent) => done += sent,
+            // Another sender was faster: these bytes left the pipe, so they wait for room.
+            Err(libc::EAGAIN | libc::EINTR) => std::thread::yield_now(),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(got)
+}
+
+calls! {
+    fn sendfile(to: c_int, from: c_int, offset: Offset, count: usize) -> isize, -1; |next| {
+        match table::hold(to) {
+            Some(held) => send_file(&held, to, from, offset, count),
+            None => next(to, from, offset, count),
+        }
+    }
+
+    fn sendfile64(to: c_int, from: c_int, offset: Offset, count: usize) -> isize, -1; |next| {
+        match table::hold(to) {
+            Some(held) => send_file(&held, to, from, offset, count),
+            None => next(to, from, offset, count),
+        }
+    }
+
+    fn splice(
+        from: c_int, skip: Offset, to: c_int, at: Offset, count: usize, flags: c_uint
+    ) -> isize, -1; |next| {
+        if let Some(held) = table::hold(from) {
+            return answer(into_pipe(&held, from, to, count, flags));
+        }
+        match table::hold(to) {
+            Some(held) => answer(from_pipe(&held, from, to, count, flags)),
+            None => next(from, skip, to, at, count, flags),
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! A library to be preloaded: connections between two processes of one user on one host keep their TCP
+//! socket and move their stream through shared memory (`transom-switch`).
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `calls` | the C library's calls, under its names |
+//! | `table` | what this process knows of each descriptor |
+//! | `offer` | how two processes find each other: markers, segments, the kernel's word for who the peer is |
+//! | `stream` | receiving and sending |
+//! | `ready` | whether a socket is ready, and waiting for one of several |
+//! | `epoll` | epoll sets with switched sockets |
+//! | `lock`, `spin`, `sys` | locks across processes, looking before sleeping, system calls |
+//!
+//! Calls of the program go on to the next definition of their name; the library's own system calls go to
+//! the kernel, so that none of them comes back here. Nothing is started, no signal is taken, and a
+//! descriptor that is no switched socket costs one load more.
+#![allow(
+    unsafe_code,
+    missing_docs,
+    unreachable_pub,
+    clippy::missing_safety_doc,
+    reason = "the C library's calls, under its names and contracts"
+)]
+
+mod calls;
+mod epoll;
+mod lock;
+mod offer;
+mod ready;
+mod spin;
+mod stream;
+mod sys;
+mod table;

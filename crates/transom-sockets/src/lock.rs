@@ -1,0 +1,139 @@
+//! Locks: across processes in the segment, which survive the death of their holder, and within this
+//! process.
+
+use std::cell::{Cell, UnsafeCell};
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use super::sys;
+
+/// A thread sleeps on the word; the other bits are the number of the thread that has the lock.
+const SLEEPERS: u32 = 1 << 31;
+
+thread_local! {
+    static TID: Cell<u32> = const { Cell::new(0) };
+}
+
+/// This thread's number.
+pub(crate) fn thread() -> u32 {
+    TID.with(|known| {
+        if known.get() == 0 {
+            known.set(sys::tid());
+        }
+        known.get()
+    })
+}
+
+/// In the child of a fork.
+pub(crate) fn forget_thread() {
+    TID.with(|known| known.set(0));
+}
+
+/// A lock in a word that processes share. Everything that happens under it takes effect by one store,
+/// so a holder that dies leaves nothing half done.
+pub(crate) struct Locked<'a>(&'a AtomicU32);
+
+impl<'a> Locked<'a> {
+    /// `None`: this thread has it already, and is in a signal handler now.
+    #[inline]
+    pub(crate) fn take(word: &'a AtomicU32) -> Option<Locked<'a>> {
+        let me = thread();
+        if word.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            return Some(Locked(word));
+        }
+        Locked::take_slowly(word, me)
+    }
+
+    #[cold]
+    fn take_slowly(word: &'a AtomicU32, me: u32) -> Option<Locked<'a>> {
+        for _ in 0..100 {
+            if word.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                return Some(Locked(word));
+            }
+            std::hint::spin_loop();
+        }
+        loop {
+            let seen = word.load(Ordering::Relaxed);
+            let holder = seen & !SLEEPERS;
+            if holder == me {
+                return None;
+            }
+            if holder == 0 {
+                let mine = me | SLEEPERS;
+                if word.compare_exchange(seen, mine, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                    return Some(Locked(word));
+                }
+                continue;
+            }
+            let asleep = seen | SLEEPERS;
+            let marked = seen == asleep
+                || word
+                    .compare_exchange(seen, asleep, Ordering::Relaxed, Ordering::Relaxed)
+                    .is_ok();
+            if !marked {
+                continue;
+            }
+            let slept = sys::sleep_on(word, asleep, Duration::from_millis(50));
+            // The holder's number is looked up where both have the same numbers.
+            if slept == Err(libc::ETIMEDOUT) && !sys::lives(holder) {
+                let mine = me | SLEEPERS;
+                if word.compare_exchange(asleep, mine, Ordering::Acquire, Ordering::Relaxed).is_ok()
+                {
+                    return Some(Locked(word));
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Locked<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.0.swap(0, Ordering::Release) & SLEEPERS != 0 {
+            sys::wake(self.0, 1);
+        }
+    }
+}
+
+/// A value that threads of this process share. `fork` takes each of them, so that none is held by a
+/// thread that the child does not have.
+pub(crate) struct Mutex<T> {
+    word: AtomicU32,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached by one thread at a time.
+unsafe impl<T: Send> Sync for Mutex<T> {}
+
+impl<T> Mutex<T> {
+    pub(crate) const fn new(value: T) -> Mutex<T> {
+        Mutex { word: AtomicU32::new(0), value: UnsafeCell::new(value) }
+    }
+
+    /// `None`: this thread has it already, and is in a signal handler now.
+    pub(crate) fn lock(&self) -> Option<Guard<'_, T>> {
+        Some(Guard { _lock: Locked::take(&self.word)?, value: &self.value })
+    }
+}
+
+pub(crate) struct Guard<'a, T> {
+    _lock: Locked<'a>,
+    value: &'a UnsafeCell<T>,
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: the lock is this thread's.
+        unsafe { &*self.value.get() }
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the lock is this thread's.
+        unsafe { &mut *self.value.get() }
+    }
+}

@@ -1,0 +1,572 @@
+//! How two processes find each other: a folder of the user's alone with a marker for each port that is
+//! listened on under the switch, and a segment for each connection.
+//!
+//! A segment is made before its connection, and has the name of its active side's TCP socket: the
+//! kernel's cookie, which no other socket ever has. The passive side asks the kernel for the cookie of the
+//! socket at the other end (`sock_diag`), so neither a process that died nor an address used again leads
+//! to a wrong segment, and a peer without the switch is known at once. Any process that holds either
+//! socket finds the segment in this way: behind `fork`, `exec` and SCM_RIGHTS.
+
+use std::ffi::{CString, c_int};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use transom_switch::layout::{HEADER, Header, Side};
+use transom_switch::rules::Rules;
+use transom_switch::session::{Session, State};
+
+use super::lock::Mutex;
+use super::sys;
+use super::table::{self, Socket};
+
+/// Bytes of each ring of a segment that this process makes.
+const RING: u64 = 256 << 10;
+const SO_COOKIE: c_int = 57;
+
+/// A segment that is mapped.
+pub(crate) struct Segment {
+    pub(crate) header: *mut Header,
+    pub(crate) ring: u64,
+    pub(crate) side: Side,
+}
+
+/// The user's rules, and this program's name.
+struct Wishes {
+    rules: Rules,
+    program: String,
+}
+
+/// Programs that stay with TCP: shells write to connections by way of `stdio`, past this library; a
+/// server of ssh forbids itself the system calls that the switch needs.
+const EXCEPTED: [&str; 10] =
+    ["sh", "bash", "dash", "zsh", "ksh", "busybox", "fish", "sshd", "sshd-session", "sshd-auth"];
+
+fn wishes() -> &'static Wishes {
+    static WISHES: OnceLock<Wishes> = OnceLock::new();
+    WISHES.get_or_init(|| {
+        let said = std::env::var("TRANSOM_SOCKETS").unwrap_or_default();
+        let text = if said.starts_with(['/', '.']) {
+            std::fs::read_to_string(&said).unwrap_or_else(|_| "off".to_owned())
+        } else {
+            said
+        };
+        let program = program();
+        let mut rules = Rules::parse(&text).unwrap_or_else(|_| Rules::off());
+        if EXCEPTED.contains(&program.as_str()) {
+            rules = Rules::off();
+        }
+        Wishes { rules, program }
+    })
+}
+
+fn program() -> String {
+    let mut name = [0; 256];
+    let Ok(fd) = sys::open(c"/proc/self/cmdline", libc::O_RDONLY | libc::O_CLOEXEC, 0) else {
+        return String::new();
+    };
+    let read = sys::read(fd, &mut name).unwrap_or_default();
+    sys::close(fd);
+    let first = name[..read].split(|byte| *byte == 0).next().unwrap_or_default();
+    let first = String::from_utf8_lossy(first);
+    let name = first.rsplit('/').next().unwrap_or_default().trim_start_matches('-');
+    // Text behind a colon is a title that the program has given itself.
+    name.split(':').next().unwrap_or_default().to_owned()
+}
+
+/// Whether a connection whose listening side is at `at` may be switched.
+fn wanted(at: SocketAddr) -> bool {
+    let wishes = wishes();
+    !table::is_frozen() && wishes.rules.switch(&wishes.program, at)
+}
+
+/// The folder of this user, if it is this user's alone.
+fn folder() -> Option<String> {
+    static GOOD: AtomicU32 = AtomicU32::new(u32::MAX);
+    let user = sys::user();
+    let path = format!("/dev/shm/transom-{user}");
+    if GOOD.load(Ordering::Relaxed) == user {
+        return Some(path);
+    }
+    let name = CString::new(path.clone()).ok()?;
+    let _ = sys::mkdir(&name, 0o700);
+    let about = sys::stat(&name, libc::AT_SYMLINK_NOFOLLOW)?;
+    let own = about.st_mode & libc::S_IFMT == libc::S_IFDIR
+        && about.st_uid == user
+        && about.st_mode & 0o077 == 0;
+    if own {
+        GOOD.store(user, Ordering::Relaxed);
+        sweep(&path);
+    }
+    own.then_some(path)
+}
+
+/// The network namespace: the same port in another one is another port.
+fn namespace() -> Option<u64> {
+    sys::stat(c"/proc/self/ns/net", 0).map(|about| about.st_ino)
+}
+
+fn segment_name(cookie: u64) -> Option<CString> {
+    CString::new(format!("{}/c-{:x}-{cookie:x}", folder()?, namespace()?)).ok()
+}
+
+fn marker_name(port: u16) -> Option<CString> {
+    CString::new(format!("{}/l-{:x}-{port}", folder()?, namespace()?)).ok()
+}
+
+fn cookie(fd: c_int) -> Option<u64> {
+    sys::option::<u64>(fd, libc::SOL_SOCKET, SO_COOKIE).ok().filter(|cookie| *cookie != 0)
+}
+
+/// The address in a socket address of the kernel's.
+pub(crate) fn address(bytes: &[u8]) -> Option<SocketAddr> {
+    let family = c_int::from(u16::from_ne_bytes([*bytes.first()?, *bytes.get(1)?]));
+    let port = u16::from_be_bytes([*bytes.get(2)?, *bytes.get(3)?]);
+    let ip = match family {
+        libc::AF_INET => IpAddr::V4(Ipv4Addr::from(<[u8; 4]>::try_from(bytes.get(4..8)?).ok()?)),
+        libc::AF_INET6 => IpAddr::V6(Ipv6Addr::from(<[u8; 16]>::try_from(bytes.get(8..24)?).ok()?)),
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip, port))
+}
+
+fn local_name(fd: c_int) -> Option<SocketAddr> {
+    address(&sys::name(fd, libc::SYS_getsockname).ok()?.0)
+}
+
+fn peer_name(fd: c_int) -> Option<SocketAddr> {
+    address(&sys::name(fd, libc::SYS_getpeername).ok()?.0)
+}
+
+/// Whether an address is one of this host's: a socket can be bound to it. Asked once for each address
+/// in ten seconds.
+fn is_here(ip: IpAddr) -> bool {
+    static KNOWN: Mutex<Vec<(IpAddr, bool, u64)>> = Mutex::new(Vec::new());
+    let ip = ip.to_canonical();
+    if ip.is_loopback() {
+        return true;
+    }
+    let now = sys::now();
+    let fresh = |known: &&(IpAddr, bool, u64)| known.0 == ip && now - known.2 < 10_000_000_000;
+    if let Some(found) = KNOWN.lock().and_then(|known| known.iter().find(fresh).copied()) {
+        return found.1;
+    }
+    let mut bytes = [0; 28];
+    let (family, length) = match ip {
+        IpAddr::V4(ip) => {
+            bytes[4..8].copy_from_slice(&ip.octets());
+            (libc::AF_INET, 16)
+        }
+        IpAddr::V6(ip) => {
+            bytes[8..24].copy_from_slice(&ip.octets());
+            (libc::AF_INET6, 28)
+        }
+    };
+    bytes[..2].copy_from_slice(&(family as u16).to_ne_bytes());
+    let Ok(probe) = sys::socket(family, libc::SOCK_DGRAM, 0) else { return false };
+    let here = sys::bind(probe, &bytes[..length]).is_ok();
+    sys::close(probe);
+    if let Some(mut known) = KNOWN.lock() {
+        known.retain(|one| one.0 != ip);
+        if known.len() >= 64 {
+            known.remove(0);
+        }
+        known.push((ip, here, now));
+    }
+    here
+}
+
+/// The cookie of the TCP socket of this network namespace that is at `at` and connected to `to`, if it
+/// belongs to this user.
+fn cookie_of(at: SocketAddr, to: SocketAddr) -> Option<u64> {
+    const NETLINK_SOCK_DIAG: c_int = 4;
+    const BY_FAMILY: u16 = 20;
+    const MESSAGE: usize = 16;
+    let mut ask = [0_u8; MESSAGE + 56];
+    let length = ask.len() as u32;
+    ask[..4].copy_from_slice(&length.to_ne_bytes());
+    ask[4..6].copy_from_slice(&BY_FAMILY.to_ne_bytes());
+    ask[6..8].copy_from_slice(&1_u16.to_ne_bytes());
+    let body = &mut ask[MESSAGE..];
+    let mapped = |ip: IpAddr| -> Vec<u8> {
+        match ip {
+            IpAddr::V4(ip) => ip.octets().to_vec(),
+            IpAddr::V6(ip) => ip.octets().to_vec(),
+        }
+    };
+    body[0] = if at.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 } as u8;
+    body[1] = libc::IPPROTO_TCP as u8;
+    body[4..8].copy_from_slice(&u32::MAX.to_ne_bytes());
+    body[8..10].copy_from_slice(&at.port().to_be_bytes());
+    body[10..12].copy_from_slice(&to.port().to_be_bytes());
+    let (source, target) = (mapped(at.ip()), mapped(to.ip()));
+    body[12..12 + source.len()].copy_from_slice(&source);
+    body[28..28 + target.len()].copy_from_slice(&target);
+    // No cookie is asked for: any.
+    body[48..56].copy_from_slice(&[0xFF; 8]);
+    let asked = sys::socket(libc::AF_NETLINK, libc::SOCK_DGRAM, NETLINK_SOCK_DIAG).ok()?;
+    let mut answer = [0_u8; 512];
+    let got = sys::send(asked, &ask, 0).and_then(|_| sys::receive(asked, &mut answer, 0));
+    sys::close(asked);
+    let answer = answer.get(..got.ok()?)?;
+    let number = |at: usize| -> Option<u32> {
+        Some(u32::from_ne_bytes(answer.get(at..at + 4)?.try_into().ok()?))
+    };
+    let kind = u16::from_ne_bytes([*answer.get(4)?, *answer.get(5)?]);
+    // The same ports: a kernel that answers with a listener has found no connection.
+    let same = answer.get(MESSAGE + 4..MESSAGE + 8)? == ask.get(MESSAGE + 8..MESSAGE + 12)?;
+    let user = number(MESSAGE + 64)?;
+    if kind != BY_FAMILY || !same || user != sys::user() {
+        return None;
+    }
+    let (low, high) = (number(MESSAGE + 44)?, number(MESSAGE + 48)?);
+    Some(u64::from(high) << 32 | u64::from(low))
+}
+
+/// As the kernel's tables have them: a socket of IPv6 that speaks IPv4 is found by its IPv4 addresses.
+fn canonical(at: SocketAddr) -> SocketAddr {
+    SocketAddr::new(at.ip().to_canonical(), at.port())
+}
+
+// --- markers ---
+
+/// Whether a descriptor is a TCP socket.
+pub(crate) fn is_tcp(fd: c_int) -> bool {
+    sys::option::<c_int>(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL) == Ok(libc::IPPROTO_TCP)
+}
+
+/// This process listens at the port of `fd`, or accepts there.
+pub(crate) fn listens(fd: c_int) {
+    match sys::option::<c_int>(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL) {
+        Ok(libc::IPPROTO_TCP) => table::set_listener(fd),
+        _ => return table::set_plain(fd),
+    }
+    let Some(at) = local_name(fd) else { return };
+    if !wanted(canonical(at)) {
+        return;
+    }
+    let Some(name) = marker_name(at.port()) else { return };
+    let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    let Ok(marker) = sys::open(&name, flags, 0o600) else { return };
+    let _ = sys::write(marker, &sys::pid().to_ne_bytes());
+    sys::close(marker);
+}
+
+/// Whether a process under the switch listens at this port, as far as its marker says. A marker that
+/// is wrong costs a segment that is never claimed.
+fn is_marked(port: u16) -> bool {
+    let Some(name) = marker_name(port) else { return false };
+    let flags = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    let Ok(marker) = sys::open(&name, flags, 0) else { return false };
+    let mut pid = [0; 4];
+    let read = sys::read(marker, &mut pid);
+    sys::close(marker);
+    if read != Ok(4) {
+        return false;
+    }
+    let lives = sys::lives(u32::from_ne_bytes(pid));
+    if !lives {
+        sys::unlink(&name);
+    }
+    lives
+}
+
+// --- the active side ---
+
+/// Offer a segment for the connection that `fd` is about to make.
+pub(crate) fn offer(fd: c_int, to: SocketAddr) -> bool {
+    if !is_here(to.ip()) || !wanted(canonical(to)) || !is_marked(to.port()) || !is_ordinary(fd) {
+        return false;
+    }
+    let make = || -> Option<Segment> {
+        let cookie = cookie(fd)?;
+        let name = segment_name(cookie)?;
+        let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR | libc::O_CLOEXEC;
+        let file = sys::open(&name, flags | libc::O_NOFOLLOW, 0o600).ok()?;
+        let length = HEADER as u64 + 2 * RING;
+        let mapped = sys::truncate(file, length).and_then(|_| sys::map(file, length as usize));
+        sys::close(file);
+        let Ok(at) = mapped.and_then(|at| sys::populate(at.cast(), HEADER).map(|()| at)) else {
+            sys::unlink(&name);
+            return None;
+        };
+        let header = at.cast::<Header>();
+        // SAFETY: the mapping has room for it, begins at a page, and zeros are a header of atomics.
+        let words = unsafe { &*header };
+        words.prepare(RING, cookie);
+        words.end(Side::Active).holders.store(1, Ordering::Relaxed);
+        take_options(fd, &Session::new(words, Side::Active, RING));
+        Some(Segment { header, ring: RING, side: Side::Active })
+    };
+    let (Some(segment), Some(socket)) = (make(), table::socket_of(fd)) else { return false };
+    socket.attach(&segment);
+    true
+}
+
+/// Options that the kernel must serve keep a socket on TCP.
+fn is_ordinary(fd: c_int) -> bool {
+    let number = |level, name| sys::option::<c_int>(fd, level, name).unwrap_or_default();
+    let flags = sys::status_flags(fd).unwrap_or_default();
+    number(libc::SOL_SOCKET, libc::SO_ZEROCOPY) == 0
+        && number(libc::SOL_SOCKET, libc::SO_RCVLOWAT) <= 1
+        && flags & libc::O_ASYNC == 0
+}
+
+/// Copy the options that the socket had before it had a segment.
+fn take_options(fd: c_int, session: &Session<'_>) {
+    let end = session.end();
+    let flags = sys::status_flags(fd).unwrap_or_default();
+    end.nonblocking.store(u32::from(flags & libc::O_NONBLOCK != 0), Ordering::Relaxed);
+    let linger = sys::option::<[c_int; 2]>(fd, libc::SOL_SOCKET, libc::SO_LINGER);
+    let abortive = linger.is_ok_and(|linger| linger[0] != 0 && linger[1] == 0);
+    end.abortive.store(u32::from(abortive), Ordering::Relaxed);
+    let inline = sys::option::<c_int>(fd, libc::SOL_SOCKET, libc::SO_OOBINLINE);
+    end.inline.store(u32::from(inline.is_ok_and(|inline| inline != 0)), Ordering::Relaxed);
+}
+
+/// The connection of an offer was not made.
+pub(crate) fn discard(fd: c_int) {
+    if let Some(held) = table::hold_known(fd)
+        && let Some(session) = held.session()
+    {
+        session.withdraw();
+    }
+    table::forget(fd);
+    table::set_fresh(fd);
+}
+
+/// The connection is there, or on its way: say whose it is, for a sweep.
+pub(crate) fn connecting(fd: c_int, to: SocketAddr) {
+    let Some(held) = table::hold_known(fd) else { return };
+    let (Some(session), Some(at)) = (held.session(), local_name(fd)) else { return };
+    session.name_peers(peers(canonical(at), canonical(to)));
+}
+
+/// Both addresses, for [`Header::name_peers`].
+fn peers(at: SocketAddr, to: SocketAddr) -> [u64; 6] {
+    let halves = |ip: IpAddr| match ip {
+        IpAddr::V4(ip) => [0, u64::from(ip.to_bits())],
+        IpAddr::V6(ip) => {
+            let bits = ip.to_bits();
+            [(bits >> 64) as u64, bits as u64]
+        }
+    };
+    let family = if at.is_ipv4() { 4 } else { 6 };
+    let ports = u64::from(at.port()) << 16 | u64::from(to.port());
+    let ([a, b], [c, d]) = (halves(at.ip()), halves(to.ip()));
+    [family, ports, a, b, c, d]
+}
+
+// --- any process that holds a connection ---
+
+/// Find out what a descriptor is. An accepted connection whose peer has offered a segment is claimed:
+/// this is its first use.
+pub(crate) fn resolve(fd: c_int) {
+    let wish = wishes();
+    if wish.rules.is_off() {
+        return table::set_plain(fd);
+    }
+    let socket = |name| sys::option::<c_int>(fd, libc::SOL_SOCKET, name);
+    match socket(libc::SO_PROTOCOL) {
+        Ok(libc::IPPROTO_TCP) => {}
+        Err(libc::EBADF) => return,
+        _ => return table::set_plain(fd),
+    }
+    if socket(libc::SO_ACCEPTCONN) == Ok(1) {
+        return listens(fd);
+    }
+    let (Some(at), Some(to)) = (local_name(fd), peer_name(fd)) else {
+        // Not connected: what comes of it is seen when it is connected.
+        return table::set_fresh(fd);
+    };
+    match find(fd, canonical(at), canonical(to)) {
+        Some(segment) => {
+            if let Some(socket) = table::socket_of(fd) {
+                socket.attach(&segment);
+            }
+        }
+        None => table::set_plain(fd),
+    }
+}
+
+/// Whether a descriptor that nothing is known of is one end of a switched connection.
+pub(crate) fn is_claimed(fd: c_int) -> bool {
+    let (Some(at), Some(to)) = (local_name(fd), peer_name(fd)) else { return false };
+    let (at, to) = (canonical(at), canonical(to));
+    let names = || [cookie(fd), cookie_of(to, at)].into_iter().flatten();
+    !wishes().rules.is_off()
+        && is_here(to.ip())
+        && names().filter_map(segment_name).filter_map(|name| open(&name)).any(|segment| {
+            // SAFETY: just mapped; words of atomics.
+            let header = unsafe { &*segment.header };
+            let state = Session::new(header, Side::Active, segment.ring).state();
+            dropped(segment);
+            state == State::Claimed
+        })
+}
+
+fn find(fd: c_int, at: SocketAddr, to: SocketAddr) -> Option<Segment> {
+    if !is_here(to.ip()) {
+        return None;
+    }
+    let own = cookie(fd)?;
+    if let Some(segment) = open(&segment_name(own)?) {
+        // Another process, or another program in this one, has made the connection.
+        return joined(segment, Side::Active);
+    }
+    let theirs = cookie_of(to, at)?;
+    let segment = open(&segment_name(theirs)?)?;
+    // SAFETY: just mapped; words of atomics.
+    let session = Session::new(unsafe { &*segment.header }, Side::Passive, segment.ring);
+    let known = session.state() == State::Claimed;
+    if !(known || wanted(at) && fd > 2 && is_ordinary(fd)) {
+        return dropped(segment);
+    }
+    let (sent, received) = sys::tcp_totals(fd).unwrap_or((1, 0));
+    let taken = received.saturating_sub(sys::unread(fd));
+    if !known && (sent > 0 || !sys::is_established(fd)) || !session.claim(own, taken) {
+        return dropped(segment);
+    }
+    if !known {
+        take_options(fd, &session);
+        let _ = session.road_out();
+        no_delay(fd);
+    }
+    joined(segment, Side::Passive)
+}
+
+/// A doorbell must not wait for the acknowledgement of the one before, nor for its turn in a stream that
+/// is paced.
+pub(crate) fn no_delay(fd: c_int) {
+    sys::set_reno(fd);
+    sys::set_option(fd, libc::IPPROTO_TCP, libc::TCP_CORK, 0);
+    sys::set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1);
+}
+
+fn joined(segment: Segment, side: Side) -> Option<Segment> {
+    // SAFETY: mapped; words of atomics.
+    let session = Session::new(unsafe { &*segment.header }, side, segment.ring);
+    if session.state() == State::Withdrawn {
+        return dropped(segment);
+    }
+    session.end().holders.fetch_add(1, Ordering::AcqRel);
+    Some(Segment { side, ..segment })
+}
+
+fn dropped(segment: Segment) -> Option<Segment> {
+    // SAFETY: mapped by `open`, and used by no other call.
+    unsafe { sys::unmap(segment.header.cast(), HEADER + 2 * segment.ring as usize) };
+    None
+}
+
+/// Map a segment that another process has made, if it is one.
+fn open(name: &CString) -> Option<Segment> {
+    let flags = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW;
+    let file = sys::open(name, flags, 0).ok()?;
+    let length = sys::length(file).unwrap_or_default();
+    let mapped = if length >= HEADER as u64 && length <= 1 << 30 {
+        sys::map(file, length as usize).ok()
+    } else {
+        None
+    };
+    sys::close(file);
+    let at = mapped?;
+    let header = at.cast::<Header>();
+    // SAFETY: the mapping has room for it, and begins at a page.
+    let ring = unsafe { &*header }.examine(length);
+    match ring {
+        Ok(ring) if HEADER as u64 + 2 * ring == length => {
+            Some(Segment { header, ring, side: Side::Active })
+        }
+        _ => {
+            // SAFETY: mapped above, and used by no other call.
+            unsafe { sys::unmap(at, length as usize) };
+            None
+        }
+    }
+}
+
+/// The last descriptor of this process is about to be closed. The last process of both ends takes the
+/// segment's name away.
+pub(crate) fn leave(held: &Socket, fd: c_int) {
+    let Some(session) = held.session() else { return };
+    if session.state() == State::Claimed {
+        // A close with unread bytes is a reset, of doorbells as well: TCP must not see them.
+        super::stream::drain(&session, fd);
+    }
+    release(&session);
+}
+
+/// This process holds the connection no more.
+fn release(session: &Session<'_>) {
+    let less = |count: u32| Some(count.saturating_sub(1));
+    let _ = session.end().holders.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+    let last = session.end().holders.load(Ordering::Acquire) == 0
+        && session.peer().holders.load(Ordering::Acquire) == 0;
+    if last {
+        let active = match session.side() {
+            Side::Active => session.end(),
+            Side::Passive => session.peer(),
+        };
+        if let Some(name) = segment_name(active.cookie.load(Ordering::Relaxed)) {
+            sys::unlink(&name);
+        }
+    }
+}
+
+/// The process ends by `exit`: names of its connections are taken away as by `close`.
+extern "C" fn at_exit() {
+    if table::may_change() {
+        table::each_socket(|_, session| release(session));
+    }
+}
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_EXIT: extern "C" fn() = at_exit;
+
+// --- what dead processes have left ---
+
+/// Take away segments whose connection is gone, and markers whose process is. Once in a process.
+fn sweep(path: &str) {
+    static DONE: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+    if !DONE.swap(std::ptr::dangling_mut(), Ordering::Relaxed).is_null() {
+        return;
+    }
+    let (Ok(entries), Some(namespace)) = (std::fs::read_dir(path), namespace()) else { return };
+    let ours = format!("c-{namespace:x}-");
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let Some(name) = name.to_str() else { continue };
+        let Ok(full) = CString::new(format!("{path}/{name}")) else { continue };
+        // A connection that is being made has no addresses yet.
+        let old = sys::stat(&full, libc::AT_SYMLINK_NOFOLLOW).is_some_and(|about| {
+            let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+            // SAFETY: the call writes one such structure.
+            unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut time) };
+            about.st_ctime + 60 < time.tv_sec
+        });
+        if old && name.starts_with(&ours) && is_left(&full) {
+            sys::unlink(&full);
+        }
+    }
+}
+
+fn is_left(name: &CString) -> bool {
+    let Some(segment) = open(name) else { return true };
+    // SAFETY: just mapped; words of atomics.
+    let header = unsafe { &*segment.header };
+    let [family, ports, a, b, c, d] = header.peers();
+    let ip = |high: u64, low: u64| {
+        if family == 6 {
+            IpAddr::from(Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low)))
+        } else {
+            IpAddr::from(Ipv4Addr::from_bits(low as u32))
+        }
+    };
+    let at = SocketAddr::new(ip(a, b), (ports >> 16) as u16);
+    let to = SocketAddr::new(ip(c, d), ports as u16);
+    let left = family == 0 || cookie_of(at, to).is_none() && cookie_of(to, at).is_none();
+    dropped(segment);
+    left
+}

@@ -1,0 +1,376 @@
+//! Whether a socket is ready, and waiting for one of several.
+
+use std::ffi::{c_int, c_short, c_void};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use transom_switch::interest::{self, Ready};
+use transom_switch::session::{Road, Session};
+
+use super::epoll::{self, Set};
+use super::stream;
+use super::sys::{self, Errno};
+use super::table::{self, Entry, Held, Socket};
+
+/// How long a thread sleeps at most that cannot rely on a doorbell: another thread of the same end
+/// waits for the same ones in another way.
+pub(crate) const SHORT: u64 = 2_000_000;
+
+/// The state of a socket that receives by its ring.
+pub(crate) fn state(socket: &Socket, session: &Session<'_>) -> Ready {
+    use interest::{ERR, HUP, IN, OUT, PRI, RDHUP, RDNORM, WRNORM};
+    let gone = socket.is_gone();
+    let read_shut = session.end().read_shut.load(Ordering::Relaxed) != 0;
+    let Ok(incoming) = session.arrived() else {
+        socket.set_broken();
+        let events = IN | RDNORM | OUT | WRNORM | ERR | HUP | RDHUP;
+        return Ready { events, input: u64::MAX, output: u64::MAX };
+    };
+    let low = u64::from(session.end().low_water.load(Ordering::Relaxed)).max(1);
+    let ended = incoming.finished || read_shut || gone;
+    let mut events = 0;
+    if incoming.bytes >= low || incoming.at_mark || ended {
+        events |= IN | RDNORM;
+    }
+    if ended {
+        events |= RDHUP;
+    }
+    if gone || session.is_writable() {
+        events |= OUT | WRNORM;
+    }
+    if ended && session.has_finished() {
+        events |= HUP;
+    }
+    if gone && stream::is_reset(socket, session) {
+        events |= if socket.was_reported() { HUP } else { HUP | ERR };
+    }
+    if session.urgent().is_some() && session.end().inline.load(Ordering::Relaxed) == 0 {
+        events |= PRI;
+    }
+    let ends = u64::from(incoming.finished) | u64::from(gone) << 1 | u64::from(read_shut) << 2;
+    let input = session.head_in() << 3 | ends;
+    Ready { events, input, output: session.times_full() << 1 | u64::from(gone) }
+}
+
+/// A socket's readiness as far as its rings have it. `None`: the kernel says
+/// what there is to read.
+pub(crate) fn known(socket: &Socket, session: &Session<'_>, fd: c_int) -> Option<Ready> {
+    stream::advance(socket, session, fd);
+    match session.road_in() {
+        Ok(Road::Tcp(_)) => None,
+        _ => Some(state(socket, session)),
+    }
+}
+
+/// Have a doorbell sent when something changes that `events` ask for.
+pub(crate) fn arm(session: &Session<'_>, events: u32) {
+    session.for_bytes().arm();
+    if events & (interest::OUT | interest::WRNORM) != 0 && !session.is_writable() {
+        session.for_room().arm();
+    }
+}
+
+/// Whether the peer cannot ring when there is room: its bytes come over TCP still.
+pub(crate) fn waits_without_doorbell(session: &Session<'_>, events: u32) -> bool {
+    events & (interest::OUT | interest::WRNORM) != 0
+        && session.sends_by_ring()
+        && matches!(session.road_in(), Ok(Road::Tcp(_)))
+        && !session.is_writable()
+}
+
+/// Whether this thread may take doorbells: no other one sleeps in the kernel until there is one.
+fn is_alone(socket: &Socket, session: &Session<'_>, waiting: u32) -> bool {
+    let end = session.end();
+    end.waiting.load(Ordering::SeqCst) <= waiting
+        && end.members.load(Ordering::SeqCst) <= socket.sets.load(Ordering::SeqCst)
+        && epoll::asleep() == 0
+}
+
+/// Whether the kernel says that the socket is readable whatever happens.
+fn is_always_readable(session: &Session<'_>) -> bool {
+    session.end().read_shut.load(Ordering::SeqCst) > 1
+}
+
+/// A thread that relies on doorbells of this socket.
+struct Waiting<'a>(Session<'a>);
+
+impl<'a> Waiting<'a> {
+    fn new(session: Session<'a>) -> Waiting<'a> {
+        session.end().waiting.fetch_add(1, Ordering::SeqCst);
+        Waiting(session)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let waiting = &self.0.end().waiting;
+        let less = |count: u32| Some(count.saturating_sub(1));
+        let _ = waiting.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
+    }
+}
+
+/// Sleep in the kernel until the peer rings or ends, as a `recv` would: with the socket's time limit,
+/// and through signals whose handlers allow it.
+pub(crate) fn sleep_in_kernel(
+    socket: &Socket,
+    session: &Session<'_>,
+    fd: c_int,
+    deadline: u64,
+) -> Result<(), Errno> {
+    let _waiting = Waiting::new(*session);
+    session.for_bytes().arm();
+    let road = session.road_in();
+    if road == Ok(Road::Ring) {
+        if stream::has_input(socket, session) {
+            return Ok(());
+        }
+        if session.doorbells() > 0 {
+            if !is_alone(socket, session, 1) {
+                let value = session.for_bytes().fall_asleep();
+                if stream::has_input(socket, session) {
+                    return Ok(());
+                }
+                let limit = Duration::from_nanos(SHORT);
+                let slept = sys::sleep_on(session.for_bytes().word(), value, limit);
+                socket.look_at_tcp(fd);
+                return if slept == Err(libc::EINTR) { slept } else { Ok(()) };
+            }
+            stream::drain(session, fd);
+            if stream::has_input(socket, session) {
+                return Ok(());
+            }
+        }
+    }
+    match sys::receive(fd, &mut [0], libc::MSG_PEEK) {
+        Ok(0) if road == Ok(Road::Ring) => {
+            socket.look_at_tcp(fd);
+            Ok(())
+        }
+        Ok(_) => Ok(()),
+        Err(error @ (libc::EINTR | libc::EAGAIN)) => {
+            if error == libc::EAGAIN && sys::now() < deadline && deadline != u64::MAX {
+                return Ok(());
+            }
+            Err(error)
+        }
+        Err(error) => {
+            socket.set_gone();
+            if session.road_in() == Ok(Road::Ring) { Ok(()) } else { Err(error) }
+        }
+    }
+}
+
+/// A descriptor of a call that waits for several.
+enum Kind {
+    Kernel,
+    Socket(Held),
+    Set(&'static Set),
+}
+
+fn kind(fd: c_int) -> Kind {
+    if fd < 0 {
+        return Kind::Kernel;
+    }
+    if let Some(held) = table::hold(fd) {
+        return Kind::Socket(held);
+    }
+    match table::entry(fd) {
+        Entry::Set(set) if set.is_used() => Kind::Set(set),
+        _ => Kind::Kernel,
+    }
+}
+
+/// `ppoll`. `limit`: nanoseconds, none for ever. `None`: no descriptor is one of ours, and nothing was
+/// done.
+pub(crate) fn poll(
+    fds: &mut [libc::pollfd],
+    limit: Option<u64>,
+    mask: *const c_void,
+) -> Option<Result<usize, Errno>> {
+    let kinds: Arc<[Kind]> = fds.iter().map(|entry| kind(entry.fd)).collect();
+    if kinds.iter().all(|kind| matches!(kind, Kind::Kernel)) {
+        return None;
+    }
+    Some(Poll { fds, kinds, kernel: Vec::new(), rings: 0 }.run(limit, mask))
+}
+
+struct Poll<'a> {
+    fds: &'a mut [libc::pollfd],
+    kinds: Arc<[Kind]>,
+    /// The question for the kernel.
+    kernel: Vec<libc::pollfd>,
+    /// Sockets that receive by their ring.
+    rings: usize,
+}
+
+impl Poll<'_> {
+    fn run(&mut self, limit: Option<u64>, mask: *const c_void) -> Result<usize, Errno> {
+        let deadline = limit.map(|limit| sys::now().saturating_add(limit));
+        // The kernel says what else there is, and which peers are gone.
+        self.ask(interest::RDHUP as c_short, false);
+        sys::poll(&mut self.kernel, Some(0), std::ptr::null())?;
+        loop {
+            let count = self.answer();
+            let over = deadline.is_some_and(|deadline| sys::now() >= deadline);
+            if count > 0 || over {
+                if count == 0 && limit == Some(0) && !mask.is_null() {
+                    // Signals that the mask lets through are taken.
+                    return sys::poll(&mut [], Some(0), mask).map(|_| 0);
+                }
+                return Ok(count);
+            }
+            if self.rings > 0 && self.look(deadline) {
+                self.forget_kernel();
+                continue;
+            }
+            let kinds = Arc::clone(&self.kinds);
+            let waiting: Vec<Waiting<'_>> = kinds
+                .iter()
+                .filter_map(|kind| match kind {
+                    Kind::Socket(held) => held.session().map(Waiting::new),
+                    _ => None,
+                })
+                .collect();
+            let mut most = None;
+            let mut found = false;
+            for (kind, entry) in self.kinds.iter().zip(self.fds.iter()) {
+                let wanted = u32::from(entry.events.cast_unsigned());
+                match kind {
+                    Kind::Kernel => {}
+                    Kind::Set(set) => {
+                        set.arm_all();
+                        found |= set.is_ready();
+                    }
+                    Kind::Socket(held) => {
+                        let Some(session) = held.session() else { continue };
+                        arm(&session, wanted);
+                        if waits_without_doorbell(&session, wanted) {
+                            most = Some(SHORT);
+                        }
+                        if is_always_readable(&session) {
+                            most = Some(SHORT);
+                        } else if session.doorbells() > 0 && session.road_in() == Ok(Road::Ring) {
+                            if is_alone(held, &session, 1) {
+                                stream::drain(&session, entry.fd);
+                            } else {
+                                most = Some(SHORT);
+                            }
+                        }
+                        found |= is_there(held, &session, entry);
+                    }
+                }
+            }
+            if found {
+                drop(waiting);
+                self.forget_kernel();
+                continue;
+            }
+            self.ask((interest::IN | interest::RDHUP) as c_short, most.is_some());
+            let left = deadline.map(|deadline| deadline.saturating_sub(sys::now()));
+            let left = match (left, most) {
+                (Some(left), Some(most)) => Some(left.min(most)),
+                (left, most) => left.or(most),
+            };
+            let done = sys::poll(&mut self.kernel, left, mask);
+            drop(waiting);
+            done?;
+        }
+    }
+
+    /// Prepare the question for the kernel: of a socket that receives by its ring, these events only.
+    fn ask(&mut self, of_rings: c_short, without_doorbells: bool) {
+        self.rings = 0;
+        self.kernel.clear();
+        for (kind, entry) in self.kinds.iter().zip(self.fds.iter()) {
+            let mut asked = libc::pollfd { revents: 0, ..*entry };
+            if let Kind::Socket(held) = kind
+                && let Some(session) = held.session()
+            {
+                if session.sends_by_ring() {
+                    asked.events &= !((interest::OUT | interest::WRNORM) as c_short);
+                }
+                if session.road_in() == Ok(Road::Ring) {
+                    self.rings += 1;
+                    asked.events = of_rings;
+                    if held.is_gone() || is_always_readable(&session) {
+                        asked.fd = -1;
+                    } else if without_doorbells && session.doorbells() > 0 {
+                        asked.events = interest::RDHUP as c_short;
+                    }
+                }
+            }
+            self.kernel.push(asked);
+        }
+    }
+
+    /// Forget the kernel's answers: the rings have some.
+    fn forget_kernel(&mut self) {
+        for asked in &mut self.kernel {
+            asked.revents = 0;
+        }
+    }
+
+    /// Look for a while, instead of sleeping.
+    fn look(&self, deadline: Option<u64>) -> bool {
+        let held = self.kinds.iter().find_map(|kind| match kind {
+            Kind::Socket(held) => Some(held),
+            _ => None,
+        });
+        let Some(held) = held else { return false };
+        held.spin.look(deadline, || {
+            self.kinds.iter().zip(self.fds.iter()).any(|(kind, entry)| match kind {
+                Kind::Socket(held) => {
+                    held.session().is_some_and(|session| is_there(held, &session, entry))
+                }
+                _ => false,
+            })
+        })
+    }
+
+    /// Fill in the answers; how many there are.
+    fn answer(&mut self) -> usize {
+        let mut count = 0;
+        for ((kind, entry), asked) in self.kinds.iter().zip(self.fds.iter_mut()).zip(&self.kernel) {
+            let always = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
+            entry.revents = match kind {
+                Kind::Kernel => asked.revents,
+                Kind::Set(set) if set.is_ready() => asked.revents | entry.events & libc::POLLIN,
+                Kind::Set(_) => asked.revents,
+                Kind::Socket(held) => {
+                    let Some(session) = held.session() else { continue };
+                    let ended = asked.revents & (libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR);
+                    let ring = session.road_in() == Ok(Road::Ring);
+                    if ring && ended != 0 {
+                        held.look_at_tcp(entry.fd);
+                    }
+                    match known(held, &session, entry.fd) {
+                        Some(ready) => ready.events as c_short & (entry.events | always),
+                        None => {
+                            let mut found = asked.revents;
+                            if session.sends_by_ring() && session.is_writable() {
+                                found |=
+                                    entry.events & (interest::OUT | interest::WRNORM) as c_short;
+                            }
+                            found
+                        }
+                    }
+                }
+            };
+            count += usize::from(entry.revents != 0);
+        }
+        count
+    }
+}
+
+/// Whether one of the events that a socket is asked for holds, as far as its ring says.
+fn is_there(held: &Held, session: &Session<'_>, entry: &libc::pollfd) -> bool {
+    let always = libc::POLLERR | libc::POLLHUP;
+    match known(held, session, entry.fd) {
+        Some(ready) => ready.events as c_short & (entry.events | always) != 0,
+        None => {
+            let room = (interest::OUT | interest::WRNORM) as c_short;
+            entry.events & room != 0 && session.sends_by_ring() && session.is_writable()
+        }
+    }
+}

@@ -1,0 +1,458 @@
+//! System calls of the library's own: straight to the kernel, so that none of them comes back through
+//! the calls that this library defines.
+
+use std::arch::asm;
+use std::ffi::{CStr, c_int, c_long, c_void};
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
+
+/// A number of `errno`.
+pub(crate) type Errno = c_int;
+
+/// A system call.
+///
+/// # Safety
+/// The arguments are as the call demands.
+#[inline]
+pub(crate) unsafe fn call(number: c_long, arguments: [usize; 6]) -> Result<usize, Errno> {
+    let [a, b, c, d, e, f] = arguments;
+    let result: isize;
+    // SAFETY: the kernel keeps all registers but these; the caller answers for the arguments.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number as isize => result,
+            in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e, in("r9") f,
+            lateout("rcx") _, lateout("r11") _,
+            options(nostack)
+        );
+    }
+    if (-4095..0).contains(&result) { Err(-result as Errno) } else { Ok(result as usize) }
+}
+
+/// Fewer arguments than six, and zeros.
+#[inline]
+fn padded(given: &[usize]) -> [usize; 6] {
+    let mut all = [0; 6];
+    for (to, from) in all.iter_mut().zip(given) {
+        *to = *from;
+    }
+    all
+}
+
+macro_rules! call {
+    ($number:expr $(, $argument:expr)*) => {
+        call($number, padded(&[$($argument as usize),*]))
+    };
+}
+
+/// Set `errno`, and answer as a call that has failed.
+pub(crate) fn fail(error: Errno) -> isize {
+    // SAFETY: the location is this thread's own.
+    unsafe { *libc::__errno_location() = error };
+    -1
+}
+
+pub(crate) fn open(path: &CStr, flags: c_int, mode: u32) -> Result<c_int, Errno> {
+    // SAFETY: the path is a C string.
+    unsafe { call!(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, mode) }
+        .map(|fd| fd as c_int)
+}
+
+pub(crate) fn close(fd: c_int) {
+    // SAFETY: no memory is touched.
+    let _ = unsafe { call!(libc::SYS_close, fd) };
+}
+
+pub(crate) fn unlink(path: &CStr) {
+    // SAFETY: the path is a C string.
+    let _ = unsafe { call!(libc::SYS_unlink, path.as_ptr()) };
+}
+
+pub(crate) fn mkdir(path: &CStr, mode: u32) -> Result<usize, Errno> {
+    // SAFETY: the path is a C string.
+    unsafe { call!(libc::SYS_mkdir, path.as_ptr(), mode) }
+}
+
+pub(crate) fn stat(path: &CStr, flags: c_int) -> Option<libc::stat> {
+    // SAFETY: zeros are a value of this type.
+    let mut about: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: the path is a C string, and the kernel writes one such structure.
+    unsafe {
+        call!(libc::SYS_newfstatat, libc::AT_FDCWD, path.as_ptr(), &raw mut about, flags).ok()?;
+    }
+    Some(about)
+}
+
+pub(crate) fn length(fd: c_int) -> Option<u64> {
+    // SAFETY: zeros are a value of this type, and the kernel writes one such structure.
+    let about: libc::stat = unsafe {
+        let mut about = std::mem::zeroed();
+        call!(libc::SYS_fstat, fd, &raw mut about).ok()?;
+        about
+    };
+    u64::try_from(about.st_size).ok()
+}
+
+pub(crate) fn truncate(fd: c_int, length: u64) -> Result<usize, Errno> {
+    // SAFETY: no memory is touched.
+    unsafe { call!(libc::SYS_ftruncate, fd, length) }
+}
+
+pub(crate) fn read(fd: c_int, to: &mut [u8]) -> Result<usize, Errno> {
+    // SAFETY: the kernel writes into the slice.
+    unsafe { call!(libc::SYS_read, fd, to.as_mut_ptr(), to.len()) }
+}
+
+pub(crate) fn write(fd: c_int, from: &[u8]) -> Result<usize, Errno> {
+    // SAFETY: the kernel reads from the slice.
+    unsafe { call!(libc::SYS_write, fd, from.as_ptr(), from.len()) }
+}
+
+/// A shared mapping of `length` bytes of a file.
+pub(crate) fn map(fd: c_int, length: usize) -> Result<*mut c_void, Errno> {
+    let (rights, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+    // SAFETY: the kernel chooses an address that is free.
+    unsafe { call!(libc::SYS_mmap, 0, length, rights, flags, fd, 0) }.map(|at| at as *mut c_void)
+}
+
+/// # Safety
+/// Nothing in the mapping is used any more.
+pub(crate) unsafe fn unmap(at: *mut c_void, length: usize) {
+    // SAFETY: the caller's.
+    let _ = unsafe { call!(libc::SYS_munmap, at, length) };
+}
+
+/// Have memory behind a part of a mapping, or an error instead of SIGBUS at the first access.
+pub(crate) fn populate(at: *mut u8, length: usize) -> Result<(), Errno> {
+    const MADV_POPULATE_WRITE: usize = 23;
+    let begin = at as usize & !4095;
+    let length = (at as usize + length).next_multiple_of(4096) - begin;
+    // SAFETY: the content of the pages stays as it is.
+    match unsafe { call!(libc::SYS_madvise, begin, length, MADV_POPULATE_WRITE) } {
+        // A kernel without this advice.
+        Ok(_) | Err(libc::EINVAL) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+pub(crate) fn pid() -> u32 {
+    // SAFETY: no memory is touched.
+    unsafe { call!(libc::SYS_getpid) }.unwrap_or_default() as u32
+}
+
+pub(crate) fn tid() -> u32 {
+    // SAFETY: no memory is touched.
+    unsafe { call!(libc::SYS_gettid) }.unwrap_or_default() as u32
+}
+
+pub(crate) fn user() -> u32 {
+    // SAFETY: no memory is touched.
+    unsafe { call!(libc::SYS_geteuid) }.unwrap_or_default() as u32
+}
+
+/// Whether there is a process or thread with this number.
+pub(crate) fn lives(id: u32) -> bool {
+    // SAFETY: no memory is touched.
+    let found = unsafe { call!(libc::SYS_kill, id as c_int, 0) };
+    found != Err(libc::ESRCH)
+}
+
+/// The signal of a write to a connection that is gone, to this thread.
+pub(crate) fn raise_pipe() {
+    // SAFETY: no memory is touched.
+    let _ = unsafe { call!(libc::SYS_tgkill, pid(), tid(), libc::SIGPIPE) };
+}
+
+/// Nanoseconds of the monotonic clock.
+pub(crate) fn now() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes one such structure.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+fn timespec(nanoseconds: u64) -> libc::timespec {
+    libc::timespec {
+        tv_sec: (nanoseconds / 1_000_000_000) as i64,
+        tv_nsec: (nanoseconds % 1_000_000_000) as i64,
+    }
+}
+
+/// Sleep while the word, which other processes may share, has this value. As with `recv`, a signal
+/// whose handler was installed with SA_RESTART does not end the sleep.
+pub(crate) fn sleep_on(word: &AtomicU32, value: u32, limit: Duration) -> Result<(), Errno> {
+    /// `struct futex_waitv` of the kernel.
+    #[repr(C)]
+    struct Waiter {
+        value: u64,
+        at: u64,
+        flags: u32,
+        reserved: u32,
+    }
+    const FUTEX_32: u32 = 2;
+    let waiter = Waiter {
+        value: u64::from(value),
+        at: std::ptr::from_ref(word) as u64,
+        flags: FUTEX_32,
+        reserved: 0,
+    };
+    let until = timespec(now() + limit.as_nanos() as u64);
+    // SAFETY: the kernel reads the waiter, the time and the word.
+    let done = unsafe {
+        call!(
+            libc::SYS_futex_waitv,
+            &raw const waiter,
+            1,
+            0,
+            &raw const until,
+            libc::CLOCK_MONOTONIC
+        )
+    };
+    match done {
+        Ok(_) | Err(libc::EAGAIN) => Ok(()),
+        Err(libc::ENOSYS) => short_sleep(word, value),
+        Err(error) => Err(error),
+    }
+}
+
+/// Without `futex_waitv` (before Linux 5.16): a short sleep, which signals do not end.
+#[cold]
+fn short_sleep(word: &AtomicU32, value: u32) -> Result<(), Errno> {
+    let limit = timespec(5_000_000);
+    let at = std::ptr::from_ref(word);
+    // SAFETY: the kernel reads the word and the time.
+    match unsafe { call!(libc::SYS_futex, at, libc::FUTEX_WAIT, value, &raw const limit) } {
+        Err(libc::ETIMEDOUT) => Err(libc::ETIMEDOUT),
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn wake(word: &AtomicU32, most: i32) {
+    let at = std::ptr::from_ref(word);
+    // SAFETY: the kernel looks at the address only.
+    let _ = unsafe { call!(libc::SYS_futex, at, libc::FUTEX_WAKE, most) };
+}
+
+pub(crate) fn option<T>(fd: c_int, level: c_int, name: c_int) -> Result<T, Errno>
+where
+    T: Copy + Default,
+{
+    let mut value = T::default();
+    let mut length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes into a value of plain numbers.
+    unsafe {
+        call!(libc::SYS_getsockopt, fd, level, name, &raw mut value, &raw mut length)?;
+    }
+    Ok(value)
+}
+
+pub(crate) fn set_option(fd: c_int, level: c_int, name: c_int, value: c_int) {
+    let length = size_of::<c_int>();
+    // SAFETY: the kernel reads one number.
+    let _ = unsafe { call!(libc::SYS_setsockopt, fd, level, name, &raw const value, length) };
+}
+
+/// Congestion control without pacing, which every kernel allows every user.
+pub(crate) fn set_reno(fd: c_int) {
+    let name = b"reno";
+    let (level, option) = (libc::IPPROTO_TCP, libc::TCP_CONGESTION);
+    // SAFETY: the kernel reads the name.
+    let _ = unsafe { call!(libc::SYS_setsockopt, fd, level, option, name.as_ptr(), name.len()) };
+}
+
+pub(crate) fn socket(family: c_int, kind: c_int, protocol: c_int) -> Result<c_int, Errno> {
+    // SAFETY: no memory is touched.
+    unsafe { call!(libc::SYS_socket, family, kind | libc::SOCK_CLOEXEC, protocol) }
+        .map(|fd| fd as c_int)
+}
+
+/// `getsockname` or `getpeername`: the address, and how long it is.
+pub(crate) fn name(fd: c_int, number: c_long) -> Result<([u8; 128], usize), Errno> {
+    let mut bytes = [0; 128];
+    let mut length = bytes.len() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes.
+    unsafe { call!(number, fd, bytes.as_mut_ptr(), &raw mut length)? };
+    Ok((bytes, (length as usize).min(128)))
+}
+
+pub(crate) fn bind(fd: c_int, address: &[u8]) -> Result<usize, Errno> {
+    // SAFETY: the kernel reads the slice.
+    unsafe { call!(libc::SYS_bind, fd, address.as_ptr(), address.len()) }
+}
+
+pub(crate) fn send(fd: c_int, bytes: &[u8], flags: c_int) -> Result<usize, Errno> {
+    // SAFETY: the kernel reads the slice.
+    unsafe { call!(libc::SYS_sendto, fd, bytes.as_ptr(), bytes.len(), flags, 0, 0) }
+}
+
+pub(crate) fn receive(fd: c_int, bytes: &mut [u8], flags: c_int) -> Result<usize, Errno> {
+    // SAFETY: the kernel writes into the slice.
+    unsafe { call!(libc::SYS_recvfrom, fd, bytes.as_mut_ptr(), bytes.len(), flags, 0, 0) }
+}
+
+/// # Safety
+/// The message is one that `recvmsg` may fill.
+pub(crate) unsafe fn receive_message(
+    fd: c_int,
+    message: *mut libc::msghdr,
+    flags: c_int,
+) -> Result<usize, Errno> {
+    // SAFETY: the caller's.
+    unsafe { call!(libc::SYS_recvmsg, fd, message, flags) }
+}
+
+/// # Safety
+/// The message is one that `sendmsg` may read.
+pub(crate) unsafe fn send_message(
+    fd: c_int,
+    message: *const libc::msghdr,
+    flags: c_int,
+) -> Result<usize, Errno> {
+    // SAFETY: the caller's.
+    unsafe { call!(libc::SYS_sendmsg, fd, message, flags) }
+}
+
+pub(crate) fn shutdown(fd: c_int, how: c_int) -> Result<usize, Errno> {
+    // SAFETY: no memory is touched.
+    unsafe { call!(libc::SYS_shutdown, fd, how) }
+}
+
+pub(crate) fn status_flags(fd: c_int) -> Result<c_int, Errno> {
+    // SAFETY: no memory is touched.
+    unsafe { call!(libc::SYS_fcntl, fd, libc::F_GETFL) }.map(|flags| flags as c_int)
+}
+
+/// `ppoll`; `limit` in nanoseconds, none for ever. Eight bytes of signal mask, or none.
+pub(crate) fn poll(
+    fds: &mut [libc::pollfd],
+    limit: Option<u64>,
+    mask: *const c_void,
+) -> Result<usize, Errno> {
+    let time = limit.map(timespec);
+    let at = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: the kernel writes the slice; the mask is the caller's, eight bytes or null.
+    unsafe { call!(libc::SYS_ppoll, fds.as_mut_ptr(), fds.len(), at, mask, 8) }
+}
+
+/// `epoll_pwait2`, or `epoll_pwait` where the kernel has no such call.
+///
+/// # Safety
+/// `events` has room for `most` events, and the mask is eight bytes or null.
+pub(crate) unsafe fn epoll_wait(
+    fd: c_int,
+    events: *mut libc::epoll_event,
+    most: c_int,
+    limit: Option<u64>,
+    mask: *const c_void,
+) -> Result<usize, Errno> {
+    let milliseconds = match limit {
+        None => -1,
+        Some(0) => 0,
+        Some(limit) => {
+            let time = timespec(limit);
+            // SAFETY: as of this function.
+            let done = unsafe {
+                call!(libc::SYS_epoll_pwait2, fd, events, most, &raw const time, mask, 8)
+            };
+            if done != Err(libc::ENOSYS) {
+                return done;
+            }
+            limit.div_ceil(1_000_000).min(i32::MAX as u64) as i32
+        }
+    };
+    // SAFETY: as of this function.
+    unsafe { call!(libc::SYS_epoll_pwait, fd, events, most, milliseconds, mask, 8) }
+}
+
+/// `epoll_ctl`.
+pub(crate) fn epoll_control(
+    set: c_int,
+    what: c_int,
+    fd: c_int,
+    events: u32,
+    data: u64,
+) -> Result<usize, Errno> {
+    let event = libc::epoll_event { events, u64: data };
+    // SAFETY: the kernel reads one event.
+    unsafe { call!(libc::SYS_epoll_ctl, set, what, fd, &raw const event) }
+}
+
+/// `struct tcp_info`, up to what is used.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct TcpInfo([u64; 27]);
+
+/// Whether both sides of a TCP connection still have it open in both directions. A side that is done
+/// with one direction only says so in the segment.
+pub(crate) fn is_established(fd: c_int) -> bool {
+    const ESTABLISHED: u8 = 1;
+    option::<u8>(fd, libc::IPPROTO_TCP, libc::TCP_INFO).is_ok_and(|state| state == ESTABLISHED)
+}
+
+/// Bytes that were ever written to and received by a TCP socket, read or not. `None`: the kernel does
+/// not say.
+pub(crate) fn tcp_totals(fd: c_int) -> Option<(u64, u64)> {
+    let mut info = TcpInfo::default();
+    let mut length = size_of::<TcpInfo>() as libc::socklen_t;
+    let (level, name) = (libc::IPPROTO_TCP, libc::TCP_INFO);
+    // SAFETY: the kernel writes at most `length` bytes of plain numbers.
+    unsafe {
+        call!(libc::SYS_getsockopt, fd, level, name, &raw mut info, &raw mut length).ok()?;
+    }
+    let word = |at: usize| info.0[at / 8];
+    let not_sent = word(144) & 0xFFFF_FFFF;
+    let sent = word(200).checked_sub(word(208))?;
+    (length as usize >= 216).then(|| (sent + not_sent, word(128)))
+}
+
+/// Bytes that lie unread in a socket.
+pub(crate) fn unread(fd: c_int) -> u64 {
+    let mut count: c_int = 0;
+    // SAFETY: the kernel writes one number.
+    let _ = unsafe { call!(libc::SYS_ioctl, fd, libc::FIONREAD, &raw mut count) };
+    count.max(0) as u64
+}
+
+/// Processors that this thread may run on.
+pub(crate) fn processors() -> usize {
+    let mut mask = [0_u64; 128];
+    // SAFETY: the kernel writes at most the array.
+    let done =
+        unsafe { call!(libc::SYS_sched_getaffinity, 0, size_of_val(&mask), mask.as_mut_ptr()) };
+    if done.is_err() { 1 } else { mask.iter().map(|word| word.count_ones() as usize).sum() }
+}
+
+/// A page of zeros that is zero again in the child of a fork.
+pub(crate) fn page_wiped_on_fork() -> Option<*mut AtomicU32> {
+    const MADV_WIPEONFORK: usize = 18;
+    let rights = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: the kernel chooses an address that is free; the advice is for this page only.
+    unsafe {
+        let page = call!(libc::SYS_mmap, 0, 4096, rights, flags, -1_isize, 0).ok()?;
+        call!(libc::SYS_madvise, page, 4096, MADV_WIPEONFORK).ok()?;
+        Some(page as *mut AtomicU32)
+    }
+}
+
+/// The position of a file.
+pub(crate) fn position(fd: c_int) -> Result<i64, Errno> {
+    // SAFETY: no memory is touched.
+    unsafe { call!(libc::SYS_lseek, fd, 0, libc::SEEK_CUR) }.map(|at| at as i64)
+}
+
+pub(crate) fn set_position(fd: c_int, at: i64) {
+    // SAFETY: no memory is touched.
+    let _ = unsafe { call!(libc::SYS_lseek, fd, at, libc::SEEK_SET) };
+}
+
+pub(crate) fn read_at(fd: c_int, to: &mut [u8], at: i64) -> Result<usize, Errno> {
+    // SAFETY: the kernel writes into the slice.
+    unsafe { call!(libc::SYS_pread64, fd, to.as_mut_ptr(), to.len(), at) }
+}
+
+pub(crate) fn splice(from: c_int, to: c_int, count: usize, flags: u32) -> Result<usize, Errno> {
+    // SAFETY: no memory is touched.
+    unsafe { call!(libc::SYS_splice, from, 0, to, 0, count, flags) }
+}

@@ -1,0 +1,448 @@
+//! The table of descriptors.
+//!
+//! A word for each: nothing yet, no socket of ours, or where its [`Socket`] or epoll [`Set`] is. Both are
+//! never freed, so that a call can look at one while another thread closes the descriptor; a socket's
+//! segment is unmapped when the last call that uses it has ended.
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use transom_switch::layout::{HEADER, Header, Side};
+use transom_switch::session::Session;
+
+use super::epoll::Set;
+use super::lock::Mutex;
+use super::offer;
+use super::spin::Spin;
+use super::sys;
+
+/// Descriptors from here on stay with TCP.
+const DESCRIPTORS: usize = 65_536;
+
+const UNKNOWN: usize = 0;
+const PLAIN: usize = 1;
+/// A TCP socket that is not connected.
+const FRESH: usize = 2;
+/// A TCP socket that this process has seen listen or accept.
+const LISTENER: usize = 3;
+/// Smaller words are no addresses. The lowest bit of an address says that it is a set's.
+const WORDS: usize = 16;
+
+static TABLE: [AtomicUsize; DESCRIPTORS] = [const { AtomicUsize::new(UNKNOWN) }; DESCRIPTORS];
+
+/// Descriptors below this number were written once.
+static USED: AtomicUsize = AtomicUsize::new(0);
+
+/// A process that must not switch new sockets: its I/O may go past this library.
+static FROZEN: AtomicBool = AtomicBool::new(false);
+
+/// The kind of a descriptor.
+#[derive(Clone, Copy)]
+pub(crate) enum Entry {
+    Unknown,
+    Plain,
+    Fresh,
+    Listener,
+    Socket(&'static Socket),
+    Set(&'static Set),
+}
+
+/// An end of a switched connection, or of one that is offered, or (without a segment) a TCP socket that was
+/// put into an epoll set before it was connected.
+pub(crate) struct Socket {
+    /// Calls that use the segment at this moment.
+    users: AtomicU32,
+    /// Descriptors of this process.
+    descriptors: AtomicU32,
+    closing: AtomicBool,
+    header: AtomicPtr<Header>,
+    ring: AtomicU64,
+    passive: AtomicBool,
+    /// The peer's TCP socket is closed, or a rule of the segment was broken.
+    gone: AtomicBool,
+    broken: AtomicBool,
+    reported: AtomicBool,
+    /// Bytes of this end's ring that have memory behind them.
+    pub(crate) populated: AtomicU64,
+    /// Calls since the TCP socket was looked at.
+    pub(crate) calls: AtomicU32,
+    /// Epoll sets of this process that have it.
+    pub(crate) sets: AtomicU32,
+    /// Where it was last put in one of them.
+    pub(crate) slot: AtomicU32,
+    pub(crate) spin: Spin,
+}
+
+/// A socket while a call uses it.
+pub(crate) struct Held(&'static Socket);
+
+impl std::ops::Deref for Held {
+    type Target = Socket;
+
+    fn deref(&self) -> &Socket {
+        self.0
+    }
+}
+
+impl Drop for Held {
+    #[inline]
+    fn drop(&mut self) {
+        if self.0.users.fetch_sub(1, Ordering::AcqRel) == 1
+            && self.0.closing.load(Ordering::Acquire)
+        {
+            self.0.release();
+        }
+    }
+}
+
+static POOL: Mutex<Vec<&'static Socket>> = Mutex::new(Vec::new());
+
+impl Socket {
+    fn new() -> &'static Socket {
+        if let Some(used) = POOL.lock().and_then(|mut pool| pool.pop()) {
+            return used;
+        }
+        Box::leak(Box::new(Socket {
+            users: AtomicU32::new(0),
+            descriptors: AtomicU32::new(0),
+            closing: AtomicBool::new(false),
+            header: AtomicPtr::new(std::ptr::null_mut()),
+            ring: AtomicU64::new(0),
+            passive: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
+            broken: AtomicBool::new(false),
+            reported: AtomicBool::new(false),
+            populated: AtomicU64::new(0),
+            calls: AtomicU32::new(0),
+            sets: AtomicU32::new(0),
+            slot: AtomicU32::new(0),
+            spin: Spin::default(),
+        }))
+    }
+
+    /// Give it the segment of its connection.
+    pub(crate) fn attach(&self, segment: &offer::Segment) {
+        self.ring.store(segment.ring, Ordering::Relaxed);
+        self.passive.store(segment.side == Side::Passive, Ordering::Relaxed);
+        self.header.store(segment.header, Ordering::Release);
+    }
+
+    /// The connection, if it has a segment.
+    #[inline]
+    pub(crate) fn session(&self) -> Option<Session<'_>> {
+        let header = self.header.load(Ordering::Acquire);
+        // SAFETY: the mapping stays while this socket is held, and all its words are atomics.
+        let header = unsafe { header.as_ref() }?;
+        let passive = self.passive.load(Ordering::Relaxed);
+        let side = if passive { Side::Passive } else { Side::Active };
+        Some(Session::new(header, side, self.ring.load(Ordering::Relaxed)))
+    }
+
+    /// The bytes of a ring, of the side that writes it: `ring` of them.
+    #[inline]
+    pub(crate) fn bytes(&self, side: Side) -> *mut u8 {
+        let header = self.header.load(Ordering::Acquire).cast::<u8>();
+        let ring = self.ring.load(Ordering::Relaxed) as usize;
+        header.wrapping_add(HEADER + if side == Side::Passive { ring } else { 0 })
+    }
+
+    pub(crate) fn ring(&self) -> u64 {
+        self.ring.load(Ordering::Relaxed)
+    }
+
+    /// Whether the peer can send and read nothing more.
+    #[inline]
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_gone(&self) {
+        self.gone.store(true, Ordering::Relaxed);
+    }
+
+    /// The peer has broken a rule of the segment.
+    pub(crate) fn set_broken(&self) {
+        self.broken.store(true, Ordering::Relaxed);
+        self.set_gone();
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Relaxed)
+    }
+
+    /// Whether the connection's failure was not reported before: the kernel reports it once.
+    pub(crate) fn report_end(&self) -> bool {
+        !self.reported.swap(true, Ordering::Relaxed)
+    }
+
+    pub(crate) fn was_reported(&self) -> bool {
+        self.reported.load(Ordering::Relaxed)
+    }
+
+    /// Look at the TCP socket: a peer that is gone has closed it.
+    pub(crate) fn look_at_tcp(&self, fd: c_int) -> bool {
+        if !self.is_gone() && !sys::is_established(fd) {
+            self.set_gone();
+        }
+        self.is_gone()
+    }
+
+    /// The last descriptor is closed, and no call uses it: forget the segment.
+    fn release(&'static self) {
+        if !self.closing.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        let header = self.header.swap(std::ptr::null_mut(), Ordering::AcqRel);
+        if !header.is_null() {
+            let length = HEADER + 2 * self.ring() as usize;
+            // SAFETY: no call holds it, and no descriptor leads to it.
+            unsafe { sys::unmap(header.cast(), length) };
+        }
+        for flag in [&self.gone, &self.broken, &self.reported, &self.passive] {
+            flag.store(false, Ordering::Relaxed);
+        }
+        self.populated.store(0, Ordering::Relaxed);
+        if let Some(mut pool) = POOL.lock() {
+            pool.push(self);
+        }
+    }
+}
+
+fn word(fd: c_int) -> Option<&'static AtomicUsize> {
+    TABLE.get(usize::try_from(fd).ok()?)
+}
+
+fn decoded(word: usize) -> Entry {
+    match word {
+        UNKNOWN => Entry::Unknown,
+        FRESH => Entry::Fresh,
+        LISTENER => Entry::Listener,
+        _ if word < WORDS => Entry::Plain,
+        // SAFETY: the table has addresses of sets with this bit, and sets are never freed.
+        _ if word & 1 == 1 => Entry::Set(unsafe { &*((word & !1) as *const Set) }),
+        // SAFETY: the table has addresses of sockets without it, and sockets are never freed.
+        _ => Entry::Socket(unsafe { &*(word as *const Socket) }),
+    }
+}
+
+/// The entry of a descriptor.
+#[inline]
+pub(crate) fn entry(fd: c_int) -> Entry {
+    word(fd).map_or(Entry::Plain, |word| decoded(word.load(Ordering::Acquire)))
+}
+
+/// The socket, held, if the descriptor has one with a segment. A descriptor that nothing is known of
+/// is looked at, unless it is one of the standard streams' that has no segment.
+#[inline]
+pub(crate) fn hold(fd: c_int) -> Option<Held> {
+    let word = word(fd)?;
+    let mut seen = word.load(Ordering::Acquire);
+    if seen == UNKNOWN {
+        offer::resolve(fd);
+        seen = word.load(Ordering::Acquire);
+    }
+    held(word, seen)
+}
+
+/// As [`hold`], but a descriptor that nothing is known of stays so.
+#[inline]
+pub(crate) fn hold_known(fd: c_int) -> Option<Held> {
+    let word = word(fd)?;
+    held(word, word.load(Ordering::Acquire))
+}
+
+#[inline]
+fn held(word: &AtomicUsize, mut seen: usize) -> Option<Held> {
+    loop {
+        if seen < WORDS {
+            return None;
+        }
+        let Entry::Socket(socket) = decoded(seen) else { return None };
+        socket.users.fetch_add(1, Ordering::AcqRel);
+        let held = Held(socket);
+        let now = word.load(Ordering::Acquire);
+        if now == seen {
+            let attached = !socket.header.load(Ordering::Acquire).is_null();
+            return attached.then_some(held);
+        }
+        // Another thread has closed it meanwhile.
+        seen = now;
+    }
+}
+
+/// The part of the table that was ever written.
+fn known() -> &'static [AtomicUsize] {
+    TABLE.get(..USED.load(Ordering::Acquire)).unwrap_or(&TABLE)
+}
+
+fn set(fd: c_int, to: usize) {
+    if let Some(word) = word(fd) {
+        if USED.load(Ordering::Relaxed) <= fd as usize {
+            USED.fetch_max(fd as usize + 1, Ordering::AcqRel);
+        }
+        word.store(to, Ordering::Release);
+    }
+}
+
+pub(crate) fn set_plain(fd: c_int) {
+    set(fd, PLAIN);
+}
+
+pub(crate) fn set_fresh(fd: c_int) {
+    set(fd, FRESH);
+}
+
+pub(crate) fn set_listener(fd: c_int) {
+    set(fd, LISTENER);
+}
+
+/// The descriptor is a new one, of which nothing is known.
+pub(crate) fn set_unknown(fd: c_int) {
+    if word(fd).is_some_and(|word| word.load(Ordering::Relaxed) != UNKNOWN) {
+        set(fd, UNKNOWN);
+    }
+}
+
+pub(crate) fn set_epoll(fd: c_int, to: &'static Set) {
+    set(fd, std::ptr::from_ref(to) as usize | 1);
+}
+
+/// A descriptor of an epoll set.
+pub(crate) fn descriptor_of(set: &'static Set) -> Option<c_int> {
+    let wanted = std::ptr::from_ref(set) as usize | 1;
+    let found = known().iter().position(|word| word.load(Ordering::Relaxed) == wanted)?;
+    c_int::try_from(found).ok()
+}
+
+/// The socket of a descriptor, made if there is none; without a segment, if it has none.
+pub(crate) fn socket_of(fd: c_int) -> Option<&'static Socket> {
+    if let Entry::Socket(socket) = entry(fd) {
+        return Some(socket);
+    }
+    word(fd)?;
+    let socket = Socket::new();
+    socket.descriptors.store(1, Ordering::Relaxed);
+    set(fd, std::ptr::from_ref(socket) as usize);
+    Some(socket)
+}
+
+/// The descriptor is about to be closed, or to name something else.
+pub(crate) fn forget(fd: c_int) {
+    match entry(fd) {
+        Entry::Unknown => {}
+        Entry::Plain | Entry::Fresh | Entry::Listener => set(fd, UNKNOWN),
+        Entry::Set(one) => {
+            set(fd, UNKNOWN);
+            one.closed(fd);
+        }
+        Entry::Socket(socket) => {
+            socket.users.fetch_add(1, Ordering::AcqRel);
+            let held = Held(socket);
+            super::epoll::forget(socket, fd);
+            set(fd, UNKNOWN);
+            if socket.descriptors.fetch_sub(1, Ordering::AcqRel) == 1 {
+                offer::leave(&held, fd);
+                socket.closing.store(true, Ordering::Release);
+            }
+        }
+    }
+}
+
+/// `to` is a new descriptor of what `from` is.
+pub(crate) fn duplicate(from: c_int, to: c_int) {
+    match entry(from) {
+        Entry::Socket(socket) => {
+            socket.descriptors.fetch_add(1, Ordering::AcqRel);
+            set(to, std::ptr::from_ref(socket) as usize);
+        }
+        Entry::Set(one) => {
+            one.duplicated();
+            set_epoll(to, one);
+        }
+        Entry::Unknown => set(to, UNKNOWN),
+        Entry::Plain => set(to, PLAIN),
+        Entry::Fresh => set(to, FRESH),
+        Entry::Listener => set(to, LISTENER),
+    }
+}
+
+/// Each socket with a segment, once for each descriptor.
+pub(crate) fn each_socket(mut act: impl FnMut(c_int, &Session<'_>)) {
+    for (fd, word) in known().iter().enumerate() {
+        if word.load(Ordering::Relaxed) >= WORDS
+            && let Some(held) = hold_known(fd as c_int)
+            && let Some(session) = held.session()
+        {
+            act(fd as c_int, &session);
+        }
+    }
+}
+
+/// No socket of this process is switched from now on.
+pub(crate) fn freeze() {
+    FROZEN.store(true, Ordering::Relaxed);
+}
+
+pub(crate) fn is_frozen() -> bool {
+    FROZEN.load(Ordering::Relaxed)
+}
+
+/// A word that is zero in the child of a fork, however it was made, and not in one of `vfork`.
+static SAME: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+/// Whether the table is this process's: not in the child of `vfork`, which has its own descriptors and its
+/// parent's memory.
+pub(crate) fn may_change() -> bool {
+    let known = SAME.load(Ordering::Acquire);
+    // SAFETY: the page is never unmapped.
+    let same = match unsafe { known.as_ref() } {
+        Some(word) => word,
+        None => {
+            PROCESS.store(sys::pid(), Ordering::Relaxed);
+            let Some(page) = sys::page_wiped_on_fork() else { return true };
+            // SAFETY: a fresh page, for good.
+            let word = unsafe { &*page };
+            word.store(1, Ordering::Relaxed);
+            SAME.store(page, Ordering::Release);
+            word
+        }
+    };
+    if same.load(Ordering::Relaxed) == 0 {
+        same.store(1, Ordering::Relaxed);
+        super::lock::forget_thread();
+        after_fork();
+        return true;
+    }
+    PROCESS.load(Ordering::Relaxed) == sys::pid()
+}
+
+/// In the child of a fork: it is a process of its own, and marks the ports at which it accepts.
+pub(crate) fn after_fork() {
+    // SAFETY: as in `may_change`.
+    if let Some(word) = unsafe { SAME.load(Ordering::Acquire).as_ref() } {
+        word.store(1, Ordering::Relaxed);
+    }
+    PROCESS.store(sys::pid(), Ordering::Relaxed);
+    super::epoll::after_fork();
+    for word in known() {
+        if word.load(Ordering::Relaxed) == LISTENER {
+            word.store(UNKNOWN, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Forget each descriptor from `first` to `last`.
+pub(crate) fn forget_range(first: usize, last: usize) {
+    let range = known().iter().enumerate().skip(first);
+    for (fd, word) in range.take_while(|(fd, _)| *fd <= last) {
+        if word.load(Ordering::Relaxed) != UNKNOWN {
+            forget(fd as c_int);
+        }
+    }
+}
+
+/// While this is held, a fork finds the table whole.
+pub(crate) fn pause() -> impl Sized {
+    POOL.lock()
+}

@@ -1,0 +1,303 @@
+//! Unmodified programs with the switch at both ends, at one, and at none: the same bytes.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // tests
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use transom_sockets as _;
+
+fn library() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    test.parent().unwrap().join("libtransom_sockets.so")
+}
+
+fn command(program: &str, switched: bool) -> Command {
+    let mut command = Command::new(program);
+    command.env_remove("LD_PRELOAD").env_remove("TRANSOM_SOCKETS");
+    if switched {
+        command.env("LD_PRELOAD", library());
+    }
+    command
+}
+
+/// `false`, said as SKIPPED: a program is not installed.
+fn there(programs: &[&str]) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let has = |name: &str| std::env::split_paths(&path).any(|folder| folder.join(name).exists());
+    for program in programs {
+        if !has(program) {
+            eprintln!("SKIPPED: {program} is not installed");
+            return false;
+        }
+    }
+    // The kernel's word for who the peer is, and a folder for segments.
+    if !Path::new("/dev/shm").is_dir() {
+        eprintln!("SKIPPED: /dev/shm is not there");
+        return false;
+    }
+    true
+}
+
+/// A program that ends with its test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A folder of this test's own.
+fn folder(name: &str) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("sockets-{name}-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&path);
+    fs::create_dir_all(&path).unwrap();
+    path
+}
+
+fn noise(length: usize) -> Vec<u8> {
+    let mut word = 0x9E37_79B9_u32;
+    let mut next = || {
+        word ^= word << 13;
+        word ^= word >> 17;
+        word ^= word << 5;
+        word as u8
+    };
+    (0..length).map(|_| next()).collect()
+}
+
+/// Python prints a line and then this is read; what follows is the test's.
+fn python(code: &str, words: &[&str], switched: bool) -> Running {
+    let mut command = command(interpreter(), switched);
+    command.arg("-u").arg("-c").arg(code).args(words);
+    Running(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
+}
+
+/// Python itself, where `python3` is a script in front of it.
+fn interpreter() -> &'static str {
+    static PATH: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+    PATH.get_or_init(|| {
+        let asked =
+            Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
+        String::from_utf8(asked.unwrap().stdout).unwrap().trim().to_owned()
+    })
+}
+
+fn line(of: &mut Running) -> String {
+    let mut text = String::new();
+    let mut byte = [0];
+    let out = of.0.stdout.as_mut().unwrap();
+    while out.read(&mut byte).unwrap() == 1 && byte[0] != b'\n' {
+        text.push(char::from(byte[0]));
+    }
+    text
+}
+
+/// Whether the server is under the switch, and whether the client is.
+const SIDES: [(bool, bool); 4] = [(true, true), (true, false), (false, true), (false, false)];
+
+#[test]
+fn a_file_comes_whole_from_pythons_web_server() {
+    if !there(&["python3", "curl"]) {
+        return;
+    }
+    let folder = folder("web");
+    let file = noise(3_000_000);
+    fs::write(folder.join("file"), &file).unwrap();
+    let code = "import http.server,os,sys\nos.chdir(sys.argv[1])\n\
+        s=http.server.ThreadingHTTPServer(('127.0.0.1',0),http.server.SimpleHTTPRequestHandler)\n\
+        print(s.server_port)\ns.serve_forever()";
+    for (server, client) in SIDES {
+        let mut running = python(code, &[folder.to_str().unwrap()], server);
+        let port = line(&mut running);
+        for _ in 0..3 {
+            let url = format!("http://127.0.0.1:{port}/file");
+            let got =
+                command("curl", client).args(["-s", "--max-time", "60", &url]).output().unwrap();
+            assert!(
+                got.stdout == file,
+                "{server} {client}: {} bytes, {:?}",
+                got.stdout.len(),
+                got.status
+            );
+        }
+    }
+}
+
+/// Each end is a process that sends while it receives, and then ends its direction.
+const ECHO: &str = r"
+import hashlib, os, select, socket, sys
+mode = sys.argv[1]
+def serve(s):
+    while True:
+        data = s.recv(70000)
+        if not data: break
+        s.sendall(data)
+    s.shutdown(socket.SHUT_WR)
+    s.close()
+if mode == 'serve':
+    l = socket.create_server(('127.0.0.1', 0))
+    print(l.getsockname()[1])
+    while True:
+        s, _ = l.accept()
+        if os.fork() == 0:
+            l.close()
+            serve(s)
+            os._exit(0)
+        s.close()
+port, size, wait = int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+data = os.urandom(size)
+s = socket.create_connection(('127.0.0.1', port))
+s.setblocking(False)
+got, sent, ended = bytearray(), 0, False
+if wait == 'epoll' or wait == 'edge':
+    e = select.epoll()
+    edge = select.EPOLLET if wait == 'edge' else 0
+    e.register(s, select.EPOLLIN | select.EPOLLOUT | edge)
+elif wait == 'poll':
+    p = select.poll()
+while True:
+    if sent == size and not ended:
+        ended = True
+        s.shutdown(socket.SHUT_WR)
+    more = sent < size
+    if wait == 'select':
+        r, w, _ = select.select([s], [s] if more else [], [])
+    elif wait == 'poll':
+        p.register(s, select.POLLIN | (select.POLLOUT if more else 0))
+        p.poll()
+    else:
+        if wait == 'epoll': e.modify(s, select.EPOLLIN | (select.EPOLLOUT if more else 0))
+        e.poll()
+    while sent < size:
+        try: sent += s.send(data[sent:sent + 50000])
+        except BlockingIOError: break
+    end = False
+    while True:
+        try: piece = s.recv(60000)
+        except BlockingIOError: break
+        if not piece:
+            end = True
+            break
+        got += piece
+    if end: break
+print('same' if bytes(got) == data else 'other: %d of %d' % (len(got), size))
+";
+
+#[test]
+fn every_way_to_wait_sees_every_byte_and_the_end() {
+    if !there(&["python3"]) {
+        return;
+    }
+    for (server, client) in SIDES {
+        let mut running = python(ECHO, &["serve"], server);
+        let port = line(&mut running);
+        for wait in ["select", "poll", "epoll", "edge"] {
+            for size in ["0", "1", "5000000"] {
+                let mut one = python(ECHO, &["talk", &port, size, wait], client);
+                assert_eq!(line(&mut one), "same", "{server} {client} {wait} {size}");
+            }
+        }
+    }
+}
+
+/// A server that dies, one that resets, one that leaves bytes unread: as over TCP.
+const ENDS: &str = r"
+import os, signal, socket, struct, sys
+l = socket.create_server(('127.0.0.1', 0))
+port = l.getsockname()[1]
+for how in ['exit', 'kill', 'reset', 'unread', 'half']:
+    child = os.fork()
+    if child == 0:
+        s, _ = l.accept()
+        s.sendall(b'hello')
+        s.recv(5)
+        if how == 'reset':
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
+            s.close()
+        if how == 'unread': s.recv(1)
+        if how == 'half':
+            s.shutdown(socket.SHUT_WR)
+            assert s.recv(9) == b'more'
+        if how == 'kill': os.kill(os.getpid(), signal.SIGKILL)
+        os._exit(0)
+    c = socket.create_connection(('127.0.0.1', port))
+    assert c.recv(5, socket.MSG_WAITALL) == b'hello'
+    c.sendall(b'12345' if how != 'unread' else b'123456789')
+    if how != 'half': os.waitpid(child, 0)
+    try:
+        got = c.recv(9)
+        said = 'end' if got == b'' else repr(got)
+    except ConnectionResetError:
+        said = 'reset'
+    if how == 'half':
+        c.sendall(b'more')
+        assert os.waitpid(child, 0)[1] == 0
+    else:
+        try:
+            for _ in range(3): c.sendall(b'x')
+            said += ', sends'
+        except (BrokenPipeError, ConnectionResetError):
+            said += ', no peer'
+    print(how, said)
+    c.close()
+print('done')
+";
+
+#[test]
+fn ends_and_resets_are_those_of_tcp() {
+    if !there(&["python3"]) {
+        return;
+    }
+    let outcome = |switched: bool| {
+        let mut running = python(ENDS, &[], switched);
+        let out = BufReader::new(running.0.stdout.take().unwrap());
+        out.lines().map(Result::unwrap).collect::<Vec<String>>()
+    };
+    let tcp = outcome(false);
+    assert_eq!(tcp.last().unwrap(), "done");
+    assert_eq!(outcome(true), tcp);
+}
+
+#[test]
+fn redis_serves_clients_with_and_without_the_switch() {
+    if !there(&["redis-server", "redis-cli", "redis-benchmark", "python3"]) {
+        return;
+    }
+    let free = "import socket\ns=socket.create_server(('127.0.0.1',0))\nprint(s.getsockname()[1])";
+    let port = line(&mut python(free, &[], false));
+    let mut server = command("redis-server", true);
+    server.args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
+    let mut running = Running(server.stdout(Stdio::piped()).spawn().unwrap());
+    let out = running.0.stdout.take().unwrap();
+    let mut lines = BufReader::new(out).lines().map_while(Result::ok);
+    lines.find(|line| line.contains("Ready to accept")).expect("the server starts");
+    let rest = std::thread::spawn(move || lines.count());
+    let value = "v".repeat(100_000);
+    for (key, client) in [("a", true), ("b", false)] {
+        let mut set = command("redis-cli", client);
+        let mut set =
+            set.args(["-p", &port, "-x", "set", key]).stdin(Stdio::piped()).spawn().unwrap();
+        set.stdin.take().unwrap().write_all(value.as_bytes()).unwrap();
+        assert!(set.wait().unwrap().success());
+        for reader in [true, false] {
+            let got =
+                command("redis-cli", reader).args(["-p", &port, "get", key]).output().unwrap();
+            assert_eq!(String::from_utf8_lossy(&got.stdout).trim_end(), value, "{key} {reader}");
+        }
+    }
+    for client in [true, false] {
+        let done = command("redis-benchmark", client)
+            .args(["-p", &port, "-t", "set,get", "-n", "2000", "-c", "20", "-q"])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&done.stdout);
+        assert_eq!(said.matches("requests per second").count(), 2, "{said}");
+    }
+    drop(running);
+    rest.join().unwrap();
+}

@@ -1,0 +1,789 @@
+#!/usr/bin/env python3
+"""Scenarios of stream sockets, each as one line: its name, a tab, and the answers that a program gets.
+
+Each scenario is a function and runs in a process of its own, with a limit of time. Over TCP the answers
+are always the same; tests/semantics.rs compares them with those under the switch.
+"""
+import array, errno, fcntl, hashlib, json, os, random, select, signal, socket, struct, subprocess, sys, tempfile, termios, threading, time
+
+def err(e):
+    return errno.errorcode.get(e.errno, str(e.errno)) if isinstance(e, OSError) and e.errno else type(e).__name__
+
+def attempt(f, *a):
+    try:
+        r = f(*a)
+        return r.decode("latin1") if isinstance(r, bytes) else r
+    except (OSError, BlockingIOError) as e:
+        return err(e)
+
+def listener(family=socket.AF_INET, addr="127.0.0.1", backlog=16):
+    s = socket.socket(family, socket.SOCK_STREAM)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.bind((addr, 0)); s.listen(backlog)
+    return s
+
+def child(f, *a):
+    """Runs f in a forked process; the exit status says whether it raised."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            f(*a); code = 0
+        except BaseException as e:
+            print("child:", repr(e), file=sys.stderr)
+        finally:
+            sys.stderr.flush(); os._exit(code)
+    return pid
+
+def reap(pid):
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+def pair(server_in_child=False, **kw):
+    """A connected pair in this process."""
+    l = listener(**kw)
+    c = socket.socket(l.family, socket.SOCK_STREAM)
+    c.connect(l.getsockname())
+    s, _ = l.accept(); l.close()
+    return c, s
+
+def recv_exactly(s, n):
+    b = b""
+    while len(b) < n:
+        x = s.recv(n - len(b))
+        if not x: break
+        b += x
+    return b
+
+def recv_all(s):
+    b = bytearray()
+    while True:
+        x = s.recv(65536)
+        if not x: return bytes(b)
+        b += x
+
+def until(cond, limit=5):
+    end = time.monotonic() + limit
+    while time.monotonic() < end:
+        if cond(): return True
+        time.sleep(0.005)
+    return False
+
+def ev(mask):
+    names = [(select.POLLIN, "IN"), (select.POLLOUT, "OUT"), (select.POLLPRI, "PRI"), (select.POLLERR, "ERR"), (select.POLLHUP, "HUP"), (select.POLLRDHUP, "RDHUP"), (select.POLLNVAL, "NVAL")]
+    return "|".join(n for b, n in names if mask & b)
+
+def polled(s, mask=select.POLLIN | select.POLLOUT | select.POLLPRI | select.POLLRDHUP, ms=0):
+    p = select.poll(); p.register(s, mask)
+    r = p.poll(ms)
+    return ev(r[0][1]) if r else ""
+
+def pattern(n, seed):
+    return random.Random(seed).randbytes(n)
+
+S = []
+def scenario(f): S.append(f); return f
+
+@scenario
+def echo_in_one_process():
+    c, s = pair(); out = []
+    for n in (1, 2, 63, 64, 65, 4095, 4096, 4097, 16384):
+        d = pattern(n, n); c.sendall(d); out.append(recv_exactly(s, n) == d)
+        s.sendall(d[::-1]); out.append(recv_exactly(c, n) == d[::-1])
+    return out
+
+@scenario
+def echo_with_a_forked_server():
+    l = listener()
+    def serve():
+        s, _ = l.accept()
+        while True:
+            d = s.recv(1000)
+            if not d: break
+            s.sendall(d)
+    p = child(serve)
+    c = socket.create_connection(l.getsockname()); l.close()
+    ok = []
+    for n in (1, 100, 1000, 50000):
+        d = pattern(n, n); c.sendall(d); ok.append(recv_exactly(c, n) == d)
+    c.shutdown(socket.SHUT_WR); ok.append(c.recv(1) == b""); c.close()
+    return ok, reap(p)
+
+@scenario
+def large_in_both_directions():
+    l = listener(); n = 24 << 20
+    a, b = pattern(n, 1), pattern(n, 2)
+    def both(s, mine, other):
+        t = threading.Thread(target=lambda: (s.sendall(mine), s.shutdown(socket.SHUT_WR))); t.start()
+        r = recv_all(s); t.join()
+        return hashlib.sha256(r).hexdigest() == hashlib.sha256(other).hexdigest()
+    def serve():
+        s, _ = l.accept(); assert both(s, a, b)
+    p = child(serve)
+    c = socket.create_connection(l.getsockname())
+    return both(c, b, a), reap(p)
+
+@scenario
+def peek_waitall_dontwait():
+    c, s = pair(); out = []
+    out.append(attempt(s.recv, 10, socket.MSG_DONTWAIT))
+    c.sendall(b"hello"); until(lambda: polled(s, select.POLLIN))
+    out.append(attempt(s.recv, 3, socket.MSG_PEEK)); out.append(attempt(s.recv, 10, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+    out.append(attempt(s.recv, 2)); out.append(attempt(s.recv, 10))
+    out.append(attempt(s.recv, 10, socket.MSG_DONTWAIT))
+    t = threading.Timer(0.05, lambda: c.sendall(b"67890")); c.sendall(b"12345"); t.start()
+    out.append(attempt(s.recv, 10, socket.MSG_WAITALL)); t.join()
+    c.sendall(b"abc"); c.shutdown(socket.SHUT_WR)
+    out.append(attempt(s.recv, 10, socket.MSG_WAITALL)); out.append(attempt(s.recv, 10, socket.MSG_WAITALL))
+    return out
+
+@scenario
+def recv_of_nothing():
+    c, s = pair(); c.sendall(b"x"); until(lambda: polled(s, select.POLLIN))
+    return attempt(s.recv, 0), attempt(s.recv, 5)
+
+@scenario
+def half_close_each_way():
+    c, s = pair(); out = []
+    c.sendall(b"request"); c.shutdown(socket.SHUT_WR)
+    out.append(recv_all(s).decode()); out.append(attempt(s.recv, 1))
+    s.sendall(b"response"); s.close()
+    out.append(recv_all(c).decode())
+    return out
+
+@scenario
+def poll_through_a_life():
+    c, s = pair(); out = [polled(s), polled(c)]
+    c.sendall(b"x"); until(lambda: "IN" in polled(s)); out.append(polled(s))
+    s.recv(1); out.append(polled(s))
+    c.shutdown(socket.SHUT_WR); until(lambda: "RDHUP" in polled(s)); out += [polled(s), polled(c)]
+    out.append(attempt(s.recv, 1)); out.append(polled(s))
+    s.shutdown(socket.SHUT_WR); until(lambda: "HUP" in polled(c).replace("RDHUP", "")); out += [polled(s), polled(c)]
+    return out
+
+@scenario
+def send_after_shutdown():
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    c, s = pair(); c.shutdown(socket.SHUT_WR)
+    return attempt(c.send, b"x"), attempt(c.shutdown, socket.SHUT_WR), attempt(c.shutdown, socket.SHUT_RDWR), attempt(c.shutdown, socket.SHUT_RD)
+
+@scenario
+def sigpipe_is_raised():
+    got = []
+    signal.signal(signal.SIGPIPE, lambda *_: got.append(1))
+    c, s = pair(); c.shutdown(socket.SHUT_WR)
+    a = attempt(c.send, b"x"); n = len(got)
+    b = attempt(c.send, b"x", socket.MSG_NOSIGNAL)
+    return a, n, b, len(got)
+
+@scenario
+def shutdown_of_reading():
+    c, s = pair(); s.shutdown(socket.SHUT_RD)
+    out = [attempt(s.recv, 5)]
+    out.append(attempt(s.send, b"still")); out.append(recv_exactly(c, 5).decode())
+    return out
+
+@scenario
+def close_with_unread_data():
+    c, s = pair(); c.sendall(b"unread"); until(lambda: polled(s, select.POLLIN))
+    s.close()
+    until(lambda: polled(c, select.POLLIN))
+    return attempt(c.recv, 10), attempt(c.recv, 10)
+
+@scenario
+def close_with_linger_zero():
+    c, s = pair(); s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)); s.close()
+    until(lambda: polled(c, select.POLLIN))
+    return attempt(c.recv, 10), attempt(c.recv, 10)
+
+@scenario
+def linger_zero_behind_data():
+    c, s = pair(); s.sendall(b"data"); until(lambda: polled(c, select.POLLIN))
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)); s.close()
+    until(lambda: "HUP" in polled(c))
+    return attempt(c.recv, 10)
+
+@scenario
+def send_to_a_closed_peer():
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    c, s = pair(); s.close(); until(lambda: "RDHUP" in polled(c))
+    out = [attempt(c.recv, 1), attempt(c.send, b"first")]
+    until(lambda: "ERR" in polled(c) or polled(c).endswith("HUP"))
+    last = None
+    def failed():
+        nonlocal last
+        last = attempt(c.send, b"x"); return isinstance(last, str)
+    until(failed); out.append(last)
+    return out
+
+@scenario
+def data_before_accept():
+    l = listener()
+    c = socket.create_connection(l.getsockname()); c.sendall(b"early"); c.shutdown(socket.SHUT_WR)
+    s, _ = l.accept(); d = recv_all(s).decode(); s.sendall(b"late"); s.close()
+    return d, recv_all(c).decode()
+
+@scenario
+def gone_before_accept():
+    l = listener()
+    def f():
+        c = socket.create_connection(l.getsockname()); c.sendall(b"from the dead"); c.close()
+    r = reap(child(f))
+    s, _ = l.accept()
+    return r, recv_all(s).decode()
+
+@scenario
+def exit_without_close():
+    l = listener()
+    def f():
+        c = socket.create_connection(l.getsockname()); c.sendall(b"z" * 100000); os._exit(0)
+    p = child(f)
+    s, _ = l.accept(); n = len(recv_all(s))
+    return n, reap(p)
+
+@scenario
+def server_speaks_first():
+    l = listener()
+    def serve():
+        s, _ = l.accept(); s.sendall(b"220 hello\r\n"); assert recv_exactly(s, 4) == b"EHLO"; s.sendall(b"250\r\n")
+    p = child(serve)
+    c = socket.create_connection(l.getsockname())
+    a = recv_exactly(c, 11).decode(); c.sendall(b"EHLO"); b = recv_exactly(c, 5).decode()
+    return a, b, reap(p)
+
+@scenario
+def peer_killed():
+    l = listener()
+    r, w = os.pipe()
+    def f():
+        c = socket.create_connection(l.getsockname()); c.sendall(b"last words"); os.write(w, b"x"); signal.pause()
+    p = child(f)
+    s, _ = l.accept(); os.read(r, 1)
+    os.kill(p, signal.SIGKILL); os.waitpid(p, 0)
+    return recv_exactly(s, 10).decode(), attempt(s.recv, 1)
+
+@scenario
+def blocked_reader_of_a_killed_peer():
+    l = listener()
+    def f():
+        c = socket.create_connection(l.getsockname()); c.sendall(b"x"); signal.pause()
+    p = child(f)
+    s, _ = l.accept(); s.recv(1)
+    threading.Timer(0.1, lambda: os.kill(p, signal.SIGKILL)).start()
+    r = attempt(s.recv, 1); os.waitpid(p, 0)
+    return r
+
+@scenario
+def blocked_writer_of_a_killed_peer():
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    l = listener()
+    def f():
+        c = socket.create_connection(l.getsockname()); signal.pause()
+    p = child(f)
+    s, _ = l.accept()
+    threading.Timer(0.2, lambda: os.kill(p, signal.SIGKILL)).start()
+    r = attempt(s.sendall, b"y" * (64 << 20)); os.waitpid(p, 0)
+    return r in ("ECONNRESET", "EPIPE") or r
+
+@scenario
+def full_buffers():
+    c, s = pair(); c.setblocking(False); n = 0
+    while True:
+        try: n += c.send(b"q" * 65536)
+        except BlockingIOError: break
+    time.sleep(0.05)
+    try:
+        while True: n += c.send(b"q" * 65536)
+    except BlockingIOError: pass
+    out = [n > 100000, polled(c, select.POLLOUT), select.select([], [c], [], 0)[1] == [], select.select([s], [], [], 1)[0] == [s]]
+    got = 0
+    while got < n: got += len(s.recv(1 << 20))
+    out += [got == n, until(lambda: polled(c, select.POLLOUT) == "OUT"), attempt(c.send, b"more")]
+    return out
+
+@scenario
+def a_poller_for_room_is_woken():
+    c, s = pair(); c.setblocking(False); n = 0
+    try:
+        while True: n += c.send(b"q" * 65536)
+    except BlockingIOError: pass
+    def drain():
+        g = 0
+        while g < n: g += len(s.recv(65536))
+    t = threading.Timer(0.1, drain); t.start()
+    r = polled(c, select.POLLOUT, 5000); t.join()
+    return r
+
+@scenario
+def a_blocked_sender_goes_on():
+    l = listener(); d = pattern(20 << 20, 5)
+    def serve():
+        s, _ = l.accept(); time.sleep(0.2); assert hashlib.sha256(recv_all(s)).digest() == hashlib.sha256(d).digest()
+    p = child(serve)
+    c = socket.create_connection(l.getsockname()); c.sendall(d); c.close()
+    return reap(p)
+
+@scenario
+def epoll_level():
+    c, s = pair(); e = select.epoll(); e.register(s, select.EPOLLIN)
+    out = [len(e.poll(0))]
+    c.sendall(b"ab"); out.append(len(e.poll(2))); out.append(len(e.poll(0)))
+    s.recv(1); out.append(len(e.poll(0))); s.recv(1); out.append(len(e.poll(0)))
+    c.sendall(b"c"); out.append(len(e.poll(2)))
+    e.modify(s, 0); out.append(len(e.poll(0))); e.modify(s, select.EPOLLIN); out.append(len(e.poll(1)))
+    e.unregister(s); out.append(len(e.poll(0)))
+    return out
+
+@scenario
+def epoll_edge():
+    c, s = pair(); e = select.epoll(); e.register(s, select.EPOLLIN | select.EPOLLET)
+    out = [len(e.poll(0))]
+    c.sendall(b"ab"); out.append(len(e.poll(2))); out.append(len(e.poll(0.05)))
+    c.sendall(b"cd"); out.append(len(e.poll(2))); out.append(len(e.poll(0.05)))
+    out.append(attempt(s.recv, 10)); out.append(len(e.poll(0.05)))
+    c.sendall(b"e"); out.append(len(e.poll(2)))
+    out.append(attempt(s.recv, 10)); out.append(attempt(s.recv, 10, socket.MSG_DONTWAIT))
+    c.shutdown(socket.SHUT_WR); out.append(len(e.poll(2))); out.append(len(e.poll(0.05)))
+    return out
+
+@scenario
+def epoll_edge_in_and_out():
+    c, s = pair(); e = select.epoll(); e.register(s, select.EPOLLIN | select.EPOLLOUT | select.EPOLLET)
+    out = [[ev(m) for _, m in e.poll(0)], [ev(m) for _, m in e.poll(0.05)]]
+    c.sendall(b"x"); out.append(["IN" in ev(m) for _, m in e.poll(2)])
+    return out
+
+@scenario
+def epoll_oneshot():
+    c, s = pair(); e = select.epoll(); e.register(s, select.EPOLLIN | select.EPOLLONESHOT)
+    c.sendall(b"ab"); out = [len(e.poll(2)), len(e.poll(0))]
+    s.recv(1); e.modify(s, select.EPOLLIN | select.EPOLLONESHOT); out += [len(e.poll(2)), len(e.poll(0))]
+    s.recv(1); e.modify(s, select.EPOLLIN | select.EPOLLONESHOT); out += [len(e.poll(0))]
+    c.sendall(b"c"); out += [len(e.poll(2)), len(e.poll(0))]
+    return out
+
+@scenario
+def epoll_nested():
+    c, s = pair(); e = select.epoll(); o = select.epoll(); e.register(s, select.EPOLLIN); o.register(e, select.EPOLLIN)
+    out = [len(o.poll(0))]; c.sendall(b"x"); out += [len(o.poll(2)), len(e.poll(0))]; s.recv(1); out += [len(o.poll(0))]
+    c.sendall(b"x"); out += [len(o.poll(2))]
+    return out
+
+@scenario
+def epoll_of_a_duplicate():
+    c, s = pair(); d = s.dup(); e = select.epoll(); e.register(d, select.EPOLLIN)
+    c.sendall(b"x"); out = [len(e.poll(2))]; s.recv(1); out.append(len(e.poll(0)))
+    s.close(); c.sendall(b"y"); out.append(len(e.poll(2))); out.append(attempt(d.recv, 1))
+    return out
+
+@scenario
+def epoll_with_a_closed_descriptor():
+    c, s = pair(); e = select.epoll(); e.register(s, select.EPOLLIN)
+    c.sendall(b"x"); out = [len(e.poll(2))]; s.recv(1); s.close(); out.append(len(e.poll(0)))
+    return out
+
+@scenario
+def epoll_waits_in_another_thread():
+    c, s = pair(); e = select.epoll(); e.register(s, select.EPOLLIN); s.setblocking(False)
+    got = []; ready = threading.Event()
+    def w():
+        while len(got) < 20:
+            if e.poll(5): got.append(s.recv(1)); ready.set()
+    t = threading.Thread(target=w); t.start()
+    for i in range(20):
+        ready.clear(); c.sendall(b"x"); ready.wait(5)
+    t.join(10)
+    return len(got), t.is_alive()
+
+@scenario
+def another_thread_reads_what_epoll_waits_for():
+    c, s = pair(); e = select.epoll(); e.register(s, select.EPOLLIN); s.setblocking(False)
+    seen = []
+    t = threading.Thread(target=lambda: seen.append(len(e.poll(5)))); t.start()
+    time.sleep(0.05)
+    for _ in range(1000): attempt(s.recv, 1)
+    c.sendall(b"x"); t.join(6)
+    return seen
+
+@scenario
+def epoll_hup_flags():
+    c, s = pair(); e = select.epoll(); e.register(s, select.EPOLLIN | select.EPOLLRDHUP)
+    c.shutdown(socket.SHUT_WR); a = [ev(m) for _, m in e.poll(2)]
+    s.shutdown(socket.SHUT_WR); until(lambda: "HUP" in polled(s).replace("RDHUP", "")); b = [ev(m) for _, m in e.poll(2)]
+    return a, b
+
+@scenario
+def epoll_writable_again():
+    c, s = pair(); c.setblocking(False); n = 0; e = select.epoll(); e.register(c, select.EPOLLOUT | select.EPOLLET)
+    out = [len(e.poll(1))]
+    try:
+        while True: n += c.send(b"q" * 65536)
+    except BlockingIOError: pass
+    time.sleep(0.05)
+    try:
+        while True: n += c.send(b"q" * 65536)
+    except BlockingIOError: pass
+    e.poll(0); out.append(len(e.poll(0)))
+    def drain():
+        g = 0
+        while g < n: g += len(s.recv(1 << 20))
+    t = threading.Thread(target=drain); t.start()
+    out.append(len(e.poll(5))); t.join(); out.append(attempt(c.send, b"x"))
+    return out
+
+@scenario
+def select_three_ways():
+    c, s = pair(); r = select.select([s, c], [s, c], [s, c], 0); out = [[len(x) for x in r]]
+    c.sendall(b"x"); out.append(len(select.select([s], [], [], 2)[0])); s.recv(1); out.append(len(select.select([s], [], [], 0)[0]))
+    c.close(); out.append(len(select.select([s], [], [], 2)[0])); return out
+
+@scenario
+def nonblocking_connect():
+    l = listener(); c = socket.socket(); c.setblocking(False)
+    a = c.connect_ex(l.getsockname()); out = [errno.errorcode.get(a, a)]
+    out.append(polled(c, select.POLLOUT, 2000)); out.append(c.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+    out.append(errno.errorcode.get(c.connect_ex(l.getsockname()), 0))
+    s, _ = l.accept(); c.sendall(b"x"); out.append(attempt(s.recv, 1)); s.sendall(b"y"); out.append(polled(c, select.POLLIN, 2000)); out.append(attempt(c.recv, 1))
+    return out
+
+@scenario
+def nonblocking_connect_epoll_before():
+    l = listener(); c = socket.socket(); c.setblocking(False); e = select.epoll()
+    c.connect_ex(l.getsockname()); e.register(c, select.EPOLLIN | select.EPOLLOUT | select.EPOLLET)
+    out = [[ev(m) for _, m in e.poll(2)]]
+    s, _ = l.accept(); s.sendall(b"hi"); r = e.poll(2); out.append(["IN" in ev(m) for _, m in r]); out.append(attempt(c.recv, 10))
+    return out
+
+@scenario
+def refused():
+    l = listener(); a = l.getsockname(); l.close(); c = socket.socket()
+    x = attempt(c.connect, a); c2 = socket.socket(); c2.setblocking(False); c2.connect_ex(a); polled(c2, select.POLLOUT, 1000)
+    return x, errno.errorcode.get(c2.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+
+@scenario
+def names_and_options():
+    c, s = pair()
+    out = [c.getsockname() == s.getpeername(), s.getsockname() == c.getpeername(), c.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR), c.getsockopt(socket.SOL_SOCKET, socket.SO_TYPE) == socket.SOCK_STREAM]
+    c.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1); out.append(c.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0)
+    c.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1); out.append(c.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))
+    out.append(c.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT)); out.append(c.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0])
+    return out
+
+@scenario
+def families():
+    out = []
+    for fam, at, to in ((socket.AF_INET6, "::1", "::1"), (socket.AF_INET6, "::", "127.0.0.1"), (socket.AF_INET, "0.0.0.0", "127.0.0.1"), (socket.AF_INET, "0.0.0.0", "127.0.0.2"), (socket.AF_INET6, "::", "::1")):
+        l = socket.socket(fam); 
+        if fam == socket.AF_INET6: l.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        l.bind((at, 0)); l.listen(); c = socket.create_connection((to, l.getsockname()[1])); s, _ = l.accept()
+        c.sendall(b"hello"); out.append(recv_exactly(s, 5).decode()); s.sendall(b"you"); s.close(); out.append(recv_all(c).decode()); c.close(); l.close()
+    return out
+
+@scenario
+def fionread():
+    c, s = pair(); n = array.array("i", [0])
+    def pending(): fcntl.ioctl(s, termios.FIONREAD, n); return n[0]
+    out = [pending()]; c.sendall(b"x" * 1000); until(lambda: pending() == 1000); out.append(pending()); s.recv(400); out.append(pending()); s.recv(600); out.append(pending())
+    return out
+
+@scenario
+def readv_writev_sendmsg():
+    c, s = pair(); out = [c.sendmsg([b"ab", b"", b"cde"])]; a, b = bytearray(2), bytearray(10)
+    n, anc, fl, addr = s.recvmsg_into([a, b]); out += [n, a.decode(), bytes(b[:n - 2]).decode(), fl]
+    out.append(os.writev(c.fileno(), [b"12", b"345"])); x, y = bytearray(1), bytearray(9); n = os.readv(s.fileno(), [x, y]); out += [n, x.decode(), bytes(y[:n - 1]).decode()]
+    os.write(c.fileno(), b"plain"); out.append(os.read(s.fileno(), 100).decode())
+    return out
+
+@scenario
+def sendfile_to_a_socket():
+    l = listener(); d = pattern(3 << 20, 9)
+    with tempfile.TemporaryFile() as f:
+        f.write(d); f.flush()
+        def serve():
+            s, _ = l.accept(); off = 0
+            while off < len(d): off += os.sendfile(s.fileno(), f.fileno(), off, len(d) - off)
+        p = child(serve); c = socket.create_connection(l.getsockname()); r = recv_all(c)
+    return r == d, reap(p)
+
+@scenario
+def splice_both_ways():
+    c, s = pair(); r, w = os.pipe(); os.write(w, b"through a pipe")
+    out = [os.splice(r, c.fileno(), 100)]; out.append(recv_exactly(s, 14).decode())
+    s.sendall(b"and back"); until(lambda: polled(c, select.POLLIN)); out.append(os.splice(c.fileno(), w, 100)); out.append(os.read(r, 100).decode())
+    return out
+
+@scenario
+def duplicates():
+    c, s = pair(); d = os.dup(c.fileno()); c.close(); os.write(d, b"by the duplicate"); out = [recv_exactly(s, 16).decode()]
+    e = os.open("/dev/null", os.O_RDWR); os.dup2(d, e); os.close(d); s.sendall(b"to dup2"); out.append(os.read(e, 100).decode())
+    f = fcntl.fcntl(e, fcntl.F_DUPFD_CLOEXEC, 100); os.write(f, b"three"); out += [f >= 100, recv_exactly(s, 5).decode()]
+    os.close(e); os.close(f); out.append(attempt(s.recv, 1)); return out
+
+@scenario
+def dup2_over_a_connection():
+    c, s = pair(); n = os.open("/dev/null", os.O_RDWR); os.dup2(n, c.fileno()); out = [attempt(s.recv, 1)]
+    os.write(c.fileno(), b"nowhere"); c.detach(); return out
+
+@scenario
+def descriptor_numbers_are_used_again():
+    out = []
+    for i in range(50):
+        c, s = pair(); c.sendall(b"%d" % i); out.append(recv_exactly(s, len(str(i))) == b"%d" % i)
+        if i % 2: c.close(); out.append(s.recv(1) == b""); s.close()
+        else: s.close(); out.append(c.recv(1) == b""); c.close()
+        p, q = os.pipe(); os.write(q, b"p"); out.append(os.read(p, 1) == b"p"); os.close(p); os.close(q)
+    return all(out)
+
+@scenario
+def fork_behind_accept():
+    l = listener(); out = []
+    def server():
+        for _ in range(5):
+            s, _ = l.accept()
+            p = child(lambda: (s.sendall(b"from the child:" + s.recv(100)),)); s.close(); os.waitpid(p, 0)
+    p = child(server)
+    for i in range(5):
+        c = socket.create_connection(l.getsockname()); c.sendall(b"%d" % i); out.append(recv_all(c).decode()); c.close()
+    return out, reap(p)
+
+@scenario
+def fork_behind_io():
+    c, s = pair(); c.sendall(b"first"); out = [recv_exactly(s, 5).decode()]
+    p = child(lambda: (s.sendall(b"child says " + recv_exactly(s, 3)),)); c.sendall(b"abc"); out.append(recv_exactly(c, 14).decode()); out.append(reap(p))
+    c.sendall(b"def"); out.append(recv_exactly(s, 3).decode()); s.sendall(b"parent"); out.append(recv_exactly(c, 6).decode())
+    return out
+
+@scenario
+def workers_accept_from_one_listener():
+    l = listener(backlog=64)
+    def w():
+        while True:
+            s, _ = l.accept(); d = s.recv(10)
+            if d == b"end": return
+            s.sendall(d.upper()); s.close()
+    ps = [child(w) for _ in range(4)]; out = []
+    for i in range(40):
+        c = socket.create_connection(l.getsockname()); c.sendall(b"req%d" % i); out.append(recv_all(c) == b"REQ%d" % i); c.close()
+    ends = []
+    for _ in range(4):
+        c = socket.create_connection(l.getsockname()); c.sendall(b"end"); ends.append(c)
+    return all(out), [reap(p) for p in ps]
+
+@scenario
+def exec_with_the_socket_as_standard_streams():
+    l = listener()
+    def serve():
+        s, _ = l.accept(); os.dup2(s.fileno(), 0); os.dup2(s.fileno(), 1); os.execvp("cat", ["cat"])
+    p = child(serve); c = socket.create_connection(l.getsockname()); c.sendall(b"meow " * 1000); c.shutdown(socket.SHUT_WR)
+    return recv_all(c) == b"meow " * 1000, reap(p)
+
+@scenario
+def exec_behind_io():
+    l = listener()
+    def serve():
+        s, _ = l.accept(); s.sendall(b"banner\n"); s.recv(5); os.dup2(s.fileno(), 0); os.dup2(s.fileno(), 1); os.execvp("tr", ["tr", "a-z", "A-Z"])
+    p = child(serve); c = socket.create_connection(l.getsockname()); out = [recv_exactly(c, 7).decode()]; c.sendall(b"hello"); c.sendall(b"shout"); c.shutdown(socket.SHUT_WR)
+    out.append(recv_all(c).decode()); return out, reap(p)
+
+@scenario
+def a_shell_with_redirections():
+    l = listener()
+    def serve():
+        s, _ = l.accept(); os.set_inheritable(s.fileno(), True); os.dup2(s.fileno(), 9); os.execvp("sh", ["sh", "-c", "read x <&9; echo \"got $x\" >&9"])
+    p = child(serve); c = socket.create_connection(l.getsockname()); c.sendall(b"line one\n"); return recv_all(c).decode(), reap(p)
+
+@scenario
+def passed_by_scm_rights():
+    a, b = socket.socketpair(socket.AF_UNIX); l = listener()
+    def f():
+        a.close(); _, fds, _, _ = socket.recv_fds(b, 1, 1); s = socket.socket(fileno=fds[0]); s.sendall(b"passed on: " + recv_exactly(s, 4))
+    p = child(f); b.close(); c = socket.create_connection(l.getsockname()); s, _ = l.accept(); c.sendall(b"used"); out = [recv_exactly(s, 4).decode()]
+    socket.send_fds(a, [b"x"], [s.fileno()]); s.close(); c.sendall(b"more"); out.append(recv_all(c).decode()); return out, reap(p)
+
+@scenario
+def urgent_data():
+    c, s = pair(); out = []
+    c.sendall(b"abc"); c.send(b"!", socket.MSG_OOB); c.sendall(b"def"); until(lambda: "PRI" in polled(s)); out.append("PRI" in polled(s))
+    out.append(attempt(s.recv, 1, socket.MSG_OOB)); out.append(attempt(s.recv, 1, socket.MSG_OOB))
+    out.append(attempt(s.recv, 100)); until(lambda: polled(s, select.POLLIN)); out.append(attempt(s.recv, 100)); return out
+
+@scenario
+def urgent_data_inline():
+    c, s = pair(); s.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1); c.sendall(b"abc"); c.send(b"!", socket.MSG_OOB); c.sendall(b"def")
+    time.sleep(0.1); out = []; m = array.array("i", [9])
+    fcntl.ioctl(s, 0x8905, m); out.append(m[0]); out.append(attempt(s.recv, 100)); fcntl.ioctl(s, 0x8905, m); out.append(m[0]); out.append(attempt(s.recv, 100)); return out
+
+@scenario
+def no_urgent_data():
+    c, s = pair(); return attempt(s.recv, 1, socket.MSG_OOB), "PRI" in polled(s)
+
+@scenario
+def receive_timeout():
+    c, s = pair(); s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 100000)); t = time.monotonic()
+    r = attempt(s.recv, 1); took = time.monotonic() - t; s.settimeout(0.1); r2 = attempt(s.recv, 1); return r, 0.09 < took < 5, r2
+
+@scenario
+def send_timeout():
+    c, s = pair(); c.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, 200000)); n = 0
+    while True:
+        r = attempt(c.send, b"x" * 1000000)
+        if isinstance(r, str): return r
+        n += 1
+        if n > 1000: return "never"
+
+@scenario
+def interrupted_by_a_signal():
+    src = r"""
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/time.h>
+#include <sys/socket.h>
+#include <unistd.h>
+static void h(int s) { (void)s; }
+int main(int argc, char **argv) { int fd = 9; char b; struct sigaction a; memset(&a, 0, sizeof a); a.sa_handler = h; sigaction(SIGALRM, &a, 0);
+ struct itimerval t = {{0,0},{0,50000}}; setitimer(ITIMER_REAL, &t, 0); long n = recv(fd, &b, 1, 0); printf("%ld %s\n", n, n < 0 ? strerror(errno) : "");
+ a.sa_flags = SA_RESTART; sigaction(SIGALRM, &a, 0); setitimer(ITIMER_REAL, &t, 0); n = recv(fd, &b, 1, 0); printf("%ld %c\n", n, b); return 0; }
+"""
+    d = tempfile.mkdtemp(); open(d + "/i.c", "w").write(src); subprocess.check_call(["cc", "-o", d + "/i", d + "/i.c"])
+    c, s = pair(); os.dup2(s.fileno(), 9, inheritable=True); t = threading.Timer(0.6, lambda: c.sendall(b"z")); t.start()
+    r = subprocess.run([d + "/i"], close_fds=False, capture_output=True, text=True, timeout=10); t.join(); return r.stdout
+
+@scenario
+def shutdown_wakes_a_blocked_reader():
+    c, s = pair(); t = threading.Timer(0.1, lambda: s.shutdown(socket.SHUT_RDWR)); t.start(); r = attempt(s.recv, 1); t.join(); return r, attempt(c.recv, 1)
+
+@scenario
+def two_threads_send_whole_records():
+    l = listener(); n = 3000
+    def serve():
+        s, _ = l.accept(); f = s.makefile("rb"); seen = {}
+        for line in f:
+            k, v = line.split(); assert int(v) == seen.get(k, 0), (k, v); seen[k] = int(v) + 1
+        assert seen == {b"A": n, b"B": n}, seen
+    p = child(serve); c = socket.create_connection(l.getsockname())
+    ts = [threading.Thread(target=lambda k=k: [c.send(b"%s %d\n" % (k, i)) for i in range(n)]) for k in (b"A", b"B")]
+    [t.start() for t in ts]; [t.join() for t in ts]; c.close(); return reap(p)
+
+@scenario
+def two_processes_send_over_one_connection():
+    l = listener(); n = 2000
+    def serve():
+        s, _ = l.accept(); f = s.makefile("rb"); seen = {}
+        for line in f:
+            k, v = line.split(); assert int(v) == seen.get(k, 0), (k, v); seen[k] = int(v) + 1
+        assert seen == {b"A": n, b"B": n}, seen
+    p = child(serve); c = socket.create_connection(l.getsockname())
+    q = child(lambda: [c.send(b"B %d\n" % i) for i in range(n)])
+    for i in range(n): c.send(b"A %d\n" % i)
+    r = reap(q); c.close(); return r, reap(p)
+
+@scenario
+def the_same_addresses_again_and_again():
+    l = listener(backlog=64); to = l.getsockname(); out = []; x = socket.socket(); x.bind(("127.0.0.1", 0)); at = x.getsockname(); x.close()
+    for i in range(30):
+        c = socket.socket(); c.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); c.bind(at); c.connect(to); s, _ = l.accept()
+        m = b"round %d" % i; c.sendall(m); out.append(recv_exactly(s, len(m)) == m); s.sendall(m); out.append(recv_exactly(c, len(m)) == m)
+        c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)); c.close(); s.close()
+    return all(out), len(out)
+
+@scenario
+def a_port_changes_hands():
+    l = listener(); at = l.getsockname(); c = socket.create_connection(at); s, _ = l.accept(); c.sendall(b"1"); out = [attempt(s.recv, 1)]
+    l.close(); l2 = socket.socket(); l2.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); l2.bind(at); l2.listen()
+    d = socket.create_connection(at); t, _ = l2.accept(); d.sendall(b"2"); out.append(attempt(t.recv, 1)); c.sendall(b"3"); out.append(attempt(s.recv, 1)); return out
+
+@scenario
+def many_connections():
+    l = listener(backlog=512); n = 150
+    def serve():
+        e = select.epoll(); e.register(l, select.EPOLLIN); l.setblocking(False); m = {}; done = 0
+        while done < n:
+            for fd, _ in e.poll(10):
+                if fd == l.fileno():
+                    try:
+                        while True:
+                            s, _ = l.accept(); s.setblocking(False); m[s.fileno()] = s; e.register(s, select.EPOLLIN)
+                    except BlockingIOError: pass
+                else:
+                    d = m[fd].recv(4096)
+                    if d: m[fd].setblocking(True); m[fd].sendall(d); m[fd].setblocking(False)
+                    else: e.unregister(fd); m.pop(fd).close(); done += 1
+    p = child(serve); cs = [socket.create_connection(l.getsockname()) for _ in range(n)]; rnd = random.Random(3); ok = True
+    for r in range(5):
+        order = list(range(n)); rnd.shuffle(order); msgs = {}
+        for i in order: msgs[i] = rnd.randbytes(rnd.randrange(1, 3000)); cs[i].sendall(msgs[i])
+        for i in order: ok &= recv_exactly(cs[i], len(msgs[i])) == msgs[i]
+    [c.close() for c in cs]; return ok, reap(p)
+
+@scenario
+def random_sizes_random_waits():
+    l = listener(); rnd = random.Random(11); d = pattern(4 << 20, 12)
+    def serve():
+        r2 = random.Random(13); s, _ = l.accept(); s.setblocking(False); e = select.epoll(); e.register(s, select.EPOLLIN | (select.EPOLLET if r2.random() < .5 else 0)); h = hashlib.sha256(); n = 0
+        while True:
+            e.poll(10); end = False
+            while True:
+                try: b = s.recv(r2.randrange(1, 70000))
+                except BlockingIOError: break
+                if not b: end = True; break
+                h.update(b); n += len(b)
+            if end: break
+        assert n == len(d) and h.digest() == hashlib.sha256(d).digest(), n
+    p = child(serve); c = socket.create_connection(l.getsockname()); at = 0; c.setblocking(False)
+    while at < len(d):
+        try: at += c.send(d[at:at + rnd.randrange(1, 200000)])
+        except BlockingIOError: select.select([], [c], [], 10)
+    c.close(); return reap(p)
+
+@scenario
+def asyncio_echo():
+    import asyncio
+    async def main():
+        async def h(r, w):
+            while d := await r.read(10000): w.write(d); await w.drain()
+            w.close()
+        s = await asyncio.start_server(h, "127.0.0.1", 0); at = s.sockets[0].getsockname()
+        async def client(i):
+            r, w = await asyncio.open_connection(*at[:2]); d = pattern(300000, i); w.write(d); got = await r.readexactly(len(d)); w.close(); return got == d
+        return all(await asyncio.gather(*(client(i) for i in range(20))))
+    return asyncio.run(main())
+
+@scenario
+def socket_timeouts_in_python():
+    c, s = pair(); s.settimeout(0.05); out = [attempt(s.recv, 1)]; c.sendall(b"x"); out.append(attempt(s.recv, 1)); return out
+
+@scenario
+def accept_gives_up_a_connection_unread():
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    l = listener(); c = socket.create_connection(l.getsockname()); s, _ = l.accept(); s.close(); return attempt(c.recv, 1)
+
+@scenario
+def listener_closed_with_a_connection_in_its_backlog():
+    l = listener(); c = socket.create_connection(l.getsockname()); l.close(); until(lambda: polled(c, select.POLLIN)); return attempt(c.recv, 1)
+
+@scenario
+def socketpairs_and_udp_are_left_alone():
+    a, b = socket.socketpair(); a.sendall(b"x"); out = [attempt(b.recv, 1)]; u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); u.bind(("127.0.0.1", 0)); v = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); v.connect(u.getsockname()); v.send(b"dgram"); out.append(attempt(u.recv, 10)); return out
+
+@scenario
+def disconnect_by_af_unspec():
+    c, s = pair(); c.sendall(b"x"); s.recv(1)
+    import ctypes
+    libc = ctypes.CDLL(None, use_errno=True); r = libc.connect(c.fileno(), b"\0" * 16, 16); until(lambda: polled(s, select.POLLIN)); return r, attempt(s.recv, 1)
+
+def run_one(name):
+    f = {g.__name__: g for g in S}[name]
+    print(json.dumps(f(), default=str)); sys.stdout.flush(); os._exit(0)
+
+def main():
+    if len(sys.argv) > 2 and sys.argv[1] == "--one": return run_one(sys.argv[2])
+    names = sys.argv[1:] or [f.__name__ for f in S]
+    for n in names:
+        t = time.monotonic()
+        try:
+            r = subprocess.run([sys.executable, __file__, "--one", n], capture_output=True, text=True, timeout=30, start_new_session=True)
+            v = r.stdout.strip() if r.returncode == 0 else f"FAILED {r.returncode} {r.stderr.strip()[-300:]}"
+        except subprocess.TimeoutExpired: v = "TIMEOUT"
+        print(f"{n}\t{v}"); sys.stdout.flush()
+main()

@@ -1,0 +1,48 @@
+//! Scenarios of socket semantics (`semantics.py`), each deterministic over TCP: the same answers under the
+//! switch, but for those with a reason.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // tests
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use transom_sockets as _;
+
+/// An epoll set in another one is reported by the kernel until it was asked: one report too many.
+const DIFFER: [&str; 1] = ["epoll_nested"];
+
+fn started(switched: bool) -> Option<Child> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/semantics.py");
+    let mut command = Command::new("python3");
+    command.arg(script).env_remove("LD_PRELOAD").env_remove("TRANSOM_SOCKETS");
+    if switched {
+        let test = std::env::current_exe().unwrap();
+        command.env("LD_PRELOAD", test.parent().unwrap().join("libtransom_sockets.so"));
+    }
+    command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()
+}
+
+fn answers(child: Child) -> BTreeMap<String, String> {
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let lines = text.lines().filter_map(|line| line.split_once('\t'));
+    lines.map(|(name, answer)| (name.to_owned(), answer.to_owned())).collect()
+}
+
+#[test]
+fn programs_see_the_same_as_over_tcp() {
+    let (Some(tcp), Some(switched)) = (started(false), started(true)) else {
+        return eprintln!("SKIPPED: python3 is not installed");
+    };
+    let (tcp, switched) = (answers(tcp), answers(switched));
+    assert!(tcp.len() > 60 && tcp.len() == switched.len(), "{} {}", tcp.len(), switched.len());
+    let mut wrong = Vec::new();
+    for (name, expected) in &tcp {
+        // A scenario that found no time, or lacks something here, says nothing.
+        let silent = expected.starts_with("TIMEOUT") || expected.starts_with("SKIPPED");
+        if &switched[name] != expected && !silent && !DIFFER.contains(&name.as_str()) {
+            wrong.push(format!("{name}\n  TCP      {expected}\n  switched {}", switched[name]));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
