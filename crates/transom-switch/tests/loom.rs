@@ -1,5 +1,7 @@
 //! Every interleaving of `src/wait.rs`, the shipped file, on loom's atomics: no waiter sleeps through a
 //! change, by the word or by a doorbell.
+//!
+//! The models were seen to fail without the barrier of `wake`, of `arm` and of `fall_asleep`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, dead_code, unreachable_pub)]
 #![allow(missing_docs)]
