@@ -26,7 +26,7 @@ const TAGS: u64 = 0xFFFF_0000_0000_0000;
 /// Every so many calls that find a hot socket ready ask the kernel, too.
 const TURNS: u32 = 8;
 /// Hot sockets beyond this number cool down after some turns without an event.
-const FEW: usize = 48;
+const FEW: usize = 128;
 const IDLE: u32 = 16;
 /// Doorbells that lie in a TCP stream before they are taken: fewer than TCP sends without an
 /// acknowledgement, which comes when they are taken.
