@@ -5,7 +5,8 @@ use std::time::Duration;
 use clap::{Args as ClapArgs, ValueEnum};
 use serde::Serialize;
 
-use crate::{PAIRS, congestion};
+use crate::PAIRS;
+use crate::os::congestion;
 use transom_command::exit::{Exit, Failure, Outcome};
 use transom_command::{OnOff, Way};
 

@@ -8,10 +8,9 @@
 
 use std::io::{ErrorKind, Read, Result, Write};
 use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use rustix::net::sockopt;
+use crate::os::pin_congestion;
 
 /// Call sizes of the stream; the faster one counts.
 pub(crate) const CALLS: [usize; 2] = [64 << 10, 1 << 20];
@@ -22,7 +21,7 @@ const LAST: u8 = 1;
 /// Both sides: no delay, this congestion control.
 pub(crate) fn prepare(stream: &TcpStream, congestion: &str) -> Result<()> {
     stream.set_nodelay(true)?;
-    Ok(sockopt::set_tcp_congestion(stream, congestion)?)
+    pin_congestion(stream, congestion)
 }
 
 /// A plain stream.
@@ -33,12 +32,6 @@ pub(crate) trait Plain: Read + Write {
 impl Plain for TcpStream {
     fn set_nonblocking(&self, on: bool) -> Result<()> {
         TcpStream::set_nonblocking(self, on)
-    }
-}
-
-impl Plain for UnixStream {
-    fn set_nonblocking(&self, on: bool) -> Result<()> {
-        UnixStream::set_nonblocking(self, on)
     }
 }
 

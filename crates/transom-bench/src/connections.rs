@@ -9,10 +9,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Resource, getrlimit, setrlimit};
 use transom::{Adapter, QueuePair};
 
 use crate::args::{ConnectionsArgs, PeerArgs, Plan};
+use crate::os::room_for_descriptors;
 use crate::peer::{options, start};
 use crate::report::{Baseline, Report};
 use crate::side::{Job, Side};
@@ -64,21 +64,13 @@ fn room_for(connections: usize, path: Way) -> Outcome {
     // A socket each; with shared memory also the Unix socket beside it, and its file in passing.
     let each = if path == Way::Tcp { 1 } else { 2 };
     let needed = (connections * each + OTHERS) as u64;
-    let mut limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|most| most >= needed) {
-        return Ok(());
-    }
-    if limit.maximum.is_some_and(|most| most < needed) {
-        let most = limit.maximum.unwrap_or(0);
-        let what = format!(
-            "{connections} connections need {needed} descriptors in each process, and the hard limit is {most}"
-        );
-        return Err(Failure::new(Exit::System, what)
-            .try_this(format!("ulimit -Hn {needed}, as root; or fewer with --connections")));
-    }
-    limit.current = Some(needed);
-    setrlimit(Resource::Nofile, limit)
-        .map_err(|why| system("raising the limit of descriptors")(why.into()))
+    let failed = system("raising the limit of descriptors");
+    let Some(most) = room_for_descriptors(needed).map_err(failed)? else { return Ok(()) };
+    let what = format!(
+        "{connections} connections need {needed} descriptors in each process, and the hard limit is {most}"
+    );
+    Err(Failure::new(Exit::System, what)
+        .try_this(format!("ulimit -Hn {needed}, as root; or fewer with --connections")))
 }
 
 /// Connections of one adapter.

@@ -88,7 +88,7 @@ impl Base {
             Base::Line => Ok(same_host::bounce(time)),
             Base::Unix => {
                 side.send_job(Job::LocalPong, plan.size, spin)?;
-                baseline::ping(&mut side.unix, plan.size, spin, batch, time)
+                baseline::ping(&mut side.channel, plan.size, spin, batch, time)
                     .map_err(system("the Unix socket"))
             }
             Base::Tcp => {

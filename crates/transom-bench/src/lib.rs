@@ -1,7 +1,7 @@
 //! `transom bench`: measurements, and the raw equivalent interleaved with them.
 //!
 //! Two processes: this one measures, the *peer* (the same program, started by this one) answers.
-//! Both processes agree on what comes next over a Unix socket, so neither spins while the other is
+//! Both processes agree on what comes next over a Unix socket (under Windows one of TCP), so neither spins while the other is
 //! measured.
 
 #![deny(unsafe_code)]
@@ -19,6 +19,8 @@ mod latency;
 mod line;
 mod local;
 mod message_rate;
+#[cfg_attr(windows, path = "windows.rs", expect(unsafe_code, reason = "system calls"))]
+mod os;
 mod peer;
 mod refusal;
 mod report;
@@ -27,12 +29,12 @@ mod side;
 mod stats;
 mod tasks;
 
-use std::sync::OnceLock;
-
 use clap::Subcommand;
 
 use crate::args::{Args, CheckArgs, ConnectionsArgs};
 use transom_command::exit::Outcome;
+
+use crate::os::sit;
 
 pub use crate::args::PeerArgs;
 
@@ -96,32 +98,9 @@ pub fn run_peer(args: &PeerArgs) -> Outcome {
     peer::run(args)
 }
 
-/// The congestion control that both sides of a ratio use: this machine's default, pinned.
-fn congestion() -> String {
-    std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control")
-        .map_or_else(|_| "cubic".to_owned(), |name| name.trim().to_owned())
-}
-
 /// Which of the two processes a processor is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seat {
     Measuring,
     Peer,
-}
-
-/// Give this process a processor of its own, before it starts threads: two that spin on one would
-/// measure the scheduler. The number of the processor, or `None` where there are fewer than two.
-fn sit(seat: Seat) -> Option<usize> {
-    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-    // Asked once: afterwards this process has the one only.
-    static ALLOWED: OnceLock<Option<(usize, usize)>> = OnceLock::new();
-    let (first, second) = (*ALLOWED.get_or_init(|| {
-        let allowed = sched_getaffinity(None).ok()?;
-        let mut processors = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
-        Some((processors.next()?, processors.next()?))
-    }))?;
-    let mine = if seat == Seat::Measuring { first } else { second };
-    let mut set = CpuSet::new();
-    set.set(mine);
-    sched_setaffinity(None, &set).ok().map(|()| mine)
 }

@@ -2,8 +2,6 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 
 use transom::{Adapter, Options};
@@ -11,7 +9,7 @@ use transom::{Adapter, Options};
 use crate::args::{PeerArgs, Plan, Wait};
 use crate::connections::Gathered;
 use crate::side::{Job, Side};
-use crate::{Seat, baseline, latency, message_rate, refusal, sit};
+use crate::{Seat, baseline, latency, message_rate, os, refusal, sit};
 use transom_command::exit::{Exit, Failure, Outcome, system};
 use transom_command::watchdog;
 use transom_command::{OnOff, Way};
@@ -20,26 +18,23 @@ use transom_command::{OnOff, Way};
 pub(crate) fn start(plan: &Plan) -> Outcome<(Side, Peer)> {
     let congestion = &plan.congestion;
     let program = std::env::current_exe().map_err(system("looking for this program"))?;
-    // The peer's standard output goes both ways: it says where it is, and is a baseline later.
-    let (mut unix, theirs) = UnixStream::pair().map_err(system("making a Unix socket"))?;
     let mut command = Command::new(program);
     command
         .args(["bench-peer", "--size", &plan.size.to_string(), "--crc", plan.crc.name()])
         .args(["--congestion", congestion, "--path", plan.path.name()])
-        .stdin(Stdio::piped())
-        .stdout(OwnedFd::from(theirs));
+        .stdin(Stdio::piped());
     if plan.leave_window_open {
         command.arg("--leave-window-open");
     }
     if plan.shared {
         command.arg("--shared");
     }
-    let child = command.spawn().map_err(system("starting the peer's process"))?;
-    drop(command); // and with it our copy of the peer's end
+    // The peer says there where it is; later the channel is a baseline.
+    let (child, mut channel) = os::start(command).map_err(system("starting the peer's process"))?;
     let peer = Peer(child);
     let cpu = sit(Seat::Measuring);
     let mut line = String::new();
-    BufReader::new(&unix).read_line(&mut line).map_err(system("listening to the peer"))?;
+    BufReader::new(&channel).read_line(&mut line).map_err(system("listening to the peer"))?;
     let mut addresses = line.split_whitespace().map(str::parse::<SocketAddr>);
     let (Some(Ok(raw)), Some(Ok(to))) = (addresses.next(), addresses.next()) else {
         return Err(Failure::new(Exit::System, "the peer's process ended early"));
@@ -48,7 +43,7 @@ pub(crate) fn start(plan: &Plan) -> Outcome<(Side, Peer)> {
     baseline::prepare(&raw, congestion).map_err(system("preparing the plain socket"))?;
     let adapter = options(plan.crc, plan.path, congestion).open(to.ip())?;
     let probe = adapter.connect(to).wait()?;
-    let refused = refusal::see(&adapter, &probe, &mut unix)?;
+    let refused = refusal::see(&adapter, &probe, &mut channel)?;
     let queue = adapter.connect(to).reads(16).wait()?;
     if plan.path == Way::Process && queue.info().path != Way::Process.name() {
         let why = "--path process: the two processes could not agree on it";
@@ -58,7 +53,7 @@ pub(crate) fn start(plan: &Plan) -> Outcome<(Side, Peer)> {
         let why = "a window was revoked on another path than the one to be measured";
         return Err(Failure::new(Exit::CheckFailed, why).try_this("--path tcp"));
     }
-    let mut side = Side::meet((raw, unix), &adapter, queue, plan.size)?;
+    let mut side = Side::meet((raw, channel), &adapter, queue, plan.size)?;
     (side.cpu, side.peer_pid, side.refused) = (cpu, peer.0.id(), refused);
     side.shared = if plan.shared { Some(adapter.shared(plan.size)?) } else { None };
     Ok((side, peer))
@@ -90,16 +85,14 @@ pub(crate) fn run(args: &PeerArgs) -> Outcome {
     let adapter = options(args.crc, args.path, &args.congestion).open(here.into())?;
     let mut listener = adapter.listen((here, 0).into())?;
     let at = plain.local_addr().map_err(system("opening a plain port"))?;
-    println!("{at} {}", listener.address());
-    std::io::stdout().flush().map_err(system("telling where"))?;
-    let unix = std::io::stdout().as_fd().try_clone_to_owned();
-    let mut unix = UnixStream::from(unix.map_err(system("sharing the Unix socket"))?);
+    let mut channel = os::to_measuring_side().map_err(system("sharing the channel"))?;
+    writeln!(channel, "{at} {}", listener.address()).map_err(system("telling where"))?;
     let (raw, _) = plain.accept().map_err(system("waiting for the plain socket"))?;
     baseline::prepare(&raw, &args.congestion).map_err(system("preparing the plain socket"))?;
     let probe = listener.next().wait()?.accept().wait()?;
-    refusal::show(&adapter, &probe, &mut unix, args.leave_window_open)?;
+    refusal::show(&adapter, &probe, &mut channel, args.leave_window_open)?;
     let queue = listener.next().wait()?.reads(16).accept().wait()?;
-    let mut side = Side::meet((raw, unix), &adapter, queue, args.size)?;
+    let mut side = Side::meet((raw, channel), &adapter, queue, args.size)?;
     side.shared = if args.shared { Some(adapter.shared(args.size)?) } else { None };
     work(side, args)
 }
@@ -112,7 +105,7 @@ fn work(mut side: Side, args: &PeerArgs) -> Outcome {
         let raw = |done: std::io::Result<()>| done.map_err(system("the plain socket"));
         match job {
             Job::RawPong => raw(baseline::pong(&mut side.raw, size, spin))?,
-            Job::LocalPong => raw(baseline::pong(&mut side.unix, size, spin))?,
+            Job::LocalPong => raw(baseline::pong(&mut side.channel, size, spin))?,
             Job::RawSink => raw(baseline::sink(&mut side.raw, size, spin))?,
             Job::RawCount => raw(message_rate::count(&mut side.raw, size, spin))?,
             Job::Pong if spin => latency::pong(&mut side, Wait::Spin)?,

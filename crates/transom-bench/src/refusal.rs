@@ -3,10 +3,10 @@
 //! written to again. The second Write must be refused, and must not have moved a byte.
 
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
 
 use transom::{Adapter, ErrorKind, Grant, QueuePair, Rights};
 
+use crate::os::Channel;
 use transom_command::exit::{Exit, Failure, Outcome, system};
 
 const BEFORE: u8 = 1;
@@ -14,7 +14,7 @@ const AFTER: u8 = 2;
 const SIZE: usize = 8;
 
 /// The measuring side. How the second Write was refused.
-pub(crate) fn see(adapter: &Adapter, queue: &QueuePair, unix: &mut UnixStream) -> Outcome<String> {
+pub(crate) fn see(adapter: &Adapter, queue: &QueuePair, channel: &mut Channel) -> Outcome<String> {
     let grant = Grant::from_bytes(&queue.recv().wait()?)?;
     let before = adapter.register(vec![BEFORE; SIZE])?;
     let after = adapter.register(vec![AFTER; SIZE])?;
@@ -23,8 +23,9 @@ pub(crate) fn see(adapter: &Adapter, queue: &QueuePair, unix: &mut UnixStream) -
     queue.recv().wait()?;
     let outcome = queue.write(grant, after.slice(..)).and_then(|posted| posted.wait());
     let mut found = [0; SIZE];
-    unix.write_all(&[0])
-        .and_then(|()| unix.read_exact(&mut found))
+    channel
+        .write_all(&[0])
+        .and_then(|()| channel.read_exact(&mut found))
         .map_err(system("asking the peer what it found"))?;
     judge(outcome, found)
 }
@@ -46,7 +47,7 @@ fn judge(outcome: transom::Result<()>, found: [u8; SIZE]) -> Outcome<String> {
 pub(crate) fn show(
     adapter: &Adapter,
     queue: &QueuePair,
-    unix: &mut UnixStream,
+    channel: &mut Channel,
     forget: bool,
 ) -> Outcome {
     let memory = adapter.register(vec![0; SIZE])?;
@@ -60,7 +61,7 @@ pub(crate) fn show(
     }
     queue.send([])?.wait()?;
     let mut found = [0; SIZE];
-    unix.read_exact(&mut [0]).map_err(system("reading from the measuring side"))?;
+    channel.read_exact(&mut [0]).map_err(system("reading from the measuring side"))?;
     memory.copy_out(0, &mut found)?;
-    unix.write_all(&found).map_err(system("telling the measuring side"))
+    channel.write_all(&found).map_err(system("telling the measuring side"))
 }

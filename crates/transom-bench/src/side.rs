@@ -2,23 +2,23 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
 use std::sync::atomic::AtomicU8;
 use std::time::{Duration, Instant};
 
 use transom::{Adapter, Grant, QueuePair, Region, Rights, SharedMemory, Slice, Window};
 
 use crate::args::Plan;
+use crate::os::{Channel, cpu_time};
 use crate::report::About;
 use transom_command::exit::{Outcome, system};
 
-/// The peer's next task: one header on the Unix socket, so that the plain one carries nothing
+/// The peer's next task: one header on the channel, so that the plain one carries nothing
 /// but baselines (congestion control remembers).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Job {
     /// Send back what arrives on the plain socket.
     RawPong,
-    /// Send back what arrives on the Unix socket.
+    /// Send back what arrives on the channel.
     LocalPong,
     /// Swallow what arrives on the plain socket.
     RawSink,
@@ -61,7 +61,7 @@ const JOBS: [Job; 12] = [
 pub(crate) struct Side {
     pub(crate) adapter: Adapter,
     pub(crate) raw: TcpStream,
-    pub(crate) unix: UnixStream,
+    pub(crate) channel: Channel,
     pub(crate) queue: QueuePair,
     pub(crate) memory: Region<Vec<u8>>,
     /// Where the bytes to be written come from, and those read go to.
@@ -91,7 +91,7 @@ struct Spent {
 impl Side {
     /// Lend memory to the other side, and learn what it lends.
     pub(crate) fn meet(
-        (raw, unix): (TcpStream, UnixStream),
+        (raw, channel): (TcpStream, Channel),
         adapter: &Adapter,
         queue: QueuePair,
         size: usize,
@@ -105,7 +105,7 @@ impl Side {
         Ok(Side {
             adapter: adapter.clone(),
             raw,
-            unix,
+            channel,
             queue,
             memory,
             local,
@@ -136,14 +136,14 @@ impl Side {
     pub(crate) fn send_job(&mut self, job: Job, size: usize, spin: bool) -> Outcome {
         let code = JOBS.iter().position(|it| *it == job).unwrap_or(0) as u8;
         let [a, b, c, d] = u32::try_from(size).unwrap_or(u32::MAX).to_be_bytes();
-        self.unix
+        self.channel
             .write_all(&[code, u8::from(spin), a, b, c, d])
             .map_err(system("writing to the peer"))
     }
 
     pub(crate) fn receive_job(&mut self) -> Outcome<(Job, usize, bool)> {
         let mut header = [0; 6];
-        self.unix.read_exact(&mut header).map_err(system("reading from the measuring side"))?;
+        self.channel.read_exact(&mut header).map_err(system("reading from the measuring side"))?;
         let [code, spin, a, b, c, d] = header;
         let job = JOBS.get(usize::from(code)).copied().unwrap_or(Job::Quit);
         Ok((job, u32::from_be_bytes([a, b, c, d]) as usize, spin != 0))
@@ -152,12 +152,12 @@ impl Side {
     /// Eight bytes from the peer.
     pub(crate) fn receive_number(&mut self) -> Outcome<u64> {
         let mut number = [0; 8];
-        self.unix.read_exact(&mut number).map_err(system("listening to the peer"))?;
+        self.channel.read_exact(&mut number).map_err(system("listening to the peer"))?;
         Ok(u64::from_be_bytes(number))
     }
 
     pub(crate) fn send_number(&mut self, number: u64) -> Outcome {
-        self.unix.write_all(&number.to_be_bytes()).map_err(system("telling the measuring side"))
+        self.channel.write_all(&number.to_be_bytes()).map_err(system("telling the measuring side"))
     }
 
     /// Answer [`Job::Cpu`].
@@ -202,11 +202,4 @@ impl Side {
             peer_cpu_seconds: self.spent.theirs.as_secs_f64(),
         }
     }
-}
-
-/// Processor time of this process, in all threads.
-fn cpu_time() -> Duration {
-    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    let seconds = u64::try_from(spent.tv_sec).unwrap_or(0);
-    Duration::new(seconds, u32::try_from(spent.tv_nsec).unwrap_or(0))
 }

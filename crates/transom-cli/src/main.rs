@@ -5,12 +5,15 @@
 mod adapters;
 mod captures;
 mod explain;
+#[cfg_attr(windows, path = "windows/inspect.rs")]
 mod inspect;
 mod packaging;
 mod path;
 mod quickstart;
 mod rping;
+#[cfg_attr(windows, path = "windows/run.rs")]
 mod run;
+#[cfg_attr(windows, path = "windows/watch.rs")]
 mod watch;
 
 use std::process::ExitCode;

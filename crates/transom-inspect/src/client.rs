@@ -1,13 +1,9 @@
 //! Asking processes.
 
 use std::io::{self, BufRead, BufReader, Read};
-use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::time::Duration;
 
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
-
-use crate::folder::user;
+use crate::socket::{Stream, connect};
 use crate::{Folder, Process, Record, VERSION};
 
 /// A process that says nothing for so long does not answer: it may be stopped.
@@ -126,7 +122,7 @@ pub fn ask(pid: u32) -> Result<Answer, AskError> {
 }
 
 /// The answer that comes through one socket.
-fn answer(stream: UnixStream) -> Result<Answer, AskError> {
+fn answer(stream: Stream) -> Result<Answer, AskError> {
     let mut lines = Lines::of(stream);
     let process = lines.process()?;
     let mut records = vec![Record::Process(process.clone())];
@@ -165,11 +161,11 @@ impl Answer {
 
 /// Connections to the sockets of such processes. A socket without a listener is removed: a name is
 /// never used twice, so no later process has it.
-fn open_sockets(wanted: impl Fn(u32) -> bool) -> Vec<(u32, Result<UnixStream, AskError>)> {
+fn open_sockets(wanted: impl Fn(u32) -> bool) -> Vec<(u32, Result<Stream, AskError>)> {
     let sockets = Folder::existing().into_iter().flat_map(|folder| folder.sockets());
     let mut open = Vec::new();
     for (pid, path) in sockets.filter(|(pid, _)| wanted(*pid)) {
-        match connect(&path) {
+        match connect(&path, PATIENCE) {
             Ok(Some(stream)) => open.push((pid, Ok(stream))),
             Ok(None) => {}
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
@@ -183,28 +179,14 @@ fn open_sockets(wanted: impl Fn(u32) -> bool) -> Vec<(u32, Result<UnixStream, As
     open
 }
 
-/// `None` if another user listens there. Never waits for the process.
-fn connect(path: &Path) -> io::Result<Option<UnixStream>> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
-    if sockopt::socket_peercred(&socket)?.uid.as_raw() != user() {
-        return Ok(None);
-    }
-    let stream = UnixStream::from(socket);
-    stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    Ok(Some(stream))
-}
-
 /// An answer, as it comes.
 struct Lines {
-    from: BufReader<UnixStream>,
+    from: BufReader<Stream>,
     text: String,
 }
 
 impl Lines {
-    fn of(stream: UnixStream) -> Lines {
+    fn of(stream: Stream) -> Lines {
         Lines { from: BufReader::new(stream), text: String::new() }
     }
 

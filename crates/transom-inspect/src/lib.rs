@@ -4,13 +4,18 @@
 //! client that connects gets [`Record`]s, one JSON object on each line, and the end of the
 //! connection; the process reads nothing. [`processes`] and [`ask`] are the other side. The engine
 //! fills the records in; this crate knows no engine.
+//!
+//! Under Windows no process has such a socket yet: [`Folder::of_user`] refuses, and nothing is found.
 
 #![forbid(unsafe_code)]
 
 mod client;
+#[cfg_attr(windows, path = "windows/folder.rs")]
 mod folder;
 mod metrics;
 mod records;
+#[cfg_attr(windows, path = "windows/socket.rs")]
+mod socket;
 
 pub use client::{Answer, AskError, Found, ask, processes};
 pub use folder::{Folder, FolderError, SOCKET};

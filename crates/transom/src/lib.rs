@@ -182,6 +182,9 @@ mod error;
 mod explain;
 mod grant;
 #[expect(unsafe_code, reason = "maps files")]
+#[cfg_attr(windows, path = "windows/map.rs")]
+mod map;
+#[expect(unsafe_code, reason = "lends mapped files")]
 mod mapped;
 mod names;
 mod posted;

@@ -3,8 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
-
+use crate::map::{map, unmap};
 use crate::{Buffer, Error, ErrorKind, Result};
 
 /// A file mapped read-only, to be lent without reading it first.
@@ -53,11 +52,8 @@ impl MappedFile {
             return Err(Error::caller(ErrorKind::Invalid, asked(), "the file is empty")
                 .accepted("a file of at least one byte"));
         }
-        // SAFETY: a fresh mapping at an address of the kernel's choice disturbs nothing.
-        let start =
-            unsafe { mmap(std::ptr::null_mut(), len, ProtFlags::READ, MapFlags::SHARED, &file, 0) }
-                .map_err(|error| Error::system(asked(), error))?;
-        Ok(MappedFile { map: Map { start: start.cast(), len, path: path.to_owned() } })
+        let start = map(&file, len).map_err(|error| Error::system(asked(), error))?;
+        Ok(MappedFile { map: Map { start, len, path: path.to_owned() } })
     }
 
     /// How many bytes were mapped.
@@ -99,8 +95,8 @@ unsafe impl Buffer for MappedFile {
 impl Drop for Map {
     fn drop(&mut self) {
         // SAFETY: the range is ours, no reference into it exists, and a registration of it has
-        // ended (`Buffer::put_together`). There is nothing to be done about a failure.
-        let _ = unsafe { munmap(self.start.cast(), self.len) };
+        // ended (`Buffer::put_together`).
+        unsafe { unmap(self.start, self.len) };
     }
 }
 

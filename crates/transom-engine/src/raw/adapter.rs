@@ -136,6 +136,12 @@ impl Adapter {
         })?;
         let shared =
             Shared::start(options, memory, watch, capture).map_err(failed("start an adapter"))?;
+        begin_ledger(&shared).map_err(|why| {
+            shared.stop();
+            let asked = "its grants cannot be looked at, as TRANSOM_LEDGER or its options ask";
+            let detail = format!("open an adapter at {address}: {asked}: {why}");
+            Error::system(Status::InsufficientResources, detail)
+        })?;
         if inspect {
             begin_inspection(&shared, address).map_err(|why| {
                 shared.stop();
@@ -144,7 +150,6 @@ impl Adapter {
                 Error::system(Status::InsufficientResources, detail)
             })?;
         }
-        begin_ledger(&shared);
         Ok(Adapter(Arc::new(Owner { shared, address, domains: AtomicU32::new(0) })))
     }
 

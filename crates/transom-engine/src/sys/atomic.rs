@@ -29,12 +29,12 @@ pub(super) mod machine {
     // rdi = word, rsi = operand, rdx = where the word's old value goes (ours, never gone); of the swap
     // rcx = the value to compare with. Returns 0, or 1 after a fault, which resumes at the end.
     std::arch::global_asm!(
-        ".pushsection .text.transom_atomic,\"ax\",@progbits",
-        ".hidden __transom_atomic_0_1_add",
+        text_section!("transom_atomic"),
+        hidden!("__transom_atomic_0_1_add"),
         ".globl __transom_atomic_0_1_add",
-        ".hidden __transom_atomic_0_1_swap",
+        hidden!("__transom_atomic_0_1_swap"),
         ".globl __transom_atomic_0_1_swap",
-        ".hidden __transom_atomic_0_1_fault",
+        hidden!("__transom_atomic_0_1_fault"),
         ".globl __transom_atomic_0_1_fault",
         ".p2align 5",
         "__transom_atomic_0_1_add:",

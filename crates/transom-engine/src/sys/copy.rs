@@ -88,14 +88,14 @@ pub(super) mod machine {
     // the end. Plain 16-byte stores in order, because x86 keeps their order (SDM 3A 8.2.2), while
     // the stores of one `rep movsb` may pass each other (8.2.4); what follows it does not.
     std::arch::global_asm!(
-        ".pushsection .text.transom_copy,\"ax\",@progbits",
-        ".hidden __transom_copy_0_1",
+        text_section!("transom_copy"),
+        hidden!("__transom_copy_0_1"),
         ".globl __transom_copy_0_1",
-        ".hidden __transom_copy_0_1_fast",
+        hidden!("__transom_copy_0_1_fast"),
         ".globl __transom_copy_0_1_fast",
-        ".hidden __transom_copy_0_1_exact",
+        hidden!("__transom_copy_0_1_exact"),
         ".globl __transom_copy_0_1_exact",
-        ".hidden __transom_copy_0_1_end",
+        hidden!("__transom_copy_0_1_end"),
         ".globl __transom_copy_0_1_end",
         ".p2align 5",
         "__transom_copy_0_1:",

@@ -36,7 +36,11 @@ extern "C" fn hook(status: c_int, _: *mut c_void) {
 
 /// Have a function called when the process exits, behind those that are registered later. Of each part
 /// only the first one is, once.
-pub(crate) fn add_exit_hook(part: AtExit, function: ExitHook) {
+///
+/// # Errors
+/// Why the system cannot do this; none here.
+#[allow(clippy::unnecessary_wraps, reason = "another system has no such calls")]
+pub(crate) fn add_exit_hook(part: AtExit, function: ExitHook) -> Result<(), &'static str> {
     static REGISTER: Once = Once::new();
     let _ = HOOKS[part as usize].set(function);
     REGISTER.call_once(|| {
@@ -44,6 +48,7 @@ pub(crate) fn add_exit_hook(part: AtExit, function: ExitHook) {
         // The argument is not used.
         unsafe { register_exit(hook, std::ptr::null_mut()) };
     });
+    Ok(())
 }
 
 /// Return addresses of the calling functions, the nearest first.

@@ -81,6 +81,7 @@ pub fn fetch_ahead(line: usize) {
 
 /// The same, for a line that is going to be written: it is taken from whichever processor has it.
 #[inline]
+#[cfg_attr(windows, allow(dead_code, reason = "only rings ask for it"))]
 pub(super) fn fetch_to_write(line: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: the instruction is a hint, whatever the address; processors without it do nothing.

@@ -3,21 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::OnceLock;
 
+use super::Interface;
 use super::answers::{end, maps_every_user, owner_in};
 use super::diag::{is_answered, user_of_peer};
-
-/// An address of an interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Interface {
-    /// The interface's name.
-    pub name: String,
-    /// The address.
-    pub address: IpAddr,
-    /// The interface is the loopback: this machine only.
-    pub loopback: bool,
-    /// The interface is up.
-    pub up: bool,
-}
 
 /// Every IP address of this machine.
 ///

@@ -1,7 +1,6 @@
 //! Time, randomness, threads, forks.
 
 use rustix::time::{ClockId, clock_gettime};
-use std::cell::Cell;
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,37 +13,6 @@ pub fn now() -> Time {
     let seconds = u64::try_from(t.tv_sec).unwrap_or(0);
     let nanos = u64::try_from(t.tv_nsec).unwrap_or(0);
     Time(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
-}
-
-/// Monotonic time, at most 5 microseconds ago, and usually 2: for callers that ask in every poll. A
-/// counter of the processor, which costs a quarter of the clock, shows whether this thread's last
-/// reading is as young as that.
-#[cfg(target_arch = "x86_64")]
-#[must_use]
-#[inline]
-pub fn recently() -> Time {
-    /// No processor counts slower than 1 GHz.
-    const YOUNG: u64 = 5000;
-    thread_local! {
-        static READ: Cell<(u64, Time)> = const { Cell::new((0, Time(0))) };
-    }
-    // SAFETY: every x86-64 processor has the instruction; it reads a register.
-    let ticks = unsafe { std::arch::x86_64::_rdtsc() };
-    let (then, time) = READ.get();
-    // A counter that went backwards, on another processor, makes this difference large.
-    if ticks.wrapping_sub(then) < YOUNG {
-        return time;
-    }
-    let time = now();
-    READ.set((ticks, time));
-    time
-}
-
-/// Monotonic time.
-#[cfg(not(target_arch = "x86_64"))]
-#[must_use]
-pub fn recently() -> Time {
-    now()
 }
 
 /// CPU time that this process has used, in all threads.

@@ -1,56 +1,12 @@
 //! Tests of the copy, the page check and the sockets, on the real system.
 
+use super::vanishing::{PAGE, Pages, WAYS};
 use super::*;
-use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use transom_wire::Atomic;
 
-const PAGE: usize = 4096;
-
-/// Two pages, of which the second one is taken away in some manner.
-struct Pages {
-    base: *mut u8,
-}
-
-impl Pages {
-    fn new() -> Pages {
-        let rw = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a fresh private mapping.
-        let base = unsafe { mmap_anonymous(std::ptr::null_mut(), 2 * PAGE, rw, MapFlags::PRIVATE) };
-        Pages { base: base.unwrap().cast() }
-    }
-    fn of_file(length: u64) -> (Pages, rustix::fd::OwnedFd) {
-        let file = rustix::fs::memfd_create("transom", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
-        rustix::fs::ftruncate(&file, length).unwrap();
-        let rw = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a fresh mapping.
-        let base = unsafe {
-            mmap(std::ptr::null_mut(), 2 * PAGE, rw, MapFlags::SHARED, &file, 0).unwrap()
-        };
-        (Pages { base: base.cast() }, file)
-    }
-    fn at(&self, offset: usize) -> u64 {
-        self.base as u64 + offset as u64
-    }
-    fn unmap_second(&self) {
-        // SAFETY: the second page is ours and no reference to it exists.
-        unsafe { munmap(self.base.wrapping_add(PAGE).cast(), PAGE).unwrap() };
-    }
-    fn protect_second(&self, to: MprotectFlags) {
-        // SAFETY: as above.
-        unsafe { mprotect(self.base.wrapping_add(PAGE).cast(), PAGE, to).unwrap() };
-    }
-}
-
-impl Drop for Pages {
-    fn drop(&mut self) {
-        // SAFETY: ours; unmapping a hole is not an error.
-        unsafe { munmap(self.base.cast(), 2 * PAGE).unwrap() };
-    }
-}
-
-fn put(host: u64, bytes: &[u8]) -> Result<(), Fault> {
+pub(super) fn put(host: u64, bytes: &[u8]) -> Result<(), Fault> {
     // SAFETY: every test passes its own pages, mapped or vanished.
     unsafe { copy_in(host, bytes) }
 }
@@ -80,15 +36,8 @@ fn copies_every_length_at_every_alignment_and_nothing_beside() {
 /// Rule 8: whatever took the page away, the process lives and the report is exact to the byte.
 #[test]
 fn a_fault_reports_the_exact_bytes_placed() {
-    type Vanish = fn(&Pages, Option<&rustix::fd::OwnedFd>);
-    let ways: [(&str, Vanish); 3] = [
-        ("munmap", |p, _| p.unmap_second()),
-        ("mprotect", |p, _| p.protect_second(MprotectFlags::empty())),
-        ("truncation", |_, f| rustix::fs::ftruncate(f.unwrap(), PAGE as u64).unwrap()),
-    ];
-    for (name, vanish) in ways {
-        let (pages, file) = Pages::of_file(2 * PAGE as u64);
-        vanish(&pages, Some(&file));
+    for (name, vanish) in WAYS {
+        let pages = vanish();
         for before in (0..130).chain([1000, PAGE]) {
             for after in [1, 2, 3, 7, 8, 9, 63, 64, 65, 1000] {
                 let at = pages.at(PAGE - before);
@@ -109,7 +58,7 @@ fn a_fault_reports_the_exact_bytes_placed() {
 #[test]
 fn a_read_only_page_can_be_read_and_not_written() {
     let pages = Pages::new();
-    pages.protect_second(MprotectFlags::READ);
+    pages.protect_second(true);
     assert_eq!(put(pages.at(PAGE - 3), &[1; 10]), Err(Fault { placed: 3 }));
     assert_eq!(get(pages.at(PAGE - 3), 4).unwrap(), [1, 1, 1, 0]);
 }
@@ -149,81 +98,6 @@ fn the_last_word_becomes_visible_after_all_others() {
     });
 }
 
-/// Run this very test again in a process of its own, because signal handlers are the process's.
-/// `None`: this is that process.
-fn in_a_process(test: &str) -> Option<std::process::ExitStatus> {
-    if std::env::var_os("TRANSOM_TEST_CHILD").is_some() {
-        return None;
-    }
-    let name = format!("sys::tests::{test}");
-    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", &name]).env("TRANSOM_TEST_CHILD", "1");
-    Some(child.output().unwrap().status)
-}
-
-/// Faults that are not ours go to the handler installed before.
-#[test]
-fn foreign_faults_reach_the_previous_handler() {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    static SEEN: AtomicUsize = AtomicUsize::new(0);
-    extern "C" fn theirs(_: i32) {
-        SEEN.fetch_add(1, Ordering::Relaxed);
-    }
-    if let Some(status) = in_a_process("foreign_faults_reach_the_previous_handler") {
-        assert!(status.success(), "{status}");
-        return;
-    }
-    // A program that installs its own handler after ours: we go on top at the next registration.
-    // SAFETY: a complete action whose handler only counts; raise is a plain call.
-    unsafe {
-        recheck_fault_handler();
-        let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = theirs as *const () as usize;
-        libc::sigaction(libc::SIGBUS, &raw const action, std::ptr::null_mut());
-        recheck_fault_handler();
-        libc::raise(libc::SIGBUS);
-    }
-    assert_eq!(SEEN.load(Ordering::Relaxed), 1);
-    let (pages, _file) = Pages::of_file(PAGE as u64);
-    assert_eq!(put(pages.at(PAGE - 1), &[1; 2]), Err(Fault { placed: 1 }));
-    assert_eq!(SEEN.load(Ordering::Relaxed), 1, "our own fault was none of their business");
-}
-
-/// A program that dereferences a wild pointer still dies of it.
-#[test]
-fn a_crash_of_the_program_is_still_a_crash() {
-    use std::os::unix::process::ExitStatusExt;
-    if let Some(status) = in_a_process("a_crash_of_the_program_is_still_a_crash") {
-        assert_eq!(status.signal(), Some(libc::SIGSEGV));
-        return;
-    }
-    assert!(put(0, &[1]).is_err());
-    // SAFETY: deliberately not: address 16 is never mapped, and the process dies here.
-    unsafe { std::ptr::without_provenance_mut::<u8>(16).write_volatile(1) };
-}
-
-/// ND2 R9, by the kernel's query and by the text of the maps file alike.
-#[test]
-fn ranges_without_the_needed_memory_are_refused() {
-    type Check = fn(u64, u64, bool) -> Result<(), PageError>;
-    let checks: [Check; 2] =
-        [check_pages, |at, length, write| super::pages::check_by_text([(at, length)], write)];
-    for check in checks {
-        let pages = Pages::new();
-        let (at, second) = (pages.at(0), pages.at(PAGE));
-        assert_eq!(check(at, 2 * PAGE as u64, true), Ok(()));
-        pages.protect_second(MprotectFlags::READ);
-        assert_eq!(check(at, 2 * PAGE as u64, false), Ok(()));
-        assert_eq!(check(at, PAGE as u64, true), Ok(()));
-        assert_eq!(check(at, PAGE as u64 + 1, true), Err(PageError::ReadOnly { at: second }));
-        pages.protect_second(MprotectFlags::empty());
-        assert_eq!(check(second, 1, false), Err(PageError::NoAccess { at: second }));
-        pages.unmap_second();
-        assert_eq!(check(at, PAGE as u64 + 1, false), Err(PageError::Hole { at: second }));
-        assert_eq!(check(u64::MAX - 10, 100, false), Err(PageError::Hole { at: u64::MAX - 10 }));
-    }
-}
-
 fn loopback() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, 0).into()
 }
@@ -232,7 +106,7 @@ fn options() -> Options {
     Options { silence: Duration::from_secs(10), congestion: Some("cubic".into()) }
 }
 
-fn pair() -> (Stream, Stream, SocketAddr, SocketAddr) {
+pub(super) fn pair() -> (Stream, Stream, SocketAddr, SocketAddr) {
     let listener = Listener::bind(loopback(), false).unwrap();
     listener.listen(16).unwrap();
     let at = listener.address().unwrap();
@@ -262,8 +136,6 @@ fn a_stream_carries_bytes_and_an_end() {
     assert_eq!(&into[..8], b"headbody");
     poll_any(&[(passive.fd(), false)], &quiet, None).unwrap();
     assert_eq!(passive.receive(&mut into), Ok(0));
-    assert!(active.segment_size().unwrap() > 500);
-    assert_eq!(active.congestion().as_deref(), Some("cubic"));
 }
 
 /// Rule 8: memory that is gone is a fault, not a signal; a prefix counts as sent.
@@ -275,26 +147,6 @@ fn sending_memory_that_is_gone_faults() {
     // SAFETY: our own pages, of which one has vanished.
     let sent = unsafe { active.send_many(&[Bytes::host(pages.at(PAGE), 8)]) };
     assert_eq!(sent, Err(IoError::Fault));
-}
-
-/// A descriptor that other code closed is a dead link, not a panic.
-#[test]
-fn a_closed_descriptor_is_an_error() {
-    use rustix::fd::AsRawFd;
-    let bell = Doorbell::new().unwrap();
-    let fd = Fd::from(rustix::fs::memfd_create("x", rustix::fs::MemfdFlags::CLOEXEC).unwrap());
-    // A number that nothing else of this process uses, so that closing it harms no other test.
-    // SAFETY: duplicates a descriptor of ours to a number far above any other, then closes that.
-    let far = unsafe {
-        let far = libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 900);
-        libc::close(far);
-        <rustix::fd::OwnedFd as rustix::fd::FromRawFd>::from_raw_fd(far)
-    };
-    let closed = Fd::from(far);
-    assert!(rustix::io::write(&closed, b"x").is_err());
-    bell.ring();
-    poll_any(&[(&closed, false)], &bell, None).unwrap();
-    drop(closed);
 }
 
 #[test]
@@ -311,10 +163,10 @@ fn a_port_without_a_listener_refuses() {
     assert_eq!(stream.connected(), Err(IoError::Refused));
 }
 
-/// By the kernel's word about one socket, and by its table of all of them.
+/// Whichever way the system is asked.
 #[test]
 fn a_loopback_peer_of_our_user_is_recognised() {
-    for is_ours in [peer_is_same_user, super::identity::is_in_the_table] {
+    for is_ours in own_tests::ways_to_know_a_peer() {
         let listener = Listener::bind(loopback(), false).unwrap();
         listener.listen(16).unwrap();
         let at = listener.address().unwrap();
@@ -392,16 +244,14 @@ fn v95_an_atomic_changes_its_word_and_nothing_beside() {
 /// not even by a comparison that fails.
 #[test]
 fn v95_an_atomic_on_pages_that_are_gone_changes_nothing() {
-    type Vanish = fn(&Pages, Option<&rustix::fd::OwnedFd>);
-    let ways: [(&str, Vanish); 4] = [
-        ("munmap", |p, _| p.unmap_second()),
-        ("mprotect", |p, _| p.protect_second(MprotectFlags::empty())),
-        ("read-only", |p, _| p.protect_second(MprotectFlags::READ)),
-        ("truncation", |_, f| rustix::fs::ftruncate(f.unwrap(), PAGE as u64).unwrap()),
-    ];
+    let read_only = || {
+        let pages = Pages::new();
+        pages.protect_second(true);
+        pages
+    };
+    let ways = WAYS.iter().copied().chain([("read-only", read_only as fn() -> Pages)]);
     for (name, vanish) in ways {
-        let (pages, file) = Pages::of_file(2 * PAGE as u64);
-        vanish(&pages, Some(&file));
+        let pages = vanish();
         for operation in [Atomic::FetchAdd { add: 1 }, Atomic::CompareSwap { compare: 7, swap: 8 }]
         {
             assert_eq!(change(pages.at(PAGE), operation), Err(atomic::Vanished), "{name}");
@@ -466,6 +316,7 @@ fn free(at: SocketAddr) -> bool {
 /// A port is reserved before a listener has it and after, beside connections from it, and until it
 /// is given back; a connection to it is refused.
 #[test]
+#[cfg_attr(windows, ignore = "no port is reserved on this system")]
 fn a_reserved_port_is_its_holders() {
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let [first, second] = [(); 2].map(|()| std::net::TcpListener::bind(any).unwrap());

@@ -66,8 +66,8 @@ pub(crate) fn begin(options: &CaptureOptions) -> Result<Arc<Capture>, String> {
     let generation = sys::fork_generation();
     let mut slot = lock_slot(generation);
     if slot.as_ref().is_none_or(|captures| captures.generation != generation) {
+        sys::add_exit_hook(AtExit::Captures, finish_all)?;
         *slot = Some(Captures { generation, all: Vec::new() });
-        sys::add_exit_hook(AtExit::Captures, finish_all);
     }
     let Some(captures) = slot.as_mut() else { return Err(String::new()) };
     if let Some(capture) = captures.all.iter().find(|capture| capture.options.file == options.file)

@@ -55,9 +55,12 @@ fn books() -> MutexGuard<'static, Option<Books>> {
 }
 
 /// The grants of an adapter are looked at from now on, and printed when the process exits.
-pub(crate) fn begin(shared: &Arc<Shared>) {
-    let Some(wanted) = shared.options.ledger else { return };
-    sys::add_exit_hook(AtExit::Ledger, at_exit);
+///
+/// # Errors
+/// Why that is impossible.
+pub(crate) fn begin(shared: &Arc<Shared>) -> Result<(), &'static str> {
+    let Some(wanted) = shared.options.ledger else { return Ok(()) };
+    sys::add_exit_hook(AtExit::Ledger, at_exit)?;
     let mut books = books();
     let books = books.get_or_insert_with(|| Books {
         generation: sys::fork_generation(),
@@ -70,6 +73,7 @@ pub(crate) fn begin(shared: &Arc<Shared>) {
     books.wanted.strict |= wanted.strict;
     books.wanted.backtrace |= wanted.backtrace;
     books.adapters.push(Arc::downgrade(shared));
+    Ok(())
 }
 
 /// An adapter ends: what is open now was never closed by its program.

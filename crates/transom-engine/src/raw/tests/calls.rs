@@ -7,8 +7,6 @@ use std::time::Duration;
 use transom_memory::{Rights, Segment};
 
 use super::harness::*;
-use super::processes::listening;
-use super::rings::until;
 use super::waiters::occupied;
 use crate::driver::Notifications;
 use crate::raw::{FastRegistration, Options, Path, QueuePairOptions, Sink};

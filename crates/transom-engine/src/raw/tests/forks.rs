@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::harness::*;
-use super::processes::{accepted, connected_with, listening, parent};
+use super::processes::{accepted, connected_with, parent};
 use crate::raw::{CaptureOptions, Options, Path, Sink};
 use crate::tables::{ConnectorState, QueuePairState};
 use crate::{Operation, Status};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use transom_memory::Rights;
 
 use super::harness::*;
-use super::processes::{accepted, child_of, connected_with, listening, parent};
+use super::processes::{accepted, child_of, connected_with, parent};
 use super::users::{become_another_user, is_root};
 use crate::raw::{GuessLimit, Options, Path};
 use crate::{CompletionKind, Operation, Status};

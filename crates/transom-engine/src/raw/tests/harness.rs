@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use transom_memory::{Rights, Segment, Token};
 use transom_wire::ReadLimits;
@@ -212,4 +212,18 @@ pub(crate) fn join_at(active: &End, passive: &End, listener: &Listener) {
     assert_eq!(active.connector.private_data().unwrap(), b"welcome");
     active.connector.complete_connect().unwrap();
     assert_eq!(accepted.wait(), Status::Success);
+}
+
+pub(super) fn listening(end: &End) -> Listener {
+    let listener = end.adapter.listener(loopback()).unwrap();
+    listener.listen(0).unwrap();
+    listener
+}
+
+pub(super) fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !so() {
+        assert!(begin.elapsed() < PATIENCE, "{what}");
+        std::thread::yield_now();
+    }
 }

@@ -307,6 +307,7 @@ fn garbage_ends_only_its_own_connection() {
 /// Read of no bytes that follows it, as siw does at the end of a session. Its TCP has taken the
 /// Write, which has succeeded.
 #[test]
+#[cfg_attr(windows, ignore = "this system does not say what the peer's TCP has taken")]
 fn a_write_that_a_plain_peer_has_taken_succeeds_when_the_peer_leaves() {
     fn take(stream: &mut TcpStream, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];

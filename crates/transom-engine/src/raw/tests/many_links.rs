@@ -5,7 +5,6 @@ use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use super::harness::*;
-use super::rings::until;
 use crate::driver::Link;
 use crate::raw::{CompletionQueue, Options, QueuePairOptions, Trace};
 use crate::trace::What;

@@ -2,25 +2,39 @@
 
 mod busy;
 mod calls;
-mod datagrams;
 mod fairness;
-mod forks;
-mod guesses;
 mod harness;
 mod hostile;
 mod many_links;
 mod memory;
 mod namespace;
-mod port_map;
-mod processes;
-mod removal;
-mod rings;
-mod shared_memory;
 mod short;
-mod silence;
 mod traffic;
-mod upgrade;
-mod users;
-mod vanishing;
 mod verbs;
 mod waiters;
+
+// Forks, signals, shared memory, datagrams, network namespaces.
+#[cfg(not(windows))]
+mod datagrams;
+#[cfg(not(windows))]
+mod forks;
+#[cfg(not(windows))]
+mod guesses;
+#[cfg(not(windows))]
+mod port_map;
+#[cfg(not(windows))]
+mod processes;
+#[cfg(not(windows))]
+mod removal;
+#[cfg(not(windows))]
+mod rings;
+#[cfg(not(windows))]
+mod shared_memory;
+#[cfg(not(windows))]
+mod silence;
+#[cfg(not(windows))]
+mod upgrade;
+#[cfg(not(windows))]
+mod users;
+#[cfg(not(windows))]
+mod vanishing;

@@ -7,6 +7,7 @@ use std::process::Command;
 pub(super) const OURS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 203, 8, 1));
 pub(super) const PEERS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 203, 9, 1));
 
+#[cfg_attr(windows, allow(dead_code, reason = "what would have these interfaces is refused"))]
 pub(super) fn ip(arguments: &str) -> Result<(), String> {
     let output = Command::new("ip").args(arguments.split(' ')).output();
     let output = output.map_err(|e| format!("ip: {e}"))?;
@@ -14,6 +15,12 @@ pub(super) fn ip(arguments: &str) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(format!("ip {arguments}: {complaint}")) }
 }
 
+#[cfg(windows)]
+fn set_up() -> Result<(), String> {
+    Err("this system has no network namespaces".to_owned())
+}
+
+#[cfg(not(windows))]
 fn set_up() -> Result<(), String> {
     // SAFETY: other threads keep the namespace that they have, and nothing else is taken apart.
     if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {

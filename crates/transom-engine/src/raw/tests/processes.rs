@@ -52,12 +52,6 @@ pub(super) fn alone(test: &str) -> bool {
     false
 }
 
-pub(super) fn listening(end: &End) -> Listener {
-    let listener = end.adapter.listener(loopback()).unwrap();
-    listener.listen(0).unwrap();
-    listener
-}
-
 /// The child's connection to its parent.
 fn connected(at: SocketAddr) -> End {
     connected_with(at, &Options::from_env())

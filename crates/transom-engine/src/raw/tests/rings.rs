@@ -8,7 +8,7 @@ use std::time::Instant;
 use transom_memory::{Rights, Token};
 
 use super::harness::*;
-use super::processes::{accepted, alone, child_of, connected_with, listening, parent};
+use super::processes::{accepted, alone, child_of, connected_with, parent};
 use crate::dialect::Dialect;
 use crate::raw::{Options, Path, PathReason};
 use crate::sys::hit;
@@ -353,12 +353,4 @@ pub(super) fn read_note(note: &Buffer) -> (Token, u64) {
     let bytes = note.bytes();
     let word = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap());
     (Token(word(0) as u32), word(8))
-}
-
-pub(super) fn until(what: &str, mut so: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !so() {
-        assert!(begin.elapsed() < PATIENCE, "{what}");
-        std::thread::yield_now();
-    }
 }

@@ -6,8 +6,8 @@ use std::time::Instant;
 use transom_memory::{Rights, Token};
 
 use super::harness::*;
-use super::processes::{accepted, alone, child_of, connected_with, listening, parent};
-use super::rings::{process, read_note, until};
+use super::processes::{accepted, alone, child_of, connected_with, parent};
+use super::rings::{process, read_note};
 use crate::raw::{Options, SharedMemory};
 use crate::sys::hit;
 use crate::sys::host::hook;

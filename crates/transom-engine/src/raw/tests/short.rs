@@ -3,7 +3,6 @@
 use transom_memory::{Purpose, Rights, Token};
 
 use super::harness::*;
-use super::rings::until;
 use crate::raw::{Options, Path};
 use crate::{CompletionKind, Data, Flags, Operation, Request, Sge, Status};
 

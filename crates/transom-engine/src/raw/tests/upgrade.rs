@@ -11,8 +11,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 
 use super::harness::*;
-use super::processes::{alone, child_of, connected_with, listening, parent};
-use super::rings::until;
+use super::processes::{alone, child_of, connected_with, parent};
 use crate::Status;
 use crate::raw::{Options, Path, PathReason};
 use crate::sys::{Local, LocalListener, Region, hit};

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use transom_memory::Rights;
 
 use super::harness::*;
-use super::processes::{accepted, child_of, connected_with, end_with_parent, listening, parent};
+use super::processes::{accepted, child_of, connected_with, end_with_parent, parent};
 use crate::raw::{Explain, Options, Path, PathReason};
 use crate::sys::LocalListener;
 use crate::{CompletionKind, DenialCause, Operation, Status};

@@ -14,7 +14,6 @@ use transom_memory::{QueuePairId, Rights};
 
 use super::harness::*;
 use super::namespace::{OURS, PEERS, with_addresses};
-use super::rings::until;
 use crate::dialect::VERBS;
 use crate::raw::{Adapter, Connector, EventSink, Listener, Options, QueuePairOptions};
 use crate::tables::ConnectorState;

@@ -1,0 +1,113 @@
+//! Tests of what only this system has: signals, the maps file, descriptors, tables of sockets.
+
+use super::tests::{pair, put};
+use super::vanishing::{PAGE, Pages};
+use super::*;
+use std::net::SocketAddr;
+
+/// By the kernel's word about one socket, and by its table of all of them.
+pub(super) fn ways_to_know_a_peer() -> Vec<fn(SocketAddr, SocketAddr) -> bool> {
+    vec![peer_is_same_user, super::identity::is_in_the_table]
+}
+
+#[test]
+fn a_stream_knows_its_segments_and_its_congestion_control() {
+    let (active, ..) = pair();
+    assert!(active.segment_size().unwrap() > 500);
+    assert_eq!(active.congestion().as_deref(), Some("cubic"));
+}
+
+/// Run this very test again in a process of its own, because signal handlers are the process's.
+/// `None`: this is that process.
+fn in_a_process(test: &str) -> Option<std::process::ExitStatus> {
+    if std::env::var_os("TRANSOM_TEST_CHILD").is_some() {
+        return None;
+    }
+    let name = format!("sys::own_tests::{test}");
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", &name]).env("TRANSOM_TEST_CHILD", "1");
+    Some(child.output().unwrap().status)
+}
+
+/// Faults that are not ours go to the handler installed before.
+#[test]
+fn foreign_faults_reach_the_previous_handler() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    static SEEN: AtomicUsize = AtomicUsize::new(0);
+    extern "C" fn theirs(_: i32) {
+        SEEN.fetch_add(1, Ordering::Relaxed);
+    }
+    if let Some(status) = in_a_process("foreign_faults_reach_the_previous_handler") {
+        assert!(status.success(), "{status}");
+        return;
+    }
+    // A program that installs its own handler after ours: we go on top at the next registration.
+    // SAFETY: a complete action whose handler only counts; raise is a plain call.
+    unsafe {
+        recheck_fault_handler();
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = theirs as *const () as usize;
+        libc::sigaction(libc::SIGBUS, &raw const action, std::ptr::null_mut());
+        recheck_fault_handler();
+        libc::raise(libc::SIGBUS);
+    }
+    assert_eq!(SEEN.load(Ordering::Relaxed), 1);
+    let pages = Pages::of_file(PAGE as u64);
+    assert_eq!(put(pages.at(PAGE - 1), &[1; 2]), Err(Fault { placed: 1 }));
+    assert_eq!(SEEN.load(Ordering::Relaxed), 1, "our own fault was none of their business");
+}
+
+/// A program that dereferences a wild pointer still dies of it.
+#[test]
+fn a_crash_of_the_program_is_still_a_crash() {
+    use std::os::unix::process::ExitStatusExt;
+    if let Some(status) = in_a_process("a_crash_of_the_program_is_still_a_crash") {
+        assert_eq!(status.signal(), Some(libc::SIGSEGV));
+        return;
+    }
+    assert!(put(0, &[1]).is_err());
+    // SAFETY: deliberately not: address 16 is never mapped, and the process dies here.
+    unsafe { std::ptr::without_provenance_mut::<u8>(16).write_volatile(1) };
+}
+
+/// ND2 R9, by the kernel's query and by the text of the maps file alike.
+#[test]
+fn ranges_without_the_needed_memory_are_refused() {
+    type Check = fn(u64, u64, bool) -> Result<(), PageError>;
+    let checks: [Check; 2] =
+        [check_pages, |at, length, write| super::pages::check_by_text([(at, length)], write)];
+    for check in checks {
+        let pages = Pages::new();
+        let (at, second) = (pages.at(0), pages.at(PAGE));
+        assert_eq!(check(at, 2 * PAGE as u64, true), Ok(()));
+        pages.protect_second(true);
+        assert_eq!(check(at, 2 * PAGE as u64, false), Ok(()));
+        assert_eq!(check(at, PAGE as u64, true), Ok(()));
+        assert_eq!(check(at, PAGE as u64 + 1, true), Err(PageError::ReadOnly { at: second }));
+        pages.protect_second(false);
+        assert_eq!(check(second, 1, false), Err(PageError::NoAccess { at: second }));
+        pages.unmap_second();
+        assert_eq!(check(at, PAGE as u64 + 1, false), Err(PageError::Hole { at: second }));
+        assert_eq!(check(u64::MAX - 10, 100, false), Err(PageError::Hole { at: u64::MAX - 10 }));
+    }
+}
+
+/// A descriptor that other code closed is a dead link, not a panic.
+#[test]
+fn a_closed_descriptor_is_an_error() {
+    use rustix::fd::AsRawFd;
+    let bell = Doorbell::new().unwrap();
+    let fd = Fd::from(rustix::fs::memfd_create("x", rustix::fs::MemfdFlags::CLOEXEC).unwrap());
+    // A number that nothing else of this process uses, so that closing it harms no other test.
+    // SAFETY: duplicates a descriptor of ours to a number far above any other, then closes that.
+    let far = unsafe {
+        let far = libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 900);
+        libc::close(far);
+        <rustix::fd::OwnedFd as rustix::fd::FromRawFd>::from_raw_fd(far)
+    };
+    let closed = Fd::from(far);
+    assert!(rustix::io::write(&closed, b"x").is_err());
+    bell.ring();
+    poll_any(&[(&closed, false)], &bell, None).unwrap();
+    drop(closed);
+}
