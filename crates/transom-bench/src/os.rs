@@ -1,4 +1,4 @@
-//! What the measurements ask of the system: processors, clocks, a channel between the two processes.
+//! Questions of the measurements to the system: processors, clocks, a channel between the two processes.
 
 use std::io::Result;
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! What the measurements ask of the system: processors, clocks, a channel between the two processes.
+//! Questions of the measurements to the system: processors, clocks, a channel between the two processes.
 
 use std::io::{Error, ErrorKind, Result};
 pub(crate) use std::net::TcpStream as Channel;

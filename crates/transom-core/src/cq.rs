@@ -35,7 +35,7 @@ pub enum NotifyKind {
 /// How long a notification that has something to report may be held back (NDK 8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Moderation {
-    /// So many new completions end the wait. More than the queue holds: the interval alone does, or
+    /// The number of new completions that ends the wait. More than the queue holds: the interval alone does, or
     /// without one, as many as it holds.
     pub count: usize,
     /// The longest wait; `None`: the count alone ends it.

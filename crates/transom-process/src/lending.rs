@@ -358,7 +358,7 @@ mod tests {
     fn bytes_that_stay_away_are_missed_where_no_sink_was_lent() {
         let mut reads = Reads::default();
         assert!(!reads.on_answer(true, true), "nothing was asked");
-        assert!(reads.on_answer(false, true), "whoever else refuses that");
+        assert!(reads.on_answer(false, true), "the core refuses that");
         for lent in [true, false, true] {
             reads.asked(lent);
         }

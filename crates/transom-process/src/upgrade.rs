@@ -154,7 +154,7 @@ impl PeerUser {
         }
     }
 
-    /// Whether shared regions may be mapped by this user's process, and this user's by this one: whoever
+    /// Whether shared regions may be mapped by this user's process, and this user's by this one, no matter who
     /// else shares the rings.
     #[must_use]
     pub fn may_lend(self) -> bool {

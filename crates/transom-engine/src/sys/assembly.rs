@@ -1,4 +1,4 @@
-//! What the assembler is told differently for each system's object files.
+//! Directives of the assembler that differ between the systems' object files.
 
 /// The beginning of a section of machine code with this name.
 #[cfg(not(windows))]

@@ -193,7 +193,7 @@ impl Borrowed {
         unsafe { copy_across(from, to, body) }.map_err(|_| Fault)?;
         // SAFETY: the source lies in the mapping.
         unsafe { copy_out(from + body as u64, last) }.map_err(|_| Fault)?;
-        // The mark is set before the pages go: whoever has read a byte that is gone sees it.
+        // The mark is set before the pages go: a reader of a byte that is gone sees the mark.
         fence(Ordering::Acquire);
         if lending::Borrowed::is_dropped(self) {
             return Err(Fault);

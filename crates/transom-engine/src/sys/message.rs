@@ -14,9 +14,9 @@ pub struct IpFields {
 /// A message that was taken, beside its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Its bytes.
+    /// The message's bytes.
     pub length: usize,
-    /// Its sender.
+    /// The message's sender.
     pub from: SocketAddr,
     /// The address of this host that it was sent to.
     pub to: IpAddr,

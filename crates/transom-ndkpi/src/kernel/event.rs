@@ -30,7 +30,7 @@ pub struct KEvent {
     changed: Condvar,
 }
 
-/// What `ndkkernel.h` reserves.
+/// The room that `ndkkernel.h` reserves.
 const ROOM: usize = 32;
 const _: () = assert!(size_of::<KEvent>() <= ROOM && align_of::<KEvent>() <= 8);
 

@@ -20,9 +20,9 @@ pub type ConnectEvent = Box<dyn Fn(Arc<Connector>) + Send + Sync>;
 pub struct Listener {
     pub(crate) life: Arc<Life>,
     pub(crate) adapter: Arc<Adapter>,
-    /// What takes requests, from Listen to close.
+    /// The engine's listener, which takes requests from Listen to close.
     raw: Mutex<Option<raw::Listener>>,
-    /// Its port, which is in use until the last connector that it accepted is closed (NDK CN-6).
+    /// The listener's port, which is in use until the last connector that it accepted is closed (NDK CN-6).
     port: Mutex<Option<raw::ReservedPort>>,
     event: ConnectEvent,
     paused: AtomicBool,

@@ -15,7 +15,7 @@ use crate::life::Life;
 pub struct SharedEndpoint {
     pub(crate) life: Arc<Life>,
     pub(crate) adapter: Arc<Adapter>,
-    /// Its port, which is in use until the last connector on it is closed (NDK CN-6).
+    /// The endpoint's port, which is in use until the last connector on it is closed (NDK CN-6).
     port: Mutex<Option<raw::ReservedPort>>,
 }
 
@@ -32,7 +32,7 @@ impl SharedEndpoint {
         Ok(Arc::new(SharedEndpoint { life, adapter: Arc::clone(adapter), port }))
     }
 
-    /// Its port, unless it is being closed.
+    /// The endpoint's port, unless the endpoint is being closed.
     pub(crate) fn port(&self) -> Result<raw::ReservedPort, Status> {
         let open = if self.life.is_closing() { None } else { lock(&self.port).clone() };
         open.ok_or(Status::INVALID_DEVICE_STATE)

@@ -40,7 +40,7 @@ pub(crate) struct Adapter {
     _alive: Alive,
 }
 
-/// What the environment has version 1 be strict about. Neither is needed for anything to work.
+/// Rules that the environment has version 1 hold strictly. Nothing needs either of them to work.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Strict {
     /// An endpoint has one bound window at a time, as one sentence of the interface has it (ND1

@@ -32,7 +32,7 @@ pub(crate) struct Endpoint {
     pub(crate) limits: ReadLimits,
     /// Reads that it may have under way, as agreed.
     reads: AtomicU32,
-    /// It has accepted, and no message has been retrieved: not to speak yet (ND1 C-7).
+    /// The endpoint has accepted, no message has been retrieved, and so it may not speak yet (ND1 C-7).
     listens: AtomicBool,
     /// The window that was bound here last, where only one may be at a time (ND1 15.1).
     window: Mutex<Weak<Window>>,
@@ -163,7 +163,7 @@ impl Endpoint {
         self.reads.store(limits.outbound, Ordering::Relaxed);
     }
 
-    /// It accepts a connection (ND1 C-7).
+    /// The endpoint accepts a connection (ND1 C-7).
     pub(crate) fn accepts(&self) {
         self.listens.store(self.adapter.strict.speak_first, Ordering::Relaxed);
     }

@@ -31,7 +31,7 @@ impl Span {
         self.length
     }
 
-    /// What is behind the first `count` bytes.
+    /// The bytes behind the first `count`.
     pub(crate) fn behind(self, count: usize) -> Span {
         let count = count.min(self.length);
         Span { address: self.address + count, length: self.length - count }

@@ -22,7 +22,7 @@ const SPARE: u32 = 8;
 /// Completions that are taken at a time.
 const BATCH: usize = 16;
 
-/// What a program may choose before the connection begins.
+/// The choices of a program before the connection begins.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
     /// Requests and messages under way.
@@ -51,7 +51,7 @@ impl Default for Sizes {
 }
 
 impl Sizes {
-    /// What the protocol can work with.
+    /// The nearest choices that the protocol can work with.
     fn usable(self) -> Sizes {
         let depth = |asked: u32| asked.clamp(16, 8192);
         let ring = |asked: u32| asked.clamp(4096, 1 << 28).next_multiple_of(64);
@@ -65,11 +65,11 @@ impl Sizes {
     }
 }
 
-/// What the peer has said of itself.
+/// The peer's own description.
 #[derive(Clone, Copy, Debug)]
 struct Peer {
     big_endian: bool,
-    /// Its array of targets, and the place that is written next.
+    /// The peer's array of targets, and the place that is written next.
     targets: Target,
     place: u32,
     /// Places for mappings behind it.
@@ -106,14 +106,14 @@ pub(crate) struct Link {
     mapped: Vec<Mapped>,
     /// Words other than of data that are under way.
     words_under_way: u32,
-    /// What the peer has said of its end.
+    /// The directions that the peer has not ended.
     pub(crate) peer_sends: bool,
     pub(crate) peer_takes: bool,
     /// A request or receive has failed, or the peer broke the protocol.
     pub(crate) failed: Option<Errno>,
 }
 
-/// What a completion is about: the upper half of a request's context.
+/// The subject of a completion: the upper half of a request's context.
 mod about {
     pub(super) const RECEIVE: u64 = 0;
     pub(super) const BYTES: u64 = 1 << 32;
@@ -173,7 +173,7 @@ impl Link {
         })
     }
 
-    /// What this side says of itself.
+    /// This side's own description.
     pub(crate) fn introduction(&self) -> Introduction {
         let target = |buffer: &Buffer, length| Target {
             address: buffer.address(),

@@ -180,7 +180,7 @@ impl Socket {
         self.channel.fd()
     }
 
-    /// What can be read when rdma_cm has news.
+    /// The descriptor that can be read when rdma_cm has news.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.channel.descriptor()
     }

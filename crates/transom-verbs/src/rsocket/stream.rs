@@ -22,7 +22,7 @@ pub(crate) struct Outgoing {
     /// Where the next byte goes.
     at: u32,
     used: u32,
-    /// What is left of the target that is being filled.
+    /// The rest of the target that is being filled.
     target: Target,
     /// The place of the array from which the next target comes.
     place: u32,
@@ -124,7 +124,7 @@ impl Outgoing {
         self.under_way += 1;
     }
 
-    /// One has completed: `length` bytes of the ring are free again.
+    /// A Write has completed: `length` bytes of the ring are free again.
     pub(crate) fn completed(&mut self, length: u32) {
         self.under_way = self.under_way.saturating_sub(1);
         self.used = self.used.saturating_sub(length);
@@ -157,7 +157,7 @@ pub(crate) struct Incoming {
     depth: u16,
 }
 
-/// What the peer is to be told.
+/// The next announcement to the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
     /// The count of messages up to which it may send.
@@ -232,7 +232,7 @@ impl Incoming {
         }
     }
 
-    /// What is due. [`Incoming::granted`] follows if it was posted.
+    /// The announcement that is due. [`Incoming::granted`] follows if it was posted.
     pub(crate) fn grant(&self) -> Option<Grant> {
         let half = self.size / 2;
         let target = (self.read >= half).then_some((self.grant_at, half));

@@ -24,7 +24,7 @@ impl Waiter {
         let _ = write(&self.0, &1_u64.to_ne_bytes());
     }
 
-    /// What rings from now on ends the next sleep.
+    /// A notification from now on ends the next sleep.
     pub(crate) fn clear(&self) {
         let mut count = [0; 8];
         let _ = read(&self.0, &mut count);
@@ -52,7 +52,7 @@ fn timespec(duration: Duration) -> Timespec {
     Timespec { tv_sec: seconds, tv_nsec: duration.subsec_nanos().into() }
 }
 
-/// Who waits for news of a socket. Whoever has changed the socket, or taken completions that others may
+/// The waiters for news of a socket. A thread that has changed the socket, or taken completions that others may
 /// wait for, rings; a waiter enters before it looks, so that nothing is missed.
 #[derive(Debug, Default)]
 pub(crate) struct News {

@@ -80,7 +80,7 @@ impl Mapping {
     }
 }
 
-/// What a side says of itself in the private data of Connect and Accept.
+/// A side's own description in the private data of Connect and Accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Introduction {
     pub(crate) big_endian: bool,
@@ -146,10 +146,10 @@ pub(crate) fn representable(mappings: u32) -> u16 {
     unscaled(scaled(u16::try_from(mappings).unwrap_or(u16::MAX)))
 }
 
-/// What a Send says: three bits of kind, 29 of value.
+/// The word of a Send: three bits of kind, 29 of value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Word {
-    /// So many bytes lie in the buffer that is being filled.
+    /// The number of bytes in the buffer that is being filled.
     Data(u32),
     /// The count of messages of data up to which the peer may send. A new target may have come, too.
     Credits(u16),

@@ -10,7 +10,7 @@ use crate::Status;
 use crate::driver::schedule::shared::{Shared, Source};
 use crate::sys;
 
-/// What the schedule knows of a queue.
+/// The schedule's view of a queue.
 #[derive(Debug)]
 struct Waiting {
     key: u64,

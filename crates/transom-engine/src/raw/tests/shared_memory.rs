@@ -327,7 +327,7 @@ fn dropping_a_region_takes_its_pages_from_everybody() {
     until("the last one is unmapped", || maps() == 0);
 }
 
-/// So many are mapped over one connection; the others take the ring.
+/// The most that are mapped over one connection; the others take the ring.
 #[test]
 fn only_so_many_are_mapped_over_one_connection() {
     let (active, passive) = pair_with(&process());

@@ -43,7 +43,7 @@ pub(crate) fn user_of_peer(local: SocketAddr, peer: SocketAddr) -> Option<u32> {
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The answer to a question, if it comes in time. On a machine with many sockets the system takes long
-/// (Wine 8 takes seconds on any), and whoever asks holds the lock of a link: so another thread asks, and
+/// (Wine 8 takes seconds on any), and the caller holds the lock of a link: so another thread asks, and
 /// no further question is put while that one waits.
 fn in_time<T: Send + 'static>(question: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     static ASKING: AtomicBool = AtomicBool::new(false);

@@ -291,7 +291,7 @@ impl Polled {
         self.sockets.push(socket);
     }
 
-    /// What has happened on them, by their numbers.
+    /// The events of the sockets, by their numbers.
     fn poll(&mut self, millis: i32) -> BTreeMap<SOCKET, i16> {
         if self.fds.is_empty() {
             return BTreeMap::new();

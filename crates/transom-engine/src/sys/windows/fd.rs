@@ -33,7 +33,7 @@ impl From<Socket> for Fd {
 
 /// Has something to wait for.
 pub trait AsFd {
-    /// What that is.
+    /// The descriptor to wait for.
     fn as_fd(&self) -> &Fd;
 }
 

@@ -18,7 +18,7 @@ use windows_sys::Win32::Networking::WinSock::{
 use super::fd::Kind;
 use super::{Fd, IoError, Options, Progress, perturb};
 
-/// What is not built for this system.
+/// The refusal of everything that is not built for this system.
 pub(super) const UNSUPPORTED: IoError = IoError::Other(WSAEOPNOTSUPP);
 
 impl From<io::Error> for IoError {

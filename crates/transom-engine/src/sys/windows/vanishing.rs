@@ -13,7 +13,7 @@ use windows_sys::Win32::System::Memory::{
     PAGE_READWRITE, UnmapViewOfFile, VirtualAlloc, VirtualFree, VirtualProtect,
 };
 
-/// What a page is to these tests: the least that can be mapped and unmapped by itself.
+/// A page, to these tests, is the least that can be mapped and unmapped by itself.
 pub(super) const PAGE: usize = 64 * 1024;
 
 /// Two pages, of which the second one is taken away in some manner.
