@@ -96,7 +96,6 @@ fn folder() -> Option<String> {
         && about.st_mode & 0o077 == 0;
     if own {
         GOOD.store(user, Ordering::Relaxed);
-        sweep(&path);
     }
     own.then_some(path)
 }
@@ -250,23 +249,28 @@ pub(crate) fn listens(fd: c_int) {
     let Ok(marker) = sys::open(&name, flags, 0o600) else { return };
     let _ = sys::write(marker, &sys::pid().to_ne_bytes());
     sys::close(marker);
+    sweep();
 }
 
 /// Whether a process under the switch listens at this port, as far as its marker says. A marker that
 /// is wrong costs a segment that is never claimed.
 fn is_marked(port: u16) -> bool {
-    let Some(name) = marker_name(port) else { return false };
+    marker_name(port).is_some_and(|name| is_live(&name))
+}
+
+/// Whether the process of a marker lives. The marker of one that does not is taken away.
+fn is_live(marker: &CString) -> bool {
     let flags = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-    let Ok(marker) = sys::open(&name, flags, 0) else { return false };
+    let Ok(file) = sys::open(marker, flags, 0) else { return false };
     let mut pid = [0; 4];
-    let read = sys::read(marker, &mut pid);
-    sys::close(marker);
+    let read = sys::read(file, &mut pid);
+    sys::close(file);
     if read != Ok(4) {
         return false;
     }
     let lives = sys::lives(u32::from_ne_bytes(pid));
     if !lives {
-        sys::unlink(&name);
+        sys::unlink(marker);
     }
     lives
 }
@@ -527,14 +531,16 @@ static AT_EXIT: extern "C" fn() = at_exit;
 
 // --- what dead processes have left ---
 
-/// Take away segments whose connection is gone, and markers whose process is. Once in a process.
-fn sweep(path: &str) {
+/// Take away segments whose connection is gone, and markers whose process is. Once in a process that
+/// listens: one that connects has less time.
+fn sweep() {
     static DONE: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
     if !DONE.swap(std::ptr::dangling_mut(), Ordering::Relaxed).is_null() {
         return;
     }
-    let (Ok(entries), Some(namespace)) = (std::fs::read_dir(path), namespace()) else { return };
-    let ours = format!("c-{namespace:x}-");
+    let (Some(path), Some(namespace)) = (folder(), namespace()) else { return };
+    let Ok(entries) = std::fs::read_dir(&path) else { return };
+    let (ours, markers) = (format!("c-{namespace:x}-"), format!("l-{namespace:x}-"));
     for entry in entries.flatten() {
         let name = entry.file_name();
         let Some(name) = name.to_str() else { continue };
@@ -548,6 +554,8 @@ fn sweep(path: &str) {
         });
         if old && name.starts_with(&ours) && is_left(&full) {
             sys::unlink(&full);
+        } else if old && name.starts_with(&markers) {
+            is_live(&full);
         }
     }
 }

@@ -43,6 +43,15 @@ pub(crate) fn wake(session: &Session<'_>, fd: c_int, wait: &Wait, wake: Wake) {
     }
 }
 
+/// The TCP socket of this end is closed: threads of the peer's that sleep on a word look at theirs.
+pub(crate) fn closed(session: &Session<'_>) {
+    for wait in [session.for_peer_bytes(), session.for_peer_room()] {
+        if wait.wake_sleepers() {
+            sys::wake(wait.word(), i32::MAX);
+        }
+    }
+}
+
 /// Take doorbells from the TCP stream that were sent before this call.
 pub(crate) fn drain(session: &Session<'_>, fd: c_int) {
     if session.road_in() != Ok(Road::Ring) {
@@ -587,7 +596,8 @@ impl Patience {
         self.nap(held, session, fd, session.for_room(), &there)
     }
 
-    /// Sleep on the word; from time to time, see whether the peer still lives.
+    /// Sleep on the word, if the peer still lives; for a while only, because a peer that is killed wakes
+    /// nobody.
     fn nap(
         &self,
         held: &Socket,
@@ -600,12 +610,13 @@ impl Patience {
         if there() || session.has_finished() && std::ptr::eq(wait, session.for_room()) {
             return Ok(());
         }
+        // A peer that closes its socket wakes behind that, so that the close is seen here.
+        if held.look_at_tcp(fd) {
+            return Ok(());
+        }
         let left = Duration::from_nanos(self.deadline.saturating_sub(sys::now()));
         match sys::sleep_on(wait.word(), value, left.min(NAP)) {
-            Err(libc::ETIMEDOUT) => {
-                held.look_at_tcp(fd);
-                Ok(())
-            }
+            Err(libc::ETIMEDOUT) => Ok(()),
             done => done,
         }
     }

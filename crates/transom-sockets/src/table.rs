@@ -326,8 +326,21 @@ pub(crate) fn socket_of(fd: c_int) -> Option<&'static Socket> {
     Some(socket)
 }
 
-/// The descriptor is about to be closed, or to name something else.
-pub(crate) fn forget(fd: c_int) {
+/// A connection that this process has left. When this is dropped the descriptor is closed, and the peer
+/// is woken to see it.
+pub(crate) struct Left(Held);
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        if let Some(session) = self.0.session() {
+            super::stream::closed(&session);
+        }
+    }
+}
+
+/// The descriptor is about to be closed, or to name something else. The caller keeps the result until
+/// that is done.
+pub(crate) fn forget(fd: c_int) -> Option<Left> {
     match entry(fd) {
         Entry::Unknown => {}
         Entry::Plain | Entry::Fresh | Entry::Listener => set(fd, UNKNOWN),
@@ -343,9 +356,11 @@ pub(crate) fn forget(fd: c_int) {
             if socket.descriptors.fetch_sub(1, Ordering::AcqRel) == 1 {
                 offer::leave(&held, fd);
                 socket.closing.store(true, Ordering::Release);
+                return Some(Left(held));
             }
         }
     }
+    None
 }
 
 /// `to` is a new descriptor of what `from` is.
@@ -432,14 +447,11 @@ pub(crate) fn after_fork() {
     }
 }
 
-/// Forget each descriptor from `first` to `last`.
-pub(crate) fn forget_range(first: usize, last: usize) {
-    let range = known().iter().enumerate().skip(first);
-    for (fd, word) in range.take_while(|(fd, _)| *fd <= last) {
-        if word.load(Ordering::Relaxed) != UNKNOWN {
-            forget(fd as c_int);
-        }
-    }
+/// Forget each descriptor from `first` to `last`, as [`forget`] does.
+pub(crate) fn forget_range(first: usize, last: usize) -> Vec<Left> {
+    let range = known().iter().enumerate().skip(first).take_while(|(fd, _)| *fd <= last);
+    let used = range.filter(|(_, word)| word.load(Ordering::Relaxed) != UNKNOWN);
+    used.filter_map(|(fd, _)| forget(fd as c_int)).collect()
 }
 
 /// While this is held, a fork finds the table whole.

@@ -72,6 +72,21 @@ impl Wait {
         Wake::default()
     }
 
+    /// Behind a change that threads in the kernel see by themselves: whether threads sleep on the word,
+    /// which the caller has to wake. What was armed stays armed.
+    pub fn wake_sleepers(&self) -> bool {
+        fence(Ordering::SeqCst);
+        let mut value = self.0.load(Ordering::Relaxed);
+        while value & SLEEPERS != 0 {
+            let next = (value & !SLEEPERS).wrapping_add(STEP);
+            match self.0.compare_exchange_weak(value, next, Ordering::SeqCst, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => value = now,
+            }
+        }
+        false
+    }
+
     /// The word that a futex call takes.
     #[must_use]
     pub fn word(&self) -> &AtomicU32 {

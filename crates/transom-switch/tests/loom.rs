@@ -1,7 +1,8 @@
 //! Every interleaving of `src/wait.rs`, the shipped file, on loom's atomics: no waiter sleeps through a
 //! change, by the word or by a doorbell.
 //!
-//! The models were seen to fail without the barrier of `wake`, of `arm` and of `fall_asleep`.
+//! The models were seen to fail without the barrier of `wake`, of `wake_sleepers`, of `arm` and of
+//! `fall_asleep`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, dead_code, unreachable_pub)]
 #![allow(missing_docs)]
@@ -58,9 +59,17 @@ fn a_waiter_in_the_kernel_gets_a_doorbell() {
     });
 }
 
-#[test]
-fn a_sleeper_on_the_word_is_woken() {
-    loom::model(|| {
+/// A change that the kernel shows by itself: the end of a TCP connection.
+fn close(way: &Way) {
+    way.change.fetch_add(1, Ordering::Release);
+    if way.wait.wake_sleepers() {
+        let _queue = way.bell.lock().unwrap();
+        way.rung.notify_all();
+    }
+}
+
+fn a_sleeper_is_woken_by(change: fn(&Way)) {
+    loom::model(move || {
         let way = Arc::new(Way::default());
         let other = way.clone();
         let sender = loom::thread::spawn(move || change(&other));
@@ -74,6 +83,30 @@ fn a_sleeper_on_the_word_is_woken() {
         }
         assert_eq!(way.change.load(Ordering::Acquire), 1);
         sender.join().unwrap();
+    });
+}
+
+#[test]
+fn a_sleeper_on_the_word_is_woken() {
+    a_sleeper_is_woken_by(change);
+}
+
+#[test]
+fn a_sleeper_on_the_word_is_woken_by_a_close() {
+    a_sleeper_is_woken_by(close);
+}
+
+/// Another process may still hold the end that one has closed: its doorbells are due.
+#[test]
+fn a_close_takes_no_doorbell_away() {
+    loom::model(|| {
+        let way = Way::default();
+        way.wait.arm();
+        let value = way.wait.fall_asleep();
+        assert!(way.wait.wake_sleepers() && !way.wait.wake_sleepers());
+        assert_ne!(way.wait.word().load(Ordering::SeqCst), value, "a late sleep does not start");
+        let wake = way.wait.wake();
+        assert!(wake.doorbell && !wake.sleepers);
     });
 }
 

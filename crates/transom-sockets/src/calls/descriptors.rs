@@ -5,14 +5,13 @@ use std::ffi::{c_int, c_long, c_uint};
 use super::calls;
 use crate::epoll;
 use crate::lock;
-use crate::table::{self, Entry};
+use crate::table::{self, Entry, Left};
 
-/// A descriptor that is about to name something else. One that a fork of `vfork` names is its parent's
-/// still.
-fn forget(fd: c_int) {
-    if !matches!(table::entry(fd), Entry::Unknown) && table::may_change() {
-        table::forget(fd);
-    }
+/// A descriptor that is about to name something else, which is done when the result is dropped. One
+/// that a fork of `vfork` names is its parent's still.
+fn forget(fd: c_int) -> Option<Left> {
+    let known = !matches!(table::entry(fd), Entry::Unknown) && table::may_change();
+    known.then(|| table::forget(fd)).flatten()
 }
 
 fn duplicate(from: c_int, to: c_int) {
@@ -21,9 +20,11 @@ fn duplicate(from: c_int, to: c_int) {
     }
 }
 
-fn forget_range(first: c_uint, last: c_uint) {
+fn forget_range(first: c_uint, last: c_uint) -> Vec<Left> {
     if table::may_change() {
-        table::forget_range(first as usize, last as usize);
+        table::forget_range(first as usize, last as usize)
+    } else {
+        Vec::new()
     }
 }
 
@@ -33,25 +34,24 @@ fn is_open(fd: c_int) -> bool {
 
 calls! {
     fn close(fd: c_int) -> c_int, -1; |next| {
-        forget(fd);
+        let _left = forget(fd);
         next(fd)
     }
 
     fn __close(fd: c_int) -> c_int, -1; |next| {
-        forget(fd);
+        let _left = forget(fd);
         next(fd)
     }
 
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int, -1; |next| {
         const CLOSE_RANGE_CLOEXEC: c_int = 4;
-        if flags & CLOSE_RANGE_CLOEXEC == 0 && first <= last {
-            forget_range(first, last);
-        }
+        let closes = flags & CLOSE_RANGE_CLOEXEC == 0 && first <= last;
+        let _left = closes.then(|| forget_range(first, last));
         next(first, last, flags)
     }
 
     fn closefrom(first: c_int) -> (), Default::default(); |next| {
-        forget_range(first.max(0) as c_uint, c_uint::MAX);
+        let _left = forget_range(first.max(0) as c_uint, c_uint::MAX);
         next(first);
     }
 
@@ -62,9 +62,7 @@ calls! {
     }
 
     fn dup2(fd: c_int, new: c_int) -> c_int, -1; |next| {
-        if fd != new && is_open(fd) {
-            forget(new);
-        }
+        let _left = (fd != new && is_open(fd)).then(|| forget(new));
         let done = next(fd, new);
         if fd != new {
             duplicate(fd, done);
@@ -73,9 +71,7 @@ calls! {
     }
 
     fn dup3(fd: c_int, new: c_int, flags: c_int) -> c_int, -1; |next| {
-        if fd != new && is_open(fd) {
-            forget(new);
-        }
+        let _left = (fd != new && is_open(fd)).then(|| forget(new));
         let done = next(fd, new, flags);
         duplicate(fd, done);
         done
@@ -108,12 +104,14 @@ calls! {
     fn syscall(
         number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize
     ) -> c_long, -1; |next| {
-        match number {
-            libc::SYS_close => forget(a as c_int),
+        let _left = match number {
+            libc::SYS_close => forget_range(a as c_uint, a as c_uint),
             libc::SYS_close_range if c == 0 => forget_range(a as c_uint, b as c_uint),
+            _ => Vec::new(),
+        };
+        if number == libc::SYS_io_uring_setup {
             // I/O of a ring goes past this library.
-            libc::SYS_io_uring_setup => table::freeze(),
-            _ => {}
+            table::freeze();
         }
         next(number, a, b, c, d, e, f)
     }

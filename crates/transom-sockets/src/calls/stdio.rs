@@ -103,14 +103,17 @@ calls! {
     }
 
     fn fclose(file: *mut libc::FILE) -> c_int, libc::EOF; |next| {
+        let mut left = None;
         if !file.is_null() {
             let fd = libc::fileno(file);
             if fd >= 0 && !matches!(table::entry(fd), Entry::Unknown) && table::may_change() {
                 // Bytes in the stream's buffer are written first.
                 libc::fflush(file);
-                table::forget(fd);
+                left = table::forget(fd);
             }
         }
-        next(file)
+        let done = next(file);
+        drop(left);
+        done
     }
 }
