@@ -1,8 +1,8 @@
 //! A socket that goes to another process: the half that gives it, and the half that takes it (WSD
 //! 12).
 //!
-//! The giver waits at an abstract Unix socket that is named after the token. The taker connects
-//! there; the kernel tells the giver whether it is the process for which the token was made, and
+//! The giver waits at a place that is named after the token (`os`). The taker connects
+//! there; the system tells the giver whether it is the process for which the token was made, and
 //! each of them that the other is the same user's (WSD D-1). The taker is told what it needs to
 //! continue: of a connection, where the peer takes it and the name by which the peer knows it; of a
 //! listener, its address.
@@ -13,18 +13,15 @@
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr as Name, UnixListener, UnixStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rustix::net::sockopt::socket_peercred;
-use rustix::net::{SendFlags, Shutdown, send, shutdown};
 use transom_engine::raw;
 
 use crate::connection::Connection;
 use crate::error::{Error, Result};
 use crate::hello::Secret;
+use crate::os::{self, Place, Stream};
 use crate::provider::{Provider, lock};
 use crate::socket::{Phase, Socket};
 
@@ -74,11 +71,6 @@ impl Record {
     }
 }
 
-fn name(token: u32) -> Result<Name> {
-    let name = format!("transom/duplicate/{token:08x}");
-    Name::from_abstract_name(name).map_err(|_| Error::WSAENOBUFS)
-}
-
 #[derive(Debug, PartialEq, Eq)]
 enum Stage {
     Waiting,
@@ -89,7 +81,7 @@ enum Stage {
 /// A socket on its way to another process.
 #[derive(Debug)]
 pub(crate) struct Handover {
-    listener: UnixListener,
+    place: Place,
     /// The process for which the token is (WSD D-1).
     process: u32,
     record: Record,
@@ -104,10 +96,9 @@ impl Handover {
         record: Record,
         lifeline: Option<Arc<Connection>>,
     ) -> Result<(u32, Arc<Handover>)> {
-        let (token, listener) =
-            (0..ATTEMPTS).find_map(|_| free_token()).ok_or(Error::WSAENOBUFS)?;
+        let (token, place) = (0..ATTEMPTS).find_map(|_| free_token()).ok_or(Error::WSAENOBUFS)?;
         let stage = Mutex::new(Stage::Waiting);
-        let handover = Arc::new(Handover { listener, process, record, stage });
+        let handover = Arc::new(Handover { place, process, record, stage });
         let serving = Arc::clone(&handover);
         std::thread::Builder::new()
             .name("transom-wsd-give".into())
@@ -124,14 +115,14 @@ impl Handover {
             *stage = Stage::Closed;
         }
         drop(stage);
-        let _ = shutdown(&self.listener, Shutdown::Both); // the thread that accepts returns
+        self.place.close();
         taken
     }
 
     fn serve(&self, lifeline: Option<Arc<Connection>>) {
         let taker = loop {
-            let Ok((taker, _)) = self.listener.accept() else { return };
-            if is_process(&taker, Some(self.process)) {
+            let Some(taker) = self.place.accept() else { return };
+            if taker.is_process(Some(self.process)) {
                 break taker;
             }
         };
@@ -142,9 +133,9 @@ impl Handover {
             }
             *stage = Stage::Taken;
         }
-        let _ = shutdown(&self.listener, Shutdown::Both);
+        self.place.close();
         let mut said = [0];
-        say(&taker, self.record.to_text().as_bytes());
+        taker.say(self.record.to_text().as_bytes());
         let taken = (&taker).read(&mut said).is_ok_and(|count| count == said.len());
         if let Some(lifeline) = lifeline
             && !taken
@@ -156,24 +147,11 @@ impl Handover {
     }
 }
 
-fn free_token() -> Option<(u32, UnixListener)> {
+fn free_token() -> Option<(u32, Place)> {
     let seed = raw::random_seed().ok()?;
     // 0 is no token: it says that a socket is a new one.
     let token = NonZeroU32::new(u32::from_ne_bytes(*seed.first_chunk()?))?.get();
-    let listener = UnixListener::bind_addr(&name(token).ok()?).ok()?;
-    Some((token, listener))
-}
-
-/// Say a few bytes, for which a fresh socket has room. An end that has gone is noticed elsewhere.
-fn say(stream: &UnixStream, bytes: &[u8]) {
-    let _ = send(stream, bytes, SendFlags::NOSIGNAL);
-}
-
-/// Whether the other end is a process of this user, and this one if any is asked for.
-fn is_process(stream: &UnixStream, process: Option<u32>) -> bool {
-    let Ok(other) = socket_peercred(stream) else { return false };
-    let number = other.pid.as_raw_nonzero().get().unsigned_abs();
-    other.uid == rustix::process::geteuid() && process.is_none_or(|process| process == number)
+    Some((token, Place::new(token)?))
 }
 
 impl Socket {
@@ -181,6 +159,7 @@ impl Socket {
     /// on the socket ends (WSD A-29), and the receives under way complete with no bytes (12.1 step
     /// 6).
     pub(crate) fn duplicate(self: &Arc<Self>, process: u32) -> Result<u32> {
+        os::check()?;
         let local = self.local();
         let mut state = lock(&self.state);
         let channel = state.channel.clone();
@@ -233,14 +212,12 @@ impl Socket {
     /// The other half: a socket in the state in which the giver's was. Always a new descriptor (WSD
     /// D-2).
     pub(crate) fn taken(provider: &Arc<Provider>, token: u32) -> Result<Arc<Socket>> {
-        let no = |_| Error::WSAEINVAL;
-        let giver = UnixStream::connect_addr(&name(token)?).map_err(no)?;
-        if !is_process(&giver, None) {
+        let giver = Stream::to(token, PATIENCE)?;
+        if !giver.is_process(None) {
             return Err(Error::WSAEINVAL);
         }
-        giver.set_read_timeout(Some(PATIENCE)).map_err(no)?;
         let mut text = String::new();
-        BufReader::new(&giver).take(LONGEST).read_line(&mut text).map_err(no)?;
+        BufReader::new(&giver).take(LONGEST).read_line(&mut text).map_err(|_| Error::WSAEINVAL)?;
         let record = Record::read(&text).ok_or(Error::WSAEINVAL)?;
         let socket = Socket::new(provider)?;
         let continued = match record {
@@ -251,7 +228,7 @@ impl Socket {
         };
         match continued {
             Ok(()) => {
-                say(&giver, &TAKEN);
+                giver.say(&TAKEN);
                 Ok(socket)
             }
             Err(error) => {

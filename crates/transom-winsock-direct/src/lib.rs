@@ -19,6 +19,8 @@ pub mod extension;
 mod ffi;
 mod hello;
 mod memory;
+#[cfg_attr(windows, path = "windows.rs")]
+mod os;
 #[allow(unsafe_code, reason = "the switch's structure, by its address")]
 mod overlapped;
 mod provider;
