@@ -1,6 +1,7 @@
 //! The command `transom`.
 
-#![forbid(unsafe_code)]
+#![cfg_attr(not(windows), forbid(unsafe_code))]
+#![cfg_attr(windows, deny(unsafe_code))]
 
 mod adapters;
 mod captures;
@@ -9,6 +10,7 @@ mod explain;
 mod inspect;
 mod packaging;
 mod path;
+mod provider;
 mod quickstart;
 mod rping;
 #[cfg_attr(windows, path = "windows/run.rs")]
@@ -53,6 +55,9 @@ enum Command {
     /// Measure, against the same bytes over a bare socket
     #[command(subcommand)]
     Bench(transom_bench::Command),
+    /// Install the NetworkDirect provider on Windows, remove it, or say whether it is installed
+    #[command(subcommand)]
+    Provider(provider::Provider),
     /// Print what a shell needs to complete this command's arguments
     Completions(packaging::CompletionsArgs),
     /// Print this command's manual page, or write all pages into a folder
@@ -77,6 +82,7 @@ fn main() -> ExitCode {
         Command::Captures(command) => captures::run(&command),
         Command::Rping(args) => rping::run(&args),
         Command::Bench(command) => transom_bench::run(&command),
+        Command::Provider(command) => provider::run(&command),
         Command::Completions(args) => packaging::completions(&args, &Cli::command()),
         Command::Man(args) => packaging::man(&args, Cli::command()),
         Command::QuickstartOwner(args) => quickstart::owner::run(&args),

@@ -119,6 +119,14 @@ fn adapters_say_which_path_they_would_take_and_why() {
     }
 }
 
+#[cfg(not(windows))]
+#[test]
+fn only_windows_has_a_catalogue_of_providers() {
+    for command in ["install", "remove", "status"] {
+        run(&["provider", command]).failed(2, &["only Windows", "libtransom_nd.so"]);
+    }
+}
+
 #[test]
 fn what_cannot_be_is_usage() {
     run(&["rping", "-c", "127.0.0.1", "-S", "10"]).failed(2, &["-S 10", "-S 24"]);
