@@ -56,9 +56,14 @@ impl Area for Memory {
     }
 
     /// The peer has lent one region, which lies where a data area could.
-    fn lent(&self, lent: Lent, length: usize) -> Option<u64> {
-        let end = lent.offset.checked_add(length as u64)?;
-        (lent.number == REGION && end <= DATA as u64).then_some(lent.offset)
+    fn lent(&self, lent: Lent, length: usize) -> Result<Option<u64>, RingViolation> {
+        let end = lent.offset.checked_add(length as u64);
+        let inside = end.is_some_and(|end| end <= DATA as u64);
+        if lent.number == REGION && inside {
+            Ok(Some(lent.offset))
+        } else {
+            Err(RingViolation::Region)
+        }
     }
 }
 

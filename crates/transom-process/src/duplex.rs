@@ -26,11 +26,14 @@ pub trait Area {
     /// Copy bytes out of a side's data area.
     fn read_bytes(&self, side: usize, offset: usize, into: &mut [u8]);
 
-    /// The address of so many bytes of a region that the other side has lent. `None`: this side has not
-    /// mapped the region, or they lie outside of it.
-    fn lent(&self, lent: Lent, length: usize) -> Option<u64> {
+    /// The address of so many bytes of a region that the other side has lent. `None`: the region was
+    /// dropped, and is no longer mapped.
+    ///
+    /// # Errors
+    /// [`RingViolation::Region`]: the other side has lent no such region, or they lie outside of it.
+    fn lent(&self, lent: Lent, length: usize) -> Result<Option<u64>, RingViolation> {
         let _ = (lent, length);
-        None
+        Err(RingViolation::Region)
     }
 
     /// Have the processor fetch a line of the shared memory that is going to be written, if it can: a
@@ -158,7 +161,7 @@ impl<A: Area> Duplex<A> {
     #[inline]
     fn names_what_was_lent(&mut self, record: &Record) -> bool {
         let Record { header, body } = *record;
-        let is_lent = |lent, length| self.area.lent(lent, length).is_some();
+        let is_lent = |lent, length| self.area.lent(lent, length).is_ok();
         match (header.kind, body) {
             (_, Found::Lent(lent)) => is_lent(lent, header.payload()),
             (Kind::Read, Found::Sink(lent)) => {
@@ -247,8 +250,8 @@ impl<A: Area> Duplex<A> {
                 push(into, &mut used, &record::to_bytes(header.words()));
                 return used;
             }
-            // `read` has found the region; one that is gone since then has no bytes at no address.
-            Found::Lent(lent) => (self.area.lent(lent, length).unwrap_or(0), 0),
+            // The bytes of a region that is no longer mapped have no address, and are not asked for.
+            Found::Lent(lent) => (self.area.lent(lent, length).ok().flatten().unwrap_or(0), 0),
         };
         if header.kind.carries_data() {
             header.flags |= record::ELSEWHERE;
@@ -517,7 +520,7 @@ impl RingViolation {
                 "a slot of the peer's ring holds no record that belongs into one"
             }
             RingViolation::Region => {
-                "the peer names bytes of a region that it has not lent or has dropped, or that lie outside of it"
+                "the peer names bytes of a region that it has not lent, or that lie outside of it"
             }
         }
     }

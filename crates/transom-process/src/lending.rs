@@ -10,6 +10,8 @@
 
 use std::collections::VecDeque;
 
+use crate::ring::RingViolation;
+
 /// Regions of one side that the other side maps at a time, over one link.
 pub const MAPS: usize = 16;
 /// The fewest bytes that are taken out of a region: fewer are cheaper through the ring.
@@ -222,12 +224,19 @@ impl<M: Borrowed> Borrowings<M> {
         verdict(self.come, mapped)
     }
 
-    /// The region in which so many bytes from `lent` on lie; `None`: the peer was wrong.
-    #[must_use]
-    pub fn find(&self, lent: Lent, length: u64) -> Option<&M> {
-        let (_, map) = self.maps.iter().find(|(number, _)| *number == lent.number)?;
-        let end = lent.offset.checked_add(length)?;
-        (end <= map.length()).then_some(map)
+    /// The region in which so many bytes from `lent` on lie; `None`: this side has no mapping of it any
+    /// more, or never had one. The peer may drop a region while records that name it are still to be read.
+    ///
+    /// # Errors
+    /// The peer was wrong: [`RingViolation::Region`].
+    pub fn find(&self, lent: Lent, length: u64) -> Result<Option<&M>, RingViolation> {
+        if !(1..=self.come).contains(&lent.number) {
+            return Err(RingViolation::Region);
+        }
+        let found = self.maps.iter().find(|(number, _)| *number == lent.number);
+        let Some((_, map)) = found else { return Ok(None) };
+        let end = lent.offset.checked_add(length).ok_or(RingViolation::Region)?;
+        if end <= map.length() { Ok(Some(map)) } else { Err(RingViolation::Region) }
     }
 
     /// Unmap the regions that the peer has dropped.
@@ -288,11 +297,10 @@ mod tests {
     fn bytes_outside_of_a_region_or_of_another_number_are_found_nowhere() {
         let mut borrowed = Borrowings::default();
         assert_eq!(borrowed.add(|| Some(Plain::new(0, 8192))), verdict(1, true));
-        let find =
-            |number, offset, length| borrowed.find(Lent { number, offset }, length).is_some();
+        let find = |number, offset, length| borrowed.find(Lent { number, offset }, length).is_ok();
         assert!(find(1, 0, 8192) && find(1, 8191, 1) && find(1, 8192, 0));
         assert!(!find(1, 0, 8193) && !find(1, 8192, 1) && !find(1, u64::MAX, 2));
-        assert!(!find(0, 0, 1) && !find(2, 0, 1));
+        assert!(!find(0, 0, 1) && !find(2, 0, 1), "numbers that no region has");
     }
 
     #[test]
@@ -309,8 +317,15 @@ mod tests {
         assert_eq!(borrowed.maps().count(), MAPS);
         first.2.set(true);
         assert_eq!(borrowed.add(|| Some(Plain::new(0, 1))), verdict(number + 1, true));
-        assert!(borrowed.find(Lent { number: 1, offset: 0 }, 1).is_none(), "unmapped");
+        let find = |all: &Borrowings<_>, number| {
+            all.find(Lent { number, offset: 0 }, 1).map(|map| map.is_some())
+        };
+        assert_eq!(find(&borrowed, 1), Ok(false), "dropped and unmapped, which is no violation");
+        assert_eq!(find(&borrowed, number), Ok(false), "refused");
         assert_eq!(borrowed.add(|| None), verdict(number + 2, false), "what is no region");
+        assert_eq!(find(&borrowed, number + 1), Ok(true));
+        assert_eq!(find(&borrowed, number + 2), Ok(false));
+        assert_eq!(find(&borrowed, number + 3), Err(RingViolation::Region), "never handed over");
     }
 
     #[test]

@@ -481,7 +481,9 @@ impl Connection {
             Bytes::Shared { address, length } => {
                 let mut kept = Vec::new();
                 if cx.host.append(address, length as usize, &mut kept).is_err() {
-                    return self.refuse(cx, Operation::Send, AccessError::Missing);
+                    let gone = cx.host.source_is_gone();
+                    let why = if gone { AccessError::Withdrawn } else { AccessError::Missing };
+                    return self.refuse(cx, Operation::Send, why);
                 }
                 kept
             }

@@ -218,10 +218,15 @@ pub(crate) mod hook {
     }
 
     pub(super) fn run(at: u64, length: usize) {
-        let mut hooks = HOOKS.lock().unwrap_or_else(PoisonError::into_inner);
         let end = at.saturating_add(length as u64);
-        while let Some(i) = hooks.iter().position(|(r, _)| r.start < end && at < r.end) {
-            (hooks.swap_remove(i).1)();
+        let next = || {
+            let mut hooks = HOOKS.lock().unwrap_or_else(PoisonError::into_inner);
+            let found = hooks.iter().position(|(r, _)| r.start < end && at < r.end)?;
+            Some(hooks.swap_remove(found).1)
+        };
+        // The lock is free meanwhile: an action may copy, too.
+        while let Some(action) = next() {
+            action();
         }
     }
 }

@@ -10,6 +10,8 @@ use super::*;
 /// Region 3 of the peer's, of 8192 bytes, is mapped here.
 const REGION: Lent = Lent { number: 3, offset: 0 };
 const AT: u64 = 0x5000_0000;
+/// Region 1 of the peer's was dropped and unmapped.
+const DROPPED: u32 = 1;
 
 #[derive(Clone)]
 struct Lends(Plain);
@@ -27,9 +29,13 @@ impl Area for Lends {
     fn read_bytes(&self, side: usize, offset: usize, into: &mut [u8]) {
         self.0.read_bytes(side, offset, into);
     }
-    fn lent(&self, lent: Lent, length: usize) -> Option<u64> {
+    fn lent(&self, lent: Lent, length: usize) -> Result<Option<u64>, RingViolation> {
         let inside = lent.offset.checked_add(length as u64).is_some_and(|end| end <= 8192);
-        (lent.number == REGION.number && inside).then(|| AT + lent.offset)
+        match lent.number {
+            DROPPED => Ok(None),
+            3 if inside => Ok(Some(AT + lent.offset)),
+            _ => Err(RingViolation::Region),
+        }
     }
 }
 
@@ -178,6 +184,24 @@ fn no_more_leave_for_regions_than_there_are_slots() {
     }
     assert!(!peer.write_lent(&header, REGION));
     assert!(!peer.write_lent(&header[..HEADER - 1], REGION));
+}
+
+/// A record may be read after its region has gone: the message is refused when its bytes are asked for.
+#[test]
+fn a_record_that_names_a_dropped_region_is_read_and_has_no_address() {
+    let (mut end, mut peer) = ends();
+    let lent = Lent { number: DROPPED, offset: u64::MAX };
+    for kind in [Kind::Write, Kind::Send] {
+        let header = Header { flags: LAST, length: 4096, ..Header::new(kind) };
+        assert!(peer.write_lent(&record::to_bytes(header.words()), lent));
+        let found = end.read().unwrap().unwrap();
+        let mut room = [0; 64];
+        let used = end.copy(&found.header, found.body, &mut room);
+        assert_eq!(room[HEADER..used], 0_u64.to_ne_bytes());
+    }
+    let read = Header { flags: LAST, length: 8192, ..Header::new(Kind::Read) };
+    assert!(peer.write_read(&bytes(read), lent));
+    assert_eq!(end.read().unwrap().unwrap().body, Found::Sink(lent));
 }
 
 /// A mapping of memory that shrinks, or of pages that run out, is a signal for who touches it.

@@ -7,7 +7,7 @@
 
 use transom_process::Area;
 use transom_process::lending::{Borrowed as _, Borrowings, LEAST, Lendings, Lent, MAPS};
-use transom_process::ring::Shared;
+use transom_process::ring::{RingViolation, Shared};
 use transom_wire::Atomic;
 
 use crate::driver::schedule::regions::{Handed, SharedRegions};
@@ -40,8 +40,9 @@ impl Area for LinkMemory {
         self.rings.read_bytes(side, offset, into);
     }
 
-    fn lent(&self, lent: Lent, length: usize) -> Option<u64> {
-        self.borrowed.find(lent, length as u64).map(|map| map.address(lent.offset))
+    fn lent(&self, lent: Lent, length: usize) -> Result<Option<u64>, RingViolation> {
+        let found = self.borrowed.find(lent, length as u64)?;
+        Ok(found.map(|map| map.address(lent.offset)))
     }
 
     #[inline]
@@ -126,12 +127,14 @@ impl Lending {
     }
 }
 
-/// The program's memory, while a message is placed whose bytes lie in a region of the peer's.
+/// The program's memory, while a message is placed whose bytes lie in a region of the peer's. `None`: the
+/// region is no longer mapped, because the peer has dropped it.
 #[derive(Debug)]
-pub(super) struct LentHost<'a>(pub(super) &'a Borrowed);
+pub(super) struct LentHost<'a>(pub(super) Option<&'a Borrowed>);
 
 impl HostMemory for LentHost<'_> {
     fn append(&self, from: u64, length: usize, out: &mut Vec<u8>) -> Result<(), Fault> {
+        self.0.ok_or(Fault)?;
         let before = out.len();
         Host.append(from, length, out)?;
         if self.source_is_gone() {
@@ -150,11 +153,11 @@ impl HostMemory for LentHost<'_> {
     }
 
     fn copy(&self, from: u64, to: u64, length: usize) -> Result<(), Fault> {
-        Host.copy_lent(self.0, from, to, length)
+        Host.copy_lent(self.0.ok_or(Fault)?, from, to, length)
     }
 
     fn source_is_gone(&self) -> bool {
-        self.0.is_dropped()
+        self.0.is_none_or(Borrowed::is_dropped)
     }
 
     fn atomic(&self, word: u64, operation: Atomic) -> Result<u64, Fault> {

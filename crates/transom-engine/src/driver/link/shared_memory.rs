@@ -373,7 +373,7 @@ fn hand_on(state: &mut State, cx: &mut Cx<'_>, header: &Header, body: Found) {
     let used = rings.duplex.copy(header, body, &mut room);
     let bytes = room.get(..used).unwrap_or_default();
     let lent = match body {
-        Found::Lent(lent) => rings.duplex.area().borrowed.find(lent, 0).map(LentHost),
+        Found::Lent(lent) => rings.duplex.area().borrowed.find(lent, 0).ok().map(LentHost),
         Found::Inline(_) | Found::At(_) | Found::Sink(_) | Found::Placed => None,
     };
     let connection = &mut state.connection;
@@ -439,7 +439,7 @@ impl Records<'_> {
         let duplex = &mut self.rings.duplex;
         let Some(sink) = duplex.sink(header) else { return false };
         let length = payload.iter().map(|segment| segment.length).sum();
-        let Some(map) = duplex.area().borrowed.find(sink, length) else { return false };
+        let Ok(Some(map)) = duplex.area().borrowed.find(sink, length) else { return false };
         // A page that is gone is the source's, and the other way says so.
         !map.is_dropped()
             && Host.fill_lent(map, sink.offset, payload).is_ok()

@@ -303,6 +303,49 @@ fn a_region_dropped_on_the_way_never_gives_a_last_byte() {
     }
 }
 
+/// Nobody is to blame for a record that is read after its region was dropped and unmapped: the record
+/// was written before the drop. The message is refused as if the region had been dropped under its copy.
+#[test]
+fn a_record_that_is_read_after_its_region_was_unmapped_is_no_violation() {
+    let (active, passive) = pair_with(&process());
+    let (memory, from) = shared(&active);
+    let (_second, other) = shared(&active);
+    let to = passive.buffer(LENGTH);
+    let window = passive.window(&to, Rights::REMOTE_WRITE);
+    for round in 0..2 {
+        assert_eq!(write(&active, (&from, &to), window, round), Status::Success);
+    }
+    let active = Arc::new(active);
+    let ordinary = Arc::new(active.buffer(8192));
+    let at = to.address();
+    let post = move |active: &End, sge| {
+        active.post(Operation::Write { token: window.0, address: at }, &[sge]);
+    };
+    let through_ring = move |active: &End, sge| {
+        let before = placed(active);
+        post(active, sge);
+        until("it lies in the ring", || placed(active) > before);
+    };
+    // While the first Write is copied, the others are written, in this order: one out of the region, one
+    // that shows that its record stands in the ring, and one for which the next region is handed over.
+    let (sender, filler) = (active.clone(), ordinary.clone());
+    hook::before_copy(at..at + 1, move || {
+        post(&sender, from.sge(0, 65_536));
+        through_ring(&sender, filler.all());
+        sender.adapter.close_region(from.token);
+        drop(memory);
+        through_ring(&sender, other.sge(0, 8192));
+    });
+    post(&active, ordinary.all());
+    assert_eq!(written(&active), Status::Success);
+    assert_eq!(written(&active), Status::RemoteError);
+    assert_eq!(to.bytes()[65_535], ((65_535 * 7 + 1) % 256) as u8, "never the last byte");
+    let records = passive.adapter.denials(|_| true);
+    let (_, record) = records.last().unwrap();
+    let DenialCause::Other(why) = record.cause else { panic!("{record:?}") };
+    assert!(why.contains("shared region"), "{why}");
+}
+
 /// When a drop returns, the peer has nothing left to look at, whether it unmaps or not; and it unmaps.
 #[test]
 fn dropping_a_region_takes_its_pages_from_everybody() {
