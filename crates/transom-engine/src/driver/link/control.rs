@@ -125,6 +125,8 @@ impl Link {
 
     /// End the connection in order, behind what is owed, and complete nothing.
     pub(crate) fn finish(&self) {
+        // A post that found the lock held is carried over now, and leaves before the end.
+        self.process_arrived();
         // As for a queue pair that begins anew.
         self.reset();
     }

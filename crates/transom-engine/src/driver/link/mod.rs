@@ -500,6 +500,12 @@ impl Link {
         self.known.get().copied()
     }
 
+    /// Run `work` with the link's lock held, and look at nothing that is left meanwhile.
+    #[cfg(test)]
+    pub(crate) fn while_held(&self, work: impl FnOnce()) {
+        self.lock.control(|_| work());
+    }
+
     /// The memory that this link shares with its peer.
     #[cfg(test)]
     pub(crate) fn shared_memory(&self) -> Option<(usize, usize)> {

@@ -4,6 +4,7 @@ use std::sync::Barrier;
 use std::thread;
 
 use super::*;
+use crate::driver::Link;
 
 /// Verbs V77: what is posted before there is a connection waits for it, on both sides.
 #[test]
@@ -188,6 +189,23 @@ fn v80_a_program_that_finishes_leaves_its_peers_in_order() {
         assert_eq!(one.connector.ended(), Some(EndReason::PeerDisconnected));
         assert!(nothing(other), "the last receive is not flushed");
     }
+}
+
+/// V80: a post that found the link's lock held has not left when it returns. The end comes behind it.
+#[test]
+fn v80_what_was_posted_while_another_thread_held_the_link_leaves_before_the_end() {
+    let (mut one, mut other) = ends();
+    connect(&mut one, &mut other);
+    for context in 0..2 {
+        other.qp.post_receive(context, &[]).unwrap();
+    }
+    let links = Link::all(&one.adapter.0.shared);
+    links.iter().for_each(|link| link.while_held(|| send(&one, 1)));
+    drop(links);
+    assert_eq!(one.adapter.finish(PATIENCE), Ok(true));
+    assert_eq!(outcomes(&other, 1), [(0, OK)]);
+    parted(&other.connector);
+    assert_eq!(other.connector.ended(), Some(EndReason::PeerDisconnected));
 }
 
 /// V80: a peer that does not close in time is not waited for.
