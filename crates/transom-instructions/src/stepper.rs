@@ -1,7 +1,9 @@
 //! Runs a program one instruction at a time between its marks, by ptrace.
 //!
-//! While a stretch is counted the program's other threads stand still and the time-stamp counter is
-//! frozen, so that neither the slowness of single steps nor another thread changes the path taken.
+//! During a stretch the program's other threads stand still and the time-stamp counter is frozen, so
+//! that neither the slowness of single steps nor another thread changes the path taken. A stretch has
+//! two halves of the same work, of which the second one counts: the first one takes up what the pause
+//! before it has left, such as leases that have lapsed, which depends on the load of the machine.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,7 +22,7 @@ const BLOCKED: Duration = Duration::from_millis(500);
 /// How long a subject may run from one mark to the next.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The instructions between two marks.
+/// The instructions of the second half of a stretch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Count {
     /// All instructions; a system call is one.
@@ -31,7 +33,7 @@ pub(crate) struct Count {
     pub(crate) calls: u64,
 }
 
-/// Called by the subject, at the beginning and at the end of each stretch that is counted. Without a
+/// Called by the subject at the beginning, in the middle and at the end of each stretch. Without a
 /// stepper the process ends with a trap.
 #[inline(always)]
 pub(crate) fn mark() {
@@ -39,8 +41,8 @@ pub(crate) fn mark() {
     unsafe { std::arch::asm!("int3", options(nomem, nostack, preserves_flags)) };
 }
 
-/// Starts `command` and counts each stretch between two marks until the program ends. A stretch that
-/// had to wait for another thread is left out.
+/// Starts `command` and counts each stretch until the program ends. A stretch that had to wait for
+/// another thread is left out.
 ///
 /// # Errors
 /// The system does not allow ptrace, or the subject ended in another way than by success.
@@ -157,26 +159,31 @@ impl Stepper {
         }
     }
 
-    /// Counts up to the next mark, and leaves the subject behind that mark. `None` if the stretch is
-    /// given up ([`MOST`]).
+    /// Counts from the next mark to the one behind it, and leaves the subject behind that mark. `None` if
+    /// the stretch is given up ([`MOST`]).
     fn stretch(&mut self) -> io::Result<Option<Count>> {
         self.stop_others()?;
         self.clock = None;
-        let mut count = Count::default();
+        let (mut count, mut halves) = (Count::default(), 0);
         loop {
             let mut registers = self.registers()?;
             let kind = self.kind_at(registers.rip)?;
             match kind {
-                Kind::Mark => break,
+                Kind::Mark if halves == 1 => break,
+                Kind::Mark => {
+                    self.step()?;
+                    (count, halves) = (Count::default(), 1);
+                    continue;
+                }
                 Kind::Clock(length) => self.read_clock(&mut registers, length)?,
-                Kind::Call if !self.step_call()? => return self.leave_out(),
+                Kind::Call if !self.step_call()? => return self.leave_out(2 - halves),
                 _ => self.step()?,
             }
             count.instructions += 1;
             count.locked += u64::from(kind == Kind::Locked);
             count.calls += u64::from(kind == Kind::Call);
             if count.instructions > MOST {
-                return self.leave_out();
+                return self.leave_out(2 - halves);
             }
         }
         self.let_others_run();
@@ -184,13 +191,15 @@ impl Stepper {
         Ok(Some(count))
     }
 
-    /// Gives a stretch up and leaves the subject behind its mark.
-    fn leave_out(&mut self) -> io::Result<Option<Count>> {
+    /// Gives a stretch up and leaves the subject behind its last mark; `left`: marks to come.
+    fn leave_out(&mut self, left: usize) -> io::Result<Option<Count>> {
         self.let_others_run();
-        match self.resume()? {
-            true => Ok(None),
-            false => Err(fault("the subject ended between two marks".into())),
+        for _ in 0..left {
+            if !self.resume()? {
+                return Err(fault("the subject ended between two marks".into()));
+            }
         }
+        Ok(None)
     }
 
     /// A system call. False if it waited for another thread, which runs again.
