@@ -77,9 +77,9 @@ struct Slot {
 /// How a slot is in the kernel's set.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kernel {
-    /// As the program has put it there: the socket has no segment.
+    /// With our number, by the program's events, and the socket has no segment.
     AsGiven,
-    /// With our number, by the program's events: bytes come over TCP.
+    /// The same, and bytes come over TCP still.
     Tcp,
     /// With our number, by edge, for doorbells.
     Doorbells,
@@ -174,8 +174,8 @@ pub(crate) fn control(
     }
 }
 
-/// A socket has got a segment before it is connected: sets that have it learn it.
-pub(crate) fn offered(socket: &Socket, fd: c_int) {
+/// A socket has got a segment: sets that have it learn it.
+pub(crate) fn switched(socket: &Socket, fd: c_int) {
     if socket.sets.load(Ordering::Relaxed) == 0 {
         return;
     }
@@ -286,16 +286,16 @@ impl Inner {
         let slot = &mut self.slots[at as usize];
         let Some(socket) = slot.socket else { return Err(libc::ENOENT) };
         let wanted = slot.interest.wanted();
+        let number = number(at, slot.generation);
         let Some(session) = socket.session() else {
             slot.kernel = Kernel::AsGiven;
-            return sys::epoll_control(epoll, what, slot.fd, wanted, slot.data);
+            return sys::epoll_control(epoll, what, slot.fd, wanted, number);
         };
         if !slot.counted {
             session.end().members.fetch_add(1, Ordering::SeqCst);
             slot.counted = true;
         }
         stream::advance(socket, &session, slot.fd);
-        let number = number(at, slot.generation);
         if let Ok(Road::Tcp(_)) = session.road_in() {
             slot.kernel = Kernel::Tcp;
             // Once and alone are kept here: the kernel's event may be a doorbell.
@@ -471,7 +471,10 @@ impl Inner {
         let current = number(at, slot.generation) == data;
         let (Some(socket), true) = (slot.socket, current) else { return (0, 0) };
         let (fd, data) = (slot.fd, slot.data);
-        let Some(session) = socket.session() else { return (0, 0) };
+        let Some(session) = socket.session() else {
+            self.slots[at as usize].interest.was_reported();
+            return (found, data);
+        };
         let ended = found & (interest::RDHUP | interest::HUP | interest::ERR) != 0;
         stream::advance(socket, &session, fd);
         if self.is_doorbell(at, &session) {

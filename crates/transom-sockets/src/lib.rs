@@ -6,6 +6,7 @@
 //! | `calls` | the C library's calls, under its names |
 //! | `table` | what this process knows of each descriptor |
 //! | `offer` | how two processes find each other: markers, segments, the kernel's word for who the peer is |
+//! | `young` | connections that have not proven to last: TCP, and counted |
 //! | `stream` | receiving and sending |
 //! | `ready` | whether a socket is ready, and waiting for one of several |
 //! | `epoll` | epoll sets with switched sockets |
@@ -31,3 +32,4 @@ mod spin;
 mod stream;
 mod sys;
 mod table;
+mod young;

@@ -1,16 +1,16 @@
 //! How two processes find each other: a folder of the user's alone with a marker for each port that is
 //! listened on under the switch, and a segment for each connection.
 //!
-//! A segment is made before its connection, and has the name of its active side's TCP socket: the
+//! A segment is made once its connection has lasted, and has the name of its active side's TCP socket: the
 //! kernel's cookie, which no other socket ever has. The passive side asks the kernel for the cookie of the
 //! socket at the other end (`sock_diag`), so neither a process that died nor an address used again leads
-//! to a wrong segment, and a peer without the switch is known at once. Any process that holds either
-//! socket finds the segment in this way: behind `fork`, `exec` and SCM_RIGHTS.
+//! to a wrong segment. Any process that holds either socket finds the segment in this way: behind `fork`,
+//! `exec` and SCM_RIGHTS.
 
 use std::ffi::{CString, c_int};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use transom_switch::layout::{HEADER, Header, Side};
 use transom_switch::rules::Rules;
@@ -74,8 +74,13 @@ fn program() -> String {
     name.split(':').next().unwrap_or_default().to_owned()
 }
 
+/// Whether any connection may be switched.
+pub(crate) fn may_switch() -> bool {
+    !table::is_frozen() && !wishes().rules.is_off()
+}
+
 /// Whether a connection whose listening side is at `at` may be switched.
-fn wanted(at: SocketAddr) -> bool {
+pub(crate) fn wanted(at: SocketAddr) -> bool {
     let wishes = wishes();
     !table::is_frozen() && wishes.rules.switch(&wishes.program, at)
 }
@@ -275,36 +280,110 @@ fn is_live(marker: &CString) -> bool {
     lives
 }
 
-// --- the active side ---
+// --- a connection that has lasted ---
 
-/// Offer a segment for the connection that `fd` is about to make.
-pub(crate) fn offer(fd: c_int, to: SocketAddr) -> bool {
-    if !is_here(to.ip()) || !wanted(canonical(to)) || !is_marked(to.port()) || !is_ordinary(fd) {
-        return false;
+/// What becomes of a young connection.
+pub(crate) enum Outcome {
+    /// Its segment is offered, or claimed.
+    Switched(Segment),
+    /// The peer has offered nothing yet.
+    Later,
+    /// It stays with TCP for good.
+    Never,
+}
+
+/// Offer a segment, or look for the one that the peer has offered. `counts`: the bytes that were sent and
+/// received. No other call uses the connection. `peer`: the kernel's number of the peer's socket, kept
+/// from one call to the next.
+pub(crate) fn grow(fd: c_int, side: Side, counts: (u64, u64), peer: &AtomicU64) -> Outcome {
+    let (Some(at), Some(to)) = (local_name(fd), peer_name(fd)) else { return Outcome::Never };
+    let (at, to) = (canonical(at), canonical(to));
+    let listening = if side == Side::Active { to } else { at };
+    if !is_here(to.ip()) || !wanted(listening) || !is_ordinary(fd) {
+        return Outcome::Never;
     }
-    let make = || -> Option<Segment> {
-        let cookie = cookie(fd)?;
-        let name = segment_name(cookie)?;
-        let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR | libc::O_CLOEXEC;
-        let file = sys::open(&name, flags | libc::O_NOFOLLOW, 0o600).ok()?;
-        let length = HEADER as u64 + 2 * RING;
-        let mapped = sys::truncate(file, length).and_then(|_| sys::map(file, length as usize));
-        sys::close(file);
-        let Ok(at) = mapped.and_then(|at| sys::populate(at.cast(), HEADER).map(|()| at)) else {
-            sys::unlink(&name);
-            return None;
-        };
-        let header = at.cast::<Header>();
-        // SAFETY: the mapping has room for it, begins at a page, and zeros are a header of atomics.
-        let words = unsafe { &*header };
-        words.prepare(RING, cookie);
-        words.end(Side::Active).holders.store(1, Ordering::Relaxed);
-        take_options(fd, &Session::new(words, Side::Active, RING));
-        Some(Segment { header, ring: RING, side: Side::Active })
+    let grown = match side {
+        Side::Active => is_marked(to.port()).then(|| offer(fd, (at, to), counts)),
+        Side::Passive => {
+            if peer.load(Ordering::Relaxed) == 0 {
+                peer.store(cookie_of(to, at).unwrap_or_default(), Ordering::Relaxed);
+            }
+            let theirs = peer.load(Ordering::Relaxed);
+            if theirs == 0 {
+                return Outcome::Never;
+            }
+            let Some(segment) = segment_name(theirs).and_then(|name| open(&name)) else {
+                return Outcome::Later;
+            };
+            Some(claim(fd, segment, counts))
+        }
     };
-    let (Some(segment), Some(socket)) = (make(), table::socket_of(fd)) else { return false };
-    socket.attach(&segment);
-    true
+    grown.flatten().map_or(Outcome::Never, Outcome::Switched)
+}
+
+/// Whether the kernel has counted the same bytes: none went past this library.
+fn is_whole(fd: c_int, (sent, received): (u64, u64)) -> bool {
+    const TRIES: usize = 8;
+    let mut within = false;
+    for _ in 0..TRIES {
+        let before = sys::unread(fd);
+        let Some(totals) = sys::tcp_totals(fd) else { return false };
+        let after = sys::unread(fd);
+        let (Some(left), true) = (totals.1.checked_sub(received), totals.0 == sent) else {
+            return false;
+        };
+        within = (before..=after).contains(&left);
+        // Otherwise bytes came meanwhile.
+        if before == after {
+            break;
+        }
+    }
+    within && sys::is_established(fd)
+}
+
+/// Make a segment for the connection.
+fn offer(fd: c_int, (at, to): (SocketAddr, SocketAddr), counts: (u64, u64)) -> Option<Segment> {
+    if !is_whole(fd, counts) {
+        return None;
+    }
+    let cookie = cookie(fd)?;
+    let name = segment_name(cookie)?;
+    let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR | libc::O_CLOEXEC;
+    let file = sys::open(&name, flags | libc::O_NOFOLLOW, 0o600).ok()?;
+    let length = HEADER as u64 + 2 * RING;
+    let mapped = sys::truncate(file, length).and_then(|_| sys::map(file, length as usize));
+    sys::close(file);
+    let Ok(mapped) = mapped.and_then(|at| sys::populate(at.cast(), HEADER).map(|()| at)) else {
+        sys::unlink(&name);
+        return None;
+    };
+    let header = mapped.cast::<Header>();
+    // SAFETY: the mapping has room for it, begins at a page, and zeros are a header of atomics.
+    let words = unsafe { &*header };
+    let session = Session::new(words, Side::Active, RING);
+    words.end(Side::Active).holders.store(1, Ordering::Relaxed);
+    words.name_peers(peers(at, to));
+    session.count_before(counts.0, counts.1);
+    take_options(fd, &session);
+    words.prepare(RING, cookie);
+    Some(Segment { header, ring: RING, side: Side::Active })
+}
+
+/// Take the segment that the peer has offered.
+fn claim(fd: c_int, segment: Segment, counts: (u64, u64)) -> Option<Segment> {
+    // SAFETY: just mapped; words of atomics.
+    let session = Session::new(unsafe { &*segment.header }, Side::Passive, segment.ring);
+    let own = cookie(fd).unwrap_or_default();
+    if own == 0 || !is_whole(fd, counts) {
+        return dropped(segment);
+    }
+    take_options(fd, &session);
+    if !session.claim(own, counts.0, counts.1) {
+        return dropped(segment);
+    }
+    let _ = session.road_out();
+    no_delay(fd);
+    joined(segment, Side::Passive)
 }
 
 /// Options that the kernel must serve keep a socket on TCP.
@@ -328,24 +407,6 @@ fn take_options(fd: c_int, session: &Session<'_>) {
     end.inline.store(u32::from(inline.is_ok_and(|inline| inline != 0)), Ordering::Relaxed);
 }
 
-/// The connection of an offer was not made.
-pub(crate) fn discard(fd: c_int) {
-    if let Some(held) = table::hold_known(fd)
-        && let Some(session) = held.session()
-    {
-        session.withdraw();
-    }
-    table::forget(fd);
-    table::set_fresh(fd);
-}
-
-/// The connection is there, or on its way: say whose it is, for a sweep.
-pub(crate) fn connecting(fd: c_int, to: SocketAddr) {
-    let Some(held) = table::hold_known(fd) else { return };
-    let (Some(session), Some(at)) = (held.session(), local_name(fd)) else { return };
-    session.name_peers(peers(canonical(at), canonical(to)));
-}
-
 /// Both addresses, for [`Header::name_peers`].
 fn peers(at: SocketAddr, to: SocketAddr) -> [u64; 6] {
     let halves = |ip: IpAddr| match ip {
@@ -363,8 +424,8 @@ fn peers(at: SocketAddr, to: SocketAddr) -> [u64; 6] {
 
 // --- any process that holds a connection ---
 
-/// Find out what a descriptor is. An accepted connection whose peer has offered a segment is claimed:
-/// this is its first use.
+/// Find out what a descriptor is that this process has not made: a connection that another process has
+/// switched, or none of ours.
 pub(crate) fn resolve(fd: c_int) {
     let wish = wishes();
     if wish.rules.is_off() {
@@ -379,11 +440,11 @@ pub(crate) fn resolve(fd: c_int) {
     if socket(libc::SO_ACCEPTCONN) == Ok(1) {
         return listens(fd);
     }
-    let (Some(at), Some(to)) = (local_name(fd), peer_name(fd)) else {
+    if peer_name(fd).is_none() {
         // Not connected: what comes of it is seen when it is connected.
         return table::set_fresh(fd);
-    };
-    match find(fd, canonical(at), canonical(to)) {
+    }
+    match found(fd) {
         Some(segment) => {
             if let Some(socket) = table::socket_of(fd) {
                 socket.attach(&segment);
@@ -409,34 +470,24 @@ pub(crate) fn is_claimed(fd: c_int) -> bool {
         })
 }
 
-fn find(fd: c_int, at: SocketAddr, to: SocketAddr) -> Option<Segment> {
+/// The segment of a connection that another process has switched.
+pub(crate) fn found(fd: c_int) -> Option<Segment> {
+    let (at, to) = (canonical(local_name(fd)?), canonical(peer_name(fd)?));
     if !is_here(to.ip()) {
         return None;
     }
     let own = cookie(fd)?;
     if let Some(segment) = open(&segment_name(own)?) {
-        // Another process, or another program in this one, has made the connection.
         return joined(segment, Side::Active);
     }
-    let theirs = cookie_of(to, at)?;
-    let segment = open(&segment_name(theirs)?)?;
+    let segment = open(&segment_name(cookie_of(to, at)?)?)?;
     // SAFETY: just mapped; words of atomics.
     let session = Session::new(unsafe { &*segment.header }, Side::Passive, segment.ring);
-    let known = session.state() == State::Claimed;
-    if !(known || wanted(at) && fd > 2 && is_ordinary(fd)) {
-        return dropped(segment);
+    if session.state() == State::Claimed && session.claim(own, 0, 0) {
+        joined(segment, Side::Passive)
+    } else {
+        dropped(segment)
     }
-    let (sent, received) = sys::tcp_totals(fd).unwrap_or((1, 0));
-    let taken = received.saturating_sub(sys::unread(fd));
-    if !known && (sent > 0 || !sys::is_established(fd)) || !session.claim(own, taken) {
-        return dropped(segment);
-    }
-    if !known {
-        take_options(fd, &session);
-        let _ = session.road_out();
-        no_delay(fd);
-    }
-    joined(segment, Side::Passive)
 }
 
 /// A doorbell must not wait for the acknowledgement of the one before, nor for its turn in a stream that

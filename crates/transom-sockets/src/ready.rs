@@ -12,6 +12,7 @@ use super::epoll::{self, Set};
 use super::stream;
 use super::sys::{self, Errno};
 use super::table::{self, Entry, Held, Socket};
+use super::young::{self, Flight, Served, Use};
 
 /// How long a thread sleeps at most that cannot rely on a doorbell: another thread of the same end
 /// waits for the same ones in another way.
@@ -42,7 +43,7 @@ pub(crate) fn state(socket: &Socket, session: &Session<'_>) -> Ready {
     if ended && session.has_finished() {
         events |= HUP;
     }
-    if gone && stream::is_reset(socket, session) {
+    if gone && (socket.was_refused() || stream::is_reset(socket, session)) {
         events |= if socket.was_reported() { HUP } else { HUP | ERR };
     }
     if session.urgent().is_some() && session.end().inline.load(Ordering::Relaxed) == 0 {
@@ -164,6 +165,10 @@ pub(crate) fn sleep_in_kernel(
 /// A descriptor of a call that waits for several.
 enum Kind {
     Kernel,
+    /// Not to be switched while this call waits.
+    Young {
+        _flight: Flight,
+    },
     Socket(Held),
     Set(&'static Set),
 }
@@ -172,8 +177,10 @@ fn kind(fd: c_int) -> Kind {
     if fd < 0 {
         return Kind::Kernel;
     }
-    if let Some(held) = table::hold(fd) {
-        return Kind::Socket(held);
+    match young::enter(fd, Use::Wait) {
+        Served::Ours(held) => return Kind::Socket(held),
+        Served::Kernel(flight) if flight.is_young() => return Kind::Young { _flight: flight },
+        Served::Kernel(_) => {}
     }
     match table::entry(fd) {
         Entry::Set(set) if set.is_used() => Kind::Set(set),
@@ -191,6 +198,9 @@ pub(crate) fn poll(
     let kinds: Arc<[Kind]> = fds.iter().map(|entry| kind(entry.fd)).collect();
     if kinds.iter().all(|kind| matches!(kind, Kind::Kernel)) {
         return None;
+    }
+    if kinds.iter().all(|kind| matches!(kind, Kind::Kernel | Kind::Young { .. })) {
+        return Some(sys::poll(fds, limit, mask));
     }
     Some(Poll { fds, kinds, kernel: Vec::new(), rings: 0 }.run(limit, mask))
 }
@@ -237,7 +247,7 @@ impl Poll<'_> {
             for (kind, entry) in self.kinds.iter().zip(self.fds.iter()) {
                 let wanted = u32::from(entry.events.cast_unsigned());
                 match kind {
-                    Kind::Kernel => {}
+                    Kind::Kernel | Kind::Young { .. } => {}
                     Kind::Set(set) => {
                         set.arm_all();
                         found |= set.is_ready();
@@ -334,7 +344,7 @@ impl Poll<'_> {
         for ((kind, entry), asked) in self.kinds.iter().zip(self.fds.iter_mut()).zip(&self.kernel) {
             let always = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
             entry.revents = match kind {
-                Kind::Kernel => asked.revents,
+                Kind::Kernel | Kind::Young { .. } => asked.revents,
                 Kind::Set(set) if set.is_ready() => asked.revents | entry.events & libc::POLLIN,
                 Kind::Set(_) => asked.revents,
                 Kind::Socket(held) => {

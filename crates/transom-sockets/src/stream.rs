@@ -16,8 +16,9 @@ use super::table::Socket;
 const PIECE: usize = 64 << 10;
 /// Calls between two looks at the TCP socket of a peer that may have died.
 const LOOKS: u32 = 64;
-/// How long a thread sleeps on a word before it looks at the TCP socket, or sleeps there.
-const NAP: Duration = Duration::from_millis(50);
+/// How long a thread sleeps on a word before it looks at the TCP socket, or sleeps there. No round number:
+/// a signal between two sleeps does not end the call, and timers of programs have round numbers.
+const NAP: Duration = Duration::from_millis(43);
 
 type Vector = libc::iovec;
 
@@ -472,11 +473,12 @@ fn push(
 ) -> Result<usize, Errno> {
     let wanted = total(vectors);
     let before = done;
-    if session.has_finished() || held.is_gone() {
-        return Err(libc::EPIPE);
-    }
     let look = held.calls.fetch_add(1, Ordering::Relaxed) % LOOKS == LOOKS - 1;
-    if look && held.look_at_tcp(fd) {
+    let gone = held.is_gone() || look && held.look_at_tcp(fd);
+    if gone && !session.has_finished() && !is_reset(held, session) && held.refuse() {
+        return Ok(wanted - before);
+    }
+    if session.has_finished() || gone {
         return Err(libc::EPIPE);
     }
     while done < wanted {

@@ -436,6 +436,36 @@ pub(crate) fn page_wiped_on_fork() -> Option<*mut AtomicU32> {
     }
 }
 
+/// A page of zeros that children of a fork share.
+pub(crate) fn shared_page() -> Option<*mut c_void> {
+    let rights = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+    // SAFETY: the kernel chooses an address that is free.
+    let page = unsafe { call!(libc::SYS_mmap, 0, 4096, rights, flags, -1_isize, 0) };
+    page.ok().map(|at| at as *mut c_void)
+}
+
+pub(crate) fn yield_now() {
+    // SAFETY: no memory is touched.
+    let _ = unsafe { call!(libc::SYS_sched_yield) };
+}
+
+/// Let no signal reach this thread; the mask before.
+pub(crate) fn block_signals() -> u64 {
+    let (all, mut before) = (u64::MAX, 0_u64);
+    // SAFETY: the kernel reads one mask of eight bytes and writes one.
+    let _ = unsafe {
+        call!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const all, &raw mut before, 8)
+    };
+    before
+}
+
+/// The end of [`block_signals`].
+pub(crate) fn restore_signals(mask: u64) {
+    // SAFETY: the kernel reads one mask of eight bytes.
+    let _ = unsafe { call!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, 0, 8) };
+}
+
 /// The position of a file.
 pub(crate) fn position(fd: c_int) -> Result<i64, Errno> {
     // SAFETY: no memory is touched.

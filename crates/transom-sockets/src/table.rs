@@ -15,6 +15,7 @@ use super::lock::Mutex;
 use super::offer;
 use super::spin::Spin;
 use super::sys;
+use super::young::{self, Young};
 
 /// Descriptors from here on stay with TCP.
 const DESCRIPTORS: usize = 65_536;
@@ -47,7 +48,7 @@ pub(crate) enum Entry {
     Set(&'static Set),
 }
 
-/// An end of a switched connection, or of one that is offered, or (without a segment) a TCP socket that was
+/// An end of a connection: switched, or offered, or (without a segment) young; or a TCP socket that was
 /// put into an epoll set before it was connected.
 pub(crate) struct Socket {
     /// Calls that use the segment at this moment.
@@ -62,6 +63,8 @@ pub(crate) struct Socket {
     gone: AtomicBool,
     broken: AtomicBool,
     reported: AtomicBool,
+    /// Something was sent to a peer that had closed.
+    refused: AtomicBool,
     /// Bytes of this end's ring that have memory behind them.
     pub(crate) populated: AtomicU64,
     /// Calls since the TCP socket was looked at.
@@ -71,6 +74,7 @@ pub(crate) struct Socket {
     /// Where it was last put in one of them.
     pub(crate) slot: AtomicU32,
     pub(crate) spin: Spin,
+    pub(crate) young: Young,
 }
 
 /// A socket while a call uses it.
@@ -112,19 +116,35 @@ impl Socket {
             gone: AtomicBool::new(false),
             broken: AtomicBool::new(false),
             reported: AtomicBool::new(false),
+            refused: AtomicBool::new(false),
             populated: AtomicU64::new(0),
             calls: AtomicU32::new(0),
             sets: AtomicU32::new(0),
             slot: AtomicU32::new(0),
             spin: Spin::default(),
+            young: Young::default(),
         }))
     }
 
     /// Give it the segment of its connection.
     pub(crate) fn attach(&self, segment: &offer::Segment) {
         self.ring.store(segment.ring, Ordering::Relaxed);
-        self.passive.store(segment.side == Side::Passive, Ordering::Relaxed);
+        self.set_side(segment.side);
         self.header.store(segment.header, Ordering::Release);
+    }
+
+    pub(crate) fn set_side(&self, side: Side) {
+        self.passive.store(side == Side::Passive, Ordering::Relaxed);
+    }
+
+    pub(crate) fn side(&self) -> Side {
+        if self.passive.load(Ordering::Relaxed) { Side::Passive } else { Side::Active }
+    }
+
+    /// Whether the connection has a segment.
+    #[inline]
+    pub(crate) fn is_attached(&self) -> bool {
+        !self.header.load(Ordering::Acquire).is_null()
     }
 
     /// The connection, if it has a segment.
@@ -133,9 +153,7 @@ impl Socket {
         let header = self.header.load(Ordering::Acquire);
         // SAFETY: the mapping stays while this socket is held, and all its words are atomics.
         let header = unsafe { header.as_ref() }?;
-        let passive = self.passive.load(Ordering::Relaxed);
-        let side = if passive { Side::Passive } else { Side::Active };
-        Some(Session::new(header, side, self.ring.load(Ordering::Relaxed)))
+        Some(Session::new(header, self.side(), self.ring.load(Ordering::Relaxed)))
     }
 
     /// The bytes of a ring, of the side that writes it: `ring` of them.
@@ -179,6 +197,16 @@ impl Socket {
         self.reported.load(Ordering::Relaxed)
     }
 
+    /// Whether this is the first send to a peer that has closed: over TCP it succeeds, and is answered by
+    /// a reset.
+    pub(crate) fn refuse(&self) -> bool {
+        !self.refused.swap(true, Ordering::Relaxed)
+    }
+
+    pub(crate) fn was_refused(&self) -> bool {
+        self.refused.load(Ordering::Relaxed)
+    }
+
     /// Look at the TCP socket: a peer that is gone has closed it.
     pub(crate) fn look_at_tcp(&self, fd: c_int) -> bool {
         if !self.is_gone() && !sys::is_established(fd) {
@@ -198,7 +226,7 @@ impl Socket {
             // SAFETY: no call holds it, and no descriptor leads to it.
             unsafe { sys::unmap(header.cast(), length) };
         }
-        for flag in [&self.gone, &self.broken, &self.reported, &self.passive] {
+        for flag in [&self.gone, &self.broken, &self.reported, &self.refused, &self.passive] {
             flag.store(false, Ordering::Relaxed);
         }
         self.populated.store(0, Ordering::Relaxed);
@@ -235,6 +263,12 @@ pub(crate) fn entry(fd: c_int) -> Entry {
 /// is looked at, unless it is one of the standard streams' that has no segment.
 #[inline]
 pub(crate) fn hold(fd: c_int) -> Option<Held> {
+    hold_any(fd).filter(|held| held.is_attached())
+}
+
+/// As [`hold`], but with a segment or without.
+#[inline]
+pub(crate) fn hold_any(fd: c_int) -> Option<Held> {
     let word = word(fd)?;
     let mut seen = word.load(Ordering::Acquire);
     if seen == UNKNOWN {
@@ -248,7 +282,7 @@ pub(crate) fn hold(fd: c_int) -> Option<Held> {
 #[inline]
 pub(crate) fn hold_known(fd: c_int) -> Option<Held> {
     let word = word(fd)?;
-    held(word, word.load(Ordering::Acquire))
+    held(word, word.load(Ordering::Acquire)).filter(|held| held.is_attached())
 }
 
 #[inline]
@@ -262,8 +296,7 @@ fn held(word: &AtomicUsize, mut seen: usize) -> Option<Held> {
         let held = Held(socket);
         let now = word.load(Ordering::Acquire);
         if now == seen {
-            let attached = !socket.header.load(Ordering::Acquire).is_null();
-            return attached.then_some(held);
+            return Some(held);
         }
         // Another thread has closed it meanwhile.
         seen = now;
@@ -368,6 +401,10 @@ pub(crate) fn duplicate(from: c_int, to: c_int) {
     match entry(from) {
         Entry::Socket(socket) => {
             socket.descriptors.fetch_add(1, Ordering::AcqRel);
+            if to <= 2 {
+                // Streams of the C library may use it.
+                socket.young.stay();
+            }
             set(to, std::ptr::from_ref(socket) as usize);
         }
         Entry::Set(one) => {
@@ -389,6 +426,26 @@ pub(crate) fn each_socket(mut act: impl FnMut(c_int, &Session<'_>)) {
             && let Some(session) = held.session()
         {
             act(fd as c_int, &session);
+        }
+    }
+}
+
+/// A young connection stays with TCP for good.
+pub(crate) fn stays(fd: c_int) {
+    if let Entry::Socket(socket) = entry(fd) {
+        socket.young.stay();
+    }
+}
+
+/// Each connection that is young.
+pub(crate) fn each_young(mut act: impl FnMut(&Young)) {
+    for word in known() {
+        let seen = word.load(Ordering::Acquire);
+        if seen >= WORDS
+            && let Some(held) = held(word, seen)
+            && !held.is_attached()
+        {
+            act(&held.young);
         }
     }
 }
@@ -439,6 +496,7 @@ pub(crate) fn after_fork() {
         word.store(1, Ordering::Relaxed);
     }
     PROCESS.store(sys::pid(), Ordering::Relaxed);
+    young::forked(true);
     super::epoll::after_fork();
     for word in known() {
         if word.load(Ordering::Relaxed) == LISTENER {
@@ -456,5 +514,5 @@ pub(crate) fn forget_range(first: usize, last: usize) -> Vec<Left> {
 
 /// While this is held, a fork finds the table whole.
 pub(crate) fn pause() -> impl Sized {
-    POOL.lock()
+    (POOL.lock(), young::pause())
 }

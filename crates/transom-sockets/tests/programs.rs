@@ -214,6 +214,7 @@ for how in ['exit', 'kill', 'reset', 'unread', 'half']:
     child = os.fork()
     if child == 0:
         s, _ = l.accept()
+        for _ in range(40): s.sendall(s.recv(1))
         s.sendall(b'hello')
         s.recv(5)
         if how == 'reset':
@@ -226,6 +227,9 @@ for how in ['exit', 'kill', 'reset', 'unread', 'half']:
         if how == 'kill': os.kill(os.getpid(), signal.SIGKILL)
         os._exit(0)
     c = socket.create_connection(('127.0.0.1', port))
+    for _ in range(40):
+        c.sendall(b'w')
+        c.recv(1)
     assert c.recv(5, socket.MSG_WAITALL) == b'hello'
     c.sendall(b'12345' if how != 'unread' else b'123456789')
     if how != 'half': os.waitpid(child, 0)
@@ -261,6 +265,85 @@ fn ends_and_resets_are_those_of_tcp() {
     let tcp = outcome(false);
     assert_eq!(tcp.last().unwrap(), "done");
     assert_eq!(outcome(true), tcp);
+}
+
+/// Prints behind which number of exchanges a segment is there, and whether the bytes were the same: of a
+/// connection by requests and answers, of one that a child serves, of one that only sends, of one whose
+/// descriptor was passed on early, and of one that a program has inherited.
+const LASTS: &str = r"
+import os, socket, struct, subprocess, sys
+folder = '/dev/shm/transom-%d/' % os.geteuid()
+def switched(c):
+    cookie = struct.unpack('Q', c.getsockopt(socket.SOL_SOCKET, 57, 8))[0]
+    return any(name.endswith('-%x' % cookie) for name in os.listdir(folder))
+l = socket.create_server(('127.0.0.1', 0))
+def pair():
+    c = socket.create_connection(l.getsockname())
+    return c, l.accept()[0]
+def exchanges(c, s, most=100):
+    for turn in range(1, most + 1):
+        c.sendall(bytes([turn]))
+        assert s.recv(1) == bytes([turn])
+        s.sendall(bytes([turn + 1]))
+        assert c.recv(1) == bytes([turn + 1])
+        if switched(c): return turn
+    return 0
+c, s = pair()
+print('exchanges', exchanges(c, s), exchanges(c, s))
+c, s = pair()
+for size in [256 << 10, 1, 1]:
+    c.sendall(b'x' * size)
+    assert len(s.recv(size, socket.MSG_WAITALL)) == size
+    print('bytes', size, switched(c))
+c, s = pair()
+a, b = socket.socketpair()
+socket.send_fds(a, [b'x'], [c.fileno()])
+print('passed', exchanges(c, s))
+c, s = pair()
+subprocess.run(['true'])
+print('beside another program', exchanges(c, s))
+c, s = pair()
+os.write(c.fileno(), b'y')
+assert s.recv(1) == b'y'
+print('write', exchanges(c, s))
+c, s = pair()
+child = os.fork()
+if child == 0:
+    c.close()
+    while byte := s.recv(1): s.sendall(byte)
+    os._exit(0)
+for turn in range(1, 101):
+    c.sendall(b'z')
+    assert c.recv(1) == b'z'
+    if switched(c): break
+print('child', turn)
+assert s.send(b'!') == 1 and c.recv(1) == b'!'
+c.close()
+s.close()
+print('ended', os.waitpid(child, 0)[1])
+";
+
+#[test]
+fn a_connection_is_switched_once_it_has_lasted() {
+    if !there(&["python3"]) {
+        return;
+    }
+    let mut running = python(LASTS, &[], true);
+    let out = BufReader::new(running.0.stdout.take().unwrap());
+    let said: Vec<String> = out.lines().map(Result::unwrap).collect();
+    let expected = [
+        // The 33rd request is the 32nd send behind something received.
+        "exchanges 33 1",
+        "bytes 262144 False",
+        "bytes 1 True",
+        "bytes 1 True",
+        "passed 0",
+        "beside another program 0",
+        "write 33",
+        "child 33",
+        "ended 0",
+    ];
+    assert_eq!(said, expected);
 }
 
 #[test]

@@ -2,7 +2,8 @@
 """Scenarios of stream sockets, each as one line: its name, a tab, and the answers that a program gets.
 
 Each scenario is a function and runs in a process of its own, with a limit of time. Over TCP the answers
-are always the same; tests/semantics.rs compares them with those under the switch.
+are always the same; tests/semantics.rs compares them with those under the switch. With --warm, most
+connections exchange some bytes first, so that they are switched when their scenario begins.
 """
 import array, errno, fcntl, hashlib, json, os, random, select, signal, socket, struct, subprocess, sys, tempfile, termios, threading, time
 
@@ -44,7 +45,24 @@ def pair(server_in_child=False, **kw):
     c = socket.socket(l.family, socket.SOCK_STREAM)
     c.connect(l.getsockname())
     s, _ = l.accept(); l.close()
+    for _ in range(WARM):
+        c.sendall(b"w"); s.recv(1); s.sendall(b"w"); c.recv(1)
     return c, s
+
+WARM = 40 if "--warm" in sys.argv else 0
+
+def dial(l):
+    """Connects to a listener of another process or thread, which calls answer()."""
+    c = socket.create_connection(l.getsockname())
+    for _ in range(WARM):
+        c.sendall(b"w"); c.recv(1)
+    return c
+
+def answer(l):
+    s, _ = l.accept()
+    for _ in range(WARM):
+        s.recv(1); s.sendall(b"w")
+    return s
 
 def recv_exactly(s, n):
     b = b""
@@ -95,13 +113,13 @@ def echo_in_one_process():
 def echo_with_a_forked_server():
     l = listener()
     def serve():
-        s, _ = l.accept()
+        s = answer(l)
         while True:
             d = s.recv(1000)
             if not d: break
             s.sendall(d)
     p = child(serve)
-    c = socket.create_connection(l.getsockname()); l.close()
+    c = dial(l); l.close()
     ok = []
     for n in (1, 100, 1000, 50000):
         d = pattern(n, n); c.sendall(d); ok.append(recv_exactly(c, n) == d)
@@ -117,9 +135,9 @@ def large_in_both_directions():
         r = recv_all(s); t.join()
         return hashlib.sha256(r).hexdigest() == hashlib.sha256(other).hexdigest()
     def serve():
-        s, _ = l.accept(); assert both(s, a, b)
+        s = answer(l); assert both(s, a, b)
     p = child(serve)
-    c = socket.create_connection(l.getsockname())
+    c = dial(l)
     return both(c, b, a), reap(p)
 
 @scenario
@@ -244,9 +262,9 @@ def exit_without_close():
 def server_speaks_first():
     l = listener()
     def serve():
-        s, _ = l.accept(); s.sendall(b"220 hello\r\n"); assert recv_exactly(s, 4) == b"EHLO"; s.sendall(b"250\r\n")
+        s = answer(l); s.sendall(b"220 hello\r\n"); assert recv_exactly(s, 4) == b"EHLO"; s.sendall(b"250\r\n")
     p = child(serve)
-    c = socket.create_connection(l.getsockname())
+    c = dial(l)
     a = recv_exactly(c, 11).decode(); c.sendall(b"EHLO"); b = recv_exactly(c, 5).decode()
     return a, b, reap(p)
 
@@ -255,9 +273,9 @@ def peer_killed():
     l = listener()
     r, w = os.pipe()
     def f():
-        c = socket.create_connection(l.getsockname()); c.sendall(b"last words"); os.write(w, b"x"); signal.pause()
+        c = dial(l); c.sendall(b"last words"); os.write(w, b"x"); signal.pause()
     p = child(f)
-    s, _ = l.accept(); os.read(r, 1)
+    s = answer(l); os.read(r, 1)
     os.kill(p, signal.SIGKILL); os.waitpid(p, 0)
     return recv_exactly(s, 10).decode(), attempt(s.recv, 1)
 
@@ -265,9 +283,9 @@ def peer_killed():
 def blocked_reader_of_a_killed_peer():
     l = listener()
     def f():
-        c = socket.create_connection(l.getsockname()); c.sendall(b"x"); signal.pause()
+        c = dial(l); c.sendall(b"x"); signal.pause()
     p = child(f)
-    s, _ = l.accept(); s.recv(1)
+    s = answer(l); s.recv(1)
     threading.Timer(0.1, lambda: os.kill(p, signal.SIGKILL)).start()
     r = attempt(s.recv, 1); os.waitpid(p, 0)
     return r
@@ -277,9 +295,9 @@ def blocked_writer_of_a_killed_peer():
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     l = listener()
     def f():
-        c = socket.create_connection(l.getsockname()); signal.pause()
+        c = dial(l); signal.pause()
     p = child(f)
-    s, _ = l.accept()
+    s = answer(l)
     threading.Timer(0.2, lambda: os.kill(p, signal.SIGKILL)).start()
     r = attempt(s.sendall, b"y" * (64 << 20)); os.waitpid(p, 0)
     return r in ("ECONNRESET", "EPIPE") or r
@@ -317,9 +335,9 @@ def a_poller_for_room_is_woken():
 def a_blocked_sender_goes_on():
     l = listener(); d = pattern(20 << 20, 5)
     def serve():
-        s, _ = l.accept(); time.sleep(0.2); assert hashlib.sha256(recv_all(s)).digest() == hashlib.sha256(d).digest()
+        s = answer(l); time.sleep(0.2); assert hashlib.sha256(recv_all(s)).digest() == hashlib.sha256(d).digest()
     p = child(serve)
-    c = socket.create_connection(l.getsockname()); c.sendall(d); c.close()
+    c = dial(l); c.sendall(d); c.close()
     return reap(p)
 
 @scenario
@@ -642,8 +660,8 @@ def interrupted_by_a_signal():
 #include <unistd.h>
 static void h(int s) { (void)s; }
 int main(int argc, char **argv) { int fd = 9; char b; struct sigaction a; memset(&a, 0, sizeof a); a.sa_handler = h; sigaction(SIGALRM, &a, 0);
- struct itimerval t = {{0,0},{0,50000}}; setitimer(ITIMER_REAL, &t, 0); long n = recv(fd, &b, 1, 0); printf("%ld %s\n", n, n < 0 ? strerror(errno) : "");
- a.sa_flags = SA_RESTART; sigaction(SIGALRM, &a, 0); setitimer(ITIMER_REAL, &t, 0); n = recv(fd, &b, 1, 0); printf("%ld %c\n", n, b); return 0; }
+ struct itimerval t = {{0,0},{0,20000}}; setitimer(ITIMER_REAL, &t, 0); long n = recv(fd, &b, 1, 0); printf("%ld %s\n", n, n < 0 ? strerror(errno) : "");
+ a.sa_flags = SA_RESTART; sigaction(SIGALRM, &a, 0); t.it_value.tv_usec = 120000; setitimer(ITIMER_REAL, &t, 0); n = recv(fd, &b, 1, 0); printf("%ld %c\n", n, b); return 0; }
 """
     d = tempfile.mkdtemp(); open(d + "/i.c", "w").write(src); subprocess.check_call(["cc", "-o", d + "/i", d + "/i.c"])
     c, s = pair(); os.dup2(s.fileno(), 9, inheritable=True); t = threading.Timer(0.6, lambda: c.sendall(b"z")); t.start()
@@ -720,7 +738,7 @@ def many_connections():
 def random_sizes_random_waits():
     l = listener(); rnd = random.Random(11); d = pattern(4 << 20, 12)
     def serve():
-        r2 = random.Random(13); s, _ = l.accept(); s.setblocking(False); e = select.epoll(); e.register(s, select.EPOLLIN | (select.EPOLLET if r2.random() < .5 else 0)); h = hashlib.sha256(); n = 0
+        r2 = random.Random(13); s = answer(l); s.setblocking(False); e = select.epoll(); e.register(s, select.EPOLLIN | (select.EPOLLET if r2.random() < .5 else 0)); h = hashlib.sha256(); n = 0
         while True:
             e.poll(10); end = False
             while True:
@@ -730,7 +748,7 @@ def random_sizes_random_waits():
                 h.update(b); n += len(b)
             if end: break
         assert n == len(d) and h.digest() == hashlib.sha256(d).digest(), n
-    p = child(serve); c = socket.create_connection(l.getsockname()); at = 0; c.setblocking(False)
+    p = child(serve); c = dial(l); at = 0; c.setblocking(False)
     while at < len(d):
         try: at += c.send(d[at:at + rnd.randrange(1, 200000)])
         except BlockingIOError: select.select([], [c], [], 10)
@@ -777,12 +795,13 @@ def run_one(name):
     print(json.dumps(f(), default=str)); sys.stdout.flush(); os._exit(0)
 
 def main():
-    if len(sys.argv) > 2 and sys.argv[1] == "--one": return run_one(sys.argv[2])
-    names = sys.argv[1:] or [f.__name__ for f in S]
+    words = [word for word in sys.argv[1:] if word != "--warm"]
+    if len(words) > 1 and words[0] == "--one": return run_one(words[1])
+    names = words or [f.__name__ for f in S]
     for n in names:
         t = time.monotonic()
         try:
-            r = subprocess.run([sys.executable, __file__, "--one", n], capture_output=True, text=True, timeout=30, start_new_session=True)
+            r = subprocess.run([sys.executable, __file__, "--one", n] + ["--warm"] * (WARM > 0), capture_output=True, text=True, timeout=30, start_new_session=True)
             v = r.stdout.strip() if r.returncode == 0 else f"FAILED {r.returncode} {r.stderr.strip()[-300:]}"
         except subprocess.TimeoutExpired: v = "TIMEOUT"
         print(f"{n}\t{v}"); sys.stdout.flush()

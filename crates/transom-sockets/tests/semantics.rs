@@ -11,10 +11,13 @@ use transom_sockets as _;
 /// An epoll set in another one is reported by the kernel until it was asked: one report too many.
 const DIFFER: [&str; 1] = ["epoll_nested"];
 
-fn started(switched: bool) -> Option<Child> {
+fn started(switched: bool, warm: bool) -> Option<Child> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/semantics.py");
     let mut command = Command::new("python3");
     command.arg(script).env_remove("LD_PRELOAD").env_remove("TRANSOM_SOCKETS");
+    if warm {
+        command.arg("--warm");
+    }
     if switched {
         let test = std::env::current_exe().unwrap();
         command.env("LD_PRELOAD", test.parent().unwrap().join("libtransom_sockets.so"));
@@ -29,9 +32,8 @@ fn answers(child: Child) -> BTreeMap<String, String> {
     lines.map(|(name, answer)| (name.to_owned(), answer.to_owned())).collect()
 }
 
-#[test]
-fn programs_see_the_same_as_over_tcp() {
-    let (Some(tcp), Some(switched)) = (started(false), started(true)) else {
+fn compare(warm: bool) {
+    let (Some(tcp), Some(switched)) = (started(false, warm), started(true, warm)) else {
         return eprintln!("SKIPPED: python3 is not installed");
     };
     let (tcp, switched) = (answers(tcp), answers(switched));
@@ -45,4 +47,15 @@ fn programs_see_the_same_as_over_tcp() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn programs_see_the_same_as_over_tcp() {
+    compare(false);
+}
+
+/// The connections have exchanged some bytes before, and are switched.
+#[test]
+fn programs_see_the_same_on_connections_that_have_lasted() {
+    compare(true);
 }

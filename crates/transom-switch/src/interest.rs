@@ -63,6 +63,11 @@ impl Interest {
         self.spent
     }
 
+    /// The kernel has reported the entry.
+    pub fn was_reported(&mut self) {
+        self.spent = self.wanted & ONESHOT != 0;
+    }
+
     /// The events to report now; 0: none.
     #[must_use]
     pub fn report(&mut self, ready: &Ready) -> u32 {
@@ -86,7 +91,7 @@ impl Interest {
                 self.seen_output = Some(ready.output);
             }
         }
-        self.spent = self.wanted & ONESHOT != 0;
+        self.was_reported();
         events
     }
 }
@@ -105,6 +110,8 @@ mod tests {
         assert_eq!(entry.report(&ready(OUT, 0, 0)), 0);
         for _ in 0..3 {
             assert_eq!(entry.report(&ready(IN | OUT, 5, 0)), IN);
+            entry.was_reported();
+            assert!(!entry.is_spent());
         }
         assert_eq!(entry.report(&ready(OUT, 5, 0)), 0);
         assert_eq!(entry.report(&ready(HUP, 5, 0)), HUP, "reported without being asked for");
@@ -137,6 +144,9 @@ mod tests {
             assert_eq!(entry.report(&ready(IN, 1, 0)), IN);
             assert!(entry.is_spent());
             assert_eq!(entry.report(&ready(IN | ERR, 2, 0)), 0);
+            let mut other = Interest::new(IN | flags);
+            other.was_reported();
+            assert!(other.is_spent(), "the kernel has reported it");
             assert_eq!(Interest::new(entry.wanted()).report(&ready(IN, 2, 0)), IN);
         }
     }

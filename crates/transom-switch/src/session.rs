@@ -167,10 +167,16 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// The active end begins: bytes that it has sent and received over TCP before the segment was made.
+    pub fn count_before(&self, sent: u64, received: u64) {
+        self.outgoing().sending.0.by_tcp.store(sent, Ordering::Relaxed);
+        self.incoming().receiving.0.by_tcp.store(received, Ordering::Relaxed);
+    }
+
     /// The passive end takes what was offered, as the socket with this cookie; so does another process
-    /// that holds the same socket. No byte was sent by this end before; `received`: bytes that were read
-    /// from the socket before this call.
-    pub fn claim(&self, cookie: u64, received: u64) -> bool {
+    /// that holds the same socket. `sent`, `received`: bytes that this end has sent and read before, over
+    /// TCP; the first claim counts.
+    pub fn claim(&self, cookie: u64, sent: u64, received: u64) -> bool {
         let known =
             self.end().cookie.compare_exchange(0, cookie, Ordering::AcqRel, Ordering::Acquire);
         if known.is_err_and(|known| known != cookie) {
@@ -179,8 +185,7 @@ impl<'a> Session<'a> {
         if self.state() == State::Claimed {
             return true;
         }
-        let count = &self.incoming().receiving.0.by_tcp;
-        let _ = count.compare_exchange(0, received, Ordering::AcqRel, Ordering::Relaxed);
+        self.count_before(sent, received);
         let word = &self.header.state.0;
         let taken = word.compare_exchange(OFFERED, CLAIMED, Ordering::AcqRel, Ordering::Acquire);
         taken.is_ok() || taken == Err(CLAIMED)
@@ -333,15 +338,11 @@ impl<'a> Session<'a> {
     }
 
     /// Count `bytes` that were taken from the TCP stream: how many of them belong to the program. The
-    /// rest are doorbells. An active side that gets a byte from a peer that has not claimed the segment knows
-    /// that this peer never will, because a claim comes before the first byte: the offer is withdrawn.
+    /// rest are doorbells.
     ///
     /// # Errors
     /// As [`Session::road_in`].
     pub fn received_by_tcp(&self, bytes: u64) -> Result<u64, Violation> {
-        if bytes > 0 && self.side == Side::Active {
-            self.withdraw();
-        }
         let way = self.incoming();
         let count = &way.receiving.0.by_tcp;
         let came = count.load(Ordering::Relaxed);

@@ -123,12 +123,26 @@ fn side(active: bool) -> Side {
 }
 
 proptest! {
-    /// The passive side claims before it sends or receives for the first time, or never; here at any
-    /// moment at which it has not sent.
+    /// Both sides have exchanged some bytes before the segment is offered. The passive side claims at any
+    /// moment, and more than once.
     #[test]
-    fn bytes_come_out_as_they_went_in(steps in prop::collection::vec(step(), 1..120)) {
+    fn bytes_come_out_as_they_went_in(
+        steps in prop::collection::vec(step(), 1..120),
+        early in (0..200_usize, 0..200_usize, 0..200_usize, 0..200_usize),
+    ) {
         let mut pair = Pair::new();
         let (mut sent, mut got) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
+        // Sent and received by each side before: the rest is in the TCP stream.
+        let (by_active, by_passive) = (early.0, early.1);
+        let (at_active, at_passive) = (early.2.min(by_passive), early.3.min(by_active));
+        for (side, all, read) in
+            [(Side::Active, by_active, at_passive), (Side::Passive, by_passive, at_active)]
+        {
+            sent[side as usize] = vec![252; all];
+            got[side as usize] = vec![252; read];
+            pair.tcp[side as usize].extend(vec![252; all - read]);
+        }
+        pair.session(Side::Active).count_before(by_active as u64, at_active as u64);
         let mut next = 0_u8;
         for step in steps {
             match step {
@@ -147,10 +161,9 @@ proptest! {
                     got[other(side(active))].extend(bytes);
                 }
                 Step::Claim => {
-                    if sent[Side::Passive as usize].is_empty() {
-                        let received = got[Side::Active as usize].len() as u64;
-                        pair.session(Side::Passive).claim(9, received);
-                    }
+                    let before = sent[Side::Passive as usize].len() as u64;
+                    let received = got[Side::Active as usize].len() as u64;
+                    pair.session(Side::Passive).claim(9, before, received);
                 }
                 Step::Arm(active) => pair.session(side(active)).for_bytes().arm(),
             }
@@ -176,11 +189,11 @@ proptest! {
         steps in prop::collection::vec((step(), any::<(u16, u64)>()), 1..60),
     ) {
         let pair = Pair::new();
-        pair.session(Side::Passive).claim(9, 0);
+        pair.session(Side::Passive).claim(9, 0, 0);
         for (step, (at, noise)) in steps {
             scribble(&pair.header, usize::from(at), noise);
             let session = pair.session(Side::Active);
-            let _ = session.claim(1, 2);
+            let _ = session.claim(1, 2, 3);
             let _ = session.urgent().map(|at| assert!(at < RING as usize));
             let _ = (session.is_writable(), session.is_all_read(), session.doorbells());
             let count = match step {
@@ -218,7 +231,7 @@ fn inside(at: &Stretches) -> bool {
 #[test]
 fn a_full_ring_has_no_room_and_one_byte_read_makes_some() {
     let mut pair = Pair::new();
-    assert!(pair.session(Side::Passive).claim(9, 0));
+    assert!(pair.session(Side::Passive).claim(9, 0, 0));
     assert_eq!(pair.send(Side::Passive, &[1; 5000]), RING as usize);
     assert_eq!(pair.send(Side::Passive, &[2; 1]), 0);
     assert!(!pair.session(Side::Passive).is_writable());
@@ -230,7 +243,7 @@ fn a_full_ring_has_no_room_and_one_byte_read_makes_some() {
 #[test]
 fn a_sender_is_woken_when_half_of_the_ring_is_free() {
     let mut pair = Pair::new();
-    pair.session(Side::Passive).claim(9, 0);
+    pair.session(Side::Passive).claim(9, 0, 0);
     pair.send(Side::Passive, &[1; 4096]);
     let _ = pair.session(Side::Passive).for_room().fall_asleep();
     for (count, writable) in [(2047, false), (1, true)] {
@@ -244,7 +257,7 @@ fn a_sender_is_woken_when_half_of_the_ring_is_free() {
 #[test]
 fn an_end_comes_behind_the_bytes_before_it() {
     let mut pair = Pair::new();
-    pair.session(Side::Passive).claim(9, 0);
+    pair.session(Side::Passive).claim(9, 0, 0);
     pair.send(Side::Passive, b"last");
     let wake = pair.session(Side::Passive).finish();
     assert!(!wake.doorbell, "the first byte has rung already");
@@ -262,7 +275,7 @@ fn an_end_comes_behind_the_bytes_before_it() {
 fn a_read_stops_at_the_urgent_byte_and_passes_over_it() {
     for inline in [false, true] {
         let mut pair = Pair::new();
-        pair.session(Side::Passive).claim(9, 0);
+        pair.session(Side::Passive).claim(9, 0, 0);
         let end = pair.header.end(Side::Active);
         end.inline.store(u32::from(inline), std::sync::atomic::Ordering::Relaxed);
         pair.send(Side::Passive, b"ab");
@@ -281,26 +294,43 @@ fn a_read_stops_at_the_urgent_byte_and_passes_over_it() {
     }
 }
 
-/// A peer that never claims finds the whole stream on TCP; its first byte withdraws the offer.
+/// A peer that does not claim finds the whole stream on TCP; one that claims late finds the rest in the
+/// ring.
 #[test]
-fn a_peer_without_the_switch_sees_tcp_only() {
+fn a_peer_that_has_not_claimed_sees_tcp_only() {
     let mut pair = Pair::new();
+    pair.session(Side::Active).count_before(2, 3);
     assert_eq!(pair.send(Side::Active, b"question"), 8);
     assert_eq!(pair.tcp[Side::Active as usize], b"question");
     pair.tcp[Side::Passive as usize].extend(b"answer");
     assert_eq!(pair.receive(Side::Active, 99), b"answer");
-    assert_eq!(pair.session(Side::Active).state(), State::Withdrawn);
-    assert!(!pair.session(Side::Passive).claim(9, 8), "too late");
+    assert_eq!(pair.session(Side::Active).state(), State::Offered);
+    assert!(pair.session(Side::Passive).claim(9, 9, 2));
     assert_eq!(pair.send(Side::Active, b"more"), 4);
-    assert_eq!(pair.tcp[Side::Active as usize], b"questionmore");
+    assert_eq!(pair.tcp[Side::Active as usize], b"question\xFF", "and a doorbell");
+    assert_eq!(pair.receive(Side::Passive, 99), b"question");
+    assert_eq!(pair.receive(Side::Passive, 99), b"more");
+    assert_eq!(pair.send(Side::Passive, b"end"), 3);
+    assert_eq!(pair.receive(Side::Active, 99), b"end");
+}
+
+/// An offer that is withdrawn is not taken any more.
+#[test]
+fn a_connection_stays_with_tcp_behind_a_withdrawal() {
+    let mut pair = Pair::new();
+    assert!(pair.session(Side::Active).withdraw());
+    assert!(!pair.session(Side::Passive).claim(9, 0, 0));
+    assert_eq!(pair.session(Side::Passive).state(), State::Withdrawn);
+    assert_eq!(pair.send(Side::Passive, b"answer"), 6);
+    assert_eq!(pair.tcp[Side::Passive as usize], b"answer");
 }
 
 #[test]
 fn one_socket_claims_a_segment_and_no_other() {
     let pair = Pair::new();
-    assert!(pair.session(Side::Passive).claim(9, 0));
-    assert!(pair.session(Side::Passive).claim(9, 0), "another process that holds the socket");
-    assert!(!pair.session(Side::Passive).claim(10, 0), "another socket");
+    assert!(pair.session(Side::Passive).claim(9, 0, 0));
+    assert!(pair.session(Side::Passive).claim(9, 0, 0), "another process that holds the socket");
+    assert!(!pair.session(Side::Passive).claim(10, 0, 0), "another socket");
     assert!(!pair.session(Side::Active).withdraw(), "it is used");
 }
 

@@ -6,6 +6,7 @@ use super::calls;
 use crate::epoll;
 use crate::lock;
 use crate::table::{self, Entry, Left};
+use crate::young;
 
 /// A descriptor that is about to name something else, which is done when the result is dropped. One
 /// that a fork of `vfork` names is its parent's still.
@@ -93,6 +94,7 @@ calls! {
         drop(paused);
         match child {
             0 => table::after_fork(),
+            1.. => young::forked(false),
             -1 => table::each_socket(|_, session| {
                 session.end().holders.fetch_sub(1, std::sync::atomic::Ordering::AcqRel);
             }),

@@ -6,6 +6,7 @@ use super::{answer, calls};
 use crate::stream::{self, Receive};
 use crate::sys;
 use crate::table::{self, Held};
+use crate::young::{self, Served, Use};
 
 type Bytes = *mut c_void;
 type Vector = libc::iovec;
@@ -67,54 +68,59 @@ unsafe fn no_sender(length: *mut libc::socklen_t) {
 
 calls! {
     fn read(fd: c_int, to: Bytes, length: usize) -> isize, -1; |next| {
-        match table::hold(fd) {
-            Some(held) => receive(&held, fd, to, length, 0),
-            None => next(fd, to, length),
+        match young::enter(fd, Use::Receive) {
+            Served::Ours(held) => receive(&held, fd, to, length, 0),
+            Served::Kernel(flight) => flight.received(0, next(fd, to, length)),
         }
     }
 
     fn __read_chk(fd: c_int, to: Bytes, length: usize, room: usize) -> isize, -1; |next| {
-        match table::hold(fd) {
-            Some(held) if length <= room => receive(&held, fd, to, length, 0),
-            _ => next(fd, to, length, room),
+        match young::enter(fd, Use::Receive) {
+            Served::Ours(held) if length <= room => receive(&held, fd, to, length, 0),
+            Served::Ours(_) => next(fd, to, length, room),
+            Served::Kernel(flight) => flight.received(0, next(fd, to, length, room)),
         }
     }
 
     fn readv(fd: c_int, at: *const Vector, count: c_int) -> isize, -1; |next| {
-        match (table::hold(fd), vectors(at, count.max(0) as usize)) {
-            (Some(held), Some(vectors)) if count >= 0 => {
+        match (young::enter(fd, Use::Receive), vectors(at, count.max(0) as usize)) {
+            (Served::Ours(held), Some(vectors)) if count >= 0 => {
                 answer(stream::receive(&held, fd, Receive { vectors, flags: 0, message: None }))
             }
-            _ => next(fd, at, count),
+            (Served::Ours(_), _) => next(fd, at, count),
+            (Served::Kernel(flight), _) => flight.received(0, next(fd, at, count)),
         }
     }
 
     fn recv(fd: c_int, to: Bytes, length: usize, flags: c_int) -> isize, -1; |next| {
-        match table::hold(fd) {
-            Some(held) => receive(&held, fd, to, length, flags),
-            None => next(fd, to, length, flags),
+        match young::enter(fd, Use::Receive) {
+            Served::Ours(held) => receive(&held, fd, to, length, flags),
+            Served::Kernel(flight) => flight.received(flags, next(fd, to, length, flags)),
         }
     }
 
     fn __recv_chk(fd: c_int, to: Bytes, length: usize, room: usize, flags: c_int) -> isize, -1; |next| {
-        match table::hold(fd) {
-            Some(held) if length <= room => receive(&held, fd, to, length, flags),
-            _ => next(fd, to, length, room, flags),
+        match young::enter(fd, Use::Receive) {
+            Served::Ours(held) if length <= room => receive(&held, fd, to, length, flags),
+            Served::Ours(_) => next(fd, to, length, room, flags),
+            Served::Kernel(flight) => flight.received(flags, next(fd, to, length, room, flags)),
         }
     }
 
     fn recvfrom(
         fd: c_int, to: Bytes, length: usize, flags: c_int, from: Bytes, size: *mut libc::socklen_t
     ) -> isize, -1; |next| {
-        match table::hold(fd) {
-            Some(held) => {
+        match young::enter(fd, Use::Receive) {
+            Served::Ours(held) => {
                 let got = receive(&held, fd, to, length, flags);
                 if got >= 0 && !from.is_null() {
                     no_sender(size);
                 }
                 got
             }
-            None => next(fd, to, length, flags, from, size),
+            Served::Kernel(flight) => {
+                flight.received(flags, next(fd, to, length, flags, from, size))
+            }
         }
     }
 
@@ -122,23 +128,26 @@ calls! {
         fd: c_int, to: Bytes, length: usize, room: usize, flags: c_int, from: Bytes,
         size: *mut libc::socklen_t
     ) -> isize, -1; |next| {
-        match table::hold(fd) {
-            Some(held) if length <= room => {
+        match young::enter(fd, Use::Receive) {
+            Served::Ours(held) if length <= room => {
                 let got = receive(&held, fd, to, length, flags);
                 if got >= 0 && !from.is_null() {
                     no_sender(size);
                 }
                 got
             }
-            _ => next(fd, to, length, room, flags, from, size),
+            Served::Ours(_) => next(fd, to, length, room, flags, from, size),
+            Served::Kernel(flight) => {
+                flight.received(flags, next(fd, to, length, room, flags, from, size))
+            }
         }
     }
 
     fn recvmsg(fd: c_int, message: *mut Message, flags: c_int) -> isize, -1; |next| {
-        match table::hold(fd) {
-            Some(held) => receive_message(&held, fd, message, flags),
-            None => {
-                let got = next(fd, message, flags);
+        match young::enter(fd, Use::Receive) {
+            Served::Ours(held) => receive_message(&held, fd, message, flags),
+            Served::Kernel(flight) => {
+                let got = flight.received(flags, next(fd, message, flags));
                 if got >= 0 {
                     passed(message);
                 }
@@ -150,7 +159,16 @@ calls! {
     fn recvmmsg(
         fd: c_int, messages: *mut libc::mmsghdr, count: c_uint, flags: c_int, limit: *mut libc::timespec
     ) -> c_int, -1; |next| {
-        let Some(held) = table::hold(fd) else { return next(fd, messages, count, flags, limit) };
+        let held = match young::enter(fd, Use::Receive) {
+            Served::Ours(held) => held,
+            Served::Kernel(flight) => {
+                let done = next(fd, messages, count, flags, limit);
+                for at in 0..done.max(0) as usize {
+                    flight.received(flags, (*messages.wrapping_add(at)).msg_len as isize);
+                }
+                return done;
+            }
+        };
         let mut done = 0;
         while done < count {
             let one = messages.wrapping_add(done as usize);
@@ -170,25 +188,28 @@ calls! {
     }
 
     fn write(fd: c_int, from: *const c_void, length: usize) -> isize, -1; |next| {
-        match table::hold(fd) {
-            Some(held) => put(&held, fd, from, length, 0),
-            None => next(fd, from, length),
+        match young::enter(fd, Use::Send(length)) {
+            Served::Ours(held) => put(&held, fd, from, length, 0),
+            Served::Kernel(flight) => flight.sent(next(fd, from, length)),
         }
     }
 
     fn writev(fd: c_int, at: *const Vector, count: c_int) -> isize, -1; |next| {
-        match (table::hold(fd), vectors(at, count.max(0) as usize)) {
-            (Some(held), Some(vectors)) if count >= 0 => {
+        let vectors = vectors(at, count.max(0) as usize);
+        let length = vectors.map_or(0, stream::total);
+        match (young::enter(fd, Use::Send(length)), vectors) {
+            (Served::Ours(held), Some(vectors)) if count >= 0 => {
                 answer(stream::send(&held, fd, vectors, 0, None))
             }
-            _ => next(fd, at, count),
+            (Served::Ours(_), _) => next(fd, at, count),
+            (Served::Kernel(flight), _) => flight.sent(next(fd, at, count)),
         }
     }
 
     fn send(fd: c_int, from: *const c_void, length: usize, flags: c_int) -> isize, -1; |next| {
-        match table::hold(fd) {
-            Some(held) => put(&held, fd, from, length, flags),
-            None => next(fd, from, length, flags),
+        match young::enter(fd, Use::Send(length)) {
+            Served::Ours(held) => put(&held, fd, from, length, flags),
+            Served::Kernel(flight) => flight.sent(next(fd, from, length, flags)),
         }
     }
 
@@ -196,21 +217,37 @@ calls! {
         fd: c_int, from: *const c_void, length: usize, flags: c_int, to: *const c_void,
         size: libc::socklen_t
     ) -> isize, -1; |next| {
-        match table::hold(fd) {
-            Some(held) => put(&held, fd, from, length, flags),
-            None => next(fd, from, length, flags, to, size),
+        match young::enter(fd, Use::Send(length)) {
+            Served::Ours(held) => put(&held, fd, from, length, flags),
+            Served::Kernel(flight) => flight.sent(next(fd, from, length, flags, to, size)),
         }
     }
 
     fn sendmsg(fd: c_int, message: *const Message, flags: c_int) -> isize, -1; |next| {
-        match table::hold(fd) {
-            Some(held) => send_message(&held, fd, message, flags),
-            None => next(fd, message, flags),
+        match young::enter(fd, Use::Send(length(message))) {
+            Served::Ours(held) => send_message(&held, fd, message, flags),
+            Served::Kernel(flight) => {
+                passes(message);
+                flight.sent(next(fd, message, flags))
+            }
         }
     }
 
     fn sendmmsg(fd: c_int, messages: *mut libc::mmsghdr, count: c_uint, flags: c_int) -> c_int, -1; |next| {
-        let Some(held) = table::hold(fd) else { return next(fd, messages, count, flags) };
+        let first = if count > 0 { length(&raw const (*messages).msg_hdr) } else { 0 };
+        let held = match young::enter(fd, Use::Send(first)) {
+            Served::Ours(held) => held,
+            Served::Kernel(flight) => {
+                for at in 0..count.min(1024) as usize {
+                    passes(&raw const (*messages.wrapping_add(at)).msg_hdr);
+                }
+                let done = next(fd, messages, count, flags);
+                for at in 0..done.max(0) as usize {
+                    flight.sent((*messages.wrapping_add(at)).msg_len as isize);
+                }
+                return done;
+            }
+        };
         let mut done = 0;
         while done < count {
             let one = messages.wrapping_add(done as usize);
@@ -225,9 +262,34 @@ calls! {
     }
 }
 
+/// The bytes of a message.
+unsafe fn length(message: *const Message) -> usize {
+    // SAFETY: the caller's message, or null.
+    let Some(message) = (unsafe { message.as_ref() }) else { return 0 };
+    // SAFETY: the message's vectors.
+    unsafe { vectors(message.msg_iov, message.msg_iovlen) }.map_or(0, stream::total)
+}
+
 /// Descriptors that came with a message are new ones.
 unsafe fn passed(message: *const Message) {
     // SAFETY: the kernel has filled the caller's message.
+    unsafe { each_descriptor(message, table::set_unknown) }
+}
+
+/// Connections that are passed to another process while they are young stay with TCP: the two would
+/// count apart.
+unsafe fn passes(message: *const Message) {
+    // SAFETY: the caller's message, or null.
+    unsafe {
+        if message.as_ref().is_some_and(|message| message.msg_controllen > 0) {
+            each_descriptor(message, table::stays);
+        }
+    }
+}
+
+/// Each descriptor in the control data of a message.
+unsafe fn each_descriptor(message: *const Message, act: fn(c_int)) {
+    // SAFETY: the message is whole.
     unsafe {
         let mut at = libc::CMSG_FIRSTHDR(message);
         while let Some(head) = at.as_ref() {
@@ -235,7 +297,7 @@ unsafe fn passed(message: *const Message) {
                 let length = head.cmsg_len.saturating_sub(libc::CMSG_LEN(0) as usize);
                 let fds = libc::CMSG_DATA(at).cast::<c_int>();
                 for one in 0..length / size_of::<c_int>() {
-                    table::set_unknown(fds.wrapping_add(one).read_unaligned());
+                    act(fds.wrapping_add(one).read_unaligned());
                 }
             }
             at = libc::CMSG_NXTHDR(message, at);

@@ -5,6 +5,7 @@ mod io;
 mod move_bytes;
 mod options;
 mod sockets;
+mod start;
 mod stdio;
 mod waits;
 

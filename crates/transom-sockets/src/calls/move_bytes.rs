@@ -5,7 +5,8 @@ use std::ffi::{c_int, c_uint};
 use super::{answer, calls};
 use crate::stream::{self, Receive};
 use crate::sys::{self, Errno};
-use crate::table::{self, Held};
+use crate::table::Held;
+use crate::young::{self, Served, Use};
 
 const PIECE: usize = 64 << 10;
 
@@ -141,28 +142,31 @@ fn from_pipe(
 
 calls! {
     fn sendfile(to: c_int, from: c_int, offset: Offset, count: usize) -> isize, -1; |next| {
-        match table::hold(to) {
-            Some(held) => send_file(&held, to, from, offset, count),
-            None => next(to, from, offset, count),
+        match young::enter(to, Use::Send(count)) {
+            Served::Ours(held) => send_file(&held, to, from, offset, count),
+            Served::Kernel(flight) => flight.sent(next(to, from, offset, count)),
         }
     }
 
     fn sendfile64(to: c_int, from: c_int, offset: Offset, count: usize) -> isize, -1; |next| {
-        match table::hold(to) {
-            Some(held) => send_file(&held, to, from, offset, count),
-            None => next(to, from, offset, count),
+        match young::enter(to, Use::Send(count)) {
+            Served::Ours(held) => send_file(&held, to, from, offset, count),
+            Served::Kernel(flight) => flight.sent(next(to, from, offset, count)),
         }
     }
 
     fn splice(
         from: c_int, skip: Offset, to: c_int, at: Offset, count: usize, flags: c_uint
     ) -> isize, -1; |next| {
-        if let Some(held) = table::hold(from) {
-            return answer(into_pipe(&held, from, to, count, flags));
-        }
-        match table::hold(to) {
-            Some(held) => answer(from_pipe(&held, from, to, count, flags)),
-            None => next(from, skip, to, at, count, flags),
+        let source = match young::enter(from, Use::Receive) {
+            Served::Ours(held) => return answer(into_pipe(&held, from, to, count, flags)),
+            Served::Kernel(flight) => flight,
+        };
+        match young::enter(to, Use::Send(count)) {
+            Served::Ours(held) => answer(from_pipe(&held, from, to, count, flags)),
+            Served::Kernel(target) => {
+                target.sent(source.received(0, next(from, skip, to, at, count, flags)))
+            }
         }
     }
 }

@@ -2,11 +2,13 @@
 
 use std::ffi::{c_int, c_void};
 
+use transom_switch::layout::Side;
+
 use super::{answer_int, calls};
-use crate::epoll;
 use crate::offer;
 use crate::stream;
 use crate::table::{self, Entry};
+use crate::young::{self, Served, Use};
 
 type Address = *const c_void;
 type Size = libc::socklen_t;
@@ -43,27 +45,31 @@ calls! {
     }
 
     fn connect(fd: c_int, to: Address, size: Size) -> c_int, -1; |next| {
-        let target = match table::entry(fd) {
-            Entry::Fresh => address(to, size),
-            Entry::Socket(socket) if socket.session().is_none() => address(to, size),
-            _ => None,
-        };
-        let offered = match target {
-            Some(target) if table::may_change() => offer::offer(fd, target),
+        let mine = match table::entry(fd) {
+            Entry::Fresh => true,
+            Entry::Socket(socket) => !socket.is_attached(),
             _ => false,
         };
-        if offered && let Entry::Socket(socket) = table::entry(fd) {
-            epoll::offered(socket, fd);
+        let ends = !mine && address(to, size).is_none() && size >= 2;
+        if let (true, Some(held)) = (ends, table::hold_known(fd))
+            && let Some(session) = held.session()
+        {
+            // Without an address the connection is reset.
+            session.end().abortive.store(1, std::sync::atomic::Ordering::Relaxed);
+            let left = table::forget(fd);
+            let done = next(fd, to, size);
+            table::set_fresh(fd);
+            drop((held, left));
+            return done;
         }
         let done = next(fd, to, size);
-        if offered {
+        if mine && table::may_change() {
             let error = *libc::__errno_location();
             if done == 0 || matches!(error, libc::EINPROGRESS | libc::EINTR) {
-                if let Some(target) = target {
-                    offer::connecting(fd, target);
+                match address(to, size) {
+                    Some(target) if offer::wanted(target) => young::begin(fd, Side::Active),
+                    _ => table::stays(fd),
                 }
-            } else {
-                offer::discard(fd);
             }
             *libc::__errno_location() = error;
         }
@@ -83,18 +89,25 @@ calls! {
     }
 
     fn shutdown(fd: c_int, how: c_int) -> c_int, -1; |next| {
-        match table::hold(fd) {
-            Some(held) => answer_int(stream::shutdown(&held, fd, how).map(|()| 0)),
-            None => next(fd, how),
+        match young::enter(fd, Use::Wait) {
+            Served::Ours(held) => answer_int(stream::shutdown(&held, fd, how).map(|()| 0)),
+            Served::Kernel(flight) => {
+                flight.stays();
+                next(fd, how)
+            }
         }
     }
 }
 
 fn accepted(listener: c_int, new: c_int) {
     if new >= 0 && table::may_change() {
-        table::set_unknown(new);
         if let Entry::Unknown | Entry::Fresh = table::entry(listener) {
             offer::listens(listener);
+        }
+        table::set_plain(new);
+        // Streams of the C library may use the first three.
+        if matches!(table::entry(listener), Entry::Listener) && new > 2 && offer::may_switch() {
+            young::begin(new, Side::Passive);
         }
     }
 }

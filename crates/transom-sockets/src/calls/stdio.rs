@@ -96,6 +96,7 @@ calls! {
         {
             table::set_plain(fd);
         }
+        table::stays(fd);
         let switched = table::hold(fd).is_some_and(|held| {
             held.session().is_some_and(|session| !session.withdraw())
         });

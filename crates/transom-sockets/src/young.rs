@@ -1,0 +1,323 @@
+//! Connections that have not proven to last.
+//!
+//! A new connection is *young*: its calls go to the kernel, and are counted. A segment costs more than a
+//! dozen exchanges over TCP do, so that a young connection is switched only behind some turns, or some
+//! hundred KiB. The active side offers, and the passive side looks, at the start of a call. The limits of
+//! the passive side lie behind those of the active side, so that its first look finds the offer where
+//! requests and answers alternate. Each further look waits for twice as much.
+//!
+//! A connection is switched while no other call uses it, in any process that has it by `fork`: these
+//! share one word of calls in flight. A connection of which bytes passed without being counted here stays
+//! with TCP.
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use transom_switch::layout::Side;
+
+use super::lock::Mutex;
+use super::offer::{self, Outcome};
+use super::sys;
+use super::table::{self, Held, Socket};
+
+/// The connection has a segment.
+const GROWN: u32 = 1 << 31;
+/// The connection stays with TCP for good.
+const STAYS: u32 = 1 << 30;
+/// A thread switches the connection at this moment. The rest of the word: calls in flight.
+const GROWING: u32 = 1 << 29;
+
+/// How long a thread waits for another one that switches the connection.
+const LONGEST: u64 = 1_000_000_000;
+
+/// Turns and bytes behind which a connection is switched. A turn is a send behind something received.
+const TURNS: u32 = 32;
+const BYTES: u64 = 256 << 10;
+
+/// What a call is about to do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    Receive,
+    /// So many bytes.
+    Send(usize),
+    /// Neither.
+    Wait,
+}
+
+/// Who serves a call.
+pub(crate) enum Served {
+    Ours(Held),
+    Kernel(Flight),
+}
+
+/// A call that the kernel serves.
+pub(crate) struct Flight(Option<Held>);
+
+impl Flight {
+    /// Whether the descriptor is a young connection.
+    pub(crate) fn is_young(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Count what the call has sent; the result of the call.
+    #[inline]
+    pub(crate) fn sent(&self, done: isize) -> isize {
+        if let (Some(held), Ok(bytes @ 1..)) = (&self.0, u64::try_from(done)) {
+            held.young.sent.fetch_add(bytes, Ordering::Relaxed);
+            if held.young.heard.swap(false, Ordering::Relaxed) {
+                held.young.turns.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        done
+    }
+
+    /// Count what the call has received, if it has taken that from the stream; the result of the call.
+    #[inline]
+    pub(crate) fn received(&self, flags: c_int, done: isize) -> isize {
+        if let (Some(held), Ok(bytes @ 1..)) = (&self.0, u64::try_from(done))
+            && flags & libc::MSG_PEEK == 0
+        {
+            held.young.received.fetch_add(bytes, Ordering::Relaxed);
+            held.young.heard.store(true, Ordering::Relaxed);
+        }
+        done
+    }
+
+    /// The connection stays with TCP for good.
+    pub(crate) fn stays(&self) {
+        if let Some(held) = &self.0 {
+            held.young.stay();
+        }
+    }
+}
+
+impl Drop for Flight {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(word) = self.0.as_ref().and_then(|held| held.young.word()) {
+            word.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+/// What is counted of a young connection.
+#[derive(Default)]
+pub(crate) struct Young {
+    /// Calls in flight, in a page that children of a fork share. Null: not a young connection.
+    word: AtomicPtr<AtomicU32>,
+    /// How often this process had forked when it took the word.
+    forks: AtomicU32,
+    sent: AtomicU64,
+    received: AtomicU64,
+    turns: AtomicU32,
+    /// Something was received, and nothing was sent since.
+    heard: AtomicBool,
+    /// The limits: turns, bytes sent, bytes received.
+    most_turns: AtomicU32,
+    most_sent: AtomicU64,
+    most_received: AtomicU64,
+    /// The kernel's number of the socket at the other end, once it is known.
+    pub(crate) peer: AtomicU64,
+}
+
+/// Words of this process: where the next one is, and how many are left in its page.
+static WORDS: Mutex<(usize, usize)> = Mutex::new((0, 0));
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+fn fresh_word() -> Option<*mut AtomicU32> {
+    let mut words = WORDS.lock()?;
+    if words.1 == 0 {
+        *words = (sys::shared_page()? as usize, 4096 / size_of::<AtomicU32>());
+    }
+    let word = words.0 as *mut AtomicU32;
+    *words = (words.0 + size_of::<AtomicU32>(), words.1 - 1);
+    Some(word)
+}
+
+/// While this is held, a fork finds the words whole.
+pub(crate) fn pause() -> impl Sized {
+    WORDS.lock()
+}
+
+/// This process has forked, or is the child, which takes no word from its parent's page. Words in use are
+/// shared from now on, and are not used again.
+pub(crate) fn forked(child: bool) {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+    if child && let Some(mut words) = WORDS.lock() {
+        *words = (0, 0);
+    }
+}
+
+impl Young {
+    #[inline]
+    fn word(&self) -> Option<&AtomicU32> {
+        // SAFETY: pages of words are never unmapped.
+        unsafe { self.word.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// A connection begins at this end.
+    pub(crate) fn begin(&self, side: Side) {
+        for count in [&self.sent, &self.received, &self.peer] {
+            count.store(0, Ordering::Relaxed);
+        }
+        self.turns.store(0, Ordering::Relaxed);
+        self.heard.store(false, Ordering::Relaxed);
+        let later = u32::from(side == Side::Passive);
+        self.most_turns.store(TURNS + later, Ordering::Relaxed);
+        self.most_sent.store(BYTES << later, Ordering::Relaxed);
+        self.most_received.store(BYTES, Ordering::Relaxed);
+        let forks = FORKS.load(Ordering::Relaxed);
+        match self.word() {
+            Some(word) if self.forks.load(Ordering::Relaxed) == forks => {
+                word.store(0, Ordering::Release);
+            }
+            _ => {
+                self.forks.store(forks, Ordering::Relaxed);
+                let word = fresh_word().unwrap_or(std::ptr::null_mut());
+                self.word.store(word, Ordering::Release);
+            }
+        }
+    }
+
+    /// The connection stays with TCP for good, unless it is switched already.
+    pub(crate) fn stay(&self) {
+        let Some(word) = self.word() else { return };
+        let begin = sys::now();
+        loop {
+            let seen = word.load(Ordering::Acquire);
+            if seen & GROWN != 0 {
+                return;
+            }
+            let waits = seen & GROWING != 0 && sys::now() - begin < LONGEST;
+            let next = seen & !GROWING | STAYS;
+            if !waits
+                && word.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            {
+                return;
+            }
+            sys::yield_now();
+        }
+    }
+
+    /// Whether the connection has lasted.
+    #[inline]
+    fn is_due(&self, what: Use) -> bool {
+        let (turns, ahead) = match what {
+            Use::Wait => return false,
+            Use::Receive => (0, 0),
+            Use::Send(bytes) => (u32::from(self.heard.load(Ordering::Relaxed)), bytes as u64),
+        };
+        let turns = turns.saturating_add(self.turns.load(Ordering::Relaxed));
+        let sent = self.sent.load(Ordering::Relaxed).saturating_add(ahead);
+        turns >= self.most_turns.load(Ordering::Relaxed)
+            || sent > self.most_sent.load(Ordering::Relaxed)
+            || self.received.load(Ordering::Relaxed) > self.most_received.load(Ordering::Relaxed)
+    }
+
+    /// Look again behind twice as much of each.
+    fn put_off(&self) {
+        let turns = self.turns.load(Ordering::Relaxed).max(self.most_turns.load(Ordering::Relaxed));
+        self.most_turns.store(turns.saturating_mul(2), Ordering::Relaxed);
+        for (count, most) in [(&self.sent, &self.most_sent), (&self.received, &self.most_received)]
+        {
+            let next = count.load(Ordering::Relaxed).max(most.load(Ordering::Relaxed));
+            most.store(next.saturating_mul(2), Ordering::Relaxed);
+        }
+    }
+}
+
+/// A call begins on a descriptor.
+#[inline]
+pub(crate) fn enter(fd: c_int, what: Use) -> Served {
+    match table::hold_any(fd) {
+        Some(held) if held.is_attached() => Served::Ours(held),
+        Some(held) => enter_young(held, fd, what),
+        None => Served::Kernel(Flight(None)),
+    }
+}
+
+fn enter_young(held: Held, fd: c_int, what: Use) -> Served {
+    let mut begin = 0;
+    loop {
+        let Some(word) = held.young.word() else { return Served::Kernel(Flight(None)) };
+        let seen = word.load(Ordering::Acquire);
+        if seen & STAYS != 0 {
+            return Served::Kernel(Flight(None));
+        }
+        if seen & GROWN != 0 {
+            join(&held, fd);
+            let ours = held.is_attached();
+            return if ours { Served::Ours(held) } else { Served::Kernel(Flight(None)) };
+        }
+        if seen & GROWING != 0 {
+            let now = sys::now();
+            begin = if begin == 0 { now } else { begin };
+            if now - begin >= LONGEST {
+                // The thread was in another process, and died: its segment says how far it came.
+                let next = seen & !GROWING | GROWN;
+                let _ = word.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed);
+            }
+            sys::yield_now();
+            continue;
+        }
+        if seen == 0 && held.young.is_due(what) {
+            if word.compare_exchange(0, GROWING, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                grow(&held, fd, word);
+            }
+            continue;
+        }
+        let next = word.compare_exchange(seen, seen + 1, Ordering::AcqRel, Ordering::Relaxed);
+        if next.is_ok() {
+            return Served::Kernel(Flight(Some(held)));
+        }
+    }
+}
+
+/// Switch the connection, if its peer does. A handler of a signal would wait for its own thread.
+fn grow(held: &Held, fd: c_int, word: &AtomicU32) {
+    let young = &held.young;
+    let counts = (young.sent.load(Ordering::Relaxed), young.received.load(Ordering::Relaxed));
+    let mask = sys::block_signals();
+    let next = match offer::grow(fd, held.side(), counts, &young.peer) {
+        Outcome::Switched(segment) => {
+            held.attach(&segment);
+            GROWN
+        }
+        Outcome::Later => {
+            young.put_off();
+            0
+        }
+        Outcome::Never => STAYS,
+    };
+    word.store(next, Ordering::Release);
+    if next == GROWN {
+        super::epoll::switched(held, fd);
+    }
+    sys::restore_signals(mask);
+}
+
+/// Another process that has the connection by `fork` has switched it.
+#[cold]
+fn join(held: &Socket, fd: c_int) {
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock();
+    if !held.is_attached()
+        && let Some(segment) = offer::found(fd)
+    {
+        held.attach(&segment);
+        super::epoll::switched(held, fd);
+    }
+}
+
+/// A connection begins: the descriptor is young from now on.
+pub(crate) fn begin(fd: c_int, side: Side) {
+    if let Some(socket) = table::socket_of(fd) {
+        socket.set_side(side);
+        socket.young.begin(side);
+    }
+}
+
+/// A program is about to be started, which uses the connections that it inherits past this process.
+pub(crate) fn all_stay() {
+    table::each_young(Young::stay);
+}
