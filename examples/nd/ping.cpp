@@ -1,15 +1,24 @@
-// A NetworkDirect ping in one file, two processes: g++ -std=c++17 ping.cpp $(pkg-config --cflags --libs transom-nd) && ./a.out
+// A NetworkDirect ping in one file, for Linux and Windows:
+//   g++ -std=c++17 ping.cpp $(pkg-config --cflags --libs transom-nd) && ./a.out
+//
+//   ping                       both sides, in two threads
+//   ping serve ADDRESS PORT    the server, at an address of this machine
+//   ping ADDRESS PORT          the client, which may run on another machine and another system
 //
 // The server opens a window on eight bytes, the client writes into it and is answered by a Send. Then the
 // window is closed, and the next Write is refused with an explanation.
+#include <initguid.h> // on Windows: the identifiers are defined here
+
 #include <ndsupport.h>
 #include <transom_nd.h>
 
-#include <sys/wait.h>
-#include <unistd.h>
+#include <ws2tcpip.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <thread>
 
 static void must(HRESULT hr, HRESULT wanted, const char *what)
 {
@@ -68,57 +77,53 @@ struct End {
     }
 };
 
-int main()
+struct Grant {
+    UINT64 address;
+    UINT32 token;
+};
+
+// `at`: the server's address and port.
+static void client(const sockaddr_in &at)
 {
-    sockaddr_in at = {};
-    at.sin_family = AF_INET;
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    struct Grant {
-        UINT64 address;
-        UINT32 token;
-    };
-    int told[2]; // by the server: the port at which it listens
-    if (pipe(told) != 0)
-        return 1;
-
-    const pid_t client = fork();
-    if (client == 0) {
-        close(told[1]);
-        const sockaddr_in from = at;
-        if (read(told[0], &at.sin_port, sizeof at.sin_port) != sizeof at.sin_port)
-            return 1; // there is no server
-        End c(from);
-        MUST(c.connector->Bind((const sockaddr *)&from, sizeof from));
+    sockaddr_in from = {};
+    SIZE_T length = sizeof from;
+    MUST(NdStartup());
+    MUST(NdResolveAddress((const sockaddr *)&at, sizeof at, (sockaddr *)&from, &length));
+    End c(from);
+    MUST(c.connector->Bind((const sockaddr *)&from, sizeof from));
+    c.receive();
+    MUST(c.wait(c.connector, c.connector->Connect(c.pair, (const sockaddr *)&at, sizeof at, 1, 1, nullptr, 0, &c.ov)));
+    MUST(c.wait(c.connector, c.connector->CompleteConnect(&c.ov)));
+    MUST(c.result().Status);
+    Grant grant;
+    std::memcpy(&grant, c.memory, sizeof grant);
+    for (int i = 1; i <= 3; ++i) {
+        std::snprintf(c.memory, sizeof c.memory, "ping %d", i);
         c.receive();
-        MUST(c.wait(c.connector, c.connector->Connect(c.pair, (const sockaddr *)&at, sizeof at, 1, 1, nullptr, 0, &c.ov)));
-        MUST(c.wait(c.connector, c.connector->CompleteConnect(&c.ov)));
-        MUST(c.result().Status);
-        const Grant grant = *reinterpret_cast<Grant *>(c.memory);
-        for (int i = 1; i <= 3; ++i) {
-            std::snprintf(c.memory, sizeof c.memory, "ping %d", i);
-            c.receive();
-            const ND2_SGE out = c.sge(8);
-            MUST(c.pair->Write(nullptr, &out, 1, grant.address, grant.token, ND_OP_FLAG_SILENT_SUCCESS));
-            MUST(c.pair->Send(nullptr, nullptr, 0, 0));
-            MUST(c.result().Status);
-            MUST(c.result().Status);
-            std::printf("client: %s\n", c.memory);
-        }
         const ND2_SGE out = c.sge(8);
-        MUST(c.pair->Write(nullptr, &out, 1, grant.address, grant.token, 0));
-        must(c.result().Status, ND_ACCESS_VIOLATION, "the window is closed");
-        ITransomExplain *why;
-        MUST(c.queue->QueryInterface(IID_ITransomExplain, &why));
-        char text[2048];
-        ULONG size = sizeof text;
-        must(why->GetLastRefusal(text, &size), S_OK, "the explanation");
-        std::printf("client: refused: %s\n", text);
-        why->Release();
-        std::fflush(stdout);
-        return 0;
+        MUST(c.pair->Write(nullptr, &out, 1, grant.address, grant.token, ND_OP_FLAG_SILENT_SUCCESS));
+        MUST(c.pair->Send(nullptr, nullptr, 0, 0));
+        MUST(c.result().Status);
+        MUST(c.result().Status);
+        std::printf("client: %s\n", c.memory);
     }
+    const ND2_SGE out = c.sge(8);
+    MUST(c.pair->Write(nullptr, &out, 1, grant.address, grant.token, 0));
+    must(c.result().Status, ND_ACCESS_VIOLATION, "the window is closed");
+    ITransomExplain *why;
+    MUST(c.queue->QueryInterface(IID_ITransomExplain, (void **)&why));
+    char text[2048];
+    ULONG size = sizeof text;
+    must(why->GetLastRefusal(text, &size), S_OK, "the explanation");
+    std::printf("client: refused: %s\n", text);
+    std::fflush(stdout);
+    why->Release();
+    NdCleanup();
+}
 
-    close(told[0]);
+// `listens` is called with the address and port once a client may connect.
+static void server(sockaddr_in at, const std::function<void(const sockaddr_in &)> &listens)
+{
     End s(at);
     IND2Listener *listener;
     IND2MemoryWindow *window;
@@ -127,15 +132,15 @@ int main()
     MUST(listener->Listen(0));
     ULONG size = sizeof at;
     MUST(listener->GetLocalAddress((sockaddr *)&at, &size));
-    if (write(told[1], &at.sin_port, sizeof at.sin_port) != sizeof at.sin_port)
-        return 1;
+    listens(at);
     MUST(s.wait(listener, listener->GetConnectionRequest(s.connector, &s.ov)));
     MUST(s.pair->Receive(nullptr, nullptr, 0));
     MUST(s.wait(s.connector, s.connector->Accept(s.pair, 1, 1, nullptr, 0, &s.ov)));
     MUST(s.adapter->CreateMemoryWindow(IID_IND2MemoryWindow, (void **)&window));
     MUST(s.pair->Bind(nullptr, s.region, window, s.memory + 32, 8, ND_OP_FLAG_ALLOW_WRITE));
     MUST(s.result().Status);
-    *reinterpret_cast<Grant *>(s.memory) = Grant{(UINT64)(s.memory + 32), window->GetRemoteToken()};
+    const Grant grant = {(UINT64)(s.memory + 32), window->GetRemoteToken()};
+    std::memcpy(s.memory, &grant, sizeof grant);
     ND2_SGE out = s.sge(sizeof(Grant));
     MUST(s.pair->Send(nullptr, &out, 1, 0));
     MUST(s.result().Status);
@@ -154,9 +159,37 @@ int main()
         MUST(s.result().Status);
     }
     must(s.result().Status, ND_CANCELED, "the connection ends with the refusal");
-    int status = 1;
-    waitpid(client, &status, 0);
     window->Release();
     listener->Release();
-    return status;
+}
+
+static sockaddr_in address(const char *text, const char *port)
+{
+    sockaddr_in at = {};
+    at.sin_family = AF_INET;
+    at.sin_port = htons((USHORT)std::atoi(port));
+    if (inet_pton(AF_INET, text, &at.sin_addr) != 1) {
+        std::fprintf(stderr, "%s: no IPv4 address\n", text);
+        std::exit(2);
+    }
+    return at;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 1) {
+        std::thread other;
+        server(address("127.0.0.1", "0"), [&](const sockaddr_in &at) { other = std::thread(client, at); });
+        other.join();
+    } else if (argc == 4 && std::strcmp(argv[1], "serve") == 0) {
+        server(address(argv[2], argv[3]), [](const sockaddr_in &at) {
+            std::printf("server: listens at port %d\n", ntohs(at.sin_port));
+            std::fflush(stdout);
+        });
+    } else if (argc == 3) {
+        client(address(argv[1], argv[2]));
+    } else {
+        std::fprintf(stderr, "usage: ping | ping serve ADDRESS PORT | ping ADDRESS PORT\n");
+        return 2;
+    }
 }

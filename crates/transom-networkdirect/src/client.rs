@@ -9,7 +9,7 @@ use transom_engine::raw::socket_address;
 
 use crate::com::{InPtr, Object, OutPtr, guard};
 use crate::guid::{Guid, IID_INDAdapter};
-use crate::os::lock;
+use crate::os::{lock, stay_loaded};
 use crate::status::*;
 use crate::{list, marshal, v1, v2};
 
@@ -30,6 +30,7 @@ fn answer(result: Outcome) -> i32 {
 #[unsafe(no_mangle)]
 extern "system" fn NdStartup() -> i32 {
     guard(|| {
+        stay_loaded();
         *lock(&STARTED) += 1;
         ND_SUCCESS
     })

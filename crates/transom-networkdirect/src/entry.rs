@@ -2,11 +2,16 @@
 #![allow(non_upper_case_globals)] // identifiers of interfaces in patterns
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::com::{Alive, AnyPtr, InPtr, Object, OutPtr, class, guard, live_objects};
 use crate::guid::{Guid, IID_IClassFactory, IID_IND2Provider, IID_INDProvider, IID_IUnknown};
+use crate::os::stay_loaded;
 use crate::status::*;
 use crate::{v1, v2};
+
+/// LockServer calls in force.
+static LOCKS: AtomicU32 = AtomicU32::new(0);
 
 /// For version 2 the object handed out is the provider itself, whatever the class (ND2 7.6 point
 /// 2); version 1 asks for a factory first.
@@ -17,6 +22,7 @@ extern "system" fn DllGetClassObject(
     out: OutPtr<usize>,
 ) -> i32 {
     guard(|| {
+        stay_loaded();
         if out.is_null() {
             return E_POINTER;
         }
@@ -35,10 +41,10 @@ extern "system" fn DllGetClassObject(
     })
 }
 
-/// S_OK when no object is alive. The library stays loaded all the same (see `build.rs`).
+/// S_OK when no object is alive and no lock in force. The library stays loaded all the same.
 #[unsafe(no_mangle)]
 extern "system" fn DllCanUnloadNow() -> i32 {
-    if live_objects() == 0 { S_OK } else { S_FALSE }
+    if live_objects() == 0 && LOCKS.load(Ordering::Acquire) == 0 { S_OK } else { S_FALSE }
 }
 
 /// Winsock itself must fail cleanly if it ever loads the catalogue entry: WSASYSNOTREADY.
@@ -77,7 +83,12 @@ impl Factory {
         }
     }
 
-    fn lock_server(self: &Arc<Self>, _lock: i32) -> Outcome {
-        Ok(S_OK)
+    fn lock_server(self: &Arc<Self>, lock: i32) -> Outcome {
+        let change =
+            |locks: u32| if lock != 0 { locks.checked_add(1) } else { locks.checked_sub(1) };
+        match LOCKS.fetch_update(Ordering::AcqRel, Ordering::Acquire, change) {
+            Ok(_) => Ok(S_OK),
+            Err(_) => Err(E_UNEXPECTED),
+        }
     }
 }

@@ -398,7 +398,8 @@ extern "C" fn transom_win32_set_file_completion_notification_modes(
 mod tests {
     use std::sync::atomic::Ordering;
 
-    use super::super::overlapped::{File, Overlapped};
+    use super::super::file::File;
+    use super::super::overlapped::Overlapped;
     use super::*;
 
     fn overlapped(event: Handle) -> Overlapped {

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-use super::overlapped::File;
+use super::file::File;
 use super::port::Port;
 use super::wait::Waitable;
 

@@ -1,17 +1,14 @@
-//! OVERLAPPED requests and the files that carry their completions (ND2 2.3).
+//! OVERLAPPED requests (ND2 2.3).
 //!
 //! A request is *begun* on a file, and *finished* once, by the thread that makes it happen. Nothing
-//! above this module writes to an OVERLAPPED or knows of ports. A Windows build replaces it: there,
-//! finishing releases a kernel request that was left pending, and the kernel does the rest.
+//! above this module and `file` writes to an OVERLAPPED or knows of ports.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::sync::{Arc, Condvar, Mutex};
 
-use super::lock;
-use super::port::{Packet, Port};
-use super::wait::Waitable;
-use super::{Handle, handle::Object};
+use super::file::{Event, File, set_status, status};
+use super::{Handle, lock};
 use crate::status::{ND_CANCELED, ND_INVALID_HANDLE, ND_INVALID_PARAMETER, ND_PENDING};
 
 /// The structure, as programs lay it out.
@@ -22,7 +19,8 @@ pub(crate) struct Overlapped {
     pub(crate) internal: AtomicUsize,
     /// Without meaning to clients.
     pub(crate) internal_high: AtomicUsize,
-    offset: AtomicUsize,
+    /// A position in files that have some.
+    pub(crate) offset: AtomicUsize,
     /// The event, its lowest bit meaning "no packet".
     pub(crate) event: AtomicUsize,
 }
@@ -43,8 +41,8 @@ impl OverlappedPtr {
         self.0.map_or(0, |p| p.as_ptr() as usize)
     }
 
-    /// The address of one that was begun.
-    fn with<R>(self, f: impl FnOnce(&Overlapped) -> R) -> Option<R> {
+    /// Look at one that was begun; `None` if the pointer is null.
+    pub(super) fn with<R>(self, f: impl FnOnce(&Overlapped) -> R) -> Option<R> {
         // SAFETY: a caller's OVERLAPPED* is null or valid until its request has completed (ND2 2.3
         // rule 12); all members are atomics, so that no concurrent access is a data race of ours.
         // The structure is touched only while its request is begun or being asked for.
@@ -52,25 +50,7 @@ impl OverlappedPtr {
     }
 }
 
-/// An overlapped file. A file may be bound to one completion port, once.
-#[derive(Debug, Default)]
-pub(crate) struct File {
-    port: OnceLock<(Arc<Port>, usize)>,
-}
-
 impl File {
-    /// A new one with a handle.
-    pub(crate) fn open() -> Option<(Arc<File>, Handle)> {
-        let file = Arc::new(File::default());
-        let handle = Handle::open(Object::File(file.clone()))?;
-        Some((file, handle))
-    }
-
-    /// Deliver its packets to `port` from now on; `false` if it is bound already.
-    pub(crate) fn bind(&self, port: Arc<Port>, key: usize) -> bool {
-        self.port.set((port, key)).is_ok()
-    }
-
     /// Begin a request. From here on either [`Started::answer`] takes it back with a failure, or
     /// its [`Finisher`] delivers it.
     pub(crate) fn begin(
@@ -81,20 +61,15 @@ impl File {
             overlapped.with(|o| o.event.load(Ordering::Relaxed)).ok_or(ND_INVALID_PARAMETER)?;
         let event = match given & !1 {
             0 => None,
-            raw => Some(Handle(raw).waitable().filter(|w| w.is_event()).ok_or(ND_INVALID_HANDLE)?),
+            raw => Some(Event::reset(Handle(raw)).ok_or(ND_INVALID_HANDLE)?),
         };
-        if let Some(event) = &event {
-            event.reset();
-        }
         overlapped.with(|o| {
             o.internal_high.store(0, Ordering::Relaxed);
-            o.internal.store(ND_PENDING as usize, Ordering::Release);
+            set_status(o, ND_PENDING);
         });
         let shared = Arc::new(Shared {
             file: self.clone(),
-            overlapped,
-            event,
-            packet: given & 1 == 0,
+            request: Request { overlapped, event, packet: given & 1 == 0 },
             state: AtomicU8::new(STARTING),
         });
         Ok((Started(shared.clone()), Finisher(shared)))
@@ -107,31 +82,31 @@ const ARMED: u8 = 1;
 const DROPPED: u8 = 2;
 const OVER: u8 = 3;
 
+/// What an end of a request needs to know of it.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) overlapped: OverlappedPtr,
+    pub(super) event: Option<Event>,
+    /// Whether the file's completion port gets a packet.
+    pub(super) packet: bool,
+}
+
 #[derive(Debug)]
 struct Shared {
     file: Arc<File>,
-    overlapped: OverlappedPtr,
-    event: Option<Arc<Waitable>>,
-    packet: bool,
+    request: Request,
     state: AtomicU8,
 }
 
-// SAFETY: the pointer is followed only by `OverlappedPtr::with`, through atomics, from any thread.
+// SAFETY: the pointer is followed only by `OverlappedPtr::with`, through atomics, from any thread,
+// and by the system while the request is under way.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    /// Rule 4, in this order: status, event, packet. The OVERLAPPED may be gone once the status is
-    /// written, so what is needed of it was read when the request began.
     fn deliver(&self, status: i32) {
-        // A port that is bound once the end is known has no part in this request.
-        let port = self.file.port.get();
-        conclude(self.overlapped, status, self.event.as_deref());
-        if let (true, Some((port, key))) = (self.packet, port) {
-            let overlapped = self.overlapped.address();
-            port.post(Packet { key: *key, overlapped, status, bytes: 0 });
-        }
+        self.file.end(&self.request, status);
     }
 }
 
@@ -159,7 +134,10 @@ impl Started {
             }
             Err(status) => {
                 self.0.state.store(OVER, Ordering::Release);
-                conclude(self.0.overlapped, status, None);
+                let overlapped = self.0.request.overlapped;
+                conclude(overlapped, || {
+                    overlapped.with(|o| set_status(o, status));
+                });
                 status
             }
         }
@@ -207,13 +185,11 @@ fn bucket(overlapped: OverlappedPtr) -> &'static Bucket {
     &BUCKETS[(overlapped.address() >> 5) % 64]
 }
 
-fn conclude(overlapped: OverlappedPtr, status: i32, event: Option<&Waitable>) {
+/// End a request: `write` writes its status and sets its event. Then threads that wait for it go on.
+pub(super) fn conclude(overlapped: OverlappedPtr, write: impl FnOnce()) {
     let bucket = bucket(overlapped);
     let waiting = lock(&bucket.waiting);
-    overlapped.with(|o| o.internal.store(status as u32 as usize, Ordering::Release));
-    if let Some(event) = event {
-        event.set();
-    }
+    write();
     if *waiting > 0 {
         bucket.changed.notify_all();
     }
@@ -227,12 +203,12 @@ pub(crate) fn result_of(
     wait: bool,
     help: impl FnOnce(&dyn Fn() -> bool),
 ) -> Option<i32> {
-    let now = || overlapped.with(|o| o.internal.load(Ordering::Acquire) as u32 as i32);
+    let now = || overlapped.with(status);
     let bucket = bucket(overlapped);
-    let mut status = now()?;
-    if status != ND_PENDING {
+    let mut found = now()?;
+    if found != ND_PENDING {
         drop(lock(&bucket.waiting)); // the signal is behind us
-        return Some(status);
+        return Some(found);
     }
     if !wait {
         return Some(ND_PENDING);
@@ -242,8 +218,8 @@ pub(crate) fn result_of(
     let mut waiting = lock(&bucket.waiting);
     *waiting += 1;
     loop {
-        status = now()?;
-        if status != ND_PENDING {
+        found = now()?;
+        if found != ND_PENDING {
             break;
         }
         waiting = match bucket.changed.wait(waiting) {
@@ -253,8 +229,8 @@ pub(crate) fn result_of(
     }
     *waiting -= 1;
     drop(waiting);
-    if let Some(event) = event.and_then(Handle::waitable) {
-        event.consume(); // as if the event itself had been waited for
+    if let Some(event) = event {
+        Event::consume(event); // as if the event itself had been waited for
     }
-    Some(status)
+    Some(found)
 }

@@ -20,11 +20,13 @@ static sockaddr_in6 six(const char *ip, USHORT port)
 // Whether this machine has IPv6; says so where it has not.
 static bool has_six()
 {
-    const int fd = socket(AF_INET6, SOCK_STREAM, 0);
+    WSADATA data;
+    CHECK(WSAStartup(MAKEWORD(2, 2), &data) == 0);
+    const SOCKET fd = socket(AF_INET6, SOCK_STREAM, 0);
     const sockaddr_in6 here = six("::1", 0);
-    const bool has = fd >= 0 && bind(fd, sa(here), sizeof here) == 0;
-    if (fd >= 0)
-        close(fd);
+    const bool has = fd != INVALID_SOCKET && bind(fd, sa(here), sizeof here) == 0;
+    if (fd != INVALID_SOCKET)
+        closesocket(fd);
     if (!has)
         std::fprintf(stderr, "SKIPPED: no IPv6\n");
     return has;
@@ -253,7 +255,7 @@ static void flush()
 
 int main(int argc, char **argv)
 {
-    alarm(300);
+    time_limit(300);
     CHECK(argc == 2);
     const std::string which = argv[1];
     if (which == "resolve")

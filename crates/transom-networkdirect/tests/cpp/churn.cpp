@@ -7,7 +7,7 @@
 
 constexpr int THREADS = 4;
 constexpr int AT_A_TIME = 32;
-constexpr ULONG SIZE = 4096;
+constexpr ULONG BYTES = 4096;
 
 // An overlapped call and what follows it.
 struct Op : OVERLAPPED {
@@ -18,7 +18,7 @@ struct Worker : Side {
     HANDLE port;
     IND2CompletionQueue *sends = nullptr, *receives = nullptr;
     Op sent, received;
-    std::vector<char> memory = std::vector<char>(2 * SIZE);
+    std::vector<char> memory = std::vector<char>(2 * BYTES);
     IND2MemoryRegion *mr;
     std::atomic<int> running{0};
 
@@ -64,13 +64,13 @@ struct Worker : Side {
     {
         IND2QueuePair *made = nullptr;
         HR(adapter->CreateQueuePair(IID_IND2QueuePair, receives, sends, nullptr, 1, 1, 1, 1, 0, (void **)&made), ND_SUCCESS);
-        const ND2_SGE in = sge(mr, memory.data() + SIZE, SIZE);
+        const ND2_SGE in = sge(mr, memory.data() + BYTES, BYTES);
         HR(made->Receive(context, &in, 1), ND_SUCCESS);
         return made;
     }
     void send(IND2QueuePair *to, Pair *context)
     {
-        const ND2_SGE out = sge(mr, memory.data(), SIZE);
+        const ND2_SGE out = sge(mr, memory.data(), BYTES);
         HR(to->Send(context, &out, 1, 0), ND_SUCCESS);
     }
     void run()
@@ -239,7 +239,7 @@ int main()
     const auto start = std::chrono::steady_clock::now();
     two(
         [&](Link &link) {
-            alarm(1000);
+            time_limit(1000);
             {
                 Server s(count);
                 link.to_client.put(s.listen());
@@ -254,7 +254,7 @@ int main()
             }
         },
         [&](Link &link) {
-            alarm(1000);
+            time_limit(1000);
             Client c(link.to_client.get<USHORT>(), count);
             for (int i = 0; i < AT_A_TIME; ++i)
                 c.next();

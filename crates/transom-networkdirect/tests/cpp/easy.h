@@ -3,10 +3,12 @@
 
 #include "nd_test.h"
 
+#ifndef _WIN32
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
 #include <sched.h>
+#endif
 
 static_assert(FAILED(ND_BUFFER_OVERFLOW) && FAILED(ND_DEVICE_BUSY) && FAILED(ND_NO_MORE_ENTRIES), "easy_32");
 static_assert(!FAILED(ND_TIMEOUT) && !FAILED(ND_PENDING), "easy_32");

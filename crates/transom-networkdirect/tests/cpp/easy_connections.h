@@ -171,7 +171,7 @@ static void easy_30()
         },
         [](Side &c, Link &) {
             c.connector->Disconnect(&c.ov);
-            _exit(0);
+            vanish(0);
         });
     two(
         [](Link &link) {
@@ -187,7 +187,7 @@ static void easy_30()
             c.bind();
             HR(c.connect(link.to_client.get<USHORT>()), ND_SUCCESS);
             HR(c.connector->Reject(nullptr, 0), ND_SUCCESS);
-            _exit(0);
+            vanish(0);
         });
 }
 

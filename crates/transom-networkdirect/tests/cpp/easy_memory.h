@@ -78,7 +78,7 @@ static void violation(ULONG mr_flags, ULONG bind_flags,
             if (!remote)
                 return;
             ITransomExplain *why = nullptr;
-            HR(s.qp->QueryInterface(IID_ITransomExplain, &why), ND_SUCCESS);
+            HR(s.qp->QueryInterface(IID_ITransomExplain, (void **)&why), ND_SUCCESS);
             char text[1024];
             ULONG size = sizeof text;
             HR(why->GetLastRefusal(text, &size), S_OK);

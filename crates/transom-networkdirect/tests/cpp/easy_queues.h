@@ -56,7 +56,7 @@ static void easy_11()
                 if (how == 0)
                     HR(c.disconnect(), ND_SUCCESS);
                 else if (how == 1)
-                    _exit(0);
+                    vanish(0);
                 else {
                     char byte;
                     const ND2_SGE sge = c.sge(c.region(&byte, 1, ND_MR_FLAG_ALLOW_LOCAL_WRITE), &byte, 1);

@@ -96,7 +96,7 @@ static void query()
         HR(ask(77, room), ND_BUFFER_OVERFLOW);
         CHECK_EQ(size, sizeof i);
     }
-    for (ULONG room : {4u, (ULONG)sizeof i - 1, (ULONG)sizeof i})
+    for (ULONG room : {(ULONG)4, (ULONG)sizeof i - 1, (ULONG)sizeof i})
         HR(ask(77, room), ND_NOT_SUPPORTED);
     HR(ask(ND_VERSION_2, sizeof i - 1), ND_BUFFER_OVERFLOW);
     CHECK(size == sizeof i && i.InfoVersion == ND_VERSION_2 && i.MaxRegistrationSize == 0); // untouched
@@ -132,7 +132,7 @@ static void flags()
         for (ULONG bit = 1; bit != 0; bit <<= 1) {
             const HRESULT want = one.allowed & bit ? ND_CONNECTION_INVALID : one.invalid, hr = one.post(bit);
             if (hr != want)
-                std::fprintf(stderr, "%s with %#x: %08x\n", one.name, bit, (UINT32)hr);
+                std::fprintf(stderr, "%s with %#x: %08x\n", one.name, (unsigned)bit, (unsigned)hr);
             HR(hr, want);
         }
     // Inline bytes: as many as the queue pair was made for (ND2 2.9).
@@ -267,7 +267,7 @@ static void rebinding()
 
 int main(int argc, char **argv)
 {
-    alarm(300);
+    time_limit(300);
     static const struct {
         const char *name;
         void (*run)();

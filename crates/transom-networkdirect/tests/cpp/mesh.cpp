@@ -159,11 +159,11 @@ struct Mesh {
     }
 };
 
-static void run(int rank, int from_parent, int to_parent)
+static void run(int rank, Link &parent)
 {
     Mesh mesh(rank);
-    CHECK(write(to_parent, &mesh.ports[rank], sizeof(USHORT)) == (ssize_t)sizeof(USHORT));
-    CHECK(read(from_parent, mesh.ports, sizeof mesh.ports) == (ssize_t)sizeof mesh.ports);
+    parent.to_server.put(mesh.ports[rank]);
+    CHECK(parent.to_client.read_all(mesh.ports, sizeof mesh.ports));
     mesh.listen();
     for (int who = 0; who < RANKS; who++)
         if (who != rank)
@@ -215,9 +215,8 @@ static void run(int rank, int from_parent, int to_parent)
     for (int who = 0; who < RANKS; who++)
         CHECK_EQ(inbox[who], who);
     // Nobody leaves before everybody has heard everybody: the parent says when.
-    char byte = 1;
-    CHECK(write(to_parent, &byte, 1) == 1);
-    CHECK(read(from_parent, &byte, 1) == 1);
+    parent.to_server.put((char)1);
+    parent.to_client.get<char>();
     HR(mesh.side.listener->CancelOverlappedRequests(), ND_SUCCESS);
     mesh.incoming.then = [](HRESULT hr) { HR(hr, ND_CANCELED); };
     mesh.step();
@@ -226,34 +225,24 @@ static void run(int rank, int from_parent, int to_parent)
 
 int main()
 {
-    alarm(300);
-    int down[RANKS][2], up[RANKS][2];
-    pid_t children[RANKS];
-    for (int rank = 0; rank < RANKS; rank++) {
-        CHECK(pipe(down[rank]) == 0 && pipe(up[rank]) == 0);
-        children[rank] = fork(); // before the library has threads
-        if (children[rank] == 0) {
-            alarm(300);
-            run(rank, down[rank][0], up[rank][1]);
+    time_limit(300);
+    Link links[RANKS];
+    std::vector<Child> children;
+    for (int rank = 0; rank < RANKS; rank++)
+        children.emplace_back(links[rank], [rank](Link &parent) {
+            run(rank, parent);
             CHECK_EQ(transom_nd_live_objects(), 0);
-            _exit(0);
-        }
-        close(up[rank][1]);
-    }
+        });
     USHORT ports[RANKS];
-    char byte;
     for (int rank = 0; rank < RANKS; rank++)
-        CHECK(read(up[rank][0], &ports[rank], sizeof(USHORT)) == (ssize_t)sizeof(USHORT));
-    for (int rank = 0; rank < RANKS; rank++)
-        CHECK(write(down[rank][1], ports, sizeof ports) == (ssize_t)sizeof ports);
-    for (int rank = 0; rank < RANKS; rank++)
-        CHECK(read(up[rank][0], &byte, 1) == 1);
-    for (int rank = 0; rank < RANKS; rank++)
-        CHECK(write(down[rank][1], &byte, 1) == 1);
-    for (const pid_t child : children) {
-        int status = 0;
-        CHECK(waitpid(child, &status, 0) == child);
-        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    }
+        ports[rank] = links[rank].to_server.get<USHORT>();
+    for (Link &link : links)
+        CHECK(link.to_client.write_all(ports, sizeof ports));
+    for (Link &link : links)
+        link.to_server.get<char>();
+    for (Link &link : links)
+        link.to_client.put((char)1);
+    for (Child &child : children)
+        CHECK(child.ends_well());
     return 0;
 }

@@ -1,6 +1,4 @@
 // Version 1's connections: ND1 16, T25 to T28, T30, T31; every call in every state (ND1 11.3).
-#include <sys/socket.h>
-#include <unistd.h>
 #include "nd1_test.h"
 
 static void t25()
@@ -284,13 +282,13 @@ static void t30()
     CHECK_EQ(listen->Release(), 0);
     HR(waits.wait(ND_PENDING), ND_CONNECTION_REFUSED);
     // Nobody listens at a port that somebody has: one that is free might be a neighbour's by now.
-    const int held = ::socket(AF_INET, SOCK_STREAM, 0);
+    const SOCKET held = ::socket(AF_INET, SOCK_STREAM, 0);
     sockaddr_in there = address("127.0.0.1", 0);
     socklen_t there_size = sizeof there;
     CHECK(::bind(held, sa(there), there_size) == 0);
     CHECK(::getsockname(held, (sockaddr *)&there, &there_size) == 0);
     HR(waits.wait(waits.start_connect(ntohs(there.sin_port))), ND_CONNECTION_REFUSED);
-    CHECK(::close(held) == 0);
+    CHECK(::closesocket(held) == 0);
     // A local port that somebody has.
     USHORT taken = htons(lab.listening.port);
     const sockaddr_in to = address("127.0.0.1", lab.listening.port);

@@ -1,7 +1,5 @@
 // Version 1's objects: ND1 16, T1, T2; reference counts (ND2 1.3); the overlapped contract (ND1 5,
 // ND2 2.3); why something was refused.
-#include <sys/socket.h>
-#include <unistd.h>
 #include "nd1_test.h"
 
 #include <algorithm>
@@ -50,7 +48,10 @@ static void t1()
     HR(factory->CreateInstance(nullptr, IID_INDProvider, (void **)&provider), S_OK);
     INDProvider *second = nullptr;
     HR(factory->CreateInstance(nullptr, IID_INDProvider, (void **)&second), S_OK); // as often as one likes
-    CHECK_EQ(second->Release() + factory->Release(), 0);
+    CHECK_EQ(second->Release(), 0);
+    for (int i = 0; i < 2; ++i)
+        HR(factory->LockServer(TRUE), S_OK);
+    CHECK_EQ(factory->Release(), 0); // its locks stay
     {
         Lab lab;
         Link1 link(lab);
@@ -104,6 +105,15 @@ static void t1()
     CHECK_EQ(adapter->Release(), 0);
     CHECK(!CloseHandle(file)); // the adapter's, and it ends with it
     CHECK_EQ(GetLastError(), 6);
+    CHECK_EQ(transom_nd_live_objects(), 0);
+    HR(DllCanUnloadNow(), S_FALSE); // the locks of the factory that is gone
+    HR(DllGetClassObject(GUID{}, IID_IClassFactory, (void **)&factory), S_OK);
+    for (int i = 0; i < 2; ++i)
+        HR(factory->LockServer(FALSE), S_OK);
+    HR(factory->LockServer(FALSE), E_UNEXPECTED);
+    HR(DllCanUnloadNow(), S_FALSE); // an object
+    CHECK_EQ(factory->Release(), 0);
+    HR(DllCanUnloadNow(), S_OK);
 }
 
 static void t2()
@@ -294,14 +304,14 @@ static void overlapped(Mode mode)
         HR(end.connector->Connect(end.endpoint, sa(to), sizeof to, 6, 0, nullptr, 0, &request), ND_PENDING);
     };
     // Nobody listens at a port that somebody has: one that is free might be a neighbour's by now.
-    const int held = ::socket(AF_INET, SOCK_STREAM, 0);
+    const SOCKET held = ::socket(AF_INET, SOCK_STREAM, 0);
     sockaddr_in there = address("127.0.0.1", 0);
     socklen_t there_size = sizeof there;
     CHECK(::bind(held, sa(there), there_size) == 0);
     CHECK(::getsockname(held, (sockaddr *)&there, &there_size) == 0);
     connect(unheard, ntohs(there.sin_port), r[0]);
     HR(finish(unheard.connector, r[0]), ND_CONNECTION_REFUSED);
-    CHECK(::close(held) == 0);
+    CHECK(::closesocket(held) == 0);
     HR(listening.listen->GetConnectionRequest(y.connector, &r[1]), ND_PENDING);
     connect(x, listening.port, r[2]);
     HR(finish(listening.listen, r[1]), ND_SUCCESS);

@@ -3,13 +3,21 @@
 
 #include "nd_test.h"
 
+#ifndef _WIN32
 #include <endian.h>
+#endif
 
 #include <cstring>
 #include <initializer_list>
 #include <map>
 #include <string>
 #include <thread>
+
+#ifdef _WIN32
+inline UINT64 htobe64(UINT64 value) { return __builtin_bswap64(value); }
+inline UINT64 be64toh(UINT64 value) { return __builtin_bswap64(value); }
+inline UINT32 htobe32(UINT32 value) { return __builtin_bswap32(value); }
+#endif
 
 constexpr DWORD SILENT = ND_OP_FLAG_SILENT_SUCCESS, FENCE = ND_OP_FLAG_READ_FENCE, SOLICIT = ND_OP_FLAG_SEND_AND_SOLICIT_EVENT,
                 MAY_READ = ND_OP_FLAG_ALLOW_READ, MAY_WRITE = ND_OP_FLAG_ALLOW_WRITE;
@@ -267,7 +275,7 @@ struct Link1 {
 using Case = void (*)();
 inline int run_case(int argc, char **argv, const std::map<std::string, Case> &cases)
 {
-    alarm(300);
+    time_limit(300);
     const auto found = cases.find(argc > 1 ? argv[1] : "");
     CHECK(found != cases.end());
     found->second();

@@ -1,11 +1,19 @@
 // Shared by the C++ tests: checks, a side of a connection, two processes.
 #pragma once
 
+#include <initguid.h>
+
 #include <ndsupport.h>
 #include <transom_nd.h>
+#include <ws2tcpip.h>
 
-#include <sys/wait.h>
-#include <unistd.h>
+#include "system.h"
+
+#ifdef _WIN32 // words of our own that are macros there
+#undef ERROR
+#undef far
+#undef near
+#endif
 
 #include <atomic>
 #include <chrono>
@@ -13,22 +21,16 @@
 #include <memory>
 #include <vector>
 
-#define CHECK(e)                                                                                       \
-    do {                                                                                               \
-        if (!(e)) {                                                                                    \
-            std::fprintf(stderr, "%s:%d: [%d] not true: %s\n", __FILE__, __LINE__, getpid(), #e);      \
-            _exit(1);                                                                                  \
-        }                                                                                              \
-    } while (0)
-#define CHECK_EQ(a, b)                                                                                 \
-    do {                                                                                               \
-        const unsigned long long a_ = (unsigned long long)(a), b_ = (unsigned long long)(b);           \
-        if (a_ != b_) {                                                                                \
-            std::fprintf(stderr, "%s:%d: [%d] %s is %#llx, not %#llx\n", __FILE__, __LINE__, getpid(), #a, a_, b_); \
-            _exit(1);                                                                                  \
-        }                                                                                              \
-    } while (0)
 #define HR(a, b) CHECK_EQ((UINT32)(a), (UINT32)(b))
+
+// A request has ended so: what the system's own words for it are. Windows' knows one failure.
+#ifdef _WIN32
+inline UINT32 internal(HRESULT status) { return status >= 0 ? 0 : (UINT32)ND_CANCELED; }
+inline DWORD packet_error(DWORD) { return ERROR_OPERATION_ABORTED; }
+#else
+inline UINT32 internal(HRESULT status) { return (UINT32)status; }
+inline DWORD packet_error(DWORD error) { return error; }
+#endif
 
 inline sockaddr_in address(const char *ip, USHORT port)
 {
@@ -162,35 +164,15 @@ struct Side {
 };
 
 // A server in this process, a client in a child; pipes between them for what is not ND's business.
-struct Pipe {
-    int fd[2];
-    Pipe() { CHECK(pipe(fd) == 0); }
-    template <class T> void put(const T &value) { CHECK(write(fd[1], &value, sizeof value) == (ssize_t)sizeof value); }
-    template <class T> T get()
-    {
-        T value;
-        CHECK(read(fd[0], &value, sizeof value) == (ssize_t)sizeof value);
-        return value;
-    }
-};
-struct Link {
-    Pipe to_client, to_server;
-};
 inline void two(const std::function<void(Link &)> &server, const std::function<void(Link &)> &client)
 {
     Link link;
-    const pid_t child = fork(); // before the library has threads
-    CHECK(child >= 0);
-    if (child == 0) {
-        alarm(300);
-        client(link);
-        _exit(0);
-    }
-    alarm(300);
+    Child child(link, client);
+    if (Child::is_one())
+        return;
+    time_limit(300);
     server(link);
-    int status = 0;
-    CHECK(waitpid(child, &status, 0) == child);
-    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK(child.ends_well());
     CHECK_EQ(transom_nd_live_objects(), 0);
 }
 

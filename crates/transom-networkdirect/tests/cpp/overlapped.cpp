@@ -106,7 +106,7 @@ struct Call {
         }
         HR(object->GetOverlappedResult(&ov, FALSE), status);
         HR(object->GetOverlappedResult(&ov, TRUE), status);
-        CHECK_EQ((UINT32)ov.Internal, (UINT32)status);
+        CHECK_EQ((UINT32)ov.Internal, internal(status));
         if (way == EventOnly)
             CHECK(port->is_empty());
     }
@@ -265,7 +265,7 @@ static void cancels()
     expect_all(a.connector, 3);
     HR(a.connector->NotifyDisconnect(&ov[0]), ND_PENDING); // a local Disconnect ends it first (ND2 C33)
     HR(a.connector->Disconnect(&ov[1]), ND_PENDING);
-    CHECK(next(ERROR_GEN_FAILURE) == &ov[0] || !"NotifyDisconnect comes first");
+    CHECK(next(packet_error(ERROR_GEN_FAILURE)) == &ov[0] || !"NotifyDisconnect comes first");
     HR(a.connector->GetOverlappedResult(&ov[0], FALSE), 0xC000020C);
     DWORD bytes;
     ULONG_PTR key;
@@ -281,7 +281,7 @@ static void cancels()
 
 int main(int argc, char **argv)
 {
-    alarm(300);
+    time_limit(300);
     const std::string which = argc > 1 ? argv[1] : "";
     const std::map<std::string, Way> ways = {{"poll", Poll}, {"event", Event}, {"event1", EventOnly}, {"port", ByPort}};
     if (which == "cancel")

@@ -31,7 +31,7 @@ static void latency(Side &s, char *memory, int count)
             at_once(mr, mr->Deregister(&ov), &ov);
         }
         const double us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
-        std::printf("%8u bytes: register and deregister in %.2f us\n", size, us / count);
+        std::printf("%8u bytes: register and deregister in %.2f us\n", (unsigned)size, us / count);
     }
     CHECK_EQ(mr->Release(), 0);
     CloseHandle(event);
@@ -76,7 +76,7 @@ static void rate(Side &s, HANDLE port, int threads, char *memory, ULONG size, in
     for (std::thread &one : all)
         one.join();
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    std::printf("%d threads, %8u bytes: %.0f registrations a second\n", threads, size, threads * count / seconds);
+    std::printf("%d threads, %8u bytes: %.0f registrations a second\n", threads, (unsigned)size, threads * count / seconds);
     DWORD bytes;
     ULONG_PTR key;
     OVERLAPPED *got = nullptr;
@@ -85,7 +85,7 @@ static void rate(Side &s, HANDLE port, int threads, char *memory, ULONG size, in
 
 int main()
 {
-    alarm(600);
+    time_limit(600);
     const char *asked = std::getenv("TRANSOM_REGISTRATIONS");
     const int count = asked ? std::atoi(asked) : 200;
     {

@@ -6,7 +6,6 @@
 // TRANSOM_SEED=s TRANSOM_SEQUENCES=n: n sequences from seed s on. A failure prints its own.
 #include "nd1_test.h"
 
-#include <sys/mman.h>
 
 #include <unordered_map>
 
@@ -29,7 +28,7 @@ struct Record {
     int completions = 0;
 };
 
-constexpr SIZE_T SIZE = 65536, DEPTH = 12;
+constexpr SIZE_T BYTES = 65536, DEPTH = 12;
 
 // An adapter of either version, with a buffer and windows.
 struct Owner {
@@ -43,12 +42,12 @@ struct OldOwner : Owner {
 };
 struct NewOwner : Owner {
     Side side;
-    std::vector<char> buffer = std::vector<char>(SIZE);
+    std::vector<char> buffer = std::vector<char>(BYTES);
     IND2MemoryRegion *mr = nullptr;
     USHORT port = 0;
     NewOwner()
     {
-        mr = side.region(buffer.data(), SIZE, ND_MR_FLAG_ALLOW_LOCAL_WRITE | ND_MR_FLAG_RDMA_READ_SINK);
+        mr = side.region(buffer.data(), BYTES, ND_MR_FLAG_ALLOW_LOCAL_WRITE | ND_MR_FLAG_RDMA_READ_SINK);
         port = side.listen();
     }
     bool old() const override { return false; }
@@ -229,7 +228,7 @@ void Fuzz::Party::call1()
     if (random.one_in(32))
         count = 20;
     for (SIZE_T i = 0; i < count; i++) {
-        list[i] = node.sge(random.below(SIZE), random.below(2000));
+        list[i] = node.sge(random.below(BYTES), random.below(2000));
         if (random.one_in(8))
             list[i].hMr = nullptr;
         if (random.one_in(64))
@@ -272,7 +271,7 @@ void Fuzz::Party::call1()
         IUnknown *const wrong[] = {endpoint, in, connector1};
         if (random.one_in(32))
             mw = reinterpret_cast<INDMemoryWindow *>(wrong[random.below(3)]);
-        const HRESULT hr = endpoint->Bind(result, random.one_in(64) ? (ND_MR_HANDLE)9 : node.mr, mw, node.buffer + random.below(SIZE) - random.below(8),
+        const HRESULT hr = endpoint->Bind(result, random.one_in(64) ? (ND_MR_HANDLE)9 : node.mr, mw, node.buffer + random.below(BYTES) - random.below(8),
                                           random.one_in(16) ? random.next() : random.below(5000), f | (DWORD)(random.below(4) << 3), &made);
         if (hr == ND_SUCCESS)
             fuzz.known.push_back(made);
@@ -302,7 +301,7 @@ void Fuzz::Party::call2()
         count = 20;
     const UINT32 token = two->mr->GetLocalToken();
     for (ULONG i = 0; i < count; i++) {
-        list[i] = ND2_SGE{two->buffer.data() + random.below(SIZE), (ULONG)random.below(2000), token};
+        list[i] = ND2_SGE{two->buffer.data() + random.below(BYTES), (ULONG)random.below(2000), token};
         if (random.one_in(64))
             list[i].MemoryRegionToken = (UINT32)random.next();
         if (random.one_in(64))
@@ -340,7 +339,7 @@ void Fuzz::Party::call2()
             mw = windows2[random.below(windows2.size())];
         }
         IUnknown *const any[] = {two->mr, two->mr, two->mr, two->mr, two->mr, two->mr, nullptr, qp, cq};
-        char *const base = two->buffer.data() + random.below(SIZE);
+        char *const base = two->buffer.data() + random.below(BYTES);
         const SIZE_T size = random.below(5000);
         const HRESULT hr = qp->Bind(r, any[random.below(9)], mw, base, size, (f & ~0x40u) | (DWORD)(random.below(4) << 3));
         if (hr == ND_SUCCESS)
@@ -463,25 +462,21 @@ int main()
 {
     const char *asked = std::getenv("TRANSOM_SEED"), *many = std::getenv("TRANSOM_SEQUENCES");
     const UINT64 first = asked ? std::strtoull(asked, nullptr, 0) : 1, count = many ? std::strtoull(many, nullptr, 0) : 60;
-    // The sequences run in a child, so that whatever ends it, the seed is known.
-    auto *now = static_cast<volatile UINT64 *>(mmap(nullptr, sizeof(UINT64), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
-    CHECK((void *)now != MAP_FAILED);
-    const pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
+    // The sequences run in a child, which tells each seed before it begins: whatever ends it, the seed is known.
+    Link link;
+    Child child(link, [&](Link &parent) {
         for (UINT64 i = 0; i < count; i++) {
-            *now = first + i;
-            alarm(300);
+            parent.to_server.put(first + i);
+            time_limit(300);
             sequence(first + i);
         }
-        _exit(0);
-    }
-    int status = 0;
-    CHECK(waitpid(child, &status, 0) == child);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+    });
+    link.to_server.is_the_child_s();
+    UINT64 now = first;
+    while (link.to_server.read_all(&now, sizeof now))
+        ;
+    if (child.ends_well())
         return 0;
-    if (WIFSIGNALED(status))
-        std::fprintf(stderr, "ended by signal %d\n", WTERMSIG(status));
-    std::fprintf(stderr, "replay with TRANSOM_SEED=%llu TRANSOM_SEQUENCES=1\n", (unsigned long long)*now);
+    std::fprintf(stderr, "replay with TRANSOM_SEED=%llu TRANSOM_SEQUENCES=1\n", (unsigned long long)now);
     return 1;
 }

@@ -310,7 +310,7 @@ static void cancels()
 
 int main(int argc, char **argv)
 {
-    alarm(300);
+    time_limit(300);
     const std::string which = argc > 1 ? argv[1] : "";
     if (which == "connectors")
         connectors();

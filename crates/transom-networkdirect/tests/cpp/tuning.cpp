@@ -72,7 +72,7 @@ static void resize()
         s.message();
     }
     HR(s.server.cq->GetOverlappedResult(&ov, TRUE), OK);
-    for (ULONG wrong : {0u, most + 1})
+    for (ULONG wrong : {(ULONG)0, most + 1})
         HR(s.server.cq->Resize(wrong), ND_INVALID_PARAMETER);
     for (ULONG few : {1u, 4u})
         HR(s.server.cq->Resize(few), ND_BUFFER_OVERFLOW);
@@ -184,7 +184,7 @@ static void affinity()
 
 int main(int argc, char **argv)
 {
-    alarm(300);
+    time_limit(300);
     CHECK(argc == 2);
     const std::string which = argv[1];
     if (which == "resize")

@@ -3,7 +3,7 @@
 
 constexpr HRESULT OK = ND_SUCCESS, AV = ND_ACCESS_VIOLATION;
 constexpr ULONG R = ND_OP_FLAG_ALLOW_READ, W = ND_OP_FLAG_ALLOW_WRITE;
-constexpr UINT32 SIZE = 4096, BASE = 1024, LENGTH = 512; // a region, and the window on it
+constexpr UINT32 BYTES = 4096, BASE = 1024, LENGTH = 512; // a region, and the window on it
 
 static void binds()
 {
@@ -19,10 +19,10 @@ static void binds()
     Ends e;
     e.connect();
     Side &s = e.passive;
-    std::vector<char> memory(SIZE);
+    std::vector<char> memory(BYTES);
     for (const auto &row : table)
         for (size_t i = 0; i < ARRAYSIZE(asked); ++i) {
-            IND2MemoryRegion *mr = s.region(memory.data(), SIZE, row.region);
+            IND2MemoryRegion *mr = s.region(memory.data(), BYTES, row.region);
             IND2MemoryWindow *mw = s.window();
             HR(s.qp->Bind(mw, mr, mw, memory.data() + BASE, LENGTH, asked[i]), row.bind[i]);
             if (row.bind[i] == OK) {
@@ -45,9 +45,9 @@ static HRESULT access(Ends &e, ULONG rights, bool write, Where where)
 {
     e.connect();
     Side &owner = e.passive, &peer = e.active;
-    std::vector<char> memory(SIZE, 'o'), own(SIZE, 'p');
-    IND2MemoryRegion *mr = owner.region(memory.data(), SIZE, ND_MR_FLAG_ALLOW_LOCAL_WRITE);
-    IND2MemoryRegion *sink = peer.region(own.data(), SIZE, ND_MR_FLAG_ALLOW_LOCAL_WRITE);
+    std::vector<char> memory(BYTES, 'o'), own(BYTES, 'p');
+    IND2MemoryRegion *mr = owner.region(memory.data(), BYTES, ND_MR_FLAG_ALLOW_LOCAL_WRITE);
+    IND2MemoryRegion *sink = peer.region(own.data(), BYTES, ND_MR_FLAG_ALLOW_LOCAL_WRITE);
     IND2MemoryWindow *mw = owner.window();
     if (where != Unbound) {
         HR(owner.qp->Bind(nullptr, mr, mw, memory.data() + BASE, LENGTH, rights), OK);
@@ -71,7 +71,7 @@ static HRESULT access(Ends &e, ULONG rights, bool write, Where where)
     const bool moved = r.Status == OK;
     if (!moved)
         owner.expect(ND_CANCELED, mw, Nd2RequestTypeReceive);
-    for (UINT32 i = 0; i < SIZE; ++i) {
+    for (UINT32 i = 0; i < BYTES; ++i) {
         const bool here = moved && i >= BASE && i < BASE + 8;
         CHECK_EQ(memory[i], write && here ? 'p' : 'o');
         CHECK_EQ(own[i], !write && moved && i < 8 ? 'o' : 'p');
@@ -152,7 +152,7 @@ static void deregister()
 
 int main(int argc, char **argv)
 {
-    alarm(300);
+    time_limit(300);
     const std::string which = argc > 1 ? argv[1] : "";
     if (which == "binds")
         binds();
