@@ -299,7 +299,7 @@ impl QueuePair {
         if to == qps::RESET {
             // First, so that no connection takes it any more.
             self.state.store(to, Ordering::Release);
-            self.rendezvous.leave(self);
+            self.rendezvous.leave();
             self.engine.reset().inspect_err(|_| self.state.store(from, Ordering::Release))?;
             self.held().clear();
         }
@@ -324,7 +324,7 @@ impl QueuePair {
             (_, qps::ERR) => {
                 self.engine.flush()?;
                 self.release_held();
-                self.rendezvous.leave(self);
+                self.rendezvous.leave();
             }
             (qps::INIT, qps::RTR) if kind != QueuePairKind::Ud => {
                 self.rendezvous.begin(self).inspect_err(|_| self.put_back(from, &before))?;
@@ -410,7 +410,7 @@ impl QueuePair {
 
     /// The program destroys it, or closes its device: nothing of it is left in its queues.
     pub(crate) fn end(self: &Arc<QueuePair>) {
-        self.rendezvous.leave(self);
+        self.rendezvous.leave();
         let _ = self.engine.reset();
         self.context().remove_queue_pair(self.number);
     }

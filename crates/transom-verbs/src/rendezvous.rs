@@ -357,7 +357,7 @@ impl Rendezvous {
 
     /// The queue pair forgets its peer: it goes to RESET or ERR, or is destroyed. No connection of
     /// the way that ends here takes it afterwards.
-    pub(crate) fn leave(&self, queue_pair: &QueuePair) {
+    pub(crate) fn leave(&self) {
         let (stream, held) = {
             let _taking = self.taking();
             let mut inner = self.lock();
@@ -365,7 +365,6 @@ impl Rendezvous {
             inner.open = false;
             (inner.stream.take(), std::mem::take(&mut inner.held))
         };
-        cm::leave(queue_pair);
         drop((stream, held)); // disconnects, and rejects
     }
 }

@@ -1,0 +1,56 @@
+//! Numbers that stand for the queue pair of a connection's peer (Verbs V128).
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use super::{Id, State};
+use crate::errno::{Errno, Result};
+use crate::queue_pair::QueuePair;
+
+/// Numbers that stand for a connection are below the first port's queue pairs (Verbs V128).
+const ALIASES: u32 = 0x04_0000;
+
+static IDS: Mutex<Option<Aliases>> = Mutex::new(None);
+
+/// Connections by the numbers that stand for their peers' queue pairs.
+#[derive(Debug, Default)]
+struct Aliases {
+    last: u32,
+    ids: HashMap<u32, Weak<Id>>,
+}
+
+fn aliases<T>(work: impl FnOnce(&mut Aliases) -> T) -> T {
+    let mut ids = IDS.lock().unwrap_or_else(PoisonError::into_inner);
+    work(ids.get_or_insert_with(Aliases::default))
+}
+
+pub(super) fn new(id: &Arc<Id>) -> u32 {
+    aliases(|all| {
+        loop {
+            all.last = all.last % (ALIASES - 1) + 1;
+            if all.ids.get(&all.last).is_none_or(|id| id.strong_count() == 0) {
+                all.ids.insert(all.last, Arc::downgrade(id));
+                return all.last;
+            }
+        }
+    })
+}
+
+/// The number is free for another connection.
+pub(super) fn release(alias: u32) {
+    aliases(|all| all.ids.remove(&alias));
+}
+
+/// A queue pair goes to RTR with the alias of a connection as its destination (Verbs V128).
+pub(crate) fn join(queue_pair: &Arc<QueuePair>, alias: u32) -> Result {
+    let id = aliases(|all| all.ids.get(&alias).and_then(Weak::upgrade)).ok_or(Errno::EINVAL)?;
+    let mut inner = id.lock();
+    let connector = inner.connector.clone().ok_or(Errno::EINVAL)?;
+    if inner.accepted || inner.state != State::Requested {
+        drop(inner);
+        connector.join(&queue_pair.engine)?;
+        inner = id.lock();
+    }
+    inner.joined = Arc::downgrade(queue_pair);
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! The attributes by which the queue pair of an id moves.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use super::{Id, State};
+use crate::abi::{access, ibv_ah_attr, ibv_global_route, ibv_qp_attr, mask, qps};
+use crate::errno::{Errno, Result};
+use crate::queue_pair::QueuePair;
+use crate::{gid, resolution};
+
+impl Id {
+    /// The attributes of the way to a peer.
+    pub(crate) fn address_attributes(&self, local: IpAddr, peer: IpAddr) -> ibv_ah_attr {
+        let index = self.context.index_of(local).unwrap_or(0);
+        ibv_ah_attr {
+            grh: ibv_global_route {
+                dgid: crate::abi::gid_words(gid::bytes_of(peer)),
+                sgid_index: u8::try_from(index).unwrap_or(0),
+                hop_limit: 64,
+                ..ibv_global_route::default()
+            },
+            is_global: 1,
+            port_num: 1,
+            ..ibv_ah_attr::default()
+        }
+    }
+
+    /// The attributes by which a queue pair goes to a state (Verbs V127).
+    pub(crate) fn attributes(&self, state: u32) -> Result<(ibv_qp_attr, u32)> {
+        let inner = self.lock();
+        let mut attr = ibv_qp_attr { qp_state: state, ..ibv_qp_attr::default() };
+        if inner.datagrams.is_some() {
+            (attr.port_num, attr.qkey) = (1, resolution::KEY);
+            let mask = match state {
+                qps::INIT => mask::PKEY_INDEX | mask::PORT | mask::QKEY,
+                qps::RTR => 0,
+                qps::RTS => mask::SQ_PSN,
+                _ => return Err(Errno::EINVAL),
+            };
+            return Ok((attr, mask | mask::STATE));
+        }
+        let mask = match state {
+            qps::INIT => {
+                attr.port_num = 1;
+                let connected = inner.connector.is_some() && inner.state != State::Connecting;
+                if connected || inner.state == State::Requested {
+                    attr.qp_access_flags = access::REMOTE_WRITE;
+                    if inner.parameters.responder_resources > 0 {
+                        attr.qp_access_flags |= access::REMOTE_READ | access::REMOTE_ATOMIC;
+                    }
+                }
+                mask::PKEY_INDEX | mask::PORT | mask::ACCESS_FLAGS
+            }
+            qps::RTR => {
+                let (local, peer) =
+                    (inner.local.ok_or(Errno::EINVAL)?, inner.peer.ok_or(Errno::EINVAL)?);
+                attr.ah_attr = self.address_attributes(local.ip(), peer.ip());
+                attr.path_mtu = crate::environment::mtu();
+                attr.dest_qp_num = inner.alias;
+                attr.max_dest_rd_atomic = inner.parameters.responder_resources;
+                mask::AV
+                    | mask::PATH_MTU
+                    | mask::DEST_QPN
+                    | mask::RQ_PSN
+                    | mask::MAX_DEST_RD_ATOMIC
+                    | mask::MIN_RNR_TIMER
+            }
+            qps::RTS => {
+                attr.timeout = inner.ack_timeout;
+                attr.retry_cnt = inner.parameters.retry_count;
+                attr.rnr_retry = inner.parameters.rnr_retry_count;
+                attr.max_rd_atomic = inner.parameters.initiator_depth;
+                mask::TIMEOUT
+                    | mask::RETRY_CNT
+                    | mask::RNR_RETRY
+                    | mask::SQ_PSN
+                    | mask::MAX_QP_RD_ATOMIC
+            }
+            _ => return Err(Errno::EINVAL),
+        };
+        Ok((attr, mask | mask::STATE))
+    }
+
+    /// Move a queue pair up to a state.
+    pub(crate) fn move_to(&self, queue_pair: &Arc<QueuePair>, to: u32) -> Result {
+        for state in [qps::INIT, qps::RTR, qps::RTS].into_iter().filter(|state| *state <= to) {
+            if state == qps::INIT && queue_pair.state() > qps::INIT {
+                continue;
+            }
+            let (attr, mask) = self.attributes(state)?;
+            queue_pair.modify(&attr, mask)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,101 @@
+//! The end of a connection and of an id.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use transom_engine::raw;
+
+use super::{Event, Id, Inner, State, alias};
+use crate::abi::cm_event;
+use crate::errno::{Errno, Result};
+use crate::queue_pair::QueuePair;
+use crate::timers;
+
+/// When TIMEWAIT_EXIT follows a disconnect (Verbs V130).
+const TIMEWAIT: Duration = Duration::from_secs(1);
+
+impl Id {
+    /// Raise an event when the peer leaves.
+    pub(super) fn watch(self: &Arc<Id>) {
+        let Some(connector) = self.lock().connector.clone() else { return };
+        let later = Arc::downgrade(self);
+        let sink = raw::Sink::call(move |_| {
+            if let Some(id) = later.upgrade() {
+                id.over();
+            }
+        });
+        if connector.notify_disconnect(sink).is_err() {
+            self.over();
+        }
+    }
+
+    /// DISCONNECTED, once; TIMEWAIT_EXIT later.
+    fn over(self: &Arc<Id>) {
+        {
+            let mut inner = self.lock();
+            if inner.over {
+                return;
+            }
+            inner.over = true;
+            inner.state = State::Disconnected;
+        }
+        self.raise(cm_event::DISCONNECTED, 0, Vec::new());
+        let later = Arc::downgrade(self);
+        timers::after(TIMEWAIT, move || {
+            if let Some(id) = later.upgrade().filter(|id| !id.lock().is_destroyed()) {
+                id.raise(cm_event::TIMEWAIT_EXIT, 0, Vec::new());
+            }
+        });
+    }
+
+    /// End the connection in order; the queue pair is flushed.
+    pub(crate) fn disconnect(self: &Arc<Id>, queue_pair: Option<&Arc<QueuePair>>) -> Result {
+        let connector = {
+            let inner = self.lock();
+            match inner.state {
+                // A service has no connection that could end.
+                _ if inner.datagrams.is_some() => return Err(Errno::EINVAL),
+                State::Disconnected => None,
+                State::Established | State::Accepting | State::Responded => inner.connector.clone(),
+                _ => return Err(Errno::EINVAL),
+            }
+        };
+        if let Some(connector) = &connector {
+            // Before the flush, so that the end is in order.
+            let _ = connector.disconnect(raw::Sink::call(|_| {}));
+        }
+        if let Some(queue_pair) = queue_pair {
+            queue_pair.fail();
+        }
+        if connector.is_some() {
+            self.over();
+        }
+        Ok(())
+    }
+
+    /// The program destroys the id: unfetched events go, fetched ones are waited for.
+    pub(crate) fn destroy(self: &Arc<Id>) {
+        let (channel, alias, gone) = {
+            let mut inner = self.lock();
+            inner.over = true;
+            inner.state = State::Disconnected;
+            let gone = (inner.port.take(), inner.connector.take(), inner.datagrams.take());
+            (inner.channel.clone(), inner.alias, gone)
+        };
+        drop(gone); // disconnects, or rejects, or refuses
+        alias::release(alias);
+        let about = |event: &Event| {
+            Arc::ptr_eq(&event.id, self)
+                || event.listener.as_ref().is_some_and(|listener| Arc::ptr_eq(listener, self))
+        };
+        let dropped = channel.take_back(about);
+        drop(dropped); // requests that no program has seen are rejected with their ids
+        self.events.wait();
+    }
+}
+
+impl Inner {
+    fn is_destroyed(&self) -> bool {
+        self.connector.is_none()
+    }
+}

@@ -1,0 +1,234 @@
+//! The connection manager: ids, their connections, their events (verbs 10).
+//!
+//! A connection of port space TCP is one of the engine, so that any iWARP peer can be at its other end.
+
+mod active;
+mod address;
+mod alias;
+mod attributes;
+mod end;
+mod group;
+mod passive;
+
+use std::collections::HashSet;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use transom_engine::raw;
+use transom_wire::ReadLimits;
+
+pub(crate) use alias::join;
+pub(crate) use group::Joined;
+
+use crate::channel::{Acknowledged, Channel};
+use crate::context::Context;
+use crate::limits;
+use crate::queue_pair::QueuePair;
+use crate::resolution::{Datagrams, Service};
+
+/// Bytes of private data that programs may send, and that they find (Verbs V125): zeros behind what came.
+pub(crate) const CONNECT_DATA: usize = 56;
+pub(crate) const ACCEPT_DATA: usize = 196;
+pub(crate) const REJECT_DATA: usize = 148;
+/// The status of REJECTED by the program (Verbs V124).
+pub(crate) const REJECTED_BY_PROGRAM: i32 = 28;
+
+/// Where an id is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Idle,
+    Bound,
+    AddressResolved,
+    RouteResolved,
+    Listening,
+    /// Has a Request of a peer's.
+    Requested,
+    Connecting,
+    /// The peer has accepted; the program has yet to establish.
+    Responded,
+    Accepting,
+    Established,
+    Disconnected,
+}
+
+/// The agreed parameters, and those that go to the queue pair.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parameters {
+    pub(crate) responder_resources: u8,
+    pub(crate) initiator_depth: u8,
+    pub(crate) retry_count: u8,
+    pub(crate) rnr_retry_count: u8,
+}
+
+impl Default for Parameters {
+    fn default() -> Parameters {
+        let most = limits::READS as u8;
+        Parameters {
+            responder_resources: most,
+            initiator_depth: most,
+            retry_count: 7,
+            rnr_retry_count: 7,
+        }
+    }
+}
+
+impl Parameters {
+    fn limits(self) -> ReadLimits {
+        ReadLimits {
+            inbound: self.responder_resources.into(),
+            outbound: self.initiator_depth.into(),
+        }
+    }
+}
+
+/// A communication identifier.
+#[derive(Debug)]
+pub(crate) struct Id {
+    /// Where the program's structure is; 0 until its event is fetched.
+    pub(crate) address: AtomicUsize,
+    pub(crate) context: Arc<Context>,
+    pub(crate) events: Acknowledged,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) state: State,
+    pub(crate) channel: Arc<Channel<Event>>,
+    pub(crate) local: Option<SocketAddr>,
+    pub(crate) peer: Option<SocketAddr>,
+    pub(crate) one_family: bool,
+    pub(crate) ack_timeout: u8,
+    pub(crate) parameters: Parameters,
+    /// The id's port, which takes Requests once the id listens.
+    port: Option<Arc<raw::Listener>>,
+    connector: Option<Arc<raw::Connector>>,
+    /// The part of an id of port space UDP; `None`: of port space TCP.
+    pub(crate) datagrams: Option<Datagrams>,
+    /// The queue pair that has taken over the connection, or is to.
+    joined: Weak<QueuePair>,
+    accepted: bool,
+    alias: u32,
+    /// DISCONNECTED has been said.
+    over: bool,
+    /// A listener's: its ids have this pointer of the program's until they get their own.
+    pub(crate) user_context: usize,
+    /// The multicast groups that it has joined.
+    groups: HashSet<IpAddr>,
+}
+
+/// The contents of an event channel.
+#[derive(Debug)]
+pub(crate) struct Event {
+    pub(crate) kind: u32,
+    pub(crate) id: Arc<Id>,
+    /// The listener of a Request.
+    pub(crate) listener: Option<Arc<Id>>,
+    pub(crate) status: i32,
+    /// Padded; empty: none.
+    pub(crate) private: Vec<u8>,
+    pub(crate) responder_resources: u8,
+    pub(crate) initiator_depth: u8,
+    pub(crate) alias: u32,
+    /// Of port space UDP: where datagrams go.
+    pub(crate) service: Option<Service>,
+    /// A group that was joined.
+    pub(crate) joined: Option<Joined>,
+}
+
+pub(crate) fn padded(mut data: Vec<u8>, length: usize) -> Vec<u8> {
+    data.resize(length.max(data.len()), 0);
+    data.truncate(length);
+    data
+}
+
+impl Id {
+    /// An id; `datagrams`: of port space UDP.
+    pub(crate) fn new(
+        context: &Arc<Context>,
+        channel: &Arc<Channel<Event>>,
+        datagrams: bool,
+    ) -> Arc<Id> {
+        Arc::new(Id {
+            address: AtomicUsize::new(0),
+            context: context.clone(),
+            events: Acknowledged::default(),
+            inner: Mutex::new(Inner {
+                state: State::Idle,
+                channel: channel.clone(),
+                local: None,
+                peer: None,
+                one_family: false,
+                ack_timeout: 18,
+                parameters: Parameters::default(),
+                port: None,
+                connector: None,
+                datagrams: datagrams.then(Datagrams::default),
+                joined: Weak::new(),
+                accepted: false,
+                alias: 0,
+                over: false,
+                user_context: 0,
+                groups: HashSet::new(),
+            }),
+        })
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Raise an event.
+    pub(crate) fn raise(self: &Arc<Id>, kind: u32, status: i32, private: Vec<u8>) {
+        self.push(Event { status, private, ..self.event(kind) });
+    }
+
+    /// An event of the id's, without private data.
+    pub(crate) fn event(self: &Arc<Id>, kind: u32) -> Event {
+        let inner = self.lock();
+        Event {
+            kind,
+            id: self.clone(),
+            listener: None,
+            status: 0,
+            private: Vec::new(),
+            responder_resources: inner.parameters.responder_resources,
+            initiator_depth: inner.parameters.initiator_depth,
+            alias: inner.alias,
+            service: None,
+            joined: None,
+        }
+    }
+
+    pub(crate) fn push(&self, event: Event) {
+        self.lock().channel.push(event);
+    }
+
+    /// Whether it is of port space UDP.
+    pub(crate) fn is_datagrams(&self) -> bool {
+        self.lock().datagrams.is_some()
+    }
+
+    fn established(&self) {
+        self.lock().state = State::Established;
+    }
+
+    /// The id's events go to another channel from now on, those that wait, too (Verbs V118).
+    pub(crate) fn migrate(self: &Arc<Id>, to: &Arc<Channel<Event>>) {
+        let from = std::mem::replace(&mut self.lock().channel, to.clone());
+        let about = |event: &Event| {
+            let owner = event.listener.as_ref().unwrap_or(&event.id);
+            Arc::ptr_eq(owner, self)
+        };
+        for event in from.take_back(about) {
+            to.push(event);
+        }
+        self.events.wait();
+    }
+}
+
+/// The event's number of the program's structure of an id, if it has one.
+pub(crate) fn address_of(id: &Id) -> usize {
+    id.address.load(Ordering::Acquire)
+}
