@@ -1,15 +1,18 @@
 //! rsocket: the calls of sockets over connections of rdma_cm (verbs 11).
 //!
 //! A socket is a stream of bytes: [`wire`] has its protocol, [`stream`] the numbers of both directions,
-//! [`link`] the queue pair and memory of a connection, [`socket`] the calls and their states, [`wait`]
-//! the threads that wait for them.
+//! [`link`] the queue pair and memory of a connection, [`state`] what a socket is in, [`socket`] how calls
+//! wait, [`connect`] and [`transfer`] the calls, [`wait`] the threads that wait for them.
 
 #[allow(unsafe_code, reason = "memory of ours that a peer writes, and the program's bytes")]
 pub(crate) mod buffer;
+mod connect;
 pub(crate) mod link;
 pub(crate) mod options;
 pub(crate) mod socket;
+mod state;
 pub(crate) mod stream;
+mod transfer;
 pub(crate) mod wait;
 pub(crate) mod wire;
 

@@ -1,0 +1,127 @@
+//! Connections of sockets: to listen, accept and connect.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use super::options::Options;
+use super::socket::{Patience, Socket};
+use super::state::{Inner, Stage};
+use super::wire::Introduction;
+use crate::abi::cm_event;
+use crate::channel::Channel;
+use crate::cm::{Event, Parameters};
+use crate::errno::{Errno, Result};
+
+/// Nothing is read over the connection.
+const PARAMETERS: Parameters =
+    Parameters { responder_resources: 0, initiator_depth: 0, retry_count: 7, rnr_retry_count: 7 };
+
+impl Socket {
+    pub(crate) fn bind(&self, address: SocketAddr) -> Result {
+        let inner = self.lock();
+        let one_family = inner.options.get(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY)? != 0;
+        inner.id.lock().one_family = one_family;
+        inner.id.bind(address)
+    }
+
+    pub(crate) fn listen(&self, backlog: usize) -> Result {
+        let mut inner = self.lock();
+        match inner.stage {
+            Stage::Listening => return Ok(()),
+            Stage::Unconnected => {}
+            _ => return Err(Errno::EINVAL),
+        }
+        inner.id.listen(backlog)?;
+        inner.stage = Stage::Listening;
+        Ok(())
+    }
+
+    /// A connection of a peer's, as a socket of its own.
+    pub(crate) fn accept(&self) -> Result<Arc<Socket>> {
+        self.ask(Patience::OfSocket, |inner| {
+            if inner.stage != Stage::Listening {
+                return Err(Errno::EINVAL);
+            }
+            while let Some(event) = self.channel.try_fetch() {
+                // A peer that speaks something else, or has gone, is no connection.
+                if event.kind == cm_event::CONNECT_REQUEST
+                    && let Some(socket) = self.take_up(&event, inner.options.clone())
+                {
+                    return Ok(Some(socket));
+                }
+            }
+            Ok(None)
+        })
+    }
+
+    fn take_up(&self, event: &Event, options: Options) -> Option<Arc<Socket>> {
+        let id = event.id.clone();
+        let connected = || {
+            let peer = Introduction::from_bytes(&event.private).ok_or(Errno::EPROTO)?;
+            let channel = Arc::new(Channel::new()?);
+            id.migrate(&channel);
+            let mut inner = Inner::new(id.clone(), options);
+            let link = inner.make_link(&self.context)?;
+            link.begin(peer);
+            let (pair, own) = (link.pair.clone(), link.introduction().to_bytes());
+            id.accept(Some(&pair), PARAMETERS, &own)?;
+            inner.stage = Stage::Connected;
+            Ok(Socket::of(&self.context, channel, inner))
+        };
+        connected()
+            .inspect_err(|_: &Errno| {
+                let _ = id.reject(&[]);
+            })
+            .ok()
+    }
+
+    pub(crate) fn connect(&self, peer: SocketAddr) -> Result {
+        let nonblocking = {
+            let mut inner = self.lock();
+            self.progress(&mut inner);
+            match inner.stage {
+                Stage::Unconnected => self.begin(&mut inner, peer)?,
+                Stage::Connecting => {}
+                Stage::Connected => return Err(Errno::EISCONN),
+                Stage::Failed(error) => return Err(error),
+                Stage::Listening => return Err(Errno::EOPNOTSUPP),
+                Stage::Closed => return Err(Errno::EBADF),
+            }
+            inner.nonblocking
+        };
+        let connected = self.ask(Patience::OfSocket, |inner| match inner.stage {
+            Stage::Connecting => Ok(None),
+            Stage::Connected => Ok(Some(())),
+            Stage::Failed(error) => {
+                inner.error = None;
+                Err(error)
+            }
+            _ => Err(Errno::EBADF),
+        });
+        connected.map_err(|error| match error {
+            Errno::EAGAIN if nonblocking => Errno::EINPROGRESS,
+            error => error,
+        })
+    }
+
+    fn begin(&self, inner: &mut Inner, peer: SocketAddr) -> Result {
+        inner.id.resolve_address(None, peer)?;
+        self.progress(inner);
+        if let Stage::Failed(error) = inner.stage {
+            inner.error = None;
+            return Err(error);
+        }
+        inner.id.resolve_route()?;
+        let link = inner.make_link(&self.context)?;
+        let (pair, own) = (link.pair.clone(), link.introduction().to_bytes());
+        inner.stage = Stage::Connecting;
+        inner.id.connect(Some(&pair), PARAMETERS, &own)
+    }
+
+    /// Own address and the peer's.
+    pub(crate) fn addresses(&self) -> (Option<SocketAddr>, Option<SocketAddr>) {
+        let inner = self.lock();
+        let id = inner.id.lock();
+        (id.local, id.peer.filter(|_| inner.stage == Stage::Connected))
+    }
+}
