@@ -20,7 +20,6 @@ typedef union {
     struct { ULONG LowPart; LONG HighPart; };
     LONGLONG QuadPart;
 } LARGE_INTEGER, *PLARGE_INTEGER;
-#define STATUS_TIMEOUT ((NTSTATUS)0x00000102) /* NT_SUCCESS holds: compare for it first */
 #endif
 
 typedef int8_t KPROCESSOR_MODE;

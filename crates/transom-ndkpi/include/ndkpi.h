@@ -5,18 +5,27 @@
  * Instead of a miniport there are NdkOpenAdapter and NdkCloseAdapter at the end, and instead of
  * kernel memory there are MDLs of this process: see "MDLs".
  *
- * All ULONGs have 32 bits, on every platform. */
+ * All ULONGs have 32 bits, on every platform. On Windows too this is a program in user space; with
+ * <ntstatus.h>, include that first. */
 #ifndef TRANSOM_NDKPI_H
 #define TRANSOM_NDKPI_H
 
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef _WIN32
+#include <winsock2.h>
+#include <windows.h>
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#ifndef _WIN32
+#ifdef _WIN32
+typedef LONG NTSTATUS;
+typedef const struct sockaddr *PCSOCKADDR;
+#else
 typedef void VOID, *PVOID;
 typedef uint8_t BOOLEAN;
 typedef uint16_t USHORT;
@@ -32,11 +41,25 @@ typedef struct sockaddr *PSOCKADDR;
 typedef struct { ULONG_PTR Mask; USHORT Group; USHORT Reserved[3]; } GROUP_AFFINITY;
 #define TRUE 1
 #define FALSE 0
+#endif
 
 /* ---- status values ---- */
+#ifndef NT_SUCCESS
 #define NT_SUCCESS(s) ((NTSTATUS)(s) >= 0) /* STATUS_PENDING is one: compare for it first */
+#endif
+#ifndef NT_ERROR
 #define NT_ERROR(s) (((uint32_t)(s)) >> 30 == 3)
+#endif
+#ifndef _NTSTATUS_ /* <ntstatus.h> has the same values */
+#ifdef _WIN32      /* <windows.h> has these as DWORD */
+#undef STATUS_PENDING
+#undef STATUS_TIMEOUT
+#undef STATUS_ACCESS_VIOLATION
+#undef STATUS_INVALID_PARAMETER
+#undef STATUS_NO_MEMORY
+#endif
 #define STATUS_SUCCESS ((NTSTATUS)0x00000000)
+#define STATUS_TIMEOUT ((NTSTATUS)0x00000102) /* NT_SUCCESS holds: compare for it first */
 #define STATUS_PENDING ((NTSTATUS)0x00000103)
 #define STATUS_BUFFER_OVERFLOW ((NTSTATUS)0x80000005)
 #define STATUS_DEVICE_BUSY ((NTSTATUS)0x80000011)
@@ -71,9 +94,9 @@ typedef struct { ULONG_PTR Mask; USHORT Group; USHORT Reserved[3]; } GROUP_AFFIN
 #define STATUS_CONNECTION_ABORTED ((NTSTATUS)0xC0000241)
 #define STATUS_DEVICE_REMOVED ((NTSTATUS)0xC00002B6)
 #define STATUS_IMPLEMENTATION_LIMIT ((NTSTATUS)0xC000042B)
+#endif
 #define NDIS_STATUS_BAD_VERSION ((NTSTATUS)0xC0010004)
 #define NDIS_STATUS_ADAPTER_NOT_READY ((NTSTATUS)0xC0010011)
-#endif
 
 /* ---- flags ---- */
 #define NDK_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED 0x00000001

@@ -9,7 +9,11 @@
  * server read a buffer of the client's by RDMA, GET has it write one; BYE ends. */
 #include "smbd.h"
 
+#ifdef _WIN32
+#include <ws2tcpip.h>
+#else
 #include <arpa/inet.h>
+#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -223,7 +227,8 @@ static int copy(NDK_ADAPTER *adapter, const SMBD_OPTIONS *options, struct sockad
     if (why) printf("ended: %s\n", why);
     else
         printf("copied %u bytes there and back in %u parts, %u of them invalidated by the server; largest message %u bytes; %u Sends, %u of them grants alone, %u receives\n",
-               length, parts, invalidated / 2, largest, s->sent, s->grants_alone, s->received);
+               (unsigned)length, (unsigned)parts, (unsigned)invalidated / 2, (unsigned)largest, (unsigned)s->sent, (unsigned)s->grants_alone,
+               (unsigned)s->received);
     smbd_close(s);
     free(s);
     free(file);

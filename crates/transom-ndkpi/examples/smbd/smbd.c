@@ -3,6 +3,14 @@
 
 #include <stdlib.h>
 #include <string.h>
+#ifdef _WIN32
+#include <malloc.h>
+#define allocate_pages(bytes) _aligned_malloc((bytes), PAGE_SIZE)
+#define free_pages _aligned_free
+#else
+#define allocate_pages(bytes) aligned_alloc(PAGE_SIZE, (bytes))
+#define free_pages free
+#endif
 
 #define MS 10000LL /* units of KeQuerySystemTime in a millisecond */
 
@@ -355,8 +363,8 @@ static const char *make(SMBD *s, NDK_ADAPTER *adapter, const SMBD_OPTIONS *optio
     if (!made(&wait, returned, &s->qp)) return smbd_end(s, "no queue pair");
     s->slot = whole_pages(options->max_receive_size);
     s->send_slot = whole_pages(options->max_send_size);
-    s->receives = aligned_alloc(PAGE_SIZE, (SIZE_T)receives * s->slot);
-    s->sends = aligned_alloc(PAGE_SIZE, (SIZE_T)SMBD_SEND_SLOTS * s->send_slot);
+    s->receives = allocate_pages((SIZE_T)receives * s->slot);
+    s->sends = allocate_pages((SIZE_T)SMBD_SEND_SLOTS * s->send_slot);
     if (!s->receives || !s->sends || !smbd_map(s, &s->receives_mapping, s->receives, receives * s->slot, TRUE)
         || !smbd_map(s, &s->sends_mapping, s->sends, SMBD_SEND_SLOTS * s->send_slot, FALSE))
         return smbd_end(s, "no memory");
@@ -446,8 +454,8 @@ void smbd_close(SMBD *s) {
     smbd_unmap(s, &s->receives_mapping);
     smbd_unmap(s, &s->sends_mapping);
     CLOSE(s->pd, NdkClosePd);
-    free(s->receives);
-    free(s->sends);
+    free_pages(s->receives);
+    free_pages(s->sends);
     free(s->partial);
     while (s->first) {
         SMBD_MESSAGE *message = s->first;

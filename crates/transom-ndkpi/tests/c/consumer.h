@@ -3,7 +3,11 @@
 #define _DEFAULT_SOURCE
 #include "ndkkernel.h"
 
+#ifdef _WIN32
+#include <winsock2.h>
+#else
 #include <arpa/inet.h>
+#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

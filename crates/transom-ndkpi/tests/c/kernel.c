@@ -2,7 +2,24 @@
 #include "consumer.h"
 
 #include <pthread.h>
+#ifdef _WIN32
+static char *four_pages(void) {
+    DWORD before;
+    char *base = VirtualAlloc(NULL, 4 * PAGE_SIZE, MEM_RESERVE, PAGE_NOACCESS);
+    CHECK(base != NULL && VirtualAlloc(base, 3 * PAGE_SIZE, MEM_COMMIT, PAGE_READWRITE) == base);
+    CHECK(VirtualProtect(base + 2 * PAGE_SIZE, PAGE_SIZE, PAGE_READONLY, &before));
+    return base;
+}
+#else
 #include <sys/mman.h>
+static char *four_pages(void) {
+    char *base = mmap(NULL, 4 * PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(base != MAP_FAILED);
+    mprotect(base + 2 * PAGE_SIZE, PAGE_SIZE, PROT_READ);
+    munmap(base + 3 * PAGE_SIZE, PAGE_SIZE);
+    return base;
+}
+#endif
 
 static NTSTATUS wait_at_most(KEVENT *event, LONGLONG timeout) {
     LARGE_INTEGER limit = { .QuadPart = timeout };
@@ -199,11 +216,7 @@ static void pages(void) {
     STEP("pages");
     NDK_ADAPTER *adapter = open_adapter(NDK_COMPLETE_NATURALLY);
     NDK_PD *pd = CREATE(NDK_PD, adapter->Dispatch->NdkCreatePd(adapter, on_created, w, &object));
-    char *base = mmap(NULL, 4 * PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    CHECK(base != MAP_FAILED);
-    mprotect(base + 2 * PAGE_SIZE, PAGE_SIZE, PROT_READ);
-    munmap(base + 3 * PAGE_SIZE, PAGE_SIZE);
-    /* {pages, read, write} */
+    char *base = four_pages(); /* two that may be written, one that may be read, one that is not there */
     for (int n = 2; n <= 4; n++) {
         const NTSTATUS refused = STATUS_ACCESS_VIOLATION;
         SIZE_T length = (SIZE_T)n * PAGE_SIZE - 100;

@@ -1,5 +1,6 @@
 //! TCP sockets, non-blocking.
 
+use std::cell::Cell;
 use std::io;
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
@@ -124,17 +125,16 @@ impl Listener {
     /// take `one_family`.
     pub fn bind(address: SocketAddr, one_family: bool) -> Result<Listener> {
         let socket = socket_for(&address)?;
-        own_the_port(&socket)?;
+        if BORROWS.get() {
+            socket.set_reuse_address(true)?;
+        } else {
+            own_the_port(&socket)?;
+        }
         if address.is_ipv6() && address.ip().is_unspecified() {
             socket.set_only_v6(one_family)?;
         }
-        match socket.bind(&address.into()).map_err(IoError::from) {
-            Ok(()) => Ok(Listener(socket.into())),
-            Err(IoError::InUse | IoError::Exhausted) if address.port() == 0 => Err(IoError::NoPort),
-            // The port belongs to a socket that shares it with no other.
-            Err(IoError::Forbidden) => Err(IoError::InUse),
-            Err(e) => Err(e),
-        }
+        bind(&socket, address)?;
+        Ok(Listener(socket.into()))
     }
 
     fn socket(&self) -> Result<&Socket> {
@@ -167,25 +167,56 @@ impl Listener {
     }
 }
 
-/// An address and port that no socket gets, but those to which it is lent. There is none on this system
-/// yet: a socket that has a port to itself cannot share it later.
+thread_local! {
+    /// Whether this thread binds sockets to a port that is lent to them.
+    static BORROWS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// An address and port that no socket gets, but those to which it is lent.
+///
+/// The system lets sockets that ask for `SO_REUSEADDR` have the same address, and no others. This one
+/// never listens, so that peers are refused. Another program that asks for `SO_REUSEADDR` can take
+/// the port, too.
 #[derive(Debug)]
-pub enum ReservedPort {}
+pub struct ReservedPort(Socket);
 
 impl ReservedPort {
-    /// Refused.
-    pub fn take(_address: SocketAddr) -> Result<ReservedPort> {
-        Err(UNSUPPORTED)
+    /// Take `address`; port 0 lets the system choose. Connections that ended a moment ago are not in
+    /// the way.
+    pub fn take(address: SocketAddr) -> Result<ReservedPort> {
+        if address.port() != 0 {
+            // A port that another socket has is refused, also if that one shares it.
+            let probe = socket_for(&address)?;
+            own_the_port(&probe)?;
+            bind(&probe, address)?;
+        }
+        let socket = socket_for(&address)?;
+        socket.set_reuse_address(true)?;
+        bind(&socket, address)?;
+        Ok(ReservedPort(socket))
     }
 
     /// Where it is.
     pub fn address(&self) -> Result<SocketAddr> {
-        match *self {}
+        local_address(&self.0)
     }
 
     /// Let the sockets that `bind` makes have it, too.
-    pub fn lend<T>(&self, _bind: impl FnOnce() -> T) -> T {
-        match *self {}
+    pub fn lend<T>(&self, bind: impl FnOnce() -> T) -> T {
+        let before = BORROWS.replace(true);
+        let bound = bind();
+        BORROWS.set(before);
+        bound
+    }
+}
+
+/// Give a socket `address`, where no other socket has it.
+fn bind(socket: &Socket, address: SocketAddr) -> Result<()> {
+    match socket.bind(&address.into()).map_err(IoError::from) {
+        Err(IoError::InUse | IoError::Exhausted) if address.port() == 0 => Err(IoError::NoPort),
+        // The port belongs to a socket that shares it with no other.
+        Err(IoError::Forbidden) => Err(IoError::InUse),
+        done => done,
     }
 }
 
@@ -241,6 +272,7 @@ impl Stream {
         let socket = socket_for(&peer)?;
         configure(&socket, options)?;
         if let Some(local) = local {
+            socket.set_reuse_address(BORROWS.get())?;
             socket.bind(&local.into())?;
         }
         Stream::begin(&socket, peer)?;
