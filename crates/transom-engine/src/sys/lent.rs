@@ -30,8 +30,8 @@ pub(crate) struct Lent {
     /// `None`: memory that no peer can map, because a file of its size is more than this process may make.
     fd: Option<Fd>,
     base: usize,
-    length: usize,
-    revoked: AtomicBool,
+    pub(super) length: usize,
+    pub(super) revoked: AtomicBool,
 }
 
 impl Lent {
@@ -55,10 +55,6 @@ impl Lent {
     /// The address of the first byte.
     pub(crate) fn address(&self) -> u64 {
         (self.base + FRONT) as u64
-    }
-
-    pub(crate) fn length(&self) -> usize {
-        self.length
     }
 
     /// To hand over, if a peer can map it at all.
@@ -85,27 +81,6 @@ impl Lent {
         // SAFETY: mapped by `create`, and unmapped once; the caller of `revoke` has deregistered it, so
         // that no reference into it exists.
         let _ = unsafe { rustix::mm::munmap(self.base as *mut _, FRONT + self.length) };
-    }
-}
-
-impl Lent {
-    /// See [`lending::Lendable::offset_of`].
-    pub(crate) fn offset_of(&self, address: u64, length: u64) -> Option<u64> {
-        let offset = address.checked_sub(self.address())?;
-        let inside = offset.checked_add(length)? <= self.length as u64;
-        // Acquire: once the mapping has gone its addresses may be other memory's.
-        (inside && !self.revoked.load(Ordering::Acquire)).then_some(offset)
-    }
-
-    /// Whether it was revoked.
-    pub(crate) fn is_dropped(&self) -> bool {
-        self.revoked.load(Ordering::Acquire)
-    }
-}
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        self.revoke();
     }
 }
 

@@ -15,6 +15,7 @@ mod addresses;
 #[cfg_attr(windows, path = "windows/answers.rs")]
 mod answers;
 mod atomic;
+mod bounds;
 #[cfg_attr(windows, path = "windows/capture.rs")]
 mod capture;
 mod copy;
@@ -25,6 +26,9 @@ mod corpus;
 mod datagram;
 #[cfg_attr(windows, path = "windows/diag.rs")]
 mod diag;
+#[cfg(windows)]
+#[path = "windows/doorbell.rs"]
+mod doorbell;
 #[cfg_attr(windows, path = "windows/event.rs")]
 mod event;
 #[cfg_attr(windows, path = "windows/exit.rs")]
@@ -73,7 +77,11 @@ pub(crate) use capture::CaptureFiles;
 pub use copy::{Fault, copy_in, copy_out};
 pub(crate) use datagram::Datagrams;
 pub(crate) use diag::{is_answered, receive_buffer_of, user_of_peer};
-pub use event::{Alarm, Doorbell, Epoll, poll_any};
+#[cfg(windows)]
+pub use doorbell::Doorbell;
+#[cfg(not(windows))]
+pub use event::Doorbell;
+pub use event::{Alarm, Epoll, poll_any};
 pub(crate) use exit::{AtExit, add_exit_hook, call_frames};
 #[cfg(test)]
 #[cfg(not(windows))]

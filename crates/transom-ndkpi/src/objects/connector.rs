@@ -17,7 +17,7 @@ use crate::table::{is_peers_doing, sink};
 pub type DisconnectEvent = Box<dyn FnOnce(u32) + Send>;
 
 /// Called with the status in which a request has ended.
-type Told = Box<dyn FnOnce(Status) + Send>;
+type RequestCompletion = Box<dyn FnOnce(Status) + Send>;
 
 /// The peer's private data, and the read limits as seen from here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,12 +74,12 @@ impl Connector {
     fn request(
         self: &Arc<Self>,
         done: Done<()>,
-        start: impl FnOnce(Told) -> Result<(), Status>,
+        start: impl FnOnce(RequestCompletion) -> Result<(), Status>,
     ) -> Status {
         let pending = Pending::new(&self.adapter.deliverer, self.life.busy(), done);
         let outcome = Arc::clone(&pending);
-        let told = Box::new(move |status| outcome.resolve(status, ()));
-        if let Err(status) = start(told) {
+        let completion = Box::new(move |status| outcome.resolve(status, ()));
+        if let Err(status) = start(completion) {
             return status; // refused at once: no callback
         }
         returned(pending.settle())
@@ -90,8 +90,8 @@ impl Connector {
     fn start_with(
         self: &Arc<Self>,
         antecedents: &[&Arc<Life>],
-        told: Told,
-        start: impl FnOnce(Told) -> Result<(), Status>,
+        completion: RequestCompletion,
+        start: impl FnOnce(RequestCompletion) -> Result<(), Status>,
     ) -> Result<(), Status> {
         // Before the request, because its callback may close them.
         antecedents.iter().for_each(|antecedent| self.life.follow(antecedent));
@@ -105,7 +105,7 @@ impl Connector {
             if !status.is_success() {
                 if_failed();
             }
-            told(status);
+            completion(status);
         });
         start(ended).inspect_err(|_| leave())
     }
@@ -130,7 +130,7 @@ impl Connector {
         done: Done<()>,
     ) -> Status {
         let _call = Call::enter();
-        self.connect_as(qp, None, done, |raw, told| {
+        self.connect_as(qp, None, done, |raw, completion| {
             if !self.adapter.has_address(from) {
                 return Err(Status::INVALID_ADDRESS);
             }
@@ -147,7 +147,7 @@ impl Connector {
                 {
                     lock(&connector.port).take();
                 }
-                told(if named { with_named_port(status) } else { status });
+                completion(if named { with_named_port(status) } else { status });
             });
             raw.connect(&qp.raw, to, limits, private, ended).map_err(|error| {
                 if idle {
@@ -175,7 +175,7 @@ impl Connector {
         qp: &Arc<Qp>,
         endpoint: Option<&Arc<SharedEndpoint>>,
         done: Done<()>,
-        start: impl FnOnce(&raw::Connector, Told) -> Result<(), Status>,
+        start: impl FnOnce(&raw::Connector, RequestCompletion) -> Result<(), Status>,
     ) -> Status {
         let of_others = endpoint.is_some_and(|e| !Arc::ptr_eq(&e.adapter, &self.adapter));
         if of_others || !Arc::ptr_eq(&qp.pd.adapter, &self.adapter) {
@@ -184,11 +184,11 @@ impl Connector {
         if self.incoming {
             return Status::CONNECTION_INVALID;
         }
-        self.request(done, |told| {
+        self.request(done, |completion| {
             let raw = self.raw()?;
             let mut antecedents = vec![&qp.life];
             antecedents.extend(endpoint.map(|endpoint| &endpoint.life));
-            self.start_with(&antecedents, told, |told| start(&raw, told))
+            self.start_with(&antecedents, completion, |completion| start(&raw, completion))
         })
     }
 
@@ -209,9 +209,9 @@ impl Connector {
         done: Done<()>,
     ) -> Status {
         let _call = Call::enter();
-        self.connect_as(qp, Some(endpoint), done, |raw, told| {
+        self.connect_as(qp, Some(endpoint), done, |raw, completion| {
             takes_address(raw.bind_to(&endpoint.port()?))?;
-            let ended = sink(move |status| told(with_named_port(status)));
+            let ended = sink(move |status| completion(with_named_port(status)));
             Ok(raw.connect(&qp.raw, to, limits, private, ended)?)
         })
     }
@@ -227,9 +227,9 @@ impl Connector {
         done: Done<()>,
     ) -> Status {
         let _call = Call::enter();
-        self.establish(event, done, |told| {
+        self.establish(event, done, |completion| {
             self.raw()?.complete_connect()?;
-            told(Status::SUCCESS);
+            completion(Status::SUCCESS);
             Ok(())
         })
     }
@@ -257,10 +257,10 @@ impl Connector {
         if !self.incoming {
             return Status::CONNECTION_INVALID;
         }
-        self.establish(event, done, |told| {
+        self.establish(event, done, |completion| {
             let raw = self.raw()?;
-            self.start_with(&[&qp.life], told, |told| {
-                Ok(raw.accept(&qp.raw, limits, private, sink(told))?)
+            self.start_with(&[&qp.life], completion, |completion| {
+                Ok(raw.accept(&qp.raw, limits, private, sink(completion))?)
             })
         })
     }
@@ -272,7 +272,7 @@ impl Connector {
         self: &Arc<Self>,
         event: Option<DisconnectEvent>,
         done: Done<()>,
-        start: impl FnOnce(Told) -> Result<(), Status>,
+        start: impl FnOnce(RequestCompletion) -> Result<(), Status>,
     ) -> Status {
         let event = Arc::new(Mutex::new(event));
         let (connector, theirs) = (Arc::clone(self), Arc::clone(&event));
@@ -365,7 +365,7 @@ impl Connector {
     /// connection fails first.
     pub fn disconnect(self: &Arc<Self>, done: Done<()>) -> Status {
         let _call = Call::enter();
-        self.request(done, |told| Ok(self.raw()?.disconnect(sink(told))?))
+        self.request(done, |completion| Ok(self.raw()?.disconnect(sink(completion))?))
     }
 
     /// `NdkCloseConnector`: ends the connection, rejects an unanswered request (NDK LT-13).

@@ -84,7 +84,7 @@ impl Listener {
         let Some(raw) = lock(&self.raw).clone() else { return };
         let Ok(connector) = self.adapter.raw.connector() else { return };
         let (listener, taken) = (Arc::downgrade(self), connector.clone());
-        let told = sink(move |status| {
+        let arrived = sink(move |status| {
             let Some(listener) = listener.upgrade() else { return };
             if status.is_success() {
                 listener.arrived(taken);
@@ -92,7 +92,7 @@ impl Listener {
             }
         });
         // An error is the port's end: nothing more arrives.
-        let _ = raw.get_request(&connector, told);
+        let _ = raw.get_request(&connector, arrived);
     }
 
     fn arrived(self: &Arc<Self>, connector: raw::Connector) {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use crate::common::*;
 use crate::limits::info;
-use crate::queues::{LIMIT, Notified, Told, arm, delivered_message, notifying};
+use crate::queues::{LIMIT, Notifications, Notified, arm, delivered_message, notifying};
 use transom_ndkpi::Status;
 use transom_ndkpi::dispatch::CqDispatch;
 use transom_ndkpi::flags::{adapter, notify, op};
@@ -20,7 +20,7 @@ fn moderate(side: &Side, interval: u32, count: u32) -> Status {
 }
 
 /// A connected pair; the server's queue holds 64 and notifies once for each arm.
-fn scene(mode: transom_ndkpi::Mode) -> (Side, Side, &'static Notified, Told) {
+fn scene(mode: transom_ndkpi::Mode) -> (Side, Side, &'static Notified, Notifications) {
     let (client, server, state, heard) = notifying(mode, u32::MAX, 64);
     (0..32).for_each(|i| assert_eq!(server.receive(i, &[]), Status::SUCCESS));
     (client, server, state, heard)
@@ -37,7 +37,7 @@ fn silent(state: &Notified, before: usize, why: &str) {
     assert_eq!(state.times.load(Ordering::SeqCst), before, "{why}");
 }
 
-fn called(heard: &Told) {
+fn called(heard: &Notifications) {
     assert_eq!(Status(heard.recv_timeout(LIMIT).unwrap()), Status::SUCCESS);
 }
 

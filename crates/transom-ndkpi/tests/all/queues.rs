@@ -120,7 +120,7 @@ pub(crate) fn notifying(
     mode: Mode,
     rearm: u32,
     depth: u32,
-) -> (Side, Side, &'static Notified, Told) {
+) -> (Side, Side, &'static Notified, Notifications) {
     let (told, heard) = std::sync::mpsc::sync_channel(64);
     let state = &*Box::leak(Box::new(Notified {
         cq: Default::default(),
@@ -139,7 +139,7 @@ pub(crate) fn notifying(
     (client, server, state, heard)
 }
 
-pub(crate) type Told = std::sync::mpsc::Receiver<i32>;
+pub(crate) type Notifications = std::sync::mpsc::Receiver<i32>;
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) fn arm(side: &Side, kind: u32) {

@@ -1,5 +1,5 @@
 //! Waiting: sets of sockets for the background thread, a few sockets for a thread that waits for itself,
-//! and a doorbell to wake either.
+//! and a doorbell to wake either (`doorbell.rs`).
 //!
 //! Every wait is one `WSAPoll` over the sockets that are armed at that moment and over the waiting thread's
 //! doorbell. Whatever changes a set (arming, an alarm) rings the doorbells of the threads that wait for it,
@@ -9,24 +9,22 @@
 //! once (and Wine 8's server ends). A poll keeps its sockets alive, and taking an armed socket out of a set
 //! wakes the threads that poll it.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Bound;
 use std::os::windows::io::AsRawSocket;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::Socket;
 use transom_wire::Time;
 use windows_sys::Win32::Networking::WinSock::{
     POLLRDNORM, POLLWRNORM, SOCKET, SOCKET_ERROR, WSAPOLLFD, WSAPoll,
 };
 
+use super::doorbell::{Doorbell, own_bell};
 use super::fd::{AsFd, Kind};
-use super::socket::own_the_port;
 use super::{Fd, now, perturb};
 
 /// An alarm so near is waited for by looking again and again: the system's timers are a thousand times
@@ -357,7 +355,7 @@ impl Drop for Here<'_> {
     fn drop(&mut self) {
         for set in self.sets {
             let mut waiting = lock(&set.waiting);
-            if let Some(at) = waiting.iter().position(|bell| Arc::ptr_eq(&bell.0, &self.bell.0)) {
+            if let Some(at) = waiting.iter().position(|bell| bell.is(self.bell)) {
                 waiting.swap_remove(at);
             }
         }
@@ -442,125 +440,9 @@ impl AsFd for Alarm {
     }
 }
 
-// ---- doorbells -------------------------------------------------------------------------------
-
-/// Wakes a thread that waits: a datagram socket of loopback that is its own peer, so that no other
-/// process can ring it.
-#[derive(Clone, Debug)]
-pub struct Doorbell(Arc<Bell>);
-
-#[derive(Debug)]
-struct Bell {
-    socket: Fd,
-    rung: AtomicBool,
-}
-
-impl Doorbell {
-    /// A silent one.
-    pub fn new() -> io::Result<Doorbell> {
-        let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
-        socket.set_nonblocking(true)?;
-        own_the_port(&socket).map_err(io::Error::other)?;
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        socket.bind(&address.into())?;
-        socket.connect(&socket.local_addr()?)?;
-        Ok(Doorbell(Arc::new(Bell { socket: socket.into(), rung: AtomicBool::new(false) })))
-    }
-
-    fn socket(&self) -> io::Result<&Arc<Socket>> {
-        match &self.0.socket.0 {
-            Kind::Socket(socket) => Ok(socket),
-            Kind::Set(_) | Kind::Alarm(_) => Err(io::ErrorKind::InvalidInput.into()),
-        }
-    }
-
-    /// Whether it is this process's own: always.
-    pub fn is_ours(&self) -> bool {
-        true
-    }
-
-    /// Ring. Never blocks; ringing twice is ringing once.
-    pub fn ring(&self) {
-        perturb();
-        if !self.0.rung.swap(true, Ordering::AcqRel)
-            && let Ok(socket) = self.socket()
-            && socket.send(&[1]).is_err()
-        {
-            // The next ring tries again.
-            self.0.rung.store(false, Ordering::Release);
-        }
-    }
-
-    /// Whether it was rung since it was last silenced; silences it.
-    pub fn silence(&self) -> bool {
-        let before = self.0.rung.swap(false, Ordering::AcqRel);
-        if let Ok(socket) = self.socket() {
-            let mut byte = [std::mem::MaybeUninit::uninit(); 1];
-            while socket.recv(&mut byte).is_ok() {}
-        }
-        // Bytes of rings that came meanwhile may be among those taken: these rings are silenced, too, and
-        // the next one sends a byte again. A byte that is left wakes a thread once more than it has to.
-        self.0.rung.swap(false, Ordering::AcqRel) || before
-    }
-}
-
-impl AsFd for Doorbell {
-    fn as_fd(&self) -> &Fd {
-        &self.0.socket
-    }
-}
-
-thread_local! {
-    static OWN: RefCell<Option<Doorbell>> = const { RefCell::new(None) };
-}
-
-/// The bell of a thread that waits for a set.
-fn own_bell() -> io::Result<Doorbell> {
-    OWN.with_borrow_mut(|kept| match kept {
-        Some(bell) => Ok(bell.clone()),
-        None => Doorbell::new().map(|bell| kept.insert(bell).clone()),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// However a ring and a silence meet, the next ring is heard.
-    #[test]
-    fn a_bell_that_is_rung_while_it_is_silenced_rings_again() {
-        let bell = Doorbell::new().unwrap();
-        let go_on = AtomicBool::new(true);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while go_on.load(Ordering::Relaxed) {
-                    bell.ring();
-                }
-            });
-            for _ in 0..200 {
-                bell.silence();
-                // Without an end if the flag is up and no byte is there.
-                poll_any(&[], &bell, None).unwrap();
-            }
-            go_on.store(false, Ordering::Relaxed);
-        });
-        bell.silence();
-        assert!(!bell.silence());
-        poll_any(&[], &bell, Some(Duration::ZERO)).unwrap();
-    }
-
-    #[test]
-    fn no_other_socket_rings_a_bell() {
-        let bell = Doorbell::new().unwrap();
-        let address = bell.socket().unwrap().local_addr().unwrap().as_socket().unwrap();
-        let other = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        other.send_to(b"other", address).unwrap();
-        bell.ring();
-        poll_any(&[], &bell, None).unwrap();
-        let mut byte = [std::mem::MaybeUninit::uninit(); 8];
-        assert_eq!(bell.socket().unwrap().recv(&mut byte).unwrap(), 1, "its own byte came first");
-        assert!(bell.socket().unwrap().recv(&mut byte).is_err(), "and nothing else");
-    }
 
     /// Two threads wait for one set: the one that is woken may leave, and the other has to see the news.
     #[test]

@@ -18,8 +18,8 @@ use crate::Fault;
 #[derive(Debug)]
 pub(crate) struct Lent {
     base: usize,
-    length: usize,
-    revoked: AtomicBool,
+    pub(super) length: usize,
+    pub(super) revoked: AtomicBool,
 }
 
 impl Lent {
@@ -43,10 +43,6 @@ impl Lent {
         self.base as u64
     }
 
-    pub(crate) fn length(&self) -> usize {
-        self.length
-    }
-
     /// Nothing: there is no peer to hand it over to.
     pub(crate) fn fd(&self) -> Option<&Fd> {
         None
@@ -61,25 +57,6 @@ impl Lent {
         // SAFETY: allocated by `create`, and released once; the caller has deregistered it, so that no
         // reference into it exists.
         unsafe { VirtualFree(base, 0, MEM_RELEASE) };
-    }
-
-    /// See [`lending::Lendable::offset_of`].
-    pub(crate) fn offset_of(&self, address: u64, length: u64) -> Option<u64> {
-        let offset = address.checked_sub(self.address())?;
-        let inside = offset.checked_add(length)? <= self.length as u64;
-        // Acquire: once the memory has gone its addresses may be other memory's.
-        (inside && !self.revoked.load(Ordering::Acquire)).then_some(offset)
-    }
-
-    /// Whether it was revoked.
-    pub(crate) fn is_dropped(&self) -> bool {
-        self.revoked.load(Ordering::Acquire)
-    }
-}
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        self.revoke();
     }
 }
 
