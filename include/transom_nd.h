@@ -16,7 +16,7 @@
  *
  * With TRANSOM_EXPLAIN=1 in the environment every refusal is also printed to standard error.
  */
-DEFINE_GUID(IID_ITransomExplain, 0x8B0C5A5E, 0x6E6B, 0x4F2D, 0x9C, 0x41, 0x54, 0x52, 0x41, 0x4E, 0x53, 0x4D);
+TRANSOM_DEFINE_GUID(IID_ITransomExplain, 0x8B0C5A5E, 0x6E6B, 0x4F2D, 0x9C, 0x41, 0x54, 0x52, 0x41, 0x4E, 0x53, 0x4D);
 struct ITransomExplain : public IUnknown {
     /*
      * UTF-8 text with its final zero byte. *pcbText holds the room on entry and the need on return.
@@ -32,7 +32,7 @@ struct ITransomExplain : public IUnknown {
  * of an ND_MW_DESCRIPTOR) once it is bound. The first 31 bytes of the UTF-8 text are kept. S_OK;
  * ND_INVALID_HANDLE if the token names nothing that is open; E_POINTER.
  */
-DEFINE_GUID(IID_ITransomNames, 0x3E1D9A70, 0x5C42, 0x4B8E, 0xB7, 0x12, 0x54, 0x52, 0x41, 0x4E, 0x53, 0x4D);
+TRANSOM_DEFINE_GUID(IID_ITransomNames, 0x3E1D9A70, 0x5C42, 0x4B8E, 0xB7, 0x12, 0x54, 0x52, 0x41, 0x4E, 0x53, 0x4D);
 struct ITransomNames : public IUnknown {
     virtual HRESULT STDMETHODCALLTYPE NameLocalToken(UINT32 Token, const char *pName) = 0;
     virtual HRESULT STDMETHODCALLTYPE NameRemoteToken(UINT32 Token, const char *pName) = 0;

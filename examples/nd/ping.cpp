@@ -7,8 +7,6 @@
 //
 // The server opens a window on eight bytes, the client writes into it and is answered by a Send. Then the
 // window is closed, and the next Write is refused with an explanation.
-#include <initguid.h> // on Windows: the identifiers are defined here
-
 #include <ndsupport.h>
 #include <transom_nd.h>
 

@@ -103,8 +103,10 @@ static void t1()
     const HANDLE file = adapter->GetFileHandle();
     CHECK(file != INVALID_HANDLE_VALUE && file != nullptr);
     CHECK_EQ(adapter->Release(), 0);
+#ifndef _WIN32 // there its number may be in use again
     CHECK(!CloseHandle(file)); // the adapter's, and it ends with it
     CHECK_EQ(GetLastError(), 6);
+#endif
     CHECK_EQ(transom_nd_live_objects(), 0);
     HR(DllCanUnloadNow(), S_FALSE); // the locks of the factory that is gone
     HR(DllGetClassObject(GUID{}, IID_IClassFactory, (void **)&factory), S_OK);

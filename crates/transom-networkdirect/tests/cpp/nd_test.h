@@ -1,8 +1,6 @@
 // Shared by the C++ tests: checks, a side of a connection, two processes.
 #pragma once
 
-#include <initguid.h>
-
 #include <ndsupport.h>
 #include <transom_nd.h>
 #include <ws2tcpip.h>
