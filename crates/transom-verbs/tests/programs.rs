@@ -34,10 +34,16 @@ fn states_attributes_and_posts() {
 }
 
 /// Verbs V26, Verbs V28, Verbs V29, Verbs V30, Verbs V34, Verbs V35, Verbs V39,
-/// Verbs V40, Verbs V41, Verbs V44, Verbs V56, Verbs V152.
+/// Verbs V40, Verbs V41, Verbs V42, Verbs V44, Verbs V46, Verbs V56, Verbs V152.
 #[test]
 fn the_device_and_its_objects() {
     run("objects");
+}
+
+/// Verbs V73, Verbs V74, Verbs V90, Verbs V102, Verbs V103.
+#[test]
+fn numbers_long_messages_and_threads_that_rest() {
+    run("numbers");
 }
 
 /// Verbs V35, Verbs V154.
@@ -53,7 +59,7 @@ fn multicast_groups() {
 }
 
 /// Verbs V37, Verbs V53, Verbs V54, Verbs V58, Verbs V59,
-/// Verbs V60, Verbs V81, Verbs V86, Verbs V89, Verbs V91.
+/// Verbs V60, Verbs V81, Verbs V82, Verbs V86, Verbs V89, Verbs V91.
 #[test]
 fn requests_and_queues() {
     run("queues");
@@ -71,7 +77,7 @@ fn forked_children() {
     run("forked");
 }
 
-/// Verbs V40, Verbs V66, Verbs V88, Verbs V92, Verbs V93, Verbs V94, between two processes.
+/// Verbs V40, Verbs V43, Verbs V66, Verbs V88, Verbs V92, Verbs V93, Verbs V94, between two processes.
 #[test]
 fn how_requests_end() {
     run("outcomes");
@@ -107,7 +113,7 @@ fn unreliable_connections() {
     run("unreliable");
 }
 
-/// Verbs V67, Verbs V75, Verbs V76, Verbs V77, Verbs V79, Verbs V80.
+/// Verbs V67, Verbs V74, Verbs V75, Verbs V76, Verbs V77, Verbs V79, Verbs V80.
 #[test]
 fn peers_that_die_stop_leave_or_never_come() {
     run("peers");

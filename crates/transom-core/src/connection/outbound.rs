@@ -157,7 +157,10 @@ impl Connection {
                 true
             }
             Operation::Unsupported { status } => {
-                let cause = DenialCause::Other("this connection has no such operation");
+                let cause = DenialCause::Other(match status {
+                    Status::BufferOverflow => "the message is longer than the adapter's largest",
+                    _ => "this connection has no such operation",
+                });
                 self.fail_next(cx, status, Some((slot.context, cause)));
                 true
             }
