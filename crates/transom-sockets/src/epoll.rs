@@ -587,8 +587,8 @@ impl Set {
             let Some(mut inner) = self.inner.lock() else { return ask(events, limit) };
             inner.turn = inner.turn.wrapping_add(1);
             let mut count = inner.collect(epoll, events);
-            // Without hot sockets the kernel is asked once, below.
-            let asks = count == 0 && (!inner.hot.is_empty() || limit == Some(0));
+            // A call that may wait asks the kernel below, where it waits.
+            let asks = count == 0 && limit == Some(0);
             if asks || count > 0 && inner.turn % TURNS == 0 && count < events.len() {
                 drop(inner);
                 let more = match ask(&mut events[count..], Some(0)) {
