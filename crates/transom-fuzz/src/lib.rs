@@ -17,6 +17,7 @@ pub mod mutate;
 mod records;
 pub mod rings;
 pub mod seeds;
+pub mod segment;
 pub mod start_up;
 pub mod stream;
 pub mod talk;
@@ -26,7 +27,7 @@ pub mod upgrade;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 8] = [
     ("stream", stream::stream),
     ("start_up", start_up::start_up),
     ("talk", talk::talk),
@@ -34,6 +35,7 @@ pub const TARGETS: [Target; 7] = [
     ("descriptors", descriptors::descriptors),
     ("upgrade", upgrade::upgrade),
     ("answers", answers::answers),
+    ("segment", segment::segment),
 ];
 
 /// Bytes that say what to do next.

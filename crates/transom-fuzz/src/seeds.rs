@@ -24,6 +24,7 @@ pub fn all() -> Vec<(&'static str, Vec<Vec<u8>>)> {
         ("rings", rings()),
         ("descriptors", descriptors()),
         ("upgrade", upgrades()),
+        ("segment", segments()),
     ]
 }
 
@@ -185,6 +186,32 @@ fn rings() -> Vec<Vec<u8>> {
         seeds.push(input);
     }
     seeds.extend(rules_of_records());
+    seeds
+}
+
+/// Steps of `segment`: an honest part, then one in which the other process writes words.
+fn segments() -> Vec<Vec<u8>> {
+    let mut dice = Dice(0x7365_676d);
+    let mut seeds = Vec::new();
+    for number in 0..48_usize {
+        let mut input = vec![(number % 2) as u8, dice.roll(256) as u8];
+        let honest = [0, 3, 6, 7, 8, 9, 10, 13, 14, 15];
+        let steps = 20 + dice.roll(40);
+        for at in 0..steps {
+            let kind = if number >= 24 && at > steps / 2 {
+                dice.roll(16)
+            } else {
+                let last = if at + 4 > steps { honest.len() } else { 5 };
+                honest[dice.roll(last)]
+            };
+            let kind = if at == 6 { 8 } else { kind };
+            input.extend([(kind | dice.roll(8) << 5) as u8, dice.roll(256) as u8]);
+            if kind == 13 || kind == 11 {
+                (0..9).for_each(|_| input.push(dice.roll(256) as u8));
+            }
+        }
+        seeds.push(input);
+    }
     seeds
 }
 

@@ -79,6 +79,11 @@ fn the_kernel_names_only_the_holder_of_the_socket_asked_for() {
     rounds("answers");
 }
 
+#[test]
+fn noise_in_the_segment_of_a_connection_breaks_nothing() {
+    rounds("segment");
+}
+
 /// Found by `talk`: over shared memory, an answer of more than one record was mixed with a message of
 /// the side that answered, and the other side took that for a broken stream: honest connections ended.
 #[test]

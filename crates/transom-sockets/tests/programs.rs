@@ -269,7 +269,8 @@ fn ends_and_resets_are_those_of_tcp() {
 
 /// Prints behind which number of exchanges a segment is there, and whether the bytes were the same: of a
 /// connection by requests and answers, of one that a child serves, of one that only sends, of one whose
-/// descriptor was passed on early, and of one that a program has inherited.
+/// descriptor was passed on early, of one that a program has inherited, and of one that was written past the
+/// library.
 const LASTS: &str = r"
 import os, socket, struct, subprocess, sys
 folder = '/dev/shm/transom-%d/' % os.geteuid()
@@ -302,6 +303,11 @@ print('passed', exchanges(c, s))
 c, s = pair()
 subprocess.run(['true'])
 print('beside another program', exchanges(c, s))
+c, s = pair()
+import ctypes
+assert ctypes.CDLL(None).syscall(1, c.fileno(), b'y', 1) == 1
+assert s.recv(1) == b'y'
+print('past the library', exchanges(c, s))
 c, s = pair()
 os.write(c.fileno(), b'y')
 assert s.recv(1) == b'y'
@@ -339,11 +345,56 @@ fn a_connection_is_switched_once_it_has_lasted() {
         "bytes 1 True",
         "passed 0",
         "beside another program 0",
+        "past the library 0",
         "write 33",
         "child 33",
         "ended 0",
     ];
     assert_eq!(said, expected);
+}
+
+/// Each end in turn has no descriptor left when its connection has lasted.
+const SHORT_OF: &str = r"
+import os, resource, socket, struct
+folder = '/dev/shm/transom-%d/' % os.geteuid()
+l = socket.create_server(('127.0.0.1', 0))
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+def limit(most): resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+def echo(c, s, turns):
+    for turn in range(turns):
+        c.sendall(bytes([turn]))
+        assert s.recv(1) == bytes([turn])
+        s.sendall(bytes([turn]))
+        assert c.recv(1) == bytes([turn])
+def exchanges(active, passive):
+    c = socket.create_connection(l.getsockname())
+    s, _ = l.accept()
+    echo(c, s, 32)
+    free = os.dup(c.fileno())
+    os.close(free)
+    c.sendall(b'!') if not active else None
+    limit(free)
+    if active: c.sendall(b'!')
+    limit(soft)
+    if passive: limit(free)
+    assert s.recv(1) == b'!'
+    s.sendall(b'?')
+    limit(soft)
+    assert c.recv(1) == b'?'
+    echo(c, s, 100)
+    cookie = struct.unpack('Q', c.getsockopt(socket.SOL_SOCKET, 57, 8))[0]
+    return any(name.endswith('-%x' % cookie) for name in os.listdir(folder))
+print(exchanges(True, False), exchanges(False, True), exchanges(False, False))
+";
+
+/// WSD W14: what fails on the way to the switch costs the switch, and nothing else.
+#[test]
+fn w14_without_resources_a_connection_stays_with_tcp() {
+    if !there(&["python3"]) {
+        return;
+    }
+    // The offer that nobody takes stays until the connection ends.
+    assert_eq!(line(&mut python(SHORT_OF, &[], true)), "False True True");
 }
 
 #[test]
