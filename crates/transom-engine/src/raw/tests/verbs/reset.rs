@@ -200,7 +200,12 @@ fn v80_what_was_posted_while_another_thread_held_the_link_leaves_before_the_end(
         other.qp.post_receive(context, &[]).unwrap();
     }
     let links = Link::all(&one.adapter.0.shared);
-    links.iter().for_each(|link| link.while_held(|| send(&one, 1)));
+    let [link] = &links[..] else { panic!("{links:?}") };
+    until("both receives are announced", || {
+        link.process_arrived();
+        link.overview().connection.credit == Some(2)
+    });
+    link.while_held(|| send(&one, 1));
     drop(links);
     assert_eq!(one.adapter.finish(PATIENCE), Ok(true));
     assert_eq!(outcomes(&other, 1), [(0, OK)]);
