@@ -155,7 +155,7 @@ impl Accessor {
     }
 
     /// As [`Accessor::place`], for a few bytes of our own, under a guard that others share.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn put(
         self,
         (pass, host, now): (&mut Pass<'_>, &dyn HostMemory, Time),

@@ -272,10 +272,7 @@ impl Execution {
 
     /// Whether the peer owes an answer.
     pub(crate) fn owes(&self) -> bool {
-        // Usually it is the oldest of all: what has an outcome has been retired.
-        let Some(slot) = self.requests.front() else { return false };
-        matches!(slot.progress, Progress::Running | Progress::Sent) && !self.finished(slot)
-            || self.owed().is_some()
+        self.next > self.requests.first() && self.owed().is_some()
     }
 
     /// The oldest request without an outcome, begun or not.
@@ -327,6 +324,7 @@ impl Execution {
         false
     }
 
+    #[inline(always)]
     fn pop_request(&mut self, effects: &mut Effects, status: Status, denial: u64) {
         let Some(slot) = self.requests.front() else { return };
         let silent = slot.flags.contains(Flags::SILENT_SUCCESS) && status.is_success();

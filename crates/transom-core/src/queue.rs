@@ -130,6 +130,7 @@ impl RequestQueue {
     }
 
     /// Add a request. `length` is the sum of the list, which the caller has computed anyway.
+    #[inline(always)]
     pub(crate) fn push(
         &mut self,
         context: u64,

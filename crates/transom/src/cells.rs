@@ -94,7 +94,9 @@ pub(crate) struct Settled<K> {
 
 /// The word of a free cell, behind the one of this word.
 fn freed(word: u64) -> u64 {
-    (((word >> 32) % GENERATIONS) + 1) << 32 | FREE
+    let generation = word >> 32;
+    let next = if generation == GENERATIONS { 1 } else { generation + 1 };
+    next << 32 | FREE
 }
 
 impl<K, F> Cells<K, F> {

@@ -266,16 +266,22 @@ impl<B: Buffer> Region<B> {
 
 impl Registered {
     /// The address of `len` bytes at offset `at`, if they are inside.
+    #[inline]
     fn host(&self, doing: &str, at: u64, len: u64) -> Result<u64> {
         if at <= self.len && len <= self.len - at {
             return Ok(self.base + at);
         }
-        Err(Error::caller(
+        Err(self.outside(doing, at, len))
+    }
+
+    #[cold]
+    fn outside(&self, doing: &str, at: u64, len: u64) -> Error {
+        Error::caller(
             ErrorKind::Invalid,
             format!("{doing} {len} bytes at offset {at}"),
             format!("the buffer has {} bytes", self.len),
         )
-        .accepted(format!("a range inside its {} bytes", self.len)))
+        .accepted(format!("a range inside its {} bytes", self.len))
     }
 
     pub(crate) fn copy_out(&self, at: u64, into: &mut [u8]) -> Result<()> {

@@ -172,10 +172,10 @@ impl Connection {
             self.owing = now;
         }
         if let Some(slot) = execution.requests.get_mut(execution.next) {
-            slot.message = id.0;
+            (slot.message, slot.progress) = (id.0, Progress::Sent);
         }
         execution.next_message += 1;
-        execution.advance(Progress::Sent);
+        execution.next += 1;
         Small::Gone
     }
 }

@@ -193,6 +193,7 @@ impl Channel {
         Some(Placing { token, address, length: length as usize, done, news })
     }
 
+    #[inline(always)]
     fn learn(&mut self, word: u64) -> Result<(), Broken> {
         let (acknowledged, sent) = (self.outbound.acknowledged, self.outbound.records);
         let Some(news) = self.ledger.learn(word, acknowledged, sent, self.inbound.sends) else {

@@ -74,6 +74,7 @@ impl EventQueue {
     }
 
     /// Under the link's lock: queue completions, keep the rest.
+    #[inline]
     pub(crate) fn post(
         &self,
         effects: &mut Effects,
@@ -86,19 +87,27 @@ impl EventQueue {
                 None => effects.settled.clear(),
             }
         }
-        if effects.list.is_empty() {
-            return;
+        if !effects.list.is_empty() {
+            self.post_list(&mut effects.list, qp, notifications);
         }
+    }
+
+    fn post_list(
+        &self,
+        list: &mut Vec<Effect>,
+        qp: Option<&Arc<dyn Queues>>,
+        notifications: &mut Notifications,
+    ) {
         // The usual case: nothing but completions, and nothing that they would overtake. Events
         // are deferred under the link's lock only, so none can come in between.
         if let Some(qp) = qp
             && !self.has_deferred()
-            && effects.list.iter().all(|effect| matches!(effect, Effect::Complete(..)))
+            && list.iter().all(|effect| matches!(effect, Effect::Complete(..)))
         {
-            return qp.complete_batch(&mut effects.list, notifications);
+            return qp.complete_batch(list, notifications);
         }
         let mut inner = self.lock();
-        for effect in effects.list.drain(..) {
+        for effect in list.drain(..) {
             match (effect, qp) {
                 (Effect::Complete(side, completion), Some(qp))
                     if inner.deferred.is_empty() && !inner.delivering =>

@@ -342,7 +342,9 @@ impl Link {
     fn afterwards(&self, notifications: Notifications) {
         self.observer.emit();
         notifications.fire();
-        self.deliver();
+        if self.events.has_deferred() {
+            self.deliver();
+        }
     }
 
     /// Something was posted.

@@ -16,7 +16,6 @@ use super::{
     ARM, CARRIED, FLUSH, LAPSED, Link, LinkDenials, NEVER, POSTED, RECEIVE, SERVED, State,
 };
 use crate::driver::capture::tap::Tap;
-use crate::driver::schedule::shared::Shared;
 use crate::driver::schedule::workers::Worker;
 use crate::sys::{self, Host};
 use crate::trace::Tracer;
@@ -40,17 +39,18 @@ impl Link {
         let mut effects = std::mem::take(&mut state.effects);
         let denials = LinkDenials(self);
         let mut tap = Tap::of(self, state.captured);
+        let (lane, staging) = worker.tools(&self.shared.memory);
         let mut cx = Cx {
             now,
             memory: &self.shared.memory,
-            lane: &mut worker.lane,
+            lane,
             host: &Host,
             denials: &denials,
             shared: qp.as_ref().filter(|_| shares).and_then(|qp| qp.shared_receives()),
             effects: &mut effects,
             trace: tap.as_mut().map(|tap| tap as &mut dyn Tracer),
         };
-        let result = work(state, &mut cx, &mut worker.staging);
+        let result = work(state, &mut cx, staging);
         state.captured = tap.and_then(|tap| tap.end);
         if state.qp.is_none() {
             state.qp = qp; // unless the call has just brought one
@@ -79,13 +79,12 @@ impl Link {
         bits: u8,
         work: impl FnOnce(&mut State, &mut Worker) -> R,
     ) -> R {
-        let Shared { workers, memory, .. } = &*self.shared;
         if state.rings.is_none() {
-            return work(state, &mut workers.take());
+            return work(state, &mut self.shared.workers.take());
         }
-        let mut worker = Worker::of(state.lane.take().unwrap_or_else(|| memory.lane()));
+        let mut worker = Worker { lane: state.lane.take(), ..Worker::default() };
         let result = work(state, &mut worker);
-        state.lane = Some(worker.lane).filter(|_| bits & ARM == 0 && !state.gone);
+        state.lane = worker.lane.filter(|_| bits & ARM == 0 && !state.gone);
         result
     }
 

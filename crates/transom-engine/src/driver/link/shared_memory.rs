@@ -471,6 +471,7 @@ impl Output for Records<'_> {
         if free && self.rings.duplex.has_small_room(self.out.len()) { INLINE } else { 0 }
     }
 
+    #[inline(always)]
     fn small(&mut self, header: &[u8; SMALL_HEADER], payload: &[u8]) {
         self.rings.duplex.write_small(header, payload);
         if self.sent > 0 {

@@ -253,7 +253,7 @@ impl Connector {
             let mut cx = Cx {
                 now: sys::now(),
                 memory: &self.shared.memory,
-                lane: &mut worker.lane,
+                lane: worker.tools(&self.shared.memory).0,
                 host: &sys::Host,
                 denials: &*self.shared,
                 shared: None,

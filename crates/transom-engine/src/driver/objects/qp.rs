@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use transom_memory::{Lane, QueuePairId, Rights};
+use transom_memory::{QueuePairId, Rights};
 use transom_wire::Time;
 
 use super::cq::{Cq, LOOKS};
@@ -14,6 +14,7 @@ use crate::driver::link::control::report;
 use crate::driver::link::notifications::Notifications;
 use crate::driver::link::queues::{Queues, QueuesOverview, Settle};
 use crate::driver::schedule::shared::{ReceiveWaiter, Shared, Source};
+use crate::driver::schedule::workers::Worker;
 use crate::sys::{self, Host};
 use crate::{
     Completion, Cx, Data, Datagram, DenialRecord, Denials, Departure, Destination, Effect, Effects,
@@ -26,14 +27,8 @@ use crate::{
 pub(crate) struct Front {
     pub(crate) pair: QueuePair,
     link: Option<Arc<Link>>,
-    datagrams: Tools,
-}
-
-/// The tools of a queue pair of datagrams, made at the first one.
-#[derive(Debug, Default)]
-struct Tools {
-    lane: Option<Lane>,
-    staging: Vec<u8>,
+    /// The tools of a queue pair of datagrams.
+    datagrams: Worker,
 }
 
 /// Refusals of a queue pair without a connection.
@@ -120,7 +115,7 @@ impl Qp {
         let config = *pair.config();
         initiator.queue().bind(config.initiator_depth as usize);
         receive.queue().bind(config.receive_depth as usize);
-        let front = Mutex::new(Front { pair, link: None, datagrams: Tools::default() });
+        let front = Mutex::new(Front { pair, link: None, datagrams: Worker::default() });
         let (number, key) = (config.number, adapter.new_key());
         let (waiting, only_link) = (AtomicBool::new(false), OnceLock::new());
         Qp {
@@ -377,11 +372,12 @@ impl Qp {
         let mut effects = Effects::default();
         let mut notifications = Notifications::default();
         let mut front = self.front();
-        let Front { pair, datagrams: Tools { lane, staging }, .. } = &mut *front;
+        let Front { pair, datagrams, .. } = &mut *front;
+        let (lane, staging) = datagrams.tools(memory);
         let mut cx = Cx {
             now: sys::now(),
             memory,
-            lane: lane.get_or_insert_with(|| memory.lane()),
+            lane,
             host: &Host,
             denials: &OwnDenials(&self.adapter),
             shared: self.shared.as_deref().map(|shared| shared as &dyn SharedReceives),
@@ -539,7 +535,8 @@ impl Queues for Qp {
     fn settle(&self, contexts: &mut Vec<u64>, notifications: &mut Notifications) {
         let Some(settle) = &self.settle else { return };
         let mut later = |sink| notifications.push(sink, Status::Success);
-        contexts.drain(..).for_each(|context| settle.settle(context, &mut later));
+        contexts.iter().for_each(|context| settle.settle(*context, &mut later));
+        contexts.clear();
         self.initiator.wake();
     }
 

@@ -142,7 +142,7 @@ impl Shared {
             query_budget: KernelQueryBudget::new(sys::now()),
             options,
             capture,
-            workers: Workers::new(&memory),
+            workers: Workers::new(),
             memory,
             epoll: Epoll::new()?,
             unaccepted: Epoll::new()?,

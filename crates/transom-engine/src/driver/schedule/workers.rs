@@ -9,11 +9,11 @@ use transom_memory::{Lane, Memory};
 /// Bytes received at a time: four of the largest frames. More would not fit the cache.
 const STAGING: usize = 256 * 1024;
 
-/// The tools of one pass.
-#[derive(Debug)]
+/// The tools of one pass. Each is made at its first use: a close of memory looks at every lane.
+#[derive(Debug, Default)]
 pub(crate) struct Worker {
-    pub(crate) lane: Lane,
-    /// Taken into use, and backed by memory, at the first receive.
+    pub(crate) lane: Option<Lane>,
+    /// Backed by memory from the first receive on.
     pub(crate) staging: Vec<u8>,
 }
 
@@ -25,9 +25,10 @@ pub(crate) fn fit(staging: &mut Vec<u8>) {
 }
 
 impl Worker {
-    /// With a lane, and no room yet.
-    pub(crate) fn of(lane: Lane) -> Worker {
-        Worker { lane, staging: Vec::new() }
+    /// The lane, and the room to receive into.
+    #[inline]
+    pub(crate) fn tools(&mut self, memory: &Memory) -> (&mut Lane, &mut Vec<u8>) {
+        (self.lane.get_or_insert_with(|| memory.lane()), &mut self.staging)
     }
 
     /// Room to receive into.
@@ -58,11 +59,10 @@ fn hint() -> usize {
 }
 
 impl Workers {
-    pub(crate) fn new(memory: &Memory) -> Workers {
+    pub(crate) fn new() -> Workers {
         let threads = std::thread::available_parallelism().map_or(4, usize::from);
-        let set = || Mutex::new(Worker::of(memory.lane()));
         let count = (2 * threads).clamp(8, 64).next_power_of_two();
-        Workers { sets: (0..count).map(|_| set()).collect() }
+        Workers { sets: (0..count).map(|_| Mutex::default()).collect() }
     }
 
     /// A set of tools: usually the one this thread had last time.
