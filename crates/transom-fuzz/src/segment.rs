@@ -29,9 +29,9 @@ fn words(header: &Header) -> &[AtomicU64; HEADER / 8] {
 struct Connection {
     header: Box<Header>,
     rings: [Vec<u8>; 2],
-    /// What is in the TCP stream, of the side that sends.
+    /// The bytes in the TCP stream, of the side that sends.
     tcp: [VecDeque<u8>; 2],
-    /// What the receiver has to get, while both sides keep the rules.
+    /// The bytes that the receiver has to get, while both sides keep the rules.
     owed: [VecDeque<u8>; 2],
     /// Bytes that the passive side has sent and received over TCP: its claim says so.
     counts: (u64, u64),
@@ -218,7 +218,7 @@ impl Connection {
         let _ = wait.wake_sleepers();
     }
 
-    /// What pollers and options ask.
+    /// The questions of pollers and options.
     fn ask(&self, side: Side) {
         let session = self.session(side);
         if let Some(at) = session.urgent() {

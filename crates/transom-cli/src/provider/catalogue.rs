@@ -164,7 +164,7 @@ pub(crate) trait Catalogue {
     fn remove(&mut self, provider: Id) -> Answer<()>;
 }
 
-/// What the catalogue has of one version: its entries, without their numbers, and the path of the
+/// The part of the catalogue that is one version's: its entries, without their numbers, and the path of the
 /// library, which is `None` exactly where there is no entry.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Held {

@@ -170,7 +170,7 @@ fn targets() -> [(&'static str, State); 2] {
     [("install", installed(HERE)), ("remove", nothing())]
 }
 
-/// What NetworkDirect's client library asks of an entry, and where it puts the version.
+/// NetworkDirect's client library asks this of an entry, and finds the version there.
 #[test]
 fn entries_are_those_that_client_libraries_look_for() {
     let mut seen = Vec::new();

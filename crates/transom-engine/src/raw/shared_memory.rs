@@ -8,7 +8,7 @@ use crate::driver::{Shared, SharedRegion};
 
 /// Memory for registrations whose bytes cross once to a peer on this host.
 ///
-/// Such memory is used, and registered, like any other. If a request that moves a few KiB
+/// The memory is used, and registered, like any other. If a request that moves a few KiB
 /// or more from it, or a Read into it, goes over shared memory to a process of the same user, that
 /// process maps all of it, and copies the bytes out of it, or into it, under its own check. **That is a
 /// grant: the peer's process may look at the whole of it (and change it, once it is the sink of a Read),

@@ -82,7 +82,7 @@ const ARMED: u8 = 1;
 const DROPPED: u8 = 2;
 const OVER: u8 = 3;
 
-/// What an end of a request needs to know of it.
+/// The facts of a request that its end needs.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) overlapped: OverlappedPtr,

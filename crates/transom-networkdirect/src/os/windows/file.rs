@@ -48,7 +48,7 @@ pub(crate) struct File {
     given: Handle,
     reading: OwnedHandle,
     writing: OwnedHandle,
-    /// One request ends at a time, so that the byte is for its read.
+    /// Requests end one at a time, so that the byte is for the read of the one that ends.
     turn: Mutex<()>,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct File {
 #[derive(Debug)]
 pub(super) struct Files {
     pub(super) all: Vec<Arc<File>>,
-    /// So many are searched for those that nothing names any more.
+    /// With so many entries a search begins for those that nothing names any more.
     sweep_at: usize,
 }
 
