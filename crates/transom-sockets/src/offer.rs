@@ -282,13 +282,13 @@ fn is_live(marker: &CString) -> bool {
 
 // --- a connection that has lasted ---
 
-/// What becomes of a young connection.
+/// The outcome of a look at a young connection.
 pub(crate) enum Outcome {
-    /// Its segment is offered, or claimed.
+    /// The segment is offered, or claimed.
     Switched(Segment),
     /// The peer has offered nothing yet.
     Later,
-    /// It stays with TCP for good.
+    /// The connection stays with TCP for good.
     Never,
 }
 

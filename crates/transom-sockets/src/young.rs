@@ -34,17 +34,17 @@ const LONGEST: u64 = 1_000_000_000;
 const TURNS: u32 = 32;
 const BYTES: u64 = 256 << 10;
 
-/// What a call is about to do.
+/// The use that a call is about to make of its connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
     Receive,
-    /// So many bytes.
+    /// This many bytes.
     Send(usize),
     /// Neither.
     Wait,
 }
 
-/// Who serves a call.
+/// The library or the kernel: which of them serves a call.
 pub(crate) enum Served {
     Ours(Held),
     Kernel(Flight),
@@ -100,7 +100,7 @@ impl Drop for Flight {
     }
 }
 
-/// What is counted of a young connection.
+/// The counts of a young connection.
 #[derive(Default)]
 pub(crate) struct Young {
     /// Calls in flight, in a page that children of a fork share. Null: not a young connection.

@@ -6,7 +6,7 @@ use windows_sys::Win32::System::LibraryLoader::{
     GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS, GET_MODULE_HANDLE_EX_FLAG_PIN, GetModuleHandleExW,
 };
 
-/// Keeps the library in the process until the end, whoever frees it: programs unload providers
+/// Keeps the library in the process until the end, however often it is freed: programs unload providers
 /// without asking whether objects are alive (ND2 1.3 rule 10), and an adapter's thread ends behind
 /// the last Release.
 pub(crate) fn stay_loaded() {
