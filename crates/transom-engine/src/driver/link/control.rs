@@ -4,7 +4,7 @@
 use transom_memory::{QueuePairId, Rights};
 
 use super::notifications::{Notifications, Sink};
-use super::{ARM, FLUSH, Link, RECEIVE, State};
+use super::{ARM, FLUSH, Link, Phase, RECEIVE, State};
 use crate::driver::schedule::shared::Shared;
 use crate::{Cx, EndReason, Limits, QueuePairEvent, Status, sys};
 
@@ -26,12 +26,12 @@ impl Link {
             let now = sys::now();
             let attended = self.watch.is_leased(now) || self.is_waited_for();
             let result = self.with_cx(state, &mut worker, now, |state, cx, staging| {
-                if !state.connecting {
+                if state.phase != Phase::Connecting {
                     self.receive_bytes(state, cx, staging, (None, false));
                 }
                 let result = work(state, cx);
                 state.connection.before_blocking(cx.now);
-                if !state.connecting {
+                if state.phase != Phase::Connecting {
                     self.send(state, cx);
                 }
                 if !attended {

@@ -10,6 +10,7 @@
 //! Invariant: a link that is not gone is armed in epoll, or noted in the timers, or has a waiter, or
 //! waits to be armed (see `ready_set.rs`).
 
+pub(crate) mod carrier;
 pub(crate) mod control;
 pub(crate) mod event_queue;
 mod lending;
@@ -31,16 +32,16 @@ use transom_memory::{Lane, Token};
 use transom_packets::EndId;
 use transom_wire::Time;
 
+use carrier::Carrier;
 use event_queue::{EventQueue, Owner};
 use notifications::Notifications;
 use queues::{Queues, QueuesOverview};
 use shared_memory::Rings;
 use silence::Silence;
-use tcp::INITIAL_READ_SIZE;
 use upgrade::Stage;
 
 use super::config::options::Explain;
-use super::config::path::{PathReason, Place};
+use super::config::path::PathReason;
 use super::limits::admission::Starting;
 use super::limits::guess_limiter::PeerIdentity;
 use super::observe::Observer;
@@ -113,32 +114,21 @@ pub(crate) struct State {
     pub(crate) effects: crate::Effects,
     /// The link's end in a capture, once a frame was recorded.
     pub(crate) captured: Option<EndId>,
-    /// The TCP connection is being made, or its path found out.
-    pub(crate) connecting: bool,
-    pub(crate) stage: Stage,
+    pub(crate) phase: Phase,
+    pub(crate) carrier: Carrier,
     /// Registered among the unaccepted links: not accepted when it was last armed.
     unaccepted: bool,
     /// Why it has the path that it has.
     pub(crate) reason: PathReason,
-    /// The carrier in place of the stream.
-    pub(crate) rings: Option<Rings>,
-    pub(crate) place: Option<Place>,
-    /// The carrier's descriptor changed since the last `reschedule`, which registers it again.
-    pub(crate) moved: bool,
     /// The beginning of a frame whose rest has not arrived.
     pub(crate) partial: Vec<u8>,
-    /// Bytes to ask for in one read: fewer for a peer whose frames are small.
-    pub(crate) read_size: usize,
     /// A message waited for a receive: `partial` may hold whole frames.
     pub(crate) read_paused: bool,
     pub(crate) out: Buffer,
     /// Bytes of `out` that were written.
     pub(crate) written: usize,
-    /// The last write announced more bytes to the system (`MSG_MORE`).
-    pub(crate) corked: bool,
     /// The pass ended with more to send.
     pub(crate) more: bool,
-    pub(crate) fin_sent: bool,
     pub(crate) gone: bool,
     pub(crate) starting: Option<Starting>,
     /// The last pass left nothing about it that asks for another one: see `short.rs`.
@@ -151,6 +141,16 @@ pub(crate) struct State {
     pub(crate) housekeeping_at: Time,
     /// The connection's deadline, as of the last such look.
     pub(crate) deadline: Option<Time>,
+}
+
+/// How far the connection that carries a link has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// The TCP connection is being made, or its path found out.
+    Connecting,
+    Open,
+    /// This side has said that it sends no more.
+    Finished,
 }
 
 /// A link at one moment: see [`Link::overview`].
@@ -228,7 +228,7 @@ impl Link {
         (stream, peer): (Stream, SocketAddr),
         connection: Connection,
         owner: Weak<dyn Owner>,
-        (starting, stage, reason): (Starting, Stage, PathReason),
+        (starting, stage, reason): (Starting, Option<Stage>, PathReason),
     ) -> Arc<Link> {
         let connecting = matches!(starting, Starting::Asking(_));
         let unaccepted = matches!(starting, Starting::Incoming(_));
@@ -240,20 +240,14 @@ impl Link {
             shares_receives: false,
             effects: crate::Effects::default(),
             captured: None,
-            connecting,
-            stage,
+            phase: if connecting { Phase::Connecting } else { Phase::Open },
+            carrier: Carrier::tcp(stage),
             reason,
-            rings: None,
-            place: None,
-            moved: false,
             partial: Vec::new(),
-            read_size: INITIAL_READ_SIZE,
             read_paused: false,
             out: Buffer { bytes: Vec::new(), limit: OUT },
             written: 0,
-            corked: false,
             more: false,
-            fin_sent: false,
             gone: false,
             starting: Some(starting),
             quiet: false,
@@ -479,8 +473,8 @@ impl Link {
             reason: state.reason,
             unread: state.partial.len(),
             unsent: state.out.bytes.len().saturating_sub(state.written),
-            lent: state.rings.as_ref().map_or((0, 0), Rings::lent),
-            borrowed: state.rings.as_ref().map_or((0, 0), Rings::borrowed),
+            lent: state.carrier.rings().map_or((0, 0), Rings::lent),
+            borrowed: state.carrier.rings().map_or((0, 0), Rings::borrowed),
             deadline: state.deadline,
         };
         let (overview, again) = self.lock.control(overview);
@@ -511,13 +505,13 @@ impl Link {
     /// The memory that this link shares with its peer.
     #[cfg(test)]
     pub(crate) fn shared_memory(&self) -> Option<(usize, usize)> {
-        self.lock.control(|state| state.rings.as_ref().map(Rings::memory)).0
+        self.lock.control(|state| state.carrier.rings().map(Rings::memory)).0
     }
 
     /// Bytes of payload that have gone through this side's data area.
     #[cfg(test)]
     pub(crate) fn placed(&self) -> u64 {
-        self.lock.control(|state| state.rings.as_ref().map_or(0, Rings::placed)).0
+        self.lock.control(|state| state.carrier.rings().map_or(0, Rings::placed)).0
     }
 
     /// The set in which it lies.

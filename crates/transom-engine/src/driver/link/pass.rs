@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use transom_wire::Time;
 
+use super::carrier::Carrier;
 use super::control::report;
 use super::notifications::Notifications;
 use super::queues::Queues;
 use super::tcp::First;
-use super::upgrade::Stage;
 use super::{
-    ARM, CARRIED, FLUSH, LAPSED, Link, LinkDenials, NEVER, POSTED, RECEIVE, SERVED, State,
+    ARM, CARRIED, FLUSH, LAPSED, Link, LinkDenials, NEVER, POSTED, Phase, RECEIVE, SERVED, State,
 };
 use crate::driver::capture::tap::Tap;
 use crate::driver::schedule::workers::Worker;
@@ -55,8 +55,7 @@ impl Link {
         if state.qp.is_none() {
             state.qp = qp; // unless the call has just brought one
         }
-        let path =
-            || (if state.rings.is_some() { transom_process::NAME } else { "tcp" }, state.reason);
+        let path = || (state.carrier.name(), state.reason);
         self.observer.effects(&effects.list, path);
         state.effects = effects;
         state.report();
@@ -79,7 +78,7 @@ impl Link {
         bits: u8,
         work: impl FnOnce(&mut State, &mut Worker) -> R,
     ) -> R {
-        if state.rings.is_none() {
+        if !state.carrier.is_shared_memory() {
             return work(state, &mut self.shared.workers.take());
         }
         let mut worker = Worker { lane: state.lane.take(), ..Worker::default() };
@@ -129,7 +128,7 @@ impl Link {
     fn may_defer_housekeeping(&self, state: &State, now: Time, bits: u8, found: bool) -> bool {
         let posted = bits != 0 && bits & !(CARRIED | POSTED) == 0;
         (found || posted && self.watch.is_leased(now))
-            && state.rings.is_some()
+            && state.carrier.is_shared_memory()
             && now < state.housekeeping_at
             && !self.is_waited_for()
             && !self.stuck.load(Ordering::Relaxed)
@@ -149,7 +148,7 @@ impl Link {
         first: First,
     ) {
         let overdue = state.deadline.is_some_and(|deadline| deadline <= cx.now);
-        if state.connecting && !self.finish_connect(state, cx) {
+        if state.phase == Phase::Connecting && !self.finish_connect(state, cx) {
             if overdue {
                 state.connection.on_deadline(cx);
             }
@@ -207,8 +206,8 @@ impl Link {
         match state.connection.link_wish() {
             LinkWish::Keep => {}
             LinkWish::Finish => {
-                if all_written && !state.fin_sent && !state.connecting {
-                    state.fin_sent = true;
+                if all_written && state.phase == Phase::Open {
+                    state.phase = Phase::Finished;
                     match self.bell.get() {
                         Some(bell) => bell.finish(),
                         None => self.stream.finish(),
@@ -217,7 +216,7 @@ impl Link {
             }
             LinkWish::Close => state.gone = true,
         }
-        if state.connecting && state.connection.ended().is_some() {
+        if state.phase == Phase::Connecting && state.connection.ended().is_some() {
             state.gone = true; // there is no peer to disconnect from
         }
         if state.starting.is_some()
@@ -275,19 +274,15 @@ impl Link {
         if let Some(bell) = self.bell.get() {
             bell.shut();
         }
-        (state.rings, state.lane) = (None, None);
-        state.place = None;
-        state.stage = Stage::Chosen;
+        (state.carrier, state.lane) = (Carrier::tcp(None), None);
         self.shared.remove(self.key);
     }
 
     /// Make sure that a thread looks at the link again.
     pub(crate) fn reschedule(&self, state: &mut State, now: Time, bits: u8) {
         let pending = state.is_pending();
-        // No event announces room in a ring: its reader wakes this side. After an offer this side
-        // waits for an answer, not for room.
-        let asked = matches!(state.stage, Stage::Offered(..));
-        let stuck = pending && state.rings.is_none() && !asked;
+        let asked = state.carrier.awaits_answer();
+        let stuck = pending && state.carrier.announces_room();
         if self.stuck.load(Ordering::Relaxed) != stuck {
             self.stuck.store(stuck, Ordering::Relaxed);
         }
@@ -307,7 +302,7 @@ impl Link {
             }
             self.note(when);
         }
-        let moved = std::mem::take(&mut state.moved);
+        let moved = state.carrier.take_moved();
         if (self.set_read_paused(!state.connection.wants_read()) || moved)
             && waited
             && let Some(qp) = &state.qp
@@ -320,7 +315,7 @@ impl Link {
             self.note(now);
         }
         if !self.watch.stays_leased(now, self.alarm()) && (arming || stuck || asked) {
-            let established = !state.connecting || asked;
+            let established = state.phase != Phase::Connecting || asked;
             let read = state.connection.wants_read() && !waited && established;
             if read || stuck {
                 self.leave_unaccepted(state);
@@ -340,7 +335,7 @@ impl Link {
                 state.out.bytes = Vec::new();
             }
         }
-        if let Some(rings) = &mut state.rings
+        if let Some(rings) = state.carrier.rings_mut()
             && (arming || waited)
             && let Some(when) = rings.tidy(now)
         {
@@ -352,7 +347,7 @@ impl Link {
 impl State {
     /// There is more to send than the socket takes, or it is not connected yet.
     pub(crate) fn is_pending(&self) -> bool {
-        !self.out.bytes.is_empty() || self.more || self.connecting
+        !self.out.bytes.is_empty() || self.more || self.phase == Phase::Connecting
     }
 
     /// Events of the program: carry new posts over, unless the thread that posted has done so.

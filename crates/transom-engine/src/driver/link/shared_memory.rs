@@ -14,10 +14,12 @@ use transom_process::record::{self, HEADER, Header};
 use transom_process::ring::{Found, INLINE, Record, RingViolation};
 use transom_wire::{SMALL_HEADER, Time};
 
+use super::carrier::Carrier;
 use super::lending::{Lending, LentHost, LinkMemory, with_host};
 use super::silence::Silence;
 use super::tcp::FRAME;
 use super::{Link, State};
+use crate::driver::config::path::Place;
 use crate::driver::schedule::regions::SharedRegions;
 use crate::sys::{Host, Local, Region};
 use crate::{Connection, Cx, Direct, Output, SmallRecord};
@@ -43,6 +45,10 @@ const AGAIN: u32 = 4;
 pub(crate) struct Rings {
     duplex: Duplex<LinkMemory>,
     lending: Lending,
+    /// Our place among the links of the adapter that share memory.
+    _place: Place,
+    /// The descriptor to wait for is new since the link's descriptor was last armed.
+    pub(crate) moved: bool,
     /// When to ask again whether the other side has ended, and whether it has.
     look: Time,
     over: bool,
@@ -55,11 +61,13 @@ pub(crate) struct Rings {
 impl Rings {
     /// Fresh ones. `mine`: 0 for the active side, 1 for the passive one. `lends`: this side and the peer
     /// may map shared regions of each other's.
-    pub(crate) fn new(rings: Region, mine: usize, lends: bool) -> Rings {
+    pub(crate) fn new((rings, place): (Region, Place), mine: usize, lends: bool) -> Rings {
         let memory = LinkMemory { rings, borrowed: Borrowings::default() };
         Rings {
             duplex: Duplex::new(memory, mine),
             lending: Lending::new(lends),
+            _place: place,
+            moved: true,
             look: Time(0),
             over: false,
             used: 0,
@@ -199,7 +207,7 @@ impl Link {
     /// was nothing.
     pub(crate) fn receive_records(&self, state: &mut State, cx: &mut Cx<'_>, asks: bool) -> bool {
         let mut any = false;
-        if let (Some(rings), Some(bell)) = (&mut state.rings, self.bell.get())
+        if let (Some(rings), Some(bell)) = (state.carrier.rings_mut(), self.bell.get())
             && asks
         {
             rings.ask(bell, cx.now);
@@ -213,7 +221,7 @@ impl Link {
         loop {
             if state.connection.awaits_queue_pair() {
                 // The records of the ring stay where they are until then.
-                if state.rings.as_ref().is_some_and(|rings| rings.over) {
+                if state.carrier.rings().is_some_and(|rings| rings.over) {
                     state.connection.link_closed(cx, LinkEnd::Closed);
                 }
                 break;
@@ -222,7 +230,10 @@ impl Link {
             if state.read_paused || taken >= budget || self.lock.is_wanted() && any {
                 break;
             }
-            let State { rings: Some(rings), connection, .. } = &mut *state else { break };
+            let State { carrier: Carrier::SharedMemory(rings), connection, .. } = &mut *state
+            else {
+                break;
+            };
             // Small Writes, as far as they follow each other; then what comes behind them.
             let (mut count, mut violation) = (0, None);
             let all_small = connection.receive_run(cx, &mut small, &mut |record| {
@@ -297,7 +308,7 @@ impl Link {
 
     /// Acknowledge and wake, as far as it is time.
     pub(crate) fn acknowledge_and_wake(&self, state: &mut State, now: Time) {
-        if let (Some(rings), Some(bell)) = (&mut state.rings, self.bell.get()) {
+        if let (Some(rings), Some(bell)) = (state.carrier.rings_mut(), self.bell.get()) {
             rings.acknowledge(&mut state.connection, bell, now);
         }
     }
@@ -307,8 +318,8 @@ impl Link {
         let budget = self.shared.pass_budget();
         let mut sent = 0;
         loop {
-            let State { connection, out, written, rings, .. } = state;
-            let Some(rings) = rings else { return };
+            let State { connection, out, written, carrier, .. } = state;
+            let Some(rings) = carrier.rings_mut() else { return };
             let flowing = rings.duplex.write(&mut out.bytes, written);
             let before = sent;
             let stop = sent >= budget || self.lock.is_wanted() && sent > 0;
@@ -335,7 +346,7 @@ impl Link {
     /// does it (TCP_USER_TIMEOUT). A connection that has nothing to write waits as long as it takes.
     fn mind_silence(&self, state: &mut State, cx: &mut Cx<'_>) {
         let waiting = !state.out.bytes.is_empty() || state.connection.wants_write();
-        let Some(rings) = &mut state.rings else { return };
+        let Some(rings) = state.carrier.rings_mut() else { return };
         let Some(since) = rings.duplex.stuck_since(waiting, cx.now) else { return };
         let end = since.after(self.shared.options.silence);
         if cx.now < end {
@@ -353,7 +364,7 @@ impl Link {
     /// makes another pass.
     pub(crate) fn before_sleep(&self, state: &mut State, mut work: impl FnMut(&mut State)) {
         for _ in 0..AGAIN {
-            let Some(rings) = &mut state.rings else { return };
+            let Some(rings) = state.carrier.rings_mut() else { return };
             let slept = rings.duplex.fall_asleep() && !rings.over;
             if slept || !state.connection.wants_read() || state.connection.awaits_queue_pair() {
                 return self.set_unread(false);
@@ -361,7 +372,7 @@ impl Link {
             rings.duplex.wake_up();
             work(state);
         }
-        self.set_unread(state.rings.is_some());
+        self.set_unread(state.carrier.is_shared_memory());
     }
 }
 
@@ -369,7 +380,7 @@ impl Link {
 fn hand_on(state: &mut State, cx: &mut Cx<'_>, header: &Header, body: Found) {
     // Payload of the program's lies elsewhere; all other is a text.
     let mut room = [0; HEADER + record::LARGEST_TEXT];
-    let Some(rings) = &state.rings else { return };
+    let Some(rings) = state.carrier.rings() else { return };
     let used = rings.duplex.copy(header, body, &mut room);
     let bytes = room.get(..used).unwrap_or_default();
     let lent = match body {

@@ -17,7 +17,7 @@ use crate::{Cx, Effects, SmallRecord, Status};
 impl Link {
     /// Whether nothing about the link asks for a pass, so that small Writes may go the short way.
     pub(super) fn is_quiet(&self, state: &State) -> bool {
-        state.rings.is_some()
+        state.carrier.is_shared_memory()
             && !state.gone
             && !state.is_pending()
             && !state.read_paused
@@ -90,8 +90,10 @@ impl Link {
     /// Send the small Writes that were posted. `false`: something is left.
     fn send_short(&self, state: &mut State, now: Time) -> bool {
         let budget = self.shared.pass_budget();
-        let State { connection, rings, lane, effects, out, written, .. } = &mut *state;
-        let (Some(rings), Some(bell)) = (rings, self.bell.get()) else { return false };
+        let State { connection, carrier, lane, effects, out, written, .. } = &mut *state;
+        let (Some(rings), Some(bell)) = (carrier.rings_mut(), self.bell.get()) else {
+            return false;
+        };
         let denials = LinkDenials(self);
         let mut cx = self.short_cx(now, lane, effects, &denials);
         let mut outlet = Records::new(rings, (&mut out.bytes, written), budget);
@@ -116,8 +118,10 @@ impl Link {
         if !self.is_short(state, now) {
             return false;
         }
-        let State { connection, rings, lane, effects, .. } = &mut *state;
-        let (Some(rings), Some(bell)) = (rings, self.bell.get()) else { return false };
+        let State { connection, carrier, lane, effects, .. } = &mut *state;
+        let (Some(rings), Some(bell)) = (carrier.rings_mut(), self.bell.get()) else {
+            return false;
+        };
         let denials = LinkDenials(self);
         let mut cx = self.short_cx(now, lane, effects, &denials);
         let (mut record, mut count) = (SmallRecord::default(), 0);

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Link, State};
+use super::{Link, Phase, State};
 use crate::EndReason;
 use crate::sys::Progress;
 
@@ -41,7 +41,7 @@ impl Link {
     /// If it has just ended by a silence, find out whose: while the socket still is as it was.
     pub(crate) fn note_silence(&self, state: &State) {
         if !state.connection.ended().is_some_and(|end| end.reason == EndReason::TimedOut)
-            || state.connecting
+            || state.phase == Phase::Connecting
             || self.silence.get().is_some()
         {
             return;

@@ -1,7 +1,8 @@
 //! Bytes between a link's socket and its connection, and the choice between socket and rings.
 
+use super::carrier::Carrier;
 use super::upgrade::Stage;
-use super::{Link, State};
+use super::{Link, Phase, State};
 use crate::driver::config::options::status_of;
 use crate::driver::schedule::workers::{Worker, fit};
 use transom_memory::Segment;
@@ -14,7 +15,7 @@ use crate::{Buffer, Cx, Direct, HostMemory, LinkEnd, Output};
 /// a peer that sends a byte per frame gets no more of the adapter's thread than others.
 pub(crate) const FRAME: usize = 1024;
 /// How much is asked for at a time of a peer that is not known yet, and the least.
-pub(crate) const INITIAL_READ_SIZE: usize = 16 * 1024;
+const INITIAL_READ_SIZE: usize = 16 * 1024;
 const SMALLEST_READ_SIZE: usize = 2 * 1024;
 
 /// Receives, of 16 KiB each, for what a socket still holds when it cannot be written any more. A peer that
@@ -23,6 +24,21 @@ const FINAL_READS: usize = 1024;
 
 /// How many times a ring is looked at in the time of one look at a socket.
 const PEEKS: u32 = 256;
+
+/// How a link uses its socket.
+#[derive(Debug)]
+pub(crate) struct Tcp {
+    /// Bytes to ask for in one read: fewer for a peer whose frames are small.
+    read_size: usize,
+    /// The last write announced more bytes to the system (`MSG_MORE`).
+    corked: bool,
+}
+
+impl Default for Tcp {
+    fn default() -> Tcp {
+        Tcp { read_size: INITIAL_READ_SIZE, corked: false }
+    }
+}
 
 /// The outcome of a receive that was done ahead, if one was.
 pub(crate) type First = Option<Result<usize, IoError>>;
@@ -36,7 +52,7 @@ impl Link {
                 if !self.read_answer(state, cx) {
                     return false;
                 }
-                state.connecting = false;
+                state.phase = Phase::Open;
                 self.learn_segment_size(state);
                 true
             }
@@ -56,17 +72,17 @@ impl Link {
 
     /// Look at the rings, if there are any, for something to read. `true`: there is nothing.
     pub(crate) fn finds_no_record(&self, state: &mut State, now: Time, tries: u32) -> bool {
-        let (Some(rings), Some(bell)) = (&mut state.rings, self.bell.get()) else { return false };
+        let (Some(rings), Some(bell)) = (state.carrier.rings_mut(), self.bell.get()) else {
+            return false;
+        };
         !rings.glance(bell, now, tries.saturating_mul(PEEKS))
     }
 
     /// The first receive of a pass that may end with it, into the staging buffer. Not for rings.
     pub(crate) fn glance(&self, state: &mut State, worker: &mut Worker, tries: u32) -> First {
-        if state.rings.is_some() {
-            return None;
-        }
+        let tcp = state.carrier.socket()?;
         let room = worker.staging().get_mut(state.partial.len()..)?;
-        let read_size = room.len().min(state.read_size);
+        let read_size = room.len().min(tcp.read_size);
         let room = room.get_mut(..read_size)?;
         let mut found = Err(IoError::NotNow);
         for _ in 0..tries {
@@ -87,7 +103,7 @@ impl Link {
         staging: &mut Vec<u8>,
         (first, asks): (First, bool),
     ) -> bool {
-        if state.rings.is_some() {
+        if state.carrier.is_shared_memory() {
             return self.receive_records(state, cx, asks);
         }
         self.receive(state, cx, staging, first)
@@ -118,7 +134,8 @@ impl Link {
                 break;
             }
             let have = kept + state.partial.len();
-            let read_size = staging.len().saturating_sub(have).min(state.read_size);
+            let Some(tcp) = state.carrier.socket() else { return any };
+            let read_size = staging.len().saturating_sub(have).min(tcp.read_size);
             let Some(room) =
                 staging.get_mut(have..have + read_size).filter(|room| !room.is_empty())
             else {
@@ -159,10 +176,10 @@ impl Link {
             let cost = count + frames * FRAME;
             taken += cost;
             // As much of the same as the budget has room for.
-            state.read_size = (count * budget / cost).max(SMALLEST_READ_SIZE);
-            if state.rings.is_some() {
+            let Some(tcp) = state.carrier.socket() else {
                 return true; // the stream has said all that it will
-            }
+            };
+            tcp.read_size = (count * budget / cost).max(SMALLEST_READ_SIZE);
             if count < asked {
                 break; // the socket is empty; epoll reports later bytes
             }
@@ -184,10 +201,10 @@ impl Link {
     /// Bytes of the stream, to whom they are for; how many were used, and how many frames they were.
     fn hand_on(&self, state: &mut State, cx: &mut Cx<'_>, bytes: &[u8]) -> (usize, usize) {
         let mut before = 0;
-        if matches!(state.stage, Stage::Opening) {
+        if matches!(state.carrier, Carrier::Upgrading(Stage::Opening, _)) {
             match self.answer_opening(state, cx, bytes) {
                 None => return (0, 0),
-                Some(_) if state.rings.is_some() => return (bytes.len(), 0),
+                Some(_) if state.carrier.is_shared_memory() => return (bytes.len(), 0),
                 Some(count) => before = count,
             }
         }
@@ -207,7 +224,7 @@ impl Link {
 
     /// Have the connection say what it has to say, and write it.
     pub(crate) fn send(&self, state: &mut State, cx: &mut Cx<'_>) {
-        if state.rings.is_some() {
+        if state.carrier.is_shared_memory() {
             return self.send_records(state, cx);
         }
         // Each segment sent wakes its receiver, and on this host does a part of its work.
@@ -217,7 +234,8 @@ impl Link {
         // Also when the socket is full: requests that need no socket are executed here.
         loop {
             let before = sent;
-            let State { connection, out, written, corked, .. } = state;
+            let State { connection, carrier, out, written, .. } = state;
+            let Some(Tcp { corked, .. }) = carrier.socket() else { return };
             let stop = sent >= budget || self.lock.is_wanted() && sent > 0;
             let mut outlet =
                 Outlet { link: self, out, written, corked, budget, sent, flowing, stop };
@@ -229,7 +247,7 @@ impl Link {
                 break;
             }
         }
-        if std::mem::take(&mut state.corked) {
+        if state.carrier.socket().is_some_and(|tcp| std::mem::take(&mut tcp.corked)) {
             self.stream.push();
         }
     }
@@ -241,7 +259,9 @@ impl Link {
                 Ok(count) => {
                     state.written += count;
                     *sent += count;
-                    state.corked = false;
+                    if let Some(tcp) = state.carrier.socket() {
+                        tcp.corked = false;
+                    }
                 }
                 Err(IoError::NotNow) => return false,
                 Err(e) => {

@@ -25,6 +25,7 @@ use transom_process::upgrade::{
 };
 use transom_wire::{Config, ReadLimits, Role};
 
+use super::carrier::Carrier;
 use super::shared_memory::Rings;
 use super::{Link, State};
 use crate::driver::config::options::{Options, status_of};
@@ -36,11 +37,8 @@ use crate::{Cx, LinkEnd, Status};
 const MOST_ACCEPTED: usize = 1024;
 
 /// How far a link has come in choosing its path.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) enum Stage {
-    /// The path is chosen.
-    #[default]
-    Chosen,
     /// Active: offer an upgrade when the TCP connection has come about.
     Look(Box<ConnectRequest>),
     /// Active: offered and asked, not answered.
@@ -166,11 +164,8 @@ impl Link {
     /// Active, when the TCP connection has come about: offer an upgrade and ask for it. The stage says how
     /// far that went.
     pub(crate) fn offer_upgrade(&self, state: &mut State) {
-        let stage = std::mem::take(&mut state.stage);
-        let Stage::Look(request) = stage else {
-            state.stage = stage;
-            return;
-        };
+        let is_due = |stage: &Stage| matches!(stage, Stage::Look(_));
+        let Some(Stage::Look(request)) = state.carrier.take_stage(is_due) else { return };
         state.reason = match self.hand_over() {
             Ok((shared, nonce)) => {
                 kill_point("handed over, not asked");
@@ -179,7 +174,7 @@ impl Link {
                 if self.stream.send(&question) == Ok(question.len()) {
                     kill_point("asked, not answered");
                     let offered = PendingUpgrade { request: *request, shared, heard: Vec::new() };
-                    state.stage = Stage::Offered(Box::new(offered));
+                    state.carrier = Carrier::tcp(Some(Stage::Offered(Box::new(offered))));
                 }
                 PathReason::Declined
             }
@@ -215,7 +210,9 @@ impl Link {
 
     /// Active: the answer, if it is here. `false`: it is not.
     pub(crate) fn read_answer(&self, state: &mut State, cx: &mut Cx<'_>) -> bool {
-        let Stage::Offered(offered) = &mut state.stage else { return true };
+        let Carrier::Upgrading(Stage::Offered(offered), _) = &mut state.carrier else {
+            return true;
+        };
         let heard = &mut offered.heard;
         let mut room = [0; Answer::LENGTH];
         let left = room.len() - heard.len().min(room.len());
@@ -233,7 +230,7 @@ impl Link {
             }
         }
         let Some(answer) = heard.first_chunk().map(Answer::read) else { return false };
-        let Stage::Offered(offered) = std::mem::take(&mut state.stage) else { return true };
+        let Some(Stage::Offered(offered)) = state.carrier.take_stage(|_| true) else { return true };
         let PendingUpgrade { request, shared, .. } = *offered;
         match answer {
             Answer::Yes => {
@@ -255,13 +252,11 @@ impl Link {
     ) -> Option<usize> {
         let nonce = match Opening::read(bytes) {
             Opening::Unfinished => return None,
-            Opening::StartUp => {
-                state.stage = Stage::Chosen;
-                return Some(0);
-            }
-            Opening::Question(nonce) => nonce,
+            Opening::StartUp => None,
+            Opening::Question(nonce) => Some(nonce),
         };
-        state.stage = Stage::Chosen;
+        state.carrier.take_stage(|_| true);
+        let Some(nonce) = nonce else { return Some(0) };
         let upgrades = self.owner().upgrade().and_then(|owner| owner.upgrades());
         let places = (&self.shared.sharing, self.shared.options.shared_links);
         let answer = match upgrades.and_then(|upgrades| upgrades.claim(&nonce)) {
@@ -313,10 +308,10 @@ impl Link {
             let status = Status::InsufficientResources;
             return state.connection.link_closed(cx, LinkEnd::Failed(status));
         }
-        state.rings = Some(Rings::new(region, usize::from(role == Role::Passive), lends));
-        state.place = Some(place);
+        let mine = usize::from(role == Role::Passive);
+        let rings = Rings::new((region, place), mine, lends);
+        state.carrier = Carrier::SharedMemory(Box::new(rings));
         state.reason = PathReason::Proven;
         state.partial = Vec::new();
-        state.moved = true;
     }
 }

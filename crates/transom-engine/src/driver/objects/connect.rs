@@ -134,11 +134,11 @@ impl Connector {
             self.shared.options.tcp_only()
         };
         let (stage, reason) = match tcp_only.or(older.then_some(PathReason::OlderPeer)) {
-            Some(reason) => (Stage::Chosen, reason),
+            Some(reason) => (None, reason),
             None => {
                 let (limits, private) = (attempt.asked, attempt.private.clone());
                 (
-                    Stage::Look(Box::new(ConnectRequest { limits, private })),
+                    Some(Stage::Look(Box::new(ConnectRequest { limits, private }))),
                     PathReason::NoUpgradeListener,
                 )
             }

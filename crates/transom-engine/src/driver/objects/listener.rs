@@ -186,8 +186,8 @@ impl Listener {
         let connection = new_connection(&self.shared, key, Role::Passive, NEWEST);
         let owner = Arc::downgrade(self);
         let (stage, reason) = match tcp_only {
-            None => (Stage::Opening, PathReason::NotAsked),
-            Some(reason) => (Stage::Chosen, reason),
+            None => (Some(Stage::Opening), PathReason::NotAsked),
+            Some(reason) => (None, reason),
         };
         let starting = Starting::Incoming(ticket);
         let about = (starting, stage, reason);

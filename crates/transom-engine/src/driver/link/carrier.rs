@@ -1,0 +1,94 @@
+//! The carrier of a link's bytes: the socket, or the rings that took its place.
+//!
+//! A link has exactly one carrier. The connection above sees the same wire whatever carries it; what
+//! differs between carriers is answered here, and by `tcp` and `shared_memory`.
+
+use super::shared_memory::Rings;
+use super::tcp::Tcp;
+use super::upgrade::Stage;
+
+/// The one carrier of a link, with everything that only this carrier needs.
+pub(crate) enum Carrier {
+    /// The socket.
+    Tcp(Tcp),
+    /// The socket, until both sides have chosen their path.
+    Upgrading(Stage, Tcp),
+    /// Two rings. The socket stays, and is not read any more.
+    SharedMemory(Box<Rings>),
+}
+
+impl Carrier {
+    /// The socket. `stage`: where the choice of the path stands, if there is a choice.
+    pub(crate) fn tcp(stage: Option<Stage>) -> Carrier {
+        match stage {
+            None => Carrier::Tcp(Tcp::default()),
+            Some(stage) => Carrier::Upgrading(stage, Tcp::default()),
+        }
+    }
+
+    /// The path's name.
+    pub(crate) fn name(&self) -> &'static str {
+        if self.is_shared_memory() { transom_process::NAME } else { "tcp" }
+    }
+
+    #[inline]
+    pub(crate) fn is_shared_memory(&self) -> bool {
+        matches!(self, Carrier::SharedMemory(_))
+    }
+
+    #[inline]
+    pub(crate) fn socket(&mut self) -> Option<&mut Tcp> {
+        match self {
+            Carrier::Tcp(tcp) | Carrier::Upgrading(_, tcp) => Some(tcp),
+            Carrier::SharedMemory(_) => None,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn rings(&self) -> Option<&Rings> {
+        match self {
+            Carrier::SharedMemory(rings) => Some(rings),
+            Carrier::Tcp(_) | Carrier::Upgrading(..) => None,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn rings_mut(&mut self) -> Option<&mut Rings> {
+        match self {
+            Carrier::SharedMemory(rings) => Some(rings),
+            Carrier::Tcp(_) | Carrier::Upgrading(..) => None,
+        }
+    }
+
+    /// The stage of an upgrade whose `is_due` says yes. From here on the path is TCP, unless the caller
+    /// puts another carrier in its place.
+    pub(crate) fn take_stage(&mut self, is_due: impl FnOnce(&Stage) -> bool) -> Option<Stage> {
+        if !matches!(self, Carrier::Upgrading(stage, _) if is_due(stage)) {
+            return None;
+        }
+        match std::mem::replace(self, Carrier::tcp(None)) {
+            Carrier::Upgrading(stage, tcp) => {
+                *self = Carrier::Tcp(tcp);
+                Some(stage)
+            }
+            Carrier::Tcp(_) | Carrier::SharedMemory(_) => None,
+        }
+    }
+
+    /// An upgrade was offered, and its answer has not come.
+    pub(crate) fn awaits_answer(&self) -> bool {
+        matches!(self, Carrier::Upgrading(Stage::Offered(_), _))
+    }
+
+    /// Whether the descriptor says when what is pending can go on: a socket has room, or is connected.
+    /// No event announces room in a ring, whose reader wakes this side; and after an offer this side
+    /// waits for an answer, not for room.
+    pub(crate) fn announces_room(&self) -> bool {
+        !self.is_shared_memory() && !self.awaits_answer()
+    }
+
+    /// The carrier's descriptor is new since this was last asked.
+    pub(crate) fn take_moved(&mut self) -> bool {
+        self.rings_mut().is_some_and(|rings| std::mem::take(&mut rings.moved))
+    }
+}
