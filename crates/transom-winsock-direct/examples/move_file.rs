@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
-use transom_winsock_direct::abi::{CF_ACCEPT, Overlapped, mem};
+use transom_winsock_direct::abi::{CF_ACCEPT, Overlapped, SO_RDMA_THRESHOLD_SIZE, SOL_SOCKET, mem};
 use transom_winsock_direct::extension::Offers;
 use transom_winsock_direct::{
     Direction, Error, Handle, Operation, Options, Provider, Range, Result, SIZE_LIMIT, Switch,
@@ -20,7 +20,9 @@ use transom_winsock_direct::{
 
 /// Control messages under way in each direction, and the bytes of each.
 const MESSAGES: usize = 4;
-const MESSAGE: usize = 4096;
+const MESSAGE: usize = 8192;
+/// What goes along in the message of a transfer by RDMA.
+const FIRST: usize = 1024;
 /// The bytes of one RDMA operation (SO_MAX_RDMA_SIZE permits more; several in a row show the
 /// splitting).
 const PIECE: usize = 1 << 20;
@@ -194,7 +196,10 @@ impl Session {
 
     /// Send bytes: the first of them in the message, the rest by RDMA (WSD 8.3, 8.4).
     pub(crate) fn send_all(&mut self, bytes: &[u8]) -> Result<()> {
-        let inline = bytes.len().min(1024);
+        // What exceeds the threshold goes by RDMA; what equals it goes in the message.
+        let name = SO_RDMA_THRESHOLD_SIZE;
+        let threshold = self.provider.option(self.socket, SOL_SOCKET, name)? as usize;
+        let inline = if bytes.len() > threshold { FIRST } else { bytes.len() };
         let (first, rest) = bytes.split_at(inline);
         let memory = Memory::new(rest.len());
         memory.put(0, rest);
@@ -337,13 +342,14 @@ fn receive(peer: SocketAddr, reads: bool) -> Result<()> {
     Ok(())
 }
 
-/// Move bytes to the process at the other end, and add up both sides' counters.
+/// Move bytes to the process at the other end, and add up both sides' counters: the bytes that this
+/// side has moved by RDMA.
 pub(crate) fn serve(
     provider: &Arc<Provider>,
     listener: usize,
     bytes: &[u8],
     reads: bool,
-) -> Result<()> {
+) -> Result<usize> {
     let socket = accept(provider, listener)?;
     let mut session = Session::start(provider, socket, reads)?;
     session.send_all(bytes)?;
@@ -362,7 +368,7 @@ pub(crate) fn serve(
         return Err(Error::WSAECONNABORTED);
     }
     println!("digest {:016x} verified by the receiving process", digest(bytes));
-    session.close()
+    session.close().map(|()| written)
 }
 
 fn main() -> ExitCode {

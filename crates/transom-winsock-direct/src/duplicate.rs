@@ -243,6 +243,50 @@ impl Socket {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::abi::mem;
+    use crate::memory::Key;
+    use crate::provider::open;
+    use crate::region::Region;
+    use transom_memory::{Purpose, Rights};
+
+    /// WSD W22, D-8: a taker that has the record and dies before it has the connection ends that of the
+    /// giver, so that the peer learns of it. A taker that has it does not.
+    #[test]
+    #[allow(unsafe_code)]
+    fn w22_a_taker_that_dies_half_way_ends_the_connection() {
+        let adapter = open([127, 0, 0, 1].into()).unwrap();
+        let page = Box::new([0u8; 64]);
+        let address = page.as_ptr().expose_provenance() as u64;
+        let key = Key { address, length: 64, flags: mem::READ };
+        for takes in [false, true] {
+            let connected = Connection::lone(&adapter).unwrap();
+            // SAFETY: the page outlives the adapter, and no reference to it exists.
+            let region =
+                unsafe { Region::of_connection(&connected, Rights::LOCAL_READ, address, key) };
+            let region = region.unwrap();
+            let is_up = || region.permits(&connected, Purpose::LocalSource, address, 64).is_ok();
+            let at = "127.0.0.1:1".parse().unwrap();
+            let record = Record::Connection { local: at, peer: at, secret: [1; 16] };
+            let weak = Arc::downgrade(&connected);
+            let (token, handover) =
+                Handover::begin(std::process::id(), record, Some(Arc::clone(&connected))).unwrap();
+            let taker = Stream::to(token, PATIENCE).unwrap();
+            let mut text = String::new();
+            BufReader::new(&taker).take(LONGEST).read_line(&mut text).unwrap();
+            assert_eq!(Record::read(&text), Some(record));
+            assert!(Stream::to(token, PATIENCE).is_err(), "a token is good once");
+            if takes {
+                taker.say(&TAKEN);
+            }
+            drop(taker);
+            // The thread that gives has ended when it holds the connection no more.
+            while weak.strong_count() > 1 {
+                std::thread::yield_now();
+            }
+            assert_eq!(is_up(), takes);
+            assert!(handover.close());
+        }
+    }
 
     #[test]
     fn w21_a_record_in_words_and_back() {

@@ -79,3 +79,49 @@ pub(crate) fn deregistered(result: raw::Result<()>) -> Result<()> {
         other => Ok(other?),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// WSD W13, C-5: three errors keep the switch from trying TCP, so each needs its guarantee.
+    #[test]
+    fn w13_a_definitive_error_has_its_guarantee() {
+        let definitive = [Error::WSAECONNRESET, Error::WSAECONNREFUSED, Error::WSAEHOSTUNREACH];
+        let judged = |status, answered| {
+            let error = connect_error(status, answered);
+            definitive.contains(&error).then_some(error)
+        };
+        for (status, unanswered, answered) in [
+            (Status::ConnectionRefused, None, Some(Error::WSAECONNREFUSED)),
+            (Status::HostUnreachable, Some(Error::WSAEHOSTUNREACH), Some(Error::WSAEHOSTUNREACH)),
+            (
+                Status::NetworkUnreachable,
+                Some(Error::WSAEHOSTUNREACH),
+                Some(Error::WSAEHOSTUNREACH),
+            ),
+            (Status::ConnectionAborted, None, None),
+            (Status::ConnectionInvalid, None, None),
+            (Status::IoTimeout, None, None),
+            (Status::InvalidAddress, None, None),
+            (Status::SharingViolation, None, None),
+            (Status::InsufficientResources, None, None),
+            (Status::DeviceRemoved, None, None),
+            (Status::Canceled, None, None),
+        ] {
+            assert_eq!((judged(status, false), judged(status, true)), (unanswered, answered));
+        }
+    }
+
+    /// WSD W17: a registration that finds no place is a lack of resources, and no bad address.
+    #[test]
+    fn w17_a_registration_without_a_place_is_a_lack_of_resources() {
+        let error = |status| {
+            let (blame, detail) = (transom_wire::Blame::System, "".into());
+            register_error(raw::Error { status, blame, detail })
+        };
+        assert_eq!(error(Status::InsufficientResources), Error::WSAENOBUFS);
+        assert_eq!(error(Status::InvalidParameter(1)), Error::WSAEFAULT);
+        assert_eq!(error(Status::InvalidParameter(2)), Error::WSAEINVAL);
+    }
+}

@@ -307,6 +307,7 @@ fn remote_matrix(flags: u32, direction: Direction) -> bool {
     moved
 }
 
+/// Whether it can be sent, received into, the source of a write, the target of a read.
 fn local_matrix(flags: u32) -> [bool; 4] {
     let two = Two::new();
     let own = Pages::of(1);
@@ -335,8 +336,7 @@ fn a12_read_only_memory_is_not_written() {
     assert!(!remote_matrix(mem::READ, WRITE));
     assert!(remote_matrix(mem::WRITE, WRITE));
     assert!(remote_matrix(mem::READWRITE, WRITE));
-    let [_, receive, _, read_target] = local_matrix(mem::READ);
-    assert!(!receive && !read_target);
+    assert_eq!(local_matrix(mem::READ), [true, false, true, false]);
     assert_eq!(local_matrix(mem::READWRITE), [true; 4]);
 }
 
@@ -345,8 +345,7 @@ fn a13_write_only_memory_is_not_read() {
     assert!(!remote_matrix(mem::WRITE, READ));
     assert!(remote_matrix(mem::READ, READ));
     assert!(remote_matrix(mem::READWRITE, READ));
-    let [send, _, write_source, _] = local_matrix(mem::WRITE);
-    assert!(!send && !write_source);
+    assert_eq!(local_matrix(mem::WRITE), [false, true, false, true]);
 }
 
 #[test]
@@ -526,11 +525,14 @@ fn a23_memory_is_released_before_the_abort_is_signalled() {
     two.end();
 }
 
-/// Register a range for both uses: both succeed, or both fail alike.
+/// Register a range for both uses: both succeed, or both fail alike and leave nothing.
 fn both(two: &Two, range: Range, flags: u32) -> Option<Error> {
+    let (locals, remotes) = two.b.provider.registered(two.t).unwrap();
     let local = two.b.try_register_range(two.t, range, flags);
     let remote = two.b.try_expose_range(two.t, range, flags);
     assert_eq!(local.err(), remote.err());
+    let more = usize::from(local.is_ok());
+    assert_eq!(two.b.provider.registered(two.t), Ok((locals + more, remotes + more)));
     local.err()
 }
 
@@ -679,6 +681,34 @@ fn a28_an_operation_whose_own_memory_vanished_fails() {
     let later = two.a.send(two.s, pages.range()).err();
     assert_eq!(later, Some(Error::WSAECONNABORTED), "and the connection with it");
     two.end();
+}
+
+/// WSD W23, 9.3: memory that was registered with more rights before is registered with those that are
+/// asked for, and with no others.
+#[test]
+fn w23_rights_are_narrowed_when_memory_is_registered_again() {
+    for direction in [READ, WRITE] {
+        let two = Two::new();
+        let (own, handle) = scratch(&two.a, two.s, 1);
+        let pages = Pages::of(5);
+        let local = two.b.register(two.t, &pages, mem::READWRITE);
+        let target = two.b.expose(two.t, &pages, mem::READWRITE);
+        two.b.provider.deregister_memory(two.t, local).unwrap();
+        two.b.provider.deregister_rdma_memory(two.t, &target).unwrap();
+        let flags = if direction == READ { mem::WRITE } else { mem::READ };
+        two.b.register(two.t, &pages, flags);
+        let target = two.b.expose(two.t, &pages, flags);
+        let part = pages.range(0, 8);
+        let refused = match direction {
+            READ => two.b.send(two.t, part),
+            WRITE => two.b.receive(two.t, part),
+        };
+        assert_eq!(refused.err(), Some(Error::WSAEFAULT));
+        let (error, _) = two.rdma(two.s, direction, (own.range(0, 8), handle), (&target, 0));
+        assert_eq!(error, Some(Error::WSAECONNABORTED));
+        assert!(own.is_all(1) && pages.is_all(5));
+        two.end();
+    }
 }
 
 /// WSD W23, 2.4: a provider that does not offer the callback does not have it.

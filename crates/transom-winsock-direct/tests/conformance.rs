@@ -13,8 +13,38 @@ use transom_winsock_direct::{Direction, Error, Operation, Options, Provider};
 
 transom_rules::over_both_paths!(path_holds());
 
+/// The seven identifiers as their references print them.
+const PRINTED: [&str; 7] = [
+    "C0B422F5-F58C-11D1-AD6C-00C04FA34A2D",
+    "C0B422F6-F58C-11D1-AD6C-00C04FA34A2D",
+    "C0B422F7-F58C-11D1-AD6C-00C04FA34A2D",
+    "C0B422F8-F58C-11D1-AD6C-00C04FA34A2D",
+    "C0B422F9-F58C-11D1-AD6C-00C04FA34A2D",
+    "C0B422FA-F58C-11D1-AD6C-00C04FA34A2D",
+    "E5DA4AF8-D824-48CD-A799-6337A98ED2AF",
+];
+
+fn printed(guid: &Guid) -> String {
+    let tail: String = guid.data4.iter().map(|byte| format!("{byte:02X}")).collect();
+    let (middle, end) = tail.split_at(4);
+    format!("{:08X}-{:04X}-{:04X}-{middle}-{end}", guid.data1, guid.data2, guid.data3)
+}
+
+/// WSD W1: each identifier names its function; the two optional functions may be absent.
 #[test]
 fn w01_extensions_by_guid() {
+    use Extension::*;
+    let functions = [
+        RegisterMemory,
+        DeregisterMemory,
+        RegisterRdmaMemory,
+        DeregisterRdmaMemory,
+        RdmaWrite,
+        RdmaRead,
+        MemoryRegistrationCacheCallback,
+    ];
+    let known = EXTENSIONS.map(|(guid, extension)| (printed(&guid), extension));
+    assert_eq!(known, std::array::from_fn(|i| (PRINTED[i].to_owned(), functions[i])));
     for (guid, extension) in EXTENSIONS {
         assert_eq!(find(&guid, Offers::default()), Ok(extension));
         let optional =
@@ -26,7 +56,25 @@ fn w01_extensions_by_guid() {
     assert_eq!(find(&unknown, Offers::default()), Err(Error::WSAEINVAL));
 }
 
-/// WSD W15 to W17: a file by read rendezvous and by write rendezvous; at least 90 % of its bytes by
+/// WSD W15: what exceeds the threshold goes by RDMA; what equals it goes in a message.
+#[test]
+fn w15_the_threshold_is_the_last_size_of_a_message() {
+    for reads in [true, false] {
+        for (beyond, by_rdma) in [(0, false), (1, true)] {
+            let file = vec![7; transom_winsock_direct::RDMA_THRESHOLD as usize + beyond];
+            let moved = session(reads, &file, |receiver, session| {
+                let bytes = session.receive_all(reads).unwrap();
+                assert!(bytes == file);
+                session.report(&bytes).unwrap();
+                receiver.moved(session.socket).unwrap().1
+            });
+            let (fetched, written) = moved;
+            assert_eq!([fetched > 0, written > 0], [by_rdma && reads, by_rdma && !reads]);
+        }
+    }
+}
+
+/// WSD W16, W17: a file by read rendezvous and by write rendezvous; at least 90 % of its bytes by
 /// RDMA (asserted in `serve`).
 #[test]
 fn w17_files_move_by_read_and_by_write() {
@@ -44,21 +92,27 @@ fn w17_files_move_by_read_and_by_write() {
     }
 }
 
-/// The example's small switch: `act` receives what another thread serves.
-fn session(reads: bool, file: &[u8], act: impl FnOnce(&Provider, &mut move_file::Session)) {
+/// The example's small switch: `act` receives what another thread serves. The result of `act`, and the
+/// bytes that the serving side moved by RDMA.
+fn session<T>(
+    reads: bool,
+    file: &[u8],
+    act: impl FnOnce(&Provider, &mut move_file::Session) -> T,
+) -> (T, usize) {
     let (sender, receiver) =
         (move_file::provider(reads).unwrap(), move_file::provider(reads).unwrap());
     let (listener, at) = move_file::listen(&sender).unwrap();
-    std::thread::scope(|scope| {
+    let moved = std::thread::scope(|scope| {
         let serving = scope.spawn(|| move_file::serve(&sender, listener, file, reads).unwrap());
         let socket = receiver.open_socket((2, 1, 6), 0, 1).unwrap();
         receiver.connect(socket, at).unwrap();
         let mut session = move_file::Session::start(&receiver, socket, reads).unwrap();
-        act(&receiver, &mut session);
-        serving.join().unwrap();
+        let result = act(&receiver, &mut session);
+        (result, serving.join().unwrap())
     });
     sender.cleanup();
     receiver.cleanup();
+    moved
 }
 
 /// WSD A-24: two regions per socket, and for small messages nothing else: no RDMA registration.

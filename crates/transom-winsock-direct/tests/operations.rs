@@ -19,9 +19,14 @@ fn w07_a_buffer_lies_in_one_registration() {
     };
     half(0).unwrap();
     half(4096).unwrap();
-    assert!(two.a.send(two.s, pages.range(100, 50)).is_ok());
-    assert!(two.a.send(two.s, pages.range(4096, 50)).is_ok());
-    assert_eq!(two.a.send(two.s, pages.range(4090, 12)).err(), Some(Error::WSAEFAULT));
+    for (at, length, right) in
+        [(100, 50, true), (4090, 6, true), (4096, 50, true), (4090, 12, false), (4095, 2, false)]
+    {
+        let part = pages.range(at, length);
+        let expected = (!right).then_some(Error::WSAEFAULT);
+        assert_eq!(two.a.send(two.s, part).err(), expected, "{at} {length}");
+        assert_eq!(two.a.receive(two.s, part).err(), expected, "{at} {length}");
+    }
     two.end();
 }
 
@@ -113,28 +118,46 @@ fn w11_early_messages_wait_for_their_receives() {
     }
 }
 
-/// WSD M-5: messages have a limit (WSD W16: the switch splits what is longer).
+/// WSD M-5, W16: messages and RDMA transfers have a limit; the switch splits what is longer.
 #[test]
 fn m5_a_message_over_the_limit_is_refused() {
     let two = Two::new();
-    let pages = Pages::new(1024);
-    two.a.register(two.s, &pages, mem::READ);
     let limit = two.a.provider.option(two.s, SOL_SOCKET, SO_MAX_MSG_SIZE).unwrap();
     assert_eq!(two.a.provider.option(two.s, SOL_SOCKET, SO_MAX_RDMA_SIZE), Ok(limit));
-    let whole = Pages::new(limit as usize / PAGE);
-    let handle = two.a.register(two.s, &whole, mem::READ);
-    let over = [whole.range(0, limit), pages.range(0, 1)];
+    // The limit is reached by naming one part of it as often as an operation has buffers.
+    let part = limit / 8;
+    let pages = Pages::new(part as usize / PAGE + 1);
+    let handle = two.a.register(two.s, &pages, mem::READ);
+    let buffers = |more: u32| {
+        let mut buffers = [pages.range(0, part); 8];
+        buffers[7].length += more;
+        buffers
+    };
     let mut begun = None;
-    let send = Op::begin(true, |op| {
-        begun = Some(op);
-        two.a.provider.send(two.s, &over, 0, op)
-    });
-    assert_eq!(send.err(), Some(Error::WSAEMSGSIZE));
+    let mut send = |more| {
+        let start = |op| {
+            begun = Some(op);
+            two.a.provider.send(two.s, &buffers(more), 0, op)
+        };
+        Op::begin(true, start).err()
+    };
+    assert_eq!(send(1), Some(Error::WSAEMSGSIZE));
     // WSD O-8: what never began is not under way, and holds no registration.
     let outcome = two.a.provider.overlapped_result(two.s, begun.unwrap(), false).unwrap();
     assert_eq!((outcome.error, outcome.bytes), (None, 0));
+    let target = two.b.expose(two.t, &Pages::of(0), mem::WRITE);
+    let write = |handle, more| {
+        let parts = buffers(more).map(|buffer| (buffer, handle));
+        let (direction, target) = (Direction::Write, (&target[..], 0));
+        let start = |op| two.a.provider.rdma(two.s, direction, &parts, target, 0, op);
+        Op::begin(true, start).err()
+    };
+    assert_eq!(write(handle, 1), Some(Error::WSAEMSGSIZE));
     assert_eq!(two.a.provider.deregister_memory(two.s, handle), Ok(()));
-    assert!(two.a.send(two.s, pages.range(0, 1 << 20)).is_ok());
+    // What is as long as the limit begins; with no receive posted at the peer, no byte of it moves.
+    let handle = two.a.register(two.s, &pages, mem::READ);
+    let send = |more| Op::begin(true, |op| two.a.provider.send(two.s, &buffers(more), 0, op)).err();
+    assert_eq!((send(0), write(handle, 0)), (None, None));
     two.end();
 }
 

@@ -3,7 +3,8 @@
 #![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
 
 mod common;
-use std::net::SocketAddr;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::channel;
 
 use common::*;
@@ -65,6 +66,9 @@ fn l05_silent_peers_hold_up_no_accept() {
     let at = b.provider.local_address(listener).unwrap();
     let silent: Vec<Silent> = (0..8).map(|_| ask(at, &hello())).collect();
     let accepted: Vec<usize> = silent.iter().map(|_| accept(&b, listener)).collect();
+    // And peers that connect and do not even ask.
+    let there = find(&silent[0]._adapter, at);
+    let mute: Vec<TcpStream> = (0..8).map(|_| TcpStream::connect(there).unwrap()).collect();
     for peer in &silent {
         assert_eq!(peer.answer.recv().unwrap(), Status::Success, "it was answered, and is silent");
     }
@@ -74,6 +78,11 @@ fn l05_silent_peers_hold_up_no_accept() {
         a.provider.connect(s, at).unwrap();
         accepting.join().unwrap()
     });
+    // The honest one was served before any of them was given up.
+    for peer in &mute {
+        peer.set_nonblocking(true).unwrap();
+        assert_eq!(peer.peek(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    }
     let (own, _) = scratch(&a, s, 3);
     let (theirs, _) = scratch(&b, t, 0);
     let received = b.receive(t, theirs.range(0, 8)).unwrap();

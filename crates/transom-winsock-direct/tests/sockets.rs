@@ -30,17 +30,25 @@ fn w12_the_condition_is_asked_inside_accept() {
     b.await_request(listener);
     assert_eq!(b.provider.network_events(listener, 0).unwrap().0, FD_ACCEPT);
     // The backlog is full now: refused at once, without an event.
+    let sets = |p: &Process| p.switch.record.lock().unwrap().set.get(&listener).copied();
+    assert_eq!(sets(&b), Some(1));
     assert_eq!(outcome(start()), (CONNECT, Some(Error::WSAECONNREFUSED)));
+    assert_eq!(sets(&b), Some(1), "L-2");
+    assert_eq!(b.provider.network_events(listener, 0).unwrap().0, 0, "L-2");
     let this = std::thread::current().id();
-    let asked = std::cell::Cell::new(0);
+    let asked = &std::cell::Cell::new(0);
+    let connecting = &a;
     let answer = |with| {
         move |thread| {
             assert_eq!(thread, this);
+            asked.set(asked.get() + 1);
+            let answer = connecting.provider.network_events(first, 0);
+            assert_eq!(answer, Ok((0, None)), "L-4: no answer yet");
             with
         }
     };
     assert_eq!(b.accept_if(listener, answer(CF_DEFER)), Err(Error::WSATRY_AGAIN));
-    asked.set(asked.get() + 1);
+    assert_eq!(asked.get(), 1);
     let accepted = b.provider.accept(listener, |_| CF_REJECT).map(|(socket, _)| socket);
     assert_eq!(accepted, Err(Error::WSAECONNREFUSED));
     assert_eq!(outcome(first), (CONNECT, Some(Error::WSAECONNREFUSED)));
@@ -225,6 +233,45 @@ fn w18_close_ends_everything_on_both_sides() {
 }
 
 const PEER: &str = "TRANSOM_W19_PEER";
+
+/// WSD W18: the same with operations of every kind under way. No side has posted a receive, so the
+/// message waits, and the RDMA behind it.
+#[test]
+fn w18_close_ends_operations_of_every_kind() {
+    let two = Two::new();
+    let begin = |process: &Process, socket, peer: &Process, other| {
+        let (pages, handle) = scratch(process, socket, 1);
+        let target = peer.expose(other, &Pages::of(2), mem::READWRITE);
+        let part = (pages.range(0, 8), handle);
+        let ops = [
+            process.send(socket, part.0).unwrap(),
+            process.rdma(socket, Direction::Read, part, (&target, 0)).unwrap(),
+            process.rdma(socket, Direction::Write, part, (&target, 0)).unwrap(),
+            process.send(socket, part.0).unwrap(),
+        ];
+        (ops, pages)
+    };
+    let (ours, pages) = begin(&two.a, two.s, &two.b, two.t);
+    let (peers, theirs) = begin(&two.b, two.t, &two.a, two.s);
+    two.a.close(two.s);
+    for op in &ours {
+        assert_eq!(two.a.ended(op), (Some(Error::WSA_OPERATION_ABORTED), 0), "X-3");
+    }
+    for op in &peers {
+        assert_eq!(two.b.ended(op), (Some(Error::WSAECONNRESET), 0), "X-2");
+    }
+    two.b.close(two.t);
+    for (process, pages) in [(&two.a, &pages), (&two.b, &theirs)] {
+        let gone = process.provider.memory_goes_away(pages.address(), 4096);
+        assert_eq!(gone, Err(Error::WSAEINVAL), "A-22: released");
+        process.provider.cleanup();
+        let record = process.switch.record.lock().unwrap();
+        let closes = record.log.iter().filter(|line| line.starts_with("close")).count();
+        let each: std::collections::HashSet<_> = record.closed.iter().collect();
+        assert_eq!((each.len(), closes), (closes, record.closed.len()), "X-4: once");
+        assert!(record.completed.values().all(|(times, ..)| *times == 1), "O-4");
+    }
+}
 
 /// WSD W19: the peer's process is killed. The peer's half is `w19_the_peer`, in a process of its
 /// own.

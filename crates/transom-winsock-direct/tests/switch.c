@@ -40,8 +40,10 @@ static int find(GUID which, void *function) {
 }
 
 static int offer(DWORD bits) {
-    DWORD got;
-    return ask(INVALID_SOCKET, SIO_TRANSOM_OFFER, &bits, sizeof bits, NULL, 0, &got);
+    DWORD got = 9;
+    int error = ask(INVALID_SOCKET, SIO_TRANSOM_OFFER, &bits, sizeof bits, NULL, 0, &got);
+    CHECK(error != 0 || got == 0);
+    return error;
 }
 
 static int name(SOCKET s, const TRANSOM_NAME *what, DWORD size) {

@@ -143,7 +143,7 @@ fn w05_w25_the_functions_from_c() {
     let mut memory = vec![0_u8; 4096].into_boxed_slice();
     let at = memory.as_mut_ptr().cast();
     let out = descriptor.as_mut_ptr().cast();
-    for (room, right) in [(15, false), (64, true)] {
+    for (room, right) in [(15, false), (16, true), (64, true)] {
         length = room;
         let made =
             unsafe { expose(accepted, at, 4096, MEM_READWRITE, out, &mut length, &mut errno) };
