@@ -132,7 +132,8 @@ fn fetch(from: SocketAddr) -> Outcome<Vec<u8>> {
     let info = owner.info();
     println!("{}: {} bytes are on offer, path {}", info.local, grant.len(), info.path);
 
-    // No other program can touch the sink: it has no window.
+    // No other program can touch the sink: it has no window. A shared region (`Adapter::shared`) would
+    // save a copy, but its peer could still change the bytes behind the digest that vouches for them.
     let mut room = Vec::new();
     let len = usize::try_from(grant.len())?;
     room.try_reserve_exact(len).map_err(|_| format!("no memory for the {len} bytes on offer"))?;
