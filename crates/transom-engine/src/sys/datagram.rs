@@ -121,7 +121,8 @@ impl Datagrams {
         Ok(())
     }
 
-    /// A message of the peer's; of one that is longer than the room, its beginning, with its length.
+    /// A message of the peer's; of one that is longer than the room, its beginning, with a length that is
+    /// longer, too.
     pub fn receive(&self, into: &mut [u8]) -> Result<usize> {
         perturb();
         Ok(net::recv(&self.0, into, RecvFlags::DONTWAIT | RecvFlags::TRUNC)?.1)
@@ -349,56 +350,8 @@ fn last_error() -> IoError {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::datagram::wait;
     use super::*;
-
-    fn wait(socket: &Datagrams) {
-        let fd = rustix::event::PollFd::new(socket.fd(), rustix::event::PollFlags::IN);
-        rustix::event::poll(&mut [fd], None).unwrap();
-    }
-
-    #[test]
-    fn an_answer_comes_from_the_address_that_was_asked() {
-        let server = Datagrams::bind("0.0.0.0:0".parse().unwrap()).unwrap();
-        let port = server.address().unwrap().port();
-        for host in ["127.0.0.1", "127.0.0.2"] {
-            // A connected socket takes nothing from another address.
-            let client =
-                Datagrams::connect((host.parse::<std::net::IpAddr>().unwrap(), port).into());
-            let client = client.unwrap();
-            client.send(b"question").unwrap();
-            wait(&server);
-            server.serve(&mut [0; 16], |bytes| (bytes == b"question").then_some(*b"yes")).unwrap();
-            wait(&client);
-            let mut room = [0; 8];
-            assert_eq!(client.receive(&mut room), Ok(3));
-            assert_eq!(&room[..3], b"yes");
-        }
-    }
-
-    #[test]
-    fn a_socket_for_both_families_names_each_message_by_its_own() {
-        let Ok(both) = Datagrams::bind("[::]:0".parse().unwrap()) else { return };
-        let port = both.address().unwrap().port();
-        for host in ["127.0.0.1", "127.0.0.3", "::1"] {
-            let host: IpAddr = host.parse().unwrap();
-            let other = Datagrams::bind(SocketAddr::new(host, 0)).unwrap();
-            let its = other.address().unwrap();
-            let fields = IpFields { traffic_class: 0xb8, hop_limit: 7 };
-            other.send_from(host, SocketAddr::new(host, port), fields, b"there").unwrap();
-            wait(&both);
-            let mut room = [0; 5];
-            let message = both.take(&mut room).unwrap().unwrap();
-            assert_eq!(message, Message { length: 5, from: its, to: host, fields });
-            both.send_from(host, its, IpFields { traffic_class: 4, hop_limit: 0 }, b"back")
-                .unwrap();
-            wait(&other);
-            let message = other.take(&mut room).unwrap().unwrap();
-            let (from, fields) = (SocketAddr::new(host, port), message.fields);
-            assert_eq!(message, Message { length: 4, from, to: host, fields });
-            assert_eq!(fields.traffic_class, 4);
-            assert_ne!(fields.hop_limit, 0, "the system's own");
-        }
-    }
 
     #[test]
     fn each_member_of_a_group_takes_what_is_sent_there() {
@@ -432,35 +385,5 @@ mod tests {
         assert!(Datagrams::join(group, &[1 << 30]).is_err());
         let unicast = SocketAddr::new("127.0.0.1".parse().unwrap(), 0);
         assert!(Datagrams::join(unicast, &[]).is_err());
-    }
-
-    #[test]
-    fn a_message_that_is_too_long_is_dropped() {
-        let server = Datagrams::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let client = Datagrams::connect(server.address().unwrap()).unwrap();
-        client.send(&[0; 17]).unwrap();
-        client.send(&[0; 16]).unwrap();
-        let mut seen = Vec::new();
-        for _ in 0..2 {
-            wait(&server);
-            server
-                .serve(&mut [0; 16], |bytes| {
-                    seen.push(bytes.len());
-                    None::<[u8; 1]>
-                })
-                .unwrap();
-        }
-        assert_eq!(seen, [16]);
-        assert_eq!(server.serve(&mut [0; 16], |_| None::<[u8; 1]>), Err(IoError::NotNow));
-    }
-
-    #[test]
-    fn a_port_that_no_socket_has_is_known_at_once() {
-        let nobody = Datagrams::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let client = Datagrams::connect(nobody.address().unwrap()).unwrap();
-        drop(nobody);
-        client.send(b"question").unwrap();
-        wait(&client);
-        assert_eq!(client.receive(&mut [0; 8]), Err(IoError::Refused));
     }
 }

@@ -1,5 +1,7 @@
 //! Tests of the copy, the page check and the sockets, on the real system.
 
+pub(super) mod datagram;
+
 use super::vanishing::{PAGE, Pages, WAYS};
 use super::*;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -8,20 +8,19 @@ mod hostile;
 mod many_links;
 mod memory;
 mod namespace;
+mod port_map;
 mod short;
 mod traffic;
 mod verbs;
 mod waiters;
 
-// Forks, signals, shared memory, datagrams, network namespaces.
+// Forks, signals, shared memory, full buffers of other sockets, network namespaces.
 #[cfg(not(windows))]
 mod datagrams;
 #[cfg(not(windows))]
 mod forks;
 #[cfg(not(windows))]
 mod guesses;
-#[cfg(not(windows))]
-mod port_map;
 #[cfg(not(windows))]
 mod processes;
 #[cfg(not(windows))]

@@ -3,11 +3,23 @@
 use super::tests::{pair, put};
 use super::vanishing::{PAGE, Pages};
 use super::*;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// By the kernel's word about one socket, and by its table of all of them.
 pub(super) fn ways_to_know_a_peer() -> Vec<fn(SocketAddr, SocketAddr) -> bool> {
     vec![peer_is_same_user, super::identity::is_in_the_table]
+}
+
+/// Addresses of this machine at each of which a socket without an address answers as that address.
+pub(super) const ADDRESSES: [&str; 2] = ["127.0.0.1", "127.0.0.2"];
+
+/// Fields of a header that a sender chooses.
+pub(super) const FIELDS: [IpFields; 2] =
+    [IpFields { traffic_class: 0xb8, hop_limit: 7 }, IpFields { traffic_class: 4, hop_limit: 0 }];
+
+/// Whether the destination of a message to `address` is named as it should be.
+pub(super) fn is_named(destination: IpAddr, address: IpAddr) -> bool {
+    destination == address
 }
 
 #[test]

@@ -73,18 +73,18 @@ fn socket_for(address: &SocketAddr) -> Result<Socket> {
 }
 
 /// An address as its own family writes it: one of IPv4 at a socket of both families, too.
-fn plain(address: SocketAddr) -> SocketAddr {
+pub(super) fn plain(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),
         IpAddr::V6(_) => address,
     }
 }
 
-fn local_address(socket: &Socket) -> Result<SocketAddr> {
+pub(super) fn local_address(socket: &Socket) -> Result<SocketAddr> {
     socket.local_addr()?.as_socket().map(plain).ok_or(IoError::Other(0))
 }
 
-fn handle(socket: &Socket) -> SOCKET {
+pub(super) fn handle(socket: &Socket) -> SOCKET {
     socket.as_raw_socket() as SOCKET
 }
 
@@ -211,7 +211,7 @@ impl ReservedPort {
 }
 
 /// Give a socket `address`, where no other socket has it.
-fn bind(socket: &Socket, address: SocketAddr) -> Result<()> {
+pub(super) fn bind(socket: &Socket, address: SocketAddr) -> Result<()> {
     match socket.bind(&address.into()).map_err(IoError::from) {
         Err(IoError::InUse | IoError::Exhausted) if address.port() == 0 => Err(IoError::NoPort),
         // The port belongs to a socket that shares it with no other.
@@ -220,7 +220,7 @@ fn bind(socket: &Socket, address: SocketAddr) -> Result<()> {
     }
 }
 
-fn socket_of(fd: &Fd) -> Result<&Socket> {
+pub(super) fn socket_of(fd: &Fd) -> Result<&Socket> {
     match &fd.0 {
         Kind::Socket(socket) => Ok(socket),
         Kind::Set(_) | Kind::Alarm(_) => Err(IoError::Other(0)),

@@ -3,7 +3,7 @@
 use super::tests::put;
 use super::vanishing::{PAGE, Pages};
 use super::*;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// By the system's table of sockets with their processes. Wine 8 names no process whose
 /// socket has carried nothing.
@@ -13,6 +13,18 @@ pub(super) fn ways_to_know_a_peer() -> Vec<fn(SocketAddr, SocketAddr) -> bool> {
         return Vec::new();
     }
     vec![peer_is_same_user]
+}
+
+/// Addresses of this machine at each of which a socket without an address answers as that address. Wine 8
+/// sends from the address that Linux chooses, and Windows names no destination of messages of its own.
+pub(super) const ADDRESSES: [&str; 1] = ["127.0.0.1"];
+
+/// A sender chooses no fields of a header.
+pub(super) const FIELDS: [IpFields; 2] = [IpFields { traffic_class: 0, hop_limit: 0 }; 2];
+
+/// Whether the destination of a message to `address` is named as it should be: not at all is right.
+pub(super) fn is_named(destination: IpAddr, address: IpAddr) -> bool {
+    destination == address || destination.is_unspecified()
 }
 
 /// Whether this is Wine, whose own library has a function that no other has.
