@@ -311,6 +311,12 @@ impl CompletionQueue {
         self.added_solicited = behind.map_or(0, |behind| self.added - behind as u64);
     }
 
+    /// Whether there are unretrieved entries of a queue pair.
+    #[must_use]
+    pub fn holds(&self, queue_pair: QueuePairId) -> bool {
+        self.ring.iter().any(|entry| entry.queue_pair == queue_pair)
+    }
+
     /// Retrieve one entry.
     pub fn pop(&mut self) -> Option<Completion> {
         let entry = self.ring.pop_front();

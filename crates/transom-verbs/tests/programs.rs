@@ -119,9 +119,9 @@ fn peers_that_die_stop_leave_or_never_come() {
     run("peers");
 }
 
-/// Verbs V111, Verbs V123, Verbs V124.
+/// Verbs V111, Verbs V123, Verbs V124, Verbs V130.
 #[test]
-fn connects_that_are_refused() {
+fn connections_refused_and_ended() {
     if !Path::new("/usr/include/rdma/rdma_cma.h").exists() {
         return eprintln!("SKIPPED: <rdma/rdma_cma.h> is not installed");
     }

@@ -441,6 +441,13 @@ impl QueuePair {
         self.0.qp.reset().map_err(|status| Error::state(status, "reset a queue pair"))
     }
 
+    /// Whether its queues have completions of it that were not retrieved. Looks through both queues, under
+    /// their locks.
+    #[must_use]
+    pub fn has_unretrieved(&self) -> bool {
+        self.0.owner.here().is_ok() && self.0.qp.has_unretrieved()
+    }
+
     /// End its connection in order, as if the peer had left: requests and receives stay posted, and the
     /// next connection may take the queue pair when this returns. For dialects whose queue pairs
     /// outlive their connections ([`PeerGone::Await`]); without a connection nothing happens.

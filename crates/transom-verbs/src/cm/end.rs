@@ -1,7 +1,7 @@
 //! The end of a connection and of an id.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use transom_engine::raw;
 
@@ -11,6 +11,11 @@ use crate::errno::{Errno, Result};
 use crate::queue_pair::QueuePair;
 use crate::timers;
 
+/// DISCONNECTED waits until the program has retrieved what had completed before, at most for so long
+/// (Verbs V130).
+const RETRIEVAL: Duration = Duration::from_secs(1);
+/// How often it is looked whether that is so.
+const LOOK: Duration = Duration::from_millis(1);
 /// When TIMEWAIT_EXIT follows a disconnect (Verbs V130).
 const TIMEWAIT: Duration = Duration::from_secs(1);
 
@@ -21,12 +26,29 @@ impl Id {
         let later = Arc::downgrade(self);
         let sink = raw::Sink::call(move |_| {
             if let Some(id) = later.upgrade() {
-                id.over();
+                id.peer_left(Instant::now());
             }
         });
         if connector.notify_disconnect(sink).is_err() {
             self.over();
         }
+    }
+
+    /// The peer left at `since`. A program that polls its completion queue, finds it empty, and then
+    /// fetches DISCONNECTED may destroy the queue pair, and its last completions with it: libfabric
+    /// reports these requests as flushed. An adapter in hardware raises the event milliseconds later.
+    fn peer_left(self: &Arc<Id>, since: Instant) {
+        let queue_pair = self.lock().joined.upgrade();
+        let waits = queue_pair.is_some_and(|queue_pair| queue_pair.engine.has_unretrieved());
+        if !waits || since.elapsed() >= RETRIEVAL {
+            return self.over();
+        }
+        let later = Arc::downgrade(self);
+        timers::after(LOOK, move || {
+            if let Some(id) = later.upgrade() {
+                id.peer_left(since);
+            }
+        });
     }
 
     /// DISCONNECTED, once; TIMEWAIT_EXIT later.

@@ -1,4 +1,4 @@
-/* Connects that are refused: by the program at the other end, at once, and by nobody. */
+/* Connects that are refused: by the program at the other end, at once, and by nobody. The end of one. */
 #include "common.h"
 #include <rdma/rdma_cma.h>
 
@@ -99,6 +99,81 @@ static void port_is_held(int to) {
     SUCCEEDS(rdma_destroy_id(id));
     rdma_destroy_event_channel(channel);
 }
+/* A connection within the process: both ids, each with a channel of its own. */
+static void connected(struct rdma_cm_id *ids[2], struct rdma_event_channel *channels[2]) {
+    struct rdma_cm_id *listener;
+    struct rdma_cm_event *event;
+    struct sockaddr_in any = loopback(0);
+    struct ibv_qp_init_attr init = {.qp_type = IBV_QPT_RC, .cap = {4, 4, 1, 1, 0}}, same = init;
+    for (int i = 0; i < 2; i++)
+        channels[i] = MADE(rdma_create_event_channel());
+    SUCCEEDS(rdma_create_id(channels[1], &listener, NULL, RDMA_PS_TCP));
+    SUCCEEDS(rdma_bind_addr(listener, (void *)&any));
+    SUCCEEDS(rdma_listen(listener, 0));
+    struct sockaddr_in peer = loopback(ntohs(rdma_get_src_port(listener)));
+    SUCCEEDS(rdma_create_id(channels[0], &ids[0], NULL, RDMA_PS_TCP));
+    SUCCEEDS(rdma_resolve_addr(ids[0], NULL, (void *)&peer, 2000));
+    SUCCEEDS(rdma_get_cm_event(channels[0], &event));
+    SUCCEEDS(rdma_ack_cm_event(event));
+    SUCCEEDS(rdma_resolve_route(ids[0], 2000));
+    SUCCEEDS(rdma_get_cm_event(channels[0], &event));
+    SUCCEEDS(rdma_ack_cm_event(event));
+    SUCCEEDS(rdma_create_qp(ids[0], NULL, &init));
+    SUCCEEDS(rdma_connect(ids[0], NULL));
+    SUCCEEDS(rdma_get_cm_event(channels[1], &event));
+    ids[1] = event->id;
+    SUCCEEDS(rdma_ack_cm_event(event));
+    SUCCEEDS(rdma_create_qp(ids[1], NULL, &same));
+    SUCCEEDS(rdma_accept(ids[1], NULL));
+    for (int i = 0; i < 2; i++) {
+        SUCCEEDS(rdma_get_cm_event(channels[i], &event));
+        CHECK("V121", event->event == RDMA_CM_EVENT_ESTABLISHED, "event %s",
+              rdma_event_str(event->event));
+        SUCCEEDS(rdma_ack_cm_event(event));
+    }
+    SUCCEEDS(rdma_destroy_id(listener));
+}
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec + now.tv_nsec / 1e9;
+}
+/* DISCONNECTED does not overtake the completion of what was sent before: a program that destroys its
+ * queue pair when the peer leaves would lose it. It does come if nobody polls. */
+static void the_last_completion_comes_first(bool polls) {
+    struct rdma_event_channel *channels[2];
+    struct rdma_cm_id *ids[2];
+    struct rdma_cm_event *event;
+    struct ibv_wc wc;
+    connected(ids, channels);
+    struct ibv_recv_wr receive = {.wr_id = 1}, *bad_receive;
+    struct ibv_send_wr send = {.wr_id = 2, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED},
+                       *bad_send;
+    SUCCEEDS(ibv_post_recv(ids[1]->qp, &receive, &bad_receive));
+    SUCCEEDS(ibv_post_send(ids[0]->qp, &send, &bad_send));
+    while (ibv_poll_cq(ids[1]->recv_cq, 1, &wc) == 0)
+        ;
+    CHECK("V88", wc.status == IBV_WC_SUCCESS, "status %d", wc.status);
+    double left = seconds();
+    SUCCEEDS(rdma_disconnect(ids[1]));
+    if (polls) {
+        struct pollfd fd = {channels[0]->fd, POLLIN, 0};
+        bool early = poll(&fd, 1, 300) == 1 && seconds() - left < 0.9;
+        CHECK("V130", !early, "DISCONNECTED before the program has polled");
+        int found = ibv_poll_cq(ids[0]->send_cq, 1, &wc);
+        CHECK("V80", found == 1 && wc.wr_id == 2 && wc.status == IBV_WC_SUCCESS,
+              "%d completions, status %d", found, wc.status);
+    }
+    SUCCEEDS(rdma_get_cm_event(channels[0], &event));
+    CHECK("V130", event->event == RDMA_CM_EVENT_DISCONNECTED, "event %s",
+          rdma_event_str(event->event));
+    SUCCEEDS(rdma_ack_cm_event(event));
+    for (int i = 0; i < 2; i++) {
+        rdma_destroy_qp(ids[i]);
+        SUCCEEDS(rdma_destroy_id(ids[i]));
+        rdma_destroy_event_channel(channels[i]);
+    }
+}
 /* A thread that asks a channel which another one has destroyed does not end its process. */
 static void *asks_too_late(void *channel) {
     struct rdma_cm_event *event;
@@ -120,6 +195,8 @@ static void destroyed_channel(void) {
 }
 int main(void) {
     destroyed_channel();
+    the_last_completion_comes_first(true);
+    the_last_completion_comes_first(false);
     struct rdma_event_channel *channel = MADE(rdma_create_event_channel());
     struct rdma_cm_id *listener;
     SUCCEEDS(rdma_create_id(channel, &listener, NULL, RDMA_PS_TCP));

@@ -184,6 +184,11 @@ impl Cq {
         self.filled.store(!queue.is_empty(), Ordering::Release);
     }
 
+    /// Whether there are unretrieved entries of a queue pair.
+    pub(crate) fn holds(&self, queue_pair: QueuePairId) -> bool {
+        self.queue().holds(queue_pair)
+    }
+
     /// Retrieve entries that are there.
     pub(crate) fn take(&self, results: &mut [Completion]) -> usize {
         if self.is_empty() {

@@ -432,6 +432,11 @@ impl Qp {
         Ok(())
     }
 
+    /// Whether the program has yet to retrieve completions of its requests or receives.
+    pub(crate) fn has_unretrieved(&self) -> bool {
+        self.initiator.holds(self.number) || self.receive.holds(self.number)
+    }
+
     /// Complete what was posted behind the end, when there is no link to do it.
     fn complete_unlinked(&self, notifications: &mut Notifications) {
         let mut effects = Effects::default();
