@@ -246,6 +246,7 @@ impl Context {
         }
         self.ports.close();
         let _ = self.adapter.finish(exit::PATIENCE);
+        let _ = self.adapter.stop();
     }
 
     /// A number of `known` stands for nothing any more. A forked child leaves the list alone: its lock may

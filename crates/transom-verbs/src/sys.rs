@@ -1,20 +1,4 @@
-//! Calls that the standard library lacks: threads without signals, `errno`.
-
-/// A thread of ours. All signals are blocked on it: they belong to the program's threads.
-pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-    let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    let mut before = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: both sets are written before they are read: `all` by `sigfillset`, `before` by the first
-    // `pthread_sigmask`, which fails only for a first argument that is no constant of it.
-    unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
-    }
-    let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(work);
-    // SAFETY: as above.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
-    spawned.map(drop)
-}
+//! Calls that the standard library lacks: `errno`, the end of the process.
 
 /// Set this thread's `errno`.
 pub(crate) fn set_errno(number: i32) {

@@ -5,10 +5,9 @@ use std::collections::BinaryHeap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use transom_engine::{Limits, QueuePairKind};
+use transom_engine::{Limits, QueuePairKind, raw};
 
 use crate::abi::ibv_qp_attr;
-use crate::sys;
 
 /// Hundredths of a millisecond by `min_rnr_timer` (Verbs V94).
 const RECEIVER_NOT_READY: [u32; 32] = [
@@ -132,7 +131,7 @@ fn clock() -> Arc<Clock> {
                 changed: Condvar::new(),
             });
             let serve = started.clone();
-            if let Err(error) = sys::spawn("transom-verbs", move || serve.serve()) {
+            if let Err(error) = raw::spawn_quiet("transom-verbs", move || serve.serve()) {
                 eprintln!("transom: start a thread for timers: {error}");
             }
             clock.insert(started).clone()

@@ -236,6 +236,17 @@ impl Adapter {
         }
     }
 
+    /// Stop the adapter's thread, and wait for its end. Nothing progresses afterwards but what a program
+    /// polls. A thread that ends gives memory and its stack back: see [`spawn_quiet`](super::spawn_quiet).
+    /// The caller holds no lock that a callback takes.
+    ///
+    /// # Errors
+    /// `Forked`.
+    pub fn stop(&self) -> Result<()> {
+        self.0.here()?.join();
+        Ok(())
+    }
+
     // ---- records -----------------------------------------------------------------------------------
 
     /// The record of a refusal, by the id in a completion or an end; `None` if it made room.

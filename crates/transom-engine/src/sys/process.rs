@@ -76,12 +76,21 @@ pub fn fork_generation() -> u64 {
     FORKS.load(Ordering::Relaxed)
 }
 
+/// How long a thread that starts may take to say that it has.
+const STARTS_WITHIN: Duration = Duration::from_secs(1);
+
 /// Start a thread that takes no signal of the program's: all are blocked, except those that the
 /// kernel raises for the thread's own instructions (blocked, they would kill).
+///
+/// The thread has its own arena of `malloc` when this returns. An arena begins with `munmap`, and
+/// libfabric and UCX write over the first instructions of `munmap`, `madvise` and `brk` when they open a
+/// domain, right behind the device: a thread that was in there died of SIGSEGV. A constructor of a
+/// library may hold the loader's lock, which a new thread needs first, so the wait has an end.
 pub fn spawn_quiet<F: FnOnce() + Send + 'static>(
     name: &str,
     work: F,
 ) -> std::io::Result<std::thread::JoinHandle<()>> {
+    let (started, starts) = std::sync::mpsc::sync_channel(1);
     // SAFETY: plain signal-set calls on local sets; the caller's mask is put back below.
     let before = unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
@@ -93,9 +102,16 @@ pub fn spawn_quiet<F: FnOnce() + Send + 'static>(
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const set, &raw mut before);
         before
     };
-    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work);
+    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        std::hint::black_box(Box::new(0_u8));
+        let _ = started.send(());
+        work();
+    });
     // SAFETY: `before` was filled in above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
+    if thread.is_ok() {
+        let _ = starts.recv_timeout(STARTS_WITHIN);
+    }
     thread
 }
 

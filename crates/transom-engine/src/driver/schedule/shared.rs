@@ -4,6 +4,7 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use transom_memory::{Memory, QueuePairId};
@@ -104,6 +105,7 @@ pub(crate) struct Shared {
     queue_pairs: Mutex<HashMap<u32, Weak<dyn ReceiveWaiter>>>,
     next_key: AtomicU64,
     stopping: AtomicBool,
+    thread: Mutex<Option<JoinHandle<()>>>,
     pub(crate) removal: Removal,
     /// The adapter's address has gone.
     pub(crate) removed: AtomicBool,
@@ -160,6 +162,7 @@ impl Shared {
             queue_pairs: Mutex::default(),
             next_key: AtomicU64::new(FIRST),
             stopping: AtomicBool::new(false),
+            thread: Mutex::default(),
             removal: Removal::new(watch),
             removed: AtomicBool::new(false),
             generation: sys::fork_generation(),
@@ -173,8 +176,9 @@ impl Shared {
         }
         shared.epoll.add_always(shared.unaccepted.fd(), UNACCEPTED)?;
         let background = shared.clone();
-        sys::spawn_quiet("transom", move || background.run())
+        let thread = sys::spawn_quiet("transom", move || background.run())
             .map_err(|e| std::io::Error::new(e.kind(), format!("no thread could be had: {e}")))?;
+        *shared.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
         Ok(shared)
     }
 
@@ -296,6 +300,15 @@ impl Shared {
         self.stopping.store(true, Ordering::Release);
         self.bell.ring();
         self.dismiss_ready_set();
+    }
+
+    /// Stop, and wait until the background thread has ended, unless it is the one that calls.
+    pub(crate) fn join(&self) {
+        self.stop();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread.filter(|t| t.thread().id() != std::thread::current().id()) {
+            let _ = thread.join();
+        }
     }
 
     fn run(&self) {

@@ -69,6 +69,47 @@ fn foreign_faults_reach_the_previous_handler() {
     assert_eq!(SEEN.load(Ordering::Relaxed), 1, "our own fault was none of their business");
 }
 
+/// The arenas of `malloc` other than the first, which begin at multiples of 64 MiB.
+fn arenas() -> usize {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let begins = |line: &str| u64::from_str_radix(line.split('-').next().unwrap(), 16).unwrap();
+    maps.lines().filter(|line| begins(line) % (64 << 20) == 0).count()
+}
+
+/// A thread that is still making its arena is in `munmap`, which other libraries write over.
+#[test]
+fn a_thread_has_its_arena_when_its_start_returns() {
+    if let Some(status) = in_a_process("a_thread_has_its_arena_when_its_start_returns") {
+        assert!(status.success(), "{status}");
+        return;
+    }
+    // On one processor, a new thread begins when this one waits.
+    // SAFETY: plain calls on a local set.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        let size = size_of::<libc::cpu_set_t>();
+        libc::CPU_SET(usize::try_from(libc::sched_getcpu()).unwrap(), &mut set);
+        assert_eq!(libc::sched_setaffinity(0, size, &raw const set), 0);
+    }
+    let mut ends = Vec::new();
+    for _ in 0..8 {
+        let (say, said) = std::sync::mpsc::channel::<()>();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let thread = spawn_quiet("test", move || {
+            say.send(()).unwrap();
+            let _ = ended.recv();
+        });
+        let before = arenas();
+        said.recv().unwrap();
+        assert_eq!(arenas(), before);
+        ends.push((end, thread.unwrap()));
+    }
+    for (end, thread) in ends {
+        end.send(()).unwrap();
+        thread.join().unwrap();
+    }
+}
+
 /// A program that dereferences a wild pointer still dies of it.
 #[test]
 fn a_crash_of_the_program_is_still_a_crash() {
