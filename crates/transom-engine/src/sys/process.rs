@@ -86,6 +86,9 @@ const STARTS_WITHIN: Duration = Duration::from_secs(1);
 /// libfabric and UCX write over the first instructions of `munmap`, `madvise` and `brk` when they open a
 /// domain, right behind the device: a thread that was in there died of SIGSEGV. A constructor of a
 /// library may hold the loader's lock, which a new thread needs first, so the wait has an end.
+///
+/// # Errors
+/// The error of the system, which has no thread.
 pub fn spawn_quiet<F: FnOnce() + Send + 'static>(
     name: &str,
     work: F,

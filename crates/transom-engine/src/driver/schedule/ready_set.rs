@@ -3,7 +3,7 @@
 //! All links of an adapter lie in one epoll set. Normally the background thread waits on it. A
 //! thread that polls or waits for a completion queue which many links feed asks that set instead of
 //! the links one by one, so that idle links cost it nothing; meanwhile it holds a *lease* of the set
-//! (or counts as a waiter), and the background thread waits for the alarm and the doorbell alone.
+//! (or counts as a waiter), and the background thread waits for the alarm alone.
 //!
 //! A link that such a thread has served is not armed at once: the program may answer what came, and
 //! an acknowledgement would ride on the answer. Its next round, or the end of the lease, arms it.

@@ -21,12 +21,11 @@ use crate::driver::config::path::Places;
 use crate::driver::limits::admission::UnansweredConnects;
 use crate::driver::limits::guess_limiter::TokenGuessLimiter;
 use crate::driver::limits::query_budget::KernelQueryBudget;
-use crate::sys::{self, AddressWatch, Alarm, Doorbell, Epoll, Fd};
+use crate::sys::{self, AddressWatch, Alarm, Epoll, Fd};
 use crate::{DenialLog, DenialRecord, Denials, Status};
 
 /// Records of refusals that an adapter keeps.
 const DENIALS: usize = 1024;
-const BELL: u64 = 0;
 const ALARM: u64 = 1;
 pub(crate) const READY_SET: u64 = 2;
 pub(crate) const ADDRESS: u64 = 3;
@@ -98,7 +97,6 @@ pub(crate) struct Shared {
     quiet: Epoll,
     pub(crate) ready_set: ReadySet,
     denials: Mutex<DenialLog>,
-    bell: Doorbell,
     alarm: Alarm,
     timers: Mutex<Timers>,
     sources: RwLock<HashMap<u64, Arc<dyn Source>>>,
@@ -155,7 +153,6 @@ impl Shared {
             unanswered: UnansweredConnects::default(),
             sharing: Places::default(),
             regions: SharedRegions::default(),
-            bell: Doorbell::new()?,
             alarm: Alarm::new()?,
             timers: Mutex::default(),
             sources: RwLock::default(),
@@ -168,7 +165,6 @@ impl Shared {
             generation: sys::fork_generation(),
         });
         for set in [&shared.epoll, &shared.quiet] {
-            set.add_always(&shared.bell, BELL)?;
             set.add_always(&shared.alarm, ALARM)?;
             if let Some(watch) = shared.removal.watch() {
                 set.add_always(watch.fd(), ADDRESS)?;
@@ -289,26 +285,40 @@ impl Shared {
     /// Have the background thread look at `key` at `when`, if it does not do so earlier anyway.
     pub(crate) fn note(&self, key: u64, when: Time) {
         let mut timers = self.timers();
-        if timers.note(key, when) {
+        if timers.note(key, when) && !self.stopping.load(Ordering::Acquire) {
             self.alarm.set(when);
         }
     }
 
     // ---- the background thread --------------------------------------------------------------
 
+    /// Have the background thread end. The alarm wakes it: setting one fails on any other file,
+    /// which may have the number if the program has closed ours (Verbs V149).
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
-        self.bell.ring();
+        let timers = self.timers();
+        self.alarm.set(sys::now());
+        drop(timers);
         self.dismiss_ready_set();
     }
 
-    /// Stop, and wait until the background thread has ended, unless it is the one that calls.
+    /// Stop, and wait until the background thread has ended, unless it is the one that calls. A thread
+    /// whose descriptors the program has closed cannot be woken (Verbs V149), so the wait has an end.
     pub(crate) fn join(&self) {
+        const MOST: Duration = Duration::from_millis(500);
+        const PAUSE: Duration = Duration::from_micros(200);
         self.stop();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread.filter(|t| t.thread().id() != std::thread::current().id()) {
-            let _ = thread.join();
+        let own = std::thread::current().id();
+        let Some(thread) = thread.filter(|thread| thread.thread().id() != own) else { return };
+        let end = sys::now().after(MOST);
+        while !thread.is_finished() {
+            if sys::now() >= end {
+                return;
+            }
+            sys::pause(PAUSE);
         }
+        let _ = thread.join();
     }
 
     fn run(&self) {
@@ -319,9 +329,6 @@ impl Shared {
             let set = if self.ready_set_has_poller() { &self.quiet } else { &self.epoll };
             if set.wait(&mut ready, None).is_err() {
                 return; // other code has closed our descriptor: no link can be served
-            }
-            if ready.contains(&BELL) {
-                self.bell.silence();
             }
             if ready.contains(&ALARM) {
                 self.alarm.silence();

@@ -75,6 +75,9 @@ pub fn fork_generation() -> u64 {
 }
 
 /// Start a thread. This system interrupts no thread with signals.
+///
+/// # Errors
+/// The error of the system, which has no thread.
 pub fn spawn_quiet<F: FnOnce() + Send + 'static>(
     name: &str,
     work: F,
