@@ -45,8 +45,10 @@ pub(crate) fn start(plan: &Plan) -> Outcome<(Side, Peer)> {
     let probe = adapter.connect(to).wait()?;
     let refused = refusal::see(&adapter, &probe, &mut channel)?;
     let queue = adapter.connect(to).reads(16).wait()?;
-    if plan.path == Way::Process && queue.info().path != Way::Process.name() {
-        let why = "--path process: the two processes could not agree on it";
+    let info = queue.info();
+    if plan.path == Way::Process && info.path != Way::Process.name() {
+        let (path, reason) = (info.path, info.path_reason);
+        let why = format!("--path process: the two processes took {path}: {reason}");
         return Err(Failure::new(Exit::System, why).try_this("--path tcp"));
     }
     if probe.info().path != queue.info().path {

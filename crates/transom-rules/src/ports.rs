@@ -3,8 +3,7 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use rustix::fd::OwnedFd;
-use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket, sockopt};
+use socket2::{Domain, Socket, Type};
 
 /// A port of the loopback address that is bound and not listening: a connection to it is refused,
 /// and as long as this lives the system gives it to no socket that asks for any. (A port that was
@@ -13,7 +12,7 @@ use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket, sockopt}
 #[derive(Debug)]
 pub struct Held {
     at: SocketAddr,
-    _socket: OwnedFd,
+    _socket: Socket,
 }
 
 impl Held {
@@ -22,10 +21,11 @@ impl Held {
     /// # Errors
     /// The error of the system.
     pub fn new() -> io::Result<Held> {
-        let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
-        sockopt::set_socket_reuseaddr(&socket, true)?;
-        bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
-        Ok(Held { at: SocketAddr::try_from(getsockname(&socket)?)?, _socket: socket })
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        socket.set_reuse_address(true)?;
+        socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
+        let at = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(Held { at, _socket: socket })
     }
 
     /// An address without a listener.

@@ -4,12 +4,13 @@
 //!     cargo run --release -p transom-winsock-direct --example move_file -- FILE [--no-rdma-read]
 //!
 //! The receiver, a second process, fetches with WSPRdmaRead; with `--no-rdma-read` it offers its
-//! buffer instead and the sender fills it with WSPRdmaWrite.
+//! buffer instead and the sender fills it with WSPRdmaWrite. `move_file serve FILE` starts no second
+//! process and prints where it waits for one: `move_file receive ADDRESS:PORT`, on another system too.
 #![allow(unsafe_code, dead_code, clippy::expect_used)]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::net::SocketAddr;
-use std::process::{Command, ExitCode};
+use std::process::{Child, Command, ExitCode};
 use std::sync::Arc;
 
 use transom_winsock_direct::abi::{CF_ACCEPT, Overlapped, SO_RDMA_THRESHOLD_SIZE, SOL_SOCKET, mem};
@@ -379,7 +380,8 @@ fn main() -> ExitCode {
             Some(peer) => receive(peer, reads).map_err(|error| error.to_string()),
             None => Err("receive ADDRESS:PORT".to_owned()),
         },
-        file => send(file.filter(|file| !file.starts_with("--")), reads),
+        Some("serve") => send(args.get(1).map(String::as_str), reads, false),
+        file => send(file.filter(|file| !file.starts_with("--")), reads, true),
     };
     assert!(SIZE_LIMIT as usize >= MESSAGE);
     match result {
@@ -391,7 +393,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn send(file: Option<&str>, reads: bool) -> std::result::Result<(), String> {
+/// Send a file (none: this program) to a second process, which is started here or by the user.
+fn send(file: Option<&str>, reads: bool, start: bool) -> std::result::Result<(), String> {
     let own = std::env::current_exe().map_err(|e| e.to_string())?;
     let path = file.map_or_else(|| own.clone(), Into::into);
     let bytes = std::fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
@@ -402,10 +405,18 @@ fn send(file: Option<&str>, reads: bool) -> std::result::Result<(), String> {
     if !reads {
         command.arg("--no-rdma-read");
     }
-    let mut child = command.spawn().map_err(|e| e.to_string())?;
+    let mut child = if start {
+        Some(command.spawn().map_err(|e| e.to_string())?)
+    } else {
+        println!("waits for: move_file receive {at}");
+        None
+    };
     let served = serve(&provider, listener, &bytes, reads).map_err(|e| e.to_string());
-    let status = child.wait().map_err(|e| e.to_string())?;
+    let status = child.as_mut().map(Child::wait).transpose().map_err(|e| e.to_string())?;
     provider.cleanup();
     served?;
-    if status.success() { Ok(()) } else { Err(format!("the receiver: {status}")) }
+    match status {
+        Some(status) if !status.success() => Err(format!("the receiver: {status}")),
+        _ => Ok(()),
+    }
 }

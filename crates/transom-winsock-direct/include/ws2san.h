@@ -1,18 +1,25 @@
 /* The interface between a Windows Sockets switch and a SAN service provider, for C and C++ programs
- * that link libtransom_winsock_direct on a machine without Windows headers. Names, structures and
- * values are the documented ones; see README.md for what is offered.
+ * that link libtransom_winsock_direct. Names, structures and values are the documented ones; see
+ * README.md for what is offered.
  *
- * DWORD, u_long and WCHAR have 32, 32 and 16 bits here, as they have there. */
+ * On Windows the words of Winsock are the system's own. Elsewhere they stand here: DWORD, u_long and
+ * WCHAR have 32, 32 and 16 bits, as they have there. */
 #ifndef TRANSOM_WS2SAN_H
 #define TRANSOM_WS2SAN_H
 
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef _WIN32
+#include <winsock2.h>
+#include <ws2spi.h>
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+#ifndef _WIN32
 #define WSPAPI
 
 typedef uint32_t DWORD, *LPDWORD;
@@ -30,7 +37,6 @@ typedef struct { uint32_t Data1; uint16_t Data2, Data3; uint8_t Data4[8]; } GUID
 
 /* ---- structures ---- */
 typedef struct { uint32_t len; char *buf; } WSABUF, *LPWSABUF;
-typedef struct { uint32_t len; char *buf; HANDLE handle; } WSABUFEX, *LPWSABUFEX;
 
 typedef struct {
     ULONG_PTR Internal;     /* WSA_STATUS_PENDING while under way, then 0 */
@@ -39,7 +45,6 @@ typedef struct {
     DWORD OffsetHigh;       /* error */
     WSAEVENT hEvent;        /* low bit 1: the switch polls; 0: the provider makes an upcall */
 } WSAOVERLAPPED, *LPWSAOVERLAPPED;
-#define WSA_STATUS_PENDING 0x103
 
 typedef void *LPWSAOVERLAPPED_COMPLETION_ROUTINE; /* always NULL */
 typedef struct { HANDLE ThreadHandle; DWORD_PTR Reserved; } WSATHREADID, *LPWSATHREADID;
@@ -61,33 +66,11 @@ typedef struct { INT iAddressCount; SOCKET_ADDRESS Address[1]; } SOCKET_ADDRESS_
 typedef void QOS, *LPQOS;
 
 /* ---- values ---- */
-#define MEM_READ 1
-#define MEM_WRITE 2
-#define MEM_READWRITE 3
-
-#define WSD_SOL_SOCKET 0xFFFF /* SOL_SOCKET as the interface numbers it */
-#define SO_MAX_RDMA_SIZE 0x700D
-#define SO_RDMA_THRESHOLD_SIZE 0x700E
 #define SO_MAX_MSG_SIZE 0x2003
 #define SO_GROUP_ID 0x2001
 #define SO_GROUP_PRIORITY 0x2002
 #define SIO_GET_EXTENSION_FUNCTION_POINTER 0xC8000006u
 #define SIO_ADDRESS_LIST_QUERY 0x48000016u
-/* Transom's own. OFFER: 32 bits in, which optional functions are found from now on; without it, both.
- * EXPLAIN: the newest refusal on the socket, as text with its NUL; WSAEFAULT stores the room it needs,
- * and an empty text says that there was none. */
-#define SIO_TRANSOM_OFFER 0x98005401u
-#define TRANSOM_OFFER_RDMA_READ 1
-#define TRANSOM_OFFER_CACHE_CALLBACK 2
-#define SIO_TRANSOM_EXPLAIN 0x58005402u
-/* NAME: a TRANSOM_NAME in. Names a registration of the socket, for messages and for `transom show`;
- * WSAEINVAL if it has no such registration. */
-#define SIO_TRANSOM_NAME 0x98005403u
-typedef struct {
-    HANDLE hMemory;                   /* of WSPRegisterMemory; or NULL, and */
-    unsigned char RdmaDescriptor[16]; /* what WSPRegisterRdmaMemory returned */
-    char Name[32];                    /* UTF-8 with its NUL */
-} TRANSOM_NAME;
 #define WSA_FLAG_OVERLAPPED 1
 #define PFL_HIDDEN 4
 #define XP1_QOS_SUPPORTED 0x2000
@@ -128,26 +111,6 @@ typedef struct {
 #define WSAVERNOTSUPPORTED 10092
 #define WSATRY_AGAIN 11002
 
-/* ---- what the switch hands the provider: 16 entries ---- */
-typedef struct {
-    void *lpWPUCloseEvent;
-    int(WSPAPI *lpWPUCloseSocketHandle)(SOCKET s, LPINT lpErrno);
-    void *lpWPUCreateEvent;
-    SOCKET(WSPAPI *lpWPUCreateSocketHandle)(DWORD dwCatalogEntryId, DWORD_PTR dwContext, LPINT lpErrno);
-    void *lpWPUFDIsSet;
-    void *lpWPUGetProviderPath;
-    void *lpWPUModifyIFSHandle;
-    void *lpWPUPostMessage;
-    void *lpWPUQueryBlockingCallback;
-    void *lpWPUQuerySocketHandleContext;
-    void *lpWPUQueueApc;
-    BOOL(WSPAPI *lpWPUResetEvent)(WSAEVENT hEvent, LPINT lpErrno);
-    BOOL(WSPAPI *lpWPUSetEvent)(WSAEVENT hEvent, LPINT lpErrno);
-    void *lpWPUOpenCurrentThread;
-    void *lpWPUCloseThread;
-    int(WSPAPI *lpWPUCompleteOverlappedRequest)(SOCKET s, LPWSAOVERLAPPED lpOverlapped, DWORD dwError, DWORD cbTransferred, LPINT lpErrno);
-} WSPUPCALLTABLEEX, *LPWSPUPCALLTABLEEX;
-
 typedef int(WSPAPI *LPCONDITIONPROC)(LPWSABUF lpCallerId, LPWSABUF lpCallerData, LPQOS lpSQOS, LPQOS lpGQOS, LPWSABUF lpCalleeId, LPWSABUF lpCalleeData, GROUP *g, DWORD_PTR dwCallbackData);
 
 /* ---- what the provider hands the switch: 30 entries; those that a switch serves itself are NULL ---- */
@@ -183,6 +146,54 @@ typedef struct {
     SOCKET(WSPAPI *lpWSPSocket)(int af, int type, int protocol, const WSAPROTOCOL_INFOW *lpProtocolInfo, GROUP g, DWORD dwFlags, LPINT lpErrno);
     void *lpWSPStringToAddress;
 } WSPPROC_TABLE, *LPWSPPROC_TABLE;
+#endif /* not Windows */
+
+/* ---- beside Winsock's own ---- */
+typedef struct { uint32_t len; char *buf; HANDLE handle; } WSABUFEX, *LPWSABUFEX;
+#define WSA_STATUS_PENDING 0x103
+
+#define MEM_READ 1
+#define MEM_WRITE 2
+#define MEM_READWRITE 3
+
+#define WSD_SOL_SOCKET 0xFFFF /* SOL_SOCKET as the interface numbers it */
+#define SO_MAX_RDMA_SIZE 0x700D
+#define SO_RDMA_THRESHOLD_SIZE 0x700E
+/* Transom's own. OFFER: 32 bits in, which optional functions are found from now on; without it, both.
+ * EXPLAIN: the newest refusal on the socket, as text with its NUL; WSAEFAULT stores the room it needs,
+ * and an empty text says that there was none. */
+#define SIO_TRANSOM_OFFER 0x98005401u
+#define TRANSOM_OFFER_RDMA_READ 1
+#define TRANSOM_OFFER_CACHE_CALLBACK 2
+#define SIO_TRANSOM_EXPLAIN 0x58005402u
+/* NAME: a TRANSOM_NAME in. Names a registration of the socket, for messages and for `transom show`;
+ * WSAEINVAL if it has no such registration. */
+#define SIO_TRANSOM_NAME 0x98005403u
+typedef struct {
+    HANDLE hMemory;                   /* of WSPRegisterMemory; or NULL, and */
+    unsigned char RdmaDescriptor[16]; /* what WSPRegisterRdmaMemory returned */
+    char Name[32];                    /* UTF-8 with its NUL */
+} TRANSOM_NAME;
+
+/* ---- what the switch hands the provider: 16 entries ---- */
+typedef struct {
+    void *lpWPUCloseEvent;
+    int(WSPAPI *lpWPUCloseSocketHandle)(SOCKET s, LPINT lpErrno);
+    void *lpWPUCreateEvent;
+    SOCKET(WSPAPI *lpWPUCreateSocketHandle)(DWORD dwCatalogEntryId, DWORD_PTR dwContext, LPINT lpErrno);
+    void *lpWPUFDIsSet;
+    void *lpWPUGetProviderPath;
+    void *lpWPUModifyIFSHandle;
+    void *lpWPUPostMessage;
+    void *lpWPUQueryBlockingCallback;
+    void *lpWPUQuerySocketHandleContext;
+    void *lpWPUQueueApc;
+    BOOL(WSPAPI *lpWPUResetEvent)(WSAEVENT hEvent, LPINT lpErrno);
+    BOOL(WSPAPI *lpWPUSetEvent)(WSAEVENT hEvent, LPINT lpErrno);
+    void *lpWPUOpenCurrentThread;
+    void *lpWPUCloseThread;
+    int(WSPAPI *lpWPUCompleteOverlappedRequest)(SOCKET s, LPWSAOVERLAPPED lpOverlapped, DWORD dwError, DWORD cbTransferred, LPINT lpErrno);
+} WSPUPCALLTABLEEX, *LPWSPUPCALLTABLEEX;
 
 /* ---- extension functions: WSPIoctl(SIO_GET_EXTENSION_FUNCTION_POINTER) with these GUIDs ---- */
 #define WSAID_FAMILY(n) { n, 0xF58C, 0x11D1, { 0xAD, 0x6C, 0x00, 0xC0, 0x4F, 0xA3, 0x4A, 0x2D } }

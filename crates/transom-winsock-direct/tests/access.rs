@@ -3,6 +3,7 @@
 #![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
 
 mod common;
+use common::mapping::*;
 use common::*;
 use transom_winsock_direct::abi::mem;
 use transom_winsock_direct::descriptor::Descriptor;

@@ -4,6 +4,7 @@
 #![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
 
 mod common;
+use common::mapping::*;
 use common::*;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc::{Receiver, Sender, channel};

@@ -1,6 +1,8 @@
 /* A switch in C: what is offered is chosen, and a refusal is explained, by the two codes of Transom's
  * own. Both ends are in this process. */
+#ifndef _WIN32
 #include <netinet/in.h>
+#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +32,7 @@ static int complete(SOCKET s, LPWSAOVERLAPPED o, DWORD e, DWORD n, LPINT error) 
 
 static int ask(SOCKET s, DWORD code, const void *in, DWORD in_size, void *out, DWORD out_size, DWORD *got) {
     int error = 0;
-    int done = table.lpWSPIoctl(s, code, in, in_size, out, out_size, got, NULL, NULL, NULL, &error);
+    int done = table.lpWSPIoctl(s, code, (void *)in, in_size, out, out_size, got, NULL, NULL, NULL, &error);
     return done == 0 ? 0 : error;
 }
 
