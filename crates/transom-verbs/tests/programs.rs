@@ -128,6 +128,23 @@ fn connections_refused_and_ended() {
     run("connections");
 }
 
+/// Verbs V39, Verbs V114, Verbs V116, Verbs V119, Verbs V120, Verbs V121, Verbs V122, Verbs V126,
+/// Verbs V130, Verbs V131.
+#[test]
+fn ids_their_events_and_their_ends() {
+    if !Path::new("/usr/include/rdma/rdma_cma.h").exists() {
+        return eprintln!("SKIPPED: <rdma/rdma_cma.h> is not installed");
+    }
+    run("ids");
+}
+
+/// Verbs V5, Verbs V9, Verbs V19, Verbs V20, Verbs V21, Verbs V22, Verbs V23, Verbs V24, Verbs V27, Verbs V31,
+/// Verbs V39, Verbs V98, Verbs V109, Verbs V110, Verbs V147.
+#[test]
+fn what_a_program_finds_at_first() {
+    run("presence");
+}
+
 /// Verbs V137.
 #[test]
 fn sockets_of_rsocket() {

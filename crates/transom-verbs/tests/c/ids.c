@@ -1,0 +1,209 @@
+/* Ids of port space TCP: what they show, what their events carry, and how they end. */
+#include "common.h"
+#include <rdma/rdma_cma.h>
+
+static struct sockaddr_in loopback(int port) {
+    return (struct sockaddr_in){.sin_family = AF_INET,
+                                .sin_port = htons(port),
+                                .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+}
+static struct rdma_cm_event *next(struct rdma_event_channel *channel, int kind) {
+    struct pollfd fd = {channel->fd, POLLIN, 0};
+    CHECK("V120", poll(&fd, 1, 20000) == 1, "no event, wanted %s", rdma_event_str(kind));
+    struct rdma_cm_event *event;
+    SUCCEEDS(rdma_get_cm_event(channel, &event));
+    CHECK("V120", (int)event->event == kind, "%s, wanted %s", rdma_event_str(event->event),
+          rdma_event_str(kind));
+    return event;
+}
+static void comes(struct rdma_event_channel *channel, int kind) {
+    SUCCEEDS(rdma_ack_cm_event(next(channel, kind)));
+}
+static struct rdma_event_channel *ours, *theirs;
+static struct rdma_cm_id *listener;
+static int port;
+
+static struct rdma_cm_id *routed(void) {
+    struct rdma_cm_id *id;
+    struct sockaddr_in peer = loopback(port);
+    SUCCEEDS(rdma_create_id(ours, &id, &id, RDMA_PS_TCP));
+    SUCCEEDS(rdma_resolve_addr(id, NULL, (void *)&peer, 2000));
+    comes(ours, RDMA_CM_EVENT_ADDR_RESOLVED);
+    SUCCEEDS(rdma_resolve_route(id, 2000));
+    comes(ours, RDMA_CM_EVENT_ROUTE_RESOLVED);
+    return id;
+}
+static void give_queues(struct rdma_cm_id *id) {
+    struct ibv_qp_init_attr init = {.qp_type = IBV_QPT_RC, .cap = {4, 4, 1, 1, 0}};
+    SUCCEEDS(rdma_create_qp(id, NULL, &init));
+}
+/* V114: what an id shows once its address is resolved. */
+static void addresses(void) {
+    struct rdma_cm_id *id = routed();
+    unsigned char mapped[16] = {[10] = 255, [11] = 255, [12] = 127, [15] = 1};
+    CHECK("V114", id->verbs && id->pd && id->port_num == 1, "verbs %p pd %p port %d",
+          (void *)id->verbs, (void *)id->pd, id->port_num);
+    CHECK("V114", !memcmp(&id->route.addr.addr.ibaddr.dgid, mapped, 16), "dgid");
+    CHECK("V114", !memcmp(&id->route.addr.addr.ibaddr.sgid, mapped, 16), "sgid");
+    CHECK("V114", id->route.addr.addr.ibaddr.pkey == 0xffff, "pkey %x",
+          id->route.addr.addr.ibaddr.pkey);
+    CHECK("V114", rdma_get_src_port(id) != 0 && ntohs(rdma_get_dst_port(id)) == port, "ports %d %d",
+          ntohs(rdma_get_src_port(id)), ntohs(rdma_get_dst_port(id)));
+    /* One context for all, which is the one of the list. */
+    int count;
+    struct ibv_context **all = MADE(rdma_get_devices(&count));
+    CHECK("V39", count == 1 && all[0] == id->verbs, "%d, another context", count);
+    rdma_free_devices(all);
+    SUCCEEDS(rdma_destroy_id(id));
+}
+/* V116: options that mean something to a socket, and those that there are not. */
+static void options(void) {
+    struct rdma_cm_id *id;
+    SUCCEEDS(rdma_create_id(ours, &id, NULL, RDMA_PS_TCP));
+    uint8_t tos = 8, timeout = 14;
+    int on = 1;
+    SUCCEEDS(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof tos));
+    SUCCEEDS(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &on, sizeof on));
+    SUCCEEDS(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on, sizeof on));
+    SUCCEEDS(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout,
+                             sizeof timeout));
+    FAILS("V116", rdma_set_option(id, RDMA_OPTION_ID, 99, &on, sizeof on) == -1 ? errno : 0, ENOSYS);
+    FAILS("V116", rdma_set_option(id, 99, 0, &on, sizeof on) == -1 ? errno : 0, ENOSYS);
+    SUCCEEDS(rdma_destroy_id(id));
+}
+/* V131: a backlog of 0, no bind, both families. */
+static bool reaches(int domain, int to) {
+    struct sockaddr_in6 six = {.sin6_family = AF_INET6,
+                               .sin6_port = htons(to),
+                               .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    struct sockaddr_in four = loopback(to);
+    int fd = socket(domain, SOCK_STREAM, 0);
+    int done = domain == AF_INET ? connect(fd, (void *)&four, sizeof four)
+                                 : connect(fd, (void *)&six, sizeof six);
+    close(fd);
+    return done == 0;
+}
+static void listeners(void) {
+    for (int only = 0; only < 2; only++) {
+        struct rdma_cm_id *id;
+        struct sockaddr_in6 any = {.sin6_family = AF_INET6};
+        SUCCEEDS(rdma_create_id(ours, &id, NULL, RDMA_PS_TCP));
+        if (only)
+            SUCCEEDS(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &only, sizeof only));
+        SUCCEEDS(rdma_bind_addr(id, (void *)&any));
+        SUCCEEDS(rdma_listen(id, 0));
+        int at = ntohs(rdma_get_src_port(id));
+        CHECK("V131", reaches(AF_INET6, at), "port %d over IPv6", at);
+        CHECK("V131", reaches(AF_INET, at) == !only, "port %d over IPv4, only IPv6: %d", at, only);
+        SUCCEEDS(rdma_destroy_id(id));
+    }
+    struct rdma_cm_id *id;
+    SUCCEEDS(rdma_create_id(ours, &id, NULL, RDMA_PS_TCP));
+    SUCCEEDS(rdma_listen(id, -1));
+    CHECK("V131", rdma_get_src_port(id) != 0, "no port");
+    SUCCEEDS(rdma_destroy_id(id));
+}
+/* V121, V122, V126: a connection, with the order of its events, and a receive before one is fetched. */
+static void connects(void) {
+    struct rdma_cm_id *id = routed();
+    give_queues(id);
+    struct rdma_conn_param wanted = {.responder_resources = 3,
+                                     .initiator_depth = 5,
+                                     .retry_count = 15,
+                                     .rnr_retry_count = 15};
+    struct rdma_conn_param beyond = wanted;
+    beyond.initiator_depth = 17;
+    FAILS("V126", rdma_connect(id, &beyond) == -1 ? errno : 0, EINVAL);
+    SUCCEEDS(rdma_connect(id, &wanted));
+    struct rdma_cm_event *event = next(theirs, RDMA_CM_EVENT_CONNECT_REQUEST);
+    struct rdma_cm_id *peer = event->id;
+    CHECK("V121", event->listen_id == listener && peer != listener, "listener");
+    CHECK("V121", peer->context == listener->context && peer->channel == theirs, "context %p",
+          peer->context);
+    struct rdma_conn_param *seen = &event->param.conn;
+    CHECK("V126", seen->initiator_depth == 3 && seen->responder_resources == 5, "%d %d",
+          seen->initiator_depth, seen->responder_resources);
+    CHECK("V126", seen->retry_count == 7 && seen->rnr_retry_count == 7 && !seen->flow_control &&
+                      !seen->srq,
+          "%d %d %d %d", seen->retry_count, seen->rnr_retry_count, seen->flow_control, seen->srq);
+    SUCCEEDS(rdma_ack_cm_event(event));
+    give_queues(peer);
+    struct ibv_recv_wr receive = {.wr_id = 7}, *bad_receive;
+    struct ibv_send_wr send = {.wr_id = 8, .opcode = IBV_WR_SEND, .send_flags = SIG}, *bad_send;
+    SUCCEEDS(ibv_post_recv(peer->qp, &receive, &bad_receive));
+    SUCCEEDS(rdma_accept(peer, NULL));
+    comes(ours, RDMA_CM_EVENT_ESTABLISHED);
+    SUCCEEDS(ibv_post_send(id->qp, &send, &bad_send));
+    EXPECT_WC("V122", peer->recv_cq, 7, IBV_WC_SUCCESS);
+    EXPECT_WC("V122", id->send_cq, 8, IBV_WC_SUCCESS);
+    comes(theirs, RDMA_CM_EVENT_ESTABLISHED);
+    /* V119: what ends with an id is seen by the peer; the queue pair does not end with it. */
+    rdma_destroy_qp(peer);
+    SUCCEEDS(rdma_destroy_id(peer));
+    comes(ours, RDMA_CM_EVENT_DISCONNECTED);
+    CHECK("V130", state_of(id->qp) == IBV_QPS_RTS, "state %d", state_of(id->qp));
+    struct ibv_qp *kept = id->qp;
+    SUCCEEDS(rdma_disconnect(id));
+    CHECK("V130", state_of(kept) == IBV_QPS_ERR, "state %d", state_of(kept));
+    rdma_destroy_qp(id);
+    SUCCEEDS(rdma_destroy_id(id));
+}
+/* V119: destroying waits for events that were fetched, and drops the others. */
+static int destroyed;
+static void *destroys(void *id) {
+    SUCCEEDS(rdma_destroy_id(id));
+    __atomic_store_n(&destroyed, 1, __ATOMIC_RELEASE);
+    return NULL;
+}
+static void ends(void) {
+    struct rdma_cm_id *id = routed();
+    give_queues(id);
+    SUCCEEDS(rdma_connect(id, NULL));
+    struct rdma_cm_event *event = next(theirs, RDMA_CM_EVENT_CONNECT_REQUEST);
+    struct rdma_cm_id *peer = event->id;
+    SUCCEEDS(rdma_ack_cm_event(event));
+    /* An unanswered request whose id ends is rejected. */
+    SUCCEEDS(rdma_destroy_id(peer));
+    event = next(ours, RDMA_CM_EVENT_REJECTED);
+    CHECK("V119", event->id == id && event->status == 28, "status %d", event->status);
+    pthread_t thread;
+    rdma_destroy_qp(id);
+    pthread_create(&thread, NULL, destroys, id);
+    usleep(100000); /* time to fail in */
+    CHECK("V119", !__atomic_load_n(&destroyed, __ATOMIC_ACQUIRE), "an event was not acknowledged");
+    SUCCEEDS(rdma_ack_cm_event(event));
+    pthread_join(thread, NULL);
+    /* An event that nobody has fetched goes with its id. */
+    struct sockaddr_in address = loopback(port);
+    SUCCEEDS(rdma_create_id(ours, &id, NULL, RDMA_PS_TCP));
+    SUCCEEDS(rdma_resolve_addr(id, NULL, (void *)&address, 2000));
+    struct pollfd fd = {ours->fd, POLLIN, 0};
+    CHECK("V119", poll(&fd, 1, 20000) == 1, "no event");
+    SUCCEEDS(rdma_destroy_id(id));
+    CHECK("V119", poll(&fd, 1, 0) == 0, "an event of an id that there is not");
+}
+static void nulls(void) {
+    struct rdma_cm_event *event;
+    FAILS("V120", rdma_get_cm_event(ours, NULL) == -1 ? errno : 0, EINVAL);
+    FAILS("V120", rdma_get_cm_event(NULL, &event) == -1 ? errno : 0, EINVAL);
+    FAILS("V120", rdma_ack_cm_event(NULL) == -1 ? errno : 0, EINVAL);
+}
+int main(void) {
+    ours = MADE(rdma_create_event_channel());
+    theirs = MADE(rdma_create_event_channel());
+    SUCCEEDS(rdma_create_id(theirs, &listener, &port, RDMA_PS_TCP));
+    struct sockaddr_in any = loopback(0);
+    SUCCEEDS(rdma_bind_addr(listener, (void *)&any));
+    SUCCEEDS(rdma_listen(listener, 8));
+    port = ntohs(rdma_get_src_port(listener));
+    nulls();
+    addresses();
+    options();
+    listeners();
+    connects();
+    ends();
+    SUCCEEDS(rdma_destroy_id(listener));
+    rdma_destroy_event_channel(ours);
+    rdma_destroy_event_channel(theirs);
+    return finish();
+}
