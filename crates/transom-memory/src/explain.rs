@@ -145,6 +145,10 @@ fn wrong_actor(head: Head, facts: &Facts, access: &Access) -> Mistake {
     }
 }
 
+/// No system puts memory of programs into the first page, or below 64 KiB unless it is asked to.
+const FIRST_PAGE: u64 = 0x1000;
+const LOWEST: u64 = 0x1_0000;
+
 fn wrong_range(facts: &Facts, access: &Access) -> Mistake {
     let (base, size) = (facts.base, facts.length);
     let (address, length) = (access.address, access.length);
@@ -167,9 +171,14 @@ fn wrong_range(facts: &Facts, access: &Access) -> Mistake {
         // The range begins too early, and reaches into the memory.
         return Mistake::BeforeTheBeginning { bytes: before };
     }
-    // Far below, where an offset would be. Near below it may be either.
+    // Far below, where an offset would be. Near below it may be either, unless the base is an address of
+    // the system's: these begin at 64 KiB, and Windows gives lower ones than a large region is long.
     let offset = matches!(fit(0, size, address, length), Fit::Inside(_));
-    if offset && before > size { Mistake::OffsetInsteadOfAddress } else { Mistake::Unknown }
+    if offset && (before > size || base >= LOWEST && address < FIRST_PAGE) {
+        Mistake::OffsetInsteadOfAddress
+    } else {
+        Mistake::Unknown
+    }
 }
 
 #[cfg(test)]

@@ -188,6 +188,25 @@ fn mistake_8_offset_instead_of_address() {
     }
 }
 
+/// Memory that begins lower than it is long: what is below it may be an address or an offset, except
+/// where no address of a program is.
+#[test]
+fn mistake_8_offset_into_memory_that_lies_low() {
+    let memory = memory();
+    let (scope, base, length) = (Scope::QueuePair(DOMAIN, QP), 0x1aa_0000, 0x200_0000);
+    let segments = [Segment { host: 0x5000, length }];
+    let token = memory.register(&Registration { scope, rights: ALL, base, segments: &segments });
+    let token = token.unwrap();
+    for (address, likely) in [
+        (0, Mistake::OffsetInsteadOfAddress),
+        (0xfff, Mistake::OffsetInsteadOfAddress),
+        (0x1000, Mistake::Unknown),
+    ] {
+        let denial = denied(&memory, &access(Purpose::RemoteRead, token, address, 0x100));
+        assert_eq!((denial.rule, denial.likely), (Rule::Bounds, likely), "{address:#x}");
+    }
+}
+
 #[test]
 fn mistake_9_never_issued() {
     let denial = mistake(|ask| ask.token = Token(ask.token.0 ^ 0x5550_0000));
