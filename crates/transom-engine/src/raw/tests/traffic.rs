@@ -46,7 +46,6 @@ fn a_read_fetches_and_a_send_arrives_with_every_option() {
 
 /// ND2 4.5: the initiator's completion carries the target's verdict, and both sides end.
 #[test]
-#[cfg_attr(windows, ignore = "Wine takes too long to say which user the peer is")]
 fn a_refused_write_says_so_and_ends_both_sides() {
     let (active, passive) = pair();
     let (from, to) = (active.buffer(64), passive.buffer(64));

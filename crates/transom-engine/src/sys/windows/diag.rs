@@ -4,13 +4,14 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError, mpsc};
-use std::time::Duration;
+use std::sync::{Condvar, Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
 
 use windows_sys::Win32::Foundation::{CloseHandle, ERROR_INSUFFICIENT_BUFFER, HANDLE, NO_ERROR};
 use windows_sys::Win32::NetworkManagement::IpHelper::{
     GetExtendedTcpTable, MIB_TCP_STATE_ESTAB, MIB_TCP_STATE_LISTEN, MIB_TCP6ROW_OWNER_PID,
-    MIB_TCP6TABLE_OWNER_PID, MIB_TCPROW_OWNER_PID, MIB_TCPTABLE_OWNER_PID, TCP_TABLE_OWNER_PID_ALL,
+    MIB_TCP6TABLE_OWNER_PID, MIB_TCPROW_OWNER_PID, MIB_TCPTABLE_OWNER_PID,
+    TCP_TABLE_OWNER_PID_CONNECTIONS,
 };
 use windows_sys::Win32::Networking::WinSock::{AF_INET, AF_INET6};
 use windows_sys::Win32::Security::{
@@ -30,7 +31,7 @@ pub(crate) fn user_of_peer(local: SocketAddr, peer: SocketAddr) -> Option<u32> {
     if !(from.0.is_loopback() || from.0 == to.0) {
         return None;
     }
-    let process = in_time(move || holder(from, to))??;
+    let process = in_time(PATIENCE, move || holder(from, to))??;
     NAMES_PROCESSES.store(true, Ordering::Relaxed);
     if process == std::process::id() {
         own_user()
@@ -42,25 +43,48 @@ pub(crate) fn user_of_peer(local: SocketAddr, peer: SocketAddr) -> Option<u32> {
 /// The longest that a refusal waits for an answer of the system.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The answer to a question, if it comes in time. On a machine with many sockets the system takes long
-/// (Wine 8 takes seconds on any), and the caller holds the lock of a link: so another thread asks, and
-/// no further question is put while that one waits.
-fn in_time<T: Send + 'static>(question: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    static ASKING: AtomicBool = AtomicBool::new(false);
-    if ASKING.swap(true, Ordering::Acquire) {
+/// A question is under way.
+static ASKING: Mutex<bool> = Mutex::new(false);
+static ANSWERED: Condvar = Condvar::new();
+
+/// Ends a question when it is dropped, however the question has ended.
+struct Question;
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        *ASKING.lock().unwrap_or_else(PoisonError::into_inner) = false;
+        ANSWERED.notify_one();
+    }
+}
+
+/// The answer to a question, if it comes in time. On a machine with many sockets the system takes long,
+/// and the caller holds the lock of a link: so another thread asks. One question is under way at a time,
+/// and the next one waits for its end: links that refuse at the same moment all get their answers, and
+/// peers cannot cause more than one thread.
+fn in_time<T: Send + 'static>(
+    patience: Duration,
+    question: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let begun = Instant::now();
+    let asking = ASKING.lock().unwrap_or_else(PoisonError::into_inner);
+    let (mut asking, _) = ANSWERED
+        .wait_timeout_while(asking, patience, |asking| *asking)
+        .unwrap_or_else(PoisonError::into_inner);
+    if *asking {
         return None;
     }
+    *asking = true;
+    drop(asking);
+    let ended = Question;
     let (tell, told) = mpsc::channel();
-    let asking = spawn_quiet("transom-user", move || {
+    let asked = spawn_quiet("transom-user", move || {
         let answer = question();
-        ASKING.store(false, Ordering::Release);
+        drop(ended);
         // The other side may have given up.
         let _ = tell.send(answer);
     });
-    if asking.is_err() {
-        ASKING.store(false, Ordering::Release);
-    }
-    told.recv_timeout(PATIENCE).ok()
+    asked.ok()?;
+    told.recv_timeout(patience.saturating_sub(begun.elapsed())).ok()
 }
 
 /// The user of processes that this one may not ask: one of its own user would have answered.
@@ -135,7 +159,8 @@ fn port(word: u32) -> u16 {
     u16::from_be_bytes([word.to_le_bytes()[0], word.to_le_bytes()[1]])
 }
 
-/// The system's table of TCP sockets of a family, with their processes.
+/// The system's table of TCP connections of a family, with their processes. Listeners are left out: Wine
+/// searches the files of every process for each row, and most rows of a busy machine are no connections.
 fn table(family: u16) -> Option<Vec<u8>> {
     let mut size = 16 * 1024;
     // The table may grow between two calls.
@@ -148,7 +173,7 @@ fn table(family: u16) -> Option<Vec<u8>> {
                 &raw mut size,
                 0,
                 family.into(),
-                TCP_TABLE_OWNER_PID_ALL,
+                TCP_TABLE_OWNER_PID_CONNECTIONS,
                 0,
             )
         };
@@ -262,6 +287,27 @@ mod tests {
             assert_eq!(user_of_peer(at, ([192, 0, 2, 1], 7).into()), None);
             assert_eq!(user_of_peer(at, (at.ip(), 1).into()), None, "no such socket");
         }
+    }
+
+    #[test]
+    fn a_question_waits_for_the_one_before() {
+        let ages = Duration::from_secs(3600);
+        let (release, released) = mpsc::channel::<()>();
+        let slow = in_time(Duration::ZERO, move || released.recv());
+        assert_eq!(slow, None, "the answer has not come in time");
+        assert_eq!(in_time(Duration::ZERO, || 1), None, "another question is under way");
+        let begin = std::sync::Barrier::new(5);
+        std::thread::scope(|scope| {
+            for i in 0..4 {
+                let begin = &begin;
+                scope.spawn(move || {
+                    begin.wait();
+                    assert_eq!(in_time(ages, move || i), Some(i));
+                });
+            }
+            begin.wait();
+            drop(release);
+        });
     }
 
     #[test]
