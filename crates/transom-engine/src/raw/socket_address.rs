@@ -3,11 +3,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
+use crate::sys;
+
 const INET: u16 = 2;
 /// Linux's number, and Windows'. Both are understood everywhere.
 const INET6: [u16; 2] = [10, 23];
-/// The number of this system.
-const OUR_INET6: u16 = if cfg!(windows) { INET6[1] } else { INET6[0] };
 
 /// Bytes of a `sockaddr_in`.
 pub const V4_LENGTH: usize = 16;
@@ -53,7 +53,7 @@ pub fn encode(address: SocketAddr) -> Vec<u8> {
             bytes.extend([0; 8]);
         }
         SocketAddr::V6(v6) => {
-            bytes.extend(OUR_INET6.to_ne_bytes());
+            bytes.extend(sys::INET6.to_ne_bytes());
             bytes.extend(v6.port().to_be_bytes());
             bytes.extend(v6.flowinfo().to_ne_bytes());
             bytes.extend(v6.ip().octets());
@@ -79,7 +79,7 @@ mod tests {
         let rest = [&[0x12, 0x34][..], &flow, &ip.octets(), &scope].concat();
         let [linux, windows] =
             [10_u16, 23].map(|family| [&family.to_ne_bytes()[..], &rest].concat());
-        let ours = if cfg!(windows) { &windows } else { &linux };
+        let ours = if sys::INET6 == 23 { &windows } else { &linux };
         assert_eq!((&encode(v6), length(v6.ip())), (ours, ours.len()));
         assert_eq!([decode(&linux), decode(&windows)], [Some(v6); 2]);
     }

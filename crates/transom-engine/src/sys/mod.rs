@@ -116,4 +116,5 @@ pub use process::{
 pub(crate) use process::{host_name, is_trusted, program};
 pub use recently::recently;
 pub(crate) use region::{Region, try_to_share};
+pub(crate) use socket::INET6;
 pub use socket::{Bytes, Listener, ReservedPort, Stream, check_local, route_to};

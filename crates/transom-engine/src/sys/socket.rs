@@ -29,6 +29,9 @@ impl From<Errno> for IoError {
 
 type Result<T> = std::result::Result<T, IoError>;
 
+/// IPv6 among the families of addresses, as this system numbers them.
+pub(crate) const INET6: u16 = libc::AF_INET6 as u16;
+
 /// A run of bytes to send: host address and length. The layout is the kernel's `struct iovec`.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug)]
