@@ -8,7 +8,7 @@
 //! the program has put them there.
 
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use transom_switch::interest::{self, Interest};
 use transom_switch::session::{Road, Session};
@@ -35,6 +35,19 @@ const DOORBELLS: usize = 4;
 /// Threads of this process that sleep in a set.
 static ASLEEP: AtomicU32 = AtomicU32::new(0);
 static SETS: Mutex<Vec<&'static Set>> = Mutex::new(Vec::new());
+/// The number of the latest sleep of a set of this process; 0: none yet.
+static SLEEP: AtomicU64 = AtomicU64::new(0);
+
+/// The number of a sleep, which no other one of any process has.
+fn next_sleep() -> u64 {
+    if SLEEP.load(Ordering::Relaxed) == 0 {
+        // The lower part is counted up; the upper one is the process's, and never 0.
+        let first = sys::random() | 1 << 63;
+        let first = first & !u64::from(u32::MAX);
+        let _ = SLEEP.compare_exchange(0, first, Ordering::Relaxed, Ordering::Relaxed);
+    }
+    SLEEP.fetch_add(1, Ordering::Relaxed) + 1
+}
 
 /// Threads of this process that sleep in a set.
 pub(crate) fn asleep() -> u32 {
@@ -48,6 +61,11 @@ pub(crate) struct Set {
     descriptor: AtomicI32,
     descriptors: AtomicU32,
     sleepers: AtomicU32,
+    /// Threads in a call that waits for it.
+    inside: AtomicU32,
+    /// Several threads have waited for it at once, or it is in another set: each waiter may take a
+    /// doorbell that another one relies on, so each socket has its own.
+    shared: AtomicBool,
     used: AtomicU32,
     spin: Spin,
 }
@@ -71,7 +89,31 @@ struct Slot {
     kernel: Kernel,
     hot: bool,
     counted: bool,
+    /// The program has removed the entry, and the kernel's set has it still: programs that remove and add
+    /// an entry for each message make no system call. Its next doorbell removes it.
+    removed: bool,
+    /// The call that has reported it last ([`Inner::turn`]).
+    reported: u32,
     idle: u32,
+}
+
+/// A thread in a call that waits for a set.
+struct Inside<'a>(&'a Set);
+
+impl<'a> Inside<'a> {
+    fn new(set: &'a Set) -> Inside<'a> {
+        if set.inside.fetch_add(1, Ordering::SeqCst) > 0 {
+            set.rings_for_each();
+        }
+        Inside(set)
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        let less = |count: u32| Some(count.saturating_sub(1));
+        let _ = self.0.inside.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
+    }
 }
 
 /// How a slot is in the kernel's set.
@@ -105,6 +147,8 @@ fn set_of(fd: c_int) -> &'static Set {
             descriptor: AtomicI32::new(-1),
             descriptors: AtomicU32::new(0),
             sleepers: AtomicU32::new(0),
+            inside: AtomicU32::new(0),
+            shared: AtomicBool::new(false),
             used: AtomicU32::new(0),
             spin: Spin::default(),
         }));
@@ -115,8 +159,23 @@ fn set_of(fd: c_int) -> &'static Set {
     });
     set.descriptor.store(fd, Ordering::Release);
     set.descriptors.store(1, Ordering::Release);
+    set.shared.store(false, Ordering::Relaxed);
     table::set_epoll(fd, set);
     set
+}
+
+/// A descriptor is put into a set. If it is a set, too, a thread may sleep in the outer one, and be woken
+/// for the inner one by the doorbell of any socket: each has its own.
+fn nest(epoll: c_int, fd: c_int, known: Entry) {
+    let inner = match known {
+        Entry::Set(inner) => inner,
+        // Of what is no set, the kernel says so.
+        _ if sys::epoll_control(fd, libc::EPOLL_CTL_DEL, epoll, 0, 0) == Err(libc::ENOENT) => {
+            set_of(fd)
+        }
+        _ => return,
+    };
+    inner.rings_for_each();
 }
 
 /// `epoll_ctl`. `None`: the descriptor is not one of ours, and nothing was done.
@@ -132,7 +191,12 @@ pub(crate) fn control(
     let socket = match table::entry(fd) {
         Entry::Socket(socket) => socket,
         Entry::Fresh => table::socket_of(fd)?,
-        _ => return None,
+        known => {
+            if what == libc::EPOLL_CTL_ADD {
+                nest(epoll, fd, known);
+            }
+            return None;
+        }
     };
     let set = set_of(epoll);
     let mut inner = set.inner.lock()?;
@@ -143,6 +207,21 @@ pub(crate) fn control(
         (0..inner.slots.len()).find(|at| inner.is(*at as u32, socket, fd))
     };
     match (what, known, event) {
+        (libc::EPOLL_CTL_DEL | libc::EPOLL_CTL_MOD, Some(at), _) if inner.slots[at].removed => {
+            Some(Err(libc::ENOENT))
+        }
+        (libc::EPOLL_CTL_DEL, Some(at), _) if inner.slots[at].kernel == Kernel::Doorbells => {
+            let slot = &mut inner.slots[at];
+            (slot.removed, slot.interest) = (true, Interest::new(0));
+            Some(Ok(0))
+        }
+        (libc::EPOLL_CTL_ADD, Some(at), Some(event)) if inner.slots[at].removed => {
+            let slot = &mut inner.slots[at];
+            (slot.removed, slot.data) = (false, event.u64);
+            slot.interest = Interest::new(event.events);
+            inner.renewed(at as u32, set);
+            Some(Ok(0))
+        }
         (libc::EPOLL_CTL_DEL, Some(at), _) => {
             let done = sys::epoll_control(epoll, what, fd, 0, 0);
             inner.remove(at as u32);
@@ -203,6 +282,8 @@ pub(crate) fn forget(socket: &Socket, fd: c_int) {
                     let _ = sys::epoll_control(epoll, libc::EPOLL_CTL_DEL, fd, 0, 0);
                 }
                 inner.remove(at);
+                // A doorbell that a sleeper relies on may have gone with it.
+                inner.rouse(set);
             }
         }
     });
@@ -228,7 +309,13 @@ pub(crate) fn pause() -> impl Sized {
 /// In the child of a fork, no thread sleeps.
 pub(crate) fn after_fork() {
     ASLEEP.store(0, Ordering::SeqCst);
-    each_set(|set, _| set.sleepers.store(0, Ordering::SeqCst));
+    SLEEP.store(0, Ordering::SeqCst);
+    each_set(|set, _| {
+        set.sleepers.store(0, Ordering::SeqCst);
+        set.inside.store(0, Ordering::SeqCst);
+        // Two processes have it: either may take a doorbell.
+        set.shared.store(true, Ordering::SeqCst);
+    });
 }
 
 impl Inner {
@@ -248,6 +335,8 @@ impl Inner {
             kernel: Kernel::AsGiven,
             hot: false,
             counted: false,
+            removed: false,
+            reported: 0,
             idle: 0,
         };
         socket.sets.fetch_add(1, Ordering::SeqCst);
@@ -321,19 +410,21 @@ impl Inner {
     /// that sleeps in the set already.
     fn renewed(&mut self, at: u32, set: &'static Set) {
         self.heat(at);
-        if set.sleepers.load(Ordering::SeqCst) > 0 {
-            self.arm_hot();
-            if self.has_ready() {
-                // The sleeper cannot see the ring: have the kernel report the entry once.
-                if let (Some(epoll), Some(slot)) = (set.descriptor(), self.slots.get(at as usize))
-                    && slot.kernel != Kernel::AsGiven
-                {
-                    let events = interest::IN | interest::OUT | interest::RDHUP | interest::EDGE;
-                    let number = number(at, slot.generation);
-                    let _ = sys::epoll_control(epoll, libc::EPOLL_CTL_MOD, slot.fd, events, number);
-                }
-            }
+        self.rouse(set);
+    }
+
+    /// Threads that sleep in the set cannot see the rings: have the kernel report an entry that is ready.
+    fn rouse(&mut self, set: &'static Set) {
+        if set.sleepers.load(Ordering::SeqCst) == 0 {
+            return;
         }
+        self.arm_hot(set.sleep());
+        let ready = self.hot.iter().copied().find(|at| self.is_ready(*at));
+        let (Some(at), Some(epoll)) = (ready, set.descriptor()) else { return };
+        let slot = &self.slots[at as usize];
+        let events = interest::IN | interest::OUT | interest::RDHUP | interest::EDGE;
+        let number = number(at, slot.generation);
+        let _ = sys::epoll_control(epoll, libc::EPOLL_CTL_MOD, slot.fd, events, number);
     }
 
     fn heat(&mut self, at: u32) {
@@ -349,6 +440,9 @@ impl Inner {
     /// The events of a slot that its rings have.
     fn report(&mut self, at: u32, epoll: c_int) -> u32 {
         let slot = &mut self.slots[at as usize];
+        if slot.removed {
+            return 0;
+        }
         let Some(socket) = slot.socket else { return 0 };
         let Some(session) = socket.session() else { return 0 };
         match ready::known(socket, &session, slot.fd) {
@@ -372,6 +466,9 @@ impl Inner {
 
     fn is_ready(&self, at: u32) -> bool {
         let slot = &self.slots[at as usize];
+        if slot.removed {
+            return false;
+        }
         let Some(socket) = slot.socket else { return false };
         let Some(session) = socket.session() else { return false };
         match ready::known(socket, &session, slot.fd) {
@@ -389,16 +486,20 @@ impl Inner {
         self.hot.iter().any(|at| self.is_ready(*at))
     }
 
-    fn arm_hot(&self) {
+    fn arm_hot(&self, sleep: u64) {
         for at in &self.hot {
-            self.arm(*at);
+            self.arm(*at, sleep);
         }
     }
 
-    fn arm(&self, at: u32) {
+    fn arm(&self, at: u32, sleep: u64) {
         let slot = &self.slots[at as usize];
-        if let Some(session) = slot.socket.and_then(|socket| socket.session()) {
-            ready::arm(&session, slot.interest.wanted());
+        if let Some(session) = slot.socket.and_then(|socket| socket.session())
+            && !slot.removed
+        {
+            // Of others the kernel reports what comes over TCP.
+            let sleep = if slot.kernel == Kernel::Doorbells { sleep } else { 0 };
+            ready::arm(&session, slot.interest.wanted(), sleep);
         }
     }
 
@@ -416,13 +517,16 @@ impl Inner {
                 break;
             }
             let at = self.hot[(start + step) % length];
+            if self.slots[at as usize].reported == self.turn {
+                continue;
+            }
             let found = self.report(at, epoll);
             let slot = &mut self.slots[at as usize];
             if found == 0 {
                 slot.idle += 1;
                 continue;
             }
-            slot.idle = 0;
+            (slot.idle, slot.reported) = (0, self.turn);
             events[count] = libc::epoll_event { events: found, u64: slot.data };
             count += 1;
         }
@@ -438,7 +542,7 @@ impl Inner {
         for at in hot {
             let mut stays = self.slots[at as usize].idle < IDLE;
             if !stays {
-                self.arm(at);
+                self.arm(at, 0);
                 stays = self.is_ready(at);
             }
             self.slots[at as usize].hot = stays;
@@ -470,6 +574,11 @@ impl Inner {
         let Some(slot) = self.slots.get(at as usize) else { return (0, 0) };
         let current = number(at, slot.generation) == data;
         let (Some(socket), true) = (slot.socket, current) else { return (0, 0) };
+        if slot.removed {
+            let _ = sys::epoll_control(epoll, libc::EPOLL_CTL_DEL, slot.fd, 0, 0);
+            self.remove(at);
+            return (0, 0);
+        }
         let (fd, data) = (slot.fd, slot.data);
         let Some(session) = socket.session() else {
             self.slots[at as usize].interest.was_reported();
@@ -488,7 +597,11 @@ impl Inner {
                 stream::drain(&session, fd);
             }
             self.heat(at);
-            return (self.report(at, epoll), data);
+            let events = self.report(at, epoll);
+            if events != 0 {
+                self.slots[at as usize].reported = self.turn;
+            }
+            return (events, data);
         }
         // Bytes come over TCP: the kernel's answer is the program's.
         self.heat(at);
@@ -506,6 +619,9 @@ impl Inner {
             let all = interest::Ready { events, input: u64::MAX, output: u64::MAX };
             events = slot.interest.report(&all);
             let _ = self.register(at, epoll, libc::EPOLL_CTL_MOD);
+        }
+        if events != 0 {
+            self.slots[at as usize].reported = self.turn;
         }
         (events, data)
     }
@@ -552,8 +668,22 @@ impl Set {
     /// For a thread that waits for the set by other means: have doorbells sent.
     pub(crate) fn arm_all(&self) {
         if let Some(inner) = self.inner.lock() {
-            inner.arm_hot();
+            inner.arm_hot(0);
         }
+    }
+
+    /// From now on each socket has a doorbell of its own.
+    fn rings_for_each(&self) {
+        if !self.shared.swap(true, Ordering::SeqCst)
+            && let Some(inner) = self.inner.lock()
+        {
+            inner.arm_hot(0);
+        }
+    }
+
+    /// The number of a sleep that the doorbell of any hot socket ends.
+    fn sleep(&self) -> u64 {
+        if self.shared.load(Ordering::SeqCst) { 0 } else { next_sleep() }
     }
 
     /// Whether a call would report a switched socket.
@@ -583,6 +713,7 @@ impl Set {
             Some(limit) if limit > 0 => Some(sys::now().saturating_add(limit)),
             other => other,
         };
+        let _inside = Inside::new(self);
         loop {
             let Some(mut inner) = self.inner.lock() else { return ask(events, limit) };
             inner.turn = inner.turn.wrapping_add(1);
@@ -601,7 +732,7 @@ impl Set {
             }
             if count > 0 {
                 if self.sleepers.load(Ordering::SeqCst) > 0 {
-                    inner.arm_hot();
+                    inner.arm_hot(0);
                 }
                 return Ok(count);
             }
@@ -629,10 +760,12 @@ impl Set {
             let more = slept?;
             if more > 0 {
                 let Some(mut inner) = self.inner.lock() else { return Ok(more) };
-                let count = inner.merge(epoll, events, 0, more);
+                // One doorbell stands for every hot socket.
+                let mut count = inner.merge(epoll, events, 0, more);
+                count += inner.collect(epoll, &mut events[count..]);
                 if count > 0 {
                     if self.sleepers.load(Ordering::SeqCst) > 0 {
-                        inner.arm_hot();
+                        inner.arm_hot(0);
                     }
                     return Ok(count);
                 }
@@ -644,26 +777,35 @@ impl Set {
         self.inner.lock().is_some_and(|inner| !inner.hot.is_empty())
     }
 
-    /// Arm every hot socket and leave it to the kernel, for so many nanoseconds at most. `None`: one of them
-    /// is ready.
+    /// Arm every hot socket, and leave those to the kernel that have had nothing for some turns. The sleep
+    /// may last so many nanoseconds at most. `None`: one of them is ready.
     fn goes_cold(&self) -> Option<Option<u64>> {
         let Some(mut inner) = self.inner.lock() else { return Some(None) };
-        inner.arm_hot();
-        if inner.has_ready() {
+        let sleep = self.sleep();
+        let mut hot = std::mem::take(&mut inner.hot);
+        for at in &hot {
+            let busy = inner.slots[*at as usize].idle < IDLE;
+            inner.arm(*at, if busy { sleep } else { 0 });
+        }
+        if hot.iter().any(|at| inner.is_ready(*at)) {
+            inner.hot = hot;
             return None;
         }
-        let hot = std::mem::take(&mut inner.hot);
         let mut most = None;
-        for at in hot {
-            let slot = &mut inner.slots[at as usize];
+        hot.retain(|at| {
+            let slot = &mut inner.slots[*at as usize];
             let session = slot.socket.and_then(Socket::session);
             let wanted = slot.interest.wanted();
-            slot.hot = session.is_some_and(|one| ready::waits_without_doorbell(&one, wanted));
-            if slot.hot {
+            let without = session.is_some_and(|one| ready::waits_without_doorbell(&one, wanted));
+            if without {
                 most = Some(ready::SHORT);
-                inner.hot.push(at);
             }
-        }
+            // A doorbell of one of these stands for all of them.
+            let rung_for = sleep != 0 && slot.idle < IDLE && slot.kernel == Kernel::Doorbells;
+            slot.hot = !slot.removed && (without || rung_for);
+            slot.hot
+        });
+        inner.hot = hot;
         Some(most)
     }
 }

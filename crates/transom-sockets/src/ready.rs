@@ -64,8 +64,10 @@ pub(crate) fn known(socket: &Socket, session: &Session<'_>, fd: c_int) -> Option
     }
 }
 
-/// Have a doorbell sent when something changes that `events` ask for.
-pub(crate) fn arm(session: &Session<'_>, events: u32) {
+/// Have a doorbell sent when something changes that `events` ask for. `sleep`: that of a set which looks at
+/// this socket behind the doorbell of another one, or 0.
+pub(crate) fn arm(session: &Session<'_>, events: u32, sleep: u64) {
+    session.shares_sleep(sleep);
     session.for_bytes().arm();
     if events & (interest::OUT | interest::WRNORM) != 0 && !session.is_writable() {
         session.for_room().arm();
@@ -254,7 +256,7 @@ impl Poll<'_> {
                     }
                     Kind::Socket(held) => {
                         let Some(session) = held.session() else { continue };
-                        arm(&session, wanted);
+                        arm(&session, wanted, 0);
                         if waits_without_doorbell(&session, wanted) {
                             most = Some(SHORT);
                         }

@@ -1,11 +1,11 @@
 //! Receiving and sending on a connection that has a segment.
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use transom_switch::session::{Incoming, Road, Session, State, Stretches};
-use transom_switch::wait::{Wait, Wake};
+use transom_switch::wait::{Rung, Wait, Wake};
 
 use super::lock::Locked;
 use super::ready;
@@ -24,13 +24,33 @@ type Vector = libc::iovec;
 
 /// Send the peer one byte that its kernel can see. Before this direction has changed to the ring the byte
 /// would be one of the program's: a thread that waits for room then looks from time to time.
-fn doorbell(session: &Session<'_>, fd: c_int) {
+///
+/// Whether the kernel has taken it.
+fn doorbell(session: &Session<'_>, fd: c_int) -> bool {
     if !session.sends_by_ring() {
-        return;
+        return false;
     }
     session.end().rung.fetch_add(1, Ordering::Release);
     // Without room there are doorbells that were not taken, and the socket is readable.
-    let _ = sys::send(fd, &[0], libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
+    sys::send(fd, &[0], libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) == Ok(1)
+}
+
+/// The sleeps of other processes' epoll sets that this process has ended lately.
+static RUNG: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+
+/// Bytes, or their end, have been published: wake whom that has to wake. A set that sleeps with several
+/// sockets gets one doorbell for all of them.
+#[inline]
+fn wake_reader(session: &Session<'_>, fd: c_int, wake: Wake) {
+    if wake.sleepers {
+        sys::wake(session.for_peer_bytes().word(), i32::MAX);
+    }
+    if wake.doorbell {
+        let (rung, sleep) = (Rung(&RUNG), session.peer_sleep());
+        if !rung.has(sleep) && doorbell(session, fd) {
+            rung.note(sleep);
+        }
+    }
 }
 
 /// Wake whom a change has to wake.
@@ -499,7 +519,7 @@ fn push(
             session.mark_urgent(count);
         }
         done += count;
-        wake(session, fd, session.for_peer_bytes(), session.filled(count));
+        wake_reader(session, fd, session.filled(count));
     }
     Ok(done - before)
 }
@@ -657,7 +677,7 @@ pub(crate) fn shutdown(held: &Socket, fd: c_int, how: c_int) -> Result<(), Errno
             let Some(_lock) = Locked::take(session.send_lock()) else { return Err(libc::EAGAIN) };
             session.finish()
         };
-        wake(&session, fd, session.for_peer_bytes(), woken);
+        wake_reader(&session, fd, woken);
         wake_own(session.for_room());
     }
     if reads {

@@ -141,6 +141,15 @@ pub(crate) fn pid() -> u32 {
     unsafe { call!(libc::SYS_getpid) }.unwrap_or_default() as u32
 }
 
+/// A number that no other process has.
+pub(crate) fn random() -> u64 {
+    let mut bytes = [0_u8; 8];
+    // SAFETY: the array has as many bytes as it says.
+    let got = unsafe { call!(libc::SYS_getrandom, bytes.as_mut_ptr(), bytes.len(), 0) };
+    let otherwise = now() ^ u64::from(pid()) << 40;
+    if got == Ok(bytes.len()) { u64::from_ne_bytes(bytes) } else { otherwise }
+}
+
 pub(crate) fn tid() -> u32 {
     // SAFETY: no memory is touched.
     unsafe { call!(libc::SYS_gettid) }.unwrap_or_default() as u32

@@ -387,6 +387,42 @@ def epoll_nested():
     return out
 
 @scenario
+def epoll_sleeps_while_many_become_ready():
+    pairs = [pair() for _ in range(20)]; e = select.epoll(); by = {s.fileno(): s for _, s in pairs}; out = []
+    for fd in by: e.register(fd, select.EPOLLIN)
+    for turn in range(40):
+        def put():
+            time.sleep(0.002 * (turn % 3))
+            for c, _ in pairs: c.sendall(b"x")
+        t = threading.Thread(target=put); t.start(); n = 0
+        while n < 20 and (found := e.poll(5)):
+            for fd, _ in found:
+                n += len(by[fd].recv(1))
+                if turn % 2: e.unregister(fd); e.register(fd, select.EPOLLIN)
+        t.join(); out.append(n)
+    return out
+
+@scenario
+def epoll_forgets_what_is_removed():
+    c, s = pair(); e = select.epoll(); e.register(s, select.EPOLLIN); out = [len(e.poll(0))]
+    e.unregister(s); c.sendall(b"x"); out.append(len(e.poll(0.05)))
+    out += [attempt(e.unregister, s), attempt(e.modify, s, select.EPOLLIN)]
+    e.register(s, select.EPOLLIN); out += [len(e.poll(2)), attempt(e.register, s, select.EPOLLIN)]
+    e.unregister(s); d, r = pair(); d.sendall(b"y"); e.register(r, select.EPOLLIN)
+    return out + [[fd == r.fileno() for fd, _ in e.poll(2)]]
+
+@scenario
+def epoll_sleeps_and_another_thread_closes():
+    a, r = pair(); b, s = pair(); e = select.epoll(); out = []
+    for one in (r, s): e.register(one, select.EPOLLIN)
+    for _ in range(3):
+        for one in (a, b): one.sendall(b"x")
+        for fd, _ in e.poll(2): (r if fd == r.fileno() else s).recv(1)
+    t = threading.Thread(target=lambda: out.append([fd == s.fileno() for fd, _ in e.poll(5)])); t.start()
+    time.sleep(0.05); r.close(); b.sendall(b"x"); t.join(6)
+    return out
+
+@scenario
 def epoll_of_a_duplicate():
     c, s = pair(); d = s.dup(); e = select.epoll(); e.register(d, select.EPOLLIN)
     c.sendall(b"x"); out = [len(e.poll(2))]; s.recv(1); out.append(len(e.poll(0)))

@@ -130,6 +130,9 @@ pub struct End {
     pub rung: AtomicU64,
     /// Doorbells of the other end that were taken from the TCP stream.
     pub drained: AtomicU64,
+    /// The sleep of an epoll set that has armed this end together with others, any of whose doorbells
+    /// ends it; a number that no other sleep has. 0: each doorbell is sent.
+    pub sleep: AtomicU64,
 }
 
 /// The first part of a segment.

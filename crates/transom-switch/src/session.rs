@@ -154,6 +154,23 @@ impl<'a> Session<'a> {
         &self.incoming().for_room.0
     }
 
+    /// Before this end is armed: the sleep that any doorbell of several ends is going to end, or 0.
+    #[inline]
+    pub fn shares_sleep(&self, sleep: u64) {
+        self.end().sleep.store(sleep, Ordering::Relaxed);
+    }
+
+    /// Where a doorbell is due: the sleep that it ends, if it need not end anything else. 0: the
+    /// doorbell has to be sent.
+    #[must_use]
+    pub fn peer_sleep(&self) -> u64 {
+        let peer = self.peer();
+        // Each of them counts itself, then arms, then looks: one that is not seen here sees the change.
+        let others =
+            peer.waiting.load(Ordering::SeqCst) != 0 || peer.members.load(Ordering::SeqCst) > 1;
+        if others { 0 } else { peer.sleep.load(Ordering::SeqCst) }
+    }
+
     // --- agreement ---
 
     /// How far both have agreed. An unknown word is an agreement not to.

@@ -6,9 +6,14 @@
 //! sides makes sure that one of the two sees the other. Only the waking side takes back what waiters have
 //! said: a waiter that changed its mind could take back what another waiter of the same end relies on.
 //!
+//! A thread that sleeps in an epoll set is woken by the doorbell of one of its sockets, and then looks at
+//! all of them that it has armed. So these carry the number of the sleep ([`Rung`]): a side that has rung
+//! for a sleep already rings no second time, whichever socket of the set it has written to. Every sleep has
+//! a number of its own, and stores it in all its sockets before it arms and looks at them.
+//!
 //! `tests/loom.rs` runs every interleaving of this file.
 
-use super::sync::{AtomicU32, Ordering, fence};
+use super::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 const ARMED: u32 = 1;
 const SLEEPERS: u32 = 2;
@@ -91,5 +96,33 @@ impl Wait {
     #[must_use]
     pub fn word(&self) -> &AtomicU32 {
         &self.0
+    }
+}
+
+/// The sleeps that this process has ended by a doorbell, as far as it remembers. What it has forgotten
+/// costs a doorbell.
+#[derive(Debug)]
+pub struct Rung<'a>(pub &'a [AtomicU64]);
+
+impl Rung<'_> {
+    fn place(&self, sleep: u64) -> Option<&AtomicU64> {
+        // Numbers of one process differ in their lower part: its next sleep takes this one's place.
+        self.0.get((sleep >> 32) as usize % self.0.len().max(1))
+    }
+
+    /// Whether a doorbell was sent that ends this sleep. Asked behind the change, and behind
+    /// [`Wait::wake`], whose barrier it relies on.
+    #[must_use]
+    pub fn has(&self, sleep: u64) -> bool {
+        sleep != 0 && self.place(sleep).is_some_and(|place| place.load(Ordering::Acquire) == sleep)
+    }
+
+    /// A doorbell was sent, and the kernel has taken it.
+    pub fn note(&self, sleep: u64) {
+        if sleep != 0
+            && let Some(place) = self.place(sleep)
+        {
+            place.store(sleep, Ordering::Release);
+        }
     }
 }

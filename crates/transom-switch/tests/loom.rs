@@ -11,12 +11,12 @@
 mod wait;
 
 mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicU32, Ordering, fence};
+    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 }
 
 use loom::sync::{Arc, Condvar, Mutex};
-use sync::{AtomicU32, Ordering};
-use wait::Wait;
+use sync::{AtomicU32, AtomicU64, Ordering};
+use wait::{Rung, Wait};
 
 /// A change, the word beside it, and what wakes: a bell in the kernel, and a queue on the word.
 #[derive(Default)]
@@ -129,6 +129,62 @@ fn a_waiter_that_finds_the_change_does_not_take_the_doorbell_of_another() {
             }
         }
         looker.join().unwrap();
+        sender.join().unwrap();
+    });
+}
+
+/// Two sockets of a set that sleeps: what it has stored in them, and the set's own bell.
+#[derive(Default)]
+struct Set {
+    ways: [(Wait, AtomicU32, AtomicU64); 2],
+    bell: Mutex<u32>,
+    rung: Condvar,
+}
+
+/// A thread that sleeps in a set again and again is woken for each of two changes that one process makes,
+/// though one doorbell is enough for a sleep.
+#[test]
+fn a_set_that_sleeps_is_woken_for_each_of_its_sockets() {
+    // All interleavings are too many; a lost doorbell needs few changes of the thread.
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(|| {
+        let set = Arc::new(Set::default());
+        let other = set.clone();
+        let sender = loom::thread::spawn(move || {
+            let rung = [AtomicU64::new(0)];
+            let rung = Rung(&rung);
+            for (wait, change, sleep) in &other.ways {
+                change.store(1, Ordering::Release);
+                if wait.wake().doorbell {
+                    let sleep = sleep.load(Ordering::SeqCst);
+                    if !rung.has(sleep) {
+                        *other.bell.lock().unwrap() += 1;
+                        other.rung.notify_one();
+                        rung.note(sleep);
+                    }
+                }
+            }
+        });
+        let seen = || set.ways.each_ref().map(|way| way.1.load(Ordering::Acquire));
+        let (mut known, mut heard) = ([0, 0], 0);
+        for sleep in 1.. {
+            for (wait, _, token) in &set.ways {
+                token.store(sleep, Ordering::Relaxed);
+                wait.arm();
+            }
+            if seen() == known {
+                let mut bell = set.bell.lock().unwrap();
+                while *bell == heard {
+                    bell = set.rung.wait(bell).unwrap();
+                }
+                heard = *bell;
+            }
+            known = seen();
+            if known == [1, 1] {
+                break;
+            }
+        }
         sender.join().unwrap();
     });
 }
