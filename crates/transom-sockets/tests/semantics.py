@@ -423,6 +423,40 @@ def epoll_sleeps_and_another_thread_closes():
     return out
 
 @scenario
+def a_set_that_was_duplicated():
+    c, s = pair(); e = select.epoll(); e.register(s, select.EPOLLIN); d = select.epoll.fromfd(os.dup(e.fileno()))
+    c.sendall(b"x"); out = [len(e.poll(2))]; e.close(); out.append(len(d.poll(2)))
+    s.recv(1); out.append(len(d.poll(0))); c.sendall(b"y"); out.append(len(d.poll(2)))
+    return out
+
+@scenario
+def flags_that_block_again():
+    import fcntl
+    c, s = pair(); flags = fcntl.fcntl(s, fcntl.F_GETFL); out = []
+    fcntl.fcntl(s, fcntl.F_SETFL, flags | os.O_NONBLOCK)
+    try: os.read(s.fileno(), 1)
+    except OSError as e: out.append(err(e))
+    fcntl.fcntl(s, fcntl.F_SETFL, flags & ~os.O_NONBLOCK)
+    t = threading.Thread(target=lambda: (time.sleep(0.05), c.sendall(b"x"))); t.start()
+    out.append(os.read(s.fileno(), 1)); t.join()
+    return out
+
+@scenario
+def more_room_than_one_urgent_byte():
+    c, s = pair(); c.send(b"abc!", socket.MSG_OOB); until(lambda: "PRI" in polled(s))
+    return attempt(s.recv, 10, socket.MSG_OOB), attempt(s.recv, 10)
+
+@scenario
+def a_reset_by_linger_that_was_set_before():
+    l = listener(); c = socket.socket(); s = None
+    c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)); c.connect(l.getsockname())
+    s, _ = l.accept(); l.close()
+    for _ in range(WARM):
+        c.sendall(b"w"); s.recv(1); s.sendall(b"w"); c.recv(1)
+    c.close()
+    return attempt(s.recv, 1)
+
+@scenario
 def epoll_of_a_duplicate():
     c, s = pair(); d = s.dup(); e = select.epoll(); e.register(d, select.EPOLLIN)
     c.sendall(b"x"); out = [len(e.poll(2))]; s.recv(1); out.append(len(e.poll(0)))
