@@ -66,6 +66,8 @@ pub(crate) struct Set {
     /// Several threads have waited for it at once, or it is in another set: each waiter may take a
     /// doorbell that another one relies on, so each socket has its own.
     shared: AtomicBool,
+    /// It is in another set, in which threads may sleep whenever no thread waits here.
+    nested: AtomicBool,
     used: AtomicU32,
     spin: Spin,
 }
@@ -98,10 +100,10 @@ struct Slot {
 }
 
 /// A thread in a call that waits for a set.
-struct Inside<'a>(&'a Set);
+struct Inside(&'static Set);
 
-impl<'a> Inside<'a> {
-    fn new(set: &'a Set) -> Inside<'a> {
+impl Inside {
+    fn new(set: &'static Set) -> Inside {
         if set.inside.fetch_add(1, Ordering::SeqCst) > 0 {
             set.rings_for_each();
         }
@@ -109,8 +111,13 @@ impl<'a> Inside<'a> {
     }
 }
 
-impl Drop for Inside<'_> {
+impl Drop for Inside {
     fn drop(&mut self) {
+        if self.0.nested.load(Ordering::SeqCst)
+            && let Some(mut inner) = self.0.inner.lock()
+        {
+            inner.rouse(self.0);
+        }
         let less = |count: u32| Some(count.saturating_sub(1));
         let _ = self.0.inside.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
     }
@@ -149,6 +156,7 @@ fn set_of(fd: c_int) -> &'static Set {
             sleepers: AtomicU32::new(0),
             inside: AtomicU32::new(0),
             shared: AtomicBool::new(false),
+            nested: AtomicBool::new(false),
             used: AtomicU32::new(0),
             spin: Spin::default(),
         }));
@@ -160,6 +168,7 @@ fn set_of(fd: c_int) -> &'static Set {
     set.descriptor.store(fd, Ordering::Release);
     set.descriptors.store(1, Ordering::Release);
     set.shared.store(false, Ordering::Relaxed);
+    set.nested.store(false, Ordering::Relaxed);
     table::set_epoll(fd, set);
     set
 }
@@ -175,6 +184,7 @@ fn nest(epoll: c_int, fd: c_int, known: Entry) {
         }
         _ => return,
     };
+    inner.nested.store(true, Ordering::SeqCst);
     inner.rings_for_each();
 }
 
@@ -415,7 +425,7 @@ impl Inner {
 
     /// Threads that sleep in the set cannot see the rings: have the kernel report an entry that is ready.
     fn rouse(&mut self, set: &'static Set) {
-        if set.sleepers.load(Ordering::SeqCst) == 0 {
+        if set.sleepers.load(Ordering::SeqCst) == 0 && !set.nested.load(Ordering::SeqCst) {
             return;
         }
         self.arm_hot(set.sleep());
@@ -696,7 +706,7 @@ impl Set {
     /// # Safety
     /// The mask is a kernel's signal mask, or null.
     pub(crate) unsafe fn wait(
-        &self,
+        &'static self,
         epoll: c_int,
         events: &mut [libc::epoll_event],
         limit: Option<u64>,

@@ -457,6 +457,14 @@ def a_reset_by_linger_that_was_set_before():
     return attempt(s.recv, 1)
 
 @scenario
+def epoll_within_another_is_woken_again_and_again():
+    c, s = pair(); e = select.epoll(); o = select.epoll(); e.register(s, select.EPOLLIN); o.register(e, select.EPOLLIN)
+    out = []
+    for _ in range(20):
+        c.sendall(b"x"); out.append((len(o.poll(2)), len(e.poll(0)))); s.recv(1)
+    return out
+
+@scenario
 def epoll_of_a_duplicate():
     c, s = pair(); d = s.dup(); e = select.epoll(); e.register(d, select.EPOLLIN)
     c.sendall(b"x"); out = [len(e.poll(2))]; s.recv(1); out.append(len(e.poll(0)))
