@@ -198,7 +198,7 @@ impl Accessor {
     }
 
     /// Copy what the token lets us read, a few bytes, to `into`, under a guard that others share.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn read(
         self,
         (pass, host, now): (&mut Pass<'_>, &dyn HostMemory, Time),

@@ -183,6 +183,7 @@ impl Execution {
     }
 
     /// The next request to start, unless something before it has failed.
+    #[inline(always)]
     pub(crate) fn startable(&self) -> Option<&Slot> {
         if self.failed || self.sends_failed || self.under_way.is_some() {
             return None;

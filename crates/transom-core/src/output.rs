@@ -1,7 +1,9 @@
 //! Where frames go.
 
 use transom_memory::Segment;
-use transom_wire::SMALL_HEADER;
+use transom_wire::{Message, MessageId, Time, Wire};
+
+use crate::SMALL;
 
 /// The fate of a frame that was offered without a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,10 +38,17 @@ pub trait Output {
         0
     }
 
-    /// Write a whole frame of a few bytes, behind what was written. Only as far as
-    /// [`small_room`](Output::small_room) says.
-    fn small(&mut self, header: &[u8; SMALL_HEADER], payload: &[u8]) {
-        let _ = (header, payload);
+    /// Have `wire` begin a Write of a few bytes, as many as [`small_room`](Output::small_room) says,
+    /// and write its one frame behind what was written. `false`: nothing has happened.
+    #[inline]
+    fn small(
+        &mut self,
+        (wire, now): (&mut dyn Wire, Time),
+        id: MessageId,
+        message: &Message,
+        payload: &[u8],
+    ) -> bool {
+        wire.append_whole(now, id, message, payload, self.buffer())
     }
 
     /// Whether the sink of a Read of so many bytes is worth naming to [`request`](Output::request).
@@ -80,5 +89,9 @@ impl Output for Buffer {
 
     fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
+    }
+
+    fn small_room(&self) -> usize {
+        self.room().min(SMALL)
     }
 }

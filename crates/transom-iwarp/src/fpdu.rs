@@ -3,6 +3,8 @@
 
 use crc_fast::CrcAlgorithm::Crc32Iscsi;
 
+use crate::ddp::{Header, UNTAGGED};
+
 /// Bytes of the length field.
 pub const LENGTH: usize = 2;
 /// Bytes of the checksum field, which is there even when no checksum was agreed.
@@ -65,6 +67,30 @@ pub fn seal(out: &mut Vec<u8>, start: usize, checksum: bool) {
     out.resize(padded, 0);
     let sum = if checksum { out.get(start..).map_or([0; 4], crc) } else { [0; 4] };
     out.extend_from_slice(&sum);
+}
+
+/// Bytes of the longest payload that [`append`] takes.
+pub const SMALL: usize = 32;
+
+/// Appends the FPDU of one segment, without markers: composed in one place, and moved once. `payload`:
+/// [`SMALL`] bytes at most; what is behind these does not travel.
+#[inline]
+pub fn append(out: &mut Vec<u8>, header: &Header, payload: &[u8], checksum: bool) {
+    let payload = payload.get(..SMALL).unwrap_or(payload);
+    let mut room = [0; size(UNTAGGED + SMALL)];
+    let begin = LENGTH + header.as_ref().len();
+    let end = begin + payload.len();
+    room[..LENGTH].copy_from_slice(&((end - LENGTH) as u16).to_be_bytes());
+    // The whole array: the payload goes over its unused rest, and a fixed size is one move.
+    room[LENGTH..LENGTH + UNTAGGED].copy_from_slice(header.room());
+    if let Some(place) = room.get_mut(begin..end) {
+        place.copy_from_slice(payload);
+    }
+    let padded = end.next_multiple_of(4);
+    if checksum && let Some((covered, [a, b, c, d, ..])) = room.split_at_mut_checked(padded) {
+        [*a, *b, *c, *d] = crc(covered);
+    }
+    out.extend_from_slice(room.get(..padded + CRC).unwrap_or_default());
 }
 
 /// Bytes between markers, in the stream as it travels.

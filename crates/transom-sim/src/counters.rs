@@ -91,6 +91,7 @@ pub const SCENARIOS: &[&str] = &[
     "atomic to a plain peer",
     "link between processes of one host",
     "small write sent at once",
+    "small write appended to a stream",
     "small write taken at once",
     "placed out of a ring",
     "acknowledged beside the records",
@@ -141,6 +142,7 @@ pub const FLOORS: &[(&str, u64)] = &[
     ("link between processes of one host", 3000),
     // Rings.
     ("small write sent at once", 400),
+    ("small write appended to a stream", 600),
     ("small write taken at once", 2000),
     ("placed out of a ring", 10_000),
     ("acknowledged beside the records", 10_000),

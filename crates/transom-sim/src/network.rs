@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use transom_core::{Connection, Direct, Effects, HostMemory, Output};
+use transom_core::{Connection, Direct, Effects, HostMemory, Output, SMALL};
 use transom_memory::Segment;
 use transom_wire::Time;
 
@@ -178,6 +178,10 @@ impl Output for Outlet<'_> {
 
     fn wants_direct(&self, length: usize) -> bool {
         length >= 64
+    }
+
+    fn small_room(&self) -> usize {
+        self.room().min(SMALL)
     }
 
     fn direct(&mut self, header: &[u8], payload: &[Segment], trailer: &[u8]) -> Direct {

@@ -11,7 +11,7 @@ use transom_core::{Direct, Fault, HostMemory, Output};
 use transom_memory::Segment;
 use transom_process::ring::{INLINE, Shared};
 use transom_process::{Area, Duplex};
-use transom_wire::SMALL_HEADER;
+use transom_wire::{Message, MessageId, SMALL_HEADER, Time, Wire};
 
 use crate::arena::Arena;
 use crate::watch::Watcher;
@@ -210,10 +210,19 @@ impl Output for Outlet<'_> {
         if free && self.rings.duplex.has_small_room(self.out.len()) { INLINE } else { 0 }
     }
 
-    fn small(&mut self, header: &[u8; SMALL_HEADER], payload: &[u8]) {
+    fn small(
+        &mut self,
+        (wire, now): (&mut dyn Wire, Time),
+        id: MessageId,
+        message: &Message,
+        payload: &[u8],
+    ) -> bool {
+        let header = wire.whole(now, id, message);
+        let Some(header) = &header else { return false };
         self.watcher.see().small_out(payload);
         self.rings.duplex.write_small(header, payload);
         self.left = self.left.saturating_sub(SMALL_HEADER + payload.len());
+        true
     }
 
     fn direct(&mut self, header: &[u8], payload: &[Segment], _trailer: &[u8]) -> Direct {

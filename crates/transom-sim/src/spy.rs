@@ -115,6 +115,23 @@ impl Wire for Spy {
         header
     }
 
+    fn append_whole(
+        &mut self,
+        now: Time,
+        id: MessageId,
+        message: &Message,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let done = self.wire.append_whole(now, id, message, payload, out);
+        if done {
+            self.watcher.see().begun_whole(id, message);
+            self.watcher.see().small_out(payload);
+            self.watcher.see().counters.hit("small write appended to a stream");
+        }
+        done
+    }
+
     fn seal(&mut self, frame: &Frame, out: &mut Vec<u8>, start: usize) {
         let from = start + usize::from(frame.header_length);
         self.watcher.see().sealed(frame, out.get(from..).unwrap_or_default());

@@ -61,6 +61,10 @@ impl HostMemory for Arena {
         self.at(from, length, |bytes| out.extend_from_slice(bytes))
     }
 
+    fn read(&self, from: u64, into: &mut [u8]) -> Result<(), Fault> {
+        self.at(from, into.len(), |bytes| into.copy_from_slice(bytes))
+    }
+
     fn write(&self, to: u64, bytes: &[u8]) -> Result<(), Fault> {
         self.at(to, bytes.len(), |place| place.copy_from_slice(bytes))
     }

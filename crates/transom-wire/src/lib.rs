@@ -135,6 +135,20 @@ pub trait Wire: Send {
         None
     }
 
+    /// As [`whole`](Wire::whole), for a link that carries a stream: append the frame with its payload,
+    /// sealed, and before it an acknowledgement that is owed. `false`: nothing has happened.
+    fn append_whole(
+        &mut self,
+        now: Time,
+        id: MessageId,
+        message: &Message,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let _ = (now, id, message, payload, out);
+        false
+    }
+
     /// Complete a frame in place. `out[start..]` holds the frame's header followed by its payload;
     /// the wire appends padding and checksum, and inserts markers where the peer asked for them.
     fn seal(&mut self, frame: &Frame, out: &mut Vec<u8>, start: usize);

@@ -487,6 +487,7 @@ impl Connection {
         self.is_still_quiet()
             && self.wants_read()
             && self.blocked_until.is_none()
+            && self.has_extension()
             && !self.wire.has_output()
             && self.execution.as_ref().is_some_and(|execution| {
                 !execution.shared
@@ -501,6 +502,11 @@ impl Connection {
     #[inline]
     pub fn is_still_quiet(&self) -> bool {
         self.phase == Phase::Open && !self.has_events() && !self.blocked && !self.credit_wanted
+    }
+
+    /// Whether the peer is a Transom that acknowledges messages: small Writes go the short way to no other.
+    pub(super) fn has_extension(&self) -> bool {
+        self.facts.as_ref().is_some_and(|facts| facts.extension)
     }
 
     /// Whether to read from the link: not while a message waits for a receive, or for a queue pair.

@@ -1,8 +1,8 @@
-//! Writes of a few bytes, for links with a place for small frames: judged, copied and on their way in
-//! one go, where the ordinary way (`outbound.rs`) starts a message, asks the wire for its frames, and
-//! copies each of them.
+//! Writes of a few bytes: judged, copied and on their way in one go, where the ordinary way
+//! (`outbound.rs`) starts a message, asks the wire for its frames, and copies each of them. Of those
+//! that arrive, links with a place for small frames have a way of that kind, too.
 //!
-//! Those that follow each other share a guard ([`Memory::pass`](transom_memory::Memory::pass)). Its
+//! Writes that follow each other share a guard ([`Memory::pass`](transom_memory::Memory::pass)). Its
 //! fence waits until what was stored before has reached its cache line, which the other processor has:
 //! longer than all the rest of such a Write takes.
 
@@ -116,7 +116,8 @@ impl Connection {
         O: Output + ?Sized,
     {
         // Events of the stream are reported by the ordinary way.
-        let unusual = self.blocked || self.is_unreliable() || wants_messages(cx);
+        let unusual =
+            self.blocked || !self.has_extension() || self.is_unreliable() || wants_messages(cx);
         if unusual || !self.is_open() {
             return false;
         }
@@ -165,9 +166,9 @@ impl Connection {
         let id = MessageId(execution.next_message);
         let length = length as u32; // a few
         let message = Message::Write { token, address, length, verdict, immediate: None };
-        let header = self.wire.whole(now, id, &message);
-        let Some(header) = &header else { return Small::No };
-        out.small(header, bytes);
+        if !out.small((&mut *self.wire, now), id, &message, bytes) {
+            return Small::No;
+        }
         if !execution.owes() {
             self.owing = now;
         }

@@ -2,7 +2,7 @@
 
 use transom_core::{Output, SMALL, SmallRecord};
 use transom_testing::Path;
-use transom_wire::SMALL_HEADER;
+use transom_wire::{Message, MessageId, Time, Wire};
 
 use super::table::Situation;
 use super::*;
@@ -278,10 +278,18 @@ impl Output for Small {
         SMALL
     }
 
-    fn small(&mut self, header: &[u8; SMALL_HEADER], payload: &[u8]) {
-        let mut record = SmallRecord { header: *header, ..SmallRecord::default() };
+    fn small(
+        &mut self,
+        (wire, now): (&mut dyn Wire, Time),
+        id: MessageId,
+        message: &Message,
+        payload: &[u8],
+    ) -> bool {
+        let Some(header) = wire.whole(now, id, message) else { return false };
+        let mut record = SmallRecord { header, ..SmallRecord::default() };
         record.payload[..payload.len()].copy_from_slice(payload);
         self.frames.push(record);
+        true
     }
 }
 

@@ -235,6 +235,17 @@ impl Wire for Stream {
         self.choose_frame(now)
     }
 
+    fn append_whole(
+        &mut self,
+        now: Time,
+        id: MessageId,
+        message: &Message,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> bool {
+        self.append_write(now, id, message, payload, out)
+    }
+
     fn seal(&mut self, frame: &Frame, out: &mut Vec<u8>, start: usize) {
         if !frame.sealed {
             return;

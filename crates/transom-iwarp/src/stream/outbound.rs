@@ -9,9 +9,10 @@ use transom_wire::{Begin, Frame, Message, MessageId, Role, Time, Verdicts, Waiti
 
 use super::Stream;
 use super::frames::control;
-use crate::Ready;
+use crate::ddp::Target;
 use crate::faults::Fault;
-use crate::rdmap::ReadRequest;
+use crate::rdmap::{Opcode, ReadRequest, segment};
+use crate::{Ready, fpdu};
 
 /// Settled messages that are remembered, so that a late Terminate can be mapped to one.
 const HISTORY: usize = 32;
@@ -272,6 +273,38 @@ impl Stream {
             return self.answer_frame();
         }
         self.message_frame()
+    }
+
+    /// A Write of a few bytes to a Transom, which is begun and whose one frame is appended, if nothing
+    /// goes before it but an acknowledgement.
+    pub(super) fn append_write(
+        &mut self,
+        now: Time,
+        id: MessageId,
+        message: &Message,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let Message::Write { token, address, length, verdict, immediate: None } = *message else {
+            return false;
+        };
+        let waits = self.outbound.is_busy()
+            || !self.inbound.answers.is_empty()
+            || self.last_words.is_some()
+            || !self.start_up.0.is_empty();
+        let plain = !self.agreed.extension || self.markers.is_some();
+        if waits || plain || !(1..=fpdu::SMALL).contains(&payload.len()) || !self.may_send(now) {
+            return false;
+        }
+        let checksum = self.agreed.checksum;
+        if self.acks.is_owed() {
+            fpdu::append(out, &self.acks.take().header(), &[], checksum);
+        }
+        let target = Target::Tagged { stag: token, offset: address };
+        fpdu::append(out, &segment(Opcode::Write, true, target).header(), payload, checksum);
+        self.outbound.answered = false;
+        self.gone_out(id, What::Write { token, address, length }, verdict);
+        true
     }
 
     // ---- outcome ------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ impl World {
         }
         self.watcher.see().enter(id, transmitting);
         let pool = pair.as_deref().and_then(|pair| pair.pool).and_then(|pool| pools.get(pool));
-        let mut tracer = Ears(&self.watcher, all || end.rings.is_none());
+        let mut tracer = Ears(&self.watcher, all);
         let mut cx = Cx {
             now: self.now,
             memory,

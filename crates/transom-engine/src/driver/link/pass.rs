@@ -122,13 +122,11 @@ impl Link {
 
     /// Whether the deadlines may be checked a little later: a polling thread holds the lease, and
     /// has found something, or has posted. That thread will be back at once, or its lease will
-    /// lapse. Over rings only: a pass over them costs so little that the check counts, and no
-    /// descriptor has to be armed for room to write. A full socket has to be armed for writing by
-    /// the pass that finds it full.
+    /// lapse. A full socket has to be armed for writing by the pass that finds it full.
     fn may_defer_housekeeping(&self, state: &State, now: Time, bits: u8, found: bool) -> bool {
         let posted = bits != 0 && bits & !(CARRIED | POSTED) == 0;
         (found || posted && self.watch.is_leased(now))
-            && state.carrier.is_shared_memory()
+            && !matches!(state.carrier, Carrier::Upgrading(..))
             && now < state.housekeeping_at
             && !self.is_waited_for()
             && !self.stuck.load(Ordering::Relaxed)

@@ -12,7 +12,7 @@ use transom_process::Duplex;
 use transom_process::lending::{Borrowed as _, Borrowings, LEAST};
 use transom_process::record::{self, HEADER, Header};
 use transom_process::ring::{Found, INLINE, Record, RingViolation};
-use transom_wire::{SMALL_HEADER, Time};
+use transom_wire::{Message, MessageId, Time, Wire};
 
 use super::carrier::Carrier;
 use super::lending::{Lending, LentHost, LinkMemory, with_host};
@@ -483,12 +483,21 @@ impl Output for Records<'_> {
     }
 
     #[inline(always)]
-    fn small(&mut self, header: &[u8; SMALL_HEADER], payload: &[u8]) {
+    fn small(
+        &mut self,
+        (wire, now): (&mut dyn Wire, Time),
+        id: MessageId,
+        message: &Message,
+        payload: &[u8],
+    ) -> bool {
+        let header = wire.whole(now, id, message);
+        let Some(header) = &header else { return false };
         self.rings.duplex.write_small(header, payload);
         if self.sent > 0 {
             self.rings.duplex.fetch_ahead(AHEAD);
         }
         self.sent += HEADER + payload.len();
+        true
     }
 
     fn wants_sink(&self, length: u64) -> bool {

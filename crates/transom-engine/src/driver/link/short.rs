@@ -1,5 +1,5 @@
-//! The short way of Writes of a few bytes over shared memory: posted, judged, copied and published, or
-//! received, judged, placed and settled, without a pass. And that of Binds, which any link has.
+//! The short way of Writes of a few bytes: posted, judged, copied and published, without a pass; and,
+//! over shared memory, received, judged, placed and settled. And that of Binds.
 //!
 //! `State::quiet` says that nothing about a link asks for a pass: it is computed behind each one, and
 //! taken back before each. What turns out to be unusual on the way is left to a pass, in order.
@@ -7,17 +7,19 @@
 use transom_memory::Lane;
 use transom_wire::Time;
 
+use super::carrier::Carrier;
 use super::notifications::Notifications;
 use super::shared_memory::{Records, SOME};
+use super::tcp::Outlet;
 use super::{Link, LinkDenials, State};
 use crate::driver::capture::tap::Tap;
 use crate::sys::{self, Host};
-use crate::{Cx, Effects, SmallRecord, Status};
+use crate::{Cx, Effects, Output, SmallRecord, Status};
 
 impl Link {
     /// Whether nothing about the link asks for a pass, so that small Writes may go the short way.
     pub(super) fn is_quiet(&self, state: &State) -> bool {
-        state.carrier.is_shared_memory()
+        !matches!(state.carrier, Carrier::Upgrading(..))
             && !state.gone
             && !state.is_pending()
             && !state.read_paused
@@ -78,12 +80,11 @@ impl Link {
     fn short_cx<'a>(
         &'a self,
         now: Time,
-        lane: &'a mut Option<Lane>,
+        lane: &'a mut Lane,
         effects: &'a mut Effects,
         denials: &'a LinkDenials<'_>,
     ) -> Cx<'a> {
         let memory = &self.shared.memory;
-        let lane = lane.get_or_insert_with(|| memory.lane());
         Cx { now, memory, lane, host: &Host, denials, shared: None, effects, trace: None }
     }
 
@@ -91,14 +92,29 @@ impl Link {
     fn send_short(&self, state: &mut State, now: Time) -> bool {
         let budget = self.shared.pass_budget();
         let State { connection, carrier, lane, effects, out, written, .. } = &mut *state;
-        let (Some(rings), Some(bell)) = (carrier.rings_mut(), self.bell.get()) else {
-            return false;
+        let (memory, denials) = (&self.shared.memory, LinkDenials(self));
+        let all = match carrier {
+            Carrier::SharedMemory(rings) => {
+                let lane = lane.get_or_insert_with(|| memory.lane());
+                let mut cx = self.short_cx(now, lane, effects, &denials);
+                let mut outlet = Records::new(rings, (&mut out.bytes, written), budget);
+                let all = connection.transmit_small(&mut cx, &mut outlet);
+                if let Some(bell) = self.bell.get() {
+                    rings.wake(bell);
+                }
+                all
+            }
+            Carrier::Tcp(tcp) => {
+                // A lane of the thread's: a close of memory looks at all lanes, and such links are many.
+                let mut worker = self.shared.workers.take();
+                let (lane, _) = worker.tools(memory);
+                let mut cx = self.short_cx(now, lane, effects, &denials);
+                let mut outlet = Outlet::new(self, (out, written), tcp, budget);
+                let all = connection.transmit_small::<dyn Output>(&mut cx, &mut outlet);
+                outlet.write() && all
+            }
+            Carrier::Upgrading(..) => false,
         };
-        let denials = LinkDenials(self);
-        let mut cx = self.short_cx(now, lane, effects, &denials);
-        let mut outlet = Records::new(rings, (&mut out.bytes, written), budget);
-        let all = connection.transmit_small(&mut cx, &mut outlet);
-        rings.wake(bell);
         let all = all && effects.list.is_empty();
         if now < state.housekeeping_at {
             state.idle_until = Some(state.housekeeping_at);
@@ -122,6 +138,7 @@ impl Link {
         let (Some(rings), Some(bell)) = (carrier.rings_mut(), self.bell.get()) else {
             return false;
         };
+        let lane = lane.get_or_insert_with(|| self.shared.memory.lane());
         let denials = LinkDenials(self);
         let mut cx = self.short_cx(now, lane, effects, &denials);
         let (mut record, mut count) = (SmallRecord::default(), 0);

@@ -9,7 +9,7 @@ use transom_memory::Segment;
 use transom_wire::Time;
 
 use crate::sys::{Host, IoError};
-use crate::{Buffer, Cx, Direct, HostMemory, LinkEnd, Output};
+use crate::{Buffer, Cx, Direct, HostMemory, LinkEnd, Output, SMALL};
 
 /// The cost of a received frame beside its bytes, as bytes that could have been moved in that time:
 /// a peer that sends a byte per frame gets no more of the adapter's thread than others.
@@ -333,7 +333,7 @@ fn link_end(e: IoError) -> LinkEnd {
 const DIRECT: usize = 8 * 1024;
 
 /// A link's outgoing side for one call of [`Connection::transmit`](crate::Connection::transmit).
-struct Outlet<'a> {
+pub(super) struct Outlet<'a> {
     link: &'a Link,
     out: &'a mut Buffer,
     written: &'a mut usize,
@@ -357,6 +357,10 @@ impl Output for Outlet<'_> {
 
     fn wants_direct(&self, length: usize) -> bool {
         length >= DIRECT && self.flowing
+    }
+
+    fn small_room(&self) -> usize {
+        self.room().min(SMALL)
     }
 
     fn direct(&mut self, header: &[u8], payload: &[Segment], trailer: &[u8]) -> Direct {
@@ -390,6 +394,42 @@ impl Output for Outlet<'_> {
         // The rest is copied now: the memory may be touched during this call only.
         self.flowing = false;
         self.keep_rest(part, header, payload, trailer, frame)
+    }
+}
+
+impl<'a> Outlet<'a> {
+    /// An output into the socket, which takes at most `budget` bytes.
+    #[inline]
+    pub(super) fn new(
+        link: &'a Link,
+        (out, written): (&'a mut Buffer, &'a mut usize),
+        tcp: &'a mut Tcp,
+        budget: usize,
+    ) -> Outlet<'a> {
+        let (sent, flowing, stop) = (0, true, false);
+        Outlet { link, out, written, corked: &mut tcp.corked, budget, sent, flowing, stop }
+    }
+
+    /// Write the buffer. `false`: something is left, or the socket is broken, which the next pass finds
+    /// out.
+    #[inline]
+    pub(super) fn write(self) -> bool {
+        let rest = self.out.bytes.get(*self.written..).unwrap_or_default();
+        if rest.is_empty() {
+            return true;
+        }
+        match self.link.stream.send(rest) {
+            Ok(count) if count == rest.len() => {
+                self.out.bytes.clear();
+                (*self.written, *self.corked) = (0, false);
+                true
+            }
+            Ok(count) => {
+                *self.written += count;
+                false
+            }
+            Err(_) => false,
+        }
     }
 }
 

@@ -233,12 +233,7 @@ impl Qp {
         &self,
         post: impl FnOnce(&mut Execution) -> Result<(), Status>,
     ) -> Option<Result<(), Status>> {
-        self.with_link(|link| {
-            if !link.is_over_rings() {
-                return None;
-            }
-            link.post_short(|state| Some(post(state.execution_of(self)?)))
-        })
+        self.with_link(|link| link.post_short(|state| Some(post(state.execution_of(self)?))))
     }
 
     /// Have `post` do something on the link, if there is one and nothing waits to be carried there.

@@ -1,4 +1,4 @@
-//! Small Writes over shared memory, and Binds, while their link is in an unusual state.
+//! Small Writes, and Binds, while their link is in an unusual state.
 
 use transom_memory::{Purpose, Rights, Token};
 
@@ -8,8 +8,8 @@ use crate::{CompletionKind, Data, Flags, Operation, Request, Sge, Status};
 
 /// Two ends, memory of the first, and a window of the second, over which Writes have gone for so long that
 /// nothing about the link is new.
-fn busy() -> (End, End, Buffer, Buffer, Token) {
-    let (writer, owner) = pair_with(&Options { path: Path::Process, ..Options::from_env() });
+fn busy(path: Path) -> (End, End, Buffer, Buffer, Token) {
+    let (writer, owner) = pair_with(&Options { path, ..Options::from_env() });
     let (from, to) = (writer.buffer(64), owner.buffer(64));
     let window = owner.window(&to, Rights::REMOTE_WRITE);
     from.fill(|at| at as u8);
@@ -26,50 +26,54 @@ fn write(window: Token, to: &Buffer, offset: u64) -> Operation {
 
 #[test]
 fn a_small_write_does_not_overtake_a_send_that_waits_for_a_receive() {
-    let (writer, owner, from, to, window) = busy();
-    let (read, sink) = (writer.buffer(8), owner.buffer(8));
-    let readable = writer.window(&read, Rights::REMOTE_READ);
-    writer.post(Operation::Send, &[from.sge(0, 4)]);
-    writer.cq.progress();
-    writer.post(write(window, &to, 8), &[from.sge(1, 8)]);
-    writer.cq.progress();
-    // The answer to this read comes after all that the writer has sent.
-    let address = read.address();
-    owner.post(Operation::Read { token: readable.0, address }, &[sink.all()]);
-    owner.expect(CompletionKind::Read);
-    assert_eq!(to.bytes()[8..16], [0; 8], "it waits behind the Send");
-    owner.qp.post_receive(9, &[sink.all()]).unwrap();
-    writer.expect(CompletionKind::Send);
-    writer.expect(CompletionKind::Write);
-    assert_eq!(to.bytes()[8..16], from.bytes()[1..9]);
+    for path in [Path::Process, Path::Tcp] {
+        let (writer, owner, from, to, window) = busy(path);
+        let (read, sink) = (writer.buffer(8), owner.buffer(8));
+        let readable = writer.window(&read, Rights::REMOTE_READ);
+        writer.post(Operation::Send, &[from.sge(0, 4)]);
+        writer.cq.progress();
+        writer.post(write(window, &to, 8), &[from.sge(1, 8)]);
+        writer.cq.progress();
+        // The answer to this read comes after all that the writer has sent.
+        let address = read.address();
+        owner.post(Operation::Read { token: readable.0, address }, &[sink.all()]);
+        owner.expect(CompletionKind::Read);
+        assert_eq!(to.bytes()[8..16], [0; 8], "it waits behind the Send");
+        owner.qp.post_receive(9, &[sink.all()]).unwrap();
+        writer.expect(CompletionKind::Send);
+        writer.expect(CompletionKind::Write);
+        assert_eq!(to.bytes()[8..16], from.bytes()[1..9]);
+    }
 }
 
 #[test]
 fn of_several_small_writes_those_before_one_that_is_refused_are_written() {
-    for bad in 0..3 {
-        let (writer, _owner, from, to, window) = busy();
-        let gone = writer.buffer(8);
-        writer.adapter.deregister(gone.token).unwrap();
-        let entries: Vec<_> =
-            (0..3).map(|at| if at == bad { gone.all() } else { from.sge(8, 8) }).collect();
-        let list = entries.iter().enumerate().map(|(at, entry)| {
-            let operation = write(window, &to, 8 * at as u64 + 8);
-            let request = Request { context: at as u64, operation, flags: Flags::NONE };
-            (request, Data::Sges(std::slice::from_ref(entry)))
-        });
-        writer.qp.post_list(list).unwrap();
-        for at in 0..3 {
-            let done = writer.next();
-            let status = match at.cmp(&bad) {
-                std::cmp::Ordering::Less => Status::Success,
-                std::cmp::Ordering::Equal => Status::LocalAccess,
-                std::cmp::Ordering::Greater => Status::Canceled,
-            };
-            assert_eq!((done.request_context, done.status), (at as u64, status));
-        }
-        for at in 0..3 {
-            let written = to.bytes()[8 * at + 8..][..8] == from.bytes()[8..16];
-            assert_eq!(written, at < bad, "Write {at} of those where {bad} is refused");
+    for path in [Path::Process, Path::Tcp] {
+        for bad in 0..3 {
+            let (writer, _owner, from, to, window) = busy(path);
+            let gone = writer.buffer(8);
+            writer.adapter.deregister(gone.token).unwrap();
+            let entries: Vec<_> =
+                (0..3).map(|at| if at == bad { gone.all() } else { from.sge(8, 8) }).collect();
+            let list = entries.iter().enumerate().map(|(at, entry)| {
+                let operation = write(window, &to, 8 * at as u64 + 8);
+                let request = Request { context: at as u64, operation, flags: Flags::NONE };
+                (request, Data::Sges(std::slice::from_ref(entry)))
+            });
+            writer.qp.post_list(list).unwrap();
+            for at in 0..3 {
+                let done = writer.next();
+                let status = match at.cmp(&bad) {
+                    std::cmp::Ordering::Less => Status::Success,
+                    std::cmp::Ordering::Equal => Status::LocalAccess,
+                    std::cmp::Ordering::Greater => Status::Canceled,
+                };
+                assert_eq!((done.request_context, done.status), (at as u64, status));
+            }
+            for at in 0..3 {
+                let written = to.bytes()[8 * at + 8..][..8] == from.bytes()[8..16];
+                assert_eq!(written, at < bad, "Write {at} of those where {bad} is refused");
+            }
         }
     }
 }
@@ -77,49 +81,53 @@ fn of_several_small_writes_those_before_one_that_is_refused_are_written() {
 /// Requests of all kinds, one behind the other: the short way is open and closed between them.
 #[test]
 fn small_writes_among_other_requests_keep_their_order() {
-    let (writer, owner, from, to, window) = busy();
-    let large = owner.buffer(4096);
-    let big = owner.window(&large, Rights::REMOTE_WRITE | Rights::REMOTE_READ);
-    let source = writer.buffer(4096);
-    for round in 0..50_u8 {
-        source.fill(|_| round);
-        owner.qp.post_receive(9, &[large.sge(0, 8)]).unwrap();
-        let address = large.address();
-        writer.post(write(window, &to, 16), &[from.sge(0, 8)]);
-        writer.post(Operation::Write { token: big.0, address }, &[source.all()]);
-        writer.post(write(window, &to, 24), &[source.sge(0, 8)]);
-        writer.post(Operation::Read { token: big.0, address }, &[source.all()]);
-        writer.post(write(window, &to, 32), &[source.sge(8, 8)]);
-        writer.post(Operation::Send, &[source.sge(0, 8)]);
-        writer.post(write(window, &to, 40), &[source.sge(16, 8)]);
-        use CompletionKind::{Read, Send, Write};
-        for kind in [Write, Write, Write, Read, Write, Send, Write] {
-            writer.expect(kind);
+    for path in [Path::Process, Path::Tcp] {
+        let (writer, owner, from, to, window) = busy(path);
+        let large = owner.buffer(4096);
+        let big = owner.window(&large, Rights::REMOTE_WRITE | Rights::REMOTE_READ);
+        let source = writer.buffer(4096);
+        for round in 0..50_u8 {
+            source.fill(|_| round);
+            owner.qp.post_receive(9, &[large.sge(0, 8)]).unwrap();
+            let address = large.address();
+            writer.post(write(window, &to, 16), &[from.sge(0, 8)]);
+            writer.post(Operation::Write { token: big.0, address }, &[source.all()]);
+            writer.post(write(window, &to, 24), &[source.sge(0, 8)]);
+            writer.post(Operation::Read { token: big.0, address }, &[source.all()]);
+            writer.post(write(window, &to, 32), &[source.sge(8, 8)]);
+            writer.post(Operation::Send, &[source.sge(0, 8)]);
+            writer.post(write(window, &to, 40), &[source.sge(16, 8)]);
+            use CompletionKind::{Read, Send, Write};
+            for kind in [Write, Write, Write, Read, Write, Send, Write] {
+                writer.expect(kind);
+            }
+            assert_eq!(to.bytes()[24..48], [round; 24]);
+            owner.expect(CompletionKind::Receive);
         }
-        assert_eq!(to.bytes()[24..48], [round; 24]);
-        owner.expect(CompletionKind::Receive);
     }
 }
 
 /// More than the queue pair has places for, while no thread looks at its completion queue.
 #[test]
 fn binds_of_an_idle_link_execute_at_once_and_give_their_places_back() {
-    let (writer, owner, from, to, _) = busy();
-    let windows: Vec<_> = (0..300)
-        .map(|_| {
-            let window = owner.reserve(&to, Rights::REMOTE_WRITE);
-            let (operation, flags) = (Operation::Bind { window }, Flags::SILENT_SUCCESS);
-            let request = Request { context: 1, operation, flags };
-            // Another thread may hold the link for a moment.
-            until("no place came back", || owner.qp.post(&request, Data::Sges(&[])).is_ok());
-            window
-        })
-        .collect();
-    let token = owner.window(&to, Rights::REMOTE_WRITE);
-    windows.into_iter().for_each(|window| owner.adapter.revoke(window).unwrap());
-    writer.post(write(token, &to, 48), &[from.sge(48, 8)]);
-    writer.expect(CompletionKind::Write);
-    assert_eq!(to.bytes()[48..56], from.bytes()[48..56]);
+    for path in [Path::Process, Path::Tcp] {
+        let (writer, owner, from, to, _) = busy(path);
+        let windows: Vec<_> = (0..300)
+            .map(|_| {
+                let window = owner.reserve(&to, Rights::REMOTE_WRITE);
+                let (operation, flags) = (Operation::Bind { window }, Flags::SILENT_SUCCESS);
+                let request = Request { context: 1, operation, flags };
+                // Another thread may hold the link for a moment.
+                until("no place came back", || owner.qp.post(&request, Data::Sges(&[])).is_ok());
+                window
+            })
+            .collect();
+        let token = owner.window(&to, Rights::REMOTE_WRITE);
+        windows.into_iter().for_each(|window| owner.adapter.revoke(window).unwrap());
+        writer.post(write(token, &to, 48), &[from.sge(48, 8)]);
+        writer.expect(CompletionKind::Write);
+        assert_eq!(to.bytes()[48..56], from.bytes()[48..56]);
+    }
 }
 
 /// ND2 5.6, design rule 6: access begins when the Bind executes, which is in its turn.

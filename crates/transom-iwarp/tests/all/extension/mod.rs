@@ -6,6 +6,7 @@ mod atomics;
 mod credits;
 mod immediate;
 mod refusals;
+mod whole;
 
 use std::time::Duration;
 
