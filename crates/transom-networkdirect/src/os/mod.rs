@@ -14,7 +14,8 @@ mod loaded;
 mod overlapped;
 #[cfg(not(windows))]
 mod port;
-#[cfg(all(test, windows))]
+#[cfg(test)]
+#[cfg(windows)]
 #[path = "windows/tests.rs"]
 mod tests;
 #[cfg(not(windows))]

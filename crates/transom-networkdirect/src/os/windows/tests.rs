@@ -201,7 +201,8 @@ fn requests_end_in_any_order_and_outlive_the_thread_that_began_them() {
 fn many_threads_end_requests_of_one_file_and_each_has_its_own_end() {
     let bench = Bench::new();
     let all: Vec<_> = (0..400).map(|_| overlapped(0)).collect();
-    let wanted = |index: usize| if index % 3 == 0 { ND_CONNECTION_REFUSED } else { ND_SUCCESS };
+    let wanted =
+        |index: usize| if index.is_multiple_of(3) { ND_CONNECTION_REFUSED } else { ND_SUCCESS };
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let (all, bench) = (&all, &bench);
