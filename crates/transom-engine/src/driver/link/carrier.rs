@@ -1,11 +1,16 @@
 //! The carrier of a link's bytes: the socket, or the rings that took its place.
 //!
 //! A link has exactly one carrier. The connection above sees the same wire whatever carries it; what
-//! differs between carriers is answered here, and by `tcp` and `shared_memory`.
+//! differs between carriers is answered here, by `tcp` and by `shared_memory`. `upgrade` chooses.
 
-use super::shared_memory::Rings;
-use super::tcp::Tcp;
-use super::upgrade::Stage;
+use transom_wire::ReadLimits;
+
+use super::rings::Rings;
+use crate::driver::config::path::Place;
+use crate::sys::{Local, Region};
+
+/// How much is asked for at a time of a peer that is not known yet.
+const INITIAL_READ_SIZE: usize = 16 * 1024;
 
 /// The one carrier of a link, with everything that only this carrier needs.
 pub(crate) enum Carrier {
@@ -15,6 +20,47 @@ pub(crate) enum Carrier {
     Upgrading(Stage, Tcp),
     /// Two rings. The socket stays, and is not read any more.
     SharedMemory(Box<Rings>),
+}
+
+/// How a link uses its socket.
+#[derive(Debug)]
+pub(crate) struct Tcp {
+    /// Bytes to ask for in one read: fewer for a peer whose frames are small.
+    pub(super) read_size: usize,
+    /// The last write announced more bytes to the system (`MSG_MORE`).
+    pub(super) corked: bool,
+}
+
+impl Default for Tcp {
+    fn default() -> Tcp {
+        Tcp { read_size: INITIAL_READ_SIZE, corked: false }
+    }
+}
+
+/// How far a link has come in choosing its path.
+#[derive(Debug)]
+pub(crate) enum Stage {
+    /// Active: offer an upgrade when the TCP connection has come about.
+    Look(Box<ConnectRequest>),
+    /// Active: offered and asked, not answered.
+    Offered(Box<PendingUpgrade>),
+    /// Passive: no byte has come.
+    Opening,
+}
+
+/// An upgrade that was offered, until the peer has answered.
+#[derive(Debug)]
+pub(crate) struct PendingUpgrade {
+    pub(super) request: ConnectRequest,
+    pub(super) shared: (Region, Local, Place),
+    pub(super) heard: Vec<u8>,
+}
+
+/// The configuration of the connection, on whichever wire.
+#[derive(Debug)]
+pub(crate) struct ConnectRequest {
+    pub(crate) limits: ReadLimits,
+    pub(crate) private: Box<[u8]>,
 }
 
 impl Carrier {

@@ -17,6 +17,7 @@ mod lending;
 pub(crate) mod notifications;
 pub(crate) mod pass;
 pub(crate) mod queues;
+mod rings;
 pub(crate) mod shared_memory;
 mod short;
 pub(crate) mod silence;
@@ -32,13 +33,12 @@ use transom_memory::{Lane, Token};
 use transom_packets::EndId;
 use transom_wire::Time;
 
-use carrier::Carrier;
+use carrier::{Carrier, Stage};
 use event_queue::{EventQueue, Owner};
 use notifications::Notifications;
 use queues::{Queues, QueuesOverview};
-use shared_memory::Rings;
+use rings::Rings;
 use silence::Silence;
-use upgrade::Stage;
 
 use super::config::options::Explain;
 use super::config::path::PathReason;

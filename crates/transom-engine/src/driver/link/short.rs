@@ -9,7 +9,8 @@ use transom_wire::Time;
 
 use super::carrier::Carrier;
 use super::notifications::Notifications;
-use super::shared_memory::{Records, SOME};
+use super::rings::Records;
+use super::shared_memory::SOME;
 use super::tcp::Outlet;
 use super::{Link, LinkDenials, State};
 use crate::driver::capture::tap::Tap;

@@ -1,7 +1,6 @@
 //! Bytes between a link's socket and its connection, and the choice between socket and rings.
 
-use super::carrier::Carrier;
-use super::upgrade::Stage;
+use super::carrier::{Carrier, Stage, Tcp};
 use super::{Link, Phase, State};
 use crate::driver::config::options::status_of;
 use crate::driver::schedule::workers::{Worker, fit};
@@ -14,8 +13,7 @@ use crate::{Buffer, Cx, Direct, HostMemory, LinkEnd, Output, SMALL};
 /// The cost of a received frame beside its bytes, as bytes that could have been moved in that time:
 /// a peer that sends a byte per frame gets no more of the adapter's thread than others.
 pub(crate) const FRAME: usize = 1024;
-/// How much is asked for at a time of a peer that is not known yet, and the least.
-const INITIAL_READ_SIZE: usize = 16 * 1024;
+/// The least that is asked for at a time.
 const SMALLEST_READ_SIZE: usize = 2 * 1024;
 
 /// Receives, of 16 KiB each, for what a socket still holds when it cannot be written any more. A peer that
@@ -24,21 +22,6 @@ const FINAL_READS: usize = 1024;
 
 /// How many times a ring is looked at in the time of one look at a socket.
 const PEEKS: u32 = 256;
-
-/// How a link uses its socket.
-#[derive(Debug)]
-pub(crate) struct Tcp {
-    /// Bytes to ask for in one read: fewer for a peer whose frames are small.
-    read_size: usize,
-    /// The last write announced more bytes to the system (`MSG_MORE`).
-    corked: bool,
-}
-
-impl Default for Tcp {
-    fn default() -> Tcp {
-        Tcp { read_size: INITIAL_READ_SIZE, corked: false }
-    }
-}
 
 /// The outcome of a receive that was done ahead, if one was.
 pub(crate) type First = Option<Result<usize, IoError>>;

@@ -25,8 +25,8 @@ use transom_process::upgrade::{
 };
 use transom_wire::{Config, ReadLimits, Role};
 
-use super::carrier::Carrier;
-use super::shared_memory::Rings;
+use super::carrier::{Carrier, PendingUpgrade, Stage};
+use super::rings::Rings;
 use super::{Link, State};
 use crate::driver::config::options::{Options, status_of};
 use crate::driver::config::path::{Path, PathReason, Place};
@@ -35,32 +35,6 @@ use crate::{Cx, LinkEnd, Status};
 
 /// Offers that are accepted in one go: as many as the system keeps.
 const MOST_ACCEPTED: usize = 1024;
-
-/// How far a link has come in choosing its path.
-#[derive(Debug)]
-pub(crate) enum Stage {
-    /// Active: offer an upgrade when the TCP connection has come about.
-    Look(Box<ConnectRequest>),
-    /// Active: offered and asked, not answered.
-    Offered(Box<PendingUpgrade>),
-    /// Passive: no byte has come.
-    Opening,
-}
-
-/// An upgrade that was offered, until the peer has answered.
-#[derive(Debug)]
-pub(crate) struct PendingUpgrade {
-    request: ConnectRequest,
-    shared: (Region, Local, Place),
-    heard: Vec<u8>,
-}
-
-/// The configuration of the connection, on whichever wire.
-#[derive(Debug)]
-pub(crate) struct ConnectRequest {
-    pub(crate) limits: ReadLimits,
-    pub(crate) private: Box<[u8]>,
-}
 
 fn name(address: SocketAddr) -> String {
     let address = SocketAddr::new(address.ip().to_canonical(), address.port());

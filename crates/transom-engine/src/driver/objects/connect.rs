@@ -1,35 +1,22 @@
 //! Connecting: a link, the question, and once more if the peer does not know its form.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use transom_iwarp::Revision;
 use transom_wire::{ReadLimits, Role};
 
-use super::connector::{Connector, Inner, Outcome, new_connection};
+use super::connector::{Attempt, Connector, Inner, Outcome, new_connection};
 use super::qp::Qp;
 use crate::driver::config::options::status_of;
 use crate::driver::config::path::PathReason;
 use crate::driver::limits::admission::Starting;
+use crate::driver::link::carrier::{ConnectRequest, Stage};
 use crate::driver::link::notifications::{Notifications, Sink};
-use crate::driver::link::upgrade::{ConnectRequest, Stage};
 use crate::driver::link::{ARM, Link};
 use crate::sys::{self, IoError, Stream};
 use crate::tables::ConnectorState;
 use crate::{Effects, EndReason, Execution, QueuePairState, Status};
-
-/// The arguments of a Connect, kept for another attempt.
-#[derive(Debug)]
-pub(crate) struct Attempt {
-    /// `None`: the connection is made without a queue pair.
-    qp: Option<Weak<Qp>>,
-    asked: ReadLimits,
-    private: Box<[u8]>,
-    /// The peer is this end (Verbs V78).
-    itself: bool,
-    /// The peer has not answered the newest form of start-up.
-    pub(crate) again: bool,
-}
 
 /// The form of start-up to begin with.
 pub(crate) const NEWEST: Revision = Revision::Two;

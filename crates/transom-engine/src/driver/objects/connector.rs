@@ -7,7 +7,6 @@ use transom_iwarp::Revision;
 use transom_memory::ConnectionId;
 use transom_wire::{ReadLimits, Role};
 
-use super::connect::Attempt;
 use super::qp::{Front, Qp};
 use crate::driver::config::options::Explain;
 use crate::driver::config::path::PathReason;
@@ -46,11 +45,24 @@ pub(crate) struct Inner {
     pub(crate) port: Option<Weak<ReservedPort>>,
     pub(crate) peer: Option<SocketAddr>,
     /// The Connect under way.
-    pub(crate) attempt: Option<Box<Attempt>>,
+    pub(super) attempt: Option<Box<Attempt>>,
     /// Why its connection has ended.
     pub(crate) ended: Option<EndReason>,
     /// The cause, if a silence has ended the connection.
     silence: Option<Silence>,
+}
+
+/// The arguments of a Connect, kept for another attempt.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    /// `None`: the connection is made without a queue pair.
+    pub(super) qp: Option<Weak<Qp>>,
+    pub(super) asked: ReadLimits,
+    pub(super) private: Box<[u8]>,
+    /// The peer is this end (Verbs V78).
+    pub(super) itself: bool,
+    /// The peer has not answered the newest form of start-up.
+    pub(super) again: bool,
 }
 
 /// Keys are never used again, so number and epoch together are not either.
