@@ -12,7 +12,8 @@
  * Why was a request refused? QueryInterface of an IND2QueuePair, IND2CompletionQueue, INDEndpoint or
  * INDCompletionQueue answers this identifier. The text belongs to the last refusal that the object has
  * seen, on either side of the connection: the owner of the memory reads all of it, its peer as much as
- * the owner tells (by default: everything, for the same user on the same host).
+ * the owner tells (by default: everything, for the same user on the same host). The interface is an
+ * object of its own, as is that of ITransomNames: its QueryInterface does not lead back.
  *
  * With TRANSOM_EXPLAIN=1 in the environment every refusal is also printed to standard error.
  */

@@ -8,6 +8,7 @@ use super::handle::Object;
 use super::overlapped::{Overlapped, Request, conclude};
 use super::port::{Packet, Port};
 use super::wait::Waitable;
+use crate::status::ND_PENDING;
 
 /// An overlapped file. A file may be bound to one completion port, once.
 #[derive(Debug, Default)]
@@ -74,4 +75,10 @@ pub(super) fn status(overlapped: &Overlapped) -> i32 {
 /// Writes that status.
 pub(super) fn set_status(overlapped: &Overlapped, status: i32) {
     overlapped.internal.store(status as u32 as usize, Ordering::Release);
+}
+
+/// Marks a request as under way; `true` if one was under way already.
+pub(super) fn set_pending(overlapped: &Overlapped) -> bool {
+    let pending = ND_PENDING as usize;
+    overlapped.internal.swap(pending, Ordering::AcqRel) == pending
 }

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
-use super::file::{Event, File, set_status, status};
+use super::file::{Event, File, set_pending, set_status, status};
 use super::{Handle, lock};
 use crate::status::{ND_CANCELED, ND_INVALID_HANDLE, ND_INVALID_PARAMETER, ND_PENDING};
 
@@ -63,16 +63,16 @@ impl File {
             0 => None,
             raw => Some(Event::reset(Handle(raw)).ok_or(ND_INVALID_HANDLE)?),
         };
-        overlapped.with(|o| {
+        let another = overlapped.with(|o| {
             o.internal_high.store(0, Ordering::Relaxed);
-            set_status(o, ND_PENDING);
+            set_pending(o)
         });
         let shared = Arc::new(Shared {
             file: self.clone(),
             request: Request { overlapped, event, packet: given & 1 == 0 },
             state: AtomicU8::new(STARTING),
         });
-        Ok((Started(shared.clone()), Finisher(shared)))
+        Ok((Started { shared: shared.clone(), another: another == Some(true) }, Finisher(shared)))
     }
 }
 
@@ -113,31 +113,40 @@ impl Shared {
 /// The caller's half of a begun request.
 #[derive(Debug)]
 #[must_use = "the call has to answer"]
-pub(crate) struct Started(Arc<Shared>);
+pub(crate) struct Started {
+    shared: Arc<Shared>,
+    /// Whether another request is under way on the same OVERLAPPED.
+    another: bool,
+}
 
 impl Started {
     /// The value for the call to return: `ND_PENDING` for a success, whether or not it is finished
-    /// by now (ND2 2.3 rule 8), or the failure, with nothing delivered (rule 1).
+    /// by now (ND2 2.3 rule 8), or the failure, with nothing delivered (rule 1). A refused call
+    /// writes its failure, for a program that asks all the same. The OVERLAPPED of a request that
+    /// is under way stays as it is, because a program that took that request for ended would free
+    /// its memory.
     pub(crate) fn answer(self, result: Result<(), i32>) -> i32 {
         match result {
             Ok(()) => {
-                let armed = self.0.state.compare_exchange(
+                let armed = self.shared.state.compare_exchange(
                     STARTING,
                     ARMED,
                     Ordering::AcqRel,
                     Ordering::Acquire,
                 );
                 if armed == Err(DROPPED) {
-                    self.0.deliver(ND_CANCELED);
+                    self.shared.deliver(ND_CANCELED);
                 }
                 ND_PENDING
             }
             Err(status) => {
-                self.0.state.store(OVER, Ordering::Release);
-                let overlapped = self.0.request.overlapped;
-                conclude(overlapped, || {
-                    overlapped.with(|o| set_status(o, status));
-                });
+                self.shared.state.store(OVER, Ordering::Release);
+                let overlapped = self.shared.request.overlapped;
+                if !self.another {
+                    conclude(overlapped, || {
+                        overlapped.with(|o| set_status(o, status));
+                    });
+                }
                 status
             }
         }

@@ -80,6 +80,11 @@ cases!("states":
     nd2_4_7_4_cancel_in_every_state = "cancels",
 );
 
+cases!("refused":
+    refused_and_cancelled_calls_seen_by_events = "event",
+    refused_and_cancelled_calls_seen_by_a_port = "port",
+);
+
 cases!("outcomes":
     nd2_4_5_every_row_of_a_request_that_fails = "rows",
     nd2_4_5_the_peer_disconnects = "disconnects",

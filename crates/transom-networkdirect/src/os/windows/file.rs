@@ -40,6 +40,7 @@ use windows_sys::Win32::System::WindowsProgramming::{
 
 use super::overlapped::{Overlapped, Request, conclude};
 use super::{Handle, lock};
+use crate::status::ND_PENDING;
 
 /// An overlapped file.
 #[derive(Debug)]
@@ -273,4 +274,12 @@ pub(super) fn status(overlapped: &Overlapped) -> i32 {
 pub(super) fn set_status(overlapped: &Overlapped, status: i32) {
     overlapped.internal.store(status as u32 as usize, Ordering::Release);
     overlapped.offset.store(status as u32 as usize, Ordering::Release);
+}
+
+/// Marks a request as under way; `true` if one was under way already.
+pub(super) fn set_pending(overlapped: &Overlapped) -> bool {
+    let pending = ND_PENDING as usize;
+    let before = [&overlapped.internal, &overlapped.offset]
+        .map(|place| place.swap(pending, Ordering::AcqRel));
+    before == [pending; 2]
 }
