@@ -8,7 +8,7 @@ use transom_sockets as _;
 
 /// Calls by which a program makes, uses, passes on and ends a socket, those of `-D_FORTIFY_SOURCE` and of
 /// 64-bit files included. `bind`, `getsockname` and `getpeername` are the kernel's: the socket is.
-const CALLS: [&str; 62] = [
+const CALLS: [&str; 65] = [
     "socket",
     "listen",
     "accept",
@@ -66,6 +66,9 @@ const CALLS: [&str; 62] = [
     "execvp",
     "execvpe",
     "fexecve",
+    "execl",
+    "execlp",
+    "execle",
     "posix_spawn",
     "posix_spawnp",
     "system",

@@ -673,6 +673,18 @@ def exec_with_the_socket_as_standard_streams():
     return recv_all(c) == b"meow " * 1000, reap(p)
 
 @scenario
+def exec_with_a_list_of_arguments():
+    import ctypes
+    words = [b"sh", b"-c", b"read x; echo $x $1 $2 $3 $4 $5 $6", b"sh", b"1", b"2", b"3", b"4", b"5", b"6", None]; own = (ctypes.c_char_p * 2)(b"A=b", None)
+    libc = ctypes.CDLL(None, use_errno=True); out = []
+    for name, path, behind in [("execl", b"/bin/sh", []), ("execlp", b"sh", []), ("execle", b"/bin/sh", [own])]:
+        l = listener()
+        def serve():
+            s, _ = l.accept(); os.dup2(s.fileno(), 0); os.dup2(s.fileno(), 1); getattr(libc, name)(path, *words, *behind)
+        p = child(serve); c = socket.create_connection(l.getsockname()); c.sendall(b"heard\n"); out.append((recv_all(c).decode(), reap(p)))
+    return out, libc.execl(b"/nowhere", b"x", None), ctypes.get_errno() == errno.ENOENT
+
+@scenario
 def exec_behind_io():
     l = listener()
     def serve():

@@ -1,7 +1,9 @@
 //! Calls that start other programs. A program that inherits a young connection counts apart from this
 //! one, so that the connection stays with TCP.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::arch::naked_asm;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::atomic::AtomicPtr;
 
 use super::calls;
 use crate::young;
@@ -62,4 +64,43 @@ calls! {
         young::all_stay();
         next(command, mode)
     }
+}
+
+/// Define calls with a varying number of arguments. What goes on to the next definition is the call's
+/// own frame: registers and stack are as the program left them.
+macro_rules! varying {
+    ($($name:ident: $prepare:ident),*) => {
+        $(
+            extern "C" fn $prepare() -> *mut c_void {
+                static NEXT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+                const NAME: &str = concat!(stringify!($name), "\0");
+                young::all_stay();
+                super::next(&NEXT, CStr::from_bytes_with_nul(NAME.as_bytes()).unwrap_or_default())
+            }
+
+            #[unsafe(naked)]
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name() -> c_int {
+                // Seven words on the stack behind the return address align it for the call.
+                naked_asm!(
+                    "push rdi", "push rsi", "push rdx", "push rcx", "push r8", "push r9", "push rax",
+                    "call {prepare}",
+                    "mov r11, rax",
+                    "pop rax", "pop r9", "pop r8", "pop rcx", "pop rdx", "pop rsi", "pop rdi",
+                    "test r11, r11",
+                    "jz 2f",
+                    "jmp r11",
+                    "2: mov eax, -1",
+                    "ret",
+                    prepare = sym $prepare,
+                )
+            }
+        )*
+    };
+}
+
+varying! {
+    execl: before_execl,
+    execlp: before_execlp,
+    execle: before_execle
 }
