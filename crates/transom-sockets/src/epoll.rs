@@ -66,7 +66,7 @@ pub(crate) struct Set {
     /// Several threads have waited for it at once, or it is in another set: each waiter may take a
     /// doorbell that another one relies on, so each socket has its own.
     shared: AtomicBool,
-    /// It is in another set, in which threads may sleep whenever no thread waits here.
+    /// The set lies in another one, in which threads may sleep whenever no thread waits here.
     nested: AtomicBool,
     used: AtomicU32,
     spin: Spin,
@@ -770,7 +770,7 @@ impl Set {
             let more = slept?;
             if more > 0 {
                 let Some(mut inner) = self.inner.lock() else { return Ok(more) };
-                // One doorbell stands for every hot socket.
+                // The same doorbell serves all hot sockets.
                 let mut count = inner.merge(epoll, events, 0, more);
                 count += inner.collect(epoll, &mut events[count..]);
                 if count > 0 {
