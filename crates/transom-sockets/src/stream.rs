@@ -23,9 +23,8 @@ const NAP: Duration = Duration::from_millis(43);
 type Vector = libc::iovec;
 
 /// Send the peer one byte that its kernel can see. Before this direction has changed to the ring the byte
-/// would be one of the program's: a thread that waits for room then looks from time to time.
-///
-/// Whether the kernel has taken it.
+/// would be one of the program's: a thread that waits for room then looks from time to time. Returns whether the
+/// kernel has taken it.
 fn doorbell(session: &Session<'_>, fd: c_int) -> bool {
     if !session.sends_by_ring() {
         return false;

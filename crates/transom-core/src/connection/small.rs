@@ -1,6 +1,6 @@
 //! Writes of a few bytes: judged, copied and on their way in one go, where the ordinary way
-//! (`outbound.rs`) starts a message, asks the wire for its frames, and copies each of them. Of those
-//! that arrive, links with a place for small frames have a way of that kind, too.
+//! (`outbound.rs`) starts a message, asks the wire for its frames, and copies each of them. Links with
+//! a place for small frames receive such Writes in one go, too.
 //!
 //! Writes that follow each other share a guard ([`Memory::pass`](transom_memory::Memory::pass)). Its
 //! fence waits until what was stored before has reached its cache line, which the other processor has:

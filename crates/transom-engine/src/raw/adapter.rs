@@ -236,8 +236,8 @@ impl Adapter {
         }
     }
 
-    /// Stop the adapter's thread, and wait for its end, at most half a second. Nothing progresses afterwards but what a program
-    /// polls. A thread that ends gives memory and its stack back: see [`spawn_quiet`](super::spawn_quiet).
+    /// Stop the adapter's thread, and wait for its end, at most half a second. Nothing progresses
+    /// afterwards but what a program polls. A thread that ends gives memory and its stack back: see [`spawn_quiet`](super::spawn_quiet).
     /// The caller holds no lock that a callback takes.
     ///
     /// # Errors

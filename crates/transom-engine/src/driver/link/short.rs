@@ -1,5 +1,5 @@
 //! The short way of Writes of a few bytes: posted, judged, copied and published, without a pass; and,
-//! over shared memory, received, judged, placed and settled. And that of Binds.
+//! over shared memory, received, judged, placed and settled. A Bind has a short way on every link.
 //!
 //! `State::quiet` says that nothing about a link asks for a pass: it is computed behind each one, and
 //! taken back before each. What turns out to be unusual on the way is left to a pass, in order.
@@ -106,7 +106,7 @@ impl Link {
                 all
             }
             Carrier::Tcp(tcp) => {
-                // A lane of the thread's: a close of memory looks at all lanes, and such links are many.
+                // The lane is the thread's: a close of memory looks at all lanes, and such links are many.
                 let mut worker = self.shared.workers.take();
                 let (lane, _) = worker.tools(memory);
                 let mut cx = self.short_cx(now, lane, effects, &denials);
