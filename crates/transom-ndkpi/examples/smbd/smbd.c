@@ -287,12 +287,14 @@ static ULONG drain(SMBD *s, NDK_CQ *cq, void (*on)(SMBD *, const NDK_RESULT_EX *
 /* ---- progress, and the two timers ---- */
 BOOLEAN smbd_progress(SMBD *s) {
     for (;;) {
+        /* Read before the queues: what completed before the disconnect is in them by then. */
+        BOOLEAN gone = __atomic_load_n(&s->gone, __ATOMIC_ACQUIRE) != 0;
         ULONG found = drain(s, s->receive_cq, on_received);
         found += drain(s, s->send_cq, on_sent);
         start_sends(s);
         if (s->ended) return FALSE;
         if (found) return TRUE;
-        if (__atomic_load_n(&s->gone, __ATOMIC_ACQUIRE)) return smbd_end(s, "the peer disconnected"), FALSE;
+        if (gone) return smbd_end(s, "the peer disconnected"), FALSE;
         LONGLONG silent = now() - s->heard;
         LONGLONG limit = s->options.negotiate_ms * MS;
         if (s->negotiated) limit = (s->options.idle_ms + (s->asked || s->ask ? s->options.answer_ms : 0)) * MS;
