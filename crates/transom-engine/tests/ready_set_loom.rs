@@ -1,6 +1,6 @@
 //! Every interleaving of the threads that serve many links, on the shipped source files
-//! (`driver/schedule/ready_set.rs`, `driver/schedule/watch.rs`, `driver/schedule/lease.rs`): a
-//! thread that serves those that are ready, one that waits and goes, the background thread. In the
+//! (`ready_set.rs`, `serve.rs`, `watch.rs` and `lease.rs` of `driver/schedule`): a thread
+//! that serves those that are ready, one that waits and goes, the background thread. In the
 //! end every link is armed and the background thread waits for them, or the alarm is set and this
 //! is so after it.
 //!
@@ -14,6 +14,8 @@ mod lease;
 mod on_loom;
 #[path = "../src/driver/schedule/ready_set.rs"]
 mod ready_set;
+#[path = "../src/driver/schedule/serve.rs"]
+mod serve;
 #[path = "../src/driver/schedule/watch.rs"]
 mod watch;
 
@@ -49,7 +51,7 @@ mod sys {
 }
 
 mod link {
-    use super::shared::Source;
+    use super::source::Source;
     use super::{AtomicBool, Ordering, sys};
     use transom_wire::Time;
 
@@ -74,16 +76,19 @@ mod link {
     }
 }
 
-mod shared {
-    use super::{Arc, Link, Mutex, ReadySet, Time, sys};
-
-    pub const READY_SET: u64 = 2;
+mod source {
+    use super::Time;
 
     /// The calls of the set on a link.
     pub trait Source: std::fmt::Debug + Send + Sync {
         fn serve(&self, now: Time) -> bool;
         fn finish_served(&self);
     }
+}
+
+mod shared {
+    use super::source::Source;
+    use super::{Arc, Link, Mutex, ReadySet, Time, sys};
 
     /// Readiness of the only link, reported once.
     pub struct Epoll(pub Mutex<bool>);
@@ -119,10 +124,11 @@ mod shared {
 
         pub fn ready(&self, _: u64, _: Time) {}
 
-        pub fn note(&self, key: u64, when: Time) {
-            assert_eq!(key, READY_SET);
-            let mut alarm = self.alarm.lock().unwrap();
-            *alarm = Some(alarm.map_or(when, |noted| noted.min(when)));
+        pub fn ready_set_alarm(&self) -> impl FnOnce(Time) {
+            |when| {
+                let mut alarm = self.alarm.lock().unwrap();
+                *alarm = Some(alarm.map_or(when, |noted| noted.min(when)));
+            }
         }
     }
 }
@@ -142,9 +148,9 @@ impl Shared {
     fn run(&self, now: u64) -> bool {
         sys::set(now);
         if self.alarm.lock().unwrap().take().is_some() {
-            self.ready_set_is_due();
+            self.ready_set.is_due();
         }
-        !self.ready_set_has_poller()
+        !self.ready_set.has_poller(self.ready_set_alarm())
     }
 
     /// As time goes by: all threads have gone but the background thread, which waits for the links

@@ -173,7 +173,7 @@ impl Adapter {
     /// one that a route alone makes local), or where the system has no rtnetlink.
     #[must_use]
     pub fn is_watched(&self) -> bool {
-        self.0.shared.is_watched()
+        self.0.shared.removal.watch().is_some()
     }
 
     /// Whether this process was forked from the one that opened the adapter, so that nothing works here.

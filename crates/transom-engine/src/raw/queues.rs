@@ -26,7 +26,7 @@ impl Adapter {
         let dialect = shared.options.dialect;
         let cq = Arc::new(Cq::new(depth, dialect.completion_queues));
         cq.queue().set_overrun(dialect.overrun);
-        shared.add_queue(&cq);
+        shared.removal.add_queue(&cq);
         Ok(CompletionQueue { owner: self.0.clone(), cq })
     }
 
@@ -64,7 +64,7 @@ impl Adapter {
         let largest = shared.options.largest_transfer;
         let queue = crate::SharedReceiveQueue::new(depth, max_sge, largest);
         let srq = Arc::new(Srq::new(queue));
-        shared.add_queue(&srq);
+        shared.removal.add_queue(&srq);
         Ok(SharedReceiveQueue { owner: self.0.clone(), domain, srq })
     }
 }

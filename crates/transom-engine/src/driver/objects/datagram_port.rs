@@ -9,7 +9,8 @@ use transom_wire::Time;
 use super::port_map::register;
 use super::receiver_room::ReceiverRoom;
 use crate::Status;
-use crate::driver::schedule::shared::{Shared, Source};
+use crate::driver::schedule::shared::Shared;
+use crate::driver::schedule::source::Source;
 use crate::sys::{self, Datagrams, IoError, IpFields, Message};
 
 /// Messages that are taken before other sources have their turn: a peer that floods the port delays

@@ -18,7 +18,8 @@ use crate::driver::link::event_queue::{Delivery, Owner};
 use crate::driver::link::notifications::{Notifications, Sink};
 use crate::driver::link::upgrade::UpgradeListener;
 use crate::driver::link::{ARM, FLUSH, Link, RECEIVE};
-use crate::driver::schedule::shared::{Shared, Source};
+use crate::driver::schedule::shared::Shared;
+use crate::driver::schedule::source::Source;
 use crate::sys::{self, Fd, IoError, Listener as Socket, Stream};
 use crate::{ConnectionEvent, Incoming, Offer, Status};
 

@@ -16,7 +16,8 @@ use transom_wire::Time;
 
 use crate::Status;
 use crate::driver::config::options::status_of;
-use crate::driver::schedule::shared::{Shared, Source};
+use crate::driver::schedule::shared::Shared;
+use crate::driver::schedule::source::Source;
 use crate::sys::{self, Datagrams, IoError};
 
 /// The first bytes of a question and of its answer; the last is the version.

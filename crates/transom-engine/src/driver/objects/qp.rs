@@ -13,7 +13,8 @@ use crate::driver::link::Link;
 use crate::driver::link::control::report;
 use crate::driver::link::notifications::Notifications;
 use crate::driver::link::queues::{Queues, QueuesOverview, Settle};
-use crate::driver::schedule::shared::{ReceiveWaiter, Shared, Source};
+use crate::driver::schedule::shared::Shared;
+use crate::driver::schedule::source::{ReceiveWaiter, Source};
 use crate::driver::schedule::workers::Worker;
 use crate::sys::{self, Host};
 use crate::{

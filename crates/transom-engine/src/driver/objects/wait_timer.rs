@@ -7,7 +7,8 @@ use transom_wire::Time;
 
 use super::cq::{Cq, WaitTimer};
 use crate::Status;
-use crate::driver::schedule::shared::{Shared, Source};
+use crate::driver::schedule::shared::Shared;
+use crate::driver::schedule::source::Source;
 use crate::sys;
 
 /// The schedule's view of a queue.

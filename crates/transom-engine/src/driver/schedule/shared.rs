@@ -1,6 +1,5 @@
 //! The state that the parts of one adapter share, and its background thread.
 
-use std::any::Any;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
@@ -13,6 +12,7 @@ use transom_wire::Time;
 use super::ready_set::ReadySet;
 use super::regions::SharedRegions;
 use super::removal::Removal;
+use super::source::{ReceiveWaiter, Source};
 use super::timers::Timers;
 use super::workers::Workers;
 use crate::driver::capture::Capture;
@@ -27,8 +27,8 @@ use crate::{DenialLog, DenialRecord, Denials, Status};
 /// Records of refusals that an adapter keeps.
 const DENIALS: usize = 1024;
 const ALARM: u64 = 1;
-pub(crate) const READY_SET: u64 = 2;
-pub(crate) const ADDRESS: u64 = 3;
+const READY_SET: u64 = 2;
+const ADDRESS: u64 = 3;
 const UNACCEPTED: u64 = 4;
 const FIRST: u64 = 5;
 
@@ -44,34 +44,6 @@ const ALONE: usize = 1024 * 1024;
 /// The same if others wait: no more than a busy peer has ready at any moment, or peers that always
 /// have more would get more.
 const AMONG_OTHERS: usize = 128 * 1024;
-
-/// A link or a listener: what epoll and timers know by a key.
-pub(crate) trait Source: Any + std::fmt::Debug + Send + Sync {
-    /// The background thread: the descriptor is ready, or it is time to look.
-    fn ready(self: Arc<Self>, now: Time);
-
-    /// The background thread: a time that was noted has come.
-    fn due(self: Arc<Self>, now: Time);
-
-    /// The descriptor is ready, and a thread of the program polls. `true`: [`Source::finish_served`]
-    /// follows soon.
-    fn serve(&self, now: Time) -> bool;
-
-    /// Finish what [`Source::serve`] has put off: acknowledge, take posts over, arm.
-    fn finish_served(&self);
-
-    /// The adapter ends for good: take no more connections.
-    fn stop_accepting(self: Arc<Self>, status: Status);
-
-    /// The adapter ends for good: end the connection, behind every [`Source::stop_accepting`].
-    fn end(&self, status: Status);
-}
-
-/// A queue pair that may wait for a receive of a shared queue.
-pub(crate) trait ReceiveWaiter: Send + Sync {
-    /// There are receives again: run its link.
-    fn receives_posted(&self);
-}
 
 pub(crate) struct Shared {
     /// Connects without an answer.
@@ -105,8 +77,6 @@ pub(crate) struct Shared {
     stopping: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
     pub(crate) removal: Removal,
-    /// The adapter's address has gone.
-    pub(crate) removed: AtomicBool,
     /// The process that opened it.
     generation: u64,
 }
@@ -161,7 +131,6 @@ impl Shared {
             stopping: AtomicBool::new(false),
             thread: Mutex::default(),
             removal: Removal::new(watch),
-            removed: AtomicBool::new(false),
             generation: sys::fork_generation(),
         });
         for set in [&shared.epoll, &shared.quiet] {
@@ -290,6 +259,26 @@ impl Shared {
         }
     }
 
+    /// Sets the alarm for the end of a lease of the ready set.
+    pub(crate) fn ready_set_alarm(&self) -> impl FnOnce(Time) {
+        |when| self.note(READY_SET, when)
+    }
+
+    // ---- the adapter's address --------------------------------------------------------------
+
+    /// Whether the address has gone. From then on, what begins while this says `false` is ended by
+    /// [`Removal::check`], which sets this before it looks for what is there.
+    pub(crate) fn is_removed(&self) -> bool {
+        self.removal.is_over()
+    }
+
+    /// End everything if the address has gone.
+    pub(crate) fn check_address(&self) {
+        if let Some(again) = self.removal.check(|| self.sources()) {
+            self.note(ADDRESS, sys::now().after(again));
+        }
+    }
+
     // ---- the background thread --------------------------------------------------------------
 
     /// Have the background thread end. The alarm wakes it: setting one fails on any other file,
@@ -299,7 +288,7 @@ impl Shared {
         let timers = self.timers();
         self.alarm.set(sys::now());
         drop(timers);
-        self.dismiss_ready_set();
+        self.ready_set.dismiss();
     }
 
     /// Stop, and wait until the background thread has ended, unless it is the one that calls. A thread
@@ -326,7 +315,8 @@ impl Shared {
         let mut due = Vec::new();
         while !self.stopping.load(Ordering::Acquire) {
             ready.clear();
-            let set = if self.ready_set_has_poller() { &self.quiet } else { &self.epoll };
+            let polled = self.ready_set.has_poller(self.ready_set_alarm());
+            let set = if polled { &self.quiet } else { &self.epoll };
             if set.wait(&mut ready, None).is_err() {
                 return; // other code has closed our descriptor: no link can be served
             }
@@ -338,13 +328,13 @@ impl Shared {
                     self.alarm.set(next);
                 }
             }
-            if ready.contains(&ADDRESS) {
-                self.addresses_changed();
+            if ready.contains(&ADDRESS) && self.removal.has_news() {
+                self.check_address();
             }
             self.are_ready(ready.iter().chain(&due).copied());
             for key in due.drain(..) {
                 match key {
-                    READY_SET => self.ready_set_is_due(),
+                    READY_SET => self.ready_set.is_due(),
                     ADDRESS => self.check_address(),
                     _ => {}
                 }
