@@ -91,6 +91,59 @@ fn children_find_the_libraries_and_the_path() {
     assert!(text(&quiet.stdout).ends_with("process\n0\n"));
 }
 
+/// Verbs V2: a program that brings both libraries, and finds its own before `LD_LIBRARY_PATH`.
+#[test]
+fn v2_preloaded_libraries_come_before_those_that_a_program_brings() {
+    let own = file("brought");
+    std::fs::create_dir_all(&own).unwrap();
+    let mut words = Vec::new();
+    for (name, function) in
+        [("libibverbs.so.1", "ibv_node_type_str"), ("librdmacm.so.1", "rdma_event_str")]
+    {
+        let source = format!("const char *{function}(int n) {{ return \"its own\"; }}");
+        let soname = format!("-Wl,-soname,{name}");
+        let place = format!("brought/{name}");
+        let Some(library) = compiled(&source, &place, &["-shared", "-fPIC", &soname]) else {
+            return;
+        };
+        words.push(library.to_str().unwrap().to_owned());
+    }
+    // DT_RPATH, which comes before the variable.
+    words.extend(["-Wl,--disable-new-dtags".into(), format!("-Wl,-rpath,{}", own.display())]);
+    let source = r#"
+        #include <stdio.h>
+        #include <string.h>
+        const char *ibv_node_type_str(int);
+        const char *rdma_event_str(int);
+        int main(void) {
+            char line[4096];
+            FILE *maps = fopen("/proc/self/maps", "r");
+            int brought = 0;
+            while (fgets(line, sizeof line, maps)) brought |= strstr(line, "/brought/lib") != NULL;
+            printf("%s, %s, %d\n", ibv_node_type_str(1), rdma_event_str(9), brought);
+            return 0;
+        }"#;
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let Some(program) = compiled(source, "brings-libraries", &words) else { return };
+    let program = program.to_str().unwrap();
+    let without = run(&["--quiet", "--", program]);
+    assert_eq!(text(&without.stdout), "its own, its own, 1\n", "{}", text(&without.stderr));
+    let with = run(&["--quiet", "--preload", "--", program]);
+    let ours = "InfiniBand channel adapter, RDMA_CM_EVENT_ESTABLISHED, 0\n";
+    assert_eq!(text(&with.stdout), ours, "{}", text(&with.stderr));
+}
+
+/// Verbs V32: there is one kind of device.
+#[test]
+fn v32_no_other_kind_of_device_is_offered() {
+    for kind in ["iwarp", "ib"] {
+        let done = run(&["--as", kind, "--", "echo", "started"]);
+        assert_eq!(done.status.code(), Some(2));
+        assert_eq!(text(&done.stdout), "");
+        assert!(text(&done.stderr).contains("--as"), "{}", text(&done.stderr));
+    }
+}
+
 /// Verbs V105: where a program looks for the device in the file system, once it has asked for the list.
 #[test]
 fn the_device_is_found_in_the_file_system() {

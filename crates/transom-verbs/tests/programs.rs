@@ -89,6 +89,12 @@ fn immediate_data() {
     run("immediate");
 }
 
+/// Verbs V38, Verbs V149.
+#[test]
+fn threads_end_with_their_context() {
+    run("closing");
+}
+
 /// Verbs V68, Verbs V79, between two processes.
 #[test]
 fn a_peer_that_begins_anew_is_connected_again() {
@@ -143,6 +149,42 @@ fn ids_their_events_and_their_ends() {
 #[test]
 fn what_a_program_finds_at_first() {
     run("presence");
+}
+
+/// Verbs V3, Verbs V6, Verbs V11, Verbs V16, Verbs V18: whichever library is loaded first.
+#[test]
+fn libraries_that_are_loaded_by_name() {
+    if !Path::new("/usr/include/rdma/rdma_cma.h").exists() {
+        return eprintln!("SKIPPED: <rdma/rdma_cma.h> is not installed");
+    }
+    // Nothing of the library is named there, so it is not linked.
+    let words = ["-Wl,--as-needed"];
+    let Some(program) = support::compile_with(&source("loading"), "loading", &words) else {
+        return;
+    };
+    let table = include_str!("../exports.txt");
+    let names = table.lines().filter_map(|line| line.strip_prefix("* "));
+    let names: Vec<&str> = names.filter_map(|line| line.split(' ').next()).collect();
+    // Drivers and devices that rdma-core would find.
+    let sysfs = Path::new(env!("CARGO_TARGET_TMPDIR")).join("loading-sysfs");
+    let device = sysfs.join("class/infiniband_verbs/uverbs7");
+    std::fs::create_dir_all(&device).unwrap();
+    std::fs::write(device.join("ibdev"), "mlx5_0\n").unwrap();
+    std::fs::write(sysfs.join("class/infiniband_verbs/abi_version"), "6\n").unwrap();
+    for first in ["libibverbs.so.1", "librdmacm.so.1"] {
+        let done = Command::new(&program)
+            .arg(first)
+            .args(&names)
+            .env("LD_LIBRARY_PATH", support::libraries())
+            .env("SYSFS_PATH", &sysfs)
+            .env("RDMAV_DRIVERS", "mlx5")
+            .env("IBV_DRIVERS", "mlx5")
+            .output()
+            .unwrap();
+        let said = [done.stdout, done.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert!(done.status.success(), "{first} first: {}\n{said}", done.status);
+    }
 }
 
 /// Verbs V137.

@@ -5,15 +5,20 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::path::Path;
 use std::process::Command;
 
 use object::Endianness;
-use object::elf::FileHeader64;
-use object::read::elf::{FileHeader as _, Sym as _};
+use object::elf::{DF_1_NODELETE, DT_FLAGS_1, DT_NEEDED, DT_SONAME, FileHeader64, VERSYM_HIDDEN};
+use object::read::elf::{Dyn as _, FileHeader as _, Sym as _};
 
 /// Names with their versions.
 fn exported() -> BTreeSet<(String, String)> {
-    let bytes = std::fs::read(support::built().join("libtransom_verbs.so")).unwrap();
+    exported_by("libtransom_verbs.so")
+}
+
+fn exported_by(library: &str) -> BTreeSet<(String, String)> {
+    let bytes = std::fs::read(support::built().join(library)).unwrap();
     let header = FileHeader64::<Endianness>::parse(&*bytes).unwrap();
     let endian = header.endian().unwrap();
     let sections = header.sections(endian, &*bytes).unwrap();
@@ -88,6 +93,144 @@ fn v13_the_distribution_s_symbols_are_all_there() {
     }
 }
 
+/// What the loader reads of a library.
+#[derive(Default)]
+struct Dynamic {
+    name: String,
+    needed: Vec<String>,
+    stays_loaded: bool,
+    nodes: BTreeSet<String>,
+    wanted: BTreeSet<String>,
+}
+
+fn dynamic(library: &str) -> Dynamic {
+    let bytes = std::fs::read(support::built().join(library)).unwrap();
+    let header = FileHeader64::<Endianness>::parse(&*bytes).unwrap();
+    let endian = header.endian().unwrap();
+    let sections = header.sections(endian, &*bytes).unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let mut found = Dynamic::default();
+    let (entries, link) = sections.dynamic(endian, &*bytes).unwrap().unwrap();
+    let strings = sections.strings(endian, &*bytes, link).unwrap();
+    for entry in entries {
+        match entry.tag32(endian) {
+            Some(DT_NEEDED) => found.needed.push(text(entry.string(endian, strings).unwrap())),
+            Some(DT_SONAME) => found.name = text(entry.string(endian, strings).unwrap()),
+            Some(DT_FLAGS_1) => {
+                found.stays_loaded = entry.d_val(endian) & u64::from(DF_1_NODELETE) != 0;
+            }
+            _ => {}
+        }
+    }
+    if let Some((mut definitions, link)) = sections.gnu_verdef(endian, &*bytes).unwrap() {
+        let strings = sections.strings(endian, &*bytes, link).unwrap();
+        while let Some((_, mut names)) = definitions.next().unwrap() {
+            found.nodes.insert(text(names.next().unwrap().unwrap().name(endian, strings).unwrap()));
+        }
+    }
+    if let Some((mut files, link)) = sections.gnu_verneed(endian, &*bytes).unwrap() {
+        let strings = sections.strings(endian, &*bytes, link).unwrap();
+        while let Some((_, mut versions)) = files.next().unwrap() {
+            while let Some(version) = versions.next().unwrap() {
+                found.wanted.insert(text(version.name(endian, strings).unwrap()));
+            }
+        }
+    }
+    found
+}
+
+/// Verbs V3, Verbs V4: one library has the code; the other one names it, and has the nodes of its own.
+#[test]
+fn v3_v4_librdmacm_has_version_nodes_and_no_symbol() {
+    let (verbs, cm) = (dynamic("libtransom_verbs.so"), dynamic("libtransom_rdmacm.so"));
+    assert_eq!((&*verbs.name, &*cm.name), ("libibverbs.so.1", "librdmacm.so.1"));
+    assert!(cm.needed.contains(&"libibverbs.so.1".to_owned()), "{:?}", cm.needed);
+    assert!(!verbs.needed.contains(&"librdmacm.so.1".to_owned()), "{:?}", verbs.needed);
+    for minor in 0..=5 {
+        assert!(cm.nodes.contains(&format!("RDMACM_1.{minor}")), "{:?}", cm.nodes);
+    }
+    assert_eq!(exported_by("libtransom_rdmacm.so"), BTreeSet::new());
+    assert!(verbs.stays_loaded && cm.stays_loaded);
+}
+
+/// Verbs V11: a name of two public nodes has the newer one as its default, and is hidden in the older.
+#[test]
+fn v11_each_name_has_one_default_version() {
+    let bytes = std::fs::read(support::built().join("libtransom_verbs.so")).unwrap();
+    let header = FileHeader64::<Endianness>::parse(&*bytes).unwrap();
+    let endian = header.endian().unwrap();
+    let sections = header.sections(endian, &*bytes).unwrap();
+    let versions = sections.versions(endian, &*bytes).unwrap().unwrap();
+    let symbols = sections.symbols(endian, &*bytes, object::elf::SHT_DYNSYM).unwrap();
+    let (entries, _) = sections.gnu_versym(endian, &*bytes).unwrap().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (mut defaults, mut names) = (BTreeSet::new(), BTreeSet::new());
+    for (index, symbol) in symbols.enumerate() {
+        if !symbol.is_definition(endian) {
+            continue;
+        }
+        let name = text(symbol.name(endian, symbols.strings()).unwrap());
+        let version = versions.version(versions.version_index(endian, index)).unwrap().unwrap();
+        let version = text(version.name());
+        names.insert(name.clone());
+        if entries[index.0].0.get(endian) & VERSYM_HIDDEN == 0 {
+            assert!(defaults.insert(name.clone()), "{name} has two default versions");
+            assert!(
+                version != "IBVERBS_1.0" || !exported().contains(&(name, "IBVERBS_1.1".into()))
+            );
+        }
+    }
+    assert_eq!(defaults, names, "a name without a default version");
+}
+
+/// Verbs V12: the loader of a program that was linked with the distribution's libraries finds every
+/// version, also of what is not called, and prints nothing.
+#[test]
+fn v12_the_loader_misses_no_version() {
+    let theirs = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
+    let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("versions.c");
+    let text = "#include <infiniband/verbs.h>\n#include <rdma/rdma_cma.h>\n\
+                int main(int count, char **words) {\n\
+                struct rdma_addrinfo *(*volatile unused)(void) = (void *)&rdma_getaddrinfo;\n\
+                struct ibv_device **list = ibv_get_device_list(0);\n\
+                return !list || !unused; }\n";
+    std::fs::write(&source, text).unwrap();
+    let program = source.with_extension("program");
+    let libraries = ["libibverbs.so", "librdmacm.so"].map(|name| format!("{theirs}/{name}"));
+    if libraries.iter().any(|library| !Path::new(library).exists()) {
+        return eprintln!("SKIPPED: libibverbs-dev and librdmacm-dev are not installed");
+    }
+    let built =
+        Command::new("cc").arg("-o").arg(&program).arg(&source).args(&libraries).output().unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let run = |libraries: &Path| {
+        let mut command = Command::new(&program);
+        command.env("LD_LIBRARY_PATH", libraries).env("LD_BIND_NOW", "1").output().unwrap()
+    };
+    let done = run(&support::libraries());
+    assert!(done.status.success(), "{done:?}");
+    assert_eq!(String::from_utf8_lossy(&done.stderr), "");
+}
+
+/// Verbs V14: what is built on Debian 12 runs with its C library, and with older ones from 2.34 on.
+#[test]
+fn v14_no_newer_c_library_is_needed() {
+    // SAFETY: a constant text.
+    let here = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
+    let number = |version: &str| -> Option<(u32, u32)> {
+        let (major, minor) = version.split_once('.')?;
+        Some((major.parse().ok()?, minor.split('.').next()?.parse().ok()?))
+    };
+    if number(here.to_str().unwrap()).unwrap() > (2, 36) {
+        return eprintln!("SKIPPED: releases are built with glibc 2.36, this is {here:?}");
+    }
+    for library in ["libtransom_verbs.so", "libtransom_rdmacm.so"] {
+        let wanted = dynamic(library).wanted;
+        let newest = wanted.iter().filter_map(|v| number(v.strip_prefix("GLIBC_")?)).max();
+        assert!(newest.unwrap() <= (2, 34), "{library}: {wanted:?}");
+    }
+}
+
 /// Verbs V10: sizes and offsets are those of the distribution's headers; structures have grown at their end.
 #[test]
 fn v10_layouts_are_those_of_the_headers() {
@@ -132,7 +275,7 @@ fn v10_layouts_are_those_of_the_headers() {
         }
     }
     source.push_str("return 0; }\n");
-    let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("layouts.c");
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("layouts.c");
     std::fs::write(&file, source).unwrap();
     let Some(program) = support::compile(&file, "layouts") else { return };
     let said = Command::new(program).env("LD_LIBRARY_PATH", support::libraries()).output().unwrap();

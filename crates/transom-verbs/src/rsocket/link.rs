@@ -4,7 +4,6 @@
 //! of one word behind them says so. The peer copies them out, and grants the memory again.
 
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
 
 use transom_engine::{Completion, Data, Flags, Operation, QueuePairKind, Request, Sge};
 
@@ -245,15 +244,8 @@ impl Link {
     fn look_for_target(&mut self) {
         let Some(place) = self.out.needs_target() else { return };
         let at = place * TARGET as u32;
-        // The bytes of a Write appear from the lowest address to the highest, so the length, which is
-        // last, is read first: with it the others are there.
-        let mut length = [0; 4];
-        self.targets.read(at + (TARGET - length.len()) as u32, &mut length);
-        fence(Ordering::Acquire);
-        if u32::from_ne_bytes(length) > 0 {
-            let mut bytes = [0; TARGET];
-            self.targets.read(at, &mut bytes);
-            let target = Target::from_bytes(&bytes);
+        let target = Target::published(|behind, into| self.targets.read(at + behind, into));
+        if let Some(target) = target {
             // Before anything is sent there: what the peer writes afterwards is the one behind it.
             self.targets.write(at, &[0; TARGET]);
             self.out.take_target(target);

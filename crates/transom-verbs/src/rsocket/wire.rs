@@ -1,6 +1,8 @@
 //! The bytes of rsocket's protocol, version 1, in the form that needs no immediate data: a Write, and
 //! a Send of one word behind it.
 
+use std::sync::atomic::{Ordering, fence};
+
 /// Bytes of an [`Introduction`].
 pub(crate) const INTRODUCTION: usize = 40;
 /// Bytes of a [`Target`] in memory.
@@ -41,6 +43,24 @@ impl Target {
         key.copy_from_slice(&words.1);
         length.copy_from_slice(&words.2);
         bytes
+    }
+
+    /// The target of a place that the peer may be writing, once the whole of it is there. `read` copies
+    /// bytes of the place from an offset on.
+    ///
+    /// The bytes of a Write appear from the lowest address to the highest, so the length, which is last,
+    /// is read first: with it the others are there.
+    pub(crate) fn published(mut read: impl FnMut(u32, &mut [u8])) -> Option<Target> {
+        const BEFORE: u32 = TARGET as u32 - 4;
+        let mut length = [0; 4];
+        read(BEFORE, &mut length);
+        if length == [0; 4] {
+            return None;
+        }
+        fence(Ordering::Acquire);
+        let mut bytes = [0; TARGET];
+        read(0, &mut bytes);
+        Some(Target::from_bytes(&bytes))
     }
 
     /// As this host keeps it.
@@ -241,6 +261,38 @@ mod tests {
         assert_eq!([129, 256, 300, 600].map(representable), [128, 256, 256, 512]);
         let none = Introduction::from_bytes(&[&[1, 0][..], &OWN.to_bytes()[2..]].concat());
         assert_eq!(none.map(|without| without.mappings), Some(0));
+    }
+
+    /// The peer writes a place word by word while it is read word by word: in whatever order these
+    /// happen, the target is whole or not there.
+    #[test]
+    fn v137_a_target_is_not_taken_before_the_whole_of_it_is_there() {
+        const WORDS: usize = TARGET / 4;
+        const READS: u32 = 1 + WORDS as u32;
+        let whole = OWN.buffer.to_bytes(cfg!(target_endian = "big"));
+        let (mut taken, mut missing) = (0, 0);
+        for order in 0..(WORDS + 1).pow(READS) {
+            // How many words are there when each word is read.
+            let there: Vec<usize> =
+                (0..READS).map(|read| order / (WORDS + 1).pow(read) % (WORDS + 1)).collect();
+            if !there.is_sorted() {
+                continue;
+            }
+            let mut moments = there.iter();
+            let target = Target::published(|at, into| {
+                for (word, into) in (at as usize / 4..).zip(into.chunks_mut(4)) {
+                    let is_there = moments.next().is_some_and(|there| word < *there);
+                    into.copy_from_slice(if is_there { &whole[word * 4..][..4] } else { &[0; 4] });
+                }
+            });
+            match target {
+                Some(target) => assert_eq!(target, OWN.buffer, "{there:?}"),
+                None => assert!(there[0] < WORDS, "{there:?}"),
+            }
+            taken += u32::from(target.is_some());
+            missing += u32::from(target.is_none());
+        }
+        assert_eq!((taken, missing), (1, 125), "all orders of four writes and five reads");
     }
 
     #[test]
