@@ -165,13 +165,13 @@ impl Socket {
         let channel = state.channel.clone();
         match &state.phase {
             Phase::Listening => {
-                let (local, backlog) = (local?, state.backlog);
+                let record = Record::Listener { local: local?, backlog: state.backlog };
+                // All that can fail comes first: a refused call leaves the listener as it was.
+                let (token, handover) = Handover::begin(process, record, None)?;
                 let parts = state.retire(Phase::Suspended);
+                state.handover = Some(handover);
                 drop(state);
                 self.end(parts); // and its port is free for the other process
-                let (token, handover) =
-                    Handover::begin(process, Record::Listener { local, backlog }, None)?;
-                lock(&self.state).handover = Some(handover);
                 Ok(token)
             }
             Phase::Connected => {

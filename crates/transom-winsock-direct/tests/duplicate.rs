@@ -155,6 +155,14 @@ fn d09_a_listener_goes_to_another_process() {
     two.end();
 }
 
+/// A duplication that is refused, here by a process that may open no descriptor, changes nothing: the
+/// listener still accepts, and can be given away later.
+#[test]
+fn d09_a_refused_duplication_leaves_the_listener() {
+    let refused = another_process("refused").wait().unwrap();
+    assert!(refused.success(), "{refused}");
+}
+
 const ROLE: &str = "TRANSOM_W22_ROLE";
 
 /// This test binary again, as another process.
@@ -260,6 +268,20 @@ fn w22_the_other_process() {
             println!("\ntoken {token}");
             // Until it is killed.
             let _ = std::io::stdin().read_line(&mut String::new());
+        }
+        ["refused"] => {
+            use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+            let (other, listener) = (Process::new(), process.listener(4));
+            let before = getrlimit(Resource::Nofile);
+            setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..before }).unwrap();
+            let refused = process.provider.duplicate(listener, std::process::id());
+            setrlimit(Resource::Nofile, before).unwrap();
+            assert_eq!(refused, Err(Error::WSAENOBUFS));
+            connect(&other, &process, listener);
+            let token = process.provider.duplicate(listener, std::process::id()).unwrap();
+            let taken = take(&other, token).unwrap();
+            other.provider.event_select(taken, taken, FD_ACCEPT).unwrap();
+            connect(&process, &other, taken);
         }
         _ => panic!("no such role"),
     }
