@@ -375,9 +375,12 @@ impl Link {
                     return Some(notifications);
                 }
                 self.with_worker(state, bits, |state, worker| {
-                    let first = if idle { self.glance(state, worker, tries) } else { None };
+                    let mut first = if idle { self.glance(state, worker, tries) } else { None };
                     if first == Some(Err(IoError::NotNow)) && self.idles(state, now) {
                         return None;
+                    }
+                    if self.receive_few(state, worker, now, &mut first, &mut notifications) {
+                        return Some(notifications);
                     }
                     self.watch.set_at_work(true);
                     self.pass_with(state, worker, now, (bits, first, idle), &mut notifications);

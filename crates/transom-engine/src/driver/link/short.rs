@@ -1,5 +1,6 @@
 //! The short way of Writes of a few bytes: posted, judged, copied and published, without a pass; and,
-//! over shared memory, received, judged, placed and settled. A Bind has a short way on every link.
+//! over shared memory, received, judged, placed and settled. What TCP has brought has one in `tcp.rs`
+//! (`Link::receive_few`), by the general decoder. A Bind has a short way on every link.
 //!
 //! `State::quiet` says that nothing about a link asks for a pass: it is computed behind each one, and
 //! taken back before each. What turns out to be unusual on the way is left to a pass, in order.
@@ -34,7 +35,7 @@ impl Link {
     /// Whether the short way is open: as [`Link::is_quiet`], no thread waits here, and nothing is
     /// due yet.
     #[inline]
-    fn is_short(&self, state: &State, now: Time) -> bool {
+    pub(super) fn is_short(&self, state: &State, now: Time) -> bool {
         state.quiet && now < state.housekeeping_at && !self.is_waited_for()
     }
 
@@ -78,7 +79,7 @@ impl Link {
 
     /// The core's tools on the short way: no shared receives, and no tracer.
     #[inline]
-    fn short_cx<'a>(
+    pub(super) fn short_cx<'a>(
         &'a self,
         now: Time,
         lane: &'a mut Lane,

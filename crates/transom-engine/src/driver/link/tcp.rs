@@ -1,14 +1,15 @@
 //! Bytes between a link's socket and its connection, and the choice between socket and rings.
 
 use super::carrier::{Carrier, Stage, Tcp};
-use super::{Link, Phase, State};
+use super::notifications::Notifications;
+use super::{Link, LinkDenials, Phase, State};
 use crate::driver::config::options::status_of;
 use crate::driver::schedule::workers::{Worker, fit};
 use transom_memory::Segment;
 use transom_wire::Time;
 
 use crate::sys::{Host, IoError};
-use crate::{Buffer, Cx, Direct, HostMemory, LinkEnd, Output, SMALL};
+use crate::{Buffer, Cx, Direct, Effect, HostMemory, LinkEnd, Output, SMALL};
 
 /// The cost of a received frame beside its bytes, as bytes that could have been moved in that time:
 /// a peer that sends a byte per frame gets no more of the adapter's thread than others.
@@ -19,6 +20,9 @@ const SMALLEST_READ_SIZE: usize = 2 * 1024;
 /// Receives, of 16 KiB each, for what a socket still holds when it cannot be written any more. A peer that
 /// goes on sending is not listened to for longer.
 const FINAL_READS: usize = 1024;
+
+/// The most bytes that are received without a pass: a few small Writes and acknowledgements.
+const FEW: usize = 1024;
 
 /// How many times a ring is looked at in the time of one look at a socket.
 const PEEKS: u32 = 256;
@@ -75,6 +79,43 @@ impl Link {
             }
         }
         Some(found)
+    }
+
+    /// Take what a first receive has brought, if that is little and nothing about the link asks for a pass.
+    /// `false`: a pass must follow, with what `first` says then.
+    pub(super) fn receive_few(
+        &self,
+        state: &mut State,
+        worker: &mut Worker,
+        now: Time,
+        first: &mut First,
+        notifications: &mut Notifications,
+    ) -> bool {
+        let Some(Ok(count @ 1..=FEW)) = *first else { return false };
+        if !self.is_short(state, now) {
+            return false;
+        }
+        // Less was there than was asked for: the socket is empty.
+        *first = Some(Err(IoError::NotNow));
+        let State { connection, partial, effects, .. } = &mut *state;
+        let (lane, staging) = worker.tools(&self.shared.memory);
+        let denials = LinkDenials(self);
+        let mut cx = self.short_cx(now, lane, effects, &denials);
+        let bytes = staging.get(..count).unwrap_or_default();
+        let received = connection.receive(&mut cx, bytes);
+        partial.extend_from_slice(bytes.get(received.consumed..).unwrap_or_default());
+        let quiet = partial.is_empty()
+            && effects.list.iter().all(|effect| matches!(effect, Effect::Complete(..)))
+            && !received.read_paused
+            && connection.is_still_quiet()
+            && !connection.wants_write();
+        state.report();
+        state.quiet = quiet;
+        if quiet {
+            self.events.post(&mut state.effects, state.qp.as_ref(), notifications);
+            state.idle_until = Some(state.housekeeping_at);
+        }
+        quiet
     }
 
     /// Receive by whatever carries the bytes. `how`: what [`Link::glance`] has received, and whether to
