@@ -353,9 +353,9 @@ impl Listener {
     /// Where it is; tells the port if any was asked for.
     ///
     /// # Errors
-    /// The error of the system; `Forked` in a forked child.
+    /// `Forked` in a forked child.
     pub fn address(&self) -> Result<SocketAddr> {
-        self.listener()?.address().map_err(|e| Error::link(e, "get the listener's address"))
+        Ok(self.listener()?.address())
     }
 
     /// Put the next request into `connector`; `sink` is called when that has happened.

@@ -17,7 +17,7 @@
 //! without sockets.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use transom_process::Channel;
 use transom_process::upgrade::{
@@ -65,11 +65,15 @@ impl Offerer for Local {
     }
 }
 
-/// The upgrade socket of a listener, and the offers made there.
+/// The upgrade socket of a listener, and the offers made there. `None` once it is closed: the name is
+/// free when [`UpgradeListener::close`] returns.
 #[derive(Debug)]
-pub(crate) struct UpgradeListener {
+pub(crate) struct UpgradeListener(Mutex<Option<Open>>);
+
+#[derive(Debug)]
+struct Open {
     socket: LocalListener,
-    pending: Mutex<PendingOffers<Local>>,
+    pending: PendingOffers<Local>,
 }
 
 impl UpgradeListener {
@@ -82,36 +86,50 @@ impl UpgradeListener {
             return Err(reason);
         }
         match LocalListener::open(&name(address)) {
-            Ok(socket) => Ok(UpgradeListener {
-                socket,
-                pending: Mutex::new(PendingOffers::new(options.other_users)),
-            }),
+            Ok(socket) => {
+                let pending = PendingOffers::new(options.other_users);
+                Ok(UpgradeListener(Mutex::new(Some(Open { socket, pending }))))
+            }
             Err(IoError::InUse) => Err(PathReason::UpgradeNameTaken),
             Err(_) => Err(PathReason::System),
         }
     }
 
+    fn lock(&self) -> MutexGuard<'_, Option<Open>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Accept what was offered. Done with each connection, so that processes that may not share do
     /// not take the places of those that may.
     pub(crate) fn accept_offers(&self) {
-        self.accept_into(&mut self.pending.lock().unwrap_or_else(PoisonError::into_inner));
-    }
-
-    fn accept_into(&self, pending: &mut PendingOffers<Local>) {
-        let now = sys::recently();
-        pending.tidy(now);
-        // Bounded: offers that arrive meanwhile are for the next call.
-        for _ in 0..MOST_ACCEPTED {
-            let Ok(local) = self.socket.accept() else { break };
-            pending.add(local, now);
+        if let Some(open) = &mut *self.lock() {
+            open.accept();
         }
     }
 
     /// The memory that was offered under this nonce.
     fn claim(&self, nonce: &Nonce) -> Option<(Region, Local)> {
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        self.accept_into(&mut pending);
-        pending.claim(nonce)
+        let mut open = self.lock();
+        let open = open.as_mut()?;
+        open.accept();
+        open.pending.claim(nonce)
+    }
+
+    /// No offer is taken any more.
+    pub(crate) fn close(&self) {
+        *self.lock() = None;
+    }
+}
+
+impl Open {
+    fn accept(&mut self) {
+        let now = sys::recently();
+        self.pending.tidy(now);
+        // Bounded: offers that arrive meanwhile are for the next call.
+        for _ in 0..MOST_ACCEPTED {
+            let Ok(local) = self.socket.accept() else { break };
+            self.pending.add(local, now);
+        }
     }
 }
 

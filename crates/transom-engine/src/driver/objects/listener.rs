@@ -31,7 +31,9 @@ const RETRY: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) key: u64,
-    socket: Socket,
+    address: SocketAddr,
+    /// `None` once it is closed: the port is free when [`Listener::close`] returns.
+    socket: Mutex<Option<Socket>>,
     shared: Arc<Shared>,
     admission: Admission,
     /// Where processes of this host offer upgrades, once this listens.
@@ -94,7 +96,8 @@ impl Listener {
         let _ = machine.bind();
         Ok(Arc::new(Listener {
             key: shared.new_key(),
-            socket,
+            address: socket.address()?,
+            socket: Mutex::new(Some(socket)),
             shared: shared.clone(),
             admission: Admission::new(shared.options.half_open),
             upgrades: Mutex::new(Err(PathReason::NotAsked)),
@@ -107,12 +110,12 @@ impl Listener {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn fd(&self) -> &Fd {
-        self.socket.fd()
+    fn socket(&self) -> MutexGuard<'_, Option<Socket>> {
+        self.socket.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn address(&self) -> Result<SocketAddr, IoError> {
-        self.socket.address()
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// Where upgrades to shared memory are offered, or why nowhere.
@@ -121,7 +124,10 @@ impl Listener {
     }
 
     fn set_upgrades(&self, upgrades: Result<Arc<UpgradeListener>, PathReason>) {
-        *self.upgrades.lock().unwrap_or_else(PoisonError::into_inner) = upgrades;
+        let mut held = self.upgrades.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Ok(before) = std::mem::replace(&mut *held, upgrades) {
+            before.close();
+        }
     }
 
     pub(crate) fn turned_away(&self) -> u64 {
@@ -132,20 +138,21 @@ impl Listener {
     pub(crate) fn listen(self: &Arc<Listener>, backlog: usize) -> Outcome<()> {
         let backlog = if backlog == 0 { BACKLOG } else { backlog.min(BACKLOG) };
         self.lock().machine.listen(backlog)?;
+        let socket = self.socket();
+        let Some(open) = &*socket else { return Err(Status::DeviceRemoved) };
         // The upgrade socket opens before any peer can connect and look for it.
-        if let Ok(address) = self.socket.address() {
-            self.set_upgrades(UpgradeListener::open(address, &self.shared.options).map(Arc::new));
-        }
-        if let Err(e) = self.socket.listen(u16::try_from(backlog).unwrap_or(u16::MAX).max(128)) {
+        let upgrades = UpgradeListener::open(self.address, &self.shared.options);
+        self.set_upgrades(upgrades.map(Arc::new));
+        if let Err(e) = open.listen(u16::try_from(backlog).unwrap_or(u16::MAX).max(128)) {
             self.set_upgrades(Err(PathReason::NotAsked));
             return Err(status_of(e));
         }
-        self.register().map_err(|_| Status::InsufficientResources)
+        self.register(open.fd()).map_err(|_| Status::InsufficientResources)
     }
 
-    fn register(self: &Arc<Listener>) -> std::io::Result<()> {
-        self.shared.add(self.key, self.fd(), self.clone(), true)?;
-        self.shared.unaccepted.arm(self.fd(), self.key, true, false)
+    fn register(self: &Arc<Listener>, fd: &Fd) -> std::io::Result<()> {
+        self.shared.add(self.key, fd, self.clone(), true)?;
+        self.shared.unaccepted.arm(fd, self.key, true, false)
     }
 
     /// The background thread: connections wait to be accepted. One of them is; links are served
@@ -155,20 +162,27 @@ impl Listener {
         if let Ok(upgrades) = &upgrades {
             upgrades.accept_offers();
         }
-        match self.socket.accept(&self.shared.options.sockets()) {
+        let Some(next) = self.next() else { return };
+        match next {
             Ok((stream, peer)) => self.let_in(stream, peer, upgrades.err()),
             Err(IoError::Exhausted) => {
                 return self.shared.note(self.key, sys::now().after(RETRY));
             }
-            // No connection is pending, or it was reset before the accept, or the program has
-            // closed the socket: then arming fails, and no more events come.
+            // No connection is pending, or it was reset before the accept.
             Err(_) => {}
         }
-        let _ = self.shared.unaccepted.arm(self.fd(), self.key, true, false);
+        if let Some(socket) = &*self.socket() {
+            let _ = self.shared.unaccepted.arm(socket.fd(), self.key, true, false);
+        }
+    }
+
+    /// The next connection, or why there is none; `None` once the listener is closed.
+    pub(crate) fn next(&self) -> Option<Result<(Stream, SocketAddr), IoError>> {
+        self.socket().as_ref().map(|socket| socket.accept(&self.shared.options.sockets()))
     }
 
     /// A link for a new connection, if there is room for one. `tcp_only`: why no memory can be handed over.
-    fn let_in(
+    pub(crate) fn let_in(
         self: &Arc<Listener>,
         stream: Stream,
         peer: SocketAddr,
@@ -327,9 +341,11 @@ impl Listener {
         self.unqueue(status, |machine| machine.close().0);
         // The lock of the list of links orders this and what `accept` does.
         self.closed.store(true, Ordering::Relaxed);
-        // The name is free at once: the port is, too.
-        self.set_upgrades(Err(PathReason::NotAsked));
-        self.shared.unaccepted.remove(self.fd());
+        // Port and name are free when this returns, whichever thread still holds the listener.
+        if let Some(socket) = self.socket().take() {
+            self.set_upgrades(Err(PathReason::NotAsked));
+            self.shared.unaccepted.remove(socket.fd());
+        }
         self.shared.remove(self.key);
         for link in Link::all(&self.shared) {
             if link.is_owned_by(self) {

@@ -333,3 +333,19 @@ fn a_listener_at_all_addresses_has_an_upgrade_socket_for_each() {
         assert_eq!(active.connector.info().unwrap().path_reason, PathReason::Proven, "{at} {to}");
     }
 }
+
+#[test]
+fn a_dropped_listener_leaves_its_port_and_its_name_though_a_thread_still_serves_it() {
+    let adapter = End::new(&process()).adapter;
+    let listener = adapter.listener((adapter.address(), 0).into()).unwrap();
+    listener.listen(0).unwrap();
+    let at = listener.address().unwrap();
+    // What the background thread has while it accepts.
+    let served = listener.0.listener.clone();
+    let upgrades = served.upgrades().unwrap();
+    drop(listener);
+    let next = adapter.listener(at).unwrap();
+    next.listen(0).unwrap();
+    assert!(next.0.listener.upgrades().is_ok());
+    drop((served, upgrades));
+}
