@@ -4,21 +4,26 @@
 //! exchange numbers and GIDs by themselves; the queue pair with the smaller number connects to the
 //! other one, and both prove by private data that they mean each other.
 
+mod hello;
+mod ports;
+
 use std::collections::VecDeque;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use transom_engine::{QueuePairKind, Status, raw};
+use transom_engine::{Status, raw};
 use transom_wire::ReadLimits;
 
-use crate::abi::{gid_bytes, qps, qpt};
+use crate::abi::{gid_bytes, qps};
 use crate::context::Context;
-use crate::environment;
 use crate::errno::{Errno, Result};
 use crate::queue_pair::QueuePair;
-use crate::requests::{self, Passive};
-use crate::{cm, datagram, explain, gid, limits, timers};
+use crate::requests::Passive;
+use crate::{cm, explain, gid, limits, timers};
+
+use hello::{Hello, type_of};
+pub(crate) use ports::{FIRST_PORT, Number, Ports, close_idle_later};
 
 /// How long a Request for a queue pair that is not in RTR yet is held, and how many.
 const HELD_FOR: Duration = Duration::from_secs(60);
@@ -31,146 +36,6 @@ const PREFERENCE: Duration = Duration::from_millis(500);
 /// Pauses between two attempts.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
-/// How long a port without queue pairs stays open.
-const IDLE_PORT: Duration = Duration::from_secs(1);
-/// Ports that are opened for one number, until the UDP port of one is free, too.
-const PORT_TRIES: usize = 8;
-/// Numbers below stand for connections of rdma_cm (Verbs V128).
-pub(crate) const FIRST_PORT: u16 = 1024;
-
-// ---- ports ---------------------------------------------------------------------------------------
-
-/// The ports of a context, and which numbers are taken.
-#[derive(Debug, Default)]
-pub(crate) struct Ports {
-    open: Mutex<Vec<Port>>,
-}
-
-#[derive(Debug)]
-struct Port {
-    number: u16,
-    taken: [bool; 256],
-    _listener: Arc<raw::Listener>,
-    /// The UDP port of the same number, once a queue pair of datagrams has asked for it.
-    datagrams: Option<Arc<raw::DatagramPort>>,
-}
-
-impl Port {
-    /// An index that is free, drawn at random.
-    fn draw(&mut self) -> Option<u8> {
-        let seed = raw::random_seed().ok()?;
-        let start = seed.first().copied().unwrap_or(0);
-        let last = self.number == u16::MAX; // 0xFFFFFF means multicast
-        let free = |i: &u8| *i != 0 && !(last && *i == 255) && !self.taken[usize::from(*i)];
-        let index = (0..=255).map(|offset: u8| start.wrapping_add(offset)).find(free)?;
-        self.taken[usize::from(index)] = true;
-        Some(index)
-    }
-}
-
-/// A queue pair number, and where datagrams to it arrive, if it is one of those.
-#[derive(Debug)]
-pub(crate) struct Number {
-    pub(crate) number: u32,
-    pub(crate) datagrams: Option<Arc<raw::DatagramPort>>,
-}
-
-impl Port {
-    /// A number, with datagrams or without. `None`: all are taken, or another program has the UDP port.
-    fn take(&mut self, context: &Arc<Context>, datagrams: bool) -> Option<Number> {
-        if datagrams && self.datagrams.is_none() {
-            self.datagrams = open_datagrams(context, self.number);
-            self.datagrams.as_ref()?;
-        }
-        let number = u32::from(self.number) << 8 | u32::from(self.draw()?);
-        Some(Number { number, datagrams: self.datagrams.clone().filter(|_| datagrams) })
-    }
-}
-
-/// The UDP port of a number, for both families where there are both.
-fn open_datagrams(context: &Arc<Context>, port: u16) -> Option<Arc<raw::DatagramPort>> {
-    let both = [IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::UNSPECIFIED)];
-    let mut opened = both.into_iter().map(|ip| datagram::open(context, SocketAddr::new(ip, port)));
-    opened.find_map(std::result::Result::ok).map(Arc::new)
-}
-
-impl Ports {
-    fn lock(&self) -> MutexGuard<'_, Vec<Port>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A queue pair number; for a queue pair of datagrams, with the UDP port of the same number.
-    pub(crate) fn take(&self, context: &Arc<Context>, datagrams: bool) -> Result<Number> {
-        let mut open = self.lock();
-        if let Some(number) = open.iter_mut().find_map(|port| port.take(context, datagrams)) {
-            return Ok(number);
-        }
-        // The UDP port of a new one may be another program's: that one stays for connections.
-        for _ in 0..PORT_TRIES {
-            let (port, listener) = listen(context, &open)?;
-            let taken = [false; 256];
-            let mut port = Port { number: port, taken, _listener: listener, datagrams: None };
-            let number = port.take(context, datagrams);
-            open.push(port);
-            if let Some(number) = number {
-                return Ok(number);
-            }
-        }
-        Err(Errno::ENOMEM)
-    }
-
-    pub(crate) fn give_back(self: &Ports, number: u32) {
-        let [_, high, low, index] = number.to_be_bytes();
-        let port = u16::from_be_bytes([high, low]);
-        for open in self.lock().iter_mut().filter(|open| open.number == port) {
-            open.taken[usize::from(index)] = false;
-        }
-    }
-
-    /// Close the ports that no queue pair has.
-    pub(crate) fn close_idle(&self) {
-        let mut open = self.lock();
-        let all = std::mem::take(&mut *open);
-        let (idle, busy): (Vec<_>, Vec<_>) =
-            all.into_iter().partition(|port| !port.taken.contains(&true));
-        *open = busy;
-        drop(open);
-        drop(idle);
-    }
-
-    pub(crate) fn close(&self) {
-        let all = std::mem::take(&mut *self.lock());
-        drop(all);
-    }
-}
-
-/// A listener on a port that the system, or `TRANSOM_PORTS`, chooses: for both families where there
-/// are both.
-fn listen(context: &Arc<Context>, open: &[Port]) -> Result<(u16, Arc<raw::Listener>)> {
-    let (low, high) = environment::ports().unwrap_or((0, 0));
-    let mut last = Errno::EADDRINUSE;
-    for port in low..=high {
-        if open.iter().any(|open| open.number == port) {
-            continue;
-        }
-        for address in [IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::UNSPECIFIED)] {
-            match listen_at(context, SocketAddr::new(address, port)) {
-                Ok(found) if found.0 >= FIRST_PORT => return Ok(found),
-                Ok(_) => {}
-                Err(error) => last = error,
-            }
-        }
-    }
-    Err(last)
-}
-
-fn listen_at(context: &Arc<Context>, address: SocketAddr) -> Result<(u16, Arc<raw::Listener>)> {
-    let listener = Arc::new(context.adapter.listener(address)?);
-    listener.listen(0)?;
-    let port = listener.address()?.port();
-    requests::serve(&Arc::downgrade(context), &listener)?;
-    Ok((port, listener))
-}
 
 impl Passive for Context {
     fn adapter(&self) -> &raw::Adapter {
@@ -181,77 +46,6 @@ impl Passive for Context {
         request(self, Arc::new(connector));
     }
 }
-
-// ---- what is said --------------------------------------------------------------------------------
-
-const MAGIC: [u8; 4] = *b"TVQP";
-const VERSION: u8 = 1;
-
-/// The private data of the start-up (Verbs V75), as the side that sends it sees itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Hello {
-    kind: u8,
-    destination: u32,
-    source: u32,
-    sq_psn: u32,
-    rq_psn: u32,
-    path_mtu: u8,
-}
-
-impl Hello {
-    fn to_bytes(self) -> [u8; 32] {
-        let mut bytes = [0; 32];
-        let words = [self.destination, self.source, self.sq_psn, self.rq_psn];
-        bytes[..4].copy_from_slice(&MAGIC);
-        bytes[4] = VERSION;
-        bytes[5] = self.kind;
-        for (to, word) in bytes[8..24].chunks_exact_mut(4).zip(words) {
-            to.copy_from_slice(&word.to_be_bytes());
-        }
-        bytes[24] = self.path_mtu;
-        bytes
-    }
-
-    fn from_bytes(bytes: &[u8]) -> Option<Hello> {
-        let bytes: &[u8; 32] = bytes.try_into().ok()?;
-        if bytes[..4] != MAGIC || bytes[4] != VERSION {
-            return None;
-        }
-        let word = |at: usize| {
-            let word = bytes.get(at..at + 4).and_then(|word| word.try_into().ok());
-            word.map_or(0, u32::from_be_bytes)
-        };
-        Some(Hello {
-            kind: bytes[5],
-            destination: word(8),
-            source: word(12),
-            sq_psn: word(16),
-            rq_psn: word(20),
-            path_mtu: bytes[24],
-        })
-    }
-
-    /// The attributes that a queue pair sends to its peer.
-    fn of(queue_pair: &QueuePair) -> Hello {
-        let attr = queue_pair.attributes();
-        Hello {
-            kind: type_of(queue_pair),
-            destination: attr.dest_qp_num,
-            source: queue_pair.number,
-            sq_psn: attr.sq_psn,
-            rq_psn: attr.rq_psn,
-            path_mtu: attr.path_mtu as u8,
-        }
-    }
-}
-
-/// The type of a queue pair, as the start-up names it.
-fn type_of(queue_pair: &QueuePair) -> u8 {
-    let unreliable = queue_pair.engine.config().kind == QueuePairKind::Uc;
-    (if unreliable { qpt::UC } else { qpt::RC }) as u8
-}
-
-// ---- a queue pair's part -------------------------------------------------------------------------
 
 /// Where a queue pair is on its way to a stream.
 #[derive(Debug, Default)]
@@ -613,52 +407,4 @@ fn hold(queue_pair: &Arc<QueuePair>, connector: Arc<raw::Connector>) {
         drop(inner);
         drop(late); // rejects
     });
-}
-
-/// A queue pair number has been given back: its port closes after a while, if no queue pair takes a
-/// number again.
-pub(crate) fn close_idle_later(context: &Arc<Context>) {
-    let later = Arc::downgrade(context);
-    timers::after(IDLE_PORT, move || {
-        if let Some(context) = later.upgrade() {
-            context.ports.close_idle();
-        }
-    });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn v75_private_data_byte_for_byte_and_back() {
-        let hello = Hello {
-            kind: 2,
-            destination: 0x00ab_cd01,
-            source: 0x0012_3402,
-            sq_psn: 0x0055_6677,
-            rq_psn: 0x0000_0001,
-            path_mtu: 5,
-        };
-        let bytes = hello.to_bytes();
-        let mut expected = b"TVQP".to_vec();
-        expected.extend([1, 2, 0, 0]);
-        expected.extend([0, 0xab, 0xcd, 1, 0, 0x12, 0x34, 2, 0, 0x55, 0x66, 0x77, 0, 0, 0, 1]);
-        expected.extend([5, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(bytes.as_slice(), expected);
-        assert_eq!(Hello::from_bytes(&bytes), Some(hello));
-    }
-
-    #[test]
-    fn v75_other_private_data_has_no_token() {
-        let good = [b"TVQP\x01\x02".as_slice(), &[0; 26]].concat();
-        assert!(Hello::from_bytes(&good).is_some());
-        assert!(Hello::from_bytes(&good[..31]).is_none());
-        assert!(Hello::from_bytes(&[&good[..], &[0]].concat()).is_none());
-        for (at, byte) in [(0, b'X'), (4, 2)] {
-            let mut bad = good.clone();
-            bad[at] = byte;
-            assert!(Hello::from_bytes(&bad).is_none());
-        }
-    }
 }

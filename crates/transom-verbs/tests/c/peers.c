@@ -258,5 +258,32 @@ int main(void) {
     qp_up(f.qp, e.gid, e.qp->qp_num ^ 1, DEF);
     qp_up(e.qp, f.gid, f.qp->qp_num, tt);
     timed_fail("V75 another number", 0.99);
+    /* A queue pair that names one which has its peer: it reaches nothing, and the two go on. */
+    printf("-- a second claimant\n");
+    struct end g = {0};
+    open_end(&g, e.ctx, ALL);
+    again();
+    qp_state(f.qp, IBV_QPS_RESET);
+    qp_up(e.qp, f.gid, f.qp->qp_num, DEF);
+    qp_up(f.qp, e.gid, e.qp->qp_num, DEF);
+    for (int i = 7; i < 9; i++)
+        SUCCEEDS(post_recv(&e, i, e.buf, 8, e.mr->lkey));
+    SUCCEEDS(post(&f, 1, IBV_WR_SEND, SIG, f.buf, 8, f.mr->lkey, 0, 0));
+    EXPECT_WC("V75", f.scq, 1, IBV_WC_SUCCESS);
+    EXPECT_WC("V75", e.rcq, 7, IBV_WC_SUCCESS);
+    memset(e.buf, 0x11, 64);
+    memset(g.buf, 0x22, 64);
+    qp_up(g.qp, e.gid, e.qp->qp_num, tt);
+    SUCCEEDS(post(&g, 2, IBV_WR_SEND, SIG, g.buf, 8, g.mr->lkey, 0, 0));
+    SUCCEEDS(post(&g, 3, IBV_WR_RDMA_WRITE, SIG, g.buf, 8, g.mr->lkey, (uintptr_t)e.buf,
+                  e.mr->rkey));
+    EXPECT_WC("V75", g.scq, 2, IBV_WC_RETRY_EXC_ERR);
+    EXPECT_WC("V75", g.scq, 3, IBV_WC_WR_FLUSH_ERR);
+    EXPECT_NONE("V75", e.rcq, 0);
+    CHECK("V75", state_of(e.qp) == IBV_QPS_RTS && e.buf[0] == 0x11, "state %d, byte %x",
+          state_of(e.qp), e.buf[0]);
+    SUCCEEDS(post(&f, 4, IBV_WR_SEND, SIG, f.buf, 8, f.mr->lkey, 0, 0));
+    EXPECT_WC("V75", f.scq, 4, IBV_WC_SUCCESS);
+    EXPECT_WC("V75", e.rcq, 8, IBV_WC_SUCCESS);
     return finish();
 }

@@ -1,23 +1,19 @@
-//! Ids: making, addresses, connecting, ends.
+//! Ids: making and destroying, addresses, options.
 
 use std::ffi::{c_int, c_uint, c_void};
-use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::abi::*;
-use crate::cm::{self, Id, Joined, Parameters, State};
+use crate::cm::Id;
 use crate::context::Context;
-use crate::datagram::group;
 use crate::entry::cm::address;
 use crate::entry::cm::events::{ChannelShell, acknowledge, next_event};
 use crate::entry::shell::{self, OfQueuePair};
 use crate::entry::{device, memory, minus_one};
 use crate::errno::{Errno, Result};
 use crate::gid;
-use crate::limits;
 use crate::queue_pair::QueuePair;
-use crate::resolution;
 
 /// An id as programs hold it.
 #[repr(C)]
@@ -284,84 +280,6 @@ pub(crate) unsafe extern "C" fn rdma_migrate_id(
     })
 }
 
-// ---- multicast groups ----------------------------------------------------------------------------
-
-const JOIN_ADDRESS: u32 = 1;
-const JOIN_FLAGS: u32 = 2;
-const FULL_MEMBER: u32 = 0;
-const SEND_ONLY: u32 = 1;
-
-/// The group that a socket address names.
-///
-/// # Safety
-/// Null, or a socket address of the program's.
-unsafe fn group_at(address: *mut libc::sockaddr) -> Result<IpAddr> {
-    // SAFETY: this function's contract.
-    let named = unsafe { address::read(address) }?.ok_or(Errno::EINVAL)?;
-    group::of(gid::bytes_of(named.ip())).ok_or(Errno::EINVAL)
-}
-
-/// # Safety
-/// An id and an address of the program's.
-unsafe fn join(
-    id: *mut rdma_cm_id,
-    address: *mut libc::sockaddr,
-    user_context: *mut c_void,
-    attaches: bool,
-) -> Result<c_int> {
-    // SAFETY: this function's contract.
-    let (shell, group) = unsafe { (look(id)?, group_at(address)?) };
-    let user_context = user_context.expose_provenance();
-    shell.id.join_group(Joined { group, attaches, user_context })?;
-    // SAFETY: as above.
-    unsafe { finish(shell) }?;
-    Ok(0)
-}
-
-pub(crate) unsafe extern "C" fn rdma_join_multicast(
-    id: *mut rdma_cm_id,
-    address: *mut libc::sockaddr,
-    user_context: *mut c_void,
-) -> c_int {
-    // SAFETY: an id and an address of the program's.
-    minus_one(|| unsafe { join(id, address, user_context, true) })
-}
-
-pub(crate) unsafe extern "C" fn rdma_join_multicast_ex(
-    id: *mut rdma_cm_id,
-    attr: *mut rdma_cm_join_mc_attr_ex,
-    user_context: *mut c_void,
-) -> c_int {
-    minus_one(|| {
-        // SAFETY: a structure of the program's.
-        let attr = unsafe { attr.as_ref() }.ok_or(Errno::EINVAL)?;
-        let whole = attr.comp_mask == JOIN_ADDRESS | JOIN_FLAGS;
-        if !whole || !matches!(attr.join_flags, FULL_MEMBER | SEND_ONLY) {
-            return Err(Errno::EINVAL);
-        }
-        // SAFETY: an id and an address of the program's.
-        unsafe { join(id, attr.addr, user_context, attr.join_flags == FULL_MEMBER) }
-    })
-}
-
-pub(crate) unsafe extern "C" fn rdma_leave_multicast(
-    id: *mut rdma_cm_id,
-    address: *mut libc::sockaddr,
-) -> c_int {
-    minus_one(|| {
-        // SAFETY: an id with its queue pair, and an address, of the program's.
-        unsafe {
-            let (shell, group) = (look(id)?, group_at(address)?);
-            shell.id.leave_group(group)?;
-            if let Some(queue_pair) = queue_pair(shell.head.qp)? {
-                // Not attached: it has joined in order to send, or its event was never fetched.
-                let _ = queue_pair.detach(group);
-            }
-        }
-        Ok(0)
-    })
-}
-
 // ---- addresses -----------------------------------------------------------------------------------
 
 pub(crate) unsafe extern "C" fn rdma_bind_addr(
@@ -454,198 +372,6 @@ pub(crate) unsafe extern "C" fn rdma_set_option(
                 _ => return Err(Errno::ENOSYS),
             }
         }
-        Ok(0)
-    })
-}
-
-// ---- connecting ----------------------------------------------------------------------------------
-
-/// The program's parameters, and its private data of at most `most` bytes.
-///
-/// # Safety
-/// Null, or a structure of the program's with its data.
-unsafe fn parameters<'a>(
-    given: *mut rdma_conn_param,
-    most: usize,
-) -> Result<(Parameters, &'a [u8])> {
-    // SAFETY: this function's contract.
-    let Some(given) = (unsafe { given.as_ref() }) else {
-        return Ok((Parameters::default(), &[]));
-    };
-    let count = |asked: u8| match asked {
-        255 => Ok(limits::READS as u8),
-        asked if u32::from(asked) <= limits::READS => Ok(asked),
-        _ => Err(Errno::EINVAL),
-    };
-    let parameters = Parameters {
-        responder_resources: count(given.responder_resources)?,
-        initiator_depth: count(given.initiator_depth)?,
-        retry_count: given.retry_count.min(7),
-        rnr_retry_count: given.rnr_retry_count.min(7),
-    };
-    // SAFETY: as above.
-    Ok((parameters, unsafe { data(given.private_data, given.private_data_len, most) }?))
-}
-
-/// # Safety
-/// `length` bytes of the program's.
-unsafe fn data<'a>(bytes: *const c_void, length: u8, most: usize) -> Result<&'a [u8]> {
-    let length = usize::from(length);
-    if length > most || (length > 0 && bytes.is_null()) {
-        return Err(Errno::EINVAL);
-    }
-    if length == 0 {
-        return Ok(&[]);
-    }
-    // SAFETY: this function's contract.
-    Ok(unsafe { std::slice::from_raw_parts(bytes.cast(), length) })
-}
-
-pub(crate) unsafe extern "C" fn rdma_connect(
-    id: *mut rdma_cm_id,
-    given: *mut rdma_conn_param,
-) -> c_int {
-    minus_one(|| {
-        // SAFETY: an id and parameters of the program's.
-        unsafe {
-            let shell = look(id)?;
-            let datagrams = shell.id.is_datagrams();
-            let most = if datagrams { resolution::QUESTION_DATA } else { cm::CONNECT_DATA };
-            let (parameters, private) = parameters(given, most)?;
-            let pair = queue_pair(shell.head.qp)?;
-            shell.id.connect(pair.as_ref(), parameters, private)?;
-            finish(shell)?;
-        }
-        Ok(0)
-    })
-}
-
-pub(crate) unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int {
-    minus_one(|| {
-        // SAFETY: an id of the program's.
-        unsafe {
-            let shell = look(id)?;
-            shell.id.lock().user_context = shell.head.context.expose_provenance();
-            shell.id.listen(usize::try_from(backlog).unwrap_or(0))?;
-            show(shell)?;
-        }
-        Ok(0)
-    })
-}
-
-pub(crate) unsafe extern "C" fn rdma_accept(
-    id: *mut rdma_cm_id,
-    given: *mut rdma_conn_param,
-) -> c_int {
-    minus_one(|| {
-        // SAFETY: an id and parameters of the program's.
-        unsafe {
-            let shell = look(id)?;
-            let pair = queue_pair(shell.head.qp)?;
-            if shell.id.is_datagrams() {
-                let (_, private) = parameters(given, resolution::ANSWER_DATA)?;
-                let named = given.as_ref().map(|given| given.qp_num);
-                let number = pair.map(|pair| pair.number).or(named).ok_or(Errno::EINVAL)?;
-                shell.id.accept_service(number, private)?;
-                return Ok(0);
-            }
-            let (parameters, private) = parameters(given, cm::ACCEPT_DATA)?;
-            shell.id.accept(pair.as_ref(), parameters, private)?;
-            show_state(shell.head.qp);
-            finish(shell)?;
-        }
-        Ok(0)
-    })
-}
-
-pub(crate) unsafe extern "C" fn rdma_reject(
-    id: *mut rdma_cm_id,
-    bytes: *const c_void,
-    length: u8,
-) -> c_int {
-    minus_one(|| {
-        // SAFETY: an id and bytes of the program's.
-        unsafe { look(id)?.id.reject(data(bytes, length, cm::REJECT_DATA)?)? };
-        Ok(0)
-    })
-}
-
-pub(crate) unsafe extern "C" fn rdma_reject_ece(
-    id: *mut rdma_cm_id,
-    bytes: *const c_void,
-    length: u8,
-) -> c_int {
-    // SAFETY: as for `rdma_reject`.
-    unsafe { rdma_reject(id, bytes, length) }
-}
-
-pub(crate) unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
-    minus_one(|| {
-        // SAFETY: an id of the program's.
-        unsafe {
-            let shell = look(id)?;
-            let was_over = shell.id.lock().state == State::Disconnected;
-            let pair = queue_pair(shell.head.qp)?;
-            shell.id.disconnect(pair.as_ref())?;
-            show_state(shell.head.qp);
-            if !was_over {
-                finish(shell)?;
-            }
-        }
-        Ok(0)
-    })
-}
-
-pub(crate) unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
-    minus_one(|| {
-        // SAFETY: an id of the program's.
-        unsafe {
-            let shell = look(id)?;
-            if !shell.head.qp.is_null() {
-                return Err(Errno::EINVAL);
-            }
-            shell.id.establish()?;
-        }
-        Ok(0)
-    })
-}
-
-pub(crate) unsafe extern "C" fn rdma_init_qp_attr(
-    id: *mut rdma_cm_id,
-    attr: *mut ibv_qp_attr,
-    mask: *mut c_int,
-) -> c_int {
-    minus_one(|| {
-        // SAFETY: an id, a structure and a number of the program's.
-        unsafe {
-            let shell = look(id)?;
-            let attr = attr.as_mut().ok_or(Errno::EINVAL)?;
-            let (found, bits) = shell.id.attributes(attr.qp_state)?;
-            *attr = found;
-            *mask.as_mut().ok_or(Errno::EINVAL)? = bits as c_int;
-        }
-        Ok(0)
-    })
-}
-
-/// COMM_EST is known already.
-pub(crate) extern "C" fn rdma_notify(_id: *mut rdma_cm_id, _event: c_uint) -> c_int {
-    0
-}
-
-// ---- extended connection establishment: kept, not sent -------------------------------------------
-
-pub(crate) extern "C" fn rdma_set_local_ece(_id: *mut rdma_cm_id, _ece: *mut c_void) -> c_int {
-    0
-}
-
-pub(crate) unsafe extern "C" fn rdma_get_remote_ece(
-    _id: *mut rdma_cm_id,
-    ece: *mut [u32; 3],
-) -> c_int {
-    minus_one(|| {
-        // SAFETY: a structure of the program's.
-        *unsafe { ece.as_mut() }.ok_or(Errno::EINVAL)? = [0; 3];
         Ok(0)
     })
 }

@@ -1,0 +1,174 @@
+//! Posting, and the requests of a queue pair in the engine's words.
+
+use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
+
+use transom_engine::raw::Atomic;
+use transom_engine::{Data, Departure, Flags, Operation, Request, Sge, Status, raw};
+
+use super::{Held, Outlet, Post, QueuePair};
+use crate::abi::{qps, send, wr};
+use crate::datagram::{Address, To};
+use crate::errno::{Errno, Result};
+
+impl QueuePair {
+    pub(super) fn held(&self) -> MutexGuard<'_, Vec<Held>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn release_held(&self) {
+        let held = std::mem::take(&mut *self.held());
+        for Held { request, list, inline, to } in held {
+            let data = inline.as_ref().map_or(Data::Sges(&list), |bytes| Data::Inline(bytes));
+            // A request that is refused now was counted when it was posted, so a place is free.
+            let _ = match &self.datagrams {
+                None => self.engine.post(&request, data).map_err(post_error),
+                Some(outlet) => self.send_datagrams(outlet, std::iter::once((request, data, to))),
+            };
+        }
+    }
+
+    /// Post Sends of datagrams: all of them or none.
+    fn send_datagrams<'a>(
+        &self,
+        outlet: &Outlet,
+        list: impl Iterator<Item = Post<'a>> + Clone,
+    ) -> Result {
+        if list.clone().any(|(_, _, to)| to.is_none()) {
+            return Err(Errno::EINVAL);
+        }
+        let list = list.filter_map(|(request, data, to)| Some((request, data, to?)));
+        let mut outgoing = outlet.outgoing.lock().unwrap_or_else(PoisonError::into_inner);
+        let depart = |departure: Departure<'_, Address>| outgoing.push(self.number, &departure);
+        let posted = self.engine.post_datagrams(list, depart).map_err(post_error);
+        outgoing.send(&outlet.port);
+        posted
+    }
+
+    /// Whether sends are taken in its state (Verbs V65).
+    #[inline]
+    pub(crate) fn sends(&self) -> Result {
+        match self.state.load(Ordering::Acquire) {
+            qps::RESET | qps::INIT | qps::RTR => Err(Errno::EINVAL),
+            _ => Ok(()),
+        }
+    }
+
+    /// Post one request.
+    #[inline]
+    pub(crate) fn post_send(&self, request: &Request, data: Data<'_>, to: Option<To>) -> Result {
+        if self.state.load(Ordering::Relaxed) == qps::SQD {
+            return self.hold(std::iter::once((*request, data, to)));
+        }
+        match &self.datagrams {
+            None => self.engine.post(request, data).map_err(post_error),
+            Some(outlet) => self.send_datagrams(outlet, std::iter::once((*request, data, to))),
+        }
+    }
+
+    /// Post all of them or none.
+    pub(crate) fn post_all<'a>(&self, list: impl Iterator<Item = Post<'a>> + Clone) -> Result {
+        if self.state.load(Ordering::Relaxed) == qps::SQD {
+            return self.hold(list);
+        }
+        match &self.datagrams {
+            None => {
+                let list = list.map(|(request, data, _)| (request, data));
+                self.engine.post_list(list).map_err(post_error)
+            }
+            Some(outlet) => self.send_datagrams(outlet, list),
+        }
+    }
+
+    /// Keep all of them until SQD ends, or none.
+    fn hold<'a>(&self, list: impl Iterator<Item = Post<'a>> + Clone) -> Result {
+        if self.is_datagrams() && list.clone().any(|(_, _, to)| to.is_none()) {
+            return Err(Errno::EINVAL);
+        }
+        let mut held = self.held();
+        let taken = self.engine.outstanding().0 as usize + held.len();
+        if taken + list.clone().count() > self.caps.max_send_wr as usize {
+            return Err(Errno::ENOMEM);
+        }
+        for (request, data, to) in list {
+            let (list, inline) = match data {
+                Data::Inline(bytes) => (Vec::new(), Some(bytes.to_vec())),
+                Data::Sges(list) => (list.to_vec(), None),
+                Data::Memory(_) => return Err(Errno::EINVAL), // no call of the front makes one
+            };
+            held.push(Held { request, list, inline, to });
+        }
+        Ok(())
+    }
+
+    /// Post one receive.
+    #[inline]
+    pub(crate) fn post_receive(&self, wr_id: u64, list: &[Sge]) -> Result {
+        if self.state.load(Ordering::Acquire) == qps::RESET || self.shared.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        if self.caps.max_recv_wr == 0 {
+            return Err(Errno::ENOMEM);
+        }
+        self.engine.post_receive(wr_id, list).map_err(post_error)
+    }
+
+    /// Flags of a request in the engine's words.
+    #[inline]
+    pub(crate) fn flags(&self, given: u32) -> Flags {
+        let mut flags = Flags::NONE;
+        if given & send::SIGNALED == 0 && !self.signal_all {
+            flags = flags | Flags::SILENT_SUCCESS;
+        }
+        if given & send::FENCE != 0 {
+            flags = flags | Flags::READ_FENCE;
+        }
+        if given & send::SOLICITED != 0 {
+            flags = flags | Flags::SOLICIT;
+        }
+        flags
+    }
+}
+
+fn post_error(error: raw::Error) -> Errno {
+    match error.status {
+        Status::NoMoreEntries => Errno::ENOMEM,
+        Status::Forked => Errno::EIO,
+        _ => Errno::EINVAL,
+    }
+}
+
+/// The operation of a request: `EINVAL` for a number that there is not. `value` is the union of a
+/// token and of immediate data, whose four bytes are in network order (Verbs V87).
+#[inline]
+pub(crate) fn operation(opcode: u32, address: u64, rkey: u32, value: u32) -> Result<Operation> {
+    Ok(match opcode {
+        wr::SEND => Operation::Send,
+        wr::RDMA_WRITE => Operation::Write { token: rkey, address },
+        wr::RDMA_READ => Operation::Read { token: rkey, address },
+        wr::SEND_WITH_INV => Operation::SendWithInvalidate { token: value },
+        wr::LOCAL_INV => Operation::Invalidate { window: transom_memory::Token(value) },
+        wr::SEND_WITH_IMM => Operation::SendWithImmediate { immediate: u32::from_be(value) },
+        wr::RDMA_WRITE_WITH_IMM => {
+            Operation::WriteWithImmediate { token: rkey, address, immediate: u32::from_be(value) }
+        }
+        _ => return Err(Errno::EINVAL),
+    })
+}
+
+/// The atomic of a request (Verbs V95).
+#[inline]
+pub(crate) fn atomic(address: u64, rkey: u32, change: Atomic) -> Operation {
+    Operation::Atomic { token: rkey, address, change }
+}
+
+/// A request whose list has so many bytes, or one that fails with `LOC_LEN_ERR` in its turn: a message
+/// is no longer than `most`, and what an atomic fetches are eight bytes (Verbs V95).
+#[inline]
+pub(crate) fn of_length(operation: Operation, length: u64, most: u32) -> Operation {
+    let fits = match operation {
+        Operation::Atomic { .. } => length == 8,
+        _ => length <= u64::from(most),
+    };
+    if fits { operation } else { Operation::Unsupported { status: Status::BufferOverflow } }
+}
