@@ -22,7 +22,8 @@ struct Dam {
 }
 
 impl Dam {
-    fn before(target: SocketAddr) -> Dam {
+    /// `pieces`: the most bytes that pass at a time, in turn.
+    fn before(target: SocketAddr, pieces: &'static [usize]) -> Dam {
         let listener = TcpListener::bind(loopback()).unwrap();
         let at = listener.local_addr().unwrap();
         let allowance = Arc::new((Mutex::new(usize::MAX), Condvar::new()));
@@ -31,11 +32,18 @@ impl Dam {
         std::thread::spawn(move || {
             let (mut from, _) = listener.accept().unwrap();
             let mut to = TcpStream::connect(target).unwrap();
+            to.set_nodelay(true).unwrap();
             let (mut back_from, mut back_to) = (to.try_clone().unwrap(), from.try_clone().unwrap());
             std::thread::spawn(move || std::io::copy(&mut back_from, &mut back_to));
             let mut buffer = [0; 4096];
             while let Ok(n @ 1..) = from.read(&mut buffer) {
-                for byte in buffer[..n].chunks(1000) {
+                let mut rest = &buffer[..n];
+                for piece in pieces.iter().cycle() {
+                    let (byte, behind) = rest.split_at(rest.len().min(*piece));
+                    if byte.is_empty() {
+                        break;
+                    }
+                    rest = behind;
                     let (left, changed) = &*gate;
                     let mut left = left.lock().unwrap();
                     while *left < byte.len() {
@@ -61,9 +69,14 @@ impl Dam {
 
 /// Connect through a dam.
 fn dammed(passive: &End) -> (End, Dam) {
+    dammed_by(passive, &[1000])
+}
+
+/// The same; `pieces`: as of [`Dam::before`].
+fn dammed_by(passive: &End, pieces: &'static [usize]) -> (End, Dam) {
     let listener = passive.adapter.listener(loopback()).unwrap();
     listener.listen(0).unwrap();
-    let dam = Dam::before(listener.address().unwrap());
+    let dam = Dam::before(listener.address().unwrap(), pieces);
     let active = End::new(&Options::from_env());
     let (sink, requested) = signal();
     listener.get_request(&passive.connector, sink).unwrap();
@@ -102,6 +115,43 @@ fn a_full_backlog_answers() {
     }
     let reply = answers.recv_timeout(PATIENCE).unwrap().expect("a reply, not a closed link");
     assert_eq!((&reply[..16], reply[16] & 0x20), (&b"MPA ID Rep Frame"[..], 0x20));
+}
+
+/// RFC 5044 4: a frame may arrive in any pieces. A thread that polls takes each frame once and in order,
+/// whether small Writes or requests for an answer are cut.
+#[test]
+fn frames_that_come_in_pieces_are_taken_once_and_in_order() {
+    // A Write of 8 bytes is a frame of 28: behind a whole one, others are cut.
+    let cuts: [&[usize]; 5] = [&[28, 10, 18], &[28, 1, 27], &[28, 56, 33], &[1], &[17]];
+    for pieces in cuts {
+        let owner = End::new(&Options::from_env());
+        let (writer, _dam) = dammed_by(&owner, pieces);
+        let (to, from, sink) = (owner.buffer(64), writer.buffer(8), writer.buffer(64));
+        let window = owner.window(&to, Rights::REMOTE_WRITE | Rights::REMOTE_READ);
+        let (token, base) = (window.0, to.address());
+        for round in 1..=100_u8 {
+            from.fill(|_| round);
+            let entries = [from.all()];
+            let list = (0..8).map(|place| {
+                let operation = Operation::Write { token, address: base + 8 * place };
+                (Request { context: 0, operation, flags: Flags::NONE }, Data::Sges(&entries))
+            });
+            writer.qp.post_list(list).unwrap();
+            until("a Write did not arrive", || {
+                (0..100).for_each(|_| owner.cq.progress());
+                to.bytes()[56..] == [round; 8]
+            });
+            assert_eq!(to.bytes(), [round; 64], "the others came before it");
+            for _ in 0..8 {
+                writer.expect(CompletionKind::Write);
+            }
+            if round % 4 == 0 {
+                writer.post(Operation::Read { token, address: base }, &[sink.all()]);
+                writer.expect(CompletionKind::Read);
+                assert_eq!(sink.bytes(), to.bytes());
+            }
+        }
+    }
 }
 
 /// Design rules 5 and 12: a peer that stops in the middle of a frame delays no other peer, and no
