@@ -608,6 +608,29 @@ def splice_both_ways():
     return out
 
 @scenario
+def splice_without_waiting():
+    c, s = pair(); r, w = os.pipe(); nonblock = 2; out = []
+    splice = lambda a, b, flags=0: attempt(lambda: os.splice(a, b, 100, flags=flags))
+    out.append(splice(r, c.fileno(), nonblock))
+    t = threading.Thread(target=lambda: (time.sleep(0.05), os.write(w, b"late"))); t.start()
+    out.append(splice(r, c.fileno())); t.join(); out.append(recv_exactly(s, 4).decode())
+    c.setblocking(False); end = time.monotonic() + 5
+    while time.monotonic() < end and attempt(c.send, b"f" * 65536) != "EAGAIN": pass
+    while time.monotonic() < end and attempt(c.send, b"f") != "EAGAIN": pass
+    os.write(w, b"kept"); out.append(splice(r, c.fileno())); out.append(os.read(r, 100).decode())
+    os.write(w, b"end"); os.close(w); out.append(os.read(r, 3).decode()); out.append(splice(r, s.fileno()))
+    return out
+
+@scenario
+def epoll_oneshot_again_and_again():
+    c, s = pair(); e = select.epoll(); out = []; mask = select.EPOLLIN | select.EPOLLONESHOT
+    e.register(s, mask)
+    for _ in range(80):
+        c.sendall(b"x"); first = len(e.poll(2)); again = len(e.poll(0)); s.recv(1)
+        s.sendall(b"y"); c.recv(1); out.append((first, again)); e.modify(s, mask)
+    return sorted(set(out))
+
+@scenario
 def duplicates():
     c, s = pair(); d = os.dup(c.fileno()); c.close(); os.write(d, b"by the duplicate"); out = [recv_exactly(s, 16).decode()]
     e = os.open("/dev/null", os.O_RDWR); os.dup2(d, e); os.close(d); s.sendall(b"to dup2"); out.append(os.read(e, 100).decode())

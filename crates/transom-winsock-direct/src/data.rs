@@ -381,4 +381,58 @@ mod tests {
         assert_eq!(posted, Err(Error::WSAECONNRESET));
         assert!(matches!(state.phase, Phase::Failed(Error::WSAECONNRESET)), "{:?}", state.phase);
     }
+
+    fn connected(secret: u8) -> (Arc<Provider>, Arc<Socket>, Arc<Connection>) {
+        let provider = Provider::start(Arc::new(Nobody), Options::default()).unwrap();
+        let socket = Socket::new(&provider).unwrap();
+        let adapter = open([127, 0, 0, 1].into()).unwrap();
+        let mut own = provider.hello(&adapter, 0, None).unwrap();
+        own.secret = [secret; 16];
+        let connector = adapter.connector().unwrap();
+        let connected = Connection::new(&adapter, connector, own).unwrap();
+        let mut state = lock(&socket.state);
+        state.phase = Phase::Connected;
+        state.channel = Some(Arc::clone(&connected));
+        drop(state);
+        (provider, socket, connected)
+    }
+
+    /// WSD D-5: a receive whose memory has gone cannot go on with another connection, and its caller
+    /// gets to know.
+    #[test]
+    #[allow(unsafe_code)]
+    fn d05_a_receive_without_memory_is_not_posted_again() {
+        let (_provider, socket, connected) = connected(1);
+        let event = std::ptr::null_mut();
+        let mut overlapped =
+            Overlapped { internal: 0, internal_high: 0, offset: 0, offset_high: 0, event };
+        // SAFETY: the structure outlives the socket's state, and only the operation writes it.
+        let operation = unsafe { Operation::new(&raw mut overlapped) }.unwrap();
+        let gone = Some(vec![Range { address: 4096, length: 8 }]);
+        let mut state = lock(&socket.state);
+        state.posted.insert(7, Posted { operation, receive: gone, regions: Vec::new() });
+        let failed = socket.post_again(&mut state, &connected);
+        assert_eq!(failed.iter().map(|posted| posted.operation).collect::<Vec<_>>(), [operation]);
+        assert!(state.posted.is_empty());
+    }
+
+    /// WSD X-5: a connection that was gone before its end could be watched has ended all the same.
+    #[test]
+    fn x05_a_connection_that_is_gone_already_fails_the_socket() {
+        let (_provider, socket, connected) = connected(2);
+        socket.watch_end(&connected);
+        let state = lock(&socket.state);
+        assert!(matches!(state.phase, Phase::Failed(Error::WSAECONNRESET)), "{:?}", state.phase);
+    }
+
+    /// WSD D-4: a connection that has ended here cannot be taken over by another process.
+    #[test]
+    fn d04_a_closed_connection_has_no_name() {
+        let (provider, socket, connected) = connected(3);
+        provider.remember(&connected, &socket);
+        assert!(provider.named(&[3; 16]).is_some());
+        let parts = lock(&socket.state).retire(Phase::Closed);
+        socket.close(parts);
+        assert!(provider.named(&[3; 16]).is_none());
+    }
 }

@@ -201,7 +201,7 @@ impl Provider {
         });
     }
 
-    fn named(&self, secret: &Secret) -> Option<Arc<Socket>> {
+    pub(crate) fn named(&self, secret: &Secret) -> Option<Arc<Socket>> {
         lock(&self.connections).get(secret).and_then(Weak::upgrade)
     }
 

@@ -113,6 +113,8 @@ fn l05_a_late_last_step_lets_everything_through() {
     let (pages, _) = scratch(&b, accepted, 4);
     let sent = b.send(accepted, pages.range(0, 8)).unwrap();
     assert_eq!(late.answer.recv().unwrap(), Status::Success);
+    // No port of its own: the accepted socket has the listener's.
+    assert_eq!(late.connector.private_data().unwrap()[6..8], [0, 0]);
     late._queue_pair.post_receive(1, &[]).unwrap();
     late.connector.complete_connect().unwrap();
     // Too long for the receive that it meets: that it arrived is what counts.
