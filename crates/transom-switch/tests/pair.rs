@@ -4,11 +4,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)] // tests
 
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 
 use proptest::prelude::*;
 use transom_switch::layout::{HEADER, Header, MAGIC, Side, Unfit, VERSION};
 use transom_switch::session::{Road, Session, State, Stretches};
-use transom_switch::wait::Wake;
+use transom_switch::wait::{Wait, Wake};
 
 const RING: u64 = 4096;
 
@@ -353,4 +354,37 @@ fn a_segment_of_another_layout_is_not_used() {
     assert_eq!(header.examine(full), Err(Unfit::Feature));
     scribble(&header, 0, MAGIC + 1);
     assert_eq!(header.examine(full), Err(Unfit::Magic));
+}
+
+/// A doorbell that ends a sleep of a set is spared only where nothing else waits for it.
+#[test]
+fn a_doorbell_is_shared_by_one_set_and_no_other_waiter() {
+    let pair = Pair::new();
+    let (own, peer) = (pair.session(Side::Active), pair.session(Side::Passive));
+    peer.shares_sleep(5);
+    let end = pair.header.end(Side::Passive);
+    for (waiting, members, sleep) in [(0, 1, 5), (1, 1, 0), (0, 2, 0), (1, 2, 0)] {
+        end.waiting.store(waiting, Ordering::SeqCst);
+        end.members.store(members, Ordering::SeqCst);
+        assert_eq!(own.peer_sleep(), sleep, "{waiting} {members}");
+    }
+}
+
+#[test]
+fn a_doorbell_is_armed_until_it_is_sent() {
+    let wait = Wait::default();
+    assert!(!wait.is_armed());
+    wait.arm();
+    assert!(wait.is_armed());
+    assert!(wait.wake().doorbell);
+    assert!(!wait.is_armed());
+}
+
+#[test]
+fn each_send_that_met_a_full_ring_counts_for_its_sender_alone() {
+    let pair = Pair::new();
+    pair.session(Side::Active).found_full();
+    pair.session(Side::Active).found_full();
+    assert_eq!(pair.session(Side::Active).times_full(), 2);
+    assert_eq!(pair.session(Side::Passive).times_full(), 0);
 }
