@@ -289,8 +289,20 @@ def exchanges(c, s, most=100):
         assert c.recv(1) == bytes([turn + 1])
         if switched(c): return turn
     return 0
+def moved(c):
+    info = c.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+    return sum(struct.unpack_from('QQ', info, 120))
+def over_tcp(c, s):
+    before = moved(c)
+    for turn in range(50):
+        c.sendall(b'12345')
+        assert s.recv(5, socket.MSG_WAITALL) == b'12345'
+        s.sendall(b'678')
+        assert c.recv(3, socket.MSG_WAITALL) == b'678'
+    return moved(c) - before
 c, s = pair()
 print('exchanges', exchanges(c, s), exchanges(c, s))
+print('over TCP', over_tcp(c, s))
 c, s = pair()
 for size in [256 << 10, 1, 1]:
     c.sendall(b'x' * size)
@@ -300,6 +312,7 @@ c, s = pair()
 a, b = socket.socketpair()
 socket.send_fds(a, [b'x'], [c.fileno()])
 print('passed', exchanges(c, s))
+print('over TCP', over_tcp(c, s))
 c, s = pair()
 subprocess.run(['true'])
 print('beside another program', exchanges(c, s))
@@ -340,10 +353,12 @@ fn a_connection_is_switched_once_it_has_lasted() {
     let expected = [
         // The 33rd request is the 32nd send behind something received.
         "exchanges 33 1",
+        "over TCP 0",
         "bytes 262144 False",
         "bytes 1 True",
         "bytes 1 True",
         "passed 0",
+        "over TCP 400",
         "beside another program 0",
         "past the library 0",
         "write 33",
