@@ -45,9 +45,24 @@ def pair(server_in_child=False, **kw):
     c = socket.socket(l.family, socket.SOCK_STREAM)
     c.connect(l.getsockname())
     s, _ = l.accept(); l.close()
-    for _ in range(WARM):
-        c.sendall(b"w"); s.recv(1); s.sendall(b"w"); c.recv(1)
+    warm(c, s)
     return c, s
+
+def exchange(c, s):
+    c.sendall(b"w"); s.recv(1); s.sendall(b"w"); c.recv(1)
+
+def received(c):
+    """Bytes that came over TCP, in the kernel's count."""
+    return struct.unpack_from("Q", c.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256), 128)[0]
+
+def warm(c, s):
+    """Under the switch the connection is switched behind this."""
+    for _ in range(WARM):
+        exchange(c, s)
+    if WARM and "LD_PRELOAD" in os.environ:
+        before = received(c) + received(s)
+        exchange(c, s)
+        assert received(c) + received(s) == before, "the connection is not switched"
 
 WARM = 40 if "--warm" in sys.argv else 0
 
@@ -451,8 +466,7 @@ def a_reset_by_linger_that_was_set_before():
     l = listener(); c = socket.socket(); s = None
     c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)); c.connect(l.getsockname())
     s, _ = l.accept(); l.close()
-    for _ in range(WARM):
-        c.sendall(b"w"); s.recv(1); s.sendall(b"w"); c.recv(1)
+    warm(c, s)
     c.close()
     return attempt(s.recv, 1)
 

@@ -1,4 +1,4 @@
-//! What two queue pairs say to each other at the start-up (Verbs V75).
+//! The start-up between two queue pairs: each sends its number and what it expects (Verbs V75).
 
 use transom_engine::QueuePairKind;
 

@@ -340,7 +340,7 @@ fn a_dropped_listener_leaves_its_port_and_its_name_though_a_thread_still_serves_
     let listener = adapter.listener((adapter.address(), 0).into()).unwrap();
     listener.listen(0).unwrap();
     let at = listener.address().unwrap();
-    // What the background thread has while it accepts.
+    // The background thread has these while it accepts.
     let served = listener.0.listener.clone();
     let upgrades = served.upgrades().unwrap();
     drop(listener);
