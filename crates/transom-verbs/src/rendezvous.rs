@@ -310,8 +310,8 @@ fn request(context: &Arc<Context>, connector: Arc<raw::Connector>) {
         let _ = connector.reject(&[]);
         return;
     };
-    if matches!(queue_pair.state(), qps::RESET | qps::INIT) {
-        return hold(&queue_pair, connector);
+    if is_early(&queue_pair) {
+        return hold(context, &queue_pair, connector);
     }
     let expected = ends(&queue_pair).filter(|ends| {
         ends.destination == hello.source
@@ -384,9 +384,20 @@ fn request(context: &Arc<Context>, connector: Arc<raw::Connector>) {
     }
 }
 
+/// Whether a Request for the queue pair comes too early.
+fn is_early(queue_pair: &QueuePair) -> bool {
+    matches!(queue_pair.state(), qps::RESET | qps::INIT)
+}
+
 /// A Request for a queue pair that is not in RTR yet.
-fn hold(queue_pair: &Arc<QueuePair>, connector: Arc<raw::Connector>) {
+fn hold(context: &Arc<Context>, queue_pair: &Arc<QueuePair>, connector: Arc<raw::Connector>) {
     let mut inner = queue_pair.rendezvous.lock();
+    // [`Rendezvous::begin`] takes what is held behind the change of the state: what would be held
+    // afterwards would stay there.
+    if !is_early(queue_pair) {
+        drop(inner);
+        return request(context, connector);
+    }
     if inner.held.len() >= HELD_MOST {
         drop(inner);
         let _ = connector.reject(&[]);
