@@ -419,3 +419,52 @@ fn hold(context: &Arc<Context>, queue_pair: &Arc<QueuePair>, connector: Arc<raw:
         drop(late); // rejects
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use transom_engine::QueuePairKind;
+
+    use super::*;
+    use crate::abi::{ibv_qp_attr, ibv_qp_cap, mask};
+    use crate::completion::Queue;
+    use crate::memory::Domain;
+    use crate::queue_pair::Parts;
+
+    /// A Request for a queue pair in INIT is looked at when it comes to RTR. The state may change
+    /// between a look at it and [`hold`], which holds nothing then that no [`Rendezvous::begin`] takes.
+    #[test]
+    fn v76_no_request_is_held_behind_the_way_to_rtr() {
+        let gids = gid::table();
+        let context = Context::open(gids).unwrap();
+        let domain = Domain::new(&context).unwrap();
+        let queue = Arc::new(Queue::new(&context, 4, None, None).unwrap().0);
+        let (send, receive, kind) = (queue.clone(), queue, QueuePairKind::Rc);
+        let parts = Parts { domain, send, receive, shared: None, signal_all: false, kind };
+        let queue_pair = QueuePair::new(parts, ibv_qp_cap::default()).unwrap();
+        let held = || queue_pair.rendezvous.lock().held.len();
+        let early = || Arc::new(context.adapter.connector().unwrap());
+
+        let mut attr = ibv_qp_attr { qp_state: qps::INIT, port_num: 1, ..ibv_qp_attr::default() };
+        let init = mask::STATE | mask::PKEY_INDEX | mask::PORT | mask::ACCESS_FLAGS;
+        queue_pair.modify(&attr, init).unwrap();
+        hold(&context, &queue_pair, early());
+        assert_eq!(held(), 1);
+
+        attr.qp_state = qps::RTR;
+        (attr.path_mtu, attr.dest_qp_num) = (3, queue_pair.number + 1);
+        (attr.ah_attr.is_global, attr.ah_attr.port_num) = (1, 1);
+        let dgid = u128::from_be_bytes(gid::bytes_of(context.address(0).unwrap()));
+        attr.ah_attr.grh.dgid = [(dgid >> 64) as u64, dgid as u64].map(u64::to_be);
+        let rtr = mask::STATE
+            | mask::AV
+            | mask::PATH_MTU
+            | mask::DEST_QPN
+            | mask::RQ_PSN
+            | mask::MAX_DEST_RD_ATOMIC
+            | mask::MIN_RNR_TIMER;
+        queue_pair.modify(&attr, rtr).unwrap();
+        assert_eq!(held(), 0);
+        hold(&context, &queue_pair, early());
+        assert_eq!(held(), 0);
+    }
+}
