@@ -350,6 +350,16 @@ impl Listener {
         Ok(())
     }
 
+    /// Stop listening, as the drop of the last clone does: the port is free when this returns,
+    /// whichever thread has a clone still.
+    ///
+    /// # Errors
+    /// `Forked` in a forked child.
+    pub fn close(&self) -> Result<()> {
+        self.listener()?.close(Status::Canceled);
+        Ok(())
+    }
+
     /// Where it is; tells the port if any was asked for.
     ///
     /// # Errors

@@ -104,6 +104,10 @@ impl Id {
             let gone = (inner.port.take(), inner.connector.take(), inner.datagrams.take());
             (inner.channel.clone(), inner.alias, gone)
         };
+        if let (Some(listener), ..) = &gone {
+            // A thread that hands a Request over has the listener, too; the port is free all the same.
+            let _ = listener.close();
+        }
         drop(gone); // disconnects, or rejects, or refuses
         alias::release(alias);
         let about = |event: &Event| {

@@ -349,3 +349,18 @@ fn a_dropped_listener_leaves_its_port_and_its_name_though_a_thread_still_serves_
     assert!(next.0.listener.upgrades().is_ok());
     drop((served, upgrades));
 }
+
+#[test]
+fn a_closed_listener_leaves_its_port_though_there_is_a_clone() {
+    let passive = End::new(&process());
+    let listener = passive.adapter.listener((passive.adapter.address(), 0).into()).unwrap();
+    listener.listen(0).unwrap();
+    let at = listener.address().unwrap();
+    let (sink, requested) = signal();
+    listener.get_request(&passive.connector, sink).unwrap();
+    let clone = listener.clone();
+    listener.close().unwrap();
+    assert_eq!(requested.wait(), Status::Canceled);
+    passive.adapter.listener(at).unwrap().listen(0).unwrap();
+    assert!(clone.get_request(&passive.connector, signal().0).is_err());
+}
