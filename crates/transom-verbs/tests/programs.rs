@@ -125,7 +125,7 @@ fn peers_that_die_stop_leave_or_never_come() {
     run("peers");
 }
 
-/// Verbs V111, Verbs V123, Verbs V124, Verbs V130.
+/// Verbs V111, Verbs V119, Verbs V123, Verbs V124, Verbs V130.
 #[test]
 fn connections_refused_and_ended() {
     if !Path::new("/usr/include/rdma/rdma_cma.h").exists() {

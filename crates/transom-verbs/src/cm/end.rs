@@ -100,6 +100,7 @@ impl Id {
         let (channel, alias, gone) = {
             let mut inner = self.lock();
             inner.over = true;
+            inner.destroyed = true;
             inner.state = State::Disconnected;
             let gone = (inner.port.take(), inner.connector.take(), inner.datagrams.take());
             (inner.channel.clone(), inner.alias, gone)

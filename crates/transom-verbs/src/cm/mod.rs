@@ -112,6 +112,8 @@ pub(crate) struct Inner {
     alias: u32,
     /// DISCONNECTED has been said.
     over: bool,
+    /// The program has destroyed the id: no event of it, or of a Request to it, comes any more.
+    destroyed: bool,
     /// A listener's: its ids have this pointer of the program's until they get their own.
     pub(crate) user_context: usize,
     /// The multicast groups that it has joined.
@@ -169,6 +171,7 @@ impl Id {
                 accepted: false,
                 alias: 0,
                 over: false,
+                destroyed: false,
                 user_context: 0,
                 groups: HashSet::new(),
             }),
@@ -201,8 +204,19 @@ impl Id {
         }
     }
 
+    /// Put an event of this id, or of a Request to it, into the channel. The program has freed the
+    /// structure of an id that it has destroyed, so that an event may not name it.
     pub(crate) fn push(&self, event: Event) {
-        self.lock().channel.push(event);
+        let late = {
+            let inner = self.lock();
+            if inner.destroyed {
+                Some(event)
+            } else {
+                inner.channel.push(event);
+                None
+            }
+        };
+        drop(late); // rejects a Request, with no lock held
     }
 
     /// Whether it is of port space UDP.

@@ -52,7 +52,7 @@ impl Id {
             inner.connector = Some(Arc::new(connector));
             inner.user_context = self.lock().user_context;
         }
-        channel.push(Event {
+        self.push(Event {
             kind: cm_event::CONNECT_REQUEST,
             id,
             listener: Some(self.clone()),
@@ -88,7 +88,7 @@ impl Id {
             inner.datagrams = Some(Datagrams::asked(question));
         }
         let event = id.event(cm_event::CONNECT_REQUEST);
-        channel.push(Event { listener: Some(self.clone()), private, ..event });
+        self.push(Event { listener: Some(self.clone()), private, ..event });
     }
 
     /// Accept a question for the service: datagrams go to the queue pair `number`.

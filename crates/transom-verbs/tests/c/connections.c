@@ -193,8 +193,54 @@ static void destroyed_channel(void) {
     waitpid(child, &status, 0);
     CHECK("V147", status == 0, "the process ended with %x", status);
 }
+/* The event that comes next is acknowledged; its id is the caller's. */
+static struct rdma_cm_id *next_of(struct rdma_event_channel *channel, int expected) {
+    struct rdma_cm_event *event;
+    SUCCEEDS(rdma_get_cm_event(channel, &event));
+    CHECK("V121", event->event == expected, "event %s", rdma_event_str(event->event));
+    struct rdma_cm_id *id = event->id;
+    SUCCEEDS(rdma_ack_cm_event(event));
+    return id;
+}
+/* A listener that is destroyed leaves its port at once, also with a request that has just come. */
+static void port_is_left(void) {
+    struct rdma_event_channel *serving = MADE(rdma_create_event_channel());
+    struct rdma_event_channel *asking = MADE(rdma_create_event_channel());
+    struct sockaddr_in at = loopback(0);
+    int taken = 0;
+    for (int round = 0; round < 3 * ROUNDS; round++) {
+        struct rdma_cm_id *listener, *id, *request;
+        SUCCEEDS(rdma_create_id(serving, &listener, NULL, RDMA_PS_TCP));
+        if (rdma_bind_addr(listener, (void *)&at)) {
+            CHECK("V119", errno == EADDRINUSE, "bind errno %d", errno);
+            taken++;
+            SUCCEEDS(rdma_destroy_id(listener));
+            continue;
+        }
+        at.sin_port = rdma_get_src_port(listener);
+        SUCCEEDS(rdma_listen(listener, 0));
+        SUCCEEDS(rdma_create_id(asking, &id, NULL, RDMA_PS_TCP));
+        SUCCEEDS(rdma_resolve_addr(id, NULL, (void *)&at, 2000));
+        next_of(asking, RDMA_CM_EVENT_ADDR_RESOLVED);
+        SUCCEEDS(rdma_resolve_route(id, 2000));
+        next_of(asking, RDMA_CM_EVENT_ROUTE_RESOLVED);
+        SUCCEEDS(rdma_connect(id, NULL));
+        request = next_of(serving, RDMA_CM_EVENT_CONNECT_REQUEST);
+        SUCCEEDS(rdma_destroy_id(listener));
+        struct rdma_cm_id *again;
+        SUCCEEDS(rdma_create_id(serving, &again, NULL, RDMA_PS_TCP));
+        taken += rdma_bind_addr(again, (void *)&at) != 0;
+        SUCCEEDS(rdma_destroy_id(again));
+        SUCCEEDS(rdma_destroy_id(request));
+        SUCCEEDS(rdma_destroy_id(id));
+    }
+    CHECK("V119", taken == 0, "the port was taken %d times", taken);
+    rdma_destroy_event_channel(serving);
+    rdma_destroy_event_channel(asking);
+}
 int main(void) {
     destroyed_channel();
+    port_is_left();
     the_last_completion_comes_first(true);
     the_last_completion_comes_first(false);
     struct rdma_event_channel *channel = MADE(rdma_create_event_channel());

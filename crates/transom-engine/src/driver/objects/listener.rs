@@ -139,7 +139,11 @@ impl Listener {
         let backlog = if backlog == 0 { BACKLOG } else { backlog.min(BACKLOG) };
         self.lock().machine.listen(backlog)?;
         let socket = self.socket();
-        let Some(open) = &*socket else { return Err(Status::DeviceRemoved) };
+        let Some(open) = &*socket else {
+            // Closed meanwhile, by the program or with the address.
+            let gone = self.shared.is_removed();
+            return Err(if gone { Status::DeviceRemoved } else { Status::InvalidState });
+        };
         // The upgrade socket opens before any peer can connect and look for it.
         let upgrades = UpgradeListener::open(self.address, &self.shared.options);
         self.set_upgrades(upgrades.map(Arc::new));

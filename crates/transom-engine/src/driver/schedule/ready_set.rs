@@ -36,6 +36,7 @@ impl ReadySet {
     fn served(&self) -> MutexGuard<'_, Vec<Arc<dyn Source>>> {
         self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
     /// This thread looks at the links for a while. `alarm` notes the end of the lease.
     pub(crate) fn lease(&self, alarm: impl FnOnce(Time)) {
         self.watch.take(sys::now(), alarm);
