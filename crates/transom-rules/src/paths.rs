@@ -1,9 +1,16 @@
 //! The same suite over the other path: a crate's tests run over shared memory, because that is what two
 //! adapters of one process choose, and this runs them once more over TCP.
 
+use std::io::{self, Read};
 use std::process::Command;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 const VARIABLE: &str = "TRANSOM_PATH";
+
+/// How long a suite may take: each ends within a minute on an idle machine.
+const LIMIT: Duration = Duration::from_secs(900);
 
 /// The path that connections between two adapters of this process have in this run.
 #[must_use]
@@ -35,16 +42,37 @@ pub fn again_over_tcp(filters: &[&str], skip: &[&str]) {
     for name in skip.iter().chain(&["over_tcp"]) {
         command.args(["--skip", name]);
     }
-    let done = command.env(VARIABLE, "tcp").output();
-    let (good, text) = match done {
-        Ok(done) => {
-            let text = String::from_utf8_lossy(&done.stdout).into_owned();
-            let errors = String::from_utf8_lossy(&done.stderr).into_owned();
-            (done.status.success() && text.contains(" ... ok\n"), text + &errors)
-        }
+    command.env(VARIABLE, "tcp");
+    let (good, text) = match run(command) {
+        Ok((success, text)) => (success && text.contains(" ... ok\n"), text),
         Err(error) => (false, error.to_string()),
     };
-    assert!(good, "over TCP the suite fails, or none of it was run:\n{text}");
+    assert!(
+        good,
+        "over TCP the suite fails, does not end within {LIMIT:?}, or none of it was run:\n{text}"
+    );
+}
+
+/// Whether `command` succeeds within [`LIMIT`], and what it prints. A command that does not end is
+/// killed, so that the tests which it has passed, and the one which it has not, are seen.
+fn run(mut command: Command) -> io::Result<(bool, String)> {
+    let (mut output, input) = io::pipe()?;
+    let mut child = command.stdout(input.try_clone()?).stderr(input).spawn()?;
+    drop(command); // The output ends when nobody has the other end.
+    let (sender, printed) = mpsc::channel();
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let read = output.read_to_end(&mut bytes);
+        sender.send(read.map(|_| String::from_utf8_lossy(&bytes).into_owned()))
+    });
+    let text = match printed.recv_timeout(LIMIT) {
+        Ok(text) => text,
+        Err(_) => {
+            child.kill()?;
+            printed.recv().unwrap_or_else(|error| Err(io::Error::other(error)))
+        }
+    };
+    Ok((child.wait()?.success(), text?))
 }
 
 /// To be called while a connection between two adapters of this process is there: it takes the path that
