@@ -330,32 +330,32 @@ fn request(context: &Arc<Context>, connector: Arc<raw::Connector>) {
         return request(context, connector); // it has changed its state meanwhile
     }
     let round = inner.round;
+    if inner.open {
+        // Whoever knows both numbers can send such a Request, and the queue pair has its peer. A peer that
+        // begins anew repeats its Request, until the end of its last connection is known here.
+        drop(inner);
+        let _ = connector.reject(&[]);
+        return;
+    }
     if inner.stream.is_some() && leads(&queue_pair, &ends) {
-        if inner.open {
-            drop(inner);
-            let _ = connector.reject(&[]);
-        } else {
-            drop(inner);
-            // The queue pair's own connection is preferred, for a while.
-            let context = context.clone();
-            timers::after(PREFERENCE, move || {
-                if let Some(queue_pair) = context.queue_pair(hello.destination)
-                    && let Some(own) = queue_pair.rendezvous.give_up(round)
-                {
-                    let _ = own.cancel();
-                }
-                request(&context, connector);
-            });
-        }
+        drop(inner);
+        // The queue pair's own connection is preferred, for a while.
+        let context = context.clone();
+        timers::after(PREFERENCE, move || {
+            if let Some(queue_pair) = context.queue_pair(hello.destination)
+                && let Some(own) = queue_pair.rendezvous.give_up(round)
+            {
+                let _ = own.cancel();
+            }
+            request(&context, connector);
+        });
         return;
     }
     let before = inner.stream.replace(connector.clone());
-    inner.open = false;
     drop(inner);
     drop(taking);
     if let Some(before) = before {
-        // The peer connects anew before the end of the last connection is known here. First, because
-        // a connection that this side ends takes its queue pair along.
+        // First, because a connection that this side ends takes its queue pair along.
         let _ = queue_pair.engine.part();
         let _ = before.cancel();
     }

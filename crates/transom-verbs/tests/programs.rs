@@ -125,6 +125,12 @@ fn peers_that_die_stop_leave_or_never_come() {
     run("peers");
 }
 
+/// Verbs V75, Verbs V79.
+#[test]
+fn a_queue_pair_that_has_its_peer_is_claimed_in_vain() {
+    run("claimants");
+}
+
 /// Verbs V111, Verbs V119, Verbs V123, Verbs V124, Verbs V130.
 #[test]
 fn connections_refused_and_ended() {
