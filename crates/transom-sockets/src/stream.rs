@@ -7,6 +7,7 @@ use std::time::Duration;
 use transom_switch::session::{Incoming, Road, Session, State, Stretches};
 use transom_switch::wait::{Rung, Wait, Wake};
 
+use super::epoll;
 use super::lock::Locked;
 use super::ready;
 use super::sys::{self, Errno};
@@ -203,6 +204,7 @@ pub(crate) fn receive(held: &Socket, fd: c_int, mut what: Receive<'_>) -> Result
             Ok(Got::Bytes(0)) => return Ok(done),
             Ok(Got::Bytes(bytes)) => {
                 done += bytes;
+                epoll::taken(held);
                 if !all || done >= wanted {
                     return Ok(done);
                 }
@@ -425,6 +427,7 @@ pub(crate) fn send(
         if done >= wanted {
             return Ok(done);
         }
+        epoll::taken(held);
         let waited = if is_nonblocking(&session, flags) {
             Err(libc::EAGAIN)
         } else {
@@ -684,7 +687,7 @@ pub(crate) fn shutdown(held: &Socket, fd: c_int, how: c_int) -> Result<(), Errno
         // Only the kernel can wake this end's threads that sleep there. It sends nothing, but the socket
         // stays readable from now on, so that doorbells are not seen by `poll`.
         let sleeping = session.end().waiting.load(Ordering::SeqCst) > 0;
-        if sleeping || super::epoll::asleep() > 0 || session.road_in() != Ok(Road::Ring) {
+        if sleeping || epoll::asleep() > 0 || session.road_in() != Ok(Road::Ring) {
             session.end().read_shut.store(2, Ordering::SeqCst);
             let _ = sys::shutdown(fd, libc::SHUT_RD);
         }

@@ -402,6 +402,24 @@ def epoll_nested():
     return out
 
 @scenario
+def epoll_nested_and_taken_without_asking():
+    c, s = pair(); e = select.epoll(); o = select.epoll(); e.register(s, select.EPOLLIN); o.register(e, select.EPOLLIN); out = []
+    for _ in range(3):
+        c.sendall(b"xy"); out.append(len(o.poll(2)))
+        s.recv(1); out.append(len(o.poll(0))); s.recv(1); out.append(len(o.poll(0)))
+    return out
+
+@scenario
+def epoll_nested_for_room():
+    c, s = pair(); c.setblocking(False); e = select.epoll(); o = select.epoll(); e.register(c, select.EPOLLOUT); o.register(e, select.EPOLLIN)
+    out = [len(o.poll(2)), len(e.poll(0))]; n = 0
+    try:
+        while True: n += c.send(b"q" * 65536)
+    except BlockingIOError: out.append(len(o.poll(0)))
+    while n: n -= len(s.recv(n))
+    return out + [len(o.poll(2)), len(e.poll(0))]
+
+@scenario
 def epoll_sleeps_while_many_become_ready():
     pairs = [pair() for _ in range(20)]; e = select.epoll(); by = {s.fileno(): s for _, s in pairs}; out = []
     for fd in by: e.register(fd, select.EPOLLIN)

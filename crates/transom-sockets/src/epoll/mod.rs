@@ -25,6 +25,9 @@ pub(crate) use wait::asleep;
 
 static SETS: Mutex<Vec<&'static Set>> = Mutex::new(Vec::new());
 
+/// A set of this process lies, or has lain, in another one.
+static NESTED: AtomicBool = AtomicBool::new(false);
+
 /// An epoll set that has, or has had, a TCP socket.
 pub(crate) struct Set {
     inner: Mutex<Slots>,
@@ -89,7 +92,13 @@ fn nest(epoll: c_int, fd: c_int, known: Entry) {
         _ => return,
     };
     inner.nested.store(true, Ordering::SeqCst);
+    NESTED.store(true, Ordering::SeqCst);
     inner.rings_for_each();
+    if let Some(mut slots) = inner.inner.lock() {
+        for at in 0..slots.slots.len() as u32 {
+            slots.settle(at, inner);
+        }
+    }
 }
 
 /// `epoll_ctl`. `None`: the descriptor is not one of ours, and nothing was done.
@@ -149,6 +158,9 @@ pub(crate) fn control(
             } else {
                 set.used.store(1, Ordering::Release);
                 inner.renewed(at, set);
+                if set.nested.load(Ordering::SeqCst) {
+                    inner.settle(at, set);
+                }
             }
             Some(done)
         }
@@ -182,6 +194,21 @@ pub(crate) fn switched(socket: &Socket, fd: c_int) {
             }
         }
     });
+}
+
+/// A call has taken bytes, or room: a set within another one may be ready no more, and the kernel does not see
+/// that.
+#[inline]
+pub(crate) fn taken(socket: &Socket) {
+    if NESTED.load(Ordering::Relaxed) && socket.sets.load(Ordering::Relaxed) > 0 {
+        each_set(|set, inner| {
+            if set.nested.load(Ordering::SeqCst)
+                && let Some(at) = inner.place(socket)
+            {
+                inner.settle(at, set);
+            }
+        });
+    }
 }
 
 /// A descriptor is about to be closed.

@@ -60,6 +60,15 @@ pub(super) enum Kernel {
     Doorbells,
 }
 
+/// Events by which the kernel has such a slot.
+const FOR_DOORBELLS: u32 = interest::IN | interest::RDHUP | interest::EDGE;
+
+/// Whether doorbells of the socket end sleeps of one set, and of nothing else.
+fn is_alone(session: &Session<'_>) -> bool {
+    session.end().waiting.load(Ordering::SeqCst) == 0
+        && session.end().members.load(Ordering::SeqCst) <= 1
+}
+
 /// The number by which the kernel knows a slot.
 fn number(at: u32, generation: u16) -> u64 {
     TAG | u64::from(generation) << 32 | u64::from(at)
@@ -153,8 +162,7 @@ impl Slots {
             Ok(0)
         } else {
             slot.kernel = Kernel::Doorbells;
-            let events = interest::IN | interest::RDHUP | interest::EDGE;
-            sys::epoll_control(epoll, what, slot.fd, events, number)
+            sys::epoll_control(epoll, what, slot.fd, FOR_DOORBELLS, number)
         }
     }
 
@@ -177,6 +185,31 @@ impl Slots {
         let events = interest::IN | interest::OUT | interest::RDHUP | interest::EDGE;
         let number = number(at, slot.generation);
         let _ = sys::epoll_control(epoll, libc::EPOLL_CTL_MOD, slot.fd, events, number);
+    }
+
+    /// Where the set has a socket.
+    pub(super) fn place(&self, socket: &Socket) -> Option<u32> {
+        let of = |slot: &Slot| slot.socket.is_some_and(|known| std::ptr::eq(known, socket));
+        let hint = socket.slot.load(Ordering::Relaxed);
+        match self.slots.get(hint as usize) {
+            Some(slot) if of(slot) => Some(hint),
+            _ => self.slots.iter().position(of).map(|at| at as u32),
+        }
+    }
+
+    /// Have the kernel's set report a socket no more that is not ready any longer: it says of a set within
+    /// another one whether that is ready.
+    pub(super) fn settle(&mut self, at: u32, set: &'static Set) {
+        let Some(slot) = self.slots.get(at as usize) else { return };
+        let session = slot.socket.and_then(|socket| socket.session());
+        let (Some(session), Some(epoll)) = (session, set.descriptor()) else { return };
+        if slot.kernel != Kernel::Doorbells || self.is_ready(at) || !is_alone(&session) {
+            return;
+        }
+        stream::drain(&session, slot.fd);
+        let number = number(at, slot.generation);
+        let _ = sys::epoll_control(epoll, libc::EPOLL_CTL_MOD, slot.fd, FOR_DOORBELLS, number);
+        self.renewed(at, set);
     }
 
     fn heat(&mut self, at: u32) {
@@ -343,9 +376,7 @@ impl Slots {
                 socket.look_at_tcp(fd);
             }
             let few = session.doorbells() < DOORBELLS;
-            let alone = session.end().waiting.load(Ordering::SeqCst) == 0
-                && session.end().members.load(Ordering::SeqCst) <= 1;
-            if !few && alone {
+            if !few && is_alone(&session) {
                 stream::drain(&session, fd);
             }
             self.heat(at);
