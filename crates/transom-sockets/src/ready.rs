@@ -219,12 +219,20 @@ struct Poll<'a> {
 impl Poll<'_> {
     fn run(&mut self, limit: Option<u64>, mask: *const c_void) -> Result<usize, Errno> {
         let deadline = limit.map(|limit| sys::now().saturating_add(limit));
-        // The kernel says what else there is, and which peers are gone.
         self.ask(interest::RDHUP as c_short, false);
-        sys::poll(&mut self.kernel, Some(0), std::ptr::null())?;
+        // The kernel says what else there is, and which peers are gone: of one that sends, from time to time.
+        let mut asked = self.alone().is_none_or(|(held, _)| stream::is_look(held));
+        if asked {
+            sys::poll(&mut self.kernel, Some(0), std::ptr::null())?;
+        }
+        let mut napped = !mask.is_null();
         loop {
             let count = self.answer();
             let over = deadline.is_some_and(|deadline| sys::now() >= deadline);
+            if count == 0 && over && !std::mem::replace(&mut asked, true) {
+                sys::poll(&mut self.kernel, Some(0), std::ptr::null())?;
+                continue;
+            }
             if count > 0 || over {
                 if count == 0 && limit == Some(0) && !mask.is_null() {
                     // Signals that the mask lets through are taken.
@@ -233,6 +241,10 @@ impl Poll<'_> {
                 return Ok(count);
             }
             if self.rings > 0 && self.look(deadline) {
+                self.forget_kernel();
+                continue;
+            }
+            if !std::mem::replace(&mut napped, true) && self.nap(deadline)? {
                 self.forget_kernel();
                 continue;
             }
@@ -284,9 +296,37 @@ impl Poll<'_> {
                 (Some(left), Some(most)) => Some(left.min(most)),
                 (left, most) => left.or(most),
             };
+            asked = true;
             let done = sys::poll(&mut self.kernel, left, mask);
             drop(waiting);
             done?;
+        }
+    }
+
+    /// The connection, where the call waits for nothing but the bytes that come through its ring.
+    fn alone(&self) -> Option<(&Held, Session<'_>)> {
+        let ([Kind::Socket(held)], [entry]) = (&*self.kinds, &*self.fds) else { return None };
+        let session = held.session()?;
+        let bytes = (interest::IN | interest::RDNORM) as c_short;
+        let only = entry.events & bytes != 0 && entry.events & !bytes == 0;
+        let ring = session.road_in() == Ok(Road::Ring) && !is_always_readable(&session);
+        (only && ring).then_some((held, session))
+    }
+
+    /// Sleep on the word of such a connection for a while, as `recv` does: neither side moves a byte over TCP
+    /// for it. `false`: the call sleeps in the kernel from now on.
+    fn nap(&self, deadline: Option<u64>) -> Result<bool, Errno> {
+        let Some((held, session)) = self.alone() else { return Ok(false) };
+        let value = session.for_bytes().fall_asleep();
+        // A peer that closes its socket wakes behind that, so that the close is seen here.
+        if stream::has_input(held, &session) || held.look_at_tcp(self.fds[0].fd) {
+            return Ok(true);
+        }
+        let left = deadline.map_or(u64::MAX, |deadline| deadline.saturating_sub(sys::now()));
+        let limit = Duration::from_nanos(left).min(stream::NAP);
+        match sys::sleep_until_signal(session.for_bytes().word(), value, limit) {
+            Err(libc::ETIMEDOUT) => Ok(limit < stream::NAP),
+            done => done.map(|()| true),
         }
     }
 

@@ -19,7 +19,7 @@ const PIECE: usize = 64 << 10;
 const LOOKS: u32 = 64;
 /// How long a thread sleeps on a word before it looks at the TCP socket, or sleeps there. No round number:
 /// a signal between two sleeps does not end the call, and timers of programs have round numbers.
-const NAP: Duration = Duration::from_millis(43);
+pub(crate) const NAP: Duration = Duration::from_millis(43);
 
 type Vector = libc::iovec;
 
@@ -168,6 +168,11 @@ pub(crate) fn is_reset(held: &Socket, session: &Session<'_>) -> bool {
     held.is_broken()
         || held.is_gone()
             && (session.peer().abortive.load(Ordering::Relaxed) != 0 || !session.is_all_read())
+}
+
+/// Whether this call is one that looks at the TCP socket, whatever the rings say.
+pub(crate) fn is_look(held: &Socket) -> bool {
+    held.calls.fetch_add(1, Ordering::Relaxed) % LOOKS == LOOKS - 1
 }
 
 /// The outcome of an attempt to receive.
@@ -367,9 +372,8 @@ fn by_ring(
         if gone {
             return end_of_input(held, session, Some(&incoming)).map(Got::Bytes);
         }
-        let look = held.calls.fetch_add(1, Ordering::Relaxed) % LOOKS == LOOKS - 1;
         // Bytes that were written before the peer closed are seen at the next turn.
-        if !(look && held.look_at_tcp(fd)) {
+        if !(is_look(held) && held.look_at_tcp(fd)) {
             return Ok(Got::Nothing(Road::Ring));
         }
     }
@@ -495,7 +499,7 @@ fn push(
 ) -> Result<usize, Errno> {
     let wanted = total(vectors);
     let before = done;
-    let look = held.calls.fetch_add(1, Ordering::Relaxed) % LOOKS == LOOKS - 1;
+    let look = is_look(held);
     let gone = held.is_gone() || look && held.look_at_tcp(fd);
     if gone && !session.has_finished() && !is_reset(held, session) && held.refuse() {
         return Ok(wanted - before);

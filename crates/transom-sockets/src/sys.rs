@@ -225,6 +225,22 @@ pub(crate) fn sleep_on(word: &AtomicU32, value: u32, limit: Duration) -> Result<
     }
 }
 
+/// As [`sleep_on`], but a signal whose handler runs ends the sleep, whatever flags it was installed with, as
+/// with `poll`.
+pub(crate) fn sleep_until_signal(
+    word: &AtomicU32,
+    value: u32,
+    limit: Duration,
+) -> Result<(), Errno> {
+    let limit = timespec(limit.as_nanos() as u64);
+    let at = std::ptr::from_ref(word);
+    // SAFETY: the kernel reads the word and the time.
+    match unsafe { call!(libc::SYS_futex, at, libc::FUTEX_WAIT, value, &raw const limit) } {
+        Ok(_) | Err(libc::EAGAIN) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
 /// Without `futex_waitv` (before Linux 5.16): a short sleep, which signals do not end.
 #[cold]
 fn short_sleep(word: &AtomicU32, value: u32) -> Result<(), Errno> {

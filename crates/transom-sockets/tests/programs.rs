@@ -268,11 +268,11 @@ fn ends_and_resets_are_those_of_tcp() {
 }
 
 /// Prints behind which number of exchanges a segment is there, and whether the bytes were the same: of a
-/// connection by requests and answers, of one that a child serves, of one that only sends, of one whose
-/// descriptor was passed on early, of one that a program has inherited, and of one that was written past the
-/// library.
+/// connection by requests and answers, of one whose peer sleeps in `poll`, of one that only sends, of one whose
+/// descriptor was passed on early, of one that a program has inherited, of one that was written past the
+/// library, and of one that a child serves.
 const LASTS: &str = r"
-import os, socket, struct, subprocess, sys
+import os, select, socket, struct, subprocess, sys
 folder = '/dev/shm/transom-%d/' % os.geteuid()
 def switched(c):
     cookie = struct.unpack('Q', c.getsockopt(socket.SOL_SOCKET, 57, 8))[0]
@@ -302,6 +302,26 @@ def over_tcp(c, s):
 c, s = pair()
 print('exchanges', exchanges(c, s), exchanges(c, s))
 print('over TCP', over_tcp(c, s))
+c, s = pair()
+exchanges(c, s), exchanges(c, s)
+child = os.fork()
+if child == 0:
+    c.close()
+    p = select.poll()
+    p.register(s, select.POLLIN)
+    while p.poll() and (byte := s.recv(1)): s.sendall(byte)
+    os._exit(0)
+def sleeps(pid):
+    with open(f'/proc/{pid}/stat') as about: return about.read().rsplit(')')[-1].split()[0] == 'S'
+before = received(c) + received(s)
+for turn in range(50):
+    while not sleeps(child): pass
+    c.sendall(b'p')
+    assert c.recv(1) == b'p'
+# A sleep of more than 43 ms is one in the kernel.
+print('a sleeper in poll needs no doorbell', received(c) + received(s) - before < 25)
+c.shutdown(socket.SHUT_WR)
+print('ended', os.waitpid(child, 0)[1])
 c, s = pair()
 for size in [256 << 10, 1, 1]:
     c.sendall(b'x' * size)
@@ -353,6 +373,8 @@ fn a_connection_is_switched_once_it_has_lasted() {
         // The 33rd request is the 32nd send behind something received.
         "exchanges 33 1",
         "over TCP 0",
+        "a sleeper in poll needs no doorbell True",
+        "ended 0",
         "bytes 262144 False",
         "bytes 1 True",
         "bytes 1 True",

@@ -420,6 +420,33 @@ def epoll_nested_for_room():
     return out + [len(o.poll(2)), len(e.poll(0))]
 
 @scenario
+def a_signal_ends_poll_whatever_its_flags():
+    class Rang(Exception): pass
+    def ring(*_): raise Rang
+    c, s = pair(); signal.signal(signal.SIGALRM, ring); signal.siginterrupt(signal.SIGALRM, False); signal.setitimer(signal.ITIMER_REAL, 0.01)
+    try: return polled(s, select.POLLIN, -1)
+    except Rang: return "ended"
+
+@scenario
+def poll_sleeps_until_there_are_bytes_or_its_time_is_over():
+    c, s = pair(); t = threading.Thread(target=lambda: s.recv(1) and s.sendall(b"y")); t.start()
+    out = [polled(c, select.POLLIN, 20), polled(c, select.POLLIN, 120)]; c.sendall(b"x")
+    out += [polled(c, select.POLLIN, 5000), attempt(c.recv, 1), polled(c, select.POLLIN)]; t.join()
+    t = threading.Thread(target=lambda: s.shutdown(socket.SHUT_WR)); t.start()
+    out.append(polled(c, select.POLLIN, 5000)); t.join()
+    return out
+
+@scenario
+def poll_sleeps_and_the_peer_is_killed():
+    l = listener()
+    def serve():
+        s = answer(l); s.sendall(b"x"); signal.pause()
+    p = child(serve); c = dial(l); out = [recv_exactly(c, 1)]
+    t = threading.Timer(0.1, lambda: os.kill(p, signal.SIGKILL)); t.start()
+    out += [polled(c, select.POLLIN, 5000), attempt(c.recv, 1)]; t.join(); reap(p)
+    return [str(x) for x in out]
+
+@scenario
 def epoll_sleeps_while_many_become_ready():
     pairs = [pair() for _ in range(20)]; e = select.epoll(); by = {s.fileno(): s for _, s in pairs}; out = []
     for fd in by: e.register(fd, select.EPOLLIN)
