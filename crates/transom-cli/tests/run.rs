@@ -133,15 +133,37 @@ fn v2_preloaded_libraries_come_before_those_that_a_program_brings() {
     assert_eq!(text(&with.stdout), ours, "{}", text(&with.stderr));
 }
 
-/// Verbs V32: there is one kind of device.
+/// Verbs V32: the kind reaches the program, and a kind that there is not starts none.
 #[test]
-fn v32_no_other_kind_of_device_is_offered() {
-    for kind in ["iwarp", "ib"] {
-        let done = run(&["--as", kind, "--", "echo", "started"]);
-        assert_eq!(done.status.code(), Some(2));
-        assert_eq!(text(&done.stdout), "");
-        assert!(text(&done.stderr).contains("--as"), "{}", text(&done.stderr));
+fn v32_the_kind_of_the_device() {
+    for (words, wanted) in [
+        (&["--quiet", "--as", "iwarp"] as &[&str], "iwarp\n"),
+        (&["--quiet", "--as", "roce"], "roce\n"),
+        (&["--quiet"], "\n"),
+    ] {
+        let done = run(&[words, &["--", "sh", "-c", "echo $TRANSOM_AS"]].concat());
+        assert_eq!(text(&done.stdout), wanted, "{}", text(&done.stderr));
     }
+    let done = run(&["--as", "ib", "--", "echo", "started"]);
+    assert_eq!(done.status.code(), Some(2));
+    assert_eq!(text(&done.stdout), "");
+    assert!(text(&done.stderr).contains("iwarp"), "{}", text(&done.stderr));
+}
+
+/// Verbs V32, Verbs V105: an adapter of iWARP in the file system, beside one of RoCE.
+#[test]
+fn v32_a_device_of_iwarp_in_the_file_system() {
+    if Command::new("ibv_devices").output().is_err() {
+        return eprintln!("SKIPPED: ibv_devices is not installed");
+    }
+    let looked = "at=/sys/class/infiniband/transom0; cat $at/node_type $at/ports/1/gid_attrs/types/0; \
+                  test -e $at/ports/1/gids/1 && echo another";
+    let asked = format!("ibv_devices > /dev/null && {looked}");
+    let done = run(&["--quiet", "--as", "iwarp", "--", "sh", "-c", &asked]);
+    assert_eq!(text(&done.stdout), "4: RNIC\nIB/RoCE v1\n", "{}", text(&done.stderr));
+    let addresses = ["--address", "127.0.0.1,127.0.0.2"];
+    let done = run(&[&["--quiet"], &addresses as &[_], &["--", "sh", "-c", &asked]].concat());
+    assert_eq!(text(&done.stdout), "1: CA\nRoCE v2\nanother\n", "{}", text(&done.stderr));
 }
 
 /// Verbs V105: where a program looks for the device in the file system, once it has asked for the list.

@@ -6,23 +6,15 @@ use transom_engine::raw;
 
 use crate::abi::{gid_words, ibv_device_attr, ibv_device_attr_ex, ibv_gid_entry, ibv_port_attr};
 use crate::gid::{self, Gid};
+use crate::kind::kind;
 use crate::{environment, limits};
 
 const VENDOR: u32 = 0x5452;
-const NODE_TYPE_CA: i32 = 1;
-const TRANSPORT_IB: i32 = 0;
 /// BAD_PKEY_CNTR, BAD_QKEY_CNTR, CURR_QP_STATE_MOD, SYS_IMAGE_GUID, RC_RNR_NAK_GEN, SRQ_RESIZE.
 const BASIC: u32 = 1 << 1 | 1 << 2 | 1 << 7 | 1 << 11 | 1 << 12 | 1 << 13;
 /// MEM_WINDOW, MEM_MGT_EXTENSIONS, MEM_WINDOW_TYPE_2B.
 const WINDOWS: u32 = 1 << 17 | 1 << 21 | 1 << 24;
 const CAPABILITIES: u32 = BASIC | WINDOWS;
-/// CM_SUP and IP_BASED_GIDS.
-const PORT_CAPABILITIES: u32 = 1 << 16 | 1 << 26;
-const ROCE_V2: u32 = 2;
-
-/// Node and transport type: as of RoCE (Verbs V23).
-pub(crate) const TYPES: (i32, i32) = (NODE_TYPE_CA, TRANSPORT_IB);
-
 /// A string as the bytes of a C array, which stays terminated.
 pub(crate) fn chars<const N: usize>(text: &str) -> [c_char; N] {
     let mut array = [0; N];
@@ -39,6 +31,8 @@ const ATOMIC_HCA: c_int = 1;
 pub(crate) fn attributes(gids: &[Gid]) -> ibv_device_attr {
     let signed = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
     let guid = gid::node_guid(gids);
+    let infiniband = kind().infiniband;
+    let of_datagrams = |number: u32| if infiniband { signed(number) } else { 0 };
     ibv_device_attr {
         fw_ver: chars(env!("CARGO_PKG_VERSION")),
         node_guid: guid,
@@ -62,16 +56,16 @@ pub(crate) fn attributes(gids: &[Gid]) -> ibv_device_attr {
         max_res_rd_atom: signed(limits::READS * limits::QUEUE_PAIRS),
         max_qp_init_rd_atom: signed(limits::READS),
         max_ee_init_rd_atom: 0,
-        atomic_cap: if raw::ATOMICS { ATOMIC_HCA } else { 0 },
+        atomic_cap: if raw::ATOMICS && infiniband { ATOMIC_HCA } else { 0 },
         max_ee: 0,
         max_rdd: 0,
         max_mw: signed(limits::WINDOWS),
         max_raw_ipv6_qp: 0,
         max_raw_ethy_qp: 0,
-        max_mcast_grp: limits::ATTACHMENTS as c_int,
-        max_mcast_qp_attach: limits::ATTACHMENTS as c_int,
-        max_total_mcast_qp_attach: limits::ATTACHMENTS as c_int,
-        max_ah: signed(limits::ADDRESS_HANDLES),
+        max_mcast_grp: of_datagrams(limits::ATTACHMENTS),
+        max_mcast_qp_attach: of_datagrams(limits::ATTACHMENTS),
+        max_total_mcast_qp_attach: of_datagrams(limits::ATTACHMENTS),
+        max_ah: of_datagrams(limits::ADDRESS_HANDLES),
         max_fmr: 0,
         max_map_per_fmr: 0,
         max_srq: signed(limits::SHARED_QUEUES),
@@ -97,9 +91,17 @@ pub(crate) fn attributes_ex(gids: &[Gid]) -> ibv_device_attr_ex {
     }
 }
 
+/// The GIDs that programs see: the addresses of the host, or the one hardware address of an adapter of iWARP.
+pub(crate) fn shown(gids: &[Gid]) -> impl Iterator<Item = ([u8; 16], u32)> {
+    let hardware = (!kind().infiniband).then(|| gid::of_hardware(gids)).flatten();
+    let addresses = gids.iter().map(|gid| (gid::bytes_of(gid.address), gid.interface));
+    let most = if kind().infiniband { gids.len() } else { 0 };
+    hardware.into_iter().chain(addresses.take(most))
+}
+
 /// Entries of the GID table, empty ones included.
 pub(crate) fn gid_table_length(gids: &[Gid]) -> usize {
-    gids.len().max(limits::GIDS as usize)
+    if kind().infiniband { gids.len().max(limits::GIDS as usize) } else { 1 }
 }
 
 /// Attributes of the port.
@@ -110,7 +112,7 @@ pub(crate) fn port(gids: &[Gid]) -> ibv_port_attr {
         max_mtu: mtu,
         active_mtu: mtu,
         gid_tbl_len: i32::try_from(gid_table_length(gids)).unwrap_or(i32::MAX),
-        port_cap_flags: PORT_CAPABILITIES,
+        port_cap_flags: kind().port_capabilities,
         max_msg_sz: limits::MESSAGE,
         pkey_tbl_len: 1,
         max_vl_num: 1,
@@ -124,12 +126,12 @@ pub(crate) fn port(gids: &[Gid]) -> ibv_port_attr {
 
 /// An entry of the GID table; `None`: empty, or beyond it.
 pub(crate) fn gid_entry(gids: &[Gid], index: usize) -> Option<ibv_gid_entry> {
-    let found = gids.get(index)?;
+    let (bytes, interface) = shown(gids).nth(index)?;
     Some(ibv_gid_entry {
-        gid: gid_words(gid::bytes_of(found.address)),
+        gid: gid_words(bytes),
         gid_index: u32::try_from(index).ok()?,
         port_num: 1,
-        gid_type: ROCE_V2,
-        ndev_ifindex: found.interface,
+        gid_type: kind().gid_type.0,
+        ndev_ifindex: interface,
     })
 }

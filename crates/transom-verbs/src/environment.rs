@@ -49,6 +49,18 @@ pub(crate) fn mtu() -> u32 {
     }
 }
 
+/// `TRANSOM_AS`: whether the device presents itself as an adapter of iWARP.
+pub(crate) fn iwarp() -> bool {
+    match variable("TRANSOM_AS").as_deref() {
+        Some("iwarp") => true,
+        None | Some("roce") => false,
+        Some(other) => {
+            eprintln!("transom: TRANSOM_AS: `{other}` is neither roce nor iwarp; roce it is");
+            false
+        }
+    }
+}
+
 /// The name of the device.
 pub(crate) fn device() -> String {
     let name = variable("TRANSOM_DEVICE").unwrap_or_else(|| "transom0".to_owned());

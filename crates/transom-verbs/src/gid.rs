@@ -104,6 +104,15 @@ pub(crate) fn node_guid(table: &[Gid]) -> u64 {
     u64::from_ne_bytes(guid)
 }
 
+/// The GID of an adapter of iWARP: a hardware address, made of the GUID, with the interface of GID 0.
+pub(crate) fn of_hardware(table: &[Gid]) -> Option<([u8; 16], u32)> {
+    let first = table.first()?;
+    let [a, b, c, _, _, d, e, f] = node_guid(table).to_ne_bytes();
+    let mut bytes = [0; 16];
+    bytes[..6].copy_from_slice(&[a, b, c, d, e, f]);
+    Some((bytes, first.interface))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -22,6 +22,7 @@ mod errno;
 mod exit;
 mod explain;
 mod gid;
+mod kind;
 mod limits;
 mod memory;
 mod queue_pair;

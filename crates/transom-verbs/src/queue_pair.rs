@@ -17,6 +17,7 @@ use crate::context::Context;
 use crate::datagram::group::Groups;
 use crate::datagram::{Outgoing, To};
 use crate::errno::{Errno, Result};
+use crate::kind::kind;
 use crate::memory::{Domain, remote_rights};
 use crate::receive::SharedQueue;
 use crate::rendezvous::{Number, Rendezvous};
@@ -92,8 +93,13 @@ const NUMBER_TRIES: usize = 64;
 pub(crate) const DATAGRAM_OPS: u64 = ops::SEND | ops::SEND_IMM;
 /// Send operations of an unreliable queue pair.
 pub(crate) const UNRELIABLE_OPS: u64 = SEND_OPS & !(ops::READ | ops::CMP_SWP | ops::FETCH_ADD);
+/// Send operations of a reliable queue pair.
+pub(crate) fn reliable_ops() -> u64 {
+    let infiniband = ops::WRITE_IMM | ops::SEND_IMM | ops::CMP_SWP | ops::FETCH_ADD;
+    if kind().infiniband { SEND_OPS } else { SEND_OPS & !infiniband }
+}
 /// Send operations of the `wr_*` interface that there are.
-pub(crate) const SEND_OPS: u64 = ops::WRITE
+const SEND_OPS: u64 = ops::WRITE
     | ops::WRITE_IMM
     | ops::SEND
     | ops::SEND_IMM

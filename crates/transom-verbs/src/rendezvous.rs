@@ -18,6 +18,7 @@ use transom_wire::ReadLimits;
 use crate::abi::{gid_bytes, qps};
 use crate::context::Context;
 use crate::errno::{Errno, Result};
+use crate::kind::kind;
 use crate::queue_pair::QueuePair;
 use crate::requests::Passive;
 use crate::{cm, explain, gid, limits, timers};
@@ -106,6 +107,10 @@ impl Rendezvous {
         let ends = ends(queue_pair).ok_or(Errno::EINVAL)?;
         if ends.destination >> 8 < u32::from(FIRST_PORT) {
             return cm::join(queue_pair, ends.destination);
+        }
+        if !kind().has("way to connect queue pairs by number; rdma_cm connects them (perftest: -R)")
+        {
+            return Err(Errno::EINVAL);
         }
         let (round, held) = {
             let mut inner = self.lock();

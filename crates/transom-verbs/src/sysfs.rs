@@ -5,7 +5,9 @@ use std::fs;
 use std::io::Result;
 use std::path::Path;
 
+use crate::device;
 use crate::gid::{self, Gid};
+use crate::kind::kind;
 
 /// The files below the directory that stands for `/sys`, with what is in them.
 fn files(device: &str, gids: &[Gid]) -> Vec<(String, String)> {
@@ -13,7 +15,7 @@ fn files(device: &str, gids: &[Gid]) -> Vec<(String, String)> {
     let port = |name: &str| of(&format!("ports/1/{name}"));
     let guid = words(&gid::node_guid(gids).to_ne_bytes());
     let mut all = vec![
-        (of("node_type"), "1: CA".to_owned()),
+        (of("node_type"), kind().node_type.1.to_owned()),
         (of("node_guid"), guid.clone()),
         (of("sys_image_guid"), guid),
         (of("fw_ver"), env!("CARGO_PKG_VERSION").to_owned()),
@@ -28,17 +30,17 @@ fn files(device: &str, gids: &[Gid]) -> Vec<(String, String)> {
         (port("link_layer"), "Ethernet".to_owned()),
         (port("lid"), "0x0".to_owned()),
         (port("sm_lid"), "0x0".to_owned()),
-        (port("cap_mask"), "0x04010000".to_owned()),
+        (port("cap_mask"), format!("{:#010x}", kind().port_capabilities)),
         (port("pkeys/0"), "0xffff".to_owned()),
         ("class/infiniband_verbs/abi_version".to_owned(), "6".to_owned()),
         ("class/infiniband_verbs/uverbs0/ibdev".to_owned(), device.to_owned()),
         ("class/infiniband_verbs/uverbs0/dev".to_owned(), "231:192".to_owned()),
         ("class/infiniband_verbs/uverbs0/abi_version".to_owned(), "1".to_owned()),
     ];
-    for (at, gid) in gids.iter().enumerate() {
-        let name = gid::interface_name(gid.interface).unwrap_or_default();
-        all.push((port(&format!("gids/{at}")), words(&gid::bytes_of(gid.address))));
-        all.push((port(&format!("gid_attrs/types/{at}")), "RoCE v2".to_owned()));
+    for (at, (gid, interface)) in device::shown(gids).enumerate() {
+        let name = gid::interface_name(interface).unwrap_or_default();
+        all.push((port(&format!("gids/{at}")), words(&gid)));
+        all.push((port(&format!("gid_attrs/types/{at}")), kind().gid_type.1.to_owned()));
         if !name.is_empty() {
             all.push((port(&format!("gid_attrs/ndevs/{at}")), name.clone()));
             all.push((of(&format!("device/net/{name}/dev_port")), "0".to_owned()));

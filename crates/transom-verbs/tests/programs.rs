@@ -152,6 +152,15 @@ fn connections_refused_and_ended() {
     run("connections");
 }
 
+/// Verbs V32.
+#[test]
+fn a_device_of_iwarp() {
+    if !Path::new("/usr/include/rdma/rdma_cma.h").exists() {
+        return eprintln!("SKIPPED: <rdma/rdma_cma.h> is not installed");
+    }
+    run("iwarp");
+}
+
 /// Verbs V39, Verbs V114, Verbs V116, Verbs V119, Verbs V120, Verbs V121, Verbs V122, Verbs V126,
 /// Verbs V130, Verbs V131.
 #[test]

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use transom_command::exit::{Exit, Failure, Outcome, system};
 use transom_inspect::Folder;
 
+use super::Kind;
+
 /// The library that is preloaded for path names.
 pub(super) const PATHS: &str = "libtransom_paths.so";
 
@@ -55,9 +57,13 @@ pub(super) fn directory() -> Outcome<PathBuf> {
 ///
 /// # Errors
 /// A sentence, if there is none.
-pub(super) fn sysfs(device: Option<&str>, addresses: Option<&str>) -> Result<PathBuf, String> {
+pub(super) fn sysfs(
+    kind: Option<Kind>,
+    device: Option<&str>,
+    addresses: Option<&str>,
+) -> Result<PathBuf, String> {
     let mut hasher = std::hash::DefaultHasher::new();
-    (device, addresses).hash(&mut hasher);
+    (kind, device, addresses).hash(&mut hasher);
     let folder = Folder::of_user().map_err(|error| error.to_string())?;
     let path = folder.path().join(format!("sys-{:016x}", hasher.finish()));
     fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;

@@ -32,6 +32,10 @@ pub(crate) struct Args {
     /// Leave path names alone: programs that look for the device in /sys do not find it then
     #[arg(long)]
     no_paths: bool,
+    /// What the device presents itself as; as an adapter of iWARP it has no datagrams, immediate data or
+    /// atomics, and its queue pairs are connected by rdma_cm [default: roce]
+    #[arg(long = "as", value_name = "KIND")]
+    kind: Option<Kind>,
     /// The device's name [default: transom0]
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
@@ -67,7 +71,7 @@ pub(crate) struct Args {
         require_equals = true,
         default_missing_value = "on",
         conflicts_with_all = [
-            "tcp", "process", "preload", "no_paths", "device", "address", "inspect", "ledger", "capture"
+            "tcp", "process", "preload", "no_paths", "kind", "device", "address", "inspect", "ledger", "capture"
         ]
     )]
     sockets: Option<String>,
@@ -77,6 +81,22 @@ pub(crate) struct Args {
     /// The program and its arguments
     #[arg(trailing_var_arg = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
+}
+
+/// What the device presents itself as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
+enum Kind {
+    Roce,
+    Iwarp,
+}
+
+impl Kind {
+    fn text(self) -> &'static str {
+        match self {
+            Kind::Roce => "roce",
+            Kind::Iwarp => "iwarp",
+        }
+    }
 }
 
 /// A word of `--ledger`.
@@ -106,7 +126,7 @@ impl Args {
         if self.no_paths {
             return None;
         }
-        match library::sysfs(self.device.as_deref(), self.address.as_deref()) {
+        match library::sysfs(self.kind, self.device.as_deref(), self.address.as_deref()) {
             Ok(directory) => Some(directory),
             Err(error) => {
                 if !self.quiet {
@@ -158,6 +178,9 @@ impl Args {
         }
         if self.process {
             all.push(("TRANSOM_PATH", "process".into()));
+        }
+        if let Some(kind) = self.kind {
+            all.push(("TRANSOM_AS", kind.text().into()));
         }
         if let Some(name) = &self.device {
             all.push(("TRANSOM_DEVICE", name.into()));

@@ -5,14 +5,13 @@ use std::time::{Duration, Instant};
 
 use transom_engine::{EndReason, Status, raw};
 
-use super::{ACCEPT_DATA, Id, Parameters, REJECT_DATA, REJECTED_BY_PROGRAM, State, alias, padded};
+use super::{ACCEPT_DATA, Id, Parameters, REJECT_DATA, State, alias, padded};
 use crate::abi::{cm_event, qps};
 use crate::errno::{Errno, Result};
+use crate::kind::kind;
 use crate::queue_pair::QueuePair;
 use crate::{limits, resolution, timers};
 
-/// The status of REJECTED for want of a listener (Verbs V124).
-const NO_LISTENER: i32 = 8;
 /// How long a connect that meets no listener is repeated (Verbs V123), and how often. Half a second
 /// is too short for perftest's second listener on a loaded machine.
 const PERSISTENCE: Duration = Duration::from_secs(2);
@@ -113,10 +112,10 @@ impl Id {
                     }
                 });
             }
-            return self.rejected(NO_LISTENER, Vec::new());
+            return self.rejected(kind().no_listener, Vec::new());
         }
         if status == Status::ConnectionRefused {
-            return self.rejected(REJECTED_BY_PROGRAM, refusal.unwrap_or_default());
+            return self.rejected(kind().rejected, refusal.unwrap_or_default());
         }
         self.failed(status, Vec::new());
     }

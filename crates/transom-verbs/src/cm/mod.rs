@@ -23,15 +23,17 @@ pub(crate) use group::Joined;
 
 use crate::channel::{Acknowledged, Channel};
 use crate::context::Context;
+use crate::kind::kind;
 use crate::limits;
 use crate::queue_pair::QueuePair;
 use crate::resolution::{Datagrams, Service};
 
-/// Bytes of private data that programs may send, and that they find (Verbs V125): zeros behind what came.
+/// Bytes of private data that programs may send, and that they find (Verbs V125): zeros behind what came,
+/// but for iWARP, which has its length.
 pub(crate) const CONNECT_DATA: usize = 56;
 pub(crate) const ACCEPT_DATA: usize = 196;
 pub(crate) const REJECT_DATA: usize = 148;
-/// The status of REJECTED by the program (Verbs V124).
+/// The status of REJECTED by the program (Verbs V124), but for iWARP.
 pub(crate) const REJECTED_BY_PROGRAM: i32 = 28;
 
 /// Where an id is.
@@ -140,7 +142,9 @@ pub(crate) struct Event {
 }
 
 pub(crate) fn padded(mut data: Vec<u8>, length: usize) -> Vec<u8> {
-    data.resize(length.max(data.len()), 0);
+    if kind().infiniband {
+        data.resize(length.max(data.len()), 0);
+    }
     data.truncate(length);
     data
 }

@@ -14,6 +14,7 @@ use crate::entry::shell::{self, OfAddress, OfDomain};
 use crate::entry::{number, pointer};
 use crate::errno::{Errno, Result};
 use crate::gid::{self, Gid};
+use crate::kind::kind;
 use crate::memory::Domain;
 
 /// An address handle.
@@ -90,7 +91,12 @@ pub(crate) unsafe extern "C" fn ibv_create_ah(
     attr: *mut ibv_ah_attr,
 ) -> *mut ibv_ah {
     // SAFETY: a domain and a structure of the program's.
-    pointer(|| unsafe { create(pd, attr.as_ref().ok_or(Errno::EINVAL)?) })
+    pointer(|| unsafe {
+        if !kind().has("address handles") {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        create(pd, attr.as_ref().ok_or(Errno::EINVAL)?)
+    })
 }
 
 pub(crate) unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {

@@ -12,6 +12,7 @@ use crate::entry::{self, minus_one, number, pointer, quiet, stubs};
 use crate::environment;
 use crate::errno::{Errno, Result};
 use crate::gid::{self, Gid};
+use crate::kind::kind;
 use crate::sysfs;
 
 /// The one device. Vendor libraries look behind the structure whether a device is theirs (Verbs V19).
@@ -34,12 +35,11 @@ fn device() -> *mut ibv_device {
     let made = DEVICE.get_or_init(|| {
         let name = environment::device();
         let sysfs = environment::variable("TRANSOM_SYSFS").unwrap_or_else(|| "/sys".into());
-        let (node_type, transport_type) = device::TYPES;
         let device = Device {
             head: ibv_device {
                 ops: [std::ptr::null(); 2],
-                node_type,
-                transport_type,
+                node_type: kind().node_type.0,
+                transport_type: kind().transport,
                 name: device::chars(&name),
                 dev_name: device::chars("uverbs0"),
                 dev_path: device::chars(&format!("{sysfs}/class/infiniband_verbs/uverbs0")),
@@ -392,15 +392,16 @@ pub(crate) unsafe extern "C" fn _ibv_query_gid_table(
     let listed = entry::caught(|| {
         // SAFETY: a context of the program's.
         let gids = &unsafe { shell::context(context) }?.gids;
-        if flags != 0 || most < gids.len() || size == 0 {
+        let count = device::shown(gids).count();
+        if flags != 0 || most < count || size == 0 {
             return Err(Errno::EINVAL);
         }
-        for index in 0..gids.len() {
+        for index in 0..count {
             let found = device::gid_entry(gids, index).ok_or(Errno::ENODATA)?;
             // SAFETY: an array of `most` entries of `size` bytes.
             unsafe { cut(entries.wrapping_byte_add(index * size), &found, size) }?;
         }
-        isize::try_from(gids.len()).map_err(|_| Errno::EINVAL)
+        isize::try_from(count).map_err(|_| Errno::EINVAL)
     });
     listed.unwrap_or_else(|error| {
         crate::sys::set_errno(error.0);
@@ -413,14 +414,15 @@ pub(crate) unsafe extern "C" fn ibv_query_gid_type(
     context: *mut ibv_context,
     port: u8,
     index: c_uint,
-    kind: *mut c_int,
+    type_: *mut c_int,
 ) -> c_int {
     minus_one(|| {
         // SAFETY: a context and a number of the program's.
         unsafe {
             let gids = &shell::context(context)?.gids;
             let index = checked(gids, u32::from(port), i64::from(index))?;
-            *out(kind)? = c_int::from(gids.get(index).is_some());
+            let found = device::gid_entry(gids, index);
+            *out(type_)? = c_int::from(found.is_some_and(|entry| entry.gid_type != 0));
         }
         Ok(0)
     })

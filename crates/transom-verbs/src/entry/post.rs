@@ -12,6 +12,7 @@ use crate::entry::shell::{self, OfQueuePair, OfSharedQueue};
 use crate::entry::window::bind_in_queue;
 use crate::entry::{address, number};
 use crate::errno::{Errno, Result};
+use crate::kind::kind;
 use crate::limits;
 use crate::queue_pair::{QueuePair, atomic, of_length, operation};
 
@@ -120,6 +121,9 @@ unsafe fn post_one(pair: &QueuePair, wr: &ibv_send_wr) -> Result {
     let to = &wr.wr;
     let mut bind = None;
     let operation = match wr.opcode {
+        wr::ATOMIC_CMP_AND_SWP | wr::ATOMIC_FETCH_AND_ADD if !kind().has("atomics") => {
+            return Err(Errno::EINVAL);
+        }
         wr::ATOMIC_CMP_AND_SWP => {
             let change = Atomic::CompareSwap { compare: to.rkey_or_compare, swap: to.swap };
             atomic(to.remote_addr, to.atomic_rkey, change)

@@ -13,7 +13,8 @@ use crate::entry::shell::{self, OfDomain, OfQueue, OfQueuePair, OfSharedQueue};
 use crate::entry::work::{self, Builder};
 use crate::entry::{number, pointer};
 use crate::errno::{Errno, Result};
-use crate::queue_pair::{DATAGRAM_OPS, Parts, QueuePair, SEND_OPS, UNRELIABLE_OPS};
+use crate::kind::kind;
+use crate::queue_pair::{DATAGRAM_OPS, Parts, QueuePair, UNRELIABLE_OPS, reliable_ops};
 
 /// The object behind the program's structure.
 #[derive(Debug)]
@@ -45,9 +46,9 @@ pub(crate) unsafe fn create(
         )
     };
     let (kind, most) = match attr.qp_type {
-        qpt::RC => (QueuePairKind::Rc, SEND_OPS),
-        qpt::UC => (QueuePairKind::Uc, UNRELIABLE_OPS),
-        qpt::UD => (QueuePairKind::Ud, DATAGRAM_OPS),
+        qpt::RC => (QueuePairKind::Rc, reliable_ops()),
+        qpt::UC if kind().has("unreliable queue pairs") => (QueuePairKind::Uc, UNRELIABLE_OPS),
+        qpt::UD if kind().has("datagrams") => (QueuePairKind::Ud, DATAGRAM_OPS),
         _ => return Err(Errno::EOPNOTSUPP),
     };
     if send_ops & !most != 0 {

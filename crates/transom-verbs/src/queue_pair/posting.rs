@@ -10,6 +10,10 @@ use super::{Held, Outlet, Post, QueuePair};
 use crate::abi::{qps, send, wr};
 use crate::datagram::{Address, To};
 use crate::errno::{Errno, Result};
+use crate::kind::kind;
+
+/// What a device that has no immediate data lacks.
+const IMMEDIATE: &str = "immediate data";
 
 impl QueuePair {
     pub(super) fn held(&self) -> MutexGuard<'_, Vec<Held>> {
@@ -148,8 +152,10 @@ pub(crate) fn operation(opcode: u32, address: u64, rkey: u32, value: u32) -> Res
         wr::RDMA_READ => Operation::Read { token: rkey, address },
         wr::SEND_WITH_INV => Operation::SendWithInvalidate { token: value },
         wr::LOCAL_INV => Operation::Invalidate { window: transom_memory::Token(value) },
-        wr::SEND_WITH_IMM => Operation::SendWithImmediate { immediate: u32::from_be(value) },
-        wr::RDMA_WRITE_WITH_IMM => {
+        wr::SEND_WITH_IMM if kind().has(IMMEDIATE) => {
+            Operation::SendWithImmediate { immediate: u32::from_be(value) }
+        }
+        wr::RDMA_WRITE_WITH_IMM if kind().has(IMMEDIATE) => {
             Operation::WriteWithImmediate { token: rkey, address, immediate: u32::from_be(value) }
         }
         _ => return Err(Errno::EINVAL),
