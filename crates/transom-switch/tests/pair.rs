@@ -281,6 +281,7 @@ fn a_read_stops_at_the_urgent_byte_and_passes_over_it() {
         end.inline.store(u32::from(inline), std::sync::atomic::Ordering::Relaxed);
         pair.send(Side::Passive, b"ab");
         pair.session(Side::Passive).mark_urgent(1);
+        assert_eq!(pair.session(Side::Active).urgent(), None, "announced, and not written");
         pair.send(Side::Passive, b"!");
         pair.send(Side::Passive, b"cd");
         let at = pair.session(Side::Active).urgent().unwrap();
@@ -293,6 +294,29 @@ fn a_read_stops_at_the_urgent_byte_and_passes_over_it() {
         assert_eq!(pair.receive(Side::Active, 9), rest);
         assert!(!pair.session(Side::Active).arrived().unwrap().at_mark);
     }
+}
+
+#[test]
+fn an_urgent_byte_can_be_taken_until_a_lap_has_overwritten_it() {
+    let mut pair = Pair::new();
+    pair.session(Side::Passive).claim(9, 0, 0);
+    pair.session(Side::Passive).mark_urgent(1);
+    pair.send(Side::Passive, b"!");
+    assert_eq!(pair.receive(Side::Active, 9), b"");
+    assert_eq!(pair.send(Side::Passive, &vec![b'x'; RING as usize - 1]), RING as usize - 1);
+    let at = pair.session(Side::Active).urgent().unwrap();
+    assert_eq!(pair.rings[Side::Passive as usize][at], b'!');
+    assert_eq!(pair.send(Side::Passive, b"x"), 1);
+    assert_eq!(pair.session(Side::Active).urgent(), None);
+}
+
+/// A sweep asks the kernel for the connection by these.
+#[test]
+fn a_segment_says_whose_connection_it_is() {
+    let pair = Pair::new();
+    assert_eq!(pair.header.peers(), [0; 6]);
+    pair.session(Side::Active).name_peers([4, 5 << 16 | 6, 7, 8, 9, 10]);
+    assert_eq!(pair.header.peers(), [4, 5 << 16 | 6, 7, 8, 9, 10]);
 }
 
 /// A peer that does not claim finds the whole stream on TCP; one that claims late finds the rest in the
