@@ -268,9 +268,9 @@ fn ends_and_resets_are_those_of_tcp() {
 }
 
 /// Prints behind which number of exchanges a segment is there, and whether the bytes were the same: of a
-/// connection by requests and answers, of one whose peer sleeps in `poll`, of one that only sends, of one whose
-/// descriptor was passed on early, of one that a program has inherited, of one that was written past the
-/// library, and of one that a child serves.
+/// connection by requests and answers, of one whose peer sleeps in `poll`, of one with two descriptors, of one
+/// that only sends, of one whose descriptor was passed on early, of one that a program has inherited, of one that
+/// was written past the library, of one that a child serves, and of two that get low descriptors.
 const LASTS: &str = r"
 import os, select, socket, struct, subprocess, sys
 folder = '/dev/shm/transom-%d/' % os.geteuid()
@@ -323,6 +323,11 @@ print('a sleeper in poll needs no doorbell', received(c) + received(s) - before 
 c.shutdown(socket.SHUT_WR)
 print('ended', os.waitpid(child, 0)[1])
 c, s = pair()
+d = c.dup()
+print('duplicate', exchanges(d, s), exchanges(c, s))
+subprocess.run(['true'])
+print('beside another program, over TCP', over_tcp(c, s))
+c, s = pair()
 for size in [256 << 10, 1, 1]:
     c.sendall(b'x' * size)
     assert len(s.recv(size, socket.MSG_WAITALL)) == size
@@ -359,6 +364,10 @@ assert s.send(b'!') == 1 and c.recv(1) == b'!'
 c.close()
 s.close()
 print('ended', os.waitpid(child, 0)[1])
+ends = [pair() for _ in range(2)]
+for number, (c, s) in zip([3, 2], ends):
+    if number != c.fileno(): os.dup2(c.fileno(), number)
+    print('descriptor', number, exchanges(c, s))
 ";
 
 #[test]
@@ -375,6 +384,8 @@ fn a_connection_is_switched_once_it_has_lasted() {
         "over TCP 0",
         "a sleeper in poll needs no doorbell True",
         "ended 0",
+        "duplicate 33 1",
+        "beside another program, over TCP 0",
         "bytes 262144 False",
         "bytes 1 True",
         "bytes 1 True",
@@ -385,6 +396,9 @@ fn a_connection_is_switched_once_it_has_lasted() {
         "write 33",
         "child 33",
         "ended 0",
+        // Streams of the C library write to standard error past this library.
+        "descriptor 3 33",
+        "descriptor 2 0",
     ];
     assert_eq!(said, expected);
 }

@@ -962,6 +962,108 @@ def disconnect_by_af_unspec():
     import ctypes
     libc = ctypes.CDLL(None, use_errno=True); r = libc.connect(c.fileno(), b"\0" * 16, 16); until(lambda: polled(s, select.POLLIN)); return r, attempt(s.recv, 1)
 
+def cold(l, turns):
+    """A connection that has exchanged a byte so often and is not switched."""
+    c = socket.create_connection(l.getsockname()); s, _ = l.accept()
+    for _ in range(turns): exchange(c, s)
+    return c, s
+
+def past_the_library(number, *words):
+    import ctypes
+    return ctypes.CDLL(None).syscall(number, *words)
+
+def is_asleep(pid):
+    with open(f"/proc/{pid}/stat") as about: return about.read().rsplit(")")[-1].split()[0] == "S"
+
+def mappings(of):
+    with open("/proc/self/maps") as maps: return sum(of in line for line in maps)
+
+@scenario
+def epoll_asked_while_the_connection_is_switched():
+    l = listener(); out = []
+    for flag in [select.EPOLLONESHOT, select.EPOLLET, 0]:
+        for turns in range(30, 36):
+            c, s = cold(l, turns); e = select.epoll(); s.sendall(b"abc"); c.sendall(b"x"); one = []
+            e.register(c, select.EPOLLIN | flag); one += [len(e.poll(2)), len(e.poll(0.02))]
+            e.modify(c, select.EPOLLIN | flag); one += [len(e.poll(2)), attempt(c.recv, 3)]
+            s.recv(1); s.sendall(b"d"); e.modify(c, select.EPOLLIN | flag); one += [len(e.poll(2)), attempt(c.recv, 3), len(e.poll(0))]
+            out.append(one)
+    return out
+
+@scenario
+def epoll_sleeps_where_nothing_happens():
+    l = listener()
+    def serve():
+        s, _ = l.accept(); e = select.epoll(); e.register(s, select.EPOLLIN)
+        while e.poll() and (b := s.recv(1)): s.sendall(b)
+    p = child(serve); c = socket.create_connection(l.getsockname()); out = []
+    for _ in range(60): c.sendall(b"w"); c.recv(1)
+    out.append(until(lambda: is_asleep(p))); c.close()
+    return out + [reap(p)]
+
+@scenario
+def few_doorbells_lie_in_the_socket_of_a_sleeper():
+    import ctypes
+    l = listener()
+    def serve():
+        s = answer(l); e = select.epoll(); e.register(s, select.EPOLLIN)
+        while e.poll() and (b := s.recv(1)):
+            unread = ctypes.c_int(); past_the_library(16, s.fileno(), termios.FIONREAD, ctypes.byref(unread))
+            s.sendall(bytes([unread.value > 8]))
+    p = child(serve); c = dial(l); most = b""
+    for _ in range(60):
+        until(lambda: is_asleep(p)); c.sendall(b"x"); most = max(most, c.recv(1))
+    c.close()
+    return [most.hex(), reap(p)]
+
+@scenario
+def the_sockets_of_an_orderly_end_see_no_reset():
+    c, s = pair(); e = select.epoll(); e.register(s, select.EPOLLIN)
+    t = threading.Thread(target=lambda: e.poll(5)); t.start()
+    until(lambda: is_asleep(t.native_id)); c.sendall(b"x"); t.join(); s.recv(1); s.close()
+    until(lambda: "RDHUP" in polled(c)); return c.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
+
+@scenario
+def room_while_bytes_from_before_the_switch_are_unread():
+    l = listener(); out = []; d = b"q" * (256 << 10)
+    for wait in [lambda c: polled(c, select.POLLOUT, 5000), lambda c: [ev(m) for _, m in e.poll(5)]]:
+        c, s = cold(l, 0); c.sendall(d); recv_exactly(s, len(d)); s.sendall(b"abc"); c.sendall(b"xx"); s.recv(1); s.recv(1)
+        c.setblocking(False); n = 0
+        try:
+            while True: n += c.send(d)
+        except BlockingIOError: pass
+        e = select.epoll(); e.register(c, select.EPOLLOUT)
+        t = threading.Timer(0.1, lambda: recv_exactly(s, n)); t.start(); out.append(wait(c)); t.join()
+        out.append(attempt(c.recv, 9))
+    return out
+
+@scenario
+def a_connection_becomes_descriptor_0():
+    c, s = pair(); os.dup2(s.fileno(), 0); p = select.poll(); p.register(0, select.POLLIN); out = [p.poll(0)]
+    c.sendall(b"x"); out += [[ev(m) for _, m in p.poll(2000)], attempt(os.read, 0, 9)]
+    return out
+
+@scenario
+def poll_sleeps_for_urgent_bytes_behind_the_end():
+    l = listener(); r, w = os.pipe()
+    def serve():
+        s = answer(l); recv_all(s); os.write(w, b"!"); polled(s, select.POLLPRI, -1)
+    p = child(serve); c = dial(l); c.close(); os.read(r, 1); out = [until(lambda: is_asleep(p))]
+    os.kill(p, signal.SIGKILL); return out + [reap(p)]
+
+@scenario
+def closed_connections_leave_nothing_mapped():
+    ends = [pair() for _ in range(5)]
+    for c, s in ends: c.close(); s.close()
+    return mappings("/dev/shm/transom-")
+
+@scenario
+def connections_behind_a_fork_leave_no_memory_behind():
+    reap(child(lambda: None)); l = listener()
+    for _ in range(3000):
+        for one in cold(l, 0): one.close()
+    return mappings("/dev/zero") < 4
+
 def run_one(name):
     f = {g.__name__: g for g in S}[name]
     print(json.dumps(f(), default=str)); sys.stdout.flush(); os._exit(0)
