@@ -506,6 +506,20 @@ impl Link {
         self.lock.control(|_| work());
     }
 
+    /// Whether a thread has left something that is to be sent or reported, and makes no pass for it.
+    #[cfg(test)]
+    pub(crate) fn has_left(&self) -> bool {
+        let left = |state: &mut State| {
+            !state.effects.list.is_empty() || !state.gone && state.connection.wants_write()
+        };
+        // No control call: a pass would end early for that.
+        let (left, again) = self.lock.try_with(left).unwrap_or_default();
+        if again {
+            self.catch_up();
+        }
+        left
+    }
+
     /// The memory that this link shares with its peer.
     #[cfg(test)]
     pub(crate) fn shared_memory(&self) -> Option<(usize, usize)> {

@@ -1,10 +1,12 @@
 //! Small Writes, and Binds, while their link is in an unusual state.
 
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
 use transom_memory::{Purpose, Rights, Token};
 
 use super::harness::*;
 use crate::raw::{Options, Path};
-use crate::{CompletionKind, Data, Flags, Operation, Request, Sge, Status};
+use crate::{CompletionKind, Data, Flags, Operation, QueuePairState, Request, Sge, Status};
 
 /// Two ends, memory of the first, and a window of the second, over which Writes have gone for so long that
 /// nothing about the link is new.
@@ -103,6 +105,54 @@ fn small_writes_among_other_requests_keep_their_order() {
             }
             assert_eq!(to.bytes()[24..48], [round; 24]);
             owner.expect(CompletionKind::Receive);
+        }
+    }
+}
+
+/// A Read has to be answered, an end to be reported, a refusal to be told: the call that receives one of them
+/// on a quiet link leaves nothing of that to a later one.
+#[test]
+fn what_a_poll_receives_and_cannot_finish_has_had_a_pass_when_it_returns() {
+    type Act = fn(&End, Operation, Sge);
+    let read: Act = |peer, read, sink| {
+        peer.post(read, &[sink]);
+        peer.expect(CompletionKind::Write);
+        peer.expect(CompletionKind::Read);
+    };
+    let leave: Act = |peer, _, _| peer.connector.disconnect(signal().0).unwrap();
+    let trespass: Act = |peer, _, source| {
+        peer.post(Operation::Write { token: 1, address: 0 }, &[source]);
+        peer.expect(CompletionKind::Write);
+        assert!(!peer.next().status.is_success());
+    };
+    for path in [Path::Process, Path::Tcp] {
+        for (act, connections, rounds) in [(read, 1, 500), (leave, 8, 1), (trespass, 8, 1)] {
+            for _ in 0..connections {
+                let (peer, owner, local, to, writable) = busy(path);
+                let window = owner.window(&to, Rights::REMOTE_READ);
+                let operation = Operation::Read { token: window.0, address: to.address() };
+                let link = owner.qp.0.qp.link().unwrap();
+                let (polls, over) = (AtomicU32::new(0), AtomicBool::new(false));
+                std::thread::scope(|scope| {
+                    scope.spawn(|| {
+                        // The owner's thread polls: other threads leave the link to it.
+                        until("no poll", || polls.load(Ordering::Relaxed) > 1000);
+                        for _ in 0..rounds {
+                            // What comes right behind a Write finds no deadline to be looked at.
+                            peer.post(write(writable, &to, 0), &[local.sge(0, 8)]);
+                            act(&peer, operation, local.sge(0, 8));
+                        }
+                        over.store(true, Ordering::Relaxed);
+                    });
+                    until("it has not come to an end", || {
+                        polls.fetch_add(1, Ordering::Relaxed);
+                        owner.cq.progress();
+                        assert!(!link.has_left(), "{path:?}: to be sent or reported");
+                        over.load(Ordering::Relaxed)
+                            && (rounds > 1 || owner.qp.state() != QueuePairState::Connected)
+                    });
+                });
+            }
         }
     }
 }
