@@ -69,7 +69,7 @@ pub(crate) fn class(denial: &Denial) -> RefusalClass {
 
 /// Append what a grant permits to `out`.
 fn append(host: &dyn HostMemory, grant: Grant<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
-    grant.segments().try_for_each(|segment| host.append(segment.host, segment.length as usize, out))
+    grant.try_each(|segment| host.append(segment.host, segment.length as usize, out))
 }
 
 /// The actor of an access, and its purpose.
@@ -167,14 +167,13 @@ impl Accessor {
         let access = self.access(token, address, length);
         let grant = pass.check(&access, now.0).map_err(AccessError::Denied)?;
         let mut rest = bytes;
-        for segment in grant.segments() {
+        let done = grant.try_each(|segment| {
             let count = usize::try_from(segment.length).unwrap_or(usize::MAX).min(rest.len());
             let (now, later) = rest.split_at(count);
             rest = later;
-            let gone = |_| AccessError::Vanished { token, address, length };
-            host.write(segment.host, now).map_err(gone)?;
-        }
-        Ok(())
+            host.write(segment.host, now)
+        });
+        done.map_err(|_| AccessError::Vanished { token, address, length })
     }
 
     /// Copy `bytes` to where the list puts them, `offset` bytes into the message.
@@ -210,14 +209,13 @@ impl Accessor {
         let access = self.access(token, address, length);
         let grant = pass.check(&access, now.0).map_err(AccessError::Denied)?;
         let mut rest = into;
-        for segment in grant.segments() {
+        let done = grant.try_each(|segment| {
             let count = usize::try_from(segment.length).unwrap_or(usize::MAX).min(rest.len());
-            let (now, later) = rest.split_at_mut(count);
+            let (now, later) = std::mem::take(&mut rest).split_at_mut(count);
             rest = later;
-            let gone = |_| AccessError::Vanished { token, address, length };
-            host.read(segment.host, now).map_err(gone)?;
-        }
-        Ok(())
+            host.read(segment.host, now)
+        });
+        done.map_err(|_| AccessError::Vanished { token, address, length })
     }
 
     /// Change the word that the token lets the peer change: what it held before.

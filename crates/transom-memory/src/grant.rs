@@ -86,6 +86,20 @@ impl Grant<'_> {
         asked.is_multiple_of(WORD).then_some(piece.host)
     }
 
+    /// Have `each` do something with every piece of the bytes, in order, as long as it succeeds.
+    ///
+    /// # Errors
+    /// The first one of `each`.
+    #[inline(always)]
+    pub fn try_each<E>(&self, mut each: impl FnMut(Segment) -> Result<(), E>) -> Result<(), E> {
+        match self.list {
+            // As most are: without the state of an iterator.
+            None if self.length == 0 => Ok(()),
+            None => each(Segment { host: self.host, length: self.length }),
+            Some(_) => self.segments().try_for_each(each),
+        }
+    }
+
     /// Where the bytes really lie, in order.
     #[inline]
     pub fn segments(&self) -> Segments<'_> {

@@ -28,6 +28,7 @@ impl HostMemory for Host {
         Ok(())
     }
 
+    #[inline(always)]
     fn read(&self, from: u64, into: &mut [u8]) -> Result<(), Fault> {
         #[cfg(test)]
         hook::run(from, into.len());
@@ -35,6 +36,7 @@ impl HostMemory for Host {
         unsafe { copy_out(from, into) }.map_err(|_| Fault)
     }
 
+    #[inline(always)]
     fn write(&self, to: u64, bytes: &[u8]) -> Result<(), Fault> {
         #[cfg(test)]
         hook::run(to, bytes.len());
