@@ -122,7 +122,9 @@ impl Link {
             state.idle_until = Some(state.housekeeping_at);
         }
         state.quiet = all;
-        state.report();
+        if !all {
+            state.report();
+        }
         all
     }
 
