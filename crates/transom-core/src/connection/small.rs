@@ -122,11 +122,17 @@ impl Connection {
             return false;
         }
         let mut any = false;
+        let owed = self.execution.as_ref().is_some_and(Execution::owes);
         let memory = cx.memory;
         let mut pass = memory.pass(&mut *cx.lane);
         loop {
             match self.small((&mut pass, cx.host, cx.now), out) {
-                Small::Gone => any = true,
+                Small::Gone => {
+                    if !owed && !any {
+                        self.owing = cx.now;
+                    }
+                    any = true;
+                }
                 Small::No => return any,
                 Small::Refused(context, error) => {
                     drop(pass);
@@ -168,9 +174,6 @@ impl Connection {
         let message = Message::Write { token, address, length, verdict, immediate: None };
         if !out.small((&mut *self.wire, now), id, &message, bytes) {
             return Small::No;
-        }
-        if !execution.owes() {
-            self.owing = now;
         }
         if let Some(slot) = execution.requests.get_mut(execution.next) {
             (slot.message, slot.progress) = (id.0, Progress::Sent);
