@@ -1,12 +1,13 @@
 //! The one rule by which requests and receives enter a queue pair, whichever of its halves takes them:
 //! the state, the request itself, a place in the queue.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::dialect::Places;
 use crate::queue::RequestQueue;
 use crate::tables::{Posting, QueuePairState};
-use crate::{Data, Flags, Operation, QueuePairConfig, Request, Sge, Status};
+use crate::{Data, Effects, Flags, Operation, QueuePairConfig, Request, Settle, Sge, Status};
 
 /// Pieces of memory in one fast registration: 256 MiB of pages that lie apart.
 const MOST_PIECES: usize = 1 << 16;
@@ -15,6 +16,8 @@ const MOST_PIECES: usize = 1 << 16;
 #[derive(Debug)]
 pub(crate) struct Admission {
     pub(crate) config: QueuePairConfig,
+    /// Takes requests that succeed, in place of a completion queue.
+    settle: Option<Arc<dyn Settle>>,
     pub(crate) requests: Occupancy,
     pub(crate) receives: Occupancy,
 }
@@ -96,10 +99,19 @@ fn gate(row: [Posting; 6], state: QueuePairState) -> Result<(), Status> {
 }
 
 impl Admission {
-    pub(crate) fn new(config: QueuePairConfig) -> Admission {
+    pub(crate) fn new(config: QueuePairConfig, settle: Option<Arc<dyn Settle>>) -> Admission {
         let requests = Occupancy::new(config.initiator_depth);
         let receives = Occupancy::new(config.receive_depth);
-        Admission { config, requests, receives }
+        Admission { config, settle, requests, receives }
+    }
+
+    /// Settle a request that has succeeded. `false`: it is to complete.
+    #[inline]
+    pub(crate) fn settle(&self, context: u64, effects: &mut Effects) -> bool {
+        let Some(settle) = &self.settle else { return false };
+        settle.settle(context, &mut effects.later);
+        effects.settled = true;
+        true
     }
 
     /// Whether a completion frees its place, rather than its being retrieved.

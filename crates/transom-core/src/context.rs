@@ -1,5 +1,7 @@
 //! Arguments of every call of the core, and its effects.
 
+use std::fmt::Debug;
+
 use transom_memory::{Lane, Memory};
 use transom_wire::{Atomic, ReadLimits, Time};
 
@@ -99,6 +101,17 @@ pub trait Denials: Sync {
     /// A kept record as a sentence, for a peer that the owner lets know.
     fn explain(&self, id: u64) -> Option<String>;
 }
+
+/// Takes a queue pair's requests that succeed, in place of its completion queue.
+pub trait Settle: Debug + Send + Sync {
+    /// The request with this context has succeeded. One call at a time, in posting order, under locks of
+    /// the driver: code of the program's runs, and what has such code in its `Drop` is dropped, by what
+    /// it leaves for `later`.
+    fn settle(&self, context: u64, later: &mut Vec<Later>);
+}
+
+/// Work for when no lock is held.
+pub type Later = Box<dyn FnOnce() + Send>;
 
 /// A shared receive queue as a connection sees it. The driver puts a
 /// [`SharedReceiveQueue`](crate::SharedReceiveQueue) behind a lock.
@@ -211,13 +224,20 @@ pub enum EndReason {
 
 /// The list of effects of one pass. The driver keeps it and empties it, so that passes do not
 /// allocate.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Effects {
     /// In the order in which they are to be carried out.
     pub list: Vec<Effect>,
-    /// Contexts of requests that have succeeded, in posting order, of a queue pair that
-    /// [settles](crate::QueuePairConfig::settles) them: before the list.
-    pub settled: Vec<u64>,
+    /// Requests were [settled](Settle): threads that wait for them are to look again.
+    pub settled: bool,
+    /// Left by those.
+    pub later: Vec<Later>,
+}
+
+impl Debug for Effects {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Effects").field("list", &self.list).finish_non_exhaustive()
+    }
 }
 
 impl Effects {

@@ -332,9 +332,8 @@ impl Execution {
         if silent || self.admission.frees() {
             self.admission.requests.free();
         }
-        if !silent && status.is_success() && self.admission.config.settles {
-            effects.settled.push(slot.context);
-        } else if !silent {
+        let settled = silent || status.is_success() && self.admission.settle(slot.context, effects);
+        if !settled {
             effects.complete(Side::Initiator, self.completion(slot, status, slot.length, denial));
         }
         self.requests.remove();

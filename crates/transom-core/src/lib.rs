@@ -33,7 +33,7 @@ pub use connection::{
 };
 pub use context::{
     ConnectionEvent, Cx, Denials, Effect, Effects, End, EndReason, Fault, Finished, HostMemory,
-    SharedReceives, Side,
+    Later, Settle, SharedReceives, Side,
 };
 pub use cq::{Capacity, CompletionQueue, Moderation, NotifyKind};
 pub use datagram::{Datagram, Departure, Destination, ROUTE_HEADER};

@@ -16,8 +16,8 @@ use crate::exec::Execution;
 use crate::queue::{Progress, RequestQueue, Slot};
 use crate::tables::QueuePairState;
 use crate::{
-    Completion, CompletionKind, Data, Dialect, Effects, Flags, Operation, Request, Sge, Side,
-    Status,
+    Completion, CompletionKind, Data, Dialect, Effects, Flags, Operation, Request, Settle, Sge,
+    Side, Status,
 };
 
 /// Kind of a queue pair.
@@ -62,8 +62,6 @@ pub struct QueuePairConfig {
     pub shared: bool,
     /// The domain in which receives are judged: of the shared queue, if that has one of its own.
     pub receive_domain: DomainId,
-    /// Requests that succeed are [settled](Effects::settled) instead of completing.
-    pub settles: bool,
 }
 
 /// For how long a queue pair's requests may wait, where its dialect leaves that to the queue pair
@@ -125,8 +123,14 @@ impl QueuePair {
     /// A queue pair, idle.
     #[must_use]
     pub fn new(config: QueuePairConfig) -> QueuePair {
+        QueuePair::settling(config, None)
+    }
+
+    /// The same; `settle`, if there is one, takes requests that succeed, which do not complete then.
+    #[must_use]
+    pub fn settling(config: QueuePairConfig, settle: Option<Arc<dyn Settle>>) -> QueuePair {
         QueuePair {
-            admission: Arc::new(Admission::new(config)),
+            admission: Arc::new(Admission::new(config, settle)),
             state: QueuePairState::Idle,
             limits: Limits::default(),
             access: Rights::REMOTE,
@@ -320,8 +324,10 @@ impl QueuePair {
         if silent {
             return;
         }
-        if self.admission.config.settles && side == Side::Initiator && slot.status.is_success() {
-            effects.settled.push(slot.context);
+        let settled = side == Side::Initiator
+            && slot.status.is_success()
+            && self.admission.settle(slot.context, effects);
+        if settled {
             return;
         }
         effects.complete(side, self.completion(slot));
@@ -355,7 +361,7 @@ impl QueuePair {
 
     /// The program has retrieved a completion: where the dialect says so, its place is free only now.
     pub fn retrieved(&self, receive: bool) {
-        let Admission { config, requests, receives } = &*self.admission;
+        let Admission { config, requests, receives, .. } = &*self.admission;
         if config.dialect.places == Places::UntilRetrieved {
             if receive { receives } else { requests }.give_back();
         }
@@ -514,7 +520,6 @@ mod tests {
             largest_transfer: 64,
             shared: false,
             receive_domain: DOMAIN,
-            settles: false,
         });
         let mut execution = pair.attach(QueuePairState::Connecting).unwrap();
         execution.open();

@@ -23,7 +23,8 @@ use loom::thread;
 use notifications::{Notifications, Sink};
 use on_loom::{bounded, sync};
 pub use transom_core::{
-    Capacity, Completion, CompletionQueue, EndReason, Finished, Moderation, NotifyKind, Status,
+    Capacity, Completion, CompletionQueue, EndReason, Finished, Later, Moderation, NotifyKind,
+    Status,
 };
 
 /// The operating system: an eventfd, and a sleep that ends when it is rung.

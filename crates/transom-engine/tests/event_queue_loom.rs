@@ -32,13 +32,12 @@ type Heard = Arc<Mutex<Vec<u64>>>;
 
 mod notifications {
     /// Notifications do nothing in this model.
-    #[derive(Debug)]
-    pub struct Sink;
-
     #[derive(Debug, Default)]
     pub struct Notifications(());
 
     impl Notifications {
+        pub fn later(&mut self, _: &mut Vec<transom_core::Later>) {}
+
         pub fn fire(self) {}
     }
 }
@@ -71,7 +70,7 @@ mod qp {
             None
         }
 
-        fn settle(&self, _: &mut Vec<u64>, _: &mut Notifications) {}
+        fn settled(&self) {}
 
         fn complete_batch(&self, batch: &mut Vec<Effect>, _: &mut Notifications) {
             for effect in batch.drain(..) {

@@ -187,7 +187,6 @@ impl Host {
             largest_transfer,
             shared: config.shared,
             receive_domain: config.receive_domain,
-            settles: false,
         });
         let mut cq = CompletionQueue::new(config.cq_depth, dialect.completion_queues);
         cq.set_overrun(dialect.overrun);

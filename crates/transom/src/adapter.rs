@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use transom_engine::raw::{self, CaptureOptions, Explain, GuessLimit, Path};
-use transom_engine::{Completion, DenialCause};
+use transom_engine::{Completion, DenialCause, Settle};
 use transom_memory::Token;
 
 use crate::names::Names;
@@ -353,7 +353,7 @@ impl Adapter {
     pub(crate) fn raw_queue_pair(
         &self,
         receives: u32,
-        requests: Arc<dyn raw::Settle>,
+        requests: Arc<dyn Settle>,
     ) -> raw::Result<(raw::CompletionQueue, raw::QueuePair)> {
         let depth = self.shared.depth;
         // Twice the cells: a Bind has none, and must not wait for one.

@@ -14,7 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Poll, Waker};
 
 use transom_engine::{
-    Completion, CompletionKind, Data, Flags, NotifyKind, Operation, Request, Sge, Status, raw,
+    Completion, CompletionKind, Data, Flags, Later, NotifyKind, Operation, Request, Settle, Sge,
+    Status, raw,
 };
 use transom_memory::Token;
 
@@ -45,15 +46,15 @@ impl Requests {
     }
 }
 
-impl raw::Settle for Requests {
-    fn settle(&self, context: u64, later: &mut dyn FnMut(raw::Sink)) {
+impl Settle for Requests {
+    fn settle(&self, context: u64, later: &mut Vec<Later>) {
         let Some(settled) = self.cells.succeed(Key::from_context(context)) else { return };
         let (last, waker) = self.parts(settled);
         if let Some(last) = last {
-            later(raw::Sink::call(move |_| drop(last)));
+            later.push(Box::new(move || drop(last)));
         }
         if let Some(waker) = waker {
-            later(raw::Sink::Wake(waker));
+            later.push(Box::new(move || waker.wake()));
         }
     }
 }

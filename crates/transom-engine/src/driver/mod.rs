@@ -32,7 +32,6 @@ pub use grants::LEDGER_STATUS;
 pub use limits::admission::HalfOpen;
 pub use limits::guess_limiter::GuessLimit;
 pub use link::notifications::Sink;
-pub use link::queues::Settle;
 pub use link::silence::Silence;
 
 pub(crate) use capture::begin as begin_capture;

@@ -11,10 +11,10 @@ use super::memory::refused;
 use super::{Adapter, CompletionQueue, Domain, Error, Result, SharedReceiveQueue};
 #[cfg(doc)]
 use crate::dialect::PeerGone;
-use crate::driver::{Notifications, Qp, Settle};
+use crate::driver::{Notifications, Qp};
 use crate::{
     Data, Datagram, Departure, Destination, Flags, Limits, Operation, QueuePairConfig,
-    QueuePairKind, QueuePairState, Request, Sge, Status,
+    QueuePairKind, QueuePairState, Request, Settle, Sge, Status,
 };
 
 /// The parameters of a queue pair.
@@ -146,7 +146,7 @@ impl Adapter {
             ));
         }
         let make = |number| {
-            let pair = crate::QueuePair::new(QueuePairConfig {
+            let config = QueuePairConfig {
                 number,
                 domain: domain.0,
                 context: options.context,
@@ -159,15 +159,15 @@ impl Adapter {
                 inline_size: options.inline_size,
                 largest_transfer: shared.options.largest_transfer,
                 shared: shared_receives.is_some(),
-                settles: settle.is_some(),
                 receive_domain: shared_receives
                     .and_then(|srq| srq.domain)
                     .map_or(domain.0, |domain| domain.0),
-            });
+            };
+            let pair = crate::QueuePair::settling(config, settle.clone());
             let srq = shared_receives.map(|srq| srq.srq.clone());
             let adapter = shared.clone();
             let queues = (initiator.cq.clone(), receive.cq.clone());
-            Arc::new(Qp::new(pair, queues, settle.clone(), srq, adapter))
+            Arc::new(Qp::new(pair, queues, srq, adapter))
         };
         let qp = shared.add_queue_pair(options.number, make).map_err(|status| match status {
             Status::SharingViolation => Error::caller(

@@ -135,7 +135,6 @@ impl World {
             inline_size: 256,
             largest_transfer: 1 << 20,
             shared: pool.is_some(),
-            settles: false,
             receive_domain: domain,
         };
         for cq in cqs {

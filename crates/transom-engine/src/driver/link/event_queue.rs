@@ -74,17 +74,17 @@ impl EventQueue {
     }
 
     /// Under the link's lock: queue completions, keep the rest.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn post(
         &self,
         effects: &mut Effects,
         qp: Option<&Arc<dyn Queues>>,
         notifications: &mut Notifications,
     ) {
-        if !effects.settled.is_empty() {
-            match qp {
-                Some(qp) => qp.settle(&mut effects.settled, notifications),
-                None => effects.settled.clear(),
+        if std::mem::take(&mut effects.settled) {
+            notifications.later(&mut effects.later);
+            if let Some(qp) = qp {
+                qp.settled();
             }
         }
         if !effects.list.is_empty() {

@@ -8,7 +8,7 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 
-use crate::{Finished, Status};
+use crate::{Finished, Later, Status};
 
 /// Receives one notification. Dropped without one if its event goes away with its object.
 pub enum Sink {
@@ -72,6 +72,14 @@ impl Notifications {
 
     pub(crate) fn push(&mut self, sink: Sink, status: Status) {
         self.collected().sinks.push((sink, status));
+    }
+
+    /// Take over what requests that were settled have left.
+    #[inline]
+    pub(crate) fn later(&mut self, later: &mut Vec<Later>) {
+        for work in later.drain(..) {
+            self.push(Sink::call(move |_| work()), Status::Success);
+        }
     }
 
     pub(crate) fn overrun(&mut self, cq: Arc<dyn Overrun>) {

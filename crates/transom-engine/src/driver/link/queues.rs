@@ -5,16 +5,8 @@ use std::fmt::Debug;
 use transom_memory::QueuePairId;
 
 use super::Link;
-use super::notifications::{Notifications, Sink};
+use super::notifications::Notifications;
 use crate::{Completion, Effect, Execution, SharedReceives, Side};
-
-/// Takes a queue pair's requests that succeed, in place of its completion queue.
-pub trait Settle: Debug + Send + Sync {
-    /// The request with this context has succeeded. One call at a time, in posting order, under locks of
-    /// the adapter: code of the program's runs, and what has such code in its `Drop` is dropped, in
-    /// sinks for `later`.
-    fn settle(&self, context: u64, later: &mut dyn FnMut(Sink));
-}
 
 /// A queue pair's queues at one moment: places taken, and places.
 #[derive(Clone, Copy, Debug)]
@@ -37,9 +29,6 @@ pub(crate) trait Queues: Debug + Send + Sync {
     /// The shared receive queue, if the queue pair uses one.
     fn shared_receives(&self) -> Option<&dyn SharedReceives>;
 
-    /// Settle requests that have succeeded.
-    fn settle(&self, contexts: &mut Vec<u64>, notifications: &mut Notifications);
-
     /// Queue a batch that is nothing but completions.
     fn complete_batch(&self, batch: &mut Vec<Effect>, notifications: &mut Notifications);
 
@@ -48,6 +37,9 @@ pub(crate) trait Queues: Debug + Send + Sync {
 
     /// Threads that sleep on the completion queues look again at what to wait for.
     fn look_again(&self);
+
+    /// Those that sleep on the queue of requests look again: some were settled.
+    fn settled(&self);
 
     /// `link` makes no more passes for the queue pair.
     fn leave(&self, link: &Link);

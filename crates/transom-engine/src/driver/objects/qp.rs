@@ -12,7 +12,7 @@ use crate::dialect::PeerGone;
 use crate::driver::link::Link;
 use crate::driver::link::control::report;
 use crate::driver::link::notifications::Notifications;
-use crate::driver::link::queues::{Queues, QueuesOverview, Settle};
+use crate::driver::link::queues::{Queues, QueuesOverview};
 use crate::driver::schedule::shared::Shared;
 use crate::driver::schedule::source::{ReceiveWaiter, Source};
 use crate::driver::schedule::workers::Worker;
@@ -51,8 +51,6 @@ pub(crate) struct Qp {
     pub(crate) config: QueuePairConfig,
     pub(crate) initiator: Arc<Cq>,
     pub(crate) receive: Arc<Cq>,
-    /// Takes requests that succeed, in place of `initiator`.
-    settle: Option<Arc<dyn Settle>>,
     pub(crate) shared: Option<Arc<Srq>>,
     adapter: Arc<Shared>,
     /// The queue pair's key among the timers, if its requests may wait for a connection.
@@ -109,7 +107,6 @@ impl Qp {
     pub(crate) fn new(
         pair: QueuePair,
         (initiator, receive): (Arc<Cq>, Arc<Cq>),
-        settle: Option<Arc<dyn Settle>>,
         shared: Option<Arc<Srq>>,
         adapter: Arc<Shared>,
     ) -> Qp {
@@ -119,19 +116,7 @@ impl Qp {
         let front = Mutex::new(Front { pair, link: None, datagrams: Worker::default() });
         let (number, key) = (config.number, adapter.new_key());
         let (waiting, only_link) = (AtomicBool::new(false), OnceLock::new());
-        Qp {
-            number,
-            config,
-            initiator,
-            receive,
-            settle,
-            shared,
-            adapter,
-            key,
-            front,
-            waiting,
-            only_link,
-        }
+        Qp { number, config, initiator, receive, shared, adapter, key, front, waiting, only_link }
     }
 
     /// Have the timers know it, if its requests may wait for a connection.
@@ -474,8 +459,9 @@ impl Qp {
     }
 
     fn complete_all(&self, mut effects: Effects, notifications: &mut Notifications) {
-        if !effects.settled.is_empty() {
-            self.settle(&mut effects.settled, notifications);
+        if effects.settled {
+            notifications.later(&mut effects.later);
+            self.settled();
         }
         if effects.list.is_empty() {
             return;
@@ -533,11 +519,7 @@ impl Queues for Qp {
         self.complete_unlinked(notifications);
     }
 
-    fn settle(&self, contexts: &mut Vec<u64>, notifications: &mut Notifications) {
-        let Some(settle) = &self.settle else { return };
-        let mut later = |sink| notifications.push(sink, Status::Success);
-        contexts.iter().for_each(|context| settle.settle(*context, &mut later));
-        contexts.clear();
+    fn settled(&self) {
         self.initiator.wake();
     }
 
