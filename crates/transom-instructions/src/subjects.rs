@@ -16,6 +16,8 @@ type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
 /// Rounds before anything is counted: buffers, leases and predictions are in their steady state.
 const WARM: usize = 2_000;
+/// Writes of a batch.
+const BATCH: usize = 16;
 /// Stretches that are counted of each subject.
 const STRETCHES: usize = 6;
 
@@ -57,6 +59,12 @@ pub(crate) const SUBJECTS: &[Subject] = &[
         about: "half a round trip of 8-byte Writes over TCP, checksums off",
         operations: 4,
         run: |operations| half_rounds(Path::Tcp, false, operations),
+    },
+    Subject {
+        name: "batch-process",
+        about: "a Write of a batch of 16 over shared memory: posted, placed, waited for",
+        operations: 2 * BATCH as u64,
+        run: batches,
     },
     Subject {
         name: "bind",
@@ -156,6 +164,11 @@ fn half(from: &End, to: &End, turn: u8) -> Outcome {
     if let Some(theirs) = from.theirs {
         drop(from.queue.write(theirs, from.local.slice(..))?);
     }
+    see(to, turn)
+}
+
+/// Poll until the last byte has come.
+fn see(to: &End, turn: u8) -> Outcome {
     let last = to.memory.atomic_u8(7)?;
     loop {
         to.queue.poll();
@@ -167,6 +180,30 @@ fn half(from: &End, to: &End, turn: u8) -> Outcome {
             return Err(why.into());
         }
     }
+}
+
+/// Batches of 8-byte Writes, each of which the other end sees before the next one is posted.
+fn batches(operations: u64) -> Outcome {
+    let (_adapters, [one, other]) = connect(Path::Process, false)?;
+    let (theirs, from) = (other.window.grant(), one.local.slice(..));
+    let (mut batch, mut turn) = (one.queue.batch(), 0_u8);
+    let mut round = || -> Outcome {
+        turn = turn.wrapping_add(1);
+        one.local.atomic_u8(7)?.store(turn, Ordering::Release);
+        for _ in 0..BATCH {
+            batch.write(theirs, &from)?;
+        }
+        let posted = batch.post()?;
+        see(&other, turn)?;
+        while !posted.is_done() {
+            one.queue.poll();
+        }
+        Ok(posted.wait()?)
+    };
+    for _ in 0..WARM {
+        round()?;
+    }
+    counted(|| (0..operations as usize / BATCH).try_for_each(|_| round()))
 }
 
 fn bind(operations: u64) -> Outcome {

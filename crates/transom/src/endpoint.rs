@@ -497,6 +497,10 @@ impl Endpoint {
         mut ready: impl FnMut() -> Option<T>,
     ) -> Result<T> {
         loop {
+            // What is there already costs no look at the link.
+            if let Some(it) = ready() {
+                return Ok(it);
+            }
             let seen = (self.turns.count(), self.requests.count());
             self.drain();
             if let Some(it) = ready() {
