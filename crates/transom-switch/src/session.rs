@@ -5,7 +5,7 @@
 //! else is here.
 
 use super::layout::{Header, Side, Way};
-use super::sync::{AtomicU32, Ordering, fence};
+use super::sync::{AtomicU32, Ordering};
 use super::wait::{Wait, Wake};
 
 /// How far two sides have agreed.
@@ -435,7 +435,7 @@ impl<'a> Session<'a> {
         let way = self.incoming();
         let tail = way.taken.0.tail.load(Ordering::Relaxed).wrapping_add(bytes as u64);
         way.taken.0.tail.store(tail, Ordering::Release);
-        fence(Ordering::SeqCst);
+        // An older `head` wakes too often, never too rarely.
         let used = way.published.0.head.load(Ordering::Relaxed).wrapping_sub(tail);
         if used <= self.ring / 2 { way.for_room.0.wake() } else { Wake::default() }
     }
