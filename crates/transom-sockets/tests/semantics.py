@@ -1006,7 +1006,10 @@ def few_doorbells_lie_in_the_socket_of_a_sleeper():
     import ctypes
     l = listener()
     def serve():
-        s = answer(l); e = select.epoll(); e.register(s, select.EPOLLIN)
+        s = answer(l)
+        for _ in range(2):
+            e = select.epoll(); e.register(s, select.EPOLLIN); e.close()
+        e = select.epoll(); e.register(s, select.EPOLLIN)
         while e.poll() and (b := s.recv(1)):
             unread = ctypes.c_int(); past_the_library(16, s.fileno(), termios.FIONREAD, ctypes.byref(unread))
             s.sendall(bytes([unread.value > 8]))
@@ -1063,6 +1066,12 @@ def connections_behind_a_fork_leave_no_memory_behind():
     for _ in range(3000):
         for one in cold(l, 0): one.close()
     return mappings("/dev/zero") < 4
+
+@scenario
+def a_program_of_stdio_on_a_connection():
+    c, s = pair(); p = subprocess.Popen(["cut", "-c2-"], stdin=s, stdout=s); s.close()
+    c.sendall(b"xb\nxa\n"); c.shutdown(socket.SHUT_WR)
+    return [recv_all(c).decode(), p.wait()]
 
 def run_one(name):
     f = {g.__name__: g for g in S}[name]
