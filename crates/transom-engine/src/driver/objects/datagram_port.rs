@@ -18,8 +18,7 @@ use crate::sys::{self, Datagrams, IoError, IpFields, Message};
 const MOST_TAKEN: usize = 64;
 /// Longer messages are dropped.
 const LONGEST: usize = 16 * 1024;
-/// A message waits for room in the system's buffers for no longer than this, and looks so often.
-const LONGEST_WAIT: Duration = Duration::from_millis(250);
+/// A message that waits for room in the system's buffers looks so often.
 const PAUSE: Duration = Duration::from_micros(20);
 
 /// A message as its sink is given it: its bytes, and what the network says of it.
@@ -45,6 +44,9 @@ impl std::fmt::Debug for DatagramPort {
 }
 
 impl DatagramPort {
+    /// A message waits for room in the system's buffers for no longer than this.
+    pub(crate) const LONGEST_WAIT: Duration = Duration::from_millis(250);
+
     /// Take the port of `address` (0: any). `sink` is called by the background thread, or inside
     /// [`DatagramPort::progress`].
     pub(crate) fn bind(
@@ -100,7 +102,8 @@ impl DatagramPort {
     ) -> Result<(), IoError> {
         let mut until = None;
         let mut waits = || {
-            let wait = sys::now() < *until.get_or_insert_with(|| sys::now().after(LONGEST_WAIT));
+            let wait = sys::now()
+                < *until.get_or_insert_with(|| sys::now().after(DatagramPort::LONGEST_WAIT));
             if wait {
                 sys::pause(PAUSE);
             }
