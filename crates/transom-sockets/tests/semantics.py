@@ -1068,6 +1068,21 @@ def connections_behind_a_fork_leave_no_memory_behind():
     return mappings("/dev/zero") < 4
 
 @scenario
+def several_threads_send_at_once():
+    c, s = pair(); failed = []
+    def put(of):
+        try:
+            for _ in range(8): c.sendall(bytes([of]) * (1 << 20))
+        except OSError as e: failed.append(err(e))
+    ts = [threading.Thread(target=put, args=(of,)) for of in range(4)]
+    for t in ts: t.start()
+    def close():
+        for t in ts: t.join()
+        c.close()
+    threading.Thread(target=close).start(); d = recv_all(s)
+    return [failed, [d.count(bytes([of])) for of in range(4)]]
+
+@scenario
 def a_program_of_stdio_on_a_connection():
     c, s = pair(); p = subprocess.Popen(["cut", "-c2-"], stdin=s, stdout=s); s.close()
     c.sendall(b"xb\nxa\n"); c.shutdown(socket.SHUT_WR)
