@@ -403,6 +403,36 @@ fn a_connection_is_switched_once_it_has_lasted() {
     assert_eq!(said, expected);
 }
 
+/// Prints whether a connection is switched behind 40 exchanges.
+const IS_SWITCHED: &str = r"
+import os, socket, struct
+l = socket.create_server(('127.0.0.1', 0))
+c = socket.create_connection(l.getsockname())
+s, _ = l.accept()
+for turn in range(40):
+    c.sendall(b'x'), s.recv(1), s.sendall(b'x'), c.recv(1)
+cookie = struct.unpack('Q', c.getsockopt(socket.SOL_SOCKET, 57, 8))[0]
+print(any(name.endswith('-%x' % cookie) for name in os.listdir('/dev/shm/transom-%d' % os.geteuid())))
+";
+
+#[test]
+fn rules_name_programs() {
+    if !there(&["python3"]) {
+        return;
+    }
+    let name = Path::new(interpreter()).file_name().unwrap().to_str().unwrap();
+    for (rules, expected) in [
+        (format!("!{name}@"), "False"),
+        (format!("!un{name}@"), "True"),
+        (format!("{name}@"), "True"),
+    ] {
+        let mut command = command(interpreter(), true);
+        command.args(["-c", IS_SWITCHED]).env("TRANSOM_SOCKETS", &rules);
+        let output = command.output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), expected, "{rules}");
+    }
+}
+
 /// Each end in turn has no descriptor left when its connection has lasted.
 const SHORT_OF: &str = r"
 import os, resource, socket, struct
