@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use transom_memory::{Lane, Memory};
+use transom_memory::{DomainId, Lane, Memory};
 use transom_wire::{Atomic, ReadLimits, Time};
 
 use crate::queue::RequestQueue;
@@ -32,6 +32,16 @@ pub struct Cx<'a> {
 impl std::fmt::Debug for Cx<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Cx").field("now", &self.now).finish_non_exhaustive()
+    }
+}
+
+impl Cx<'_> {
+    /// The same, for a queue pair that has just joined its connection: with its shared receive queue.
+    pub fn joined<'b>(&'b mut self, shared: Option<&'b dyn SharedReceives>) -> Cx<'b> {
+        let trace = self.trace.as_mut().map(|tracer| &mut **tracer as &mut dyn Tracer);
+        let (now, memory, host, denials) = (self.now, self.memory, self.host, self.denials);
+        let (lane, effects) = (&mut *self.lane, &mut *self.effects);
+        Cx { now, memory, lane, host, denials, shared, effects, trace }
     }
 }
 
@@ -120,6 +130,13 @@ pub trait SharedReceives: Sync {
     /// connection is to be run when a receive is posted.
     fn take(&self, queue_pair: transom_memory::QueuePairId, into: &mut RequestQueue) -> bool;
 
+    /// Of a queue pair over the queues of an XRC domain: from now on the other calls are about the queue of
+    /// this number, whose protection domain is the answer. `None`: the domain has no such queue.
+    fn aim(&self, number: u32) -> Option<DomainId> {
+        let _ = number;
+        None
+    }
+
     /// Put receives that were taken and not used back in front.
     fn give_back(&self, unused: &mut RequestQueue);
 }
@@ -131,6 +148,9 @@ pub enum Side {
     Initiator,
     /// Receives.
     Receive,
+    /// Receives of the shared receive queue of this number, which has a completion queue of its own (Verbs
+    /// V155).
+    Target(u32),
 }
 
 /// Something to be done once every lock of the link is dropped, in the order of the list.

@@ -57,6 +57,11 @@ pub struct Execution {
     pub(crate) limits: Limits,
     /// The operations that the peer may use at all.
     pub(crate) access: Rights,
+    pub(crate) kind: QueuePairKind,
+    /// Small Writes of either side may go the short way, as far as its kind decides that.
+    pub(crate) short: bool,
+    /// Of a receive side over several shared receive queues: the one that the peer's message is for.
+    pub(crate) target: u32,
 }
 
 /// A message as the completion of its receive shows it.
@@ -109,6 +114,9 @@ impl Execution {
             opened: false,
             limits,
             access,
+            kind: admission.config.kind,
+            short: admission.config.kind == QueuePairKind::Rc && !admission.config.shared,
+            target: 0,
         }
     }
 
@@ -179,6 +187,9 @@ impl Execution {
 
     /// The actor that receives: judged where the receives belong.
     pub(crate) fn receiver(&self, connection: ConnectionId) -> Actor {
+        if self.kind == QueuePairKind::XrcReceive {
+            return self.actor(connection);
+        }
         Actor { domain: self.admission.config.receive_domain, ..self.actor(connection) }
     }
 
@@ -373,13 +384,20 @@ impl Execution {
         };
         let completion = self.completion(&slot, Status::Success, u64::from(arrival.length), 0);
         let kind = arrival.kind;
-        effects.complete(Side::Receive, Completion { kind, flags, value, ..completion });
+        effects.complete(self.receive_side(), Completion { kind, flags, value, ..completion });
     }
 
     /// Complete the oldest receive with an error.
     pub(crate) fn fail_receive(&mut self, effects: &mut Effects, status: Status, denial: u64) {
         let Some(slot) = self.pop_receive() else { return };
-        effects.complete(Side::Receive, self.completion(&slot, status, 0, denial));
+        effects.complete(self.receive_side(), self.completion(&slot, status, 0, denial));
+    }
+
+    fn receive_side(&self) -> Side {
+        match self.kind {
+            QueuePairKind::XrcReceive => Side::Target(self.target),
+            _ => Side::Receive,
+        }
     }
 
     fn pop_receive(&mut self) -> Option<Slot> {

@@ -31,6 +31,12 @@ pub enum QueuePairKind {
     Uc,
     /// Datagrams, without a connection.
     Ud,
+    /// Reliable, connected; each request names the peer's shared receive queue that it is for, and the peer
+    /// asks for nothing (Verbs V155).
+    XrcSend,
+    /// The other end of such a one: a receive side alone, over the shared receive queues of one XRC domain
+    /// (Verbs V155).
+    XrcReceive,
 }
 
 /// The parameters of a queue pair.
@@ -169,8 +175,8 @@ impl QueuePair {
     ///
     /// # Errors
     /// `ConnectionInvalid` in a state without posts; `NoMoreEntries`; `DataOverrun`;
-    /// `BufferOverflow`; `NotSupported`; `InvalidRequest` for a queue pair of datagrams. Nothing is
-    /// changed.
+    /// `BufferOverflow`; `NotSupported`; `InvalidRequest` for a queue pair of datagrams, or without a
+    /// send queue. Nothing is changed.
     pub fn post(&mut self, request: &Request, data: Data<'_>) -> Result<(), Status> {
         self.needs_connection()?;
         self.admission.post(self.state, &mut self.posted, request, data)
@@ -194,10 +200,28 @@ impl QueuePair {
         self.admission.post_list(self.state, &mut self.posted, list)
     }
 
+    /// The same, each for the peer's shared receive queue of its number (Verbs V155).
+    ///
+    /// # Errors
+    /// As [`QueuePair::post_list`].
+    pub fn post_list_to<'a>(
+        &mut self,
+        list: impl Iterator<Item = (u32, Request, Data<'a>)> + Clone,
+    ) -> Result<(), Status> {
+        let first = self.posted.end();
+        self.post_list(list.clone().map(|(_, request, data)| (request, data)))?;
+        for (sequence, (target, ..)) in (first..).zip(list) {
+            if let Some(slot) = self.posted.get_mut(sequence) {
+                slot.target = target;
+            }
+        }
+        Ok(())
+    }
+
     fn needs_connection(&self) -> Result<(), Status> {
         match self.admission.config.kind {
-            QueuePairKind::Rc | QueuePairKind::Uc => Ok(()),
-            QueuePairKind::Ud => Err(Status::InvalidRequest),
+            QueuePairKind::Rc | QueuePairKind::Uc | QueuePairKind::XrcSend => Ok(()),
+            QueuePairKind::Ud | QueuePairKind::XrcReceive => Err(Status::InvalidRequest),
         }
     }
 
@@ -340,7 +364,7 @@ impl QueuePair {
         if silent || self.admission.frees() {
             match side {
                 Side::Initiator => self.admission.requests.give_back(),
-                Side::Receive => self.admission.receives.give_back(),
+                Side::Receive | Side::Target(_) => self.admission.receives.give_back(),
             }
         }
         silent

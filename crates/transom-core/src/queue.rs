@@ -40,6 +40,8 @@ pub(crate) struct Slot {
     /// Number of its message, once it has one.
     pub(crate) message: u64,
     pub(crate) denial: u64,
+    /// Number of the peer's shared receive queue that it is for, if its kind of queue pair has such.
+    pub(crate) target: u32,
     /// The first entry of its list: most have no more.
     one: Sge,
     /// Where the rest of its list (or its inline bytes) begins, counted since the ring was made.
@@ -179,6 +181,7 @@ impl RequestQueue {
             length,
             message: u64::MAX,
             denial: 0,
+            target: 0,
             one,
             start,
         });

@@ -4,7 +4,7 @@
 use transom::Grant;
 use transom_iwarp::TerminateForm;
 use transom_iwarp::ddp::Segment;
-use transom_iwarp::extension::{Extra, immediate_header};
+use transom_iwarp::extension::{Extra, immediate_header, target_header};
 use transom_iwarp::fpdu;
 use transom_iwarp::mpa::{Kind, StartUp};
 use transom_iwarp::rdmap::{self, ReadRequest};
@@ -98,6 +98,7 @@ fn extra(segment: &Segment<'_>) {
         Extra::Announce(announce) => announce.header(),
         Extra::Refusal(refused) => refused.header(),
         Extra::Immediate(immediate) => immediate_header(&immediate),
+        Extra::Target(number) => target_header(number),
     };
     let bytes = [header.as_ref(), segment.payload].concat();
     let again = Segment::parse(&bytes).unwrap();

@@ -76,6 +76,7 @@ impl Model {
             Kind::Immediate => {
                 free && !std::mem::replace(&mut self.brings, true) && u32::try_from(address).is_ok()
             }
+            Kind::Target => free && !self.brings,
             Kind::Announce => {
                 self.inside = Inside::Write { token, next: address, left: length };
                 self.sends += u32::from(self.brings);

@@ -135,7 +135,7 @@ pub fn rings(input: &[u8]) {
             // A record in its place; its words are the input's.
             0..=3 => {
                 let (flags, detail) = (input.byte().unwrap_or(0), input.byte().unwrap_or(0));
-                let kind = Kind::from_number(step % 15).unwrap_or(Kind::Send);
+                let kind = Kind::from_number(step % 16).unwrap_or(Kind::Send);
                 let header = Header {
                     flags,
                     // Small Writes have none.

@@ -238,7 +238,7 @@ impl<W: Wire> Engine<W> {
             }
             Event::Done { through } => assert!(through.0 < self.next),
             Event::Established => self.open = true,
-            Event::Rejected { .. } | Event::Resume => {}
+            Event::Rejected { .. } | Event::Resume | Event::Target { .. } => {}
         }
     }
 

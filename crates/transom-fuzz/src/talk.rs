@@ -497,6 +497,7 @@ impl<W: Wire> End<W> {
                 true
             }
             Event::Resume => true,
+            Event::Target { .. } => false, // neither side has said one
         };
         if !right {
             self.fault.get_or_insert("not what was sent".into());

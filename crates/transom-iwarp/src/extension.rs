@@ -7,11 +7,13 @@
 //! | 5 | announcement | ULP = token, MSN = 0, MO = total length of the Write that follows | address |
 //! | 6 | refusal | ULP = operation and class, MSN = message, MO = offset of the text | text |
 //! | 7 | immediate data of the Send or Write that follows | ULP = the four bytes, MSN = 0, MO = flags | none |
+//! | 8 | target of the messages that follow | ULP = number of the shared receive queue, MSN = 0, MO = 0 | none |
 //!
 //! Atomics travel as RFC 7306 has them, and only here: its Request is counted with Read Requests and
 //! answered in order with them. A side says with its acknowledgements, of which the first leaves as soon
 //! as messages may flow, that it takes immediate data and atomics (flag 4); one that does not is of an
-//! earlier version, and is sent neither.
+//! earlier version, and is sent neither. A target holds until the next one; only queue pairs that have named
+//! their type to each other before, or their program, send it.
 //!
 //! All counts are cumulative since start-up and wrap at 2^32, so none of these frames is ever
 //! repeated or missed. A refusal counts like an acknowledgement: Sends and Writes from 1; a Read by
@@ -30,6 +32,8 @@ pub const ANNOUNCE_QUEUE: u32 = 5;
 pub const REFUSAL_QUEUE: u32 = 6;
 /// Queue of immediate data.
 pub const IMMEDIATE_QUEUE: u32 = 7;
+/// Queue of targets.
+pub const TARGET_QUEUE: u32 = 8;
 /// The most text a refusal carries, in bytes.
 pub const EXPLANATION: usize = 512;
 /// Text in one frame of a refusal.
@@ -51,6 +55,8 @@ pub enum Extra<'b> {
     Refusal(Refused<'b>),
     /// The next Send or Write has immediate data. A Send says itself whether it is solicited.
     Immediate(Immediate),
+    /// The messages that follow are for the shared receive queue of this number.
+    Target(u32),
 }
 
 /// See [`Extra::Ack`].
@@ -130,6 +136,12 @@ pub fn immediate_header(immediate: &Immediate) -> Header {
     header(IMMEDIATE_QUEUE, true, immediate.value, 0, flags)
 }
 
+/// The whole frame of a target: it has no payload.
+#[must_use]
+pub fn target_header(number: u32) -> Header {
+    header(TARGET_QUEUE, true, number, 0, 0)
+}
+
 impl Refused<'_> {
     /// The header; the text follows.
     #[must_use]
@@ -176,7 +188,10 @@ impl<'b> Extra<'b> {
             IMMEDIATE_QUEUE if last && payload.is_empty() => {
                 Ok(Extra::Immediate(Immediate { value: ulp, solicited: offset & SOLICITED != 0 }))
             }
-            ACK_QUEUE | ANNOUNCE_QUEUE | REFUSAL_QUEUE | IMMEDIATE_QUEUE => Err(false),
+            TARGET_QUEUE if last && payload.is_empty() => Ok(Extra::Target(ulp)),
+            ACK_QUEUE | ANNOUNCE_QUEUE | REFUSAL_QUEUE | IMMEDIATE_QUEUE | TARGET_QUEUE => {
+                Err(false)
+            }
             _ => Err(true),
         }
     }

@@ -1,7 +1,7 @@
 //! Records of shared memory as frames of iWARP: what the same messages would have been over TCP.
 
 use transom_iwarp::ddp::Target;
-use transom_iwarp::extension::{Announce, immediate_header};
+use transom_iwarp::extension::{Announce, immediate_header, target_header};
 use transom_iwarp::faults::Fault;
 use transom_iwarp::mpa::{self, Enhanced, StartUp, UNLIMITED};
 use transom_iwarp::rdmap::{
@@ -70,6 +70,7 @@ impl Sender {
                 let solicited = header.has(record::SOLICITED);
                 vec![seal(&immediate_header(&Immediate { value, solicited }), &[])]
             }
+            Kind::Target => vec![seal(&target_header(header.token), &[])],
             Kind::Write => self.write(&header, payload),
             Kind::Send => self.send(&header, payload),
             Kind::Read => vec![self.read(&header)],

@@ -8,7 +8,7 @@
 //! |   | 48-63 | detail: what a refusal refuses; or what an atomic does |
 //! | 1 | all | the acknowledgement that rides along |
 //! | 2 | all | address; or the token to invalidate; or a position; or a limit; or immediate data; or a word |
-//! | 3 | 0-31 | token; or a limit |
+//! | 3 | 0-31 | token; or a limit; or the number of a shared receive queue |
 //! |   | 32-63 | length |
 //!
 //! Words are in the machine's byte order: both sides run on the same one.
@@ -71,10 +71,13 @@ pub enum Kind {
     Atomic = 13,
     /// The answer to the oldest atomic, which is older than all reads: what the word held before.
     AtomicAnswer = 14,
+    /// The messages that follow are for the shared receive queue whose number stands in place of a token,
+    /// until another is named.
+    Target = 15,
 }
 
 impl Kind {
-    const ALL: [Kind; 14] = [
+    const ALL: [Kind; 15] = [
         Kind::Request,
         Kind::Reply,
         Kind::Reject,
@@ -89,6 +92,7 @@ impl Kind {
         Kind::Immediate,
         Kind::Atomic,
         Kind::AtomicAnswer,
+        Kind::Target,
     ];
 
     /// From its number.
@@ -118,7 +122,8 @@ impl Kind {
             | Kind::Read
             | Kind::Ack
             | Kind::Immediate
-            | Kind::AtomicAnswer => 0,
+            | Kind::AtomicAnswer
+            | Kind::Target => 0,
         }
     }
 }
@@ -199,7 +204,8 @@ impl Header {
             | Kind::Ready
             | Kind::Ack
             | Kind::Immediate
-            | Kind::AtomicAnswer => 0,
+            | Kind::AtomicAnswer
+            | Kind::Target => 0,
             _ => self.length as usize,
         }
     }
@@ -317,7 +323,7 @@ mod tests {
 
     #[test]
     fn unknown_kinds_and_details_are_seen_as_such() {
-        for number in [0, 15, 255] {
+        for number in [0, 16, 255] {
             assert_eq!(Kind::from_number(number), None);
         }
         for operation in

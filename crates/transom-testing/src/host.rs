@@ -125,6 +125,10 @@ impl SharedReceives for Shared {
         queue.take(queue_pair, into, fired)
     }
 
+    fn aim(&self, number: u32) -> Option<DomainId> {
+        (number == TARGET).then_some(DOMAIN)
+    }
+
     fn give_back(&self, unused: &mut RequestQueue) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).0.give_back(unused);
     }
@@ -163,6 +167,9 @@ pub struct Host {
     /// Whether what it reports is looked at (a benchmark does not).
     pub quiet: bool,
 }
+
+/// The number of the shared receive queue of a host in an XRC domain.
+pub const TARGET: u32 = 7;
 
 /// The protection domain of every host.
 pub const DOMAIN: DomainId = DomainId(1);

@@ -10,5 +10,5 @@ mod host;
 mod pair;
 
 pub use arena::Arena;
-pub use host::{Buffer, DOMAIN, Host, HostConfig, Seen};
+pub use host::{Buffer, DOMAIN, Host, HostConfig, Seen, TARGET};
 pub use pair::{ACTIVE, PASSIVE, Pair, PairConfig, Path, Wires};

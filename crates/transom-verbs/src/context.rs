@@ -20,6 +20,7 @@ use crate::limits;
 use crate::memory::{Domain, Region};
 use crate::queue_pair::QueuePair;
 use crate::rendezvous::Ports;
+use crate::xrc::XrcDomains;
 
 /// How many objects of a kind there are.
 #[derive(Debug)]
@@ -127,6 +128,7 @@ pub(crate) struct Context {
     queue_pairs: Known<QueuePair>,
     pub(crate) domains: Known<Domain>,
     pub(crate) regions: Known<Region>,
+    pub(crate) xrc_domains: XrcDomains,
 }
 
 impl Context {
@@ -169,6 +171,7 @@ impl Context {
             queue_pairs: Known::default(),
             domains: Known::default(),
             regions: Known::default(),
+            xrc_domains: XrcDomains::default(),
         });
         let _ = reported.set(Arc::downgrade(&context));
         exit::remember(&context);

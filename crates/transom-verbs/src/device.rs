@@ -14,7 +14,12 @@ const VENDOR: u32 = 0x5452;
 const BASIC: u32 = 1 << 1 | 1 << 2 | 1 << 7 | 1 << 11 | 1 << 12 | 1 << 13;
 /// MEM_WINDOW, MEM_MGT_EXTENSIONS, MEM_WINDOW_TYPE_2B.
 const WINDOWS: u32 = 1 << 17 | 1 << 21 | 1 << 24;
-const CAPABILITIES: u32 = BASIC | WINDOWS;
+const XRC: u32 = 1 << 20;
+/// What the device has: XRC is of the InfiniBand transport.
+fn capabilities() -> u32 {
+    BASIC | WINDOWS | if kind().infiniband { XRC } else { 0 }
+}
+
 /// A string as the bytes of a C array, which stays terminated.
 pub(crate) fn chars<const N: usize>(text: &str) -> [c_char; N] {
     let mut array = [0; N];
@@ -44,7 +49,7 @@ pub(crate) fn attributes(gids: &[Gid]) -> ibv_device_attr {
         hw_ver: 1,
         max_qp: signed(limits::QUEUE_PAIRS),
         max_qp_wr: signed(limits::DEPTH),
-        device_cap_flags: CAPABILITIES,
+        device_cap_flags: capabilities(),
         max_sge: signed(limits::SGE),
         max_sge_rd: signed(limits::SGE),
         max_cq: signed(limits::QUEUES),
@@ -85,7 +90,7 @@ pub(crate) fn attributes_ex(gids: &[Gid]) -> ibv_device_attr_ex {
         odp_caps: [0; 3],
         completion_timestamp_mask: 0,
         hca_core_clock: 0,
-        device_cap_flags_ex: u64::from(CAPABILITIES),
+        device_cap_flags_ex: u64::from(capabilities()),
         groups: [0; 27],
         phys_port_cnt_ex: 1,
     }

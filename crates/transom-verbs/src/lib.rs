@@ -39,6 +39,7 @@ mod text;
 mod timers;
 mod transitions;
 mod window;
+mod xrc;
 
 /// The names and versions of the exported functions, made by `build.rs` of `exports.txt`.
 #[allow(unsafe_code, reason = "assembly has no other way to name a function")]

@@ -21,6 +21,7 @@ use crate::kind::kind;
 use crate::memory::{Domain, remote_rights};
 use crate::receive::SharedQueue;
 use crate::rendezvous::{Number, Rendezvous};
+use crate::xrc::XrcDomain;
 use crate::{datagram, explain, gid, limits, timers, transitions};
 
 pub(crate) use posting::{atomic, of_length, operation};
@@ -32,11 +33,14 @@ pub(crate) struct QueuePair {
     pub(crate) send: Arc<Queue>,
     pub(crate) receive: Arc<Queue>,
     pub(crate) shared: Option<Arc<SharedQueue>>,
+    pub(crate) xrc: Option<Arc<XrcDomain>>,
     /// Port of its context's listener, and index there (Verbs V73).
     pub(crate) number: u32,
     pub(crate) handle: u32,
     /// Where the program's structure is.
     pub(crate) address: AtomicUsize,
+    /// All of them: a queue pair of an XRC domain may be opened again.
+    shells: Mutex<Vec<usize>>,
     pub(crate) caps: ibv_qp_cap,
     pub(crate) signal_all: bool,
     pub(crate) engine: raw::QueuePair,
@@ -69,7 +73,7 @@ struct Held {
     request: Request,
     list: Vec<Sge>,
     inline: Option<Vec<u8>>,
-    to: Option<To>,
+    to: Destination,
 }
 
 /// The parts of a queue pair.
@@ -79,12 +83,25 @@ pub(crate) struct Parts {
     pub(crate) send: Arc<Queue>,
     pub(crate) receive: Arc<Queue>,
     pub(crate) shared: Option<Arc<SharedQueue>>,
+    /// Of a queue pair that receives for an XRC domain; the other three are of no use to it.
+    pub(crate) xrc: Option<Arc<XrcDomain>>,
     pub(crate) signal_all: bool,
     pub(crate) kind: QueuePairKind,
 }
 
-/// A request with its data and, of datagrams, its destination.
-pub(crate) type Post<'a> = (Request, Data<'a>, Option<To>);
+/// Where at the peer a request goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Destination {
+    /// To the peer of the connection.
+    Peer,
+    /// A datagram's destination.
+    Datagram(To),
+    /// A shared receive queue of the peer's XRC domain.
+    Target(u32),
+}
+
+/// A request with its data and its destination.
+pub(crate) type Post<'a> = (Request, Data<'a>, Destination);
 
 /// Numbers that are tried for a queue pair.
 const NUMBER_TRIES: usize = 64;
@@ -141,7 +158,10 @@ impl QueuePair {
         {
             return Err(Errno::EINVAL);
         }
-        let caps = granted(asked, parts.shared.is_some())?;
+        let caps = match parts.kind {
+            QueuePairKind::XrcReceive => ibv_qp_cap::default(),
+            kind => granted(asked, parts.shared.is_some() || kind == QueuePairKind::XrcSend)?,
+        };
         context.counters.queue_pairs.take()?;
         let made = QueuePair::make(&context, parts, caps);
         if made.is_err() {
@@ -151,19 +171,22 @@ impl QueuePair {
     }
 
     fn make(context: &Arc<Context>, parts: Parts, caps: ibv_qp_cap) -> Result<Arc<QueuePair>> {
-        let Parts { domain, send, receive, shared, signal_all, kind } = parts;
+        let Parts { domain, send, receive, shared, xrc, signal_all, kind } = parts;
         let options = |number| raw::QueuePairOptions {
             context: u64::from(number),
             number: Some(QueuePairId(number)),
             initiator_depth: caps.max_send_wr.max(1),
             receive_depth: caps.max_recv_wr.max(1),
-            initiator_sge: caps.max_send_sge,
+            initiator_sge: caps.max_send_sge.max(1),
             receive_sge: caps.max_recv_sge.max(1),
             inline_size: caps.max_inline_data,
             kind,
         };
         let shared_engine = shared.as_ref().map(|shared| &shared.engine);
         let engine_of = |number| {
+            if let Some(xrc) = &xrc {
+                return context.adapter.xrc_receive_side(&xrc.engine, &options(number));
+            }
             let (send, receive) = (&send.engine, &receive.engine);
             context.adapter.queue_pair(
                 domain.domain,
@@ -201,14 +224,19 @@ impl QueuePair {
         if let Some(shared) = &shared {
             shared.users.join();
         }
+        if let Some(xrc) = &xrc {
+            xrc.users.join();
+        }
         let queue_pair = Arc::new(QueuePair {
             handle: context.handle(),
             domain,
             send,
             receive,
             shared,
+            xrc,
             number,
             address: AtomicUsize::new(0),
+            shells: Mutex::default(),
             caps,
             signal_all,
             engine,
@@ -435,7 +463,36 @@ impl QueuePair {
             if let Some(shared) = &self.shared {
                 shared.users.leave();
             }
+            if let Some(xrc) = &self.xrc {
+                xrc.users.leave();
+            }
         }
+    }
+
+    /// A structure of the program's stands for it: its events name the first one.
+    pub(crate) fn opened(&self, address: usize) {
+        let mut opened = self.shells();
+        opened.push(address);
+        self.name(&opened);
+    }
+
+    /// A structure of the program's stands for it no longer. `true`: another one does.
+    pub(crate) fn closed(&self, address: usize) -> bool {
+        let mut opened = self.shells();
+        let others = opened.iter().any(|known| *known != address);
+        if others {
+            opened.retain(|known| *known != address);
+            self.name(&opened);
+        }
+        others
+    }
+
+    fn shells(&self) -> MutexGuard<'_, Vec<usize>> {
+        self.shells.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn name(&self, opened: &[usize]) {
+        self.address.store(opened.first().copied().unwrap_or_default(), Ordering::Release);
     }
 
     /// No further event, and those that were handed out are acknowledged.

@@ -7,10 +7,12 @@ use transom_engine::{Sge, Status, raw};
 
 use crate::abi::{event, ibv_srq_attr};
 use crate::channel::Acknowledged;
+use crate::completion::Queue;
 use crate::context::{AsyncEvent, Context};
 use crate::errno::{Errno, Result};
 use crate::limits;
 use crate::memory::{Domain, Users};
+use crate::xrc::XrcDomain;
 
 /// A shared receive queue.
 #[derive(Debug)]
@@ -24,8 +26,18 @@ pub(crate) struct SharedQueue {
     pub(crate) async_events: Acknowledged,
     attr: Mutex<ibv_srq_attr>,
     max_sge: AtomicU32,
+    /// Of a queue that messages find by its number.
+    pub(crate) xrc: Option<Numbered>,
     /// The domain does not count it any more.
     left: AtomicBool,
+}
+
+/// A queue's place in an XRC domain.
+#[derive(Debug)]
+pub(crate) struct Numbered {
+    domain: Arc<XrcDomain>,
+    completions: Arc<Queue>,
+    pub(crate) number: u32,
 }
 
 /// Bits of the mask of `ibv_modify_srq`.
@@ -34,13 +46,22 @@ const LIMIT: u32 = 2;
 
 impl SharedQueue {
     /// A queue at least as deep as asked for; what is granted is written back.
-    pub(crate) fn new(domain: &Arc<Domain>, asked: &mut ibv_srq_attr) -> Result<SharedQueue> {
+    /// `xrc`: the XRC domain in which messages find it, and where its receives complete.
+    pub(crate) fn new(
+        domain: &Arc<Domain>,
+        xrc: Option<(&Arc<XrcDomain>, &Arc<Queue>)>,
+        asked: &mut ibv_srq_attr,
+    ) -> Result<SharedQueue> {
         let fits =
             (1..=limits::SHARED_DEPTH).contains(&asked.max_wr) && asked.max_sge <= limits::SGE;
         if !fits || asked.srq_limit > asked.max_wr {
             return Err(Errno::EINVAL);
         }
         let context = &domain.context;
+        let foreign = |of: &Arc<Context>| !Arc::ptr_eq(of, context);
+        if xrc.is_some_and(|(of, queue)| foreign(of.context()) || foreign(&queue.context)) {
+            return Err(Errno::EINVAL);
+        }
         context.counters.shared_queues.take()?;
         let granted = ibv_srq_attr {
             max_wr: asked.max_wr.next_power_of_two(),
@@ -54,6 +75,15 @@ impl SharedQueue {
             .inspect_err(|_| {
                 context.counters.shared_queues.give_back();
             })?;
+        let xrc = xrc.map(|(domain, completions)| {
+            let number = domain.engine.add(&engine, &completions.engine)?;
+            domain.users.join();
+            completions.users.join();
+            Ok(Numbered { domain: domain.clone(), completions: completions.clone(), number })
+        });
+        let xrc = xrc.transpose().inspect_err(|_: &Errno| {
+            context.counters.shared_queues.give_back();
+        })?;
         domain.join();
         *asked = granted;
         Ok(SharedQueue {
@@ -65,6 +95,7 @@ impl SharedQueue {
             async_events: Acknowledged::default(),
             attr: Mutex::new(granted),
             max_sge: AtomicU32::new(granted.max_sge),
+            xrc,
             left: AtomicBool::new(false),
         })
     }
@@ -137,6 +168,11 @@ impl SharedQueue {
     /// The domain is not busy with it any more. A queue pair that is about to end may hold it longer.
     fn leave(&self) {
         if !self.left.swap(true, Ordering::AcqRel) {
+            if let Some(Numbered { domain, completions, number }) = &self.xrc {
+                domain.engine.remove(*number);
+                domain.users.leave();
+                completions.users.leave();
+            }
             self.domain.leave();
             self.context().counters.shared_queues.give_back();
         }

@@ -23,7 +23,7 @@ use crate::queue_pair::QueuePair;
 use crate::requests::Passive;
 use crate::{cm, explain, gid, limits, timers};
 
-use hello::{Hello, type_of};
+use hello::{Hello, type_of_peer};
 pub(crate) use ports::{FIRST_PORT, Number, Ports, close_idle_later};
 
 /// How long a Request for a queue pair that is not in RTR yet is held, and how many.
@@ -321,7 +321,7 @@ fn request(context: &Arc<Context>, connector: Arc<raw::Connector>) {
     let expected = ends(&queue_pair).filter(|ends| {
         ends.destination == hello.source
             && ends.peer == peer.ip().to_canonical()
-            && hello.kind == type_of(&queue_pair)
+            && hello.kind == type_of_peer(&queue_pair)
     });
     let Some(ends) = expected.filter(|_| queue_pair.is_ready()) else {
         let _ = connector.reject(&[]);
@@ -444,7 +444,8 @@ mod tests {
         let domain = Domain::new(&context).unwrap();
         let queue = Arc::new(Queue::new(&context, 4, None, None).unwrap().0);
         let (send, receive, kind) = (queue.clone(), queue, QueuePairKind::Rc);
-        let parts = Parts { domain, send, receive, shared: None, signal_all: false, kind };
+        let parts =
+            Parts { domain, send, receive, shared: None, xrc: None, signal_all: false, kind };
         let queue_pair = QueuePair::new(parts, ibv_qp_cap::default()).unwrap();
         let held = || queue_pair.rendezvous.lock().held.len();
         let early = || Arc::new(context.adapter.connector().unwrap());

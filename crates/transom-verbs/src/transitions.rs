@@ -69,6 +69,82 @@ static UNRELIABLE: [Row; 9] = [
     row(SQE, RTS, 0, CUR_STATE | ACCESS_FLAGS),
 ];
 
+/// As the reliable ones. What its missing receive side would need may be left out; perftest brings it.
+static XRC_SEND: [Row; 8] = [
+    row(RESET, INIT, PKEY_INDEX | PORT | ACCESS_FLAGS, 0),
+    row(INIT, INIT, 0, PKEY_INDEX | PORT | ACCESS_FLAGS),
+    row(
+        INIT,
+        RTR,
+        AV | PATH_MTU | DEST_QPN | RQ_PSN,
+        MAX_DEST_RD_ATOMIC | MIN_RNR_TIMER | ALT_PATH | ACCESS_FLAGS | PKEY_INDEX,
+    ),
+    row(
+        RTR,
+        RTS,
+        TIMEOUT | RETRY_CNT | RNR_RETRY | SQ_PSN | MAX_QP_RD_ATOMIC,
+        CUR_STATE | ALT_PATH | ACCESS_FLAGS | PATH_MIG_STATE,
+    ),
+    row(RTS, RTS, 0, CUR_STATE | ACCESS_FLAGS | ALT_PATH | PATH_MIG_STATE),
+    row(RTS, SQD, 0, EN_SQD_ASYNC_NOTIFY),
+    row(
+        SQD,
+        SQD,
+        0,
+        PORT | AV
+            | TIMEOUT
+            | RETRY_CNT
+            | RNR_RETRY
+            | MAX_QP_RD_ATOMIC
+            | ALT_PATH
+            | ACCESS_FLAGS
+            | PKEY_INDEX
+            | PATH_MIG_STATE,
+    ),
+    row(SQD, RTS, 0, CUR_STATE | ALT_PATH | ACCESS_FLAGS | PATH_MIG_STATE),
+];
+
+/// The same of its missing send queue.
+static XRC_RECEIVE: [Row; 8] = [
+    row(RESET, INIT, PKEY_INDEX | PORT | ACCESS_FLAGS, 0),
+    row(INIT, INIT, 0, PKEY_INDEX | PORT | ACCESS_FLAGS),
+    row(
+        INIT,
+        RTR,
+        AV | PATH_MTU | DEST_QPN | RQ_PSN | MAX_DEST_RD_ATOMIC | MIN_RNR_TIMER,
+        ALT_PATH | ACCESS_FLAGS | PKEY_INDEX,
+    ),
+    row(
+        RTR,
+        RTS,
+        TIMEOUT | SQ_PSN,
+        RETRY_CNT
+            | RNR_RETRY
+            | MAX_QP_RD_ATOMIC
+            | CUR_STATE
+            | ALT_PATH
+            | ACCESS_FLAGS
+            | MIN_RNR_TIMER
+            | PATH_MIG_STATE,
+    ),
+    row(RTS, RTS, 0, CUR_STATE | ACCESS_FLAGS | ALT_PATH | PATH_MIG_STATE | MIN_RNR_TIMER),
+    row(RTS, SQD, 0, EN_SQD_ASYNC_NOTIFY),
+    row(
+        SQD,
+        SQD,
+        0,
+        PORT | AV
+            | TIMEOUT
+            | MAX_DEST_RD_ATOMIC
+            | ALT_PATH
+            | ACCESS_FLAGS
+            | PKEY_INDEX
+            | MIN_RNR_TIMER
+            | PATH_MIG_STATE,
+    ),
+    row(SQD, RTS, 0, CUR_STATE | ALT_PATH | ACCESS_FLAGS | MIN_RNR_TIMER | PATH_MIG_STATE),
+];
+
 static DATAGRAMS: [Row; 9] = [
     row(RESET, INIT, PKEY_INDEX | PORT | QKEY, 0),
     row(INIT, INIT, 0, PKEY_INDEX | PORT | QKEY),
@@ -86,6 +162,8 @@ fn rows(kind: QueuePairKind) -> &'static [Row] {
         QueuePairKind::Rc => &RELIABLE,
         QueuePairKind::Uc => &UNRELIABLE,
         QueuePairKind::Ud => &DATAGRAMS,
+        QueuePairKind::XrcSend => &XRC_SEND,
+        QueuePairKind::XrcReceive => &XRC_RECEIVE,
     }
 }
 
@@ -163,7 +241,13 @@ pub(crate) fn keep(kept: &mut ibv_qp_attr, attr: &ibv_qp_attr, mask: u32) {
 mod tests {
     use super::*;
 
-    const KINDS: [QueuePairKind; 3] = [QueuePairKind::Rc, QueuePairKind::Uc, QueuePairKind::Ud];
+    const KINDS: [QueuePairKind; 5] = [
+        QueuePairKind::Rc,
+        QueuePairKind::Uc,
+        QueuePairKind::Ud,
+        QueuePairKind::XrcSend,
+        QueuePairKind::XrcReceive,
+    ];
     const RC: QueuePairKind = QueuePairKind::Rc;
 
     fn to(state: u32) -> ibv_qp_attr {
@@ -193,7 +277,8 @@ mod tests {
         let rtr = KINDS.map(|kind| {
             rows(kind).iter().find(|row| (row.from, row.to) == (INIT, RTR)).unwrap().required
         });
-        assert_eq!(rtr, [most, AV | PATH_MTU | DEST_QPN | RQ_PSN, 0]);
+        let least = AV | PATH_MTU | DEST_QPN | RQ_PSN;
+        assert_eq!(rtr, [most, least, 0, least, most]);
     }
 
     #[test]

@@ -41,7 +41,7 @@ fn queue_pairs_find_each_other_by_number() {
 
 #[test]
 fn connections_of_rdma_cm() {
-    clients(&["rping", "ucmatose", "udaddy", "rdma_server"]);
+    clients(&["rping", "ucmatose", "udaddy", "rdma_server", "rdma_xserver"]);
 }
 
 /// Verbs V137.

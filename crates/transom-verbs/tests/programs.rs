@@ -107,6 +107,12 @@ fn a_peer_that_begins_anew_is_connected_again() {
     run("returning");
 }
 
+/// Verbs V35, Verbs V75, Verbs V91, Verbs V92, Verbs V104, Verbs V155.
+#[test]
+fn extended_reliable_connections() {
+    run("xrc");
+}
+
 /// Verbs V47, Verbs V48, Verbs V49, Verbs V50, Verbs V51, Verbs V91.
 #[test]
 fn memory_windows() {
@@ -253,7 +259,7 @@ fn control_calls_under_an_address_sanitizer() {
         return eprintln!("SKIPPED: cc has no {sanitizer}");
     }
     let mut programs =
-        vec!["objects", "states", "windows", "events", "queues", "imported", "groups"];
+        vec!["objects", "states", "windows", "events", "queues", "imported", "groups", "xrc"];
     if Path::new("/usr/include/rdma/rsocket.h").exists() {
         programs.extend(["services", "rsockets"]);
     }

@@ -128,6 +128,12 @@ pub enum Event<'b> {
         /// The change of the word.
         operation: Atomic,
     },
+    /// The peer's messages from here on are for the shared receive queue of this number, until it names
+    /// another one.
+    Target {
+        /// The number, as this side has made it known.
+        number: u32,
+    },
     /// The answer to our atomic: it has been executed. The wire has verified that it is the one expected
     /// next.
     AtomicAnswer {

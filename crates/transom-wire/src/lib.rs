@@ -123,6 +123,13 @@ pub trait Wire: Send {
     /// the engine calls `begin` again only after the frame with `last` of the one before.
     fn begin(&mut self, now: Time, id: MessageId, message: &Message) -> Begin;
 
+    /// The messages that begin from now on are for the peer's shared receive queue of this number
+    /// (Verbs V155). `false`: the peer knows no such numbers, and nothing has changed.
+    fn aim(&mut self, number: u32) -> bool {
+        let _ = number;
+        false
+    }
+
     /// The next frame to write, control frames and answers to reads included; `None` when there is
     /// nothing to say now. The engine fills in the payload, then calls [`seal`](Wire::seal).
     fn next_frame(&mut self, now: Time) -> Option<Frame>;

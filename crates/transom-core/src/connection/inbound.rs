@@ -14,7 +14,7 @@ use crate::queue::Progress;
 use crate::trace::What;
 use crate::{
     CompletionKind, ConnectionEvent, Cx, DenialCause, DenialRecord, EndReason, QueuePairEvent,
-    QueuePairState, Status,
+    QueuePairKind, QueuePairState, Status,
 };
 
 /// A message that found no receive. Plain peers know no credits; between Transoms the sender holds
@@ -47,6 +47,13 @@ const NO_IMMEDIATE: &str = "the peer's message brings immediate data, which this
                             for: send without it";
 const NO_READS: &str = "the queue pair serves no Reads and atomics at all: give it a number of them when it \
                         is made ready to receive";
+const NO_TARGETS: &str = "the peer names a shared receive queue, and this queue pair is no receive side of an \
+                          XRC domain";
+const NO_SUCH_TARGET: &str = "the peer's message names no shared receive queue of the XRC domain that this queue \
+                              pair belongs to: the number is that of a queue of another domain, of one that \
+                              is destroyed, or none at all";
+const SENDS_ALONE: &str =
+    "the queue pair has no receive side: it sends to shared receive queues of an XRC domain";
 
 /// How far ahead frames are glanced at, in bytes: some twenty of the smallest Writes.
 const AHEAD: usize = 512;
@@ -166,6 +173,12 @@ impl Connection {
             Event::PeerFailed { id, error } => self.peer_failed(cx, id, error),
             Event::Resume => self.blocked = false,
             Event::CreditWanted => (self.credit_wanted, self.credit_asked) = (true, true),
+            Event::Target { number } => self.on_target(cx, number),
+            Event::WriteAnnounced { .. } | Event::Write { .. }
+                if !self.find_target(cx, Operation::Write) => {}
+            Event::Send { .. } if !self.find_target(cx, Operation::Send) => {}
+            Event::ReadRequest { .. } if !self.find_target(cx, Operation::Read) => {}
+            Event::Atomic { .. } if !self.find_target(cx, Operation::Atomic) => {}
             Event::WriteAnnounced { token, address, length } => {
                 self.used(cx);
                 let judged = self.remote(Purpose::RemoteWrite, length, |accessor| {
@@ -227,6 +240,11 @@ impl Connection {
                 if let Err(error) = judged {
                     self.refuse(cx, Operation::Read, error);
                 } else {
+                    if let Some(execution) =
+                        self.execution.as_ref().filter(|_| self.target.is_some())
+                    {
+                        self.reading.push_back(execution.domain);
+                    }
                     self.trace(cx, What::Executed { operation: Operation::Read });
                 }
             }
@@ -234,6 +252,46 @@ impl Connection {
                 self.read_data(cx, id, offset, payload, last);
             }
         }
+    }
+
+    /// The peer says whom its messages are for from here on. Which queue that is, is looked at when they come.
+    fn on_target(&mut self, cx: &mut Cx<'_>, number: u32) {
+        self.used(cx);
+        match &self.execution {
+            Some(execution) if execution.kind == QueuePairKind::XrcReceive => {
+                self.target = Some(number);
+            }
+            _ => self.refuse_unsupported(cx, Operation::Send, NO_TARGETS),
+        }
+    }
+
+    /// Find the shared receive queue that the peer's message is for, where there are several: its protection
+    /// domain is that of the message. `false`: the message is refused.
+    fn find_target(&mut self, cx: &mut Cx<'_>, operation: Operation) -> bool {
+        let Some(execution) = &mut self.execution else { return true };
+        let why = match execution.kind {
+            QueuePairKind::XrcSend => SENDS_ALONE,
+            QueuePairKind::XrcReceive => {
+                let found = self.target.zip(cx.shared);
+                let found = found.and_then(|(number, shared)| Some((number, shared.aim(number)?)));
+                if let Some((number, domain)) = found {
+                    (execution.target, execution.domain) = (number, domain);
+                    return true;
+                }
+                NO_SUCH_TARGET
+            }
+            _ => return true,
+        };
+        self.used(cx);
+        self.refuse_unsupported(cx, operation, why);
+        false
+    }
+
+    /// Whether each message of either side is for a shared receive queue that it names.
+    pub(super) fn is_xrc(&self) -> bool {
+        self.execution.as_ref().is_some_and(|execution| {
+            matches!(execution.kind, QueuePairKind::XrcSend | QueuePairKind::XrcReceive)
+        })
     }
 
     /// Behind each piece of a message: if it is dropped, the last one ends that. `receives`: the peer has

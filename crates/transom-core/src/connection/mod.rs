@@ -12,9 +12,10 @@ mod outbound;
 mod small;
 mod timers;
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use transom_memory::{ConnectionId, QueuePairId, Rights};
+use transom_memory::{ConnectionId, DomainId, QueuePairId, Rights};
 use transom_wire::{Blame, Facts, ReadLimits, Role, SetupError, Time, Violation, Wire};
 
 use crate::trace::{FrameTrace, TraceEvent, What};
@@ -138,6 +139,10 @@ pub struct Connection {
     /// they have found none.
     taken: u64,
     none_since: Option<Time>,
+    /// The peer's shared receive queues: the number that its messages name from here on.
+    target: Option<u32>,
+    /// In whose domains the Reads that are being answered are judged, where each may have its own.
+    reading: VecDeque<DomainId>,
     /// Bytes that the Write under way has placed.
     written: u32,
     /// The next request waits for the wire; until when, if there is a limit.
@@ -205,6 +210,8 @@ impl Connection {
             dropping: false,
             taken: 0,
             none_since: None,
+            target: None,
+            reading: VecDeque::new(),
             written: 0,
             blocked: false,
             blocked_until: None,
@@ -490,8 +497,7 @@ impl Connection {
             && self.has_extension()
             && !self.wire.has_output()
             && self.execution.as_ref().is_some_and(|execution| {
-                !execution.shared
-                    && !execution.unreliable
+                execution.short
                     && execution.is_all_gone()
                     && self.told_receives == Some(execution.receives_posted)
             })

@@ -14,7 +14,7 @@ use crate::dialect::{DeadWindow, PeerGone};
 use crate::output::{Direct, Output};
 use crate::queue::{Piece, Progress, Slot};
 use crate::trace::{FrameTrace, Tracer, What};
-use crate::{Cx, DenialCause, EndReason, Execution, Flags, Operation, Status};
+use crate::{Cx, DenialCause, EndReason, Execution, Flags, Operation, QueuePairKind, Status};
 
 /// Credit that a peer is given in advance whose messages may find no receive.
 const IN_ADVANCE: u64 = 1 << 16;
@@ -26,6 +26,9 @@ const NO_IMMEDIATE: &str = "the peer has no immediate data: it is an iWARP adapt
                             Transom's extension, or is a Transom of an earlier version";
 const NO_ATOMICS: &str = "the peer has no atomics: it is an iWARP adapter, was told to do without Transom's \
                           extension, or is a Transom of an earlier version";
+
+const NO_TARGETS: &str = "the peer has no shared receive queues that messages name: it is an iWARP adapter, or \
+                          was told to do without Transom's extension";
 
 const UNANSWERED: &str = "an unreliable queue pair gets no answers, so it has no Reads and no atomics: use a \
                           reliable one";
@@ -40,7 +43,7 @@ impl Connection {
         self.poll(cx);
         self.cancel_late_posts(cx);
         self.announce(cx);
-        if self.start_small(cx, out) && !self.wants_write() {
+        if !self.is_xrc() && self.start_small(cx, out) && !self.wants_write() {
             return self.retire(cx);
         }
         loop {
@@ -94,8 +97,9 @@ impl Connection {
         let Some(execution) = &mut self.execution else { return };
         // A queue that is empty now has this connection run when a receive is posted.
         self.credit_asked = false;
-        if execution.unreliable {
-            // Messages that find no receive are dropped, so none waits for leave.
+        if execution.unreliable || execution.kind == QueuePairKind::XrcReceive {
+            // Messages that find no receive are dropped, or wait here: which queue they are for is not
+            // known before. So none waits for leave.
             let total = self.taken + IN_ADVANCE;
             if self.told_receives.is_none_or(|told| total - told > IN_ADVANCE / 2) {
                 self.told_receives = Some(total);
@@ -291,6 +295,11 @@ impl Connection {
             _ => send(None, None),
         };
         let id = MessageId(execution.next_message);
+        if execution.kind == QueuePairKind::XrcSend && !self.wire.aim(slot.target) {
+            let cause = DenialCause::Other(NO_TARGETS);
+            self.fail_next(cx, Status::NotSupported, Some((slot.context, cause)));
+            return false;
+        }
         match self.wire.begin(cx.now, id, &message) {
             Begin::Unknown => {
                 let cause = DenialCause::Other(match message {
@@ -459,10 +468,17 @@ impl Connection {
         address: u64,
         out: &mut dyn Output,
     ) -> Result<(), bool> {
-        let Connection { config, wire, execution: Some(execution), .. } = self else {
+        let Connection { config, wire, execution: Some(execution), reading, .. } = self else {
             return Ok(());
         };
-        let accessor = Accessor { actor: execution.actor(config.id), purpose: Purpose::RemoteRead };
+        let mut actor = execution.actor(config.id);
+        if let Some(domain) = reading.front() {
+            actor.domain = *domain;
+        }
+        if frame.last {
+            reading.pop_front();
+        }
+        let accessor = Accessor { actor, purpose: Purpose::RemoteRead };
         let length = u64::from(frame.length);
         let direct = if length == 0 || !may_lend(cx, out, frame) {
             Ok(Direct::Copy)

@@ -100,6 +100,17 @@ impl Connection {
         true
     }
 
+    /// The same in a pass, over whatever connection: messages that name a shared receive queue do not go
+    /// this way. One that [is quiet](Connection::is_quiet) has none.
+    pub fn receive_run_in_pass(
+        &mut self,
+        cx: &mut Cx<'_>,
+        record: &mut SmallRecord,
+        next: &mut impl FnMut(&mut SmallRecord) -> bool,
+    ) -> bool {
+        if self.is_xrc() { !next(record) } else { self.receive_run(cx, record, next) }
+    }
+
     /// Start what can go this way of a connection that [is quiet](Connection::is_quiet). `false`: something
     /// is left, for [`transmit`](Connection::transmit).
     pub fn transmit_small<O>(&mut self, cx: &mut Cx<'_>, out: &mut O) -> bool

@@ -5,7 +5,7 @@ use std::time::Duration;
 use transom_wire::Time;
 
 use super::{CLOSE_WITHIN, Connection, LinkEnd, Phase};
-use crate::{ConnectionEvent, Cx, DenialCause, EndReason};
+use crate::{ConnectionEvent, Cx, DenialCause, EndReason, QueuePairKind};
 
 /// Silence that is noticed so much after its time is our own: this process, or its machine, stood
 /// still (SIGSTOP, a paused virtual machine), and the peer may have done so with it.
@@ -55,10 +55,12 @@ impl Connection {
     /// Until when a Send of a plain peer may wait for a receive here.
     fn parked_until(&self) -> Option<Time> {
         let paused = self.paused.as_ref()?;
-        if self.is_unreliable() {
-            return Some(paused.since.after(self.execution.as_ref()?.limits.receive?));
+        let execution = self.execution.as_ref()?;
+        // The sender of an XRC message knows nothing of receives, so its own limit does not run.
+        if execution.unreliable || execution.kind == QueuePairKind::XrcReceive {
+            return Some(paused.since.after(execution.limits.receive?));
         }
-        if self.execution.as_ref()?.shared {
+        if execution.shared {
             return None;
         }
         Some(paused.since.after(self.config.dialect.receive_wait?))

@@ -48,6 +48,7 @@ pub(crate) use objects::port_map::{MappedPort, PortQuestion};
 pub(crate) use objects::qp::Qp;
 pub(crate) use objects::srq::Srq;
 pub(crate) use objects::wait_timer;
+pub(crate) use objects::xrc::{Target, Targets, XrcDomain};
 pub(crate) use observe::close as observe_close;
 pub(crate) use schedule::regions::SharedRegion;
 pub(crate) use schedule::shared::Shared;

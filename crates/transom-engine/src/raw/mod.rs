@@ -20,6 +20,7 @@ pub mod socket_address;
 #[cfg(test)]
 #[allow(unsafe_code)]
 mod tests;
+mod xrc;
 
 pub use adapter::{Adapter, Counters};
 pub use connector::{ConnectionInfo, Connector, Listener};
@@ -31,6 +32,7 @@ pub use queue_pair::{FastRegistration, QueuePair, QueuePairOptions};
 pub use queues::{CompletionQueue, SharedReceiveQueue};
 pub use reserved_port::ReservedPort;
 pub use shared_memory::SharedMemory;
+pub use xrc::XrcDomain;
 
 pub use crate::driver::{
     CaptureOptions, CaptureRing, Environment, EventSink, Explain, GuessLimit, HalfOpen,

@@ -8,10 +8,10 @@ use transom_memory::{
 
 use super::adapter::Owner;
 use super::memory::refused;
-use super::{Adapter, CompletionQueue, Domain, Error, Result, SharedReceiveQueue};
+use super::{Adapter, CompletionQueue, Domain, Error, Result, SharedReceiveQueue, XrcDomain};
 #[cfg(doc)]
 use crate::dialect::PeerGone;
-use crate::driver::{Notifications, Qp};
+use crate::driver::{Notifications, Qp, Targets};
 use crate::{
     Data, Datagram, Departure, Destination, Flags, Limits, Operation, QueuePairConfig,
     QueuePairKind, QueuePairState, Request, Settle, Sge, Status,
@@ -110,7 +110,7 @@ impl Adapter {
         shared_receives: Option<&SharedReceiveQueue>,
         options: &QueuePairOptions,
     ) -> Result<QueuePair> {
-        self.make_queue_pair(domain, (initiator, receive), shared_receives, None, options)
+        self.make_queue_pair(domain, (initiator, receive), shared_receives, None, None, options)
     }
 
     /// The same, with one queue, and requests that succeed are settled instead of entering it.
@@ -124,14 +124,15 @@ impl Adapter {
         settle: Arc<dyn Settle>,
         options: &QueuePairOptions,
     ) -> Result<QueuePair> {
-        self.make_queue_pair(domain, (queue, queue), None, Some(settle), options)
+        self.make_queue_pair(domain, (queue, queue), None, None, Some(settle), options)
     }
 
-    fn make_queue_pair(
+    pub(super) fn make_queue_pair(
         &self,
         domain: Domain,
         (initiator, receive): (&CompletionQueue, &CompletionQueue),
         shared_receives: Option<&SharedReceiveQueue>,
+        targets: Option<&XrcDomain>,
         settle: Option<Arc<dyn Settle>>,
         options: &QueuePairOptions,
     ) -> Result<QueuePair> {
@@ -139,6 +140,7 @@ impl Adapter {
         let strangers = !Arc::ptr_eq(&initiator.owner, &self.0)
             || !Arc::ptr_eq(&receive.owner, &self.0)
             || shared_receives.is_some_and(|srq| !Arc::ptr_eq(&srq.owner, &self.0));
+        let shares = shared_receives.is_some() || targets.is_some();
         if strangers {
             return Err(Error::caller(
                 Status::InvalidParameter(2),
@@ -153,21 +155,22 @@ impl Adapter {
                 kind: options.kind,
                 dialect: shared.options.dialect,
                 initiator_depth: options.initiator_depth,
-                receive_depth: if shared_receives.is_some() { 0 } else { options.receive_depth },
+                receive_depth: if shares { 0 } else { options.receive_depth },
                 initiator_sge: options.initiator_sge,
                 receive_sge: options.receive_sge,
                 inline_size: options.inline_size,
                 largest_transfer: shared.options.largest_transfer,
-                shared: shared_receives.is_some(),
+                shared: shares,
                 receive_domain: shared_receives
                     .and_then(|srq| srq.domain)
                     .map_or(domain.0, |domain| domain.0),
             };
             let pair = crate::QueuePair::settling(config, settle.clone());
             let srq = shared_receives.map(|srq| srq.srq.clone());
+            let targets = targets.map(|domain| Targets::new(&domain.members));
             let adapter = shared.clone();
             let queues = (initiator.cq.clone(), receive.cq.clone());
-            Arc::new(Qp::new(pair, queues, srq, adapter))
+            Arc::new(Qp::new(pair, queues, (srq, targets), adapter))
         };
         let qp = shared.add_queue_pair(options.number, make).map_err(|status| match status {
             Status::SharingViolation => Error::caller(
@@ -221,6 +224,24 @@ impl QueuePair {
             return Err(Error::post(Status::InvalidRequest, "post a list of requests"));
         }
         let posted = self.0.qp.post_list(list);
+        posted.map_err(|status| Error::post(status, "post a list of requests"))
+    }
+
+    /// The same for a queue pair of type [`XrcSend`](QueuePairKind::XrcSend), each request for the peer's
+    /// shared receive queue of its number. The peer judges the number: where it names no queue of the
+    /// peer's XRC domain, the request fails (Verbs V155).
+    ///
+    /// # Errors
+    /// As [`QueuePair::post_list`].
+    pub fn post_list_to<'a>(
+        &self,
+        list: impl Iterator<Item = (u32, Request, Data<'a>)> + Clone,
+    ) -> Result<()> {
+        self.0.owner.here()?;
+        if list.clone().any(|(_, _, data)| matches!(data, Data::Memory(_))) {
+            return Err(Error::post(Status::InvalidRequest, "post a list of requests"));
+        }
+        let posted = self.0.qp.post_list_to(list);
         posted.map_err(|status| Error::post(status, "post a list of requests"))
     }
 

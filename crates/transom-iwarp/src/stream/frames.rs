@@ -7,7 +7,7 @@ use super::inbound::Asked;
 use super::outbound::{Asker, Current, Fetch, Reading, What};
 use crate::Ready;
 use crate::ddp::{Header, TAGGED, Target, UNTAGGED};
-use crate::extension::{Announce, immediate_header};
+use crate::extension::{Announce, immediate_header, target_header};
 use crate::rdmap::{self, ATOMIC_QUEUE, Opcode, READ_QUEUE, ReadRequest, SEND_QUEUE};
 use crate::rfc7306::{AtomicRequest, AtomicResponse};
 
@@ -111,6 +111,9 @@ impl Stream {
 
     pub(super) fn message_frame(&mut self) -> Option<Frame> {
         let mut current = self.outbound.current?;
+        if let Some(number) = self.outbound.target_due.take() {
+            return Some(control(&target_header(number), &[]));
+        }
         let Current { id, message, sent, announced, accompanied } = current;
         if let Some(immediate) = message.immediate().filter(|_| !accompanied) {
             current.accompanied = true;

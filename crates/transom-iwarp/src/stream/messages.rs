@@ -358,6 +358,14 @@ impl Stream {
                 self.inbound.immediate = Some(immediate);
                 Ok(None)
             }
+            Extra::Target(number) => {
+                self.idle_or("a target")?;
+                self.check_unannounced("a target")?;
+                self.check_unaccompanied("a target")?;
+                // A refusal answers the message that follows.
+                self.count(false);
+                Ok(Some(Event::Target { number }))
+            }
             Extra::Refusal(refused) => {
                 let _ = now;
                 self.on_refusal(&refused)?;

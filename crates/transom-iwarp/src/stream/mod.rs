@@ -231,6 +231,10 @@ impl Wire for Stream {
         self.begin_message(now, id, message)
     }
 
+    fn aim(&mut self, number: u32) -> bool {
+        self.aim_at(number)
+    }
+
     fn next_frame(&mut self, now: Time) -> Option<Frame> {
         self.choose_frame(now)
     }

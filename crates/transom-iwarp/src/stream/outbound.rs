@@ -26,6 +26,9 @@ pub(super) struct Outbound {
     pub(super) send_number: u32,
     pub(super) read_number: u32,
     pub(super) current: Option<Current>,
+    /// The target that the next message has, and whether the peer is to be told.
+    target: Option<u32>,
+    pub(super) target_due: Option<u32>,
     /// The program's Sends and Writes that have gone out, settled ones first.
     pub(super) sent: VecDeque<Sent>,
     /// How many messages have gone out before the first of `sent`, and how many are settled.
@@ -54,6 +57,8 @@ impl Default for Outbound {
             send_number: 1,
             read_number: 1,
             current: None,
+            target: None,
+            target_due: None,
             sent: VecDeque::new(),
             base: 0,
             settled: 0,
@@ -214,6 +219,13 @@ impl Stream {
         let current = Current { id, message: *message, sent, announced, accompanied };
         self.outbound.current = Some(current);
         Begin::Started
+    }
+
+    pub(super) fn aim_at(&mut self, number: u32) -> bool {
+        if self.agreed.extension && self.outbound.target != Some(number) {
+            (self.outbound.target, self.outbound.target_due) = (Some(number), Some(number));
+        }
+        self.agreed.extension
     }
 
     /// Whether the peer takes immediate data and atomics, as far as that is known.

@@ -62,6 +62,7 @@ pub enum Got {
     },
     /// Behind the message that brought it: the bytes, and whether it is solicited.
     Immediate(u32, bool),
+    Target(u32),
     Done(u64),
     Failed {
         id: Option<u64>,
@@ -284,6 +285,7 @@ impl Side {
                 Got::Resume
             }
             Event::CreditWanted => Got::CreditWanted,
+            Event::Target { number } => Got::Target(number),
         };
         self.got.push(got);
         self.got.extend(brought);

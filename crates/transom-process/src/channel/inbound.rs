@@ -223,6 +223,7 @@ impl Channel {
             Kind::AtomicAnswer => self.on_atomic_answer(header)?,
             Kind::Refuse => self.on_refusal(header, payload),
             Kind::Immediate => return self.on_immediate(header),
+            Kind::Target => return self.on_target(header),
             Kind::Ack => return Ok(None),
             Kind::Request | Kind::Reply | Kind::Reject | Kind::Ready => {
                 return Err(("start-up", format!("a {:?} after start-up", header.kind)));
@@ -260,6 +261,12 @@ impl Channel {
         let solicited = header.has(record::SOLICITED);
         self.inbound.immediate = Some(Immediate { value, solicited });
         Ok(None)
+    }
+
+    fn on_target<'b>(&mut self, header: &Header) -> Result<Option<Event<'b>>, Broken> {
+        self.idle_or("a target")?;
+        self.unaccompanied_or("a target")?;
+        Ok(Some(Event::Target { number: header.token }))
     }
 
     /// A message that has begun uses one of the receives granted.

@@ -129,6 +129,11 @@ impl Wire for Channel {
         self.begin_message(id, message)
     }
 
+    fn aim(&mut self, number: u32) -> bool {
+        self.aim_at(number);
+        true
+    }
+
     fn next_frame(&mut self, _now: Time) -> Option<Frame> {
         self.choose_frame()
     }

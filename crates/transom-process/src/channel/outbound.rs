@@ -20,6 +20,9 @@ pub(super) struct Outbound {
     /// Records of this side's own making, on their way out, and how much of them has gone.
     words: (Vec<u8>, usize),
     pub(super) current: Option<Current>,
+    /// The target that the next message has, and whether the peer is to be told.
+    target: Option<u32>,
+    target_due: Option<u32>,
     /// Sends and Writes that went out and were not acknowledged.
     sent: VecDeque<Sent>,
     /// Reads and atomics under way, in order.
@@ -148,6 +151,12 @@ impl Channel {
         Begin::Started
     }
 
+    pub(super) fn aim_at(&mut self, number: u32) {
+        if self.outbound.target != Some(number) {
+            (self.outbound.target, self.outbound.target_due) = (Some(number), Some(number));
+        }
+    }
+
     /// A Write that fits a slot, if nothing goes before it: begun, and sent.
     pub(super) fn whole_write(&mut self, id: MessageId, message: &Message) -> Option<[u8; HEADER]> {
         let Message::Write { token, address, length, immediate: None, .. } = *message else {
@@ -246,6 +255,13 @@ impl Channel {
 
     fn message_frame(&mut self) -> Option<Frame> {
         let Current { id, message, first, gone, announced, accompanied } = self.outbound.current?;
+        if let Some(token) = self.outbound.target_due.take() {
+            return Some(self.record(
+                Header { token, ..Header::new(Kind::Target) },
+                Payload::None,
+                0,
+            ));
+        }
         if let Some(immediate) = message.immediate().filter(|_| !accompanied) {
             if let Some(current) = &mut self.outbound.current {
                 current.accompanied = true;

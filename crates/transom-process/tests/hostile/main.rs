@@ -20,6 +20,7 @@ mod records;
 mod refusals;
 mod ring;
 mod start_up;
+mod targets;
 mod upgrade;
 
 use std::time::Duration;
@@ -103,6 +104,7 @@ enum Got {
     },
     Resume,
     CreditWanted,
+    Target(u32),
 }
 
 /// How a test comes to a side.
@@ -369,6 +371,7 @@ impl Side {
             Event::PeerFailed { id, error } => Got::Failed { id: id.map(|id| id.0), error },
             Event::Resume => Got::Resume,
             Event::CreditWanted => Got::CreditWanted,
+            Event::Target { number } => Got::Target(number),
         };
         self.got.push(got);
         self.got.extend(brought);

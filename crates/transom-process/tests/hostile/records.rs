@@ -4,7 +4,7 @@ use transom_process::record::{ELSEWHERE, INVALIDATE, LARGEST_TEXT, SOLICITED};
 
 use super::*;
 
-const ALL: [Kind; 14] = [
+const ALL: [Kind; 15] = [
     Kind::Request,
     Kind::Reply,
     Kind::Reject,
@@ -19,6 +19,7 @@ const ALL: [Kind; 14] = [
     Kind::Immediate,
     Kind::Atomic,
     Kind::AtomicAnswer,
+    Kind::Target,
 ];
 
 /// A side that expects every kind of message there is.
@@ -31,13 +32,13 @@ fn ready() -> Side {
 fn with_kind(number: u8) -> record::Words {
     let [first, rest @ ..] = write(7, 0x1000, 8, LAST).words();
     let words = [first & !(0xFF << 32) | u64::from(number) << 32, rest[0], rest[1], rest[2]];
-    assert_eq!(Header::from_words(words).is_some(), (1..=14).contains(&number));
+    assert_eq!(Header::from_words(words).is_some(), (1..=15).contains(&number));
     words
 }
 
 #[test]
 fn a_record_of_no_known_kind_is_refused() {
-    for number in [0, 15, 0x7F, 0xFF] {
+    for number in [0, 16, 0x7F, 0xFF] {
         let mut side = open();
         side.raw(with_kind(number));
         side.look();
@@ -75,7 +76,8 @@ fn each_kind_has_its_largest_payload() {
             | Kind::Read
             | Kind::Ack
             | Kind::Immediate
-            | Kind::AtomicAnswer => 0,
+            | Kind::AtomicAnswer
+            | Kind::Target => 0,
         };
         assert_eq!(kind.largest_payload(), most, "{kind:?}");
         if most == 0 {

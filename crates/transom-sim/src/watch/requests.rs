@@ -211,7 +211,7 @@ impl Watch {
         }
         match side {
             Side::Initiator => self.request_completed(key, &mut pair, completion),
-            Side::Receive => self.receive_completed(&mut pair, completion),
+            Side::Receive | Side::Target(_) => self.receive_completed(&mut pair, completion),
         }
         if completion.status == Status::Canceled && !pair.over {
             self.fail("a request is canceled on a connection that goes on");

@@ -119,6 +119,9 @@ layouts! {
     ibv_async_event 16 { element 0, event_type 8 }
     ibv_cq_init_attr_ex 56 { cqe 0, cq_context 8, channel 16, comp_vector 24, wc_flags 32, comp_mask 40, flags 44, parent_domain 48 }
     ibv_td 8 { context 0 }
+    ibv_xrcd 8 { context 0 }
+    ibv_xrcd_init_attr 12 { comp_mask 0, fd 4, oflags 8 }
+    ibv_qp_open_attr 32 { comp_mask 0, qp_num 4, xrcd 8, qp_context 16, qp_type 24 }
     ibv_td_init_attr 4 { comp_mask 0 }
     ibv_parent_domain_init_attr 48 { pd 0, td 8, comp_mask 16, alloc 24, free 32, pd_context 40 }
     ibv_sa_path_rec 64 {

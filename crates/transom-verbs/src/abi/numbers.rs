@@ -5,6 +5,8 @@ pub mod qpt {
     pub const RC: u32 = 2;
     pub const UC: u32 = 3;
     pub const UD: u32 = 4;
+    pub const XRC_SEND: u32 = 9;
+    pub const XRC_RECV: u32 = 10;
 }
 
 /// Queue pair states.
@@ -115,6 +117,7 @@ pub mod mask {
 /// Members of [`ibv_qp_init_attr_ex`](super::ibv_qp_init_attr_ex) that count.
 pub mod init {
     pub const PD: u32 = 1;
+    pub const XRCD: u32 = 2;
     pub const CREATE_FLAGS: u32 = 4;
     pub const SEND_OPS: u32 = 64;
 }

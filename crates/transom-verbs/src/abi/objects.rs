@@ -232,3 +232,9 @@ pub struct ibv_qp_ex {
     pub wr_atomic_write: Op,
     pub wr_flush: Op,
 }
+
+#[repr(C)]
+#[derive(Debug)]
+pub struct ibv_xrcd {
+    pub context: *mut ibv_context,
+}

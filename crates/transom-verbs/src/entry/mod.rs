@@ -16,6 +16,7 @@ pub(crate) mod stubs;
 pub(crate) mod text;
 pub(crate) mod window;
 pub(crate) mod work;
+pub(crate) mod xrc;
 
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};

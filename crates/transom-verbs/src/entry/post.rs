@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::mem::MaybeUninit;
 
 use transom_engine::raw::Atomic;
-use transom_engine::{Data, Request, Sge};
+use transom_engine::{Data, QueuePairKind, Request, Sge};
 
 use crate::abi::*;
 use crate::datagram::To;
@@ -14,7 +14,7 @@ use crate::entry::{address, number};
 use crate::errno::{Errno, Result};
 use crate::kind::kind;
 use crate::limits;
-use crate::queue_pair::{QueuePair, atomic, of_length, operation};
+use crate::queue_pair::{Destination, QueuePair, atomic, of_length, operation};
 
 /// A list in the engine's words, on the stack.
 pub(crate) struct List {
@@ -155,8 +155,12 @@ unsafe fn post_one(pair: &QueuePair, wr: &ibv_send_wr) -> Result {
         return Err(Errno::EINVAL);
     }
     let operation = of_length(operation, length, pair.longest());
-    // SAFETY: this function's contract.
-    let to = if pair.is_datagrams() { Some(unsafe { destination(wr) }?) } else { None };
+    let to = match pair.kind() {
+        // SAFETY: this function's contract.
+        QueuePairKind::Ud => Destination::Datagram(unsafe { destination(wr) }?),
+        QueuePairKind::XrcSend => Destination::Target(wr.remote_srqn),
+        _ => Destination::Peer,
+    };
     let request = Request { context: wr.wr_id, operation, flags: pair.flags(wr.send_flags) };
     if !operation.has_data() {
         pair.post_send(&request, Data::Sges(&[]), to)?;

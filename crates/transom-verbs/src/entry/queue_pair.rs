@@ -1,15 +1,14 @@
 //! Queue pairs: creation, attributes, states.
 
-use std::ffi::{c_int, c_uint};
+use std::ffi::{c_int, c_uint, c_void};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use transom_engine::QueuePairKind;
 
 use crate::abi::*;
 use crate::datagram::group;
-use crate::entry::shell::{self, OfDomain, OfQueue, OfQueuePair, OfSharedQueue};
+use crate::entry::shell::{self, OfDomain, OfQueue, OfQueuePair, OfSharedQueue, OfXrcDomain};
 use crate::entry::work::{self, Builder};
 use crate::entry::{number, pointer};
 use crate::errno::{Errno, Result};
@@ -34,6 +33,18 @@ pub(crate) unsafe fn create(
     attr: &mut ibv_qp_init_attr,
     send_ops: u64,
 ) -> Result<*mut ibv_qp_ex> {
+    let (kind, most) = match attr.qp_type {
+        qpt::RC => (QueuePairKind::Rc, reliable_ops()),
+        qpt::UC if kind().has("unreliable queue pairs") => (QueuePairKind::Uc, UNRELIABLE_OPS),
+        qpt::UD if kind().has("datagrams") => (QueuePairKind::Ud, DATAGRAM_OPS),
+        qpt::XRC_SEND if kind().has("XRC") => (QueuePairKind::XrcSend, reliable_ops()),
+        qpt::XRC_RECV if kind().has("XRC") => return Err(Errno::EINVAL), // made with its XRC domain
+        _ => return Err(Errno::EOPNOTSUPP),
+    };
+    if kind == QueuePairKind::XrcSend {
+        // It receives nothing: what the program names for that is not looked at.
+        (attr.recv_cq, attr.srq) = (attr.send_cq, std::ptr::null_mut());
+    }
     // SAFETY: this function's contract.
     let (domain, send, receive, shared) = unsafe {
         let shared =
@@ -45,21 +56,69 @@ pub(crate) unsafe fn create(
             shared.map(|shared| shared.body.clone()),
         )
     };
-    let (kind, most) = match attr.qp_type {
-        qpt::RC => (QueuePairKind::Rc, reliable_ops()),
-        qpt::UC if kind().has("unreliable queue pairs") => (QueuePairKind::Uc, UNRELIABLE_OPS),
-        qpt::UD if kind().has("datagrams") => (QueuePairKind::Ud, DATAGRAM_OPS),
-        _ => return Err(Errno::EOPNOTSUPP),
-    };
     if send_ops & !most != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
     let signal_all = attr.sq_sig_all != 0;
-    let parts = Parts { domain: domain.body.clone(), send, receive, shared, signal_all, kind };
+    let domain_body = domain.body.clone();
+    let parts = Parts { domain: domain_body, send, receive, shared, xrc: None, signal_all, kind };
     let queue_pair = QueuePair::new(parts, attr.cap)?;
     attr.cap = queue_pair.caps;
-    let base = ibv_qp {
-        context: domain.head.context,
+    let base = base(domain.head.context, pd, attr, &queue_pair);
+    Ok(give(base, &queue_pair, send_ops))
+}
+
+/// The receive side of a queue pair of an XRC domain: of the arguments, domain and context count.
+///
+/// # Safety
+/// The program's XRC domain.
+unsafe fn create_receive_side(
+    context: *mut ibv_context,
+    attr: &mut ibv_qp_init_attr_ex,
+) -> Result<*mut ibv_qp_ex> {
+    // SAFETY: this function's contract.
+    let xrc = unsafe { shell::look::<OfXrcDomain>(attr.xrcd) }?.body.clone();
+    let parts = Parts {
+        domain: xrc.domain.clone(),
+        send: xrc.queue.clone(),
+        receive: xrc.queue.clone(),
+        shared: None,
+        xrc: Some(xrc),
+        signal_all: false,
+        kind: QueuePairKind::XrcReceive,
+    };
+    let queue_pair = QueuePair::new(parts, ibv_qp_cap::default())?;
+    attr.cap = queue_pair.caps;
+    Ok(open(context, &queue_pair, attr.qp_context))
+}
+
+/// A structure, or another one, for the receive side of a queue pair of an XRC domain.
+pub(crate) fn open(
+    context: *mut ibv_context,
+    queue_pair: &Arc<QueuePair>,
+    qp_context: *mut c_void,
+) -> *mut ibv_qp_ex {
+    let none = std::ptr::null_mut();
+    let attr = ibv_qp_init_attr {
+        qp_context,
+        send_cq: none,
+        recv_cq: none,
+        srq: std::ptr::null_mut(),
+        cap: ibv_qp_cap::default(),
+        qp_type: qpt::XRC_RECV,
+        sq_sig_all: 0,
+    };
+    give(base(context, std::ptr::null_mut(), &attr, queue_pair), queue_pair, 0)
+}
+
+fn base(
+    context: *mut ibv_context,
+    pd: *mut ibv_pd,
+    attr: &ibv_qp_init_attr,
+    queue_pair: &QueuePair,
+) -> ibv_qp {
+    ibv_qp {
+        context,
         qp_context: attr.qp_context,
         pd,
         send_cq: attr.send_cq,
@@ -67,12 +126,15 @@ pub(crate) unsafe fn create(
         srq: attr.srq,
         handle: queue_pair.handle,
         qp_num: queue_pair.number,
-        state: qps::RESET,
+        state: queue_pair.state(),
         qp_type: attr.qp_type,
         mutex: shell::MUTEX,
         cond: shell::CONDITION,
         events_completed: 0,
-    };
+    }
+}
+
+fn give(base: ibv_qp, queue_pair: &Arc<QueuePair>, send_ops: u64) -> *mut ibv_qp_ex {
     let body = Body {
         queue_pair: queue_pair.clone(),
         handle: queue_pair.handle,
@@ -80,8 +142,8 @@ pub(crate) unsafe fn create(
         builder: std::cell::UnsafeCell::new(Builder::default()),
     };
     let given = shell::give::<OfQueuePair>(work::head(base, send_ops), body);
-    queue_pair.address.store(given.expose_provenance(), Ordering::Release);
-    Ok(given)
+    queue_pair.opened(given.expose_provenance());
+    given
 }
 
 pub(crate) unsafe extern "C" fn ibv_create_qp(
@@ -96,11 +158,23 @@ pub(crate) unsafe extern "C" fn ibv_create_qp(
 }
 
 pub(crate) unsafe extern "C" fn create_qp_ex(
-    _context: *mut ibv_context,
+    context: *mut ibv_context,
     attr: *mut ibv_qp_init_attr_ex,
 ) -> *mut ibv_qp {
     // SAFETY: the caller's structure and objects.
-    pointer(|| unsafe { create_ex(attr.as_mut().ok_or(Errno::EINVAL)?) })
+    pointer(|| unsafe {
+        let attr = attr.as_mut().ok_or(Errno::EINVAL)?;
+        if attr.qp_type != qpt::XRC_RECV {
+            return create_ex(attr);
+        }
+        if attr.comp_mask & !(init::PD | init::XRCD) != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if attr.comp_mask & init::XRCD == 0 {
+            return Err(Errno::EINVAL);
+        }
+        Ok(create_receive_side(context, attr)?.cast())
+    })
 }
 
 /// # Safety
@@ -191,7 +265,9 @@ pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
         unsafe {
             let queue_pair = &shell::look::<OfQueuePair>(qp.cast())?.body.queue_pair;
             queue_pair.unattached()?;
-            queue_pair.destroy();
+            if !queue_pair.closed(qp.expose_provenance()) {
+                queue_pair.destroy();
+            }
             shell::take::<OfQueuePair>(qp.cast());
         }
         Ok(())

@@ -11,6 +11,7 @@ use crate::errno::{Errno, Result};
 use crate::memory::{Domain, Region, ThreadDomain};
 use crate::receive::SharedQueue;
 use crate::window::Window;
+use crate::xrc::XrcDomain;
 
 /// A structure of C's with what it stands for.
 #[repr(C)]
@@ -46,6 +47,7 @@ macro_rules! kinds {
 kinds! {
     OfDomain: ibv_pd, Arc<Domain>, |s| (s.head.handle, s.body.handle());
     OfThread: ibv_td, Arc<ThreadDomain>, |_| (0, 0);
+    OfXrcDomain: ibv_xrcd, Arc<XrcDomain>, |_| (0, 0);
     OfRegion: ibv_mr, Arc<Region>, |s| (s.head.handle, s.body.handle());
     OfWindow: ibv_mw, Window, |s| (s.head.handle, s.body.handle);
     OfChannel: ibv_comp_channel, Arc<CompletionChannel>, |_| (0, 0);

@@ -8,6 +8,7 @@ use crate::abi::*;
 use crate::entry::shell::{self, OfDomain, OfQueuePair, OfRegion, OfWindow};
 use crate::entry::{number, pointer};
 use crate::errno::{Errno, Result};
+use crate::queue_pair::Destination;
 use crate::window::{Part, Window};
 
 const TYPE_1: c_uint = 1;
@@ -95,7 +96,7 @@ pub(crate) unsafe extern "C" fn bind_mw(
             let (operation, key) = bind(mw, true, None, &asked.bind_info)?;
             let flags = pair.flags(asked.send_flags);
             let request = Request { context: asked.wr_id, operation, flags };
-            pair.post_send(&request, Data::Sges(&[]), None)?;
+            pair.post_send(&request, Data::Sges(&[]), Destination::Peer)?;
             (*mw).rkey = key;
         }
         Ok(())

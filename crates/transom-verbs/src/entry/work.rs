@@ -7,13 +7,12 @@ use transom_engine::raw::Atomic;
 use transom_engine::{Data, Operation, Request, Sge};
 
 use crate::abi::*;
-use crate::datagram::To;
 use crate::entry::queue_pair::Body;
 use crate::entry::shell::{self, OfQueuePair, Shell};
 use crate::entry::window::bind_in_queue;
 use crate::entry::{address, number};
 use crate::errno::{Errno, Result};
-use crate::queue_pair::{Post, atomic, of_length, operation};
+use crate::queue_pair::{Destination, Post, atomic, of_length, operation};
 
 /// Requests between `wr_start` and `wr_complete`. Its memory is kept for the next ones.
 #[derive(Debug, Default)]
@@ -31,7 +30,7 @@ struct Built {
     request: Request,
     entries: Range<usize>,
     bytes: Option<Range<usize>>,
-    to: Option<To>,
+    to: Destination,
 }
 
 impl Builder {
@@ -73,6 +72,8 @@ pub(crate) fn head(base: ibv_qp, asked: u64) -> ibv_qp_ex {
     let any = |function: Op| if asked == 0 { std::ptr::null() } else { function };
     let wr_set_ud_addr =
         if base.qp_type == qpt::UD { any(wr_set_ud_addr as Op) } else { std::ptr::null() };
+    let wr_set_xrc_srqn =
+        if base.qp_type == qpt::XRC_SEND { any(wr_set_xrc_srqn as Op) } else { std::ptr::null() };
     ibv_qp_ex {
         qp_base: base,
         comp_mask: 0,
@@ -90,7 +91,7 @@ pub(crate) fn head(base: ibv_qp, asked: u64) -> ibv_qp_ex {
         wr_send_inv: on(ops::SEND_INV, wr_send_inv as Op),
         wr_send_tso: std::ptr::null(),
         wr_set_ud_addr,
-        wr_set_xrc_srqn: std::ptr::null(),
+        wr_set_xrc_srqn,
         wr_set_inline_data: any(wr_set_inline_data as Op),
         wr_set_inline_data_list: any(wr_set_inline_data_list as Op),
         wr_set_sge: any(wr_set_sge as Op),
@@ -166,7 +167,12 @@ unsafe fn add(qp: *mut ibv_qp_ex, operation: Operation) {
         let request = Request { context: (*qp).wr_id, operation, flags };
         let builder = builder(qp);
         let at = builder.entries.len();
-        builder.requests.push(Built { request, entries: at..at, bytes: None, to: None });
+        builder.requests.push(Built {
+            request,
+            entries: at..at,
+            bytes: None,
+            to: Destination::Peer,
+        });
     }
 }
 
@@ -283,7 +289,19 @@ unsafe extern "C" fn wr_set_ud_addr(
         set(qp, |builder, _| {
             let to = address::destination(ah, remote_qpn, remote_qkey)?;
             if let Some(last) = builder.requests.last_mut() {
-                last.to = Some(to);
+                last.to = Destination::Datagram(to);
+            }
+            Ok(())
+        });
+    }
+}
+
+unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut ibv_qp_ex, remote_srqn: u32) {
+    // SAFETY: a queue pair that `wr_start` has locked.
+    unsafe {
+        set(qp, |builder, _| {
+            if let Some(last) = builder.requests.last_mut() {
+                last.to = Destination::Target(remote_srqn);
             }
             Ok(())
         });

@@ -4,11 +4,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 
 use transom_engine::raw::Atomic;
-use transom_engine::{Data, Departure, Flags, Operation, Request, Sge, Status, raw};
+use transom_engine::{Data, Departure, Flags, Operation, QueuePairKind, Request, Sge, Status, raw};
 
-use super::{Held, Outlet, Post, QueuePair};
+use super::{Destination, Held, Outlet, Post, QueuePair};
 use crate::abi::{qps, send, wr};
-use crate::datagram::{Address, To};
+use crate::datagram::Address;
 use crate::errno::{Errno, Result};
 use crate::kind::kind;
 
@@ -25,10 +25,7 @@ impl QueuePair {
         for Held { request, list, inline, to } in held {
             let data = inline.as_ref().map_or(Data::Sges(&list), |bytes| Data::Inline(bytes));
             // A request that is refused now was counted when it was posted, so a place is free.
-            let _ = match &self.datagrams {
-                None => self.engine.post(&request, data).map_err(post_error),
-                Some(outlet) => self.send_datagrams(outlet, std::iter::once((request, data, to))),
-            };
+            let _ = self.post_now(&request, data, to);
         }
     }
 
@@ -38,10 +35,14 @@ impl QueuePair {
         outlet: &Outlet,
         list: impl Iterator<Item = Post<'a>> + Clone,
     ) -> Result {
-        if list.clone().any(|(_, _, to)| to.is_none()) {
+        let addressed = |(request, data, to)| match to {
+            Destination::Datagram(to) => Some((request, data, to)),
+            _ => None,
+        };
+        if list.clone().any(|post| addressed(post).is_none()) {
             return Err(Errno::EINVAL);
         }
-        let list = list.filter_map(|(request, data, to)| Some((request, data, to?)));
+        let list = list.filter_map(addressed);
         let mut outgoing = outlet.outgoing.lock().unwrap_or_else(PoisonError::into_inner);
         let depart = |departure: Departure<'_, Address>| outgoing.push(self.number, &departure);
         let posted = self.engine.post_datagrams(list, depart).map_err(post_error);
@@ -54,19 +55,31 @@ impl QueuePair {
     pub(crate) fn sends(&self) -> Result {
         match self.state.load(Ordering::Acquire) {
             qps::RESET | qps::INIT | qps::RTR => Err(Errno::EINVAL),
+            _ if self.xrc.is_some() => Err(Errno::EINVAL), // it has no send queue
             _ => Ok(()),
         }
     }
 
     /// Post one request.
     #[inline]
-    pub(crate) fn post_send(&self, request: &Request, data: Data<'_>, to: Option<To>) -> Result {
+    pub(crate) fn post_send(&self, request: &Request, data: Data<'_>, to: Destination) -> Result {
         if self.state.load(Ordering::Relaxed) == qps::SQD {
             return self.hold(std::iter::once((*request, data, to)));
         }
-        match &self.datagrams {
-            None => self.engine.post(request, data).map_err(post_error),
-            Some(outlet) => self.send_datagrams(outlet, std::iter::once((*request, data, to))),
+        self.post_now(request, data, to)
+    }
+
+    #[inline]
+    fn post_now(&self, request: &Request, data: Data<'_>, to: Destination) -> Result {
+        match (&self.datagrams, to) {
+            (None, Destination::Target(number)) => self
+                .engine
+                .post_list_to(std::iter::once((number, *request, data)))
+                .map_err(post_error),
+            (None, _) => self.engine.post(request, data).map_err(post_error),
+            (Some(outlet), to) => {
+                self.send_datagrams(outlet, std::iter::once((*request, data, to)))
+            }
         }
     }
 
@@ -76,6 +89,13 @@ impl QueuePair {
             return self.hold(list);
         }
         match &self.datagrams {
+            None if self.kind() == QueuePairKind::XrcSend => {
+                let list = list.map(|(request, data, to)| match to {
+                    Destination::Target(number) => (number, request, data),
+                    _ => (0, request, data), // no queue of the peer's has this number
+                });
+                self.engine.post_list_to(list).map_err(post_error)
+            }
             None => {
                 let list = list.map(|(request, data, _)| (request, data));
                 self.engine.post_list(list).map_err(post_error)
@@ -86,7 +106,8 @@ impl QueuePair {
 
     /// Keep all of them until SQD ends, or none.
     fn hold<'a>(&self, list: impl Iterator<Item = Post<'a>> + Clone) -> Result {
-        if self.is_datagrams() && list.clone().any(|(_, _, to)| to.is_none()) {
+        let astray = |(_, _, to)| !matches!(to, Destination::Datagram(_));
+        if self.is_datagrams() && list.clone().any(astray) {
             return Err(Errno::EINVAL);
         }
         let mut held = self.held();
@@ -108,7 +129,9 @@ impl QueuePair {
     /// Post one receive.
     #[inline]
     pub(crate) fn post_receive(&self, wr_id: u64, list: &[Sge]) -> Result {
-        if self.state.load(Ordering::Acquire) == qps::RESET || self.shared.is_some() {
+        let elsewhere = self.shared.is_some()
+            || matches!(self.kind(), QueuePairKind::XrcSend | QueuePairKind::XrcReceive);
+        if self.state.load(Ordering::Acquire) == qps::RESET || elsewhere {
             return Err(Errno::EINVAL);
         }
         if self.caps.max_recv_wr == 0 {

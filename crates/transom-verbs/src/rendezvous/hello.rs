@@ -67,9 +67,24 @@ impl Hello {
 }
 
 /// The type of a queue pair, as the start-up names it.
-pub(super) fn type_of(queue_pair: &QueuePair) -> u8 {
-    let unreliable = queue_pair.engine.config().kind == QueuePairKind::Uc;
-    (if unreliable { qpt::UC } else { qpt::RC }) as u8
+fn type_of(queue_pair: &QueuePair) -> u8 {
+    let of = match queue_pair.kind() {
+        QueuePairKind::Uc => qpt::UC,
+        QueuePairKind::XrcSend => qpt::XRC_SEND,
+        QueuePairKind::XrcReceive => qpt::XRC_RECV,
+        QueuePairKind::Rc | QueuePairKind::Ud => qpt::RC, // datagrams have no start-up
+    };
+    of as u8
+}
+
+/// The type that its peer has.
+pub(super) fn type_of_peer(queue_pair: &QueuePair) -> u8 {
+    let of = match queue_pair.kind() {
+        QueuePairKind::XrcSend => qpt::XRC_RECV,
+        QueuePairKind::XrcReceive => qpt::XRC_SEND,
+        _ => return type_of(queue_pair),
+    };
+    of as u8
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::completion::Queue;
 use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::memory::{Domain, Region};
-use crate::queue_pair::{Parts, QueuePair};
+use crate::queue_pair::{Destination, Parts, QueuePair};
 
 /// Requests and receives that words other than of data may need beside these.
 const SPARE: u32 = 8;
@@ -138,6 +138,7 @@ impl Link {
             send: queue.clone(),
             receive: queue.clone(),
             shared: None,
+            xrc: None,
             signal_all: false,
             kind: QueuePairKind::Rc,
         };
@@ -264,7 +265,8 @@ impl Link {
             let list = [self.send.entry(piece.at, piece.length)];
             let write = self.write_of(piece, &list, true);
             let context = about::BYTES | u64::from(piece.length);
-            let send = (request(context, Operation::Send, false), Data::Inline(&word), None);
+            let send =
+                (request(context, Operation::Send, false), Data::Inline(&word), Destination::Peer);
             self.pair.post_all([write, send].into_iter())?;
             self.out.posted(piece, true);
             done += piece.length as usize;
@@ -280,14 +282,14 @@ impl Link {
     ) -> crate::queue_pair::Post<'a> {
         let operation = Operation::Write { token: piece.key, address: piece.to };
         let context = about::BYTES | u64::from(piece.length);
-        (request(context, operation, silent), Data::Sges(list), None)
+        (request(context, operation, silent), Data::Sges(list), Destination::Peer)
     }
 
     /// A word that is not of data.
     pub(crate) fn say(&mut self, word: Word) -> Result {
         let bytes = word.to_bytes();
         let send = request(about::WORD, Operation::Send, false);
-        self.pair.post_send(&send, Data::Inline(&bytes), None)?;
+        self.pair.post_send(&send, Data::Inline(&bytes), Destination::Peer)?;
         self.words_under_way += 1;
         Ok(())
     }
@@ -317,9 +319,11 @@ impl Link {
             token: peer.targets.key,
             address: peer.targets.address.wrapping_add(u64::from(peer.place) * TARGET as u64),
         };
-        let write = (request(about::WORD, operation, true), Data::Inline(&target), None);
+        let write =
+            (request(about::WORD, operation, true), Data::Inline(&target), Destination::Peer);
         let bytes = word.to_bytes();
-        let send = (request(about::WORD, Operation::Send, false), Data::Inline(&bytes), None);
+        let send =
+            (request(about::WORD, Operation::Send, false), Data::Inline(&bytes), Destination::Peer);
         self.pair.post_all([write, send].into_iter())?;
         self.words_under_way += 1;
         peer.place = (peer.place + 1) % peer.targets.length;
@@ -372,8 +376,13 @@ impl Link {
             let operation = Operation::Write { token: peer.targets.key, address };
             let bytes = mapped.mapping.to_bytes(peer.big_endian);
             let word = Word::Mapping(place.into()).to_bytes();
-            let write = (request(about::BYTES, operation, true), Data::Inline(&bytes), None);
-            let send = (request(about::BYTES, Operation::Send, false), Data::Inline(&word), None);
+            let write =
+                (request(about::BYTES, operation, true), Data::Inline(&bytes), Destination::Peer);
+            let send = (
+                request(about::BYTES, Operation::Send, false),
+                Data::Inline(&word),
+                Destination::Peer,
+            );
             self.pair.post_all([write, send].into_iter())?;
             self.out.posted_mapping();
             if let Some(mapped) = self.mapped.get_mut(at) {

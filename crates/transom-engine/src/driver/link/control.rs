@@ -30,6 +30,10 @@ impl Link {
                     self.receive_bytes(state, cx, staging, (None, false));
                 }
                 let result = work(state, cx);
+                // The call may have brought the queue pair.
+                let brought = state.qp.clone();
+                let shared = brought.as_ref().map_or(cx.shared, |qp| qp.shared_receives());
+                let cx = &mut cx.joined(shared);
                 state.connection.before_blocking(cx.now);
                 if state.phase != Phase::Connecting {
                     self.send(state, cx);

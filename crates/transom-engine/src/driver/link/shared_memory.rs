@@ -63,7 +63,7 @@ impl Link {
             };
             // Small Writes, as far as they follow each other; then what comes behind them.
             let (mut count, mut violation) = (0, None);
-            let all_small = connection.receive_run(cx, &mut small, &mut |record| {
+            let all_small = connection.receive_run_in_pass(cx, &mut small, &mut |record| {
                 if count == SOME {
                     return false;
                 }

@@ -18,3 +18,4 @@ pub(crate) mod qp;
 mod receiver_room;
 pub(crate) mod srq;
 pub(crate) mod wait_timer;
+pub(crate) mod xrc;

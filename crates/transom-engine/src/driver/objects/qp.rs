@@ -8,6 +8,7 @@ use transom_wire::Time;
 
 use super::cq::{Cq, LOOKS};
 use super::srq::Srq;
+use super::xrc::Targets;
 use crate::dialect::PeerGone;
 use crate::driver::link::Link;
 use crate::driver::link::control::report;
@@ -52,6 +53,8 @@ pub(crate) struct Qp {
     pub(crate) initiator: Arc<Cq>,
     pub(crate) receive: Arc<Cq>,
     pub(crate) shared: Option<Arc<Srq>>,
+    /// In place of it, of a queue pair of an XRC domain.
+    targets: Option<Targets>,
     adapter: Arc<Shared>,
     /// The queue pair's key among the timers, if its requests may wait for a connection.
     key: u64,
@@ -107,7 +110,7 @@ impl Qp {
     pub(crate) fn new(
         pair: QueuePair,
         (initiator, receive): (Arc<Cq>, Arc<Cq>),
-        shared: Option<Arc<Srq>>,
+        (shared, targets): (Option<Arc<Srq>>, Option<Targets>),
         adapter: Arc<Shared>,
     ) -> Qp {
         let config = *pair.config();
@@ -116,7 +119,19 @@ impl Qp {
         let front = Mutex::new(Front { pair, link: None, datagrams: Worker::default() });
         let (number, key) = (config.number, adapter.new_key());
         let (waiting, only_link) = (AtomicBool::new(false), OnceLock::new());
-        Qp { number, config, initiator, receive, shared, adapter, key, front, waiting, only_link }
+        Qp {
+            number,
+            config,
+            initiator,
+            receive,
+            shared,
+            targets,
+            adapter,
+            key,
+            front,
+            waiting,
+            only_link,
+        }
     }
 
     /// Have the timers know it, if its requests may wait for a connection.
@@ -160,6 +175,9 @@ impl Qp {
     pub(crate) fn attach(&self, mut front: MutexGuard<'_, Front>, link: &Arc<Link>) {
         front.link = Some(link.clone());
         drop(front);
+        if let Some(targets) = &self.targets {
+            return targets.attach(link);
+        }
         self.initiator.attach(link);
         self.receive.attach(link);
     }
@@ -180,6 +198,17 @@ impl Qp {
         }
         let mut front = self.front();
         front.pair.post(request, data)?;
+        self.run(front, false);
+        Ok(())
+    }
+
+    /// Post requests, each for the peer's shared receive queue of its number.
+    pub(crate) fn post_list_to<'a>(
+        &self,
+        list: impl Iterator<Item = (u32, Request, Data<'a>)> + Clone,
+    ) -> Result<(), Status> {
+        let mut front = self.front();
+        front.pair.post_list_to(list)?;
         self.run(front, false);
         Ok(())
     }
@@ -410,12 +439,17 @@ impl Qp {
         // With the front half locked nothing is added for it.
         self.initiator.purge(self.number);
         self.receive.purge(self.number);
+        if let Some(targets) = &self.targets {
+            targets.purge(self.number);
+        }
         Ok(())
     }
 
     /// Whether the program has yet to retrieve completions of its requests or receives.
     pub(crate) fn has_unretrieved(&self) -> bool {
-        self.initiator.holds(self.number) || self.receive.holds(self.number)
+        self.initiator.holds(self.number)
+            || self.receive.holds(self.number)
+            || self.targets.as_ref().is_some_and(|targets| targets.holds(self.number))
     }
 
     /// Complete what was posted behind the end, when there is no link to do it.
@@ -453,7 +487,7 @@ impl Qp {
         notifications: &mut Notifications,
     ) {
         let error = QueuePairState::Error;
-        if self.shared.is_some() && before != error && front.pair.state() == error {
+        if self.config.shared && before != error && front.pair.state() == error {
             report(&self.adapter, self.number, QueuePairEvent::LastReceive, notifications);
         }
     }
@@ -493,15 +527,24 @@ impl Queues for Qp {
     }
 
     fn shared_receives(&self) -> Option<&dyn SharedReceives> {
-        self.shared.as_deref().map(|shared| shared as &dyn SharedReceives)
+        match &self.targets {
+            Some(targets) => Some(targets),
+            None => self.shared.as_deref().map(|shared| shared as &dyn SharedReceives),
+        }
     }
 
     fn look_again(&self) {
+        if let Some(targets) = &self.targets {
+            targets.look_again();
+        }
         self.initiator.wake();
         self.receive.wake();
     }
 
     fn leave(&self, link: &Link) {
+        if let Some(targets) = &self.targets {
+            targets.detach(link);
+        }
         self.initiator.detach(link);
         self.receive.detach(link);
     }
@@ -530,6 +573,14 @@ impl Queues for Qp {
                 _ => None,
             })
         };
+        if self.targets.is_some() {
+            for effect in batch.drain(..) {
+                if let Effect::Complete(side, completion) = effect {
+                    self.complete(side, completion);
+                }
+            }
+            return self.finish_batch(notifications);
+        }
         if let Some(shared) = &self.shared {
             shared.collect_fired(notifications);
         }
@@ -546,10 +597,18 @@ impl Queues for Qp {
         match side {
             Side::Initiator => self.initiator.add(completion),
             Side::Receive => self.receive.add(completion),
+            Side::Target(number) => {
+                if let Some(targets) = &self.targets {
+                    targets.complete(number, completion);
+                }
+            }
         }
     }
 
     fn finish_batch(&self, notifications: &mut Notifications) {
+        if let Some(targets) = &self.targets {
+            return targets.finish_batch(notifications);
+        }
         if let Some(shared) = &self.shared {
             shared.collect_fired(notifications);
         }

@@ -6,6 +6,7 @@ mod atomics;
 mod credits;
 mod immediate;
 mod refusals;
+mod targets;
 mod whole;
 
 use std::time::Duration;
@@ -26,6 +27,7 @@ enum Frame {
     Announce(u32, u64, u32),
     Refusal(String),
     Immediate(Immediate),
+    Target(u32),
     Other(Opcode),
 }
 
@@ -41,6 +43,7 @@ fn frames(mut bytes: &[u8]) -> Vec<Frame> {
                 Extra::Ack(ack) => Frame::Ack(ack),
                 Extra::Announce(write) => Frame::Announce(write.token, write.address, write.length),
                 Extra::Immediate(immediate) => Frame::Immediate(immediate),
+                Extra::Target(number) => Frame::Target(number),
                 Extra::Refusal(refused) => {
                     Frame::Refusal(String::from_utf8_lossy(refused.text).into_owned())
                 }

@@ -70,7 +70,7 @@ fn h5_wrong_queues() {
     // Between Transoms: a queue the extension does not have.
     let mut side = Pair::transoms().passive;
     side.taken();
-    side.feed(&frame("414f 00000000 00000008 00000000 00000000", b""));
+    side.feed(&frame("414f 00000000 00000009 00000000 00000000", b""));
     refused(&mut side, (1, 2, 1));
 }
 

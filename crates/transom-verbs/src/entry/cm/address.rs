@@ -151,7 +151,12 @@ pub(crate) unsafe extern "C" fn rdma_getaddrinfo(
         let (src, src_len) = kept(source);
         let (dst, dst_len) = kept(peer);
         let space = if datagram { ps::UDP } else { ps::TCP };
-        let kind = if datagram { qpt::UD } else { qpt::RC };
+        let asked = asked.map_or(0, |asked| asked.ai_qp_type.cast_unsigned());
+        let kind = match asked {
+            _ if datagram => qpt::UD,
+            qpt::XRC_SEND | qpt::XRC_RECV => asked,
+            _ => qpt::RC,
+        };
         let info = rdma_addrinfo {
             ai_flags: flags,
             ai_family: family,

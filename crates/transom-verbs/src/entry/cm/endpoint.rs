@@ -1,6 +1,7 @@
 //! Queue pairs of ids, and the calls that make everything at once.
 
 use std::ffi::{c_int, c_void};
+use std::sync::{Mutex, PoisonError};
 
 use crate::abi::*;
 use crate::entry::cm::address;
@@ -13,9 +14,10 @@ use crate::entry::completion::{
     ibv_create_comp_channel, ibv_create_cq, ibv_destroy_comp_channel, ibv_destroy_cq,
 };
 use crate::entry::minus_one;
-use crate::entry::queue_pair::{create_ex, ibv_destroy_qp, ibv_modify_qp};
-use crate::entry::receive::{ibv_create_srq, ibv_destroy_srq};
+use crate::entry::queue_pair::{create_ex, create_qp_ex, ibv_destroy_qp, ibv_modify_qp};
+use crate::entry::receive::{create_srq_ex, ibv_create_srq, ibv_destroy_srq};
 use crate::entry::shell::{self, OfDomain};
+use crate::entry::xrc::open_xrcd;
 use crate::errno::{Errno, Result};
 
 /// A channel and a queue for `depth` completions.
@@ -72,6 +74,15 @@ unsafe fn create_qp(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_ex) -> Resu
             attr.comp_mask |= init::PD;
             attr.pd = shell.head.pd;
         }
+        if attr.qp_type == qpt::XRC_RECV {
+            if attr.comp_mask & init::XRCD == 0 || attr.xrcd.is_null() {
+                attr.comp_mask |= init::XRCD;
+                attr.xrcd = domain_of(shell.head.verbs)?;
+            }
+            let qp = checked_pointer(create_qp_ex(shell.head.verbs, attr))?;
+            (shell.head.qp, shell.head.qp_type) = (initialised(shell, qp)?, attr.qp_type);
+            return Ok(());
+        }
         if shell::look::<OfDomain>(attr.pd)?.head.context != shell.head.verbs {
             return Err(Errno::EINVAL);
         }
@@ -91,20 +102,48 @@ unsafe fn create_qp(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_ex) -> Resu
             shell.own_queues[1] = true;
             attr.recv_cq = cq;
         }
-        let made = create_ex(attr).and_then(|qp| {
-            // A queue pair of datagrams waits for no connection.
-            let datagrams = shell.id.is_datagrams();
-            let last = if datagrams { qps::RTS } else { qps::INIT };
-            for state in qps::INIT..=last {
-                let (mut found, mask) = shell.id.attributes(state)?;
-                checked(ibv_modify_qp(qp, &raw mut found, mask as c_int))?;
-            }
-            Ok(qp)
-        });
+        let made = create_ex(attr).and_then(|qp| initialised(shell, qp));
         shell.head.qp = made.inspect_err(|_| destroy_queues(shell))?;
         shell.head.pd = attr.pd;
     }
     Ok(())
+}
+
+/// A new queue pair of the id's, in the state in which its program gets it.
+///
+/// # Safety
+/// A queue pair.
+unsafe fn initialised(shell: &IdShell, qp: *mut ibv_qp) -> Result<*mut ibv_qp> {
+    // A queue pair of datagrams waits for no connection.
+    let last = if shell.id.is_datagrams() { qps::RTS } else { qps::INIT };
+    for state in qps::INIT..=last {
+        let (mut found, mask) = shell.id.attributes(state)?;
+        // SAFETY: this function's contract.
+        checked(unsafe { ibv_modify_qp(qp, &raw mut found, mask as c_int) })?;
+    }
+    Ok(qp)
+}
+
+/// The object that a call has made, or its error.
+fn checked_pointer<T>(made: *mut T) -> Result<*mut T> {
+    if made.is_null() { Err(std::io::Error::last_os_error().into()) } else { Ok(made) }
+}
+
+/// The XRC domain of the ids of a context. It stays open: queues and queue pairs of any id may belong to it.
+///
+/// # Safety
+/// A context.
+unsafe fn domain_of(context: *mut ibv_context) -> Result<*mut ibv_xrcd> {
+    static OPEN: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, domain)) = open.iter().find(|(of, _)| *of == context.addr()) {
+        return Ok(std::ptr::with_exposed_provenance_mut(*domain));
+    }
+    let mut attr = ibv_xrcd_init_attr { comp_mask: 3, fd: -1, oflags: libc::O_CREAT };
+    // SAFETY: this function's contract.
+    let made = checked_pointer(unsafe { open_xrcd(context, &raw mut attr) })?;
+    open.push((context.addr(), made.expose_provenance()));
+    Ok(made)
 }
 
 /// Attributes with everything that the shorter structure does not have left out.
@@ -170,13 +209,23 @@ pub(crate) unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
                 queue_pair.detach_all();
                 ibv_destroy_qp(qp);
             }
-            destroy_queues(shell);
+            // A shared receive queue of an XRC domain completes in one of them.
+            if shell.head.srq.is_null() {
+                destroy_queues(shell);
+            }
         }
         Ok(())
     });
 }
 
 // ---- shared receive queues -----------------------------------------------------------------------
+
+/// Members of [`ibv_srq_init_attr_ex`], and the type of a queue of an XRC domain.
+const TYPE: u32 = 1;
+const PD: u32 = 2;
+const XRCD: u32 = 4;
+const CQ: u32 = 8;
+const XRC: u32 = 1;
 
 pub(crate) unsafe extern "C" fn rdma_create_srq(
     id: *mut rdma_cm_id,
@@ -191,6 +240,22 @@ pub(crate) unsafe extern "C" fn rdma_create_srq(
                 return Err(Errno::EINVAL);
             }
             let pd = if pd.is_null() { shell.head.pd } else { pd };
+            if shell.head.qp_type == qpt::XRC_RECV {
+                let plain = attr.as_mut().ok_or(Errno::EINVAL)?;
+                let mut full = ibv_srq_init_attr_ex {
+                    srq_context: plain.srq_context,
+                    attr: plain.attr,
+                    comp_mask: TYPE | PD,
+                    srq_type: XRC,
+                    pd,
+                    xrcd: std::ptr::null_mut(),
+                    cq: std::ptr::null_mut(),
+                    tm_cap: [0; 2],
+                };
+                last(rdma_create_srq_ex(id, &raw mut full))?;
+                plain.attr = full.attr;
+                return Ok(0);
+            }
             let srq = ibv_create_srq(pd, attr);
             if srq.is_null() {
                 return Err(std::io::Error::last_os_error().into());
@@ -210,15 +275,32 @@ pub(crate) unsafe extern "C" fn rdma_create_srq_ex(
         // SAFETY: an id and attributes of the program's.
         unsafe {
             let attr = attr.as_mut().ok_or(Errno::EINVAL)?;
-            if attr.comp_mask & 1 != 0 && attr.srq_type != 0 {
-                return Err(Errno::EOPNOTSUPP);
+            let shell = look(id)?;
+            if shell.head.verbs.is_null() || !shell.head.srq.is_null() {
+                return Err(Errno::EINVAL);
             }
-            let mut plain = ibv_srq_init_attr { srq_context: attr.srq_context, attr: attr.attr };
-            let pd = if attr.comp_mask & 2 == 0 { std::ptr::null_mut() } else { attr.pd };
-            let done = rdma_create_srq(id, pd, &raw mut plain);
-            attr.attr = plain.attr;
-            if done == 0 { Ok(0) } else { Err(std::io::Error::last_os_error().into()) }
+            if attr.comp_mask & PD == 0 || attr.pd.is_null() {
+                attr.comp_mask |= PD;
+                attr.pd = shell.head.pd;
+            }
+            let numbered = attr.comp_mask & TYPE != 0 && attr.srq_type == XRC;
+            if numbered && (attr.comp_mask & XRCD == 0 || attr.xrcd.is_null()) {
+                attr.comp_mask |= XRCD;
+                attr.xrcd = domain_of(shell.head.verbs)?;
+            }
+            if numbered && (attr.comp_mask & CQ == 0 || attr.cq.is_null()) {
+                if shell.head.recv_cq.is_null() {
+                    let (channel, cq) = queue(id, attr.attr.max_wr)?;
+                    (shell.head.recv_cq_channel, shell.head.recv_cq) = (channel, cq);
+                    shell.own_queues[1] = true;
+                }
+                attr.comp_mask |= CQ;
+                attr.cq = shell.head.recv_cq;
+            }
+            shell.head.srq = checked_pointer(create_srq_ex(shell.head.verbs, attr))?;
+            shell.head.pd = attr.pd;
         }
+        Ok(0)
     })
 }
 
@@ -226,9 +308,13 @@ pub(crate) unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {
     crate::entry::quiet(|| {
         // SAFETY: an id of the program's.
         unsafe {
-            let srq = std::mem::replace(&mut look(id)?.head.srq, std::ptr::null_mut());
+            let shell = look(id)?;
+            let srq = std::mem::replace(&mut shell.head.srq, std::ptr::null_mut());
             if !srq.is_null() {
                 ibv_destroy_srq(srq);
+                if shell.head.qp.is_null() {
+                    destroy_queues(shell);
+                }
             }
         }
         Ok(())
