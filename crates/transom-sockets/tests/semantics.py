@@ -1068,6 +1068,12 @@ def connections_behind_a_fork_leave_no_memory_behind():
     return mappings("/dev/zero") < 4
 
 @scenario
+def a_pipe_by_edge_beside_a_busy_connection():
+    c, s = pair(); r, w = os.pipe(); e = select.epoll(); e.register(s, select.EPOLLIN); e.register(r, select.EPOLLIN | select.EPOLLET)
+    c.sendall(b"x"); e.poll(2); os.write(w, b"y")
+    return sum(fd == r for _ in range(40) for fd, _ in e.poll(0))
+
+@scenario
 def several_threads_send_at_once():
     c, s = pair(); failed = []
     def put(of):
