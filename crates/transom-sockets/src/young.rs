@@ -317,6 +317,26 @@ pub(crate) fn begin(fd: c_int, side: Side) {
     }
 }
 
+/// Bytes are about to go past this library: no connection of this process is switched from now on. `false`,
+/// if one is switched already.
+pub(crate) fn freeze() -> bool {
+    if is_any_switched() {
+        return false;
+    }
+    table::freeze();
+    all_stay();
+    !is_any_switched()
+}
+
+fn is_any_switched() -> bool {
+    let mut any = false;
+    table::each_socket(|_, _| any = true);
+    table::each_young(|young| {
+        any |= young.word().is_some_and(|word| word.load(Ordering::Acquire) & GROWN != 0);
+    });
+    any
+}
+
 /// A program is about to be started, which uses the connections that it inherits past this process.
 pub(crate) fn all_stay() {
     table::each_young(Young::stay);

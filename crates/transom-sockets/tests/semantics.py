@@ -972,6 +972,29 @@ def past_the_library(number, *words):
     import ctypes
     return ctypes.CDLL(None).syscall(number, *words)
 
+def bytes_over_tcp(c, s, turns):
+    """Whether an exchange of so many bytes goes over TCP."""
+    before = received(c) + received(s)
+    for _ in range(turns): exchange(c, s)
+    return received(c) + received(s) - before == 2 * turns
+
+@scenario
+def a_ring_of_the_kernel_beside_connections():
+    """Bytes of a ring go past the library: where a process has got one, its connections are TCP's."""
+    import ctypes
+    libc = ctypes.CDLL(None, use_errno=True)
+    set_up = lambda: libc.syscall(425, 8, ctypes.create_string_buffer(120))
+    probe = child(lambda: os._exit(0 if set_up() >= 0 else 2))
+    if reap(probe): return "SKIPPED: this kernel has no rings"
+    c, s = pair()
+    switched = WARM and "LD_PRELOAD" in os.environ
+    ring, why = set_up(), ctypes.get_errno()
+    if switched: assert (ring, why) == (-1, errno.EPERM), (ring, why)
+    else: assert ring >= 0, why
+    assert bytes_over_tcp(c, s, 60) == (ring >= 0)
+    later = pair() if ring >= 0 and not WARM else None
+    return "alone", bytes_over_tcp(*later, 60) if later else None
+
 def is_asleep(pid):
     with open(f"/proc/{pid}/stat") as about: return about.read().rsplit(")")[-1].split()[0] == "S"
 

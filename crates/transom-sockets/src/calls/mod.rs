@@ -4,6 +4,7 @@ mod descriptors;
 mod io;
 mod move_bytes;
 mod options;
+mod rings;
 mod sockets;
 mod start;
 mod stdio;
