@@ -55,7 +55,7 @@ fn post_to(pair: &mut Pair, target: u32, context: u64, operation: Operation, lis
     pair.pump();
 }
 
-/// One of each operation, of eight bytes.
+/// Each operation, with eight bytes.
 fn operations(at: &Buffer) -> [Operation; 5] {
     let (token, address) = (at.token.0, at.address);
     [
@@ -108,7 +108,7 @@ fn v155_a_number_that_is_none_is_refused_and_moves_nothing() {
             let source = pair.hosts[ACTIVE].register(vec![3; 8], OPEN);
             let target = pair.hosts[PASSIVE].register(vec![7; 8], OPEN);
             pair.hosts[PASSIVE].post_receive(20, &[target.all()]).unwrap();
-            // What came before, for a queue that there is, makes no difference.
+            // A message before, for a queue that there is, makes no difference.
             post_to(&mut pair, TARGET, 1, Operation::Send, &[source.sge(0, 0)]);
             pair.hosts[PASSIVE].post_receive(21, &[target.all()]).unwrap();
             post_to(&mut pair, number, 2, operations(&target)[at], &[source.all()]);
@@ -152,7 +152,7 @@ fn v155_a_send_side_alone_serves_nothing() {
         let mut pair = connected(QueuePairKind::Rc, QueuePairKind::XrcSend);
         let source = pair.hosts[ACTIVE].register(vec![3; 8], OPEN);
         let target = pair.hosts[PASSIVE].register(vec![7; 8], OPEN);
-        // One that is posted all the same is not filled.
+        // A receive that is posted all the same is not filled.
         let _ = pair.hosts[PASSIVE].queue_pair.post_receive(20, &[target.all()]);
         let operation = operations(&target)[at];
         pair.post(ACTIVE, 1, operation, Flags::NONE, &[source.all()]).unwrap();

@@ -15,7 +15,7 @@ const BASIC: u32 = 1 << 1 | 1 << 2 | 1 << 7 | 1 << 11 | 1 << 12 | 1 << 13;
 /// MEM_WINDOW, MEM_MGT_EXTENSIONS, MEM_WINDOW_TYPE_2B.
 const WINDOWS: u32 = 1 << 17 | 1 << 21 | 1 << 24;
 const XRC: u32 = 1 << 20;
-/// What the device has: XRC is of the InfiniBand transport.
+/// The capabilities of the device: XRC is of the InfiniBand transport.
 fn capabilities() -> u32 {
     BASIC | WINDOWS | if kind().infiniband { XRC } else { 0 }
 }

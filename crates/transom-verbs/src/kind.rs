@@ -1,4 +1,4 @@
-//! What the device presents itself as (Verbs V32): an adapter of RoCE v2, or one of iWARP, for programs
+//! The kind of the device (Verbs V32): an adapter of RoCE v2, or one of iWARP, for programs
 //! that are to be tried on one. The wire and the engine are the same.
 
 use std::sync::OnceLock;
@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use crate::cm::REJECTED_BY_PROGRAM;
 use crate::{environment, explain};
 
-/// What differs between the kinds.
+/// All that differs between the kinds.
 #[derive(Debug)]
 pub(crate) struct Kind {
     /// The node type, as a number and as the kernel writes it.

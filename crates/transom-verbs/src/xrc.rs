@@ -18,7 +18,7 @@ type File = (u64, u64);
 #[derive(Debug)]
 pub(crate) struct XrcDomain {
     pub(crate) engine: raw::XrcDomain,
-    /// What the engine's queue pairs need and no program sees: they have neither memory nor requests.
+    /// Objects that the engine's queue pairs need and no program sees: they have neither memory nor requests.
     pub(crate) domain: Arc<Domain>,
     pub(crate) queue: Arc<Queue>,
     file: Option<File>,

@@ -497,7 +497,7 @@ impl Endpoint {
         mut ready: impl FnMut() -> Option<T>,
     ) -> Result<T> {
         loop {
-            // What is there already costs no look at the link.
+            // A result that is there already costs no look at the link.
             if let Some(it) = ready() {
                 return Ok(it);
             }

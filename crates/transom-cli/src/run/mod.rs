@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// Leave path names alone: programs that look for the device in /sys do not find it then
     #[arg(long)]
     no_paths: bool,
-    /// What the device presents itself as; as an adapter of iWARP it has no datagrams, immediate data or
+    /// The kind of the device; an adapter of iWARP has no datagrams, immediate data or
     /// atomics, and its queue pairs are connected by rdma_cm [default: roce]
     #[arg(long = "as", value_name = "KIND")]
     kind: Option<Kind>,
@@ -83,7 +83,7 @@ pub(crate) struct Args {
     program: Vec<OsString>,
 }
 
-/// What the device presents itself as.
+/// The kind of the device that a program sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
 enum Kind {
     Roce,

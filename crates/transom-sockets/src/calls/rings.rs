@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_uint, c_void};
 use super::calls;
 use crate::young;
 
-/// What a process is answered that gets no ring.
+/// The error of a process that gets no ring.
 pub(super) const REFUSED: c_int = libc::EPERM;
 
 calls! {

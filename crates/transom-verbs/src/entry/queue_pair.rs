@@ -42,7 +42,7 @@ pub(crate) unsafe fn create(
         _ => return Err(Errno::EOPNOTSUPP),
     };
     if kind == QueuePairKind::XrcSend {
-        // It receives nothing: what the program names for that is not looked at.
+        // The send side receives nothing: queues that the program names for that are not looked at.
         (attr.recv_cq, attr.srq) = (attr.send_cq, std::ptr::null_mut());
     }
     // SAFETY: this function's contract.

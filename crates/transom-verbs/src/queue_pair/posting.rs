@@ -12,7 +12,7 @@ use crate::datagram::Address;
 use crate::errno::{Errno, Result};
 use crate::kind::kind;
 
-/// What a device that has no immediate data lacks.
+/// The name of immediate data, for a device that has none.
 const IMMEDIATE: &str = "immediate data";
 
 impl QueuePair {

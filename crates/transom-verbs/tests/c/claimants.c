@@ -116,7 +116,7 @@ int main(void) {
     for (int i = 0; i < 2; i++)
         SUCCEEDS(post_recv(both[i], 0, both[i]->buf + 64, 8, both[i]->mr->lkey));
     go_on("up");
-    /* One side has the smaller number, and the other one the larger. */
+    /* The side with the smaller number, and the side with the larger one. */
     for (int i = 0; i < 2; i++) {
         struct end *v = both[i], *p = both[!i];
         uint32_t own = v->qp->qp_num, peer = p->qp->qp_num;

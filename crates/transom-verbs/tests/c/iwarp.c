@@ -32,7 +32,7 @@ static void presented(struct ibv_context *c) {
     CHECK("V32", count == 1 && entries[0].gid_type == IBV_GID_TYPE_IB, "%zd GIDs, type %u", count,
           entries[0].gid_type);
 }
-/* What only the InfiniBand transport has is refused, and leaves nothing behind. */
+/* Objects that only the InfiniBand transport has are refused, and leave nothing behind. */
 static void refused(struct ibv_context *c) {
     struct end a, b;
     open_end(&a, c, ALL);

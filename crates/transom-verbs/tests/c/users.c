@@ -56,7 +56,7 @@ static void connected(uid_t user) {
     receive_all(&peer, sizeof peer);
     qp_up(e.qp, peer.gid, peer.qpn, DEF);
 }
-/* What the connection and the offer of the peer have left in this process. */
+/* Mappings that the connection and the offer of the peer have left in this process. */
 static void victim(bool shares) {
     struct mapping own[64], theirs[64];
     int n, m, common = 0;

@@ -189,7 +189,7 @@ static void objects(void) {
     FAILS("V155", ibv_post_recv(out, &r, &bad), EINVAL);
     FAILS("V155", post_to(in, 1, at[0].number, IBV_WR_SEND, 8, 0, 0), EINVAL);
 }
-/* What arrived at a place; nothing else did. */
+/* The bytes that arrived at a place; no others did. */
 static void arrived(struct place *p, uint64_t id, int opcode, uint32_t length) {
     struct ibv_wc w = EXPECT_WC("V155", p->cq, id, IBV_WC_SUCCESS);
     CHECK("V155", w.opcode == opcode && w.byte_len == length && w.qp_num == in->qp_num,

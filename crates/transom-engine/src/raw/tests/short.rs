@@ -138,7 +138,7 @@ fn what_a_poll_receives_and_cannot_finish_has_had_a_pass_when_it_returns() {
                         // The owner's thread polls: other threads leave the link to it.
                         until("no poll", || polls.load(Ordering::Relaxed) > 1000);
                         for _ in 0..rounds {
-                            // What comes right behind a Write finds no deadline to be looked at.
+                            // A message right behind a Write finds no deadline to be looked at.
                             peer.post(write(writable, &to, 0), &[local.sge(0, 8)]);
                             act(&peer, operation, local.sge(0, 8));
                         }
