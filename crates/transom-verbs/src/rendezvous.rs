@@ -336,7 +336,7 @@ fn request(context: &Arc<Context>, connector: Arc<raw::Connector>) {
     }
     let round = inner.round;
     if inner.open {
-        // Whoever knows both numbers can send such a Request, and the queue pair has its peer. A peer that
+        // Any process that knows both numbers can send such a Request, and the queue pair has its peer. A peer that
         // begins anew repeats its Request, until the end of its last connection is known here.
         drop(inner);
         let _ = connector.reject(&[]);

@@ -60,9 +60,9 @@ impl XrcDomain {
     /// `Forked` in a forked child.
     pub fn add(&self, queue: &SharedReceiveQueue, completions: &CompletionQueue) -> Result<u32> {
         let shared = self.owner.here()?;
-        let stranger = !Arc::ptr_eq(&queue.owner, &self.owner)
+        let foreign = !Arc::ptr_eq(&queue.owner, &self.owner)
             || !Arc::ptr_eq(&completions.owner, &self.owner);
-        let (false, Some(Domain(domain))) = (stranger, queue.domain) else {
+        let (false, Some(Domain(domain))) = (foreign, queue.domain) else {
             return Err(Error::caller(
                 Status::InvalidParameter(0),
                 "add a queue to an XRC domain: both queues must be this adapter's, and the receives have a \
