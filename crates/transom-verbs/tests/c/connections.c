@@ -174,6 +174,35 @@ static void the_last_completion_comes_first(bool polls) {
         rdma_destroy_event_channel(channels[i]);
     }
 }
+/* What the peer's end raises looks at no queue pair: ibv_destroy_qp leaves the id's pointer to one that
+ * is gone, whose memory may be anything by now. */
+static void destroyed_queue_pair(void) {
+    struct rdma_event_channel *channels[2];
+    struct rdma_cm_id *ids[2];
+    struct rdma_cm_event *event;
+    connected(ids, channels);
+    SUCCEEDS(rdma_disconnect(ids[1]));
+    struct ibv_qp *gone = ids[0]->qp;
+    SUCCEEDS(ibv_destroy_qp(gone));
+    void *blocks[3 * 256];
+    for (int i = 0; i < 3 * 256; i++)
+        blocks[i] = MADE(calloc(1, 16 * (1 + i / 3)));
+    int expected[] = {RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_TIMEWAIT_EXIT};
+    for (int i = 0; i < 2; i++) {
+        SUCCEEDS(rdma_get_cm_event(channels[0], &event));
+        CHECK("V130", (int)event->event == expected[i] && event->id == ids[0], "event %s",
+              rdma_event_str(event->event));
+        SUCCEEDS(rdma_ack_cm_event(event));
+    }
+    for (int i = 0; i < 3 * 256; i++)
+        free(blocks[i]);
+    ids[0]->qp = NULL;
+    rdma_destroy_qp(ids[1]);
+    for (int i = 0; i < 2; i++) {
+        SUCCEEDS(rdma_destroy_id(ids[i]));
+        rdma_destroy_event_channel(channels[i]);
+    }
+}
 /* A thread that asks a channel which another one has destroyed does not end its process. */
 static void *asks_too_late(void *channel) {
     struct rdma_cm_event *event;
@@ -240,6 +269,7 @@ static void port_is_left(void) {
 }
 int main(void) {
     destroyed_channel();
+    destroyed_queue_pair();
     port_is_left();
     the_last_completion_comes_first(true);
     the_last_completion_comes_first(false);
