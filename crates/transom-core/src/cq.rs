@@ -186,6 +186,13 @@ impl CompletionQueue {
         Ok(())
     }
 
+    /// Whether [`fire`](Self::fire) can do anything: the queue has failed, or a notification waits for entries.
+    #[must_use]
+    #[inline]
+    pub fn may_fire(&self) -> bool {
+        self.armed.is_some() || self.failed.is_some()
+    }
+
     /// The batch is complete: every notification that has something new to report goes to `fired`.
     /// An entry fires at most once (ND2 N2), and one firing ends all that wait (ND2 N3).
     pub fn fire(&mut self, fired: &mut Vec<Finished>) {
@@ -293,9 +300,11 @@ impl CompletionQueue {
 
     /// Retrieve up to `results.len()` entries, in order; how many. Fewer = drained.
     pub fn poll(&mut self, results: &mut [Completion]) -> usize {
-        let count = results.len().min(self.ring.len());
-        for (to, from) in results.iter_mut().zip(self.ring.drain(..count)) {
-            *to = from;
+        let mut count = 0;
+        for to in results {
+            let Some(entry) = self.ring.pop_front() else { break };
+            *to = entry;
+            count += 1;
         }
         self.orphans = self.orphans.min(self.ring.len());
         count

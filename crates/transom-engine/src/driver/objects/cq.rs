@@ -74,10 +74,27 @@ impl Cq {
     /// Add one of a batch. [`Cq::finish_batch`] follows.
     pub(crate) fn add(&self, completion: Completion) {
         let mut queue = self.queue();
+        self.push(&mut queue, completion);
+        self.filled.store(!queue.is_empty(), Ordering::Release);
+    }
+
+    #[inline]
+    fn push(&self, queue: &mut CompletionQueue, completion: Completion) {
         if queue.push(completion) == Err(Status::QueueOverrun) {
             self.overrun.store(true, Ordering::Release);
         }
-        self.filled.store(!queue.is_empty(), Ordering::Release);
+    }
+
+    /// Add a batch of one, and fire.
+    #[inline]
+    pub(crate) fn add_one(
+        self: &Arc<Cq>,
+        completion: Completion,
+        notifications: &mut Notifications,
+    ) {
+        let mut queue = self.queue();
+        self.push(&mut queue, completion);
+        self.finish_locked(queue, notifications);
     }
 
     /// Add a batch, and fire once. An empty batch fires nothing.
@@ -92,9 +109,7 @@ impl Cq {
         }
         let mut queue = self.queue();
         while let Some(completion) = next {
-            if queue.push(completion) == Err(Status::QueueOverrun) {
-                self.overrun.store(true, Ordering::Release);
-            }
+            self.push(&mut queue, completion);
             next = batch.next();
         }
         self.finish_locked(queue, notifications);
@@ -105,7 +120,26 @@ impl Cq {
         self.finish_locked(self.queue(), notifications);
     }
 
+    #[inline]
     fn finish_locked(
+        self: &Arc<Cq>,
+        queue: MutexGuard<'_, CompletionQueue>,
+        notifications: &mut Notifications,
+    ) {
+        self.filled.store(!queue.is_empty(), Ordering::Release);
+        // A thread enters the sleepers before it looks at the queue under this lock.
+        let asleep = self.sleepers.has_any();
+        if queue.may_fire() {
+            self.fire(queue, notifications);
+        } else {
+            drop(queue);
+        }
+        if asleep {
+            self.sleepers.ring();
+        }
+    }
+
+    fn fire(
         self: &Arc<Cq>,
         mut queue: MutexGuard<'_, CompletionQueue>,
         notifications: &mut Notifications,
@@ -113,17 +147,11 @@ impl Cq {
         let mut fired = Vec::new();
         queue.fire(&mut fired);
         let wait = queue.begun_wait();
-        self.filled.store(!queue.is_empty(), Ordering::Release);
-        // A thread enters the sleepers before it looks at the queue under this lock.
-        let asleep = self.sleepers.has_any();
         drop(queue);
         self.begin_wait(wait);
         self.sinks.finished(&mut fired, notifications);
         if self.overrun.load(Ordering::Relaxed) && self.overrun.swap(false, Ordering::AcqRel) {
             notifications.overrun(self.clone());
-        }
-        if asleep {
-            self.sleepers.ring();
         }
     }
 

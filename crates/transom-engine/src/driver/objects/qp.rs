@@ -567,6 +567,15 @@ impl Queues for Qp {
     }
 
     fn complete_batch(&self, batch: &mut Vec<Effect>, notifications: &mut Notifications) {
+        if let [Effect::Complete(side, completion)] = batch.as_slice()
+            && self.targets.is_none()
+            && self.shared.is_none()
+        {
+            let initiates = *side == Side::Initiator;
+            let queue = if initiates { &self.initiator } else { &self.receive };
+            queue.add_one(*completion, notifications);
+            return batch.clear();
+        }
         let of = |wanted: Option<Side>| {
             batch.iter().filter_map(move |effect| match effect {
                 Effect::Complete(side, c) if wanted.is_none_or(|w| w == *side) => Some(*c),
