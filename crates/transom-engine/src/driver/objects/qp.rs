@@ -62,8 +62,8 @@ pub(crate) struct Qp {
     /// Posts may be in the front half that the link has not got: none may go past them. Written under the
     /// front half's lock.
     waiting: AtomicBool,
-    /// The link of its connection, once that is established, if it can have no other one.
-    only_link: OnceLock<Arc<Link>>,
+    /// The link of its first connection, once that is established.
+    first_link: OnceLock<Arc<Link>>,
 }
 
 /// A queue pair whose requests may wait for a connection, as the timers hold it.
@@ -118,7 +118,7 @@ impl Qp {
         receive.queue().bind(config.receive_depth as usize);
         let front = Mutex::new(Front { pair, link: None, datagrams: Worker::default() });
         let (number, key) = (config.number, adapter.new_key());
-        let (waiting, only_link) = (AtomicBool::new(false), OnceLock::new());
+        let (waiting, first_link) = (AtomicBool::new(false), OnceLock::new());
         Qp {
             number,
             config,
@@ -130,7 +130,7 @@ impl Qp {
             key,
             front,
             waiting,
-            only_link,
+            first_link,
         }
     }
 
@@ -149,25 +149,23 @@ impl Qp {
         self.front().link.clone()
     }
 
-    /// The link, found without a lock, if it can have no other one.
+    /// The link of its first connection, found without a lock. A queue pair that outlives connections may
+    /// have another one by now: [`State::execution_of`](crate::driver::link::State::execution_of) tells.
     #[inline]
-    fn only_link(&self) -> Option<&Link> {
-        match self.only_link.get() {
+    fn first_link(&self) -> Option<&Link> {
+        match self.first_link.get() {
             Some(link) => Some(&**link).filter(|link| !link.is_gone()),
-            None => self.find_only_link().map(|link| &**link),
+            None => self.find_first_link().map(|link| &**link),
         }
     }
 
     #[cold]
-    fn find_only_link(&self) -> Option<&Arc<Link>> {
-        if self.config.dialect.peer_gone == PeerGone::Await {
-            return None;
-        }
+    fn find_first_link(&self) -> Option<&Arc<Link>> {
         let front = self.front();
         let established = front.pair.state() == QueuePairState::Connected;
         let link = front.link.clone().filter(|_| established)?;
         drop(front);
-        Some(self.only_link.get_or_init(|| link))
+        Some(self.first_link.get_or_init(|| link))
     }
 
     /// A link works on it from now on; its completion queues poll that link. `front`: as it was locked
@@ -260,7 +258,7 @@ impl Qp {
             return None;
         }
         let held;
-        let link = match self.only_link() {
+        let link = match self.first_link() {
             Some(link) => link,
             None => {
                 held = self.link()?;
@@ -278,7 +276,8 @@ impl Qp {
     /// completion queue.
     #[inline]
     pub(crate) fn progress(&self) {
-        match self.only_link() {
+        let outlives = self.config.dialect.peer_gone == PeerGone::Await;
+        match self.first_link().filter(|_| !outlives) {
             Some(link) => link.poll(sys::recently(), LOOKS),
             None => self.initiator.progress(),
         }

@@ -51,9 +51,19 @@ fn v77_v79_what_waits_for_a_connection_fails_after_the_limit() {
 #[test]
 fn v68_v79_a_reset_queue_pair_is_connected_again_with_the_same_number() {
     let (mut active, mut passive) = ends();
-    for round in 0..5 {
+    for round in 0..5_u8 {
         connect(&mut active, &mut passive);
         let number = passive.qp.config().number;
+        // Small Writes go to the peer of now, and not over the link of a connection before.
+        let (from, to) = (active.buffer(8), passive.buffer(8));
+        from.fill(|_| round);
+        let window = passive.window(&to, Rights::REMOTE_WRITE);
+        let operation = Operation::Write { token: window.0, address: to.address() };
+        for _ in 0..3 {
+            active.post(operation, &[from.all()]);
+            assert_eq!(outcomes(&active, 1), [(1, OK)]);
+        }
+        assert_eq!(to.bytes(), [round; 8]);
         passive.qp.post_receive(20, &[]).unwrap();
         send(&active, 1);
         assert_eq!(outcomes(&active, 1), [(1, OK)]);
