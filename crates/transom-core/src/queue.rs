@@ -278,19 +278,65 @@ impl RequestQueue {
         None
     }
 
-    /// Append `length` inline bytes from `offset` on to `out`; `false` if it has not that many.
-    pub(crate) fn inline(&self, slot: &Slot, offset: u64, length: u64, out: &mut Vec<u8>) -> bool {
+    /// `length` inline bytes from `offset` on, in two pieces; `None` if it has not that many.
+    fn inline_pieces(&self, slot: &Slot, offset: u64, length: u64) -> Option<(&[u8], &[u8])> {
         let start = (slot.start.saturating_sub(self.first_byte) + offset) as usize;
-        let Some(end) = start.checked_add(length as usize).filter(|end| *end <= self.bytes.len())
-        else {
-            return false;
-        };
+        let end = start.checked_add(length as usize).filter(|end| *end <= self.bytes.len())?;
         let (left, right) = self.bytes.as_slices();
         let split = left.len();
-        out.extend_from_slice(left.get(start.min(split)..end.min(split)).unwrap_or_default());
-        out.extend_from_slice(
-            right.get(start.saturating_sub(split)..end.saturating_sub(split)).unwrap_or_default(),
-        );
-        true
+        let left = left.get(start.min(split)..end.min(split))?;
+        let right = right.get(start.saturating_sub(split)..end.saturating_sub(split))?;
+        Some((left, right))
+    }
+
+    /// Append `length` inline bytes from `offset` on to `out`; `false` if it has not that many.
+    pub(crate) fn inline(&self, slot: &Slot, offset: u64, length: u64, out: &mut Vec<u8>) -> bool {
+        let pieces = self.inline_pieces(slot, offset, length);
+        if let Some((left, right)) = pieces {
+            out.extend_from_slice(left);
+            out.extend_from_slice(right);
+        }
+        pieces.is_some()
+    }
+
+    /// Copy the inline bytes of a request into `into`; `false` if it has not that many.
+    pub(crate) fn copy_inline(&self, slot: &Slot, into: &mut [u8]) -> bool {
+        let pieces = self.inline_pieces(slot, 0, into.len() as u64);
+        if let Some((left, right)) = pieces
+            && let Some((begin, end)) = into.split_at_mut_checked(left.len())
+        {
+            begin.copy_from_slice(left);
+            end.copy_from_slice(right);
+        }
+        pieces.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In both pieces of the ring of bytes, and across their border.
+    #[test]
+    fn inline_bytes_are_copied_wherever_they_lie_in_the_ring() {
+        let mut queue = RequestQueue::default();
+        let post = |queue: &mut RequestQueue, bytes: &[u8]| {
+            let length = bytes.len() as u64;
+            queue.push(0, Operation::Send, Flags::NONE, Data::Inline(bytes), length);
+        };
+        post(&mut queue, &[0; 5]);
+        let (mut pieces, mut last) = ([0; 3], [0; 7]);
+        for round in 0..100_u8 {
+            let bytes: [u8; 7] = std::array::from_fn(|at| round + at as u8);
+            post(&mut queue, &bytes);
+            queue.remove();
+            let slot = *queue.front().unwrap();
+            assert!(queue.copy_inline(&slot, &mut last));
+            assert_eq!(last, bytes);
+            let (left, right) = queue.inline_pieces(&slot, 0, 7).unwrap();
+            pieces[usize::from(!left.is_empty()) + 2 * usize::from(!right.is_empty()) - 1] += 1;
+            assert!(!queue.copy_inline(&slot, &mut [0; 8]), "it has seven");
+        }
+        assert!(pieces[0] > 0 && pieces[2] > 0, "not all places were met: {pieces:?}");
     }
 }

@@ -174,11 +174,14 @@ impl Connection {
         let Some(bytes) = fitting.and_then(|length| room.get_mut(..length)) else {
             return Small::No;
         };
-        let Some(from) = slot.only() else { return Small::No };
-        let accessor =
-            Accessor { actor: execution.actor(self.config.id), purpose: Purpose::LocalSource };
-        if let Err(error) = accessor.read((pass, host, now), from.token, from.address, bytes) {
-            return Small::Refused(context, error);
+        if let Some(from) = slot.only() {
+            let accessor =
+                Accessor { actor: execution.actor(self.config.id), purpose: Purpose::LocalSource };
+            if let Err(error) = accessor.read((pass, host, now), from.token, from.address, bytes) {
+                return Small::Refused(context, error);
+            }
+        } else if !slot.inline || !execution.requests.copy_inline(slot, bytes) {
+            return Small::No;
         }
         let id = MessageId(execution.next_message);
         let length = length as u32; // a few

@@ -102,6 +102,7 @@ impl Source for ConnectionTimer {
 fn is_small(request: &Request, data: Data<'_>) -> bool {
     match (request.operation, data) {
         (Operation::Write { .. }, Data::Sges([entry])) => entry.length as usize <= SMALL,
+        (Operation::Write { .. }, Data::Inline(bytes)) => bytes.len() <= SMALL,
         _ => false,
     }
 }

@@ -6,7 +6,7 @@ use transom_memory::{Purpose, Rights, Token};
 
 use super::harness::*;
 use crate::raw::{Options, Path};
-use crate::{CompletionKind, Data, Flags, Operation, QueuePairState, Request, Sge, Status};
+use crate::{CompletionKind, Data, Flags, Operation, QueuePairState, Request, SMALL, Sge, Status};
 
 /// Two ends, memory of the first, and a window of the second, over which Writes have gone for so long that
 /// nothing about the link is new.
@@ -77,6 +77,35 @@ fn of_several_small_writes_those_before_one_that_is_refused_are_written() {
                 assert_eq!(written, at < bad, "Write {at} of those where {bad} is refused");
             }
         }
+    }
+}
+
+/// Inline bytes are the request's from the call on: what the program writes there afterwards does not count,
+/// they need no registered memory, and they keep their order with others. Their ring has wrapped often.
+#[test]
+fn inline_writes_carry_the_bytes_of_the_call_in_order() {
+    for path in [Path::Process, Path::Tcp] {
+        let (writer, owner, from, to, window) = busy(path);
+        for round in 0..200_usize {
+            let length = 1 + round % (SMALL + 2);
+            let mut bytes = [round as u8; SMALL + 2];
+            let operation = write(window, &to, 16);
+            let request = Request { context: 1, operation, flags: Flags::NONE };
+            writer.qp.post(&request, Data::Inline(&bytes[..length])).unwrap();
+            bytes.fill(0xff);
+            writer.post(write(window, &to, 8), &[from.sge(round % 32, 8)]);
+            writer.qp.post(&request, Data::Inline(&[round as u8 + 1])).unwrap();
+            let lengths = [length, 8, 1].map(|length| {
+                let done = writer.expect(CompletionKind::Write);
+                (done.length as usize == length, done.status)
+            });
+            assert_eq!(lengths, [(true, Status::Success); 3]);
+            let written = to.bytes();
+            assert_eq!(written[8..16], from.bytes()[round % 32..][..8], "round {round}");
+            assert_eq!(written[16], round as u8 + 1);
+            assert!(written[17..16 + length].iter().all(|byte| *byte == round as u8));
+        }
+        drop(owner);
     }
 }
 
