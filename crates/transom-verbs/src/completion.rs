@@ -123,13 +123,12 @@ impl Queue {
     /// Retrieve completions; how many. `EIO` in a forked child, which would wait for ever.
     #[inline]
     pub(crate) fn poll(&self, store: impl FnMut(usize, ibv_wc), most: usize) -> Result<usize> {
-        if self.context.adapter.is_forked() {
-            return Err(Errno::EIO);
-        }
-        Ok(match most {
+        let found = match most {
             1 => self.poll_in_batches::<1>(store, most),
             _ => self.poll_in_batches::<BATCH>(store, most),
-        })
+        };
+        // The engine finds nothing in a forked child.
+        if found == 0 && self.context.adapter.is_forked() { Err(Errno::EIO) } else { Ok(found) }
     }
 
     fn poll_in_batches<const N: usize>(

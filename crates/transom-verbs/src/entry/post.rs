@@ -16,6 +16,12 @@ use crate::kind::kind;
 use crate::limits;
 use crate::queue_pair::{Destination, QueuePair, atomic, of_length, operation};
 
+/// An entry of a list in the engine's words.
+#[inline]
+fn engine_entry(entry: &ibv_sge) -> Sge {
+    Sge { token: entry.lkey, address: entry.addr, length: entry.length }
+}
+
 /// A list in the engine's words, on the stack.
 pub(crate) struct List {
     entries: [MaybeUninit<Sge>; limits::SGE as usize],
@@ -31,7 +37,7 @@ impl List {
     #[inline]
     pub(crate) fn push(&mut self, entry: &ibv_sge) -> Result {
         let to = self.entries.get_mut(self.count).ok_or(Errno::EINVAL)?;
-        to.write(Sge { token: entry.lkey, address: entry.addr, length: entry.length });
+        to.write(engine_entry(entry));
         self.count += 1;
         Ok(())
     }
@@ -170,20 +176,43 @@ unsafe fn post_one(pair: &QueuePair, wr: &ibv_send_wr) -> Result {
         }
         return Ok(());
     }
-    if inline {
-        let mut captured = Captured::new();
-        for entry in given {
-            let most = pair.caps.max_inline_data;
+    match given {
+        _ if inline => {
             // SAFETY: inline data is the program's to read: that is the contract of IBV_SEND_INLINE.
-            unsafe { captured.add(entry.addr, entry.length as usize, most) }?;
+            unsafe { post_inline(pair, &request, given, to) }
         }
-        return pair.post_send(&request, Data::Inline(captured.as_slice()), to);
+        [only] => pair.post_send(&request, Data::Sges(&[engine_entry(only)]), to),
+        _ => post_entries(pair, &request, given, to),
     }
+}
+
+// The room for many entries, and for inline data, is on the stack of calls that need it only.
+
+#[inline(never)]
+fn post_entries(pair: &QueuePair, request: &Request, given: &[ibv_sge], to: Destination) -> Result {
     let mut list = List::new();
     for entry in given {
         list.push(entry)?;
     }
-    pair.post_send(&request, Data::Sges(list.as_slice()), to)
+    pair.post_send(request, Data::Sges(list.as_slice()), to)
+}
+
+/// # Safety
+/// Entries of the program's, whose bytes can be read.
+#[inline(never)]
+unsafe fn post_inline(
+    pair: &QueuePair,
+    request: &Request,
+    given: &[ibv_sge],
+    to: Destination,
+) -> Result {
+    let mut captured = Captured::new();
+    for entry in given {
+        let most = pair.caps.max_inline_data;
+        // SAFETY: this function's contract.
+        unsafe { captured.add(entry.addr, entry.length as usize, most) }?;
+    }
+    pair.post_send(request, Data::Inline(captured.as_slice()), to)
 }
 
 /// Post the requests before the first bad one, which `*bad_wr` names (Verbs V81).
