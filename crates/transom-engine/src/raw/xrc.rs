@@ -69,15 +69,9 @@ impl XrcDomain {
                  protection domain of their own; make them so",
             ));
         };
-        let number = loop {
-            let number = (shared.new_key() & u64::from(LARGEST)) as u32;
-            if number != 0 && !self.members.has(number) {
-                break number;
-            }
-        };
+        let draw = || (shared.new_key() & u64::from(LARGEST)) as u32;
         let (srq, cq) = (queue.srq.clone(), completions.cq.clone());
-        self.members.add(driver::Target { number, domain, srq, cq });
-        Ok(number)
+        Ok(self.members.add(driver::Target { domain, srq, cq }, draw))
     }
 
     /// No message finds the queue of this number any more.

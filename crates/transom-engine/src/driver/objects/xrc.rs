@@ -14,7 +14,6 @@ use crate::{Completion, RequestQueue, SharedReceives};
 /// A queue of an XRC domain: its receives, where they complete, and the domain of their memory.
 #[derive(Debug)]
 pub(crate) struct Target {
-    pub(crate) number: u32,
     pub(crate) domain: DomainId,
     pub(crate) srq: Arc<Srq>,
     pub(crate) cq: Arc<Cq>,
@@ -35,12 +34,20 @@ impl XrcDomain {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn add(&self, target: Target) {
+    /// Add a queue; its number, which is the first that `draw` draws and that is neither 0 nor taken.
+    pub(crate) fn add(&self, target: Target, mut draw: impl FnMut() -> u32) -> u32 {
         let mut members = self.lock();
-        for link in members.links.iter().filter_map(Weak::upgrade) {
-            target.cq.attach(&link);
-        }
-        members.queues.insert(target.number, Arc::new(target));
+        let number = loop {
+            let number = draw();
+            if number != 0 && !members.queues.contains_key(&number) {
+                break number;
+            }
+        };
+        let links: Vec<_> = members.links.iter().filter_map(Weak::upgrade).collect();
+        links.iter().for_each(|link| target.cq.attach(link));
+        members.queues.insert(number, Arc::new(target));
+        drop(members); // before the links, of which these may be the last references
+        number
     }
 
     /// No message finds the queue of this number any more.
@@ -49,14 +56,11 @@ impl XrcDomain {
         let Some(gone) = members.queues.remove(&number) else { return };
         let others = members.queues.values().any(|queue| Arc::ptr_eq(&queue.cq, &gone.cq));
         let links: Vec<_> = members.links.iter().filter_map(Weak::upgrade).collect();
-        drop(members);
         if !others {
+            // Under the lock: a queue that is added now, and completes there, keeps its links.
             links.iter().for_each(|link| gone.cq.detach(link));
         }
-    }
-
-    pub(crate) fn has(&self, number: u32) -> bool {
-        self.lock().queues.contains_key(&number)
+        drop(members);
     }
 
     fn find(&self, number: u32) -> Option<Arc<Target>> {
@@ -152,5 +156,28 @@ impl Targets {
             queue.srq.collect_fired(notifications);
             Cq::finish_batch(&queue.cq, notifications);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Capacity;
+
+    /// Numbers 0 and those in use are drawn again; a number that was given back may come again.
+    #[test]
+    fn a_number_names_one_queue_at_a_time() {
+        let domain = XrcDomain::default();
+        let target = || Target {
+            domain: DomainId(1),
+            srq: Arc::new(Srq::new(crate::SharedReceiveQueue::new(1, 1, 1))),
+            cq: Arc::new(Cq::new(1, Capacity::Exact)),
+        };
+        let mut drawn = [0, 7, 7, 0, 7, 9, 7].into_iter();
+        assert_eq!(domain.add(target(), || drawn.next().unwrap()), 7);
+        assert_eq!(domain.add(target(), || drawn.next().unwrap()), 9);
+        domain.remove(7);
+        assert_eq!(domain.add(target(), || drawn.next().unwrap()), 7);
+        assert_eq!(domain.all().len(), 2);
     }
 }
