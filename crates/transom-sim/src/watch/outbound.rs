@@ -185,6 +185,11 @@ impl Watch {
     /// A small Write is read before it begins, and leaves with its one frame as soon as it has begun.
     pub fn begun_whole(&mut self, id: MessageId, wire: &Wire) {
         self.with(|watch, _, stream| {
+            if stream.frame.is_none() {
+                // Inline bytes are in the request already: no memory is read for them.
+                watch.start_local(stream);
+                stream.frame = watch.ahead(stream).filter(|filling| !filling.bytes.is_empty());
+            }
             let Some(mut filling) = stream.frame.take().filter(|filling| filling.ahead) else {
                 return watch.fail("a small Write leaves, and nothing was read for it");
             };
@@ -217,11 +222,13 @@ impl Watch {
         let request = pair.requests.get(pair.next)?;
         let under_way = stream.messages.last().is_some_and(|m| !m.sent);
         let writes = matches!(request.operation, Operation::Write { .. });
-        if pair.failed || under_way || !writes || request.inline.is_some() {
+        if pair.failed || under_way || !writes {
             return None;
         }
+        let bytes = request.inline.clone().unwrap_or_default();
+        let list = if request.inline.is_some() { &[][..] } else { &request.list };
         let mut runs = VecDeque::new();
-        for (token, address, length) in parts(&request.list, 0, request.length) {
+        for (token, address, length) in parts(list, 0, request.length) {
             match self.judge(stream, Purpose::LocalSource, token, address, length) {
                 Verdict::Yes(these) | Verdict::Either(these, _) => {
                     runs.extend(these.into_iter().map(|run| (run, token)));
@@ -234,7 +241,7 @@ impl Watch {
             length: request.length as usize,
             last: true,
             runs,
-            bytes: Vec::new(),
+            bytes,
             ahead: true,
         })
     }
