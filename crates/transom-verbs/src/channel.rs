@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
@@ -44,20 +45,33 @@ impl<T> Channel<T> {
 
     /// Add an event. If the program has closed the descriptor, the event stays in the list.
     pub(crate) fn push(&self, event: T) {
-        let mut queue = self.lock();
+        self.add(self.lock(), event);
+    }
+
+    /// Add an event of an object that any thread may raise, unless the object's end has begun.
+    pub(crate) fn push_of(&self, object: &Acknowledged, event: T) {
+        let queue = self.lock();
+        if !object.is_ending() {
+            self.add(queue, event);
+        }
+    }
+
+    fn add(&self, mut queue: MutexGuard<'_, VecDeque<T>>, event: T) {
         queue.push_back(event);
         let _ = write(&self.fd, &1_u64.to_ne_bytes());
     }
 
-    /// Fetch an event: blocks, unless the program has made the descriptor non-blocking.
+    /// Fetch an event: blocks, unless the program has made the descriptor non-blocking. `count` counts it
+    /// as handed out, before the end of its object can find that it is not in the list any more.
     ///
     /// # Errors
     /// Those of the read: `EAGAIN`, `EINTR`.
-    pub(crate) fn fetch(&self) -> Result<T> {
+    pub(crate) fn fetch(&self, count: impl Fn(&T)) -> Result<T> {
         loop {
-            let mut count = [0; 8];
-            read(&self.fd, &mut count)?;
-            if let Some(event) = self.lock().pop_front() {
+            read(&self.fd, &mut [0; 8])?;
+            let mut queue = self.lock();
+            if let Some(event) = queue.pop_front() {
+                count(&event);
                 return Ok(event);
             }
             // The event was taken back between the read and the lock.
@@ -95,6 +109,7 @@ impl<T> Channel<T> {
 #[derive(Debug, Default)]
 pub(crate) struct Acknowledged {
     counts: Mutex<(u64, u64)>,
+    ending: AtomicBool,
     changed: std::sync::Condvar,
 }
 
@@ -106,6 +121,15 @@ impl Acknowledged {
     pub(crate) fn acknowledge(&self, events: u32) {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).1 += u64::from(events);
         self.changed.notify_all();
+    }
+
+    /// The object's end has begun: before its events are taken back, so that none comes behind.
+    pub(crate) fn end(&self) {
+        self.ending.store(true, Ordering::Release);
+    }
+
+    fn is_ending(&self) -> bool {
+        self.ending.load(Ordering::Acquire)
     }
 
     /// Block until every event that was handed out is acknowledged.
@@ -134,9 +158,9 @@ mod tests {
         channel.push(1);
         channel.push(2);
         assert!(readable(&channel));
-        assert_eq!(channel.fetch().unwrap(), 1);
+        assert_eq!(channel.fetch(|_| ()).unwrap(), 1);
         assert!(readable(&channel));
-        assert_eq!(channel.fetch().unwrap(), 2);
+        assert_eq!(channel.fetch(|_| ()).unwrap(), 2);
         assert!(!readable(&channel));
     }
 
@@ -150,13 +174,32 @@ mod tests {
     }
 
     #[test]
+    fn v36_a_notification_that_began_before_the_end_raises_nothing_behind_it() {
+        let (channel, object) = (Channel::new().unwrap(), Acknowledged::default());
+        channel.push_of(&object, 1);
+        object.end();
+        assert_eq!(channel.take_back(|_| true), [1]);
+        channel.push_of(&object, 2);
+        assert!(!readable(&channel));
+        assert!(!channel.has_events());
+    }
+
+    #[test]
+    fn v36_an_event_is_counted_before_the_end_can_miss_it() {
+        let channel = Channel::new().unwrap();
+        channel.push(1);
+        let counted = |_: &i32| assert!(channel.queue.try_lock().is_err());
+        assert_eq!(channel.fetch(counted).unwrap(), 1);
+    }
+
+    #[test]
     fn v36_events_that_are_taken_back_are_not_readable() {
         let channel = Channel::new().unwrap();
         for event in [1, 2, 3] {
             channel.push(event);
         }
         assert_eq!(channel.take_back(|event| *event != 2), [1, 3]);
-        assert_eq!(channel.fetch().unwrap(), 2);
+        assert_eq!(channel.fetch(|_| ()).unwrap(), 2);
         assert!(!readable(&channel));
     }
 }

@@ -115,7 +115,7 @@ impl Queue {
                 queue.users.count(),
             );
             let event = AsyncEvent::Completions(queue.clone(), event::CQ_ERR);
-            queue.context.events.push(event);
+            queue.context.events.push_of(&queue.async_events, event);
         });
         Ok(self.engine.notify(NotifyKind::Errors, sink)?)
     }
@@ -242,7 +242,7 @@ impl Queue {
 
     fn raise_event(self: &Arc<Queue>) {
         if let Some(channel) = &self.channel {
-            channel.events.push(self.clone());
+            channel.events.push_of(&self.completion_events, self.clone());
         }
     }
 
@@ -260,6 +260,9 @@ impl Queue {
     pub(crate) fn destroy(&self) -> Result {
         self.users.none()?;
         self.engine.cancel();
+        // A notification may have begun, and raise its event later.
+        self.completion_events.end();
+        self.async_events.end();
         if let Some(channel) = &self.channel {
             channel.events.take_back(|queue| std::ptr::eq(&raw const **queue, self));
             channel.users.leave();

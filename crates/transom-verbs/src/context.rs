@@ -12,7 +12,7 @@ use transom_memory::QueuePairId;
 
 use crate::abi::{event, qps};
 
-use crate::channel::Channel;
+use crate::channel::{Acknowledged, Channel};
 use crate::errno::{Errno, Result};
 use crate::exit;
 use crate::gid::Gid;
@@ -74,6 +74,15 @@ impl AsyncEvent {
             AsyncEvent::QueuePair(object, _) => Arc::as_ptr(object).cast(),
             AsyncEvent::Completions(object, _) => Arc::as_ptr(object).cast(),
             AsyncEvent::SharedReceives(object, _) => Arc::as_ptr(object).cast(),
+        }
+    }
+
+    /// The count that the end of its object waits for.
+    pub(crate) fn acknowledged(&self) -> &Acknowledged {
+        match self {
+            AsyncEvent::QueuePair(object, _) => &object.async_events,
+            AsyncEvent::Completions(object, _) => &object.async_events,
+            AsyncEvent::SharedReceives(object, _) => &object.async_events,
         }
     }
 }

@@ -476,18 +476,25 @@ impl QueuePair {
         self.name(&opened);
     }
 
-    /// A structure of the program's stands for it no longer. `true`: another one does.
+    /// A structure of the program's stands for it no longer. `true`: another one does, and events that name
+    /// this one are acknowledged.
     pub(crate) fn closed(&self, address: usize) -> bool {
         let mut opened = self.shells();
-        let others = opened.iter().any(|known| *known != address);
-        if others {
-            opened.retain(|known| *known != address);
-            self.name(&opened);
+        let named = opened.first() == Some(&address);
+        opened.retain(|known| *known != address);
+        if opened.is_empty() {
+            return false; // its events name it until they are taken back
         }
-        others
+        self.name(&opened);
+        drop(opened);
+        if named {
+            self.async_events.wait();
+        }
+        true
     }
 
-    fn shells(&self) -> MutexGuard<'_, Vec<usize>> {
+    /// Where the structures are that stand for it.
+    pub(crate) fn shells(&self) -> MutexGuard<'_, Vec<usize>> {
         self.shells.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -145,7 +145,7 @@ impl SharedQueue {
     fn reached(self: &Arc<SharedQueue>) {
         self.attr.lock().unwrap_or_else(PoisonError::into_inner).srq_limit = 0;
         let raised = AsyncEvent::SharedReceives(self.clone(), event::SRQ_LIMIT_REACHED);
-        self.context().events.push(raised);
+        self.context().events.push_of(&self.async_events, raised);
     }
 
     pub(crate) fn post(&self, wr_id: u64, list: &[Sge]) -> Result {
@@ -159,6 +159,8 @@ impl SharedQueue {
     pub(crate) fn destroy(&self) -> Result {
         self.users.none()?;
         self.engine.cancel();
+        // A notification may have begun, and raise its event later.
+        self.async_events.end();
         self.context().take_back_events(std::ptr::from_ref(self).cast());
         self.async_events.wait();
         self.leave();

@@ -158,6 +158,15 @@ fn connections_refused_and_ended() {
     run("connections");
 }
 
+/// Verbs V36, Verbs V118, Verbs V119, Verbs V124.
+#[test]
+fn objects_that_end_while_their_events_are_fetched() {
+    if !Path::new("/usr/include/rdma/rdma_cma.h").exists() {
+        return eprintln!("SKIPPED: <rdma/rdma_cma.h> is not installed");
+    }
+    run("endings");
+}
+
 /// Verbs V32.
 #[test]
 fn a_device_of_iwarp() {

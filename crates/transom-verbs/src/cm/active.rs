@@ -140,8 +140,7 @@ impl Id {
     /// The event ESTABLISHED of the active side is being fetched: now the queue pair moves, and the
     /// peer gets its last message. The event becomes CONNECT_ERROR if that fails.
     pub(crate) fn take_up(self: &Arc<Id>) -> Result {
-        let queue_pair = self.lock().joined.upgrade();
-        if let Some(queue_pair) = &queue_pair {
+        if let Some(queue_pair) = &self.joined() {
             self.move_to(queue_pair, qps::RTS)?;
         }
         self.complete()

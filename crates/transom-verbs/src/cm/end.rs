@@ -38,8 +38,7 @@ impl Id {
     /// fetches DISCONNECTED may destroy the queue pair, and its last completions with it: libfabric
     /// reports these requests as flushed. An adapter in hardware raises the event milliseconds later.
     fn peer_left(self: &Arc<Id>, since: Instant) {
-        let queue_pair = self.lock().joined.upgrade();
-        let waits = queue_pair.is_some_and(|queue_pair| queue_pair.engine.has_unretrieved());
+        let waits = self.joined().is_some_and(|queue_pair| queue_pair.engine.has_unretrieved());
         if !waits || since.elapsed() >= RETRIEVAL {
             return self.over();
         }

@@ -141,6 +141,13 @@ pub(crate) struct Event {
     pub(crate) joined: Option<Joined>,
 }
 
+impl Event {
+    /// The id whose end waits until the event is acknowledged.
+    pub(crate) fn owner(&self) -> &Arc<Id> {
+        self.listener.as_ref().unwrap_or(&self.id)
+    }
+}
+
 pub(crate) fn padded(mut data: Vec<u8>, length: usize) -> Vec<u8> {
     if kind().infiniband {
         data.resize(length.max(data.len()), 0);
@@ -228,6 +235,11 @@ impl Id {
         self.lock().datagrams.is_some()
     }
 
+    /// The queue pair that has taken over the connection, or is to.
+    pub(crate) fn joined(&self) -> Option<Arc<QueuePair>> {
+        self.lock().joined.upgrade()
+    }
+
     fn established(&self) {
         self.lock().state = State::Established;
     }
@@ -235,11 +247,7 @@ impl Id {
     /// The id's events go to another channel from now on, those that wait, too (Verbs V118).
     pub(crate) fn migrate(self: &Arc<Id>, to: &Arc<Channel<Event>>) {
         let from = std::mem::replace(&mut self.lock().channel, to.clone());
-        let about = |event: &Event| {
-            let owner = event.listener.as_ref().unwrap_or(&event.id);
-            Arc::ptr_eq(owner, self)
-        };
-        for event in from.take_back(about) {
+        for event in from.take_back(|event| Arc::ptr_eq(event.owner(), self)) {
             to.push(event);
         }
         self.events.wait();

@@ -126,8 +126,7 @@ pub(crate) unsafe extern "C" fn ibv_get_cq_event(
             if cq.is_null() || cq_context.is_null() {
                 return Err(Errno::EINVAL);
             }
-            let queue = shell.body.events.fetch()?;
-            queue.completion_events.handed_out();
+            let queue = shell.body.events.fetch(|queue| queue.completion_events.handed_out())?;
             let found: *mut ibv_cq = shell::address_of(&queue.address);
             cq.write(found);
             cq_context.write((*found).cq_context);
@@ -142,7 +141,9 @@ pub(crate) unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, events: c_uin
         let shell = unsafe { shell::look::<OfQueue>(cq.cast()) }?;
         let completed = &mut shell.head.base.comp_events_completed;
         *completed = completed.wrapping_add(events);
-        shell.body.completion_events.acknowledge(events);
+        // Kept beyond the count: a thread that destroys the queue may go on at it.
+        let queue = shell.body.clone();
+        queue.completion_events.acknowledge(events);
         Ok(())
     });
 }

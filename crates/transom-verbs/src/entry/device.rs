@@ -487,19 +487,11 @@ pub(crate) unsafe extern "C" fn ibv_get_async_event(
     minus_one(|| {
         // SAFETY: a context and a structure of the program's.
         let (context, event) = unsafe { (shell::context(context)?, out(event)?) };
-        let (address, kind) = match context.events.fetch()? {
-            AsyncEvent::QueuePair(object, kind) => {
-                object.async_events.handed_out();
-                (shell::address_of(&object.address), kind)
-            }
-            AsyncEvent::Completions(object, kind) => {
-                object.async_events.handed_out();
-                (shell::address_of(&object.address), kind)
-            }
-            AsyncEvent::SharedReceives(object, kind) => {
-                object.async_events.handed_out();
-                (shell::address_of(&object.address), kind)
-            }
+        let fetched = context.events.fetch(|event| event.acknowledged().handed_out())?;
+        let (address, kind) = match fetched {
+            AsyncEvent::QueuePair(object, kind) => (shell::address_of(&object.address), kind),
+            AsyncEvent::Completions(object, kind) => (shell::address_of(&object.address), kind),
+            AsyncEvent::SharedReceives(object, kind) => (shell::address_of(&object.address), kind),
         };
         *event = ibv_async_event { element: address, event_type: kind };
         Ok(0)
@@ -511,24 +503,26 @@ pub(crate) unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event)
         // SAFETY: an event that `ibv_get_async_event` has filled, whose object is there until it is
         // acknowledged.
         unsafe {
-            let event = out(event)?;
-            match event.event_type {
+            let ibv_async_event { element, event_type } = *out(event)?;
+            // Kept beyond the count: a thread that destroys the object may go on at it.
+            let object = match event_type {
                 event::CQ_ERR => {
-                    let queue = shell::look::<shell::OfQueue>(event.element.cast())?;
+                    let queue = shell::look::<shell::OfQueue>(element.cast())?;
                     queue.head.base.async_events_completed += 1;
-                    queue.body.async_events.acknowledge(1);
+                    AsyncEvent::Completions(queue.body.clone(), event_type)
                 }
                 event::SRQ_LIMIT_REACHED => {
-                    let queue = shell::look::<shell::OfSharedQueue>(event.element.cast())?;
+                    let queue = shell::look::<shell::OfSharedQueue>(element.cast())?;
                     queue.head.events_completed += 1;
-                    queue.body.async_events.acknowledge(1);
+                    AsyncEvent::SharedReceives(queue.body.clone(), event_type)
                 }
                 _ => {
-                    let pair = shell::look::<shell::OfQueuePair>(event.element.cast())?;
+                    let pair = shell::look::<shell::OfQueuePair>(element.cast())?;
                     pair.head.qp_base.events_completed += 1;
-                    pair.body.queue_pair.async_events.acknowledge(1);
+                    AsyncEvent::QueuePair(pair.body.queue_pair.clone(), event_type)
                 }
-            }
+            };
+            object.acknowledged().acknowledge(1);
         }
         Ok(())
     });

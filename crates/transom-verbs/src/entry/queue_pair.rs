@@ -274,6 +274,16 @@ pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     })
 }
 
+/// Write the state of a queue pair where the program reads it.
+pub(crate) fn show_state(queue_pair: &QueuePair) {
+    let state = queue_pair.state();
+    for address in &*queue_pair.shells() {
+        let qp: *mut ibv_qp = std::ptr::with_exposed_provenance_mut(*address);
+        // SAFETY: a structure in the list, which is locked, is there: `ibv_destroy_qp` takes it out first.
+        unsafe { (*qp).state = state };
+    }
+}
+
 /// Attach a queue pair to a multicast group, or detach it. The LID is ignored.
 ///
 /// # Safety

@@ -4,8 +4,9 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use crate::abi::*;
 use crate::cm::{self, Parameters, State};
-use crate::entry::cm::ids::{finish, look, queue_pair, show, show_state};
+use crate::entry::cm::ids::{finish, look, queue_pair, show};
 use crate::entry::minus_one;
+use crate::entry::queue_pair::show_state;
 use crate::errno::{Errno, Result};
 use crate::limits;
 use crate::resolution;
@@ -101,7 +102,9 @@ pub(crate) unsafe extern "C" fn rdma_accept(
             }
             let (parameters, private) = parameters(given, cm::ACCEPT_DATA)?;
             shell.id.accept(pair.as_ref(), parameters, private)?;
-            show_state(shell.head.qp);
+            if let Some(pair) = &pair {
+                show_state(pair);
+            }
             finish(shell)?;
         }
         Ok(0)
@@ -137,7 +140,9 @@ pub(crate) unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
             let was_over = shell.id.lock().state == State::Disconnected;
             let pair = queue_pair(shell.head.qp)?;
             shell.id.disconnect(pair.as_ref())?;
-            show_state(shell.head.qp);
+            if let Some(pair) = &pair {
+                show_state(pair);
+            }
             if !was_over {
                 finish(shell)?;
             }

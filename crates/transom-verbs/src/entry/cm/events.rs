@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::abi::*;
 use crate::channel::Channel;
 use crate::cm::{self, Event, Id, State};
-use crate::entry::cm::ids::{give, look, queue_pair, show, show_state};
+use crate::entry::cm::ids::{give, look, queue_pair, show};
+use crate::entry::queue_pair::show_state;
 use crate::entry::{minus_one, pointer};
 use crate::errno::{Errno, Result};
 use crate::{explain, text};
@@ -100,9 +101,7 @@ pub(crate) unsafe extern "C" fn rdma_get_cm_event(
     })
 }
 
-/// Events behind which the queue pair is in another state than before (Verbs V124). No other one has its
-/// structure looked at: the program may have destroyed it meanwhile by `ibv_destroy_qp`, which leaves the
-/// pointer in the id (rping 44 fetches DISCONNECTED in one thread and destroys in another).
+/// Events behind which the queue pair is in another state than before (Verbs V124).
 const MOVING: [u32; 2] = [cm_event::CONNECT_ERROR, cm_event::REJECTED];
 
 /// Fetch an event. That of an active side's acceptance moves the queue pair first.
@@ -113,7 +112,8 @@ pub(crate) unsafe fn next_event(channel: *mut rdma_event_channel) -> Result<*mut
     // SAFETY: this function's contract.
     let found = unsafe { ChannelShell::events(channel) }?;
     let Some(events) = found else { wait_for_the_end() };
-    let mut event = events.fetch()?;
+    let mut event = events.fetch(|event| event.owner().events.handed_out())?;
+    let owner = event.owner().clone();
     let active = event.kind == cm_event::ESTABLISHED && event.id.lock().state == State::Responded;
     if active && let Err(error) = event.id.take_up() {
         event.kind = cm_event::CONNECT_ERROR;
@@ -122,11 +122,11 @@ pub(crate) unsafe fn next_event(channel: *mut rdma_event_channel) -> Result<*mut
     let listener = event.listener.as_ref().map(|l| cm::address_of(l));
     let listener: *mut rdma_cm_id = std::ptr::with_exposed_provenance_mut(listener.unwrap_or(0));
     let id: *mut rdma_cm_id = if event.kind == cm_event::CONNECT_REQUEST {
-        // SAFETY: the listening id is there: its end takes its events out of the channel.
+        // SAFETY: the listening id is there: its end waits until the event is acknowledged.
         let (user_context, space) = unsafe { ((*listener).context, (*listener).ps) };
         let id = give(event.id.clone(), channel, user_context, space, false);
         // SAFETY: just made.
-        show(unsafe { look(id) }?)?;
+        show(unsafe { look(id) }?).inspect_err(|_| owner.events.acknowledge(1))?;
         id
     } else {
         std::ptr::with_exposed_provenance_mut(cm::address_of(&event.id))
@@ -139,12 +139,12 @@ pub(crate) unsafe fn next_event(channel: *mut rdma_event_channel) -> Result<*mut
             event.status = -error.0;
         }
     }
-    if active || MOVING.contains(&event.kind) {
-        // SAFETY: as above.
-        unsafe { show_state((*id).qp) };
+    // Not by the id's pointer, which `ibv_destroy_qp` leaves there: rping 44 destroys in another thread.
+    if (active || MOVING.contains(&event.kind))
+        && let Some(joined) = event.id.joined()
+    {
+        show_state(&joined);
     }
-    let owner = event.listener.clone().unwrap_or_else(|| event.id.clone());
-    owner.events.handed_out();
     Ok(as_program_sees(id, listener, event, owner))
 }
 

@@ -176,15 +176,6 @@ pub(crate) unsafe fn queue_pair(qp: *mut ibv_qp) -> Result<Option<Arc<QueuePair>
     Ok(Some(unsafe { shell::look::<OfQueuePair>(qp.cast()) }?.body.queue_pair.clone()))
 }
 
-/// Write the state of a queue pair where the program reads it.
-pub(crate) unsafe fn show_state(qp: *mut ibv_qp) {
-    // SAFETY: a queue pair of the program's, or null.
-    if let Ok(Some(pair)) = unsafe { queue_pair(qp) } {
-        // SAFETY: as above.
-        unsafe { (*qp).state = pair.state() };
-    }
-}
-
 /// A synchronous id waits for the event of its call.
 ///
 /// # Safety
