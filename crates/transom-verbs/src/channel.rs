@@ -69,13 +69,16 @@ impl<T> Channel<T> {
     pub(crate) fn fetch(&self, count: impl Fn(&T)) -> Result<T> {
         loop {
             read(&self.fd, &mut [0; 8])?;
-            let mut queue = self.lock();
-            if let Some(event) = queue.pop_front() {
-                count(&event);
+            if let Some(event) = self.counted(&count) {
                 return Ok(event);
             }
-            // The event was taken back between the read and the lock.
         }
+    }
+
+    /// The rest of a fetch, behind a read that took a count. `None`: the event was taken back in between.
+    pub(crate) fn counted(&self, count: impl Fn(&T)) -> Option<T> {
+        let mut queue = self.lock();
+        queue.pop_front().inspect(count)
     }
 
     /// Fetch an event if there is one. For channels whose descriptor no program reads.

@@ -158,7 +158,7 @@ fn connections_refused_and_ended() {
     run("connections");
 }
 
-/// Verbs V36, Verbs V118, Verbs V119, Verbs V124.
+/// Verbs V36, Verbs V98, Verbs V118, Verbs V119, Verbs V124.
 #[test]
 fn objects_that_end_while_their_events_are_fetched() {
     if !Path::new("/usr/include/rdma/rdma_cma.h").exists() {

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use crate::abi::*;
 use crate::completion::{CompletionChannel, Queue};
 use crate::entry::shell::{self, OfChannel, OfQueue};
-use crate::entry::{caught, minus_one, number, pointer, quiet};
+use crate::entry::{caught, fetched, minus_one, number, pointer, quiet};
 use crate::errno::{Errno, Result};
 use crate::memory::Domain;
 
@@ -113,25 +113,32 @@ pub(crate) unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_
     })
 }
 
-pub(crate) unsafe extern "C" fn ibv_get_cq_event(
+pub(crate) unsafe extern "C-unwind" fn ibv_get_cq_event(
     channel: *mut ibv_comp_channel,
     cq: *mut *mut ibv_cq,
     cq_context: *mut *mut c_void,
 ) -> c_int {
-    minus_one(|| {
-        // SAFETY: a channel and two pointers of the program's. A queue whose event is in the channel is
-        // there, because its end takes the event back.
-        unsafe {
-            let shell = shell::look::<OfChannel>(channel)?;
-            if cq.is_null() || cq_context.is_null() {
-                return Err(Errno::EINVAL);
-            }
-            let queue = shell.body.events.fetch(|queue| queue.completion_events.handed_out())?;
-            let found: *mut ibv_cq = shell::address_of(&queue.address);
-            cq.write(found);
-            cq_context.write((*found).cq_context);
+    let fd = minus_one(|| {
+        if cq.is_null() || cq_context.is_null() {
+            return Err(Errno::EINVAL);
         }
-        Ok(0)
+        // SAFETY: a channel of the program's.
+        Ok(unsafe { shell::look::<OfChannel>(channel) }?.body.events.fd())
+    });
+    if fd < 0 {
+        return fd;
+    }
+    // SAFETY: a channel and two pointers of the program's. The queue of an event that is counted is there,
+    // because its end waits for the acknowledgement.
+    fetched(fd, || unsafe {
+        let events = &shell::trust::<OfChannel>(channel).body.events;
+        let Some(queue) = events.counted(|queue| queue.completion_events.handed_out()) else {
+            return Ok(false);
+        };
+        let found: *mut ibv_cq = shell::address_of(&queue.address);
+        cq.write(found);
+        cq_context.write((*found).cq_context);
+        Ok(true)
     })
 }
 

@@ -480,21 +480,36 @@ pub(crate) unsafe extern "C" fn ibv_resolve_eth_l2_from_gid(
 
 // ---- asynchronous events -------------------------------------------------------------------------
 
-pub(crate) unsafe extern "C" fn ibv_get_async_event(
+pub(crate) unsafe extern "C-unwind" fn ibv_get_async_event(
     context: *mut ibv_context,
     event: *mut ibv_async_event,
 ) -> c_int {
-    minus_one(|| {
+    let fd = minus_one(|| {
         // SAFETY: a context and a structure of the program's.
+        unsafe {
+            out(event)?;
+            Ok(shell::context(context)?.events.fd())
+        }
+    });
+    if fd < 0 {
+        return fd;
+    }
+    entry::fetched(fd, || {
+        // SAFETY: as above.
         let (context, event) = unsafe { (shell::context(context)?, out(event)?) };
-        let fetched = context.events.fetch(|event| event.acknowledged().handed_out())?;
-        let (address, kind) = match fetched {
-            AsyncEvent::QueuePair(object, kind) => (shell::address_of(&object.address), kind),
-            AsyncEvent::Completions(object, kind) => (shell::address_of(&object.address), kind),
-            AsyncEvent::SharedReceives(object, kind) => (shell::address_of(&object.address), kind),
+        let counted = context.events.counted(|event| event.acknowledged().handed_out());
+        let (address, kind) = match counted {
+            None => return Ok(false),
+            Some(AsyncEvent::QueuePair(object, kind)) => (shell::address_of(&object.address), kind),
+            Some(AsyncEvent::Completions(object, kind)) => {
+                (shell::address_of(&object.address), kind)
+            }
+            Some(AsyncEvent::SharedReceives(object, kind)) => {
+                (shell::address_of(&object.address), kind)
+            }
         };
         *event = ibv_async_event { element: address, event_type: kind };
-        Ok(0)
+        Ok(true)
     })
 }
 

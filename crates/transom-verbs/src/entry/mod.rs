@@ -18,7 +18,7 @@ pub(crate) mod window;
 pub(crate) mod work;
 pub(crate) mod xrc;
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::errno::{Errno, Result};
@@ -50,6 +50,34 @@ pub(crate) fn minus_one(work: impl FnOnce() -> Result<c_int>) -> c_int {
         set_errno(error.0);
         -1
     })
+}
+
+unsafe extern "C-unwind" {
+    fn read(fd: c_int, buffer: *mut c_void, count: usize) -> isize;
+}
+
+/// Fetch an event behind the descriptor of its channel: `take` has it, or `false` if it was taken back after
+/// the read. 0, or -1 and `errno`.
+///
+/// The read is a cancellation point. A thread that is canceled there unwinds through this frame and its
+/// caller's, so that neither may hold what has to be dropped.
+#[inline]
+pub(crate) fn fetched(fd: c_int, take: impl Fn() -> Result<bool>) -> c_int {
+    loop {
+        let mut count = 0_u64;
+        // SAFETY: room for the count, which is all that an eventfd gives.
+        if unsafe { read(fd, (&raw mut count).cast(), size_of_val(&count)) } < 0 {
+            return -1;
+        }
+        match caught(&take) {
+            Ok(true) => return 0,
+            Ok(false) => {}
+            Err(error) => {
+                set_errno(error.0);
+                return -1;
+            }
+        }
+    }
 }
 
 /// A count, or -1 and `errno`.

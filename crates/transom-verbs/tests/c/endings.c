@@ -363,6 +363,38 @@ static void clear_ids(void) {
     other = NULL;
 }
 
+/* ---- threads that are canceled -------------------------------------------------------------- */
+
+static void *fetches_cq_event(void *unused) {
+    get_cq_event();
+    return unused;
+}
+static void *fetches_async_event(void *unused) {
+    get_async_event();
+    return unused;
+}
+static void *fetches_cm_event(void *channel) {
+    rdma_get_cm_event(channel, &cm_event);
+    return channel;
+}
+/* A thread that waits for an event ends where it is canceled, as in a read. */
+static void canceled(void) {
+    struct rdma_event_channel *empty = MADE(rdma_create_event_channel());
+    void *(*fetches[])(void *) = {fetches_cq_event, fetches_async_event, fetches_cm_event};
+    for (int i = 0; i < 3; i++) {
+        pthread_t thread;
+        SUCCEEDS(pthread_create(&thread, NULL, fetches[i], empty));
+        SUCCEEDS(pthread_cancel(thread));
+        struct timespec limit;
+        clock_gettime(CLOCK_REALTIME, &limit);
+        limit.tv_sec += 20;
+        void *value = NULL;
+        int joined = pthread_timedjoin_np(thread, &value, &limit);
+        CHECK("V98", !joined && value == PTHREAD_CANCELED, "fetch %d: join %d, %p", i, joined, value);
+    }
+    rdma_destroy_event_channel(empty);
+}
+
 static const struct pair pairs[] = {
     {"V36", "get_cq_event, destroy_cq", flushed, get_cq_event, settle_cq, destroy_cq, nothing},
     {"V36", "ack_cq_events, destroy_cq", flushed_and_fetched, ack_cq_event, nothing, destroy_cq,
@@ -390,6 +422,7 @@ int main(void) {
     mr = MADE(ibv_reg_mr(pd, bytes, sizeof bytes, ALL));
     SUCCEEDS(ibv_query_gid(context, 1, 0, &gid));
     channel = MADE(ibv_create_comp_channel(context));
+    canceled();
     sem_init(&begin, 0, 0);
     pthread_t thread;
     SUCCEEDS(pthread_create(&thread, NULL, destroys, NULL));

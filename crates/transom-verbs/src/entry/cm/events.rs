@@ -10,7 +10,7 @@ use crate::channel::Channel;
 use crate::cm::{self, Event, Id, State};
 use crate::entry::cm::ids::{give, look, queue_pair, show};
 use crate::entry::queue_pair::show_state;
-use crate::entry::{minus_one, pointer};
+use crate::entry::{fetched, minus_one, pointer};
 use crate::errno::{Errno, Result};
 use crate::{explain, text};
 
@@ -87,32 +87,58 @@ pub(crate) unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_ev
     }
 }
 
-pub(crate) unsafe extern "C" fn rdma_get_cm_event(
+pub(crate) unsafe extern "C-unwind" fn rdma_get_cm_event(
     channel: *mut rdma_event_channel,
     event: *mut *mut rdma_cm_event,
 ) -> c_int {
-    minus_one(|| {
-        // SAFETY: a channel and a pointer of the program's.
-        unsafe {
-            let event = event.as_mut().ok_or(Errno::EINVAL)?;
-            *event = next_event(channel)?;
+    let events = pointer(|| {
+        if event.is_null() {
+            return Err(Errno::EINVAL);
         }
-        Ok(0)
-    })
+        // SAFETY: a channel of the program's.
+        let found = unsafe { ChannelShell::events(channel) }?;
+        Ok(Arc::into_raw(found.unwrap_or_else(|| wait_for_the_end())).cast_mut())
+    });
+    if events.is_null() {
+        return -1;
+    }
+    // SAFETY: counted above, and by a thread that is canceled for ever.
+    let fd = unsafe { (*events).fd() };
+    // SAFETY: as above; a channel and a pointer of the program's.
+    let done = fetched(fd, || unsafe {
+        let Some(found) = (*events).counted(count) else { return Ok(false) };
+        event.write(taken(found, channel)?);
+        Ok(true)
+    });
+    // SAFETY: as above.
+    drop(unsafe { Arc::from_raw(events) });
+    done
+}
+
+fn count(event: &Event) {
+    event.owner().events.handed_out();
 }
 
 /// Events behind which the queue pair is in another state than before (Verbs V124).
 const MOVING: [u32; 2] = [cm_event::CONNECT_ERROR, cm_event::REJECTED];
 
-/// Fetch an event. That of an active side's acceptance moves the queue pair first.
+/// Fetch an event of an id's own channel.
 ///
 /// # Safety
 /// A channel of the program's.
 pub(crate) unsafe fn next_event(channel: *mut rdma_event_channel) -> Result<*mut rdma_cm_event> {
     // SAFETY: this function's contract.
     let found = unsafe { ChannelShell::events(channel) }?;
-    let Some(events) = found else { wait_for_the_end() };
-    let mut event = events.fetch(|event| event.owner().events.handed_out())?;
+    let events = found.unwrap_or_else(|| wait_for_the_end());
+    // SAFETY: as above.
+    unsafe { taken(events.fetch(count)?, channel) }
+}
+
+/// A fetched event. That of an active side's acceptance moves the queue pair first.
+///
+/// # Safety
+/// A channel of the program's.
+unsafe fn taken(mut event: Event, channel: *mut rdma_event_channel) -> Result<*mut rdma_cm_event> {
     let owner = event.owner().clone();
     let active = event.kind == cm_event::ESTABLISHED && event.id.lock().state == State::Responded;
     if active && let Err(error) = event.id.take_up() {
