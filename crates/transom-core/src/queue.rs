@@ -300,6 +300,7 @@ impl RequestQueue {
     }
 
     /// Copy the inline bytes of a request into `into`; `false` if it has not that many.
+    #[inline(never)]
     pub(crate) fn copy_inline(&self, slot: &Slot, into: &mut [u8]) -> bool {
         let pieces = self.inline_pieces(slot, 0, into.len() as u64);
         if let Some((left, right)) = pieces

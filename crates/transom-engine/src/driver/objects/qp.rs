@@ -102,7 +102,6 @@ impl Source for ConnectionTimer {
 fn is_small(request: &Request, data: Data<'_>) -> bool {
     match (request.operation, data) {
         (Operation::Write { .. }, Data::Sges([entry])) => entry.length as usize <= SMALL,
-        (Operation::Write { .. }, Data::Inline(bytes)) => bytes.len() <= SMALL,
         _ => false,
     }
 }
@@ -184,6 +183,8 @@ impl Qp {
     pub(crate) fn post(&self, request: &Request, data: Data<'_>) -> Result<(), Status> {
         let done = if is_small(request, data) {
             self.post_short(|execution| execution.post(request, data))
+        } else if let (Operation::Write { .. }, Data::Inline(bytes)) = (request.operation, data) {
+            self.post_inline(request, bytes)
         } else if let (Operation::Bind { .. }, Data::Sges([])) = (request.operation, data) {
             self.with_link(|link| {
                 let memory = &self.adapter.memory;
@@ -238,6 +239,17 @@ impl Qp {
             self.run(front, false);
         }
         done
+    }
+
+    /// The short way of a Write with inline data, if there are few. Apart from that of a Write of one entry,
+    /// whose code is shorter where nothing else can come.
+    #[inline(never)]
+    fn post_inline(&self, request: &Request, bytes: &[u8]) -> Option<Result<(), Status>> {
+        if bytes.len() > SMALL {
+            return None;
+        }
+        let list = std::iter::once((*request, Data::Inline(bytes)));
+        self.post_short(|execution| execution.post_list(list))
     }
 
     /// Have `post` put small Writes before the link, which sends them at once. `None`: that is not for
