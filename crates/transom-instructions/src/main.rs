@@ -5,6 +5,8 @@
 //! `benches/instructions` runs it: every subject of the table of budgets, or those that are named.
 
 mod decode;
+#[expect(unsafe_code, reason = "memory is registered in the raw layer")]
+mod front;
 #[expect(unsafe_code, reason = "ptrace, and the marks that it stops at")]
 mod stepper;
 mod subjects;

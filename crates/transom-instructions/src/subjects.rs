@@ -10,9 +10,11 @@ use transom_memory::{
     Scope, Segment, Token,
 };
 
+use crate::front::{self, Source};
 use crate::stepper::mark;
 
-type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
+/// The result of what is counted.
+pub(crate) type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
 /// Rounds before anything is counted: buffers, leases and predictions are in their steady state.
 const WARM: usize = 2_000;
@@ -59,6 +61,18 @@ pub(crate) const SUBJECTS: &[Subject] = &[
         about: "half a round trip of 8-byte Writes over TCP, checksums off",
         operations: 4,
         run: |operations| half_rounds(Path::Tcp, false, operations),
+    },
+    Subject {
+        name: "half-round-front",
+        about: "the same through queue pairs and completion queues of the verbs library",
+        operations: 4,
+        run: |operations| front_half_rounds(Source::Region, operations),
+    },
+    Subject {
+        name: "half-round-front-inline",
+        about: "the same, with inline data",
+        operations: 4,
+        run: |operations| front_half_rounds(Source::Inline, operations),
     },
     Subject {
         name: "batch-process",
@@ -151,6 +165,21 @@ fn half_rounds(path: Path, inspect: bool, operations: u64) -> Outcome {
         turn = turn.wrapping_add(1);
         half(&one, &other, turn)?;
         half(&other, &one, turn)
+    };
+    for _ in 0..WARM {
+        round()?;
+    }
+    counted(|| (0..operations / 2).try_for_each(|_| round()))
+}
+
+fn front_half_rounds(source: Source, operations: u64) -> Outcome {
+    let [mut one, mut other] = front::connect()?;
+    let mut turn = 0;
+    let mut round = || -> Outcome {
+        turn += 1;
+        front::half(&mut one, &mut other, source, turn)?;
+        turn += 1;
+        front::half(&mut other, &mut one, source, turn)
     };
     for _ in 0..WARM {
         round()?;
