@@ -26,8 +26,10 @@ fn fault(root: &Path, patch: &str) -> Option<String> {
     if old == new {
         return Some("changes nothing".into());
     }
+    // Whole lines only, as `git apply` has it: a context of an empty line is no end of another.
     let text = fs::read_to_string(root.join(file)).unwrap_or_default();
-    match text.matches(&old).count() {
+    let begins_line = |at: usize| text.get(..at).is_some_and(|b| b.is_empty() || b.ends_with('\n'));
+    match text.match_indices(&old).filter(|(at, _)| begins_line(*at)).count() {
         1 => None,
         count => Some(format!("its lines are in {file} {count} times, not once")),
     }
@@ -60,6 +62,7 @@ fn a_patch_that_does_not_apply_is_a_fault() {
     };
     assert_eq!(patch("     one();\n-    two();\n+    three();\n"), None);
     assert!(patch("     two();\n-    one();\n+    three();\n").unwrap().contains("0 times"));
+    assert!(patch(" \n     one();\n-    two();\n").unwrap().contains("0 times"));
     assert!(patch("-    one();\n+    one();\n").unwrap().contains("changes nothing"));
     assert!(patch("-}\n+]\n@@ -1 +1 @@\n-}\n+]\n").unwrap().contains("2 hunks"));
     fs::write(root.join("a.rs"), "one();\none();\n").unwrap();
