@@ -21,6 +21,8 @@ pub const SCENARIOS: &[&str] = &[
     "send closes a window",
     "fenced behind a read",
     "solicited",
+    "send with immediate data ok",
+    "write with immediate data ok",
     // Memory.
     "register",
     "register in pieces",
@@ -48,6 +50,8 @@ pub const SCENARIOS: &[&str] = &[
     "refused: in the middle",
     "refused: answer to a read",
     "refused: invalidation",
+    "refused: immediate data",
+    "refused: write with immediate data",
     "local list refused",
     "receive refused",
     // Actors who use what they should not.
@@ -89,6 +93,7 @@ pub const SCENARIOS: &[&str] = &[
     "plain peer",
     "plain peer closed on a write",
     "atomic to a plain peer",
+    "immediate data to a plain peer",
     "link between processes of one host",
     "small write sent at once",
     "small write appended to a stream",
@@ -152,6 +157,11 @@ pub const FLOORS: &[(&str, u64)] = &[
     ("woken by the bell", 8000),
     ("late bell", 3000),
     ("died inside of a ring", 40),
+    // Immediate data.
+    ("send with immediate data ok", 2000),
+    ("write with immediate data ok", 2000),
+    ("refused: write with immediate data", 130),
+    ("refused: immediate data", 50),
     // Limits.
     ("send queue full", 100_000),
     ("receive queue full", 100_000),

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use transom_core::{Effect, Effects, Operation, SharedReceives};
+use transom_core::{Effect, Effects, SharedReceives};
 use transom_memory::Token;
 
 use crate::model::Life;
 use crate::process::Pair;
-use crate::watch::Stream;
+use crate::watch::{Stream, wants_receive};
 use crate::world::World;
 
 impl World {
@@ -142,8 +142,7 @@ impl World {
             if !both || stream.hurt || mute || stream.waits.is_some() {
                 continue;
             }
-            let send =
-                matches!(request.operation, Operation::Send | Operation::SendWithInvalidate { .. });
+            let send = wants_receive(request.operation);
             let starved = watch.peer(id).and_then(|peer| peer.pair).is_none_or(|peer| {
                 watch.pairs.get(&peer).is_none_or(|p| {
                     let pool = p.shared.and_then(|pool| watch.pools.get(&(peer.0, pool)));

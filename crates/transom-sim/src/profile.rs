@@ -65,21 +65,33 @@ pub struct Profile {
     pub data: usize,
     /// Links between processes of one host, of every four.
     pub same_host: u64,
-    /// The dialect of everything, or several.
-    pub dialect: Option<&'static Dialect>,
+    /// Processes that take immediate data, of every four.
+    pub immediate: u64,
+    /// The dialect of everything, by its place in [`DIALECTS`], or several.
+    pub dialect: Option<usize>,
 }
 
-const DIALECTS: [&Dialect; 6] = [
-    &dialect::ND2,
-    &dialect::ND1,
-    &dialect::NDK,
-    &dialect::NDK_MARKED_SINKS,
-    &dialect::WSD,
-    &CLOSES_TWICE,
+static DIALECTS: [Dialect; 6] = [
+    dialect::ND2,
+    dialect::ND1,
+    dialect::NDK,
+    dialect::NDK_MARKED_SINKS,
+    dialect::WSD,
+    CLOSES_TWICE,
+];
+
+/// The same, of programs that take immediate data.
+static WITH_IMMEDIATE: [Dialect; 6] = [
+    Dialect { immediate: true, ..DIALECTS[0] },
+    Dialect { immediate: true, ..DIALECTS[1] },
+    Dialect { immediate: true, ..DIALECTS[2] },
+    Dialect { immediate: true, ..DIALECTS[3] },
+    Dialect { immediate: true, ..DIALECTS[4] },
+    Dialect { immediate: true, ..DIALECTS[5] },
 ];
 
 /// ND2 where closing what is closed is no error (iW 8.4).
-static CLOSES_TWICE: Dialect =
+const CLOSES_TWICE: Dialect =
     Dialect { name: "ND2, closes twice", dead_window: DeadWindow::Ignored, ..dialect::ND2 };
 
 impl Profile {
@@ -113,13 +125,16 @@ impl Profile {
             slots: rng.one([4, 16, SLOTS, SLOTS]),
             data: rng.one([2 * LARGEST_PAYLOAD, DATA]),
             same_host,
-            dialect: if rng.once_in(3) { None } else { Some(rng.one(DIALECTS)) },
+            immediate: rng.one([0, 2, 4, 4]),
+            dialect: if rng.once_in(3) { None } else { Some(rng.index(DIALECTS.len())) },
         }
     }
 
     /// A process of this world.
     pub fn process(&self, rng: &mut Rng, index: usize, watcher: &Watcher) -> Process {
-        let dialect = self.dialect.unwrap_or_else(|| rng.one(DIALECTS));
+        let kind = self.dialect.unwrap_or_else(|| rng.index(DIALECTS.len()));
+        let immediate = rng.below(4) < self.immediate;
+        let dialect = if immediate { &WITH_IMMEDIATE[kind] } else { &DIALECTS[kind] };
         let mut wire = Config::new(Role::Active);
         wire.checksum = self.checksum && !rng.once_in(4);
         wire.extension = self.extension || rng.once_in(2);

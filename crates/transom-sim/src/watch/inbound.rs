@@ -1,10 +1,10 @@
 //! Frames on their way in: they carry what the peer sent, and their bytes go where they may, in order.
 
-use transom_core::Operation;
+use transom_core::{CompletionKind, Operation};
 use transom_memory::{Actor, Purpose, Rule, Scope};
 use transom_wire::{Atomic, Bytes, Event, MessageId, Placing};
 
-use super::{Delivered, EndId, Receive, Sealed, Serving, Stream, Watch};
+use super::{Delivered, EndId, Receive, Sealed, Serving, Stream, Watch, immediate_of, written_to};
 use crate::model::{Books, Life, Run, Verdict};
 use crate::watch::outbound::parts;
 
@@ -28,10 +28,10 @@ pub struct Piece {
 pub enum What {
     /// A question without bytes: may this be done at all? `false`: it must be refused.
     Ask(bool),
-    /// Bytes of a Write.
-    Write { token: u32, address: u64 },
+    /// Bytes of a Write; the last ones may bring immediate data.
+    Write { token: u32, address: u64, immediate: Option<u32> },
     /// Bytes of a Send.
-    Send { offset: u64, solicited: bool, invalidate: Option<u32> },
+    Send { offset: u64, solicited: bool, invalidate: Option<u32>, immediate: Option<u32> },
     /// Bytes of an answer.
     Answer { offset: u64 },
     /// A word to be changed.
@@ -65,49 +65,54 @@ impl Watch {
                 let message = self.arriving(end);
                 let announced =
                     self.peer(end).and_then(|p| p.messages.get(message)).is_some_and(|m| {
-                        m.operation == Operation::Write { token, address } && m.length == length
+                        written_to(m.operation) == Some((token, address)) && m.length == length
                     });
                 if !announced {
                     return self.fail(format!("{event:?} announces what was not posted"));
                 }
                 self.ask(stream, message, Purpose::RemoteWrite, (token, address, length));
             }
-            // The dialects that are simulated have no immediate data.
-            Event::Write { token, address, payload, last, .. } => {
+            Event::Write { token, address, payload, last, immediate } => {
                 let Some(sealed) = self.arrives(end, payload, last) else {
                     return;
                 };
                 let message = self.peer(end).and_then(|p| p.messages.get(sealed.message));
-                let right = message.is_some_and(|m| match m.operation {
-                    Operation::Write { token: t, address: a } => {
-                        t == token && a.wrapping_add(sealed.offset) == address
-                    }
-                    _ => false,
+                let right = message.is_some_and(|m| {
+                    let at =
+                        written_to(m.operation).map(|(t, a)| (t, a.wrapping_add(sealed.offset)));
+                    let value = immediate_of(m.operation).filter(|_| last);
+                    at == Some((token, address))
+                        && immediate.map(|i| i.value) == value
+                        && immediate.is_none_or(|i| i.solicited == m.solicited)
                 });
                 if sealed.answer || !right {
                     return self
                         .fail(format!("a Write to {token:#x} at {address:#x} that nobody posted"));
                 }
-                let what = What::Write { token, address };
+                let immediate = immediate.map(|immediate| immediate.value);
+                let what = What::Write { token, address, immediate };
                 stream.inbox.push_back(Piece::of(sealed, what));
             }
-            Event::Send { offset, payload, last, solicited, invalidate, .. } => {
+            Event::Send { offset, payload, last, solicited, invalidate, immediate } => {
                 let Some(sealed) = self.arrives(end, payload, last) else {
                     return;
                 };
                 let message = self.peer(end).and_then(|p| p.messages.get(sealed.message));
                 let wanted = match message.map(|m| m.operation) {
-                    Some(Operation::Send) => None,
+                    Some(Operation::Send | Operation::SendWithImmediate { .. }) => None,
                     Some(Operation::SendWithInvalidate { token }) => Some(token),
                     _ => return self.fail("a Send that nobody posted"),
                 };
+                let value = message.and_then(|m| immediate_of(m.operation)).filter(|_| last);
                 let right = wanted == invalidate
+                    && immediate == value
                     && sealed.offset == u64::from(offset)
                     && message.is_some_and(|m| m.solicited == solicited);
                 if sealed.answer || !right {
                     self.fail("a Send that differs from the one that was posted");
                 }
-                let what = What::Send { offset: u64::from(offset), solicited, invalidate };
+                let offset = u64::from(offset);
+                let what = What::Send { offset, solicited, invalidate, immediate };
                 stream.inbox.push_back(Piece::of(sealed, what));
             }
             Event::ReadRequest { slot, token, address, length } => {
@@ -356,7 +361,7 @@ impl Watch {
         let (done, rest) = (piece.placed as u64, (piece.bytes.len() - piece.placed) as u64);
         let (list, offset, purpose) = match piece.what {
             What::Ask(_) | What::Change { .. } => return None,
-            What::Write { token, address } => {
+            What::Write { token, address, .. } => {
                 let at = address.wrapping_add(done);
                 return Some((self.judge(stream, Purpose::RemoteWrite, token, at, rest), token));
             }
@@ -403,6 +408,9 @@ impl Watch {
             if what == What::Ask(false) {
                 return self.fail("what must be refused as a whole is not refused (rule 3)");
             }
+            if piece.brings_immediate() && !stream.immediate {
+                return self.fail("immediate data comes to a program that knows none (V87)");
+            }
             if matches!(what, What::Send { .. }) && stream.waits.is_some() && !self.transmitting {
                 // The Send goes on with the next call that looks for a receive.
                 return;
@@ -432,6 +440,12 @@ impl Watch {
                     }
                     Some(_) => {}
                 }
+            }
+            if let What::Write { immediate: Some(_), .. } = what
+                && self.current_receive(stream).is_none()
+            {
+                // The sender knows how many receives there are.
+                return self.fail("a Write with immediate data comes, and no receive was granted");
             }
             if left > 0 {
                 return self
@@ -469,8 +483,22 @@ impl Watch {
         stream.waits = None;
         match piece.what {
             What::Ask(_) | What::Change { .. } => {}
-            What::Write { .. } => self.peer_executed(end, &piece),
-            What::Send { offset, solicited, invalidate } => {
+            What::Write { immediate, .. } => {
+                let message = self.peer(end).and_then(|peer| peer.messages.get(piece.message));
+                let message = message.map(|message| (message.length, message.solicited));
+                if let Some((immediate, (length, solicited))) = immediate.zip(message) {
+                    let done = Delivered {
+                        kind: CompletionKind::ReceiveWrite,
+                        length,
+                        solicited,
+                        invalidated: None,
+                        immediate: Some(immediate),
+                    };
+                    self.receive_done(stream, done);
+                }
+                self.peer_executed(end, &piece);
+            }
+            What::Send { offset, solicited, invalidate, immediate } => {
                 if !piece.last {
                     return true;
                 }
@@ -495,14 +523,9 @@ impl Watch {
                     }
                 }
                 let length = offset + piece.bytes.len() as u64;
-                let done = Delivered { length, solicited, invalidated: invalidate };
-                let receives = stream.pair.and_then(|key| self.pairs.get_mut(&key));
-                let receive = receives.and_then(|pair| {
-                    pair.receives.iter_mut().find(|r| r.done.is_none() && r.bad.is_none())
-                });
-                if let Some(receive) = receive {
-                    receive.done = Some(done);
-                }
+                let (kind, invalidated) = (CompletionKind::Receive, invalidate);
+                let done = Delivered { kind, length, solicited, invalidated, immediate };
+                self.receive_done(stream, done);
                 self.peer_executed(end, &piece);
             }
             What::Answer { .. } => {
@@ -513,6 +536,17 @@ impl Watch {
             }
         }
         true
+    }
+
+    /// A message has consumed the oldest receive.
+    fn receive_done(&mut self, stream: &Stream, done: Delivered) {
+        let pair = stream.pair.and_then(|key| self.pairs.get_mut(&key));
+        let receive = pair.and_then(|pair| {
+            pair.receives.iter_mut().find(|r| r.done.is_none() && r.bad.is_none())
+        });
+        if let Some(receive) = receive {
+            receive.done = Some(done);
+        }
     }
 
     fn peer_executed(&mut self, end: EndId, piece: &Piece) {
@@ -547,6 +581,14 @@ pub(super) fn may_close(books: &Books, actor: &Actor, token: u32) -> Result<bool
 }
 
 impl Piece {
+    /// The message has immediate data, which comes with its last piece.
+    pub(super) fn brings_immediate(&self) -> bool {
+        match self.what {
+            What::Write { immediate, .. } | What::Send { immediate, .. } => immediate.is_some(),
+            _ => false,
+        }
+    }
+
     fn of(sealed: Sealed, what: What) -> Piece {
         let Sealed { message, bytes, last, .. } = sealed;
         Piece { what, message, bytes, placed: 0, last }

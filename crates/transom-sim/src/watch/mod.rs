@@ -20,7 +20,7 @@ mod requests;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use transom_core::{EndReason, Flags, Operation, Sge, Status};
+use transom_core::{CompletionKind, EndReason, Flags, Operation, Sge, Status};
 use transom_memory::{Actor, ConnectionId, DomainId, Purpose, QueuePairId, Segment};
 use transom_wire::{Role, Time};
 
@@ -145,12 +145,16 @@ pub struct Receive {
 /// Contents that a receive's completion must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivered {
+    /// A Send, or a Write with immediate data.
+    pub kind: CompletionKind,
     /// Bytes.
     pub length: u64,
     /// The sender asked for an event.
     pub solicited: bool,
     /// The sender closed a window.
     pub invalidated: Option<u32>,
+    /// The sender's immediate data.
+    pub immediate: Option<u32>,
 }
 
 /// A message of one end.
@@ -197,6 +201,8 @@ pub struct Stream {
     pub keeps: bool,
     /// To invalidate what is dead is no error.
     pub ignores: bool,
+    /// Messages of the peer may bring immediate data.
+    pub immediate: bool,
     /// Both sides are Transoms.
     pub extension: bool,
     /// Reads it may have under way.
@@ -428,6 +434,7 @@ impl Stream {
             sink: dialect.sink,
             keeps: dialect.peer_gone == transom_core::dialect::PeerGone::Keep,
             ignores: dialect.dead_window == transom_core::dialect::DeadWindow::Ignored,
+            immediate: dialect.immediate,
             extension: false,
             reads: 0,
             open: false,
@@ -447,4 +454,31 @@ impl Stream {
             heard: now,
         }
     }
+}
+
+/// The immediate data of a request.
+#[must_use]
+pub fn immediate_of(operation: Operation) -> Option<u32> {
+    match operation {
+        Operation::SendWithImmediate { immediate }
+        | Operation::WriteWithImmediate { immediate, .. } => Some(immediate),
+        _ => None,
+    }
+}
+
+/// The token and address that a Write of either kind names.
+#[must_use]
+pub fn written_to(operation: Operation) -> Option<(u32, u64)> {
+    match operation {
+        Operation::Write { token, address }
+        | Operation::WriteWithImmediate { token, address, .. } => Some((token, address)),
+        _ => None,
+    }
+}
+
+/// Whether a message of this kind needs a receive at the peer.
+#[must_use]
+pub fn wants_receive(operation: Operation) -> bool {
+    matches!(operation, Operation::Send | Operation::SendWithInvalidate { .. })
+        || immediate_of(operation).is_some()
 }

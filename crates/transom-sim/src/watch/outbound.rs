@@ -6,7 +6,7 @@ use transom_core::{Flags, Operation, Status};
 use transom_memory::{Purpose, Scope};
 use transom_wire::{Frame, Message as Wire, MessageId, Payload};
 
-use super::{Message, Pair, Stream, Watch};
+use super::{Message, Pair, Stream, Watch, immediate_of, written_to};
 use crate::model::{Life, Run, Verdict};
 
 /// A frame whose payload is being supplied.
@@ -115,19 +115,22 @@ impl Watch {
         let flags = request.flags;
         let (length, solicited) = (request.length, flags.contains(Flags::SOLICIT));
         let right = match (*wire, request.operation) {
-            (Wire::Send { length: l, solicited: s, invalidate, .. }, operation) => {
+            (Wire::Send { length: l, solicited: s, invalidate, immediate }, operation) => {
                 let wanted = match operation {
-                    Operation::Send => None,
+                    Operation::Send | Operation::SendWithImmediate { .. } => None,
                     Operation::SendWithInvalidate { token } => Some(token),
                     _ => return self.fail("a Send in place of another request"),
                 };
-                u64::from(l) == length && s == solicited && invalidate == wanted
+                (u64::from(l), s, invalidate) == (length, solicited, wanted)
+                    && immediate == immediate_of(operation)
+            }
+            (Wire::Write { token, address, length: l, immediate, .. }, operation) => {
+                written_to(operation) == Some((token, address))
+                    && u64::from(l) == length
+                    && immediate.map(|i| i.value) == immediate_of(operation)
+                    && immediate.is_none_or(|i| i.solicited == solicited)
             }
             (
-                Wire::Write { token: t, address: a, length: l, .. },
-                Operation::Write { token, address },
-            )
-            | (
                 Wire::Read { token: t, address: a, length: l, .. },
                 Operation::Read { token, address },
             ) => (t, a, u64::from(l)) == (token, address, length),

@@ -4,7 +4,7 @@ use transom_core::{DenialCause, DenialRecord, Operation, Status};
 use transom_memory::{Denial, Purpose, Rule};
 
 use super::inbound::{What, may_close};
-use super::{EndId, Stream, Watch};
+use super::{EndId, Stream, Watch, immediate_of, wants_receive, written_to};
 use crate::model::Verdict;
 
 /// How long a Send waits for a receive, less the slack of one timer.
@@ -85,13 +85,16 @@ impl Watch {
                 Some(What::Ask(_)) if denial.access.purpose == Purpose::RemoteWrite => {
                     self.counters.hit("refused: announced");
                 }
-                Some(What::Write { address, .. }) => {
+                Some(What::Write { address, immediate, .. }) => {
+                    if immediate.is_some() {
+                        self.counters.hit("refused: write with immediate data");
+                    }
                     let first = piece.as_ref().and_then(|p| {
                         self.peer(end)
                             .and_then(|peer| peer.messages.get(p.message))
                             .map(|m| m.operation)
                     });
-                    if !matches!(first, Some(Operation::Write { address: a, .. }) if a == address) {
+                    if first.and_then(written_to).is_none_or(|(_, first)| first != address) {
                         self.counters.hit("refused: in the middle");
                     }
                 }
@@ -233,7 +236,11 @@ impl Watch {
                     self.counters.hit("atomic to a plain peer");
                     Some(Status::NotSupported)
                 }
-                Operation::Send | Operation::SendWithInvalidate { .. } if waited => {
+                operation if immediate_of(operation).is_some() && !stream.extension => {
+                    self.counters.hit("immediate data to a plain peer");
+                    Some(Status::NotSupported)
+                }
+                operation if wants_receive(operation) && waited => {
                     self.counters.hit("no receive in time");
                     Some(Status::IoTimeout)
                 }
@@ -252,6 +259,10 @@ impl Watch {
         };
         stream.inbox.clear();
         stream.refused = true;
+        if piece.brings_immediate() && !stream.immediate {
+            self.counters.hit("refused: immediate data");
+            return self.blame(end, Some(piece.message), Status::PeerInvalidRequest);
+        }
         let What::Send { offset, invalidate, .. } = piece.what else {
             return self.fail(format!("{:?} is refused: {text}", piece.what));
         };

@@ -9,7 +9,7 @@ use transom_core::{
 };
 use transom_memory::{QueuePairId, Segment};
 
-use super::{EndId, Pair, PairId, Posted, Receive, Stream, Watch};
+use super::{EndId, Pair, PairId, Posted, Receive, Stream, Watch, written_to};
 use crate::model::Life;
 
 impl Pair {
@@ -270,6 +270,8 @@ impl Watch {
     fn count_success(&mut self, request: &Posted) {
         self.counters.hit(match request.operation {
             Operation::Write { .. } => "write ok",
+            Operation::WriteWithImmediate { .. } => "write with immediate data ok",
+            Operation::SendWithImmediate { .. } => "send with immediate data ok",
             Operation::Read { .. } => "read ok",
             Operation::Atomic { .. } => "atomic ok",
             Operation::Bind { .. } | Operation::BindStanding { .. } => "bind ok",
@@ -307,7 +309,7 @@ impl Watch {
         // The peer vouches for those by an orderly close, too, executed or not: its refusals it
         // reports.
         let settled = stream.finished && !stream.extension && message.sent;
-        let write = matches!(request.operation, Operation::Write { .. });
+        let write = written_to(request.operation).is_some();
         if vouched {
             (message.executed || settled && write) && message.refused.is_none()
         } else {
@@ -406,9 +408,11 @@ impl Watch {
         }
         let flags = completion.flags;
         let says = super::Delivered {
+            kind: completion.kind,
             length: u64::from(completion.length),
             solicited: flags.contains(CompletionFlags::SOLICITED),
             invalidated: flags.contains(CompletionFlags::INVALIDATED).then_some(completion.value),
+            immediate: flags.contains(CompletionFlags::IMMEDIATE).then_some(completion.value),
         };
         if receive.done != Some(says) {
             self.fail(format!("a receive completes with {says:?}; it got {:?}", receive.done));

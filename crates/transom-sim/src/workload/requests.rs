@@ -108,6 +108,8 @@ impl World {
                 let operation = if self.rng.once_in(8) {
                     let Some(grant) = self.target(id, Rights::NONE) else { return };
                     Operation::SendWithInvalidate { token: grant.token }
+                } else if self.brings_immediate(process, id) {
+                    Operation::SendWithImmediate { immediate: self.rng.word() as u32 }
                 } else {
                     Operation::Send
                 };
@@ -144,17 +146,34 @@ impl World {
                     }
                 }
                 let token = grant.token;
+                let with_immediate = !reads && self.brings_immediate(process, id);
                 let (operation, inline) = if reads {
                     (Operation::Read { token, address }, false)
+                } else if with_immediate {
+                    let immediate = self.rng.word() as u32;
+                    let operation = Operation::WriteWithImmediate { token, address, immediate };
+                    (operation, self.rng.once_in(6))
                 } else {
                     (Operation::Write { token, address }, self.rng.once_in(6))
                 };
-                if !reads {
+                if !reads && !with_immediate {
                     self.processes[process].pairs[pair].signal = Some((operation, length));
                 }
                 self.post_data(process, pair, domain, operation, flags, length, inline);
             }
         }
+    }
+
+    /// Whether a Send or Write brings immediate data: if both programs know it, or if the sender does
+    /// not care.
+    fn brings_immediate(&mut self, process: usize, end: Option<EndId>) -> bool {
+        let takes = {
+            let watch = self.watcher.see();
+            let peer = end.and_then(|end| watch.peer(end));
+            peer.is_some_and(|peer| peer.immediate && peer.extension)
+        };
+        let known = takes && self.processes[process].dialect.immediate;
+        self.rng.once_in(if known { 4 } else { 300 })
     }
 
     /// Change a word of the peer, which lies where a word belongs, mostly.
@@ -450,7 +469,8 @@ impl World {
         for entry in room.iter().take(got) {
             let pairs = &mut self.processes[process].pairs;
             if let Some(pair) = pairs.iter_mut().find(|pair| pair.number == entry.queue_pair.0) {
-                pair.front.retrieved(entry.kind == CompletionKind::Receive);
+                let receives = [CompletionKind::Receive, CompletionKind::ReceiveWrite];
+                pair.front.retrieved(receives.contains(&entry.kind));
             }
         }
         if !same {
