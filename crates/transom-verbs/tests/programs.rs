@@ -107,7 +107,7 @@ fn a_peer_that_begins_anew_is_connected_again() {
     run("returning");
 }
 
-/// Verbs V35, Verbs V75, Verbs V91, Verbs V92, Verbs V104, Verbs V155.
+/// Verbs V35, Verbs V36, Verbs V75, Verbs V91, Verbs V92, Verbs V104, Verbs V155.
 #[test]
 fn extended_reliable_connections() {
     run("xrc");

@@ -254,6 +254,17 @@ static int async_event(struct ibv_context *c, int ms, struct ibv_async_event *ev
         return -2;
     return ev->event_type;
 }
+/* Whether a thread of this process waits for something. */
+static bool rests(int thread) {
+    char path[64], text[256];
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
+    int file = open(path, O_RDONLY);
+    ssize_t length = read(file, text, sizeof text - 1);
+    close(file);
+    text[length > 0 ? length : 0] = 0;
+    char *behind = strrchr(text, ')');
+    return behind && behind[2] == 'S';
+}
 #define SIG IBV_SEND_SIGNALED
 static int finish(void) {
     printf("%s: %d checks, %d failures\n", failures ? "DEVIATES" : "HOLDS", checks, failures);

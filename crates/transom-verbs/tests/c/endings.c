@@ -65,21 +65,11 @@ static void *destroys(void *unused) {
     }
     return unused;
 }
-static bool waits(void) {
-    char path[64], text[256];
-    snprintf(path, sizeof path, "/proc/self/task/%d/stat", destroyer);
-    int file = open(path, O_RDONLY);
-    ssize_t length = read(file, text, sizeof text - 1);
-    close(file);
-    text[length > 0 ? length : 0] = 0;
-    char *behind = strrchr(text, ')');
-    return behind && behind[2] == 'S';
-}
 /* Let the other thread destroy, until it is done or rests. */
 static void let_destroy(void) {
     sem_post(&begin);
-    for (int rests = 0; !destroyed() && rests < 20; sched_yield())
-        rests = begun() && waits() ? rests + 1 : 0;
+    for (int times = 0; !destroyed() && times < 20; sched_yield())
+        times = begun() && rests(destroyer) ? times + 1 : 0;
 }
 static void on_step(int signal, siginfo_t *about, void *stopped) {
     int error = errno;

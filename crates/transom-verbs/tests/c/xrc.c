@@ -1,6 +1,8 @@
 /* Extended reliable connections: a request names the shared receive queue of its target; one receive
  * side serves all queues of an XRC domain. */
 #include "common.h"
+#include <sched.h>
+#include <sys/syscall.h>
 /* A domain with two shared receive queues, each with a protection domain, a completion queue and memory
  * of its own, and the receive side of a connection. */
 struct place {
@@ -370,6 +372,42 @@ static void wrong_types(void) {
     EXPECT_WC("V75", e.scq, 1, IBV_WC_RETRY_EXC_ERR);
     SUCCEEDS(ibv_destroy_qp(r));
 }
+/* A structure that an event names ends once the event is acknowledged, though another one stands for the
+ * same receive side. */
+static int destroyer, ended;
+static void *destroys(void *qp) {
+    __atomic_store_n(&destroyer, (int)syscall(SYS_gettid), __ATOMIC_SEQ_CST);
+    SUCCEEDS(ibv_destroy_qp(qp));
+    __atomic_store_n(&ended, 1, __ATOMIC_SEQ_CST);
+    return NULL;
+}
+static void structure_of_an_event(void) {
+    struct ibv_qp_open_attr attr = {
+        .comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE,
+        .qp_num = in->qp_num,
+        .xrcd = xrcd,
+        .qp_type = IBV_QPT_XRC_RECV};
+    struct ibv_qp *other = MADE(ibv_open_qp(ctx, &attr));
+    SUCCEEDS(post_to(out, 1, ~0u, IBV_WR_SEND, 8, 0, 0));
+    EXPECT_WC("V155", e.scq, 1, IBV_WC_REM_INV_REQ_ERR);
+    struct ibv_async_event event;
+    int kind;
+    while ((kind = async_event(ctx, 20000, &event)) >= 0 && kind != IBV_EVENT_QP_REQ_ERR)
+        ibv_ack_async_event(&event); // of what was before
+    CHECK("V104", kind == IBV_EVENT_QP_REQ_ERR && event.element.qp == in, "event %d", kind);
+    pthread_t thread;
+    SUCCEEDS(pthread_create(&thread, NULL, destroys, in));
+    for (int times = 0; !__atomic_load_n(&ended, __ATOMIC_SEQ_CST) && times < 20; sched_yield()) {
+        int known = __atomic_load_n(&destroyer, __ATOMIC_SEQ_CST);
+        times = known && rests(known) ? times + 1 : 0;
+    }
+    bool early = __atomic_load_n(&ended, __ATOMIC_SEQ_CST);
+    CHECK("V36", !early, "it ends before its event is acknowledged");
+    if (!early)
+        ibv_ack_async_event(&event);
+    SUCCEEDS(pthread_join(thread, NULL));
+    in = other;
+}
 int main(void) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     ctx = open_dev();
@@ -389,6 +427,7 @@ int main(void) {
     built();
     wrong_numbers();
     wrong_types();
+    structure_of_an_event();
     SUCCEEDS(ibv_destroy_qp(in));
     SUCCEEDS(ibv_destroy_qp(out));
     for (int i = 0; i < 2; i++) {
