@@ -67,7 +67,7 @@ pub struct Profile {
     pub same_host: u64,
     /// Processes that take immediate data, of every four.
     pub immediate: u64,
-    /// The dialect of everything, by its place in [`DIALECTS`], or several.
+    /// The dialect of everything, by its place in the list of them, or several.
     pub dialect: Option<usize>,
 }
 
