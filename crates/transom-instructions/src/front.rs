@@ -23,7 +23,7 @@ pub(crate) enum Source {
     Inline,
 }
 
-/// One side, with a word that the other side writes.
+/// An end of the connection, with a word that the other end writes.
 pub(crate) struct Side {
     adapter: Adapter,
     completions: CompletionQueue,
