@@ -9,7 +9,13 @@ What is the same, and what is not:
 - latency is half a round trip of one message for all of them;
 - fi_pingpong has one message under way, so its "bandwidth" is compared with Transom's 1 MiB latency
   ("one at a time"); ucx_perftest and Transom's write-bandwidth keep several under way ("streaming");
-- UCX `put` over `posix` maps the peer's memory into the initiator: no check stands between them.
+- UCX `put` over `posix` maps the peer's memory into the initiator: no check stands between them; `tag`
+  matches a message with a receive, and copies it twice.
+
+What passes through shared memory hangs on the cost of a cache line, which changes within seconds on a
+virtual machine. A Transom bench of a moment, which measures that, runs before and after each of these
+tools; what they had while the line was near (below 90 ns), and far, has rows of its own, and what they had
+while it changed is dropped.
 """
 
 import json
@@ -55,6 +61,7 @@ class FiPingpong:
 
     def __init__(self, provider, endpoint):
         self.name = f"libfabric {provider}"
+        self.sorted = provider == "shm"
         self.base = ["fi_pingpong", "-p", provider, "-e", endpoint]
 
     def command(self, size, iterations):
@@ -76,10 +83,12 @@ class FiPingpong:
 
 
 class Ucx:
-    """One UCX transport, by `put`."""
+    """One UCX transport, by `put` or by `tag`."""
 
-    def __init__(self, transport):
-        self.name = f"UCX {transport}"
+    def __init__(self, transport, test):
+        self.name = f"UCX {transport}, {test}"
+        self.sorted = transport == "posix"
+        self.tests = {"put": "ucp_put", "tag": "tag"}[test]
         self.environment = {"UCX_TLS": f"{transport},self"}
 
     def run(self, test, size, iterations):
@@ -90,15 +99,15 @@ class Ucx:
         return line.split(",")
 
     def half_round_trip(self, size):
-        return float(self.run("ucp_put_lat", size, 50_000 if size < 65536 else 1_000)[1])
+        return float(self.run(self.tests + "_lat", size, 50_000 if size < 65536 else 1_000)[1])
 
     def streaming(self, size):
         """GB/s; the tool counts 2^20 bytes as a megabyte."""
-        return float(self.run("ucp_put_bw", size, 5_000)[5]) * MIB / 1e9
+        return float(self.run(self.tests + "_bw", size, 5_000)[5]) * MIB / 1e9
 
     def commands(self):
         tls = self.environment["UCX_TLS"]
-        return [f"UCX_TLS={tls} ucx_perftest", f"UCX_TLS={tls} ucx_perftest 127.0.0.1 -t ucp_put_lat -s 8 -n 50000 -w 1000 -f -v"]
+        return [f"UCX_TLS={tls} ucx_perftest", f"UCX_TLS={tls} ucx_perftest 127.0.0.1 -t {self.tests}_lat -s 8 -n 50000 -w 1000 -f -v"]
 
 
 class Transom:
@@ -106,7 +115,7 @@ class Transom:
 
     def __init__(self, binary, path, crc, shared=False):
         self.name = f"Transom {path}" + ("" if path == "process" else f", CRC {crc}")
-        self.base, self.shared = [binary, "bench"], shared
+        self.base, self.sorted = [binary, "bench"], path == "process"
         self.options = ["--path", path, "--crc", crc, "--wait", "spin", "--seconds", "1", "--json"]
         if shared:
             self.name += ", shared region"
@@ -131,6 +140,23 @@ class Transom:
         return ["transom bench write-latency --size 8 " + " ".join(self.options)]
 
 
+def line(binary):
+    """Whether a cache line is "near" or "far" now, and its nanoseconds; `None` while that changes."""
+    command = [binary, "bench", "write-latency", "--path", "process", "--wait", "spin", "--seconds", "0.05", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    found = [one for one in json.loads(done.stdout)["by_line"] if one["pairs"]]
+    return (found[0]["distance"], found[0]["line"]) if len(found) == 1 else None
+
+
+def row(tool, before, after):
+    """The row that a sample belongs to, by what a cache line cost on either side of it."""
+    if not tool.sorted:
+        return tool.name
+    if before is None or after is None or before[0] != after[0]:
+        return None
+    return f"{tool.name}, {before[0]}"
+
+
 # title, unit, how to measure one tool, whether less is better
 MEASURES = [
     ("8 B latency", "µs", lambda tool: tool.half_round_trip(8), True),
@@ -153,21 +179,21 @@ def number(value):
     return f"{value:.2f}" if value < 100 else f"{value:.0f}"
 
 
-def table(results):
+def table(results, counts):
     lines = ["| | " + " | ".join(f"{title} ({unit})" for title, unit, _, _ in MEASURES) + " |"]
     lines.append("|---" * (len(MEASURES) + 1) + "|")
     for name, row in results.items():
         cells = []
         for title, *_ in MEASURES:
             found = row.get(title)
-            cells.append("–" if found is None else f"{number(found[1])} [{number(found[0])}–{number(found[2])}]")
+            cells.append("–" if found is None else f"{number(found[1])} [{number(found[0])}–{number(found[2])}], {counts[name][title]}")
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
 def plot(results, path):
     """Bars, one panel per measure, drawn to the same scale within a panel."""
-    width, bar, left = 760, 20, 190
+    width, bar, left = 800, 20, 250
     out, y = [], 10
     for title, unit, _, less in MEASURES:
         rows = [(name, row[title]) for name, row in results.items() if row.get(title)]
@@ -206,27 +232,42 @@ def version(command):
 def measure(binary, rounds, out):
     """Both tables' worth of text; with `out`, what it was made of goes there."""
     tools = [Transom(binary, "process", "on"), Transom(binary, "process", "on", True), Transom(binary, "tcp", "on"), Transom(binary, "tcp", "off")]
-    tools += [FiPingpong("shm", "rdm"), FiPingpong("tcp", "msg"), FiPingpong("net", "msg"), Ucx("posix"), Ucx("tcp")]
-    samples = {tool.name: {title: [] for title, *_ in MEASURES} for tool in tools}
+    tools += [FiPingpong("shm", "rdm"), FiPingpong("tcp", "msg"), FiPingpong("net", "msg"), Ucx("posix", "put"), Ucx("posix", "tag"), Ucx("tcp", "put")]
+    names = [name for tool in tools for name in ([f"{tool.name}, near", f"{tool.name}, far"] if tool.sorted else [tool.name])]
+    samples, lines, mixed = {name: {title: [] for title, *_ in MEASURES} for name in names}, {"near": [], "far": []}, 0
     for turn in range(rounds):
         for title, unit, one, _ in MEASURES:
             for tool in tools:
+                before = line(binary) if tool.sorted else None
                 try:
                     value = one(tool)
                 except (RuntimeError, subprocess.TimeoutExpired, KeyError, ValueError) as error:
                     print(f"{tool.name}, {title}: {error}", file=sys.stderr)
                     continue
-                if value is not None:
-                    samples[tool.name][title].append(value)
-                    print(f"round {turn + 1}: {tool.name}, {title}: {number(value)} {unit}", file=sys.stderr)
+                if value is None:
+                    continue
+                name = row(tool, before, line(binary) if tool.sorted else None)
+                if name is None:
+                    mixed += 1
+                    continue
+                if tool.sorted:
+                    lines[before[0]].append(before[1])
+                samples[name][title].append(value)
+                print(f"round {turn + 1}: {name}, {title}: {number(value)} {unit}", file=sys.stderr)
 
-    results = {name: {title: summary(values) for title, values in row.items()} for name, row in samples.items()}
+    samples = {name: found for name, found in samples.items() if any(found.values())}
+    results = {name: {title: summary(values) for title, values in found.items()} for name, found in samples.items()}
+    counts = {name: {title: len(values) for title, values in found.items()} for name, found in samples.items()}
+    distances = {distance: summary(values) for distance, values in lines.items() if values}
     facts = {
         "rounds": rounds,
         "libfabric": version(["fi_info", "--version"]),
         "ucx": version(["ucx_info", "-v"]),
         "congestion_control": open("/proc/sys/net/ipv4/tcp_congestion_control", encoding="ascii").read().strip(),
         "commands": {tool.name: tool.commands() for tool in tools},
+        "line_ns": distances,
+        "mixed": mixed,
+        "samples": counts,
         "quartiles": results,
     }
     if out:
@@ -235,5 +276,6 @@ def measure(binary, rounds, out):
             json.dump(facts, file, indent=1)
             file.write("\n")
         plot(results, os.path.join(out, "alternatives.svg"))
-    head = f"Medians [quartiles] of {rounds} interleaved rounds; libfabric {facts['libfabric']}; UCX {facts['ucx']}; TCP {facts['congestion_control']}."
-    return f"{head}\n\n{table(results)}"
+    near = "; ".join(f"{distance}: {number(found[1])} ns [{number(found[0])}–{number(found[2])}]" for distance, found in distances.items())
+    head = f"Medians [quartiles], number of samples in {rounds} interleaved rounds; a line {near}, {mixed} mixed samples dropped; libfabric {facts['libfabric']}; UCX {facts['ucx']}; TCP {facts['congestion_control']}."
+    return f"{head}\n\n{table(results, counts)}"
