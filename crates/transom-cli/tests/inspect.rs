@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use common::{Ran, Runtime, Server, ran, run};
-use rustix::process::{Pid, Signal, Uid, kill_process};
+use rustix::process::{Pid, Signal, Uid, WaitOptions, kill_process, waitpid};
 use serde_json::Value;
 use transom::{Adapter, Grant, QueuePair, Rights};
 
@@ -187,6 +187,11 @@ fn a_process_that_is_stopped_is_said_to_be_silent() {
     let pid = stopped.child.id();
     let signal = |signal| kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), signal).unwrap();
     signal(Signal::STOP);
+    // The signal is sent, and its threads may still run: the system says when all have stopped.
+    let child = Pid::from_raw(pid.cast_signed());
+    let (_, status) =
+        waitpid(child, WaitOptions::UNTRACED).unwrap().expect("a change of the child");
+    assert!(status.stopped(), "{status:?}");
     let ran = runtime.run(&["ps", "--json"]);
     assert_eq!(listed(&ran), [u64::from(lives.child.id())]);
     assert_eq!(ran.json()["silent"][0]["pid"], pid);

@@ -133,7 +133,7 @@ int main(void) {
     SUCCEEDS(post(&e, 1, IBV_WR_SEND, SIG, e.buf, 8, e.mr->lkey, 0, 0));
     EXPECT_WC("up", e.scq, 1, IBV_WC_SUCCESS);
     kill(p, SIGSTOP);
-    usleep(50000);
+    CHECK("stopped", waitpid(p, &s, WUNTRACED) == p && WIFSTOPPED(s), "status %d", s);
     for (int i = 0; i < 4; i++)
         SUCCEEDS(
             post(&e, 10 + i, IBV_WR_RDMA_READ, SIG, e.buf, 8, e.mr->lkey, peer.addr, peer.key));
@@ -160,7 +160,7 @@ int main(void) {
     SUCCEEDS(post(&e, 1, IBV_WR_SEND, SIG, e.buf, 8, e.mr->lkey, 0, 0));
     EXPECT_WC("up", e.scq, 1, IBV_WC_SUCCESS);
     kill(p, SIGSTOP);
-    usleep(50000);
+    CHECK("stopped", waitpid(p, &s, WUNTRACED) == p && WIFSTOPPED(s), "status %d", s);
     SUCCEEDS(post(&e, 2, IBV_WR_RDMA_READ, SIG, e.buf, 8, e.mr->lkey, peer.addr, peer.key));
     usleep(1500000);
     kill(p, SIGCONT);
