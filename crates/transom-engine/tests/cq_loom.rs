@@ -4,7 +4,8 @@
 //!
 //! Seen to fail with `Sleepers::any` asked before `add_all` takes the lock, with a `wait` that does
 //! not look at the queue after it has joined the sleepers, with a look that ignores the failure of
-//! the queue, and with an `add_all`, a `finish_batch` or a `cancel` that wakes no sleeper.
+//! the queue, and with an `add_all`, a `finish_batch` or a `cancel` that wakes no sleeper; and with a
+//! `CompletionQueue::may_fire` that ignores the failure of its queue.
 #![allow(missing_docs, dead_code, unreachable_pub, clippy::unwrap_used)]
 
 #[path = "../src/driver/objects/cq.rs"]
@@ -64,7 +65,7 @@ mod sys {
         }
     }
 
-    /// No queue here has a link, and no wait a limit: only the bell ends it.
+    /// No queue that is slept in has a link, and no wait a limit: only the bell ends it.
     pub fn poll_any(_: &[(&Fd, bool)], bell: &Doorbell, limit: Option<Duration>) -> io::Result<()> {
         assert_eq!(limit, None);
         let mut rung = bell.rung.lock().unwrap();
@@ -83,25 +84,34 @@ mod sys {
     }
 }
 
-/// Links, of which these queues have none.
+/// Links, which are idle until they are ended.
 mod link {
     use std::sync::Arc;
 
+    use loom::sync::Mutex;
+    use transom_wire::Time;
+
     use super::shared::Shared;
     use super::{EndReason, sys};
-    use transom_wire::Time;
 
     #[derive(Debug)]
     pub struct Link {
         pub shared: Arc<Shared>,
+        pub ended: Mutex<Option<EndReason>>,
     }
 
     pub struct Waiting;
 
     impl Link {
+        pub fn new() -> Link {
+            Link { shared: Arc::new(Shared), ended: Mutex::new(None) }
+        }
+
         pub fn poll(&self, _: Time, _: u32) {}
 
-        pub fn fail(&self, _: EndReason) {}
+        pub fn fail(&self, reason: EndReason) {
+            self.ended.lock().unwrap().get_or_insert(reason);
+        }
 
         pub fn is_over_rings(&self) -> bool {
             false
@@ -254,6 +264,35 @@ fn a_sleeper_is_woken_by_the_failure_of_its_queue() {
         assert_eq!(queue.queue().failure(), Some(Status::QueueOverrun));
         adder.join().unwrap();
     });
+}
+
+/// A queue on which nothing waits still has links, whose queue pairs are to be ended.
+#[test]
+fn a_queue_that_runs_over_ends_its_links_though_no_notification_waits() {
+    type Add = fn(&Arc<Cq>, &mut Notifications);
+    let ways: [Add; 3] = [
+        |queue, to| queue.add_one(Completion::default(), to),
+        |queue, to| queue.add_all(completions(2..=2), to),
+        |queue, to| {
+            queue.add(Completion::default());
+            queue.finish_batch(to);
+        },
+    ];
+    for add in ways {
+        bounded(3, move || {
+            let queue = queue(1);
+            let link = Arc::new(link::Link::new());
+            queue.attach(&link);
+            let other = queue.clone();
+            let adder = thread::spawn(move || add_all(&other, 1..=1));
+            let mut notifications = Notifications::default();
+            add(&queue, &mut notifications);
+            notifications.fire();
+            adder.join().unwrap();
+            assert_eq!(queue.queue().failure(), Some(Status::QueueOverrun));
+            assert_eq!(*link.ended.lock().unwrap(), Some(EndReason::Overrun));
+        });
+    }
 }
 
 #[test]
