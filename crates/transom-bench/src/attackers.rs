@@ -51,6 +51,9 @@ pub(crate) fn attack(kind: Attack, owner: SocketAddr, stop: &AtomicBool) {
     }
 }
 
+/// Bytes that each connection may touch.
+pub(crate) const LENT: usize = 1 << 20;
+
 const REQUEST: &[u8] = b"MPA ID Req Frame\x10\x02\x00\x04\x00\x10\x00\x10";
 /// Reads that may be under way at a time, as in the request.
 const READS: usize = 16;
@@ -199,7 +202,7 @@ impl Forger {
     /// Ask for all that is lent.
     fn read(&mut self) -> Result<()> {
         self.reads += 1;
-        let length = (super::fairness::LENT as u32).to_be_bytes();
+        let length = (LENT as u32).to_be_bytes();
         let ulpdu = [
             &[0x41, 0x41, 0, 0, 0, 0, 0, 0, 0, 1][..],
             &self.reads.to_be_bytes(),

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use transom::Posted;
 
 use crate::args::{Plan, Wait};
-use crate::peer::start;
 use crate::report::{Baseline, Report};
+use crate::session::start;
 use crate::side::{Job, Side};
 use crate::{PAIRS, baseline, line, same_host, stats};
 use transom_command::exit::{Outcome, system};

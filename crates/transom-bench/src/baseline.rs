@@ -10,6 +10,8 @@ use std::io::{ErrorKind, Read, Result, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+#[cfg(unix)]
+use crate::os::Channel;
 use crate::os::pin_congestion;
 
 /// Call sizes of the stream; the faster one counts.
@@ -32,6 +34,13 @@ pub(crate) trait Plain: Read + Write {
 impl Plain for TcpStream {
     fn set_nonblocking(&self, on: bool) -> Result<()> {
         TcpStream::set_nonblocking(self, on)
+    }
+}
+
+#[cfg(unix)]
+impl Plain for Channel {
+    fn set_nonblocking(&self, on: bool) -> Result<()> {
+        Channel::set_nonblocking(self, on)
     }
 }
 

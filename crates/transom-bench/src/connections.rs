@@ -13,8 +13,8 @@ use transom::{Adapter, QueuePair};
 
 use crate::args::{ConnectionsArgs, PeerArgs, Plan};
 use crate::os::room_for_descriptors;
-use crate::peer::{options, start};
 use crate::report::{Baseline, Report};
+use crate::session::{options, start};
 use crate::side::{Job, Side};
 use crate::tasks::Tasks;
 use crate::{PAIRS, stats};

@@ -16,14 +16,12 @@ use clap::{Args as ClapArgs, ValueEnum};
 use serde::Serialize;
 use transom::{Adapter, Grant, Incoming, Path, QueuePair, Region, Rights};
 
-use crate::attackers::{Attack, attack};
+use crate::attackers::{Attack, LENT, attack};
 use crate::stats;
 use crate::tasks::Tasks;
 use transom_command::exit::{Exit, Failure, Outcome, system};
 use transom_command::{print_json, progress, show, watchdog};
 
-/// Bytes that each connection may touch.
-pub(crate) const LENT: usize = 1 << 20;
 /// Writes under way at a time.
 const AHEAD: usize = 4;
 /// Turns of each kind.

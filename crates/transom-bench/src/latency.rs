@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::args::{Plan, Wait};
-use crate::peer::start;
 use crate::report::{Baseline, Report};
+use crate::session::start;
 use crate::side::{Job, Side};
 use crate::{PAIRS, baseline, line, same_host, stats};
 use transom_command::exit::{Exit, Failure, Outcome, system};

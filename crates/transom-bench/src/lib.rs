@@ -25,6 +25,7 @@ mod peer;
 mod refusal;
 mod report;
 mod same_host;
+mod session;
 mod side;
 mod stats;
 mod tasks;

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::report::Baseline;
 use crate::same_host;
 use crate::stats::{self, Ratio};
 
@@ -60,11 +59,7 @@ pub(crate) struct Group {
 }
 
 /// The pairs sorted by distance, and how many were left out.
-pub(crate) fn sort(
-    ours: &[f64],
-    baseline: Option<&Baseline>,
-    looks: &[Looks],
-) -> (Vec<Group>, usize) {
+pub(crate) fn sort(ours: &[f64], baseline: Option<&[f64]>, looks: &[Looks]) -> (Vec<Group>, usize) {
     let of = |distance: Distance| -> Vec<usize> {
         let numbered = looks.iter().enumerate();
         numbered
@@ -80,7 +75,7 @@ pub(crate) fn sort(
         let mut mine = pick(ours, &at);
         let mut lines: Vec<f64> =
             pick(&looks.iter().map(|[a, b]| (a + b) / 2.0).collect::<Vec<_>>(), &at);
-        let ratio = baseline.map(|baseline| stats::pairwise(&mine, &pick(&baseline.values, &at)));
+        let ratio = baseline.map(|baseline| stats::pairwise(&mine, &pick(baseline, &at)));
         (!at.is_empty()).then(|| Group {
             distance,
             pairs: at.len(),
@@ -116,7 +111,7 @@ mod tests {
 
     #[test]
     fn pairs_are_sorted_and_mixed_ones_left_out() {
-        let baseline = Baseline { name: String::new(), values: vec![50.0, 200.0, 50.0, 100.0] };
+        let baseline = [50.0, 200.0, 50.0, 100.0];
         let looks = [[50.0, 50.0], [200.0, 220.0], [60.0, 60.0], [50.0, 200.0]];
         let (groups, mixed) = sort(&[100.0, 300.0, 150.0, 1.0], Some(&baseline), &looks);
         assert_eq!(mixed, 1);

@@ -11,8 +11,8 @@ use transom_memory::{
 };
 
 use crate::args::Plan;
-use crate::peer::start;
 use crate::report::{Baseline, Report};
+use crate::session::start;
 use crate::side::{Job, Side};
 use crate::{PAIRS, stats};
 use transom_command::exit::{Exit, Failure, Outcome};

@@ -12,7 +12,6 @@ use rustix::net::sockopt;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::Seat;
-use crate::baseline::Plain;
 
 /// Start the peer's process, and connect to it. Its standard output is the other end.
 pub(crate) fn start(mut command: Command) -> Result<(Child, Channel)> {
@@ -24,12 +23,6 @@ pub(crate) fn start(mut command: Command) -> Result<(Child, Channel)> {
 /// The peer's end of the channel.
 pub(crate) fn to_measuring_side() -> Result<Channel> {
     Ok(Channel::from(std::io::stdout().as_fd().try_clone_to_owned()?))
-}
-
-impl Plain for Channel {
-    fn set_nonblocking(&self, on: bool) -> Result<()> {
-        Channel::set_nonblocking(self, on)
-    }
 }
 
 /// The congestion control that both sides of a ratio use: this machine's default, pinned.

@@ -129,7 +129,8 @@ impl Report {
 
     /// Sorts the pairs by what a cache line cost before and after each slice of ours.
     pub(crate) fn sort(&mut self, ours: &[f64], baseline: Option<&Baseline>, looks: &[Looks]) {
-        (self.by_line, self.mixed) = line::sort(ours, baseline, looks);
+        (self.by_line, self.mixed) =
+            line::sort(ours, baseline.map(|baseline| &baseline.values[..]), looks);
     }
 
     pub(crate) fn print(&self, json: bool) {
