@@ -114,6 +114,11 @@ impl Admission {
         true
     }
 
+    /// Whether no request behind one that ends with this status succeeds, executed or not (Verbs V67).
+    pub(crate) fn fails_what_follows(&self, status: Status) -> bool {
+        self.config.dialect.flushes_acknowledged && !status.is_success()
+    }
+
     /// Whether a completion frees its place, rather than its being retrieved.
     #[inline]
     pub(crate) fn frees(&self) -> bool {

@@ -447,13 +447,13 @@ impl Execution {
         let mut behind_failure = false;
         while let Some(slot) = self.requests.front() {
             let (status, id) = if !slot.status.is_success() {
-                behind_failure = self.admission.config.dialect.flushes_acknowledged;
                 (slot.status, slot.denial)
             } else if !behind_failure && self.finished(slot) {
                 (Status::Success, 0)
             } else {
                 (Status::Canceled, denial)
             };
+            behind_failure |= self.admission.fails_what_follows(status);
             if let Operation::Bind { window } = slot.operation
                 && !status.is_success()
             {

@@ -323,10 +323,13 @@ impl QueuePair {
             Some(slot) => Some((Side::Initiator, slot)),
             None => pair.receives.pop().map(|slot| (Side::Receive, slot)),
         };
+        let mut behind_failure = false;
         while let Some((side, mut slot)) = next(self) {
-            if slot.progress != Progress::Done {
+            let done = slot.progress == Progress::Done;
+            if !done || behind_failure && slot.status.is_success() {
                 (slot.status, slot.length) = (Status::Canceled, 0);
             }
+            behind_failure |= self.admission.fails_what_follows(slot.status);
             self.complete_slot(side, &slot, (memory, now), effects);
         }
     }

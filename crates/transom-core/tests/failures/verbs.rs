@@ -20,6 +20,7 @@ transom_testing::again_over_process![
     v79_a_peer_that_leaves_keeps_no_shared_receive,
     v93_the_queue_pair_is_judged_before_the_token,
     v67_what_was_acknowledged_behind_the_request_that_fails_is_flushed,
+    v67_what_was_executed_behind_a_request_that_is_flushed_is_flushed,
     v104_the_peers_faults_are_reported,
     v104_the_first_message_is_reported_once,
     v92_a_queue_pair_that_serves_no_reads_refuses_them,
@@ -574,6 +575,35 @@ fn v67_what_was_acknowledged_behind_the_request_that_fails_is_flushed() {
         pair.pump();
         let outcomes = pair.hosts[ACTIVE].outcomes();
         assert_eq!(outcomes, [(1, Status::RemoteError), (2, behind)], "{}", dialect.name);
+    }
+}
+
+/// V67: the first one did not fail by itself, and what became of it is not known.
+#[test]
+fn v67_what_was_executed_behind_a_request_that_is_flushed_is_flushed() {
+    let cases = [
+        (&dialect::VERBS, false, CANCELED),
+        (&dialect::VERBS, true, CANCELED),
+        (&dialect::ND2, false, OK),
+    ];
+    for (dialect, parted, behind) in cases {
+        let mut pair = Pair::connected_with(PairConfig::new(dialect));
+        let target = pair.hosts[PASSIVE].register(vec![0; 8], WRITABLE);
+        let source = pair.hosts[ACTIVE].register(vec![3; 8], Rights::LOCAL_WRITE);
+        pair.stall(PASSIVE, true);
+        pair.hosts[ACTIVE].post(1, write(&target, 0), Flags::NONE, &[source.all()]).unwrap();
+        let request = Request { context: 2, operation: Operation::Receive, flags: Flags::NONE };
+        pair.hosts[ACTIVE].bind(&source, 0, 8, Rights::REMOTE_WRITE, request).unwrap();
+        pair.pump();
+        if parted {
+            pair.kill(PASSIVE);
+            pair.stall(PASSIVE, false);
+            pair.pump();
+        }
+        assert_eq!(pair.hosts[ACTIVE].outcomes(), []);
+        pair.flush(ACTIVE);
+        let outcomes = pair.hosts[ACTIVE].outcomes();
+        assert_eq!(outcomes, [(1, CANCELED), (2, behind)], "{}, parted: {parted}", dialect.name);
     }
 }
 
