@@ -134,7 +134,8 @@ impl Connection {
             let begun = execution.next_message;
             execution.succeeded = execution.succeeded.max(id.0.min(begun));
         }
-        let unreliable = execution.unreliable;
+        // What was posted behind the end is canceled, whatever the peer says of what came before it.
+        let blames = !execution.unreliable && self.ended.is_none();
         let blamed = id
             .and_then(|id| execution.find(id.0))
             .filter(|sequence| {
@@ -143,7 +144,7 @@ impl Connection {
             .or_else(|| execution.owed_kind(operation))
             // A request that waits at this side for the peer's leave is owed an answer, too.
             .or_else(|| execution.owed().or_else(|| execution.oldest()))
-            .filter(|_| !unreliable);
+            .filter(|_| blames);
         let status = refused_as(self.config.dialect, class, operation);
         let context = blamed.and_then(|s| execution.requests.get(s)).map(|slot| slot.context);
         let denial = self.record(cx, context, DenialCause::ByPeer(error));

@@ -1,6 +1,6 @@
 //! Defects that the simulator has found (`transom-sim`, docs/reliability.md).
 
-use transom_core::Buffer as OutBuffer;
+use transom_core::{Buffer as OutBuffer, LinkEnd};
 use transom_memory::Token;
 
 use super::*;
@@ -245,4 +245,33 @@ fn what_an_acknowledgement_ends_takes_nothing_from_the_frame_it_rode_on() {
     assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, Status::Success), (2, Status::InvalidRequest)]);
     assert_eq!(pair.hosts[ACTIVE].arena.read(target.address, 8), Some(vec![0; 8]));
     assert_ne!(pair.hosts[PASSIVE].outcomes(), [(20, Status::Success), (3, Status::Success)]);
+}
+
+/// ND2 4.1, last rows: what was posted behind the end is canceled. A refusal that the end of the link brings
+/// is about what came before.
+#[test]
+fn a_refusal_behind_the_end_blames_nothing_that_was_posted_since() {
+    for dialect in [&dialect::ND2, &dialect::VERBS] {
+        let mut pair = Pair::connected(dialect);
+        let source = pair.hosts[ACTIVE].register(vec![5; 8], Rights::LOCAL_WRITE);
+        let nowhere = Operation::Write { token: 1, address: 0 };
+        let (a, now) = (&mut pair.hosts[ACTIVE], pair.now);
+        a.post(1, nowhere, Flags::NONE, &[source.all()]).unwrap();
+        let mut out = OutBuffer { bytes: Vec::new(), limit: 1000 };
+        a.transmit(now, &mut out);
+        pair.inject(PASSIVE, &out.bytes);
+        pair.deliver(PASSIVE, usize::MAX);
+        // The peer's word that it has refused arrives, and its Terminate behind that is spoilt.
+        out.bytes.clear();
+        pair.hosts[PASSIVE].transmit(now, &mut out);
+        *out.bytes.last_mut().unwrap() ^= 1;
+        pair.inject(ACTIVE, &out.bytes);
+        pair.deliver(ACTIVE, usize::MAX);
+        let a = &mut pair.hosts[ACTIVE];
+        a.post(2, Operation::Send, Flags::NONE, &[]).unwrap();
+        a.with(now, |_, connection, _, cx| connection.unwrap().link_closed(cx, LinkEnd::Closed));
+        pair.pump();
+        let outcomes = pair.hosts[ACTIVE].outcomes();
+        assert_eq!(outcomes, [(1, Status::Canceled), (2, Status::Canceled)], "{}", dialect.name);
+    }
 }
