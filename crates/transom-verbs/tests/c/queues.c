@@ -237,14 +237,21 @@ int main(void) {
         struct end g = {0};
         open_end(&g, f.ctx, ALL);
         SUCCEEDS(ibv_destroy_qp(g.qp));
-        struct ibv_cq *small = MADE(ibv_create_cq(g.ctx, 3, NULL, NULL, 0)), *old = g.scq;
+        struct ibv_comp_channel *channel = MADE(ibv_create_comp_channel(g.ctx));
+        struct ibv_cq *small = MADE(ibv_create_cq(g.ctx, 3, NULL, channel, 0)), *old = g.scq;
         g.scq = small;
         g.qp = new_qp(&g);
         pair_up(&g, &f, DEF);
         CHECK("V52", small->cqe == 3, "depth");
-        for (int i = 0; i < 3; i++)
+        for (int i = 0; i < 3; i++) {
+            /* Each completion is in the queue before the next request is posted. */
+            struct ibv_cq *of;
+            void *context;
+            SUCCEEDS(ibv_req_notify_cq(small, 0));
             SUCCEEDS(post(&g, i, IBV_WR_RDMA_WRITE, SIG, g.buf, 8, K(&g), (uintptr_t)f.buf, K(&f)));
-        usleep(300000);
+            SUCCEEDS(ibv_get_cq_event(channel, &of, &context));
+            ibv_ack_cq_events(small, 1);
+        }
         CHECK("V54", state_of(g.qp) == IBV_QPS_RTS, "3 fit");
         {
             struct pollfd p = {g.ctx->async_fd, POLLIN, 0};
@@ -277,6 +284,7 @@ int main(void) {
         }
         SUCCEEDS(ibv_destroy_qp(g.qp));
         SUCCEEDS(ibv_destroy_cq(small));
+        SUCCEEDS(ibv_destroy_comp_channel(channel));
         SUCCEEDS(ibv_destroy_cq(old));
         qp_state(f.qp, IBV_QPS_RESET);
         while (ibv_poll_cq(f.scq, 1, &wc) > 0)
