@@ -4,7 +4,7 @@
 pub(crate) mod group;
 pub(crate) mod packet;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Weak};
 
 use transom_engine::raw::{self, IpFields, Message};
@@ -32,6 +32,14 @@ pub(crate) struct Address {
 
 /// The destination of a request, in the engine's words.
 pub(crate) type To = Destination<Address>;
+
+/// The destination of a request that sends nothing.
+pub(crate) fn nowhere(domain: raw::Domain) -> To {
+    let host = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    let fields = IpFields::default();
+    let at = Address { own: host, interface: 0, peer: host, fields, queue_pair: 0 };
+    Destination { domain: domain.0, key: 0, at }
+}
 
 /// Bytes of the longest payload.
 pub(crate) fn longest() -> u32 {

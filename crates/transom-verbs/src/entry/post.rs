@@ -7,7 +7,7 @@ use transom_engine::raw::Atomic;
 use transom_engine::{Data, QueuePairKind, Request, Sge};
 
 use crate::abi::*;
-use crate::datagram::To;
+use crate::datagram::{self, To};
 use crate::entry::shell::{self, OfQueuePair, OfSharedQueue};
 use crate::entry::window::bind_in_queue;
 use crate::entry::{address, number};
@@ -109,11 +109,15 @@ fn may_be_inline(opcode: u32) -> bool {
 }
 
 /// The destination of a datagram: address handle, queue pair number and key lie where others have
-/// remote operands.
+/// remote operands. A request that is no Send has those, and no handle to look at; it fails in its turn
+/// (Verbs V81).
 ///
 /// # Safety
 /// A request of the program's to a queue pair of datagrams.
-unsafe fn destination(wr: &ibv_send_wr) -> Result<To> {
+unsafe fn destination(pair: &QueuePair, wr: &ibv_send_wr) -> Result<To> {
+    if !matches!(wr.opcode, wr::SEND | wr::SEND_WITH_IMM) {
+        return Ok(datagram::nowhere(pair.domain.domain));
+    }
     let handle = std::ptr::with_exposed_provenance_mut(wr.wr.remote_addr as usize);
     let (number, key) = (wr.wr.rkey_or_compare as u32, (wr.wr.rkey_or_compare >> 32) as u32);
     // SAFETY: this function's contract.
@@ -163,7 +167,7 @@ unsafe fn post_one(pair: &QueuePair, wr: &ibv_send_wr) -> Result {
     let operation = of_length(operation, length, pair.longest());
     let to = match pair.kind() {
         // SAFETY: this function's contract.
-        QueuePairKind::Ud => Destination::Datagram(unsafe { destination(wr) }?),
+        QueuePairKind::Ud => Destination::Datagram(unsafe { destination(pair, wr) }?),
         QueuePairKind::XrcSend => Destination::Target(wr.remote_srqn),
         _ => Destination::Peer,
     };

@@ -291,12 +291,15 @@ static void own_errors(void) {
     SUCCEEDS(sends(6, 8, foreign, to, KEY));
     EXPECT_WC("V142", a.scq, 6, IBV_WC_LOC_QP_OP_ERR);
     out_of_sqe();
-    int others[] = {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND_WITH_INV,
-                    IBV_WR_RDMA_READ};
+    /* Their remote operands lie where a Send has its address handle, and are none. */
+    int others[] = {IBV_WR_RDMA_WRITE,          IBV_WR_RDMA_WRITE_WITH_IMM,
+                    IBV_WR_SEND_WITH_INV,       IBV_WR_RDMA_READ,
+                    IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_CMP_AND_SWP};
     for (unsigned i = 0; i < sizeof others / sizeof *others; i++) {
         struct ibv_sge t = {(uintptr_t)a.buf, 8, a.mr->lkey};
-        w = request(7, &t, ah, to, KEY);
+        w = request(7, &t, NULL, to, KEY);
         w.opcode = others[i];
+        w.wr.rdma.remote_addr = i % 2 ? 8 : 0;
         SUCCEEDS(ibv_post_send(a.qp, &w, &bad));
         EXPECT_WC("V81", a.scq, 7, IBV_WC_LOC_QP_OP_ERR);
         out_of_sqe();
