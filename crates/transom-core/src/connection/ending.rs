@@ -179,6 +179,7 @@ impl Connection {
         let end = End { reason, denial };
         self.ended = Some(end);
         self.paused = None;
+        (self.blocked_until, self.short_since) = (None, None);
         self.wire.flush(cx.now);
         self.close(cx.now);
         cx.memory.close_connection(self.config.id, cx.now.0);

@@ -1,6 +1,6 @@
 //! Defects that the simulator has found (`transom-sim`, docs/reliability.md).
 
-use transom_core::{Buffer as OutBuffer, LinkEnd};
+use transom_core::{Buffer as OutBuffer, Limits, LinkEnd};
 use transom_memory::Token;
 
 use super::*;
@@ -10,6 +10,7 @@ transom_testing::again_over_process![
     a_connection_that_is_over_takes_no_shared_receive,
     a_peer_that_fails_by_itself_vouches_for_nothing,
     what_an_acknowledgement_ends_takes_nothing_from_the_frame_it_rode_on,
+    a_limit_that_is_over_behind_the_end_fails_nothing_that_was_posted_since,
 ];
 
 /// Design rule 6: a Bind that is canceled because nothing is connected leaves nothing that lives, and
@@ -270,6 +271,29 @@ fn a_refusal_behind_the_end_blames_nothing_that_was_posted_since() {
         let a = &mut pair.hosts[ACTIVE];
         a.post(2, Operation::Send, Flags::NONE, &[]).unwrap();
         a.with(now, |_, connection, _, cx| connection.unwrap().link_closed(cx, LinkEnd::Closed));
+        pair.pump();
+        let outcomes = pair.hosts[ACTIVE].outcomes();
+        assert_eq!(outcomes, [(1, Status::Canceled), (2, Status::Canceled)], "{}", dialect.name);
+    }
+}
+
+/// The same when the first request's time is over behind the end: it waited for a receive of the peer's.
+#[test]
+fn a_limit_that_is_over_behind_the_end_fails_nothing_that_was_posted_since() {
+    const LIMIT: Duration = Duration::from_secs(1);
+    for dialect in [&dialect::ND2, &dialect::VERBS] {
+        let mut pair = Pair::connected(dialect);
+        let limits = Limits { receive: Some(LIMIT), ..Limits::default() };
+        let (a, now) = (&mut pair.hosts[ACTIVE], pair.now);
+        a.with(now, |_, connection, _, _| connection.unwrap().set_limits(limits));
+        a.post(1, Operation::Send, Flags::NONE, &[]).unwrap();
+        pair.pump();
+        pair.stall(PASSIVE, true);
+        pair.flush(ACTIVE);
+        pair.now = pair.now.after(LIMIT);
+        let (a, now) = (&mut pair.hosts[ACTIVE], pair.now);
+        a.post(2, Operation::Send, Flags::NONE, &[]).unwrap();
+        a.with(now, |_, connection, _, cx| connection.unwrap().on_deadline(cx));
         pair.pump();
         let outcomes = pair.hosts[ACTIVE].outcomes();
         assert_eq!(outcomes, [(1, Status::Canceled), (2, Status::Canceled)], "{}", dialect.name);
