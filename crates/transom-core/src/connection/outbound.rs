@@ -2,6 +2,7 @@
 
 use transom_memory::{
     BindError, Purpose, RegisterError, Registration, Rights, Scope, Segment, Token, WindowSpec,
+    queue_pair_admits,
 };
 use transom_wire::{
     Begin, Frame, Immediate, Message, MessageId, Operation as WireOperation, Payload, ReadSlot,
@@ -480,7 +481,9 @@ impl Connection {
         }
         let accessor = Accessor { actor, purpose: Purpose::RemoteRead };
         let length = u64::from(frame.length);
-        let direct = if length == 0 || !may_lend(cx, out, frame) {
+        let direct = if !queue_pair_admits(execution.access, Purpose::RemoteRead, length) {
+            Err(AccessError::QueuePair(Purpose::RemoteRead))
+        } else if length == 0 || !may_lend(cx, out, frame) {
             Ok(Direct::Copy)
         } else {
             direct(&mut **wire, cx, frame, accessor, token, address, out)

@@ -2,7 +2,8 @@
 //! reset leaves.
 
 use transom_core::tables::ConnectorState;
-use transom_core::{Connector, Limits, QueuePairEvent};
+use transom_core::{Buffer as OutBuffer, Connector, Limits, QueuePairEvent};
+use transom_memory::Purpose;
 use transom_wire::ReadLimits;
 
 use super::*;
@@ -19,6 +20,7 @@ transom_testing::again_over_process![
     v92_a_failure_of_ones_own_costs_the_peer_its_connection_only,
     v79_a_peer_that_leaves_keeps_no_shared_receive,
     v93_the_queue_pair_is_judged_before_the_token,
+    v93_a_right_that_is_taken_away_ends_an_answer_under_way,
     v67_what_was_acknowledged_behind_the_request_that_fails_is_flushed,
     v67_what_was_executed_behind_a_request_that_is_flushed_is_flushed,
     v104_the_peers_faults_are_reported,
@@ -449,6 +451,38 @@ fn v93_the_queue_pair_is_judged_before_the_token() {
             }
         }
     }
+}
+
+/// Each piece is judged when it is fetched (design rule 1), by the queue pair's rights as they are then.
+#[test]
+fn v93_a_right_that_is_taken_away_ends_an_answer_under_way() {
+    const LENGTH: usize = 200_000;
+    let mut pair = verbs();
+    establish(&mut pair);
+    let target = pair.hosts[PASSIVE].register(vec![1; LENGTH], Rights::REMOTE_READ);
+    let sink = pair.hosts[ACTIVE].register(vec![2; LENGTH], Rights::LOCAL_WRITE);
+    let now = pair.now;
+    let mut out = OutBuffer { bytes: Vec::new(), limit: 1 };
+    let a = &mut pair.hosts[ACTIVE];
+    a.post(1, read(&target, 0), Flags::NONE, &[sink.all()]).unwrap();
+    while out.bytes.is_empty() || a.connection.as_ref().unwrap().wants_write() {
+        out.limit = out.bytes.len() + 1;
+        a.transmit(now, &mut out);
+    }
+    pair.inject(PASSIVE, &out.bytes);
+    pair.deliver(PASSIVE, usize::MAX);
+    (out.bytes, out.limit) = (Vec::new(), 1);
+    pair.hosts[PASSIVE].transmit(now, &mut out);
+    assert!((1000..LENGTH).contains(&out.bytes.len()), "a part of the answer");
+    pair.inject(ACTIVE, &out.bytes);
+    set_access(&mut pair, PASSIVE, Rights::REMOTE_WRITE);
+    pair.pump();
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, Status::RemoteAccess)]);
+    let bytes = pair.hosts[ACTIVE].arena.read(sink.address, LENGTH).unwrap();
+    assert_eq!((bytes.first(), bytes.last()), (Some(&1), Some(&2)));
+    let log = pair.hosts[PASSIVE].denials.0.lock().unwrap();
+    let cause = &log.iter().next().unwrap().1.cause;
+    assert!(matches!(cause, DenialCause::QueuePair(Purpose::RemoteRead)), "{cause:?}");
 }
 
 #[test]
